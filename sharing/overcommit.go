@@ -68,9 +68,9 @@ func ParseFactor(field, s string, most Factor) (Factor, error) {
 type Overcommit struct {
 	// Memory lets the fragments' guarantees add up to more than the GPU has, so that the driver may refuse a program
 	// what is below its cap. No fragment is larger than the GPU.
-	Memory Factor `json:"memory,omitempty"`
+	Memory Factor `json:"memory,omitempty" yaml:"memory"`
 	// Compute lets their percents add up to more than 100; each is then worth its part of the sum.
-	Compute Factor `json:"compute,omitempty"`
+	Compute Factor `json:"compute,omitempty" yaml:"compute"`
 }
 
 // Or is o, and other where o says nothing.

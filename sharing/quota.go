@@ -10,8 +10,8 @@ import (
 
 // UserQuota is the most that one user may be granted on a node at a time. 0 means no limit.
 type UserQuota struct {
-	Grants int
-	Memory Bytes
+	Grants int   `yaml:"grants"`
+	Memory Bytes `yaml:"memory"`
 }
 
 // UserUse is what one user is granted. Memory is the guaranteed memory of all grants, on all GPUs.

@@ -30,104 +30,104 @@ const MaxSize = 1 << 20
 
 // Document is what a SharingConfig says, as plain data.
 type Document struct {
-	Pools    []Pool
-	Profiles []Profile
-	Prices   Prices
+	Pools    []Pool    `yaml:"pools"`
+	Profiles []Profile `yaml:"profiles"`
+	Prices   Prices    `yaml:"prices"`
 }
 
 // Pool is the nodes that a selector names, and their rules.
 type Pool struct {
 	// Name is unique among the pools.
-	Name string
+	Name string `yaml:"name"`
 	// NodeSelector are labels that a node must have; none means every node.
-	NodeSelector map[string]string
+	NodeSelector map[string]string `yaml:"nodeSelector"`
 	// Mode says what the nodes advertise to Kubernetes.
-	Mode Mode
+	Mode Mode `yaml:"mode"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
-	Place sharing.Spread
+	Place sharing.Spread `yaml:"place"`
 	// MinLevel is demanded of every grant. LevelUnknown demands LevelReactive of shares, and nothing of other grants:
 	// LevelNone allows shares that no backend enforces.
-	MinLevel sharing.Level
+	MinLevel sharing.Level `yaml:"minEnforcement"`
 	// Backends enforce shares here, strongest first. Nil means DefaultBackends.
-	Backends []Backend
+	Backends []Backend `yaml:"backends"`
 	// OverCap is what happens to a share above its cap; OverCapDefault means DefaultOverCap.
-	OverCap OverCap
+	OverCap OverCap `yaml:"overCap"`
 	// Strangers is what happens to processes that use a GPU without a grant on it.
-	Strangers Strangers
+	Strangers Strangers `yaml:"strangers"`
 	// ManagedMemory says whether programs with a share may allocate managed memory.
-	ManagedMemory ManagedMemory
+	ManagedMemory ManagedMemory `yaml:"managedMemory"`
 	// UserQuota is what each user other than root may be granted on a node by the node API.
-	UserQuota sharing.UserQuota
+	UserQuota sharing.UserQuota `yaml:"userQuota"`
 	// Compute says what becomes of GPU time that its owner does not use.
-	Compute Compute
+	Compute Compute `yaml:"compute"`
 	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.
-	TimeSlice   sharing.TimeSlice
-	ComputeMode sharing.ComputeMode
+	TimeSlice   sharing.TimeSlice   `yaml:"timeSlice"`
+	ComputeMode sharing.ComputeMode `yaml:"computeMode"`
 	// Health is what becomes of those who run on a GPU that is faulty.
-	Health Health
+	Health Health `yaml:"health"`
 	// Idle is what becomes of pods that leave their GPUs idle.
-	Idle Idle
+	Idle Idle `yaml:"idle"`
 	// MPSSharing is who shares an MPS daemon.
-	MPSSharing MPSSharing
+	MPSSharing MPSSharing `yaml:"mpsSharing"`
 	// MPSComputeMode says what Kerf does with the compute mode of GPUs on which MPS enforces shares.
-	MPSComputeMode MPSComputeMode
+	MPSComputeMode MPSComputeMode `yaml:"mpsComputeMode"`
 	// MIG is what the nodes' GPUs are cut into, where that is fixed.
-	MIG []MIGLayout
+	MIG []MIGLayout `yaml:"mig"`
 	// MIGKeepWarm is how long an instance that was cut for a claim stays after it, for the next one that asks for the
 	// same; 0 means DefaultMIGKeepWarm.
-	MIGKeepWarm time.Duration
+	MIGKeepWarm time.Duration `yaml:"migKeepWarm"`
 	// MIGReset allows the reset that a GPU before Hopper takes to change its MIG mode.
-	MIGReset bool
+	MIGReset bool `yaml:"migReset"`
 	// MIGOnDemand says whether idle GPUs go in and out of MIG mode as demand asks; what is not the default is only for
 	// ModeAuto.
-	MIGOnDemand OnDemand
+	MIGOnDemand OnDemand `yaml:"migOnDemand"`
 	// GPUs are rules for some of the nodes' GPUs, of which the first that fits one holds for it.
-	GPUs []GPURule
+	GPUs []GPURule `yaml:"gpus"`
 	// Sharers, MemoryReserve and PowerLimitWatts hold for the GPUs of which no rule says otherwise, as in GPUSettings.
-	Sharers         int
-	MemoryReserve   sharing.Bytes
-	PowerLimitWatts int
+	Sharers         int           `yaml:"sharers"`
+	MemoryReserve   sharing.Bytes `yaml:"memoryReserve"`
+	PowerLimitWatts int           `yaml:"powerLimitWatts"`
 	// Overcommit is how much more than they have is given of the GPUs of which no rule says otherwise.
-	Overcommit sharing.Overcommit
+	Overcommit sharing.Overcommit `yaml:"overcommit"`
 	// GPUHour is the price of an hour of a whole GPU of the pool, in place of those of the document; 0 leaves it to them.
-	GPUHour float64
+	GPUHour float64 `yaml:"gpuHour"`
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
-	Profiles []string
+	Profiles []string `yaml:"profiles"`
 }
 
 // Profile is a named request with its rules. GPUs alone means whole GPUs, as on the command line.
 type Profile struct {
 	// Name is unique among the profiles.
-	Name string
+	Name string `yaml:"name"`
 	// Memory and Percent are totals over the fragments.
-	Memory  sharing.Bytes
-	Percent sharing.Percent
+	Memory  sharing.Bytes   `yaml:"memory"`
+	Percent sharing.Percent `yaml:"percent"`
 	// GPUs is the number of fragments or whole GPUs; 0 means 1 where there are amounts.
-	GPUs int
+	GPUs int `yaml:"gpus"`
 	// Models are globs that bind besides those of the request.
-	Models []string
+	Models []string `yaml:"gpuModel"`
 	// MinLevel is demanded of every grant, if the pool's is not higher; LevelUnknown leaves it to the pool.
-	MinLevel sharing.Level
+	MinLevel sharing.Level `yaml:"minEnforcement"`
 	// Backends are used in place of the pool's; nil leaves it to the pool.
-	Backends []Backend
+	Backends []Backend `yaml:"backends"`
 	// OverCap is used in place of the pool's; OverCapDefault leaves it to the pool.
-	OverCap OverCap
+	OverCap OverCap `yaml:"overCap"`
 	// Place is used where the request does not say it.
-	Place sharing.Spread
+	Place sharing.Spread `yaml:"place"`
 	// Priority is the class by which idle GPU time is lent, the higher the earlier, within MaxPriority either way; 0
 	// leaves it to the pod, and is that of a process of its own.
-	Priority int32
+	Priority int32 `yaml:"priority"`
 	// Burst is the hard limit up to which a grant is lent memory that nobody claims; the zero value is none.
-	Burst sharing.Burst
+	Burst sharing.Burst `yaml:"burstMax"`
 	// Namespaces are globs over the namespaces whose pods may use it, Hours when that may begin, and MaxPerPod the most
 	// memory that one pod may have by it; nil and 0 for no rule.
-	Namespaces []string
-	Hours      []Hours
-	MaxPerPod  sharing.Bytes
+	Namespaces []string      `yaml:"namespaces"`
+	Hours      []Hours       `yaml:"hours"`
+	MaxPerPod  sharing.Bytes `yaml:"maxMemoryPerPod"`
 	// Privileged lets pods that name it have privileged containers, which no cap holds. The chart's admission policies know of
 	// it through the scheduler; Namespaces must say for whom it is.
-	Privileged bool
+	Privileged bool `yaml:"privileged"`
 }
 
 // Config is a valid SharingConfig. The zero value has no pools and no profiles.

@@ -169,39 +169,40 @@ func syntax(err error) Mistakes {
 
 // heading is the document with its head.
 type heading struct {
-	version, kind string
-	spec          *yaml.Node
-	doc           Document
+	Version string   `yaml:"apiVersion"`
+	Kind    string   `yaml:"kind"`
+	Doc     Document `yaml:"spec"`
+	spec    *yaml.Node
 }
 
 func (h *heading) fields() fields {
-	spec := object("spec", h.doc.fields, "What is said.").must()
+	spec := object(&h.Doc, h.Doc.fields, "What is said.").must()
 	spec.read = func(_ *reader, _ string, n *yaml.Node) { h.spec = n } // once the version is known
-	spec.write = func() any { return h.doc.fields().node() }
-	version, kind := text("apiVersion", &h.version, "The version of the document.").must(), text("kind", &h.kind, "The kind of the document.").must()
+	spec.write = func() any { return h.Doc.fields().node() }
+	version, kind := text(&h.Version, "The version of the document.").must(), text(&h.Kind, "The kind of the document.").must()
 	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}}, Type{Kind: KindWord, Words: []string{Kind}}
-	return fields{version, kind, spec}
+	return named(h, fields{version, kind, spec})
 }
 
 // document reads the head, and the rest when the head is one that this version knows.
 func (r *reader) document(n *yaml.Node) (doc Document, known bool) {
 	var h heading
 	r.mapping(r.root, n, h.fields())
-	if h.version != APIVersion && !r.hides(r.root+"apiVersion") {
-		r.missingOr(r.root+"apiVersion", h.version, meant(h.version, []string{APIVersion})+"write "+APIVersion, "is not a version that is known here")
+	if h.Version != APIVersion && !r.hides(r.root+"apiVersion") {
+		r.missingOr(r.root+"apiVersion", h.Version, meant(h.Version, []string{APIVersion})+"write "+APIVersion, "is not a version that is known here")
 	}
-	if h.kind != Kind && !r.hides(r.root+"kind") {
-		r.missingOr(r.root+"kind", h.kind, meant(h.kind, []string{Kind})+"write "+Kind, "is not the kind of document that is read here")
+	if h.Kind != Kind && !r.hides(r.root+"kind") {
+		r.missingOr(r.root+"kind", h.Kind, meant(h.Kind, []string{Kind})+"write "+Kind, "is not the kind of document that is read here")
 	}
-	if h.version != APIVersion || h.kind != Kind {
+	if h.Version != APIVersion || h.Kind != Kind {
 		return Document{}, false // what the rest means is not known
 	}
 	if h.spec == nil {
 		r.missingOr(r.root+"spec", "", "write spec: with pools below", "")
 		return Document{}, false
 	}
-	r.mapping(r.root+"spec", h.spec, h.doc.fields())
-	return h.doc, true
+	r.mapping(r.root+"spec", h.spec, h.Doc.fields())
+	return h.Doc, true
 }
 
 func (r *reader) missingOr(path, value, remedy, problem string) {

@@ -17,7 +17,7 @@ import (
 
 // Encode writes a document that Decode reads back as c.
 func (c Config) Encode() ([]byte, error) {
-	head := heading{version: APIVersion, kind: Kind, doc: c.doc}
+	head := heading{Version: APIVersion, Kind: Kind, Doc: c.doc}
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)

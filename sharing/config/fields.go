@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 // reference are all made of these, so that none of them can lack what another has.
 type field struct {
 	Field
+	// to is what is read and written; the tag that it has in its struct is the field's name.
+	to   any
 	read func(r *reader, path string, n *yaml.Node)
 	// is makes the type where it is asked for, which reading does not; nil where Field has it.
 	is func() Type
@@ -26,6 +29,28 @@ type field struct {
 }
 
 type fields []field
+
+// named gives each field the name that is its tag in the struct.
+func named(of any, f fields) fields {
+	tags := map[any]string{}
+	tagsOf(reflect.ValueOf(of).Elem(), tags)
+	for i := range f {
+		f[i].Name = tags[f[i].to]
+	}
+	return f
+}
+
+func tagsOf(v reflect.Value, into map[any]string) {
+	for i := range v.NumField() {
+		switch tag := v.Type().Field(i).Tag.Get("yaml"); tag {
+		case "":
+		case ",inline":
+			tagsOf(v.Field(i), into)
+		default:
+			into[v.Field(i).Addr().Interface()] = tag
+		}
+	}
+}
 
 // names are those of the fields, in their order.
 func (f fields) names() []string {
@@ -86,17 +111,19 @@ func (f field) like(example string) field {
 	return f
 }
 
-func text(name string, to *string, doc string) field {
+func text(to *string, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc, Type: Type{Kind: KindText}},
+		Field: Field{Doc: doc, Type: Type{Kind: KindText}},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.text(path, n) },
 		write: func() any { return *to },
 	}
 }
 
-func texts(name string, to *[]string, doc string) field {
+func texts(to *[]string, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.texts(path, n) },
 		is:    func() Type { return Type{Kind: KindList, Of: &Type{Kind: KindText}} },
 		write: func() any { return *to },
@@ -104,9 +131,10 @@ func texts(name string, to *[]string, doc string) field {
 }
 
 // word is one of a few words.
-func word[T fmt.Stringer](name string, to *T, parse func(field, s string) (T, error), doc string, among ...T) field {
+func word[T fmt.Stringer](to *T, parse func(field, s string) (T, error), doc string, among ...T) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = chosen(r, path, n, parse, among...) },
 		is:    func() Type { return wordsOf(among...) },
 		write: func() any { return written(*to) },
@@ -136,7 +164,8 @@ func chosen[T fmt.Stringer](r *reader, path string, n *yaml.Node, parse func(fie
 
 func backendsField(to *[]Backend, doc string) field {
 	return field{
-		Field: Field{Name: "backends", Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			*to = []Backend{}
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, chosen(r, path, n, ParseBackend, Backends()...)) })
@@ -150,9 +179,10 @@ func backendsField(to *[]Backend, doc string) field {
 }
 
 // whole is a whole number that parse understands.
-func whole[T any](name string, to *T, parse func(field, s string) (T, error), least, most int64, doc string) field {
+func whole[T any](to *T, parse func(field, s string) (T, error), least, most int64, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = counted(r, path, n, parse) },
 		is: func() Type {
 			return Type{Kind: KindWhole, Least: strconv.FormatInt(least, 10), Most: strconv.FormatInt(most, 10)}
@@ -161,9 +191,10 @@ func whole[T any](name string, to *T, parse func(field, s string) (T, error), le
 	}
 }
 
-func number(name string, to *float64, doc string) field {
+func number(to *float64, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.price(path, n) },
 		is: func() Type {
 			return Type{Kind: KindNumber, Least: "0", Most: strconv.FormatFloat(MaxPrice, 'f', 0, 64)}
@@ -172,35 +203,39 @@ func number(name string, to *float64, doc string) field {
 	}
 }
 
-func size(name string, to *sharing.Bytes, doc string) field {
+func size(to *sharing.Bytes, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc, Type: Type{Kind: KindSize, Example: "10GiB"}},
+		Field: Field{Doc: doc, Type: Type{Kind: KindSize, Example: "10GiB"}},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.size(path, n) },
 		write: func() any { return exact(*to) },
 	}
 }
 
-func span(name string, to *time.Duration, parse func(field, s string) (time.Duration, error), least, most time.Duration, doc string) field {
+func span(to *time.Duration, parse func(field, s string) (time.Duration, error), least, most time.Duration, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, parse) },
 		is:    func() Type { return Type{Kind: KindTime, Least: least.String(), Most: most.String()} },
 		write: func() any { return written(*to) },
 	}
 }
 
-func flag(name string, to *bool, doc string) field {
+func flag(to *bool, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc, Type: Type{Kind: KindFlag}},
+		Field: Field{Doc: doc, Type: Type{Kind: KindFlag}},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.flag(path, n) },
 		write: func() any { return *to },
 	}
 }
 
 // object is a mapping with fields of its own.
-func object(name string, f func() fields, doc string) field {
+func object(to any, f func() fields, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { r.mapping(path, n, f()) },
 		is:    func() Type { return Type{Kind: KindObject, Fields: f().described()} },
 		write: func() any {
@@ -213,9 +248,10 @@ func object(name string, f func() fields, doc string) field {
 }
 
 // objects is a list of mappings, each with the fields that f gives for it.
-func objects[T any](name string, to *[]T, f func(*T) fields, doc string) field {
+func objects[T any](to *[]T, f func(*T) fields, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) {
 				var one T
@@ -237,9 +273,10 @@ func objects[T any](name string, to *[]T, f func(*T) fields, doc string) field {
 }
 
 // indexes is a list of GPUs' indexes.
-func indexes(name string, to *[]int, doc string) field {
+func indexes(to *[]int, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, counted(r, path, n, parseCount)) })
 			if len(*to) == 0 && !r.hides(path) {

@@ -12,69 +12,70 @@ import (
 )
 
 func (d *Document) fields() fields {
-	return fields{
-		objects("pools", &d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector it has; of several, to the one with the most labels. One of the files must have some.").def("another file has them").keep(),
-		objects("profiles", &d.Profiles, (*Profile).fields, "Requests with a name, and their rules."),
-		object("prices", d.Prices.fields, "What use costs, for `kerf usage`."),
-	}
+	return named(d, fields{
+		objects(&d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector it has; of several, to the one with the most labels. One of the files must have some.").def("another file has them").keep(),
+		objects(&d.Profiles, (*Profile).fields, "Requests with a name, and their rules."),
+		object(&d.Prices, d.Prices.fields, "What use costs, for `kerf usage`."),
+	})
 }
 
 func (p *Pool) fields() fields {
-	return fields{
-		text("name", &p.Name, "Unique among the pools: at most 63 of a-z, 0-9 and -.").must(),
+	return named(p, fields{
+		text(&p.Name, "Unique among the pools: at most 63 of a-z, 0-9 and -.").must(),
 		selector(&p.NodeSelector),
-		word("mode", &p.Mode, ParseMode, "What the nodes offer to Kubernetes: fractions, whole GPUs, MIG instances, or `auto` for all of them.", ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
-		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where neither pod nor profile says it: `pack` leaves whole GPUs free, `spread` gives the emptiest.", sharing.PlacePack, sharing.PlaceSpread).def("pack"),
+		word(&p.Mode, ParseMode, "What the nodes offer to Kubernetes: fractions, whole GPUs, MIG instances, or `auto` for all of them.", ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
+		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen where neither pod nor profile says it: `pack` leaves whole GPUs free, `spread` gives the emptiest.", sharing.PlacePack, sharing.PlaceSpread).def("pack"),
 		minLevel(&p.MinLevel, "The least enforcement level of every grant. Kerf rejects what it cannot enforce so strongly. Only `none` allows shares that no backend enforces.").def("reactive for shares"),
 		backendsField(&p.Backends, "The backends that enforce shares of GPUs, the strongest first, beginning with `driver`. Kerf uses the first that the node supports.").def("[" + strings.Join(names(DefaultBackends()), ", ") + "]"),
-		word("overCap", &p.OverCap, ParseOverCap, "What Kerf does with a share that uses more than its cap where libkerf, MPS or the reactive backend enforces it.", OverCapWarn, OverCapKill, OverCapEvict).def(DefaultOverCap.String()),
-		word("strangers", &p.Strangers, ParseStrangers, "What happens to processes that use a GPU without a grant on it.", StrangersReport, StrangersKill).def("report"),
-		word("managedMemory", &p.ManagedMemory, ParseManagedMemory, "Whether programs with a share may allocate managed memory, which the driver lists in no process. Only libkerf can reject it.", ManagedAllow, ManagedReject).def("allow"),
+		word(&p.OverCap, ParseOverCap, "What Kerf does with a share that uses more than its cap where libkerf, MPS or the reactive backend enforces it.", OverCapWarn, OverCapKill, OverCapEvict).def(DefaultOverCap.String()),
+		word(&p.Strangers, ParseStrangers, "What happens to processes that use a GPU without a grant on it.", StrangersReport, StrangersKill).def("report"),
+		word(&p.ManagedMemory, ParseManagedMemory, "Whether programs with a share may allocate managed memory, which the driver lists in no process. Only libkerf can reject it.", ManagedAllow, ManagedReject).def("allow"),
 		quotaField(&p.UserQuota),
-		object("health", p.Health.fields, "What becomes of those who run on a faulty GPU, and what the cluster is told."),
-		object("idle", p.Idle.fields, "What becomes of pods that leave all their GPUs idle."),
-		word("compute", &p.Compute, ParseCompute, "What becomes of GPU time that its owner does not use: `fair` lends it, `strict` gives it to nobody.", ComputeFair, ComputeStrict).def("fair"),
-		word("timeSlice", &p.TimeSlice, sharing.ParseTimeSlice, "How long one process's work runs on a GPU while another's waits; left out, it stays as it is.", sharing.TimeSlices()...),
-		word("computeMode", &p.ComputeMode, parseComputeMode, "Which processes may have a context on a GPU; left out, it stays as it is. `exclusiveProcess` is for mode whole alone.", sharing.ComputeModeDefault, sharing.ComputeModeExclusiveProcess),
-		word("mpsSharing", &p.MPSSharing, ParseMPSSharing, "Who shares a control daemon of MPS: the pods of one namespace, or all of the pool.", MPSSharingDomain, MPSSharingPool).def("domain"),
-		word("mpsComputeMode", &p.MPSComputeMode, ParseMPSComputeMode, "The compute mode of GPUs on which MPS enforces shares: `manage` sets EXCLUSIVE_PROCESS for one domain and DEFAULT for several, `keep` leaves it as it is.", MPSComputeModeManage, MPSComputeModeKeep).def("manage"),
-		objects("gpus", &p.GPUs, (*GPURule).fields, "Rules for some of the nodes' GPUs; of those that fit a GPU, the first holds for it."),
+		object(&p.Health, p.Health.fields, "What becomes of those who run on a faulty GPU, and what the cluster is told."),
+		object(&p.Idle, p.Idle.fields, "What becomes of pods that leave all their GPUs idle."),
+		word(&p.Compute, ParseCompute, "What becomes of GPU time that its owner does not use: `fair` lends it, `strict` gives it to nobody.", ComputeFair, ComputeStrict).def("fair"),
+		word(&p.TimeSlice, sharing.ParseTimeSlice, "How long one process's work runs on a GPU while another's waits; left out, it stays as it is.", sharing.TimeSlices()...),
+		word(&p.ComputeMode, parseComputeMode, "Which processes may have a context on a GPU; left out, it stays as it is. `exclusiveProcess` is for mode whole alone.", sharing.ComputeModeDefault, sharing.ComputeModeExclusiveProcess),
+		word(&p.MPSSharing, ParseMPSSharing, "Who shares a control daemon of MPS: the pods of one namespace, or all of the pool.", MPSSharingDomain, MPSSharingPool).def("domain"),
+		word(&p.MPSComputeMode, ParseMPSComputeMode, "The compute mode of GPUs on which MPS enforces shares: `manage` sets EXCLUSIVE_PROCESS for one domain and DEFAULT for several, `keep` leaves it as it is.", MPSComputeModeManage, MPSComputeModeKeep).def("manage"),
+		objects(&p.GPUs, (*GPURule).fields, "Rules for some of the nodes' GPUs; of those that fit a GPU, the first holds for it."),
 		sharersField(&p.Sharers, "no bound"),
 		reserveField(&p.MemoryReserve, "nothing"),
 		overcommitField(&p.Overcommit, "1"),
 		wattsField(&p.PowerLimitWatts, "as it is"),
-		number("gpuHour", &p.GPUHour, "The price of an hour of a whole GPU here.").like("2.50").def("that of spec.prices"),
+		number(&p.GPUHour, "The price of an hour of a whole GPU here.").like("2.50").def("that of spec.prices"),
 		layoutsField(&p.MIG),
-		span("migKeepWarm", &p.MIGKeepWarm, parseWarm, leastWarm, mostWarm, "How long an instance that was cut for a claim stays after it, for the next one that asks for the same.").def("5m"),
-		flag("migReset", &p.MIGReset, "Allows the reset that a GPU before Hopper takes to change its MIG mode.").def("false"),
+		span(&p.MIGKeepWarm, parseWarm, leastWarm, mostWarm, "How long an instance that was cut for a claim stays after it, for the next one that asks for the same.").def("5m"),
+		flag(&p.MIGReset, "Allows the reset that a GPU before Hopper takes to change its MIG mode.").def("false"),
 		onDemandField(&p.MIGOnDemand),
-		texts("profiles", &p.Profiles, "The only profiles that requests may name here; then every request must name one.").def("all profiles, and requests without one"),
-	}
+		texts(&p.Profiles, "The only profiles that requests may name here; then every request must name one.").def("all profiles, and requests without one"),
+	})
 }
 
 func (p *Profile) fields() fields {
-	return fields{
-		text("name", &p.Name, "Unique among the profiles: at most 63 of a-z, 0-9 and -.").must(),
-		size("memory", &p.Memory, "The memory in all, over the GPUs."),
-		whole("percent", &p.Percent, sharing.ParsePercent, 1, int64(sharing.MaxGPUs)*int64(sharing.FullGPU), "The percent of GPUs' compute in all, over the GPUs; without memory, of their memory as well."),
-		whole("gpus", &p.GPUs, sharing.ParseGPUs, 1, sharing.MaxGPUs, "Over how many GPUs the amounts are; without memory and percent, the number of whole GPUs.").def("1"),
+	return named(p, fields{
+		text(&p.Name, "Unique among the profiles: at most 63 of a-z, 0-9 and -.").must(),
+		size(&p.Memory, "The memory in all, over the GPUs."),
+		whole(&p.Percent, sharing.ParsePercent, 1, int64(sharing.MaxGPUs)*int64(sharing.FullGPU), "The percent of GPUs' compute in all, over the GPUs; without memory, of their memory as well."),
+		whole(&p.GPUs, sharing.ParseGPUs, 1, sharing.MaxGPUs, "Over how many GPUs the amounts are; without memory and percent, the number of whole GPUs.").def("1"),
 		burstField(&p.Burst),
-		texts("gpuModel", &p.Models, "Globs over the GPU's model, `!` in front for not; they bind besides those of the pod.").like("*H100*"),
+		texts(&p.Models, "Globs over the GPU's model, `!` in front for not; they bind besides those of the pod.").like("*H100*"),
 		minLevel(&p.MinLevel, "The least enforcement level of every grant, if the pool's is not higher. Where the pool says nothing, `none` allows shares that no backend enforces.").def("the pool's"),
 		backendsField(&p.Backends, "Used in place of the pool's.").def("the pool's"),
-		word("overCap", &p.OverCap, ParseOverCap, "Used in place of the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
-		word("place", &p.Place, sharing.ParseSpread, "How GPUs are chosen where the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
-		whole("priority", &p.Priority, ParsePriority, -MaxPriority, MaxPriority, "The class by which idle GPU time is lent, the higher the earlier.").def("that of the pod"),
-		texts("namespaces", &p.Namespaces, "Globs over the namespaces whose pods may use it, `!` in front for not; processes of no pod then may not.").like("ml-*").def("all"),
+		word(&p.OverCap, ParseOverCap, "Used in place of the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
+		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen where the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
+		whole(&p.Priority, ParsePriority, -MaxPriority, MaxPriority, "The class by which idle GPU time is lent, the higher the earlier.").def("that of the pod"),
+		texts(&p.Namespaces, "Globs over the namespaces whose pods may use it, `!` in front for not; processes of no pod then may not.").like("ml-*").def("all"),
 		hoursField(&p.Hours),
-		size("maxMemoryPerPod", &p.MaxPerPod, "The most memory that the containers of one pod may have by it together.").like("80GiB").def("no bound"),
-		flag("privileged", &p.Privileged, "Lets its pods go beyond the Pod Security baseline, with privileged containers for example, which no cap holds; only with `namespaces`.").def("false"),
-	}
+		size(&p.MaxPerPod, "The most memory that the containers of one pod may have by it together.").like("80GiB").def("no bound"),
+		flag(&p.Privileged, "Lets its pods go beyond the Pod Security baseline, with privileged containers for example, which no cap holds; only with `namespaces`.").def("false"),
+	})
 }
 
 func hoursField(to *[]Hours) field {
 	return field{
-		Field: Field{Name: "hours", Doc: "The hours of the week at which use may begin, in UTC or by the time zone that is named after them; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
+		Field: Field{Doc: "The hours of the week at which use may begin, in UTC or by the time zone that is named after them; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
+		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			*to = []Hours{}
 			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, parsed(r, path, n, ParseHours)) })
@@ -85,13 +86,14 @@ func hoursField(to *[]Hours) field {
 }
 
 func minLevel(to *sharing.Level, doc string) field {
-	return word("minEnforcement", to, sharing.ParseLevel, doc,
+	return word(to, sharing.ParseLevel, doc,
 		sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver, sharing.LevelHardware, sharing.LevelExclusive)
 }
 
 func selector(to *map[string]string) field {
 	return field{
-		Field: Field{Name: "nodeSelector", Doc: "Labels that a node must have.", Default: "every node", Type: Type{Kind: KindMap, Of: &Type{Kind: KindText}, Example: "{kerf.dev/pool: inference}"}},
+		Field: Field{Doc: "Labels that a node must have.", Default: "every node", Type: Type{Kind: KindMap, Of: &Type{Kind: KindText}, Example: "{kerf.dev/pool: inference}"}},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = r.labels(path, n) },
 		write: func() any { return *to },
 	}
@@ -99,7 +101,8 @@ func selector(to *map[string]string) field {
 
 func burstField(to *sharing.Burst) field {
 	return field{
-		Field: Field{Name: "burstMax", Doc: "The hard limit up to which a grant is lent memory that nobody claims: a size, or a percentage of what is guaranteed.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
+		Field: Field{Doc: "The hard limit up to which a grant is lent memory that nobody claims: a size, or a percentage of what is guaranteed.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
+		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, sharing.ParseBurst) },
 		write: func() any { return burst(*to) },
 	}

@@ -14,12 +14,12 @@ import (
 // GPURule says what holds for some of a pool's GPUs. All criteria that are there must fit.
 type GPURule struct {
 	// Models are globs over the model, Indexes are NVML indexes, UUIDs are identities.
-	Models  []string
-	Indexes []int
-	UUIDs   []sharing.GPUID
-	MIG     MIGAble
+	Models  []string        `yaml:"model"`
+	Indexes []int           `yaml:"index"`
+	UUIDs   []sharing.GPUID `yaml:"uuid"`
+	MIG     MIGAble         `yaml:"migCapable"`
 	// Settings are used in place of the pool's where they are not the zero value.
-	Settings GPUSettings
+	Settings GPUSettings `yaml:",inline"`
 }
 
 // MIGAble is which GPUs are meant by what they can do.
@@ -60,24 +60,24 @@ func ParseMIGAble(field, s string) (MIGAble, error) {
 // GPUSettings are what holds for one GPU.
 type GPUSettings struct {
 	// Exclude leaves the GPU to others: it is not looked at, not locked and not offered.
-	Exclude bool `json:"exclude,omitempty"`
+	Exclude bool `yaml:"exclude" json:"exclude,omitempty"`
 	// Mode is what the GPU gives; ModeAuto is what the pool offers.
-	Mode Mode `json:"mode,omitempty"`
+	Mode Mode `yaml:"mode" json:"mode,omitempty"`
 	// Sharers is the most claims that may have a fragment of it at once; 0 for no bound.
-	Sharers int `json:"sharers,omitempty"`
+	Sharers int `yaml:"sharers" json:"sharers,omitempty"`
 	// MemoryReserve is memory that nobody gets, beside the driver's own part.
-	MemoryReserve sharing.Bytes `json:"memoryReserve,omitempty"`
+	MemoryReserve sharing.Bytes `yaml:"memoryReserve" json:"memoryReserve,omitempty"`
 	// PowerLimitWatts is set on the GPU; 0 leaves it as it is.
-	PowerLimitWatts int `json:"powerLimitWatts,omitempty"`
+	PowerLimitWatts int `yaml:"powerLimitWatts" json:"powerLimitWatts,omitempty"`
 	// Overcommit is how much more than the GPU has is given in fractions; of each factor 0 is what there is.
-	Overcommit sharing.Overcommit `json:"overcommit,omitzero"`
+	Overcommit sharing.Overcommit `yaml:"overcommit" json:"overcommit,omitzero"`
 	// TimeSlice and ComputeMode are set on the GPU; AsIs leaves them as they are.
-	TimeSlice   sharing.TimeSlice   `json:"timeSlice,omitempty"`
+	TimeSlice   sharing.TimeSlice   `yaml:"timeSlice" json:"timeSlice,omitempty"`
 	ComputeMode sharing.ComputeMode `json:"computeMode,omitempty"`
 	// Backends are used for fractions of it whatever profile and pool list; empty leaves it to them.
-	Backends BackendList `json:"backends,omitempty"`
+	Backends BackendList `yaml:"backends" json:"backends,omitempty"`
 	// MinLevel is demanded of every fraction of it, besides what request, profile and pool demand; LevelUnknown is no more.
-	MinLevel sharing.Level `json:"minLevel,omitempty"`
+	MinLevel sharing.Level `yaml:"minEnforcement" json:"minLevel,omitempty"`
 }
 
 // The bounds of what settings say.

@@ -75,7 +75,7 @@ func ruleBackendsField(to *BackendList) field {
 		}
 		*to = BackendListOf(list...)
 	}
-	f.write = func() any { return names(to.List()) }
+	f.to, f.write = to, func() any { return names(to.List()) }
 	return f.def("the profile's, else the pool's")
 }
 

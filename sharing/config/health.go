@@ -12,14 +12,14 @@ import (
 
 // Health is what becomes of those who run on a GPU that is unhealthy or lost, and what the cluster is told.
 type Health struct {
-	OnFault OnFault
+	OnFault OnFault `yaml:"onFault"`
 	// Grace is the time from the word to end until what runs is made to; 0 means DefaultGrace.
-	Grace time.Duration
+	Grace time.Duration `yaml:"grace"`
 	// Node is what the node shows of GPUs that are not healthy.
-	Node NodeMark
+	Node NodeMark `yaml:"node"`
 	// SpotTaints are the keys of taints which say that the node will be taken away soon: while it has one, nothing new
 	// is granted, and the pods that have a GPU are told.
-	SpotTaints []string
+	SpotTaints []string `yaml:"spotTaints"`
 }
 
 // DefaultGrace is the grace of a pool that says none, and MaxGrace the longest.
@@ -113,12 +113,12 @@ func parseGrace(field, s string) (time.Duration, error) {
 }
 
 func (h *Health) fields() fields {
-	return fields{
-		word("onFault", &h.OnFault, ParseOnFault, "What happens to what runs on a faulty GPU: `report` tells pods and status; `evict` sends SIGTERM, and after the grace evicts the pod.", FaultReport, FaultEvict).def("report"),
-		span("grace", &h.Grace, parseGrace, 1, MaxGrace, "The time from the word to end until what runs is made to; only with `onFault: evict`.").def("30s"),
-		word("node", &h.Node, ParseNodeMark, "What the node's own object shows of GPUs that are not healthy: nothing, the condition KerfGPUsHealthy, or a taint too.", NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none"),
-		texts("spotTaints", &h.SpotTaints, "Keys of taints which say that the node will be taken away soon: while it has one, nothing new is granted, and pods are told."),
-	}
+	return named(h, fields{
+		word(&h.OnFault, ParseOnFault, "What happens to what runs on a faulty GPU: `report` tells pods and status; `evict` sends SIGTERM, and after the grace evicts the pod.", FaultReport, FaultEvict).def("report"),
+		span(&h.Grace, parseGrace, 1, MaxGrace, "The time from the word to end until what runs is made to; only with `onFault: evict`.").def("30s"),
+		word(&h.Node, ParseNodeMark, "What the node's own object shows of GPUs that are not healthy: nothing, the condition KerfGPUsHealthy, or a taint too.", NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none"),
+		texts(&h.SpotTaints, "Keys of taints which say that the node will be taken away soon: while it has one, nothing new is granted, and pods are told."),
+	})
 }
 
 func (c *checker) health(path string, h Health) {

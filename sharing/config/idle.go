@@ -13,10 +13,10 @@ import (
 // Idle is what becomes of pods that leave all their GPUs idle; the zero value is nothing.
 type Idle struct {
 	// After is how long no GPU time was used; 0 for never.
-	After time.Duration
-	Do    IdleDo
+	After time.Duration `yaml:"after"`
+	Do    IdleDo        `yaml:"do"`
 	// Except are namespaces that are left alone.
-	Except []string
+	Except []string `yaml:"except"`
 }
 
 // MinIdle and MaxIdle bound Idle.After.
@@ -73,11 +73,11 @@ func parseIdleTime(field, s string) (time.Duration, error) {
 }
 
 func (i *Idle) fields() fields {
-	return fields{
-		span("after", &i.After, parseIdleTime, MinIdle, MaxIdle, "How long no GPU time was used."),
-		word("do", &i.Do, ParseIdleDo, "What then happens: `report` shows it in status and audit log, `notify` tells the pod by an event too, `evict` evicts the pod too.", IdleReport, IdleNotify, IdleEvict).def("report"),
-		texts("except", &i.Except, "Namespaces that are left alone."),
-	}
+	return named(i, fields{
+		span(&i.After, parseIdleTime, MinIdle, MaxIdle, "How long no GPU time was used."),
+		word(&i.Do, ParseIdleDo, "What then happens: `report` shows it in status and audit log, `notify` tells the pod by an event too, `evict` evicts the pod too.", IdleReport, IdleNotify, IdleEvict).def("report"),
+		texts(&i.Except, "Namespaces that are left alone."),
+	})
 }
 
 func (c *checker) idle(path string, i Idle) {

@@ -21,15 +21,15 @@ import (
 type MIGLayout struct {
 	// PCI are the products that are meant, each "0x" and eight hexadecimal digits: device, then vendor; with a board's own
 	// id after a colon, in the same form, it is that board alone. None means every product.
-	PCI []string
+	PCI []string `yaml:"pci"`
 	// GPUs are NVML indexes; none means all.
-	GPUs []int
+	GPUs []int `yaml:"gpus"`
 	// Enabled is MIG mode.
-	Enabled bool
+	Enabled bool `yaml:"enabled"`
 	// Instances are what the GPU has, all of it; only where Enabled is true.
-	Instances []MIGCount
+	Instances []MIGCount `yaml:"instances"`
 	// Shared says that each instance is shared by memory, like a GPU, and not given whole; only with Instances.
-	Shared bool
+	Shared bool `yaml:"shared"`
 }
 
 // MIGCount is a number of instances of one profile.
@@ -66,12 +66,13 @@ func (c *checker) onDemand(path string, p Pool) {
 
 // onDemandField is true, false, or left out.
 func onDemandField(to *OnDemand) field {
-	f := flag("migOnDemand", new(bool), "Lets idle GPUs go in and out of MIG mode as demand asks, where no layout names them; for mode auto alone.").def("true in mode auto")
+	f := flag(new(bool), "Lets idle GPUs go in and out of MIG mode as demand asks, where no layout names them; for mode auto alone.").def("true in mode auto")
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		if *to = OnDemandNo; r.flag(path, n) {
 			*to = OnDemandYes
 		}
 	}
+	f.to = to
 	f.write = func() any {
 		if *to == OnDemandDefault {
 			return nil
@@ -173,20 +174,21 @@ func (c *checker) mig(path string, list []MIGLayout) {
 }
 
 func (l *MIGLayout) fields() fields {
-	return fields{
-		texts("pci", &l.PCI, "The products that are meant, as device and vendor, or with a board's own id after a colon: that board alone.").like("0x233010DE").def("every product").inline(),
-		indexes("gpus", &l.GPUs, "NVML indexes of the GPUs that are meant.").def("all"),
-		flag("enabled", &l.Enabled, "Whether the GPUs are in MIG mode.").must(),
+	return named(l, fields{
+		texts(&l.PCI, "The products that are meant, as device and vendor, or with a board's own id after a colon: that board alone.").like("0x233010DE").def("every product").inline(),
+		indexes(&l.GPUs, "NVML indexes of the GPUs that are meant.").def("all"),
+		flag(&l.Enabled, "Whether the GPUs are in MIG mode.").must(),
 		l.instances(),
-		flag("shared", &l.Shared, "Whether each instance is shared by memory among pods, in place of being given whole.").def("false"),
-	}
+		flag(&l.Shared, "Whether each instance is shared by memory among pods, in place of being given whole.").def("false"),
+	})
 }
 
 // instances keeps the order of the profiles.
 func (l *MIGLayout) instances() field {
 	of := Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxMIGCount)}
 	return field{
-		Field: Field{Name: "instances", Doc: "How many instances of each profile a GPU has, all of it; only where `enabled` is true.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
+		Field: Field{Doc: "How many instances of each profile a GPU has, all of it; only where `enabled` is true.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
+		to:    &l.Instances,
 		read: func(r *reader, path string, n *yaml.Node) {
 			r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
 				l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
@@ -204,7 +206,7 @@ func (l *MIGLayout) instances() field {
 
 // layoutsField is the list of a pool's layouts. What of a GPU's mode is left out is a mistake of its own.
 func layoutsField(to *[]MIGLayout) field {
-	f := objects("mig", to, (*MIGLayout).fields, "What the nodes' GPUs are cut into, where that is fixed. Of several entries that mean one GPU the last one holds.")
+	f := objects(to, (*MIGLayout).fields, "What the nodes' GPUs are cut into, where that is fixed. Of several entries that mean one GPU the last one holds.")
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		r.list(path, n, func(path string, n *yaml.Node) {
 			var l MIGLayout

@@ -11,25 +11,26 @@ import (
 
 // overcommitField is how much more than a GPU has is given of it.
 func overcommitField(to *sharing.Overcommit, def string) field {
-	f := object("overcommit", func() fields { return overcommitFields(to, def) },
+	f := object(to, func() fields { return overcommitFields(to, def) },
 		"How much more of each GPU is given in fractions than it has; whole GPUs and MIG instances are given once.")
 	f.Type.Example = "{compute: 2}"
 	return f
 }
 
 func overcommitFields(to *sharing.Overcommit, def string) fields {
-	return fields{
-		factor("memory", &to.Memory, sharing.MaxMemoryFactor,
+	return named(to, fields{
+		factor(&to.Memory, sharing.MaxMemoryFactor,
 			"Up to how often a GPU's memory is granted. Above 1 caps add up to more than there is: the driver may refuse a program what is below its cap, nothing is lent for bursts, and who demands level `driver` or more gets no such GPU.").like("1.25").def(def),
-		factor("compute", &to.Compute, sharing.MaxComputeFactor,
+		factor(&to.Compute, sharing.MaxComputeFactor,
 			"Up to how often its compute is granted. Above 1 percents add up to more than 100, and each is worth its part of the sum.").like("2").def(def),
-	}
+	})
 }
 
 // factor is a number from 1 on with at most two digits behind the point.
-func factor(name string, to *sharing.Factor, most sharing.Factor, doc string) field {
+func factor(to *sharing.Factor, most sharing.Factor, doc string) field {
 	return field{
-		Field: Field{Name: name, Doc: doc},
+		Field: Field{Doc: doc},
+		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			if !r.is(path, n, yaml.ScalarNode, "a number") {
 				return

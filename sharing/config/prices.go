@@ -16,17 +16,17 @@ import (
 // Prices are what use costs; the zero value has none.
 type Prices struct {
 	// Currency is its name, such as EUR.
-	Currency string
+	Currency string `yaml:"currency"`
 	// KWh is the price of a kilowatt hour, 0 for none.
-	KWh float64
+	KWh float64 `yaml:"kWh"`
 	// GPUHour are the prices of an hour of a whole GPU: the first whose model fits counts.
-	GPUHour []GPUPrice
+	GPUHour []GPUPrice `yaml:"gpuHour"`
 }
 
 // GPUPrice is the price of an hour of a whole GPU of the models that a glob names.
 type GPUPrice struct {
-	Model string
-	Price float64
+	Model string  `yaml:"model"`
+	Price float64 `yaml:"price"`
 }
 
 // MaxPrice is the highest price.
@@ -81,18 +81,18 @@ func (r *reader) price(path string, n *yaml.Node) float64 {
 }
 
 func (p *Prices) fields() fields {
-	return fields{
-		text("currency", &p.Currency, "Its name.").like("EUR").must(),
-		number("kWh", &p.KWh, "The price of a kilowatt hour.").like("0.30"),
-		objects("gpuHour", &p.GPUHour, (*GPUPrice).fields, "The prices of an hour of a whole GPU; the first entry whose model fits counts."),
-	}
+	return named(p, fields{
+		text(&p.Currency, "Its name.").like("EUR").must(),
+		number(&p.KWh, "The price of a kilowatt hour.").like("0.30"),
+		objects(&p.GPUHour, (*GPUPrice).fields, "The prices of an hour of a whole GPU; the first entry whose model fits counts."),
+	})
 }
 
 func (g *GPUPrice) fields() fields {
-	return fields{
-		text("model", &g.Model, "A glob over the GPU's model.").like("*H100*").must(),
-		number("price", &g.Price, "The price of an hour.").like("2.50").def("0").keep(),
-	}
+	return named(g, fields{
+		text(&g.Model, "A glob over the GPU's model.").like("*H100*").must(),
+		number(&g.Price, "The price of an hour.").like("2.50").def("0").keep(),
+	})
 }
 
 func (c *checker) prices(path string, p Prices) {

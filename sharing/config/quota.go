@@ -22,11 +22,11 @@ func parseQuotaGrants(field, s string) (int, error) {
 
 // quotaField is what one user may be granted on a node.
 func quotaField(to *sharing.UserQuota) field {
-	f := object("userQuota", func() fields {
-		return fields{
-			whole("grants", &to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "How many grants a user may have at a time.").like("4").def("no limit"),
-			size("memory", &to.Memory, "How much GPU memory all grants of a user may have together.").like("40GiB").def("no limit"),
-		}
+	f := object(to, func() fields {
+		return named(to, fields{
+			whole(&to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "How many grants a user may have at a time.").like("4").def("no limit"),
+			size(&to.Memory, "How much GPU memory all grants of a user may have together.").like("40GiB").def("no limit"),
+		})
 	}, "What each user other than root may have on a node at a time through `kerf run` and the node API. Pods are not counted.").def("no quota")
 	f.Type.Example = "{grants: 4, memory: 40GiB}"
 	return f

@@ -37,6 +37,7 @@ var formats = map[string]string{
 	"internal/present.GPU":      "JSON of kerf status",
 	"internal/present.Grant":    "JSON of kerf status",
 	"sharing/audit.Entry":       "line of the audit log",
+	"sharing/config.Pool":       "YAML of SharingConfig",
 	"sharing/node/record.Grant": "checkpoint",
 	"sharing/simulate.Result":   "JSON of kerf simulate",
 }
