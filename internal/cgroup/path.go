@@ -182,3 +182,6 @@ func classify(err error) error {
 	}
 	return sharing.ErrUnavailable
 }
+
+// Beneath reports whether the cgroup dir is group, or in its sub-tree.
+func Beneath(dir, group string) bool { return dir == group || strings.HasPrefix(dir, group+"/") }

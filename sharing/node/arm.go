@@ -78,7 +78,7 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 		err = errors.Join(err, r.persist())
 	}
 	r.opt.Observer.Armed(time.Since(start), err)
-	r.opt.Audit.Claim(audit.Arm, claim, h.backend, "", err)
+	r.notify.Audit.Claim(audit.Arm, claim, h.backend, "", err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
@@ -253,7 +253,7 @@ func (r *Runtime) limitable(gpus []sharing.GPU) []sharing.GPUID {
 	return ids
 }
 
-func (r *Runtime) health(id sharing.GPUID) sharing.Health {
+func (r *Runtime) healthOf(id sharing.GPUID) sharing.Health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v, _ := r.ledger.GPU(id)

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
@@ -37,7 +38,7 @@ type Books struct {
 	// Unplaced are the pods that wait here for room, by UID.
 	Unplaced []Unplaced
 	// Ending are the pods that end for a fault, or have, by UID.
-	Ending []Ending
+	Ending []health.Ending
 }
 
 // BookedGPU is one GPU with its room, and the levels that a claim can have there.
@@ -90,8 +91,6 @@ func (r *Runtime) Books() Books {
 	for _, uid := range slices.Sorted(maps.Keys(r.unplaced)) {
 		b.Unplaced = append(b.Unplaced, r.unplaced[uid])
 	}
-	for _, uid := range slices.Sorted(maps.Keys(r.ending)) {
-		b.Ending = append(b.Ending, r.ending[uid])
-	}
+	b.Ending = r.endings.List()
 	return b
 }

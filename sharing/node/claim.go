@@ -203,7 +203,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 		}
 	}
 	r.held[id] = h
-	r.opt.Audit.Claim(audit.Claim, c, held.Backend, held.Why, nil)
+	r.notify.Audit.Claim(audit.Claim, c, held.Backend, held.Why, nil)
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
 }
@@ -271,7 +271,7 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 		return err
 	}
 	if g.Claim.ID != "" {
-		r.opt.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
+		r.notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()

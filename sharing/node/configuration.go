@@ -19,7 +19,7 @@ func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSour
 	r.config, r.pool, r.configSource = c, pool, source
 	r.conditions.ApplyConfig()
 	r.mu.Unlock()
-	r.opt.Audit.Config(pool.Name, source.File, source.SHA256, nil)
+	r.notify.Audit.Config(pool.Name, source.File, source.SHA256, nil)
 	r.changed.announce()
 }
 
@@ -27,7 +27,7 @@ func (r *Runtime) SetConfig(c config.Config, pool config.Pool, source ConfigSour
 // yet, nothing is granted: a default is never guessed in place of a document that someone wrote.
 func (r *Runtime) RefuseConfig(mistakes []string, first bool) {
 	r.conditions.RejectConfig(mistakes, first)
-	r.opt.Audit.Config("", "", "", mistakes)
+	r.notify.Audit.Config("", "", "", mistakes)
 	r.changed.announce()
 }
 

@@ -14,5 +14,5 @@
 //   - what State reports is the driver's and the kernel's own word, or is said to be unknown.
 //
 // It does not promise isolation beyond the level shown on the grant, and it does not watch hardware: the
-// health of GPUs is told to it through SetHealth.
+// healthOf of GPUs is told to it through SetHealth.
 package node

@@ -119,7 +119,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 		err = errors.Join(err, r.drop(id))
 	}
 	r.opt.Observer.Ended()
-	r.opt.Audit.Claim(audit.End, g.Claim, h.backend, "its cgroup is empty", err)
+	r.notify.Audit.Claim(audit.End, g.Claim, h.backend, "its cgroup is empty", err)
 	r.mu.Unlock()
 	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
 		r.leaveMPS(ctx, g.Claim, h)
@@ -174,7 +174,7 @@ func (r *Runtime) keptByOthers(ctx context.Context, att *Attachment, g ledger.Gr
 // chargedToLimit asks about the driver's own count, where a limit is in force.
 func (r *Runtime) chargedToLimit(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
 	for _, f := range g.Claim.Placement {
-		if !f.Whole && r.health(f.GPU) == sharing.HealthSuspect {
+		if !f.Whole && r.healthOf(f.GPU) == sharing.HealthSuspect {
 			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
 		}
 	}

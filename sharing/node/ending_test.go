@@ -9,7 +9,6 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/faults"
 )
 
 // ends are the pods that the books tell of as ending.
@@ -47,41 +46,5 @@ func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 	b.SetHealth(gpu, sharing.HealthOK, "")
 	if got := b.ends(); len(got) != 1 {
 		t.Errorf("after its end the books tell %q", got)
-	}
-}
-
-// A pod that was asked to end and need not any more is told of no longer, one that was made to is; and each is forgotten in the
-// end.
-func TestEndingIsForgotten(t *testing.T) {
-	part := []faults.Part{{GPU: "GPU-0", Health: sharing.HealthLost}}
-	sick, well := faults.Grant{ID: "1", Group: "pod", Faulty: part}, faults.Grant{ID: "1", Group: "pod"}
-	evict, start := faults.Policy{Evict: true}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	type look struct {
-		p      faults.Policy
-		grants []faults.Grant
-		after  time.Duration
-		there  bool
-	}
-	for name, tc := range map[string]struct {
-		made  bool
-		looks []look
-	}{
-		"faulty":                    {false, []look{{evict, []faults.Grant{sick}, 0, true}, {evict, []faults.Grant{sick}, time.Hour, true}}},
-		"well again":                {false, []look{{evict, []faults.Grant{sick}, 0, true}, {evict, []faults.Grant{well}, time.Second, false}}},
-		"well again, and made to":   {true, []look{{evict, []faults.Grant{well}, time.Hour, true}, {evict, nil, time.Hour, true}, {evict, nil, time.Hour + endedFor + 1, false}}},
-		"the policy was taken back": {false, []look{{faults.Policy{}, []faults.Grant{sick}, 0, false}}},
-		"ended":                     {false, []look{{evict, nil, 0, true}, {evict, nil, endedFor, true}, {evict, nil, endedFor + 1, false}}},
-		"ended, another is there":   {false, []look{{evict, []faults.Grant{{ID: "2", Group: "other", Faulty: part}}, 0, true}, {evict, []faults.Grant{{ID: "2", Group: "other"}}, endedFor + 1, false}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := New(Options{})
-			r.ending["pod"] = Ending{Since: start, made: tc.made}
-			for i, l := range tc.looks {
-				r.keepEnding(l.p, l.grants, start.Add(l.after))
-				if _, there := r.ending["pod"]; there != l.there {
-					t.Fatalf("look %d: told of: %t, want %t", i, there, l.there)
-				}
-			}
-		})
 	}
 }

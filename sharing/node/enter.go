@@ -37,7 +37,7 @@ func armPoint(step string) string { return "arm-after-" + step }
 // answering are the GPUs of which an answer can be expected.
 func (r *Runtime) answering(gpus []sharing.GPU) []sharing.GPU {
 	return slices.DeleteFunc(slices.Clone(gpus), func(g sharing.GPU) bool {
-		h := r.health(g.UUID)
+		h := r.healthOf(g.UUID)
 		return h == sharing.HealthLost || h == sharing.HealthSuspect
 	})
 }

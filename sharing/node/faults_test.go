@@ -88,7 +88,7 @@ func TestAFaultIsToldToItsPods(t *testing.T) {
 	b.SetHealth(gpu, sharing.HealthLost, "XID 79: fell off the bus")
 	b.eventually("the word to the pod", func() bool { n, _ := ears.count("hit GPUFaulty", ""); return n == 1 })
 	b.Detach("no driver")
-	time.Sleep(3 * faultGap)
+	time.Sleep(150 * time.Millisecond)
 	b.attach()
 	b.SetHealth(gpu, sharing.HealthOK, "")
 	b.eventually("the end of the fault", func() bool { n, _ := ears.count("hit GPUMended", ""); return n == 1 })

@@ -144,8 +144,3 @@ func actionName(a reactive.Action) string {
 	}
 	return "warn"
 }
-
-// beneath reports whether the cgroup dir is group or in its sub-tree.
-func beneath(dir, group string) bool {
-	return dir == group || strings.HasPrefix(dir, group+"/")
-}

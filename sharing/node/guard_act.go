@@ -164,5 +164,5 @@ func (g *guard) noteViolation(v reactive.Verdict, err error) {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	g.r.opt.Audit.Note(e)
+	g.r.notify.Audit.Note(e)
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
@@ -198,7 +199,7 @@ func (g *guard) byMPS(id ledger.ClaimID) bool {
 
 // leaseHas reports whether the cgroup belongs to the grant's lease and the grant has a fragment on the GPU.
 func leaseHas(gr ledger.Grant, gpu sharing.GPUID, dir string) bool {
-	return touches(gr.Claim.Placement, gpu) && gr.Lease != nil && beneath(dir, gr.Lease.Cgroup)
+	return touches(gr.Claim.Placement, gpu) && gr.Lease != nil && cgroup.Beneath(dir, gr.Lease.Cgroup)
 }
 
 // mayEnd reports whether a process without a lease on a GPU may be killed for it: not this agent, nothing
@@ -217,7 +218,7 @@ func (r *Runtime) arming(dir string) bool {
 	defer r.mu.Unlock()
 	for id, h := range r.held {
 		g, _ := r.ledger.Get(id)
-		if h.hasGroup && (g.Lease == nil || h.busy) && beneath(dir, h.group.Dir) {
+		if h.hasGroup && (g.Lease == nil || h.busy) && cgroup.Beneath(dir, h.group.Dir) {
 			return true
 		}
 	}
@@ -227,7 +228,7 @@ func (r *Runtime) arming(dir string) bool {
 // ofAnotherAgent reports whether the cgroup is among the grants of another agent of this machine.
 func (r *Runtime) ofAnotherAgent(dir string) bool {
 	all := path.Dir(r.opt.Parent)
-	return all != "." && beneath(dir, path.Join(r.opt.Cgroups.Mount, all)) && !beneath(dir, path.Join(r.opt.Cgroups.Mount, r.opt.Parent))
+	return all != "." && cgroup.Beneath(dir, path.Join(r.opt.Cgroups.Mount, all)) && !cgroup.Beneath(dir, path.Join(r.opt.Cgroups.Mount, r.opt.Parent))
 }
 
 // driverPrograms are the driver's own that a GPU's lists may show. A tenant's program of such a name is reported

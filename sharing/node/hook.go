@@ -58,7 +58,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	}
 	r.mu.Unlock()
 	r.opt.Observer.Armed(time.Since(start), err)
-	r.opt.Audit.Claim(audit.Arm, g.Claim, h.backend, "container "+call.ContainerID, err)
+	r.notify.Audit.Claim(audit.Arm, g.Claim, h.backend, "container "+call.ContainerID, err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())

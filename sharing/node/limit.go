@@ -45,7 +45,7 @@ func (r *Runtime) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 		r.mu.Unlock()
 	}
 	r.opt.Observer.Limited(err)
-	r.opt.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
+	r.notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
 	if err != nil {
 		r.log.Info("limit not changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "asked", amount.String(), "reason", err.Error())
 		return fmt.Errorf("limit grant %q: %w", id, err)

@@ -194,7 +194,7 @@ func (m *meter) write(of map[string][]usage.Record) {
 		if c, known := m.claims[id]; known && m.r.opt.Audit != nil {
 			e := notify.Entry(audit.Usage, c)
 			e.Fragments, e.Usage, e.Who.Labels = nil, records, m.labels[id]
-			m.r.opt.Audit.Note(e)
+			m.r.notify.Audit.Note(e)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (m *meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 		text := fmt.Sprintf("its processes have used no GPU time for %s (idle.after: %s, do: %s)", a.Idle.Round(time.Second), p.After, p.Do)
 		if a.First {
 			m.r.log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
-			m.r.opt.Audit.Claim(audit.Idle, g.Claim, 0, text, nil)
+			m.r.notify.Audit.Claim(audit.Idle, g.Claim, 0, text, nil)
 			if p.Do != config.IdleReport {
 				m.r.notify.Pod(ctx, g, IdleReason, text)
 			}
@@ -245,7 +245,7 @@ func (m *meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 func (m *meter) evictIdle(ctx context.Context, g ledger.Grant, text string) {
 	ref := notify.Ref(g)
 	err := m.r.notify.Evict(ctx, g, idleReason)
-	m.r.opt.Audit.Claim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
+	m.r.notify.Audit.Claim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
 	if err != nil {
 		m.r.log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return

@@ -5,14 +5,12 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
@@ -41,7 +39,7 @@ func (r *Runtime) chooseInstance(req sharing.Request, advice sharing.Advice) (sh
 	for _, v := range r.ledger.GPUs() {
 		if id := v.GPU.UUID; !id.IsPart() {
 			gpus = append(gpus, instances.Candidate{
-				GPU: v.GPU, Turns: r.modes.Turns(id), Switching: r.modes.Switching(id), Taken: append(r.claimsOn(id), r.faulty.On(id)...),
+				GPU: v.GPU, Turns: r.modes.Turns(id), Switching: r.modes.Switching(id), Taken: append(r.claimsOn(id), r.health.Unavailable(id)...),
 			})
 		}
 	}
@@ -112,29 +110,6 @@ func (r *Runtime) levelsBefore(g sharing.GPU) (levels []sharing.Level, why strin
 	return []sharing.Level{sharing.LevelExclusive, c.Level}, c.Why
 }
 
-// told is a GPU's health as the watch told it.
-type told struct {
-	health sharing.Health
-	reason string
-}
-
-// SetTrouble tells which GPUs must not be used whatever the health watch says, and why: their MIG instances are not as
-// they should be, and could not be made so. A GPU that is missing is in no trouble.
-func (r *Runtime) SetTrouble(trouble map[sharing.GPUID]string) {
-	r.mu.Lock()
-	same := maps.Equal(r.trouble, trouble)
-	if !same {
-		r.trouble = maps.Clone(trouble)
-		for id, was := range maps.Clone(r.told) {
-			r.setHealth(id, was.health, was.reason)
-		}
-	}
-	r.mu.Unlock()
-	if !same {
-		r.changed.announce()
-	}
-}
-
 // ClaimsOn are the claims on a GPU. While a container runtime has not told yet what runs, it is sharing.ErrUnavailable:
 // a container that is not known yet may use the GPU.
 func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error) {
@@ -175,26 +150,6 @@ func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPUID {
 		}
 	}
 	return out
-}
-
-// SetInstanceHealth tells the health of one of Kerf's MIG instances: a fault that is on it leaves the rest of its GPU
-// alone. Nothing new is given of an instance that is not healthy, and who has it is told, as with a GPU.
-func (r *Runtime) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sharing.Health, reason string) {
-	r.mu.Lock()
-	r.faulty = r.faulty.With(instances.Fault{GPU: gpu, Instance: in, Health: h, Reason: reason})
-	id := sharing.PartID(gpu, in)
-	if _, shared := r.ledger.GPU(id); shared {
-		whole := r.told[gpu]
-		r.setHealth(id, whole.health, whole.reason)
-	}
-	sentence := ""
-	if h != sharing.HealthOK {
-		sentence = "MIG instance " + string(id) + " is " + h.String() + ": " + reason
-	}
-	r.conditions.SetOf(conditions.Instance, string(id), sentence)
-	r.mu.Unlock()
-	r.opt.Audit.Health(id, h, reason)
-	r.changed.announce()
 }
 
 // PendingCuts says whose instances are being created, and which GPUs switch their MIG mode for whom. An instance whose last

@@ -64,8 +64,8 @@ func (r *Runtime) moveNear(g ledger.Grant, h *holding, ask sharing.ContainerAsk)
 	if err := r.ledger.Claim(c); err != nil {
 		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), r.ledger.Claim(was))
 	}
-	r.opt.Audit.Claim(audit.Release, was, 0, "", nil)
-	r.opt.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
+	r.notify.Audit.Claim(audit.Release, was, 0, "", nil)
+	r.notify.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
 	r.log.Info("claim moved to the NUMA node that kubelet chose", "claim", c.ID, "numa", near[0].NUMA, "gpus", gpuIDs(p))
 	r.changed.announce()
 	return nil

@@ -217,7 +217,7 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) err
 	if instances.In(c.Placement) {
 		r.instances.Soon()
 	}
-	r.opt.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
+	r.notify.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
 	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", h.backend.String(), "gpus", gpuIDs(c.Placement))
 	return nil

@@ -6,7 +6,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -27,6 +26,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
@@ -37,8 +37,10 @@ type Runtime struct {
 	opt   Options
 	log   *slog.Logger
 	lists *lists.Lists
-	// conditions has a lock of its own, which is taken after mu.
+	// These have locks of their own, which are taken after mu.
 	conditions *conditions.Set
+	health     *health.Table
+	endings    *health.Endings
 	// libkerf has a lock of its own, which is taken after mu.
 	libkerf *libkerf.Backend
 	notify  *notify.Notifier
@@ -76,11 +78,6 @@ type Runtime struct {
 	// excluded are the GPUs that the pool leaves to others.
 	excluded     []sharing.GPU
 	configSource ConfigSource
-	// told is each GPU's health as the watch told it last, and trouble why a healthy one must not be used all the same.
-	told    map[sharing.GPUID]told
-	trouble map[sharing.GPUID]string
-	// faulty are the MIG instances that are not healthy.
-	faulty instances.Faults
 
 	// containers names the claim of each container that was injected, by the container's id.
 	containers map[string]ledger.ClaimID
@@ -88,8 +85,6 @@ type Runtime struct {
 	gonePods map[string]bool
 	// unplaced are the pods that had no room here when they were tried last, by UID.
 	unplaced map[string]Unplaced
-	// ending are the pods that were asked to end for a fault, by UID.
-	ending map[string]Ending
 	// witnessed is true once the container runtime told what runs; before that, an unknown container may
 	// yet turn out to be one of ours.
 	witnessed bool
@@ -232,16 +227,15 @@ func New(opt Options) *Runtime {
 		opt.Kernel = lists.Node{CgroupOf: opt.Cgroups.OfProcess, DevRoot: opt.DevRoot}
 	}
 	r := &Runtime{
-		notify: &notify.Notifier{Observer: opt.Observer},
-		opt:    opt, log: opt.Log, lists: lists.New(opt.Kernel),
+		health: health.NewTable(), notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer},
+		opt: opt, log: opt.Log, lists: lists.New(opt.Kernel),
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
 		config: opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
-		told: map[sharing.GPUID]told{}, trouble: map[sharing.GPUID]string{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, ending: map[string]Ending{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
 	}
-	r.conditions = conditions.New(r.changed.announce)
+	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")
 	r.instances = instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)})
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
@@ -256,7 +250,11 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.reconcileLoop(ctx) })
 	g.Go(func() error { return r.verifyLoop(ctx) })
 	g.Go(func() error { return r.guardLoop(ctx) })
-	g.Go(func() error { return r.faultLoop(ctx) })
+	g.Go(func() error {
+		return (&health.Runner{
+			Log: r.log, Table: r.health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
+		}).Run(ctx)
+	})
 	g.Go(func() error { return r.meterLoop(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
@@ -285,7 +283,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 		return fmt.Errorf("take in inventory: %w", err)
 	}
 	for _, g := range att.GPUs {
-		r.setHealth(g.UUID, g.Health, g.HealthReason)
+		r.observe(g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
 	}
 	r.att = &att
 	r.lists.Found(att.GPUs)
@@ -324,40 +322,9 @@ func (r *Runtime) Detach(reason string) {
 	r.att = nil
 	r.conditions.Set(conditions.NoGPU, "")
 	for _, v := range r.ledger.GPUs() {
-		r.setHealth(v.GPU.UUID, sharing.HealthUnknown, reason)
+		r.observe(v.GPU.UUID, health.State{Health: sharing.HealthUnknown, Reason: reason})
 	}
 	r.changed.announce()
-}
-
-// SetHealth tells a GPU's health. Claims on it stay; new ones go elsewhere.
-func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
-	r.mu.Lock()
-	r.setHealth(gpu, h, reason)
-	r.mu.Unlock()
-	r.opt.Audit.Health(gpu, h, reason)
-	if h == sharing.HealthOK {
-		r.verifySoon()
-	}
-	r.changed.announce()
-}
-
-// setHealth needs the lock. A GPU that has left the inventory meanwhile is no error.
-func (r *Runtime) setHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
-	r.told[gpu] = told{h, reason}
-	for _, v := range r.ledger.GPUs() {
-		if part := v.GPU.UUID; part.IsPart() && part.Device() == gpu { // what befalls a GPU befalls all of it
-			r.setHealth(part, h, reason)
-		}
-	}
-	if o, is := r.faulty.Of(sharing.Fragment{GPU: gpu}); is && h == sharing.HealthOK {
-		h, reason = o.Health, o.Reason
-	}
-	if why := r.trouble[gpu.Device()]; h == sharing.HealthOK && why != "" {
-		h, reason = sharing.HealthUnhealthy, why
-	}
-	if err := r.ledger.SetHealth(gpu, h, reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
-		r.log.Error("health not taken", "gpu", string(gpu), "error", err.Error())
-	}
 }
 
 // SetCordons tells which GPUs are to take nothing new, and why, in the place of what was told before. Claims on them stay,

@@ -218,7 +218,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
 		gs.Health = worse(gs.Health, health[f.GPU])
-		if o, is := r.faulty.Of(f); is {
+		if o, is := r.health.Fault(f); is {
 			gs.Health = worse(gs.Health, o.Health)
 		}
 		if pids := p.strangers[f.GPU]; f.Whole && len(pids) > 0 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
@@ -27,7 +28,7 @@ func DaemonsOf(parent string) string { return parent + ".mps" }
 // ofDaemons reports whether the cgroup is that of the daemons, which root alone can enter: an MPS server holds memory of its GPU, and
 // is no stranger there.
 func (r *Runtime) ofDaemons(dir string) bool {
-	return beneath(dir, path.Join(r.opt.Cgroups.Mount, DaemonsOf(r.opt.Parent)))
+	return cgroup.Beneath(dir, path.Join(r.opt.Cgroups.Mount, DaemonsOf(r.opt.Parent)))
 }
 
 // mostStrangers is how many processes one sentence names.
@@ -101,7 +102,7 @@ func (s *intruders) tell(ctx context.Context, gpu sharing.GPU, fresh []string) {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	s.r.log.Warn("processes on a gpu without a grant for it", "gpu", string(gpu.UUID), "processes", names)
-	s.r.opt.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
+	s.r.notify.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
 	s.r.notify.Node(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
 }
 

@@ -175,7 +175,7 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
-	r.opt.Audit.Claim(audit.Claim, c, h.backend, "the container runtime tells of its container", nil)
+	r.notify.Audit.Claim(audit.Claim, c, h.backend, "the container runtime tells of its container", nil)
 	r.held[c.ID] = h
 	r.reopen(c.ID, h)
 	r.containers[h.use.containerID] = c.ID

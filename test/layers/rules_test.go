@@ -75,6 +75,8 @@ var layers = []layer{
 		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/allocator", "sharing/backend/...", "sharing/lists", "sharing/faults", "sharing/audit", "sharing/usage", "sharing/listing", "mig", "internal/cgroup", "internal/libkerf")},
 	{"sharing/node/conditions/...", "conditions are a set of sentences with typed keys", nil},
 	{"sharing/node/notify/...", "whom a grant concerns is told through functions that the cluster sets", []string{"sharing", "sharing/audit", "sharing/config", "sharing/ledger"}},
+	{"sharing/node/health/...", "what a fault demands is decided from a view of the node, and carried out on cgroups and through the notifier",
+		[]string{"sharing", "sharing/audit", "sharing/config", "sharing/faults", "sharing/ledger", "sharing/node/instances", "sharing/node/notify", "mig", "internal/cgroup", "internal/process"}},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
@@ -101,7 +103,7 @@ var layers = []layer{
 	{"monitor/service/...", "the monitor joins sources, the agent's grants and collector, and serves its snapshots",
 		[]string{"sharing", "api/...", "internal/cgroup", "internal/nodeclient", "internal/process", "internal/quiet", "internal/serve/...", "monitor/*"}},
 
-	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node", "mig"}},
+	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node", "sharing/node/health", "mig"}},
 	{"sharing/node/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/backend", "sharing/doctor", "internal/failpoint", "internal/process"}},
 	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",

@@ -20,8 +20,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kubelet"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
 )
 
 // Kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
@@ -79,7 +79,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	a.Runtime.AwaitWitness()
 	users := a.Runtime.Notify()
 	users.ToPod = func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
-		k.api.Event(ctx, ref, reason, message, reason != node.MendedReason)
+		k.api.Event(ctx, ref, reason, message, reason != health.RecoveredReason)
 	}
 	users.ToNode = func(ctx context.Context, reason, message string) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)

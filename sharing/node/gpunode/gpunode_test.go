@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
 )
 
 const gib = sharing.GiB
@@ -161,7 +162,7 @@ func TestUnplaced(t *testing.T) {
 func TestEnding(t *testing.T) {
 	b := books()
 	for range 200 {
-		b.Ending = append(b.Ending, node.Ending{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p"}, Why: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
+		b.Ending = append(b.Ending, health.Ending{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p"}, Why: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
 	}
 	s := Of(b)
 	if len(s.Ending) != mostEnding || s.Ending[0] != (api.Ending{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "lost", Since: "2026-01-02T03:04:05Z"}) {

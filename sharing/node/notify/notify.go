@@ -15,14 +15,15 @@ import (
 // evictDeadline bounds one request for an eviction.
 const evictDeadline = 10 * time.Second
 
-// Observer counts evictions.
+// Observer counts evictions and kills. An error says why one failed.
 type Observer interface {
-	// Evicted tells that a pod was evicted, or why not.
 	Evicted(reason string, err error)
+	Killed(reason string, err error)
 }
 
 // Notifier reaches the users of grants. Its fields are set before its first use and do not change. Nil functions do nothing.
 type Notifier struct {
+	Audit    Audit
 	Observer Observer
 	// ToPod tells the users of a pod of one of its containers. ToNode tells those who run the node. Both return at once.
 	ToPod  func(ctx context.Context, ref sharing.ContainerRef, reason, message string)

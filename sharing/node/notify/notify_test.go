@@ -23,6 +23,8 @@ func (e *evictions) Evicted(reason string, err error) {
 	*e = append(*e, reason)
 }
 
+func (e *evictions) Killed(string, error) {}
+
 // Only pods are told and evicted, by the container that uses the grant.
 func TestWhoIsReached(t *testing.T) {
 	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p", Container: "init"}}}

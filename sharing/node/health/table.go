@@ -1,0 +1,93 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package health knows the health of a node's GPUs and MIG instances, and carries out what a fault demands.
+package health
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
+)
+
+// State is the health of a GPU or MIG instance.
+type State struct {
+	Health sharing.Health
+	Reason string
+}
+
+// Table is the health of each GPU and MIG instance. Its lock is innermost: its methods may be called with any other lock held.
+type Table struct {
+	mu       sync.Mutex
+	observed map[sharing.GPUID]State
+	// unusable says why a healthy GPU must not be used.
+	unusable map[sharing.GPUID]string
+	faults   instances.Faults
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table { return &Table{observed: map[sharing.GPUID]State{}} }
+
+// Observe takes what the health watch observed of GPUs.
+func (t *Table) Observe(s State, gpus ...sharing.GPUID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, gpu := range gpus {
+		t.observed[gpu] = s
+	}
+}
+
+// SetUnusable sets which GPUs must not be used although they are healthy, and why. It reports whether that is a change.
+func (t *Table) SetUnusable(why map[sharing.GPUID]string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if maps.Equal(t.unusable, why) {
+		return false
+	}
+	t.unusable = maps.Clone(why)
+	return true
+}
+
+// SetInstance sets the health of a MIG instance. Its fault leaves the rest of its GPU alone.
+func (t *Table) SetInstance(gpu sharing.GPUID, in sharing.Instance, s State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := sharing.PartID(gpu, in)
+	t.faults = t.faults.With(instances.Fault{GPU: gpu, Instance: in, Health: s.Health, Reason: s.Reason})
+	if _, shared := t.observed[id]; shared {
+		t.observed[id] = t.observed[gpu]
+	}
+}
+
+// All is the health of each GPU that was observed, and of each shared MIG instance.
+func (t *Table) All() map[sharing.GPUID]State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[sharing.GPUID]State{}
+	for gpu, s := range t.observed {
+		if f, is := t.faults.Of(sharing.Fragment{GPU: gpu}); is && s.Health == sharing.HealthOK {
+			s = State{f.Health, f.Reason}
+		}
+		if why := t.unusable[gpu.Device()]; s.Health == sharing.HealthOK && why != "" {
+			s = State{sharing.HealthUnhealthy, why}
+		}
+		out[gpu] = s
+	}
+	return out
+}
+
+// instances are the faults of MIG instances. No method changes what it returns.
+func (t *Table) instances() instances.Faults {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.faults
+}
+
+// Fault is that of the MIG instance of a fragment, if it has one.
+func (t *Table) Fault(f sharing.Fragment) (instances.Fault, bool) { return t.instances().Of(f) }
+
+// Unavailable are the MIG instances of a GPU that no grant can have, because of a fault.
+func (t *Table) Unavailable(gpu sharing.GPUID) []mig.Granted { return t.instances().On(gpu) }
