@@ -66,7 +66,7 @@ func run(t testing.TB, p *Plugin) (stop func()) {
 
 func plugin(dir string, k Holdings, change ...func(*Options)) *Plugin {
 	share := serve.NewShare(limit.Share{Bounds: limit.Bounds{
-		Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20,
+		Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20,
 	}})
 	o := Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Holdings: k, Share: share}
 	for _, c := range change {

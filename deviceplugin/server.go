@@ -36,6 +36,10 @@ type server struct {
 // maxRequest bounds what kubelet asks at once, in bytes. An id has at most some hundred bytes.
 const maxRequest = 4 << 20
 
+// kubeletCalls bounds the calls of kubelet's connection. Kubelet uses one for all pods: each pod of the node may wait in
+// PreStartContainer, and Allocate must not wait for them.
+const kubeletCalls = 256
+
 // listen opens the socket, which must not exist yet, and answers on it until close.
 func listen(ctx context.Context, path string, share *serve.Share, svc service) (*server, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
@@ -51,6 +55,7 @@ func listen(ctx context.Context, path string, share *serve.Share, svc service) (
 		path: path, file: file,
 		grpc: grpc.NewServer(append(serve.GRPC(serve.GRPCRules{
 			MaxRequest: maxRequest, Streams: []string{pluginapi.DevicePlugin_ListAndWatch_FullMethodName},
+			Calls: kubeletCalls,
 		}), grpc.WaitForHandlers(true))...),
 		streaming: make(chan struct{}), idle: make(chan struct{}), failed: make(chan struct{}),
 	}

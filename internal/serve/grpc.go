@@ -4,6 +4,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -33,7 +34,7 @@ const (
 	// callTime bounds a call that is no stream, with the sending of its answer. The longest is a claim that creates a MIG
 	// instance.
 	callTime = 90 * time.Second
-	// maxStreams bounds the calls of one connection.
+	// maxStreams bounds the calls of one connection, if the rules give no bound.
 	maxStreams = 32
 	// callBuffer is the size of the read and the write buffer of a connection, in bytes.
 	callBuffer = 4 << 10
@@ -50,6 +51,8 @@ type GRPCRules struct {
 	Streams []string
 	// Identify makes IdentityOf known, from the kernel. Peers whose process cannot be identified are then rejected.
 	Identify bool
+	// Calls bounds the calls and streams of one connection. Further ones wait in the client. 0 means 32.
+	Calls uint32
 }
 
 // GRPC are the options of a gRPC server that answers on Listeners. Others make its connections fail.
@@ -60,7 +63,7 @@ func GRPC(r GRPCRules) []grpc.ServerOption {
 		grpc.ChainStreamInterceptor(boundSends),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(r.MaxRequest),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(cmp.Or(r.Calls, maxStreams)),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ConnectionTimeout(shakeTime),
 		grpc.ReadBufferSize(callBuffer), grpc.WriteBufferSize(callBuffer),
