@@ -194,6 +194,21 @@ func lent(g GPUState) string {
 	return fmt.Sprintf(" and %s lent beyond their guarantee to grants that use it", g.Lent)
 }
 
+// Give narrows what the GPU gives by its pool's rules: to shares, to the whole GPU, or to neither. In what way it is given is
+// said by how, which is empty where the GPU is left to others. A reason that is there already stays for shares.
+func (g *GPUState) Give(how string, shares, whole bool) {
+	why := "gives " + how + " alone, by its pool's rules"
+	if how == "" {
+		why = "is left to others by its pool's rules"
+	}
+	if !shares && g.Shut == "" {
+		g.Shut = why
+	}
+	if !whole {
+		g.NoWhole = why
+	}
+}
+
 // Least is the level that a share for the request must have on this GPU. It is never LevelUnknown.
 func (g GPUState) Least(r sharing.Request) sharing.Level {
 	return sharing.LeastOfShare(r.MinLevel, g.MinLevel)

@@ -18,17 +18,11 @@ func bySettings(s *allocator.GPUState, set config.GPUSettings, claims int) {
 	if s.GPU.UUID.IsPart() {
 		set.Mode = config.ModeAuto // what its GPU gives is the instance
 	}
-	why := "gives " + set.Mode.String() + " alone, by its pool's rules"
-	shares, whole := set.Mode.Shared(), set.Mode.Whole()
 	if set.Exclude {
-		why, shares, whole = "is left to others by its pool's rules", false, false
+		s.Give("", false, false)
+		return
 	}
-	if !shares && s.Shut == "" {
-		s.Shut = why
-	}
-	if !whole {
-		s.NoWhole = why
-	}
+	s.Give(set.Mode.String(), set.Mode.Shared(), set.Mode.Whole())
 }
 
 // ruled is what holds the fractions of a GPU by its pool's rules.

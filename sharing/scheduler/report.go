@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
-	"github.com/kerf-gpu/kerf/sharing/config"
+	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
 )
 
 // report is a node's GPUNode as the books read it.
@@ -53,7 +53,7 @@ func (d *reader) readReport(s gpunode.Status) *report {
 		var p sharing.Placement
 		for _, f := range c.Fragments {
 			r.holders[sharing.GPUID(f.GPU)]++
-			one := sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: percent(f.Percent), Whole: f.Whole}
+			one := sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: gpureport.Percent(f.Percent), Whole: f.Whole}
 			if f.MIGProfile != "" {
 				one.MIG = r.claimed(one.GPU, f.MIGProfile, f.MIGStart, c.PodUID != "")
 			}
@@ -64,7 +64,7 @@ func (d *reader) readReport(s gpunode.Status) *report {
 		}
 	}
 	for _, g := range s.GPUs {
-		r.gpus = append(r.gpus, readGPU(g, r.holders[sharing.GPUID(g.UUID)]))
+		r.gpus = append(r.gpus, gpureport.GPU(g, r.holders[sharing.GPUID(g.UUID)]))
 	}
 	slices.SortFunc(r.gpus, func(a, b allocator.GPUState) int {
 		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
@@ -87,58 +87,6 @@ func (r *report) claimed(gpu sharing.GPUID, profile string, start int, pod bool)
 	return in
 }
 
-func readGPU(g gpunode.GPU, holders int) allocator.GPUState {
-	usable := min(g.UsableBytes, g.MemoryBytes)
-	gpu := sharing.GPU{
-		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, PCI: g.PCI, NUMA: -1, MIG: g.MIG,
-		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
-	}
-	gpu.Overcommit = overcommit(g.Overcommit)
-	if g.NUMANode != nil {
-		gpu.NUMA = *g.NUMANode
-	}
-	if g.Cordoned != "" {
-		gpu.HealthReason = "cordoned: " + g.Cordoned
-	} else if g.Health == sharing.HealthOK.String() {
-		gpu.Health = sharing.HealthOK
-	}
-	// What is lent comes back when it is asked for, so that it counts as free.
-	free, err := sharing.Bytes(g.FreeBytes).Add(sharing.Bytes(g.LentBytes))
-	if err != nil || free > gpu.Bookable() {
-		free = gpu.Bookable()
-	}
-	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(percent(g.FreePercent), gpu.BookablePercent()), Held: holders > 0 || g.Whole}
-	if g.Whole {
-		s.FreeMemory, s.FreePercent = 0, 0
-	}
-	s.Sharers, s.MaxSharers, s.LevelWhy = holders, g.MaxSharers, g.LevelReason
-	if g.Gives != "" {
-		why := "gives " + g.Gives + " alone, by its pool's rules"
-		if g.Gives != config.ModeShared.String() {
-			s.Shut = why
-		}
-		if g.Gives != config.ModeWhole.String() {
-			s.NoWhole = why
-		}
-	}
-	if l, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil {
-		s.MinLevel = l
-	}
-	s.Levels = sharing.ParseLevels(g.Levels)
-	return s
-}
-
-// overcommit reads how much more is given than there is, as far as that may be meant.
-func overcommit(o *gpunode.Overcommit) sharing.Overcommit {
-	if o == nil {
-		return sharing.Overcommit{}
-	}
-	return sharing.Overcommit{
-		Memory:  sharing.Factor(max(0, min(o.MemoryPercent, int(sharing.MaxMemoryFactor)))),
-		Compute: sharing.Factor(max(0, min(o.ComputePercent, int(sharing.MaxComputeFactor)))),
-	}
-}
-
 // link makes of the cliques what the choice of whole GPUs reads: which GPU reaches which over NVLink.
 func link(gpus []allocator.GPUState, from []gpunode.GPU) {
 	cliques := map[sharing.GPUID]int{}
@@ -155,9 +103,4 @@ func link(gpus []allocator.GPUState, from []gpunode.GPU) {
 			}
 		}
 	}
-}
-
-// percent reads a percentage of a report; what is below 0 is nothing.
-func percent(n int) sharing.Percent {
-	return sharing.Percent(max(0, min(n, 100*sharing.MaxGPUs)))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/allocator/report"
 )
 
 // LiveNode is a node of a cluster that runs.
@@ -229,7 +230,8 @@ func add(n *cluster.Node, g gpunode.GPU) (differs bool) {
 	if g.NUMANode != nil {
 		place.NUMA = *g.NUMANode
 	}
-	level, over := levelOf(g), overcommitOf(g)
+	read := report.GPU(g, 0)
+	level, over := max(sharing.LevelNone, read.ShareLevel()), read.GPU.Overcommit.Plain()
 	if len(n.GPUs) == 0 {
 		n.GPUMemory, n.Level, n.Model, n.Overcommit = sharing.Bytes(g.UsableBytes), level, g.Model, over
 	}
@@ -238,17 +240,6 @@ func add(n *cluster.Node, g gpunode.GPU) (differs bool) {
 	n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory), Compute: min(n.Overcommit.Compute, over.Compute)}
 	n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
 	return differs
-}
-
-// overcommitOf is how much more than there is the GPU's agent gives.
-func overcommitOf(g gpunode.GPU) sharing.Overcommit {
-	if g.Overcommit == nil {
-		return sharing.Overcommit{}
-	}
-	return sharing.Overcommit{
-		Memory:  sharing.Factor(max(0, min(g.Overcommit.MemoryPercent, int(sharing.MaxMemoryFactor)))),
-		Compute: sharing.Factor(max(0, min(g.Overcommit.ComputePercent, int(sharing.MaxComputeFactor)))),
-	}.Plain()
 }
 
 // pod finds out where a pod is, and whether it may stay there.

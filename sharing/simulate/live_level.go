@@ -9,13 +9,15 @@ import (
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	"github.com/kerf-gpu/kerf/sharing/allocator/report"
 )
 
 // pieces are those in which a GPU is given: by the rules of its pool, as its kubelet counts, and as strongly as the pool demands.
+// A profile that allows a lower level is not known here.
 func pieces(g gpunode.GPU, offers map[string]int64) (p cluster.Pieces, some bool) {
-	parts := (g.Gives == "" || g.Gives == gpunode.GivesShared) && levelOf(g).AtLeast(leastOf(g))
-	whole := g.Gives == "" || g.Gives == gpunode.GivesWhole
+	parts, whole := given(fit(g, sharing.KindShared)), given(fit(g, sharing.KindWhole))
 	counted, all := offers[sharing.ResourceMemory] > 0 || offers[sharing.ResourcePercent] > 0, offers[sharing.ResourceGPU] > 0
 	if counted || all { // nothing at all is what a kubelet counts whose agent is away
 		parts, whole = parts && counted, whole && all
@@ -29,18 +31,24 @@ func pieces(g gpunode.GPU, offers map[string]int64) (p cluster.Pieces, some bool
 	return cluster.WholeAlone, whole
 }
 
-// leastOf is the level that shares of the GPU must have. A profile that allows less is not known here.
-func leastOf(g gpunode.GPU) sharing.Level {
-	least, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement)
-	if err != nil {
-		least = sharing.LevelUnknown
+// fit says whether the GPU answers a request of the kind, whatever its size.
+func fit(g gpunode.GPU, kind sharing.Kind) allocator.Verdict {
+	read, r := report.GPU(g, 0), sharing.Request{Kind: kind, GPUs: 1}
+	read.GPU.Memory, read.GPU.Reserved = sharing.MinFragment, 0
+	if kind == sharing.KindShared {
+		r.Memory = sharing.MinFragment
 	}
-	return sharing.LeastOfShare(least)
+	return allocator.Fit(read, r)
 }
 
-// levelOf is how strongly shares of the GPU can be held.
-func levelOf(g gpunode.GPU) sharing.Level {
-	return max(sharing.LevelNone, sharing.ShareLevel(sharing.ParseLevels(g.Levels)))
+// given is false where the GPU is not given so, whatever is free of it.
+func given(v allocator.Verdict) bool {
+	switch v.Code {
+	case allocator.NotShared, allocator.NotWhole, allocator.Unenforced, allocator.BelowPool:
+		return false
+	default:
+		return true
+	}
 }
 
 // unenforcedGPUs are the GPUs of a node that give no shares because no backend enforces them, by the reason.
@@ -50,7 +58,7 @@ type unenforcedGPUs struct {
 }
 
 func (u *unenforcedGPUs) add(g gpunode.GPU) {
-	if g.MinEnforcement != "" || g.Gives != "" && g.Gives != gpunode.GivesShared || levelOf(g).AtLeast(leastOf(g)) {
+	if fit(g, sharing.KindShared).Code != allocator.Unenforced || g.Gives != "" && g.Gives != gpunode.GivesShared {
 		return
 	}
 	i := slices.Index(u.reasons, g.LevelReason)

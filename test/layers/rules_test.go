@@ -47,6 +47,7 @@ var layers = []layer{
 	{"sharing/audit/file/...", "the audit log lies in files, and nobody below it knows", []string{"sharing", "sharing/audit"}},
 	{"sharing/packing/...", "how much of a bin an item costs is arithmetic, whatever the bins are", nil},
 	{"sharing/allocator/...", "which GPU answers is decided without knowing who asks; what a GPU can be cut into is the geometry's", []string{"sharing", "sharing/packing", "mig"}},
+	{"sharing/allocator/report", "a report of a GPU is said in the allocator's words", []string{"api/gpunode", "sharing", "sharing/allocator"}},
 	{"sharing/scheduler/...", "a scheduler's books are made of reports and pods, and know no API server and no scheduler",
 		[]string{"api/gpunode", "sharing", "sharing/allocator/...", "sharing/config", "sharing/ledger", "mig"}},
 	{"sharing/simulate/...", "an experiment asks the allocator, and knows of a node what its agent reports, and no program", []string{"sharing", "sharing/allocator/...", "mig", "api/gpunode"}},

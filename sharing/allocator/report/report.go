@@ -1,0 +1,65 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report reads the GPUs of a GPUNode, so that scheduler and simulator judge them by allocator.Fit as their agent does.
+package report
+
+import (
+	"strings"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+)
+
+// GPU reads a GPU on which so many grants are. What the report has too much of counts as much as there can be.
+func GPU(g gpunode.GPU, grants int) allocator.GPUState {
+	usable := min(g.UsableBytes, g.MemoryBytes)
+	gpu := sharing.GPU{
+		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, PCI: g.PCI, NUMA: -1, MIG: g.MIG,
+		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
+	}
+	gpu.Overcommit = overcommit(g.Overcommit)
+	if g.NUMANode != nil {
+		gpu.NUMA = *g.NUMANode
+	}
+	if g.Cordoned != "" {
+		gpu.HealthReason = "cordoned: " + g.Cordoned
+	} else if g.Health == sharing.HealthOK.String() {
+		gpu.Health = sharing.HealthOK
+	}
+	// What is lent comes back when it is asked for, so that it counts as free.
+	free, err := sharing.Bytes(g.FreeBytes).Add(sharing.Bytes(g.LentBytes))
+	if err != nil || free > gpu.Bookable() {
+		free = gpu.Bookable()
+	}
+	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(Percent(g.FreePercent), gpu.BookablePercent()), Held: grants > 0 || g.Whole}
+	if g.Whole {
+		s.FreeMemory, s.FreePercent = 0, 0
+	}
+	s.Sharers, s.MaxSharers, s.LevelWhy = grants, g.MaxSharers, g.LevelReason
+	if g.Gives != "" {
+		s.Give(strings.TrimPrefix(g.Gives, gpunode.GivesNothing), g.Gives == gpunode.GivesShared, g.Gives == gpunode.GivesWhole)
+	}
+	if l, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil {
+		s.MinLevel = l
+	}
+	s.Levels = sharing.ParseLevels(g.Levels)
+	return s
+}
+
+// overcommit reads how much more is given than there is, as far as that may be meant.
+func overcommit(o *gpunode.Overcommit) sharing.Overcommit {
+	if o == nil {
+		return sharing.Overcommit{}
+	}
+	return sharing.Overcommit{
+		Memory:  sharing.Factor(max(0, min(o.MemoryPercent, int(sharing.MaxMemoryFactor)))),
+		Compute: sharing.Factor(max(0, min(o.ComputePercent, int(sharing.MaxComputeFactor)))),
+	}
+}
+
+// Percent reads a percentage of a report; what is below 0 is nothing.
+func Percent(n int) sharing.Percent {
+	return sharing.Percent(max(0, min(n, 100*sharing.MaxGPUs)))
+}
