@@ -5,8 +5,6 @@ package node
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -16,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
 // Books are what is booked on the node, without what the driver measures.
@@ -36,7 +35,7 @@ type Books struct {
 	// Excluded are the GPUs that the pool leaves to others, and that are not among GPUs.
 	Excluded []sharing.GPU
 	// Unplaced are the pods that wait here for room, by UID.
-	Unplaced []Unplaced
+	Unplaced []unplaced.Pod
 	// Ending are the pods that end for a fault, or have, by UID.
 	Ending []health.Ending
 }
@@ -88,9 +87,6 @@ func (r *Runtime) Books() Books {
 	for _, g := range r.ledger.Grants() {
 		b.Grants = append(b.Grants, r.grantState(g, picture{}, health))
 	}
-	for _, uid := range slices.Sorted(maps.Keys(r.unplaced)) {
-		b.Unplaced = append(b.Unplaced, r.unplaced[uid])
-	}
-	b.Ending = r.endings.List()
+	b.Unplaced, b.Ending = r.unplaced.List(), r.endings.List()
 	return b
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
 // ClaimPod holds placements for all containers of one pod that ask for a piece of a GPU: all of them, or
@@ -33,18 +34,22 @@ func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) err
 		made, err = r.claimPod(asks)
 		return err
 	})
-	r.noteWait(asks, start, made, err)
 	for range made {
 		r.opt.Observer.Claimed(nil)
 	}
+	listed := false
 	if len(asks) > 0 {
-		err = r.modes.Note(asks[0].Ref.PodUID, err, func() mode.Need { return podNeed(r, asks, start) })
+		ref := asks[0].Ref
+		err = r.modes.Note(ref.PodUID, err, func() mode.Need { return podNeed(r, asks, start) })
+		var waited unplaced.Wait
+		if waited, listed = r.unplaced.Note(ref, start, err); err == nil && made > 0 {
+			r.opt.Observer.Placed(ref.Namespace, asks[0].Request.Profile, waited.Why, time.Since(waited.Since))
+		}
 	}
-	told := r.tellUnplaced(asks, err)
 	if err != nil {
 		r.opt.Observer.Claimed(err)
 	}
-	if made > 0 || told {
+	if made > 0 || listed {
 		r.changed.announce()
 	}
 	return err
@@ -294,13 +299,11 @@ func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but choice.
 func (r *Runtime) PodGone(uid string) {
 	r.mu.Lock()
 	r.gonePods[uid] = true
-	_, told := r.unplaced[uid]
-	delete(r.unplaced, uid)
-	delete(r.waits, uid)
+	listed := r.unplaced.Forget(uid)
 	r.modes.Forget(uid)
 	r.forgetPods()
 	r.mu.Unlock()
-	if told {
+	if listed {
 		r.changed.announce()
 	}
 	r.wake()
@@ -329,6 +332,15 @@ func (r *Runtime) PodClaims() []sharing.ContainerRef {
 		if o := g.Claim.Owner; o.Pod() {
 			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container})
 		}
+	}
+	return out
+}
+
+// KnownPods is PodClaims, and one container of each pod that waits for room.
+func (r *Runtime) KnownPods() []sharing.ContainerRef {
+	out := r.PodClaims()
+	for _, p := range r.unplaced.List() {
+		out = append(out, p.Ref)
 	}
 	return out
 }

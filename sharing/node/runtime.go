@@ -30,6 +30,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
@@ -83,8 +84,8 @@ type Runtime struct {
 	containers map[string]ledger.ClaimID
 	// gonePods are pods that kubelet has forgotten and that still have claims.
 	gonePods map[string]bool
-	// unplaced are the pods that had no room here when they were tried last, by UID.
-	unplaced map[string]Unplaced
+	// unplaced are the pods without grants.
+	unplaced unplaced.Pods
 	// witnessed is true once the container runtime told what runs; before that, an unknown container may
 	// yet turn out to be one of ours.
 	witnessed bool
@@ -98,9 +99,6 @@ type Runtime struct {
 	leaving []leaving
 
 	checkpoint *checkpoint.Store
-
-	// waits are the pods that were refused and have not been placed since, by UID.
-	waits map[string]waiting
 
 	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
 	wanted map[sharing.GPUID]time.Time
@@ -233,7 +231,7 @@ func New(opt Options) *Runtime {
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
 		config: opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, unplaced: map[string]Unplaced{}, wanted: map[sharing.GPUID]time.Time{}, waits: map[string]waiting{},
+		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, wanted: map[sharing.GPUID]time.Time{},
 	}
 	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")

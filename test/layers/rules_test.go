@@ -83,6 +83,7 @@ var layers = []layer{
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
 	{"sharing/node/instances/...", "which MIG instance a grant gets, and when it is created, is decided from grants and GPUs; runtime and MIG manager are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/allocator", "sharing/faults", "sharing/ledger", "mig"}},
+	{"sharing/node/unplaced/...", "which pods wait for room is remembered from attempts alone", []string{"sharing", "sharing/allocator"}},
 	{"sharing/node/mode/...", "which GPU switches its MIG mode is decided from a picture of the node; runtime and MIG manager are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/allocator", "sharing/backend/choice", "sharing/config", "sharing/ledger", "mig", "mig/turn"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
 const gib = sharing.GiB
@@ -151,7 +152,7 @@ func TestConfig(t *testing.T) {
 func TestUnplaced(t *testing.T) {
 	b := books()
 	for range 200 {
-		b.Unplaced = append(b.Unplaced, node.Unplaced{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "main"}, Why: "no room"})
+		b.Unplaced = append(b.Unplaced, unplaced.Pod{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "main"}, Why: "no room"})
 	}
 	s := Of(b)
 	if len(s.Unplaced) != mostUnplaced || s.Unplaced[0] != (api.Unplaced{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "no room"}) {
