@@ -174,7 +174,7 @@ func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
 	g, ok := r.ledger.Get(id)
 	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
 	// books are whole only after the last of those that share a cap.
-	if whole := r.libkerf.Recover(r.grantOf(g, h)); whole && ok && g.Lease != nil && r.restored {
+	if whole := r.libkerf.Recover(r.grantOf(g, h)); whole && ok && g.Lease != nil && r.recovery.Restored {
 		r.settle(g, h)
 	}
 }

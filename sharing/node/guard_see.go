@@ -18,7 +18,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/lists"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
 // see reads what the watch judges: the driver's lists, and to whom their entries belong.
@@ -112,8 +111,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 // while a container runs that cannot be accounted for, nobody counts as a stranger. Containers that only a
 // damaged record knew are told by nobody but a container runtime. It needs the lock.
 func (r *Runtime) sure() bool {
-	told := r.witnessed || !r.awaitWitness && !r.damaged
-	return told && len(r.unsettled()) == 0 && len(r.orphans) == 0 && !r.conditions.Has(conditions.Unaccounted)
+	return r.recovery.Complete() && len(r.conditions.Unserved()) == 0
 }
 
 // sort gives the entries of a GPU's list to the leases that they belong to, or takes those of unmanaged processes for

@@ -348,12 +348,16 @@ func TestGuardAndStrangers(t *testing.T) {
 		change func(*guarded, *tenant)
 		killed bool
 	}{
-		"killed":                   {pool: pool, killed: true},
-		"reported":                 {pool: warning},
-		"a driver's own":           {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
-		"of another agent":         {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
-		"before all is known":      {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions().Set(conditions.Config, "not yet") }},
-		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions().Set(conditions.Unaccounted, "one") }},
+		"killed":              {pool: pool, killed: true},
+		"reported":            {pool: warning},
+		"a driver's own":      {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
+		"of another agent":    {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
+		"before all is known": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions().Set(conditions.Config, "not yet") }},
+		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) {
+			g.bench.Runtime.mu.Lock()
+			defer g.bench.Runtime.mu.Unlock()
+			g.bench.recovery.Unaccounted = 1
+		}},
 		"after a damaged record": {pool: pool, change: func(g *guarded, _ *tenant) {
 			if err := os.WriteFile(g.bench.opt.RecordPath, []byte("{"), 0o600); err != nil {
 				g.t.Fatal(err)

@@ -139,7 +139,7 @@ func (r *Runtime) claimOfCall(call sharing.HookCall) (ledger.ClaimID, *holding, 
 		return id, h, nil
 	case call.Grant != "":
 		return "", nil, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
-	case !r.witnessed:
+	case !r.recovery.Listed:
 		return "", nil, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
 	}
 	return "", nil, errMadeWithout()

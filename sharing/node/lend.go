@@ -65,7 +65,7 @@ func (r *Runtime) lendAll(ctx context.Context) {
 func (r *Runtime) views() []ledger.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.conditions.Has(conditions.Driver) || !r.restored {
+	if r.conditions.Has(conditions.Driver) || !r.recovery.Restored {
 		return nil // what is lent is not known before the caps were read back
 	}
 	return r.ledger.GPUs()

@@ -115,7 +115,7 @@ func (r *Runtime) levelsBefore(g sharing.GPU) (levels []sharing.Level, why strin
 func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.restored || r.awaitWitness && !r.witnessed {
+	if !r.recovery.ContainersKnown() {
 		return nil, fmt.Errorf("the container runtime has not told yet what runs: %w", sharing.ErrUnavailable)
 	}
 	return r.claimsOn(gpu), nil

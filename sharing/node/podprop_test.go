@@ -308,7 +308,7 @@ func (p *podPlayer) arm() string {
 	}
 	err := i.hooks()
 	p.mu.Lock()
-	heard := p.witnessed
+	heard := p.recovery.Listed
 	p.mu.Unlock()
 	if errors.Is(err, sharing.ErrUnavailable) && !heard {
 		p.witness(p.seen()...) // its annotation tells what the record did not

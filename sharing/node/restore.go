@@ -63,11 +63,11 @@ func (r *Runtime) restoreAll(rec record.Record) error {
 		return err
 	}
 	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the next start.
-	if !r.unrecorded {
+	if !r.recovery.Unrecorded {
 		r.libkerf.Sweep()
 	}
 	r.enableDmem()
-	r.restored = true
+	r.recovery.Restored = true
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (r *Runtime) load() (record.Record, error) {
 		return record.Record{}, err
 	}
 	// What the newest record had and this one has not is told by cgroups, container runtime and driver.
-	r.unrecorded, r.damaged = found.From != checkpoint.Newest, len(found.Damaged) > 0
+	r.recovery.Unrecorded, r.recovery.Damaged = found.From != checkpoint.Newest, len(found.Damaged) > 0
 	for _, d := range found.Damaged {
 		aside := d.Path + ".damaged"
 		r.log.Error("record was damaged", "path", d.Path, "error", d.Err.Error(), "kept_as", aside, "previous_used", found.From == checkpoint.Previous)
@@ -190,7 +190,7 @@ func (r *Runtime) findOrphans(known map[string]bool) error {
 			return fmt.Errorf("cgroup %q: %w", g.Dir, err)
 		}
 		if populated {
-			r.orphans = append(r.orphans, g)
+			r.recovery.Orphans = append(r.recovery.Orphans, g)
 			continue
 		}
 		if err := g.Remove(); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -66,12 +67,10 @@ type Runtime struct {
 	// driverKnown is true once a driver was attached: only then can it be told that an empty cgroup is
 	// charged with nothing. A driver that went away later took all memory with it.
 	driverKnown bool
-	// restored is true once the record was read; before that nothing is granted.
-	restored bool
-	// orphans are cgroups of ours with processes and without a record, found before a driver could be asked.
-	orphans []cgroup.Group
-	config  config.Config
-	pool    config.Pool
+	// recovery is what was found of the grants before the start.
+	recovery recovery.State
+	config   config.Config
+	pool     config.Pool
 	// ruled is what held the fractions of GPUs in use before the pool in force, see settingsOf.
 	ruled map[sharing.GPUID]ruled
 	// waiting are the settings of GPUs that wait for those who use them.
@@ -86,14 +85,6 @@ type Runtime struct {
 	gonePods map[string]bool
 	// unplaced are the pods without grants.
 	unplaced unplaced.Pods
-	// witnessed is true once the container runtime told what runs; before that, an unknown container may
-	// yet turn out to be one of ours.
-	witnessed bool
-	// awaitWitness is true where a container runtime will tell what runs, and unrecorded when no record was
-	// found that tells it: both together, nothing is granted to anybody before it has.
-	awaitWitness, unrecorded bool
-	// damaged is true when there was a record that could not be read.
-	damaged bool
 
 	// leaving are claims that MPS held and that ended, for the next reconcile.
 	leaving []leaving
@@ -288,8 +279,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	r.modes.TookInventory(att.GPUs, att.Levels)
 	r.conditions.Set(conditions.Driver, "the caps of running grants are being verified")
 	r.conditions.Set(conditions.NoGPU, "")
-	orphans := r.orphans
-	r.orphans = nil
+	orphans := r.recovery.TakeOrphans()
 	for _, s := range att.LeftOut {
 		r.log.Warn("device left out of the inventory", "reason", s)
 	}
@@ -360,21 +350,12 @@ func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
 
 // notReady lists every reason why no claim is taken; it needs the lock.
 func (r *Runtime) notReady() []string {
-	return append(r.unrestored(), r.conditions.Sentences(conditions.StopsGrants)...)
+	return append(r.recovery.Missing(), r.conditions.Sentences(conditions.StopsGrants)...)
 }
 
 // unsettled lists every reason why grants that exist cannot be served either; it needs the lock.
-func (r *Runtime) unsettled() []string { return append(r.unrestored(), r.conditions.Unserved()...) }
-
-// unrestored lists what is not known yet of the grants before a restart; it needs the lock.
-func (r *Runtime) unrestored() (why []string) {
-	if !r.restored {
-		why = append(why, "the record has not been read yet")
-	}
-	if r.awaitWitness && r.unrecorded && !r.witnessed {
-		why = append(why, "there is no record of what runs, and the container runtime has not told it yet")
-	}
-	return why
+func (r *Runtime) unsettled() []string {
+	return append(r.recovery.Missing(), r.conditions.Unserved()...)
 }
 
 // ready returns nil or an error that wraps ErrUnavailable and names every reason; it needs the lock.

@@ -24,7 +24,7 @@ import (
 func (r *Runtime) AwaitWitness() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.awaitWitness = true
+	r.recovery.Expected = true
 }
 
 // Witness takes in what the container runtime says of all pods' containers, at a moment when none is being
@@ -72,8 +72,9 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 	r.mu.Lock()
 	if complete {
 		r.letGoOf(listed)
-		r.witnessed = true
+		r.recovery.Listed = true
 	}
+	r.recovery.Unaccounted = len(alarms)
 	r.conditions.Set(conditions.Unaccounted, joinSentences(alarms))
 	r.mu.Unlock()
 	if changed {

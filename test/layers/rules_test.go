@@ -78,6 +78,7 @@ var layers = []layer{
 	{"sharing/node/notify/...", "whom a grant concerns is told through functions that the cluster sets", []string{"sharing", "sharing/audit", "sharing/config", "sharing/ledger"}},
 	{"sharing/node/health/...", "what a fault demands is decided from a view of the node, and carried out on cgroups and through the notifier",
 		[]string{"sharing", "sharing/audit", "sharing/config", "sharing/faults", "sharing/ledger", "sharing/node/instances", "sharing/node/notify", "mig", "internal/cgroup", "internal/process"}},
+	{"sharing/node/recovery/...", "how much was found after a start is a state that its users set", []string{"internal/cgroup"}},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},
