@@ -169,12 +169,3 @@ func (c *Cluster) move(r Request, p Placement, sign Milli) {
 	n.kinds[kindOf(r.Shape)] -= int(sign)
 	c.changed(p.Node)
 }
-
-// Explain counts the nodes by why they cannot answer the request.
-func (c *Cluster) Explain(r Request) map[Reason]int {
-	why := map[Reason]int{}
-	for _, n := range c.nodes {
-		why[Judge(n, r)]++
-	}
-	return why
-}

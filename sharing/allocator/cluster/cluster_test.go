@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	others "github.com/kerf-gpu/kerf/lab/policy"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
@@ -91,8 +89,10 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		})
 	}
 	c := cluster.New([]cluster.Node{n, n}, others.BestFit{})
-	if diff := cmp.Diff(map[cluster.Reason]int{cluster.LacksRoom: 2}, c.Explain(ask(1, 1, 2, 301, ""))); diff != "" {
-		t.Errorf("explained (-want +got):\n%s", diff)
+	for _, no := range c.Refusals(ask(1, 1, 2, 301, "")) {
+		if no.Reason != cluster.LacksRoom {
+			t.Errorf("%+v, want %q", no, cluster.LacksRoom)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kerf-gpu/kerf/mig"
 )
@@ -99,4 +100,11 @@ func or(s, empty string) string {
 		return empty
 	}
 	return s
+}
+
+func cores(m Milli) string {
+	if m%1000 == 0 {
+		return fmt.Sprint(m / 1000)
+	}
+	return strings.TrimRight(fmt.Sprintf("%d.%03d", m/1000, m%1000), "0")
 }

@@ -154,7 +154,7 @@ func (s *scene) pod(name string, words []string) []string {
 	s.c.Learn(r)
 	p, ok := s.c.Choose(r)
 	if !ok {
-		return []string{s.c.Why(r)}
+		return []string{refused(s.c, r)}
 	}
 	s.must(s.c.Take(r, p))
 	s.holders = append(s.holders, cluster.Holder{
