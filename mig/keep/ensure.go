@@ -26,22 +26,22 @@ func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Inst
 		return d, false, fmt.Errorf("mig instance %s of gpu %q: %w", in, string(gpu), sharing.ErrNotFound)
 	}
 	at := mig.Place{Profile: in.ID, Start: in.Start}
-	m.note(p, func(s *seen) { s.cutting[at] = who })
-	defer m.note(p, func(s *seen) { delete(s.cutting, at) })
+	p.note(func(s *seen) { s.cutting[at] = who })
+	defer p.note(func(s *seen) { delete(s.cutting, at) })
 	ctx, cancel := context.WithTimeout(ctx, cutDeadline)
 	defer cancel()
-	if err := m.begin(p); err != nil {
+	if err := p.begin(); err != nil {
 		return d, false, err
 	}
 	defer p.work.Unlock()
-	own, warm, err := m.ensure(ctx, p, at, who)
+	own, warm, err := p.ensure(ctx, at, who)
 	if !warm || err != nil {
-		m.refresh(context.WithoutCancel(ctx), p)
+		p.refresh(context.WithoutCancel(ctx))
 	}
 	if err != nil {
 		return d, false, fmt.Errorf("mig instance %s of gpu %q: %w", in, string(gpu), err)
 	}
-	m.note(p, func(s *seen) { delete(s.idle, at) })
+	p.note(func(s *seen) { delete(s.idle, at) })
 	if !warm {
 		m.opt.Log.Info("mig instance cut", "gpu", string(gpu), "profile", in.Profile, "start", in.Start, "for", who, "uuid", own.UUID)
 	}
@@ -49,8 +49,8 @@ func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Inst
 }
 
 // ensure needs p.work.
-func (m *Manager) ensure(ctx context.Context, p *page, at mig.Place, who string) (exec.Own, bool, error) {
-	mine, _, err := m.exec.List(ctx, p.gpu)
+func (p *page) ensure(ctx context.Context, at mig.Place, who string) (exec.Own, bool, error) {
+	mine, _, err := p.exec.List(ctx, p.gpu)
 	if err != nil {
 		return exec.Own{}, false, err //nolint:wrapcheck // it says what and where
 	}
@@ -58,16 +58,16 @@ func (m *Manager) ensure(ctx context.Context, p *page, at mig.Place, who string)
 	if i := slices.IndexFunc(mine, ready); i >= 0 {
 		return mine[i], true, nil
 	}
-	if err := m.mayChange("create mig instance"); err != nil {
+	if err := p.mayChange("create mig instance"); err != nil {
 		return exec.Own{}, false, err
 	}
-	table, values, err := m.tableOf(ctx, p)
+	table, values, err := p.tableOf(ctx)
 	if err != nil {
 		return exec.Own{}, false, err
 	}
 	// Somebody may change the GPU by hand between the look and the change: then it is looked at again, once.
 	for again := range 2 {
-		have, err := m.exec.Look(ctx, p.gpu)
+		have, err := p.exec.Look(ctx, p.gpu)
 		if err != nil {
 			return exec.Own{}, false, err //nolint:wrapcheck // as above
 		}
@@ -83,7 +83,7 @@ func (m *Manager) ensure(ctx context.Context, p *page, at mig.Place, who string)
 		if a := made.Answers[0]; a.State != plan.Made {
 			return exec.Own{}, false, fmt.Errorf("%s: %w", inTheWay(a), sharing.ErrConflict)
 		}
-		mine, err = m.exec.Apply(ctx, p.gpu, made.Steps)
+		mine, err = p.exec.Apply(ctx, p.gpu, made.Steps)
 		if errors.Is(err, sharing.ErrStale) && again == 0 {
 			continue
 		}

@@ -59,17 +59,23 @@ const (
 
 // Manager keeps the GPUs of one driver. It is made by New, and safe for concurrent use.
 type Manager struct {
-	opt  Options
-	exec *exec.Executor
-	// closing is true once nothing new is begun, and stopped once nothing is written any more.
-	closing, stopped atomic.Bool
+	*deps
 	// pages are in the order in which the GPUs came; the list never changes.
 	pages []*page
 	wake  chan struct{}
 }
 
-// page is one GPU.
+// deps are what a Manager and its pages work with.
+type deps struct {
+	opt  Options
+	exec *exec.Executor
+	// closing is true once nothing new is begun, and stopped once nothing is written any more.
+	closing, stopped atomic.Bool
+}
+
+// page is one GPU, and does all that is done to it.
 type page struct {
+	*deps
 	gpu   exec.GPU
 	facts sharing.GPU
 
@@ -109,7 +115,7 @@ type seen struct {
 
 // New returns a Manager of the GPUs. Nothing is known of them before the first Tick.
 func New(o Options, gpus []sharing.GPU) *Manager {
-	m := &Manager{opt: o, wake: make(chan struct{}, 1)}
+	m := &Manager{deps: &deps{opt: o}, wake: make(chan struct{}, 1)}
 	driver := o.Driver
 	if o.Observe != nil {
 		driver = &timed{o.Driver, o.Observe, o.Now}
@@ -120,7 +126,8 @@ func New(o Options, gpus []sharing.GPU) *Manager {
 	})
 	for _, g := range gpus {
 		p := &page{
-			gpu: exec.GPU{ID: g.UUID, PCI: g.PCI}, facts: g,
+			deps: m.deps,
+			gpu:  exec.GPU{ID: g.UUID, PCI: g.PCI}, facts: g,
 			seen: seen{trouble: "its MIG instances were not looked at yet", idle: map[mig.Place]time.Time{}, cutting: map[mig.Place]string{}},
 		}
 		p.goOn(o.Before)

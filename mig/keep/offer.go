@@ -124,9 +124,9 @@ func (p *page) fixed(found mig.Profile, start int, claimed []mig.Granted) mig.Of
 }
 
 // laysOut reports whether the layout has the profile, made or not; it needs p.mu.
-func (p *page) laysOut(found mig.Profile) bool {
-	return slices.ContainsFunc(p.want.Fixed, func(n config.MIGCount) bool {
-		wanted, err := p.table.Lookup("mig.instances", n.Profile)
+func (s *seen) laysOut(found mig.Profile) bool {
+	return slices.ContainsFunc(s.want.Fixed, func(n config.MIGCount) bool {
+		wanted, err := s.table.Lookup("mig.instances", n.Profile)
 		return err == nil && wanted.ID == found.ID
 	})
 }
@@ -161,16 +161,16 @@ func (p *page) demanded(found mig.Profile, start int, claimed []mig.Granted) mig
 
 // have is the GPU for a plan, and what is taken for good: what was made by others, and what claims have, made or not.
 // Idle instances in a claim's place are about to go, and count no more. It needs p.mu.
-func (p *page) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
+func (s *seen) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 	var have []plan.Instance
 	var taken mig.Occupancy
-	for _, f := range p.foreign {
+	for _, f := range s.foreign {
 		have = append(have, plan.Instance{Place: f.Place, GI: f.GI, Ready: true})
-		taken, _ = p.table.Try(taken, f.Place) // beside each other on the GPU
+		taken, _ = s.table.Try(taken, f.Place) // beside each other on the GPU
 	}
 	for _, c := range claimed {
 		at := mig.Place{Profile: c.Instance.ID, Start: c.Instance.Start}
-		after, ok := p.table.Try(taken, at)
+		after, ok := s.table.Try(taken, at)
 		if c.Instance.None() || !ok {
 			continue // what does not fit beside the others is said where it is made
 		}
@@ -178,8 +178,8 @@ func (p *page) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 		have = append(have, plan.Instance{Place: at, GI: -1, Ready: true, Ours: true, Holders: []string{c.Who}})
 	}
 	all := taken
-	for _, o := range p.mine {
-		after, ok := p.table.Try(all, o.Place)
+	for _, o := range s.mine {
+		after, ok := s.table.Try(all, o.Place)
 		if !ok {
 			continue
 		}

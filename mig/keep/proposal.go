@@ -21,9 +21,9 @@ func (m *Manager) Propose(ctx context.Context, pool config.Pool) []mig.Proposal 
 	var out []mig.Proposal
 	for _, p := range m.pages {
 		one := mig.Proposal{GPU: p.gpu.ID, Index: p.facts.Index}
-		err := m.begin(p)
+		err := p.begin()
 		if err == nil {
-			err = m.propose(ctx, p, Wanted(pool, p.facts), pool, &one)
+			err = p.propose(ctx, Wanted(pool, p.facts), pool, &one)
 			p.work.Unlock()
 		}
 		if err != nil {
@@ -35,8 +35,8 @@ func (m *Manager) Propose(ctx context.Context, pool config.Pool) []mig.Proposal 
 }
 
 // propose needs p.work.
-func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.Pool, to *mig.Proposal) error {
-	mode, err := m.opt.Driver.Mode(ctx, p.gpu.ID)
+func (p *page) propose(ctx context.Context, want Want, pool config.Pool, to *mig.Proposal) error {
+	mode, err := p.opt.Driver.Mode(ctx, p.gpu.ID)
 	switch {
 	case want.Leave || errors.Is(err, sharing.ErrUnsupported) && (!want.On || len(pool.MIG) == 0):
 		return nil
@@ -51,7 +51,7 @@ func (m *Manager) propose(ctx context.Context, p *page, want Want, pool config.P
 	var have []plan.Instance
 	short := error(nil)
 	if mode.Current && (!want.On || len(want.Fixed) > 0) || len(want.Fixed) > 0 {
-		if made, have, short, err = m.toLayout(ctx, p, want, mode.Current); err != nil {
+		if made, have, short, err = p.toLayout(ctx, want, mode.Current); err != nil {
 			return err
 		}
 	}
@@ -95,8 +95,8 @@ func setting(mode string, reset bool) string {
 }
 
 // toLayout plans a layout, on an empty GPU where that is not in MIG mode yet; short says what it leaves undone.
-func (m *Manager) toLayout(ctx context.Context, p *page, want Want, cut bool) (made plan.Plan, have []plan.Instance, leaves, err error) {
-	table, values, err := m.tableOf(ctx, p)
+func (p *page) toLayout(ctx context.Context, want Want, cut bool) (made plan.Plan, have []plan.Instance, leaves, err error) {
+	table, values, err := p.tableOf(ctx)
 	if err != nil {
 		return plan.Plan{}, nil, nil, err
 	}
@@ -105,7 +105,7 @@ func (m *Manager) toLayout(ctx context.Context, p *page, want Want, cut bool) (m
 		return plan.Plan{}, nil, nil, err
 	}
 	if cut {
-		if have, err = m.exec.Look(ctx, p.gpu); err != nil {
+		if have, err = p.exec.Look(ctx, p.gpu); err != nil {
 			return plan.Plan{}, nil, nil, err //nolint:wrapcheck // as above
 		}
 	}

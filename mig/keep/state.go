@@ -91,25 +91,25 @@ func keepMade(v *mig.State) {
 }
 
 // memory needs a table.
-func (p *page) memory(at mig.Place) sharing.Bytes {
-	profile, _ := p.table.Profile(at.Profile) // the driver's own list
+func (s *seen) memory(at mig.Place) sharing.Bytes {
+	profile, _ := s.table.Profile(at.Profile) // the driver's own list
 	return profile.Memory
 }
 
 // most needs p.mu, and a table.
-func (p *page) most() map[string]int {
+func (s *seen) most() map[string]int {
 	out := map[string]int{}
-	if p.want.Shared {
+	if s.want.Shared {
 		return out
 	}
-	if len(p.want.Fixed) == 0 {
-		for _, one := range p.table.Profiles() {
+	if len(s.want.Fixed) == 0 {
+		for _, one := range s.table.Profiles() {
 			out[one.Name] = one.Most
 		}
 		return out
 	}
-	for _, n := range p.want.Fixed {
-		if one, err := p.table.Lookup("mig.instances", n.Profile); err == nil {
+	for _, n := range s.want.Fixed {
+		if one, err := s.table.Lookup("mig.instances", n.Profile); err == nil {
 			out[one.Name] += n.Count
 		}
 	}

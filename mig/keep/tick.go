@@ -54,12 +54,12 @@ func (m *Manager) round(ctx context.Context, all bool) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, tickDeadline)
 			defer cancel()
-			if m.begin(p) != nil {
+			if p.begin() != nil {
 				return
 			}
 			defer p.work.Unlock()
-			if m.due(p, all) {
-				m.tend(ctx, p)
+			if p.due(all) {
+				p.tend(ctx)
 			}
 		})
 	}
@@ -67,34 +67,34 @@ func (m *Manager) round(ctx context.Context, all bool) {
 }
 
 // due reports whether the GPU is to be looked at.
-func (m *Manager) due(p *page, all bool) bool {
-	now := m.opt.Now()
-	if m.exec.Trouble(p.gpu) != "" {
+func (p *page) due(all bool) bool {
+	now := p.opt.Now()
+	if p.exec.Trouble(p.gpu) != "" {
 		return !now.Before(p.retry)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed := !p.want.equal(m.wanted(p.facts))
-	return all || changed || now.Sub(p.looked) >= lookEvery || len(m.expired(p, now)) > 0
+	changed := !p.want.equal(p.wanted(p.facts))
+	return all || changed || now.Sub(p.looked) >= lookEvery || len(p.expired(now)) > 0
 }
 
 // tend needs p.work.
-func (m *Manager) tend(ctx context.Context, p *page) {
-	p.looked = m.opt.Now()
-	if m.exec.Trouble(p.gpu) != "" {
-		if err := m.exec.Recover(ctx, p.gpu, m.opt.Pool().MIGReset); err != nil {
+func (p *page) tend(ctx context.Context) {
+	p.looked = p.opt.Now()
+	if p.exec.Trouble(p.gpu) != "" {
+		if err := p.exec.Recover(ctx, p.gpu, p.opt.Pool().MIGReset); err != nil {
 			p.pause = min(max(2*p.pause, firstRetry), mostRetry)
-			p.retry = m.opt.Now().Add(p.pause)
-			m.opt.Log.Warn("mig instances not recovered", "gpu", string(p.gpu.ID), "error", err.Error())
-			m.note(p, func(s *seen) { s.trouble = m.exec.Trouble(p.gpu) })
+			p.retry = p.opt.Now().Add(p.pause)
+			p.opt.Log.Warn("mig instances not recovered", "gpu", string(p.gpu.ID), "error", err.Error())
+			p.note(func(s *seen) { s.trouble = p.exec.Trouble(p.gpu) })
 			return
 		}
 		p.pause = 0
 	}
-	want := m.wanted(p.facts)
-	err := m.reach(ctx, p, want)
-	m.refresh(ctx, p)
-	m.note(p, func(s *seen) {
+	want := p.wanted(p.facts)
+	err := p.reach(ctx, want)
+	p.refresh(ctx)
+	p.note(func(s *seen) {
 		s.want, s.waits = want, ""
 		if err != nil {
 			s.waits = sharing.Plain(err)
@@ -103,7 +103,7 @@ func (m *Manager) tend(ctx context.Context, p *page) {
 }
 
 // note changes what is known of a GPU.
-func (m *Manager) note(p *page, change func(*seen)) {
+func (p *page) note(change func(*seen)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.seen)
@@ -111,10 +111,10 @@ func (m *Manager) note(p *page, change func(*seen)) {
 
 // reach brings the GPU to what is wanted of it, as far as it can be now; the error says why it is not there. It needs
 // p.work.
-func (m *Manager) reach(ctx context.Context, p *page, want Want) error {
-	mode, err := m.opt.Driver.Mode(ctx, p.gpu.ID)
+func (p *page) reach(ctx context.Context, want Want) error {
+	mode, err := p.opt.Driver.Mode(ctx, p.gpu.ID)
 	switch {
-	case errors.Is(err, sharing.ErrUnsupported) && (want.Leave || !want.On || len(m.opt.Pool().MIG) == 0):
+	case errors.Is(err, sharing.ErrUnsupported) && (want.Leave || !want.On || len(p.opt.Pool().MIG) == 0):
 		return nil // a GPU that cannot do it is none of a pool's concern unless a layout names it
 	case errors.Is(err, sharing.ErrUnsupported):
 		return fmt.Errorf("this GPU cannot do MIG: %w", sharing.ErrUnsupported)
@@ -122,38 +122,38 @@ func (m *Manager) reach(ctx context.Context, p *page, want Want) error {
 		return err //nolint:wrapcheck // it says what and where
 	}
 	if !want.Leave && mode.Current != want.On {
-		if err := m.mayChange("set mig mode"); err != nil {
+		if err := p.mayChange("set mig mode"); err != nil {
 			return err
 		}
-		if err := m.emptyFor(ctx, p, want); err != nil {
+		if err := p.emptyFor(ctx, want); err != nil {
 			return err
 		}
-		if err := m.exec.SetMode(ctx, p.gpu, want.On, m.opt.Pool().MIGReset); err != nil {
+		if err := p.exec.SetMode(ctx, p.gpu, want.On, p.opt.Pool().MIGReset); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		m.opt.Log.Info("mig mode set", "gpu", string(p.gpu.ID), "on", want.On)
+		p.opt.Log.Info("mig mode set", "gpu", string(p.gpu.ID), "on", want.On)
 		mode.Current = want.On
 	}
 	if !mode.Current {
 		return nil
 	}
 	if len(want.Fixed) > 0 {
-		return m.layOut(ctx, p, want)
+		return p.layOut(ctx, want)
 	}
-	return m.sweep(ctx, p)
+	return p.sweep(ctx)
 }
 
 // emptyFor takes Kerf's own idle instances off a GPU that is to leave MIG mode.
-func (m *Manager) emptyFor(ctx context.Context, p *page, want Want) error {
+func (p *page) emptyFor(ctx context.Context, want Want) error {
 	if want.On {
 		return nil
 	}
-	return m.carryOut(ctx, p, nil)
+	return p.carryOut(ctx, nil)
 }
 
 // layOut makes a fixed layout.
-func (m *Manager) layOut(ctx context.Context, p *page, want Want) error {
-	table, err := m.opt.Driver.Table(ctx, p.gpu.ID)
+func (p *page) layOut(ctx context.Context, want Want) error {
+	table, err := p.opt.Driver.Table(ctx, p.gpu.ID)
 	if err != nil {
 		return err //nolint:wrapcheck // as above
 	}
@@ -161,7 +161,7 @@ func (m *Manager) layOut(ctx context.Context, p *page, want Want) error {
 	if err != nil {
 		return err
 	}
-	return m.carryOut(ctx, p, wishes)
+	return p.carryOut(ctx, wishes)
 }
 
 // wishesOf are a layout's instances. An error names the profiles that the GPU has.
@@ -180,19 +180,19 @@ func wishesOf(table *mig.Table, want Want) ([]plan.Wish, error) {
 }
 
 // carryOut gives the GPU exactly these instances of ours, as far as those that are held let it.
-func (m *Manager) carryOut(ctx context.Context, p *page, wishes []plan.Wish) error {
-	made, have, err := m.planned(ctx, p, wishes)
+func (p *page) carryOut(ctx context.Context, wishes []plan.Wish) error {
+	made, have, err := p.planned(ctx, wishes)
 	if err != nil {
 		return err
 	}
 	if len(made.Steps) > 0 {
-		if err := m.mayChange("make the mig layout"); err != nil {
+		if err := p.mayChange("make the mig layout"); err != nil {
 			return err
 		}
-		if _, err := m.exec.Apply(ctx, p.gpu, made.Steps); err != nil {
+		if _, err := p.exec.Apply(ctx, p.gpu, made.Steps); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		m.opt.Log.Info("mig layout made", "gpu", string(p.gpu.ID), "steps", len(made.Steps))
+		p.opt.Log.Info("mig layout made", "gpu", string(p.gpu.ID), "steps", len(made.Steps))
 	}
 	return short(made, foreign(have))
 }
@@ -207,12 +207,12 @@ func foreign(have []plan.Instance) int {
 	return n
 }
 
-func (m *Manager) planned(ctx context.Context, p *page, wishes []plan.Wish) (plan.Plan, []plan.Instance, error) {
-	table, values, err := m.tableOf(ctx, p)
+func (p *page) planned(ctx context.Context, wishes []plan.Wish) (plan.Plan, []plan.Instance, error) {
+	table, values, err := p.tableOf(ctx)
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
-	have, err := m.exec.Look(ctx, p.gpu)
+	have, err := p.exec.Look(ctx, p.gpu)
 	if err != nil {
 		return plan.Plan{}, nil, err //nolint:wrapcheck // as above
 	}
@@ -269,15 +269,15 @@ func theirs(n int) string {
 }
 
 // sweep takes away what has been idle for longer than the pool keeps it.
-func (m *Manager) sweep(ctx context.Context, p *page) error {
-	if m.opt.ReadOnly {
+func (p *page) sweep(ctx context.Context) error {
+	if p.opt.ReadOnly {
 		return nil // what is idle is no trouble
 	}
 	p.mu.Lock()
-	gone := m.expired(p, m.opt.Now())
+	gone := p.expired(p.opt.Now())
 	p.mu.Unlock()
 	for _, at := range gone {
-		have, err := m.exec.Look(ctx, p.gpu)
+		have, err := p.exec.Look(ctx, p.gpu)
 		if err != nil {
 			return err //nolint:wrapcheck // as above
 		}
@@ -289,20 +289,20 @@ func (m *Manager) sweep(ctx context.Context, p *page) error {
 		for _, ci := range have[i].CIs {
 			steps = append(steps, plan.Step{Op: plan.DestroyCI, Place: at, GI: have[i].GI, CI: ci})
 		}
-		if _, err := m.exec.Apply(ctx, p.gpu, append(steps, plan.Step{Op: plan.DestroyGI, Place: at, GI: have[i].GI, CI: -1})); err != nil {
+		if _, err := p.exec.Apply(ctx, p.gpu, append(steps, plan.Step{Op: plan.DestroyGI, Place: at, GI: have[i].GI, CI: -1})); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		m.opt.Log.Info("idle mig instance given back", "gpu", string(p.gpu.ID), "start", at.Start)
+		p.opt.Log.Info("idle mig instance given back", "gpu", string(p.gpu.ID), "start", at.Start)
 	}
 	return nil
 }
 
 // expired are the instances that have been idle for too long; it needs p.mu. A layout's never are.
-func (m *Manager) expired(p *page, now time.Time) []mig.Place {
+func (p *page) expired(now time.Time) []mig.Place {
 	if len(p.want.Fixed) > 0 {
 		return nil
 	}
-	keep := m.opt.Pool().KeepWarm()
+	keep := p.opt.Pool().KeepWarm()
 	var out []mig.Place
 	for _, o := range p.mine {
 		if since, idle := p.idle[o.Place]; idle && now.Sub(since) >= keep {
@@ -312,48 +312,48 @@ func (m *Manager) expired(p *page, now time.Time) []mig.Place {
 	return out
 }
 
-func (m *Manager) tableOf(ctx context.Context, p *page) (*mig.Table, *mig.Values, error) {
+func (p *page) tableOf(ctx context.Context) (*mig.Table, *mig.Values, error) {
 	p.mu.Lock()
 	table, values := p.table, p.values
 	p.mu.Unlock()
 	if table != nil {
 		return table, values, nil
 	}
-	table, err := m.opt.Driver.Table(ctx, p.gpu.ID)
+	table, err := p.opt.Driver.Table(ctx, p.gpu.ID)
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // as above
 	}
 	values = mig.NewValues(table, nil)
-	m.note(p, func(s *seen) { s.table, s.values = table, values })
+	p.note(func(s *seen) { s.table, s.values = table, values })
 	return table, values, nil
 }
 
 // refresh takes in what is on the GPU. It needs p.work.
-func (m *Manager) refresh(ctx context.Context, p *page) {
-	trouble := m.exec.Trouble(p.gpu)
-	mode, err := m.opt.Driver.Mode(ctx, p.gpu.ID)
+func (p *page) refresh(ctx context.Context) {
+	trouble := p.exec.Trouble(p.gpu)
+	mode, err := p.opt.Driver.Mode(ctx, p.gpu.ID)
 	if errors.Is(err, sharing.ErrUnsupported) {
-		m.note(p, func(s *seen) { s.trouble, s.on, s.turns, s.mine, s.foreign = "", false, false, nil, nil })
+		p.note(func(s *seen) { s.trouble, s.on, s.turns, s.mine, s.foreign = "", false, false, nil, nil })
 		return
 	}
 	p.reset = mode.NeedsReset
-	turns := err == nil && m.mayTurn(p, mode.Current)
+	turns := err == nil && p.mayTurn(mode.Current)
 	var mine []exec.Own
 	var foreign []exec.Instance
 	if err == nil && (mode.Current || turns) {
-		if _, _, err = m.tableOf(ctx, p); err != nil && !mode.Current {
+		if _, _, err = p.tableOf(ctx); err != nil && !mode.Current {
 			turns, err = false, nil // it is shared all the same; some drivers may tell no profiles outside of MIG mode
 		}
 	}
 	if err == nil && trouble == "" {
-		mine, foreign, err = m.exec.List(ctx, p.gpu)
+		mine, foreign, err = p.exec.List(ctx, p.gpu)
 	}
 	if err != nil && trouble == "" {
 		trouble = sharing.Plain(err)
 	}
-	held, herr := m.opt.Claims(p.gpu.ID)
-	now := m.opt.Now()
-	m.note(p, func(s *seen) {
+	held, herr := p.opt.Claims(p.gpu.ID)
+	now := p.opt.Now()
+	p.note(func(s *seen) {
 		s.trouble, s.on, s.turns = trouble, mode.Current, turns
 		if trouble == "" {
 			s.mine, s.foreign = mine, foreign
@@ -364,8 +364,8 @@ func (m *Manager) refresh(ctx context.Context, p *page) {
 		}
 	})
 	if turns {
-		busy := m.keeps(ctx, p, now)
-		m.note(p, func(s *seen) { s.busy = busy })
+		busy := p.keeps(ctx, now)
+		p.note(func(s *seen) { s.busy = busy })
 	}
 }
 

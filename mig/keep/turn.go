@@ -32,16 +32,16 @@ func (m *Manager) Turn(ctx context.Context, gpu sharing.GPUID, on bool) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickDeadline)
 	defer cancel()
-	if err := m.begin(p); err != nil {
+	if err := p.begin(); err != nil {
 		return err
 	}
 	defer p.work.Unlock()
-	err := m.turn(ctx, p, on)
-	m.refresh(context.WithoutCancel(ctx), p)
+	err := p.turn(ctx, on)
+	p.refresh(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	m.note(p, func(s *seen) { s.turned = m.opt.Now() })
+	p.note(func(s *seen) { s.turned = m.opt.Now() })
 	m.Wake()
 	m.opt.Log.Info("mig mode set", "gpu", string(gpu), "on", on)
 	return nil
@@ -53,38 +53,43 @@ func (m *Manager) Turns(gpu sharing.GPUID) bool {
 	if p == nil {
 		return false
 	}
+	return p.switches()
+}
+
+// switches reports whether demand may change the mode.
+func (p *page) switches() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.turns
 }
 
 // turn needs p.work.
-func (m *Manager) turn(ctx context.Context, p *page, on bool) error {
-	if !m.Turns(p.gpu.ID) || !m.mayTurn(p, !on) {
+func (p *page) turn(ctx context.Context, on bool) error {
+	if !p.switches() || !p.mayTurn(!on) {
 		return fmt.Errorf("change mig mode of gpu %q: its pool does not leave it to demand: %w", string(p.gpu.ID), sharing.ErrDenied)
 	}
 	if !on {
-		if busy := m.keeps(ctx, p, m.opt.Now()); busy != "" {
+		if busy := p.keeps(ctx, p.opt.Now()); busy != "" {
 			return fmt.Errorf("change mig mode of gpu %q: it %s: %w", string(p.gpu.ID), busy, sharing.ErrConflict)
 		}
-		if err := m.carryOut(ctx, p, nil); err != nil {
+		if err := p.carryOut(ctx, nil); err != nil {
 			return err
 		}
 	}
-	return m.exec.Turn(ctx, p.gpu, on, m.opt.Pool().MIGReset) //nolint:wrapcheck // it says what and where
+	return p.exec.Turn(ctx, p.gpu, on, p.opt.Pool().MIGReset) //nolint:wrapcheck // it says what and where
 }
 
 // mayTurn reports whether demand may change the GPU's mode, which is this one now. A MIG mode that Kerf has not set stays.
 // It needs p.work.
-func (m *Manager) mayTurn(p *page, on bool) bool {
-	pool := m.opt.Pool()
-	return m.wanted(p.facts).Auto && (!p.reset || pool.MIGReset) && (!on || m.exec.Kept(p.gpu))
+func (p *page) mayTurn(on bool) bool {
+	pool := p.opt.Pool()
+	return p.wanted(p.facts).Auto && (!p.reset || pool.MIGReset) && (!on || p.exec.Kept(p.gpu))
 }
 
 // keeps says what keeps a GPU's mode as it is; empty where nothing does. It needs p.work.
-func (m *Manager) keeps(ctx context.Context, p *page, now time.Time) string {
+func (p *page) keeps(ctx context.Context, now time.Time) string {
 	p.mu.Lock()
-	expired := m.expired(p, now)
+	expired := p.expired(now)
 	var why string
 	switch {
 	case p.trouble != "":
@@ -98,7 +103,7 @@ func (m *Manager) keeps(ctx context.Context, p *page, now time.Time) string {
 	if why != "" {
 		return why
 	}
-	switch held, err := m.exec.Held(ctx, p.gpu); {
+	switch held, err := p.exec.Held(ctx, p.gpu); {
 	case err != nil:
 		return "may be in use: " + err.Error()
 	case len(held) > 0:
@@ -108,9 +113,9 @@ func (m *Manager) keeps(ctx context.Context, p *page, now time.Time) string {
 }
 
 // begin takes p.work, but for a Manager that was stopped.
-func (m *Manager) begin(p *page) error {
+func (p *page) begin() error {
 	p.work.Lock()
-	if !m.closing.Load() {
+	if !p.closing.Load() {
 		return nil
 	}
 	p.work.Unlock()

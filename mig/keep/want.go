@@ -28,15 +28,15 @@ type Want struct {
 }
 
 // wanted is what the pool in force wants of the GPU. Demand changes no mode where settings are read-only.
-func (m *Manager) wanted(g sharing.GPU) Want {
-	w := Wanted(m.opt.Pool(), g)
-	w.Auto = w.Auto && !m.opt.ReadOnly
+func (d *deps) wanted(g sharing.GPU) Want {
+	w := Wanted(d.opt.Pool(), g)
+	w.Auto = w.Auto && !d.opt.ReadOnly
 	return w
 }
 
 // mayChange rejects a change where settings are read-only.
-func (m *Manager) mayChange(what string) error {
-	if m.opt.ReadOnly {
+func (d *deps) mayChange(what string) error {
+	if d.opt.ReadOnly {
 		return &sharing.ReadOnlyError{Change: what}
 	}
 	return nil
