@@ -75,6 +75,7 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 	h.letGo()
 	r.mu.Unlock()
 	if undone {
+		r.backends(nil).Clean(ctx)
 		err = errors.Join(err, r.persist())
 	}
 	r.opt.Observer.Armed(time.Since(start), err)
@@ -124,13 +125,10 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undoArm(ctx, att, c.ID, group, append(own, others...)))
-			if !errors.Is(err, errKept) {
-				r.leaveMPS(ctx, c, h)
-			}
 		}
 	}()
 	armed = Armed{ID: c.ID, Own: own, Others: others}
-	if err := r.readyGroup(ctx, c, h, att, group, &armed); err != nil {
+	if err := r.readyGroup(ctx, c, h, att, group, &armed, with.NoPreloadFile); err != nil {
 		return Armed{}, err
 	}
 	r.mu.Lock()
@@ -146,7 +144,6 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	armed.Device = r.instances.Device(c.ID)
-	armed.Mounts, armed.Preload = r.libkerf.ProcessMounts(string(c.ID), with.NoPreloadFile)
 	if armed.Preload != "" && with.NoPreloadFile {
 		h.levelWhy = joinSentences([]string{preloadedByEnv, h.levelWhy})
 	}
@@ -154,7 +151,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 }
 
 // readyGroup does all that the process needs before it enters the group.
-func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, att Attachment, group cgroup.Group, armed *Armed) (err error) {
+func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, att Attachment, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
 	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
@@ -167,7 +164,7 @@ func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, at
 	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
 		return err
 	}
-	if err := r.holdRegion(c.ID, c.Placement); err != nil {
+	if err := r.enforce(ctx, c.ID, c.Placement); err != nil {
 		return err
 	}
 	limited, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false)
@@ -175,9 +172,13 @@ func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, at
 		return err
 	}
 	armed.OthersCapped = len(limited) == len(armed.Others)
-	if armed.MPS, err = r.enterMPS(ctx, c, h, nil); err != nil {
+	b, of := r.enforcer(ledger.Grant{Claim: c}, &att)
+	of.ByEnv = byEnv
+	in, err := b.Injection(of, nil)
+	if err != nil {
 		return err
 	}
+	armed.MPS, armed.Mounts, armed.Preload = in.Env, in.Mounts, in.Library
 	return r.opt.Failpoints.Eval("arm-after-caps")
 }
 

@@ -110,8 +110,8 @@ func (r *Runtime) gpuName(id sharing.GPUID) string {
 	return string(id)
 }
 
-// backends are what each backend can do for shares of the GPU; it needs the lock.
-func (r *Runtime) backends(g sharing.GPU) []BackendState {
+// backendStates are what each backend can do for shares of the GPU; it needs the lock.
+func (r *Runtime) backendStates(g sharing.GPU) []BackendState {
 	if r.att == nil || g.MIG {
 		return nil
 	}

@@ -9,8 +9,6 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 )
@@ -36,47 +34,20 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 // putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
 // cap, and there is nothing to put anywhere.
 func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
-	held, of := r.heldWith(g)
-	switch held {
-	case config.BackendReactive, config.BackendNone:
-		return nil
-	case config.BackendLibkerf:
-		return r.libkerf.Resize(of, p)
-	case config.BackendMPS:
-		return r.putMPS(ctx, g, p)
-	case config.BackendDriver:
-		if len(r.cappable(p)) != len(p) {
-			return fmt.Errorf("one of its GPUs is lost or does not answer: %w", sharing.ErrUnavailable)
-		}
-		return att.Caps.Renew(ctx, g.Lease.Cgroup, p, nil)
-	default:
-		return fmt.Errorf("backend %s cannot change a cap while programs run: %w", held, sharing.ErrUnsupported)
-	}
-}
-
-// heldWith is the backend that enforces the grant, and what it has to know of it.
-func (r *Runtime) heldWith(g ledger.Grant) (config.Backend, backend.Grant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.held[g.Claim.ID]
-	if h == nil {
-		return config.BackendNone, backend.Grant{}
-	}
-	return h.backend, r.grantOf(g, h)
+	b, of := r.enforcer(g, &att)
+	return b.Resize(ctx, of, p)
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
 // is not told.
 func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant, before, now sharing.Placement) error {
-	held, _ := r.heldWith(g)
+	_, of := r.enforcer(g, &att)
 	for i, f := range now {
 		if f.Memory >= before[i].Memory {
 			continue
 		}
-		if held == config.BackendMPS {
-			if err := r.lowerableMPS(ctx, att, g, f); err != nil {
-				return err
-			}
+		if err := r.lowerableMPS(ctx, att, g, of, f); err != nil {
+			return err
 		}
 		used, known := r.useOf(ctx, att, g, f.GPU)
 		switch {
@@ -93,9 +64,10 @@ func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant,
 // useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
 // processes, those that have ended among them. known is false where either cannot be told in full.
 func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
+	b, of := r.enforcer(g, &att)
 	if g.Claim.Level == sharing.LevelDriver {
-		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, gpu)
-		return used, err == nil
+		counts, err := b.Read(ctx, of, gpu)
+		return counts.Used, err == nil
 	}
 	r.mu.Lock()
 	h := r.held[g.Claim.ID]
@@ -113,8 +85,7 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 	r.mu.Unlock()
 	charge := r.lists.Judge(answers, owners)[0].Charge(sharers...)
 	used, known = charge.Bytes, charge.Known
-	_, of := r.heldWith(g)
-	if counts, err := r.libkerf.Read(of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
+	if counts, err := b.Read(ctx, of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
 		used, known = max(used, counts.Used), err == nil // what is reserved is on its way to be used
 	}
 	return used, known

@@ -50,29 +50,6 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	return id, nil
 }
 
-// prepare makes what the containers of a claim are to be made with.
-func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
-	if err := r.prepareMPS(ctx, id); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	g, ok := r.ledger.Get(id)
-	inForce := g.Granted()
-	h := r.held[id]
-	switch {
-	case h != nil && h.use != nil && len(h.use.part) > 0:
-		inForce = h.use.part
-	case r.usedBeside(g):
-		inForce = nil // it is in force, and changed by nobody but who looks at what is used
-	}
-	has := r.libkerf.Whole(string(id))
-	r.mu.Unlock()
-	if !ok || has {
-		return nil // what is in force for a container that runs changes when the next one is armed
-	}
-	return r.holdRegion(id, inForce)
-}
-
 // mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own, and its folder is of its
 // user alone, which the agent must be able to enter.
 func (r *Runtime) mayPreload(peer Peer) choice.Without {
@@ -275,8 +252,9 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	}
 	if h := r.held[id]; h != nil {
 		h.letGo()
-		r.libkerf.Release(string(id))
-		r.spendMPS(g.Claim, h)
+		of := r.grantOf(g, h)
+		of.ID = string(id)
+		r.backendOf(h, r.att).Release(of)
 		if h.use != nil {
 			delete(r.containers, h.use.containerID)
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -126,15 +125,6 @@ func (r *Runtime) tellCounting(f libkerf.Finding) bool {
 	return r.noteExcess(id, f.Holds)
 }
 
-// grantOf is what a backend has to know of a grant. It needs the lock.
-func (r *Runtime) grantOf(g ledger.Grant, h *holding) backend.Grant {
-	o := g.Claim.Owner
-	return backend.Grant{
-		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), UID: o.UID, PID: o.PID,
-		Contained: h.container || o.Pod(), Active: g.Lease != nil || r.usedBeside(g),
-	}
-}
-
 // libkerfRules are the rules of this moment for regions.
 func (r *Runtime) libkerfRules() libkerf.Rules {
 	r.mu.Lock()
@@ -142,39 +132,12 @@ func (r *Runtime) libkerfRules() libkerf.Rules {
 	return libkerf.Rules{RejectManaged: r.pool.ManagedMemory == config.ManagedReject, Contexts: r.contextSizes()}
 }
 
-// holdRegion makes sure that a grant which libkerf enforces has its region, with the caps that are to be enforced. It comes
-// before the container is made, or the process goes on.
-func (r *Runtime) holdRegion(id ledger.ClaimID, inForce sharing.Placement) error {
-	r.mu.Lock()
-	h := r.held[id]
-	g, _ := r.ledger.Get(id)
-	if h == nil || h.backend != config.BackendLibkerf {
-		r.mu.Unlock()
-		return nil
-	}
-	of := r.grantOf(g, h)
-	r.mu.Unlock()
-	if err := r.libkerf.Prepare(of, inForce); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.held[id] != h {
-		r.libkerf.Release(of.ID)
-		return fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
-	}
-	return nil
-}
-
-// reopen opens the region of a grant that was found again, if libkerf enforces it. It needs the lock.
+// reopen finds what enforces a grant that was found again. It needs the lock.
 func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
-	if h.backend != config.BackendLibkerf {
-		return
-	}
 	g, ok := r.ledger.Get(id)
 	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
 	// books are whole only after the last of those that share a cap.
-	if whole := r.libkerf.Recover(r.grantOf(g, h)); whole && ok && g.Lease != nil && r.recovery.Restored {
+	if found := r.backendOf(h, r.att).Recover(r.grantOf(g, h)); found && ok && g.Lease != nil && r.recovery.Restored {
 		r.settle(g, h)
 	}
 }
@@ -189,46 +152,11 @@ func (r *Runtime) settleAll() {
 }
 
 // settle brings the caps of a lease that was found again and the books to the same: what it is lent is in its region
-// alone. A region that cannot be settled is lost. It needs the lock.
+// alone. It needs the lock.
 func (r *Runtime) settle(g ledger.Grant, h *holding) {
-	of := r.grantOf(g, h)
-	for _, f := range g.Caps() {
-		have, err := r.libkerf.Read(of, f.GPU)
-		if f.Whole || err == nil && have.Cap == backend.NoCap {
-			continue
-		}
-		if err == nil {
-			if put, ok := r.judgeCap(g, f, have.Cap, nil); !ok {
-				err = r.libkerf.Resize(of, sharing.Placement{put})
-			}
-		}
-		if err != nil {
-			r.libkerf.Lose(of.ID, err.Error())
-			return
-		}
-	}
-}
-
-// clientLevel is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false
-// if it is not less. It needs the lock.
-func (r *Runtime) clientLevel(g ledger.Grant, h *holding) (level sharing.Level, why string, ok bool) {
-	switch {
-	case h == nil || g.Lease == nil:
-		return 0, "", false
-	case h.backend == config.BackendMPS: // which the reactive backend always watches
-		return sharing.LevelReactive, h.excess, h.excess != "" && h.watchLost == ""
-	case h.backend != config.BackendLibkerf:
-		return 0, "", false
-	}
-	doubt, uncounted := r.libkerf.Doubt(string(g.Claim.ID))
-	if doubt != "" {
-		return sharing.LevelUnknown, "the counters of its programs are not whole, so that it cannot be told what holds it: " + doubt, true
-	}
-	why = joinSentences([]string{h.excess, uncounted})
-	if r.watches(g) {
-		return sharing.LevelReactive, why, why != ""
-	}
-	return sharing.LevelNone, why, why != ""
+	r.libkerf.Settle(r.grantOf(g, h), g.Caps(), func(f sharing.Fragment, have sharing.Bytes) (sharing.Fragment, bool) {
+		return r.judgeCap(g, f, have, nil)
+	})
 }
 
 // watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is

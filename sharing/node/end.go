@@ -31,7 +31,7 @@ func (r *Runtime) Reconcile(ctx context.Context) {
 		}
 	}
 	dropped, pods := r.dropForgotten()
-	r.leaveAllMPS(ctx)
+	r.backends(nil).Clean(ctx)
 	r.persistAgain()
 	// One write for all of them: what the record has too much of, the next agent finds ended.
 	if ended || pods {
@@ -112,7 +112,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	if g.Claim.Owner.Pod() {
 		r.unuse(h, g.Lease.ContainerID)
 		if h.use == nil {
-			r.libkerf.Release(string(id))
+			r.libkerf.Release(r.grantOf(g, h))
 			h.excess = ""
 		}
 	} else {
@@ -122,7 +122,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 	r.notify.Audit.Claim(audit.End, g.Claim, h.backend, "its cgroup is empty", err)
 	r.mu.Unlock()
 	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
-		r.leaveMPS(ctx, g.Claim, h)
+		r.backends(att).Clean(ctx)
 	}
 	r.log.Info("lease ended", "claim", id)
 	r.changed.announce()

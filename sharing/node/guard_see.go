@@ -80,8 +80,7 @@ func (g *guard) capsOf(gr ledger.Grant) []reactive.Cap {
 		return nil
 	}
 	if p.Counts {
-		doubt, uncounted := g.r.libkerf.Doubt(string(gr.Claim.ID))
-		held = doubt == "" && uncounted == ""
+		held = g.r.libkerf.Check(g.r.grantOf(gr, h)) == backend.Fault{}
 	}
 	action, slack := reactive.Warn, sharing.Bytes(0)
 	switch g.r.config.OverCapOf(g.r.pool, gr.Claim.Request.Profile) {
@@ -124,7 +123,7 @@ func (g *guard) sort(look lists.Look, owners []lists.Grant, s reactive.Sample) r
 			id := ledger.ClaimID(line.Owner)
 			out.Uses = append(out.Uses, reactive.Use{
 				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Lease: g.speakerOf(id), Bytes: line.Bytes, Known: line.Known,
-				Escaped: line.Kind == listing.Running && !line.MPS && g.byMPS(id), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
+				Escaped: line.Kind == listing.Running && !line.MPS && g.r.served(id), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
 			})
 		case line.Kind == listing.Running && s.Strangers && line.Cgroup != "" && g.r.mayEnd(line.PID, line.Cgroup):
 			out.Strangers = append(out.Strangers, reactive.Process(line.Process))
@@ -185,14 +184,6 @@ func (g *guard) speakerOf(id ledger.ClaimID) reactive.LeaseID {
 		id = g.r.speaker(gr)
 	}
 	return reactive.LeaseID(id)
-}
-
-// byMPS reports whether MPS holds the grant.
-func (g *guard) byMPS(id ledger.ClaimID) bool {
-	g.r.mu.Lock()
-	defer g.r.mu.Unlock()
-	h := g.r.held[id]
-	return h != nil && backend.PropertiesOf(h.backend).Served
 }
 
 // leaseHas reports whether the cgroup belongs to the grant's lease and the grant has a fragment on the GPU.

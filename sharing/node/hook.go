@@ -231,11 +231,8 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 			err = errors.Join(err, r.undoContainer(ctx, att, g.Claim.ID, group, append(own, others...)))
 		}
 	}()
-	if err := r.holdRegion(g.Claim.ID, inForce); err != nil {
-		return fmt.Errorf("cap not in force: %w", err)
-	}
-	// The container has the pipe directory since it was made. Without a daemon behind it nothing would limit it.
-	if _, err := r.enterMPS(ctx, g.Claim, h, inForce); err != nil {
+	// A container has the pipe directory of MPS since it was made. Without a daemon behind it nothing would limit it.
+	if err := r.enforce(ctx, g.Claim.ID, inForce); err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
 	limits := inForce

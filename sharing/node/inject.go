@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,11 +173,14 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
-	in.Mounts = r.libkerf.Mounts(string(id))
-	in.Env = injectedEnv(id, in.Placement, in.Level)
-	if err := r.addMPS(&in, g.Claim, h); err != nil {
+	of := r.grantOf(g, h)
+	of.Contained = true
+	more, err := r.backendOf(h, r.att).Injection(of, in.Placement)
+	if err != nil {
 		return sharing.Injection{}, err
 	}
+	in.Env, in.Mounts = injectedEnv(id, in.Placement, in.Level), more.Mounts
+	maps.Copy(in.Env, more.Env)
 	return in, nil
 }
 

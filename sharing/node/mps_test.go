@@ -16,58 +16,105 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
+// MPSLease is what a daemon knows of a grant, and who entered.
+type MPSLease struct {
+	ID        string
+	GPU       sharing.GPUID
+	Domain    string
+	Contained bool
+	Memory    sharing.Bytes
+	PID       int
+	Percent   sharing.Percent
+}
+
+func mpsLease(g backend.Grant, caps sharing.Placement) MPSLease {
+	key, terms := mps.Of(g, caps)
+	return MPSLease{ID: g.ID, GPU: key.GPU, Domain: key.Domain, Contained: key.Contained, Memory: terms.Memory, Percent: terms.Percent}
+}
+
+// mpsLeases are the grants that need a daemon.
+func (b *bench) mpsLeases() (out []MPSLease) {
+	for _, g := range b.Served() {
+		out = append(out, mpsLease(g, nil))
+	}
+	return out
+}
+
 // fakeMPS runs no daemons and remembers who uses them.
 type fakeMPS struct {
+	backend.None
 	mu       sync.Mutex
 	users    map[string]MPSLease
 	prepared []string
 	entered  []MPSLease
 	fault    string
 	fails    error
+	released []string
 }
 
-func (f *fakeMPS) Prepare(_ context.Context, l MPSLease) error {
+func (f *fakeMPS) Prepare(_ context.Context, g backend.Grant, _ sharing.Placement) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.prepared = append(f.prepared, l.ID)
-	if _, had := f.users[l.ID]; !had {
-		f.users[l.ID] = l
+	f.prepared = append(f.prepared, g.ID)
+	if _, had := f.users[g.ID]; !had {
+		f.users[g.ID] = mpsLease(g, nil)
 	}
 	return nil
 }
 
-func (f *fakeMPS) Enter(_ context.Context, l MPSLease) error {
+func (f *fakeMPS) Enforce(_ context.Context, g backend.Grant, caps sharing.Placement) error {
+	return f.enter(g, caps, g.PID)
+}
+
+func (f *fakeMPS) Resize(_ context.Context, g backend.Grant, caps sharing.Placement) error {
+	return f.enter(g, caps, 0)
+}
+
+func (f *fakeMPS) enter(g backend.Grant, caps sharing.Placement, pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fails != nil {
 		return f.fails
 	}
+	l := mpsLease(g, caps)
+	l.PID = pid
 	f.users[l.ID] = l
 	f.entered = append(f.entered, l)
 	return nil
 }
 
-func (f *fakeMPS) Client(l MPSLease) (MPSClient, error) {
-	c := MPSClient{Env: map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain, "LIMIT": l.Memory.String()}}
+func (f *fakeMPS) Injection(g backend.Grant, caps sharing.Placement) (backend.Injection, error) {
+	l := mpsLease(g, caps)
+	in := backend.Injection{Env: map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain, "LIMIT": l.Memory.String()}}
 	if l.Contained {
-		c.Mounts = []sharing.Mount{{Source: "/" + l.Domain, Target: "/" + l.Domain}}
+		in.Mounts = []sharing.Mount{{Source: "/" + l.Domain, Target: "/" + l.Domain}}
 	}
-	return c, nil
+	return in, nil
 }
 
-func (f *fakeMPS) Leave(_ context.Context, l MPSLease) error {
+func (f *fakeMPS) Release(g backend.Grant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.users, l.ID)
-	return nil
+	f.released = append(f.released, g.ID)
 }
 
-func (f *fakeMPS) Fault(MPSLease) string { return f.fault }
+func (f *fakeMPS) Clean(context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range f.released {
+		delete(f.users, id)
+	}
+	f.released = nil
+}
+
+func (f *fakeMPS) Check(backend.Grant) backend.Fault { return backend.Fault{Unknown: f.fault} }
 
 func (f *fakeMPS) all() map[string]MPSLease {
 	f.mu.Lock()
@@ -117,7 +164,7 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	g.restartAgent()
 	g.bench.Runtime.opt.MPS = m
 	want.PID = 0 // no process of the lease is arming any more
-	if d := cmp.Diff([]MPSLease{want}, g.bench.MPSLeases()); d != "" {
+	if d := cmp.Diff([]MPSLease{want}, g.bench.mpsLeases()); d != "" {
 		t.Errorf("after a restart: %s", d)
 	}
 	p.end()

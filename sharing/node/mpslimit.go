@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -26,23 +27,12 @@ type startedWith struct {
 	pids   []int // those that ran when its size was changed
 }
 
-// putMPS gives the daemon of a lease new terms.
-func (r *Runtime) putMPS(ctx context.Context, g ledger.Grant, p sharing.Placement) error {
-	r.mu.Lock()
-	l, ok := mpsLease(g.Claim, r.held[g.Claim.ID])
-	r.mu.Unlock()
-	switch {
-	case !ok:
-		return fmt.Errorf("it has another backend by now: %w", sharing.ErrUnavailable)
-	case r.opt.MPS == nil:
-		return errNoMPS()
-	}
-	return r.opt.MPS.Enter(ctx, l.of(p))
-}
-
-// lowerableMPS refuses a lower limit that MPS would not hold: ErrConflict with who keeps the old one, ErrUnavailable where
+// lowerableMPS refuses a lower limit of a grant that MPS holds, and would not hold then: ErrConflict with who keeps the old one, ErrUnavailable where
 // that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
-func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Grant, f sharing.Fragment) error {
+func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
+	if !r.served(g.Claim.ID) {
+		return nil
+	}
 	uses, err := att.Driver.Processes(ctx, f.GPU)
 	if err != nil {
 		return fmt.Errorf("the driver does not tell which of its processes are clients of MPS, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
@@ -61,13 +51,11 @@ func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Gra
 		slices.Sort(keep)
 		return fmt.Errorf("MPS changes no limit of a client that runs, and these keep theirs: pid %s: end them and try again: %w", numbers(keep), sharing.ErrConflict)
 	}
-	for _, l := range r.MPSLeases() {
-		r.mu.Lock()
-		own, ok := mpsLease(g.Claim, r.held[g.Claim.ID])
-		r.mu.Unlock()
-		if ok && l.ID != own.ID && l.GPU == own.GPU && l.Domain == own.Domain && l.Contained == own.Contained && l.Memory > f.Memory {
+	daemon, _ := mps.Of(of, nil)
+	for _, other := range r.Served() {
+		if key, terms := mps.Of(other, nil); other.ID != of.ID && key == daemon && terms.Memory > f.Memory {
 			return fmt.Errorf("its MPS daemon serves grant %s with %s too, so that what its processes start would keep the old limit: ask for a new grant instead: %w",
-				l.ID, l.Memory, sharing.ErrConflict)
+				other.ID, terms.Memory, sharing.ErrConflict)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func TestMPSHoldsAPod(t *testing.T) {
 	}
 	g.restartAgent() // between the making of the container and its hook
 	g.onMPS()
-	if d := cmp.Diff([]MPSLease{want}, g.bench.MPSLeases()); d != "" {
+	if d := cmp.Diff([]MPSLease{want}, g.bench.mpsLeases()); d != "" {
 		t.Errorf("after a restart: %s", d)
 	}
 	g.bench.AwaitWitness()

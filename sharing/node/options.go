@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -45,8 +46,8 @@ type Options struct {
 	// Config and Pool are the document in force at the start; SetConfig changes them.
 	Config config.Config
 	Pool   config.Pool
-	// MPS runs the daemons of leases that MPS holds; nil: this machine has none.
-	MPS MPS
+	// MPS is nil where there is none.
+	MPS backend.Backend
 	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
 	NoMPSForPods string
 	// OwnerOf is the user to whom a UID belongs, for quotas of users: itself, or whose subordinate UID it is. It returns at

@@ -86,9 +86,6 @@ type Runtime struct {
 	// unplaced are the pods without grants.
 	unplaced unplaced.Pods
 
-	// leaving are claims that MPS held and that ended, for the next reconcile.
-	leaving []leaving
-
 	checkpoint *checkpoint.Store
 
 	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
@@ -252,7 +249,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return (&pace.Pacer{Source: r.libkerf.NewPacing(timeHost{r}), Log: r.log}).Run(ctx) })
 	g.Go(func() error { return r.watcher.Run(ctx, func(cgroup.Group) { r.wake() }) })
 	err := g.Wait()
-	r.libkerf.Clean()
+	r.libkerf.Clean(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.held {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -108,7 +109,7 @@ func (r *Runtime) State(ctx context.Context) State {
 			g.Levels, g.LevelReason = r.levelsOf(v.GPU, g.MIGState)
 		}
 		g.MinLevel = r.pool.MinLevelOf(r.settingsOf(v.GPU))
-		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backends(v.GPU)
+		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU)
 		if use, ok := p.gpus[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
@@ -194,7 +195,7 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 		}
 	}
 	gs.LevelReason = joinSentences([]string{r.jointWhy(g), gs.LevelReason})
-	if level, why, less := r.clientLevel(g, r.held[g.Claim.ID]); less {
+	if level, why, less := r.weaker(g, r.held[g.Claim.ID]); less {
 		gs.Level, gs.LevelReason = level, why
 	}
 	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
@@ -202,8 +203,10 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	gs.LevelReason = joinSentences([]string{gs.LevelReason, caveat, r.startedWhy(g, gs.PIDs)})
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])
-	if why := r.mpsFault(g.Claim); g.Lease != nil && why != "" {
-		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
+	if h := r.held[g.Claim.ID]; g.Lease != nil && h != nil && backend.PropertiesOf(h.backend).Served {
+		if fault := r.backendOf(h, r.att).Check(r.grantOf(g, h)); fault.Unknown != "" {
+			gs.Level, gs.LevelReason = sharing.LevelUnknown, fault.Unknown
+		}
 	}
 	if g.Lease != nil && r.att == nil {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"

@@ -53,8 +53,6 @@ type Driver struct {
 // New makes the driver backend.
 func New(door NVML, cgroups Cgroups) *Driver { return &Driver{door: door, cgroups: cgroups} }
 
-var _ backend.Backend = (*Driver)(nil)
-
 // Level is LevelDriver.
 func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 

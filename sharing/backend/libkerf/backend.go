@@ -4,6 +4,7 @@
 package libkerf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,7 +52,7 @@ type Options struct {
 }
 
 // Backend has the regions of all grants that libkerf enforces. It is safe for concurrent use. Its methods may be called
-// with the lock of the runtime held, except Prepare and Upkeep.
+// with the lock of the runtime held, except Prepare, Enforce and Upkeep.
 type Backend struct {
 	opt Options
 
@@ -98,9 +99,20 @@ func (b *Backend) join(g backend.Grant) *region {
 	return had
 }
 
-// Prepare makes sure that a grant has its region, with the caps that are to be enforced. It comes before the container
-// is made, or the process goes on. sharing.ErrUnavailable if the region is not whole and programs run.
-func (b *Backend) Prepare(g backend.Grant, caps sharing.Placement) error {
+var _ backend.Backend = (*Backend)(nil)
+
+// Prepare implements backend.Backend. It leaves a region that the grant has as it is: what is enforced for a container that
+// runs changes when the next one is activated.
+func (b *Backend) Prepare(ctx context.Context, g backend.Grant, caps sharing.Placement) error {
+	if b.Whole(g.ID) {
+		return nil
+	}
+	return b.Enforce(ctx, g, caps)
+}
+
+// Enforce implements backend.Backend. It makes sure that a grant has its region. sharing.ErrUnavailable if the region is
+// not whole and programs run.
+func (b *Backend) Enforce(_ context.Context, g backend.Grant, caps sharing.Placement) error {
 	if had := b.join(g); had != nil {
 		return had.limit(caps)
 	}
@@ -152,7 +164,7 @@ func (b *Backend) make(g backend.Grant, caps sharing.Placement, rules Rules) (*r
 	return made, nil
 }
 
-// Recover opens the region of a grant that an earlier agent made. It reports whether it did, and the region is whole.
+// Recover implements backend.Backend. It opens the region of a grant that an earlier agent made.
 func (b *Backend) Recover(g backend.Grant) bool {
 	if b.opt.Dir == "" {
 		return false
@@ -174,17 +186,35 @@ func (b *Backend) Recover(g backend.Grant) bool {
 	return found.lost == ""
 }
 
-// Lose notes why the region of a grant is not whole.
-func (b *Backend) Lose(id, why string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if g := b.of(id); g != nil {
-		g.lost = why
+// Settle brings the caps of a region that was found again to what is granted. judge says of a cap whether it may stay, and
+// else what it should be. A region that cannot be settled is not whole.
+func (b *Backend) Settle(g backend.Grant, caps sharing.Placement, judge func(f sharing.Fragment, have sharing.Bytes) (sharing.Fragment, bool)) {
+	has := b.whole(g.Root)
+	if has == nil {
+		return
+	}
+	settle := func(f sharing.Fragment) error {
+		u, there, err := has.usage(f.GPU)
+		if err != nil || f.Whole || !there {
+			return err
+		}
+		if put, ok := judge(f, u.Limit); !ok {
+			return has.limit(sharing.Placement{put})
+		}
+		return nil
+	}
+	for _, f := range caps {
+		if err := settle(f); err != nil {
+			b.mu.Lock()
+			has.lost = err.Error()
+			b.mu.Unlock()
+			return
+		}
 	}
 }
 
-// Resize changes the caps of a grant while its programs run. sharing.ErrUnavailable if its region is not whole.
-func (b *Backend) Resize(g backend.Grant, caps sharing.Placement) error {
+// Resize implements backend.Backend. sharing.ErrUnavailable if the region is not whole.
+func (b *Backend) Resize(_ context.Context, g backend.Grant, caps sharing.Placement) error {
 	has := b.whole(g.Root)
 	if has == nil {
 		return fmt.Errorf("the counters of its programs are not whole: %w", sharing.ErrUnavailable)
@@ -192,9 +222,8 @@ func (b *Backend) Resize(g backend.Grant, caps sharing.Placement) error {
 	return has.limit(caps)
 }
 
-// Read is the cap of a grant on a GPU, and what its programs count: memory that they reserve before they ask for it.
-// Without a whole region it is sharing.ErrNotFound.
-func (b *Backend) Read(g backend.Grant, gpu sharing.GPUID) (backend.Reading, error) {
+// Read implements backend.Backend. Programs count memory before they ask the driver for it.
+func (b *Backend) Read(_ context.Context, g backend.Grant, gpu sharing.GPUID) (backend.Reading, error) {
 	has := b.whole(g.Root)
 	if has == nil {
 		return backend.Reading{}, fmt.Errorf("region of grant %q: %w", g.ID, sharing.ErrNotFound)
@@ -206,12 +235,12 @@ func (b *Backend) Read(g backend.Grant, gpu sharing.GPUID) (backend.Reading, err
 	return backend.Reading{Cap: u.Limit, Used: u.Used}, err
 }
 
-// Release leaves the region of a grant to be removed, unless another that shares its cap has it still.
-func (b *Backend) Release(id string) {
+// Release implements backend.Backend. The region stays while another grant shares the cap.
+func (b *Backend) Release(g backend.Grant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	root, had := b.roots[id]
-	delete(b.roots, id)
+	root, had := b.roots[g.ID]
+	delete(b.roots, g.ID)
 	for _, other := range b.roots {
 		had = had && other != root
 	}

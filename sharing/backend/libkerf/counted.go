@@ -6,21 +6,21 @@ package libkerf
 import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // Whole reports whether a grant has a region that is whole.
 func (b *Backend) Whole(id string) bool { return b.wholeOf(id) != nil }
 
-// Doubt is why it is not known what programs of a grant hold, "" if it is known. uncounted says which of its processes
-// do not count, if any.
-func (b *Backend) Doubt(id string) (doubt, uncounted string) {
+// Check implements backend.Backend.
+func (b *Backend) Check(g backend.Grant) backend.Fault {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := b.of(id)
-	if g == nil || g.lost != "" {
-		return g.why(), ""
+	has := b.of(g.ID)
+	if has == nil || has.lost != "" {
+		return backend.Fault{Unknown: "the counters of its programs are not whole, so that it cannot be told what holds it: " + has.why()}
 	}
-	return "", uncountedReason(g.uncounted)
+	return backend.Fault{Bypassed: uncountedReason(has.uncounted)}
 }
 
 func (g *region) why() string {

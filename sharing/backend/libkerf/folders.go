@@ -4,12 +4,14 @@
 package libkerf
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // forget removes the regions of grants that ended from a folder. The caller holds making.
@@ -30,8 +32,8 @@ func (b *Backend) forget(folder string) error {
 	return errors.Join(errs...)
 }
 
-// Clean removes the regions of grants that ended.
-func (b *Backend) Clean() {
+// Clean implements backend.Backend. It removes the regions of grants that ended.
+func (b *Backend) Clean(context.Context) {
 	b.making.Lock()
 	defer b.making.Unlock()
 	b.mu.Lock()
@@ -74,41 +76,28 @@ func (b *Backend) Found(id string) (p sharing.Placement, ok bool) {
 	return p, err == nil && len(p) > 0
 }
 
-// Mounts are what a container of the grant gets, host paths first; nil if it has no region.
-func (b *Backend) Mounts(id string) []sharing.Mount {
+// Injection implements backend.Backend. A grant without a region gets nothing. In the mount namespace of a process, the
+// region covers the grant's folder, so that programs of every user in the grant can enter it, and none can write the caps.
+func (b *Backend) Injection(g backend.Grant, _ sharing.Placement) (backend.Injection, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := b.of(id)
-	if g == nil {
-		return nil
+	has := b.of(g.ID)
+	if has == nil {
+		return backend.Injection{}, nil
 	}
-	return []sharing.Mount{
-		{Source: g.dir, Target: clientDir, ReadOnly: true},
-		{Source: b.opt.Library, Target: filepath.Join(clientDir, libkerf.LibraryFile), ReadOnly: true},
-		{Source: filepath.Join(g.dir, libkerf.UsageFile), Target: filepath.Join(clientDir, libkerf.UsageFile)},
-		{Source: filepath.Join(g.dir, libkerf.PreloadName), Target: preloadFile, ReadOnly: true},
+	from, to := has.dir, clientDir // and the usage file, where it is
+	usage, preload := filepath.Join(has.dir, libkerf.UsageFile), filepath.Join(has.dir, libkerf.PreloadName)
+	if !g.Contained {
+		to = has.root
+		usage, preload = filepath.Join(has.root, libkerf.UsageFile), filepath.Join(has.root, libkerf.PreloadName)
 	}
-}
-
-// ProcessMounts are what a process gets in a mount namespace of its own, and the library that it and its children load;
-// "" if the grant has no region. The region covers the grant's folder there, so that programs of every user in the grant
-// can enter it, and none can write the caps. With byEnv the environment of the program names the library, and the loader's
-// file does not.
-func (b *Backend) ProcessMounts(id string, byEnv bool) (mounts []sharing.Mount, library string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g := b.of(id)
-	if g == nil {
-		return nil, ""
+	in := backend.Injection{Library: libkerf.PreloadPath(has.root), Mounts: []sharing.Mount{
+		{Source: from, Target: to, ReadOnly: true},
+		{Source: b.opt.Library, Target: filepath.Join(to, libkerf.LibraryFile), ReadOnly: true},
+		{Source: usage, Target: filepath.Join(to, libkerf.UsageFile)},
+	}}
+	if !g.ByEnv {
+		in.Mounts = append(in.Mounts, sharing.Mount{Source: preload, Target: preloadFile, ReadOnly: true})
 	}
-	usage, preload := filepath.Join(g.root, libkerf.UsageFile), filepath.Join(g.root, libkerf.PreloadName)
-	mounts = []sharing.Mount{
-		{Source: g.dir, Target: g.root, ReadOnly: true},
-		{Source: b.opt.Library, Target: filepath.Join(g.root, libkerf.LibraryFile), ReadOnly: true},
-		{Source: usage, Target: usage},
-	}
-	if !byEnv {
-		mounts = append(mounts, sharing.Mount{Source: preload, Target: preloadFile, ReadOnly: true})
-	}
-	return mounts, libkerf.PreloadPath(g.root)
+	return in, nil
 }

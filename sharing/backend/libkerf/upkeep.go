@@ -63,7 +63,7 @@ type kept struct {
 // ask says that the driver lists on GPUs, and finds the processes that do not count. It reports whether a region turned
 // out not to be whole.
 func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPUID) []lists.Look) (found []Finding, lost bool) {
-	b.Clean()
+	b.Clean(ctx)
 	var all []*kept
 	var gpus []sharing.GPUID
 	var rules Rules

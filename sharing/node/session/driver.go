@@ -114,7 +114,7 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	}()
 	door := &driverDoor{lib: lib, quiet: quiet}
 	parts := partsOf(s.Runtime, cut, gpus)
-	if err := s.mps.use(open, lib, s.Runtime.MPSLeases()); err != nil {
+	if err := s.mps.use(open, lib, s.Runtime.Served()); err != nil {
 		s.Log.Error("mps daemons not all found again", "error", err.Error())
 	}
 	defer s.mps.lib.Store(nil)

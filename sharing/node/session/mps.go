@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	door "github.com/kerf-gpu/kerf/internal/mps"
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/config"
@@ -55,7 +55,7 @@ func (s *Session) newMPS(boot string) *mpsDaemons {
 	program, err := door.Find(s.Options.Driver.Path, s.Options.Driver.Folders)
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
-			Dir: filepath.Join(s.Options.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: s.modeRule, BootID: boot, Owner: node.UserOfDomain, Keep: s.keepDaemon, Log: s.Log,
+			Dir: filepath.Join(s.Options.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: s.modeRule, BootID: boot, Owner: mps.UserOfDomain, Keep: s.keepDaemon, Log: s.Log,
 			Again: func(mps.Key) { s.Events.MPSRestarted() },
 		})
 	}
@@ -92,14 +92,6 @@ func NoMPSForPods() string {
 	return ""
 }
 
-// forRuntime is nil where there is no MPS.
-func (m *mpsDaemons) forRuntime() node.MPS {
-	if m.sup == nil {
-		return nil
-	}
-	return m
-}
-
 // ComputeMode implements mps.Modes.
 func (m *mpsDaemons) ComputeMode(ctx context.Context, gpu sharing.GPUID) (sharing.ComputeMode, error) {
 	lib := m.lib.Load()
@@ -118,80 +110,11 @@ func (m *mpsDaemons) SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode
 	return lib.SetComputeMode(ctx, gpu, mode)
 }
 
-func keyOf(l node.MPSLease) (mps.Key, mps.Terms) {
-	return mps.Key{GPU: l.GPU, Domain: l.Domain, Contained: l.Contained}, mps.Terms{Memory: l.Memory, Percent: l.Percent}
-}
-
 // changedModes reports whether there are GPUs whose compute mode was changed and not put back.
 func (m *mpsDaemons) changedModes() bool { return m.sup != nil && len(m.sup.ModesChanged()) > 0 }
 
-// Prepare implements node.MPS.
-func (m *mpsDaemons) Prepare(ctx context.Context, l node.MPSLease) error {
-	key, terms := keyOf(l)
-	return m.sup.Join(ctx, key, l.ID, terms)
-}
-
-// Enter implements node.MPS.
-func (m *mpsDaemons) Enter(ctx context.Context, l node.MPSLease) error {
-	key, terms := keyOf(l)
-	if _, err := m.sup.Acquire(ctx, key, l.ID, terms); err != nil || l.PID == 0 {
-		return err
-	}
-	places, err := m.sup.Places(key)
-	if err == nil {
-		err = mountns.Show(places.Own, l.PID)
-	}
-	if err != nil {
-		return errors.Join(err, m.sup.Release(context.WithoutCancel(ctx), key, l.ID))
-	}
-	return nil
-}
-
-// Client implements node.MPS.
-func (m *mpsDaemons) Client(l node.MPSLease) (node.MPSClient, error) {
-	key, _ := keyOf(l)
-	places, err := m.sup.Places(key)
-	if err != nil {
-		return node.MPSClient{}, err
-	}
-	list, err := door.ClientEnv(places.Pipe, l.Memory, l.Percent)
-	if err != nil {
-		return node.MPSClient{}, err
-	}
-	c := node.MPSClient{Env: map[string]string{}}
-	for _, e := range list {
-		name, value, _ := strings.Cut(e, "=")
-		c.Env[name] = value
-	}
-	if key.Contained {
-		// The pipe directory keeps its path, which the daemon has told its server, too. Read-only: sockets work, and
-		// nobody puts a file of his own where the daemon, which is root on the node, writes.
-		c.Mounts = []sharing.Mount{{Source: places.Source, Target: places.Pipe, ReadOnly: true}, {Source: places.Shm, Target: door.SharedMemory}}
-	}
-	return c, nil
-}
-
-// Leave implements node.MPS.
-func (m *mpsDaemons) Leave(ctx context.Context, l node.MPSLease) error {
-	key, _ := keyOf(l)
-	return m.sup.Release(ctx, key, l.ID)
-}
-
-// Fault implements node.MPS.
-func (m *mpsDaemons) Fault(l node.MPSLease) string {
-	key, _ := keyOf(l)
-	st, ok := m.sup.State(key)
-	switch {
-	case !ok:
-		return "no MPS daemon is known for it"
-	case st.Condition != mps.Ready:
-		return "its MPS daemon does not serve: " + st.Reason
-	}
-	return ""
-}
-
 // use takes a driver into use, nil for none, and with the first one the daemons that an earlier agent has left.
-func (m *mpsDaemons) use(ctx context.Context, lib *nvml.Library, leases []node.MPSLease) error {
+func (m *mpsDaemons) use(ctx context.Context, lib *nvml.Library, grants []backend.Grant) error {
 	m.lib.Store(lib)
 	if m.sup == nil || lib == nil {
 		return nil
@@ -204,12 +127,12 @@ func (m *mpsDaemons) use(ctx context.Context, lib *nvml.Library, leases []node.M
 		return nil
 	}
 	held := map[mps.Key]map[string]mps.Terms{}
-	for _, l := range leases {
-		key, terms := keyOf(l)
+	for _, g := range grants {
+		key, terms := mps.Of(g, nil)
 		if held[key] == nil {
 			held[key] = map[string]mps.Terms{}
 		}
-		held[key][l.ID] = terms
+		held[key][g.ID] = terms
 	}
 	return m.sup.Recover(ctx, held)
 }

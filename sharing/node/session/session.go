@@ -16,7 +16,9 @@ import (
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
+	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
@@ -79,7 +81,12 @@ func New(d Deps) (*Session, error) {
 }
 
 // MPS is how the node runtime reaches MPS; nil where there is none.
-func (s *Session) MPS() node.MPS { return s.mps.forRuntime() }
+func (s *Session) MPS() backend.Backend {
+	if s.mps.sup == nil {
+		return nil
+	}
+	return mps.NewBackend(s.mps.sup, s.Log)
+}
 
 // Client says where libkerf is.
 func (s *Session) Client() libkerf.Paths {

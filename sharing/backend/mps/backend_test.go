@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package session
+package mps
 
 import (
 	"context"
@@ -15,8 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend/mps"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
 // A process gets an environment alone; a container also the pipe directory at the path that the environment names, and
@@ -30,21 +29,22 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	sup, err := mps.New(mps.Options{Dir: filepath.Join(dir, "mps"), Modes: noModes{}, Log: slog.New(slog.DiscardHandler)})
+	sup, err := New(Options{Dir: filepath.Join(dir, "mps"), Modes: noModes{}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mpsDaemons{sup: sup}
-	l := node.MPSLease{ID: "k-1", GPU: "GPU-01234567-89ab-cdef-0123-456789abcdef", Domain: "user/a", Memory: 4 * sharing.GiB, Percent: 25}
-	if _, err := m.Client(l); !errors.Is(err, sharing.ErrUnavailable) {
+	b := NewBackend(sup, slog.New(slog.DiscardHandler))
+	share := sharing.Fragment{GPU: "GPU-01234567-89ab-cdef-0123-456789abcdef", Memory: 4 * sharing.GiB, Percent: 25}
+	g := backend.Grant{ID: "k-1", Domain: "user/a", Placement: sharing.Placement{share}}
+	if _, err := b.Injection(g, nil); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("of a daemon without leases: %v", err)
 	}
-	process := m.joined(t, l)
+	process := joined(t, b, g)
 	if len(process.Mounts) > 0 {
 		t.Errorf("mounts of a process: %+v", process.Mounts)
 	}
-	l.Domain, l.Contained = "namespace/a", true
-	container := m.joined(t, l)
+	g.Domain, g.Pod = "namespace/a", true
+	container := joined(t, b, g)
 	pipe := container.Env["CUDA_MPS_PIPE_DIRECTORY"]
 	want := map[string]string{"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}
 	if d := cmp.Diff(want, container.Env); d != "" || pipe == process.Env["CUDA_MPS_PIPE_DIRECTORY"] {
@@ -60,28 +60,31 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 			t.Errorf("source %q: %v", mount.Source, err)
 		}
 	}
-	l.Memory = 1
-	if _, err := m.Client(l); !errors.Is(err, sharing.ErrInvalid) {
+	if _, err := b.Injection(g, sharing.Placement{{GPU: share.GPU, Memory: 1}}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("without memory: %v", err)
 	}
 }
 
-// joined is what a client of a lease gets that has joined its daemon until the test ends.
-func (m *mpsDaemons) joined(t *testing.T, l node.MPSLease) node.MPSClient {
+// joined is what programs of a grant get that has joined its daemon until the test ends.
+func joined(t *testing.T, b *Backend, g backend.Grant) backend.Injection {
 	t.Helper()
-	if err := m.Prepare(t.Context(), l); err != nil {
+	key, terms := Of(g, nil)
+	if err := b.daemons.Join(t.Context(), key, g.ID, terms); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.Leave(context.Background(), l); err != nil {
-			t.Error(err)
+		b.Recover(g)
+		b.Release(backend.Grant{ID: g.ID}) // of the others nothing is known when a grant has ended
+		b.Clean(context.Background())
+		if _, err := b.Injection(g, nil); !errors.Is(err, sharing.ErrUnavailable) {
+			t.Errorf("after it has left: %v", err)
 		}
 	})
-	client, err := m.Client(l)
+	in, err := b.Injection(g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return in
 }
 
 // noModes is a driver without compute modes.
