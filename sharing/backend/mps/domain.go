@@ -39,12 +39,28 @@ type domain struct {
 	condition Condition
 	reason    string
 	servers   []int
-	restarts  int
 	silent    int
 	looks     int  // since the limits were set
 	stale     bool // the limits are not those of the leases
-	pause     time.Duration
-	next      time.Time // no start before
+	retry     retry
+}
+
+// retry spaces out the starts of a daemon that does not stay up.
+type retry struct {
+	restarts int
+	pause    time.Duration
+	next     time.Time // no start before
+}
+
+// due reports whether the daemon may be started now, and counts the start. Each pause is twice the one before.
+func (r *retry) due(now time.Time) bool {
+	if now.Before(r.next) {
+		return false
+	}
+	r.restarts++
+	r.pause = min(max(2*r.pause, firstPause), maxPause)
+	r.next = now.Add(r.pause)
+	return true
 }
 
 func newDomain(opt *Options, k Key, p place) *domain {
@@ -100,7 +116,7 @@ func (d *domain) up(ctx context.Context) error {
 	if err := d.serve(ctx); err != nil {
 		return d.down(err)
 	}
-	d.condition, d.reason, d.silent, d.pause = Ready, "", 0, 0
+	d.condition, d.reason, d.silent, d.retry.pause = Ready, "", 0, 0
 	return nil
 }
 
@@ -230,7 +246,7 @@ func (d *domain) look(ctx context.Context) {
 			err = d.limit(ctx)
 		}
 		if err = errors.Join(err, d.serve(ctx)); err == nil {
-			d.condition, d.reason, d.silent, d.pause = Ready, "", 0, 0
+			d.condition, d.reason, d.silent, d.retry.pause = Ready, "", 0, 0
 			return
 		}
 		if d.silent++; d.silent < maxSilent {
@@ -247,23 +263,19 @@ func (d *domain) look(ctx context.Context) {
 
 // again starts the daemon anew, when it is time.
 func (d *domain) again(ctx context.Context) {
-	now := d.opt.Now()
-	if now.Before(d.next) {
+	if !d.retry.due(d.opt.Now()) {
 		return
 	}
-	d.pause = min(max(2*d.pause, firstPause), maxPause)
-	d.next = now.Add(d.pause)
 	d.pid, d.silent = 0, 0
-	d.restarts++
 	if d.opt.Again != nil {
 		d.opt.Again(d.key)
 	}
-	pause := d.pause
+	pause := d.retry.pause
 	if err := d.up(ctx); err != nil {
 		d.opt.Log.Error("mps daemon does not come up", "gpu", d.key.GPU, "domain", d.key.Domain, "again_in", pause, "error", err)
 		return
 	}
-	d.pause = pause // until a look finds it well
+	d.retry.pause = pause // until a look finds it well
 }
 
 // stop ends the daemon and its servers and removes what it had. Its leases are over.

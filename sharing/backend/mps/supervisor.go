@@ -253,7 +253,7 @@ func (s *Supervisor) release(g *gpu) {
 	for _, d := range g.domains {
 		now = append(now, State{
 			Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid, Servers: slices.Clone(d.servers),
-			Leases: len(d.leases), Restarts: d.restarts, Exclusive: g.exclusive,
+			Leases: len(d.leases), Restarts: d.retry.restarts, Exclusive: g.exclusive,
 		})
 	}
 	s.mu.Lock()

@@ -363,7 +363,7 @@ func TestBackOff(t *testing.T) {
 	for range 9 {
 		s.now = s.now.Add(24 * time.Hour)
 		s.tick(t.Context())
-		pauses = append(pauses, d.next.Sub(s.now))
+		pauses = append(pauses, d.retry.next.Sub(s.now))
 		if st := s.state(); st.Condition != Down || st.Reason == "" || st.Daemon != 0 {
 			t.Fatalf("state %+v", st)
 		}
