@@ -322,9 +322,8 @@ func newBench(t testing.TB) *bench {
 	parent := fmt.Sprintf("kerf-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir)))
 	b.kernel = &fakeKernel{Node: lists.Node{CgroupOf: groups.OfProcess}, closed: map[int]bool{}, unread: map[int]bool{}, former: map[int]former{}}
 	b.opt = Options{
-		Kernel: b.kernel,
-		Log:    slog.New(slog.DiscardHandler), Cgroups: groups, Parent: parent,
-		RecordPath: filepath.Join(b.dir, "record.json"), BootID: "this-boot", DevRoot: "/", Version: "test",
+		Host: Host{Kernel: b.kernel, Cgroups: groups, Parent: parent, BootID: "this-boot", DevRoot: "/"},
+		Log:  slog.New(slog.DiscardHandler), RecordPath: filepath.Join(b.dir, "record.json"), Version: "test",
 		NewID: func() string {
 			mu.Lock()
 			defer mu.Unlock()

@@ -22,25 +22,30 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
-// Options are what a Runtime is made of. All fields are required unless said otherwise.
-type Options struct {
-	Log *slog.Logger
-	// Cgroups is the cgroup v2 hierarchy.
-	Cgroups cgroup.Hierarchy
-	// Parent is the directory below Cgroups in which grants get their cgroups, such as "kerf/3f2a"; it
-	// belongs to this runtime alone.
+// Host is the machine that a Runtime works on.
+type Host struct {
+	Cgroups cgroup.Hierarchy // cgroup v2
+	// Parent is the directory below Cgroups for the cgroups of grants, such as "kerf/3f2a"; this runtime alone uses it.
 	Parent string
-	// RecordPath is the file of the record; its directory exists.
-	RecordPath string
-	// BootID is the kernel's boot id.
-	BootID string
-	// NewID makes a claim's id; two calls never give the same.
-	NewID func() string
+	BootID string // the kernel's
 	// DevRoot is the directory that holds dev/nvidiaN, "/" on a real node.
 	DevRoot string
-	// CapsRoot is the directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, as the host has them too;
-	// empty for DevRoot.
+	// CapsRoot holds the host's dev/nvidia-caps and proc/driver/nvidia/capabilities; empty for DevRoot.
 	CapsRoot string
+	// OwnerOf returns, at once, the user who has a UID or subordinate UID, for quotas. Nil: the UID itself.
+	OwnerOf func(uid uint32) uint32
+	Kernel  lists.Kernel // nil: that of this machine
+}
+
+// Options are what a Runtime is made of. All fields are required unless said otherwise.
+type Options struct {
+	Host
+
+	Log *slog.Logger
+	// RecordPath is the file of the record; its directory exists.
+	RecordPath string
+	// NewID makes a claim's id; two calls never give the same.
+	NewID func() string
 	// Version is the agent's own version, and GPUSettings its --gpu-settings, for status.
 	Version, GPUSettings string
 	// Config and Pool are the document in force at the start; SetConfig changes them.
@@ -50,9 +55,6 @@ type Options struct {
 	MPS backend.Backend
 	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
 	NoMPSForPods string
-	// OwnerOf is the user to whom a UID belongs, for quotas of users: itself, or whose subordinate UID it is. It returns at
-	// once. Nil: itself.
-	OwnerOf func(uid uint32) uint32
 	// Observer is told what happens, for metrics.
 	Observer Observer
 	// Client is the zero value where there is no library to preload.
@@ -61,8 +63,6 @@ type Options struct {
 	Contexts *contextprobe.Sizes
 	// Audit takes the entries of the audit log, and returns at once; nil where none is kept.
 	Audit notify.Audit
-	// Kernel tells of processes; nil: that of this machine.
-	Kernel lists.Kernel
 	// Failpoints is nil but in crash tests.
 	Failpoints *failpoint.Set
 }

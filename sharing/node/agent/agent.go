@@ -186,10 +186,12 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		return err
 	}
 	a.runtime = node.New(node.Options{
-		Log: a.log, Cgroups: a.cgroups, Parent: a.cgroupParent,
-		RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), BootID: boot, NewID: newID,
-		DevRoot: a.opt.Driver.DevRoot, CapsRoot: a.opt.Driver.CapsRoot, Version: a.opt.Version, GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
-		Observer: a.events, Failpoints: a.opt.Failpoints, OwnerOf: a.users.OwnerOf, MPS: a.session.MPS(), NoMPSForPods: noPods,
+		Host: node.Host{
+			Cgroups: a.cgroups, Parent: a.cgroupParent, BootID: boot, OwnerOf: a.users.OwnerOf,
+			DevRoot: a.opt.Driver.DevRoot, CapsRoot: a.opt.Driver.CapsRoot,
+		},
+		Log: a.log, RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), NewID: newID, Version: a.opt.Version, GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
+		Observer: a.events, Failpoints: a.opt.Failpoints, MPS: a.session.MPS(), NoMPSForPods: noPods,
 		Client:   a.session.Client(),
 		Contexts: contexts,
 		Audit:    a.auditTo(),

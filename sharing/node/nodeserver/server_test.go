@@ -95,7 +95,8 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 	}
 	id := 0
 	r := node.New(node.Options{
-		Log: log, Cgroups: groups, Parent: "kerf-test-none", RecordPath: filepath.Join(dir, "record.json"), BootID: "b", DevRoot: "/",
+		Host: node.Host{Cgroups: groups, Parent: "kerf-test-none", BootID: "b", DevRoot: "/"},
+		Log:  log, RecordPath: filepath.Join(dir, "record.json"),
 		NewID: func() string { id++; return fmt.Sprintf("k-%d", id) }, Version: "test", Config: conf, Pool: pool, Observer: observer{},
 	})
 	if err := r.Restore(t.Context()); err != nil {

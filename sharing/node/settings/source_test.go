@@ -39,7 +39,7 @@ func built(t *testing.T, file string) (*Source, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	r := node.New(node.Options{
-		Log: log, RecordPath: filepath.Join(dir, "record.json"), BootID: "boot", Config: config.Default(), Pool: pool,
+		Host: node.Host{BootID: "boot"}, Log: log, RecordPath: filepath.Join(dir, "record.json"), Config: config.Default(), Pool: pool,
 		NewID: func() string { return "id" },
 	})
 	opt := &options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: file}}
