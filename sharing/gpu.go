@@ -46,17 +46,22 @@ func (h Health) String() string {
 	return "unknown"
 }
 
+// Hardware is where a GPU is in its machine, and which product it is.
+type Hardware struct {
+	PCI  string // domain:bus:device.function
+	NUMA int    // NUMA node, -1 if not known
+	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board;
+	// 0 where the driver does not tell.
+	Product, Board uint32
+}
+
 // GPU is one physical device as inventory found it.
 type GPU struct {
 	UUID  GPUID
 	Index int // NVML index; only for display and for a stable order
 	Minor int // N of /dev/nvidiaN
 	Model string
-	PCI   string // domain:bus:device.function
-	NUMA  int    // NUMA node, -1 if not known
-	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board;
-	// 0 where the driver does not tell.
-	Product, Board uint32
+	Hardware
 	// Memory is the GPU's whole memory; Reserved is the driver's own part of it. Reserved <= Memory.
 	Memory   Bytes
 	Reserved Bytes

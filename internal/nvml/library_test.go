@@ -56,9 +56,9 @@ func TestGPUs(t *testing.T) {
 		t.Fatal(left, err)
 	}
 	want := []sharing.GPU{
-		{UUID: a.id.uuid, Index: 0, Minor: 0, Model: "NVIDIA H100", PCI: "0000:10:00.0", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{b.id.uuid}, Health: sharing.HealthOK},
-		{UUID: b.id.uuid, Index: 1, Minor: 1, Model: "NVIDIA H100", PCI: "0000:11:00.0", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{a.id.uuid}, Health: sharing.HealthOK},
-		{UUID: c.id.uuid, Index: 2, Minor: 2, Model: "NVIDIA H100", PCI: "0000:12:00.0", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, MIG: true, Health: sharing.HealthUnhealthy, HealthReason: "the driver asks for: a GPU reset"},
+		{UUID: a.id.uuid, Index: 0, Minor: 0, Hardware: sharing.Hardware{PCI: "0000:10:00.0"}, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{b.id.uuid}, Health: sharing.HealthOK},
+		{UUID: b.id.uuid, Index: 1, Minor: 1, Hardware: sharing.Hardware{PCI: "0000:11:00.0"}, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{a.id.uuid}, Health: sharing.HealthOK},
+		{UUID: c.id.uuid, Index: 2, Minor: 2, Hardware: sharing.Hardware{PCI: "0000:12:00.0"}, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, MIG: true, Health: sharing.HealthUnhealthy, HealthReason: "the driver asks for: a GPU reset"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -75,7 +75,7 @@ func (w *world) startAfter(before *Manager) {
 		Claims: func(sharing.GPUID) ([]mig.Granted, error) { return w.claims, w.unsure },
 		Pool:   func() config.Pool { return w.pool }, Now: func() time.Time { return w.now },
 		Observe: func(step string, _ time.Duration, _ error) { w.calls = append(w.calls, step) },
-	}, []sharing.GPU{{UUID: gpuID, PCI: "0000:17:00.0"}})
+	}, []sharing.GPU{{UUID: gpuID, Hardware: sharing.Hardware{PCI: "0000:17:00.0"}}})
 }
 
 func (w *world) Load(sharing.GPUID) ([]byte, error)                     { return slices.Clone(w.disk), nil }

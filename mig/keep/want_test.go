@@ -13,7 +13,7 @@ import (
 
 func TestWanted(t *testing.T) {
 	one := []config.MIGCount{{Profile: "1g", Count: 1}}
-	g := sharing.GPU{Index: 1, Product: 0x233010DE, Board: 0x16C110DE}
+	g := sharing.GPU{Index: 1, Hardware: sharing.Hardware{Product: 0x233010DE, Board: 0x16C110DE}}
 	tests := map[string]struct {
 		pool config.Pool
 		want Want

@@ -79,7 +79,7 @@ func (p *pages) SetCordons(why map[sharing.GPUID]string) {
 func (p *pages) page(id sharing.GPUID) *gpu {
 	page, ok := p.gpus[id]
 	if !ok {
-		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, NUMA: -1, HealthReason: "not in the inventory", Cordoned: p.cordons[id.Device()]}}
+		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, Hardware: sharing.Hardware{NUMA: -1}, HealthReason: "not in the inventory", Cordoned: p.cordons[id.Device()]}}
 		p.gpus[id] = page
 	}
 	return page

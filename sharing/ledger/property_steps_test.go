@@ -317,7 +317,7 @@ func (p *player) health() string {
 func (p *player) inventory() {
 	p.n.gpus = nil
 	for i := range 6 {
-		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)), Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, NUMA: i / 3, Health: sharing.HealthOK}
+		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)), Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, Hardware: sharing.Hardware{NUMA: i / 3}, Health: sharing.HealthOK}
 		if i >= 4 {
 			g.Model, g.Memory = "Tesla T4", 15*sharing.GiB+7
 		}

@@ -309,7 +309,7 @@ func newBench(t testing.TB) *bench {
 	for i := range 3 {
 		b.gpus = append(b.gpus, sharing.GPU{
 			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
-			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, Health: sharing.HealthOK, NUMA: -1,
+			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1},
 		})
 	}
 	conf := config.Default()

@@ -201,7 +201,7 @@ func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 		if sharing.GPUID(g.UUID).IsPart() {
 			continue // it is as its GPU is
 		}
-		gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG || g.MIGState != nil, Product: pciID(g.Product), Board: pciID(g.Board)}
+		gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG || g.MIGState != nil, Hardware: sharing.Hardware{Product: pciID(g.Product), Board: pciID(g.Board)}}
 		now := pool.Of(gpu)
 		out = append(out, change.Use{GPU: gpu, Now: &now, Has: has[g.UUID], Users: users[gpu.UUID]})
 	}

@@ -16,7 +16,7 @@ import (
 func GPU(g gpunode.GPU, grants int) allocator.GPUState {
 	usable := min(g.UsableBytes, g.MemoryBytes)
 	gpu := sharing.GPU{
-		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, PCI: g.PCI, NUMA: -1, MIG: g.MIG,
+		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1}, MIG: g.MIG,
 		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
 	}
 	gpu.Overcommit = overcommit(g.Overcommit)

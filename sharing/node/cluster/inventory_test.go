@@ -21,7 +21,7 @@ func TestKnownGPUs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "inventory.json")
 	log := slog.New(slog.DiscardHandler)
 	gpu := func(id sharing.GPUID, h sharing.Health) sharing.GPU {
-		return sharing.GPU{UUID: id, NUMA: 1, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: h}
+		return sharing.GPU{UUID: id, Hardware: sharing.Hardware{NUMA: 1}, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: h}
 	}
 	unit := func(id sharing.GPUID, lost bool) deviceplugin.Unit {
 		return deviceplugin.Unit{UUID: id, NUMA: 1, GiB: 79, Lost: lost}
@@ -90,7 +90,7 @@ func TestKnownGPUs(t *testing.T) {
 // restart.
 func TestKnownGPUsThatChange(t *testing.T) {
 	file, log := filepath.Join(t.TempDir(), "inventory.json"), slog.New(slog.DiscardHandler)
-	plain := sharing.GPU{UUID: "a", NUMA: 1, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: sharing.HealthOK}
+	plain := sharing.GPU{UUID: "a", Hardware: sharing.Hardware{NUMA: 1}, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: sharing.HealthOK}
 	cut := plain
 	cut.MIG, cut.Reserved = true, 3*sharing.GiB // a driver may keep more for itself in MIG mode
 	rules := cutRules{most: map[sharing.GPUID]map[string]int{"a": {"1g.10gb": 7}}, turns: map[sharing.GPUID]bool{"a": true}, memory: true}

@@ -29,7 +29,7 @@ func books() node.Books {
 		return node.BookedGPU{
 			View: ledger.View{
 				GPU: sharing.GPU{
-					UUID: sharing.GPUID(id), Index: index, Model: "M", PCI: "0000:0" + id, NUMA: numa, Memory: 80 * gib, Reserved: gib,
+					UUID: sharing.GPUID(id), Index: index, Model: "M", Hardware: sharing.Hardware{PCI: "0000:0" + id, NUMA: numa}, Memory: 80 * gib, Reserved: gib,
 					NVLinks: links, Health: sharing.HealthOK,
 				},
 				FreeMemory: 79 * gib, FreePercent: 100,

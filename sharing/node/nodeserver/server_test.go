@@ -138,7 +138,7 @@ func bounds() limit.Bounds {
 
 func attach(t *testing.T, r *node.Runtime) {
 	t.Helper()
-	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NUMA: -1}
+	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1}}
 	err := r.Attach(t.Context(), node.Attachment{
 		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {
 			config.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, config.BackendReactive: {Answer: choice.Supported},
