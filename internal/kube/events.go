@@ -33,7 +33,8 @@ const (
 	maxMessage = 1024
 )
 
-// events sends events in the background.
+// events sends events in the background. It takes the correlator of client-go's recorder and not its broadcaster, which drops
+// an event when the API server answers 429 or 5xx, sets no deadline on a request, and has nobody who waits for its end.
 type events struct {
 	core  *core
 	node  string

@@ -17,7 +17,8 @@ import (
 )
 
 // pods are the node's pods as the API server last told. It is the reflector's store: the reflector's
-// goroutine alone calls Add, Update, Delete, Replace and Resync.
+// goroutine alone calls Add, Update, Delete, Replace and Resync. An informer's store would keep whole pods, since it
+// takes only objects with metadata, and could not tell who waits for a pod that it has come.
 type pods struct {
 	mu     sync.Mutex
 	byUID  map[string]sharing.Pod

@@ -89,7 +89,7 @@ func (c *Client) Text(ctx context.Context, path string, query url.Values, most i
 }
 
 // List gives each item of a list, page by page, with what else the query asks. Its errors are those of Get, and those of
-// item.
+// item. The pager of client-go works on typed objects; here each item is decoded by its user, who needs a part of it.
 func (c *Client) List(ctx context.Context, path string, query url.Values, item func(json.RawMessage) error) error {
 	asked := url.Values{"limit": {fmt.Sprint(pageSize)}}
 	maps.Copy(asked, query)
