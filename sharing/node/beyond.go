@@ -9,13 +9,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
 // beyond says where the processes of a lease hold more than their cap, and what holds the lease does not count it: under the
 // driver's limit what others made and handed over, and what the driver takes for a program that counts its memory by itself.
-// Managed memory is not among it: no process is listed with that, see unlistedOn. The watch finds the rest, where there is one. A cap of which something is held beyond is not told as kept. It needs
+// Managed memory is not among it: no process is listed with that, see observe.Sample.Unattributed. The watch finds the rest, where there is one. A cap of which something is held beyond is not told as kept. It needs
 // the lock.
-func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
+func (r *Runtime) beyond(gr ledger.Grant, p observe.Sample) []string {
 	h := r.held[gr.Claim.ID]
 	if gr.Lease == nil || h == nil || r.speaker(gr) != gr.Claim.ID {
 		return nil
@@ -33,7 +34,7 @@ func (r *Runtime) beyond(gr ledger.Grant, p picture) []string {
 		if f.Whole {
 			continue
 		}
-		held, known := p.byProcess(gr.Claim.ID, f.GPU)
+		held, known := p.ByProcess(gr.Claim.ID, f.GPU)
 		if most, err := f.Memory.Add(slack); !known || err != nil || held <= most {
 			continue
 		}

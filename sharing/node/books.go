@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -85,7 +86,7 @@ func (r *Runtime) Books() Books {
 		b.GPUs = append(b.GPUs, g)
 	}
 	for _, g := range r.ledger.Grants() {
-		b.Grants = append(b.Grants, r.grantState(g, picture{}, health))
+		b.Grants = append(b.Grants, r.grantState(g, observe.Sample{}, health))
 	}
 	b.Unplaced, b.Ending = r.unplaced.List(), r.endings.List()
 	return b

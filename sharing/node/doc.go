@@ -14,5 +14,8 @@
 //   - what State reports is the driver's and the kernel's own word, or is said to be unknown.
 //
 // It does not promise isolation beyond the level shown on the grant, and it does not watch hardware: the
-// healthOf of GPUs is told to it through SetHealth.
+// health of GPUs is told to it through SetHealth.
+//
+// Locks are taken in this order: that of the sampler, Runtime.lending, holding.capping, Runtime.mu. The locks of conditions, health
+// and backends come last.
 package node

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/lists"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
 // see reads what the watch judges: the driver's lists, and to whom their entries belong.
@@ -188,7 +189,7 @@ func (g *guard) speakerOf(id ledger.ClaimID) reactive.LeaseID {
 
 // leaseHas reports whether the cgroup belongs to the grant's lease and the grant has a fragment on the GPU.
 func leaseHas(gr ledger.Grant, gpu sharing.GPUID, dir string) bool {
-	return touches(gr.Claim.Placement, gpu) && gr.Lease != nil && cgroup.Beneath(dir, gr.Lease.Cgroup)
+	return observe.Touches(gr.Claim.Placement, gpu) && gr.Lease != nil && cgroup.Beneath(dir, gr.Lease.Cgroup)
 }
 
 // mayEnd reports whether a process without a lease on a GPU may be killed for it: not this agent, nothing

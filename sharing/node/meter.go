@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
@@ -45,12 +46,12 @@ type meter struct {
 	// labels are those of the claims' pods, as they were told last.
 	labels    map[string]map[string]string
 	intruders intruders
-	unlisteds unlisteds
+	unlisteds observe.Unattributed
 	ends      errgroup.Group
 }
 
 func newMeter(r *Runtime) *meter {
-	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, intruders: intruders{r: r}, unlisteds: unlisteds{r: r, said: map[sharing.GPUID]bool{}}}
+	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, intruders: intruders{r: r}}
 	m.ends.SetLimit(mostEvictions)
 	return m
 }
@@ -77,7 +78,7 @@ func (r *Runtime) meterLoop(ctx context.Context) error {
 
 // tick looks once.
 func (m *meter) tick(ctx context.Context) {
-	p := m.r.sample(ctx)
+	p := m.r.sampler.Sample(ctx)
 	now := time.Since(m.start)
 	m.r.mu.Lock()
 	att, grants := m.r.att, m.r.ledger.Grants()
@@ -92,7 +93,7 @@ func (m *meter) tick(ctx context.Context) {
 		return // what was seen while the agent stops is not the driver's word
 	}
 	m.intruders.see(ctx, p, gpus)
-	m.unlisteds.see(ctx, p, gpus, grants)
+	m.tellUnattributed(ctx, p, gpus, grants)
 	var looks []usage.Look
 	for _, g := range grants {
 		id := string(g.Claim.ID)
@@ -111,7 +112,7 @@ func (m *meter) tick(ctx context.Context) {
 			if by, known := busy[f.GPU]; known && f.MIG.None() {
 				l.Busy = min(by[g.Claim.ID], 100)
 			}
-			l.Used, l.UsedKnown = p.used(g.Claim.ID, f.GPU)
+			l.Used, l.UsedKnown = p.Used(g.Claim.ID, f.GPU)
 			looks = append(looks, l)
 		}
 	}
@@ -119,6 +120,20 @@ func (m *meter) tick(ctx context.Context) {
 	maps.DeleteFunc(m.claims, func(id string, _ ledger.Claim) bool { return !containsGrant(grants, id) })
 	maps.DeleteFunc(m.labels, func(id string, _ map[string]string) bool { return !containsGrant(grants, id) })
 	m.judgeIdle(ctx, now, pool.Idle, grants)
+}
+
+// UnlistedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the driver lists.
+const UnlistedReason = "GPUMemoryUnlisted"
+
+// tellUnattributed tells those who run the node of each GPU once, until it is otherwise.
+func (m *meter) tellUnattributed(ctx context.Context, p observe.Sample, gpus map[sharing.GPUID]sharing.GPU, grants []ledger.Grant) {
+	news := m.unlisteds.News(p)
+	for _, gpu := range sortedGPUs(gpus) {
+		if bytes, is := news[gpu.UUID]; is {
+			m.r.log.Warn("memory of a gpu is in use that no process has", "gpu", string(gpu.UUID), "bytes", uint64(bytes))
+			m.r.notify.Node(ctx, UnlistedReason, p.Unattributed(gpu, grants))
+		}
+	}
 }
 
 func containsGrant(grants []ledger.Grant, id string) bool {
@@ -145,13 +160,13 @@ func shareOf(f sharing.Fragment, g sharing.GPU) float64 {
 
 // ask asks each GPU with a lease for the time that each used since the last look, and for its power. What is not told is
 // not in the maps, or -1.
-func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID]sharing.GPU, p picture) (busy map[sharing.GPUID]map[ledger.ClaimID]int, watts map[sharing.GPUID]float64) {
+func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID]sharing.GPU, p observe.Sample) (busy map[sharing.GPUID]map[ledger.ClaimID]int, watts map[sharing.GPUID]float64) {
 	busy, watts = map[sharing.GPUID]map[ledger.ClaimID]int{}, map[sharing.GPUID]float64{}
 	if att == nil {
 		return busy, watts
 	}
 	owners := map[int]ledger.ClaimID{}
-	for id, pids := range p.pids {
+	for id, pids := range p.PIDs {
 		for _, pid := range pids {
 			owners[pid] = id
 		}
@@ -159,7 +174,7 @@ func (m *meter) ask(ctx context.Context, att *Attachment, gpus map[sharing.GPUID
 	for gpu := range gpus {
 		one, cancel := context.WithTimeout(ctx, watchDeadline)
 		told, err := att.Driver.ProcessTime(one, gpu, time.Now().Add(-meterEvery))
-		s, seen := p.gpus[gpu]
+		s, seen := p.GPUs[gpu]
 		idle := seen && s.Utilization == 0 // else no row says nothing
 		if by := busyBy(told, owners); err == nil && (told.Told() || idle) {
 			busy[gpu] = by

@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
 // Host is the machine that a Runtime works on.
@@ -124,15 +125,8 @@ type Driver interface {
 	Processes(ctx context.Context, gpu sharing.GPUID) ([]ProcessUse, error)
 }
 
-// Sample is one GPU's use at one moment.
-type Sample struct {
-	// Used is what the driver counts as used.
-	Used sharing.Bytes
-	// Utilization is 0..100 over the driver's last window, -1 when not known.
-	Utilization int
-	// Processes are those that hold memory of the GPU.
-	Processes []ProcessUse
-}
+// Sample is one GPU's usage at one moment.
+type Sample = observe.Reading
 
 // ProcessUse is one process on one GPU. Known is false when the driver does not tell its memory.
 type ProcessUse = lists.Use
@@ -199,8 +193,6 @@ const (
 	capSlack = 2 * sharing.MiB
 	// watchDeadline bounds one look of the guard at one GPU.
 	watchDeadline = 500 * time.Millisecond
-	// sampleAge is how old a sample may be before State reads a new one.
-	sampleAge = 100 * time.Millisecond
 	// reconcileEvery is how often leases and claims are looked at even if no event came.
 	reconcileEvery = 500 * time.Millisecond
 	// reconcileGap is the least time between two looks.

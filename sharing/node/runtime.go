@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
@@ -96,7 +98,7 @@ type Runtime struct {
 	lending sync.Mutex
 
 	watcher *cgroup.Watcher
-	sampler sampler
+	sampler *observe.Sampler
 }
 
 // holding is what the runtime knows of a claim beside the ledger.
@@ -226,6 +228,10 @@ func New(opt Options) *Runtime {
 	r.instances = instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)})
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.lists, Rules: r.libkerfRules})
+	r.sampler = &observe.Sampler{
+		Lists: r.lists, View: r.observeView, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
+		Managed: func(grants []ledger.Grant) map[sharing.GPUID]sharing.Bytes { return r.libkerf.Managed(capsOf(grants)) },
+	}
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
 	return r
 }

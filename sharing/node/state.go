@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
 // State is one consistent picture of the node.
@@ -84,7 +85,7 @@ type GrantState struct {
 
 // State reads ledger, driver and cgroups. It takes as long as the slowest GPU, 2 s at most.
 func (r *Runtime) State(ctx context.Context) State {
-	p := r.sample(ctx)
+	p := r.sampler.Sample(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	why := r.notReady()
@@ -110,13 +111,13 @@ func (r *Runtime) State(ctx context.Context) State {
 		}
 		g.MinLevel = r.pool.MinLevelOf(r.settingsOf(v.GPU))
 		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU)
-		if use, ok := p.gpus[v.GPU.UUID]; ok {
+		if use, ok := p.GPUs[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
-		if pids := p.strangers[v.GPU.UUID]; len(pids) > 0 {
+		if pids := p.Unmanaged[v.GPU.UUID]; len(pids) > 0 {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, numbers(pids)))
 		}
-		if told := unlistedOn(v.GPU, p, r.ledger.Grants()); told != "" {
+		if told := p.Unattributed(v.GPU, r.ledger.Grants()); told != "" {
 			s.Warnings = append(s.Warnings, told)
 		}
 		s.GPUs = append(s.GPUs, g)
@@ -127,8 +128,8 @@ func (r *Runtime) State(ctx context.Context) State {
 	for _, g := range r.ledger.Grants() {
 		s.Grants = append(s.Grants, r.grantState(g, p, health))
 		for _, f := range g.Claim.Placement {
-			if use, ended := p.ended[capKey{g.Claim.ID, f.GPU}]; ended {
-				s.Warnings = append(s.Warnings, use.sentence(g.Claim.ID, r.gpu(f.GPU).Index))
+			if use, ended := p.Ended[observe.Key{Grant: g.Claim.ID, GPU: f.GPU}]; ended {
+				s.Warnings = append(s.Warnings, use.Sentence(g.Claim.ID, r.gpu(f.GPU).Index))
 			}
 		}
 		s.Warnings = append(s.Warnings, r.beyond(g, p)...)
@@ -182,12 +183,12 @@ func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
 	}
-	return r.grantState(g, picture{}, health), true
+	return r.grantState(g, observe.Sample{}, health), true
 }
 
 // grantState needs the lock.
-func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID]sharing.Health) GrantState {
-	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.pids[g.Claim.ID], Health: sharing.HealthOK}
+func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) GrantState {
+	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.PIDs[g.Claim.ID], Health: sharing.HealthOK}
 	if h := r.held[g.Claim.ID]; h != nil {
 		gs.LevelReason, gs.Backend = h.levelWhy, h.backend
 		if lost := cmp.Or(h.capLost, h.watchLost, h.doubt()); lost != "" {
@@ -217,14 +218,14 @@ func (r *Runtime) grantState(g ledger.Grant, p picture, health map[sharing.GPUID
 	for _, f := range g.Claim.Placement {
 		used, known := sharing.Bytes(0), g.Lease == nil // a claim without a lease uses nothing
 		if g.Lease != nil {
-			used, known = p.used(g.Claim.ID, f.GPU)
+			used, known = p.Used(g.Claim.ID, f.GPU)
 		}
 		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
 		gs.Health = worse(gs.Health, health[f.GPU])
 		if o, is := r.health.Fault(f); is {
 			gs.Health = worse(gs.Health, o.Health)
 		}
-		if pids := p.strangers[f.GPU]; f.Whole && len(pids) > 0 {
+		if pids := p.Unmanaged[f.GPU]; f.Whole && len(pids) > 0 {
 			gs.Level = sharing.LevelNone
 			gs.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", f.GPU, numbers(pids))
 		}

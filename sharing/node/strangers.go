@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
 const (
@@ -24,12 +24,6 @@ const (
 // DaemonsOf is the cgroup of the daemons that an agent runs for its grants, beside that of the grants, relative to the
 // hierarchy's mount as parent is.
 func DaemonsOf(parent string) string { return parent + ".mps" }
-
-// ofDaemons reports whether the cgroup is that of the daemons, which root alone can enter: an MPS server holds memory of its GPU, and
-// is no stranger there.
-func (r *Runtime) ofDaemons(dir string) bool {
-	return cgroup.Beneath(dir, path.Join(r.opt.Cgroups.Mount, DaemonsOf(r.opt.Parent)))
-}
 
 // mostStrangers is how many processes one sentence names.
 const mostStrangers = 8
@@ -49,7 +43,7 @@ type intruders struct {
 
 // see looks at a picture. While it is not sure who has a grant nobody is told of, and of a GPU that did not answer all is
 // taken to be as it was.
-func (s *intruders) see(ctx context.Context, p picture, gpus map[sharing.GPUID]sharing.GPU) {
+func (s *intruders) see(ctx context.Context, p observe.Sample, gpus map[sharing.GPUID]sharing.GPU) {
 	s.r.mu.Lock()
 	sure := s.r.sure()
 	s.r.mu.Unlock()
@@ -58,13 +52,13 @@ func (s *intruders) see(ctx context.Context, p picture, gpus map[sharing.GPUID]s
 	}
 	now := map[intruder]bool{}
 	for who := range s.known {
-		if _, answered := p.gpus[who.gpu]; !answered {
+		if _, answered := p.GPUs[who.gpu]; !answered {
 			now[who] = true
 		}
 	}
 	for _, gpu := range sortedGPUs(gpus) {
 		var fresh []string
-		for _, pid := range p.strangers[gpu.UUID] {
+		for _, pid := range p.Unmanaged[gpu.UUID] {
 			who, name, ok := s.identify(gpu.UUID, pid)
 			if !ok || now[who] {
 				continue

@@ -1,0 +1,105 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/lists"
+)
+
+// unlistedIn is what a GPU has in use beyond what belongs to known processes, and beyond the managed memory that libkerf has
+// charged. It is false where the driver does not know what each process has. Programs cause it by managed memory, by
+// memory that they exported and released, which lives as long as a file or another process holds it, and by ending before
+// they were seen while another process has their files open.
+func unlistedIn(r Reading, look lists.Look, managed sharing.Bytes) (sharing.Bytes, bool) {
+	sum := managed
+	for _, use := range r.Processes {
+		var err error
+		if sum, err = sum.Add(use.Used); err != nil || !use.Known {
+			return 0, false
+		}
+	}
+	return r.Used.SubFloor(sum) + look.Nobody(), true // the second is a part of the sum
+}
+
+// setUnattributed compares a sample with the one before it. The driver does not read the use of a GPU and of its processes at one
+// moment, so the lesser of two samples is believed. It says nothing of a GPU in MIG mode: its use is that of its instances.
+func (s *Sample) setUnattributed(before Sample, gpus []sharing.GPU, managed map[sharing.GPUID]sharing.Bytes) {
+	s.unlisted, s.unattributed = map[sharing.GPUID]sharing.Bytes{}, map[sharing.GPUID]sharing.Bytes{}
+	for _, gpu := range gpus {
+		r, answered := s.GPUs[gpu.UUID]
+		if gpu.MIG || !answered {
+			continue
+		}
+		now, known := unlistedIn(r, s.looks[gpu.UUID], managed[gpu.UUID])
+		if !known {
+			continue
+		}
+		s.unlisted[gpu.UUID] = now
+		if was, seen := before.unlisted[gpu.UUID]; seen && min(was, now) > s.slack(gpu.UUID) {
+			s.unattributed[gpu.UUID] = min(was, now)
+		}
+	}
+}
+
+// slack is how much memory may belong to no process although nothing is wrong.
+func (s *Sample) slack(gpu sharing.GPUID) sharing.Bytes {
+	return contextsize.Slack(len(s.GPUs[gpu].Processes))
+}
+
+// Unattributed reports a GPU's unattributed memory with its possible causes, and which grants are on the GPU; empty where there is
+// none. It names no grant as the cause: the driver does not tell.
+func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
+	bytes, is := s.unattributed[gpu.UUID]
+	if !is {
+		return ""
+	}
+	var on []string
+	for _, g := range grants {
+		if g.Lease != nil && Touches(g.Claim.Placement, gpu.UUID) {
+			on = append(on, string(g.Claim.ID))
+		}
+	}
+	text := fmt.Sprintf("GPU %d has %s of unattributed memory, which belongs to no known process and no cap counts. "+
+		"It is managed memory (cudaMallocManaged), memory that a program exported and released while a file or another process holds it, "+
+		"or memory of an ended process whose files another process has open", gpu.Index, bytes)
+	if len(on) == 0 {
+		return text + ". No grant is on the GPU"
+	}
+	return text + fmt.Sprintf(". Kerf cannot tell whose it is; on the GPU: %s", strings.Join(on, ", "))
+}
+
+// Touches reports whether a placement has a fragment on the GPU. One on a MIG instance counts for all of its GPU: its processes are
+// on the GPU's own list, too, and a driver may not say on which instance a process is.
+func Touches(p sharing.Placement, gpu sharing.GPUID) bool {
+	return slices.ContainsFunc(p, func(f sharing.Fragment) bool { return f.GPU.Device() == gpu.Device() })
+}
+
+// Unattributed says of which GPUs a new time with unattributed memory has begun. The zero value is ready for use.
+type Unattributed struct {
+	known map[sharing.GPUID]bool
+}
+
+// News are the GPUs with unattributed memory of which that was not said before, and how much it is. It ends once the GPU has less
+// than what is usual.
+func (u *Unattributed) News(s Sample) map[sharing.GPUID]sharing.Bytes {
+	out := map[sharing.GPUID]sharing.Bytes{}
+	if u.known == nil {
+		u.known = map[sharing.GPUID]bool{}
+	}
+	for gpu, now := range s.unlisted {
+		bytes, is := s.unattributed[gpu]
+		if is && !u.known[gpu] {
+			out[gpu] = bytes
+		}
+		u.known[gpu] = now > s.slack(gpu) && (u.known[gpu] || is)
+	}
+	return out
+}
