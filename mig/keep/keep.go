@@ -17,7 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Options say what a Manager works with. All but Observe and Before are needed.
+// Options say what a Manager works with. All but Around and Before are needed.
 type Options struct {
 	Log *slog.Logger
 	// Driver and Store are the executor's, and BootID is the kernel's of this boot.
@@ -41,9 +41,9 @@ type Options struct {
 	Now func() time.Time
 	// Before is the Manager that had the GPUs until now, if one had: its clocks go on.
 	Before *Manager
-	// Observe is told of each call to the driver that changes something: what it was, how long it took, and how it
-	// ended. It returns at once.
-	Observe func(step string, took time.Duration, err error)
+	// Around is called before each call to the driver that changes something, and what it returns after that call. Both
+	// return at once.
+	Around func(step string) (after func(err error))
 }
 
 const (
@@ -117,8 +117,8 @@ type seen struct {
 func New(o Options, gpus []sharing.GPU) *Manager {
 	m := &Manager{deps: &deps{opt: o}, wake: make(chan struct{}, 1)}
 	driver := o.Driver
-	if o.Observe != nil {
-		driver = &timed{o.Driver, o.Observe, o.Now}
+	if o.Around != nil {
+		driver = &around{o.Driver, o.Around}
 	}
 	m.exec = exec.New(exec.Options{
 		Driver: driver, Store: &brake{o.Store, &m.stopped}, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}), Last: o.Last,
@@ -158,50 +158,45 @@ func (c *claims) Holders(_ context.Context, gpu sharing.GPUID) ([]exec.Hold, err
 	return holds, nil
 }
 
-// timed tells of the calls that change something.
-type timed struct {
+// around calls begin before each call that changes something.
+type around struct {
 	exec.Driver
-	observe func(step string, took time.Duration, err error)
-	now     func() time.Time
-}
-
-func (t *timed) told(step string, start time.Time, err error) {
-	t.observe(step, t.now().Sub(start), err)
+	begin func(step string) (after func(err error))
 }
 
 // SetMode implements exec.Driver, as do the others.
-func (t *timed) SetMode(ctx context.Context, gpu sharing.GPUID, on bool) (bool, error) {
-	start := t.now()
-	current, err := t.Driver.SetMode(ctx, gpu, on)
-	t.told("set-mode", start, err)
+func (a *around) SetMode(ctx context.Context, gpu sharing.GPUID, on bool) (bool, error) {
+	after := a.begin("set-mode")
+	current, err := a.Driver.SetMode(ctx, gpu, on)
+	after(err)
 	return current, err //nolint:wrapcheck // the driver's own, here and below
 }
 
-func (t *timed) CreateGI(ctx context.Context, gpu sharing.GPUID, at mig.Place) (int, error) {
-	start := t.now()
-	gi, err := t.Driver.CreateGI(ctx, gpu, at)
-	t.told("create-gi", start, err)
+func (a *around) CreateGI(ctx context.Context, gpu sharing.GPUID, at mig.Place) (int, error) {
+	after := a.begin("create-gi")
+	gi, err := a.Driver.CreateGI(ctx, gpu, at)
+	after(err)
 	return gi, err //nolint:wrapcheck // as above
 }
 
-func (t *timed) DestroyGI(ctx context.Context, gpu sharing.GPUID, gi int) error {
-	start := t.now()
-	err := t.Driver.DestroyGI(ctx, gpu, gi)
-	t.told("destroy-gi", start, err)
+func (a *around) DestroyGI(ctx context.Context, gpu sharing.GPUID, gi int) error {
+	after := a.begin("destroy-gi")
+	err := a.Driver.DestroyGI(ctx, gpu, gi)
+	after(err)
 	return err //nolint:wrapcheck // as above
 }
 
-func (t *timed) CreateCI(ctx context.Context, gpu sharing.GPUID, gi int) (exec.Compute, error) {
-	start := t.now()
-	c, err := t.Driver.CreateCI(ctx, gpu, gi)
-	t.told("create-ci", start, err)
+func (a *around) CreateCI(ctx context.Context, gpu sharing.GPUID, gi int) (exec.Compute, error) {
+	after := a.begin("create-ci")
+	c, err := a.Driver.CreateCI(ctx, gpu, gi)
+	after(err)
 	return c, err //nolint:wrapcheck // as above
 }
 
-func (t *timed) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error {
-	start := t.now()
-	err := t.Driver.DestroyCI(ctx, gpu, gi, ci)
-	t.told("destroy-ci", start, err)
+func (a *around) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error {
+	after := a.begin("destroy-ci")
+	err := a.Driver.DestroyCI(ctx, gpu, gi, ci)
+	after(err)
 	return err //nolint:wrapcheck // as above
 }
 

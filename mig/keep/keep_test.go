@@ -74,7 +74,7 @@ func (w *world) startAfter(before *Manager) {
 		Log: slog.New(slog.DiscardHandler), Driver: w, Store: w, BootID: "boot",
 		Claims: func(sharing.GPUID) ([]mig.Granted, error) { return w.claims, w.unsure },
 		Pool:   func() config.Pool { return w.pool }, Now: func() time.Time { return w.now },
-		Observe: func(step string, _ time.Duration, _ error) { w.calls = append(w.calls, step) },
+		Around: func(step string) func(error) { return func(error) { w.calls = append(w.calls, step) } },
 	}, []sharing.GPU{{UUID: gpuID, Hardware: sharing.Hardware{PCI: "0000:17:00.0"}}})
 }
 

@@ -52,10 +52,10 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 	driver := live.New(lib)
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(s.Options.Dirs.Dir), log: s.Log}
 	return keep.New(keep.Options{
-		Log: s.Log, Driver: crashDriver{audited(driver, s.Audit), s.Options.Failpoints}, Store: crashStore{exec.Files{Dir: journals}, s.Options.Failpoints}, BootID: boot,
+		Log: s.Log, Driver: audited(driver, s.Audit), Store: crashStore{exec.Files{Dir: journals}, s.Options.Failpoints}, BootID: boot,
 		Claims:  s.Runtime.ClaimsOn,
 		Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{s}}, Quiesce: hush.letGo,
-		Pool: s.Source.Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Observe: s.Events.MIGStep, Before: s.cutBefore,
+		Pool: s.Source.Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Around: aroundDriver(s.Options.Failpoints, s.Events.MIGStep), Before: s.cutBefore,
 	}, gpus), nil
 }
 

@@ -4,10 +4,9 @@
 package session
 
 import (
-	"context"
+	"time"
 
 	"github.com/kerf-gpu/kerf/internal/failpoint"
-	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/exec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -22,47 +21,17 @@ const (
 // Failpoints are the names of the failpoints in changes of MIG instances.
 func Failpoints() []string { return []string{pointDriver, pointJournal} }
 
-// crashDriver is a driver with points. At them only a crash makes sense: an error would be told after the call was made.
-type crashDriver struct {
-	exec.Driver
-	points *failpoint.Set
-}
-
-func (d crashDriver) point() { _ = d.points.Eval(pointDriver) }
-
-// SetMode implements exec.Driver, as do the others.
-func (d crashDriver) SetMode(ctx context.Context, gpu sharing.GPUID, on bool) (bool, error) {
-	d.point()
-	defer d.point()
-	return d.Driver.SetMode(ctx, gpu, on)
-}
-
-// CreateGI makes a GPU instance.
-func (d crashDriver) CreateGI(ctx context.Context, gpu sharing.GPUID, at mig.Place) (int, error) {
-	d.point()
-	defer d.point()
-	return d.Driver.CreateGI(ctx, gpu, at)
-}
-
-// DestroyGI ends one.
-func (d crashDriver) DestroyGI(ctx context.Context, gpu sharing.GPUID, gi int) error {
-	d.point()
-	defer d.point()
-	return d.Driver.DestroyGI(ctx, gpu, gi)
-}
-
-// CreateCI makes a compute instance.
-func (d crashDriver) CreateCI(ctx context.Context, gpu sharing.GPUID, gi int) (exec.Compute, error) {
-	d.point()
-	defer d.point()
-	return d.Driver.CreateCI(ctx, gpu, gi)
-}
-
-// DestroyCI ends one.
-func (d crashDriver) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error {
-	d.point()
-	defer d.point()
-	return d.Driver.DestroyCI(ctx, gpu, gi, ci)
+// aroundDriver has a point before and after a call to the driver, and counts the call. At a point only a crash makes sense:
+// an error would be told after the call was made.
+func aroundDriver(points *failpoint.Set, count func(step string, took time.Duration, err error)) func(step string) func(error) {
+	return func(step string) func(error) {
+		_ = points.Eval(pointDriver)
+		start := time.Now()
+		return func(err error) {
+			_ = points.Eval(pointDriver)
+			count(step, time.Since(start), err)
+		}
+	}
 }
 
 // crashStore is a store of journals with points.
