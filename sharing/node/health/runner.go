@@ -26,9 +26,9 @@ import (
 
 // Reasons of events of pods.
 const (
-	// FaultyReason: a GPU of the container is unhealthy or lost.
+	// FaultyReason of a pod: a GPU of the container is unhealthy or lost.
 	FaultyReason = "GPUFaulty"
-	// RecoveredReason: all GPUs of the container recovered. It is no warning.
+	// RecoveredReason of a pod: all GPUs of the container recovered. It is no warning.
 	RecoveredReason = "GPUMended"
 )
 
