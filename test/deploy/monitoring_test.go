@@ -38,7 +38,7 @@ func exposed(t *testing.T) map[string]map[string]bool {
 		}
 	}
 	// Its rows come with what the agent does.
-	if strings.Contains(read(t, "sharing/node/metrics/events.go"), `"kerf_claims_total"`) {
+	if strings.Contains(read(t, "sharing/node/metrics/grants.go"), `"kerf_claims_total"`) {
 		out["kerf_claims_total"] = map[string]bool{"outcome": true}
 	}
 	for _, r := range promRules(t) {
