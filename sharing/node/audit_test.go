@@ -114,3 +114,43 @@ func TestViolationsAreAudited(t *testing.T) {
 		t.Errorf("why: %q", e.Why)
 	}
 }
+
+// endsGrants is an observer that lets the grant of a killed process end before the guard continues.
+type endsGrants struct {
+	nopObserver
+	end func()
+}
+
+func (o *endsGrants) Killed(_ string, err error) {
+	if err == nil {
+		o.end()
+	}
+}
+
+// A kill ends the grant if the process was its last one. The log names the grant all the same.
+func TestViolationOfAGrantThatEndedIsAudited(t *testing.T) {
+	g := newGuarded(t, killing)
+	var log []audit.Entry
+	g.bench.opt.Audit = func(e audit.Entry) {
+		if e.What == audit.Violation {
+			log = append(log, e)
+		}
+	}
+	o := &endsGrants{}
+	g.bench.opt.Observer = o
+	g.restartAgent()
+	p, a := g.share(4)
+	o.end = func() {
+		p.end()
+		g.holds()
+		g.eventually("the grant ends", func() bool {
+			g.bench.Reconcile(t.Context())
+			return len(g.State(t.Context()).Grants) == 0
+		})
+	}
+	g.holds(gibs(p, 5))
+	g.looks(6)
+	if len(log) != 1 || log[0].Grant != string(a.ID) || log[0].Who == nil || log[0].Who.PID != p.PID {
+		t.Errorf("entries: %+v", log)
+	}
+}

@@ -24,29 +24,30 @@ const (
 	OverGrantReason = "GPUMemoryOverGrant"
 )
 
-// tellPodOf tells whose container a grant is, where it is a pod's.
-func (g *guard) tellPodOf(ctx context.Context, v reactive.Verdict, done string) {
-	if gr, ok := g.grantOf(v.Lease); ok && gr.Lease != nil {
+// tellPodOf tells whose container the grant is, where it is a pod's.
+func (g *guard) tellPodOf(ctx context.Context, gr ledger.Grant, v reactive.Verdict, done string) {
+	if gr.Lease != nil {
 		g.r.notify.Pod(ctx, gr, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
 	}
 }
 
 // act carries a verdict out, and tells it.
 func (g *guard) act(ctx context.Context, v reactive.Verdict) {
+	gr, _ := g.grantOf(v.Lease) // the grant ends with its last process: after a kill it may be gone
 	if v.Reason == reactive.OverCap && v.First {
 		g.r.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
 	}
 	g.noteBreach(v)
 	if v.Action == reactive.Warn {
-		g.noteViolation(v, nil)
+		g.noteViolation(gr, v, nil)
 	}
 	if v.Action == reactive.Warn {
 		g.r.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
-		g.tellPodOf(ctx, v, fmt.Sprintf("nothing is done about it (%s)", g.ruleOf(v)))
+		g.tellPodOf(ctx, gr, v, fmt.Sprintf("nothing is done about it (%s)", g.ruleOf(v)))
 		return
 	}
 	if v.Action == reactive.Evict {
-		g.evict(ctx, v)
+		g.evict(ctx, gr, v)
 		return
 	}
 	check := func() error { return g.checkVictim(v) }
@@ -58,10 +59,10 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	g.r.opt.Observer.Killed(v.Reason.String(), err)
 	if err != nil {
 		g.core.Spare(v.Victim)
-		g.spared(v, err)
+		g.spared(gr, v, err)
 		return
 	}
-	g.noteViolation(v, nil)
+	g.noteViolation(gr, v, nil)
 	g.r.log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", string(v.GPU), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
@@ -70,16 +71,16 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 		if v.Keeps {
 			which = "kept the memory of a process that has ended"
 		}
-		g.tellPodOf(ctx, v, fmt.Sprintf("%s, which %s, was killed (%s)", victim, which, g.ruleOf(v)))
+		g.tellPodOf(ctx, gr, v, fmt.Sprintf("%s, which %s, was killed (%s)", victim, which, g.ruleOf(v)))
 	case reactive.Escaped:
-		g.tellPodOf(ctx, v, victim+" did not use the MPS daemon of its grant, so that nothing limited it, and was killed (whatever overCap says)")
+		g.tellPodOf(ctx, gr, v, victim+" did not use the MPS daemon of its grant, so that nothing limited it, and was killed (whatever overCap says)")
 	case reactive.Stranger:
 	}
 }
 
 // spared tells of a process that was to be killed and lives. Mostly it has just ended or left, which is as good. One that the
 // agent may not kill goes on until somebody gives it the right: that is told once, and shown for as long as it is tried.
-func (g *guard) spared(v reactive.Verdict, err error) {
+func (g *guard) spared(gr ledger.Grant, v reactive.Verdict, err error) {
 	say := g.r.log.Info
 	if errors.Is(err, sharing.ErrDenied) {
 		known := g.deniedBefore[v.Victim]
@@ -89,7 +90,7 @@ func (g *guard) spared(v reactive.Verdict, err error) {
 		}
 		say = g.r.log.Warn
 	}
-	g.noteViolation(v, err)
+	g.noteViolation(gr, v, err)
 	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())
 }
 
@@ -147,10 +148,11 @@ func (g *guard) checkStranger(v reactive.Verdict) error {
 	return g.r.lists.Check(v.GPU, listing.Process(v.Victim))
 }
 
-// noteViolation writes what somebody did and what was done about it; err says that it was not.
-func (g *guard) noteViolation(v reactive.Verdict, err error) {
+// noteViolation writes what somebody did and what was done about it; err says that it was not. The grant is empty if the
+// process belongs to none.
+func (g *guard) noteViolation(gr ledger.Grant, v reactive.Verdict, err error) {
 	e := audit.Entry{What: audit.Violation}
-	if gr, ok := g.grantOf(v.Lease); ok {
+	if gr.Claim.ID != "" {
 		e = notify.Entry(audit.Violation, gr.Claim)
 	}
 	e.Fragments = []audit.Fragment{{GPU: string(v.GPU)}}
