@@ -19,10 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
-const (
-	// OverGrantReason of a pod: a container holds more than its grant, and what is done about it.
-	OverGrantReason = "GPUMemoryOverGrant"
-)
+// OverGrantReason of a pod: a container holds more than its grant, and what is done about it.
+const OverGrantReason = "GPUMemoryOverGrant"
 
 // tellPodOf tells whose container the grant is, where it is a pod's.
 func (g *guard) tellPodOf(ctx context.Context, gr ledger.Grant, v reactive.Verdict, done string) {
@@ -40,8 +38,6 @@ func (g *guard) act(ctx context.Context, v reactive.Verdict) {
 	g.noteBreach(v)
 	if v.Action == reactive.Warn {
 		g.noteViolation(gr, v, nil)
-	}
-	if v.Action == reactive.Warn {
 		g.r.log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.tellPodOf(ctx, gr, v, fmt.Sprintf("nothing is done about it (%s)", g.ruleOf(v)))
 		return
