@@ -37,19 +37,6 @@ type evicter struct {
 	pod func(namespace, name string) (*corev1.Pod, error)
 }
 
-func (e *evicter) run(ctx context.Context, every time.Duration) {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			e.look(ctx)
-		}
-	}
-}
-
 // look evicts the pods that are due. One whose eviction fails, as it does while a disruption budget forbids it, is due
 // again the next time.
 func (e *evicter) look(ctx context.Context) {

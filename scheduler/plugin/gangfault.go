@@ -65,19 +65,6 @@ type loss struct {
 	node string
 }
 
-func (g *gangs) run(ctx context.Context, every time.Duration) {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			g.look(ctx)
-		}
-	}
-}
-
 // look deals with each loss once. What fails is tried again the next time.
 func (g *gangs) look(ctx context.Context) {
 	if g.core.ready() != nil {

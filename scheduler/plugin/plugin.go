@@ -159,12 +159,12 @@ func NewFactory(register rules.Register) Factory {
 			g := gangs{core: c, client: handle.ClientSet(), events: handle.EventRecorder, pods: func(namespace string) ([]*corev1.Pod, error) {
 				return pods.Pods(namespace).List(labels.Everything())
 			}}
-			c.running.Go(func() { g.run(ctx, gangEvery) })
+			c.running.Go(func() { repeat(ctx, gangEvery, g.look) })
 			if args.PlacementTimeout > 0 {
 				e := evicter{core: c, after: args.PlacementTimeout, client: handle.ClientSet(), events: handle.EventRecorder, pod: func(namespace, name string) (*corev1.Pod, error) {
 					return pods.Pods(namespace).Get(name)
 				}}
-				c.running.Go(func() { e.run(ctx, evictEvery) })
+				c.running.Go(func() { repeat(ctx, evictEvery, e.look) })
 			}
 			shared = c
 		}
@@ -187,6 +187,20 @@ func newCore(now func() time.Time, register rules.Register) (*core, error) {
 		c.mu.Unlock()
 	}, register)
 	return c, err
+}
+
+// repeat calls look at each interval until ctx ends. The first call is one interval after the start.
+func repeat(ctx context.Context, every time.Duration, look func(context.Context)) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			look(ctx)
+		}
+	}
 }
 
 // Close ends what runs beside the scheduler, and waits for it.
