@@ -25,8 +25,8 @@ type State struct {
 	Fixed bool
 	// Shared is true if the instances are shared. Then no grant has a whole one.
 	Shared bool
-	// Turns is true if demand may switch the MIG mode. Busy is a clause that says what prevents that, empty if nothing
-	// does beside the grants. Turned is the time of the last switch, zero if there was none.
+	// Turns is true if demand may switch the MIG mode. Busy is a clause that says what prevents that. It is
+	// empty if only grants can prevent it. Turned is the time of the last switch, zero if there was none.
 	Turns  bool
 	Busy   string
 	Turned time.Time

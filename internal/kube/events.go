@@ -34,7 +34,7 @@ const (
 )
 
 // events sends events in the background. It takes the correlator of client-go's recorder and not its broadcaster, which drops
-// an event when the API server answers 429 or 5xx, sets no deadline on a request, and has nobody who waits for its end.
+// an event when the API server answers 429 or 5xx, sets no deadline on a request, and has no owner that waits for its goroutine.
 type events struct {
 	core  *core
 	node  string

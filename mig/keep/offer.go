@@ -166,7 +166,7 @@ func (s *seen) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 	var taken mig.Occupancy
 	for _, f := range s.foreign {
 		have = append(have, plan.Instance{Place: f.Place, GI: f.GI, Ready: true})
-		taken, _ = s.table.Try(taken, f.Place) // beside each other on the GPU
+		taken, _ = s.table.Try(taken, f.Place) // next to each other on the GPU
 	}
 	for _, c := range claimed {
 		at := mig.Place{Profile: c.Instance.ID, Start: c.Instance.Start}

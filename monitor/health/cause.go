@@ -43,7 +43,7 @@ func (c cause) health() sharing.Health {
 	}
 }
 
-// mostXIDs are told of by name; more of them change no state.
+// mostXIDs is how many XIDs a cause names. Further ones change no state.
 const mostXIDs = 8
 
 // standing are the causes that were seen since the GPU was healthy last, with what their texts need.

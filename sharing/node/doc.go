@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the node runtime: it claims, arms and releases, over ledger, allocator, caps, cgroups and
-// a record on disk.
+// Package node is the node runtime: it reserves, activates and releases grants, with ledger, allocator, backends, cgroups and
+// a checkpoint.
 //
 // It promises:
 //   - no guaranteed byte of a GPU is granted twice, whatever crashes or races: every decision is made on the
