@@ -17,7 +17,6 @@ import (
 	"fmt"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // Limit is the most that the processes of a cgroup may hold of one GPU.
@@ -165,7 +164,7 @@ func (m Missing) Check(Grant) Fault { return Fault{Unknown: m.Why.Error()} }
 type Set struct{ Driver, MPS, Libkerf Backend }
 
 // Of is the backend of a grant.
-func (s Set) Of(b config.Backend) Backend {
+func (s Set) Of(b sharing.Backend) Backend {
 	or := func(b Backend, what string) Backend {
 		if b == nil {
 			return Missing{Why: fmt.Errorf("%s: %w", what, sharing.ErrUnavailable)}
@@ -173,13 +172,13 @@ func (s Set) Of(b config.Backend) Backend {
 		return b
 	}
 	switch b {
-	case config.BackendDriver:
+	case sharing.BackendDriver:
 		return or(s.Driver, "the driver limits no memory")
-	case config.BackendMPS:
+	case sharing.BackendMPS:
 		return or(s.MPS, "this agent does not run MPS")
-	case config.BackendLibkerf:
+	case sharing.BackendLibkerf:
 		return or(s.Libkerf, "this agent does not have libkerf")
-	case config.BackendReactive, config.BackendNone:
+	case sharing.BackendReactive, sharing.BackendNone:
 	}
 	return None{}
 }

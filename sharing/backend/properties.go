@@ -3,7 +3,7 @@
 
 package backend
 
-import "github.com/kerf-gpu/kerf/sharing/config"
+import "github.com/kerf-gpu/kerf/sharing"
 
 // Watch says when the reactive backend watches the caps of another backend, too.
 type Watch uint8
@@ -31,23 +31,23 @@ type Properties struct {
 }
 
 // PropertiesOf are those of a backend.
-func PropertiesOf(b config.Backend) Properties {
+func PropertiesOf(b sharing.Backend) Properties {
 	switch b {
-	case config.BackendDriver:
+	case sharing.BackendDriver:
 		return Properties{
 			Lends: true, Misses: "the driver's limit does not count what another grant made and handed over",
 			Remedy: "give such a program a MIG instance or a whole GPU",
 		}
-	case config.BackendMPS:
+	case sharing.BackendMPS:
 		return Properties{Watch: WatchAlways, Served: true}
-	case config.BackendLibkerf:
+	case sharing.BackendLibkerf:
 		return Properties{
 			Watch: WatchListed, Lends: true, Counts: true, Misses: "the driver took it for the program, which libkerf is not asked for",
 			Remedy: "put reactive behind libkerf in the pool's backends to have it watched",
 		}
-	case config.BackendReactive:
+	case sharing.BackendReactive:
 		return Properties{Watch: WatchAlways, Lends: true}
-	case config.BackendNone:
+	case sharing.BackendNone:
 	}
 	return Properties{}
 }

@@ -64,7 +64,7 @@ func (c *checker) compute(path string, p Pool) {
 	switch {
 	case p.ComputeMode > sharing.ComputeModeExclusiveProcess:
 		c.bad(path+".computeMode", "", "use ComputeModeDefault or ComputeModeExclusiveProcess", "is not a compute mode for a pool")
-	case p.ComputeMode != sharing.ComputeModeAsIs && p.MPSComputeMode == MPSComputeModeManage && slices.Contains(p.Backends, BackendMPS):
+	case p.ComputeMode != sharing.ComputeModeAsIs && p.MPSComputeMode == MPSComputeModeManage && slices.Contains(p.Backends, sharing.BackendMPS):
 		c.bad(path+".computeMode", p.ComputeMode.String(), "leave it out, or mps, or write mpsComputeMode: keep", "is set by MPS itself, which backends lists")
 	case p.ComputeMode == sharing.ComputeModeExclusiveProcess && p.Mode != ModeWhole:
 		c.bad(path+".computeMode", p.ComputeMode.String(), "write mode: whole too, or leave it out",

@@ -49,7 +49,7 @@ type Pool struct {
 	// LevelNone allows shares that no backend enforces.
 	MinLevel sharing.Level `yaml:"minEnforcement"`
 	// Backends enforce shares here, strongest first. Nil means DefaultBackends.
-	Backends []Backend `yaml:"backends"`
+	Backends []sharing.Backend `yaml:"backends"`
 	// OverCap is what happens to a share above its cap; OverCapDefault means DefaultOverCap.
 	OverCap OverCap `yaml:"overCap"`
 	// Strangers is what happens to processes that use a GPU without a grant on it.
@@ -110,7 +110,7 @@ type Profile struct {
 	// MinLevel is demanded of every grant, if the pool's is not higher; LevelUnknown leaves it to the pool.
 	MinLevel sharing.Level `yaml:"minEnforcement"`
 	// Backends are used in place of the pool's; nil leaves it to the pool.
-	Backends []Backend `yaml:"backends"`
+	Backends []sharing.Backend `yaml:"backends"`
 	// OverCap is used in place of the pool's; OverCapDefault leaves it to the pool.
 	OverCap OverCap `yaml:"overCap"`
 	// Place is used where the request does not say it.

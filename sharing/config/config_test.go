@@ -83,7 +83,7 @@ func fullDocument() Document {
 			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
 			{
 				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
-				MinLevel: sharing.LevelDriver, Backends: []Backend{BackendDriver, BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill, ManagedMemory: ManagedReject,
+				MinLevel: sharing.LevelDriver, Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill, ManagedMemory: ManagedReject,
 				UserQuota: sharing.UserQuota{Grants: 4, Memory: 40 * sharing.GiB},
 				Health:    Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
 				Idle:      Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
@@ -151,7 +151,7 @@ func TestRoundTripRandom(t *testing.T) {
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
 				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)),
-				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), MPSComputeMode: MPSComputeMode(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3), Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB}, Backends: [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendReactive}}[rnd.IntN(3)],
+				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), MPSComputeMode: MPSComputeMode(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3), Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB}, Backends: [][]sharing.Backend{nil, {sharing.BackendDriver}, {sharing.BackendDriver, sharing.BackendReactive}}[rnd.IntN(3)],
 				NodeSelector: map[string]string{"n": fmt.Sprint(n), "true": texts[rnd.IntN(len(texts))]},
 			}
 			doc.Pools = append(doc.Pools, p)
@@ -375,7 +375,7 @@ func TestOverCapOf(t *testing.T) {
 
 func TestBackends(t *testing.T) {
 	t.Parallel()
-	driver, both := []Backend{BackendDriver}, []Backend{BackendDriver, BackendReactive}
+	driver, both := []sharing.Backend{sharing.BackendDriver}, []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 	c := decode(t, head+`spec:
   pools:
   - name: a
@@ -388,7 +388,7 @@ func TestBackends(t *testing.T) {
   - {name: strict, percent: 10, backends: [driver]}
   - {name: watched, percent: 10, backends: [driver, reactive]}
 `)
-	for profile, want := range map[string][2][]Backend{
+	for profile, want := range map[string][2][]sharing.Backend{
 		"": {DefaultBackends(), both}, "plain": {DefaultBackends(), both}, "strict": {driver, driver}, "watched": {both, both}, "gone": {DefaultBackends(), both},
 	} {
 		for i, pool := range c.Pools() {
@@ -396,7 +396,7 @@ func TestBackends(t *testing.T) {
 			if d := cmp.Diff(want[i], got); d != "" {
 				t.Errorf("profile %q in pool %q:\n%s", profile, pool.Name, d)
 			}
-			got[0] = BackendNone // it is a copy
+			got[0] = sharing.BackendNone // it is a copy
 		}
 	}
 }
@@ -405,15 +405,15 @@ func TestBackends(t *testing.T) {
 func TestBackendOrder(t *testing.T) {
 	t.Parallel()
 	var c checker
-	c.backends("b", []Backend{BackendDriver, BackendReactive, BackendLibkerf})
+	c.backends("b", []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive, sharing.BackendLibkerf})
 	checkLines(t, c.mistakes, []string{`b[2] "libkerf" `})
 	levels := []sharing.Level{sharing.LevelDriver, sharing.LevelClient, sharing.LevelClient, sharing.LevelReactive}
-	for i, b := range Backends() {
-		if again, err := ParseBackend("", b.String()); err != nil || again != b || b.Level() != levels[i] {
+	for i, b := range sharing.Backends() {
+		if again, err := sharing.ParseBackend("", b.String()); err != nil || again != b || b.Level() != levels[i] {
 			t.Errorf("%v reads as %v, %v, level %v", b, again, err, b.Level())
 		}
 	}
-	if BackendNone.String() != "none" || BackendNone.Level() != sharing.LevelNone {
-		t.Error(BackendNone)
+	if sharing.BackendNone.String() != "none" || sharing.BackendNone.Level() != sharing.LevelNone {
+		t.Error(sharing.BackendNone)
 	}
 }

@@ -103,7 +103,7 @@ func texted[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-func names(list []Backend) []string { return texted(list) }
+func names(list []sharing.Backend) []string { return texted(list) }
 
 func burst(b sharing.Burst) string {
 	if b.Percent == 0 {

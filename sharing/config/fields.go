@@ -162,16 +162,18 @@ func chosen[T fmt.Stringer](r *reader, path string, n *yaml.Node, parse func(fie
 	return v
 }
 
-func backendsField(to *[]Backend, doc string) field {
+func backendsField(to *[]sharing.Backend, doc string) field {
 	return field{
 		Field: Field{Doc: doc},
 		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
-			*to = []Backend{}
-			r.list(path, n, func(path string, n *yaml.Node) { *to = append(*to, chosen(r, path, n, ParseBackend, Backends()...)) })
+			*to = []sharing.Backend{}
+			r.list(path, n, func(path string, n *yaml.Node) {
+				*to = append(*to, chosen(r, path, n, sharing.ParseBackend, sharing.Backends()...))
+			})
 		},
 		is: func() Type {
-			of := wordsOf(Backends()...)
+			of := wordsOf(sharing.Backends()...)
 			return Type{Kind: KindList, Of: &of}
 		},
 		write: func() any { return names(*to) },

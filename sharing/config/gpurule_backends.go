@@ -17,16 +17,18 @@ import (
 type BackendList string
 
 // BackendListOf is the list of these.
-func BackendListOf(list ...Backend) BackendList { return BackendList(strings.Join(names(list), ",")) }
+func BackendListOf(list ...sharing.Backend) BackendList {
+	return BackendList(strings.Join(names(list), ","))
+}
 
 // List are the backends, nil for no list. A name that is none of Backends is BackendNone.
-func (l BackendList) List() []Backend {
+func (l BackendList) List() []sharing.Backend {
 	if l == "" {
 		return nil
 	}
-	var out []Backend
+	var out []sharing.Backend
 	for name := range strings.SplitSeq(string(l), ",") {
-		b, _ := ParseBackend("", name)
+		b, _ := sharing.ParseBackend("", name)
 		out = append(out, b)
 	}
 	return out
@@ -35,7 +37,7 @@ func (l BackendList) List() []Backend {
 // BackendsOn are the ways of holding a grant of the profile of that name, or of none, on a GPU of the pool for which s holds:
 // the GPU's own list, else as BackendsOf. How a GPU is shared is for who has the GPU: MPS and other backends are never on one
 // together, and a profile with a list of its own could else keep away what its rule is for.
-func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []Backend {
+func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []sharing.Backend {
 	if own := s.Backends.List(); own != nil {
 		return own
 	}
@@ -43,13 +45,13 @@ func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []Backend {
 }
 
 // Lists reports whether the pool lists a backend for any of its GPUs.
-func (c Config) Lists(pool Pool, b Backend) bool {
+func (c Config) Lists(pool Pool, b sharing.Backend) bool {
 	return slices.Contains(c.BackendsOf(pool, ""), b) ||
 		slices.ContainsFunc(pool.GPUs, func(r GPURule) bool { return slices.Contains(r.Settings.Backends.List(), b) })
 }
 
 // ListsMPS reports whether the pool lists MPS for any of its GPUs.
-func (c Config) ListsMPS(pool Pool) bool { return c.Lists(pool, BackendMPS) }
+func (c Config) ListsMPS(pool Pool) bool { return c.Lists(pool, sharing.BackendMPS) }
 
 // ruleLevels are the levels that a rule may demand: those of fractions. Whole GPUs and MIG instances always have more.
 func ruleLevels() []sharing.Level {
@@ -65,7 +67,7 @@ func parseRuleLevel(field, s string) (sharing.Level, error) {
 }
 
 func ruleBackendsField(to *BackendList) field {
-	var list []Backend
+	var list []sharing.Backend
 	f := backendsField(&list, "The ways of holding a fraction of the GPUs to its size, in place of those of profile and pool, the strongest first, beginning with `driver`.")
 	read := f.read
 	f.read = func(r *reader, path string, n *yaml.Node) {

@@ -32,9 +32,9 @@ func TestBackendsOn(t *testing.T) {
   - {name: plain, percent: 10}
   - {name: watched, percent: 10, backends: [driver, reactive]}
 `)
-	driver, mps, pool, watched := []Backend{BackendDriver}, []Backend{BackendDriver, BackendMPS, BackendReactive}, []Backend{BackendDriver, BackendLibkerf, BackendReactive}, []Backend{BackendDriver, BackendReactive}
+	driver, mps, pool, watched := []sharing.Backend{sharing.BackendDriver}, []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}, []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}, []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 	for index, tt := range map[int]struct {
-		list, profile []Backend
+		list, profile []sharing.Backend
 		level         sharing.Level
 	}{
 		0: {mps, mps, sharing.LevelClient},
@@ -48,15 +48,15 @@ func TestBackendsOn(t *testing.T) {
 		if s.MinLevel != tt.level {
 			t.Errorf("GPU %d: level %v, want %v", index, s.MinLevel, tt.level)
 		}
-		for profile, want := range map[string][]Backend{"": tt.list, "plain": tt.list, "gone": tt.list, "watched": tt.profile} {
+		for profile, want := range map[string][]sharing.Backend{"": tt.list, "plain": tt.list, "gone": tt.list, "watched": tt.profile} {
 			got := c.BackendsOn(s, p, profile)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("profile %q on GPU %d (-want +got):\n%s", profile, index, d)
 			}
-			got[0] = BackendNone // it is a copy
+			got[0] = sharing.BackendNone // it is a copy
 		}
 	}
-	for b, want := range map[Backend]bool{BackendDriver: true, BackendMPS: true, BackendLibkerf: true, BackendReactive: true} {
+	for b, want := range map[sharing.Backend]bool{sharing.BackendDriver: true, sharing.BackendMPS: true, sharing.BackendLibkerf: true, sharing.BackendReactive: true} {
 		if got := c.Lists(c.Pools()[0], b); got != want {
 			t.Errorf("the first pool lists %v: %v", b, got)
 		}
@@ -113,7 +113,7 @@ func TestRuleBackendMistakes(t *testing.T) {
 // What holds for a GPU is compared and kept with its list.
 func TestBackendList(t *testing.T) {
 	t.Parallel()
-	for _, list := range [][]Backend{nil, {BackendDriver}, {BackendDriver, BackendLibkerf, BackendMPS, BackendReactive}} {
+	for _, list := range [][]sharing.Backend{nil, {sharing.BackendDriver}, {sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendMPS, sharing.BackendReactive}} {
 		s := GPUSettings{Backends: BackendListOf(list...), MinLevel: sharing.LevelClient}
 		if d := cmp.Diff(list, s.Backends.List()); d != "" {
 			t.Errorf("%v (-want +got):\n%s", list, d)
@@ -127,7 +127,7 @@ func TestBackendList(t *testing.T) {
 			t.Errorf("%s reads as %+v, %v", text, again, err)
 		}
 	}
-	if BackendListOf(BackendDriver, BackendMPS, BackendLibkerf) == BackendListOf(BackendDriver, BackendLibkerf, BackendMPS) {
+	if BackendListOf(sharing.BackendDriver, sharing.BackendMPS, sharing.BackendLibkerf) == BackendListOf(sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendMPS) {
 		t.Error("the order makes no difference")
 	}
 }

@@ -38,17 +38,17 @@ func ParseManagedMemory(field, s string) (ManagedMemory, error) {
 }
 
 // Caveat says what the enforcement level of a share leaves open because of managed memory; empty where nothing is.
-func (m ManagedMemory) Caveat(b Backend) string {
+func (m ManagedMemory) Caveat(b sharing.Backend) string {
 	var why string
 	switch b {
-	case BackendDriver:
+	case sharing.BackendDriver:
 		why = "the driver's limit does not count managed memory, and the driver lists it in no process"
-	case BackendMPS:
+	case sharing.BackendMPS:
 		why = "the limit of MPS does not count managed memory, and the driver lists it in no process"
-	case BackendReactive:
+	case sharing.BackendReactive:
 		why = "the driver lists managed memory in no process, so the reactive backend does not see it"
-	case BackendNone:
-	case BackendLibkerf: // it charges managed memory when it is allocated, or rejects it
+	case sharing.BackendNone:
+	case sharing.BackendLibkerf: // it charges managed memory when it is allocated, or rejects it
 		return ""
 	}
 	if m != ManagedReject {
@@ -63,12 +63,12 @@ func (m ManagedMemory) Caveat(b Backend) string {
 
 // CaveatAt says what the level of a share leaves open because of managed memory; empty for levels that count all memory,
 // and for a level that is not known.
-func (m ManagedMemory) CaveatAt(level sharing.Level, b Backend) string {
+func (m ManagedMemory) CaveatAt(level sharing.Level, b sharing.Backend) string {
 	switch level {
 	case sharing.LevelReactive:
-		b = BackendReactive // also where it stands in for a stronger backend
+		b = sharing.BackendReactive // also where it stands in for a stronger backend
 	case sharing.LevelNone:
-		b = BackendNone
+		b = sharing.BackendNone
 	case sharing.LevelClient, sharing.LevelDriver:
 	case sharing.LevelUnknown, sharing.LevelHardware, sharing.LevelExclusive:
 		return ""

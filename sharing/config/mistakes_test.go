@@ -325,7 +325,7 @@ func TestAnchorBomb(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := New(Document{
-		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, ManagedMemory: 9, MPSComputeMode: 9, UserQuota: sharing.UserQuota{Grants: -1}, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []Backend{BackendDriver, 9}, Profiles: []string{}}},
+		Pools:    []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, Strangers: 9, ManagedMemory: 9, MPSComputeMode: 9, UserQuota: sharing.UserQuota{Grants: -1}, Health: Health{OnFault: 9, Node: 9, Grace: -1}, Idle: Idle{After: 1, Do: 9}, Backends: []sharing.Backend{sharing.BackendDriver, 9}, Profiles: []string{}}},
 		Profiles: []Profile{{Name: "x", Memory: sharing.GiB, GPUs: -1, MinLevel: 99, OverCap: 9, Place: 9}},
 	})
 	checkLines(t, err, []string{

@@ -6,6 +6,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 func TestMPS(t *testing.T) {
@@ -23,7 +25,7 @@ func TestMPS(t *testing.T) {
 		if err == nil {
 			c, err = Decode(out)
 		}
-		if err != nil || c.Pools()[0].MPSSharing != want || c.Pools()[0].Backends[1] != BackendMPS {
+		if err != nil || c.Pools()[0].MPSSharing != want || c.Pools()[0].Backends[1] != sharing.BackendMPS {
 			t.Errorf("%s: read back as %+v, %v", text, c.Pools(), err)
 		}
 	}

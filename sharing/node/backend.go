@@ -12,12 +12,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // BackendState is what one backend can do for shares of a GPU.
 type BackendState struct {
-	Backend config.Backend
+	Backend sharing.Backend
 	// Listed is true when the pool lists it.
 	Listed  bool
 	Support choice.Support
@@ -50,7 +49,7 @@ func (r *Runtime) gpuStates(profile string, but choice.Without) []allocator.GPUS
 
 // levels are those that a grant on the GPU can have now with the backends of the list, strongest first, and why a
 // share cannot be held more strongly, with what then holds it; it needs the lock.
-func (r *Runtime) levels(g sharing.GPU, list []config.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
+func (r *Runtime) levels(g sharing.GPU, list []sharing.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
 	if r.att == nil || g.MIG {
 		return nil, choice.Choice{}
 	}
@@ -121,7 +120,7 @@ func (r *Runtime) backendStates(g sharing.GPU) []BackendState {
 	}
 	list := r.listOn(g, "")
 	var out []BackendState
-	for _, b := range config.Backends() {
+	for _, b := range sharing.Backends() {
 		out = append(out, BackendState{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})
 	}
 	return out

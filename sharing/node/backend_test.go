@@ -18,9 +18,9 @@ import (
 // A profile's list replaces the pool's, for what is promised, given and refused.
 func TestBackendsOfAProfile(t *testing.T) {
 	conf, err := config.New(config.Document{
-		Pools: []config.Pool{{Name: "a", Backends: []config.Backend{config.BackendDriver}, MinLevel: sharing.LevelNone}},
+		Pools: []config.Pool{{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver}, MinLevel: sharing.LevelNone}},
 		Profiles: []config.Profile{
-			{Name: "watched", Memory: sharing.GiB, Backends: []config.Backend{config.BackendDriver, config.BackendReactive}},
+			{Name: "watched", Memory: sharing.GiB, Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}},
 			{Name: "demanding", Memory: sharing.GiB, MinLevel: sharing.LevelReactive},
 		},
 	})
@@ -38,7 +38,7 @@ func TestBackendsOfAProfile(t *testing.T) {
 	bare.MinLevel = sharing.LevelNone
 	g.lease(g.tenant(), "plain", bare)
 	for _, s := range g.bench.State(t.Context()).Grants {
-		want := map[string]config.Backend{"watched": config.BackendReactive, "plain": config.BackendNone}[s.Claim.Name]
+		want := map[string]sharing.Backend{"watched": sharing.BackendReactive, "plain": sharing.BackendNone}[s.Claim.Name]
 		if s.Backend != want || s.Level != want.Level() {
 			t.Errorf("%s is held by %v, level %v", s.Claim.Name, s.Backend, s.Level)
 		}
@@ -47,7 +47,7 @@ func TestBackendsOfAProfile(t *testing.T) {
 		t.Errorf("more than the pool's list gives: %v", err)
 	}
 	for _, b := range g.bench.State(t.Context()).GPUs[0].Backends {
-		if b.Listed != (b.Backend == config.BackendDriver) || b.Support.OK() != (b.Backend == config.BackendReactive) {
+		if b.Listed != (b.Backend == sharing.BackendDriver) || b.Support.OK() != (b.Backend == sharing.BackendReactive) {
 			t.Errorf("%+v", b)
 		}
 	}
@@ -58,9 +58,9 @@ func TestAPlacementHasOneBackend(t *testing.T) {
 	g := newGuarded(t, warning)
 	yes := choice.Support{Answer: choice.Supported}
 	for i, gpu := range g.gpus {
-		rep := choice.Report{config.BackendDriver: yes}
+		rep := choice.Report{sharing.BackendDriver: yes}
 		if i > 0 {
-			rep = choice.Report{config.BackendReactive: yes}
+			rep = choice.Report{sharing.BackendReactive: yes}
 		}
 		g.bench.SetLevel(gpu.UUID, rep)
 	}
@@ -69,9 +69,9 @@ func TestAPlacementHasOneBackend(t *testing.T) {
 	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "together") {
 		t.Errorf("%v", err)
 	}
-	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{config.BackendDriver: yes, config.BackendReactive: yes})
+	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{sharing.BackendDriver: yes, sharing.BackendReactive: yes})
 	g.lease(g.tenant(), "", req)
-	if s := g.shown(); s.Backend != config.BackendReactive || !strings.Contains(s.LevelReason, "driver: GPU 1: ") {
+	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "driver: GPU 1: ") {
 		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)
 	}
 }
@@ -97,7 +97,7 @@ func TestBackendIsOnRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.restartAgent()
-		if s := g.shown(); s.Backend != config.BackendReactive {
+		if s := g.shown(); s.Backend != sharing.BackendReactive {
 			t.Errorf("after a restart held by %v", s.Backend)
 		}
 	}

@@ -68,7 +68,7 @@ func (r *Runtime) SetWaiting(steps []change.Step) {
 }
 
 // Lists reports whether the pool, a rule of it that is in force for a GPU in use, or a profile lists a backend.
-func (r *Runtime) Lists(b config.Backend) bool {
+func (r *Runtime) Lists(b sharing.Backend) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.config.Lists(r.pool, b) {

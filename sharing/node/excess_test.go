@@ -25,7 +25,7 @@ func (g *guarded) wantLevel(when string, level sharing.Level, exceeds bool) {
 // the cap again. What one context explains does not.
 func TestLevelDropsAboveTheCap(t *testing.T) {
 	reactive := preloading
-	reactive.Backends = append([]config.Backend{}, append(preloading.Backends, config.BackendReactive)...)
+	reactive.Backends = append([]sharing.Backend{}, append(preloading.Backends, sharing.BackendReactive)...)
 	for name, c := range map[string]struct {
 		pool config.Pool
 		want sharing.Level

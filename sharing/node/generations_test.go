@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 )
@@ -68,7 +67,7 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 		t.Fatalf("%d grants", len(s.Grants))
 	}
 	for _, gr := range s.Grants {
-		if gr.Claim.Recovered || gr.Backend != config.BackendReactive || gr.Level != sharing.LevelReactive || gr.Claim.Placement[0].Memory != 4*sharing.GiB {
+		if gr.Claim.Recovered || gr.Backend != sharing.BackendReactive || gr.Level != sharing.LevelReactive || gr.Claim.Placement[0].Memory != 4*sharing.GiB {
 			t.Errorf("%+v", gr)
 		}
 	}
@@ -111,7 +110,7 @@ func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	if _, there := found[ended.ID]; there || len(found) != 2 {
 		t.Errorf("grants %v, want those that run", found)
 	}
-	if gr := found[stays.ID]; gr.Claim.Recovered || gr.Backend != config.BackendReactive {
+	if gr := found[stays.ID]; gr.Claim.Recovered || gr.Backend != sharing.BackendReactive {
 		t.Errorf("what both knew: %+v", gr)
 	}
 	if gr := found[began.ID]; !gr.Claim.Recovered || gr.Lease == nil {

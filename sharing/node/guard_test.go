@@ -82,8 +82,8 @@ func (g *guarded) restartAgent() {
 	levels := map[sharing.GPUID]choice.Report{}
 	for _, gpu := range g.gpus {
 		levels[gpu.UUID] = choice.Report{
-			config.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
-			config.BackendReactive: {Answer: choice.Supported},
+			sharing.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
+			sharing.BackendReactive: {Answer: choice.Supported},
 		}
 	}
 	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
@@ -153,7 +153,7 @@ func (g *guarded) lives(p *tenant) {
 }
 
 var (
-	killing = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, OverCap: config.OverCapKill}
+	killing = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, OverCap: config.OverCapKill}
 	warning = config.Pool{Name: "a", Backends: killing.Backends, OverCap: config.OverCapWarn}
 )
 
@@ -171,7 +171,7 @@ func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
 	if err := group.Add(large.PID); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.shown(); s.Level != sharing.LevelReactive || !strings.HasPrefix(s.LevelReason, "driver: an old driver; the driver lists managed memory in no process") || s.Backend != config.BackendReactive {
+	if s := g.shown(); s.Level != sharing.LevelReactive || !strings.HasPrefix(s.LevelReason, "driver: an old driver; the driver lists managed memory in no process") || s.Backend != sharing.BackendReactive {
 		t.Errorf("shown as %v: %q", s.Level, s.LevelReason)
 	}
 	g.holds(gibs(small, 1), gibs(large, 4), gibs(neighbour, 4))
@@ -313,7 +313,7 @@ func TestGuardGoesOnAfterARestart(t *testing.T) {
 // Without the backend in the pool's list a share has level none, where pool and process allow that, and is left alone. So it
 // stays for those that had one then.
 func TestGuardIsAskedFor(t *testing.T) {
-	plain := config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver}, MinLevel: sharing.LevelNone, OverCap: config.OverCapKill}
+	plain := config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver}, MinLevel: sharing.LevelNone, OverCap: config.OverCapKill}
 	g := newGuarded(t, plain)
 	p, _ := g.shareAt(4, sharing.LevelNone)
 	g.holds(gibs(p, 5))

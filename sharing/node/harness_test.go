@@ -376,7 +376,7 @@ func (b *bench) attach() {
 	b.t.Helper()
 	levels := map[sharing.GPUID]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = choice.Report{config.BackendDriver: {Answer: choice.Supported}}
+		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.Supported}}
 	}
 	if err := b.Attach(b.t.Context(), Attachment{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
 		b.t.Fatal(err)

@@ -69,7 +69,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 		t.Errorf("booked %+v", v)
 	}
 	for _, gs := range g.bench.State(t.Context()).Grants {
-		if gs.Backend != config.BackendLibkerf || gs.Level != sharing.LevelClient || !strings.Contains(gs.LevelReason, "one cap of 10GiB for the containers main, side") {
+		if gs.Backend != sharing.BackendLibkerf || gs.Level != sharing.LevelClient || !strings.Contains(gs.LevelReason, "one cap of 10GiB for the containers main, side") {
 			t.Errorf("shown as %v by %v: %q", gs.Level, gs.Backend, gs.LevelReason)
 		}
 	}
@@ -179,13 +179,13 @@ func TestOneCapNeedsABackend(t *testing.T) {
 	reports := map[string]struct {
 		report choice.Report
 		pool   config.Pool
-		want   config.Backend
+		want   sharing.Backend
 		says   string // of the backend that cannot, by its name
 	}{
-		"the driver alone":        {choice.Report{config.BackendDriver: works}, config.Pool{Name: "a"}, config.BackendNone, "driver: its limit is that of one cgroup"},
-		"the driver and libkerf":  {choice.Report{config.BackendDriver: works, config.BackendLibkerf: works}, preloading, config.BackendLibkerf, ""},
-		"mps alone":               {choice.Report{config.BackendMPS: works}, config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendMPS}}, config.BackendNone, "mps: its limit is that of each process"},
-		"the driver and reactive": {choice.Report{config.BackendDriver: works, config.BackendReactive: works}, both, config.BackendReactive, ""},
+		"the driver alone":        {choice.Report{sharing.BackendDriver: works}, config.Pool{Name: "a"}, sharing.BackendNone, "driver: its limit is that of one cgroup"},
+		"the driver and libkerf":  {choice.Report{sharing.BackendDriver: works, sharing.BackendLibkerf: works}, preloading, sharing.BackendLibkerf, ""},
+		"mps alone":               {choice.Report{sharing.BackendMPS: works}, config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS}}, sharing.BackendNone, "mps: its limit is that of each process"},
+		"the driver and reactive": {choice.Report{sharing.BackendDriver: works, sharing.BackendReactive: works}, both, sharing.BackendReactive, ""},
 	}
 	for name, tt := range reports {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			}
 			m, s := g.together("p", []string{"gpu-memory-gib:6"}, []string{"gpu-memory-gib:4"})
 			err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{m, s})
-			if tt.want == config.BackendNone {
+			if tt.want == sharing.BackendNone {
 				refused(t, err, sharing.ErrUnsupported, "no backend of this node enforces one cap for several containers", "remove share-with")
 				refused(t, err, sharing.ErrUnsupported, tt.says)
 				return

@@ -151,7 +151,7 @@ func TestLimitBelowUse(t *testing.T) {
 
 // Without a driver that limits, the books are the cap: it follows at once, and never below what is in use.
 func TestLimitOfAWatchedGrant(t *testing.T) {
-	g := newGuarded(t, config.Pool{Backends: []config.Backend{config.BackendReactive}, OverCap: config.OverCapKill})
+	g := newGuarded(t, config.Pool{Backends: []sharing.Backend{sharing.BackendReactive}, OverCap: config.OverCapKill})
 	p, a := g.share(10)
 	g.holds(gibs(p, 8))
 	refused(t, g.bench.Limit(t.Context(), as(root), a.ID, 6*sharing.GiB), sharing.ErrConflict, "hold 8GiB")

@@ -56,19 +56,19 @@ func TestManagedMemoryInTheLevelsReason(t *testing.T) {
 	const open, useless = "in no process", "reject has no effect"
 	for _, tt := range []struct {
 		level   sharing.Level
-		backend config.Backend
+		backend sharing.Backend
 		want    bool // it leaves managed memory open
 		rejects bool // it can reject it
 	}{
-		{sharing.LevelDriver, config.BackendDriver, true, false},
-		{sharing.LevelClient, config.BackendMPS, true, false},
-		{sharing.LevelClient, config.BackendLibkerf, false, true},
-		{sharing.LevelReactive, config.BackendReactive, true, false},
-		{sharing.LevelReactive, config.BackendLibkerf, true, false}, // a program came past the library
-		{sharing.LevelNone, config.BackendNone, false, false},
-		{sharing.LevelUnknown, config.BackendDriver, false, true}, // of what is not known nothing is said
-		{sharing.LevelHardware, config.BackendNone, false, true},
-		{sharing.LevelExclusive, config.BackendNone, false, true},
+		{sharing.LevelDriver, sharing.BackendDriver, true, false},
+		{sharing.LevelClient, sharing.BackendMPS, true, false},
+		{sharing.LevelClient, sharing.BackendLibkerf, false, true},
+		{sharing.LevelReactive, sharing.BackendReactive, true, false},
+		{sharing.LevelReactive, sharing.BackendLibkerf, true, false}, // a program came past the library
+		{sharing.LevelNone, sharing.BackendNone, false, false},
+		{sharing.LevelUnknown, sharing.BackendDriver, false, true}, // of what is not known nothing is said
+		{sharing.LevelHardware, sharing.BackendNone, false, true},
+		{sharing.LevelExclusive, sharing.BackendNone, false, true},
 	} {
 		for _, rule := range []config.ManagedMemory{config.ManagedAllow, config.ManagedReject} {
 			got := rule.CaveatAt(tt.level, tt.backend)

@@ -12,7 +12,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
@@ -58,7 +57,7 @@ func (n modeNode) Free(profile string, but choice.Without) []allocator.GPUState 
 	return n.r.gpuStates(profile, but)
 }
 
-func (n modeNode) Rules(s *allocator.GPUState, profile string) []config.Backend {
+func (n modeNode) Rules(s *allocator.GPUState, profile string) []sharing.Backend {
 	set := n.r.settingsOf(s.GPU)
 	bySettings(s, set, 0)
 	return n.r.config.BackendsOn(set, n.r.pool, profile)

@@ -122,7 +122,7 @@ func (f *fakeMPS) all() map[string]MPSLease {
 	return maps.Clone(f.users)
 }
 
-var byMPS = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}, OverCap: config.OverCapKill}
+var byMPS = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}, OverCap: config.OverCapKill}
 
 // newMPS is a node on which MPS works on the first GPU alone.
 func newMPS(t *testing.T) (*guarded, *fakeMPS) {
@@ -136,7 +136,7 @@ func newMPS(t *testing.T) (*guarded, *fakeMPS) {
 
 func (g *guarded) onMPS() {
 	yes := choice.Support{Answer: choice.Supported}
-	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{config.BackendMPS: yes, config.BackendReactive: yes})
+	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
 }
 
 // A process gets its daemon's environment, the daemon knows of it as long as its lease, over a restart too.
@@ -153,7 +153,7 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	if d := cmp.Diff(map[string]MPSLease{want.ID: want}, m.all()); d != "" {
 		t.Error(d)
 	}
-	if s := g.shown(); s.Backend != config.BackendMPS || s.Level != sharing.LevelClient {
+	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelClient {
 		t.Errorf("held by %v at level %v", s.Backend, s.Level)
 	}
 	m.fault = "it has died"
@@ -241,19 +241,19 @@ func TestMPSStaysAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := backendIn(g, id); b != config.BackendReactive {
+	if b := backendIn(g, id); b != sharing.BackendReactive {
 		t.Errorf("the container is held by %v", b)
 	}
 	if s := g.shown(); !strings.Contains(s.LevelReason, "/dev/shm") {
 		t.Errorf("why MPS does not hold the container: %q", s.LevelReason)
 	}
 	_, a := g.share(4)
-	if b := backendIn(g, a.ID); b != config.BackendReactive {
+	if b := backendIn(g, a.ID); b != sharing.BackendReactive {
 		t.Errorf("beside a share that is watched: held by %v", b)
 	}
 }
 
-func backendIn(g *guarded, id ledger.ClaimID) config.Backend {
+func backendIn(g *guarded, id ledger.ClaimID) sharing.Backend {
 	all := g.bench.State(g.t.Context()).Grants
 	return all[slices.IndexFunc(all, func(s GrantState) bool { return s.Claim.ID == id })].Backend
 }

@@ -68,7 +68,7 @@ func TestMPSHoldsAPod(t *testing.T) {
 	if d := cmp.Diff([]MPSLease{want}, m.entered); d != "" {
 		t.Error(d)
 	}
-	if s := g.shown(); s.Backend != config.BackendMPS || s.Level != sharing.LevelClient {
+	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelClient {
 		t.Errorf("held by %v at level %v, %q", s.Backend, s.Level, s.LevelReason)
 	}
 	m.fault = "it has died"
@@ -122,7 +122,7 @@ func TestMPSOfAnAgentInAContainer(t *testing.T) {
 	g, m := newMPSPods(t)
 	g.bench.Runtime.opt.NoMPSForPods = "the agent has mounts of its own"
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:10")))
-	if s := g.shown(); s.Backend != config.BackendReactive || !strings.Contains(s.LevelReason, "mps: the agent has mounts of its own") {
+	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "mps: the agent has mounts of its own") {
 		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)
 	}
 	if len(m.prepared) > 0 || c.in.Env["CUDA_MPS_PIPE_DIRECTORY"] != "" {

@@ -401,7 +401,7 @@ func TestADriverWithoutCaps(t *testing.T) {
 	}
 	levels := map[sharing.GPUID]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = choice.Report{config.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
+		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
 	}
 	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)

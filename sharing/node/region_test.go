@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	preloading = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendLibkerf}}
-	both       = config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}, OverCap: config.OverCapKill}
+	preloading = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf}}
+	both       = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}, OverCap: config.OverCapKill}
 )
 
 // newPreloaded is a bench on a driver that cannot limit memory, whose upkeep and guard look when the test says so.
@@ -44,9 +44,9 @@ func (g *guarded) restartPreloading() {
 	g.restartAgent()
 	for _, gpu := range g.gpus {
 		g.bench.SetLevel(gpu.UUID, choice.Report{
-			config.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
-			config.BackendLibkerf:  {Answer: choice.Supported},
-			config.BackendReactive: {Answer: choice.Supported},
+			sharing.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
+			sharing.BackendLibkerf:  {Answer: choice.Supported},
+			sharing.BackendReactive: {Answer: choice.Supported},
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 	if text, err := os.ReadFile(dir + "/region/preload"); err != nil || string(text) != libkerf.PreloadPath(dir)+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
-	if s := g.shown(); s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
+	if s := g.shown(); s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
 		t.Errorf("shown as %v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
 	if u := g.usage(a); u.Limit != 4*sharing.GiB || u.GPU != g.gpus[0].UUID {
@@ -276,7 +276,7 @@ func TestASpoiltRegion(t *testing.T) {
 // Who cannot mount cannot be given the library: the next backend of the list holds it.
 func TestWhoCannotMount(t *testing.T) {
 	g := newPreloaded(t, both)
-	but := choice.Without{config.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
+	but := choice.Without{sharing.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
 	p := g.tenant()
 	owner, err := process.Open(p.PID)
 	if err != nil {
@@ -285,7 +285,7 @@ func TestWhoCannotMount(t *testing.T) {
 	if _, err := g.bench.claim(p.Peer, owner, "", gib(1), but, nil); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.shown(); s.Backend != config.BackendReactive || !strings.Contains(s.LevelReason, "libkerf: no CAP_SYS_ADMIN") {
+	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "libkerf: no CAP_SYS_ADMIN") {
 		t.Errorf("%v: %q", s.Backend, s.LevelReason)
 	}
 	req := gib(1)
@@ -325,7 +325,7 @@ func TestARegionWithoutARecord(t *testing.T) {
 	g.bench.loseRecord()
 	g.restartPreloading()
 	s := g.shown()
-	if s.Backend != config.BackendLibkerf || s.Level != sharing.LevelClient || !s.Claim.Recovered || !strings.Contains(s.LevelReason, "its region") {
+	if s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelClient || !s.Claim.Recovered || !strings.Contains(s.LevelReason, "its region") {
 		t.Errorf("%v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
 	if f := s.Claim.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].UUID || f[0].Memory != 3*sharing.GiB {
@@ -348,7 +348,7 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	}
 	levels := map[sharing.GPUID]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = choice.Report{config.BackendDriver: {Answer: choice.NotSupported}, config.BackendLibkerf: {Answer: choice.Supported}}
+		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported}, sharing.BackendLibkerf: {Answer: choice.Supported}}
 	}
 	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)

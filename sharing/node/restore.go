@@ -14,7 +14,6 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
@@ -210,7 +209,7 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		backend, from := choice.OfLevel(level), "the driver's limits"
 		// The driver's limits hold more strongly, where it has them.
 		if p, ok := r.libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
-			placement, level, backend, from = p, sharing.LevelClient, config.BackendLibkerf, "its region"
+			placement, level, backend, from = p, sharing.LevelClient, sharing.BackendLibkerf, "its region"
 		}
 		r.mu.Lock()
 		c := ledger.Claim{

@@ -111,8 +111,8 @@ type holding struct {
 	hasGroup bool
 	// busy is true while Arm or the end of the lease works on it without the lock: nobody else touches it.
 	busy bool
-	// backend is what holds the lease to its size; config.BackendNone for a whole GPU, too.
-	backend config.Backend
+	// backend is what holds the lease to its size; sharing.BackendNone for a whole GPU, too.
+	backend sharing.Backend
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
 	// second sees what the first did. It is taken before the runtime's lock, never after.
 	capping sync.Mutex

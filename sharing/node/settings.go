@@ -87,7 +87,7 @@ func (r *Runtime) SettingsOf(g sharing.GPU) config.GPUSettings {
 }
 
 // listOn are the backends for grants of the profile on a GPU. It needs the lock.
-func (r *Runtime) listOn(g sharing.GPU, profile string) []config.Backend {
+func (r *Runtime) listOn(g sharing.GPU, profile string) []sharing.Backend {
 	return r.config.BackendsOn(r.settingsOf(g), r.pool, profile)
 }
 

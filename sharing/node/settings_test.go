@@ -21,11 +21,11 @@ import (
 
 // ruledPool is a pool with these rules, that lists what its GPUs can do beside MPS.
 func ruledPool(rules ...config.GPURule) config.Pool {
-	return config.Pool{Name: "a", Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, GPUs: rules}
+	return config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, GPUs: rules}
 }
 
 // byRule is a rule for one GPU.
-func byRule(index int, least sharing.Level, list ...config.Backend) config.GPURule {
+func byRule(index int, least sharing.Level, list ...sharing.Backend) config.GPURule {
 	return config.GPURule{Indexes: []int{index}, Settings: config.GPUSettings{Backends: config.BackendListOf(list...), MinLevel: least}}
 }
 
@@ -42,14 +42,14 @@ func newRuled(t *testing.T, pool config.Pool) (*guarded, *fakeMPS) {
 func (g *guarded) mpsEverywhere() {
 	yes := choice.Support{Answer: choice.Supported}
 	for _, gpu := range g.gpus {
-		g.bench.SetLevel(gpu.UUID, choice.Report{config.BackendMPS: yes, config.BackendReactive: yes})
+		g.bench.SetLevel(gpu.UUID, choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
 	}
 }
 
 // use puts a pool in force.
 func (g *guarded) use(pool config.Pool) {
 	g.t.Helper()
-	doc := config.Document{Pools: []config.Pool{pool}, Profiles: []config.Profile{{Name: "watched", Memory: sharing.GiB, Backends: []config.Backend{config.BackendDriver, config.BackendReactive}}}}
+	doc := config.Document{Pools: []config.Pool{pool}, Profiles: []config.Profile{{Name: "watched", Memory: sharing.GiB, Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}}}}
 	c, err := config.New(doc)
 	if err != nil {
 		g.t.Fatal(err)
@@ -59,7 +59,7 @@ func (g *guarded) use(pool config.Pool) {
 }
 
 // on claims so much of one GPU and says what holds it.
-func (g *guarded) on(gpu int, req sharing.Request) (config.Backend, *tenant) {
+func (g *guarded) on(gpu int, req sharing.Request) (sharing.Backend, *tenant) {
 	g.t.Helper()
 	p := g.tenant()
 	req.UUIDs = []sharing.GPUID{g.gpus[gpu].UUID}
@@ -69,8 +69,8 @@ func (g *guarded) on(gpu int, req sharing.Request) (config.Backend, *tenant) {
 }
 
 var (
-	mpsFirst = []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
-	watching = []config.Backend{config.BackendDriver, config.BackendReactive}
+	mpsFirst = []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}
+	watching = []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 )
 
 // Two GPUs of one node are held in two ways at once, whatever profile asks; a GPU that cannot be held as its rule demands is
@@ -82,8 +82,8 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	for _, tt := range []struct {
 		gpu  int
 		req  sharing.Request
-		want config.Backend
-	}{{0, gib(2), config.BackendMPS}, {0, byProfile, config.BackendMPS}, {1, gib(2), config.BackendReactive}, {1, byProfile, config.BackendReactive}} {
+		want sharing.Backend
+	}{{0, gib(2), sharing.BackendMPS}, {0, byProfile, sharing.BackendMPS}, {1, gib(2), sharing.BackendReactive}, {1, byProfile, sharing.BackendReactive}} {
 		if got, _ := g.on(tt.gpu, tt.req); got != tt.want {
 			t.Errorf("%+v on GPU %d is held by %v, want %v", tt.req, tt.gpu, got, tt.want)
 		}
@@ -93,7 +93,7 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", refused); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "its pool's rules demand driver") {
 		t.Errorf("a share of a GPU that must be held by the driver: %v", err)
 	}
-	if got, p := g.on(2, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); got != config.BackendNone {
+	if got, p := g.on(2, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); got != sharing.BackendNone {
 		t.Errorf("all of it is held by %v", got)
 	} else {
 		p.end()
@@ -115,12 +115,12 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	}
 	for i, want := range []bool{true, false, false} {
 		for _, b := range g.bench.State(t.Context()).GPUs[i].Backends {
-			if b.Backend == config.BackendMPS && b.Listed != want {
+			if b.Backend == sharing.BackendMPS && b.Listed != want {
 				t.Errorf("GPU %d lists MPS: %v", i, b.Listed)
 			}
 		}
 	}
-	if !g.bench.Lists(config.BackendMPS) || g.bench.Lists(config.BackendLibkerf) {
+	if !g.bench.Lists(sharing.BackendMPS) || g.bench.Lists(sharing.BackendLibkerf) {
 		t.Error("what is listed")
 	}
 }
@@ -135,7 +135,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	_, second := g.on(1, gib(2))
 	next := ruledPool(byRule(0, sharing.LevelUnknown, watching...), after, byRule(2, sharing.LevelClient, mpsFirst...))
 	g.use(next)
-	holds := func(when string, want ...config.Backend) {
+	holds := func(when string, want ...sharing.Backend) {
 		t.Helper()
 		for i, b := range want {
 			got, p := g.on(i, gib(1))
@@ -155,7 +155,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 		}
 		return change.Settle(next, uses).Waits
 	}
-	holds("with others on them", config.BackendMPS, config.BackendReactive, config.BackendMPS)
+	holds("with others on them", sharing.BackendMPS, sharing.BackendReactive, sharing.BackendMPS)
 	if w := steps(); len(w) != 2 || len(w[0].For) != 1 || !slices.Equal(w[1].What, []string{"backends [driver, reactive] -> [driver, mps, reactive]", "minEnforcement of the pool -> client"}) {
 		t.Errorf("waiting: %+v", w)
 	}
@@ -174,20 +174,20 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	}
 	r.opt.MPS = m
 	g.mpsEverywhere()
-	holds("after a restart", config.BackendMPS, config.BackendReactive, config.BackendMPS)
+	holds("after a restart", sharing.BackendMPS, sharing.BackendReactive, sharing.BackendMPS)
 	if w := steps(); len(w) != 2 {
 		t.Errorf("waiting after a restart: %+v", w)
 	}
 
 	first.end()
 	g.bench.Reconcile(t.Context())
-	holds("when the first has ended", config.BackendReactive, config.BackendReactive)
+	holds("when the first has ended", sharing.BackendReactive, sharing.BackendReactive)
 	if w := steps(); len(w) != 1 || w[0].Index != 1 {
 		t.Errorf("waiting for the second: %+v", w)
 	}
 	second.end()
 	g.bench.Reconcile(t.Context())
-	holds("when both have", config.BackendReactive, config.BackendMPS)
+	holds("when both have", sharing.BackendReactive, sharing.BackendMPS)
 	if w := steps(); len(w) != 0 {
 		t.Errorf("waiting for nobody: %+v", w)
 	}
@@ -198,7 +198,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 func TestRuledBackendsRandom(t *testing.T) {
 	g, _ := newRuled(t, config.Pool{})
 	rnd := rand.New(rand.NewPCG(11, 5))
-	lists := [][]config.Backend{nil, watching, mpsFirst, {config.BackendDriver, config.BackendMPS}}
+	lists := [][]sharing.Backend{nil, watching, mpsFirst, {sharing.BackendDriver, sharing.BackendMPS}}
 	pool := func() config.Pool {
 		var rules []config.GPURule
 		for i := range 3 {
@@ -228,9 +228,9 @@ func TestRuledBackendsRandom(t *testing.T) {
 		case len(running[gpu]) < 3:
 			got, p := g.on(gpu, gib(1))
 			running[gpu] = append(running[gpu], p)
-			want := config.BackendReactive
+			want := sharing.BackendReactive
 			if strings.Contains(string(since[gpu]), "mps") {
-				want = config.BackendMPS
+				want = sharing.BackendMPS
 			}
 			if got != want {
 				t.Fatalf("step %d: a share of GPU %d, which lists %q, is held by %v", step, gpu, since[gpu], got)

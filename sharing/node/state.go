@@ -72,7 +72,7 @@ type GrantState struct {
 	Level       sharing.Level
 	LevelReason string
 	// Backend is what was put in force at the start of its lease.
-	Backend config.Backend
+	Backend sharing.Backend
 	// Used and UsedKnown have one entry for each fragment.
 	Used      []sharing.Bytes
 	UsedKnown []bool

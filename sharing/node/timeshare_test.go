@@ -188,7 +188,7 @@ func TestShownUseOfTime(t *testing.T) {
 
 // What holds a grant to its percent is said, and where nothing does, why.
 func TestWhatSharesTime(t *testing.T) {
-	g := newPreloaded(t, config.Pool{Name: "a", Backends: []config.Backend{config.BackendReactive}})
+	g := newPreloaded(t, config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendReactive}})
 	g.part(30)
 	if s := g.shown().Compute; s.By != ComputeNone || !strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
 		t.Errorf("shown as %+v", s)

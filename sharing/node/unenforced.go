@@ -11,7 +11,6 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // consents reports whether the process accepts a share that no backend enforces. The config must allow it, too.
@@ -64,7 +63,7 @@ func weakShares(gpus []GPUState) []string {
 
 func weakShare(g GPUState) string {
 	level := sharing.ShareLevel(g.Levels)
-	libkerf := slices.IndexFunc(g.Backends, func(b BackendState) bool { return b.Backend == config.BackendLibkerf && b.Listed })
+	libkerf := slices.IndexFunc(g.Backends, func(b BackendState) bool { return b.Backend == sharing.BackendLibkerf && b.Listed })
 	switch {
 	case g.MIG || len(g.Levels) == 0 || len(g.Backends) == 0:
 		return ""

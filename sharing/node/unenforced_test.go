@@ -20,11 +20,11 @@ func reports() map[string]choice.Report {
 	no := func(why string) choice.Support { return choice.Support{Answer: choice.NotSupported, Reason: why} }
 	yes := choice.Support{Answer: choice.Supported}
 	return map[string]choice.Report{
-		"nothing":  {config.BackendDriver: no("old driver"), config.BackendLibkerf: no("no library"), config.BackendReactive: no("no lists")},
-		"unknown":  {config.BackendDriver: no("old driver"), config.BackendLibkerf: no("no library"), config.BackendReactive: {Reason: "no answer"}},
-		"reactive": {config.BackendDriver: no("old driver"), config.BackendLibkerf: no("no library"), config.BackendReactive: yes},
-		"libkerf":  {config.BackendDriver: no("old driver"), config.BackendLibkerf: yes, config.BackendReactive: yes},
-		"driver":   {config.BackendDriver: yes, config.BackendLibkerf: yes, config.BackendReactive: yes},
+		"nothing":  {sharing.BackendDriver: no("old driver"), sharing.BackendLibkerf: no("no library"), sharing.BackendReactive: no("no lists")},
+		"unknown":  {sharing.BackendDriver: no("old driver"), sharing.BackendLibkerf: no("no library"), sharing.BackendReactive: {Reason: "no answer"}},
+		"reactive": {sharing.BackendDriver: no("old driver"), sharing.BackendLibkerf: no("no library"), sharing.BackendReactive: yes},
+		"libkerf":  {sharing.BackendDriver: no("old driver"), sharing.BackendLibkerf: yes, sharing.BackendReactive: yes},
+		"driver":   {sharing.BackendDriver: yes, sharing.BackendLibkerf: yes, sharing.BackendReactive: yes},
 	}
 }
 

@@ -308,7 +308,7 @@ func TestInitContainersUseWhatFollows(t *testing.T) {
 func TestProfilesComeFromTheConfig(t *testing.T) {
 	c, err := config.New(config.Document{
 		Profiles: []config.Profile{{Name: "small", Memory: 30 * sharing.GiB, GPUs: 1}},
-		Pools:    []config.Pool{{Name: "default", MinLevel: sharing.LevelClient, Backends: []config.Backend{config.BackendDriver}}},
+		Pools:    []config.Pool{{Name: "default", MinLevel: sharing.LevelClient, Backends: []sharing.Backend{sharing.BackendDriver}}},
 	})
 	if err != nil {
 		t.Fatal(err)

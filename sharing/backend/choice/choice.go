@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 // Answer is what a probe found.
@@ -65,19 +64,19 @@ func (s Support) String() string {
 
 // Report has each backend's answer for shares of one GPU. A backend without an entry is one that the agent does
 // not have.
-type Report map[config.Backend]Support
+type Report map[sharing.Backend]Support
 
 // Unprobed is the report of a GPU that was not probed for that reason: nothing could be told of any backend.
 func Unprobed(reason string) Report {
 	r := Report{}
-	for _, b := range config.Backends() {
+	for _, b := range sharing.Backends() {
 		r[b] = Support{Answer: CouldNotTell, Reason: reason}
 	}
 	return r
 }
 
 // Of is the answer of one backend.
-func (r Report) Of(b config.Backend) Support {
+func (r Report) Of(b sharing.Backend) Support {
 	if s, ok := r[b]; ok {
 		return s
 	}
@@ -85,7 +84,7 @@ func (r Report) Of(b config.Backend) Support {
 }
 
 // But is the report with other answers of some backends. What does not work for everybody works for nobody.
-func (r Report) But(other map[config.Backend]Support) Report {
+func (r Report) But(other map[sharing.Backend]Support) Report {
 	if len(other) == 0 {
 		return r
 	}
@@ -113,12 +112,12 @@ type On struct {
 	// GPU names it for people.
 	GPU string
 	// List are the backends that may, the strongest first.
-	List   []config.Backend
+	List   []sharing.Backend
 	Report Report
 }
 
 // of is the answer of a backend, which is no where the list lacks it.
-func (o On) of(b config.Backend) Support {
+func (o On) of(b sharing.Backend) Support {
 	if !slices.Contains(o.List, b) {
 		return Support{Answer: NotSupported, Reason: "its list of backends does not have it"}
 	}
@@ -127,8 +126,8 @@ func (o On) of(b config.Backend) Support {
 
 // Choice is what holds a share.
 type Choice struct {
-	// Backend is config.BackendNone where none of the list works.
-	Backend config.Backend
+	// Backend is sharing.BackendNone where none of the list works.
+	Backend sharing.Backend
 	// Level is the backend's; without one it is sharing.LevelUnknown where some backend could not be told, else
 	// sharing.LevelNone.
 	Level sharing.Level
@@ -157,8 +156,8 @@ func Choose(on ...On) Choice {
 		}
 		why = append(why, b.String()+": "+s.String())
 	}
-	if c.Backend == config.BackendNone && len(on) > 0 {
-		for _, b := range config.Backends() {
+	if c.Backend == sharing.BackendNone && len(on) > 0 {
+		for _, b := range sharing.Backends() {
 			if !slices.Contains(all, b) {
 				why = append(why, b.String()+": not listed in backends")
 			}
@@ -169,8 +168,8 @@ func Choose(on ...On) Choice {
 }
 
 // together are the backends of all lists, the strongest first.
-func together(on []On) []config.Backend {
-	var all []config.Backend
+func together(on []On) []sharing.Backend {
+	var all []sharing.Backend
 	for _, g := range on {
 		for _, b := range g.List {
 			if !slices.Contains(all, b) {
@@ -178,13 +177,13 @@ func together(on []On) []config.Backend {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b config.Backend) int { return cmp.Compare(b.Level(), a.Level()) })
+	slices.SortStableFunc(all, func(a, b sharing.Backend) int { return cmp.Compare(b.Level(), a.Level()) })
 	return all
 }
 
 // onAll is what a backend can do on all of the GPUs: what the first of them says that cannot have it for sure, else
 // the first that could not be told.
-func onAll(b config.Backend, on []On) Support {
+func onAll(b sharing.Backend, on []On) Support {
 	worst := Support{Answer: Supported}
 	for _, g := range on {
 		s := g.of(b)

@@ -13,14 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 const (
-	driver   = config.BackendDriver
-	mps      = config.BackendMPS
-	libkerf  = config.BackendLibkerf
-	reactive = config.BackendReactive
+	driver   = sharing.BackendDriver
+	mps      = sharing.BackendMPS
+	libkerf  = sharing.BackendLibkerf
+	reactive = sharing.BackendReactive
 )
 
 var (
@@ -30,28 +29,28 @@ var (
 )
 
 func TestChoose(t *testing.T) {
-	all := []config.Backend{driver, libkerf, reactive}
+	all := []sharing.Backend{driver, libkerf, reactive}
 	type gpu struct {
 		name   string
 		report Report
 	}
 	for name, tt := range map[string]struct {
-		list []config.Backend
+		list []sharing.Backend
 		on   []gpu
 		want Choice
 	}{
 		"the strongest":         {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}}, Choice{driver, sharing.LevelDriver, ""}},
 		"the next":              {all, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it"}},
 		"told of what it is":    {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it; libkerf: new names"}},
-		"only what is listed":   {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; mps: not listed in backends; libkerf: not listed in backends; reactive: not listed in backends"}},
-		"in the list's order":   {[]config.Backend{driver, reactive}, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
+		"only what is listed":   {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; mps: not listed in backends; libkerf: not listed in backends; reactive: not listed in backends"}},
+		"in the list's order":   {[]sharing.Backend{driver, reactive}, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
 		"not told, passed over": {all, []gpu{{"0", Report{driver: maybe, libkerf: no, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: no answer; libkerf: too old; update it"}},
-		"nothing, one not told": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{config.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it; mps: not listed in backends"}},
-		"not of this agent":     {[]config.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}}, Choice{config.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it; mps: not listed in backends; reactive: not listed in backends"}},
+		"nothing, one not told": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{sharing.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it; mps: not listed in backends"}},
+		"not of this agent":     {[]sharing.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}}, Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it; mps: not listed in backends; reactive: not listed in backends"}},
 		"common to all GPUs": {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}, {"3", Report{driver: no, libkerf: yes, reactive: yes}}},
 			Choice{libkerf, sharing.LevelClient, "driver: GPU 3: too old; update it"}},
 		"nothing common": {all, []gpu{{"0", Report{driver: yes, libkerf: no, reactive: no}}, {"1", Report{driver: no, libkerf: yes, reactive: maybe}}},
-			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too old; update it; reactive: GPU 0: too old; update it; mps: not listed in backends"}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too old; update it; reactive: GPU 0: too old; update it; mps: not listed in backends"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var on []On
@@ -75,23 +74,23 @@ func TestChooseOfSeveralLists(t *testing.T) {
 		want Choice
 	}{
 		"what both list": {
-			[]On{{"0", []config.Backend{driver, libkerf, reactive}, old}, {"1", []config.Backend{driver, reactive}, works}},
+			[]On{{"0", []sharing.Backend{driver, libkerf, reactive}, old}, {"1", []sharing.Backend{driver, reactive}, works}},
 			Choice{reactive, sharing.LevelReactive, "driver: GPU 0: too old; update it; libkerf: " + unlisted("1")},
 		},
 		"what the first does not list": {
-			[]On{{"0", []config.Backend{driver, reactive}, old}, {"1", []config.Backend{driver, libkerf, reactive}, works}},
+			[]On{{"0", []sharing.Backend{driver, reactive}, old}, {"1", []sharing.Backend{driver, libkerf, reactive}, works}},
 			Choice{reactive, sharing.LevelReactive, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0")},
 		},
 		"nothing in common": {
-			[]On{{"0", []config.Backend{driver, mps}, old}, {"1", []config.Backend{driver, libkerf}, old}},
-			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") + "; libkerf: " + unlisted("0") + "; reactive: not listed in backends"},
+			[]On{{"0", []sharing.Backend{driver, mps}, old}, {"1", []sharing.Backend{driver, libkerf}, old}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") + "; libkerf: " + unlisted("0") + "; reactive: not listed in backends"},
 		},
 		"not told of one, and not listed of the other": {
-			[]On{{"0", []config.Backend{driver}, Report{driver: no}}, {"1", []config.Backend{driver, libkerf}, Report{driver: no, libkerf: maybe}}},
-			Choice{config.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0") + "; mps: not listed in backends; reactive: not listed in backends"},
+			[]On{{"0", []sharing.Backend{driver}, Report{driver: no}}, {"1", []sharing.Backend{driver, libkerf}, Report{driver: no, libkerf: maybe}}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0") + "; mps: not listed in backends; reactive: not listed in backends"},
 		},
 		"of equals, the first GPU's order": {
-			[]On{{"0", []config.Backend{driver, libkerf, mps}, old}, {"1", []config.Backend{driver, mps, libkerf}, old}},
+			[]On{{"0", []sharing.Backend{driver, libkerf, mps}, old}, {"1", []sharing.Backend{driver, mps, libkerf}, old}},
 			Choice{libkerf, sharing.LevelClient, "driver: GPU 0: too old; update it"},
 		},
 		"no GPU": {nil, Choice{Level: sharing.LevelNone}},
@@ -109,37 +108,37 @@ func TestChooseProperty(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 6))
 	for range 20000 {
 		var on []On
-		var stronger []config.Backend // of what any of them lists, strongest first
+		var stronger []sharing.Backend // of what any of them lists, strongest first
 		for i := range 1 + rnd.IntN(3) {
-			o := On{GPU: fmt.Sprint(i), List: []config.Backend{driver}, Report: Report{}}
-			for _, b := range config.Backends()[1:] {
+			o := On{GPU: fmt.Sprint(i), List: []sharing.Backend{driver}, Report: Report{}}
+			for _, b := range sharing.Backends()[1:] {
 				if rnd.IntN(2) == 0 {
 					o.List = append(o.List, b)
 				}
 			}
-			for _, b := range config.Backends() {
+			for _, b := range sharing.Backends() {
 				if a := Answer(rnd.IntN(4)); a <= NotSupported {
 					o.Report[b] = Support{Answer: a, Reason: fmt.Sprint("r", b, i)}
 				}
 			}
 			on = append(on, o)
 		}
-		for _, b := range config.Backends() {
+		for _, b := range sharing.Backends() {
 			if slices.ContainsFunc(on, func(o On) bool { return slices.Contains(o.List, b) }) {
 				stronger = append(stronger, b)
 			}
 		}
-		works := func(b config.Backend) bool {
+		works := func(b sharing.Backend) bool {
 			return !slices.ContainsFunc(on, func(o On) bool { return !slices.Contains(o.List, b) || !o.Report.Of(b).OK() })
 		}
-		refuted := func(b config.Backend) bool {
+		refuted := func(b sharing.Backend) bool {
 			return slices.ContainsFunc(on, func(o On) bool { return !slices.Contains(o.List, b) || o.Report.Of(b).Answer == NotSupported })
 		}
 		got := Choose(on...)
 		want := Choice{Level: sharing.LevelNone}
 		if i := slices.IndexFunc(stronger, works); i >= 0 {
 			want.Backend, want.Level, stronger = stronger[i], stronger[i].Level(), stronger[:i]
-		} else if slices.ContainsFunc(stronger, func(b config.Backend) bool { return !refuted(b) }) {
+		} else if slices.ContainsFunc(stronger, func(b sharing.Backend) bool { return !refuted(b) }) {
 			want.Level = sharing.LevelUnknown
 		}
 		if got.Backend != want.Backend || got.Level != want.Level {

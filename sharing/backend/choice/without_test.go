@@ -11,23 +11,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 func TestWithout(t *testing.T) {
-	all := config.Backends()
-	others := slices.DeleteFunc(slices.Clone(all), func(b config.Backend) bool { return b == config.BackendMPS })
-	mps := []config.Backend{config.BackendMPS}
+	all := sharing.Backends()
+	others := slices.DeleteFunc(slices.Clone(all), func(b sharing.Backend) bool { return b == sharing.BackendMPS })
+	mps := []sharing.Backend{sharing.BackendMPS}
 	pods := PodsByMPS("why")
 	for name, tt := range map[string]struct {
 		got  Without
-		want []config.Backend
+		want []sharing.Backend
 	}{
 		"pods with MPS":     {PodsByMPS(""), nil},
 		"pods without MPS":  {pods, mps},
 		"one GPU":           {Without(nil).OnGPUs(1), nil},
 		"two GPUs":          {Without(nil).OnGPUs(2), mps},
-		"shared cap":        {Without(nil).Together(), []config.Backend{config.BackendDriver, config.BackendMPS}},
+		"shared cap":        {Without(nil).Together(), []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS}},
 		"an empty GPU":      {pods.Beside(false, false), mps},
 		"a GPU with MPS":    {Without(nil).Beside(true, false), others},
 		"a GPU with shares": {Without(nil).Beside(false, true), mps},
@@ -50,18 +49,18 @@ func TestWithout(t *testing.T) {
 func TestRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		level sharing.Level
-		want  config.Backend
+		want  sharing.Backend
 	}{
-		"":         {sharing.LevelDriver, config.BackendDriver},
-		"none":     {sharing.LevelDriver, config.BackendNone},
-		"libkerf":  {sharing.LevelUnknown, config.BackendLibkerf},
-		"reactive": {sharing.LevelNone, config.BackendReactive},
+		"":         {sharing.LevelDriver, sharing.BackendDriver},
+		"none":     {sharing.LevelDriver, sharing.BackendNone},
+		"libkerf":  {sharing.LevelUnknown, sharing.BackendLibkerf},
+		"reactive": {sharing.LevelNone, sharing.BackendReactive},
 	} {
 		if got, err := Recorded(name, tt.level); err != nil || got != tt.want {
 			t.Errorf("%q: %v, %v; want %v", name, got, err, tt.want)
 		}
 	}
-	if got, err := Recorded("", sharing.LevelReactive); err != nil || got != config.BackendReactive {
+	if got, err := Recorded("", sharing.LevelReactive); err != nil || got != sharing.BackendReactive {
 		t.Errorf("%v, %v", got, err)
 	}
 	if got, err := Recorded("other", sharing.LevelDriver); err == nil {

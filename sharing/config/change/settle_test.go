@@ -53,9 +53,9 @@ func TestSettle(t *testing.T) {
 // What holds the fractions of a GPU is not changed under those who are on it, and both ways are told in the document's words.
 func TestSettleBackends(t *testing.T) {
 	t.Parallel()
-	own := config.GPUSettings{Backends: config.BackendListOf(config.BackendDriver, config.BackendMPS, config.BackendReactive), MinLevel: sharing.LevelClient}
+	own := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive), MinLevel: sharing.LevelClient}
 	pool := config.Pool{
-		Backends: []config.Backend{config.BackendDriver, config.BackendReactive}, MinLevel: sharing.LevelReactive,
+		Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, MinLevel: sharing.LevelReactive,
 		GPUs: []config.GPURule{{Indexes: []int{0, 1}, Settings: own}},
 	}
 	use := func(index int, now config.GPUSettings, users ...string) change.Use {

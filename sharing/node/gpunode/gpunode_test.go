@@ -60,7 +60,7 @@ func books() node.Books {
 				},
 				Lease: &ledger.Lease{},
 			},
-			Level: sharing.LevelDriver, Backend: config.BackendDriver,
+			Level: sharing.LevelDriver, Backend: sharing.BackendDriver,
 		},
 	}
 	return b

@@ -19,7 +19,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -88,8 +87,8 @@ func (w *world) Free(string, choice.Without) []allocator.GPUState {
 	return out
 }
 
-func (w *world) Rules(*allocator.GPUState, string) []config.Backend {
-	return []config.Backend{config.BackendDriver, config.BackendReactive}
+func (w *world) Rules(*allocator.GPUState, string) []sharing.Backend {
+	return []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 }
 
 func (w *world) Would(gpu sharing.GPUID, profile string, _ int, granted []mig.Granted) mig.Offer {
@@ -233,7 +232,7 @@ func TestLevelOutOfMIGMode(t *testing.T) {
 	}
 	plain := w.gpus[0].GPU
 	plain.MIG = false
-	w.TookInventory([]sharing.GPU{plain}, map[sharing.GPUID]choice.Report{"GPU-0": {config.BackendReactive: {Answer: choice.Supported}}})
+	w.TookInventory([]sharing.GPU{plain}, map[sharing.GPUID]choice.Report{"GPU-0": {sharing.BackendReactive: {Answer: choice.Supported}}})
 	if fits() {
 		t.Error("it gave no level driver before")
 	}

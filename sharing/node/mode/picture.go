@@ -11,7 +11,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -61,7 +60,7 @@ type Room interface {
 	// Free is the allocator's view of all GPUs for a request of that profile. but replaces answers of backends.
 	Free(profile string, but choice.Without) []allocator.GPUState
 	// Rules applies the pool's rules to the view of a GPU without grants, and lists the backends for its shares.
-	Rules(s *allocator.GPUState, profile string) []config.Backend
+	Rules(s *allocator.GPUState, profile string) []sharing.Backend
 }
 
 // Need is a request that no GPU answers, and that may be answered once GPUs have switched their mode.

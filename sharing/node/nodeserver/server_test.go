@@ -141,7 +141,7 @@ func attach(t *testing.T, r *node.Runtime) {
 	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1}}
 	err := r.Attach(t.Context(), node.Attachment{
 		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {
-			config.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, config.BackendReactive: {Answer: choice.Supported},
+			sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, sharing.BackendReactive: {Answer: choice.Supported},
 		}},
 	})
 	if err != nil {

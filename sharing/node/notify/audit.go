@@ -10,7 +10,6 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
@@ -26,7 +25,7 @@ func (a Audit) Note(e audit.Entry) {
 }
 
 // Claim writes what happened to a grant. backend is 0 where it is not known.
-func (a Audit) Claim(what string, c ledger.Claim, backend config.Backend, why string, err error) {
+func (a Audit) Claim(what string, c ledger.Claim, backend sharing.Backend, why string, err error) {
 	if a == nil {
 		return
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
@@ -165,7 +164,7 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att node.Attac
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
 	open := func(id sharing.GPUID) bool {
-		return levels[id].Undecided() || !levels[id].AskedMPS() && s.Runtime.Lists(config.BackendMPS)
+		return levels[id].Undecided() || !levels[id].AskedMPS() && s.Runtime.Lists(sharing.BackendMPS)
 	}
 	t := time.NewTicker(reprobeEvery)
 	defer t.Stop()
@@ -224,10 +223,10 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 		return s.partReport(ctx, lib, g)
 	}
 	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
-	if s.Runtime.Lists(config.BackendMPS) {
+	if s.Runtime.Lists(sharing.BackendMPS) {
 		rep.SetMPS(s.mps.probe(ctx, g))
 	}
-	for _, b := range config.Backends() {
+	for _, b := range sharing.Backends() {
 		if p, asked := rep[b]; asked && !p.OK() {
 			s.Log.Warn("backend not usable on this GPU now", "backend", b.String(), "gpu", string(g.UUID), "answer", p.Answer.String(), "reason", p.Reason, "remedy", p.Remedy)
 		}

@@ -139,10 +139,10 @@ func idleRule(c config.Config, pool config.Pool) string {
 		return ""
 	}
 	who := ""
-	if slices.ContainsFunc(c.BackendsOf(pool, ""), config.Backend.LimitsTime) {
+	if slices.ContainsFunc(c.BackendsOf(pool, ""), sharing.Backend.LimitsTime) {
 		i := slices.IndexFunc(pool.GPUs, func(r config.GPURule) bool {
 			own := r.Settings.Backends.List()
-			return own != nil && !slices.ContainsFunc(own, config.Backend.LimitsTime)
+			return own != nil && !slices.ContainsFunc(own, sharing.Backend.LimitsTime)
 		})
 		if i < 0 {
 			return ""

@@ -26,7 +26,7 @@ func TestStepRules(t *testing.T) {
 	if err := a.step(gpus); err != nil || a.modes("a").PowerLimit != 300_000 || a.modes("b").PowerLimit != 0 {
 		t.Errorf("a power limit: %v, %+v", err, a.modes("a"))
 	}
-	held := config.GPUSettings{Backends: config.BackendListOf(config.BackendDriver, config.BackendMPS), MinLevel: sharing.LevelClient}
+	held := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS), MinLevel: sharing.LevelClient}
 	use(config.GPURule{Indexes: []int{0}, Settings: held})
 	if err := a.step(gpus); err != nil || a.setting("a") != held || a.setting("b") != (config.GPUSettings{}) {
 		t.Errorf("what holds fractions: %v, %+v and %+v", err, a.setting("a"), a.setting("b"))

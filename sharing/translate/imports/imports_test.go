@@ -17,9 +17,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	libkerf := []config.Backend{config.BackendDriver, config.BackendLibkerf, config.BackendReactive}
-	mps := []config.Backend{config.BackendDriver, config.BackendMPS, config.BackendReactive}
-	node := func(name string, mode config.Mode, backends []config.Backend) config.Pool {
+	libkerf := []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}
+	mps := []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}
+	node := func(name string, mode config.Mode, backends []sharing.Backend) config.Pool {
 		return config.Pool{Name: "node-" + name, NodeSelector: map[string]string{"kubernetes.io/hostname": name}, Mode: mode, Backends: backends}
 	}
 	filtered := func(p config.Pool) config.Pool {
