@@ -9,6 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
@@ -27,7 +28,7 @@ func (r *Runtime) beyond(gr ledger.Grant, p observe.Sample) []string {
 	}
 	var slack sharing.Bytes
 	if way.Counts {
-		slack = contextSlack // of a context and its modules, before they are counted
+		slack = guard.ContextSlack // of a context and its modules, before they are counted
 	}
 	var out []string
 	for _, f := range gr.Caps() {

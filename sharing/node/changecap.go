@@ -75,7 +75,7 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 	if h == nil {
 		return 0, false
 	}
-	answers := r.lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, watchDeadline)
+	answers := r.sampler.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, watchDeadline)
 	r.mu.Lock()
 	owners := r.owners(r.ledger.Grants())
 	var sharers []listing.Owner
@@ -83,7 +83,7 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 		sharers = append(sharers, listing.Owner(o.Claim.ID))
 	}
 	r.mu.Unlock()
-	charge := r.lists.Judge(answers, owners)[0].Charge(sharers...)
+	charge := r.sampler.Lists.Judge(answers, owners)[0].Charge(sharers...)
 	used, known = charge.Bytes, charge.Known
 	if counts, err := b.Read(ctx, of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
 		used, known = max(used, counts.Used), err == nil // what is reserved is on its way to be used

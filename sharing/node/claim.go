@@ -260,6 +260,7 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 		}
 	}
 	delete(r.held, id)
+	r.guard.Drop(id)
 	r.instances.Ended()
 	return nil
 }

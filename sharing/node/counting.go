@@ -47,7 +47,7 @@ func (r *Runtime) upkeep(ctx context.Context) {
 	leases := r.counting(grants, owners)
 	r.mu.Unlock()
 	found, changed := r.libkerf.Upkeep(ctx, leases, func(gpus []sharing.GPUID) []lists.Look {
-		return r.lists.Judge(r.lists.AskAll(ctx, driverOf(att), gpus, watchDeadline), owners)
+		return r.sampler.Lists.Judge(r.sampler.Lists.AskAll(ctx, driverOf(att), gpus, watchDeadline), owners)
 	})
 	for _, f := range found {
 		changed = r.tellCounting(f) || changed
@@ -122,7 +122,7 @@ func (r *Runtime) tellCounting(f libkerf.Finding) bool {
 	if r.conditions.SetOf(conditions.Rejected, f.ID, rejected) {
 		r.log.Warn("programs ask for functions that libkerf does not know", "claim", id)
 	}
-	return r.noteExcess(id, f.Holds)
+	return r.guard.Compare(r.sharersOf(id), r.contexts(), f.Holds)
 }
 
 // libkerfRules are the rules of this moment for regions.

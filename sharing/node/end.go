@@ -113,7 +113,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 		r.unuse(h, g.Lease.ContainerID)
 		if h.use == nil {
 			r.libkerf.Release(r.grantOf(g, h))
-			h.excess = ""
+			r.guard.Released(id)
 		}
 	} else {
 		err = errors.Join(err, r.drop(id))
@@ -153,11 +153,11 @@ func (r *Runtime) keptByOthers(ctx context.Context, att *Attachment, g ledger.Gr
 			gpus = append(gpus, f.GPU)
 		}
 	}
-	answers := r.lists.AskAll(ctx, att.Driver, gpus, watchDeadline)
+	answers := r.sampler.Lists.AskAll(ctx, att.Driver, gpus, watchDeadline)
 	r.mu.Lock()
 	owners := r.owners(r.ledger.Grants())
 	r.mu.Unlock()
-	for _, look := range r.lists.Judge(answers, owners) {
+	for _, look := range r.sampler.Lists.Judge(answers, owners) {
 		switch err := look.Err; {
 		case errors.Is(err, sharing.ErrLost), errors.Is(err, sharing.ErrUnsupported), errors.Is(err, sharing.ErrNotFound):
 			continue // nothing is held, or nobody will ever tell

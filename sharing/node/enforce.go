@@ -109,10 +109,10 @@ func (r *Runtime) weaker(g ledger.Grant, h *holding) (level sharing.Level, why s
 	if h == nil || g.Lease == nil {
 		return 0, "", false
 	}
-	way := backend.PropertiesOf(h.backend)
+	way, found := backend.PropertiesOf(h.backend), r.guard.Of(g.Claim.ID)
 	switch {
 	case way.Served: // which the reactive backend always watches
-		return sharing.LevelReactive, h.excess, h.excess != "" && h.watchLost == ""
+		return sharing.LevelReactive, found.Exceeds, found.Exceeds != "" && found.Lost == ""
 	case !way.Counts:
 		return 0, "", false
 	}
@@ -120,7 +120,7 @@ func (r *Runtime) weaker(g ledger.Grant, h *holding) (level sharing.Level, why s
 	if fault.Unknown != "" {
 		return sharing.LevelUnknown, fault.Unknown, true
 	}
-	why = joinSentences([]string{h.excess, fault.Bypassed})
+	why = joinSentences([]string{found.Exceeds, fault.Bypassed})
 	if r.watches(g) {
 		return sharing.LevelReactive, why, why != ""
 	}

@@ -4,143 +4,67 @@
 package node
 
 import (
-	"cmp"
-	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
+	"path"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
-	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
 )
 
-// guard watches the leases that nothing but watching holds to their size, and the strangers where the pool
-// wants them ended. Its loop alone uses it.
-type guard struct {
-	r    *Runtime
-	core *reactive.Watch
-	// schedule counts the samples that are missed.
-	schedule reactive.Schedule
-	// unclear are the leases of which the last look could not tell what they hold, with the reason.
-	unclear map[reactive.LeaseID]string
-	// denied are the processes that the last look was to kill and the agent may not, with what is in the way; deniedBefore are
-	// those of the look before it.
-	denied, deniedBefore map[reactive.Process]string
-	// evictions run beside the loop: the API server may be slow, and the others are looked at meanwhile.
-	evictions errgroup.Group
+// guardOptions are what the guard works with.
+func (r *Runtime) guardOptions() guard.Options {
+	o := guard.Options{
+		Log: r.log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.notify, Conditions: r.conditions, Observer: r.opt.Observer,
+		Own: path.Join(r.opt.Cgroups.Mount, r.opt.Parent), View: r.guardView, Changed: r.changed.wait, Announce: r.changed.announce,
+	}
+	if all := path.Dir(r.opt.Parent); all != "." {
+		o.Agents = path.Join(r.opt.Cgroups.Mount, all)
+	}
+	return o
 }
 
-func newGuard(r *Runtime) *guard {
-	return &guard{r: r, core: reactive.New(), unclear: map[reactive.LeaseID]string{}, denied: map[reactive.Process]string{}}
+// guardView is what the guard sees.
+func (r *Runtime) guardView() guard.View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	grants := r.ledger.Grants()
+	v := guard.View{
+		Grants: make([]guard.Grant, len(grants)), Owners: r.owners(grants), Config: r.config, Pool: r.pool,
+		Complete: r.recovery.Complete() && len(r.conditions.Unserved()) == 0,
+	}
+	if r.att != nil {
+		v.Driver = r.att.Driver
+	}
+	for _, page := range r.ledger.GPUs() {
+		v.GPUs = append(v.GPUs, page.GPU)
+	}
+	served := false
+	for i := range grants {
+		g := &grants[i]
+		v.Grants[i] = guard.Grant{Grant: g, Speaker: r.speaker(*g), Evictable: r.notify.CanEvict(*g)}
+		h := r.held[g.Claim.ID]
+		if h == nil {
+			continue
+		}
+		one, p := &v.Grants[i], backend.PropertiesOf(h.backend)
+		one.Backend = h.backend
+		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && r.watches(*g))
+		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.grantOf(*g, h)) == backend.Fault{}
+		served = served || p.Served
+		if h.hasGroup && (g.Lease == nil || h.busy) {
+			v.Activating = append(v.Activating, h.group.Dir)
+		}
+	}
+	if served {
+		v.Contexts = r.contexts()
+	}
+	return v
 }
 
-// guardLoop looks as often as what it sees demands, and not at all while there is nothing to watch.
-func (r *Runtime) guardLoop(ctx context.Context) error {
-	g := newGuard(r)
-	g.evictions.SetLimit(mostEvictions)
-	defer func() { _ = g.evictions.Wait() }() // what goes wrong was told
-	for {
-		changed := r.changed.wait() // of before the look, so that none is missed
-		next := g.tick(ctx)
-		var again <-chan time.Time
-		if next > 0 {
-			again = time.After(next)
-		}
-		if next != 0 && next != reactive.Idle {
-			changed = nil // it looks soon enough
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-again:
-		case <-changed:
-			// A node on which much happens at once changes many times in a moment.
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(reactive.Fast):
-			}
-		}
+// contexts are the sizes of contexts as the guard needs them. It needs the lock.
+func (r *Runtime) contexts() guard.Contexts {
+	out, sizes := guard.Contexts{}, r.contextSizes()
+	for _, v := range r.ledger.GPUs() {
+		out[v.GPU.UUID] = guard.Context{Index: v.GPU.Index, Model: v.GPU.Model, Size: sizes[v.GPU.UUID].Bytes}
 	}
-}
-
-// tick looks once, judges, and acts. It returns when to look again.
-func (g *guard) tick(ctx context.Context) time.Duration {
-	start := time.Now()
-	missed := g.schedule.Missed(start)
-	s := g.see(ctx)
-	if ctx.Err() != nil {
-		return 0 // what was seen while the agent stops is not the driver's word
-	}
-	s.Cost = time.Since(start)
-	d := g.core.Step(time.Now(), s)
-	g.denied, g.deniedBefore = map[reactive.Process]string{}, g.denied
-	for _, v := range d.Verdicts {
-		g.act(ctx, v)
-	}
-	g.tell(s, d.Standings)
-	g.schedule.Plan(time.Now(), d.Next)
-	if d.Next > 0 {
-		g.r.opt.Observer.Watched(time.Since(start), missed)
-	}
-	return d.Next
-}
-
-// tell shows how the leases stand: level unknown where the driver does not tell their use, and a warning for
-// each that is over its cap.
-func (g *guard) tell(s reactive.Sample, standings []reactive.Standing) {
-	g.r.mu.Lock()
-	defer g.r.mu.Unlock()
-	lost := map[ledger.ClaimID]string{}
-	for _, gpu := range s.GPUs {
-		for _, u := range gpu.Uses {
-			if u.Escaped {
-				lost[ledger.ClaimID(u.Lease)] = fmt.Sprintf("process %d does not use the MPS daemon of its grant on GPU %s, so nothing limits it", u.PID, gpu.ID)
-			}
-		}
-	}
-	over := map[string]string{}
-	for i, st := range standings {
-		switch {
-		case !st.Known && g.r.held[ledger.ClaimID(st.Lease)].onlyWatched():
-			why := cmp.Or(g.unclear[st.Lease], "the driver does not tell how much its processes hold of GPU "+string(st.GPU))
-			lost[ledger.ClaimID(st.Lease)] = why + ", so nothing holds it there"
-		case st.Over:
-			c := s.Caps[i] // the standings are in the order of the caps
-			over[string(st.Lease)] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Lease, c.Memory, st.GPU, actionName(st.Action))
-		}
-	}
-	changed := g.noteMPSExcess(standings)
-	g.r.conditions.Set(conditions.Kill, strings.Join(slices.Sorted(maps.Values(g.denied)), "; "))
-	g.r.conditions.Replace(conditions.Over, over)
-	g.r.conditions.Keep(conditions.Evict, over)
-	for _, gr := range g.r.ledger.Grants() {
-		h, why := g.r.held[gr.Claim.ID], lost[g.r.speaker(gr)]
-		if h != nil && h.watchLost != why {
-			h.watchLost, changed = why, true
-		}
-	}
-	if changed {
-		g.r.changed.announce()
-	}
-}
-
-// onlyWatched reports whether nothing but watching holds the lease by the choice of its backend; h may be nil.
-func (h *holding) onlyWatched() bool { return h != nil && h.backend.Level() == sharing.LevelReactive }
-
-func actionName(a reactive.Action) string {
-	switch a {
-	case reactive.Kill:
-		return "kill"
-	case reactive.Evict:
-		return "evict"
-	case reactive.Warn:
-	}
-	return "warn"
+	return out
 }

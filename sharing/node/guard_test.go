@@ -19,9 +19,9 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
 )
 
 // seen writes down what the guard tells.
@@ -57,7 +57,6 @@ func (s *seen) Killed(reason string, err error) {
 // guarded is a bench on a driver that cannot limit memory, whose guard looks when the test says so.
 type guarded struct {
 	*bench
-	*guard
 	seen *seen
 }
 
@@ -89,7 +88,6 @@ func (g *guarded) restartAgent() {
 	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.guard = newGuard(r)
 }
 
 // share is a tenant with a lease of so many GiB on the first GPU.
@@ -120,7 +118,7 @@ func gibs(p *tenant, n int) ProcessUse {
 // looks lets the guard look so often.
 func (g *guarded) looks(times int) {
 	for range times {
-		g.tick(g.t.Context())
+		g.guard.Check(g.t.Context())
 	}
 }
 
@@ -249,47 +247,6 @@ func TestGuardNeverKillsOnUnknownUse(t *testing.T) {
 			g.looks(1)
 			if s := g.shown(); s.Level != sharing.LevelReactive {
 				t.Errorf("stays %v: %q", s.Level, s.LevelReason)
-			}
-		})
-	}
-}
-
-// At the last moment the process is looked at again: a pid that is another's by now, a process that left the
-// lease, and a lease that has another cap are spared.
-func TestGuardLooksAgainBeforeItKills(t *testing.T) {
-	tests := map[string]func(*guarded, *reactive.Verdict){
-		"pid taken over": func(_ *guarded, v *reactive.Verdict) { v.Victim.Start++ },
-		"left its cgroup": func(g *guarded, v *reactive.Verdict) {
-			other, err := g.bench.opt.Cgroups.Create(filepath.Join(g.bench.opt.Parent, "elsewhere"))
-			if err == nil {
-				err = other.Add(v.Victim.PID)
-			}
-			if err != nil {
-				g.t.Fatal(err)
-			}
-		},
-		"another cap":    func(_ *guarded, v *reactive.Verdict) { v.Cap++ },
-		"no such lease":  func(_ *guarded, v *reactive.Verdict) { v.Lease = "k-other" },
-		"another policy": func(g *guarded, _ *reactive.Verdict) { g.bench.SetConfig(config.Default(), warning, ConfigSource{}) },
-		"a stranger that has a lease": func(_ *guarded, v *reactive.Verdict) {
-			v.Reason, v.Lease = reactive.Stranger, ""
-		},
-	}
-	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			pool := killing
-			pool.Strangers = config.StrangersKill
-			g := newGuarded(t, pool)
-			p, a := g.share(4)
-			v := reactive.Verdict{
-				Action: reactive.Kill, GPU: g.gpus[0].UUID, Lease: reactive.LeaseID(a.ID), Held: 5 * sharing.GiB, Cap: 4 * sharing.GiB,
-				Victim: reactive.Process{PID: p.PID, Start: p.Start},
-			}
-			change(g, &v)
-			g.act(t.Context(), v)
-			g.lives(p)
-			if len(g.seen.killed) != 0 || len(g.seen.spared) != 1 {
-				t.Errorf("killed %v, spared %v", g.seen.killed, g.seen.spared)
 			}
 		})
 	}
@@ -468,7 +425,7 @@ func TestGuardAndPods(t *testing.T) {
 	g.dead(c.p)
 	g.lives(d.p)
 	victim := fmt.Sprintf("process %d (%s) of the node, which held the most, was killed (overCap: kill of pool a)", c.p.PID, program)
-	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+OverGrantReason) || !strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") ||
+	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+guard.OverGrantReason) || !strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") ||
 		!strings.HasSuffix(told[0], victim) {
 		t.Errorf("told %q", told)
 	}
@@ -494,9 +451,7 @@ func TestGuardEvicts(t *testing.T) {
 	}
 	look := func(times int) {
 		g.looks(times)
-		if err := g.evictions.Wait(); err != nil {
-			t.Error(err)
-		}
+		g.guard.Wait()
 	}
 	warns := func(text string) bool {
 		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, text) })

@@ -4,9 +4,6 @@
 package node
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
@@ -30,11 +27,6 @@ func (r *Runtime) owners(grants []ledger.Grant) []lists.Grant {
 	return out
 }
 
-// leasedOn reports whether the cgroup belongs to a lease with a fragment on that GPU.
-func leasedOn(grants []ledger.Grant, gpu sharing.GPUID, dir string) bool {
-	return slices.ContainsFunc(grants, func(g ledger.Grant) bool { return leaseHas(g, gpu, dir) })
-}
-
 // observeView is what the sampler sees.
 func (r *Runtime) observeView() observe.View {
 	r.mu.Lock()
@@ -50,19 +42,11 @@ func (r *Runtime) observeView() observe.View {
 	return v
 }
 
-// unclearWhy says why it cannot be told what a grant holds of a look's GPU; empty if it can be, or the driver does not tell.
-func unclearWhy(look lists.Look, gpu int, grants ...listing.Owner) string {
-	for _, line := range look.Lines {
-		if line.Kind != listing.Unclear || !line.May(grants...) {
-			continue
-		}
-		if look.Untold != nil {
-			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read: %v", line.PID, gpu, look.Untold)
-		}
-		if len(line.Suspects) == 0 {
-			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read", line.PID, gpu)
-		}
-		return fmt.Sprintf("process %d, which is listed on GPU %d, has the number of one that has ended, and the driver lists both as one", line.PID, gpu)
+// capsOf are the caps of grants, by id.
+func capsOf(grants []ledger.Grant) map[string]sharing.Placement {
+	out := map[string]sharing.Placement{}
+	for _, g := range grants {
+		out[string(g.Claim.ID)] = g.Caps()
 	}
-	return ""
+	return out
 }

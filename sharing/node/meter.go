@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/usage"
@@ -29,6 +30,8 @@ const (
 	usageEvery = 15 * time.Minute
 	// idleReason is the reason of evictions for being idle, for the observer.
 	idleReason = "idle"
+	// mostIdleEvictions is how many evictions run at once. A later look asks for the others.
+	mostIdleEvictions = 4
 )
 
 const (
@@ -45,14 +48,14 @@ type meter struct {
 	claims map[string]ledger.Claim
 	// labels are those of the claims' pods, as they were told last.
 	labels    map[string]map[string]string
-	intruders intruders
+	unmanaged *guard.Reporter
 	unlisteds observe.Unattributed
 	ends      errgroup.Group
 }
 
 func newMeter(r *Runtime) *meter {
-	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, intruders: intruders{r: r}}
-	m.ends.SetLimit(mostEvictions)
+	m := &meter{r: r, start: time.Now(), claims: map[string]ledger.Claim{}, labels: map[string]map[string]string{}, unmanaged: &guard.Reporter{Options: r.guardOptions()}}
+	m.ends.SetLimit(mostIdleEvictions)
 	return m
 }
 
@@ -92,7 +95,7 @@ func (m *meter) tick(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // what was seen while the agent stops is not the driver's word
 	}
-	m.intruders.see(ctx, p, gpus)
+	m.unmanaged.See(ctx, p)
 	m.tellUnattributed(ctx, p, gpus, grants)
 	var looks []usage.Look
 	for _, g := range grants {
@@ -275,4 +278,13 @@ func (m *meter) showIdle(idle []string, p config.Idle) {
 		now[id] = fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After)
 	}
 	m.r.conditions.Replace(conditions.Idle, now)
+}
+
+func sortedGPUs(all map[sharing.GPUID]sharing.GPU) []sharing.GPU {
+	out := make([]sharing.GPU, 0, len(all))
+	for _, g := range all {
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b sharing.GPU) int { return a.Index - b.Index })
+	return out
 }

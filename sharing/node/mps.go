@@ -12,6 +12,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
+// DaemonsOf is the cgroup in which the MPS daemons of grants run, relative to the hierarchy's mount as parent is.
+func DaemonsOf(parent string) string { return parent + ".mps" }
+
 // domainOf names who may share a daemon of MPS with an owner; it needs the lock.
 func (r *Runtime) domainOf(o ledger.Owner) string {
 	if r.pool.MPSSharing == config.MPSSharingPool {

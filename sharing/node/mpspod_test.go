@@ -136,7 +136,6 @@ func TestMPSOfAnAgentInAContainer(t *testing.T) {
 func TestMPSEscapeFromAContainer(t *testing.T) {
 	g, _ := newMPSPods(t)
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
-	g.guard = newGuard(g.bench.Runtime)
 	g.holds(gibs(c.p, 1))
 	g.looks(1)
 	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {

@@ -191,7 +191,7 @@ const (
 	busyPoll     = 5 * time.Millisecond
 	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
 	capSlack = 2 * sharing.MiB
-	// watchDeadline bounds one look of the guard at one GPU.
+	// watchDeadline bounds one reading of the process list of a GPU.
 	watchDeadline = 500 * time.Millisecond
 	// reconcileEvery is how often leases and claims are looked at even if no event came.
 	reconcileEvery = 500 * time.Millisecond

@@ -83,7 +83,7 @@ func TestUpkeepOfOneThatClosedItsFiles(t *testing.T) {
 	g.holds(gibs(p, 2))
 	g.bench.upkeep(t.Context())
 	g.kernel.set(g.kernel.closed, p.PID, true)
-	if err := g.bench.lists.Check(g.gpus[0].UUID, processOf(p)); err == nil {
+	if err := g.bench.sampler.Lists.Check(g.gpus[0].UUID, processOf(p)); err == nil {
 		t.Error("it may be signaled")
 	}
 	for range 3 {

@@ -27,6 +27,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
@@ -38,16 +39,17 @@ import (
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
 type Runtime struct {
-	opt   Options
-	log   *slog.Logger
-	lists *lists.Lists
+	opt Options
+	log *slog.Logger
 	// These have locks of their own, which are taken after mu.
 	conditions *conditions.Set
 	health     *health.Table
 	endings    *health.Endings
 	// libkerf has a lock of its own, which is taken after mu.
 	libkerf *libkerf.Backend
-	notify  *notify.Notifier
+	// guard has a lock of its own, which is taken after mu.
+	guard  *guard.Guard
+	notify *notify.Notifier
 
 	// changed wakes Watch; kick and verifyNow wake the two loops (capacity 1: never lost, never queued).
 	changed         *changes
@@ -138,16 +140,8 @@ type holding struct {
 	container bool
 	// until is when a claim that no process waits for ends if it is not armed; zero for none.
 	until time.Time
-	// watched is true while the guard looks at its cap, and breaches are what it found.
-	watched  bool
-	breaches map[sharing.GPUID]breaches
 	// capLost is set when the cap could not be verified; the level then shows as unknown.
 	capLost string
-	// watchLost is set while the driver does not tell what a lease uses that only watching holds; the level
-	// then shows as unknown.
-	watchLost string
-	// excess says what a lease of libkerf or MPS holds above its cap, see excessOf.
-	excess string
 }
 
 // letGo closes the handle of the claiming process; it needs the lock.
@@ -216,7 +210,7 @@ func New(opt Options) *Runtime {
 	}
 	r := &Runtime{
 		health: health.NewTable(), notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer},
-		opt: opt, log: opt.Log, lists: lists.New(opt.Kernel),
+		opt: opt, log: opt.Log,
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
@@ -227,11 +221,12 @@ func New(opt Options) *Runtime {
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")
 	r.instances = instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)})
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
-	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.lists, Rules: r.libkerfRules})
 	r.sampler = &observe.Sampler{
-		Lists: r.lists, View: r.observeView, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
+		Lists: lists.New(opt.Kernel), View: r.observeView, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
 		Managed: func(grants []ledger.Grant) map[sharing.GPUID]sharing.Bytes { return r.libkerf.Managed(capsOf(grants)) },
 	}
+	r.guard = guard.New(r.guardOptions())
+	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
 	return r
 }
@@ -241,7 +236,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.reconcileLoop(ctx) })
 	g.Go(func() error { return r.verifyLoop(ctx) })
-	g.Go(func() error { return r.guardLoop(ctx) })
+	g.Go(func() error { return r.guard.Run(ctx) })
 	g.Go(func() error {
 		return (&health.Runner{
 			Log: r.log, Table: r.health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
@@ -278,7 +273,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 		r.observe(g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
 	}
 	r.att = &att
-	r.lists.Found(att.GPUs)
+	r.sampler.Lists.Found(att.GPUs)
 	r.modes.TookInventory(att.GPUs, att.Levels)
 	r.conditions.Set(conditions.Driver, "the caps of running grants are being verified")
 	r.conditions.Set(conditions.NoGPU, "")

@@ -167,7 +167,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.KeepSettings(map[sharing.GPUID]config.GPUSettings{g.gpus[0].UUID: before0, g.gpus[1].UUID: before1, g.gpus[2].UUID: before1})
-	g.bench.Runtime, g.guard.r = r, r
+	g.bench.Runtime = r
 	g.use(next)
 	if err := r.Attach(t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPUID]choice.Report{}}); err != nil {
 		t.Fatal(err)

@@ -191,7 +191,7 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.PIDs[g.Claim.ID], Health: sharing.HealthOK}
 	if h := r.held[g.Claim.ID]; h != nil {
 		gs.LevelReason, gs.Backend = h.levelWhy, h.backend
-		if lost := cmp.Or(h.capLost, h.watchLost, h.doubt()); lost != "" {
+		if lost := cmp.Or(h.capLost, r.guard.Of(g.Claim.ID).Lost, h.doubt()); lost != "" {
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
 )
 
 // TestEachStrangerIsToldOfOnce has strangers come, stay, and come again while a GPU does not answer.
@@ -58,7 +59,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	}
 	look()
 	look()
-	if len(told) != 1 || !strings.HasPrefix(told[0], StrangerReason+": GPU 0") || !strings.Contains(told[0], fmt.Sprintf("process %d (", first.PID)) ||
+	if len(told) != 1 || !strings.HasPrefix(told[0], guard.StrangerReason+": GPU 0") || !strings.Contains(told[0], fmt.Sprintf("process %d (", first.PID)) ||
 		strings.Contains(told[0], fmt.Sprint(holder.PID)) {
 		t.Fatalf("told %q", told)
 	}

@@ -78,6 +78,8 @@ var layers = []layer{
 	{"sharing/node/notify/...", "whom a grant concerns is told through functions that the cluster sets", []string{"sharing", "sharing/audit", "sharing/config", "sharing/ledger"}},
 	{"sharing/node/health/...", "what a fault demands is decided from a view of the node, and carried out on cgroups and through the notifier",
 		[]string{"sharing", "sharing/audit", "sharing/config", "sharing/faults", "sharing/ledger", "sharing/node/instances", "sharing/node/notify", "mig", "internal/cgroup", "internal/process"}},
+	{"sharing/node/guard/...", "which process is killed is decided from a view of the node, and checked with another one; runtime and cgroups are reached through functions and interfaces that it declares",
+		[]string{"sharing", "sharing/audit", "sharing/backend/...", "sharing/config", "sharing/ledger", "sharing/listing", "sharing/lists", "sharing/node/conditions", "sharing/node/notify", "sharing/node/observe", "internal/cgroup", "internal/process"}},
 	{"sharing/node/recovery/...", "how much was found after a start is a state that its users set", []string{"internal/cgroup"}},
 	{"sharing/node/observe/...", "what readings of GPUs mean is decided from lists and grants; driver and runtime are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/backend/libkerf/contextsize", "sharing/ledger", "sharing/listing", "sharing/lists", "internal/cgroup"}},

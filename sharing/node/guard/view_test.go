@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package guard
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestOverCapRule(t *testing.T) {
 		{none, "strict", "overCap: evict of profile strict"},
 		{none, "plain", "overCap: " + c.OverCapOf(none, "").String() + ", the default"},
 	} {
-		if got := overCapRule(c, x.pool, x.profile); got != x.want {
+		if got := (View{Config: c, Pool: x.pool}).rule(x.profile); got != x.want {
 			t.Errorf("pool %s, profile %q: %q, want %q", x.pool.Name, x.profile, got, x.want)
 		}
 	}

@@ -1,0 +1,43 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+)
+
+// mostEvictions is how many evictions run at once. A later check asks for the others.
+const mostEvictions = 4
+
+// evict evicts the pod of a grant over its cap, in the background. If that fails, a warning stays until the grant is within its
+// cap; the verdict comes again while it is over it.
+func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule string) {
+	if gr.Lease == nil || !gr.Claim.Owner.Pod() {
+		return // it has ended
+	}
+	pod := gr.Claim.Owner.Namespace + "/" + gr.Claim.Owner.PodName
+	g.evictions.TryGo(func() error {
+		err := g.opt.Notify.Evict(ctx, *gr.Grant, v.Reason.String())
+		g.noteViolation(gr, v, err)
+		sentence := ""
+		if err != nil {
+			sentence = fmt.Sprintf("pod %s is over its cap and cannot be evicted (overCap: evict): %v", pod, err)
+		}
+		if _, there := g.opt.View().grant(gr.Claim.ID); there {
+			g.opt.Conditions.SetOf(conditions.Evict, string(v.Lease), sentence)
+		}
+		if err != nil {
+			g.opt.Log.Error("pod that is over its cap not evicted", "pod", pod, "claim", v.Lease, "error", err.Error())
+			return nil
+		}
+		g.opt.Log.Warn("pod evicted", "reason", v.Reason.String(), "pod", pod, "gpu", string(v.GPU), "claim", v.Lease,
+			"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+		g.notifyPod(ctx, gr, v, fmt.Sprintf("its pod is evicted (%s)", rule))
+		return nil
+	})
+}

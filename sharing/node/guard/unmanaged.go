@@ -1,0 +1,93 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/internal/process"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
+)
+
+// StrangerReason of the node: processes use a GPU without a grant for it.
+const StrangerReason = "GPUStranger"
+
+// mostNamed is how many processes one report names.
+const mostNamed = 8
+
+// user is a process on a GPU.
+type user struct {
+	gpu   sharing.GPUID
+	pid   int
+	start uint64
+}
+
+// Reporter reports each unmanaged process once for each GPU, until it is gone from there. It is not safe for concurrent use.
+type Reporter struct {
+	Options
+
+	known map[user]bool
+}
+
+// See reports the unmanaged processes that are new in a sample. It reports none while it is not certain which processes have
+// grants. Processes of a GPU that did not answer stay known.
+func (r *Reporter) See(ctx context.Context, s observe.Sample) {
+	v := r.View()
+	if !v.Complete {
+		return
+	}
+	now := map[user]bool{}
+	for one := range r.known {
+		if _, answered := s.GPUs[one.gpu]; !answered {
+			now[one] = true
+		}
+	}
+	for _, gpu := range v.GPUs {
+		var fresh []string
+		for _, pid := range s.Unmanaged[gpu.UUID] {
+			one, name, ok := r.identify(v, gpu.UUID, pid)
+			if !ok || now[one] {
+				continue
+			}
+			now[one] = true
+			if !r.known[one] {
+				fresh = append(fresh, fmt.Sprintf("%d (%s)", pid, name))
+			}
+		}
+		r.report(ctx, gpu, fresh)
+	}
+	r.known = now
+}
+
+// identify names a process, if it is unmanaged and not one that may be left alone.
+func (r *Reporter) identify(v View, gpu sharing.GPUID, pid int) (one user, name string, ok bool) {
+	start, err := process.StartOf(pid)
+	if err != nil {
+		return user{}, "", false
+	}
+	dir, err := r.Cgroups.OfProcess(pid)
+	if err != nil || !r.mayEnd(v, pid, dir) {
+		return user{}, "", false
+	}
+	program, err := process.Program(pid)
+	return user{gpu, pid, start}, path.Base(program), err == nil
+}
+
+func (r *Reporter) report(ctx context.Context, gpu sharing.GPU, fresh []string) {
+	if len(fresh) == 0 {
+		return
+	}
+	names := strings.Join(fresh[:min(len(fresh), mostNamed)], ", ")
+	if more := len(fresh) - mostNamed; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	r.Log.Warn("processes on a gpu without a grant for it", "gpu", string(gpu.UUID), "processes", names)
+	r.Notify.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
+	r.Notify.Node(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
+}
