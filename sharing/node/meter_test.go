@@ -36,7 +36,7 @@ func TestTheMeter(t *testing.T) {
 	// By hand, so that the clock does not matter: the loop looks every ten seconds.
 	m := newMeter(b.Runtime)
 	b.driver.times, b.driver.idle = map[int]int{c.p.PID: 25}, true
-	tick := func() { t.Helper(); time.Sleep(5 * time.Millisecond); m.tick(t.Context()) }
+	tick := func() { t.Helper(); time.Sleep(5 * time.Millisecond); m.Measure(t.Context()) }
 	tick()
 	tick()
 	if told, evicted := ears.count("", "p"); told != 0 || evicted != 0 {
@@ -58,9 +58,7 @@ func TestTheMeter(t *testing.T) {
 	tick()
 	tick()
 	tick()
-	if err := m.ends.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	m.Wait()
 	if told, evicted := ears.count("p GPUIdle", "p"); told != 1 || evicted != 1 {
 		t.Errorf("one who is idle is told of %d times, and evicted %d times", told, evicted)
 	}
@@ -127,11 +125,9 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 			m := newMeter(b.Runtime)
 			for range 3 {
 				time.Sleep(5 * time.Millisecond)
-				m.tick(t.Context())
+				m.Measure(t.Context())
 			}
-			if err := m.ends.Wait(); err != nil {
-				t.Fatal(err)
-			}
+			m.Wait()
 			mu.Lock()
 			defer mu.Unlock()
 			told, evicted := ears.count("p GPUIdle", "p")

@@ -242,7 +242,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 			Log: r.log, Table: r.health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
 		}).Run(ctx)
 	})
-	g.Go(func() error { return r.meterLoop(ctx) })
+	g.Go(func() error { return newMeter(r).Run(ctx) })
 	g.Go(func() error { return r.lendLoop(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.instances.Run(ctx) })

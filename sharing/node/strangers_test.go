@@ -42,7 +42,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	}
 	look := func() {
 		b.changed.announce() // so that the picture is a new one
-		m.tick(t.Context())
+		m.Measure(t.Context())
 	}
 	holder := b.tenant()
 	req := gib(1)

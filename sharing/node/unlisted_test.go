@@ -10,6 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/node/meter"
 )
 
 func (b *bench) unlistedTold() string {
@@ -108,12 +109,12 @@ func TestUnlistedMemoryIsAnEvent(t *testing.T) {
 	}{{sharing.GiB, false, 0}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, true, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {0, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 2}} {
 		b.driver.nobodys, b.driver.silent = map[sharing.GPUID]sharing.Bytes{gpu: step.nobodys}, map[sharing.GPUID]bool{gpu: step.silent}
 		b.changed.announce()
-		m.tick(t.Context())
+		m.Measure(t.Context())
 		if len(told) != step.want {
 			t.Fatalf("told %q, want %d", told, step.want)
 		}
 	}
-	if !strings.HasPrefix(told[0], UnlistedReason+": GPU 0 has 1GiB of unattributed memory") {
+	if !strings.HasPrefix(told[0], meter.UnlistedReason+": GPU 0 has 1GiB of unattributed memory") {
 		t.Errorf("told %q", told[0])
 	}
 }

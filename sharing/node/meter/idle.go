@@ -1,0 +1,65 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/usage"
+)
+
+// judgeIdle reports grants that have been idle for too long, and evicts their pods, as the pool says.
+func (m *Meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle, grants []ledger.Grant) {
+	var sitters []usage.Sitter
+	byID := map[string]ledger.Grant{}
+	for _, g := range grants {
+		id, o := string(g.Claim.ID), g.Claim.Owner
+		byID[id] = g
+		sitters = append(sitters, usage.Sitter{Grant: id, Group: o.PodUID, Namespace: o.Namespace, Idle: m.sums.Idle(id, now)})
+	}
+	policy := usage.IdlePolicy{After: p.After, Evict: p.Do == config.IdleEvict, Except: p.Except}
+	acts, idle := m.idler.Step(now, policy, sitters)
+	for _, a := range acts {
+		g := byID[a.Grant]
+		text := fmt.Sprintf("its processes have used no GPU time for %s (idle.after: %s, do: %s)", a.Idle.Round(time.Second), p.After, p.Do)
+		if a.First {
+			m.opt.Log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
+			m.opt.Notify.Audit.Claim(audit.Idle, g.Claim, 0, text, nil)
+			if p.Do != config.IdleReport {
+				m.opt.Notify.Pod(ctx, g, IdleReason, text)
+			}
+		}
+		if a.Evict && m.opt.Notify.CanEvict(g) {
+			m.evictions.TryGo(func() error { m.evict(ctx, g, text); return nil })
+		}
+	}
+	m.showIdle(idle, p)
+}
+
+func (m *Meter) evict(ctx context.Context, g ledger.Grant, text string) {
+	ref := notify.Ref(g)
+	err := m.opt.Notify.Evict(ctx, g, idleReason)
+	m.opt.Notify.Audit.Claim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
+	if err != nil {
+		m.opt.Log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
+		return
+	}
+	m.opt.Log.Warn("pod evicted", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID))
+}
+
+// showIdle keeps one warning for each idle grant.
+func (m *Meter) showIdle(idle []string, p config.Idle) {
+	now := map[string]string{}
+	for _, id := range idle {
+		now[id] = fmt.Sprintf("grant %s has used no GPU time for %s or longer", id, p.After)
+	}
+	m.opt.Conditions.Replace(conditions.Idle, now)
+}
