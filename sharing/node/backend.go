@@ -32,7 +32,7 @@ func (r *Runtime) gpuStates(profile string, but choice.Without) []allocator.GPUS
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
 		id := v.GPU.UUID
 		set := r.settingsOf(v.GPU)
-		list := r.config.BackendsOn(set, r.pool, profile)
+		list := r.settings.Config().BackendsOn(set, r.settings.Pool(), profile)
 		levels, held := r.levels(v.GPU, list, but.Beside(mps[id], others[id]))
 		s.Levels, s.LevelWhy = levels, held.Why
 		if mps[id] && !backend.PropertiesOf(held.Backend).Served {
@@ -88,7 +88,7 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but choice.Wi
 		set := r.settingsOf(r.gpu(f.GPU))
 		least = max(least, sharing.LeastOfShare(req.MinLevel, set.MinLevel))
 		on = append(on, choice.On{
-			GPU: r.gpuName(f.GPU), List: r.config.BackendsOn(set, r.pool, req.Profile), Report: rep.But(but.Beside(mps[f.GPU], others[f.GPU])),
+			GPU: r.gpuName(f.GPU), List: r.settings.Config().BackendsOn(set, r.settings.Pool(), req.Profile), Report: rep.But(but.Beside(mps[f.GPU], others[f.GPU])),
 		})
 	}
 	if len(on) == 0 {

@@ -32,7 +32,7 @@ func TestBackendsOfAProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGuarded(t, pool)
-	g.bench.SetConfig(conf, pool, ConfigSource{})
+	g.bench.apply(conf, pool)
 	g.lease(g.tenant(), "watched", sharing.Request{Profile: "watched"})
 	bare := gib(1)
 	bare.MinLevel = sharing.LevelNone

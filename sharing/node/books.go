@@ -62,7 +62,10 @@ func (r *Runtime) Books() Books {
 	why := r.PodsNotReady()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.pool.Name, Config: r.configSource, ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.waiting, Document: r.lastGood(), Excluded: r.excluded}
+	b := Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.settings.Pool().Name, Config: r.settings.Source(), ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Excluded: r.settings.Excluded()}
+	if len(b.ConfigErrors) > 0 {
+		b.Document = r.settings.Document()
+	}
 	if r.att != nil {
 		b.DriverVersion = r.att.Driver.Version()
 	}
@@ -72,7 +75,7 @@ func (r *Runtime) Books() Books {
 	for _, v := range r.ledger.GPUs() {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.settingsOf(v.GPU)}
-		g.MinLevel = r.pool.MinLevelOf(g.Settings)
+		g.MinLevel = r.settings.Pool().MinLevelOf(g.Settings)
 		if v.GPU.Health == sharing.HealthOK {
 			var why string
 			if g.Levels, why = r.levelsOf(v.GPU, g.MIG); sharing.ShareLevel(g.Levels) < sharing.LevelReactive {

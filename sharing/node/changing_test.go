@@ -30,7 +30,7 @@ func TestPodsArriveWhileALimitChanges(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	configs := []config.Config{maxPerPod(t, 15*sharing.GiB), maxPerPod(t, 25*sharing.GiB)}
-	b.SetConfig(configs[0], configs[0].Pools()[0], ConfigSource{})
+	b.apply(configs[0], configs[0].Pools()[0])
 	stop := make(chan struct{})
 	var changes sync.WaitGroup
 	changes.Go(func() {
@@ -39,7 +39,7 @@ func TestPodsArriveWhileALimitChanges(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				b.SetConfig(configs[i%2], configs[i%2].Pools()[0], ConfigSource{})
+				b.apply(configs[i%2], configs[i%2].Pools()[0])
 			}
 		}
 	})

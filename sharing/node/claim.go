@@ -129,11 +129,11 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err := r.ready(); err != nil {
 		return "", err
 	}
-	req, err := r.config.Resolve(r.pool, asked)
+	req, err := r.settings.Config().Resolve(r.settings.Pool(), asked)
 	if err != nil {
 		return "", err
 	}
-	if err := r.config.Permit(req.Profile, "", time.Now()); err != nil {
+	if err := r.settings.Config().Permit(req.Profile, "", time.Now()); err != nil {
 		return "", err
 	}
 	req = r.hardened(req)
@@ -161,7 +161,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if err := r.withinQuota(peer.UID, memory); err != nil {
 		return "", err
 	}
-	if err := r.config.PermitMemory(req.Profile, memory); err != nil {
+	if err := r.settings.Config().PermitMemory(req.Profile, memory); err != nil {
 		return "", err
 	}
 	id := ledger.ClaimID(r.opt.NewID())
@@ -203,7 +203,7 @@ func (r *Runtime) placeAlone(req sharing.Request, but choice.Without) (sharing.P
 
 // resolved is the request of a process as the configuration completes it and as it is placed, none where it is wrong. It needs the lock.
 func (r *Runtime) resolved(asked sharing.Request) []sharing.Request {
-	req, err := r.config.Resolve(r.pool, asked)
+	req, err := r.settings.Config().Resolve(r.settings.Pool(), asked)
 	if err != nil {
 		return nil
 	}
@@ -262,5 +262,6 @@ func (r *Runtime) drop(id ledger.ClaimID) error {
 	delete(r.held, id)
 	r.guard.Drop(id)
 	r.instances.Ended()
+	r.changed.announce()
 	return nil
 }

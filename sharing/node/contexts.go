@@ -57,7 +57,7 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 // counts reports whether the programs of shares of the GPU, of any profile, count their memory. It needs the lock.
 func (r *Runtime) counts(g sharing.GPU) bool {
 	names := []string{""}
-	for _, p := range r.config.Profiles() {
+	for _, p := range r.settings.Config().Profiles() {
 		names = append(names, p.Name)
 	}
 	return slices.ContainsFunc(names, func(profile string) bool {

@@ -129,7 +129,7 @@ func (r *Runtime) tellCounting(f libkerf.Finding) bool {
 func (r *Runtime) libkerfRules() libkerf.Rules {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return libkerf.Rules{RejectManaged: r.pool.ManagedMemory == config.ManagedReject, Contexts: r.contextSizes()}
+	return libkerf.Rules{RejectManaged: r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: r.contextSizes()}
 }
 
 // reopen finds what enforces a grant that was found again. It needs the lock.
@@ -185,7 +185,7 @@ func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
 func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
-	return t.r.counting(t.r.ledger.Grants(), nil), t.r.pool.Compute == config.ComputeStrict
+	return t.r.counting(t.r.ledger.Grants(), nil), t.r.settings.Pool().Compute == config.ComputeStrict
 }
 
 // ProcessTime implements libkerf.TimeHost.

@@ -79,7 +79,7 @@ func (r *Runtime) SetTrouble(why map[sharing.GPUID]string) {
 func (r *Runtime) healthView() health.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return health.View{Rule: r.pool.Health, GPUs: r.ledger.GPUs(), Grants: r.ledger.Grants()}
+	return health.View{Rule: r.settings.Pool().Health, GPUs: r.ledger.GPUs(), Grants: r.ledger.Grants()}
 }
 
 // SetLeaving tells that the node will be taken away, and why; empty if it is not any more. Nothing new is granted then, and

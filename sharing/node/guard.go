@@ -28,7 +28,7 @@ func (r *Runtime) guardView() guard.View {
 	defer r.mu.Unlock()
 	grants := r.ledger.Grants()
 	v := guard.View{
-		Grants: make([]guard.Grant, len(grants)), Owners: r.owners(grants), Config: r.config, Pool: r.pool,
+		Grants: make([]guard.Grant, len(grants)), Owners: r.owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
 		Complete: r.recovery.Complete() && len(r.conditions.Unserved()) == 0,
 	}
 	if r.att != nil {

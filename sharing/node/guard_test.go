@@ -85,6 +85,7 @@ func (g *guarded) restartAgent() {
 			sharing.BackendReactive: {Answer: choice.Supported},
 		}
 	}
+	r.settings.SetInventory(g.gpus)
 	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
 		g.t.Fatal(err)
 	}
@@ -214,7 +215,7 @@ func TestGuardWarns(t *testing.T) {
 	}
 	// The profile and the pool may change while it runs.
 	g.holds(gibs(p, 5))
-	g.bench.SetConfig(config.Default(), killing, ConfigSource{})
+	g.bench.apply(config.Default(), killing)
 	g.looks(2)
 	g.dead(p)
 }
@@ -275,7 +276,7 @@ func TestGuardIsAskedFor(t *testing.T) {
 	p, _ := g.shareAt(4, sharing.LevelNone)
 	g.holds(gibs(p, 5))
 	g.looks(3)
-	g.bench.SetConfig(config.Default(), killing, ConfigSource{})
+	g.bench.apply(config.Default(), killing)
 	g.looks(3)
 	g.lives(p)
 	if s := g.shown(); s.Level != sharing.LevelNone || g.seen.looks != 0 {

@@ -372,8 +372,15 @@ func (b *bench) start() {
 	b.loops()
 }
 
+// apply applies a configuration, as its source does.
+func (b *bench) apply(c config.Config, pool config.Pool) {
+	b.settings.Apply(c, pool, ConfigSource{})
+	b.conditions.ApplyConfig()
+}
+
 func (b *bench) attach() {
 	b.t.Helper()
+	b.settings.SetInventory(b.gpus)
 	levels := map[sharing.GPUID]choice.Report{}
 	for _, g := range b.gpus {
 		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.Supported}}

@@ -43,7 +43,7 @@ func (r *Runtime) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
 	if !ok || h == nil {
 		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
 	}
-	req, err := r.config.Resolve(r.pool, ask.Request)
+	req, err := r.settings.Config().Resolve(r.settings.Pool(), ask.Request)
 	if err != nil {
 		return "", err
 	}

@@ -296,7 +296,7 @@ func TestABurstThatIsWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.bench.SetConfig(conf, g.opt.Pool, ConfigSource{})
+	g.bench.apply(conf, g.opt.Pool)
 	p := g.tenant()
 	g.lease(p, "", g.bursting(10))
 	g.bench.lendAll(t.Context())

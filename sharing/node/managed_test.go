@@ -39,12 +39,12 @@ func TestManagedMemoryIsRejectedByThePoolsRule(t *testing.T) {
 	if !g.rejectsManaged(a) {
 		t.Error("after a restart of the agent it may")
 	}
-	g.bench.SetConfig(g.bench.opt.Config, preloading, ConfigSource{})
+	g.bench.apply(g.bench.opt.Config, preloading)
 	g.bench.upkeep(t.Context())
 	if g.rejectsManaged(a) {
 		t.Error("it may not although the new config allows it")
 	}
-	g.bench.SetConfig(g.bench.opt.Config, pool, ConfigSource{})
+	g.bench.apply(g.bench.opt.Config, pool)
 	g.bench.upkeep(t.Context())
 	if !g.rejectsManaged(a) {
 		t.Error("it may although the new config rejects it")

@@ -19,7 +19,7 @@ func newMeter(r *Runtime) *meter.Meter {
 func (r *Runtime) meterView() meter.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v := meter.View{Grants: r.ledger.Grants(), Idle: r.pool.Idle}
+	v := meter.View{Grants: r.ledger.Grants(), Idle: r.settings.Pool().Idle}
 	if r.att != nil {
 		v.Driver = r.att.Driver
 	}

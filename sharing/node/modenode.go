@@ -29,7 +29,7 @@ func (n modeNode) View(f func(mode.Picture)) {
 // picture needs the lock.
 func (n modeNode) picture() mode.Picture {
 	return mode.Picture{
-		Ready: n.r.ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.pool.KeepWarm(), GPUs: n.r.ledger.GPUs(), Room: n,
+		Ready: n.r.ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: n.r.ledger.GPUs(), Room: n,
 	}
 }
 
@@ -60,7 +60,7 @@ func (n modeNode) Free(profile string, but choice.Without) []allocator.GPUState 
 func (n modeNode) Rules(s *allocator.GPUState, profile string) []sharing.Backend {
 	set := n.r.settingsOf(s.GPU)
 	bySettings(s, set, 0)
-	return n.r.config.BackendsOn(set, n.r.pool, profile)
+	return n.r.settings.Config().BackendsOn(set, n.r.settings.Pool(), profile)
 }
 
 // podNeed is what the containers of a pod that have no grant need. It needs the lock.

@@ -17,7 +17,7 @@ func DaemonsOf(parent string) string { return parent + ".mps" }
 
 // domainOf names who may share a daemon of MPS with an owner; it needs the lock.
 func (r *Runtime) domainOf(o ledger.Owner) string {
-	if r.pool.MPSSharing == config.MPSSharingPool {
+	if r.settings.Pool().MPSSharing == config.MPSSharingPool {
 		return mps.PoolDomain(o.Pod())
 	}
 	return mps.DomainOf(o.Pod(), o.Namespace, o.UID)

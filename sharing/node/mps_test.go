@@ -287,7 +287,7 @@ func TestMPSEscape(t *testing.T) {
 			g, _ := newMPS(t)
 			pool := byMPS
 			pool.OverCap = policy
-			g.bench.SetConfig(config.Default(), pool, ConfigSource{})
+			g.bench.apply(config.Default(), pool)
 			p, _ := g.share(4)
 			other, _ := g.share(4)
 			client := gibs(other, 1)
@@ -309,13 +309,13 @@ func TestMPSEscape(t *testing.T) {
 
 func TestMPSDomains(t *testing.T) {
 	pod := ledger.Owner{PodUID: "u", Namespace: "team-a", PodName: "p", Container: "c"}
-	r := &Runtime{}
+	r := New(newBench(t).opt)
 	for want, o := range map[string]ledger.Owner{"namespace/team-a": pod, "uid/1000": {UID: 1000}} {
 		if got := r.domainOf(o); got != want {
 			t.Errorf("%+v is of %q, want %q", o, got, want)
 		}
 	}
-	r.pool.MPSSharing = config.MPSSharingPool
+	r.settings.Apply(config.Default(), config.Pool{MPSSharing: config.MPSSharingPool}, ConfigSource{})
 	for want, o := range map[string]ledger.Owner{"pool/pods": pod, "pool": {UID: 1000}} {
 		if got := r.domainOf(o); got != want {
 			t.Errorf("where the pool shares, %+v is of %q, want %q", o, got, want)

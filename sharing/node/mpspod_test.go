@@ -151,9 +151,9 @@ func TestMPSEscapeFromAContainer(t *testing.T) {
 func TestMPSKeepsPodsAndProcessesApart(t *testing.T) {
 	g, m := newMPSPods(t)
 	for _, sharing := range []config.MPSSharing{config.MPSSharingDomain, config.MPSSharingPool} {
-		g.bench.mu.Lock()
-		g.bench.pool.MPSSharing = sharing
-		g.bench.mu.Unlock()
+		pool := g.bench.settings.Pool()
+		pool.MPSSharing = sharing
+		g.bench.apply(g.bench.settings.Config(), pool)
 		p, a := g.share(4)
 		c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
 		all := m.all()

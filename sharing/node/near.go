@@ -46,7 +46,7 @@ func (r *Runtime) moveNear(g ledger.Grant, h *holding, ask sharing.ContainerAsk)
 	if there || planned {
 		return nil
 	}
-	req, err := r.config.Resolve(r.pool, ask.Request)
+	req, err := r.settings.Config().Resolve(r.settings.Pool(), ask.Request)
 	if err != nil {
 		return err
 	}

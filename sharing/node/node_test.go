@@ -344,11 +344,11 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("blocked: %v", err)
 	}
 	b.conditions.Set(conditions.Config, "")
-	b.RefuseConfig([]string{"spec.pools[0].name: is empty"}, true)
+	b.conditions.RejectConfig([]string{"spec.pools[0].name: is empty"}, true)
 	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("without a configuration: %v", err)
 	}
-	b.SetConfig(b.opt.Config, b.opt.Pool, ConfigSource{})
+	b.apply(b.opt.Config, b.opt.Pool)
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(1))
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ type Options struct {
 	NewID func() string
 	// Version is the agent's own version, and GPUSettings its --gpu-settings, for status.
 	Version, GPUSettings string
-	// Config and Pool are the document in force at the start; SetConfig changes them.
+	// Config and Pool are the configuration applied at the start. Runtime.Settings changes them.
 	Config config.Config
 	Pool   config.Pool
 	// MPS is nil where there is none.
@@ -151,6 +151,7 @@ type Attachment struct {
 	Driver Driver
 	// Caps is nil when the driver cannot limit memory.
 	Caps Capper
+	// GPUs are as the driver shows them. The settings say what can be granted of each.
 	GPUs []sharing.GPU
 	// Levels has an entry for each GPU: what holds shares of it, and what does not and why.
 	Levels map[sharing.GPUID]choice.Report

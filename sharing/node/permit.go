@@ -32,7 +32,7 @@ func (r *Runtime) permitPod(uid string, made []ledger.ClaimID) error {
 	var errs []error
 	for _, profile := range slices.Sorted(maps.Keys(totals)) {
 		if asked[profile] {
-			errs = append(errs, r.config.PermitMemory(profile, totals[profile]))
+			errs = append(errs, r.settings.Config().PermitMemory(profile, totals[profile]))
 		}
 	}
 	return errors.Join(errs...)

@@ -21,7 +21,7 @@ func TestProfileRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.SetConfig(c, c.Pools()[0], ConfigSource{})
+		b.apply(c, c.Pools()[0])
 	}
 	by := func(ask sharing.ContainerAsk) sharing.ContainerAsk {
 		ask.Request.Profile = "p"

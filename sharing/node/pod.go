@@ -145,14 +145,14 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if ask.HeldOnly {
 		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has not told yet (and never does of a static pod): %w", sharing.ErrUnavailable)
 	}
-	if err := r.config.Permit(ask.Request.Profile, ask.Ref.Namespace, time.Now()); err != nil {
+	if err := r.settings.Config().Permit(ask.Request.Profile, ask.Ref.Namespace, time.Now()); err != nil {
 		return "", nil, false, err
 	}
 	if ask.With != "" {
 		id, err := r.claimWith(ask)
 		return id, nil, err == nil, err
 	}
-	req, err := r.config.Resolve(r.pool, ask.Request)
+	req, err := r.settings.Config().Resolve(r.settings.Pool(), ask.Request)
 	if err != nil {
 		return "", nil, false, err
 	}
@@ -180,7 +180,7 @@ func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.
 	together, but := req, r.podsBut(req)
 	if joint {
 		var err error
-		if together, err = r.config.Resolve(r.pool, ask.Joint); err != nil {
+		if together, err = r.settings.Config().Resolve(r.settings.Pool(), ask.Joint); err != nil {
 			return fail(err)
 		}
 		but = but.Together()

@@ -410,7 +410,7 @@ func TestADriverWithoutCaps(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:10")
 	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnsupported,
 		"no backend enforces shares of this GPU", "driver: driver 570 has no memory limits", "libkerf: ", "reactive: ", "set minEnforcement: none on the pool")
-	b.SetConfig(config.Default(), config.Pool{Name: "default", MinLevel: sharing.LevelNone}, ConfigSource{})
+	b.apply(config.Default(), config.Pool{Name: "default", MinLevel: sharing.LevelNone})
 	c := b.run(ask)
 	if b.leased(ask, c).Claim.Level != sharing.LevelNone || c.in.Env["KERF_LEVEL"] != "none" {
 		t.Errorf("level %v", b.leased(ask, c).Claim.Level)
@@ -424,7 +424,7 @@ func TestADriverWithoutCaps(t *testing.T) {
 	demanding := b.app("q", "gpu-memory-gib:10")
 	demanding.Request.MinLevel = sharing.LevelDriver
 	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{demanding}), sharing.ErrUnsupported, `container "main"`)
-	b.SetConfig(config.Default(), config.Pool{Name: "default"}, ConfigSource{})
+	b.apply(config.Default(), config.Pool{Name: "default"})
 	late := b.app("late", "gpu-memory-gib:10")
 	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{late}), sharing.ErrUnsupported, "set minEnforcement: none")
 	c.remove()

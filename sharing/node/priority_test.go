@@ -54,7 +54,7 @@ func TestPriorityOfTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.bench.opt.Config = c
-		g.bench.SetConfig(c, preloading, ConfigSource{})
+		g.bench.apply(c, preloading)
 	}
 	said(profile)
 	var all []*container

@@ -21,8 +21,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
-	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
@@ -34,6 +32,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/recovery"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -42,6 +41,7 @@ type Runtime struct {
 	opt Options
 	log *slog.Logger
 	// These have locks of their own, which are taken after mu.
+	settings   *applied.Settings
 	conditions *conditions.Set
 	health     *health.Table
 	endings    *health.Endings
@@ -73,15 +73,6 @@ type Runtime struct {
 	driverKnown bool
 	// recovery is what was found of the grants before the start.
 	recovery recovery.State
-	config   config.Config
-	pool     config.Pool
-	// ruled is what held the fractions of GPUs in use before the pool in force, see settingsOf.
-	ruled map[sharing.GPUID]ruled
-	// waiting are the settings of GPUs that wait for those who use them.
-	waiting []change.Step
-	// excluded are the GPUs that the pool leaves to others.
-	excluded     []sharing.GPU
-	configSource ConfigSource
 
 	// containers names the claim of each container that was injected, by the container's id.
 	containers map[string]ledger.ClaimID
@@ -196,13 +187,6 @@ func leaseOf(group cgroup.Group, u *use) *ledger.Lease {
 	return l
 }
 
-// ConfigSource tells where the configuration in force came from.
-type ConfigSource struct {
-	// File is empty for the built-in default.
-	File   string
-	SHA256 string
-}
-
 // New makes a runtime that grants nothing yet.
 func New(opt Options) *Runtime {
 	if opt.Kernel == nil {
@@ -214,10 +198,10 @@ func New(opt Options) *Runtime {
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
-		config: opt.Config, pool: opt.Pool, ruled: map[sharing.GPUID]ruled{},
 		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, wanted: map[sharing.GPUID]time.Time{},
 	}
 	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
+	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
 	r.conditions.Set(conditions.Driver, "no driver has been found yet")
 	r.instances = instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)})
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
@@ -265,7 +249,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 // verified against it before anything is granted.
 func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	r.mu.Lock()
-	if err := r.ledger.SetInventory(att.GPUs); err != nil {
+	if err := r.ledger.SetInventory(r.settings.Allocatable(att.GPUs)); err != nil {
 		r.mu.Unlock()
 		return fmt.Errorf("take in inventory: %w", err)
 	}

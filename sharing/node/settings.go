@@ -10,99 +10,42 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
-// bySettings narrows what a GPU gives to what the pool says of it.
-func bySettings(s *allocator.GPUState, set config.GPUSettings, claims int) {
-	s.Sharers, s.MaxSharers, s.MinLevel = claims, set.Sharers, set.MinLevel
-	if s.GPU.UUID.IsPart() {
-		set.Mode = config.ModeAuto // what its GPU gives is the instance
-	}
-	if set.Exclude {
-		s.Give("", false, false)
+// ConfigSource tells where the applied configuration came from.
+type ConfigSource = applied.Source
+
+// Settings own the applied configuration, and what each GPU has of it.
+func (r *Runtime) Settings() *applied.Settings { return r.settings }
+
+// settingsNode is the runtime as applied.Settings needs it.
+type settingsNode struct{ r *Runtime }
+
+// View implements applied.Node. The caps of grants stay as they are: GPUs in use keep their settings.
+func (n settingsNode) View(f func(change.Users) (amounts bool)) {
+	r := n.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !f(change.Users{Of: r.users(), Known: r.ready() == nil}) || r.att == nil {
 		return
 	}
-	s.Give(set.Mode.String(), set.Mode.Shared(), set.Mode.Whole())
+	if err := r.ledger.SetInventory(r.settings.Allocatable(r.att.GPUs)); err != nil {
+		r.log.Error("failed to change the inventory", "error", err.Error()) // it was valid with other amounts
+	}
+	r.applyHealth()
 }
 
-// ruled is what holds the fractions of a GPU by its pool's rules.
-type ruled struct {
-	backends config.BackendList
-	level    sharing.Level
-}
-
-// settingsOf is what holds for a GPU: what its pool says; but while somebody is on it, of what holds its fractions that which
-// held when the first of them came, whatever documents came since. It needs the lock.
+// settingsOf are the settings for new grants on a GPU. It needs the lock.
 func (r *Runtime) settingsOf(g sharing.GPU) config.GPUSettings {
-	s := r.pool.Of(g)
-	was, kept := r.ruled[g.UUID.Device()]
-	switch {
-	case !kept:
-		return s
-	case r.ready() == nil && !r.devicesInUse()[g.UUID.Device()]:
-		delete(r.ruled, g.UUID.Device())
-		return s
-	}
-	s.Backends, s.MinLevel = was.backends, was.level // before it is known who is on it, somebody may be
-	return s
+	return r.settings.Of(g, func(id sharing.GPUID) bool {
+		return r.ready() != nil || len(r.users()[id]) > 0 // before all users are known, each GPU may be in use
+	})
 }
 
-// keepRuled keeps, for the GPUs in use, what holds their fractions, for a pool that says otherwise. It needs the lock.
-func (r *Runtime) keepRuled() {
-	used := r.devicesInUse()
-	for _, v := range r.ledger.GPUs() {
-		if id := v.GPU.UUID; used[id] {
-			s := r.settingsOf(v.GPU)
-			r.ruled[id] = ruled{s.Backends, s.MinLevel}
-		}
-	}
-}
-
-// devicesInUse are the GPUs of which somebody holds a piece. It needs the lock.
-func (r *Runtime) devicesInUse() map[sharing.GPUID]bool {
-	out := map[sharing.GPUID]bool{}
-	for _, g := range r.ledger.Grants() {
-		for _, f := range g.Claim.Placement {
-			out[f.GPU.Device()] = true
-		}
-	}
-	return out
-}
-
-// KeepSettings tells what held for GPUs before this agent started. Call it after Restore and before SetConfig: of those that
-// are in use it then goes on to hold what it has to.
-func (r *Runtime) KeepSettings(before map[sharing.GPUID]config.GPUSettings) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, s := range before {
-		r.ruled[id] = ruled{s.Backends, s.MinLevel}
-	}
-}
-
-// SettingsOf is what holds for a GPU now.
-func (r *Runtime) SettingsOf(g sharing.GPU) config.GPUSettings {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.settingsOf(g)
-}
-
-// listOn are the backends for grants of the profile on a GPU. It needs the lock.
-func (r *Runtime) listOn(g sharing.GPU, profile string) []sharing.Backend {
-	return r.config.BackendsOn(r.settingsOf(g), r.pool, profile)
-}
-
-// gpu is the GPU of that id, or its id alone where it is not there. It needs the lock.
-func (r *Runtime) gpu(id sharing.GPUID) sharing.GPU {
-	if v, ok := r.ledger.GPU(id); ok {
-		return v.GPU
-	}
-	return sharing.GPU{UUID: id}
-}
-
-// Users are those who hold a piece of each GPU, for people: pods as namespace/name, each once, and processes.
-func (r *Runtime) Users() map[sharing.GPUID][]string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// users names the pods and processes that have a part of each GPU, each once. It needs the lock.
+func (r *Runtime) users() map[sharing.GPUID][]string {
 	out := map[sharing.GPUID][]string{}
 	for _, g := range r.ledger.Grants() {
 		o := g.Claim.Owner
@@ -120,4 +63,30 @@ func (r *Runtime) Users() map[sharing.GPUID][]string {
 		slices.Sort(names)
 	}
 	return out
+}
+
+// bySettings narrows what a GPU gives to what the pool says of it.
+func bySettings(s *allocator.GPUState, set config.GPUSettings, claims int) {
+	s.Sharers, s.MaxSharers, s.MinLevel = claims, set.Sharers, set.MinLevel
+	if s.GPU.UUID.IsPart() {
+		set.Mode = config.ModeAuto // what its GPU gives is the instance
+	}
+	if set.Exclude {
+		s.Give("", false, false)
+		return
+	}
+	s.Give(set.Mode.String(), set.Mode.Shared(), set.Mode.Whole())
+}
+
+// listOn are the backends for grants of the profile on a GPU. It needs the lock.
+func (r *Runtime) listOn(g sharing.GPU, profile string) []sharing.Backend {
+	return r.settings.Config().BackendsOn(r.settingsOf(g), r.settings.Pool(), profile)
+}
+
+// gpu is the GPU of that id, or its id alone where it is not there. It needs the lock.
+func (r *Runtime) gpu(id sharing.GPUID) sharing.GPU {
+	if v, ok := r.ledger.GPU(id); ok {
+		return v.GPU
+	}
+	return sharing.GPU{UUID: id}
 }

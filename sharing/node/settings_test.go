@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
 // ruledPool is a pool with these rules, that lists what its GPUs can do beside MPS.
@@ -55,7 +57,7 @@ func (g *guarded) use(pool config.Pool) {
 		g.t.Fatal(err)
 	}
 	g.bench.opt.Config, g.bench.opt.Pool = c, pool
-	g.bench.SetConfig(c, pool, ConfigSource{})
+	g.bench.apply(c, pool)
 }
 
 // on claims so much of one GPU and says what holds it.
@@ -120,7 +122,7 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 			}
 		}
 	}
-	if !g.bench.Lists(sharing.BackendMPS) || g.bench.Lists(sharing.BackendLibkerf) {
+	if !g.bench.settings.Lists(sharing.BackendMPS) || g.bench.settings.Lists(sharing.BackendLibkerf) {
 		t.Error("what is listed")
 	}
 }
@@ -130,6 +132,8 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	mps, before, after := byRule(0, sharing.LevelClient, mpsFirst...), byRule(1, sharing.LevelUnknown, watching...), byRule(1, sharing.LevelClient, mpsFirst...)
 	g, m := newRuled(t, config.Pool{})
+	rules := filepath.Join(t.TempDir(), applied.File)
+	g.bench.settings.Load(rules, "boot")
 	g.use(ruledPool(mps, before))
 	_, first := g.on(0, gib(2))
 	_, second := g.on(1, gib(2))
@@ -146,29 +150,21 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 			g.bench.Reconcile(t.Context())
 		}
 	}
-	steps := func() []change.Step {
-		users := g.bench.Users()
-		var uses []change.Use
-		for _, gpu := range g.gpus {
-			is := g.bench.SettingsOf(gpu)
-			uses = append(uses, change.Use{GPU: gpu, Now: &is, Users: users[gpu.UUID]})
-		}
-		return change.Settle(next, uses).Waits
-	}
+	steps := func() []change.Step { g.bench.settings.Settle(); return g.bench.settings.Waiting() }
 	holds("with others on them", sharing.BackendMPS, sharing.BackendReactive, sharing.BackendMPS)
 	if w := steps(); len(w) != 2 || len(w[0].For) != 1 || !slices.Equal(w[1].What, []string{"backends [driver, reactive] -> [driver, mps, reactive]", "minEnforcement of the pool -> client"}) {
 		t.Errorf("waiting: %+v", w)
 	}
-	before0, before1 := g.bench.SettingsOf(g.gpus[0]), g.bench.SettingsOf(g.gpus[1])
 
 	g.bench.opt.Pool = config.Pool{Name: "before the document is read"}
 	r := New(g.bench.opt)
 	if err := r.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.KeepSettings(map[sharing.GPUID]config.GPUSettings{g.gpus[0].UUID: before0, g.gpus[1].UUID: before1, g.gpus[2].UUID: before1})
+	r.settings.Load(rules, "boot")
 	g.bench.Runtime = r
 	g.use(next)
+	r.settings.SetInventory(g.gpus)
 	if err := r.Attach(t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPUID]choice.Report{}}); err != nil {
 		t.Fatal(err)
 	}

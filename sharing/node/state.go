@@ -15,7 +15,6 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
@@ -91,8 +90,8 @@ func (r *Runtime) State(ctx context.Context) State {
 	why := r.notReady()
 	s := State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
-		Config: r.configSource, Pool: r.pool.Name, Profiles: r.config.ProfileNames(r.pool),
-		ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.waiting, Warnings: r.conditions.Sentences(conditions.Warns),
+		Config: r.settings.Source(), Pool: r.settings.Pool().Name, Profiles: r.settings.Config().ProfileNames(r.settings.Pool()),
+		ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Warnings: r.conditions.Sentences(conditions.Warns),
 	}
 	for _, why := range r.conditions.Sentences(conditions.StopsPods) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
@@ -109,7 +108,7 @@ func (r *Runtime) State(ctx context.Context) State {
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels, g.LevelReason = r.levelsOf(v.GPU, g.MIGState)
 		}
-		g.MinLevel = r.pool.MinLevelOf(r.settingsOf(v.GPU))
+		g.MinLevel = r.settings.Pool().MinLevelOf(r.settingsOf(v.GPU))
 		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU)
 		if use, ok := p.GPUs[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
@@ -122,7 +121,7 @@ func (r *Runtime) State(ctx context.Context) State {
 		}
 		s.GPUs = append(s.GPUs, g)
 	}
-	if r.pool.Mode.Shared() {
+	if r.settings.Pool().Mode.Shared() {
 		s.Warnings = append(s.Warnings, weakShares(s.GPUs)...)
 	}
 	for _, g := range r.ledger.Grants() {
@@ -164,13 +163,6 @@ func (r *Runtime) DriverGone() bool {
 	return r.driverKnown && r.att == nil
 }
 
-// Pool is the pool that this node is of, as the configuration in force says.
-func (r *Runtime) Pool() config.Pool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pool
-}
-
 // Grant is one grant as State shows it, without asking the driver for its use.
 func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
 	r.mu.Lock()
@@ -200,7 +192,7 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 		gs.Level, gs.LevelReason = level, why
 	}
 	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
-	caveat := r.pool.ManagedMemory.CaveatAt(gs.Level, gs.Backend)
+	caveat := r.settings.Pool().ManagedMemory.CaveatAt(gs.Level, gs.Backend)
 	gs.LevelReason = joinSentences([]string{gs.LevelReason, caveat, r.startedWhy(g, gs.PIDs)})
 	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
 	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])

@@ -72,7 +72,7 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 	}
 	pool := preloading
 	pool.Compute = config.ComputeStrict
-	g.bench.SetConfig(g.bench.opt.Config, pool, ConfigSource{})
+	g.bench.apply(g.bench.opt.Config, pool)
 	mode, leases := shares.Leases()
 	want := map[compute.ID]sharing.Percent{compute.ID(idle.ID): 0, compute.ID(a.ID): 30}
 	if d := cmp.Diff(want, percents(leases)); d != "" || mode != compute.Strict {

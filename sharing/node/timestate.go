@@ -57,7 +57,7 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 	if times == nil {
 		return none(unheld)
 	}
-	c := Compute{By: h.backend.String(), Why: r.pool.Compute.String(), Times: times, Priority: r.priorityOf(g, h)}
+	c := Compute{By: h.backend.String(), Why: r.settings.Pool().Compute.String(), Times: times, Priority: r.priorityOf(g, h)}
 	if s := r.speaker(g); s != g.Claim.ID {
 		c.Why, c.Times = c.Why+", counted together with grant "+string(s), nil
 	}
@@ -69,5 +69,5 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 
 // priorityOf is the class of a grant: its profile's, else its pod's. It needs the lock.
 func (r *Runtime) priorityOf(g ledger.Grant, h *holding) int32 {
-	return r.config.PriorityOf(g.Claim.Request.Profile, h.priority)
+	return r.settings.Config().PriorityOf(g.Claim.Request.Profile, h.priority)
 }

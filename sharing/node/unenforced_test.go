@@ -68,7 +68,7 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := newPreloaded(t, tt.pool)
-			g.bench.SetConfig(conf, tt.pool, ConfigSource{})
+			g.bench.apply(conf, tt.pool)
 			for _, gpu := range g.gpus {
 				g.bench.SetLevel(gpu.UUID, reports()[tt.report])
 			}

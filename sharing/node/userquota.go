@@ -30,9 +30,9 @@ func usedBy(grants []ledger.Grant, uid uint32, ownerOf func(uint32) uint32) (use
 // withinQuota returns nil if the pool lets a user have one more grant of so much memory. Root has no quota. It needs the
 // lock.
 func (r *Runtime) withinQuota(uid uint32, memory sharing.Bytes) error {
-	if uid == 0 || r.pool.UserQuota == (sharing.UserQuota{}) {
+	if uid == 0 || r.settings.Pool().UserQuota == (sharing.UserQuota{}) {
 		return nil
 	}
 	owner := r.opt.ownerOf(uid)
-	return r.pool.UserQuota.Check(owner, usedBy(r.ledger.Grants(), owner, r.opt.ownerOf), memory)
+	return r.settings.Pool().UserQuota.Check(owner, usedBy(r.ledger.Grants(), owner, r.opt.ownerOf), memory)
 }

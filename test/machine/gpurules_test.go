@@ -64,6 +64,48 @@ func TestGPURules(t *testing.T) {
 	})
 }
 
+// A memory reserve and an overcommit ratio change while a grant runs on another GPU: the agent goes on with the driver as it is,
+// and is ready all the time.
+func TestReserveChangesInPlace(t *testing.T) {
+	t.Parallel()
+	pool := func(rules string) string {
+		return head + "spec:\n  pools: [{name: default, gpus: [" + rules + "]}]\n"
+	}
+	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
+	m.agentFlags = []string{"--config", m.write(pool(""))}
+	m.startAgent()
+	m.ready()
+	before := m.state()
+	r := m.run(flags("--name first --memory 4GiB --gpu-uuid "+before.GPUs[0].UUID), hold())
+	granted := r.granted()
+	for i, rules := range []string{
+		"{index: [0, 1], memoryReserve: 2GiB}", "{index: [1], memoryReserve: 3GiB, overcommit: {compute: 2}}", "",
+	} {
+		m.write(pool(rules))
+		reserve := []uint64{2 * gib, 3 * gib, 0}[i]
+		eventually(t, fmt.Sprintf("a reserve of %d bytes", reserve), func() error {
+			s := m.state()
+			if !s.Ready || len(s.Grants) != 1 || s.Grants[0].Level != granted.Level {
+				t.Fatalf("ready %v, grants %+v", s.Ready, s.Grants)
+			}
+			if s.GPUs[0].Reserved != before.GPUs[0].Reserved || s.GPUs[1].Reserved != before.GPUs[1].Reserved+reserve {
+				return fmt.Errorf("GPUs %+v", s.GPUs)
+			}
+			return nil
+		})
+		if i == 1 {
+			if said := m.refused(flags("--memory 13GiB --gpu-uuid " + before.GPUs[1].UUID)); !strings.Contains(said, "no room for 13GiB") {
+				t.Errorf("more than the GPU has beside the reserve: %s", said)
+			}
+		}
+	}
+	if log := m.agent.stderr(); strings.Count(log, `msg="driver in use"`) != 1 || strings.Contains(log, "taking stock of the GPUs again") {
+		t.Errorf("the driver was opened again:\n%s", tail(log))
+	}
+	r.end()
+	checkInvariants(t, m)
+}
+
 // Each GPU of a machine is held as its own rule says, at once: one by MPS, one by the preloaded library, one by the watch, and
 // one that nothing here holds as strongly as it must be gives no share. Rules that change wait for who is on the GPU, whom
 // status names, also after a restart; who comes meanwhile is held as those are who are there.

@@ -46,6 +46,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 	"github.com/kerf-gpu/kerf/sharing/node/session"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
 // agent wires the parts together and owns every goroutine.
@@ -59,10 +60,8 @@ type agent struct {
 	// audit is nil where none can be kept, and auditFault then says why.
 	audit      *file.Log
 	auditFault string
-	// source owns the applied configuration, and rules the settings of the GPUs.
-	source  *settings.Source
-	rules   *settings.Rules
-	cgroups cgroup.Hierarchy
+	source     *settings.Source
+	cgroups    cgroup.Hierarchy
 	// session uses the driver.
 	session *session.Session
 	// users says which UIDs are subordinate to which user.
@@ -122,7 +121,6 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.runtime.Restore(ctx); err != nil {
 		return errors.Join(fmt.Errorf("restore: %w", err), stopAudit())
 	}
-	a.runtime.KeepSettings(a.rules.Now())
 	err = a.serve(ctx, reg)
 	a.leaveCgroups()
 	return errors.Join(err, stopAudit())
@@ -197,12 +195,11 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		Audit:    a.auditTo(),
 	})
 	a.runtime.Conditions().Set(conditions.Audit, a.auditFault)
-	deps := settings.Deps{
-		Log: a.log, Options: &a.opt, Runtime: a.runtime, Events: a.events, State: a.state, Boot: boot, NoMPSForPods: noPods,
-	}
-	a.source = settings.NewSource(deps, pool)
-	a.rules = settings.NewRules(deps, a.source.Pool)
-	a.session.Served = session.Served{Runtime: a.runtime, Source: a.source, Rules: a.rules}
+	a.runtime.Settings().Load(filepath.Join(a.opt.Dirs.Dir, applied.File), boot)
+	a.source = settings.NewSource(settings.Deps{
+		Log: a.log, Options: &a.opt, Runtime: a.runtime, Events: a.events, State: a.state, NoMPSForPods: noPods,
+	})
+	a.session.Served = session.Served{Runtime: a.runtime, Source: a.source}
 	reg.MustRegister(
 		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
 		servemetrics.New(a.shares), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -298,7 +295,7 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 func (a *agent) clusterDeps() cluster.Deps {
 	return cluster.Deps{
 		Log: a.log, Options: &a.opt, Runtime: a.runtime, State: a.state, Hook: a.shares[shareHook], Kubelet: a.shares[shareKubelet],
-		Allocated: a.events.Allocated, Excluded: a.rules.Excluded,
+		Allocated: a.events.Allocated,
 	}
 }
 

@@ -55,8 +55,6 @@ type Deps struct {
 	Hook, Kubelet *serve.Share
 	// Allocated is called with the time that each answer to kubelet took.
 	Allocated func(took time.Duration)
-	// Excluded are the GPUs that the pool leaves to others.
-	Excluded func() map[sharing.GPUID]bool
 }
 
 // Containers is the agent's part for containers: the installed hook, its socket, and the CDI specs.
@@ -178,9 +176,9 @@ func (c *Containers) tellInventory() {
 		return
 	}
 	gpus := c.Runtime.Inventory()
-	pool := c.Runtime.Pool()
+	pool := c.Runtime.Settings().Pool()
 	rules := rulesOf(c.Runtime.Instances().States())
-	rules.memory, rules.gives, rules.excluded = hardwareMemory(pool), givesOf(pool), c.Excluded()
+	rules.memory, rules.gives, rules.excluded = hardwareMemory(pool), givesOf(pool), c.Runtime.Settings().Excluded()
 	units := c.known.take(gpus, rules)
 	if len(units) == 0 {
 		c.Runtime.Conditions().Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")

@@ -52,7 +52,7 @@ type cutRules struct {
 	// gives is what a GPU gives; nil where all give what the node offers.
 	gives func(sharing.GPU) config.Mode
 	// excluded are left to others: they are not counted.
-	excluded map[sharing.GPUID]bool
+	excluded []sharing.GPU
 	// memory is true where memory may be asked for that an instance gives.
 	memory bool
 	// turns are the GPUs whose MIG mode demand may change: they count with all that they give in either mode, whichever they
@@ -109,10 +109,10 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		}
 	}
 	grown := false
-	for id := range rules.excluded {
-		_, known := k.units[id]
+	for _, g := range rules.excluded {
+		_, known := k.units[g.UUID]
 		grown = grown || known
-		delete(k.units, id)
+		delete(k.units, g.UUID)
 	}
 	for _, g := range gpus {
 		old, known := k.units[g.UUID]

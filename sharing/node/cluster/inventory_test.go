@@ -129,7 +129,7 @@ func TestUnitsByRules(t *testing.T) {
 	if diff := cmp.Diff(want, k.take(gpus, cutRules{gives: givesOf(p)})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := k.take(gpus[1:], cutRules{excluded: map[sharing.GPUID]bool{"a": true}}); len(got) != 1 || got[0].UUID != "b" {
+	if got := k.take(gpus[1:], cutRules{excluded: gpus[:1]}); len(got) != 1 || got[0].UUID != "b" {
 		t.Errorf("left to others: %+v", got)
 	}
 	if givesOf(config.Pool{GPUs: []config.GPURule{{Settings: config.GPUSettings{Exclude: true}}}}) != nil {

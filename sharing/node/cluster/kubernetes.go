@@ -136,7 +136,7 @@ func (k *Kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k
 
 // tellKubelet tells kubelet what the node offers, and who holds what of it.
 func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
-	pool := k.Runtime.Pool()
+	pool := k.Runtime.Settings().Pool()
 	err := k.plugin.SetInventory(deviceplugin.Inventory{
 		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole), MIG: pool.Offers(config.Mode.MIG),
 	})

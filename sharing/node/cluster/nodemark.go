@@ -21,7 +21,7 @@ import (
 func (k *Kubernetes) followLeaving(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := k.Runtime.Changed()
-		keys := k.Runtime.Pool().Health.SpotTaints
+		keys := k.Runtime.Settings().Pool().Health.SpotTaints
 		if len(keys) == 0 {
 			k.Runtime.SetLeaving(ctx, "")
 			k.Runtime.Conditions().Set(conditions.LeavingUnknown, "")
@@ -46,7 +46,7 @@ func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 	defer func() { stop(); <-done }()
 	for {
 		changed := k.Runtime.Changed()
-		if !slices.Equal(keys, k.Runtime.Pool().Health.SpotTaints) {
+		if !slices.Equal(keys, k.Runtime.Settings().Pool().Health.SpotTaints) {
 			return
 		}
 		select {
@@ -83,7 +83,7 @@ func (k *Kubernetes) markNode(ctx context.Context) {
 	var last kube.NodeMark
 	for written := false; ctx.Err() == nil; {
 		changed := k.Runtime.Changed()
-		mode := k.Runtime.Pool().Health.Node
+		mode := k.Runtime.Settings().Pool().Health.Node
 		mark := markOf(mode, k.Runtime.Inventory())
 		if mode == config.NodeMarkNone && !written || written && mark == last {
 			select {

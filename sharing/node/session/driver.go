@@ -86,8 +86,8 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("take stock of the GPUs: %w", err)
 	}
-	s.Rules.Apply(all)
-	gpus := s.Rules.Admit(all)
+	s.Runtime.Settings().SetInventory(all)
+	gpus := s.Runtime.Settings().Used()
 	release, err := lockGPUs(open, s.Options.Dirs, gpus)
 	if err != nil {
 		return err
@@ -101,7 +101,8 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	if all, leftOut, err = s.firstCut(open, lib, cut, all, leftOut); err != nil {
 		return err
 	}
-	gpus = s.Rules.Admit(all)
+	s.Runtime.Settings().SetInventory(all)
+	gpus = locked(all, gpus)
 	s.Runtime.SetMIG(cut)
 	s.cut.Store(cut)
 	defer func() {
@@ -137,9 +138,11 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return s.reprobe(ctx, lib, att) })
-	g.Go(func() error { return s.Rules.KeepModes(ctx, lib, gpus, s.mps.changedModes) })
+	g.Go(func() error {
+		r := settings.Reconciler{Log: s.Log, Options: s.Options, Runtime: s.Runtime, Boot: s.Boot, Library: lib, GPUs: gpus, MPSChanged: s.mps.changedModes}
+		return r.Run(ctx)
+	})
 	g.Go(func() error { return s.keepCut(ctx, cut, gpus, parts) })
-	g.Go(func() error { return s.Rules.Follow(ctx, all) })
 	g.Go(func() error { return s.contextProber(lib, att.Driver).Run(ctx) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return rescan(ctx, lib, known) })
@@ -148,6 +151,12 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 		return err
 	}
 	return ctx.Err()
+}
+
+// locked are the GPUs that the session has locks for, as they are now.
+func locked(now, had []sharing.GPU) []sharing.GPU {
+	ids := idsOf(had)
+	return slices.DeleteFunc(slices.Clone(now), func(g sharing.GPU) bool { return !slices.Contains(ids, g.UUID) })
 }
 
 func idsOf(gpus []sharing.GPU) []sharing.GPUID {
@@ -164,7 +173,7 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att node.Attac
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
 	open := func(id sharing.GPUID) bool {
-		return levels[id].Undecided() || !levels[id].AskedMPS() && s.Runtime.Lists(sharing.BackendMPS)
+		return levels[id].Undecided() || !levels[id].AskedMPS() && s.Runtime.Settings().Lists(sharing.BackendMPS)
 	}
 	t := time.NewTicker(reprobeEvery)
 	defer t.Stop()
@@ -223,7 +232,7 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 		return s.partReport(ctx, lib, g)
 	}
 	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
-	if s.Runtime.Lists(sharing.BackendMPS) {
+	if s.Runtime.Settings().Lists(sharing.BackendMPS) {
 		rep.SetMPS(s.mps.probe(ctx, g))
 	}
 	for _, b := range sharing.Backends() {

@@ -55,7 +55,7 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 		Log: s.Log, Driver: audited(driver, s.Audit), Store: crashStore{exec.Files{Dir: journals}, s.Options.Failpoints}, BootID: boot,
 		Claims:  s.Runtime.ClaimsOn,
 		Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{s}}, Quiesce: hush.letGo,
-		Pool: s.Source.Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Around: aroundDriver(s.Options.Failpoints, s.Events.MIGStep), Before: s.cutBefore,
+		Pool: s.Runtime.Settings().Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Around: aroundDriver(s.Options.Failpoints, s.Events.MIGStep), Before: s.cutBefore,
 	}, gpus), nil
 }
 
@@ -231,7 +231,7 @@ func cutterInUse(ctx context.Context, in *atomic.Pointer[keep.Manager], patience
 
 // PlanMIG implements nodeserver.MIGPlanner.
 func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]mig.Proposal, error) {
-	cut, pool := cutterInUse(ctx, &s.cut, planWait), s.Source.Pool()
+	cut, pool := cutterInUse(ctx, &s.cut, planWait), s.Runtime.Settings().Pool()
 	if cut == nil {
 		return nil, fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is ready: %w",
 			strings.Join(s.Runtime.NotReady(), "; "), sharing.ErrUnavailable)

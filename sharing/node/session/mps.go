@@ -173,7 +173,7 @@ func (s *Session) modeRule(sharing.GPUID) mps.ModeRule {
 	switch {
 	case s.Options.ReadOnly():
 		return mps.ReadMode
-	case s.Source.Pool().MPSComputeMode == config.MPSComputeModeKeep:
+	case s.Runtime.Settings().Pool().MPSComputeMode == config.MPSComputeModeKeep:
 		return mps.KeepMode
 	}
 	return mps.ManageMode

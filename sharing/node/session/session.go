@@ -47,7 +47,6 @@ type Deps struct {
 type Served struct {
 	Runtime *node.Runtime
 	Source  *settings.Source
-	Rules   *settings.Rules
 	// Seen lists the containers of pods, as the container runtime has them; nil without Kubernetes.
 	Seen func(ctx context.Context) ([]sharing.Seen, error)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
 // LastGood is the copy of the last document in force, for an agent that starts while the document is bad.
@@ -118,9 +118,6 @@ func (s *Source) apply(c change.Candidate) {
 	pool := c.Pool
 	s.applied = c
 	s.Events.ConfigApplied()
-	s.pool.Store(&pool)
-	prices := c.Config.PricesIn(pool)
-	s.prices.Store(&prices)
 	s.Runtime.Conditions().Set(conditions.Compute, idleRule(c.Config, pool))
 	if s.Options.Cluster.Serve {
 		without := mpsRule(c.Config, pool, s.NoMPSForPods)
@@ -129,7 +126,9 @@ func (s *Source) apply(c change.Candidate) {
 			s.Log.Warn("pods are not held by mps", "reason", without)
 		}
 	}
-	s.Runtime.SetConfig(c.Config, pool, node.ConfigSource{File: c.From, SHA256: c.Hash})
+	s.Runtime.Settings().Apply(c.Config, pool, applied.Source{File: c.From, SHA256: c.Hash})
+	s.Runtime.Conditions().ApplyConfig() // only now: it may have stopped all grants
+	s.Runtime.Notify().Audit.Config(pool.Name, c.From, c.Hash, nil)
 	s.configNews.applied(c.Hash)
 }
 
@@ -183,6 +182,7 @@ func (s *Source) refuseConfig(c change.Candidate, first bool) {
 			mistakes = append(mistakes, fmt.Sprintf("%s: %v", kept, err))
 		}
 	}
-	s.Runtime.RefuseConfig(mistakes, first)
+	s.Runtime.Conditions().RejectConfig(mistakes, first)
+	s.Runtime.Notify().Audit.Config("", "", "", mistakes)
 	s.configNews.refused(mistakes)
 }

@@ -113,7 +113,7 @@ func (s *Source) choosePool() {
 	switch {
 	case c.Err != nil:
 		s.refuseConfig(c, false)
-	case c.Pool.Name != s.pool.Load().Name:
+	case c.Pool.Name != s.Runtime.Settings().Pool().Name:
 		s.Log.Info("the node is of another pool, because its labels have changed", "pool", c.Pool.Name)
 		s.useConfig(c)
 	}

@@ -7,7 +7,6 @@
 package settings
 
 import (
-	"errors"
 	"log/slog"
 	"sync/atomic"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 )
-
-// ErrRescan says that the inventory of GPUs has changed and must be read again.
-var ErrRescan = errors.New("the inventory has changed")
 
 // Events counts applied and rejected configurations.
 type Events interface {
@@ -32,17 +28,15 @@ type Deps struct {
 	Options *options.Options
 	Runtime *node.Runtime
 	Events  Events
-	// State is the folder of what outlives a reboot, and Boot the kernel's boot ID.
-	State, Boot string
+	// State is the folder of what outlives a reboot.
+	State string
 	// NoMPSForPods is why MPS can hold no pod here; empty if it can.
 	NoMPSForPods string
 }
 
-// Source owns the applied configuration: the SharingConfig, the node's pool, and its prices.
+// Source finds configurations, and applies those without errors.
 type Source struct {
 	Deps
-	pool   atomic.Pointer[config.Pool]
-	prices atomic.Pointer[config.Prices]
 	// found has each new content of the ConfigMap, and configNews writes the node's events about it.
 	found      chan change.Candidate
 	configNews configNews
@@ -55,20 +49,13 @@ type Source struct {
 	applied change.Candidate
 }
 
-// NewSource starts with a pool of the built-in configuration.
-func NewSource(d Deps, pool config.Pool) *Source {
-	s := &Source{Deps: d, found: make(chan change.Candidate), relabelled: make(chan struct{})}
-	s.pool.Store(&pool)
-	return s
+// NewSource has found nothing yet.
+func NewSource(d Deps) *Source {
+	return &Source{Deps: d, found: make(chan change.Candidate), relabelled: make(chan struct{})}
 }
 
-// Pool is the node's pool in the applied configuration.
-func (s *Source) Pool() config.Pool { return *s.pool.Load() }
-
-// Prices are those of the applied configuration, or none.
+// Prices are those of the applied configuration.
 func (s *Source) Prices() config.Prices {
-	if p := s.prices.Load(); p != nil {
-		return *p
-	}
-	return config.Prices{}
+	c := s.Runtime.Settings()
+	return c.Config().PricesIn(c.Pool())
 }

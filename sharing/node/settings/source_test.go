@@ -5,6 +5,7 @@ package settings
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -40,17 +42,10 @@ func built(t *testing.T, file string) (*Source, *bytes.Buffer) {
 	}
 	r := node.New(node.Options{
 		Host: node.Host{BootID: "boot"}, Log: log, RecordPath: filepath.Join(dir, "record.json"), Config: config.Default(), Pool: pool,
-		NewID: func() string { return "id" },
+		NewID: func() string { return "id" }, Audit: func(e audit.Entry) { fmt.Fprintf(&text, "audit %s: %s, error %q\n", e.What, e.Why, e.Error) },
 	})
 	opt := &options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: file}}
-	return NewSource(Deps{Log: log, Options: opt, Runtime: r, Events: &counts{}, State: dir, Boot: "boot"}, pool), &text
-}
-
-// rulesOf are the rules of a node whose pool the returned function sets.
-func rulesOf(t *testing.T) (*Rules, func(config.Pool)) {
-	t.Helper()
-	s, _ := built(t, "")
-	return NewRules(s.Deps, s.Pool), func(p config.Pool) { s.pool.Store(&p) }
+	return NewSource(Deps{Log: log, Options: opt, Runtime: r, Events: &counts{}, State: dir}), &text
 }
 
 const (
@@ -105,6 +100,11 @@ func TestConfigLifeCycle(t *testing.T) {
 	write(goodConfig)
 	if seen = load(a, seen); blocked(a) || pool(a) != "one" {
 		t.Errorf("after the document was mended: pool %q, not ready %q", pool(a), a.Runtime.NotReady())
+	}
+	for _, entry := range []string{"audit config: a newer document is refused, error \"", "audit config: pool one of " + file + ", sha256 " + seen + ", error \"\""} {
+		if !strings.Contains(log.String(), entry) {
+			t.Errorf("the audit log does not have %q:\n%s", entry, log.String())
+		}
 	}
 	write(badConfig)
 	seen = load(a, seen)

@@ -1,0 +1,246 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package applied
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+)
+
+// node is a node with users and an inventory, as the runtime has them.
+type node struct {
+	*Settings
+	users  change.Users
+	driver []sharing.GPU // as the driver shows them
+	offers []sharing.GPU // of which grants can be given
+	took   int           // how often the inventory was taken
+	woken  int
+}
+
+func newNode(pool config.Pool, gpus ...sharing.GPU) *node {
+	n := &node{users: change.Users{Of: map[sharing.GPUID][]string{}, Known: true}, driver: gpus}
+	n.Settings = New(slog.New(slog.DiscardHandler), n, func() { n.woken++ }, config.Default(), pool)
+	return n
+}
+
+// View implements Node.
+func (n *node) View(f func(change.Users) bool) {
+	if f(n.users) {
+		n.offers, n.took = n.Allocatable(n.driver), n.took+1
+	}
+}
+
+func (n *node) used(id sharing.GPUID) bool { return !n.users.Known || len(n.users.Of[id]) > 0 }
+
+func (n *node) of(i int) config.GPUSettings { return n.Of(n.driver[i], n.used) }
+
+func gpus(n int) []sharing.GPU {
+	var out []sharing.GPU
+	for i := range n {
+		out = append(out, sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i, Memory: 8 * sharing.GiB, Reserved: sharing.GiB})
+	}
+	return out
+}
+
+func rules(own ...config.GPUSettings) config.Pool {
+	p := config.Pool{Name: "a"}
+	for i, s := range own {
+		p.GPUs = append(p.GPUs, config.GPURule{Indexes: []int{i}, Settings: s})
+	}
+	return p
+}
+
+func ids(gpus []sharing.GPU) (out []string) {
+	for _, g := range gpus {
+		out = append(out, string(g.UUID))
+	}
+	return out
+}
+
+// Changed amounts reach the inventory at once, and other changes leave it alone. A restart finds what the GPUs had.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), File)
+	n := newNode(config.Pool{}, gpus(2)...)
+	n.Load(path, "boot")
+	n.SetInventory(n.driver)
+	n.offers, n.took = n.Allocatable(n.driver), 0
+	held := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS), MinLevel: sharing.LevelClient, PowerLimitWatts: 300}
+	apply := func(took int, own ...config.GPUSettings) {
+		t.Helper()
+		n.took = 0
+		n.Apply(config.Default(), rules(own...), Source{File: "f"})
+		if n.took != took {
+			t.Errorf("the inventory was taken %d times, want %d", n.took, took)
+		}
+	}
+	if apply(0, held); n.Has("GPU-0") != held || n.Has("GPU-1") != (config.GPUSettings{}) || !n.Lists(sharing.BackendMPS) || n.Source().File != "f" {
+		t.Errorf("GPU 0 has %+v, GPU 1 %+v", n.Has("GPU-0"), n.Has("GPU-1"))
+	}
+	over := config.GPUSettings{Overcommit: sharing.Overcommit{Compute: 200}}
+	if apply(1, over); n.offers[0].BookablePercent() != 200 || n.offers[1].BookablePercent() != 100 {
+		t.Errorf("overcommitted: %+v", n.offers)
+	}
+	apply(1, config.GPUSettings{MemoryReserve: 2 * sharing.GiB}, config.GPUSettings{Exclude: true})
+	if len(n.offers) != 1 || n.offers[0].Reserved != 3*sharing.GiB || n.driver[0].Reserved != sharing.GiB {
+		t.Errorf("a reserve, and a GPU that is left to others: %+v", n.offers)
+	}
+	if !slices.Equal(ids(n.Excluded()), []string{"GPU-1"}) || !slices.Equal(ids(n.Used()), []string{"GPU-0"}) {
+		t.Errorf("excluded %v, used %v", n.Excluded(), n.Used())
+	}
+	part := sharing.GPU{UUID: sharing.PartID("GPU-0", sharing.Instance{ID: 1}), Memory: sharing.GiB}
+	if got := n.Allocatable([]sharing.GPU{part}); len(got) != 1 || got[0].Reserved != 0 {
+		t.Errorf("a shared MIG instance: %+v", got)
+	}
+	for boot, want := range map[string]map[sharing.GPUID]config.GPUSettings{"boot": n.has, "another boot": {}} {
+		again := newNode(config.Pool{})
+		again.Load(path, boot)
+		if diff := cmp.Diff(want, again.has); diff != "" {
+			t.Errorf("after a restart in %s (-want +got):\n%s", boot, diff)
+		}
+	}
+	n.woken = 0
+	if n.Settle(); n.woken != 0 || n.took != 1 {
+		t.Error("a look without a change woke others")
+	}
+}
+
+// Before all users are known, and until a GPU is idle, new grants get its backends of before. A MIG instance follows its GPU.
+func TestOf(t *testing.T) {
+	t.Parallel()
+	mps := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS), MinLevel: sharing.LevelClient}
+	n := newNode(rules(mps), gpus(1)...)
+	n.SetInventory(n.driver)
+	n.users.Known = false
+	n.Apply(config.Default(), rules(config.GPUSettings{Exclude: true, Sharers: 3}), Source{})
+	part := sharing.GPU{UUID: sharing.PartID("GPU-0", sharing.Instance{ID: 1}), Index: 0}
+	if got := n.of(0); got.Backends != mps.Backends || got.MinLevel != mps.MinLevel || !got.Exclude || got.Sharers != 3 {
+		t.Errorf("before the users are known: %+v", got)
+	}
+	n.users = change.Users{Of: map[sharing.GPUID][]string{"GPU-0": {"ns/a"}}, Known: true}
+	if got := n.Of(part, n.used); got.Backends != mps.Backends {
+		t.Errorf("a MIG instance: %+v", got)
+	}
+	n.users.Of = nil
+	if got := n.of(0); got.Backends != "" || got.MinLevel != sharing.LevelUnknown || !got.Exclude {
+		t.Errorf("of an idle GPU: %+v", got)
+	}
+	if got := n.Of(sharing.GPU{UUID: "unknown", Index: 9}, n.used); got != (config.GPUSettings{}) {
+		t.Errorf("of an unknown GPU: %+v", got)
+	}
+}
+
+// model is what one GPU must have, told without a plan: what the pool said when it was idle last.
+type model struct{ backends, rest config.GPUSettings }
+
+// Whatever configurations follow each other, whoever comes and goes, and whenever the agent starts again: a GPU in use has what
+// it had when its first user came, an idle one has what the pool says, and who is waited for is named.
+func TestSettingsRandom(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(5, 19))
+	one := func() config.GPUSettings {
+		return config.GPUSettings{
+			Exclude: rnd.IntN(5) == 0, MemoryReserve: sharing.Bytes(rnd.IntN(3)) * sharing.GiB, PowerLimitWatts: 100 * rnd.IntN(2),
+			Backends: []config.BackendList{"", "driver,mps", "driver,libkerf"}[rnd.IntN(3)], MinLevel: sharing.Level(rnd.IntN(3)), // #nosec G115 -- small
+		}
+	}
+	for round := range 100 {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(round))
+		n := newNode(rules(one(), one(), one()), gpus(3)...)
+		n.Load(path, "boot")
+		n.SetInventory(n.driver)
+		want := map[int]model{}
+		idle := func(i int) bool { return len(n.users.Of[n.driver[i].UUID]) == 0 }
+		idled := func() {
+			for i, g := range n.driver {
+				if s := n.Pool().Of(g); idle(i) {
+					want[i] = model{s, s}
+				}
+			}
+		}
+		idled()
+		for step := range 40 {
+			i := rnd.IntN(3)
+			id := n.driver[i].UUID
+			switch rnd.IntN(6) {
+			case 0:
+				n.Apply(config.Default(), rules(one(), one(), one()), Source{})
+				idled()
+				n.settled(t, step)
+			case 1, 2:
+				if s := n.of(i); !s.Exclude { // an excluded GPU gives nothing
+					if idle(i) { // its backends are chosen with the first grant, the rest when it is settled
+						want[i] = model{s, want[i].rest}
+					}
+					n.users.Of[id] = append(n.users.Of[id], fmt.Sprint("ns/", step))
+				}
+			case 3:
+				if !idle(i) {
+					n.users.Of[id] = n.users.Of[id][1:]
+				}
+			case 4:
+				n.Settle()
+				idled()
+				n.settled(t, step)
+			case 5:
+				n.save() // as each change of the runtime's leads to
+				was := n
+				n = newNode(was.Pool(), was.driver...)
+				n.users = was.users
+				n.Load(path, "boot")
+				n.SetInventory(n.driver)
+				idled()
+			}
+			n.check(t, step, want)
+		}
+	}
+}
+
+func (n *node) check(t *testing.T, step int, want map[int]model) {
+	t.Helper()
+	for i, g := range n.driver {
+		is, pool, users := n.Has(g.UUID), n.Pool().Of(g), n.users.Of[g.UUID]
+		m := want[i]
+		if is.Exclude != m.rest.Exclude || is.MemoryReserve != m.rest.MemoryReserve || is.PowerLimitWatts != m.rest.PowerLimitWatts {
+			t.Fatalf("step %d: GPU %d has %+v, want %+v", step, i, is, m.rest)
+		}
+		if len(users) > 0 && (is.Backends != m.backends.Backends || is.MinLevel != m.backends.MinLevel) {
+			t.Fatalf("step %d: GPU %d in use has %+v, and had %+v when its first user came", step, i, is, m.backends)
+		}
+		next, known := pool, maps.Clone(n.has)
+		if len(users) > 0 {
+			next.Backends, next.MinLevel = m.backends.Backends, m.backends.MinLevel
+		}
+		if got := n.of(i); got != next {
+			t.Fatalf("step %d: new grants on GPU %d get %+v, want %+v", step, i, got, next)
+		}
+		n.has = known // the look alone changes nothing here
+	}
+}
+
+// settled requires that idle GPUs are as the pool says, and that the users of the others are named.
+func (n *node) settled(t *testing.T, step int) {
+	t.Helper()
+	for i, g := range n.driver {
+		users := n.users.Of[g.UUID]
+		w := slices.IndexFunc(n.Waiting(), func(s change.Step) bool { return s.GPU == g.UUID })
+		if waits := len(users) > 0 && n.Has(g.UUID) != n.Pool().Of(g); waits != (w >= 0) || waits && !slices.Equal(n.Waiting()[w].For, users) {
+			t.Fatalf("step %d: GPU %d with %q waits as %+v", step, i, users, n.Waiting())
+		}
+		if len(users) == 0 && n.Has(g.UUID) != n.Pool().Of(g) {
+			t.Fatalf("step %d: idle GPU %d has %+v, and the pool says %+v", step, i, n.Has(g.UUID), n.Pool().Of(g))
+		}
+	}
+}
