@@ -3,7 +3,7 @@
  *
  * Contexts. Each costs GPU memory of its own, which the daemon charges: creating one may fail for want of it.
  */
-#include "cuda_core.h"
+#include "cuda_export.h"
 
 #include <stdlib.h>
 
@@ -88,6 +88,8 @@ static CUresult stop(CUcontext context)
 	cuda_forget_memory(context);
 	cuda_forget_streams(context);
 	pthread_mutex_unlock(&cuda_mu);
+	if (args[0])
+		cuda_storage_drop(context);
 	if (args[0] && context->primary)
 		cuda_pools_reset(context->device);
 	return args[0] ? cuda_call(context->device, GPUSIM_OP_CTX_DESTROY, args, NULL, 0) : CUDA_SUCCESS;
@@ -108,6 +110,19 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	}
 	pthread_mutex_unlock(&primary_mu[device]);
 	return ret;
+}
+
+/* The handle of a primary context, whether or not it is active. */
+CUresult cuda_primary_of(CUcontext *context, CUdevice device)
+{
+	struct device *d;
+	TRY(cuda_device(device, &d));
+	NEED(context);
+	pthread_mutex_lock(&primary_mu[device]);
+	primary[device].primary = true;
+	pthread_mutex_unlock(&primary_mu[device]);
+	*context = &primary[device];
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -238,12 +253,19 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 	return cuda_context_end(context);
 }
 
+/* A context that can be current: a primary one also before it is active, since the runtime retains it later. */
+static CUresult settable(CUcontext context)
+{
+	CUresult ret = alive(context);
+	return ret == CUDA_ERROR_CONTEXT_IS_DESTROYED && context->primary ? CUDA_SUCCESS : ret;
+}
+
 /* Replaces the top of the stack; on an error the thread keeps what it had. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
 	TRY(cuda_enter());
 	if (context)
-		TRY(alive(context));
+		TRY(settable(context));
 	if (stack.depth)
 		stack.depth--;
 	return context ? push(context) : CUDA_SUCCESS;

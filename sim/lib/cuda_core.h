@@ -143,6 +143,10 @@ static inline uint64_t cuda_round(uint64_t bytes)
 	return (bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
 }
 
+/* cuda_storage_drop ends what the runtime keeps in a context; each value has such a function, or NULL. */
+typedef void (*cuda_storage_end)(CUcontext context, void *key, void *value);
+void cuda_storage_drop(CUcontext context);
+
 /* cuda_forget_memory and cuda_forget_streams drop what lived in a context that is being destroyed. */
 void cuda_forget_memory(CUcontext context);
 void cuda_forget_streams(CUcontext context);
@@ -203,6 +207,23 @@ extern const int gpusim_cuda_version;
 		if (try_)              \
 			return try_;   \
 	} while (0)
+
+/* Defines a function that programs find by its name, and its prototype. */
+#define API(name, params)                                                \
+	__attribute__((visibility("default"))) CUresult name params;    \
+	CUresult name params
+/* Defines one in its two forms: for the legacy default stream, and with the suffix for per-thread default streams. */
+#define STREAM_API(name, suffix, params, call)  \
+	API(name, params)                       \
+	{                                       \
+		const bool per_thread = false;  \
+		return call;                    \
+	}                                       \
+	API(name##suffix, params)               \
+	{                                       \
+		const bool per_thread = true;   \
+		return call;                    \
+	}
 
 #define NEED(condition)                                  \
 	do {                                             \

@@ -4,7 +4,7 @@
  * Modules and libraries. A module is any image and costs a block of memory; one of PTX whose first array of bytes
  * (".b8 NAME[N]") is larger costs that. A function is any name.
  */
-#include "cuda_core.h"
+#include "cuda_export.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +78,19 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 	return cuModuleLoadData(module, image);
 }
 
+CUresult cuda_fatbin_load(CUmodule *module, const void *wrapper)
+{
+	return cuModuleLoadData(module, wrapper);
+}
+
+CUresult cuda_fatbin_load_ext(CUmodule *module, const void *wrapper, void *a, void *b, unsigned c)
+{
+	(void)a;
+	(void)b;
+	(void)c;
+	return cuda_fatbin_load(module, wrapper);
+}
+
 CUresult cuModuleLoad(CUmodule *module, const char *path)
 {
 	struct stat st;
@@ -147,6 +160,16 @@ const char *cuda_function_name(CUfunction function)
 				name = f->name;
 	pthread_mutex_unlock(&cuda_mu);
 	return name;
+}
+
+/* Lazy is the default since CUDA 12.2. */
+API(cuModuleGetLoadingMode, (int *mode))
+{
+	const char *asked = getenv("CUDA_MODULE_LOADING");
+	TRY(cuda_enter());
+	NEED(mode);
+	*mode = asked && strcmp(asked, "EAGER") == 0 ? 1 : 2;
+	return CUDA_SUCCESS;
 }
 
 /* A library is a module of the current context: the real one is loaded into each context that uses it. */

@@ -108,8 +108,8 @@ func TestDeepBinding(t *testing.T) {
 func TestNamesWithoutADriver(t *testing.T) {
 	b := start(t, "a30x2", "r550").cap(t, gib)
 	for _, where := range []string{"default", "next", "program"} {
-		got := b.check(t, "look:"+where+":cuMemAlloc_v2", "look:"+where+":cuCtxDestroy", "look:"+where+":cuInit", "look:"+where+":malloc",
-			"look:"+where+":nvmlDeviceGetMemoryInfo", "via:default", "gpu:0", "look:"+where+":cuMemAlloc_v2", "look:"+where+":cuCtxDestroy", "look:"+where+":cuInit")
+		got := b.check(t, "look:"+where+":cuMemAlloc_v2", "look:"+where+":cuCtxCreate_v4", "look:"+where+":cuInit", "look:"+where+":malloc",
+			"look:"+where+":nvmlDeviceGetMemoryInfo", "via:default", "gpu:0", "look:"+where+":cuMemAlloc_v2", "look:"+where+":cuCtxCreate_v4", "look:"+where+":cuInit")
 		if want := "none|none|none|found|none|found|none|found"; got != want {
 			t.Errorf("%s: %s, want %s", where, got, want)
 		}
