@@ -110,6 +110,11 @@ func (h Hierarchy) Open(dir string, inode uint64) (Group, error) {
 	return Group{Dir: dir, Inode: ino, mount: h.Mount}, nil
 }
 
+// Group is the group that was found at dir with that inode. It is not looked at: whether it is still there, its methods tell.
+func (h Hierarchy) Group(dir string, inode uint64) Group {
+	return Group{Dir: dir, Inode: inode, mount: h.Mount}
+}
+
 // Children returns the names of the groups directly beneath rel, sorted; rel "" is the root group. It is
 // sharing.ErrNotFound when there is no such group.
 func (h Hierarchy) Children(rel string) ([]string, error) {

@@ -20,7 +20,7 @@ func (l *Ledger) Check() error {
 	breach := func(format string, args ...any) { errs = append(errs, fmt.Errorf("ledger: "+format, args...)) }
 	held, leased := map[sharing.GPUID]sum{}, map[sharing.GPUID]sum{}
 	lent := map[sharing.GPUID]sharing.Bytes{}
-	names, leases, joined := 0, 0, 0
+	names, leases, joined, containers := 0, 0, 0, 0
 	for id, e := range l.claims {
 		if id == "" || id != e.claim.ID {
 			breach("claim %q is filed under %q", e.claim.ID, id)
@@ -40,6 +40,7 @@ func (l *Ledger) Check() error {
 				breach("claim %q is not found by claim %q, whose cap it shares", id, e.claim.With)
 			}
 		}
+		containers += l.checkAttachments(e, breach)
 		if e.lease != nil {
 			leases++
 			if e.lease.Cgroup == "" || l.cgroups[e.lease.Cgroup] != id {
@@ -74,6 +75,9 @@ func (l *Ledger) Check() error {
 	if names != len(l.names) || leases != len(l.cgroups) {
 		breach("%d names for %d claims, %d cgroups for %d leases", len(l.names), names, len(l.cgroups), leases)
 	}
+	if containers != len(l.containers) {
+		breach("%d containers for %d attachments", len(l.containers), containers)
+	}
 	for _, all := range l.joined {
 		joined -= len(all)
 	}
@@ -94,6 +98,30 @@ func (l *Ledger) Check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkAttachments checks the attachments of one claim, and returns how many of them are containers.
+func (l *Ledger) checkAttachments(e *entry, breach func(string, ...any)) (containers int) {
+	id := e.claim.ID
+	if a := e.lease; a != nil && !a.inForce() {
+		breach("claim %q is leased to an attachment that is %s", id, a.State)
+	}
+	if a := e.next; a != nil && (a.inForce() || a.State == Reserved || (a.Cgroup != "") != (a.State == Activating)) {
+		breach("claim %q is to be used next by an attachment that is %s, of cgroup %q", id, a.State, a.Cgroup)
+	}
+	if e.lease != nil && e.next != nil && (e.next.State == Activating || e.next.ContainerID == e.lease.ContainerID) {
+		breach("claim %q is used, and is to be used next, by container %q, which is %s", id, e.next.ContainerID, e.next.State)
+	}
+	for _, a := range []*Attachment{e.lease, e.next} {
+		if a == nil || a.ContainerID == "" {
+			continue
+		}
+		containers++
+		if l.containers[a.ContainerID] != id {
+			breach("claim %q is not found by its container %q", id, a.ContainerID)
+		}
+	}
+	return containers
 }
 
 func (g *gpu) check(id sharing.GPUID, held, leased sum, lent sharing.Bytes) error {

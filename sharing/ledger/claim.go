@@ -32,11 +32,15 @@ func (l *Ledger) Claim(c Claim) error {
 			return fmt.Errorf("claim %q: gpu %q: %w", c.ID, f.GPU, err)
 		}
 	}
-	return l.enter(c, nil)
+	if err := l.enter(c, nil); err != nil {
+		return err
+	}
+	l.claims[c.ID].fresh = c.Owner.Pod()
+	return nil
 }
 
 // Release drops a claim that is not leased. The error wraps ErrNotFound for an unknown claim and ErrConflict
-// while it is leased, or a claim is that shares its cap: that may use what is booked for this one.
+// while it is leased or being activated, or a claim is that shares its cap: that may use what is booked for this one.
 func (l *Ledger) Release(id ClaimID) error {
 	e, ok := l.claims[id]
 	switch {
@@ -44,6 +48,9 @@ func (l *Ledger) Release(id ClaimID) error {
 		return fmt.Errorf("release claim %q: %w", id, sharing.ErrNotFound)
 	case e.lease != nil:
 		return fmt.Errorf("release claim %q: leased to cgroup %q: %w", id, e.lease.Cgroup, sharing.ErrConflict)
+	}
+	if e.next != nil && e.next.State == Activating {
+		return fmt.Errorf("release claim %q: cgroup %q is activating it: %w", id, e.next.Cgroup, sharing.ErrConflict)
 	}
 	if other, used := l.inUse(e); used {
 		return fmt.Errorf("release claim %q: claim %q shares its cap, and is leased: %w", id, other, sharing.ErrConflict)

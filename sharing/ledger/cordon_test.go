@@ -42,7 +42,7 @@ func TestCordons(t *testing.T) {
 	if look("later").FreeMemory != 0 {
 		t.Error("a GPU that came later is not cordoned")
 	}
-	if err := l.Arm("x", Lease{Cgroup: "/x", Inode: 1}); err != nil {
+	if err := activate(l, "x", Attachment{Cgroup: "/x", Inode: 1}); err != nil {
 		t.Errorf("what has the GPU starts: %v", err)
 	}
 	if err := l.Check(); err != nil {

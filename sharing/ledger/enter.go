@@ -11,7 +11,7 @@ import (
 
 // enter writes a checked claim into the books, all of it or nothing. The error wraps ErrInvalid when a sum
 // would not fit in 64 bits.
-func (l *Ledger) enter(c Claim, lease *Lease) error {
+func (l *Ledger) enter(c Claim, lease *Attachment) error {
 	for _, f := range c.Placement {
 		if page, ok := l.gpus[f.GPU]; ok {
 			if _, err := page.held.with(f); err != nil {
@@ -30,12 +30,18 @@ func (l *Ledger) enter(c Claim, lease *Lease) error {
 	return nil
 }
 
-// lease notes that a checked lease is in force.
-func (l *Ledger) lease(e *entry, lease Lease) {
+// lease notes that a checked attachment is in force. It is not the next one any more.
+func (l *Ledger) lease(e *entry, a Attachment) {
+	a.State = Active
+	if e.next != nil && e.next.ContainerID == a.ContainerID {
+		l.setNext(e, nil)
+	}
 	l.touch(e)
-	lease = lease.clone()
-	e.lease = &lease
-	l.cgroups[lease.Cgroup] = e.claim.ID
+	e.lease, e.fresh = a.clone(), false
+	l.cgroups[a.Cgroup] = e.claim.ID
+	if a.ContainerID != "" {
+		l.containers[a.ContainerID] = e.claim.ID
+	}
 	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
 		page.leased, _ = page.leased.with(f) // leased <= held, which does not wrap
@@ -46,6 +52,7 @@ func (l *Ledger) lease(e *entry, lease Lease) {
 func (l *Ledger) unlease(e *entry) {
 	l.touch(e)
 	delete(l.cgroups, e.lease.Cgroup)
+	delete(l.containers, e.lease.ContainerID)
 	for _, f := range e.inForce() {
 		page := l.gpus[f.GPU]
 		page.leased = page.leased.without(f)
@@ -60,6 +67,7 @@ func (l *Ledger) unlease(e *entry) {
 
 // drop takes a claim without a lease out of the books.
 func (l *Ledger) drop(e *entry) {
+	l.setNext(e, nil)
 	l.remove(e)
 	for _, f := range e.claim.Placement {
 		page := l.gpus[f.GPU]
@@ -79,8 +87,8 @@ func (l *Ledger) drop(e *entry) {
 //
 // Errors, with nothing changed: ErrInvalid for an empty id, two fragments on one GPU, a share above 100
 // percent, a sum that does not fit in 64 bits, or a lease without cgroup and inode; ErrConflict for a taken
-// id or a cgroup that is leased.
-func (l *Ledger) Restore(c Claim, lease *Lease) error {
+// id, a cgroup that is leased or a container that uses another claim.
+func (l *Ledger) Restore(c Claim, lease *Attachment) error {
 	if err := l.checkRestore(c, lease); err != nil {
 		return fmt.Errorf("restore claim %q: %w", c.ID, err)
 	}
@@ -102,7 +110,7 @@ func (l *Ledger) Restore(c Claim, lease *Lease) error {
 	return nil
 }
 
-func (l *Ledger) checkRestore(c Claim, lease *Lease) error {
+func (l *Ledger) checkRestore(c Claim, lease *Attachment) error {
 	if c.ID == "" {
 		return fmt.Errorf("no id: %w", sharing.ErrInvalid)
 	}

@@ -19,6 +19,8 @@ type index struct {
 	// names has exactly the claims with a name, cgroups exactly those with a lease.
 	names   map[string]ClaimID
 	cgroups map[string]ClaimID
+	// containers has exactly the containers of attachments.
+	containers map[string]ClaimID
 	// joined has, for each claim whose cap others share, exactly these others.
 	joined map[ClaimID][]*entry
 	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
@@ -85,8 +87,12 @@ func (x *index) find(id ClaimID) (int, bool) {
 // entry is a claim in the books.
 type entry struct {
 	claim Claim
-	// lease is nil while the claim is only claimed.
-	lease *Lease
+	// lease is the attachment in force, and next the one that is not yet; nil for none.
+	lease, next *Attachment
+	// work, withdrawn and fresh are as in Grant.
+	work      Work
+	withdrawn Withdrawal
+	fresh     bool
 	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
 	// at most what the fragment's Burst is more than its Memory.
 	lent map[sharing.GPUID]sharing.Bytes
@@ -104,10 +110,7 @@ func (e *entry) inForce() sharing.Placement {
 
 func (x *index) grant(e *entry) Grant {
 	g := Grant{Claim: e.claim.clone(), Joint: x.joint(e.claim)}
-	if e.lease != nil {
-		lease := e.lease.clone()
-		g.Lease, g.State = &lease, Leased
-	}
+	g.Lease, g.Next, g.Work, g.Withdrawn, g.Fresh = e.lease.clone(), e.next.clone(), e.work, e.withdrawn, e.fresh
 	if len(e.lent) > 0 {
 		g.Lent = maps.Clone(e.lent)
 	}
@@ -138,25 +141,25 @@ func (x *index) checkIdentity(c Claim) error {
 	return nil
 }
 
-// armable returns the claim if it has no lease or this very one.
-func (x *index) armable(id ClaimID, lease Lease) (*entry, error) {
-	e, ok := x.claims[id]
-	if !ok {
-		return nil, sharing.ErrNotFound
-	}
-	if e.lease == nil {
-		return e, x.checkLease(e.claim, lease)
-	}
-	switch {
-	case e.lease.Equal(lease):
-		return e, nil
-	case e.lease.Cgroup == lease.Cgroup && e.lease.Inode != lease.Inode:
-		return nil, fmt.Errorf("leased to an earlier cgroup %q (inode %d, not %d): %w", e.lease.Cgroup, e.lease.Inode, lease.Inode, sharing.ErrStale)
-	}
-	return nil, fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
+// ByContainerID returns the claim that the container instance of that id uses, or is to use next.
+func (x *index) ByContainerID(containerID string) (ClaimID, bool) {
+	id, ok := x.containers[containerID]
+	return id, ok
 }
 
-func (x *index) checkLease(c Claim, lease Lease) error {
+// setNext makes an attachment, or with nil none, the next to use a claim.
+func (x *index) setNext(e *entry, a *Attachment) {
+	x.touch(e)
+	if e.next != nil && (e.lease == nil || e.lease.ContainerID != e.next.ContainerID) {
+		delete(x.containers, e.next.ContainerID)
+	}
+	e.next = a.clone()
+	if a != nil && a.ContainerID != "" {
+		x.containers[a.ContainerID] = e.claim.ID
+	}
+}
+
+func (x *index) checkLease(c Claim, lease Attachment) error {
 	if lease.Cgroup == "" || lease.Inode == 0 {
 		return fmt.Errorf("lease without cgroup and inode: %w", sharing.ErrInvalid)
 	}
@@ -165,6 +168,9 @@ func (x *index) checkLease(c Claim, lease Lease) error {
 	}
 	if holder, taken := x.cgroups[lease.Cgroup]; taken {
 		return fmt.Errorf("cgroup %q is leased to claim %q: %w", lease.Cgroup, holder, sharing.ErrConflict)
+	}
+	if user, taken := x.containers[lease.ContainerID]; taken && user != c.ID {
+		return fmt.Errorf("container %q uses claim %q: %w", lease.ContainerID, user, sharing.ErrConflict)
 	}
 	return nil
 }

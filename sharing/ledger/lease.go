@@ -9,27 +9,24 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Arm makes a claim leased. To arm it again with the very same lease changes nothing and is no error, since
-// a hook may ask twice.
+// Arm tells that the cap of the attachment that was Activating is in force: it is Active, and the claim's lease.
 //
 // What is armed is in force, so it is checked once more: its GPUs must be healthy, and must have it beside
 // all that is leased there; a claim that was booked before the GPU shrank may fail this.
 //
-// Errors: ErrInvalid for a lease without cgroup or inode or with a part that is not within the claim, ErrNotFound for an unknown claim, ErrConflict for
-// one that is leased to another cgroup or a cgroup that is leased to another claim, ErrStale for one that is
-// leased to an earlier cgroup of the same name, ErrLost or ErrUnavailable for a GPU that is lost or not
+// Errors: ErrNotFound for an unknown claim, ErrConflict for one that nobody activates, ErrLost or ErrUnavailable for a GPU that is lost or not
 // healthy, ErrExhausted where the GPU has no longer room.
-func (l *Ledger) Arm(id ClaimID, lease Lease) error {
-	e, err := l.armable(id, lease)
-	if err != nil {
-		return fmt.Errorf("arm claim %q: %w", id, err)
-	}
-	if e.lease != nil {
-		return nil
+func (l *Ledger) Arm(id ClaimID) error {
+	e, ok := l.claims[id]
+	switch {
+	case !ok:
+		return fmt.Errorf("arm claim %q: %w", id, sharing.ErrNotFound)
+	case e.next == nil || e.next.State != Activating:
+		return fmt.Errorf("arm claim %q: nobody activates it: %w", id, sharing.ErrConflict)
 	}
 	inForce := e.claim.Placement
-	if len(lease.Part) > 0 {
-		inForce = lease.Part
+	if len(e.next.Part) > 0 {
+		inForce = e.next.Part
 	}
 	for _, f := range inForce {
 		page := l.gpus[f.GPU]
@@ -41,21 +38,36 @@ func (l *Ledger) Arm(id ClaimID, lease Lease) error {
 			return fmt.Errorf("arm claim %q: gpu %q: %w", id, f.GPU, err)
 		}
 	}
-	l.lease(e, lease)
+	l.lease(e, *e.next)
 	return nil
 }
 
-// Adopt is Arm for a lease that is already a fact, such as a process that cannot be taken out of its cgroup
-// again: GPUs are not asked, and it counts as lent all that it may be, as in Restore. Its other errors are those of Arm.
-func (l *Ledger) Adopt(id ClaimID, lease Lease) error {
-	e, err := l.armable(id, lease)
+// Adopt makes an attachment a claim's lease that is in force already, such as a container that was found running: GPUs are not
+// asked, and it counts as lent all that it may be, as in Restore. To adopt the very same again changes nothing.
+//
+// Errors: ErrInvalid for an attachment without cgroup or inode or with a part that is not within the claim, ErrNotFound for an
+// unknown claim, ErrConflict for one that is leased to, or activated by, another, and for a cgroup or a container that is another claim's.
+func (l *Ledger) Adopt(id ClaimID, a Attachment) error {
+	e, ok := l.claims[id]
+	if !ok {
+		return fmt.Errorf("adopt lease of claim %q: %w", id, sharing.ErrNotFound)
+	}
+	var err error
+	switch {
+	case e.lease != nil && e.lease.Cgroup == a.Cgroup && e.lease.Inode == a.Inode && e.lease.ContainerID == a.ContainerID:
+		return nil
+	case e.lease != nil:
+		err = fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
+	case e.next != nil && e.next.State == Activating:
+		err = fmt.Errorf("cgroup %q is activating it: %w", e.next.Cgroup, sharing.ErrConflict)
+	default:
+		err = l.checkLease(e.claim, a)
+	}
 	if err != nil {
 		return fmt.Errorf("adopt lease of claim %q: %w", id, err)
 	}
-	if e.lease == nil {
-		l.lease(e, lease)
-		l.assumeLent(e)
-	}
+	l.lease(e, a)
+	l.assumeLent(e)
 	return nil
 }
 

@@ -4,12 +4,17 @@
 // Package ledger keeps who holds what on one node: claims, and the leases of those that are in use.
 //
 // It is a state machine without I/O, clock or goroutine. A claim is booked on its GPUs from Claim (or
-// Restore) until it is gone; in between it is Claimed or Leased:
+// Restore) until it is gone. A grant is a claim with its attachments:
 //
-//	Claim ─► Claimed ── Arm ─► Leased ── EndLease ─► gone (a process of its own)
-//	            ▲ │                        │
-//	            │ └─ Release ─► gone       │
-//	            └──────────────────────────┘ EndLease (a pod's container: until its pod is released)
+//	grant:      Reserved ─► Active ─► Releasing ─► gone      Active while it has a lease: an attachment in force
+//	attachment: Assigned ─► Injected ─► Activating ─► Active ─► Releasing ─► gone
+//	            (Assign)    (Created)   (Activate)    (Arm)     (Drained)    (EndLease)
+//	                  └───► Rejected (Created without what the grant gives)
+//
+// A claim has at most one attachment in force, and one that is next: a container is often created before the one before it
+// has ended. An attachment that is not in force may go at any time (Unassign, or Assign of another), and
+// one that fails to activate is Injected again. A process of its own is Activating at once. Each other step is an error. With
+// its lease, the claim of a process of its own ends; that of a pod's container stays until it is released.
 //
 // It promises: a call either does all it says or changes nothing; no call but those that take in facts
 // (SetInventory, Restore, Adopt) leaves a GPU with more booked or in force than it has; a claim is never
@@ -21,7 +26,7 @@
 package ledger
 
 import (
-	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -58,10 +63,31 @@ type Claim struct {
 	// With is the claim of another container of the same pod whose cap this one shares, on the same GPUs; empty for a
 	// claim with a cap of its own. What each of them asked for is booked for each, and the cap is the sum.
 	With ClaimID
-	// Level is the enforcement level that the grant has. The ledger keeps it and decides nothing by it.
-	Level sharing.Level
 	// Recovered is true for a claim that was rebuilt from facts without a record of it.
 	Recovered bool
+
+	Terms
+}
+
+// Terms are what holds of a claim beside what is booked. The ledger keeps them and decides nothing by them.
+type Terms struct {
+	// Level is the enforcement level that the grant has, and LevelReason says why it is not stronger.
+	Level       sharing.Level
+	LevelReason string
+	// Backend enforces the grant; BackendNone for whole GPUs, too.
+	Backend sharing.Backend
+	// Domain names who may share an MPS daemon with it.
+	Domain string
+	// Kind is the part in its pod of the container that the claim is for, and Asks are what kubelet admitted that with;
+	// app and empty for a process of its own.
+	Kind sharing.ContainerKind
+	Asks []sharing.Ask
+	// Priority is that of the pod; 0 where there is none, or it is not known.
+	Priority int32
+	// Standalone is true for a claim that a container which is no pod's is to use.
+	Standalone bool
+	// Until is when a claim that no process waits for ends if it is not activated; zero for never.
+	Until time.Time
 }
 
 // clone returns a copy that shares nothing with c.
@@ -71,62 +97,45 @@ func (c Claim) clone() Claim {
 	return c
 }
 
-// Lease is a claim's use by one container instance or process group, known by its cgroup.
-type Lease struct {
-	// ContainerID is the runtime's id of the container; empty for a process of its own.
-	ContainerID string
-	// Container is the container of the pod that uses the claim: the claim's own, or an init container that
-	// runs before it and hands the claim over. Empty for a process of its own.
-	Container string
-	// Part is what is in force while an init container asks for less than the claim it uses; empty for the
-	// whole claim. Each fragment lies within the claim's fragment on the same GPU.
-	Part sharing.Placement
-	// Cgroup is the cgroup's absolute directory, and Inode tells it from an earlier one of that name. No two
-	// leases of a ledger have the same Cgroup.
-	Cgroup string
-	Inode  uint64
-}
-
-// clone returns a copy that shares nothing with l.
-func (l Lease) clone() Lease {
-	l.Part = l.Part.Clone()
-	return l
-}
-
-// Equal reports whether both are the same use of a claim.
-func (l Lease) Equal(m Lease) bool {
-	return l.ContainerID == m.ContainerID && l.Container == m.Container && l.Cgroup == m.Cgroup && l.Inode == m.Inode && slices.Equal(l.Part, m.Part)
-}
-
-// State is where a claim is in its life.
-type State uint8
-
-// The states of a claim in the ledger.
-const (
-	// Claimed: booked, and nothing runs on it.
-	Claimed State = iota
-	// Leased: booked, and a container instance uses it.
-	Leased
-)
-
-// String returns "claimed" or "leased".
-func (s State) String() string {
-	if s == Leased {
-		return "leased"
-	}
-	return "claimed"
-}
-
 // Grant is a claim and its lease, as users see it.
 type Grant struct {
 	Claim Claim
-	// Lease is nil exactly while State is Claimed.
-	Lease *Lease
-	State State
+	// Lease is the attachment in force, Active or Releasing; nil for none.
+	Lease *Attachment
+	// Next is the container instance or process that is to use the claim next: Assigned, Injected or Activating; nil for none.
+	Next *Attachment
+	// Work is what is being done with the grant.
+	Work Work
+	// Withdrawn says why the claim ends once nothing uses it.
+	Withdrawn Withdrawal
+	// Fresh is true for a pod's claim until a container is created with it: its GPUs may still be others.
+	Fresh bool
 	// Lent is what the lease is lent on each GPU beyond its fragment, nil where it is lent nothing.
 	Lent map[sharing.GPUID]sharing.Bytes
 	// Joint is what the claims with a cap in common have together on the claim's GPUs; nil where its cap is its own.
 	Joint sharing.Placement
+}
+
+// State is Reserved, Active or Releasing.
+func (g Grant) State() State {
+	switch {
+	case g.Lease != nil:
+		return Active
+	case g.Withdrawn != NotWithdrawn:
+		return Releasing
+	}
+	return Reserved
+}
+
+// Newest is the attachment that came last: the next one, else the one in force. It is the zero value where there is none.
+func (g Grant) Newest() Attachment {
+	switch {
+	case g.Next != nil:
+		return *g.Next
+	case g.Lease != nil:
+		return *g.Lease
+	}
+	return Attachment{}
 }
 
 // Granted is what a container of the claim may use: what is booked for it, or for all that share its cap.
@@ -172,6 +181,6 @@ type Ledger struct {
 func New() *Ledger {
 	return &Ledger{
 		pages: pages{gpus: map[sharing.GPUID]*gpu{}},
-		index: index{claims: map[ClaimID]*entry{}, names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, joined: map[ClaimID][]*entry{}},
+		index: index{claims: map[ClaimID]*entry{}, names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, containers: map[string]ClaimID{}, joined: map[ClaimID][]*entry{}},
 	}
 }

@@ -51,7 +51,7 @@ func TestNothingAliases(t *testing.T) {
 	if err := l.SetInventory(inventory); err != nil {
 		t.Fatal(err)
 	}
-	c, lease := testClaim("x"), Lease{Cgroup: "/x", Inode: 1}
+	c, lease := testClaim("x"), Attachment{Cgroup: "/x", Inode: 1}
 	if err := l.Restore(c, &lease); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestGrantsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := l.Grants()
-	if err := l.Arm("y", Lease{Cgroup: "/y", Inode: 1, ContainerID: "i", Container: "c-y"}); err != nil {
+	if err := activate(l, "y", Attachment{Cgroup: "/y", Inode: 1, ContainerID: "i", Container: "c-y"}); err != nil {
 		t.Fatal(err)
 	}
 	armed := l.Grants()
@@ -149,7 +149,7 @@ func TestNothingHalfDone(t *testing.T) {
 		return c
 	}
 	const huge = sharing.Bytes(math.MaxUint64)
-	lease := &Lease{Cgroup: "/y", Inode: 1}
+	lease := &Attachment{Cgroup: "/y", Inode: 1}
 	tests := map[string]struct {
 		do func(*Ledger) error
 		is error
@@ -170,12 +170,12 @@ func TestNothingHalfDone(t *testing.T) {
 		"restore over 100%":       {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease) }, sharing.ErrInvalid},
 		"restore on no GPU":       {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].GPU = "" }), lease) }, sharing.ErrInvalid},
 		"restore overflow":        {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Memory = huge }), lease) }, sharing.ErrInvalid},
-		"restore without cgroup":  {func(l *Ledger) error { return l.Restore(testClaim("y"), &Lease{Inode: 1}) }, sharing.ErrInvalid},
-		"restore without inode":   {func(l *Ledger) error { return l.Restore(testClaim("y"), &Lease{Cgroup: "/y"}) }, sharing.ErrInvalid},
+		"restore without cgroup":  {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Inode: 1}) }, sharing.ErrInvalid},
+		"restore without inode":   {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Cgroup: "/y"}) }, sharing.ErrInvalid},
 		"health of no GPU":        {func(l *Ledger) error { return l.SetHealth("z", sharing.HealthOK, "") }, sharing.ErrNotFound},
 		"inventory without UUID":  {func(l *Ledger) error { return l.SetInventory([]sharing.GPU{{Memory: 1}}) }, sharing.ErrInvalid},
 		"adopt an unknown claim":  {func(l *Ledger) error { return l.Adopt("z", *lease) }, sharing.ErrNotFound},
-		"adopt without a cgroup":  {func(l *Ledger) error { return l.Adopt("x", Lease{}) }, sharing.ErrInvalid},
+		"adopt without a cgroup":  {func(l *Ledger) error { return l.Adopt("x", Attachment{}) }, sharing.ErrInvalid},
 		"end of an unknown claim": {func(l *Ledger) error { return l.EndLease("z") }, sharing.ErrNotFound},
 	}
 	for name, tt := range tests {
@@ -263,7 +263,7 @@ func TestCheckFinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := testLedger(t, testClaim("x"))
-			if err := l.Arm("x", Lease{Cgroup: "/x", Inode: 1}); err != nil {
+			if err := activate(l, "x", Attachment{Cgroup: "/x", Inode: 1}); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.Check(); err != nil {

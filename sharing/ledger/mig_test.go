@@ -18,7 +18,7 @@ func migGPU(id string, mig bool) sharing.GPU {
 
 func migClaim(id, gpu string, start, size int) Claim {
 	return Claim{
-		ID: ClaimID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, Level: sharing.LevelHardware,
+		ID: ClaimID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, Terms: Terms{Level: sharing.LevelHardware},
 		Placement: sharing.Placement{{GPU: sharing.GPUID(gpu), Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: start, Size: size}}},
 	}
 }

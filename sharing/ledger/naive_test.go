@@ -21,7 +21,11 @@ type naive struct {
 
 type naiveClaim struct {
 	c     ledger.Claim
-	lease *ledger.Lease
+	lease *ledger.Attachment
+	// next, work and withdrawn are as in ledger.Grant.
+	next      *ledger.Attachment
+	work      ledger.Work
+	withdrawn ledger.Withdrawal
 	// lent is what it has beyond its fragments, by GPU.
 	lent map[sharing.GPUID]int64
 }

@@ -22,7 +22,7 @@ func partGPU(start int) sharing.GPU {
 
 func shareOf(id string, gpu sharing.GPUID, memory sharing.Bytes) Claim {
 	return Claim{
-		ID: ClaimID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Level: sharing.LevelClient,
+		ID: ClaimID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Terms: Terms{Level: sharing.LevelClient},
 		Placement: sharing.Placement{{GPU: gpu, Memory: memory}},
 	}
 }

@@ -27,47 +27,9 @@ func (p *player) expect(err error, ok bool, what string) {
 	}
 }
 
-func (p *player) newLease(id ledger.ClaimID) ledger.Lease {
+func (p *player) newLease(id ledger.ClaimID) ledger.Attachment {
 	p.next++
-	return ledger.Lease{Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next), Inode: uint64(p.next)}
-}
-
-func (p *player) arm() string {
-	id, c := p.pick()
-	lease := p.newLease(id)
-	ok := c != nil
-	if c != nil {
-		var within bool
-		lease.Part, within = p.part(c.c.Placement)
-		ok = within
-		if other, leased := p.anyLease(); leased && p.rnd.IntN(10) == 0 {
-			lease = other
-		}
-		if c.lease != nil {
-			ok = c.lease.Equal(lease)
-		} else {
-			for _, o := range p.n.claims {
-				ok = ok && (o.lease == nil || o.lease.Cgroup != lease.Cgroup)
-			}
-			if c.lease == nil && lease.Part != nil && !partOf(c.c.Placement, lease.Part) {
-				ok = false
-			}
-			for _, f := range naiveInForce(c.c.Placement, &lease) {
-				g, known := p.n.gpu(f.GPU)
-				ok = ok && known && g.Health == sharing.HealthOK && p.n.room(g, f, true)
-			}
-		}
-	}
-	err := p.l.Arm(id, lease)
-	p.expect(err, ok, fmt.Sprintf("arm %s with %+v", id, lease))
-	if err != nil {
-		return "not armed"
-	}
-	c.lease = &lease
-	if len(lease.Part) > 0 {
-		return "armed in part"
-	}
-	return "armed"
+	return ledger.Attachment{State: ledger.Active, Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next), Inode: uint64(p.next)}
 }
 
 // part is now and then a part of the placement, as an init container uses it, and now and then a wrong one.
@@ -102,20 +64,20 @@ func partOf(whole, part sharing.Placement) bool {
 	return true
 }
 
-func naiveInForce(p sharing.Placement, l *ledger.Lease) sharing.Placement {
+func naiveInForce(p sharing.Placement, l *ledger.Attachment) sharing.Placement {
 	if len(l.Part) > 0 {
 		return l.Part
 	}
 	return p
 }
 
-func (p *player) anyLease() (ledger.Lease, bool) {
+func (p *player) anyLease() (ledger.Attachment, bool) {
 	for _, c := range p.n.claims {
 		if c.lease != nil {
 			return *c.lease, true
 		}
 	}
-	return ledger.Lease{}, false
+	return ledger.Attachment{}, false
 }
 
 func (p *player) end() string {
@@ -133,7 +95,7 @@ func (p *player) end() string {
 
 func (p *player) release() string {
 	id, c := p.pick()
-	ok := c != nil && c.lease == nil
+	ok := c != nil && c.lease == nil && !c.activating()
 	used := ok && slices.ContainsFunc(p.n.sharers(c.c), func(o naiveClaim) bool { return o.lease != nil })
 	p.expect(p.l.Release(id), ok && !used, "release "+string(id))
 	if used {
@@ -356,7 +318,12 @@ func (p *player) restart() string {
 		p.expect(p.l.Restore(g.Claim, g.Lease), true, "restore")
 	}
 	for i := range p.n.claims {
-		p.n.claims[i].assumeAll()
+		c := &p.n.claims[i]
+		c.assumeAll()
+		c.next, c.work, c.withdrawn = nil, ledger.NoWork, ledger.NotWithdrawn
+		if c.lease != nil {
+			c.lease.State = ledger.Active
+		}
 	}
 	if !first {
 		p.expect(p.l.SetInventory(p.n.gpus), true, "inventory")
@@ -374,8 +341,8 @@ func (p *player) compare() error {
 		if !ok || !slices.Equal(got.Claim.Placement, want.c.Placement) || got.Claim.Owner != want.c.Owner || got.Claim.Name != want.c.Name {
 			return fmt.Errorf("claim %q is %+v, want %+v", want.c.ID, got, want.c)
 		}
-		if (got.Lease == nil) != (want.lease == nil) || got.Lease != nil && !got.Lease.Equal(*want.lease) || (got.State == ledger.Leased) != (want.lease != nil) {
-			return fmt.Errorf("claim %q: lease %+v, want %+v", want.c.ID, got.Lease, want.lease)
+		if err := compareLife(got, want); err != nil {
+			return err
 		}
 		for _, f := range want.c.Placement {
 			caps, leased := got.Caps().On(f.GPU)

@@ -56,7 +56,8 @@ func TestAgainstNaive(t *testing.T) {
 
 func mustHappen() []string {
 	return []string{
-		"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "ended", "released", "restored", "restart", "overbooked", "resized",
+		"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "assigned", "not assigned", "injected", "not injected", "activating", "not activating", "armed late", "failed",
+		"unassigned", "not unassigned", "marked", "ended", "released", "restored", "restart", "overbooked", "resized",
 		"not resized", "lent", "not lent", "taken back", "joined", "not joined", "not released, shared",
 	}
 }
@@ -81,8 +82,10 @@ func (p *player) step() string {
 		return p.lend()
 	case k < 40:
 		return p.byHand()
-	case k < 58:
+	case k < 49:
 		return p.arm()
+	case k < 62:
+		return p.attach()
 	case k < 74:
 		return p.end()
 	case k < 84:

@@ -104,13 +104,13 @@ func owner(opts map[string]string) ledger.Owner {
 	return ledger.Owner{PodUID: pod, Container: container}
 }
 
-func parseLease(t *testing.T, opts map[string]string) ledger.Lease {
+func parseLease(t *testing.T, opts map[string]string) ledger.Attachment {
 	t.Helper()
 	inode, err := strconv.ParseUint(opts["inode"], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ledger.Lease{Cgroup: opts["cgroup"], Inode: inode, ContainerID: opts["container"]}
+	return ledger.Attachment{Cgroup: opts["cgroup"], Inode: inode, ContainerID: opts["container"]}
 }
 
 // parsePlacement reads gpu0:10GiB:25 or gpu0:79GiB:whole.

@@ -133,7 +133,7 @@ func (n *node) run(t *testing.T, words, body []string) string {
 			With: ledger.ClaimID(opts["with"]),
 		}))
 	case "restore":
-		var lease *ledger.Lease
+		var lease *ledger.Attachment
 		if opts["cgroup"] != "" {
 			l := parseLease(t, opts)
 			lease = &l
@@ -142,9 +142,33 @@ func (n *node) run(t *testing.T, words, body []string) string {
 			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Placement: parsePlacement(t, args[1:]), Recovered: true,
 		}, lease))
 	case "arm":
-		return answer(n.l.Arm(ledger.ClaimID(need(0)), parseLease(t, opts)))
+		return answer(ledger.ActivateNow(n.l, ledger.ClaimID(need(0)), parseLease(t, opts)))
 	case "adopt":
 		return answer(n.l.Adopt(ledger.ClaimID(need(0)), parseLease(t, opts)))
+	case "assign":
+		return answer(n.l.Assign(ledger.ClaimID(need(0)), ledger.Attachment{ContainerID: opts["container"], Part: parsePlacement(t, args[1:])}))
+	case "unassign":
+		return answer(n.l.Unassign(ledger.ClaimID(need(0))))
+	case "created":
+		n.l.Created(need(0), len(args) > 1 && args[1] == "injected")
+		return "ok"
+	case "activate":
+		a := parseLease(t, opts)
+		return answer(n.l.Activate(ledger.ClaimID(need(0)), a.ContainerID, a.Cgroup, a.Inode))
+	case "succeed":
+		return answer(n.l.Arm(ledger.ClaimID(need(0))))
+	case "fail":
+		n.l.Fail(ledger.ClaimID(need(0)))
+		return "ok"
+	case "drained":
+		n.l.Drained(ledger.ClaimID(need(0)), true)
+		return "ok"
+	case "withdraw":
+		n.l.Withdraw(ledger.ClaimID(need(0)), ledger.PodGone)
+		return "ok"
+	case "keep":
+		n.l.Keep(ledger.ClaimID(need(0)), ledger.PodGone)
+		return "ok"
 	case "end":
 		return answer(n.l.EndLease(ledger.ClaimID(need(0))))
 	case "release":
@@ -211,9 +235,15 @@ func (n *node) show() string {
 		b.WriteString("\n")
 	}
 	for _, g := range n.l.Grants() {
-		fmt.Fprintf(&b, "%s %q %s:", g.Claim.ID, g.Claim.Name, g.State)
+		fmt.Fprintf(&b, "%s %q %s:", g.Claim.ID, g.Claim.Name, g.State())
 		if g.Lease != nil {
 			fmt.Fprintf(&b, " %s inode %d:", g.Lease.Cgroup, g.Lease.Inode)
+			if g.Lease.State != ledger.Active || g.Lease.ContainerID != "" {
+				fmt.Fprintf(&b, " %s %q:", g.Lease.State, g.Lease.ContainerID)
+			}
+		}
+		if g.Next != nil {
+			fmt.Fprintf(&b, " next %q %s:", g.Next.ContainerID, g.Next.State)
 		}
 		b.WriteString(" " + showPlacement(g.Claim.Placement))
 		for _, f := range g.Claim.Placement {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -58,42 +59,46 @@ func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed,
 // ArmWith is Arm with options.
 func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, with ArmOptions) (Armed, error) {
 	start := time.Now()
-	claim, h, att, err := r.beginArm(peer, id)
+	claim, owner, att, err := r.beginArm(peer, id)
 	if err != nil {
 		return Armed{}, err
 	}
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
-	armed, err := r.arm(ctx, claim, h, att, with)
+	armed, err := r.arm(ctx, claim, owner, att, with)
 	r.mu.Lock()
-	h.busy = false
+	r.ledger.Done(id)
 	undone := err != nil && !errors.Is(err, errKept)
 	if undone {
+		r.ledger.Fail(id)
 		err = errors.Join(err, r.drop(id))
+		r.forget(ledger.Grant{Claim: claim}) // its lease may have ended already
+	} else {
+		r.held[id].letGo()
 	}
-	h.letGo()
+	g, _ := r.ledger.Get(id)
 	r.mu.Unlock()
 	if undone {
 		r.backends(nil).Clean(ctx)
 		err = errors.Join(err, r.persist())
 	}
 	r.opt.Observer.Armed(time.Since(start), err)
-	r.notify.Audit.Claim(audit.Arm, claim, h.backend, "", err)
+	r.notify.Audit.Claim(audit.Arm, claim, claim.Backend, "", err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
 		return Armed{}, fmt.Errorf("arm %q: %w", id, err)
 	}
-	r.log.Info("lease taken", "claim", id, "pid", peer.PID, "cgroup", h.group.Dir, "took", time.Since(start).String())
+	r.log.Info("lease taken", "claim", id, "pid", peer.PID, "cgroup", g.Newest().Cgroup, "took", time.Since(start).String())
 	return armed, nil
 }
 
-// beginArm checks that the peer may arm the claim, and marks it busy.
-func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *holding, Attachment, error) {
+// beginArm checks that the peer may arm the claim, and begins.
+func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process.Handle, Attachment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fail := func(err error) (ledger.Claim, *holding, Attachment, error) {
+	fail := func(err error) (ledger.Claim, *process.Handle, Attachment, error) {
 		return ledger.Claim{}, nil, Attachment{}, err
 	}
 	if err := r.ready(); err != nil {
@@ -104,19 +109,18 @@ func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *holding
 	switch {
 	case !ok || h == nil:
 		return fail(fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound))
-	case h.busy || g.Lease != nil:
+	case g.Work != ledger.NoWork || g.Lease != nil:
 		return fail(fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict))
-	case h.container:
+	case g.Claim.Standalone:
 		return fail(fmt.Errorf("claim %q is for a container, which its hook arms: %w", id, sharing.ErrInvalid))
 	case h.owner == nil || h.owner.PID() != peer.PID || h.owner.StartTime() != peer.Start || !h.owner.Alive():
 		return fail(fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied))
 	}
-	h.busy = true
-	return g.Claim, h, *r.att, nil
+	return g.Claim, h.owner, *r.att, r.ledger.Begin(id, ledger.Activation)
 }
 
-// arm does the work without the lock; h is busy, so nobody else touches it.
-func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attachment, with ArmOptions) (armed Armed, err error) {
+// arm does the work without the lock; nobody else works on the grant meanwhile.
+func (r *Runtime) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att Attachment, with ArmOptions) (armed Armed, err error) {
 	group, err := r.opt.Cgroups.Create(path.Join(r.opt.Parent, string(c.ID)))
 	if err != nil {
 		return Armed{}, fmt.Errorf("make cgroup: %w", err)
@@ -128,16 +132,16 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 		}
 	}()
 	armed = Armed{ID: c.ID, Own: own, Others: others}
-	if err := r.readyGroup(ctx, c, h, att, group, &armed, with.NoPreloadFile); err != nil {
+	if err := r.readyGroup(ctx, c, att, group, &armed, with.NoPreloadFile); err != nil {
 		return Armed{}, err
 	}
 	r.mu.Lock()
-	err = r.ledger.Arm(c.ID, ledger.Lease{Cgroup: group.Dir, Inode: group.Inode})
+	err = r.ledger.Arm(c.ID)
 	r.mu.Unlock()
 	if err != nil {
 		return Armed{}, err
 	}
-	if err := r.enter(ctx, c, h, att, group); err != nil {
+	if err := r.enter(ctx, c, owner, att, group); err != nil {
 		return Armed{}, err
 	}
 	r.watcher.Add(group)
@@ -145,19 +149,22 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, h *holding, att Attac
 	defer r.mu.Unlock()
 	armed.Device = r.instances.Device(c.ID)
 	if armed.Preload != "" && with.NoPreloadFile {
-		h.levelWhy = joinSentences([]string{preloadedByEnv, h.levelWhy})
+		r.ledger.SetTerms(c.ID, func(t *ledger.Terms) { t.LevelReason = joinSentences([]string{preloadedByEnv, t.LevelReason}) })
 	}
 	return armed, nil
 }
 
 // readyGroup does all that the process needs before it enters the group.
-func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, h *holding, att Attachment, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
+func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, att Attachment, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
 	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	h.group, h.hasGroup = group, true
+	err = r.ledger.Activate(c.ID, "", group.Dir, group.Inode)
 	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if err := r.persist(); err != nil {
 		return err
 	}

@@ -18,11 +18,10 @@ import (
 // Managed memory is not among it: no process is listed with that, see observe.Sample.Unattributed. The watch finds the rest, where there is one. A cap of which something is held beyond is not told as kept. It needs
 // the lock.
 func (r *Runtime) beyond(gr ledger.Grant, p observe.Sample) []string {
-	h := r.held[gr.Claim.ID]
-	if gr.Lease == nil || h == nil || r.speaker(gr) != gr.Claim.ID {
+	if gr.Lease == nil || r.speaker(gr) != gr.Claim.ID {
 		return nil
 	}
-	way := backend.PropertiesOf(h.backend)
+	way := backend.PropertiesOf(gr.Claim.Backend)
 	if way.Misses == "" || way.Watch == backend.WatchListed && r.watches(gr) {
 		return nil
 	}

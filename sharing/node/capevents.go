@@ -24,8 +24,8 @@ type CapEvents struct {
 
 // capEventsOf has an entry for each fragment of a lease, and is nil where another one speaks for all that share its cap.
 // It needs the lock.
-func (r *Runtime) capEventsOf(g ledger.Grant, h *holding) []CapEvents {
-	if g.Lease == nil || h == nil || r.speaker(g) != g.Claim.ID {
+func (r *Runtime) capEventsOf(g ledger.Grant) []CapEvents {
+	if g.Lease == nil || r.speaker(g) != g.Claim.ID {
 		return nil
 	}
 	refused, found := r.libkerf.Refused(string(g.Claim.ID)), r.guard.Of(g.Claim.ID)

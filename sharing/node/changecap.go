@@ -70,9 +70,9 @@ func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu
 		return counts.Used, err == nil
 	}
 	r.mu.Lock()
-	h := r.held[g.Claim.ID]
+	_, ok := r.ledger.Get(g.Claim.ID)
 	r.mu.Unlock()
-	if h == nil {
+	if !ok {
 		return 0, false
 	}
 	answers := r.sampler.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, watchDeadline)

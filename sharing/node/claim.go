@@ -35,10 +35,10 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	id, err := r.claimAs(ctx, peer, name, asked, choice.ContainersByMPS(), func(h *holding, req sharing.Request) {
-		h.asks, h.container = asksOf(req), true
+	id, err := r.claimAs(ctx, peer, name, asked, choice.ContainersByMPS(), func(c *ledger.Claim, req sharing.Request) {
+		c.Asks, c.Standalone = asksOf(req), true
 		if hold > 0 {
-			h.until = time.Now().Add(hold)
+			c.Until = time.Now().Add(hold)
 		}
 	})
 	if err != nil {
@@ -86,7 +86,7 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
@@ -118,7 +118,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	return id, nil
 }
 
-func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*holding, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -138,7 +138,9 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	}
 	req = r.hardened(req)
 	for id, h := range r.held {
-		if h.owner != nil && !h.hasGroup && !h.container && h.owner.PID() == peer.PID && h.owner.Alive() {
+		g, _ := r.ledger.Get(id)
+		waits := g.Lease == nil && g.Next == nil && !g.Claim.Standalone
+		if h.owner != nil && waits && h.owner.PID() == peer.PID && h.owner.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
@@ -166,23 +168,27 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	}
 	id := ledger.ClaimID(r.opt.NewID())
 	c := ledger.Claim{
-		ID: id, Name: name, Request: req, Placement: placement, Level: held.Level,
-		Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
+		ID: id, Name: name, Request: req, Placement: placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
+	}
+	c.Terms = r.termsOf(c.Owner, held)
+	if mark != nil {
+		mark(&c, req)
 	}
 	if err := r.ledger.Claim(c); err != nil {
 		return "", err
 	}
-	h := &holding{owner: owner, backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why}
-	if mark != nil {
-		mark(h, req)
-		if instances.In(placement) {
-			r.instances.Begin(id)
-		}
+	if mark != nil && instances.In(placement) {
+		r.instances.Begin(id)
 	}
-	r.held[id] = h
+	r.held[id] = &holding{owner: owner}
 	r.notify.Audit.Claim(audit.Claim, c, held.Backend, held.Why, nil)
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
+}
+
+// termsOf are the terms of an owner's claim that a choice of backend gives. It needs the lock.
+func (r *Runtime) termsOf(o ledger.Owner, held choice.Choice) ledger.Terms {
+	return ledger.Terms{Level: held.Level, LevelReason: held.Why, Backend: held.Backend, Domain: r.domainOf(o)}
 }
 
 // placeAlone places the request of a process of its own, and says what holds it; it needs the lock.
@@ -227,13 +233,12 @@ func (r *Runtime) release(peer Peer, id ledger.ClaimID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
-	h := r.held[id]
 	switch {
-	case !ok || h == nil:
+	case !ok:
 		return fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
 	case peer.UID != 0 && peer.UID != g.Claim.Owner.UID:
 		return fmt.Errorf("grant %q belongs to uid %d, and uid %d asks: %w", id, g.Claim.Owner.UID, peer.UID, sharing.ErrDenied)
-	case h.busy:
+	case g.Work != ledger.NoWork:
 		return fmt.Errorf("grant %q is being armed or ended; try again: %w", id, sharing.ErrConflict)
 	case g.Lease != nil:
 		return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id, sharing.ErrConflict)
@@ -243,25 +248,28 @@ func (r *Runtime) release(peer Peer, id ledger.ClaimID) error {
 
 // drop forgets a claim without a lease; it needs the lock.
 func (r *Runtime) drop(id ledger.ClaimID) error {
-	g, _ := r.ledger.Get(id)
-	if err := r.ledger.Release(id); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+	g, ok := r.ledger.Get(id)
+	if !ok {
+		return nil
+	}
+	if err := r.ledger.Release(id); err != nil {
 		return err
 	}
-	if g.Claim.ID != "" {
-		r.notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
-	}
+	r.notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
+	r.forget(g)
+	return nil
+}
+
+// forget lets go of what is kept beside the ledger of a grant that is not in it any more. It needs the lock.
+func (r *Runtime) forget(g ledger.Grant) {
+	id := g.Claim.ID
 	if h := r.held[id]; h != nil {
 		h.letGo()
-		of := r.grantOf(g, h)
-		of.ID = string(id)
-		r.backendOf(h, r.att).Release(of)
-		if h.use != nil {
-			delete(r.containers, h.use.containerID)
-		}
+		g.Lease = nil
+		r.backendOf(g, r.att).Release(r.grantOf(g))
 	}
 	delete(r.held, id)
 	r.guard.Drop(id)
 	r.instances.Ended()
 	r.changed.announce()
-	return nil
 }

@@ -141,8 +141,8 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 		t.Error("ended before its time")
 	}
 	b.mu.Lock()
-	for _, h := range b.held {
-		h.until = time.Now().Add(-time.Second)
+	for id := range b.held {
+		b.ledger.SetTerms(id, func(t *ledger.Terms) { t.Until = time.Now().Add(-time.Second) })
 	}
 	b.mu.Unlock()
 	if left() != 0 {

@@ -76,11 +76,10 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 	var all []libkerf.Lease
 	of := map[ledger.ClaimID]int{}
 	for _, g := range grants {
-		h := r.held[g.Claim.ID]
-		if g.Lease == nil || h == nil || !r.libkerf.Whole(string(g.Claim.ID)) {
+		if g.Lease == nil || !r.libkerf.Whole(string(g.Claim.ID)) {
 			continue
 		}
-		class := int(r.priorityOf(g, h))
+		class := int(r.priorityOf(g))
 		i, shared := of[g.Claim.Root()]
 		if !shared {
 			i = len(all)
@@ -92,7 +91,7 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 			all = append(all, l)
 		}
 		l := &all[i]
-		l.Groups, l.Priority = append(l.Groups, h.group), max(l.Priority, class)
+		l.Groups, l.Priority = append(l.Groups, r.groupOf(*g.Lease)), max(l.Priority, class)
 		for _, o := range owners {
 			if o.Owner == listing.Owner(g.Claim.ID) {
 				l.Owners = append(l.Owners, o)
@@ -133,28 +132,27 @@ func (r *Runtime) libkerfRules() libkerf.Rules {
 }
 
 // reopen finds what enforces a grant that was found again. It needs the lock.
-func (r *Runtime) reopen(id ledger.ClaimID, h *holding) {
-	g, ok := r.ledger.Get(id)
+func (r *Runtime) reopen(g ledger.Grant) {
 	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
 	// books are whole only after the last of those that share a cap.
-	if found := r.backendOf(h, r.att).Recover(r.grantOf(g, h)); found && ok && g.Lease != nil && r.recovery.Restored {
-		r.settle(g, h)
+	if found := r.backendOf(g, r.att).Recover(r.grantOf(g)); found && g.Lease != nil && r.recovery.Restored {
+		r.settle(g)
 	}
 }
 
 // settleAll is settle for all leases that were found at a start. It needs the lock.
 func (r *Runtime) settleAll() {
 	for _, g := range r.ledger.Grants() {
-		if h := r.held[g.Claim.ID]; g.Lease != nil && h != nil && r.libkerf.Whole(string(g.Claim.ID)) {
-			r.settle(g, h)
+		if g.Lease != nil && r.libkerf.Whole(string(g.Claim.ID)) {
+			r.settle(g)
 		}
 	}
 }
 
 // settle brings the caps of a lease that was found again and the books to the same: what it is lent is in its region
 // alone. It needs the lock.
-func (r *Runtime) settle(g ledger.Grant, h *holding) {
-	r.libkerf.Settle(r.grantOf(g, h), g.Caps(), func(f sharing.Fragment, have sharing.Bytes) (sharing.Fragment, bool) {
+func (r *Runtime) settle(g ledger.Grant) {
+	r.libkerf.Settle(r.grantOf(g), g.Caps(), func(f sharing.Fragment, have sharing.Bytes) (sharing.Fragment, bool) {
 		return r.judgeCap(g, f, have, nil)
 	})
 }

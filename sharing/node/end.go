@@ -63,17 +63,16 @@ func (r *Runtime) beginEnd(id ledger.ClaimID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, _ := r.ledger.Get(id)
-	h := r.held[id]
-	if h == nil || h.busy || g.Lease == nil {
+	if g.Work != ledger.NoWork || g.Lease == nil {
 		return false
 	}
-	over, err := empty(h.group)
+	over, err := empty(r.groupOf(*g.Lease))
 	if err != nil { // never end a lease on doubt
 		r.log.Warn("cgroup cannot be read", "claim", id, "error", err.Error())
 		return false
 	}
-	h.busy = over
-	return over
+	r.ledger.Drained(id, over)
+	return over && r.ledger.Begin(id, ledger.Release) == nil
 }
 
 // empty reports whether no process is in the group, or whether it is gone: also where another has its name.
@@ -90,16 +89,17 @@ func empty(g cgroup.Group) (bool, error) {
 // false when the lease goes on.
 func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err error) {
 	r.mu.Lock()
-	h, att, known := r.held[id], r.att, r.driverKnown
+	att, known := r.att, r.driverKnown
 	g, _ := r.ledger.Get(id)
+	group := r.groupOf(*g.Lease)
 	r.mu.Unlock()
 	left, err := r.charged(ctx, att, g)
 	if err == nil && left == "" && known {
-		err = r.removeCgroup(ctx, h.group, g.Lease.ContainerID == "", att)
+		err = r.removeCgroup(ctx, group, g.Lease.ContainerID == "", att)
 	}
 
 	r.mu.Lock()
-	h.busy = false
+	r.ledger.Done(id)
 	r.conditions.SetOf(conditions.Draining, string(id), left)
 	r.conditions.SetOf(conditions.Uncounted, string(id), "")
 	r.conditions.SetOf(conditions.Rejected, string(id), "")
@@ -107,19 +107,18 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 		r.mu.Unlock()
 		return false, err
 	}
-	r.watcher.Drop(h.group)
+	r.watcher.Drop(group)
 	err = r.ledger.EndLease(id)
 	if g.Claim.Owner.Pod() {
-		r.unuse(h, g.Lease.ContainerID)
-		if h.use == nil {
-			r.libkerf.Release(r.grantOf(g, h))
+		if left, _ := r.ledger.Get(id); left.Next == nil {
+			r.libkerf.Release(r.grantOf(g))
 			r.guard.Released(id)
 		}
 	} else {
-		err = errors.Join(err, r.drop(id))
+		r.forget(g)
 	}
 	r.opt.Observer.Ended()
-	r.notify.Audit.Claim(audit.End, g.Claim, h.backend, "its cgroup is empty", err)
+	r.notify.Audit.Claim(audit.End, g.Claim, g.Claim.Backend, "its cgroup is empty", err)
 	r.mu.Unlock()
 	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
 		r.backends(att).Clean(ctx)
@@ -219,8 +218,7 @@ func (r *Runtime) dropForgotten() (dropped, pods bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
-		if h == nil || h.busy || g.Lease != nil || !r.forgotten(g.Claim, h) {
+		if g.Work != ledger.NoWork || g.Lease != nil || !r.forgotten(g) {
 			continue
 		}
 		if err := r.drop(g.Claim.ID); err != nil {
@@ -230,19 +228,18 @@ func (r *Runtime) dropForgotten() (dropped, pods bool) {
 		r.log.Info("claim ended: whom it was held for is gone", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
 		dropped, pods = true, pods || g.Claim.Owner.Pod()
 	}
-	r.forgetPods()
 	return dropped, pods
 }
 
 // forgotten reports whether whom the unused claim is held for is gone: the process that claimed, the time
 // that it had, or the pod. It needs the lock.
-func (r *Runtime) forgotten(c ledger.Claim, h *holding) bool {
+func (r *Runtime) forgotten(g ledger.Grant) bool {
 	switch {
-	case c.Owner.Pod():
-		g, _ := r.ledger.Get(c.ID)
-		return (h.spent || r.gonePods[c.Owner.PodUID]) && !r.usedBeside(g)
-	case !h.until.IsZero():
-		return time.Now().After(h.until)
+	case g.Claim.Owner.Pod():
+		return g.Withdrawn != ledger.NotWithdrawn && !r.usedBeside(g)
+	case !g.Claim.Until.IsZero():
+		return time.Now().After(g.Claim.Until)
 	}
+	h := r.held[g.Claim.ID]
 	return h.owner != nil && !h.owner.Alive()
 }

@@ -23,16 +23,16 @@ func (r *Runtime) backends(att *Attachment) backend.Set {
 }
 
 // backendOf is the backend of a grant, with a driver that may be nil.
-func (r *Runtime) backendOf(h *holding, att *Attachment) backend.Backend {
-	return r.backends(att).Of(h.backend)
+func (r *Runtime) backendOf(g ledger.Grant, att *Attachment) backend.Backend {
+	return r.backends(att).Of(g.Claim.Backend)
 }
 
 // grantOf is what a backend has to know of a grant. It needs the lock.
-func (r *Runtime) grantOf(g ledger.Grant, h *holding) backend.Grant {
+func (r *Runtime) grantOf(g ledger.Grant) backend.Grant {
 	o := g.Claim.Owner
 	of := backend.Grant{
-		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), Placement: g.Claim.Placement, UID: o.UID, PID: o.PID, Domain: h.domain,
-		Contained: h.container || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || r.usedBeside(g),
+		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), Placement: g.Claim.Placement, UID: o.UID, PID: o.PID, Domain: g.Claim.Domain,
+		Contained: g.Claim.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || r.usedBeside(g),
 	}
 	if g.Lease != nil {
 		of.Cgroup = g.Lease.Cgroup
@@ -44,31 +44,28 @@ func (r *Runtime) grantOf(g ledger.Grant, h *holding) backend.Grant {
 func (r *Runtime) enforcer(g ledger.Grant, att *Attachment) (backend.Backend, backend.Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.held[g.Claim.ID]
-	if h == nil {
+	if _, ok := r.ledger.Get(g.Claim.ID); !ok {
 		return backend.None{}, backend.Grant{ID: string(g.Claim.ID)}
 	}
-	return r.backendOf(h, att), r.grantOf(g, h)
+	return r.backendOf(g, att), r.grantOf(g)
 }
 
 // byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant ends
 // meanwhile.
 func (r *Runtime) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
 	r.mu.Lock()
-	g, _ := r.ledger.Get(id)
-	h := r.held[id]
-	if h == nil {
-		r.mu.Unlock()
+	g, ok := r.ledger.Get(id)
+	b, of := r.backendOf(g, r.att), r.grantOf(g)
+	r.mu.Unlock()
+	if !ok {
 		return nil
 	}
-	b, of := r.backendOf(h, r.att), r.grantOf(g, h)
-	r.mu.Unlock()
 	if err := do(b, of); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[id] != h {
+	if _, ok := r.ledger.Get(id); !ok {
 		b.Release(of)
 		return fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
 	}
@@ -87,10 +84,10 @@ func (r *Runtime) prepare(ctx context.Context, id ledger.ClaimID) error {
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
 	inForce := g.Granted()
-	h := r.held[id]
+	u := g.Newest()
 	switch {
-	case h != nil && h.use != nil && len(h.use.part) > 0:
-		inForce = h.use.part
+	case len(u.Part) > 0:
+		inForce = u.Part
 	case r.usedBeside(g):
 		inForce = nil // it is in force, and changed by nobody but who looks at what is used
 	}
@@ -105,18 +102,18 @@ func (r *Runtime) enforce(ctx context.Context, id ledger.ClaimID, inForce sharin
 
 // weaker is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false if it
 // is not less. It needs the lock.
-func (r *Runtime) weaker(g ledger.Grant, h *holding) (level sharing.Level, why string, ok bool) {
-	if h == nil || g.Lease == nil {
+func (r *Runtime) weaker(g ledger.Grant) (level sharing.Level, why string, ok bool) {
+	if g.Lease == nil {
 		return 0, "", false
 	}
-	way, found := backend.PropertiesOf(h.backend), r.guard.Of(g.Claim.ID)
+	way, found := backend.PropertiesOf(g.Claim.Backend), r.guard.Of(g.Claim.ID)
 	switch {
 	case way.Served: // which the reactive backend always watches
 		return sharing.LevelReactive, found.Exceeds, found.Exceeds != "" && found.Lost == ""
 	case !way.Counts:
 		return 0, "", false
 	}
-	fault := r.libkerf.Check(r.grantOf(g, h))
+	fault := r.libkerf.Check(r.grantOf(g))
 	if fault.Unknown != "" {
 		return sharing.LevelUnknown, fault.Unknown, true
 	}

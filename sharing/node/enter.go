@@ -14,19 +14,20 @@ import (
 	"sync"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 )
 
 // enter moves the claiming process into its group.
-func (r *Runtime) enter(ctx context.Context, c ledger.Claim, h *holding, att Attachment, group cgroup.Group) error {
+func (r *Runtime) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att Attachment, group cgroup.Group) error {
 	check := entryCheck{
 		gpus: r.answering(att.GPUs), driver: att.Driver, roots: []string{r.opt.DevRoot, cmp.Or(r.opt.CapsRoot, r.opt.DevRoot)},
 		caps: att.Caps, capped: r.cappable(c.Placement), dir: group.Dir, log: r.log,
 	}
 	return entry.Entry{
-		Groups: r.opt.Cgroups, Group: group, Process: h.owner, Check: check.run, Log: r.log,
+		Groups: r.opt.Cgroups, Group: group, Process: owner, Check: check.run, Log: r.log,
 		After: func(step string) error { return r.opt.Failpoints.Eval(armPoint(step)) },
 	}.Run(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 )
 
@@ -41,17 +42,13 @@ func (r *Runtime) guardView() guard.View {
 	for i := range grants {
 		g := &grants[i]
 		v.Grants[i] = guard.Grant{Grant: g, Speaker: r.speaker(*g), Evictable: r.notify.CanEvict(*g)}
-		h := r.held[g.Claim.ID]
-		if h == nil {
-			continue
-		}
-		one, p := &v.Grants[i], backend.PropertiesOf(h.backend)
-		one.Backend = h.backend
+		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
+		one.Backend = g.Claim.Backend
 		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && r.watches(*g))
-		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.grantOf(*g, h)) == backend.Fault{}
+		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.grantOf(*g)) == backend.Fault{}
 		served = served || p.Served
-		if h.hasGroup && (g.Lease == nil || h.busy) {
-			v.Activating = append(v.Activating, h.group.Dir)
+		if a := recorded(*g); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
+			v.Activating = append(v.Activating, a.Cgroup)
 		}
 	}
 	if served {

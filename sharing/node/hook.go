@@ -36,7 +36,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	if err := r.endFormer(ctx, call); err != nil {
 		return fmt.Errorf("container %q: %w", call.ContainerID, err)
 	}
-	g, h, u, att, done, err := r.beginContainer(call, group)
+	g, att, done, err := r.beginContainer(call, group)
 	if err != nil || done {
 		if err != nil {
 			err = fmt.Errorf("container %q: %w", call.ContainerID, err)
@@ -46,25 +46,22 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	// The hook may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
-	err = r.armContainer(ctx, g, h, u, att, group, proc)
+	err = r.armContainer(ctx, g, att, group, proc)
 	r.mu.Lock()
-	injectTook := u.injectTook
-	h.busy = false
-	switch {
-	case err == nil:
+	r.ledger.Done(g.Claim.ID)
+	r.ledger.Fail(g.Claim.ID)
+	if h := r.held[g.Claim.ID]; h != nil && err == nil {
 		h.letGo() // from here on the cgroup tells; a claim that is not armed yet ends with its owner
-	case g.Lease == nil:
-		h.hasGroup, u.armed = false, false
 	}
 	r.mu.Unlock()
 	r.opt.Observer.Armed(time.Since(start), err)
-	r.notify.Audit.Claim(audit.Arm, g.Claim, h.backend, "container "+call.ContainerID, err)
+	r.notify.Audit.Claim(audit.Arm, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
 		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.persist()))
 	}
-	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", u.container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", injectTook.String())
+	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Newest().Container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", g.Newest().InjectTook.String())
 	return nil
 }
 
@@ -102,16 +99,11 @@ const minContainerID = 8
 // endFormer ends the lease of the instance before this one, if it is over and only nobody has looked yet.
 func (r *Runtime) endFormer(ctx context.Context, call sharing.HookCall) error {
 	r.mu.Lock()
-	id, _, err := r.claimOfCall(call)
-	var former ledger.Grant
-	end := false
-	if err == nil {
-		g, _ := r.ledger.Get(id)
-		h := r.held[id]
-		if g.Lease != nil && g.Lease.ContainerID != call.ContainerID && !h.busy {
-			end, _ = empty(h.group) // on doubt it is not over
-			h.busy, former = end, g
-		}
+	former, err := r.grantOfCall(call)
+	id, end := former.Claim.ID, false
+	if err == nil && former.Lease != nil && former.Lease.ContainerID != call.ContainerID && former.Work == ledger.NoWork {
+		over, _ := empty(r.groupOf(*former.Lease)) // on doubt it is not over
+		end = over && r.ledger.Begin(id, ledger.Release) == nil
 	}
 	r.mu.Unlock()
 	if err != nil || !end {
@@ -123,105 +115,121 @@ func (r *Runtime) endFormer(ctx context.Context, call sharing.HookCall) error {
 	return nil
 }
 
-// claimOfCall finds the claim that the container was injected with, or that its hook names. It needs the lock.
-func (r *Runtime) claimOfCall(call sharing.HookCall) (ledger.ClaimID, *holding, error) {
-	id, ok := r.containers[call.ContainerID]
+// grantOfCall finds the grant that the container was injected with, or that its hook names. It needs the lock.
+func (r *Runtime) grantOfCall(call sharing.HookCall) (ledger.Grant, error) {
+	id, ok := r.ledger.ByContainerID(call.ContainerID)
+	g, _ := r.ledger.Get(id)
 	if !ok && call.Grant != "" {
-		id = ledger.ClaimID(call.Grant)
-		g, known := r.ledger.Get(id)
 		// A pod's claim is only ever used by the containers that were injected with it.
-		h := r.held[id]
-		ok = known && !g.Claim.Owner.Pod() && g.Lease == nil && h != nil && h.container && !h.hasGroup
+		g, ok = r.ledger.Get(ledger.ClaimID(call.Grant))
+		ok = ok && g.Claim.Standalone && g.Lease == nil && (g.Next == nil || g.Next.State != ledger.Activating)
 	}
-	h := r.held[id]
 	switch {
-	case ok && h != nil:
-		return id, h, nil
+	case ok:
+		return g, nil
 	case call.Grant != "":
-		return "", nil, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
+		return g, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
 	case !r.recovery.Listed:
-		return "", nil, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
+		return g, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
 	}
-	return "", nil, errMadeWithout()
+	return g, errMadeWithout()
 }
 
 func errMadeWithout() error {
 	return fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
 }
 
-// errMade is why the container cannot be armed as it was made, or nil.
-func (u *use) errMade() error {
+// errCreated is why a container cannot be activated as it was created, or nil.
+func errCreated(next *ledger.Attachment) error {
 	switch {
-	case u == nil:
-	case u.made == madeWithout:
+	case next == nil:
+	case next.State == ledger.Rejected:
 		return errMadeWithout()
-	case u.made == madeUnknown && !u.armed:
+	case next.State == ledger.Assigned:
 		return fmt.Errorf("the container runtime has not yet said that it made the container with its grant: %w", sharing.ErrUnavailable)
 	}
 	return nil
 }
 
-// beginContainer checks that the container may arm its claim, and marks it busy. u is the container's use of
-// it: while h is busy, another instance may be bound as the next. done is true when it is armed already.
-func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, h *holding, u *use, att Attachment, done bool, err error) {
+// beginContainer checks that the container may arm its claim, and begins. done is true when it is armed already.
+func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att Attachment, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := unready(r.unsettled()); err != nil {
-		return g, nil, nil, att, false, err
+		return g, att, false, err
 	}
-	id, h, err := r.claimOfCall(call)
+	g, err = r.grantOfCall(call)
 	if err != nil {
-		return g, nil, nil, att, false, err
+		return g, att, false, err
 	}
-	asks := h.asks
-	if h.use != nil {
-		asks = h.use.asks
+	id, asks, newest := g.Claim.ID, g.Claim.Asks, g.Newest()
+	if newest.ContainerID != "" {
+		asks = newest.Asks
 	}
-	g, _ = r.ledger.Get(id)
 	switch {
 	case call.Ask != "" && !slices.Contains(askStrings(asks), call.Ask):
 		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, askStrings(asks), sharing.ErrInvalid)
-	case r.busyBeside(id):
+	case busyBeside(r.ledger, id):
 		err = fmt.Errorf("claim %q is %w", id, errBusy)
 	case g.Lease == nil:
+		err = errCreated(g.Next)
 	case g.Lease.ContainerID != call.ContainerID || g.Lease.Cgroup != group.Dir:
 		err = fmt.Errorf("claim %q is still in use by container %s (cgroup %s): %w", id, g.Lease.ContainerID, g.Lease.Cgroup, sharing.ErrUnavailable)
 	case g.Lease.Inode != group.Inode:
 		err = fmt.Errorf("claim %q is leased to an earlier cgroup of that name: %w", id, sharing.ErrUnavailable)
-	case h.use != nil && h.use.armed && h.capLost == "":
-		return g, h, h.use, *r.att, true, nil
-	}
-	if err == nil && g.Claim.Owner.Pod() {
-		err = h.use.errMade()
+	case g.Lease.Verified && g.Lease.Unverified == "":
+		return g, *r.att, true, nil
 	}
 	if why := r.instanceLost(g.Claim); err == nil && why != "" {
 		err = fmt.Errorf("claim %q: %s: %w", id, why, sharing.ErrUnavailable)
 	}
+	if err == nil {
+		err = r.beginActivation(g, call.ContainerID, group)
+	}
 	if err != nil {
-		return g, nil, nil, att, false, err
+		return g, att, false, err
 	}
-	if h.use == nil || h.use.containerID != call.ContainerID { // a container that names its grant, not a pod's
-		r.rebind(h, &use{containerID: call.ContainerID, asks: h.asks, made: madeWith}, id)
+	g, _ = r.ledger.Get(id)
+	return g, *r.att, false, nil
+}
+
+// beginActivation notes that a container's caps are being set. It needs the lock.
+func (r *Runtime) beginActivation(g ledger.Grant, containerID string, group cgroup.Group) error {
+	id := g.Claim.ID
+	if g.Lease == nil && g.Newest().ContainerID != containerID { // a container that names its grant, not a pod's
+		next := ledger.Attachment{State: ledger.Injected, ContainerID: containerID, Asks: g.Claim.Asks}
+		if err := r.ledger.Assign(id, next); err != nil {
+			return err
+		}
 	}
-	h.busy, h.group, h.hasGroup = true, group, true
-	return g, h, h.use, *r.att, false, nil
+	if err := r.ledger.Begin(id, ledger.Activation); err != nil {
+		return err
+	}
+	if g.Lease != nil {
+		return nil
+	}
+	if err := r.ledger.Activate(id, containerID, group.Dir, group.Inode); err != nil {
+		r.ledger.Done(id)
+		return err
+	}
+	return nil
 }
 
 // armContainer does the work without the lock; h is busy. It freezes nothing, unlike the activation of a process: the OCI
 // runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run yet, so
 // nothing can hold GPU memory. A crash at any point leaves a lease on record whose
 // caps the next start puts back, with the hook still waiting.
-func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, u *use, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
+func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
 	if err := r.persist(); err != nil {
 		return err
 	}
 	if err := r.opt.Failpoints.Eval("hook-after-record"); err != nil {
 		return err
 	}
-	inForce := g.Granted()
+	id, u, inForce := g.Claim.ID, g.Newest(), g.Granted()
 	switch {
-	case len(u.part) > 0:
-		inForce = u.part
+	case len(u.Part) > 0:
+		inForce = u.Part
 	case g.Lease != nil:
 		inForce = g.Caps()
 	}
@@ -246,9 +254,11 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	if err := r.opt.Failpoints.Eval("hook-after-caps"); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	err = r.ledger.Arm(g.Claim.ID, *leaseOf(group, u))
-	r.mu.Unlock()
+	if g.Lease == nil {
+		r.mu.Lock()
+		err = r.ledger.Arm(id)
+		r.mu.Unlock()
+	}
 	if err != nil {
 		return err
 	}
@@ -257,7 +267,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, h *holding, 
 	}
 	r.watcher.Add(group)
 	r.mu.Lock()
-	u.armed, u.limited, h.capLost = true, limited, ""
+	r.ledger.SetChecks(id, u.ContainerID, func(c *ledger.Checks) { c.Verified, c.Limited, c.Unverified = true, limited, "" })
 	r.mu.Unlock()
 	return r.opt.Failpoints.Eval("hook-after-arm")
 }
@@ -277,8 +287,12 @@ func (r *Runtime) undoContainer(ctx context.Context, att Attachment, id ledger.C
 	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
 		errs = append(errs, r.ledger.EndLease(id))
 		if !g.Claim.Owner.Pod() {
-			errs = append(errs, r.drop(id))
+			r.forget(g)
+			return errors.Join(errs...)
 		}
+		again := *g.Lease // its hook may ask again
+		again.State, again.Checks = ledger.Injected, ledger.Checks{InjectTook: g.Lease.InjectTook}
+		errs = append(errs, r.ledger.Assign(id, again))
 	}
 	return errors.Join(errs...)
 }

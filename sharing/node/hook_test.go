@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -100,7 +101,7 @@ func TestArmIsIdempotent(t *testing.T) {
 		}
 	}
 	b.caps.set(func() { b.caps.fail = nil })
-	if after := b.leased(c.ask, c); !after.Lease.Equal(*before.Lease) || after.Claim.ID != before.Claim.ID {
+	if after := b.leased(c.ask, c); !reflect.DeepEqual(after.Lease, before.Lease) || after.Claim.ID != before.Claim.ID {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 	// Injected again with the same id is the same answer.

@@ -29,8 +29,8 @@ func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	took := time.Since(start)
 	r.opt.Observer.Injected(took, err)
 	r.mu.Lock()
-	if h := r.held[r.containers[containerID]]; err == nil && h != nil && h.use != nil && h.use.containerID == containerID {
-		h.use.injectTook = took
+	if id, ok := r.ledger.ByContainerID(containerID); ok && err == nil {
+		r.ledger.SetChecks(id, containerID, func(c *ledger.Checks) { c.InjectTook = took })
 	}
 	r.mu.Unlock()
 	return in, err
@@ -93,13 +93,13 @@ func (r *Runtime) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, c
 func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if id, ok := r.containers[containerID]; ok {
+	if id, ok := r.ledger.ByContainerID(containerID); ok {
 		return id, false, nil
 	}
 	if err := r.podsReady(); err != nil {
 		return "", false, err
 	}
-	delete(r.gonePods, ask.Ref.PodUID)
+	keepPod(r.ledger, ask.Ref.PodUID)
 	if ask.Kind == sharing.ContainerApp {
 		if err := r.endInitClaims(ask.Ref.PodUID); err != nil {
 			return "", false, err
@@ -109,25 +109,22 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 	if err != nil {
 		return "", false, err
 	}
-	h := r.held[id]
-	if h.busy {
+	if g, _ := r.ledger.Get(id); g.Work != ledger.NoWork {
 		return "", false, fmt.Errorf("claim %q is %w", id, errBusy)
 	}
-	h.unused = false
-	r.rebind(h, &use{containerID: containerID, container: ask.Ref.Container, asks: slices.Clone(ask.Asks), part: part}, id)
-	return id, isNew, nil
+	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks), Part: part}
+	return id, isNew, r.ledger.Assign(id, next)
 }
 
 // endInitClaims drops the claims of a pod's init containers: they have run once an app container is made. One
 // whose lease has not ended yet is dropped when it has. It needs the lock.
 func (r *Runtime) endInitClaims(podUID string) error {
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
-		if g.Claim.Owner.PodUID != podUID || h == nil || h.kind != sharing.ContainerInit {
+		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind != sharing.ContainerInit {
 			continue
 		}
-		if h.busy || g.Lease != nil {
-			h.spent = true
+		if g.Work != ledger.NoWork || g.Lease != nil {
+			r.ledger.Withdraw(g.Claim.ID, ledger.InitDone)
 			continue
 		}
 		if err := r.drop(g.Claim.ID); err != nil {
@@ -137,35 +134,26 @@ func (r *Runtime) endInitClaims(podUID string) error {
 	return nil
 }
 
-// unuse forgets the container instance whose lease ended, if no other has been bound since. It needs the lock.
-func (r *Runtime) unuse(h *holding, ended string) {
-	h.hasGroup, h.capLost = false, ""
-	if h.use != nil && h.use.containerID == ended {
-		delete(r.containers, ended)
-		h.use = nil
-	}
-}
-
 // InjectionOf is what the container that uses a claim gets. ErrNotFound for an unknown claim.
 func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
-	h := r.held[id]
-	if !ok || h == nil {
+	if !ok {
 		return sharing.Injection{}, fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
 	}
-	rec := recordOf(g.Claim, h, h.use)
+	u := g.Newest()
+	rec := recordOf(g.Claim, u)
 	rec.Cgroup, rec.Inode = "", 0
 	note, err := record.EncodeGrant(rec)
 	if err != nil {
 		return sharing.Injection{}, err
 	}
-	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Claim.Level, Asks: slices.Clone(h.asks), Note: note}
-	if u := h.use; u != nil {
-		in.Asks = slices.Clone(u.asks)
-		if len(u.part) > 0 {
-			in.Placement = u.part.Clone()
+	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Claim.Level, Asks: slices.Clone(g.Claim.Asks), Note: note}
+	if u.ContainerID != "" {
+		in.Asks = slices.Clone(u.Asks)
+		if len(u.Part) > 0 {
+			in.Placement = u.Part.Clone()
 		}
 	}
 	if instances.In(in.Placement) {
@@ -173,9 +161,9 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
-	of := r.grantOf(g, h)
+	of := r.grantOf(g)
 	of.Contained = true
-	more, err := r.backendOf(h, r.att).Injection(of, in.Placement)
+	more, err := r.backendOf(g, r.att).Injection(of, in.Placement)
 	if err != nil {
 		return sharing.Injection{}, err
 	}

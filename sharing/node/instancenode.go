@@ -37,10 +37,10 @@ func (n instanceNode) of(g ledger.Grant) (instances.Grant, bool) {
 	if !instances.In(g.Claim.Placement) {
 		return instances.Grant{}, false
 	}
-	f, h := g.Claim.Placement[0], n.r.held[g.Claim.ID]
+	f := g.Claim.Placement[0]
 	return instances.Grant{
 		Claim: g.Claim, GPU: n.r.gpu(f.GPU.Device()), Instance: n.r.instanceOf(f),
-		Container: h != nil && (h.container || g.Claim.Owner.Pod()), Active: g.Lease != nil,
+		Container: g.Claim.Standalone || g.Claim.Owner.Pod(), Active: g.Lease != nil,
 	}, true
 }
 

@@ -39,17 +39,16 @@ func (r *Runtime) partOn(req sharing.Request, p sharing.Placement) sharing.Place
 // claimWith makes the claim of a container that shares the cap of another of its pod. It needs the lock.
 func (r *Runtime) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
 	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
-	h := r.held[leader.Claim.ID]
-	if !ok || h == nil {
+	if !ok {
 		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
 	}
 	req, err := r.settings.Config().Resolve(r.settings.Pool(), ask.Request)
 	if err != nil {
 		return "", err
 	}
-	c := r.podClaim(ask, req, r.partOn(req, leader.Claim.Placement), leader.Claim.Level)
-	c.With = leader.Claim.ID
-	return c.ID, r.hold(c, ask, &holding{backend: h.backend, domain: h.domain, levelWhy: h.levelWhy})
+	c := r.podClaim(ask, req, r.partOn(req, leader.Claim.Placement))
+	c.With, c.Terms = leader.Claim.ID, leader.Claim.Terms
+	return c.ID, r.hold(c, ask)
 }
 
 // sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now. It needs the
@@ -78,9 +77,12 @@ func (r *Runtime) usedBeside(g ledger.Grant) bool {
 	return g.Joint != nil && slices.ContainsFunc(r.sharersOf(g.Claim.ID), func(o ledger.Grant) bool { return o.Claim.ID != g.Claim.ID && o.Lease != nil })
 }
 
-// busyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed. It needs the lock.
-func (r *Runtime) busyBeside(id ledger.ClaimID) bool {
-	return slices.ContainsFunc(r.ledger.Sharers(id), func(one ledger.ClaimID) bool { return r.held[one] != nil && r.held[one].busy })
+// busyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed.
+func busyBeside(l *ledger.Ledger, id ledger.ClaimID) bool {
+	return slices.ContainsFunc(l.Sharers(id), func(one ledger.ClaimID) bool {
+		g, _ := l.Get(one)
+		return g.Work != ledger.NoWork
+	})
 }
 
 // speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them. It needs

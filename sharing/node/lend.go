@@ -117,8 +117,7 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 	var out []ledger.Loan
 	for _, g := range r.ledger.Grants() {
 		f, on := g.Claim.Placement.On(gpu)
-		h := r.held[g.Claim.ID]
-		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || h == nil || h.busy || !r.lendable(g, h) {
+		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || g.Work != ledger.NoWork || !r.lendable(g) {
 			continue
 		}
 		out = append(out, ledger.Loan{ID: g.Claim.ID, Memory: f.Memory, Lent: g.Lent[gpu], Most: f.Burst.SubFloor(f.Memory)})
@@ -128,11 +127,11 @@ func (r *Runtime) loans(gpu sharing.GPUID) []ledger.Loan {
 
 // lendable reports whether the grant is in use as a whole, and held to its size in a way that can change while it
 // runs: where nothing holds it, nothing can be taken back. It needs the lock.
-func (r *Runtime) lendable(g ledger.Grant, h *holding) bool {
+func (r *Runtime) lendable(g ledger.Grant) bool {
 	if g.Lease == nil || len(g.Lease.Part) > 0 {
 		return false
 	}
-	p := backend.PropertiesOf(h.backend)
+	p := backend.PropertiesOf(g.Claim.Backend)
 	return p.Lends && (!p.Counts || r.libkerf.Whole(string(g.Claim.ID)))
 }
 
@@ -161,7 +160,7 @@ func (r *Runtime) setLoan(ctx context.Context, id ledger.ClaimID, gpu sharing.GP
 	defer h.capping.Unlock()
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
-	if h.busy || r.att == nil || !r.lendable(g, h) {
+	if g.Work != ledger.NoWork || r.att == nil || !r.lendable(g) {
 		r.mu.Unlock()
 		return sharing.ErrUnavailable
 	}

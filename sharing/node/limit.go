@@ -41,7 +41,7 @@ func (r *Runtime) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 	if err == nil {
 		err = r.resize(ctx, c)
 		r.mu.Lock()
-		c.h.busy = false
+		r.ledger.Done(id)
 		r.mu.Unlock()
 	}
 	r.opt.Observer.Limited(err)
@@ -57,13 +57,13 @@ func (r *Runtime) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 	return nil
 }
 
-// beginLimit checks what can be checked without the driver, and marks the grant busy.
+// beginLimit checks what can be checked without the driver, and begins.
 func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
 	h := r.held[id]
-	if !ok || h == nil {
+	if !ok {
 		return c, sharing.ErrNotFound
 	}
 	own := !g.Claim.Owner.Pod() && !g.Claim.Recovered && g.Claim.Owner.UID == peer.UID
@@ -85,16 +85,15 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 		}
 	}
 	switch {
-	case r.busyBeside(id):
+	case busyBeside(r.ledger, id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
 	}
-	h.busy = true
-	return c, nil
+	return c, r.ledger.Begin(id, ledger.Resizing)
 }
 
-// resize does the work without the lock; the holding is busy, so nobody else changes it.
+// resize does the work without the lock; nobody else works on the grant meanwhile.
 func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	if err := r.growInto(ctx, c); err != nil {
 		return err

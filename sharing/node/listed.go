@@ -15,12 +15,11 @@ import (
 func (r *Runtime) owners(grants []ledger.Grant) []lists.Grant {
 	out := make([]lists.Grant, 0, len(grants))
 	for _, g := range grants {
-		h := r.held[g.Claim.ID]
-		if g.Lease == nil || h == nil {
+		if g.Lease == nil {
 			continue
 		}
 		out = append(out, lists.Grant{
-			Owner: listing.Owner(g.Claim.ID), Cgroup: g.Lease.Cgroup, Procs: h.group.Procs,
+			Owner: listing.Owner(g.Claim.ID), Cgroup: g.Lease.Cgroup, Procs: r.groupOf(*g.Lease).Procs,
 			On: func(gpu sharing.GPUID) bool { return observe.Touches(g.Claim.Placement, gpu) },
 		})
 	}

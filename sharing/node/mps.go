@@ -29,21 +29,12 @@ func (r *Runtime) Served() []backend.Grant {
 	defer r.mu.Unlock()
 	var out []backend.Grant
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
 		// The containers of a pod's claim may have been made already, and not be armed yet.
-		if h != nil && backend.PropertiesOf(h.backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
-			out = append(out, r.grantOf(g, h))
+		if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
+			out = append(out, r.grantOf(g))
 		}
 	}
 	return out
-}
-
-// served reports whether MPS holds the grant.
-func (r *Runtime) served(id ledger.ClaimID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.held[id]
-	return h != nil && backend.PropertiesOf(h.backend).Served
 }
 
 // podsBut are the backends that cannot enforce a request of a pod.
@@ -56,11 +47,10 @@ func (r *Runtime) podsBut(req sharing.Request) choice.Without {
 func (r *Runtime) mixes() (mps, others map[sharing.GPUID]bool) {
 	mps, others = map[sharing.GPUID]bool{}, map[sharing.GPUID]bool{}
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
 		for _, f := range g.Claim.Placement {
 			switch {
 			case f.Whole:
-			case h != nil && backend.PropertiesOf(h.backend).Served:
+			case backend.PropertiesOf(g.Claim.Backend).Served:
 				mps[f.GPU] = true
 			default:
 				others[f.GPU] = true

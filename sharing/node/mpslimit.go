@@ -30,7 +30,7 @@ type startedWith struct {
 // lowerableMPS refuses a lower limit of a grant that MPS holds, and would not hold then: ErrConflict with who keeps the old one, ErrUnavailable where
 // that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
 func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
-	if !r.served(g.Claim.ID) {
+	if !backend.PropertiesOf(g.Claim.Backend).Served {
 		return nil
 	}
 	uses, err := att.Driver.Processes(ctx, f.GPU)
@@ -65,17 +65,16 @@ func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Gra
 func (r *Runtime) groupsOf(id ledger.ClaimID) []cgroup.Group {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g, ok := r.ledger.Get(id)
-	h := r.held[id]
-	if !ok || h == nil || g.Lease == nil {
+	g, _ := r.ledger.Get(id)
+	if g.Lease == nil {
 		return nil
 	}
-	return []cgroup.Group{h.group}
+	return []cgroup.Group{r.groupOf(*g.Lease)}
 }
 
 // noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first changed.
 func (r *Runtime) noteStart(c resizing) {
-	if !backend.PropertiesOf(c.h.backend).Served || c.grant.Lease == nil {
+	if !backend.PropertiesOf(c.grant.Claim.Backend).Served || c.grant.Lease == nil {
 		return
 	}
 	pids, err := cgroup.ProcsOf(r.groupsOf(c.grant.Claim.ID))

@@ -29,9 +29,9 @@ func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing
 // moveNear gives a claim that no container has had yet GPUs of the NUMA node that kubelet chose: the claim is made with the
 // pod's sandbox, and the node is told only as the container is made. What the scheduler planned stays, and so do a claim
 // for which that node has no room and one that containers share. It needs the lock.
-func (r *Runtime) moveNear(g ledger.Grant, h *holding, ask sharing.ContainerAsk) error {
+func (r *Runtime) moveNear(g ledger.Grant, ask sharing.ContainerAsk) error {
 	near, c := ask.Advice.Near, g.Claim
-	if !h.unused || h.busy || g.Lease != nil || ask.With != "" || ask.Joint.GPUs > 0 || len(near) != 1 || len(c.Placement) != near[0].Count {
+	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.Joint.GPUs > 0 || len(near) != 1 || len(c.Placement) != near[0].Count {
 		return nil
 	}
 	there, planned := true, len(ask.Advice.GPUs) == len(c.Placement)
@@ -65,7 +65,7 @@ func (r *Runtime) moveNear(g ledger.Grant, h *holding, ask sharing.ContainerAsk)
 		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), r.ledger.Claim(was))
 	}
 	r.notify.Audit.Claim(audit.Release, was, 0, "", nil)
-	r.notify.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
+	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
 	r.log.Info("claim moved to the NUMA node that kubelet chose", "claim", c.ID, "numa", near[0].NUMA, "gpus", gpuIDs(p))
 	r.changed.announce()
 	return nil

@@ -88,7 +88,7 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		return 0, err
 	}
 	for _, ask := range asks {
-		delete(r.gonePods, ask.Ref.PodUID)
+		keepPod(r.ledger, ask.Ref.PodUID)
 		id, _, isNew, err := r.claimFor(ask)
 		if err != nil {
 			return undo(fmt.Errorf("container %q: %w", ask.Ref.Container, err))
@@ -130,13 +130,13 @@ func (r *Runtime) unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 // less than the claim. It needs the lock.
 func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
 	if g, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
-		h := r.held[g.Claim.ID]
 		switch {
-		case h != nil && slices.Equal(h.asks, ask.Asks) && r.sharesAs(g, ask):
-			h.spent, h.priority = false, cmp.Or(ask.Priority, h.priority)
-			return g.Claim.ID, nil, false, r.moveNear(g, h, ask)
-		case h == nil || h.busy || g.Lease != nil:
-			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(h.asks), sharing.ErrConflict)
+		case slices.Equal(g.Claim.Asks, ask.Asks) && r.sharesAs(g, ask):
+			r.ledger.Keep(g.Claim.ID, ledger.InitDone, ledger.PodGone)
+			r.ledger.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
+			return g.Claim.ID, nil, false, r.moveNear(g, ask)
+		case g.Work != ledger.NoWork || g.Lease != nil:
+			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(g.Claim.Asks), sharing.ErrConflict)
 		}
 		if err := r.drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
 			return "", nil, false, err
@@ -158,21 +158,21 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	}
 	if ask.Kind == sharing.ContainerInit {
 		if id, part, ok := r.lender(ask, req); ok {
-			r.held[id].spent = false
+			r.ledger.Keep(id, ledger.InitDone)
 			return id, part, false, nil
 		}
 	}
-	c, h, err := r.placed(ask, req)
+	c, err := r.placed(ask, req)
 	if err != nil {
 		return "", nil, false, err
 	}
-	return c.ID, nil, true, r.hold(c, ask, h)
+	return c.ID, nil, true, r.hold(c, ask)
 }
 
 // placed chooses the GPUs of a container, for all that share its cap where others do, and what holds it. It needs the
 // lock.
-func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.Claim, *holding, error) {
-	fail := func(err error) (ledger.Claim, *holding, error) { return ledger.Claim{}, nil, err }
+func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.Claim, error) {
+	fail := func(err error) (ledger.Claim, error) { return ledger.Claim{}, err }
 	joint := ask.Joint.GPUs > 0
 	if !joint {
 		req = r.hardened(req)
@@ -200,31 +200,32 @@ func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.
 	if err != nil {
 		return fail(err)
 	}
-	c := r.podClaim(ask, req, placement, held.Level)
-	return c, &holding{backend: held.Backend, domain: r.domainOf(c.Owner), levelWhy: held.Why}, nil
+	c := r.podClaim(ask, req, placement)
+	c.Terms = r.termsOf(c.Owner, held)
+	return c, nil
 }
 
 // podClaim is the claim of a pod's container, with a new id.
-func (r *Runtime) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement, level sharing.Level) ledger.Claim {
+func (r *Runtime) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement) ledger.Claim {
 	return ledger.Claim{
-		ID: ledger.ClaimID(r.opt.NewID()), Request: req, Placement: p, Level: level,
+		ID: ledger.ClaimID(r.opt.NewID()), Request: req, Placement: p,
 		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace, PodName: ask.Ref.Pod},
 	}
 }
 
-// hold books a container's claim, with what the runtime knows of it. It needs the lock.
-func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) error {
+// hold books a container's claim. It needs the lock.
+func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
+	c.Kind, c.Asks, c.Priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
-	h.kind, h.asks, h.priority, h.unused = ask.Kind, slices.Clone(ask.Asks), ask.Priority, true
-	r.held[c.ID] = h
+	r.held[c.ID] = &holding{}
 	if instances.In(c.Placement) {
 		r.instances.Soon()
 	}
-	r.notify.Audit.Claim(audit.Claim, c, h.backend, h.levelWhy, nil)
+	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
 	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
-		"shares_cap_of", c.With, "level", c.Level.String(), "backend", h.backend.String(), "gpus", gpuIDs(c.Placement))
+		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", gpuIDs(c.Placement))
 	return nil
 }
 
@@ -233,8 +234,7 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk, h *holding) err
 func (r *Runtime) lender(ask sharing.ContainerAsk, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
 	var least sharing.Bytes
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
-		if g.Claim.Owner.PodUID != ask.Ref.PodUID || h == nil || h.kind == sharing.ContainerSidecar || h.busy || g.Joint != nil {
+		if g.Claim.Owner.PodUID != ask.Ref.PodUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork || g.Joint != nil {
 			continue
 		}
 		want, covered := r.within(g.Claim, req)
@@ -298,10 +298,13 @@ func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but choice.
 // once nothing uses them.
 func (r *Runtime) PodGone(uid string) {
 	r.mu.Lock()
-	r.gonePods[uid] = true
+	for _, g := range r.ledger.Grants() {
+		if uid != "" && g.Claim.Owner.PodUID == uid {
+			r.ledger.Withdraw(g.Claim.ID, ledger.PodGone)
+		}
+	}
 	listed := r.unplaced.Forget(uid)
 	r.modes.Forget(uid)
-	r.forgetPods()
 	r.mu.Unlock()
 	if listed {
 		r.changed.announce()
@@ -309,18 +312,13 @@ func (r *Runtime) PodGone(uid string) {
 	r.wake()
 }
 
-// forgetPods keeps only those gone pods that still have claims; it needs the lock.
-func (r *Runtime) forgetPods() {
-	if len(r.gonePods) == 0 {
-		return
-	}
-	left := map[string]bool{}
-	for _, g := range r.ledger.Grants() {
-		if uid := g.Claim.Owner.PodUID; r.gonePods[uid] {
-			left[uid] = true
+// keepPod takes back that a pod is gone: one of its containers is to start.
+func keepPod(l *ledger.Ledger, uid string) {
+	for _, g := range l.Grants() {
+		if g.Claim.Owner.PodUID == uid {
+			l.Keep(g.Claim.ID, ledger.PodGone)
 		}
 	}
-	r.gonePods = left
 }
 
 // PodClaims names every container that a pod's claim is held for, for who asks whether the pods still are.

@@ -233,11 +233,6 @@ func (b *bench) check() {
 	if len(b.held) != len(b.ledger.Grants()) {
 		b.t.Errorf("%d holdings for %d claims", len(b.held), len(b.ledger.Grants()))
 	}
-	for id, claim := range b.containers {
-		if h := b.held[claim]; h == nil || h.use == nil || h.use.containerID != id {
-			b.t.Errorf("container %s is bound to claim %s, which knows nothing of it", id, claim)
-		}
-	}
 }
 
 // gone requires that nothing is left after the pods are forgotten.
@@ -250,8 +245,8 @@ func (b *bench) gone(pods ...string) {
 	b.empty()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.containers)+len(b.gonePods) > 0 {
-		b.t.Errorf("left: containers %v, pods %v", b.containers, b.gonePods)
+	if err := b.ledger.Check(); err != nil || len(b.ledger.Grants()) > 0 { // no container is without its claim
+		b.t.Errorf("left: %+v, %v", b.ledger.Grants(), err)
 	}
 }
 

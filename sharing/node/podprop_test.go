@@ -236,7 +236,7 @@ func (p *podPlayer) create(point string) string {
 	case p.crashes(point, inject):
 		p.lostClaims(false)
 		p.mu.Lock()
-		id, known := p.containers[c.id]
+		id, known := p.ledger.ByContainerID(c.id)
 		p.mu.Unlock()
 		if !known { // the record tells of the instance before it, and no annotation was given to this one
 			m.now[ask.Ref.Container] = &instance{container: c, pod: m, ended: true}

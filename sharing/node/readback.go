@@ -34,8 +34,8 @@ func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startch
 	g, _ := r.ledger.Get(id)
 	att := r.att
 	var limited []sharing.GPUID
-	if h.use != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
-		limited = slices.DeleteFunc(slices.Clone(h.use.limited), func(gpu sharing.GPUID) bool { return !r.canLimit(gpu) })
+	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
+		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPUID) bool { return !r.canLimit(gpu) })
 	}
 	r.mu.Unlock()
 	switch {
@@ -63,14 +63,14 @@ func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startch
 func (r *Runtime) settledHolding(ctx context.Context, containerID string) (ledger.ClaimID, *holding, error) {
 	for {
 		r.mu.Lock()
-		id, known := r.containers[containerID]
+		id, known := r.ledger.ByContainerID(containerID)
+		g, _ := r.ledger.Get(id)
 		h := r.held[id]
-		busy := h != nil && h.busy
 		r.mu.Unlock()
-		if !known || h == nil {
+		if !known {
 			return "", nil, fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
 		}
-		if !busy {
+		if g.Work == ledger.NoWork {
 			return id, h, nil
 		}
 		select {
@@ -105,26 +105,16 @@ func (r *Runtime) limitsOf(att Attachment, g ledger.Grant, limited []sharing.GPU
 // is charged to no limit, so from now on its level is unknown, for the reason why. Its pod gets an event.
 func (r *Runtime) RestoreLimits(ctx context.Context, containerID, why string) error {
 	r.mu.Lock()
-	id, known := r.containers[containerID]
-	h := r.held[id]
-	if !known || h == nil || h.use == nil || h.use.containerID != containerID {
-		r.mu.Unlock()
-		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
-	}
-	h.use.doubt = why
+	id, _ := r.ledger.ByContainerID(containerID)
+	known := r.ledger.SetChecks(id, containerID, func(c *ledger.Checks) { c.Doubt = why })
 	g, _ := r.ledger.Get(id)
 	r.mu.Unlock()
+	if !known {
+		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+	}
 	r.log.Warn("limit of a container was raised at its start", "claim", id, "container", containerID, "reason", why)
 	r.verifyOne(ctx, id)
 	r.changed.announce()
 	r.notify.Pod(ctx, g, CapRaisedReason, why)
 	return nil
-}
-
-// doubt is why the level of the lease is not known although its cap is in place now. It needs the lock.
-func (h *holding) doubt() string {
-	if h.use == nil {
-		return ""
-	}
-	return h.use.doubt
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
@@ -130,14 +131,16 @@ func TestReadBackWaitsForAResize(t *testing.T) {
 	c := b.run(ask)
 	g := b.grant(ask)
 	b.mu.Lock()
-	b.held[g.Claim.ID].busy = true
+	if err := b.ledger.Begin(g.Claim.ID, ledger.Resizing); err != nil {
+		t.Error(err)
+	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := b.ReadLimits(ctx, c.id)
 	refused(t, err, sharing.ErrUnavailable)
 	b.mu.Lock()
-	b.held[g.Claim.ID].busy = false
+	b.ledger.Done(g.Claim.ID)
 	b.mu.Unlock()
 	if err := b.starting(c); err != nil {
 		t.Error(err)

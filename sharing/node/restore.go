@@ -117,54 +117,51 @@ func (r *Runtime) load() (record.Record, error) {
 
 // restoreGrant takes a recorded grant back: with its lease if its cgroup has processes. The claim of a pod's
 // container stays without one too, until kubelet has forgotten the pod; any other ended. It needs the lock.
-func (r *Runtime) restoreGrant(g record.Grant) error {
-	c, err := claimOf(g)
+func (r *Runtime) restoreGrant(rec record.Grant) error {
+	c, a, err := grantOf(rec)
 	if err != nil {
 		return err
 	}
-	h, err := holdingOf(g)
-	if err != nil {
-		return err
-	}
-	if g.Cgroup != "" {
-		h.group, err = r.opt.Cgroups.Open(g.Cgroup, g.Inode)
-		h.hasGroup = err == nil
+	if a.Cgroup != "" {
+		_, err = r.opt.Cgroups.Open(a.Cgroup, a.Inode)
 	}
 	switch {
 	case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale):
-		r.log.Info("lease ended while no agent ran", "claim", g.ID, "reason", err.Error())
-		h.use = nil
+		r.log.Info("lease ended while no agent ran", "claim", rec.ID, "reason", err.Error())
+		a = ledger.Attachment{}
 	case err != nil:
 		return err
 	}
-	if !h.hasGroup && !c.Owner.Pod() {
+	if a.Cgroup == "" && !c.Owner.Pod() {
 		return nil
 	}
-	return r.adopt(c, h)
+	return r.adopt(c, a)
 }
 
-// adopt books a claim as a fact, with its lease if it has a cgroup. A cgroup that is empty already is ended
+// adopt books a claim as a fact, with its attachment: in force if it has a cgroup. A cgroup that is empty already is ended
 // by the reconcile that follows, with caps cleared. It needs the lock.
-func (r *Runtime) adopt(c ledger.Claim, h *holding) error {
-	var lease *ledger.Lease
-	if h.hasGroup {
-		lease = h.lease()
+func (r *Runtime) adopt(c ledger.Claim, a ledger.Attachment) error {
+	var lease *ledger.Attachment
+	if a.Cgroup != "" {
+		lease = &a
 	}
 	if err := r.ledger.Restore(c, lease); err != nil {
 		return err
 	}
-	r.held[c.ID] = h
-	if h.hasGroup || h.use != nil {
-		r.reopen(c.ID, h)
+	r.held[c.ID] = &holding{}
+	if lease == nil && a.ContainerID != "" {
+		if err := r.ledger.Assign(c.ID, a); err != nil {
+			return err
+		}
 	}
-	if h.use != nil {
-		r.containers[h.use.containerID] = c.ID
+	if g, _ := r.ledger.Get(c.ID); g.Lease != nil || g.Next != nil {
+		r.reopen(g)
 	}
-	if h.hasGroup {
-		r.watcher.Add(h.group)
+	if lease != nil {
+		r.watcher.Add(r.groupOf(a))
 		r.opt.Observer.Recovered()
 	}
-	r.log.Info("grant found again", "claim", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName, "container", c.Owner.Container, "cgroup", h.group.Dir, "level", c.Level.String())
+	r.log.Info("grant found again", "claim", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName, "container", c.Owner.Container, "cgroup", a.Cgroup, "level", c.Level.String())
 	return nil
 }
 
@@ -213,10 +210,10 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		}
 		r.mu.Lock()
 		c := ledger.Claim{
-			ID: id, Placement: placement, Level: level, Recovered: true,
-			Request: requestOf(sharing.Request{}, placement, false),
+			ID: id, Placement: placement, Recovered: true, Request: requestOf(sharing.Request{}, placement, false),
+			Terms: ledger.Terms{Level: level, Backend: backend, LevelReason: "rebuilt from the cgroup and " + from + ": the record was lost"},
 		}
-		err := r.adopt(c, &holding{group: group, hasGroup: true, backend: backend, levelWhy: "rebuilt from the cgroup and " + from + ": the record was lost"})
+		err := r.adopt(c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
 		r.mu.Unlock()
 		if err == nil {
 			_ = r.persist() // an error stays a condition until a later write succeeds

@@ -74,10 +74,6 @@ type Runtime struct {
 	// recovery is what was found of the grants before the start.
 	recovery recovery.State
 
-	// containers names the claim of each container that was injected, by the container's id.
-	containers map[string]ledger.ClaimID
-	// gonePods are pods that kubelet has forgotten and that still have claims.
-	gonePods map[string]bool
 	// unplaced are the pods without grants.
 	unplaced unplaced.Pods
 
@@ -96,43 +92,14 @@ type Runtime struct {
 
 // holding is what the runtime knows of a claim beside the ledger.
 type holding struct {
-	// owner is the claiming process; nil once it is armed, when the cgroup tells all, and for claims found at
+	// owner is the claiming process; nil once it is activated, when the cgroup tells all, and for claims found at
 	// restart.
 	owner *process.Handle
-	// group is set once the cgroup exists; hasGroup tells.
-	group    cgroup.Group
-	hasGroup bool
-	// busy is true while Arm or the end of the lease works on it without the lock: nobody else touches it.
-	busy bool
-	// backend is what holds the lease to its size; sharing.BackendNone for a whole GPU, too.
-	backend sharing.Backend
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
 	// second sees what the first did. It is taken before the runtime's lock, never after.
 	capping sync.Mutex
-	// domain is who may share an MPS daemon with it.
-	domain string
 	// started is what the processes of its lease were started with, where MPS holds it and its size was changed since.
 	started startedWith
-	// levelWhy says why the level is not stronger.
-	levelWhy string
-	// use is the container instance that has the claim, or is about to; nil for a process of its own.
-	use *use
-	// kind is the part in its pod of the container that the claim is held for, and asks are what kubelet
-	// admitted it with; app and empty for a process of its own.
-	kind sharing.ContainerKind
-	asks []sharing.Ask
-	// priority is that of the pod; 0 where there is none, or it is not known.
-	priority int32
-	// spent is true for an init container's claim that ends with its lease: the pod's app containers are made.
-	spent bool
-	// unused is true for a pod's claim until a container is made with it: its GPUs may still be others.
-	unused bool
-	// container is true for a claim that a container which is no pod's is to use.
-	container bool
-	// until is when a claim that no process waits for ends if it is not armed; zero for none.
-	until time.Time
-	// capLost is set when the cap could not be verified; the level then shows as unknown.
-	capLost string
 }
 
 // letGo closes the handle of the claiming process; it needs the lock.
@@ -143,48 +110,9 @@ func (h *holding) letGo() {
 	}
 }
 
-// use is one container instance's use of a claim, from its injection on.
-type use struct {
-	containerID string
-	// container is the container's name in its pod; empty where there is no pod.
-	container string
-	// asks are what kubelet admitted the container with: the hook's amounts must be among them.
-	asks []sharing.Ask
-	// part is what is in force where the container asks for less than the claim.
-	part sharing.Placement
-	// armed is true once this runtime read the caps back; false after a restart, until they are verified.
-	armed bool
-	// limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not answer
-	// then has none.
-	limited []sharing.GPUID
-	// made is what the container runtime said of the container. It is not on record: it says so again.
-	made made
-	// injectTook is how long Inject was at it, for people; 0 after a restart.
-	injectTook time.Duration
-	// doubt is why its level is unknown although its cap is in place, see RestoreLimits. It is not on record.
-	doubt string
-}
-
-// made tells whether a container was made with what Inject gave. An agent that dies, or is too slow, while it
-// gives it is passed over by some container runtimes, and the container then has no GPU.
-type made uint8
-
-const (
-	madeUnknown made = iota
-	madeWith
-	madeWithout
-)
-
-// lease is the ledger's form of what h has; it has a group.
-func (h *holding) lease() *ledger.Lease { return leaseOf(h.group, h.use) }
-
-// leaseOf is the ledger's form of a container's use, or with nil that of a process of its own.
-func leaseOf(group cgroup.Group, u *use) *ledger.Lease {
-	l := &ledger.Lease{Cgroup: group.Dir, Inode: group.Inode}
-	if u != nil {
-		l.ContainerID, l.Container, l.Part = u.containerID, u.container, u.part
-	}
-	return l
+// groupOf is the cgroup of an attachment.
+func (r *Runtime) groupOf(a ledger.Attachment) cgroup.Group {
+	return r.opt.Cgroups.Group(a.Cgroup, a.Inode)
 }
 
 // New makes a runtime that grants nothing yet.
@@ -198,7 +126,7 @@ func New(opt Options) *Runtime {
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
-		containers: map[string]ledger.ClaimID{}, gonePods: map[string]bool{}, wanted: map[sharing.GPUID]time.Time{},
+		wanted: map[sharing.GPUID]time.Time{},
 	}
 	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
 	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
@@ -237,8 +165,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 	r.libkerf.Clean(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range r.held {
-		if !h.busy { // an arm in progress goes on, and closes it itself
+	for id, h := range r.held {
+		if g, _ := r.ledger.Get(id); g.Work == ledger.NoWork { // an activation in progress goes on, and closes it itself
 			h.letGo()
 		}
 	}

@@ -46,52 +46,43 @@ func (r *Runtime) record() record.Record {
 	grants := r.ledger.Grants()
 	rec := record.Record{BootID: r.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
 	for _, g := range grants {
-		if h := r.held[g.Claim.ID]; h != nil && (h.hasGroup || g.Claim.Owner.Pod()) {
-			rec.Grants = append(rec.Grants, recordOf(g.Claim, h, inUse(g, h)))
+		if a := recorded(g); a.Cgroup != "" || g.Claim.Owner.Pod() {
+			rec.Grants = append(rec.Grants, recordOf(g.Claim, a))
 		}
 	}
 	return rec
 }
 
-// inUse is the container instance that the record tells of: the one that has the lease, until that ends, else
-// the one that was injected. The next one is found again by its annotation.
-func inUse(g ledger.Grant, h *holding) *use {
-	if g.Lease == nil || g.Lease.ContainerID == "" || h.use != nil && h.use.containerID == g.Lease.ContainerID {
-		return h.use
+// recorded is the attachment that the record tells of: the one that is in force, until that ends, else
+// the next one. The next one is found again by its annotation.
+func recorded(g ledger.Grant) ledger.Attachment {
+	if g.Lease != nil {
+		return *g.Lease
 	}
-	return &use{containerID: g.Lease.ContainerID, container: g.Lease.Container, part: g.Lease.Part}
+	return g.Newest()
 }
 
-func recordOf(c ledger.Claim, h *holding, u *use) record.Grant {
+func recordOf(c ledger.Claim, a ledger.Attachment) record.Grant {
 	g := record.Grant{
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
-		Profile: c.Request.Profile, Asks: askStrings(h.asks),
-		Level: c.Level.String(), Backend: h.backend.String(), MPSDomain: mpsDomain(h), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
+		Profile: c.Request.Profile, Asks: askStrings(c.Asks), With: string(c.With), Cgroup: a.Cgroup, Inode: a.Inode,
+		Level: c.Level.String(), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
 	}
-	g.With = string(c.With)
-	if h.hasGroup { // else the group is that of an instance that ended
-		g.Cgroup, g.Inode = h.group.Dir, h.group.Inode
+	if backend.PropertiesOf(c.Backend).Served {
+		g.MPSDomain = c.Domain
 	}
 	if c.Request.MinLevel != sharing.LevelUnknown {
 		g.MinLevel = c.Request.MinLevel.String()
 	}
 	if c.Owner.Pod() {
-		g.Kind, g.Priority = h.kind.String(), h.priority
+		g.Kind, g.Priority = c.Kind.String(), c.Priority
 	}
 	g.Fragments = recordPlacement(c.Placement)
-	if u != nil {
-		g.Use = &record.Use{ContainerID: u.containerID, Container: u.container, Asks: askStrings(u.asks), Part: recordPlacement(u.part)}
+	if a.ContainerID != "" {
+		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container, Asks: askStrings(a.Asks), Part: recordPlacement(a.Part)}
 	}
 	return g
-}
-
-// mpsDomain is on record where it counts.
-func mpsDomain(h *holding) string {
-	if !backend.PropertiesOf(h.backend).Served {
-		return ""
-	}
-	return h.domain
 }
 
 func recordPlacement(p sharing.Placement) []record.Fragment {
@@ -118,25 +109,33 @@ func placementOf(fragments []record.Fragment) sharing.Placement {
 	return p
 }
 
-// holdingOf is the reverse of what recordOf writes of a holding. The cgroup is the caller's to open.
-func holdingOf(g record.Grant) (*holding, error) {
-	h := &holding{kind: kindOf(g.Kind), domain: g.MPSDomain, priority: g.Priority}
+// grantOf is the reverse of recordOf. The cgroup is the caller's to open.
+func grantOf(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
+	if c, err = claimOf(g); err != nil {
+		return c, a, err
+	}
+	a = ledger.Attachment{Cgroup: g.Cgroup, Inode: g.Inode}
+	if g.Use != nil {
+		a.ContainerID, a.Container, a.Part = g.Use.ContainerID, g.Use.Container, placementOf(g.Use.Part)
+		a.Asks, err = parseAsks(g.Use.Asks)
+	}
+	return c, a, err
+}
+
+// termsOf are the terms that are on record.
+func termsOf(g record.Grant) (t ledger.Terms, err error) {
+	t = ledger.Terms{Kind: kindOf(g.Kind), Domain: g.MPSDomain, Priority: g.Priority}
 	if g.Level == sharing.LevelNone.String() {
-		h.levelWhy = "no backend enforced it when it was granted"
+		t.LevelReason = "no backend enforced it when it was granted"
 	}
-	var err error
-	if h.backend, err = choice.Recorded(g.Backend, levelNamed(g.Level)); err != nil {
-		return nil, err
+	if t.Backend, err = choice.Recorded(g.Backend, levelNamed(g.Level)); err != nil {
+		return t, err
 	}
-	if h.asks, err = parseAsks(g.Asks); err != nil {
-		return nil, err
+	if t.Asks, err = parseAsks(g.Asks); err != nil || g.Level == sharing.LevelUnknown.String() {
+		return t, err
 	}
-	if g.Use == nil {
-		return h, nil
-	}
-	h.use = &use{containerID: g.Use.ContainerID, container: g.Use.Container, part: placementOf(g.Use.Part)}
-	h.use.asks, err = parseAsks(g.Use.Asks)
-	return h, err
+	t.Level, err = sharing.ParseLevel("record.level", g.Level)
+	return t, err
 }
 
 // levelNamed is the level of that name, unknown for any other.
@@ -184,10 +183,8 @@ func claimOf(g record.Grant) (ledger.Claim, error) {
 		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container, Namespace: g.Namespace, PodName: g.PodName},
 	}
 	var err error
-	if g.Level != sharing.LevelUnknown.String() {
-		if c.Level, err = sharing.ParseLevel("record.level", g.Level); err != nil {
-			return ledger.Claim{}, err
-		}
+	if c.Terms, err = termsOf(g); err != nil {
+		return ledger.Claim{}, err
 	}
 	c.Request.Profile = g.Profile
 	if g.MinLevel != "" {

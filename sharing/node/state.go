@@ -180,24 +180,21 @@ func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
 
 // grantState needs the lock.
 func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) GrantState {
-	gs := GrantState{Grant: g, Level: g.Claim.Level, PIDs: p.PIDs[g.Claim.ID], Health: sharing.HealthOK}
-	if h := r.held[g.Claim.ID]; h != nil {
-		gs.LevelReason, gs.Backend = h.levelWhy, h.backend
-		if lost := cmp.Or(h.capLost, r.guard.Of(g.Claim.ID).Lost, h.doubt()); lost != "" {
-			gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
-		}
+	gs := GrantState{Grant: g, Level: g.Claim.Level, LevelReason: g.Claim.LevelReason, Backend: g.Claim.Backend, PIDs: p.PIDs[g.Claim.ID], Health: sharing.HealthOK}
+	if lost := cmp.Or(recorded(g).Unverified, r.guard.Of(g.Claim.ID).Lost, recorded(g).Doubt); lost != "" {
+		gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 	}
 	gs.LevelReason = joinSentences([]string{r.jointWhy(g), gs.LevelReason})
-	if level, why, less := r.weaker(g, r.held[g.Claim.ID]); less {
+	if level, why, less := r.weaker(g); less {
 		gs.Level, gs.LevelReason = level, why
 	}
 	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
 	caveat := r.settings.Pool().ManagedMemory.CaveatAt(gs.Level, gs.Backend)
 	gs.LevelReason = joinSentences([]string{gs.LevelReason, caveat, r.startedWhy(g, gs.PIDs)})
-	gs.Compute = r.computeOf(g, r.held[g.Claim.ID])
-	gs.Events = r.capEventsOf(g, r.held[g.Claim.ID])
-	if h := r.held[g.Claim.ID]; g.Lease != nil && h != nil && backend.PropertiesOf(h.backend).Served {
-		if fault := r.backendOf(h, r.att).Check(r.grantOf(g, h)); fault.Unknown != "" {
+	gs.Compute = r.computeOf(g)
+	gs.Events = r.capEventsOf(g)
+	if g.Lease != nil && backend.PropertiesOf(g.Claim.Backend).Served {
+		if fault := r.backendOf(g, r.att).Check(r.grantOf(g)); fault.Unknown != "" {
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, fault.Unknown
 		}
 	}

@@ -34,30 +34,27 @@ const (
 )
 
 // computeOf needs the lock.
-func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
+func (r *Runtime) computeOf(g ledger.Grant) Compute {
 	_, percent := g.Claim.Placement.Total()
 	none := func(why string) Compute { return Compute{By: ComputeNone, Why: why} }
-	var way backend.Properties
-	if h != nil {
-		way = backend.PropertiesOf(h.backend)
-	}
+	way := backend.PropertiesOf(g.Claim.Backend)
 	switch {
 	case g.Claim.Request.Kind == sharing.KindWhole:
 		return Compute{By: ComputeExclusive}
-	case g.Lease == nil || h == nil:
+	case g.Lease == nil:
 		return none("no program uses the grant yet")
 	case way.Served && percent > 0:
-		return Compute{By: h.backend.String(), Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
+		return Compute{By: g.Claim.Backend.String(), Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
 	case percent == 0 && !way.Counts:
 		return none("it has no percent of a GPU")
 	case !way.Counts:
-		return none("backend " + h.backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
+		return none("backend " + g.Claim.Backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
 	}
 	times, unheld := r.libkerf.TimeOf(string(g.Claim.ID), g.Claim.Placement) // of all that share its cap
 	if times == nil {
 		return none(unheld)
 	}
-	c := Compute{By: h.backend.String(), Why: r.settings.Pool().Compute.String(), Times: times, Priority: r.priorityOf(g, h)}
+	c := Compute{By: g.Claim.Backend.String(), Why: r.settings.Pool().Compute.String(), Times: times, Priority: r.priorityOf(g)}
 	if s := r.speaker(g); s != g.Claim.ID {
 		c.Why, c.Times = c.Why+", counted together with grant "+string(s), nil
 	}
@@ -68,6 +65,6 @@ func (r *Runtime) computeOf(g ledger.Grant, h *holding) Compute {
 }
 
 // priorityOf is the class of a grant: its profile's, else its pod's. It needs the lock.
-func (r *Runtime) priorityOf(g ledger.Grant, h *holding) int32 {
-	return r.settings.Config().PriorityOf(g.Claim.Request.Profile, h.priority)
+func (r *Runtime) priorityOf(g ledger.Grant) int32 {
+	return r.settings.Config().PriorityOf(g.Claim.Request.Profile, g.Claim.Priority)
 }

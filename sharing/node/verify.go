@@ -93,9 +93,8 @@ func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 	r.mu.Lock()
 	att := r.att
 	g, _ := r.ledger.Get(id) // its amounts may have changed since
-	busy := h.busy
 	r.mu.Unlock()
-	if att == nil || att.Caps == nil || g.Lease == nil || busy { // who is at it sets the caps
+	if att == nil || att.Caps == nil || g.Lease == nil || g.Work != ledger.NoWork { // who is at it sets the caps
 		return
 	}
 	_, others := r.splitGPUs(g.Claim.Placement, *att)
@@ -103,7 +102,8 @@ func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[id] != h || h.busy { // ended meanwhile, or is ending: its limits are not ours to judge
+	now, _ := r.ledger.Get(id)
+	if now.Lease == nil || now.Work != ledger.NoWork { // ended meanwhile, or is ending: its limits are not ours to judge
 		return
 	}
 	lost := ""
@@ -111,8 +111,8 @@ func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 		lost = err.Error()
 		r.log.Error("cap not verified", "claim", id, "error", lost)
 	}
-	if h.capLost != lost {
-		h.capLost = lost
+	if now.Lease.Unverified != lost {
+		r.ledger.SetChecks(id, now.Lease.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
 		r.changed.announce()
 	}
 }

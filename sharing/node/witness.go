@@ -98,13 +98,9 @@ func admittedOf(s sharing.Seen) (sharing.Admitted, error) {
 func (r *Runtime) accounted(s sharing.Seen) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if id, known := r.containers[s.ID]; known {
-		g, _ := r.ledger.Get(id)
-		h := r.held[id]
-		return !s.Running || g.Lease != nil || h == nil || h.busy
-	}
-	// The next instance was injected already, and this one has the lease still.
-	return slices.ContainsFunc(r.ledger.Grants(), func(g ledger.Grant) bool { return g.Lease != nil && g.Lease.ContainerID == s.ID })
+	id, known := r.ledger.ByContainerID(s.ID)
+	g, _ := r.ledger.Get(id)
+	return known && (!s.Running || g.Lease != nil || g.Work != ledger.NoWork)
 }
 
 // recognise books the grant of one guarded container that is not accounted for. It reports whether it booked
@@ -119,56 +115,48 @@ func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	h, err := holdingOf(rec)
+	c, a, err := grantOf(rec)
 	if err != nil {
 		return false, err
 	}
 	if s.Grant != "" && s.Grant == rec.ID { // no pod's: its annotation is older than its id
-		h.use, h.container = &use{containerID: s.ID, asks: h.asks}, true
+		a, c.Standalone = ledger.Attachment{ContainerID: s.ID, Asks: c.Asks}, true
 	}
-	if h.use != nil {
-		h.use.made = madeWith
-	}
-	if h.use == nil || h.use.containerID != s.ID || !slices.Equal(h.use.asks, asks) || rec.PodUID != s.Ref.PodUID || h.use.container != s.Ref.Container {
+	if a.ContainerID != s.ID || !slices.Equal(a.Asks, asks) || rec.PodUID != s.Ref.PodUID || a.Container != s.Ref.Container {
 		return false, fmt.Errorf("its annotation is not of this container with these amounts: %w", sharing.ErrInvalid)
 	}
-	return true, r.rebook(s, rec, h)
+	a.State, a.Cgroup, a.Inode = ledger.Injected, "", 0
+	return true, r.rebook(s, c, a)
 }
 
 // rebook enters a container that the record does not know. It needs the lock.
-func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
-	c, err := claimOf(rec)
-	if err != nil {
-		return err
-	}
-	if s.Running && s.PID > 0 {
-		if h.group, err = r.groupOfContainer(s.PID, s.ID); err != nil {
+func (r *Runtime) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) error {
+	runs := s.Running && s.PID > 0
+	if runs {
+		group, err := r.groupOfContainer(s.PID, s.ID)
+		if err != nil {
 			return err
 		}
-		h.hasGroup = true
+		a.Cgroup, a.Inode = group.Dir, group.Inode
 	}
 	g, exists := r.ledger.Get(c.ID)
-	old := r.held[c.ID]
-	if old != nil {
-		r.reopen(c.ID, old) // the container was made with it
+	if exists {
+		r.reopen(g) // the container was made with it
 	}
 	switch {
-	case exists && old != nil && (!h.hasGroup || formerOver(g, old, s.ID)):
-		r.rebind(old, h.use, c.ID) // it waits for its hook, and the hook for the end of the instance before it
-		return nil
-	case exists && g.Lease == nil && old != nil && !old.busy:
-		if err := r.ledger.Adopt(c.ID, *h.lease()); err != nil {
+	case exists && (!runs || formerOver(g, r.opt.Cgroups, s.ID)):
+		return r.ledger.Assign(c.ID, a) // it waits for its hook, and the hook for the end of the instance before it
+	case exists && g.Lease == nil && g.Work == ledger.NoWork:
+		if err := r.ledger.Adopt(c.ID, a); err != nil {
 			return err
 		}
-		r.watcher.Add(h.group)
-		old.group, old.hasGroup = h.group, true
-		r.rebind(old, h.use, c.ID)
-		return nil
+		r.watcher.Add(r.groupOf(a))
+		return r.ledger.Unassign(c.ID)
 	case exists:
 		return fmt.Errorf("its claim %q is in use by another container: %w", c.ID, sharing.ErrConflict)
-	case h.hasGroup:
+	case runs:
 		c.Recovered = true
-		return r.adopt(c, h)
+		return r.adopt(c, a)
 	case !c.Owner.Pod():
 		return fmt.Errorf("its claim %q ended with the agent that held it: %w", c.ID, sharing.ErrNotFound)
 	}
@@ -176,30 +164,22 @@ func (r *Runtime) rebook(s sharing.Seen, rec record.Grant, h *holding) error {
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
-	r.notify.Audit.Claim(audit.Claim, c, h.backend, "the container runtime tells of its container", nil)
-	r.held[c.ID] = h
-	r.reopen(c.ID, h)
-	r.containers[h.use.containerID] = c.ID
-	return nil
+	r.notify.Audit.Claim(audit.Claim, c, c.Backend, "the container runtime tells of its container", nil)
+	r.held[c.ID] = &holding{}
+	err := r.ledger.Assign(c.ID, a)
+	g, _ = r.ledger.Get(c.ID)
+	r.reopen(g)
+	return err
 }
 
 // formerOver reports whether an instance before this one has the lease, and only nobody has looked yet that it
-// ended. It needs the lock.
-func formerOver(g ledger.Grant, h *holding, containerID string) bool {
+// ended.
+func formerOver(g ledger.Grant, in cgroup.Hierarchy, containerID string) bool {
 	if g.Lease == nil || g.Lease.ContainerID == containerID {
 		return false
 	}
-	over, err := empty(h.group)
+	over, err := empty(in.Group(g.Lease.Cgroup, g.Lease.Inode))
 	return over && err == nil
-}
-
-// rebind makes a container instance the next user of a claim. It needs the lock.
-func (r *Runtime) rebind(h *holding, u *use, id ledger.ClaimID) {
-	if h.use != nil {
-		delete(r.containers, h.use.containerID)
-	}
-	h.use = u
-	r.containers[u.containerID] = id
 }
 
 // groupOfContainer opens the cgroup that bears the container's id. The process may be in one beneath it by
@@ -220,12 +200,12 @@ func (r *Runtime) groupOfContainer(pid int, containerID string) (cgroup.Group, e
 // letGoOf unbinds pods' containers that the runtime no longer lists and that use nothing. It needs the lock.
 func (r *Runtime) letGoOf(listed map[string]bool) {
 	for _, g := range r.ledger.Grants() {
-		h := r.held[g.Claim.ID]
-		if h == nil || h.use == nil || h.busy || g.Lease != nil || !g.Claim.Owner.Pod() || listed[h.use.containerID] {
+		if g.Next == nil || g.Work != ledger.NoWork || g.Lease != nil || !g.Claim.Owner.Pod() || listed[g.Next.ContainerID] {
 			continue
 		}
-		delete(r.containers, h.use.containerID)
-		h.use = nil
+		if err := r.ledger.Unassign(g.Claim.ID); err != nil {
+			r.log.Error("container not forgotten", "claim", g.Claim.ID, "error", err.Error())
+		}
 	}
 }
 
@@ -235,15 +215,9 @@ func (r *Runtime) letGoOf(listed map[string]bool) {
 func (r *Runtime) ContainerMade(containerID, note string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id, known := r.containers[containerID]
-	h := r.held[id]
-	if !known || h == nil || h.use == nil || h.use.made != madeUnknown {
-		return
-	}
-	h.use.made = madeWithout
-	if rec, err := record.DecodeGrant(note); err == nil && rec.ID == string(id) {
-		h.use.made = madeWith
-	}
+	id, _ := r.ledger.ByContainerID(containerID)
+	rec, err := record.DecodeGrant(note)
+	r.ledger.Created(containerID, err == nil && rec.ID == string(id))
 }
 
 // ContainerGone tells that a container instance ended or was removed: its lease is looked at now, not at the

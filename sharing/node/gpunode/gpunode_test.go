@@ -58,7 +58,7 @@ func books() node.Books {
 					ID: "k-1", Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: "p", Container: "main"}, Request: sharing.Request{Profile: "small"},
 					Placement: sharing.Placement{{GPU: "a", Memory: 10 * gib, Percent: 25}},
 				},
-				Lease: &ledger.Lease{},
+				Lease: &ledger.Attachment{},
 			},
 			Level: sharing.LevelDriver, Backend: sharing.BackendDriver,
 		},

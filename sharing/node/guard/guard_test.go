@@ -61,7 +61,7 @@ func grant(id ledger.ClaimID) Grant {
 	return Grant{
 		Grant: &ledger.Grant{
 			Claim: ledger.Claim{ID: id, Placement: sharing.Placement{{GPU: gpu, Memory: 4 * sharing.GiB}}},
-			Lease: &ledger.Lease{Cgroup: "/kerf/own/" + string(id)},
+			Lease: &ledger.Attachment{Cgroup: "/kerf/own/" + string(id)},
 		},
 		Speaker: id, Backend: sharing.BackendReactive, Watched: true,
 	}

@@ -22,7 +22,7 @@ import (
 func grantOn(id string, gpu sharing.GPUID) ledger.Grant {
 	return ledger.Grant{Claim: ledger.Claim{
 		ID: ledger.ClaimID(id), Owner: ledger.Owner{PodUID: "uid-" + id, Namespace: "ns", PodName: id}, Placement: sharing.Placement{{GPU: gpu}},
-	}, Lease: &ledger.Lease{Cgroup: "/none"}}
+	}, Lease: &ledger.Attachment{Cgroup: "/none"}}
 }
 
 func gpuWith(id sharing.GPUID, h sharing.Health) ledger.View {

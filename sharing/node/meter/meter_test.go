@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		n := &node{}
 		var written []audit.Entry
 		v := View{Driver: n, GPUs: []sharing.GPU{{UUID: "a"}}, Grants: []ledger.Grant{{
-			Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: "a", Percent: sharing.FullGPU / 2}}}, Lease: &ledger.Lease{},
+			Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: "a", Percent: sharing.FullGPU / 2}}}, Lease: &ledger.Attachment{},
 		}}}
 		m := New(Options{
 			Log: slog.New(slog.DiscardHandler), Conditions: conditions.New(func() {}), Sampler: n, Watcher: n, View: func() View { return v },

@@ -29,7 +29,7 @@ func (e *evictions) Killed(string, error) {}
 func TestWhoIsReached(t *testing.T) {
 	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p", Container: "init"}}}
 	leased := pod
-	leased.Lease = &ledger.Lease{Container: "main"}
+	leased.Lease = &ledger.Attachment{Container: "main"}
 	for name, c := range map[string]struct {
 		grant ledger.Grant
 		want  string

@@ -117,7 +117,7 @@ func TestUnattributedNamesGrants(t *testing.T) {
 	on := func(id ledger.ClaimID, gpu sharing.GPUID, active bool) ledger.Grant {
 		g := ledger.Grant{Claim: ledger.Claim{ID: id, Placement: sharing.Placement{{GPU: gpu}}}}
 		if active {
-			g.Lease = &ledger.Lease{}
+			g.Lease = &ledger.Attachment{}
 		}
 		return g
 	}

@@ -1,0 +1,131 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// State is where a grant or an attachment is in its life.
+type State uint8
+
+// The states. A grant is Reserved, Active or Releasing. An attachment is any of the others but Reserved.
+const (
+	// Reserved: the resources are booked, and no attachment is active.
+	Reserved State = iota
+	// Assigned: the container is known. Nobody has said yet whether it was created with what the grant gives.
+	Assigned
+	// Rejected: the container was created without what the grant gives. It must not start, and is forgotten.
+	Rejected
+	// Injected: the container was created with the devices and the environment of the grant.
+	Injected
+	// Activating: its cgroup is known, and its cap is being set and read back.
+	Activating
+	// Active: the cap is in force, and the programs run.
+	Active
+	// Releasing: of an attachment, no process is in its cgroup, and the driver still charges memory to it; of a grant, it
+	// was withdrawn and has no active attachment.
+	Releasing
+)
+
+// String returns the state's name in lower case.
+func (s State) String() string {
+	switch s {
+	case Reserved:
+		return "reserved"
+	case Assigned:
+		return "assigned"
+	case Rejected:
+		return "rejected"
+	case Injected:
+		return "injected"
+	case Activating:
+		return "activating"
+	case Active:
+		return "active"
+	case Releasing:
+		return "releasing"
+	}
+	return "unknown"
+}
+
+// Attachment is one container instance or process group that uses a claim, known by its cgroup once it is Activating.
+type Attachment struct {
+	State State
+	// ContainerID is the runtime's id of the container; empty for a process of its own.
+	ContainerID string
+	// Container is the container of the pod that uses the claim: the claim's own, or an init container that
+	// runs before it and hands the claim over. Empty where there is no pod.
+	Container string
+	// Asks are what kubelet admitted the container with: the hook's amounts must be among them.
+	Asks []sharing.Ask
+	// Part is what is in force while an init container asks for less than the claim it uses; empty for the
+	// whole claim. Each fragment lies within the claim's fragment on the same GPU.
+	Part sharing.Placement
+	// Cgroup is the cgroup's absolute directory, and Inode tells it from an earlier one of that name. No two
+	// attachments that are in force have the same Cgroup.
+	Cgroup string
+	Inode  uint64
+
+	Checks
+}
+
+// Checks are what the agent found out about an attachment. The ledger keeps them and decides nothing by them.
+type Checks struct {
+	// Verified is true once the running agent has read the caps back. After a restart it is false.
+	Verified bool
+	// Unverified says why the cap could not be read back later; empty if it could.
+	Unverified string
+	// Doubt says why the level is unknown although the cap is in place; empty if it is known.
+	Doubt string
+	// Limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not answer
+	// then has none.
+	Limited []sharing.GPUID
+	// InjectTook is how long the injection took; 0 after a restart.
+	InjectTook time.Duration
+}
+
+// clone returns a copy that shares nothing with a that anybody changes.
+func (a *Attachment) clone() *Attachment {
+	if a == nil {
+		return nil
+	}
+	c := *a
+	c.Part, c.Limited = c.Part.Clone(), slices.Clone(c.Limited)
+	return &c
+}
+
+// inForce reports whether the cap holds programs: they may run.
+func (a *Attachment) inForce() bool { return a != nil && (a.State == Active || a.State == Releasing) }
+
+// Withdrawal says why a claim ends as soon as nothing uses it.
+type Withdrawal uint8
+
+// The reasons of a withdrawal.
+const (
+	// NotWithdrawn: the claim stays.
+	NotWithdrawn Withdrawal = iota
+	// InitDone: it is of an init container, and the pod's app containers are created.
+	InitDone
+	// PodGone: kubelet has forgotten the pod, or none of its containers starts again.
+	PodGone
+)
+
+// Work is what is being done with a grant outside of the ledger. Only one thing is done at a time.
+type Work uint8
+
+// The kinds of work.
+const (
+	// NoWork: nothing.
+	NoWork Work = iota
+	// Activation: caps are being set for an attachment.
+	Activation
+	// Release: caps are being taken off.
+	Release
+	// Resizing: the memory of the grant is being changed.
+	Resizing
+)
