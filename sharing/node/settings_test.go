@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -241,4 +242,85 @@ func TestRuledBackendsRandom(t *testing.T) {
 			held[id] = fmt.Sprint(s.Backend)
 		}
 	}
+}
+
+// A reserve reaches the inventory of an idle GPU at once. The driver in use stays attached, no cap is read or set again, and health
+// and cordons stay.
+func TestReserveChangesInPlace(t *testing.T) {
+	b := newBench(t)
+	b.Runtime = New(b.opt)
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.attach()
+	b.SetCordons(map[sharing.GPUID]string{b.gpus[1].UUID: "repair"})
+	b.SetHealth(b.gpus[2].UUID, sharing.HealthSuspect, "hot")
+	p := b.tenant()
+	req := gib(4)
+	req.UUIDs = []sharing.GPUID{b.gpus[0].UUID}
+	a := b.lease(p, "", req)
+	att, before := b.att, b.Inventory()
+	running, _ := b.Grant(a.ID)
+	b.caps.set(func() { b.caps.fail, b.caps.silent = errors.New("a cap was set"), errors.New("a cap was read") })
+	changed := b.Changed()
+	b.apply(config.Default(), config.Pool{Name: "default", MemoryReserve: sharing.GiB})
+	<-changed
+	for i, reserve := range []sharing.Bytes{0, sharing.GiB, sharing.GiB} {
+		want, is := before[i], b.Inventory()[i]
+		want.Reserved += reserve
+		if d := cmp.Diff(want, is); d != "" {
+			t.Errorf("GPU %d (-want +got):\n%s", i, d)
+		}
+	}
+	if b.att != att {
+		t.Error("the driver was attached again")
+	}
+	if g, _ := b.Grant(a.ID); g.Level != sharing.LevelDriver || g.LevelReason != running.LevelReason {
+		t.Errorf("the grant is at level %v (%s)", g.Level, g.LevelReason)
+	}
+	b.caps.set(func() { b.caps.fail, b.caps.silent = nil, nil })
+	p.end()
+	b.Reconcile(t.Context())
+	b.settings.Settle()
+	if is := b.Inventory()[0].Reserved; is != before[0].Reserved+sharing.GiB {
+		t.Errorf("GPU 0 is idle, and its reserve is %v", is)
+	}
+	b.empty()
+}
+
+// Claims and reserves that change at the same time never grant more than there is: a reserve waits for each claim that came first.
+func TestClaimsWhileReservesChange(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	most := b.gpus[0].Memory.SubFloor(b.gpus[0].Reserved)
+	stop := make(chan struct{})
+	var changes sync.WaitGroup
+	changes.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				b.apply(config.Default(), config.Pool{Name: "default", MemoryReserve: most / 2 * sharing.Bytes(i%2)})
+			}
+		}
+	})
+	defer changes.Wait()
+	defer close(stop)
+	granted := 0
+	for i := range 100 {
+		name := fmt.Sprint("p", i)
+		ask := b.ask(name, "c", sharing.ContainerApp, "gpu-memory-gib:60")
+		ask.Request.MinLevel = sharing.LevelNone
+		if b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}) == nil {
+			granted++
+		}
+		b.mu.Lock()
+		for _, v := range b.ledger.Overbooked() {
+			t.Errorf("GPU %d has %v granted, with a reserve of %v", v.GPU.Index, v.HeldMemory, v.GPU.Reserved)
+		}
+		b.mu.Unlock()
+		b.gone(name)
+	}
+	t.Logf("granted %d", granted)
 }
