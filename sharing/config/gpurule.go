@@ -4,7 +4,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -86,44 +85,12 @@ const (
 	MaxPowerWatts = 10_000
 )
 
-// Of is what holds for a GPU of the pool: what the first rule says that fits, and the pool's own for the rest.
-func (p Pool) Of(g sharing.GPU) GPUSettings {
-	s := GPUSettings{
-		Sharers: p.Sharers, MemoryReserve: p.MemoryReserve, PowerLimitWatts: p.PowerLimitWatts,
-		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode, Overcommit: p.Overcommit,
-	}
-	for _, r := range p.GPUs {
-		if r.fits(g) {
-			own := r.Settings
-			s.Exclude, s.Mode = own.Exclude, own.Mode
-			s.Sharers, s.MemoryReserve = cmp.Or(own.Sharers, s.Sharers), cmp.Or(own.MemoryReserve, s.MemoryReserve)
-			s.PowerLimitWatts, s.TimeSlice = cmp.Or(own.PowerLimitWatts, s.PowerLimitWatts), cmp.Or(own.TimeSlice, s.TimeSlice)
-			s.Overcommit = own.Overcommit.Or(s.Overcommit)
-			s.Backends, s.MinLevel = own.Backends, own.MinLevel
-			break
-		}
-	}
-	s.Overcommit = s.Overcommit.Plain()
-	return s
-}
-
 // MinLevelOf is what pool and rules demand of shares of a GPU with these settings; LevelUnknown where they say nothing.
 func (p Pool) MinLevelOf(s GPUSettings) sharing.Level { return max(p.MinLevel, s.MinLevel) }
 
 // Offers is what the nodes of the pool may offer: its own mode, and those of its rules.
 func (p Pool) Offers(kind func(Mode) bool) bool {
 	return kind(p.Mode) || slices.ContainsFunc(p.GPUs, func(r GPURule) bool { return r.Settings.Mode != ModeAuto && kind(r.Settings.Mode) })
-}
-
-func (r GPURule) fits(g sharing.GPU) bool {
-	switch {
-	case len(r.Models) > 0 && !sharing.MatchModels(r.Models, g.Model),
-		len(r.Indexes) > 0 && !slices.Contains(r.Indexes, g.Index),
-		len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID.Device()),
-		r.MIG == MIGCapable && !g.MIGCapable, r.MIG == MIGIncapable && g.MIGCapable:
-		return false
-	}
-	return true
 }
 
 func (r GPURule) clone() GPURule {

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,6 +46,38 @@ func (c Config) PoolFor(labels map[string]string) (Pool, error) {
 	}
 	return Pool{}, fmt.Errorf("pools %s of the sharing config select this node by %d labels each; give one of them a label more: %w",
 		strings.Join(names, " and "), len(best[0].NodeSelector), sharing.ErrConflict)
+}
+
+// Of is what holds for a GPU of the pool: what the first rule says that fits, and the pool's own for the rest.
+func (p Pool) Of(g sharing.GPU) GPUSettings {
+	s := GPUSettings{
+		Sharers: p.Sharers, MemoryReserve: p.MemoryReserve, PowerLimitWatts: p.PowerLimitWatts,
+		TimeSlice: p.TimeSlice, ComputeMode: p.ComputeMode, Overcommit: p.Overcommit,
+	}
+	for _, r := range p.GPUs {
+		if r.fits(g) {
+			own := r.Settings
+			s.Exclude, s.Mode = own.Exclude, own.Mode
+			s.Sharers, s.MemoryReserve = cmp.Or(own.Sharers, s.Sharers), cmp.Or(own.MemoryReserve, s.MemoryReserve)
+			s.PowerLimitWatts, s.TimeSlice = cmp.Or(own.PowerLimitWatts, s.PowerLimitWatts), cmp.Or(own.TimeSlice, s.TimeSlice)
+			s.Overcommit = own.Overcommit.Or(s.Overcommit)
+			s.Backends, s.MinLevel = own.Backends, own.MinLevel
+			break
+		}
+	}
+	s.Overcommit = s.Overcommit.Plain()
+	return s
+}
+
+func (r GPURule) fits(g sharing.GPU) bool {
+	switch {
+	case len(r.Models) > 0 && !sharing.MatchModels(r.Models, g.Model),
+		len(r.Indexes) > 0 && !slices.Contains(r.Indexes, g.Index),
+		len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID.Device()),
+		r.MIG == MIGCapable && !g.MIGCapable, r.MIG == MIGIncapable && g.MIGCapable:
+		return false
+	}
+	return true
 }
 
 func selects(selector, labels map[string]string) bool {

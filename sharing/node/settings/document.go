@@ -16,8 +16,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
-	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
 // LastGood is the copy of the last document in force, for an agent that starts while the document is bad.
@@ -54,16 +52,6 @@ func readFiles(path string) ([]config.File, error) {
 	return files, nil
 }
 
-// candidate checks a document.
-func (s *Source) candidate(from string, files []config.File) change.Candidate {
-	c := change.Candidate{From: from, Hash: config.Hash(files), Files: files}
-	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
-		return c
-	}
-	c.Pool, c.Err = c.Config.PoolFor(s.Labels())
-	return c
-}
-
 // fileCandidate checks the document that --config names.
 func (s *Source) fileCandidate() change.Candidate {
 	files, err := readFiles(s.Options.Source.File)
@@ -91,13 +79,6 @@ func (s *Source) First() string {
 	return c.Hash
 }
 
-// useConfig puts a valid document in force, and keeps a copy of it.
-func (s *Source) useConfig(c change.Candidate) {
-	s.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
-	s.apply(c)
-	s.Log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
-}
-
 // keepGood writes the document down, for a start with one that has mistakes.
 func (s *Source) keepGood(c change.Candidate) {
 	data := c.Files[0].Data
@@ -112,24 +93,6 @@ func (s *Source) keepGood(c change.Candidate) {
 	if err := atomicfile.Write(filepath.Join(s.State, LastGood), data, 0o600); err != nil {
 		s.Log.Warn("last good configuration not kept", "error", err.Error())
 	}
-}
-
-func (s *Source) apply(c change.Candidate) {
-	pool := c.Pool
-	s.applied = c
-	s.Events.ConfigApplied()
-	s.Runtime.Conditions().Set(conditions.Compute, idleRule(c.Config, pool))
-	if s.Options.Cluster.Serve {
-		without := mpsRule(c.Config, pool, s.NoMPSForPods)
-		s.Runtime.Conditions().Set(conditions.MPS, without)
-		if without != "" {
-			s.Log.Warn("pods are not held by mps", "reason", without)
-		}
-	}
-	s.Runtime.Settings().Apply(c.Config, pool, applied.Source{File: c.From, SHA256: c.Hash})
-	s.Runtime.Conditions().ApplyConfig() // only now: it may have stopped all grants
-	s.Runtime.Notify().Audit.Config(pool.Name, c.From, c.Hash, nil)
-	s.configNews.applied(c.Hash)
 }
 
 // idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.

@@ -7,14 +7,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/kube"
-	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
 const (
@@ -25,14 +24,6 @@ const (
 	// for that.
 	configQuiet = time.Second
 	configMost  = 30 * time.Second
-)
-
-// The reasons of events about the configuration.
-const (
-	// reasonConfigRefused of the node: a document is not taken, with every mistake.
-	reasonConfigRefused = "SharingConfigRefused"
-	// reasonConfigInForce of the node: a document came into force after another one, with its hash.
-	reasonConfigInForce = "SharingConfigInForce"
 )
 
 // Follow carries out the documents that are found, each once it has settled, until ctx ends. seen is the hash of what
@@ -107,6 +98,41 @@ func (s *Source) use(c change.Candidate) {
 	s.useConfig(c)
 }
 
+// useConfig puts a valid document in force, and keeps a copy of it.
+func (s *Source) useConfig(c change.Candidate) {
+	s.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
+	s.apply(c)
+	s.Log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
+}
+
+func (s *Source) apply(c change.Candidate) {
+	pool := c.Pool
+	s.applied = c
+	s.Events.ConfigApplied()
+	s.Runtime.Conditions().Set(conditions.Compute, idleRule(c.Config, pool))
+	if s.Options.Cluster.Serve {
+		without := mpsRule(c.Config, pool, s.NoMPSForPods)
+		s.Runtime.Conditions().Set(conditions.MPS, without)
+		if without != "" {
+			s.Log.Warn("pods are not held by mps", "reason", without)
+		}
+	}
+	s.Runtime.Settings().Apply(c.Config, pool, applied.Source{File: c.From, SHA256: c.Hash})
+	s.Runtime.Conditions().ApplyConfig() // only now: it may have stopped all grants
+	s.Runtime.Notify().Audit.Config(pool.Name, c.From, c.Hash, nil)
+	s.configNews.applied(c.Hash)
+}
+
+// candidate checks a document.
+func (s *Source) candidate(from string, files []config.File) change.Candidate {
+	c := change.Candidate{From: from, Hash: config.Hash(files), Files: files}
+	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
+		return c
+	}
+	c.Pool, c.Err = c.Config.PoolFor(s.Labels())
+	return c
+}
+
 // WatchConfigMap finds documents in the ConfigMap until ctx ends. While it cannot be read, the file counts.
 func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
 	if s.Options.Source.Map == "" {
@@ -132,49 +158,3 @@ func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
 		}
 	})
 }
-
-// configNews says in the node's events which document is in force, and why one is not.
-type configNews struct {
-	mu      sync.Mutex
-	tell    func(reason, message string, warning bool)
-	pending func()
-	hash    string
-}
-
-// to sets who is told, and tells what was said last.
-func (n *configNews) to(ctx context.Context, api *kube.Client) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.tell = func(reason, message string, warning bool) {
-		api.Event(ctx, sharing.ContainerRef{}, reason, message, warning)
-	}
-	if n.pending != nil {
-		n.pending()
-	}
-}
-
-// applied tells of a document that came into force after another one.
-func (n *configNews) applied(hash string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	before := n.hash
-	n.hash, n.pending = hash, nil
-	if n.tell != nil && before != "" && before != hash {
-		n.tell(reasonConfigInForce, "the sharing configuration with sha256 "+hash+" is in force", false)
-	}
-}
-
-// refused tells why a document was not taken.
-func (n *configNews) refused(mistakes []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pending = func() {
-		n.tell(reasonConfigRefused, "the sharing configuration has mistakes and is not taken: "+strings.Join(mistakes, "; "), true)
-	}
-	if n.tell != nil {
-		n.pending()
-	}
-}
-
-// Announce writes events of the node about documents from now on, until ctx ends.
-func (s *Source) Announce(ctx context.Context, api *kube.Client) { s.configNews.to(ctx, api) }
