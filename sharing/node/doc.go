@@ -16,6 +16,6 @@
 // It does not promise isolation beyond the level shown on the grant, and it does not watch hardware: the
 // health of GPUs is told to it through SetHealth.
 //
-// Locks are taken in this order: that of the sampler, Runtime.lending, holding.capping, Runtime.mu. The locks of settings,
-// conditions, health and backends come last. applied.Settings calls the runtime without its lock: the runtime calls back with Runtime.mu held.
+// Locks are taken in this order: that of the sampler, that of the lender, holding.capping, Runtime.mu. The locks of
+// settings, conditions, health and backends come last. applied.Settings calls the runtime without its lock: the runtime calls back with Runtime.mu held.
 package node

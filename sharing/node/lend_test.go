@@ -75,22 +75,28 @@ func (b *bench) uses(id ledger.ClaimID, n int) {
 	})
 }
 
+// later lets so much time pass for loans that no claim is waited for any more.
+func (b *bench) later() {
+	now := b.loans.Now
+	b.loans.Now = func() time.Time { return now().Add(time.Hour) }
+}
+
 func TestABurst(t *testing.T) {
 	b := newBurstBench(t, config.Pool{})
 	b.still()
 	p := b.tenant()
 	one := b.lease(p, "", b.bursting(10)).ID
 	b.capped(map[ledger.ClaimID]int{one: 10})
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 40})
 
 	// A second one: 49 GiB are free, and evenly divided as far as each may have them. What the first does not use
 	// it shares.
 	two := b.lease(b.tenant(), "", b.bursting(20)).ID
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
 	three := b.lease(b.tenant(), "", b.plainly(9)).ID
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 30, two: 40, three: 9})
 
 	// The guarantee is claimed: what is idle is given up at once, most idle first, and no more than is needed.
@@ -99,7 +105,7 @@ func TestABurst(t *testing.T) {
 	// What is free again is lent again.
 	p.end()
 	b.Reconcile(t.Context())
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{two: 40, four: 15})
 }
 
@@ -111,25 +117,23 @@ func TestAClaimWaitsForLentMemoryInUse(t *testing.T) {
 			b.still()
 			b.caps.strict = strict
 			one := b.lease(b.tenant(), "", b.bursting(10)).ID
-			b.lendAll(t.Context())
+			b.loans.Balance(t.Context())
 			b.uses(one, 35)
 			late := b.tenant()
 			_, err := b.Claim(t.Context(), late.Peer, "", b.plainly(60))
 			refused(t, err, sharing.ErrExhausted, "44GiB free of 79GiB", "25GiB lent beyond their guarantee", "60GiB asked")
 			b.capped(map[ledger.ClaimID]int{one: 35}) // what was idle came back
 			// While the claim is waited for, nothing is lent, and what becomes idle is taken back.
-			b.lendAll(t.Context())
+			b.loans.Balance(t.Context())
 			b.capped(map[ledger.ClaimID]int{one: 35})
 			b.uses(one, 15)
-			b.lendAll(t.Context())
+			b.loans.Balance(t.Context())
 			b.capped(map[ledger.ClaimID]int{one: 15})
 			two := b.lease(late, "", b.plainly(60)).ID
 			b.capped(map[ledger.ClaimID]int{one: 15, two: 60})
 			// Later, what is free is lent again.
-			b.mu.Lock()
-			b.wanted[b.gpus[0].UUID] = time.Now()
-			b.mu.Unlock()
-			b.lendAll(t.Context())
+			b.later()
+			b.loans.Balance(t.Context())
 			b.capped(map[ledger.ClaimID]int{one: 19, two: 60})
 		})
 	}
@@ -145,7 +149,7 @@ func TestAClaimPassesByLentMemoryInUse(t *testing.T) {
 		r.UUIDs = []sharing.GPUID{b.gpus[i].UUID}
 		ids = append(ids, b.lease(b.tenant(), "", r).ID)
 	}
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.uses(ids[0], 40)
 	b.uses(ids[1], 40)
 	a := b.lease(b.tenant(), "", gib(45))
@@ -160,15 +164,15 @@ func TestWhatIsNotLent(t *testing.T) {
 	b.still()
 	one := b.lease(b.tenant(), "", b.bursting(10)).ID
 	b.SetHealth(b.gpus[0].UUID, sharing.HealthUnhealthy, "XID 79")
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 10})
 	b.SetHealth(b.gpus[0].UUID, sharing.HealthOK, "")
 	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.caps.set(func() { b.caps.fail = nil })
 	b.capped(map[ledger.ClaimID]int{one: 10})
 	b.Detach("gone")
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.attach()
 	b.capped(map[ledger.ClaimID]int{one: 10})
 
@@ -179,12 +183,12 @@ func TestWhatIsNotLent(t *testing.T) {
 	}
 	c := b.run(first)
 	gpu := b.grant(main).Claim.Placement[0].GPU
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 4 * sharing.GiB})
 	c.remove()
 	b.Reconcile(t.Context())
 	c = b.run(main)
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 39*sharing.GiB + 512*sharing.MiB})
 }
 
@@ -194,7 +198,7 @@ func TestAPodClaimsWhatIsLent(t *testing.T) {
 	b.gpus = b.gpus[:1]
 	b.still()
 	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(b.tenant(), "", b.bursting(10)).ID
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	if a, b := b.inForce(one, b.gpus[0].UUID), b.inForce(two, b.gpus[0].UUID); a+b != 79*sharing.GiB {
 		t.Errorf("%s and %s are in force, want all of the GPU", a, b)
 	}
@@ -204,7 +208,7 @@ func TestAPodClaimsWhatIsLent(t *testing.T) {
 	}
 	// One whose claim was lost with the agent claims anew when its container is made.
 	b.still()
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.run(side)
 	b.run(main)
 	b.check()
@@ -215,7 +219,7 @@ func TestLimitAndBurst(t *testing.T) {
 	b.still()
 	p := b.tenant()
 	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(p, "", b.bursting(20)).ID
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
 	// To grow into what it is lent changes no cap, also while it is used.
 	b.uses(one, 39)
@@ -236,17 +240,15 @@ func TestLimitAndBurst(t *testing.T) {
 	if err := b.Limit(t.Context(), as(root), one, 10*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 10, two: 34}) // a claim waits still
-	b.mu.Lock()
-	clear(b.wanted)
-	b.mu.Unlock()
-	b.lendAll(t.Context())
+	b.later()
+	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
 	p.end()
 	b.uses(two, 0)
 	b.Reconcile(t.Context())
-	b.lendAll(t.Context())
+	b.loans.Balance(t.Context())
 	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
 	refused(t, b.Limit(t.Context(), as(root), one, 45*sharing.GiB), sharing.ErrUnavailable)
 	b.caps.set(func() { b.caps.fail = nil })
@@ -262,7 +264,7 @@ func TestLoansOverARestart(t *testing.T) {
 				b.still()
 				one := b.lease(b.tenant(), "", b.bursting(10)).ID
 				before, after := 10, 40
-				do := func() { b.lendAll(t.Context()) }
+				do := func() { b.loans.Balance(t.Context()) }
 				if back {
 					do()
 					before, after = 40, 19
@@ -299,7 +301,7 @@ func TestABurstThatIsWatched(t *testing.T) {
 	g.bench.apply(conf, g.opt.Pool)
 	p := g.tenant()
 	g.lease(p, "", g.bursting(10))
-	g.bench.lendAll(t.Context())
+	g.bench.loans.Balance(t.Context())
 	g.holds(gibs(p, 35))
 	g.looks(3)
 	g.lives(p)

@@ -68,7 +68,7 @@ func (p *lender) step() string {
 	case k < 25:
 		return p.claim()
 	case k < 33:
-		p.lendAll(p.t.Context())
+		p.loans.Balance(p.t.Context())
 		return "lent"
 	case k < 55:
 		return p.use()
@@ -77,7 +77,7 @@ func (p *lender) step() string {
 	case k < 75:
 		return p.limit()
 	case k < 80:
-		clear(p.wanted)
+		p.later()
 		return "a claim went away"
 	case k < 82:
 		p.still()
@@ -195,7 +195,7 @@ func (p *lender) limit() string {
 // kill ends the agent in the middle of a change.
 func (p *lender) kill() string {
 	point := []string{"lend-after-book", "lend-after-cap", "limit-after-book", "limit-after-cap"}[p.rnd.IntN(4)]
-	do := func() { p.lendAll(p.t.Context()) }
+	do := func() { p.loans.Balance(p.t.Context()) }
 	if l := p.pick(); l != nil && point[:2] == "li" {
 		do = func() {
 			_ = p.Limit(p.t.Context(), as(root), l.id, sharing.Bytes(1+p.rnd.IntN(40))*sharing.GiB)

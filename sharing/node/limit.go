@@ -131,15 +131,17 @@ func (r *Runtime) growInto(ctx context.Context, c resizing) error {
 	if !errors.Is(err, sharing.ErrExhausted) {
 		return err
 	}
-	r.lending.Lock()
-	defer r.lending.Unlock()
-	for i, f := range c.most {
+	missing := func() map[sharing.GPUID]sharing.Bytes {
 		r.mu.Lock()
-		v, _ := r.ledger.GPU(f.GPU)
-		r.mu.Unlock()
-		r.recall(ctx, f.GPU, (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Lent[f.GPU]))
+		defer r.mu.Unlock()
+		out := map[sharing.GPUID]sharing.Bytes{}
+		for i, f := range c.most {
+			v, _ := r.ledger.GPU(f.GPU)
+			out[f.GPU] = (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Lent[f.GPU])
+		}
+		return out
 	}
-	return r.setSize(c.grant.Claim.ID, c.most)
+	return r.loans.Recall(ctx, missing, func() error { return r.setSize(c.grant.Claim.ID, c.most) })
 }
 
 // setSize changes what the ledger has of the claim.

@@ -61,7 +61,7 @@ func TestABurstOfTheLibrary(t *testing.T) {
 	g.restartPreloading()
 	p := g.tenant()
 	a := g.lease(p, "", g.bursting(10))
-	g.bench.lendAll(t.Context())
+	g.bench.loans.Balance(t.Context())
 	g.holds(gibs(p, 15))
 	late := g.lease(g.tenant(), "", g.plainly(60))
 	for range 2 {

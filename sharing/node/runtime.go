@@ -28,6 +28,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
+	"github.com/kerf-gpu/kerf/sharing/node/lending"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
@@ -79,12 +80,8 @@ type Runtime struct {
 
 	checkpoint *checkpoint.Store
 
-	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
-	wanted map[sharing.GPUID]time.Time
-
-	// lending is held while loans are changed, so that what is taken back for a claim is not lent to another
-	// before the claim has it. It is taken before a holding's capping and before mu.
-	lending sync.Mutex
+	// loans has a lock of its own, which is taken before a holding's capping and before mu.
+	loans *lending.Lender
 
 	watcher *cgroup.Watcher
 	sampler *observe.Sampler
@@ -126,7 +123,6 @@ func New(opt Options) *Runtime {
 		watcher: cgroup.NewWatcher(watchPoll, opt.Log),
 		changed: newChanges(), kick: make(chan struct{}, 1), verifyNow: make(chan struct{}, 1), capGate: newGate(gateWidth, gateTime),
 		ledger: ledger.New(), held: map[ledger.ClaimID]*holding{},
-		wanted: map[sharing.GPUID]time.Time{},
 	}
 	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
 	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
@@ -139,6 +135,7 @@ func New(opt Options) *Runtime {
 	}
 	r.guard = guard.New(r.guardOptions())
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
+	r.loans = &lending.Lender{Log: opt.Log, Node: lendNode{r}, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
 	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
 	return r
 }
@@ -155,7 +152,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		}).Run(ctx)
 	})
 	g.Go(func() error { return newMeter(r).Run(ctx) })
-	g.Go(func() error { return r.lendLoop(ctx) })
+	g.Go(func() error { return r.loans.Run(ctx) })
 	g.Go(func() error { return r.upkeepLoop(ctx) })
 	g.Go(func() error { return r.instances.Run(ctx) })
 	g.Go(func() error { return r.modes.Run(ctx) })

@@ -1,0 +1,225 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lending lends the free memory of GPUs to grants that may burst, and takes it back for claims.
+package lending
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/allocator"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+const (
+	// every is the interval of checks if nothing changes, and gap the least time between two checks.
+	every = time.Second
+	gap   = 50 * time.Millisecond
+	// deadline bounds one check of one GPU, and how long a claim waits for lent memory: a container runtime gives its plugins
+	// two seconds.
+	deadline = time.Second
+	// wantedFor is how long nothing is lent on a GPU after a claim did not fit there for lent memory in use: long enough for
+	// kubelet to try again.
+	wantedFor = time.Minute
+)
+
+// Node is the node whose memory is lent. Its methods take the node's own locks.
+type Node interface {
+	// GPUs are all GPUs. known is false while it is not known what is lent.
+	GPUs() (gpus []ledger.View, known bool)
+	// Loans is a GPU with its loans, by id: of grants that are, or may be, lent memory there. Their usage is not set.
+	Loans(gpu sharing.GPUID) (ledger.View, []ledger.Loan)
+	// Usage is what a grant uses of a GPU. known is false if that cannot be read.
+	Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID) (used sharing.Bytes, known bool)
+	// Lend changes what a grant is lent on a GPU, and its cap with it. On an error both are as they were.
+	Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error
+}
+
+// Lender changes loans, one change at a time: what it takes back for a claim it lends to no other grant before the claim has it.
+type Lender struct {
+	Log  *slog.Logger
+	Node Node
+	// Changed returns a channel that is closed at the next change of the node. Announce reports one.
+	Changed  func() <-chan struct{}
+	Announce func()
+	Now      func() time.Time
+
+	// mu is taken before the locks of Node.
+	mu sync.Mutex
+	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
+	wanted map[sharing.GPUID]time.Time
+}
+
+// Run balances loans at each change of the node, and every second. It ends with ctx.
+func (l *Lender) Run(ctx context.Context) error {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		changed := l.Changed() // of before the check, so that none is missed
+		l.Balance(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(gap):
+		}
+	}
+}
+
+// Balance brings every loan to what it should be: the free memory of a GPU is divided evenly among the grants that may burst
+// there. A loan that has become too large shrinks by its idle part. Where a claim waits for lent memory, nothing is lent, and
+// every loan shrinks to its used part.
+func (l *Lender) Balance(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gpus, known := l.Node.GPUs()
+	if !known {
+		return
+	}
+	changed := false
+	for _, v := range gpus {
+		changed = l.balance(ctx, v.GPU.UUID) || changed
+	}
+	if changed {
+		l.Announce()
+	}
+}
+
+// balance is Balance for one GPU. It reports whether a loan changed. It needs the lock.
+func (l *Lender) balance(ctx context.Context, gpu sharing.GPUID) (changed bool) {
+	v, loans := l.Node.Loans(gpu)
+	if len(loans) == 0 || v.GPU.Health != sharing.HealthOK || v.GPU.MIG {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	shares := shares(v, loans, l.Now().Before(l.wanted[gpu]))
+	for i, one := range loans {
+		if one.Lent <= shares[i] {
+			continue
+		}
+		one = l.measured(ctx, one, gpu)
+		if back := min(one.Lent-shares[i], one.Idle()); back > 0 {
+			changed = l.Node.Lend(ctx, one.ID, gpu, one.Lent-back) == nil || changed
+		}
+	}
+	for i, one := range loans {
+		if shares[i] <= one.Lent {
+			continue
+		}
+		v, _ = l.Node.Loans(gpu)
+		if more := min(shares[i]-one.Lent, v.FreeMemory/sharing.MiB*sharing.MiB); more > 0 && ctx.Err() == nil {
+			changed = l.Node.Lend(ctx, one.ID, gpu, one.Lent+more) == nil || changed
+		}
+	}
+	return changed
+}
+
+// shares are what each loan should be. wanted is true if a claim waits for lent memory.
+func shares(v ledger.View, loans []ledger.Loan, wanted bool) []sharing.Bytes {
+	free, others, most := v.GPU.Usable().SubFloor(v.HeldMemory), v.LentMemory, make([]sharing.Bytes, len(loans))
+	for i, one := range loans {
+		others, most[i] = others.SubFloor(one.Lent), one.Most
+	}
+	if free = free.SubFloor(others); wanted {
+		free = 0
+	}
+	return ledger.Shares(free, most)
+}
+
+// measured is a loan with its usage.
+func (l *Lender) measured(ctx context.Context, one ledger.Loan, gpu sharing.GPUID) ledger.Loan {
+	one.Used, one.Known = l.Node.Usage(ctx, one.ID, gpu)
+	return one
+}
+
+// Claim tries to claim. If that fails for want of room while memory is lent, it takes back what is missing and idle, and tries
+// once more. missing says how much has to come back on each GPU, without the GPUs where too much is in use.
+func (l *Lender) Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes) error {
+	err := try()
+	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || noFit.Never || !l.lends() {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.makeRoom(ctx, missing)
+	return try()
+}
+
+// lends reports whether anything is lent.
+func (l *Lender) lends() bool {
+	gpus, _ := l.Node.GPUs()
+	return slices.ContainsFunc(gpus, func(v ledger.View) bool { return v.LentMemory > 0 })
+}
+
+// makeRoom takes back what is missing. If too much of that is in use on a GPU, it tries other GPUs. It takes back what is idle
+// there all the same, and lends nothing there until the claim has had the time to come again. It needs the lock.
+func (l *Lender) makeRoom(ctx context.Context, missing func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	inUse := map[sharing.GPUID]bool{}
+	for ctx.Err() == nil {
+		back, enough := missing(inUse), true
+		for _, gpu := range slices.Sorted(maps.Keys(back)) {
+			if l.recall(ctx, gpu, back[gpu]) > 0 {
+				inUse[gpu], enough = true, false
+			}
+		}
+		if enough {
+			return
+		}
+	}
+}
+
+// Recall takes back so much on each GPU as is idle, and then books it: nothing is lent meanwhile.
+func (l *Lender) Recall(ctx context.Context, missing func() map[sharing.GPUID]sharing.Bytes, book func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	back := missing()
+	for _, gpu := range slices.Sorted(maps.Keys(back)) {
+		l.recall(ctx, gpu, back[gpu])
+	}
+	return book()
+}
+
+// recall takes back so much of what is lent on a GPU, as far as it is idle, and returns what is short of it. It needs the lock.
+func (l *Lender) recall(ctx context.Context, gpu sharing.GPUID, need sharing.Bytes) (short sharing.Bytes) {
+	if need == 0 {
+		return 0
+	}
+	_, loans := l.Node.Loans(gpu)
+	for i := range loans {
+		loans[i] = l.measured(ctx, loans[i], gpu)
+	}
+	keep, short := ledger.Recall(loans, need)
+	for i, one := range loans {
+		if keep[i] == one.Lent {
+			continue
+		}
+		if err := l.Node.Lend(ctx, one.ID, gpu, keep[i]); err != nil {
+			l.Log.Info("lent memory not taken back", "claim", one.ID, "gpu", string(gpu), "error", err.Error())
+			short += one.Lent - keep[i] // no more than need
+			continue
+		}
+		l.Log.Info("lent memory taken back for a claim", "claim", one.ID, "gpu", string(gpu), "lent", one.Lent.String(), "left", keep[i].String())
+	}
+	if short > 0 {
+		if l.wanted == nil {
+			l.wanted = map[sharing.GPUID]time.Time{}
+		}
+		l.wanted[gpu] = l.Now().Add(wantedFor)
+	}
+	return short
+}
