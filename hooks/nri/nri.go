@@ -1,14 +1,49 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package nri gives a pod's containers their pieces of GPUs while the container runtime makes them. It is a
+// plugin of NRI, the interface in which containerd and CRI-O tell of every pod and container that they make.
+//
+// When a pod's sandbox is made, the plugin has the node hold the pod's claims. When a container is made, it
+// reads the amounts from the CDI names that kubelet passed, asks the node which GPUs answer them, and adds
+// these GPUs, the grant and its environment to the container. Every other container gets
+// NVIDIA_VISIBLE_DEVICES=void, so that no image sees a GPU because it says so. When it connects, it tells the
+// node what containers there are.
+//
+// Promises:
+//   - Amounts come from CDI names alone. What a tenant can write (environment, annotations, labels) counts at
+//     most as advice on which GPU, and is overridden where it has a name of Kerf's.
+//   - Every request is answered within three quarters of the time that the runtime gives. What takes longer is
+//     refused, so that kubelet tries again, and goes on meanwhile; the next try finds it done.
+//   - A connection that ends is made again, until Run's context ends. Run joins all that it started.
+//
+// Before the program of a container with a grant runs, StartContainer has the limits of the driver read back: other
+// hooks of the container may have changed them.
+//
+// It does not promise that a container is held to its cap: the runtime goes on without a plugin that is slow
+// or gone. The guard, an OCI hook that kubelet's CDI names bring, refuses the start of a container whose
+// creation this plugin did not see. Nor does it decide who gets which GPU: that is the node's business.
+//
+// The adjustments go through two pieces of foreign code, and their form heeds both:
+//   - The runtime applies a removal and an addition of the same annotation in the order of a map. So the grant
+//     is added and never removed first.
+//   - Of an environment variable that stands twice in a container, once from the image and once from the pod,
+//     the runtime replaces the first and then lets the second win. So a container without a grant whose second
+//     NVIDIA_VISIBLE_DEVICES would show GPUs is refused. One with a grant has the CDI device of its GPU, which
+//     sets the variable once more, after all others.
 package nri
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -140,4 +175,78 @@ func (p *Plugin) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// stubLog passes the stub's log on. What it tells as news is detail here: the plugin logs its own.
+type stubLog struct{ log *slog.Logger }
+
+// Debugf logs at debug level.
+func (l stubLog) Debugf(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelDebug, format, args)
+}
+
+// Infof logs at debug level.
+func (l stubLog) Infof(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelDebug, format, args)
+}
+
+// Warnf logs at warning level.
+func (l stubLog) Warnf(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelWarn, format, args)
+}
+
+// Errorf logs at warning level: the plugin tells what became of it.
+func (l stubLog) Errorf(ctx context.Context, format string, args ...any) {
+	l.write(ctx, slog.LevelWarn, format, args)
+}
+
+func (l stubLog) write(ctx context.Context, level slog.Level, format string, args []any) {
+	if l.log.Enabled(ctx, level) {
+		l.log.Log(ctx, level, "the NRI stub says", "text", fmt.Sprintf(format, args...))
+	}
+}
+
+// runtimeContainerd is how containerd names itself.
+const runtimeContainerd = "containerd"
+
+// blind says, with the remedy, that a runtime with that version of NRI does not tell which containers are guarded; it is empty where
+// it does, and for a version that cannot be read: without a guard seen, no guarded container starts anyway. The Container
+// message has CDI devices since NRI 0.10. containerd tells of their hooks before that; other runtimes were not tried with them.
+func blind(runtime, nri string) string {
+	var major, minor int
+	n, err := fmt.Sscanf(nri, "v%d.%d", &major, &minor)
+	if runtime == runtimeContainerd || n != 2 || err != nil || major > 0 || minor >= 10 {
+		return ""
+	}
+	return fmt.Sprintf("the NRI %s of %s does not tell plugins of CDI devices: update to CRI-O 1.34 or newer", nri, runtime)
+}
+
+// said is a sentence that several goroutines use.
+type said struct{ value atomic.Value }
+
+// Store keeps the sentence.
+func (s *said) Store(sentence string) { s.value.Store(sentence) }
+
+// Load is the sentence, empty before the first.
+func (s *said) Load() string {
+	sentence, _ := s.value.Load().(string)
+	return sentence
+}
+
+// viewTarget is where a container finds the folder of the socket that tells it its own numbers.
+const viewTarget = "/run/kerf-pod"
+
+// addView mounts the host's folder view, if there is one. Nothing depends on it: a container that mounts something of its
+// own there, above it or below it, goes without.
+func addView(a *api.ContainerAdjustment, c *api.Container, view string) {
+	if view == "" {
+		return
+	}
+	for _, own := range c.GetMounts() {
+		at := path.Clean(own.GetDestination())
+		if at == viewTarget || strings.HasPrefix(at, viewTarget+"/") || at != "/" && strings.HasPrefix(viewTarget, at+"/") {
+			return
+		}
+	}
+	a.AddMount(&api.Mount{Source: view, Destination: viewTarget, Type: "bind", Options: []string{"bind", "nosuid", "nodev", "noexec", "ro"}})
 }

@@ -4,12 +4,16 @@
 package cdi
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -121,4 +125,124 @@ func minors(e specs.ContainerEdits) []int {
 	}
 	slices.Sort(out)
 	return out
+}
+
+const (
+	sourceVendor = "nvidia.com"
+	sourceClass  = "gpu"
+	// generate is what to do when the node's specs do not say what they should.
+	generate = "run 'nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml' on the node (NVIDIA Container Toolkit 1.15 or newer)"
+)
+
+// SourceSpec is one file that declares devices of nvidia.com/gpu.
+type SourceSpec struct {
+	// Path is the file.
+	Path string
+	// Devices are those that a container runtime takes from this file: a file of a later folder goes before.
+	Devices []specs.Device
+	// Common are the edits that come with each of them.
+	Common specs.ContainerEdits
+}
+
+// Source reads the specs of nvidia.com/gpu as a container runtime does that reads the folders in dirs, in
+// their order. Where there is none the error wraps sharing.ErrNotFound, tells of files that cannot be read,
+// and says how to make one. A file that container runtimes crash over is sharing.ErrInvalid.
+func Source(dirs []string) ([]SourceSpec, error) {
+	if err := findHoles(dirs); err != nil {
+		return nil, err
+	}
+	cache, err := cdilib.NewCache(cdilib.WithSpecDirs(dirs...), cdilib.WithAutoRefresh(false))
+	if err != nil {
+		return nil, fmt.Errorf("read cdi specs: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	var out []SourceSpec
+	for _, s := range cache.GetVendorSpecs(sourceVendor) {
+		if s.GetClass() != sourceClass {
+			continue
+		}
+		from := SourceSpec{Path: s.GetPath(), Common: s.ContainerEdits}
+		for _, d := range s.Devices {
+			// A device that another file gives, or two give at the same rank, is not this file's.
+			if taken := cache.GetDevice(s.Kind + "=" + d.Name); taken != nil && taken.GetSpec().GetPath() == s.GetPath() {
+				from.Devices = append(from.Devices, d)
+			}
+		}
+		if len(from.Devices) > 0 {
+			out = append(out, from)
+		}
+	}
+	if len(out) > 0 {
+		slices.SortFunc(out, func(a, b SourceSpec) int { return strings.Compare(a.Path, b.Path) })
+		return out, nil
+	}
+	return nil, fmt.Errorf("no cdi spec of %s/%s in %s%s: %s: %w",
+		sourceVendor, sourceClass, strings.Join(dirs, ", "), unreadable(cache), generate, sharing.ErrNotFound)
+}
+
+// unreadable says why files were passed over that may be the ones that are missed.
+func unreadable(cache *cdilib.Cache) string {
+	found := cache.GetErrors()
+	paths := make([]string, 0, len(found))
+	for path := range found {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	var b strings.Builder
+	for _, path := range paths {
+		fmt.Fprintf(&b, "; %q: %v", path, errors.Join(found[path]...))
+	}
+	return strings.ReplaceAll(b.String(), "\n", "; ")
+}
+
+// errHole: a list of the spec has an empty entry ("- " and nothing behind it). The library, and with it a
+// container runtime, takes such a spec and crashes over it.
+var errHole = errors.New("an entry of a list is empty")
+
+// parse reads a spec as the library does, and refuses what the library crashes over.
+func parse(data []byte) (*specs.Spec, error) {
+	s, err := cdilib.ParseSpec(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", err, sharing.ErrInvalid)
+	}
+	if s == nil {
+		return nil, fmt.Errorf("it is empty: %w", sharing.ErrInvalid)
+	}
+	hole := hasHole(s.ContainerEdits)
+	for _, d := range s.Devices {
+		hole = hole || hasHole(d.ContainerEdits)
+	}
+	if hole {
+		return nil, fmt.Errorf("%w: %w", errHole, sharing.ErrInvalid)
+	}
+	return s, nil
+}
+
+func hasHole(e specs.ContainerEdits) bool {
+	return slices.Contains(e.DeviceNodes, nil) || slices.Contains(e.NetDevices, nil) ||
+		slices.Contains(e.Hooks, nil) || slices.Contains(e.Mounts, nil)
+}
+
+// findHoles names the files in dirs that must not be shown to the library.
+func findHoles(dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // the library passes it over, or tells
+		}
+		for _, e := range entries {
+			if ext := filepath.Ext(e.Name()); e.IsDir() || ext != ".json" && ext != ".yaml" {
+				continue
+			}
+			path := filepath.Join(dir, e.Name())
+			data, err := os.ReadFile(path)
+			if err != nil {
+				continue
+			}
+			if _, err := parse(data); errors.Is(err, errHole) {
+				errs = append(errs, fmt.Errorf("cdi spec %q: %w; mend it or remove it, container runtimes crash over it", path, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

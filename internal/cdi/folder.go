@@ -4,16 +4,150 @@
 package cdi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/sharing"
 )
+
+// maxSpec is the largest file that is looked at; no real spec comes near it.
+const maxSpec = 64 << 20
+
+// Conflicts looks in all the folders that container runtimes read (dirs) for files that declare one of
+// Kerf's kinds and are not the ones that Install wrote in own. Such a file could turn the guard into a name
+// without a hook, so with one a node must take no container. The error names every such file with the
+// remedy and wraps sharing.ErrConflict, or sharing.ErrUnavailable where a folder or file cannot be read.
+func Conflicts(own string, dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("list cdi specs: %w (%w)", err, sharing.ErrUnavailable))
+			continue
+		}
+		ours := filepath.Clean(dir) == filepath.Clean(own)
+		for _, e := range entries {
+			ext := filepath.Ext(e.Name())
+			if e.IsDir() || ext != ".json" && ext != ".yaml" || ours && slices.Contains(ourFiles(), e.Name()) {
+				continue
+			}
+			errs = append(errs, conflict(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func conflict(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed meanwhile, or a link to nowhere
+	}
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSpec {
+		return fmt.Errorf("cdi spec %q cannot be looked at: remove it: %w", path, errors.Join(err, sharing.ErrUnavailable))
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	if kind, found := declares(data); found {
+		return fmt.Errorf("cdi spec %q declares devices of %s, which Kerf alone may: remove it: %w", path, kind, sharing.ErrConflict)
+	}
+	return nil
+}
+
+// declares finds one of Kerf's kinds in a spec. In a file that this library cannot read the name alone
+// counts: the container runtime's may be of another version and read it.
+func declares(data []byte) (kind string, found bool) {
+	s, err := parse(data)
+	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINear, sharing.CDIGPU, sharing.CDIMIG} {
+		if err == nil {
+			if s.Kind == kind {
+				return kind, true
+			}
+		} else if bytes.Contains(data, []byte(kind)) {
+			return kind, true
+		}
+	}
+	return "", false
+}
+
+// look is one string of all that Keep's work depends on. A file's change time cannot be set back, so nothing
+// can be written without a difference here.
+func (k *Keeper) look(m Maxima, gpus []sharing.GPU) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v", m)
+	for _, g := range gpus {
+		fmt.Fprintf(&b, " %q %d %d %t", g.UUID, g.Index, g.Minor, g.MIG)
+	}
+	err := k.lookInto(&b, append([]string{k.own}, k.dirs...))
+	return b.String(), err
+}
+
+// lookInto tells what the folders look like. The spec of the MIG instances is left out as long as it is as Instances left it:
+// it changes with each instance that is cut, and nothing else is made from it.
+func (k *Keeper) lookInto(b *strings.Builder, dirs []string) error {
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("list cdi specs: %w (%w)", err, sharing.ErrUnavailable)
+		}
+		fmt.Fprintf(b, "\n%q", dir)
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			text := looks(path)
+			if path == k.migFile() && text == k.mig {
+				continue
+			}
+			fmt.Fprintf(b, " %q %s %s", e.Name(), e.Type(), text)
+		}
+	}
+	return nil
+}
+
+// looks tells one file, or what a link leads to, from what was there before it.
+func looks(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "gone"
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d %d %d.%d", stat.Ino, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
+}
+
+// source is Source for the keeper's folders, which reads them only when they have changed: a spec of eight GPUs has some
+// hundred files to mount, and a pod that waits for its MIG instance waits for this.
+func (k *Keeper) source() ([]SourceSpec, error) {
+	var b strings.Builder
+	if err := k.lookInto(&b, k.dirs); err != nil {
+		return nil, err
+	}
+	if k.from != nil && b.String() == k.fromLook {
+		return k.from, nil
+	}
+	from, err := Source(k.dirs)
+	if err != nil {
+		return nil, err
+	}
+	k.from, k.fromLook = from, b.String()
+	return from, nil
+}
 
 // makeDir makes dir where it is missing, and refuses one in which another user than root could put a file,
 // or replace the folder itself: what stands there runs as root.

@@ -4,8 +4,18 @@
 package cdi
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/trusted"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -93,4 +103,130 @@ func (k *Keeper) keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
 	written, err := Install(k.own, []File{derived.File})
 	kept.Written = append(kept.Written, written...)
 	return kept, err
+}
+
+// specMode is what a spec's mode must be: who writes it decides what runs as root.
+const specMode fs.FileMode = 0o644
+
+// InstallStatic makes guard, ask and near for amounts up to m in dir, and for the amounts that stand there
+// already: running containers may have been admitted with them. It returns what stands there now, for
+// Verify, and the names of the files that it had to write. Errors are as of Static and Install.
+func InstallStatic(dir string, m Maxima, h Hook) (now []File, written []string, err error) {
+	old, err := Recorded(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err = Static(m.Union(old), h)
+	if err != nil {
+		return nil, nil, err
+	}
+	written, err = Install(dir, now)
+	return now, written, err
+}
+
+// Install makes dir hold the files: mode 0644, whole or as before at every instant, over crashes too. A file
+// that is right already is not written, since every write makes container runtimes load all specs anew. It
+// makes dir where it is missing and removes what killed writers left behind; the caller is the only writer.
+// It returns the names of the files that it wrote, also with an error. Errors wrap sharing.ErrDenied (dir,
+// or a folder above it, can be written by others; read-only), sharing.ErrUnavailable (no space, I/O).
+func Install(dir string, files []File) (written []string, err error) {
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("install cdi specs: %w", err)
+	}
+	if err := atomicfile.CleanTemp(dir); err != nil {
+		return nil, fmt.Errorf("install cdi specs: %w", err)
+	}
+	for _, f := range files {
+		if f.Name != filepath.Base(f.Name) {
+			return written, fmt.Errorf("install cdi spec %q: not a file name: %w", f.Name, sharing.ErrInvalid)
+		}
+		path := filepath.Join(dir, f.Name)
+		if verify(path, f.Data) == nil {
+			continue
+		}
+		if err := atomicfile.Write(path, f.Data, specMode); err != nil {
+			return written, fmt.Errorf("install cdi spec: %w", err)
+		}
+		written = append(written, f.Name)
+	}
+	return written, nil
+}
+
+// Verify looks whether dir still holds the files as Install left them. The error names every file that is
+// not, and wraps sharing.ErrNotFound (gone) or sharing.ErrStale (other content, mode or owner); Install puts
+// it right.
+func Verify(dir string, files []File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, verify(filepath.Join(dir, f.Name), f.Data))
+	}
+	return errors.Join(errs...)
+}
+
+func verify(path string, want []byte) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("cdi spec %q is gone: %w", path, sharing.ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("look at cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	case info.Mode() != specMode:
+		return fmt.Errorf("cdi spec %q has mode %s, not %s: %w", path, info.Mode(), specMode, sharing.ErrStale)
+	case !trusted.Owned(info):
+		return fmt.Errorf("cdi spec %q is not root's: %w", path, sharing.ErrStale)
+	case info.Size() != int64(len(want)):
+		return fmt.Errorf("cdi spec %q has other content than was written: %w", path, sharing.ErrStale)
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	if !bytes.Equal(have, want) {
+		return fmt.Errorf("cdi spec %q has other content than was written: %w", path, sharing.ErrStale)
+	}
+	return nil
+}
+
+// Recorded tells the largest amounts that the specs in dir have devices for; nothing where there are none. A
+// file that is no spec records nothing. The error wraps sharing.ErrUnavailable.
+func Recorded(dir string) (Maxima, error) {
+	var m Maxima
+	for _, kind := range []string{sharing.CDIAsk, sharing.CDINear} {
+		data, err := os.ReadFile(filepath.Join(dir, fileName(kind)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Maxima{}, fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+		}
+		m = m.Union(recorded(kind, data))
+	}
+	return m, nil
+}
+
+// recorded reads the amounts of one file.
+func recorded(kind string, data []byte) Maxima {
+	var m Maxima
+	s, err := parse(data)
+	if err != nil || s.Kind != kind {
+		return m // nothing resolves through it either
+	}
+	for _, d := range s.Devices {
+		var found Maxima
+		if kind == sharing.CDIAsk {
+			if a, err := sharing.ParseAsk(d.Name); err == nil {
+				found = only(a)
+			}
+		} else if node, count, ok := strings.Cut(d.Name, ":"); ok {
+			numa, err := strconv.Atoi(strings.TrimPrefix(node, "numa"))
+			n, err2 := strconv.Atoi(count)
+			if err == nil && err2 == nil && (sharing.Near{NUMA: numa, Count: n}).String() == d.Name {
+				found.NUMANodes, found.GPUs = numa+1, n
+			}
+		}
+		if found.check() == nil { // what no agent writes says nothing
+			m = m.Union(found)
+		}
+	}
+	return m
 }

@@ -6,9 +6,15 @@ package cdi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
+	"golang.org/x/sys/unix"
 	cdilib "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -98,6 +104,108 @@ func validate(s *specs.Spec) error {
 		if err := (&cdilib.ContainerEdits{ContainerEdits: &d.ContainerEdits}).Validate(); err != nil {
 			return fmt.Errorf("device %q: %w", d.Name, err)
 		}
+	}
+	return nil
+}
+
+// EditsFor reads the spec of kerf.dev/gpu that Install wrote into dir and returns what it has for all of the
+// GPUs together, for a spec that no container runtime will look CDI names up for. Device nodes come with
+// type, numbers and mode, taken from the machine where the spec leaves them out. Errors wrap
+// sharing.ErrNotFound (no spec, no such GPU, no device file) or sharing.ErrInvalid (no readable spec).
+func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
+	names := make([]string, len(gpus))
+	for i, id := range gpus {
+		names[i] = string(id)
+	}
+	return editsOf(dir, sharing.CDIGPU, names)
+}
+
+// EditsForInstance is EditsFor for a MIG instance, by its device's UUID, of the spec of kerf.dev/mig.
+func EditsForInstance(dir, uuid string) (specs.ContainerEdits, error) {
+	return editsOf(dir, sharing.CDIMIG, []string{uuid})
+}
+
+func editsOf(dir, kind string, names []string) (specs.ContainerEdits, error) {
+	path := filepath.Join(dir, fileName(kind))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q is not there; the agent makes it from the specs of nvidia.com/gpu: %w", path, sharing.ErrNotFound)
+	}
+	if err != nil {
+		return specs.ContainerEdits{}, fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	edits, err := editsFor(data, kind, names)
+	if err != nil {
+		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q: %w", path, err)
+	}
+	for _, d := range edits.DeviceNodes {
+		if err := complete(d); err != nil {
+			return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q: %w", path, err)
+		}
+	}
+	return edits, nil
+}
+
+// editsFor is EditsFor without the machine.
+func editsFor(data []byte, kind string, names []string) (specs.ContainerEdits, error) {
+	s, err := parse(data)
+	if err != nil {
+		return specs.ContainerEdits{}, err
+	}
+	if s.Kind != kind {
+		return specs.ContainerEdits{}, fmt.Errorf("kind %q, not %s: %w", s.Kind, kind, sharing.ErrInvalid)
+	}
+	all := &cdilib.ContainerEdits{ContainerEdits: &specs.ContainerEdits{}}
+	all.Append(&cdilib.ContainerEdits{ContainerEdits: &s.ContainerEdits})
+	for _, id := range names {
+		found := false
+		for _, d := range s.Devices {
+			if d.Name == id {
+				all.Append(&cdilib.ContainerEdits{ContainerEdits: &d.ContainerEdits})
+				found = true
+			}
+		}
+		if !found {
+			return specs.ContainerEdits{}, fmt.Errorf("no device %q: %w", id, sharing.ErrNotFound)
+		}
+	}
+	if kind == sharing.CDIMIG {
+		return *all.ContainerEdits, nil // tight already, with the capability nodes that tighten takes out
+	}
+	return tighten(*all.ContainerEdits), nil
+}
+
+// complete fills in what a device node leaves to the machine. What the spec says is never changed.
+func complete(d *specs.DeviceNode) error {
+	whole := d.Type != "" && (d.Major != 0 || d.Type == "p")
+	if whole && d.FileMode != nil {
+		return nil
+	}
+	path := d.HostPath
+	if path == "" {
+		path = d.Path
+	}
+	info, err := os.Lstat(path)
+	if err != nil && whole {
+		return nil // the OCI runtime has a mode of its own
+	}
+	if err != nil {
+		return fmt.Errorf("device %q: %w (%w)", path, err, sharing.ErrNotFound)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	kind := map[fs.FileMode]string{fs.ModeDevice | fs.ModeCharDevice: "c", fs.ModeDevice: "b", fs.ModeNamedPipe: "p"}[info.Mode().Type()]
+	if !ok || kind == "" || d.Type != "" && d.Type != kind && (d.Type != "u" || kind != "c") {
+		return fmt.Errorf("device %q (%s) is no such device node: %w", path, info.Mode(), sharing.ErrInvalid)
+	}
+	if d.Type == "" {
+		d.Type = kind
+	}
+	if d.Major == 0 && kind != "p" {
+		d.Major, d.Minor = int64(unix.Major(stat.Rdev)), int64(unix.Minor(stat.Rdev))
+	}
+	if d.FileMode == nil {
+		mode := info.Mode().Perm()
+		d.FileMode = &mode
 	}
 	return nil
 }

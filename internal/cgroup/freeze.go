@@ -125,3 +125,76 @@ func (g Group) write(name, value string) error {
 	}
 	return nil
 }
+
+// markPrefix names the extended attributes in which a group keeps marks. Only a process with CAP_SYS_ADMIN can read or
+// change attributes of this class.
+const markPrefix = "trusted.kerf."
+
+// maxMark bounds a mark: an inode number and a path.
+const maxMark = 32 + unix.PathMax
+
+// SetMark keeps a short text with the group. It lasts as long as the group, and outlives the caller.
+func (g Group) SetMark(name, text string) error {
+	return g.mark("set", name, func(fd int) error {
+		return unix.Fsetxattr(fd, markPrefix+name, []byte(text), 0)
+	})
+}
+
+// Mark reads a mark; false if the group has none of that name.
+func (g Group) Mark(name string) (text string, has bool, err error) {
+	buf := make([]byte, maxMark)
+	n := 0
+	err = g.mark("read", name, func(fd int) error {
+		n, err = unix.Fgetxattr(fd, markPrefix+name, buf)
+		return err
+	})
+	if errors.Is(err, unix.ENODATA) {
+		return "", false, nil
+	}
+	return string(buf[:max(n, 0)]), err == nil, err
+}
+
+// ClearMark removes a mark. It is no error if there is none.
+func (g Group) ClearMark(name string) error {
+	err := g.mark("remove", name, func(fd int) error { return unix.Fremovexattr(fd, markPrefix+name) })
+	if errors.Is(err, unix.ENODATA) {
+		return nil
+	}
+	return err
+}
+
+func (g Group) mark(verb, name string, do func(fd int) error) error {
+	fd, err := g.open()
+	if err != nil {
+		return fmt.Errorf("%s mark %q of cgroup %q: %w", verb, name, g.Dir, err)
+	}
+	defer unix.Close(fd)
+	if err := do(fd); err != nil {
+		return fmt.Errorf("%s mark %q of cgroup %q: %w (%w)", verb, name, g.Dir, err, classify(err))
+	}
+	return nil
+}
+
+// Probe makes the group rel, which must not exist, uses it as an activation does, and removes it. Without an error the
+// caller can make grants' groups. A mount that only looks right (most containers have a read-only one) fails here.
+// Remedy says what to do about an error.
+func (h Hierarchy) Probe(rel string) error {
+	g, err := h.Create(rel)
+	if err != nil {
+		return err
+	}
+	return errors.Join(g.SetMark("probe", ""), g.Freeze(), g.Thaw(), g.Remove())
+}
+
+// Remedy is what to do about an error of Probe; empty if that is not known.
+func (h Hierarchy) Remedy(err error) string {
+	switch {
+	case errors.Is(err, unix.EROFS):
+		return fmt.Sprintf("make it writable: mount -o remount,bind,rw %s (needs CAP_SYS_ADMIN); for a container, mount the host's /sys/fs/cgroup read-write", h.Mount)
+	case errors.Is(err, sharing.ErrDenied):
+		return "run as root with CAP_SYS_ADMIN"
+	case errors.Is(err, sharing.ErrExhausted):
+		return fmt.Sprintf("raise cgroup.max.descendants and cgroup.max.depth in %s and below", h.Mount)
+	}
+	return ""
+}

@@ -1,6 +1,18 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package dcgm is the one door to NVIDIA's Data Center GPU Manager: a host engine, within this process or another's, that
+// watches fields of all GPUs and MIG instances, and their newest values.
+//
+// It promises that a library which is missing, or lacks a function that is called, is an error before anything of it
+// runs; that a value which DCGM has not (its blanks, and values with an error) is absent and never zero; and that
+// profiling fields are watched only where DCGM says that it can.
+//
+// It does not promise to survive the library: a fault in it ends the process. That is why one program alone imports
+// this package, which nothing depends on. Calls may hang as the driver may; the caller has a goroutine for them.
+//
+// A process has one host engine, because go-dcgm keeps it in a variable of its own. It binds to one copy of the library for
+// its life. The program itself needs no function of the library, so it starts without DCGM and with LD_BIND_NOW set.
 package dcgm
 
 import (
@@ -9,7 +21,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -252,3 +266,30 @@ func (g *fieldGroup) end() error {
 	}
 	return nil
 }
+
+// DCGM's marks for "no value" (dcgm_structs.h): each kind of number has a blank, and from it on why there is none.
+const (
+	blankInt32 = 0x7ffffff0
+	blankInt64 = 0x7ffffffffffffff0
+	blankFloat = 140737488355328.0
+)
+
+// numberOf is a value as a number; told is false for one that is blank, that has an error, or that is none.
+func numberOf(v *dcgm.FieldValue_v2) (n float64, told bool) {
+	if v.Status != 0 {
+		return 0, false
+	}
+	switch v.FieldType {
+	case dcgm.DCGM_FT_DOUBLE:
+		n = v.Float64()
+		return n, n < blankFloat && !math.IsNaN(n) && !math.IsInf(n, 0)
+	case dcgm.DCGM_FT_INT64:
+		i := v.Int64()
+		// Some fields are 32 bits wide within.
+		narrow := i >= blankInt32 && i <= blankInt32+15
+		return float64(i), i < blankInt64 && !narrow
+	}
+	return 0, false
+}
+
+func blankText(s string) bool { return s == "" || strings.HasPrefix(s, "<<<") }

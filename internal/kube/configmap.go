@@ -5,6 +5,10 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // FollowConfigMap tells what is in one ConfigMap, at first and whenever it changes, or why that cannot be told (sharing.ErrDenied,
@@ -84,3 +90,82 @@ func (s mapStore) Replace(list []any, _ string) error {
 
 // Resync has nothing to do.
 func (s mapStore) Resync() error { return nil }
+
+// NamespaceLabels are the labels of a namespace. Errors: sharing.ErrDenied, with what gives the right, and
+// sharing.ErrUnavailable.
+func (c *Client) NamespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var n corev1.Namespace
+	err := c.core.RESTClient().Get().Resource("namespaces").Name(name).Do(ctx).Into(&n)
+	if err == nil {
+		return n.Labels, nil
+	}
+	if err = refused("read the labels of namespace "+name, err); errors.Is(err, sharing.ErrDenied) {
+		err = fmt.Errorf("%w; apply deploy/manifests/10-rbac.yaml", err)
+	}
+	return nil, err
+}
+
+const (
+	// cordonWatch is how long one watch of this node's object lasts at the most, in seconds.
+	cordonWatch = "300"
+	// cordonRetry is the pause before the next watch, which grows up to cordonLast while none comes about.
+	cordonRetry = time.Second
+	cordonLast  = time.Minute
+)
+
+// FollowSpec tells the spec of this node's GPUNode, at first and whenever the object changes, until ctx ends; an object
+// without one tells null. What cannot be read is told as an error (sharing.ErrDenied, sharing.ErrNotFound,
+// sharing.ErrUnavailable), and tried again. tell is called from one goroutine.
+func (c *Client) FollowSpec(ctx context.Context, tell func(spec json.RawMessage, err error)) {
+	wait := cordonRetry
+	for ctx.Err() == nil {
+		heard, err := c.watchSpec(ctx, tell)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !heard {
+			tell(nil, err)
+			wait = min(2*wait, cordonLast)
+		} else {
+			wait = cordonRetry
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// watchSpec reads one watch to its end; heard is true when it told anything.
+func (c *Client) watchSpec(ctx context.Context, tell func(json.RawMessage, error)) (heard bool, err error) {
+	doing := "watch gpunode " + c.node
+	stream, err := c.core.RESTClient().Get().AbsPath(gpuNodes[:len(gpuNodes)-1]).SetHeader("Accept", "application/json").
+		Param("watch", "true").Param("fieldSelector", "metadata.name="+c.node).Param("timeoutSeconds", cordonWatch).Stream(ctx)
+	if err != nil {
+		return false, applied(doing, err)
+	}
+	defer func() { _ = stream.Close() }()
+	for d := json.NewDecoder(stream); ; {
+		var e struct {
+			Type   string
+			Object struct {
+				Message string
+				Spec    json.RawMessage
+			}
+		}
+		if err := d.Decode(&e); err != nil {
+			return heard, refused(doing, err)
+		}
+		switch e.Type {
+		case "ADDED", "MODIFIED":
+			heard = true
+			tell(e.Object.Spec, nil)
+		case "ERROR":
+			return heard, refused(doing, fmt.Errorf("the API server ends it: %s", e.Object.Message))
+		}
+	}
+}

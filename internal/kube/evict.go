@@ -7,13 +7,131 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kerf-gpu/kerf/internal/kube/podspec"
 	"github.com/kerf-gpu/kerf/sharing"
 )
+
+// resyncEvery is how often Resync looks.
+const resyncEvery = 10 * time.Second
+
+// uuidLength is that of the UIDs that the API server gives. Kubelet names static pods by a hash of another
+// length.
+const uuidLength = 36
+
+// IsStatic reports whether the UID is that of a static pod, as kubelet makes it: of its end the API server may
+// tell nothing (see Gone), and only the container runtime knows.
+func IsStatic(podUID string) bool { return len(podUID) != uuidLength }
+
+// Gone asks the API server itself whether the pod is gone for good: deleted, its name passed to another pod,
+// or all its containers at their last end. False means that it is not known to be gone, and so does an
+// error, which wraps sharing.ErrUnavailable, ErrDenied or ErrInvalid. Of ref the container is not looked at.
+//
+// A static pod is gone only when its mirror is another's: without a mirror the API server knows nothing.
+func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, error) {
+	if ref.Namespace == "" || ref.Pod == "" || ref.PodUID == "" {
+		return false, fmt.Errorf("look up pod %q of %q: it has no UID, namespace or name: %w", ref.PodUID, ref.String(), sharing.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p, err := c.core.Pods(ref.Namespace).Get(ctx, ref.Pod, metav1.GetOptions{})
+	switch {
+	case isAbsent(err, ref.Pod):
+		return !IsStatic(ref.PodUID), nil
+	case err != nil:
+		return false, refused("look up pod "+ref.Namespace+"/"+ref.Pod, err)
+	case p.Name != ref.Pod || p.Namespace != ref.Namespace || p.UID == "":
+		return false, fmt.Errorf("look up pod %s/%s: the answer is of %q: %w", ref.Namespace, ref.Pod, p.Namespace+"/"+p.Name, sharing.ErrUnavailable)
+	}
+	mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case string(p.UID) == ref.PodUID || mirror == ref.PodUID:
+		return podspec.Terminal(p), nil
+	case !IsStatic(ref.PodUID):
+		return true, nil
+	default:
+		return mirror != "", nil
+	}
+}
+
+// isAbsent tells the API server's own "there is no such pod" from the 404 of whatever else may answer at
+// its address: a proxy, a load balancer, an API server that serves no pods yet.
+func isAbsent(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Kind == "pods" && d.Name == name && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// refused puts an error of the client library into Kerf's vocabulary.
+func refused(doing string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: %w (%w)", doing, err, sharing.ErrDenied)
+	default:
+		return fmt.Errorf("%s: %w (%w)", doing, err, sharing.ErrUnavailable)
+	}
+}
+
+// Resync looks after pods whose end nobody saw: once when the node's pods have been read, and then every ten
+// seconds until ctx ends, it asks the API server after each pod of claims that it does not see running, and
+// tells gone of those that are. gone is told again for as long as claims names the pod.
+func (c *Client) Resync(ctx context.Context, claims func() []sharing.ContainerRef, gone func(uid string)) {
+	if !c.pods.waitSynced(ctx) {
+		return
+	}
+	known := map[string]bool{}
+	tick := time.NewTicker(resyncEvery)
+	defer tick.Stop()
+	for {
+		c.resync(ctx, claims(), known, gone)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// resync is one round, which ends before the next begins. known are the pods that were found gone before and
+// still have claims: a UID never comes back, so nobody is asked again.
+func (c *Client) resync(ctx context.Context, claims []sharing.ContainerRef, known map[string]bool, gone func(uid string)) {
+	ctx, cancel := context.WithTimeout(ctx, resyncEvery)
+	defer cancel()
+	seen := map[string]bool{}
+	for _, ref := range claims {
+		if seen[ref.PodUID] {
+			continue
+		}
+		seen[ref.PodUID] = true
+		if known[ref.PodUID] || c.ended(ctx, ref) {
+			known[ref.PodUID] = true
+			gone(ref.PodUID)
+		}
+	}
+	maps.DeleteFunc(known, func(uid string, _ bool) bool { return !seen[uid] })
+}
+
+// ended asks after a pod that is not seen running.
+func (c *Client) ended(ctx context.Context, ref sharing.ContainerRef) bool {
+	if p, ok, _, _ := c.pods.get(ref.PodUID); ok && !p.Terminal {
+		return false
+	}
+	is, err := c.Gone(ctx, ref)
+	if err != nil {
+		c.log.Debug("look up a pod with a claim", "pod", ref.Namespace+"/"+ref.Pod, "uid", ref.PodUID, "error", err)
+	}
+	return is && err == nil
+}
 
 // Evict deletes a pod of this node with the grace that it asks for, as kubelet evicts under pressure: no disruption
 // budget is asked. A pod that is gone, or whose name another one has, is no error. Of ref the container is not looked

@@ -26,9 +26,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -215,3 +218,73 @@ func (c *Client) Asking() ([]sharing.Pod, bool) { return c.pods.asking() }
 // failed for good. It is called from one goroutine and must return soon. A pod that went while nobody
 // watched is Resync's business. Register before Run.
 func (c *Client) OnGone(f func(uid string)) { c.pods.onGone(f) }
+
+// core asks for the kinds of the group "" that are used here. The client library's own client of that group knows the
+// kinds of all groups, which is half of what such a program holds in memory.
+type core struct {
+	rest   rest.Interface
+	params runtime.ParameterCodec
+}
+
+// newCore makes one that speaks through h.
+func newCore(c *rest.Config, h *http.Client) (*core, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
+	utilruntime.Must(corev1.AddToScheme(scheme)) // it fails only for kinds that contradict each other
+	config, version := *c, corev1.SchemeGroupVersion
+	config.GroupVersion, config.APIPath = &version, "/api"
+	config.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
+	client, err := rest.RESTClientForConfigAndClient(&config, h)
+	if err != nil {
+		return nil, err
+	}
+	return &core{client, runtime.NewParameterCodec(scheme)}, nil
+}
+
+// RESTClient is for what has no kind here.
+func (c *core) RESTClient() rest.Interface { return c.rest }
+
+// Pods are those of a namespace, or all.
+func (c *core) Pods(namespace string) *gentype.ClientWithList[*corev1.Pod, *corev1.PodList] {
+	return gentype.NewClientWithList("pods", c.rest, c.params, namespace,
+		func() *corev1.Pod { return &corev1.Pod{} }, func() *corev1.PodList { return &corev1.PodList{} }, gentype.PrefersProtobuf[*corev1.Pod]())
+}
+
+// ConfigMaps are those of a namespace.
+func (c *core) ConfigMaps(namespace string) *gentype.ClientWithList[*corev1.ConfigMap, *corev1.ConfigMapList] {
+	return gentype.NewClientWithList("configmaps", c.rest, c.params, namespace,
+		func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} }, gentype.PrefersProtobuf[*corev1.ConfigMap]())
+}
+
+// Nodes are all.
+func (c *core) Nodes() *gentype.ClientWithList[*corev1.Node, *corev1.NodeList] {
+	return gentype.NewClientWithList("nodes", c.rest, c.params, "",
+		func() *corev1.Node { return &corev1.Node{} }, func() *corev1.NodeList { return &corev1.NodeList{} }, gentype.PrefersProtobuf[*corev1.Node]())
+}
+
+// Events are those of a namespace.
+func (c *core) Events(namespace string) *gentype.Client[*corev1.Event] {
+	return gentype.NewClient("events", c.rest, c.params, namespace,
+		func() *corev1.Event { return &corev1.Event{} }, gentype.PrefersProtobuf[*corev1.Event]())
+}
+
+// quiet shows what the client library logs at debug level only: it reports every attempt to reach an API
+// server that is away as an error, where the Client says it once. Its verbosities, 1 and up, are the levels
+// below info, -1 and down; from 3 on it logs every request.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo-2 && q.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	if !q.Handler.Enabled(ctx, r.Level) {
+		return nil // the library does not ask before it logs an error
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }

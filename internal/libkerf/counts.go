@@ -4,11 +4,15 @@
 package libkerf
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -96,4 +100,158 @@ func Guarded(f func() error) (err error) {
 		err = fmt.Errorf("region is cut at address %#x: %w", fault.Addr(), sharing.ErrStale)
 	}()
 	return f()
+}
+
+// emptyImage is a library of 32-bit x86 as its file has it. It is in memory what it is in the file.
+type emptyImage struct {
+	header   elf.Header32
+	segments [3]elf.Prog32
+	hash     struct{ buckets, chains, bucket, chain uint32 }
+	symbol   elf.Sym32
+	names    [4]byte
+	dynamic  [6]elf.Dyn32
+}
+
+// emptyLibrary is the file of a library without code and without names. No part of it is executable, so it loads from a
+// file system that forbids programs.
+func emptyLibrary() []byte {
+	var m emptyImage
+	const readWrite = uint32(elf.PF_R | elf.PF_W) // the loader writes into the dynamic section
+	size, dynamic := uint32(unsafe.Sizeof(m)), uint32(unsafe.Offsetof(m.dynamic))
+	m.header = elf.Header32{
+		Ident: [elf.EI_NIDENT]byte{
+			0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS32), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT),
+		},
+		Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_386), Version: uint32(elf.EV_CURRENT),
+		Phoff: uint32(unsafe.Offsetof(m.segments)), Ehsize: uint16(unsafe.Sizeof(m.header)),
+		Phentsize: uint16(unsafe.Sizeof(m.segments[0])), Phnum: uint16(len(m.segments)),
+	}
+	m.segments = [3]elf.Prog32{
+		{Type: uint32(elf.PT_LOAD), Filesz: size, Memsz: size, Flags: readWrite, Align: 4096},
+		{
+			Type: uint32(elf.PT_DYNAMIC), Off: dynamic, Vaddr: dynamic, Paddr: dynamic,
+			Filesz: size - dynamic, Memsz: size - dynamic, Flags: readWrite, Align: 4,
+		},
+		{Type: uint32(elf.PT_GNU_STACK), Flags: readWrite}, // without it the stack becomes executable
+	}
+	m.hash.buckets, m.hash.chains = 1, 1
+	m.dynamic = [6]elf.Dyn32{
+		{Tag: int32(elf.DT_HASH), Val: uint32(unsafe.Offsetof(m.hash))},
+		{Tag: int32(elf.DT_SYMTAB), Val: uint32(unsafe.Offsetof(m.symbol))},
+		{Tag: int32(elf.DT_SYMENT), Val: uint32(unsafe.Sizeof(m.symbol))},
+		{Tag: int32(elf.DT_STRTAB), Val: uint32(unsafe.Offsetof(m.names))},
+		{Tag: int32(elf.DT_STRSZ), Val: uint32(len(m.names))},
+	}
+	var out bytes.Buffer
+	// A write into memory fails for no value of a fixed size. The fields have no padding, which a test checks.
+	_ = binary.Write(&out, binary.LittleEndian, m)
+	return out.Bytes()
+}
+
+// Reserved is what a process has counted for contexts that are there by now.
+type Reserved struct {
+	Process Process
+	Bytes   sharing.Bytes
+}
+
+// SetContext sets how much each process is to put aside on a GPU before it makes a context; 0: nothing.
+// With UnknownContext a process takes the bound, or all the room there is if that does not fit, and waits until the agent
+// has seen what the context takes. So do those who find no room. sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SetContext(gpu sharing.GPUID, context sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("set context of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	atomic.StoreUint64(&r.limits.device[i].context, uint64(context))
+	return nil
+}
+
+// SetBound sets the most that a context takes on a GPU; 0: not known. It counts while the size is UnknownContext. A library
+// that is older than bounds goes on without. sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SetBound(gpu sharing.GPUID, bound sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("set bound of contexts of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	atomic.StoreUint64(&r.limits.bound[i], uint64(bound))
+	return nil
+}
+
+// SawContext notes that a context of this region took so much. The region keeps the least: with UnknownContext no context is
+// made in less room. Programs of the region can change what is seen, so it is used for this region alone. Only one goroutine
+// of one process may call it at a time. sharing.ErrNotFound: the region has no such GPU.
+func (r *Region) SawContext(gpu sharing.GPUID, took sharing.Bytes) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("note context of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	if least := atomic.LoadUint64(&r.limits.least[i]); least == 0 || uint64(took) < least {
+		atomic.StoreUint64(&r.limits.least[i], uint64(took))
+	}
+	return nil
+}
+
+// Correct tells how many bytes the driver holds for the container on a GPU beyond what is counted: contexts,
+// modules, pools. They count against the cap. What processes have reserved for contexts and seen is the part of it that
+// is given back to them, unless a process has reserved more meanwhile: it is counted by one or the other at every moment,
+// and nobody is refused for the moment in which it is counted by both. Only one goroutine of one process may call
+// it at a time. sharing.ErrNotFound: the region has no such GPU; sharing.ErrStale: the container has cut the file.
+func (r *Region) Correct(gpu sharing.GPUID, overhead sharing.Bytes, seen []Reserved) error {
+	i, ok := r.place[gpu]
+	if !ok {
+		return fmt.Errorf("correct overhead of gpu %q: %w", gpu, sharing.ErrNotFound)
+	}
+	if len(seen) == 0 {
+		atomic.StoreUint64(&r.limits.device[i].overhead, uint64(overhead))
+		return nil
+	}
+	return r.Moving(func() error {
+		atomic.StoreUint64(&r.limits.device[i].overhead, uint64(overhead))
+		return guard(func() {
+			for _, s := range seen {
+				r.release(i, s)
+			}
+		})
+	})
+}
+
+// Moving calls do, which moves bytes from the counters to the overhead. Meanwhile they count twice, and a process that finds
+// no room waits for the end of it. Calls may be nested.
+func (r *Region) Moving(do func() error) error {
+	if r.moving {
+		return do()
+	}
+	r.moving = true
+	for i := range r.gpus {
+		atomic.AddUint64(&r.limits.device[i].moves, 1)
+	}
+	defer func() {
+		for i := range r.gpus {
+			atomic.AddUint64(&r.limits.device[i].moves, 1)
+		}
+		r.moving = false
+	}()
+	return do()
+}
+
+func (r *Region) release(device int, seen Reserved) {
+	n := uint64(seen.Bytes)
+	for i := range r.usage.slot {
+		s := &r.usage.slot[i]
+		who := named(atomic.LoadUint64(&s.owner), atomic.LoadUint64(&s.space))
+		if who != seen.Process || !atomic.CompareAndSwapUint64(&s.waiting[device], n, 0) {
+			continue
+		}
+		for {
+			held := atomic.LoadUint64(&s.held[device])
+			if held < n { // it has ended meanwhile, and all was given back
+				return
+			}
+			if atomic.CompareAndSwapUint64(&s.held[device], held, held-n) {
+				break
+			}
+		}
+		subtract(&r.usage.total[device].bytes, n)
+		return
+	}
 }

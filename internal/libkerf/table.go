@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -87,4 +88,113 @@ func (t Table) Unknown(names []string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Class is what an entry point means for a count of device memory, and of the GPU's time.
+type Class string
+
+// The classes.
+const (
+	// Charge allocates device memory, at once or, in a graph, at its launch.
+	Charge Class = "charge"
+	// Release gives device memory back, to the driver or to a pool.
+	Release Class = "release"
+	// Track allocates nothing itself and decides when, where or for how long memory is held: mappings keep a
+	// released handle's memory, pools and graphs keep what was freed.
+	Track Class = "track"
+	// Size tells how much memory there is or is used, and so has to tell of the cap.
+	Size Class = "size"
+	// Resolve gives the addresses of other entry points.
+	Resolve Class = "resolve"
+	// Overhead makes the driver hold memory of an amount that only the driver knows: contexts, modules, heaps,
+	// managed memory that moves in.
+	Overhead Class = "overhead"
+	// Foreign maps memory that was allocated elsewhere: by another process or another API.
+	Foreign Class = "foreign"
+	// Time has the GPU do something, and so has to wait for the share of its time. Graphs' launches are Track.
+	Time Class = "time"
+	// Host allocates, frees or pins memory of the host.
+	Host Class = "host"
+	// None belongs to these families by name alone, and changes no amount.
+	None Class = "none"
+)
+
+// classes are all of them.
+func classes() []Class {
+	return []Class{Charge, Release, Track, Size, Resolve, Overhead, Foreign, Time, Host, None}
+}
+
+// RejectManaged decides whether programs may allocate managed memory from now on. What they have allocated stays.
+func (r *Region) RejectManaged(reject bool) {
+	word := uint64(0)
+	if reject {
+		word = 1
+	}
+	atomic.StoreUint64(&r.limits.rejectsManaged, word)
+}
+
+// RejectsManaged reports what RejectManaged decided.
+func (r *Region) RejectsManaged() bool { return atomic.LoadUint64(&r.limits.rejectsManaged) != 0 }
+
+// The layout of lib/region.h; a test compares the two.
+const (
+	limitsMagic = 0x334d494c4652454b // "KERFLIM3"
+	usageMagic  = 0x334553554652454b // "KERFUSE3"
+	// MaxDevices is how many GPUs one region can have.
+	MaxDevices = 16
+	// MaxProcesses is how many processes can count in one region at a time.
+	MaxProcesses = 1024
+
+	// UnknownContext stands for the size of a context that is not known: see SetContext.
+	UnknownContext = sharing.Bytes(1<<64 - 1)
+
+	pidBits = 22
+)
+
+type limitEntry struct {
+	uuid                            [16]byte
+	limit, overhead, context, moves uint64
+}
+
+type limitsPage struct {
+	magic, devices uint64
+	device         [MaxDevices]limitEntry
+	percent        [MaxDevices]uint64
+	rejectsManaged uint64
+	bound, least   [MaxDevices]uint64
+}
+
+type slot struct {
+	owner, spare, begun, ended uint64
+	held                       [MaxDevices]uint64
+	space, making              uint64
+	waiting                    [MaxDevices]uint64
+	_                          [2]uint64
+}
+
+type total struct {
+	bytes                                    uint64
+	budget                                   int64
+	charged, refills, launches, past, waited uint64
+	ran, refused                             uint64
+	_                                        [7]uint64
+}
+
+type usagePage struct {
+	magic, rejected uint64
+	_               [6]uint64
+	total           [MaxDevices]total
+	slot            [MaxProcesses]slot
+	// managed is the part of each slot's held that is managed memory.
+	managed [MaxProcesses][MaxDevices]uint64
+}
+
+// named is the process that a slot names.
+func named(owner, space uint64) Process {
+	return Process{PID: int(owner & (1<<pidBits - 1)), Start: owner >> pidBits, Space: space}
+}
+
+// owner is how a slot names a process: its pid and start time in its own pid namespace.
+func owner(pid int, start uint64) uint64 {
+	return start<<pidBits | uint64(pid)&(1<<pidBits-1) //nolint:gosec // a pid is positive
 }

@@ -1,12 +1,26 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package present turns the node API's picture of a node into what people and scripts read: a JSON document
+// with stable names, tables, and bars.
+//
+// It promises to be pure (no I/O, no clock, no terminal: width, colour and user names are given), to give the
+// same output for the same picture, never to show a number that is not known as a number, and never to let
+// control characters of a name or a reason reach a terminal.
+//
+// It does not decide anything about grants, and the text forms are for people: only the JSON (and YAML) is
+// an interface.
 package present
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -92,4 +106,87 @@ func plural(n int, what string) string {
 		what += "s"
 	}
 	return strconv.Itoa(n) + " " + what
+}
+
+// JSON renders v, indented for people, or in one line for streams, with a newline at the end.
+func JSON(v any, indent bool) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if indent {
+		e.SetIndent("", "  ")
+	}
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode json: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// YAML renders v with the names, the order and the nulls of its JSON.
+func YAML(v any) ([]byte, error) {
+	// JSON is YAML: its tree keeps order and names, and only its style changes.
+	text, err := JSON(v, false)
+	if err != nil {
+		return nil, err
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("encode yaml: %w", err)
+	}
+	block(&tree)
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(&tree); err != nil {
+		return nil, fmt.Errorf("encode yaml: %w", err)
+	}
+	if err := e.Close(); err != nil {
+		return nil, fmt.Errorf("encode yaml: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// block takes the JSON style off every node but strings, whose quotes keep them strings ("on", "1e3").
+func block(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		// Keys are names of ours and need no quotes.
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			c.Style = 0
+		}
+		block(c)
+	}
+}
+
+// shortHash is how much of a document's hash is shown to people: enough to tell documents apart.
+const shortHash = 12
+
+// summary is the node in a few lines: the state first, then every reason and warning on a line of its own.
+func summary(s Status) []line {
+	state := line{{green, "ready"}}
+	if !s.Ready {
+		state = line{{red, "not ready"}}
+	}
+	state = state.add(plainStyle, fmt.Sprintf("  driver %s  agent %s  pool %s  %s, %s", or(s.DriverVersion), or(s.AgentVersion),
+		or(s.Config.Pool), plural(len(s.GPUs), "GPU"), plural(len(s.Grants), "grant")))
+	lines := []line{state}
+	if c := s.Config; c.SHA256 != "" {
+		lines = append(lines, line{{plainStyle, clean(fmt.Sprintf("config %.*s from %s", shortHash, c.SHA256, or(c.Source)))}})
+	}
+	for _, r := range s.NotReady {
+		lines = append(lines, line{{red, "not ready: "}, {plainStyle, clean(r)}})
+	}
+	for _, w := range s.Warnings {
+		lines = append(lines, line{{yellow, "warning: "}, {plainStyle, clean(w)}})
+	}
+	for _, e := range s.Config.Errors {
+		lines = append(lines, line{{yellow, "new config refused: "}, {plainStyle, clean(e)}})
+	}
+	for _, w := range s.Config.Waiting {
+		text := fmt.Sprintf("GPU %d: %s, when these have ended: %s", w.Index, strings.Join(w.What, ", "), strings.Join(w.For, ", "))
+		lines = append(lines, line{{yellow, "config waits: "}, {plainStyle, clean(text)}})
+	}
+	return lines
 }

@@ -1,14 +1,27 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package process holds on to one process, so that nothing is ever done to another one that was given the
+// same pid later.
+//
+// A Handle is a pidfd, which the kernel binds to the process itself, and the process's start time, which
+// together with the pid and BootID can be written down and compared after a restart. PeerOf tells who is at
+// the other end of a unix socket, from the kernel and never from what the peer says.
+// OpenDevices tells which device files a process has open.
+//
+// Not promised: a process that executes another program stays the same process (same pid, same start time),
+// and a socket that was handed on to another process still names the one that connected. Zombies count as
+// dead.
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -147,4 +160,76 @@ func classify(err error) error {
 		return sharing.ErrDenied
 	}
 	return sharing.ErrUnavailable
+}
+
+// stat is what Kerf needs of /proc/PID/stat.
+type stat struct {
+	pid   int
+	start uint64 // clock ticks since boot
+	ended bool   // a zombie without threads that run
+}
+
+// The places of fields of /proc/PID/stat (proc_pid_stat(5)) among those after the command name, which is field 2.
+const (
+	stateField   = 0 // field 3
+	threadsField = 20 - 3
+	startField   = 22 - 3
+)
+
+// parseStat reads /proc/PID/stat. The command name is the process's own choice and may hold spaces,
+// parentheses and newlines, so the fields are counted from after the last ')'.
+func parseStat(data []byte) (stat, error) {
+	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+	if open < 1 || end < open {
+		return stat{}, badStat("no command name")
+	}
+	pid, err := strconv.ParseInt(string(bytes.TrimSpace(data[:open])), 10, 32)
+	if err != nil || pid <= 0 {
+		return stat{}, badStat("no pid")
+	}
+	fields := bytes.Fields(data[end+1:])
+	if len(fields) <= startField {
+		return stat{}, badStat("too few fields")
+	}
+	start, err := strconv.ParseUint(string(fields[startField]), 10, 64)
+	if err != nil {
+		return stat{}, badStat("no start time")
+	}
+	// The first thread of a process may end before the others: then the state is Z, and there are other threads.
+	state, threads := string(fields[stateField]), string(fields[threadsField])
+	ended := (state == "Z" || state == "X") && (threads == "0" || threads == "1")
+	return stat{pid: int(pid), start: start, ended: ended}, nil
+}
+
+func badStat(why string) error {
+	return fmt.Errorf("parse process stat: %s: %w", why, sharing.ErrInvalid)
+}
+
+const bootIDPath = "/proc/sys/kernel/random/boot_id"
+
+// BootID is the kernel's random id of this boot, a UUID in lower case. What was written down under another
+// boot id (pids, start times, cgroup inodes) is stale. It is sharing.ErrUnavailable when /proc does not
+// tell.
+func BootID() (string, error) {
+	data, err := os.ReadFile(bootIDPath)
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return parseBootID(string(data))
+}
+
+func parseBootID(s string) (string, error) {
+	id := strings.TrimSuffix(s, "\n")
+	ok := len(id) == 36
+	for i := 0; ok && i < len(id); i++ {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			ok = id[i] == '-'
+		} else {
+			ok = strings.IndexByte("0123456789abcdef", id[i]) >= 0
+		}
+	}
+	if !ok {
+		return "", fmt.Errorf("read boot id: %q is not a UUID: %w", s, sharing.ErrUnavailable)
+	}
+	return id, nil
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,4 +100,109 @@ func signalHeld(h *Handle, sig unix.Signal, check func() error) error {
 		return fmt.Errorf("signal process %d: it has exited: %w", h.PID(), sharing.ErrNotFound)
 	}
 	return h.Signal(sig)
+}
+
+// Deaths knows of any number of processes which of them have ended, for one system call whenever it is asked. So what
+// was found out of a process stays true of its pid for as long as it is watched. It costs a descriptor for each process.
+// It is not safe for concurrent use. Its owner closes it.
+type Deaths struct {
+	epoll int
+	fds   map[int]int // by pid
+}
+
+// NewDeaths watches no process yet. The error is sharing.ErrUnavailable.
+func NewDeaths() (*Deaths, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("watch for ends of processes: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return &Deaths{epoll: fd, fds: map[int]int{}}, nil
+}
+
+// Watch watches a process; one that is watched already stays so. Errors: sharing.ErrNotFound (no such process),
+// sharing.ErrInvalid (no pid of a process), sharing.ErrUnsupported (kernel without pidfd), sharing.ErrUnavailable (out of
+// descriptors).
+func (d *Deaths) Watch(pid int) error {
+	if _, ok := d.fds[pid]; ok {
+		return nil
+	}
+	if pid <= 0 {
+		return fmt.Errorf("watch process %d: %w", pid, sharing.ErrInvalid)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("watch process %d: %w (%w)", pid, err, classify(err))
+	}
+	unix.CloseOnExec(fd)
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(pid)} //nolint:gosec // a pid is an int32
+	if err := unix.EpollCtl(d.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+		return fmt.Errorf("watch process %d: %w (%w)", pid, errors.Join(err, unix.Close(fd)), sharing.ErrUnavailable)
+	}
+	d.fds[pid] = fd
+	return nil
+}
+
+// Forget ends the watch of a process.
+func (d *Deaths) Forget(pid int) {
+	if fd, ok := d.fds[pid]; ok {
+		_ = unix.Close(fd) // the last descriptor of its kind takes the watch with it
+		delete(d.fds, pid)
+	}
+}
+
+// Ended returns the watched processes that have ended, and forgets them.
+func (d *Deaths) Ended() []int {
+	var out []int
+	var events [64]unix.EpollEvent
+	for {
+		n, err := unix.EpollWait(d.epoll, events[:], 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return out
+		}
+		for _, ev := range events[:n] {
+			d.Forget(int(ev.Fd))
+			out = append(out, int(ev.Fd))
+		}
+	}
+}
+
+// Len is how many processes are watched.
+func (d *Deaths) Len() int { return len(d.fds) }
+
+// Close ends all watches.
+func (d *Deaths) Close() error {
+	for pid := range d.fds {
+		d.Forget(pid)
+	}
+	if err := unix.Close(d.epoll); err != nil {
+		return fmt.Errorf("end the watch for ends of processes: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// RelaxTimers lets the kernel wake the calling thread, and those that it makes, up to slack later than they ask for (Linux does so
+// by 50 us), so that several are woken at once. It reports whether that was less before; the caller then locks the thread and
+// executes its program again, since threads that are running already keep theirs, among them the Go runtime's that looks every 20
+// us at the others for as long as one of them is in a system call or in C.
+//
+// The error wraps ErrUnsupported where the kernel does not let it.
+func RelaxTimers(slack time.Duration) (relaxed bool, err error) {
+	now, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+	if err != nil {
+		return false, fmt.Errorf("read the timers' slack: %w (%w)", err, sharing.ErrUnsupported)
+	}
+	if int64(now) >= slack.Nanoseconds() {
+		return false, nil
+	}
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack.Nanoseconds()), 0, 0, 0); err != nil { //nolint:gosec // more than what it is now, which is not negative
+		return false, fmt.Errorf("set the timers' slack: %w (%w)", err, sharing.ErrUnsupported)
+	}
+	// Some that are no Linux, or keep others from it, say that they do.
+	if now, err = unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || int64(now) != slack.Nanoseconds() {
+		return false, fmt.Errorf("set the timers' slack to %s: it is %d ns: %w", slack, now, sharing.ErrUnsupported)
+	}
+	return true, nil
 }

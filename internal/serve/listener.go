@@ -1,12 +1,27 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package serve is the server side of every listener of a program: TCP, Unix sockets, HTTP and gRPC.
+//
+// A Share is the part of the program's connections, requests and answer bytes that one kind of listener has. Package
+// limit decides what a Share takes. This package asks it for each connection and request.
+//
+// It promises:
+//   - a listener never takes what belongs to another Share, so a flood of one socket leaves the others their connections;
+//   - all Shares of a Plan together leave a number of file descriptors to the rest of the program;
+//   - a peer that sends slowly, reads slowly or sends nothing keeps its connection for a bounded time;
+//   - a stop lets answers in progress end, but waits a bounded time for them.
+//
+// It does not decide what is answered, and to whom. It does not bound the CPU time of one request.
 package serve
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,4 +173,27 @@ func PeerName(c net.Conn) (string, error) {
 		return "", fmt.Errorf("name peer %s: %w (%w)", tcp, err, sharing.ErrDenied)
 	}
 	return network.String(), nil
+}
+
+// ListenUnix listens on a socket for root and one group. It replaces a socket that is there, so the caller must hold the lock on
+// its folder.
+func ListenUnix(path string, gid int) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket: %w", err)
+	}
+	// The socket gets its name once owner and mode are right: no client connects before, or meets a socket without a listener.
+	temp := path + ".new"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temp, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	err = errors.Join(os.Chmod(temp, 0o600), os.Chown(temp, 0, gid), os.Chmod(temp, 0o660), os.Rename(temp, path))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set up socket %s: %w", path, err), l.Close())
+	}
+	return l, nil
 }

@@ -1,12 +1,41 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package exec carries out plans on a GPU's MIG instances, so that a crash at any step leaves what a restart can finish
+// or undo.
+//
+// For each GPU there is a journal: which instances are Kerf's, and of a change under way what was there, what is
+// wanted, and the call that is about to be made. It is written and flushed before each call to the driver, never
+// after the fact. At start Recover compares it with what the driver reports: a change is finished, else undone, else
+// the GPU is in trouble, with the reason, and nothing more is done to it until Recover succeeds. After a reboot the
+// layout is made again.
+//
+// Promises:
+//   - An instance is destroyed only if Kerf made it and nobody who is asked says that it is held. An instance is known
+//     again by its place, its id and the UUID of its MIG device; one that somebody made by hand at the same place is
+//     not taken for it.
+//   - No call that changes something is made before the journal says so: on a full disk nothing is touched.
+//   - A journal that is damaged, or of a newer program, is not guessed at: the GPU is left alone until it is empty.
+//   - Recover and Apply may be cut off anywhere and called again.
+//
+// Not promised: to tell an instance without a compute instance that somebody makes by hand at the very place where
+// Kerf is about to make one, if Kerf is killed in that moment. Two executors on one directory: whoever makes one holds
+// the directory's lock. A GPU is never reset by this package, but a MIG mode that is set before Hopper may reset it,
+// which SetMode does only where it is allowed.
 package exec
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/mig/plan"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -80,4 +109,130 @@ type Own struct {
 	// CI is -1 and UUID empty while it has no compute instance.
 	CI   int
 	UUID string
+}
+
+// identify parts what the driver reports into Kerf's instances and all others. It takes nothing for Kerf's that the
+// journal does not account for: the same place, the same id, and the same MIG device, or what the call that was under
+// way must have made of it.
+func identify(j journal, seen []Instance) (mine []Own, foreign []Instance) {
+	for _, in := range seen {
+		if o, ok := j.own(in); ok {
+			mine = append(mine, o)
+		} else {
+			foreign = append(foreign, in)
+		}
+	}
+	return mine, foreign
+}
+
+func (j journal) own(in Instance) (Own, bool) {
+	i := slices.IndexFunc(j.Mine, func(m owned) bool { return m.mig() == in.Place && m.GI == in.GI })
+	if i < 0 {
+		// The id of what a create returned was written down before it got a compute instance.
+		return Own{in.Place, in.GI, -1, ""}, j.was(plan.CreateGI, in.Place, -1) && len(in.CIs) == 0
+	}
+	m := j.Mine[i]
+	switch {
+	case len(in.CIs) == 0:
+		return Own{in.Place, in.GI, -1, ""}, m.CI < 0 || j.was(plan.DestroyCI, in.Place, in.GI)
+	case len(in.CIs) > 1 || !in.CIs[0].Whole:
+		return Own{}, false // somebody has divided it
+	case m.CI < 0:
+		return Own{in.Place, in.GI, in.CIs[0].CI, in.CIs[0].UUID}, j.was(plan.CreateCI, in.Place, in.GI)
+	}
+	return Own{in.Place, in.GI, in.CIs[0].CI, in.CIs[0].UUID}, m.UUID == in.CIs[0].UUID
+}
+
+// was reports whether the call that was under way is this one.
+func (j journal) was(op plan.Op, at mig.Place, gi int) bool {
+	if j.Change == nil || j.Change.Doing == nil {
+		return false
+	}
+	d := j.Change.Doing
+	return d.Op == op.String() && d.mig() == at && d.GI == gi
+}
+
+// next is the call that brings Kerf's instances nearer to the places that are wanted, false when they are there. What
+// is not wanted goes first, since it may be in the way.
+func next(mine []Own, wanted []mig.Place) (plan.Step, bool) {
+	for _, o := range mine {
+		switch {
+		case slices.Contains(wanted, o.Place):
+		case o.CI >= 0:
+			return plan.Step{Op: plan.DestroyCI, Place: o.Place, GI: o.GI, CI: o.CI}, true
+		default:
+			return plan.Step{Op: plan.DestroyGI, Place: o.Place, GI: o.GI, CI: -1}, true
+		}
+	}
+	for _, p := range wanted {
+		i := slices.IndexFunc(mine, func(o Own) bool { return o.Place == p })
+		switch {
+		case i < 0:
+			return plan.Step{Op: plan.CreateGI, Place: p, GI: -1, CI: -1}, true
+		case mine[i].CI < 0:
+			return plan.Step{Op: plan.CreateCI, Place: p, GI: mine[i].GI, CI: -1}, true
+		}
+	}
+	return plan.Step{}, false
+}
+
+func places(mine []Own) []mig.Place {
+	list := make([]mig.Place, len(mine))
+	for i, o := range mine {
+		list[i] = o.Place
+	}
+	return list
+}
+
+// Store keeps the journals.
+type Store interface {
+	// Load returns nil, and no error, where there is none for the GPU.
+	Load(gpu sharing.GPUID) ([]byte, error)
+	// Save returns once the bytes would outlive a loss of power.
+	Save(gpu sharing.GPUID, data []byte) error
+}
+
+// Files is a Store with a file for each GPU in a directory, which must exist and belong to root alone.
+type Files struct{ Dir string }
+
+// Path is a GPU's file.
+func (f Files) Path(gpu sharing.GPUID) string { return filepath.Join(f.Dir, string(gpu)+".json") }
+
+// Load reads a GPU's file. Errors wrap sharing.ErrInvalid (a name that is no UUID) or sharing.ErrUnavailable.
+func (f Files) Load(gpu sharing.GPUID) ([]byte, error) {
+	if err := checkName(gpu); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(f.Path(gpu))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read mig journal: %w (%w)", err, sharing.ErrUnavailable)
+	}
+	return data, nil
+}
+
+// Save writes a GPU's file. Errors are those of atomicfile.Write, and as Load's.
+func (f Files) Save(gpu sharing.GPUID, data []byte) error {
+	if err := checkName(gpu); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(f.Path(gpu), data, 0o600); err != nil {
+		return fmt.Errorf("write mig journal: %w", err)
+	}
+	return nil
+}
+
+// checkName refuses what would lead out of the directory; the driver's UUIDs never do.
+func checkName(gpu sharing.GPUID) error {
+	for _, r := range gpu {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' {
+			return sharing.Invalid("gpu", string(gpu), "write a UUID", "is no GPU's UUID")
+		}
+	}
+	if gpu == "" {
+		return sharing.Invalid("gpu", "", "write a UUID", "is missing")
+	}
+	return nil
 }

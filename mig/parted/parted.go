@@ -14,8 +14,12 @@
 package parted
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/plan"
@@ -122,4 +126,115 @@ func (e Entry) Layout(t *mig.Table) ([]plan.Wish, error) {
 		return nil, err
 	}
 	return wishes, nil
+}
+
+// follow is what an alias stands for, or the node itself.
+func follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}
+
+// open is follow, but refuses more values than a document may have and nodes of another kind.
+func (r *reader) open(n *yaml.Node, field string, kind yaml.Kind, want string) (*yaml.Node, bool) {
+	to := follow(n)
+	if r.values += 1 + len(to.Content); r.values > maxValues {
+		if !r.past {
+			r.past = true
+			r.bad(n, field, "", "split the document", "is past the %d values that are read", maxValues)
+		}
+		return nil, false
+	}
+	if to.Kind != kind {
+		r.bad(n, field, "", "write "+want, "is not %s", want)
+		return nil, false
+	}
+	return to, true
+}
+
+// mapping calls do for each pair of a mapping; a key that stands twice is a mistake, and the first one holds. Then come those of
+// the mappings that it merges (<<), but for the keys that were there before.
+func (r *reader) mapping(n *yaml.Node, field string, do func(name string, key, value *yaml.Node)) {
+	r.pairs(n, field, map[string]bool{}, do)
+}
+
+func (r *reader) pairs(n *yaml.Node, field string, before map[string]bool, do func(name string, key, value *yaml.Node)) {
+	n, ok := r.open(n, field, yaml.MappingNode, "a mapping of fields")
+	if !ok {
+		return
+	}
+	seen := map[string]bool{}
+	var merged []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		switch {
+		case key.Kind == yaml.ScalarNode && key.Tag == mergeTag:
+			merged = append(merged, n.Content[i+1])
+		case key.Kind == yaml.ScalarNode && before[key.Value]:
+		case key.Kind != yaml.ScalarNode || key.Value == "":
+			r.bad(key, field, "", "write a name", "has a field without a name")
+		case seen[key.Value]:
+			r.bad(key, field+"."+key.Value, "", "take one of them out", "is there twice")
+		default:
+			seen[key.Value] = true
+			do(key.Value, key, n.Content[i+1])
+		}
+	}
+	maps.Copy(seen, before)
+	for _, m := range merged {
+		r.merge(m, field, seen, do)
+	}
+	maps.Copy(before, seen)
+	if len(n.Content) == 0 && field == "mig-configs" {
+		r.bad(n, field, "", "name at least one config", "is empty")
+	}
+}
+
+// merge is pairs of what a merge key names: a mapping, or a list of them of which the first one that has a key holds.
+func (r *reader) merge(n *yaml.Node, field string, before map[string]bool, do func(name string, key, value *yaml.Node)) {
+	if follow(n).Kind != yaml.SequenceNode {
+		r.pairs(n, field+".<<", before, do)
+		return
+	}
+	r.items(n, field+".<<", func(field string, n *yaml.Node) { r.pairs(n, field, before, do) })
+}
+
+// mergeTag is the tag of the key << of YAML 1.1.
+const mergeTag = "!!merge"
+
+// list calls do for each item of a list that must not be empty.
+func (r *reader) list(n *yaml.Node, field string, do func(field string, n *yaml.Node)) {
+	if to := follow(n); to.Kind == yaml.SequenceNode && len(to.Content) == 0 {
+		r.bad(n, field, "", "write at least one entry", "is empty")
+		return
+	}
+	r.items(n, field, do)
+}
+
+func (r *reader) items(n *yaml.Node, field string, do func(field string, n *yaml.Node)) {
+	if n, ok := r.open(n, field, yaml.SequenceNode, "a list"); ok {
+		for i, item := range n.Content {
+			do(fmt.Sprintf("%s[%d]", field, i), item)
+		}
+	}
+}
+
+// text is a single value; "" where it is none.
+func (r *reader) text(n *yaml.Node, field string) string {
+	if n, ok := r.open(n, field, yaml.ScalarNode, "a single value"); ok {
+		return n.Value
+	}
+	return ""
+}
+
+// texts calls do for a single text that is not empty, or for each of a list.
+func (r *reader) texts(n *yaml.Node, field string, do func(n *yaml.Node, field, s string)) {
+	if follow(n).Kind == yaml.ScalarNode {
+		if s := r.text(n, field); s != "" {
+			do(n, field, s)
+		}
+		return
+	}
+	r.items(n, field, func(field string, n *yaml.Node) { do(n, field, r.text(n, field)) })
 }

@@ -1,11 +1,23 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package plan decides how a GPU's MIG instances change: from what is there, what is busy and what is wanted, to the
+// shortest list of steps that is safe, and to whom each wish waits for that cannot be had now.
+//
+// Promises: a plan destroys only instances that are Kerf's own and idle. After each of its steps the GPU holds a
+// legal set of instances, so that a crash between two steps leaves nothing that the next plan cannot go on from;
+// the plan for a GPU that has what is wanted is empty. Who asked first is served first. Among the plans with the
+// fewest steps it is one that leaves the most valuable room, so that large profiles stay possible; the same
+// input gives the same plan.
+//
+// The package does not talk to a driver, knows no time and remembers nothing: whoever carries a plan out looks
+// again, and asks for a new one, whenever the GPU or the wishes have changed.
 package plan
 
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -192,6 +204,70 @@ func Possible(t *mig.Table, wishes []Wish) error {
 	if o := s.best(0, s.fixed, 0, 0); o.unserved != 0 {
 		name := t.Name(ids[bits.LeadingZeros32(o.unserved)])
 		return fmt.Errorf("the starts that are given leave no place for %s: %w", name, sharing.ErrInvalid)
+	}
+	return nil
+}
+
+// plan follows the choices that were best.
+func (s *search) plan() Plan {
+	p := Plan{Answers: make([]Answer, len(s.Wishes))}
+	choices := make([]choice, len(s.Wishes))
+	taken, served, made := s.fixed, uint32(0), uint64(0)
+	for i := range s.Wishes {
+		c := s.best(i, taken, served, made).choice
+		choices[i] = c
+		if c.served && c.busy == 0 {
+			taken, _ = s.Table.Try(taken, c.place) // it fitted when it was chosen
+			made += s.digits[i]
+		}
+		served |= c.busy
+	}
+	stay := s.stay(taken)
+	for _, i := range s.idle {
+		in := s.Have[i]
+		reused := slices.ContainsFunc(choices, func(c choice) bool { return c.served && c.reuse == i })
+		switch {
+		case reused && !in.Ready:
+			p.Steps = append(p.Steps, destroyCIs(in)...)
+		case !reused && !slices.Contains(stay, i):
+			p.Steps = append(p.Steps, append(destroyCIs(in), Step{DestroyGI, in.Place, in.GI, -1})...)
+		}
+	}
+	for i, c := range choices {
+		if c.served {
+			steps := s.create(c)
+			p.Steps = append(p.Steps, steps...)
+			p.Answers[i] = Answer{State: Made, Place: c.place}
+			if len(steps) == 0 {
+				p.Answers[i].State = Ready
+			}
+		}
+	}
+	s.explain(p.Answers, choices)
+	for bit, i := range s.busy {
+		if s.Exact && served&(1<<bit) == 0 {
+			p.Left = append(p.Left, Left{s.Have[i].Place, slices.Clone(s.Have[i].Holders)})
+		}
+	}
+	return p
+}
+
+// destroyCIs comes before an instance is destroyed, as the driver demands, and before it gets the one compute
+// instance that it should have.
+func destroyCIs(in Instance) []Step {
+	var steps []Step
+	for _, ci := range in.CIs {
+		steps = append(steps, Step{DestroyCI, in.Place, in.GI, ci})
+	}
+	return steps
+}
+
+func (s *search) create(c choice) []Step {
+	if c.reuse < 0 {
+		return []Step{{CreateGI, c.place, -1, -1}, {CreateCI, c.place, -1, -1}}
+	}
+	if in := s.Have[c.reuse]; !in.Ready {
+		return []Step{{CreateCI, c.place, in.GI, -1}}
 	}
 	return nil
 }

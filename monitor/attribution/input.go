@@ -1,6 +1,20 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package attribution says whose a GPU's use is: it joins what the driver tells of a GPU, its MIG instances and its
+// processes with the leases of the node.
+//
+// It promises:
+//
+//   - Every value carries how it is known. What is not known is absent, and never zero.
+//   - Nothing is counted twice and nothing is dropped: grants, strangers and what nobody accounts for add up to what the
+//     GPU tells, exactly in memory and within rounding in the others. Where the driver's answers were from different
+//     moments and the parts are more than the whole, Sample.Excess says by how much.
+//   - A value is never divided by guess. Energy, tensor activity and occupancy alone are divided, by the time that the GPU
+//     worked for each, and say so.
+//
+// It does not read anything: which cgroup a process is in, and what the driver said, is given to it. It knows a process
+// by one sample alone, so that a pid which is used again between two samples belongs to whoever has it then.
 package attribution
 
 import (
@@ -92,4 +106,150 @@ func (f Fragment) slot() Slot {
 func (l Lease) owns(dir string) bool {
 	rest, ok := strings.CutPrefix(dir, l.Cgroup)
 	return ok && l.Cgroup != "" && (rest == "" || rest[0] == '/')
+}
+
+// Ratio is a part of a whole GPU, 0 to 1.
+type Ratio float64
+
+// Joules is energy.
+type Joules float64
+
+// Quantity is what can be attributed.
+type Quantity interface {
+	sharing.Bytes | Ratio | Joules
+}
+
+// Reading is what a source told. The zero value: it told nothing.
+type Reading[T Quantity] struct {
+	Value T
+	Known bool
+}
+
+// Told is a reading with a value.
+func Told[T Quantity](v T) Reading[T] { return Reading[T]{v, true} }
+
+// How says how an amount is known.
+type How uint8
+
+// The ways, the zero value first: Unknown means that there is no amount.
+const (
+	Unknown How = iota
+	// ByProcess: summed over the processes, each of which the driver told.
+	ByProcess
+	// ByInstance: the value of a MIG instance, or of a GPU that was granted whole and that nothing else uses.
+	ByInstance
+	// ByDeviceShare: a part of the GPU's value, in proportion to the time that it worked for each; all of it while
+	// nothing else uses the GPU.
+	ByDeviceShare
+	// Unattributed: what is left of the GPU's value.
+	Unattributed
+)
+
+// String returns the word that labels and messages use.
+func (h How) String() string {
+	switch h {
+	case ByProcess:
+		return "process"
+	case ByInstance:
+		return "instance"
+	case ByDeviceShare:
+		return "device-share"
+	case Unattributed:
+		return "unattributed"
+	case Unknown:
+	}
+	return "unknown"
+}
+
+// Amount is a value and how it is known. The zero value: it is not known.
+type Amount[T Quantity] struct {
+	Value T
+	How   How
+}
+
+// Known reports whether there is a value.
+func (a Amount[T]) Known() bool { return a.How != Unknown }
+
+// Engines are amounts of parts of a GPU, 0 to 1 of the whole GPU.
+type Engines struct {
+	// Encoder and Decoder are the parts of the time in which video was worked at.
+	Encoder, Decoder Amount[Ratio]
+	// Tensor is the part of the time in which the tensor pipe was active, and Occupancy the part of the most warps that
+	// could have been resident.
+	Tensor, Occupancy Amount[Ratio]
+}
+
+// Use is what something used of one GPU over one interval.
+type Use struct {
+	// Memory is what it held at the interval's end.
+	Memory Amount[sharing.Bytes]
+	// SM is the part of the time in which its work ran, and DRAM in which the GPU's memory was read or written for it.
+	// Of a MIG instance they are parts of the whole GPU, too.
+	SM, DRAM Amount[Ratio]
+	Energy   Amount[Joules]
+	// Engines are the parts of the GPU that not every program uses.
+	Engines Engines
+	// Processes is how many of its processes were on the GPU.
+	Processes int
+}
+
+// judgeVideo settles what is known of a part's encoding and decoding, where the GPU tells of it at all.
+func (p *part) judgeVideo(d Device, alone bool) {
+	amount := func(of Reading[Ratio], sum Ratio) Amount[Ratio] {
+		switch {
+		case !of.Known || !d.Listed || p.fragment.Slot != nil:
+			return Amount[Ratio]{}
+		case len(p.pids) == 0:
+			return Amount[Ratio]{0, ByProcess}
+		case d.Timed && !p.untimed:
+			return Amount[Ratio]{sum, ByProcess}
+		case alone && p.fragment.Whole:
+			return Amount[Ratio]{of.Value, ByInstance}
+		case alone:
+			return Amount[Ratio]{of.Value, ByDeviceShare}
+		}
+		return Amount[Ratio]{}
+	}
+	p.use.Engines.Encoder, p.use.Engines.Decoder = amount(d.Encoder, p.enc), amount(d.Decoder, p.dec)
+}
+
+// divideEngines gives each its instance's tensor activity and occupancy, or of the GPU's as much as it has of the time in
+// which the GPU worked: an idle GPU has neither.
+func (s *Sample) divideEngines(d Device, parts, all []*part) {
+	worked := Ratio(0)
+	for _, p := range all {
+		worked += p.use.SM.Value
+	}
+	worked = max(worked, d.SM.Value)
+	for i, p := range parts {
+		amount := func(whole Reading[Ratio], of func(*Instance) Reading[Ratio]) Amount[Ratio] {
+			switch in := p.instance; {
+			case p.fragment.Slot != nil:
+				if in != nil && of(in).Known && !p.shared {
+					return Amount[Ratio]{of(in).Value * in.Compute, ByInstance}
+				}
+			case p.fragment.Whole && len(parts) == 1 && d.Listed && whole.Known && !others(p, all):
+				return Amount[Ratio]{whole.Value, ByInstance}
+			default:
+				return byTime(whole, p.use.SM, worked)
+			}
+			return Amount[Ratio]{}
+		}
+		e := &s.Grants[i].Engines
+		e.Tensor = amount(d.Tensor, func(in *Instance) Reading[Ratio] { return in.Tensor })
+		e.Occupancy = amount(d.Occupancy, func(in *Instance) Reading[Ratio] { return in.Occupancy })
+	}
+	s.Strangers.Engines.Tensor = byTime(d.Tensor, s.Strangers.SM, worked)
+	s.Strangers.Engines.Occupancy = byTime(d.Occupancy, s.Strangers.SM, worked)
+}
+
+// byTime is one's part of a value by its part of the time in which the GPU worked.
+func byTime(whole Reading[Ratio], sm Amount[Ratio], worked Ratio) Amount[Ratio] {
+	switch {
+	case !whole.Known || !sm.Known():
+		return Amount[Ratio]{}
+	case worked == 0:
+		return Amount[Ratio]{0, ByDeviceShare}
+	}
+	return Amount[Ratio]{whole.Value * sm.Value / worked, ByDeviceShare}
 }

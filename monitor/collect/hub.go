@@ -1,6 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package collect takes the samples: once per interval it reads every GPU from a source, finds out whose processes are
+// there, has package attribution divide the use, and publishes one Snapshot.
+//
+// It promises that all readers see the same snapshots, that none is slowed by another, and that a reader which comes
+// too late is told how many it missed. A GPU that does not answer costs the others nothing, and shows as not answering;
+// its values are absent. Intervals are measured by the monotonic clock, so that a wall clock which jumps changes no
+// value.
+//
+// It does not act, and it does not know where samples come from or go: source, grants and cgroups reach it through
+// interfaces that it declares.
 package collect
 
 import (
@@ -101,4 +111,91 @@ func (h *Hub) interval(own time.Duration) time.Duration {
 		own = min(own, d)
 	}
 	return max(own, ShortestInterval)
+}
+
+// placeKept is how long a living process is taken to be in the cgroup that it was found in. Programs are put into their
+// cgroup before they touch a GPU; only root moves one later.
+const placeKept = 30 * time.Second
+
+// Processes finds out whose processes are. One goroutine calls it.
+type Processes interface {
+	// Cgroup is the absolute directory of a process's cgroup.
+	Cgroup(pid int) (string, error)
+	// Watch takes hold of a process, so that its end is told of: its pid may then be another's. Forget lets go of it.
+	Watch(pid int) error
+	Forget(pid int)
+	// Ended are the watched processes that have ended since the last call; they are forgotten.
+	Ended() []int
+}
+
+// place is where a process was found.
+type place struct {
+	dir   string
+	until time.Time // when it is looked at again
+	cycle uint64    // in which it was on a GPU last
+}
+
+// places remember the cgroups of the processes that are on GPUs, for as long as those live: the kernel is asked for new
+// processes, and not for all in each cycle.
+type places struct {
+	processes Processes
+	known     map[int]*place
+	cycle     uint64
+	due       time.Time // when one is looked at again
+	gone      bool      // one that was known has ended
+}
+
+// look finds out who has ended. It comes after the GPUs' lists were read, so that a pid on them which has ended meanwhile is
+// looked at anew.
+func (p *places) look() {
+	for _, pid := range p.processes.Ended() {
+		delete(p.known, pid)
+		p.gone = true
+	}
+}
+
+// hold reports whether all that is known holds until now, so that processes that are on the GPUs as in the cycle before need no
+// other one.
+func (p *places) hold(now time.Time) bool { return !p.gone && now.Before(p.due) }
+
+// begin begins a cycle.
+func (p *places) begin() {
+	p.cycle++
+	p.gone = false
+}
+
+// of is the cgroup's directory of a process, empty when it cannot be told.
+func (p *places) of(pid int, now time.Time) string {
+	at := p.known[pid]
+	if at != nil && (at.cycle == p.cycle || now.Before(at.until)) {
+		at.cycle = p.cycle
+		return at.dir
+	}
+	// First held, then looked at: what is found is then of this process or, if it ended in between, told of.
+	held := p.processes.Watch(pid) == nil
+	dir, err := p.processes.Cgroup(pid)
+	if err != nil {
+		dir = ""
+	}
+	until := now.Add(placeKept + time.Duration(pid%30)*time.Second) // not all at once
+	if !held || err != nil {
+		until = now
+	}
+	p.known[pid] = &place{dir, until, p.cycle}
+	return dir
+}
+
+// end lets go of what is on no GPU any more.
+func (p *places) end(now time.Time) {
+	p.due = now.Add(placeKept)
+	for pid, at := range p.known {
+		if at.cycle != p.cycle {
+			p.processes.Forget(pid)
+			delete(p.known, pid)
+			continue
+		}
+		if at.until.Before(p.due) {
+			p.due = at.until
+		}
+	}
 }

@@ -117,3 +117,101 @@ func (s *Snapshot) Whole(id sharing.GPUID) (Grant, bool) {
 	}
 	return Grant{}, false
 }
+
+// Field names a value of a GPU by DCGM's number for it, in DCGM's units, whichever source told it.
+type Field uint16
+
+// The fields, with their units.
+const (
+	FieldSMClock             Field = 100  // MHz
+	FieldMemoryClock         Field = 101  // MHz
+	FieldThrottle            Field = 112  // bits: why the clocks are lower than they could be
+	FieldMemoryTemperature   Field = 140  // degrees Celsius
+	FieldTemperature         Field = 150  // degrees Celsius
+	FieldPower               Field = 155  // watts
+	FieldEnergy              Field = 156  // millijoules since the driver was loaded
+	FieldPowerLimit          Field = 164  // watts, in force
+	FieldPCIeReplays         Field = 202  // since the driver was loaded
+	FieldBusy                Field = 203  // percent of the time in which a kernel ran
+	FieldMemoryBusy          Field = 204  // percent of the time in which memory was accessed
+	FieldEncoder             Field = 206  // percent
+	FieldDecoder             Field = 207  // percent
+	FieldXID                 Field = 230  // the last XID
+	FieldMemoryTotal         Field = 250  // MiB
+	FieldMemoryFree          Field = 251  // MiB
+	FieldMemoryUsed          Field = 252  // MiB
+	FieldMemoryReserved      Field = 253  // MiB
+	FieldECCCorrected        Field = 310  // errors since the driver was loaded
+	FieldECCUncorrected      Field = 311  // errors since the driver was loaded
+	FieldRetiredSingle       Field = 390  // pages
+	FieldRetiredDouble       Field = 391  // pages
+	FieldRetiredPending      Field = 392  // pages
+	FieldRemappedUncorrected Field = 393  // rows
+	FieldRemappedCorrected   Field = 394  // rows
+	FieldRemapFailed         Field = 395  // 1: a row could not be remapped
+	FieldNVLinkBandwidth     Field = 449  // all links, as DCGM counts it
+	FieldProfGREngine        Field = 1001 // part of the time in which graphics or compute ran
+	FieldProfSMActive        Field = 1002 // part of the time, mean over the multiprocessors
+	FieldProfSMOccupancy     Field = 1003 // part of the most warps that could have been resident
+	FieldProfTensor          Field = 1004 // part of the time in which the tensor pipe was active
+	FieldProfDRAM            Field = 1005 // part of the time in which device memory was accessed
+	FieldProfPCIeSent        Field = 1009 // bytes a second, headers and data
+	FieldProfPCIeReceived    Field = 1010 // bytes a second, headers and data
+)
+
+// Kind is what a value is.
+type Kind uint8
+
+// The kinds.
+const (
+	Gauge Kind = iota
+	Counter
+)
+
+// FieldInfo describes a field as dcgm-exporter exposes it.
+type FieldInfo struct {
+	Field Field
+	Name  string
+	Kind  Kind
+	Help  string
+}
+
+// Fields are all fields that a source may tell, by number.
+func Fields() []FieldInfo {
+	return []FieldInfo{
+		{FieldSMClock, "DCGM_FI_DEV_SM_CLOCK", Gauge, "SM clock frequency (in MHz)."},
+		{FieldMemoryClock, "DCGM_FI_DEV_MEM_CLOCK", Gauge, "Memory clock frequency (in MHz)."},
+		{FieldThrottle, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", Gauge, "Why the clocks are lower than they could be (bits)."},
+		{FieldMemoryTemperature, "DCGM_FI_DEV_MEMORY_TEMP", Gauge, "Memory temperature (in C)."},
+		{FieldTemperature, "DCGM_FI_DEV_GPU_TEMP", Gauge, "GPU temperature (in C)."},
+		{FieldPower, "DCGM_FI_DEV_POWER_USAGE", Gauge, "Power draw (in W)."},
+		{FieldEnergy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Counter, "Energy since the driver was loaded (in mJ)."},
+		{FieldPowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", Gauge, "Power limit in force (in W)."},
+		{FieldPCIeReplays, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", Counter, "PCIe retries since the driver was loaded."},
+		{FieldBusy, "DCGM_FI_DEV_GPU_UTIL", Gauge, "Time in which a kernel ran (in %)."},
+		{FieldMemoryBusy, "DCGM_FI_DEV_MEM_COPY_UTIL", Gauge, "Time in which device memory was accessed (in %)."},
+		{FieldEncoder, "DCGM_FI_DEV_ENC_UTIL", Gauge, "Encoder utilization (in %)."},
+		{FieldDecoder, "DCGM_FI_DEV_DEC_UTIL", Gauge, "Decoder utilization (in %)."},
+		{FieldXID, "DCGM_FI_DEV_XID_ERRORS", Gauge, "The last XID."},
+		{FieldMemoryTotal, "DCGM_FI_DEV_FB_TOTAL", Gauge, "Device memory in all (in MiB)."},
+		{FieldMemoryFree, "DCGM_FI_DEV_FB_FREE", Gauge, "Device memory free (in MiB)."},
+		{FieldMemoryUsed, "DCGM_FI_DEV_FB_USED", Gauge, "Device memory used (in MiB)."},
+		{FieldMemoryReserved, "DCGM_FI_DEV_FB_RESERVED", Gauge, "Device memory reserved by the driver (in MiB)."},
+		{FieldECCCorrected, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", Counter, "ECC errors corrected since the driver was loaded."},
+		{FieldECCUncorrected, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Counter, "ECC errors not corrected since the driver was loaded."},
+		{FieldRetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", Counter, "Pages retired for single-bit errors."},
+		{FieldRetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", Counter, "Pages retired for double-bit errors."},
+		{FieldRetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", Gauge, "Pages that wait to be retired."},
+		{FieldRemappedUncorrected, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Counter, "Rows remapped for uncorrectable errors."},
+		{FieldRemappedCorrected, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Counter, "Rows remapped for correctable errors."},
+		{FieldRemapFailed, "DCGM_FI_DEV_ROW_REMAP_FAILURE", Gauge, "1 when a row could not be remapped."},
+		{FieldNVLinkBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", Counter, "Bandwidth counter of all NVLinks."},
+		{FieldProfGREngine, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", Gauge, "Part of the time in which graphics or compute ran."},
+		{FieldProfSMActive, "DCGM_FI_PROF_SM_ACTIVE", Gauge, "Part of the time in which a warp was on a multiprocessor, mean over them."},
+		{FieldProfSMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", Gauge, "Part of the most warps that could have been resident."},
+		{FieldProfTensor, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Gauge, "Part of the time in which the tensor pipe was active."},
+		{FieldProfDRAM, "DCGM_FI_PROF_DRAM_ACTIVE", Gauge, "Part of the time in which device memory was accessed."},
+		{FieldProfPCIeSent, "DCGM_FI_PROF_PCIE_TX_BYTES", Gauge, "Sent over PCIe, headers and data (in bytes a second)."},
+		{FieldProfPCIeReceived, "DCGM_FI_PROF_PCIE_RX_BYTES", Gauge, "Received over PCIe, headers and data (in bytes a second)."},
+	}
+}

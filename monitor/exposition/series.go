@@ -3,7 +3,16 @@
 
 package exposition
 
-import dto "github.com/prometheus/client_model/go"
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // series numbers Kerf's own names.
 type series int
@@ -100,4 +109,145 @@ func (f family) empty() *dto.MetricFamily {
 		kind = dto.MetricType_COUNTER
 	}
 	return &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &kind}
+}
+
+// shape is a list of label names.
+type shape uint8
+
+const (
+	plain shape = iota
+	byMonitor
+	byGrant
+	byGPU
+	byOwner
+	byKnown // byOwner, with how the value is known
+	byField // dcgm-exporter's
+)
+
+// names are in the order in which they are exposed, which is the alphabet's.
+func (s shape) names() []string {
+	switch s {
+	case plain:
+	case byMonitor:
+		return []string{"driver", "source", "version"}
+	case byGrant:
+		return []string{"container", "grant", "id", "level", "namespace", "pod", "pod_uid", "profile"}
+	case byGPU:
+		return []string{"index", "uuid"}
+	case byOwner:
+		return []string{"container", "grant", "index", "instance_profile", "instance_start", "namespace", "owner", "pod", "uuid"}
+	case byKnown:
+		return []string{"container", "grant", "index", "instance_profile", "instance_start", "known", "namespace", "owner", "pod", "uuid"}
+	case byField:
+		return []string{
+			"DCGM_FI_DRIVER_VERSION", "GPU_I_ID", "GPU_I_PROFILE", "Hostname", "UUID", "container", "device", "gpu", "hostname", "modelName", "namespace", "pci_bus_id", "pod",
+		}
+	}
+	return nil
+}
+
+// values are a row's labels, by the shape's names.
+type values [13]string
+
+// row is what a set of label pairs is known by.
+type row struct {
+	shape  shape
+	values values
+}
+
+// labels keeps the label pairs of rows from one scrape to the next, because making them is most of what a scrape costs.
+// What a scrape does not use is forgotten with the next, so that it is as large as what is exposed.
+type labels struct {
+	before, now map[row][]*dto.LabelPair
+}
+
+// next begins a scrape.
+func (l *labels) next() {
+	l.before, l.now = l.now, make(map[row][]*dto.LabelPair, len(l.now))
+}
+
+func (l *labels) of(s shape, v values) []*dto.LabelPair {
+	if s == plain {
+		return nil
+	}
+	k := row{s, v}
+	pairs, ok := l.now[k]
+	if ok {
+		return pairs
+	}
+	if pairs, ok = l.before[k]; !ok {
+		names := s.names()
+		cells := make([]pair, len(names))
+		for i, name := range names {
+			cells[i].name, cells[i].value = name, strings.ToValidUTF8(v[i], "\uFFFD")
+			cells[i].LabelPair.Name, cells[i].LabelPair.Value = &cells[i].name, &cells[i].value
+			pairs = append(pairs, &cells[i].LabelPair)
+		}
+	}
+	l.now[k] = pairs
+	return pairs
+}
+
+// pair is a label pair with its strings, in one piece of memory.
+type pair struct {
+	dto.LabelPair
+	name, value string
+}
+
+// ParseFields reads the file by which dcgm-exporter is told what to expose: lines of "FIELD, gauge|counter|label,
+// help", comments after "#". Second come the names of fields that the monitor does not have, which is no
+// error, since the file is one that works for dcgm-exporter; labels are passed over, because the driver's version is always one. The
+// error holds a *sharing.FieldError for each line that is none, and for a field that stands twice.
+func ParseFields(text string) ([]collect.FieldInfo, []string, error) {
+	known := map[string]collect.FieldInfo{}
+	for _, f := range collect.Fields() {
+		known[f.Name] = f
+	}
+	seen, fields := map[string]bool{}, []collect.FieldInfo{}
+	var others []string
+	var errs []error
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		where := "line " + strconv.Itoa(n)
+		parts := strings.SplitN(line, ",", 3)
+		if len(parts) != 3 {
+			errs = append(errs, sharing.Invalid(where, line, "write FIELD, gauge, help", "has %d columns", len(parts)))
+			continue
+		}
+		name, kind, help := strings.TrimSpace(parts[0]), strings.TrimSpace(parts[1]), strings.TrimSpace(parts[2])
+		if seen[name] {
+			errs = append(errs, sharing.Invalid(where, name, "take one of the lines out", "stands twice"))
+			continue
+		}
+		seen[name] = true
+		f, ok := known[name]
+		switch kind {
+		case "gauge":
+			f.Kind = collect.Gauge
+		case "counter":
+			f.Kind = collect.Counter
+		case "label":
+			continue
+		default:
+			errs = append(errs, sharing.Invalid(where, kind, "write gauge, counter or label", "is not a kind"))
+			continue
+		}
+		if !ok {
+			others = append(others, name)
+			continue
+		}
+		if help != "" {
+			f.Help = help
+		}
+		fields = append(fields, f)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	return fields, others, nil
 }

@@ -1,6 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package health decides what is known of a GPU's hardware from probes, XID events, what its sensors tell and the
+// driver's own recovery action.
+//
+// It promises that a Machine is pure, and that it marks exactly the GPU that a fault is on; that a fault which an
+// application causes itself marks nothing; that no fault is forgotten because many came at once; that each state which is
+// not healthy says why and what to do; and that a GPU comes back by itself once nothing is wrong any more and enough
+// probes in a row were clean: more of them for one that goes back and forth.
+//
+// It does not probe: the caller feeds it. It does not act on grants: the ledger refuses new claims on a GPU that is not
+// healthy, and what becomes of running ones is the runtime's.
 package health
 
 import (
@@ -141,4 +151,104 @@ func (m *Machine) settle() bool {
 		m.turns, m.calm = m.turns+1, 0
 	}
 	return m.state != was
+}
+
+// Recovery is the driver's own word on what the GPU needs.
+type Recovery struct {
+	// Known is false when this driver has no such word.
+	Known bool
+	// Action is empty when nothing is needed, else its name for people ("GPU reset").
+	Action string
+}
+
+// Flag is something that a GPU tells, or does not tell. What it does not tell is as it was.
+type Flag uint8
+
+// The flags.
+const (
+	Untold Flag = iota
+	No
+	Yes
+)
+
+// Count is a number that a GPU tells, or does not tell.
+type Count struct {
+	Known bool
+	N     uint64
+}
+
+// Sensors are what a GPU tells of itself beside that it answers; the zero value tells nothing.
+type Sensors struct {
+	// Uncorrected counts the memory errors since the driver was loaded that could not be corrected.
+	Uncorrected Count
+	// RemapPending: a memory row is remapped at the next reset. RemapFailed: there is no row left to remap it to.
+	RemapPending, RemapFailed Flag
+	// Overheat and PowerBrake: the hardware itself slows the GPU down for its heat, or because its power supply says so.
+	// Slowing down by the driver's software is everyday life and is not meant.
+	Overheat, PowerBrake Flag
+	// Links counts the NVLinks that are up.
+	Links Count
+}
+
+// Look is one probe: what came of one cheap call on the GPU and, where it answered, what it tells.
+type Look struct {
+	// Err is nil when the GPU answered; it wraps sharing.ErrLost when the driver says that it is gone.
+	Err      error
+	Recovery Recovery
+	Sensors  Sensors
+}
+
+// slowProbes in a row with the hardware slowed down count.
+const slowProbes = 30
+
+// readings are what was told last of the sensors.
+type readings struct {
+	errors, links           Count
+	mostLinks               uint64
+	pending, failed         bool
+	overheated, powerBraked int
+}
+
+// take takes the sensors and returns what is wrong now.
+func (r *readings) take(s Sensors) (bad []cause) {
+	if s.Uncorrected.Known {
+		if r.errors.Known && s.Uncorrected.N > r.errors.N {
+			bad = append(bad, causeErrors)
+		}
+		r.errors = s.Uncorrected
+	}
+	if s.Links.Known {
+		r.links, r.mostLinks = s.Links, max(r.mostLinks, s.Links.N)
+	}
+	note := func(c cause, is bool) {
+		if is {
+			bad = append(bad, c)
+		}
+	}
+	note(causeLinks, r.links.N < r.mostLinks)
+	note(causeRemapPending, hold(&r.pending, s.RemapPending))
+	note(causeRemapFailed, hold(&r.failed, s.RemapFailed))
+	note(causeOverheat, row(&r.overheated, s.Overheat) >= slowProbes)
+	note(causePowerBrake, row(&r.powerBraked, s.PowerBrake) >= slowProbes)
+	return bad
+}
+
+// hold keeps what a flag said last.
+func hold(last *bool, f Flag) bool {
+	if f != Untold {
+		*last = f == Yes
+	}
+	return *last
+}
+
+// row counts how often in a row a flag was set.
+func row(n *int, f Flag) int {
+	switch f {
+	case Yes:
+		*n = min(*n+1, slowProbes)
+	case No:
+		*n = 0
+	case Untold:
+	}
+	return *n
 }

@@ -3,7 +3,13 @@
 
 package health
 
-import "fmt"
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // Class says what an XID means for the GPU.
 type Class uint8
@@ -97,4 +103,43 @@ func describe(xid uint64) (what, remedy string) {
 		return fmt.Sprintf("XID %d", xid), "see NVIDIA's XID catalogue for the remedy, mostly a GPU reset"
 	}
 	return fmt.Sprintf("XID %d: %s", xid, what), remedy
+}
+
+// burstQuiet is how long one XID of one GPU is not logged again.
+const burstQuiet = 10 * time.Second
+
+// bursts logs XIDs, and of many that are the same the first, and later how many there were since. GPUs and XIDs are few,
+// so what it keeps is small.
+type bursts struct {
+	log *slog.Logger
+	now func() time.Time
+	of  map[burst]*quiet
+}
+
+type burst struct {
+	gpu sharing.GPUID
+	xid uint64
+}
+
+type quiet struct {
+	until time.Time
+	since int
+}
+
+func (b *bursts) tell(gpu sharing.GPUID, xid uint64) {
+	if b.of == nil {
+		b.of = map[burst]*quiet{}
+	}
+	key, now := burst{gpu, xid}, b.now()
+	q := b.of[key]
+	if q != nil && now.Before(q.until) {
+		q.since++
+		return
+	}
+	more := 0
+	if q != nil {
+		more = q.since
+	}
+	b.of[key] = &quiet{until: now.Add(burstQuiet)}
+	b.log.Warn("XID", "gpu", string(gpu), "xid", xid, "class", Classify(xid).String(), "since", more)
 }

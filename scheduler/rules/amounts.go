@@ -6,10 +6,14 @@ package rules
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -66,4 +70,74 @@ func (a amountWriter) look(ctx context.Context) error {
 		klog.FromContext(ctx).Info("The profiles' amounts are written", "configMap", klog.KRef(a.namespace, a.name), "sha256", hash, "profiles", len(want))
 	}
 	return err
+}
+
+// owned is a ConfigMap whose data are the leading scheduler's, and nobody else's.
+type owned struct {
+	rules           *Rules
+	client          clientset.Interface
+	namespace, name string
+	// host is where this scheduler runs.
+	host string
+}
+
+// newOwned takes namespace/name.
+func newOwned(r *Rules, client clientset.Interface, configMap, host string) owned {
+	namespace, name, _ := strings.Cut(configMap, "/")
+	return owned{rules: r, client: client, namespace: namespace, name: name, host: host}
+}
+
+// String names it.
+func (o owned) String() string { return "configmap " + o.namespace + "/" + o.name }
+
+func (o owned) read(ctx context.Context) (*corev1.ConfigMap, error) {
+	m, err := o.client.CoreV1().ConfigMaps(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%s is not there; put it back with 'helm upgrade': %w", o, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("read %s: %w", o, err)
+	}
+	return m, nil
+}
+
+// write makes the data what they are to be, by the document of this hash, and tells whether they were anything else.
+func (o owned) write(ctx context.Context, data map[string]string, hash string) (bool, error) {
+	m, err := o.read(ctx)
+	if err != nil || maps.Equal(m.Data, data) && m.Annotations[hashAnnotation] == hash {
+		return false, err
+	}
+	m = m.DeepCopy()
+	m.Data = data
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[hashAnnotation] = hash
+	if _, err := o.client.CoreV1().ConfigMaps(o.namespace).Update(ctx, m, metav1.UpdateOptions{}); err != nil {
+		return false, fmt.Errorf("write %s: %w", o, err)
+	}
+	return true, nil
+}
+
+// keep looks at once, whenever something is due, and every so often, until ctx ends. What goes wrong is said once, and what
+// that means with it.
+func (o owned) keep(ctx context.Context, due <-chan struct{}, every time.Duration, look func(context.Context) error, means string) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	said := ""
+	for {
+		err := look(ctx)
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, means)
+		}
+		said = ""
+		if err != nil {
+			said = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+		case <-t.C:
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -176,5 +177,92 @@ func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Can
 		case <-due.C:
 		}
 		due.Stop()
+	}
+}
+
+// lastGood keeps a copy of the document in force in a ConfigMap of its own, and takes it from there where a scheduler starts
+// while the document has mistakes. Like the profiles' amounts it is written by the scheduler that leads alone, and it is not
+// made here: it belongs to who installed Kerf.
+type lastGood struct{ owned }
+
+// look writes the copy where it is another, or takes it where a document was refused and none is in force.
+func (l lastGood) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	l.rules.mu.Lock()
+	hash, refused := l.rules.hash, l.rules.refusal != nil
+	data := make(map[string]string, len(l.rules.files))
+	for _, f := range l.rules.files {
+		data[f.Name] = string(f.Data)
+	}
+	l.rules.mu.Unlock()
+	switch {
+	case hash == "" && refused:
+		return l.restore(ctx)
+	case hash == "" || !l.rules.Leads(l.host):
+		return nil
+	}
+	_, err := l.write(ctx, data, hash)
+	return err
+}
+
+// restore puts the copy in force unless a document is by now. Who has changed it has not made it the last good one.
+func (l lastGood) restore(ctx context.Context) error {
+	m, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	found := candidate(l.String(), config.FilesOf(m.Data))
+	switch {
+	case len(found.Files) == 0:
+		return fmt.Errorf("%s has no document yet", l)
+	case found.Hash != m.Annotations[hashAnnotation]:
+		return fmt.Errorf("%s is not what a scheduler wrote: its document has the sha256 %s, and its annotation says %q", l, found.Hash, m.Annotations[hashAnnotation])
+	case found.Err != nil:
+		return found.Err
+	}
+	l.rules.put(ctx, found, true)
+	return nil
+}
+
+// configMetrics tell which document the scheduler goes by. The zero value tells nobody.
+type configMetrics struct {
+	info   *metrics.GaugeVec
+	errors *metrics.Counter
+}
+
+// Register makes metrics known to who is asked for them, as legacyregistry.Register does for kube-scheduler's /metrics.
+type Register = func(metrics.Registerable) error
+
+func newConfigMetrics(register Register) (configMetrics, error) {
+	m := configMetrics{
+		info: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "kerf_scheduler_config_info", Help: "1 for the SharingConfig that this replica goes by, by the SHA-256 of the document; absent while it knows no valid one, and places no pod that asks for a GPU.", StabilityLevel: metrics.ALPHA,
+		}, []string{"sha256"}),
+		errors: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "kerf_scheduler_config_errors_total", Help: "Documents that were refused for their mistakes.", StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	for _, one := range []metrics.Registerable{m.info, m.errors} {
+		if err := register(one); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// inForce tells which document is gone by from now on.
+func (m configMetrics) inForce(sha256 string) {
+	if m.info == nil {
+		return
+	}
+	m.info.Reset()
+	m.info.WithLabelValues(sha256).Set(1)
+}
+
+// refused counts a document that was not taken.
+func (m configMetrics) refused() {
+	if m.errors != nil {
+		m.errors.Inc()
 	}
 }

@@ -5,6 +5,9 @@ package config
 
 import (
 	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -57,5 +60,102 @@ func (c *checker) backends(path string, list []sharing.Backend) {
 			c.bad(where, b.String(), "write the stronger one first", "is stronger than %s before it", before)
 		}
 		before = b
+	}
+}
+
+// BackendList is a list of backends as one text, their names with commas, so that the settings that have it can be compared
+// and kept. Empty is no list.
+type BackendList string
+
+// BackendListOf is the list of these.
+func BackendListOf(list ...sharing.Backend) BackendList {
+	return BackendList(strings.Join(names(list), ","))
+}
+
+// List are the backends, nil for no list. A name that is none of Backends is BackendNone.
+func (l BackendList) List() []sharing.Backend {
+	if l == "" {
+		return nil
+	}
+	var out []sharing.Backend
+	for name := range strings.SplitSeq(string(l), ",") {
+		b, _ := sharing.ParseBackend("", name)
+		out = append(out, b)
+	}
+	return out
+}
+
+// BackendsOn are the ways of holding a grant of the profile of that name, or of none, on a GPU of the pool for which s holds:
+// the GPU's own list, else as BackendsOf. How a GPU is shared is for who has the GPU: MPS and other backends are never on one
+// together, and a profile with a list of its own could else keep away what its rule is for.
+func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []sharing.Backend {
+	if own := s.Backends.List(); own != nil {
+		return own
+	}
+	return c.BackendsOf(pool, profile)
+}
+
+// Lists reports whether the pool lists a backend for any of its GPUs.
+func (c Config) Lists(pool Pool, b sharing.Backend) bool {
+	return slices.Contains(c.BackendsOf(pool, ""), b) ||
+		slices.ContainsFunc(pool.GPUs, func(r GPURule) bool { return slices.Contains(r.Settings.Backends.List(), b) })
+}
+
+// ListsMPS reports whether the pool lists MPS for any of its GPUs.
+func (c Config) ListsMPS(pool Pool) bool { return c.Lists(pool, sharing.BackendMPS) }
+
+// ruleLevels are the levels that a rule may demand: those of fractions. Whole GPUs and MIG instances always have more.
+func ruleLevels() []sharing.Level {
+	return []sharing.Level{sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver}
+}
+
+func parseRuleLevel(field, s string) (sharing.Level, error) {
+	l, err := sharing.ParseLevel(field, s)
+	if err != nil || !slices.Contains(ruleLevels(), l) {
+		return sharing.LevelUnknown, sharing.Invalid(field, s, "write none, reactive, client or driver, or mode: whole or mig", "is not a level of a fraction")
+	}
+	return l, nil
+}
+
+func ruleBackendsField(to *BackendList) field {
+	var list []sharing.Backend
+	f := backendsField(&list, "The ways of holding a fraction of the GPUs to its size, in place of those of profile and pool, the strongest first, beginning with `driver`.")
+	read := f.read
+	f.read = func(r *reader, path string, n *yaml.Node) {
+		before := len(r.mistakes)
+		if read(r, path, n); len(list) == 0 && len(r.mistakes) == before {
+			r.bad(path, n, "", "begin with driver, or leave the field out", "is an empty list")
+		}
+		*to = BackendListOf(list...)
+	}
+	f.to, f.write = to, func() any { return names(to.List()) }
+	return f.def("the profile's, else the pool's")
+}
+
+// ruleBackends checks what a rule says of how fractions are held.
+func (c *checker) ruleBackends(path string, s GPUSettings, p Pool) {
+	c.backends(path+".backends", s.Backends.List())
+	where := path + ".minEnforcement"
+	switch {
+	case s.MinLevel == sharing.LevelUnknown:
+	case !slices.Contains(ruleLevels(), s.MinLevel):
+		c.bad(where, s.MinLevel.String(), "write none, reactive, client or driver, or mode: whole or mig", "is not a level of a fraction")
+	case !s.MinLevel.AtLeast(p.MinLevel):
+		c.bad(where, s.MinLevel.String(), "write "+p.MinLevel.String()+" or more, or lower the pool's and raise it by rules", "is less than the %s that the pool demands of every grant", p.MinLevel)
+	case s.MinLevel >= sharing.LevelDriver && s.Overcommit.Or(p.Overcommit).Memory.More() && p.MinLevel < sharing.LevelDriver:
+		c.bad(where, s.MinLevel.String(), "write overcommit: {memory: 1} here, or demand client or less", "cannot be had where memory is overcommitted, since neighbours can then take what a grant has not used yet")
+	}
+	mode := s.Mode
+	if mode == ModeAuto {
+		mode = p.Mode
+	}
+	if mode != ModeWhole || s.Exclude {
+		return
+	}
+	if s.Backends != "" {
+		c.bad(path+".backends", "", "leave it out", "is for fractions, and mode whole gives none")
+	}
+	if s.MinLevel != sharing.LevelUnknown {
+		c.bad(where, "", "leave it out", "is for fractions, and mode whole gives none")
 	}
 }

@@ -4,6 +4,8 @@
 package config
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -106,4 +108,107 @@ func burstField(to *sharing.Burst) field {
 		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, sharing.ParseBurst) },
 		write: func() any { return burst(*to) },
 	}
+}
+
+// Field is what people are told of one field of the document.
+type Field struct {
+	// Name is as it is written.
+	Name string
+	// Doc says what it means, in sentences.
+	Doc string
+	// Default says what holds where it is left out; empty where nothing does.
+	Default string
+	// Required is true for a field that is never left out.
+	Required bool
+	Type     Type
+}
+
+// TypeKind is what kind of value a field has.
+type TypeKind uint8
+
+// The kinds.
+const (
+	// KindText is a text.
+	KindText TypeKind = iota
+	// KindWord is one of Words.
+	KindWord
+	// KindWhole is a whole number, from Least to Most.
+	KindWhole
+	// KindNumber is a number, from Least to Most.
+	KindNumber
+	// KindSize is an amount of memory: a text with a unit, or a number of bytes.
+	KindSize
+	// KindTime is a duration with a unit, from Least to Most.
+	KindTime
+	// KindFlag is true or false.
+	KindFlag
+	// KindList is a list of Of.
+	KindList
+	// KindMap is a mapping from texts to Of.
+	KindMap
+	// KindObject is a mapping with Fields.
+	KindObject
+)
+
+// Type is what a value may be.
+type Type struct {
+	Kind TypeKind
+	// Words are what a KindWord may be.
+	Words []string
+	// Least and Most bound numbers and times; empty where there is no bound.
+	Least, Most string
+	// Example is a value as it may be written.
+	Example string
+	// Of is what a list or a map has.
+	Of *Type
+	// Fields are those of an object.
+	Fields []Field
+}
+
+// Describe is the type of the whole document, as Decode reads it.
+func Describe() Type {
+	var h heading
+	return Type{Kind: KindObject, Fields: h.fields().described()}
+}
+
+// overlay puts a request over the profile that it names.
+func overlay(p Profile, asked sharing.Request) (sharing.Request, error) {
+	base := p.request()
+	var errs []error
+	bad := func(field, value, remedy, problem string, args ...any) {
+		errs = append(errs, sharing.Invalid(field, value, remedy, problem, args...))
+	}
+	r := asked
+	if asked.Kind == sharing.KindWhole && base.Kind != sharing.KindWhole {
+		bad("whole", "", "leave it out, or name another profile", "is not what profile %q gives: a piece of a GPU", p.Name)
+	}
+	r.Kind = base.Kind
+	switch {
+	case asked.Memory == 0:
+		r.Memory = base.Memory
+	case base.Memory == 0:
+		bad("memory", asked.Memory.String(), "leave it out", "cannot narrow profile %q, which does not say how much memory it gives", p.Name)
+	case asked.Memory > base.Memory:
+		bad("memory", asked.Memory.String(), "ask for at most "+base.Memory.String(), "is more than the %s of profile %q", base.Memory, p.Name)
+	}
+	switch {
+	case asked.Percent == 0:
+		r.Percent = base.Percent
+	case base.Percent == 0:
+		bad("percent", asked.Percent.String(), "leave it out", "is more than profile %q gives, which books no share of compute", p.Name)
+	case asked.Percent > base.Percent:
+		bad("percent", asked.Percent.String(), "ask for at most "+base.Percent.String(), "is more than the %s of profile %q", base.Percent, p.Name)
+	}
+	switch {
+	case asked.GPUs == 0:
+		r.GPUs = base.GPUs
+	case asked.GPUs > base.GPUs:
+		bad("gpus", strconv.Itoa(asked.GPUs), "ask for at most "+strconv.Itoa(base.GPUs), "is more than the %d of profile %q", base.GPUs, p.Name)
+	}
+	r.ProfileModels, r.Burst = base.ProfileModels, base.Burst
+	r.MinLevel = max(asked.MinLevel, base.MinLevel)
+	if r.Place == sharing.PlaceDefault {
+		r.Place = base.Place
+	}
+	return r, errors.Join(errs...)
 }

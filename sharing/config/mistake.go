@@ -85,3 +85,105 @@ func (m Mistakes) bounded() Mistakes {
 	}
 	return m
 }
+
+// mostWords is among how many words one that is meant is looked for. To compare with each takes time.
+const mostWords = 200
+
+// meant is the beginning of a remedy: which of the words may have been meant. It is empty where none is near.
+func meant(s string, among []string) string {
+	if len(among) > mostWords {
+		return ""
+	}
+	if near := nearest(s, among); near != "" {
+		return "did you mean " + near + "? "
+	}
+	return ""
+}
+
+// nearest is the word that differs least from s, if it differs in no more than a third of its letters, and in no more
+// than case where it is short.
+func nearest(s string, among []string) string {
+	const longest = 64
+	if s == "" || len(s) > longest {
+		return ""
+	}
+	best, least := "", 0
+	for _, w := range among {
+		d := distance(fold(s), fold(w))
+		if d <= max(len(w), len(s))/3 && (best == "" || d < least) {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// fold leaves out what people write differently: case, and what stands between words.
+func fold(s string) []byte {
+	out := make([]byte, 0, len(s))
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '-' || c == '_' || c == ' ':
+		case 'A' <= c && c <= 'Z':
+			out = append(out, c+'a'-'A')
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// distance counts the letters to put in, leave out, change, or swap with the next one, to make b of a.
+func distance(a, b []byte) int {
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range a {
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
+		for j := range b {
+			next[j+1] = min(row[j+1]+1, next[j]+1)
+			switch {
+			case a[i] == b[j]:
+				next[j+1] = min(next[j+1], row[j])
+			case i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j]:
+				next[j+1] = min(next[j+1], before[j-1]+1)
+				fallthrough
+			default:
+				next[j+1] = min(next[j+1], row[j]+1)
+			}
+		}
+		before, row = row, slices.Clone(next)
+	}
+	return row[len(b)]
+}
+
+// Unmatched are the choices of GPUs in the pool's rules and MIG layouts that none of the GPUs answers to, each with its path
+// below the pool and its value: "gpus[0].index: 9". The products of a
+// layout do not count: documents list those that a site does not have.
+func (p Pool) Unmatched(gpus []sharing.GPU) []string {
+	var out []string
+	none := func(path string, value any, fits func(sharing.GPU) bool) {
+		if !slices.ContainsFunc(gpus, fits) {
+			out = append(out, fmt.Sprintf("%s: %v", path, value))
+		}
+	}
+	for i, r := range p.GPUs {
+		here := at("gpus", i)
+		for _, glob := range r.Models {
+			none(here+".model", glob, func(g sharing.GPU) bool { return sharing.MatchModels([]string{glob}, g.Model) })
+		}
+		for _, index := range r.Indexes {
+			none(here+".index", index, func(g sharing.GPU) bool { return g.Index == index })
+		}
+		for _, id := range r.UUIDs {
+			none(here+".uuid", id, func(g sharing.GPU) bool { return g.UUID.Device() == id })
+		}
+	}
+	for i, l := range p.MIG {
+		for _, index := range l.GPUs {
+			none(at("mig", i)+".gpus", index, func(g sharing.GPU) bool { return g.Index == index })
+		}
+	}
+	return out
+}

@@ -1,6 +1,14 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package doctor tells what a machine can do for Kerf, what it lacks, and how each lack is mended.
+//
+// Gather looks at the machine and Examine, which is pure, judges what was seen. Gather promises to change
+// nothing, to run no program and to work without an agent, without a driver and without root; what could
+// not be looked at is reported as unknown and never as missing.
+//
+// Its verdict is a forecast: what a grant's level is, the agent says with the grant. Where an agent answers,
+// its word on the levels counts and not the forecast.
 package doctor
 
 import "github.com/kerf-gpu/kerf/sharing"
@@ -66,4 +74,112 @@ func Examine(f Facts) Report {
 		r.Checks = append(r.Checks, f.level(l, why))
 	}
 	return r
+}
+
+// Facts are what was seen of a machine. A pointer or list that is nil was not seen, for the reason in the
+// field's own error text where there is one.
+type Facts struct {
+	// Kernel is the running kernel's release, such as "6.12.0-1-amd64".
+	Kernel string
+	// Root is true for an effective user id of 0.
+	Root bool
+	// PIDSpace is the number of the pid namespace that this program is in; 0: it could not be read.
+	PIDSpace uint64
+	// Dir is the directory of the agent that was asked.
+	Dir string
+
+	Cgroup Cgroup
+	Driver Driver
+	Agent  Agent
+	Group  Group
+	// Runtime is the container runtime.
+	Runtime Runtime
+
+	// MPSControl is the path of nvidia-cuda-mps-control, or empty when PATH does not have it.
+	MPSControl string
+	// CDISpecs are NVIDIA's CDI spec files that a container engine would find.
+	CDISpecs []string
+}
+
+// Cgroup is what was seen of control groups.
+type Cgroup struct {
+	// V2 is where the v2 hierarchy is mounted, or empty with Problem.
+	V2, Problem string
+	// Unusable says why no group can be made there, and Remedy what to do; empty where one was made, or could not be tried.
+	Unusable, Remedy string
+	// V1 is true when v1 controllers are mounted too, as on hybrid machines.
+	V1 bool
+	// Controllers are the v2 controllers of the root group; nil when they could not be read.
+	Controllers []string
+}
+
+// Driver is what was seen of NVIDIA's driver.
+type Driver struct {
+	// Library is the management library's path, or empty with Problem.
+	Library, Problem string
+	Version          string
+	// MemoryLimits is true when the library has the memory-limit functions.
+	MemoryLimits bool
+	// GPUs are the usable ones; LeftOut says of each other one why.
+	GPUs    []sharing.GPU
+	LeftOut []string
+	// GPUProblem says why the GPUs could not be listed.
+	GPUProblem string
+	// Devices are the device files (nvidiactl, nvidia0, ...) that are there.
+	Devices []string
+}
+
+// Agent is what the agent of Dir answered.
+type Agent struct {
+	// Answered is true when it did; else Problem says why not, with the remedy.
+	Answered bool
+	Problem  string
+	// Absent is true when there is no socket at all.
+	Absent bool
+	// Denied is true when there is a socket, and no permission for it.
+	Denied        bool
+	Ready         bool
+	NotReady      []string
+	DriverVersion string
+	// GPUSettings is the agent's --gpu-settings; empty: it does not say.
+	GPUSettings string
+	// Levels are those that some GPU of the agent can give now, strongest first.
+	Levels []sharing.Level
+	// Backends are the agent's words on what holds shares, of one GPU that has them.
+	Backends []Backend
+}
+
+// Backend is what an agent says of one way of holding shares.
+type Backend struct {
+	Name  string
+	Level sharing.Level
+	// Listed is true when its pool lists it, and Works when it is supported; else Why says why not.
+	Listed, Works bool
+	Why           string
+}
+
+// Group is the unix group whose members may use the agent without being root.
+type Group struct {
+	// Known is false when the group database could not be read, with Problem.
+	Known   bool
+	Problem string
+	Exists  bool
+	// Member is true when this process is in the group.
+	Member bool
+}
+
+// gpuSettings says whether the agent changes GPU settings, and what is off where it does not.
+func (f Facts) gpuSettings() Check {
+	c := Check{Name: "GPU settings"}
+	switch f.Agent.GPUSettings {
+	case sharing.GPUSettingsManage:
+		c.Status, c.Seen, c.Means = OK, "managed by the agent", "the agent sets "+sharing.GPUSettingsNames+" as the pool says"
+	case sharing.GPUSettingsReadOnly:
+		c.Status, c.Seen = Warn, "read-only (kerf-agent --gpu-settings=read-only)"
+		c.Means = "the agent enforces memory limits; it does not change " + sharing.GPUSettingsNames
+		c.Mend = "nothing, if another tool sets them; else start the agent with --gpu-settings=manage"
+	default:
+		c.Status, c.Seen, c.Means = Unknown, "no agent says whether it changes them", "see agent"
+	}
+	return c
 }

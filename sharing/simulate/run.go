@@ -265,3 +265,21 @@ func (e Experiment) Fill(arrivals []Pod) (Result, error) {
 	}
 	return t.finish(), nil
 }
+
+// NewKerf is the policy of kerf-scheduler. Pods are the usual workload; where there are none, the policy learns it from what
+// arrives.
+func NewKerf(nodes []cluster.Node, pods []Pod) cluster.Policy {
+	if len(pods) == 0 {
+		return cluster.NewOnline(nodes)
+	}
+	return cluster.NewKerf(WorkloadOf(pods), nodes)
+}
+
+// WorkloadOf is the workload of which the pods are a sample.
+func WorkloadOf(pods []Pod) cluster.Workload {
+	requests := make([]cluster.Request, len(pods))
+	for i := range pods {
+		requests[i] = pods[i].Request
+	}
+	return cluster.NewWorkload(requests)
+}

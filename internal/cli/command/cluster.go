@@ -8,9 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -158,3 +161,65 @@ func Reported(ctx context.Context, api *access.Client, now time.Time) (present.C
 
 // SurveyTimeout bounds how long the lists of --from-cluster take together.
 const SurveyTimeout = 5 * time.Minute
+
+// The ports at which Kerf's pods answer, as deploy/manifests has them.
+const (
+	AgentPort   = 9445
+	MonitorPort = 9446
+)
+
+// OwnPod is a pod of Kerf's own on a node.
+type OwnPod struct{ name, Node string }
+
+// OwnPods are Kerf's own pods of that name, by their nodes.
+func OwnPods(ctx context.Context, api *access.Client, app string) ([]OwnPod, error) {
+	var out []OwnPod
+	query := url.Values{"labelSelector": {"app.kubernetes.io/name=" + app}, "fieldSelector": {"status.phase=Running"}}
+	err := api.List(ctx, "/api/v1/namespaces/"+SystemNamespace+"/pods", query, func(raw json.RawMessage) error {
+		var p struct {
+			Metadata struct{ Name string }
+			Spec     struct{ NodeName string }
+		}
+		err := json.Unmarshal(raw, &p)
+		out = append(out, OwnPod{p.Metadata.Name, p.Spec.NodeName})
+		return err
+	})
+	slices.SortFunc(out, func(a, b OwnPod) int { return strings.Compare(a.Node, b.Node) })
+	return out, err //nolint:wrapcheck // it says what it did
+}
+
+// AskPod asks a pod of Kerf's over the API server, which needs the right to pods/proxy in Kerf's namespace.
+func AskPod(ctx context.Context, api *access.Client, p OwnPod, port int, what string, query url.Values, most int64) ([]byte, error) {
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/%s", SystemNamespace, url.PathEscape(p.name), port, what)
+	text, err := api.Text(ctx, path, query, most)
+	if err != nil {
+		return nil, fmt.Errorf("ask pod %s of node %s: %w", p.name, p.Node, err)
+	}
+	return text, nil
+}
+
+// Process is what the command line uses of the process that it runs in.
+type Process struct {
+	In          *os.File
+	Out, ErrOut *os.File
+	// Getenv gives one variable of the environment, Environ all of them as "key=value".
+	Getenv  func(string) string
+	Environ func() []string
+	// Exec replaces the process by a program; it returns only with an error.
+	Exec func(path string, argv, env []string) error
+}
+
+// Main runs the command line argv, whose first word is the program's path, of the tree that root makes. It returns the exit
+// status of the process, and the signal that stopped the command, or 0. A caller that got a signal ends as that signal does by default.
+func Main(argv []string, p Process, root func(*App) *cobra.Command) (code int, stopped syscall.Signal) {
+	a := &App{
+		Plugin: filepath.Base(argv[0]) == pluginName,
+		In:     p.In, Out: p.Out, ErrOut: p.ErrOut, Getenv: p.Getenv, Environ: p.Environ,
+		Screen: screenOf(p.Out), ErrScreen: screenOf(p.ErrOut), Exec: p.Exec,
+	}
+	code, err := a.Run(root(a), argv[1:])
+	if e, ok := errors.AsType[*InterruptedError](err); ok {
+		stopped = e.signal
+	}
+	return code, stopped
+}

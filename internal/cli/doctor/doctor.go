@@ -5,14 +5,21 @@
 package doctor
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/kube/access"
+	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/doctor"
 )
@@ -111,4 +118,129 @@ func markColor(s doctor.Status) string {
 	case doctor.Warn, doctor.Unknown:
 	}
 	return "33"
+}
+
+// finding is what kerf doctor says of one node of a cluster.
+type finding struct {
+	Node string `json:"node"`
+	// Serves is true when pods' containers can get GPUs there; Why says what keeps them from it, and Notes what else is to
+	// be known.
+	Serves bool     `json:"serves"`
+	Why    []string `json:"why"`
+	Notes  []string `json:"notes"`
+}
+
+// foreignGPUs is what NVIDIA's device plugin hands GPUs out as.
+const foreignGPUs = "nvidia.com/gpu"
+
+func clusterDoctor(parent context.Context, a *command.App, output string) error {
+	var found []finding
+	err := a.WithCluster(parent, func(ctx context.Context, api *access.Client) error {
+		p, err := command.Reported(ctx, api, time.Now())
+		if err != nil {
+			return err
+		}
+		var nodes []corev1.Node
+		if err := api.List(ctx, "/api/v1/nodes", url.Values{"labelSelector": {sharing.LabelNode + "=true"}}, func(raw json.RawMessage) error {
+			var n corev1.Node
+			err := json.Unmarshal(raw, &n)
+			nodes = append(nodes, n)
+			return err
+		}); err != nil {
+			return err //nolint:wrapcheck // it says what it did
+		}
+		found = examine(nodes, p)
+		return nil
+	})
+	if err != nil {
+		return command.Fail(err)
+	}
+	if output == "" {
+		_, err = a.Out.Write([]byte(findingsText(found, a.Colors())))
+	} else {
+		var text []byte
+		if text, err = command.Encoded(output, append([]finding{}, found...)); err == nil {
+			_, err = a.Out.Write(text)
+		}
+	}
+	if err != nil {
+		return command.Fail(err)
+	}
+	if len(found) == 0 {
+		return command.Fail(fmt.Errorf("no node has the label %s=true: give it to those whose GPUs Kerf is to share: %w", sharing.LabelNode, sharing.ErrNotFound))
+	}
+	for _, f := range found {
+		if !f.Serves {
+			return command.Fail(errors.New("not every node serves pods"))
+		}
+	}
+	return nil
+}
+
+// examine looks at each node that is meant to serve pods.
+func examine(nodes []corev1.Node, p present.Cluster) []finding {
+	reports := map[string]present.ClusterNode{}
+	for _, n := range p.Nodes {
+		reports[n.Name] = n
+	}
+	var out []finding
+	for _, n := range nodes {
+		f := finding{Node: n.Name, Why: []string{}, Notes: []string{}}
+		r, ok := reports[n.Name]
+		switch {
+		case !ok:
+			f.Why = append(f.Why, "no kerf-agent has reported: look at its pod on the node, kubectl -n "+command.SystemNamespace+" get pods -o wide")
+		case r.Stale:
+			f.Why = append(f.Why, fmt.Sprintf("its kerf-agent was heard from last at %s: look at its pod on the node", r.Heard.UTC().Format(time.RFC3339)))
+		case !r.Ready:
+			f.Why = append(f.Why, r.NotReady...)
+		case len(r.GPUs) == 0:
+			f.Why = append(f.Why, "it has no GPU: take the label "+sharing.LabelNode+" off, or see kerf doctor there")
+		}
+		if ok {
+			f.Notes = append(f.Notes, notesOf(r)...)
+		}
+		if q := n.Status.Allocatable[foreignGPUs]; q.Value() > 0 {
+			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin hands out %d %s here: where these are the same GPUs, two pods get one that each has for itself; see docs/coexistence.md", q.Value(), foreignGPUs))
+		}
+		f.Serves = len(f.Why) == 0
+		out = append(out, f)
+	}
+	return out
+}
+
+func notesOf(r present.ClusterNode) (notes []string) {
+	for _, g := range r.GPUs {
+		name := present.GPUName(r.Name, g)
+		switch {
+		case g.Health != sharing.HealthOK.String():
+			notes = append(notes, fmt.Sprintf("GPU %s is %s: %s", name, g.Health, g.HealthReason))
+		case g.Cordoned != "":
+			notes = append(notes, fmt.Sprintf("GPU %s is cordoned: %s; kerf drain %s --undo hands it back", name, g.Cordoned, name))
+		case len(g.Levels) == 0 && !g.MIG:
+			notes = append(notes, fmt.Sprintf("GPU %s holds no share to its size: see kerf doctor on the node", name))
+		}
+	}
+	return notes
+}
+
+func findingsText(found []finding, color bool) string {
+	var b strings.Builder
+	for _, f := range found {
+		word, code := "serves pods", "32"
+		if !f.Serves {
+			word, code = "does not serve pods", "31"
+		}
+		if color {
+			word = "\x1b[" + code + "m" + word + "\x1b[0m"
+		}
+		fmt.Fprintf(&b, "%s %s\n", f.Node, word)
+		for _, w := range f.Why {
+			fmt.Fprintf(&b, "  why:  %s\n", w)
+		}
+		for _, n := range f.Notes {
+			fmt.Fprintf(&b, "  note: %s\n", n)
+		}
+	}
+	return b.String()
 }

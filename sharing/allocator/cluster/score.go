@@ -3,7 +3,13 @@
 
 package cluster
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // Spread takes the node with the most GPU left, and on it the emptiest GPU.
 type Spread struct{}
@@ -106,4 +112,126 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// tooMuch is a share that no GPU has.
+const tooMuch = WholeGPU + 1
+
+// share is what a request for the shape takes from each GPU on this node: its part of the GPU's memory if that is more,
+// and a whole instance where the GPUs are in MIG mode.
+func (n *Node) share(s Shape) Milli {
+	switch {
+	case n.Table != nil && s.GPUs > 0:
+		if p, ok := n.instance(s); ok {
+			return n.cuts().booked(p)
+		}
+		return tooMuch
+	case s.Profile != "":
+		return tooMuch
+	}
+	share := n.compute(s)
+	if s.GPUMemory > 0 {
+		if s.GPUMemory > n.GPUMemory {
+			return tooMuch // no share is larger than the GPU, however often its memory is given
+		}
+		high, low := bits.Mul64(uint64(s.GPUMemory), uint64(WholeGPU))
+		part, rest := bits.Div64(high, low, uint64(n.Overcommit.Memory.Of(n.GPUMemory))) // of at least as much
+		if rest > 0 {
+			part++
+		}
+		share = max(share, Milli(part)) //nolint:gosec // at most WholeGPU
+	}
+	return share
+}
+
+// compute is what the shape's percent takes of a GPU's compute; without an amount of memory it is of the memory as well.
+func (n *Node) compute(s Shape) Milli {
+	f := n.Overcommit.Compute
+	if s.GPUMemory == 0 {
+		f = min(f, n.Overcommit.Memory)
+	}
+	if !f.More() || s.GPUMemory == 0 && s.Share >= WholeGPU {
+		return s.Share // a whole GPU is given once
+	}
+	return (s.Share*100 + Milli(f) - 1) / Milli(f)
+}
+
+// resolve is the shape as this node books it.
+func (n *Node) resolve(s Shape) Shape {
+	switch {
+	case s.GPUs == 0:
+	case n.Table != nil:
+		booked := n.share(s)
+		if p, ok := n.instance(s); ok {
+			s.Profile, s.GPUMemory = p.Name, 0
+		}
+		s.Share = booked
+	case s.GPUMemory > 0 || s.Profile != "" || n.Overcommit != sharing.Overcommit{}:
+		s.Share = n.share(s)
+	}
+	return s
+}
+
+// Place says how a GPU lies in its node. Equal numbers mean the same group; the numbers mean nothing else.
+type Place struct {
+	// NVLink is the group that reaches each other over NVLink or one NVSwitch.
+	NVLink int
+	// NUMA is the memory node that the GPU hangs at.
+	NUMA int
+	// PCIe is the switch or root port.
+	PCIe int
+}
+
+// chosen are the GPUs of the node that a request for the shape, as the node books it, takes, in ascending order: as close
+// together as can be (NVLink, then NUMA, then PCIe), of equally close ones those with the least room.
+func (n *Node) chosen(s Shape) []int {
+	count := s.GPUs
+	if count == 0 {
+		return nil
+	}
+	fit := make([]int, 0, len(n.GPUs))
+	for g, left := range n.GPUs {
+		if n.room(g, left, s) {
+			fit = append(fit, g)
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(n.GPUs[a], n.GPUs[b]) })
+	if len(n.Topology) == len(n.GPUs) && count > 1 {
+		fit = closest(n.Topology, fit, count, 0)
+	}
+	fit = fit[:count]
+	slices.Sort(fit)
+	return fit
+}
+
+// closest are count of the GPUs: of the smallest group that has so many, else of the largest groups together.
+func closest(topology []Place, gpus []int, count, level int) []int {
+	if len(gpus) <= count || level == 3 {
+		return gpus[:count]
+	}
+	var order []int
+	groups := map[int][]int{}
+	for _, g := range gpus {
+		p := topology[g]
+		key := [...]int{p.NVLink, p.NUMA, p.PCIe}[level]
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], g)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(groups[a]), len(groups[b])) })
+	var out []int
+	for count > 0 {
+		// The smallest that is enough; where none is, the largest, and the rest from what is left.
+		at := slices.IndexFunc(order, func(key int) bool { return len(groups[key]) >= count })
+		if at < 0 {
+			at = len(order) - 1
+		}
+		group := groups[order[at]]
+		take := min(count, len(group))
+		out = append(out, closest(topology, group, take, level+1)...)
+		count -= take
+		order = slices.Delete(order, at, at+1)
+	}
+	return out
 }

@@ -5,9 +5,12 @@ package cluster
 
 import (
 	"cmp"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/packing"
 )
 
 // Class is a shape and how often it was seen.
@@ -128,4 +131,143 @@ func (w *Workload) forecast(class Class, capacity Milli) int64 {
 		demand += m.Count * int64(m.Demand())
 	}
 	return class.Count * int64(capacity) * 1000 / max(1, demand)
+}
+
+// cell is the step of sizes in holes, and cells how many a GPU has.
+const (
+	cell  = 10
+	cells = int(WholeGPU / cell)
+)
+
+// holes says what a hole of each size is worth, in thousandths of a GPU: the best filling by the usual shares,
+// each at the price that it has when all of them are packed into the fewest GPUs. A placement that belongs to
+// such a packing loses nothing.
+type holes struct {
+	sizes  [cells + 1]int64
+	values [cells + 1]int64
+}
+
+func newHoles(classes []Class) holes {
+	demand := map[int]float64{cells: 1}
+	for _, c := range classes {
+		if c.GPUs == 1 && c.Share > 0 && c.Share <= WholeGPU {
+			demand[cellsOf(c.Share)] += float64(c.Count)
+		}
+	}
+	items := make([]int, 0, len(demand))
+	for size := range demand {
+		items = append(items, size)
+	}
+	slices.Sort(items)
+	wanted := make([]float64, len(items))
+	for i, size := range items {
+		wanted[i] = demand[size]
+	}
+	prices := packingPrices(items, wanted)
+	h := holes{}
+	for i, size := range items {
+		h.sizes[size] = int64(math.Round(prices[i] * 1000))
+	}
+	for c := 1; c <= cells; c++ {
+		h.values[c] = h.values[c-1]
+		for _, size := range items {
+			if size <= c {
+				h.values[c] = max(h.values[c], h.values[c-size]+h.sizes[size])
+			}
+		}
+	}
+	return h
+}
+
+// cellsOf rounds up: a share must fit where it is thought to.
+func cellsOf(share Milli) int { return int((share + cell - 1) / cell) }
+
+func (h *holes) value(left Milli) int64 { return h.values[left/cell] }
+func (h *holes) size(share Milli) int64 { return h.sizes[cellsOf(share)] }
+
+// packingPrices are the prices of the sizes (in cells) when the wanted number of each is packed into the fewest GPUs.
+func packingPrices(sizes []int, wanted []float64) []float64 {
+	alone := make([]int, len(sizes))
+	for i, size := range sizes {
+		alone[i] = cells / size
+	}
+	return packing.Prices(wanted, alone, func(prices []float64) ([]float64, float64) { return fullest(sizes, prices) })
+}
+
+// fullest is the filling of a GPU that is worth most at the prices: a knapsack.
+func fullest(sizes []int, prices []float64) ([]float64, float64) {
+	var worth [cells + 1]float64
+	var last [cells + 1]int
+	for c := 1; c <= cells; c++ {
+		worth[c], last[c] = worth[c-1], -1
+		for j, size := range sizes {
+			if size <= c && worth[c-size]+prices[j] > worth[c]+packing.Tiny {
+				worth[c], last[c] = worth[c-size]+prices[j], j
+			}
+		}
+	}
+	filling := make([]float64, len(sizes))
+	for c := cells; c > 0; {
+		if j := last[c]; j >= 0 {
+			filling[j]++
+			c -= sizes[j]
+		} else {
+			c--
+		}
+	}
+	return filling, worth[cells]
+}
+
+const (
+	// mixes is how many mixes are looked at, a power of 2.
+	mixes = 32
+	// spread is how far the number of shares of a size that are there at once is thought to stray from its mean, in roots of
+	// that mean. Independent arrivals and lives would give 1.
+	spread = 2
+)
+
+// variedHoles are the mean of what holes are worth in mixes around the usual one. Where requests leave again, there are
+// at each moment some more of one size and fewer of another than usual, and a hole that fits into many packings is then worth
+// more than one that has its only use in the usual packing, though the usual mix sees no difference. A placement that is best
+// in all of the mixes loses nothing. Expected is how many of a class are there at once, in thousandths.
+func variedHoles(classes []Class, expected func(Class) int64) holes {
+	there := map[int]float64{}
+	for _, c := range classes {
+		there[cellsOf(c.Share)] += float64(expected(c)) / 1000
+	}
+	var sizes []int
+	for size := range there {
+		sizes = append(sizes, size)
+	}
+	slices.Sort(sizes)
+	mix := slices.Clone(classes)
+	sum := holes{}
+	for number := range uint(mixes) {
+		for i, c := range classes {
+			size := cellsOf(c.Share)
+			at, _ := slices.BinarySearch(sizes, size)
+			stray := spread / math.Sqrt(max(there[size], 1))
+			if more(number, at) {
+				stray = -stray
+			}
+			mix[i].Count = int64(float64(expected(c)) * max(0, 1-stray))
+		}
+		h := newHoles(mix)
+		for c := range sum.values {
+			sum.sizes[c] += h.sizes[c]
+			sum.values[c] += h.values[c]
+		}
+	}
+	for c := range sum.values {
+		sum.sizes[c] = (sum.sizes[c] + mixes/2) / mixes
+		sum.values[c] = (sum.values[c] + mixes/2) / mixes
+	}
+	return sum
+}
+
+// more says whether there is more of a size than usual in the mix of that number, or else less: more in half of the mixes, and of any
+// two of as many sizes as there are mixes, less one, the same in half of them (Walsh functions).
+func more(mix uint, size int) bool {
+	column := uint(size)%(mixes-1) + 1
+	return bits.OnesCount(mix&column)%2 == 1
 }

@@ -3,7 +3,69 @@
 
 package config
 
-import "github.com/kerf-gpu/kerf/sharing"
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// MaxPriority is the most that a profile's priority may be, and with a minus the least: what a PriorityClass of
+// Kubernetes may have.
+const MaxPriority = 1_000_000_000
+
+// ParsePriority reads a whole number; field names the input for the error, a *sharing.FieldError.
+func ParsePriority(field, s string) (int32, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < -MaxPriority || n > MaxPriority {
+		return 0, sharing.Invalid(field, s, "write a whole number from -1000000000 to 1000000000", "is not a priority")
+	}
+	return int32(n), nil
+}
+
+// PriorityOf is the class of a grant of the profile of that name, or of none, whose pod has a priority of its own: the
+// profile's if it says one. A profile that the document no longer has leaves it to the pod.
+func (c Config) PriorityOf(profile string, pod int32) int32 {
+	p, _ := c.Profile(profile)
+	return cmp.Or(p.Priority, pod)
+}
+
+// priority checks what a profile says of its class.
+func (c *checker) priority(path string, n int32) {
+	if n < -MaxPriority || n > MaxPriority {
+		c.bad(path, strconv.FormatInt(int64(n), 10), "write a whole number from -1000000000 to 1000000000", "is not a priority")
+	}
+}
+
+// MaxQuotaGrants bounds UserQuota.Grants.
+const MaxQuotaGrants = 1_000_000
+
+func parseQuotaGrants(field, s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > MaxQuotaGrants {
+		return 0, sharing.Invalid(field, s, "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+", or leave it out", "is not a number of grants")
+	}
+	return n, nil
+}
+
+// quotaField is what one user may be granted on a node.
+func quotaField(to *sharing.UserQuota) field {
+	f := object(to, func() fields {
+		return named(to, fields{
+			whole(&to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "How many grants a user may have at a time.").like("4").def("no limit"),
+			size(&to.Memory, "How much GPU memory all grants of a user may have together.").like("40GiB").def("no limit"),
+		})
+	}, "What each user other than root may have on a node at a time through `kerf run` and the node API. Pods are not counted.").def("no quota")
+	f.Type.Example = "{grants: 4, memory: 40GiB}"
+	return f
+}
+
+// quota checks what one user may be granted.
+func (c *checker) quota(path string, q sharing.UserQuota) {
+	if q.Grants < 0 || q.Grants > MaxQuotaGrants {
+		c.bad(path+".grants", strconv.Itoa(q.Grants), "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+", or leave it out", "is not a number of grants")
+	}
+}
 
 // OverCap is what happens to a lease that uses more than its cap where nothing stronger than watching holds it.
 type OverCap uint8

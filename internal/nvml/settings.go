@@ -1,0 +1,168 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// NoLimit is the hard limit that means "no limit".
+const NoLimit sharing.Bytes = math.MaxUint64
+
+// Limit is a cgroup's memory limit on one GPU.
+type Limit struct {
+	Soft, Hard, Used sharing.Bytes
+}
+
+// Limits sets and reads the driver's memory limits of cgroups. Read-only libraries allow them.
+type Limits struct{ driver *driver }
+
+// HasMemoryLimits reports whether the library has the functions of the driver's memory limits (driver r615
+// and newer). Whether the kernel side works is another question; see package caps.
+func (l Limits) HasMemoryLimits() bool { return l.driver.door.hasLimits() }
+
+// SetMemoryLimit sets the driver's limits on what the processes of cgroup dir (an absolute cgroup v2
+// directory) hold of the GPU: soft is kept for them, past hard their allocations fail. NoLimit as hard takes
+// the limit away. It needs root. When ctx ends while the driver hangs, the limit may still be set later.
+func (l Limits) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
+	_, err := onGPU(ctx, l.driver, "set memory limit", id, func(d device) (struct{}, error) {
+		return struct{}{}, d.setLimit(dir, soft, hard)
+	})
+	return err
+}
+
+// PutMemoryLimit is SetMemoryLimit, and then MemoryLimit in the same turn: no other call comes between the two, and a
+// caller with many GPUs waits once for each. When only the reading fails the error says so, and the limit may be in force.
+func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit, error) {
+	return onGPU(ctx, l.driver, "put memory limit", id, func(d device) (Limit, error) {
+		if err := d.setLimit(dir, soft, hard); err != nil {
+			return Limit{}, err
+		}
+		got, err := d.limit(dir)
+		if err != nil {
+			return Limit{}, fmt.Errorf("read back: %w", err)
+		}
+		return got, nil
+	})
+}
+
+// MemoryLimit reads what SetMemoryLimit has set: the limit on dir or, with the driver's own accounting instead of the kernel's
+// dmem controller, the nearest one above it. Where none is, a driver answers sharing.ErrNotFound, sharing.ErrUnsupported, or a
+// soft limit of 0 and a hard one of NoLimit.
+func (l Limits) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
+	return onGPU(ctx, l.driver, "read memory limit", id, func(d device) (Limit, error) { return d.limit(dir) })
+}
+
+// Settings reads and changes settings of GPUs that concern all who use them.
+type Settings struct{ driver *driver }
+
+// ComputeMode returns which processes may have a context on the GPU. It is sharing.ErrUnsupported where the driver
+// does not tell, or has a mode that only old drivers know.
+func (s Settings) ComputeMode(ctx context.Context, id sharing.GPUID) (sharing.ComputeMode, error) {
+	return onGPU(ctx, s.driver, "read compute mode", id, device.computeMode)
+}
+
+// SetComputeMode changes it; contexts that there are stay. It needs root. When ctx ends while the driver hangs, the
+// mode may still be set later.
+func (s Settings) SetComputeMode(ctx context.Context, id sharing.GPUID, mode sharing.ComputeMode) error {
+	_, err := change(ctx, s.driver, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
+	return err
+}
+
+func (g goDevice) computeMode() (sharing.ComputeMode, error) {
+	const name = "nvmlDeviceGetComputeMode"
+	if err := g.d.need(name); err != nil {
+		return sharing.ComputeModeAsIs, err
+	}
+	got, r := g.dev.GetComputeMode()
+	if err := check(name, r); err != nil {
+		return sharing.ComputeModeAsIs, err
+	}
+	switch got {
+	case nvml.COMPUTEMODE_DEFAULT:
+		return sharing.ComputeModeDefault, nil
+	case nvml.COMPUTEMODE_EXCLUSIVE_PROCESS:
+		return sharing.ComputeModeExclusiveProcess, nil
+	case nvml.COMPUTEMODE_PROHIBITED:
+		return sharing.ComputeModeProhibited, nil
+	case nvml.COMPUTEMODE_EXCLUSIVE_THREAD, nvml.COMPUTEMODE_COUNT:
+	}
+	return sharing.ComputeModeAsIs, fmt.Errorf("the driver reports compute mode %d: %w", got, sharing.ErrUnsupported)
+}
+
+func (g goDevice) setComputeMode(mode sharing.ComputeMode) error {
+	const name = "nvmlDeviceSetComputeMode"
+	if err := g.d.need(name); err != nil {
+		return err
+	}
+	modes := map[sharing.ComputeMode]nvml.ComputeMode{
+		sharing.ComputeModeDefault: nvml.COMPUTEMODE_DEFAULT, sharing.ComputeModeExclusiveProcess: nvml.COMPUTEMODE_EXCLUSIVE_PROCESS,
+		sharing.ComputeModeProhibited: nvml.COMPUTEMODE_PROHIBITED,
+	}
+	m, ok := modes[mode]
+	if !ok {
+		return fmt.Errorf("compute mode %d: %w", mode, sharing.ErrInvalid)
+	}
+	return check(name, g.dev.SetComputeMode(m))
+}
+
+// PowerLimit is to how much power a GPU is held, in milliwatts.
+type PowerLimit struct {
+	// Now is the limit in force.
+	Now uint32
+	// Least and Most bound what can be set; both are 0 where the driver does not tell.
+	Least, Most uint32
+}
+
+// PowerLimit returns the GPU's limit. It is sharing.ErrUnsupported where the driver does not tell.
+func (s Settings) PowerLimit(ctx context.Context, id sharing.GPUID) (PowerLimit, error) {
+	return onGPU(ctx, s.driver, "read power limit", id, device.powerLimit)
+}
+
+// SetPowerLimit holds the GPU to so many milliwatts, until the driver is loaded anew. It needs root. A limit that is out of
+// the GPU's bounds is sharing.ErrInvalid, and the error names them. When ctx ends while the driver hangs, the limit may still
+// be set later.
+func (s Settings) SetPowerLimit(ctx context.Context, id sharing.GPUID, milliwatts uint32) error {
+	_, err := change(ctx, s.driver, "set power limit", id, func(d device) (struct{}, error) { return struct{}{}, d.setPowerLimit(milliwatts) })
+	if errors.Is(err, sharing.ErrInvalid) {
+		if p, bounds := s.PowerLimit(ctx, id); bounds == nil && p.Most > 0 {
+			return fmt.Errorf("%w; the GPU takes %d to %d watts", err, (p.Least+999)/1000, p.Most/1000)
+		}
+	}
+	return err
+}
+
+func (g goDevice) powerLimit() (PowerLimit, error) {
+	const name = "nvmlDeviceGetPowerManagementLimit"
+	if err := g.d.need(name); err != nil {
+		return PowerLimit{}, err
+	}
+	now, r := g.dev.GetPowerManagementLimit()
+	if err := check(name, r); err != nil {
+		return PowerLimit{}, err
+	}
+	p := PowerLimit{Now: now}
+	const bounds = "nvmlDeviceGetPowerManagementLimitConstraints"
+	if g.d.need(bounds) == nil {
+		if least, most, r := g.dev.GetPowerManagementLimitConstraints(); check(bounds, r) == nil {
+			p.Least, p.Most = least, most
+		}
+	}
+	return p, nil
+}
+
+func (g goDevice) setPowerLimit(milliwatts uint32) error {
+	const name = "nvmlDeviceSetPowerManagementLimit"
+	if err := g.d.need(name); err != nil {
+		return err
+	}
+	return check(name, g.dev.SetPowerManagementLimit(milliwatts))
+}
