@@ -56,6 +56,28 @@ func (a Ask) String() string { return a.Resource + ":" + strconv.Itoa(a.Count) }
 // Device is the ask's qualified CDI name.
 func (a Ask) Device() string { return CDIAsk + "=" + a.String() }
 
+// AskStrings are the forms of several asks; nil for none.
+func AskStrings(asks []Ask) []string {
+	var out []string
+	for _, a := range asks {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+// ParseAsks is ParseAsk for each of them; nil for none.
+func ParseAsks(in []string) ([]Ask, error) {
+	var out []Ask
+	for _, s := range in {
+		a, err := ParseAsk(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
 // ParseAsk reads what String writes. The error is a *FieldError.
 func ParseAsk(s string) (Ask, error) {
 	resource, count, ok := strings.Cut(s, ":")

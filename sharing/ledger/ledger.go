@@ -138,6 +138,14 @@ func (g Grant) Newest() Attachment {
 	return Attachment{}
 }
 
+// Current is the attachment in force, else the next one. It is the zero value where there is none.
+func (g Grant) Current() Attachment {
+	if g.Lease != nil {
+		return *g.Lease
+	}
+	return g.Newest()
+}
+
 // Granted is what a container of the claim may use: what is booked for it, or for all that share its cap.
 func (g Grant) Granted() sharing.Placement {
 	if g.Joint != nil {

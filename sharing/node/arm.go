@@ -81,7 +81,7 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 	r.mu.Unlock()
 	if undone {
 		r.backends(nil).Clean(ctx)
-		err = errors.Join(err, r.persist())
+		err = errors.Join(err, r.store.Save())
 	}
 	r.opt.Observer.Armed(time.Since(start), err)
 	r.notify.Audit.Claim(audit.Arm, claim, claim.Backend, "", err)
@@ -165,7 +165,7 @@ func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, att Attachment
 	if err != nil {
 		return err
 	}
-	if err := r.persist(); err != nil {
+	if err := r.store.Save(); err != nil {
 		return err
 	}
 	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {

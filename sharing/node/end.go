@@ -32,10 +32,10 @@ func (r *Runtime) Reconcile(ctx context.Context) {
 	}
 	dropped, pods := r.dropForgotten()
 	r.backends(nil).Clean(ctx)
-	r.persistAgain()
+	r.store.SaveAgain()
 	// One write for all of them: what the record has too much of, the next agent finds ended.
 	if ended || pods {
-		if err := r.persist(); err != nil {
+		if err := r.store.Save(); err != nil {
 			r.log.Error("end of leases and claims not on record", "error", err.Error())
 		}
 	}

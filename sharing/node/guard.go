@@ -47,7 +47,7 @@ func (r *Runtime) guardView() guard.View {
 		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && r.watches(*g))
 		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.grantOf(*g)) == backend.Fault{}
 		served = served || p.Served
-		if a := recorded(*g); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
+		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
 			v.Activating = append(v.Activating, a.Cgroup)
 		}
 	}

@@ -59,7 +59,7 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 	r.changed.announce()
 	if err != nil {
 		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
-		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.persist()))
+		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.store.Save()))
 	}
 	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Newest().Container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", g.Newest().InjectTook.String())
 	return nil
@@ -167,8 +167,8 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 		asks = newest.Asks
 	}
 	switch {
-	case call.Ask != "" && !slices.Contains(askStrings(asks), call.Ask):
-		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, askStrings(asks), sharing.ErrInvalid)
+	case call.Ask != "" && !slices.Contains(sharing.AskStrings(asks), call.Ask):
+		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, sharing.AskStrings(asks), sharing.ErrInvalid)
 	case busyBeside(r.ledger, id):
 		err = fmt.Errorf("claim %q is %w", id, errBusy)
 	case g.Lease == nil:
@@ -220,7 +220,7 @@ func (r *Runtime) beginActivation(g ledger.Grant, containerID string, group cgro
 // nothing can hold GPU memory. A crash at any point leaves a lease on record whose
 // caps the next start puts back, with the hook still waiting.
 func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
-	if err := r.persist(); err != nil {
+	if err := r.store.Save(); err != nil {
 		return err
 	}
 	if err := r.opt.Failpoints.Eval("hook-after-record"); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Inject binds a container instance, which is about to be made, to its claim, and returns what it gets. The
@@ -57,7 +58,7 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 		return sharing.Injection{}, err
 	}
 	// On disk before the container exists: an agent that is killed now finds it again, with its hook waiting.
-	if err := r.persist(); err != nil {
+	if err := r.store.Save(); err != nil {
 		return sharing.Injection{}, err
 	}
 	if err := r.opt.Failpoints.Eval("inject-after-record"); err != nil {
@@ -143,7 +144,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 		return sharing.Injection{}, fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
 	}
 	u := g.Newest()
-	rec := recordOf(g.Claim, u)
+	rec := store.Recorded(g.Claim, u)
 	rec.Cgroup, rec.Inode = "", 0
 	note, err := record.EncodeGrant(rec)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestSharedCapAgainstNaive(t *testing.T) {
 		all[i].ask = a
 	}
 	g.claimed(asks...)
-	if err := g.bench.persist(); err != nil { // as the first of them does
+	if err := g.bench.store.Save(); err != nil { // as the first of them does
 		t.Fatal(err)
 	}
 	root := g.grant(asks[0]).Claim.ID

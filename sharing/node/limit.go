@@ -100,7 +100,7 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	}
 	c.h.capping.Lock()
 	defer c.h.capping.Unlock()
-	err := r.persist()
+	err := r.store.Save()
 	if err == nil {
 		err = r.opt.Failpoints.Eval("limit-after-book")
 	}
@@ -108,7 +108,7 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 		err = r.moveCap(ctx, c)
 	}
 	if err != nil {
-		return errors.Join(err, r.unsize(c), r.persist())
+		return errors.Join(err, r.unsize(c), r.store.Save())
 	}
 	if err := r.opt.Failpoints.Eval("limit-after-cap"); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	r.noteStart(c)
 	// A record that has more than is in force is what the next agent puts in force: nobody else can have taken
 	// it meanwhile, since what they take is on the same record.
-	if err := r.persist(); err != nil {
+	if err := r.store.Save(); err != nil {
 		return fmt.Errorf("the new limit is in force, and not on record: %w", err)
 	}
 	return r.opt.Failpoints.Eval("limit-after-record")

@@ -136,7 +136,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 			r.ledger.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
 			return g.Claim.ID, nil, false, r.moveNear(g, ask)
 		case g.Work != ledger.NoWork || g.Lease != nil:
-			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, askStrings(g.Claim.Asks), sharing.ErrConflict)
+			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, sharing.AskStrings(g.Claim.Asks), sharing.ErrConflict)
 		}
 		if err := r.drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
 			return "", nil, false, err
@@ -224,7 +224,7 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
 		r.instances.Soon()
 	}
 	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", askStrings(ask.Asks),
+	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", sharing.AskStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", gpuIDs(c.Placement))
 	return nil
 }

@@ -269,7 +269,7 @@ func TestManyContainersAtOnce(t *testing.T) {
 		b.Runtime.opt.Failpoints = slow
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := b.persist(); err != nil {
+			if err := b.store.Save(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -282,7 +282,7 @@ func TestManyContainersAtOnce(t *testing.T) {
 			})
 		}
 		b.eventually("all wait for the disk", func() bool {
-			return b.checkpoint.Waiting() == pods+1 || t.Failed()
+			return b.store.Waiting() == pods+1 || t.Failed()
 		})
 		close(resume)
 		wg.Wait()

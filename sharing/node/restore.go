@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
@@ -15,9 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Restore finds again what a former agent held: leases from the record whose cgroup still has processes, and
@@ -29,11 +28,11 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	if err := atomicfile.CleanTemp(filepath.Dir(r.opt.RecordPath)); err != nil {
 		return fmt.Errorf("clean up beside the record: %w", err)
 	}
-	rec, err := r.load()
+	found, err := r.store.Load()
 	if err != nil {
 		return err
 	}
-	if err := r.restoreAll(rec); err != nil {
+	if err := r.restoreAll(found); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -41,17 +40,18 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	}
 	// An agent that cannot write still watches, verifies and ends what it found. It grants nothing new, says why, and
 	// tries again.
-	if err := r.persist(); err != nil {
+	if err := r.store.Save(); err != nil {
 		r.log.Error("failed to write record at start", "error", err.Error())
 	}
 	return nil
 }
 
-func (r *Runtime) restoreAll(rec record.Record) error {
+func (r *Runtime) restoreAll(found store.Loaded) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.recovery.Unrecorded, r.recovery.Damaged = found.Unrecorded, found.Damaged
 	known := map[string]bool{}
-	for _, g := range rec.Grants {
+	for _, g := range found.Grants {
 		known[g.Cgroup] = true
 		if err := r.restoreGrant(g); err != nil {
 			return fmt.Errorf("restore grant %q: %w", g.ID, err)
@@ -84,41 +84,10 @@ func (r *Runtime) enableDmem() {
 	}
 }
 
-// load reads the newest record that is whole. No record is an empty one, and so is a record of another boot.
-func (r *Runtime) load() (record.Record, error) {
-	found, err := checkpoint.Read(r.opt.RecordPath)
-	if err != nil {
-		return record.Record{}, err
-	}
-	// What the newest record had and this one has not is told by cgroups, container runtime and driver.
-	r.recovery.Unrecorded, r.recovery.Damaged = found.From != checkpoint.Newest, len(found.Damaged) > 0
-	for _, d := range found.Damaged {
-		aside := d.Path + ".damaged"
-		r.log.Error("record was damaged", "path", d.Path, "error", d.Err.Error(), "kept_as", aside, "previous_used", found.From == checkpoint.Previous)
-		if err := os.Rename(d.Path, aside); err != nil {
-			return record.Record{}, fmt.Errorf("put damaged record aside: %w", err)
-		}
-	}
-	rec := found.Record
-	if found.From != checkpoint.None && rec.BootID != r.opt.BootID {
-		// Cgroups do not outlive a boot, and pods do: kubelet starts their containers again.
-		kept := rec.Grants[:0]
-		for _, g := range rec.Grants {
-			if g.PodUID != "" {
-				g.Cgroup, g.Inode, g.Use = "", 0, nil
-				kept = append(kept, g)
-			}
-		}
-		r.log.Info("record is of another boot; its leases ended with it", "grants", len(rec.Grants), "claims_of_pods_kept", len(kept))
-		rec.Grants = kept
-	}
-	return rec, nil
-}
-
 // restoreGrant takes a recorded grant back: with its lease if its cgroup has processes. The claim of a pod's
 // container stays without one too, until kubelet has forgotten the pod; any other ended. It needs the lock.
 func (r *Runtime) restoreGrant(rec record.Grant) error {
-	c, a, err := grantOf(rec)
+	c, a, err := store.Read(rec)
 	if err != nil {
 		return err
 	}
@@ -210,13 +179,13 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		}
 		r.mu.Lock()
 		c := ledger.Claim{
-			ID: id, Placement: placement, Recovered: true, Request: requestOf(sharing.Request{}, placement, false),
+			ID: id, Placement: placement, Recovered: true, Request: store.RequestOf(sharing.Request{}, placement, false),
 			Terms: ledger.Terms{Level: level, Backend: backend, LevelReason: "rebuilt from the cgroup and " + from + ": the record was lost"},
 		}
 		err := r.adopt(c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
 		r.mu.Unlock()
 		if err == nil {
-			_ = r.persist() // an error stays a condition until a later write succeeds
+			_ = r.store.Save() // an error stays a condition until a later write succeeds
 		} else {
 			r.conditions.SetOf(conditions.Orphan, group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
 		}

@@ -23,7 +23,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/lists"
-	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
@@ -34,6 +33,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -78,7 +78,8 @@ type Runtime struct {
 	// unplaced are the pods without grants.
 	unplaced unplaced.Pods
 
-	checkpoint *checkpoint.Store
+	// store reads and changes the ledger, and keeps it on disk.
+	store *store.Store
 
 	// loans has a lock of its own, which is taken before a holding's capping and before mu.
 	loans *lending.Lender
@@ -136,7 +137,10 @@ func New(opt Options) *Runtime {
 	r.guard = guard.New(r.guardOptions())
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
 	r.loans = &lending.Lender{Log: opt.Log, Node: lendNode{r}, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
-	r.checkpoint = checkpoint.New(opt.RecordPath, func(point string) error { return r.opt.Failpoints.Eval(point) })
+	r.store = store.New(store.Options{
+		Log: opt.Log, Conditions: r.conditions, Path: opt.RecordPath, BootID: opt.BootID,
+		At: func(point string) error { return r.opt.Failpoints.Eval(point) },
+	}, &r.mu, r.ledger)
 	return r
 }
 
@@ -294,9 +298,7 @@ func (r *Runtime) reconcileLoop(ctx context.Context) error {
 		case <-t.C:
 		}
 		r.Reconcile(ctx)
-		if err := r.checkpoint.Settle(r.record); err != nil {
-			r.conditions.Set(conditions.Record, err.Error())
-		}
+		_ = r.store.Settle() // the condition has the error
 		// Each pass looks at every lease; containers that start or end together wake it many times.
 		select {
 		case <-ctx.Done():

@@ -181,7 +181,7 @@ func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
 // grantState needs the lock.
 func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) GrantState {
 	gs := GrantState{Grant: g, Level: g.Claim.Level, LevelReason: g.Claim.LevelReason, Backend: g.Claim.Backend, PIDs: p.PIDs[g.Claim.ID], Health: sharing.HealthOK}
-	if lost := cmp.Or(recorded(g).Unverified, r.guard.Of(g.Claim.ID).Lost, recorded(g).Doubt); lost != "" {
+	if lost := cmp.Or(g.Current().Unverified, r.guard.Of(g.Claim.ID).Lost, g.Current().Doubt); lost != "" {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 	}
 	gs.LevelReason = joinSentences([]string{r.jointWhy(g), gs.LevelReason})

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // AwaitWitness tells that a container runtime will call Witness. Where no record says what runs, nothing is
@@ -82,7 +83,7 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 	}
 	r.wake()
 	r.changed.announce()
-	return errors.Join(r.persist(), ctx.Err())
+	return errors.Join(r.store.Save(), ctx.Err())
 }
 
 // admittedOf is what guards the container. One that is no pod's may have an amount that no ask can name.
@@ -115,7 +116,7 @@ func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c, a, err := grantOf(rec)
+	c, a, err := store.Read(rec)
 	if err != nil {
 		return false, err
 	}

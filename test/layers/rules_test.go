@@ -86,6 +86,8 @@ var layers = []layer{
 	{"sharing/node/recovery/...", "how much was found after a start is a state that its users set", []string{"internal/cgroup"}},
 	{"sharing/node/observe/...", "what readings of GPUs mean is decided from lists and grants; driver and runtime are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/backend/libkerf/contextsize", "sharing/ledger", "sharing/listing", "sharing/lists", "internal/cgroup"}},
+	{"sharing/node/store/...", "the store joins ledger and checkpoint under one lock",
+		[]string{"sharing", "sharing/backend", "sharing/backend/choice", "sharing/ledger", "sharing/node/checkpoint", "sharing/node/conditions", "sharing/node/record"}},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},

@@ -1,72 +1,22 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package store
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// persist writes the record: every claim that has a cgroup, and every claim of a container. It returns once a record that
-// was taken after the call is on the disk. It is called without the lock. An error also becomes a condition that stops new
-// grants, until persistAgain succeeds.
-func (r *Runtime) persist() error {
-	err := r.checkpoint.Save(r.record)
-	if err != nil {
-		r.conditions.Set(conditions.Record, err.Error())
-		if errors.Is(err, checkpoint.ErrOnDisk) {
-			return nil
-		}
-		return err
-	}
-	r.conditions.Set(conditions.Record, "")
-	return nil
-}
-
-// persistAgain is persist if the last one failed. An error stays a condition.
-func (r *Runtime) persistAgain() {
-	if r.conditions.Has(conditions.Record) {
-		_ = r.persist() // the condition has the error
-	}
-}
-
-// record is what is written.
-func (r *Runtime) record() record.Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	grants := r.ledger.Grants()
-	rec := record.Record{BootID: r.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
-	for _, g := range grants {
-		if a := recorded(g); a.Cgroup != "" || g.Claim.Owner.Pod() {
-			rec.Grants = append(rec.Grants, recordOf(g.Claim, a))
-		}
-	}
-	return rec
-}
-
-// recorded is the attachment that the record tells of: the one that is in force, until that ends, else
-// the next one. The next one is found again by its annotation.
-func recorded(g ledger.Grant) ledger.Attachment {
-	if g.Lease != nil {
-		return *g.Lease
-	}
-	return g.Newest()
-}
-
-func recordOf(c ledger.Claim, a ledger.Attachment) record.Grant {
+// Recorded is the record of a claim with one of its attachments.
+func Recorded(c ledger.Claim, a ledger.Attachment) record.Grant {
 	g := record.Grant{
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
-		Profile: c.Request.Profile, Asks: askStrings(c.Asks), With: string(c.With), Cgroup: a.Cgroup, Inode: a.Inode,
+		Profile: c.Request.Profile, Asks: sharing.AskStrings(c.Asks), With: string(c.With), Cgroup: a.Cgroup, Inode: a.Inode,
 		Level: c.Level.String(), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
 	}
 	if backend.PropertiesOf(c.Backend).Served {
@@ -80,7 +30,7 @@ func recordOf(c ledger.Claim, a ledger.Attachment) record.Grant {
 	}
 	g.Fragments = recordPlacement(c.Placement)
 	if a.ContainerID != "" {
-		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container, Asks: askStrings(a.Asks), Part: recordPlacement(a.Part)}
+		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container, Asks: sharing.AskStrings(a.Asks), Part: recordPlacement(a.Part)}
 	}
 	return g
 }
@@ -109,15 +59,16 @@ func placementOf(fragments []record.Fragment) sharing.Placement {
 	return p
 }
 
-// grantOf is the reverse of recordOf. The cgroup is the caller's to open.
-func grantOf(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
+// Read is the reverse of Recorded. The request is rebuilt from the fragments. An error wraps sharing.ErrInvalid or what the parsers of
+// package sharing say.
+func Read(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
 	if c, err = claimOf(g); err != nil {
 		return c, a, err
 	}
 	a = ledger.Attachment{Cgroup: g.Cgroup, Inode: g.Inode}
 	if g.Use != nil {
 		a.ContainerID, a.Container, a.Part = g.Use.ContainerID, g.Use.Container, placementOf(g.Use.Part)
-		a.Asks, err = parseAsks(g.Use.Asks)
+		a.Asks, err = sharing.ParseAsks(g.Use.Asks)
 	}
 	return c, a, err
 }
@@ -131,7 +82,7 @@ func termsOf(g record.Grant) (t ledger.Terms, err error) {
 	if t.Backend, err = choice.Recorded(g.Backend, levelNamed(g.Level)); err != nil {
 		return t, err
 	}
-	if t.Asks, err = parseAsks(g.Asks); err != nil || g.Level == sharing.LevelUnknown.String() {
+	if t.Asks, err = sharing.ParseAsks(g.Asks); err != nil || g.Level == sharing.LevelUnknown.String() {
 		return t, err
 	}
 	t.Level, err = sharing.ParseLevel("record.level", g.Level)
@@ -156,27 +107,7 @@ func kindOf(s string) sharing.ContainerKind {
 	return sharing.ContainerApp
 }
 
-func askStrings(asks []sharing.Ask) []string {
-	var out []string
-	for _, a := range asks {
-		out = append(out, a.String())
-	}
-	return out
-}
-
-func parseAsks(in []string) ([]sharing.Ask, error) {
-	var out []sharing.Ask
-	for _, s := range in {
-		a, err := sharing.ParseAsk(s)
-		if err != nil {
-			return nil, fmt.Errorf("record: %w", err)
-		}
-		out = append(out, a)
-	}
-	return out, nil
-}
-
-// claimOf is the reverse of recordOf. The request is rebuilt from the fragments: it is only shown.
+// claimOf reads the claim.
 func claimOf(g record.Grant) (ledger.Claim, error) {
 	c := ledger.Claim{
 		ID: ledger.ClaimID(g.ID), Name: g.Name, Recovered: g.Recovered, With: ledger.ClaimID(g.With),
@@ -193,12 +124,12 @@ func claimOf(g record.Grant) (ledger.Claim, error) {
 		}
 	}
 	c.Placement = placementOf(g.Fragments)
-	c.Request = requestOf(c.Request, c.Placement, g.Whole)
+	c.Request = RequestOf(c.Request, c.Placement, g.Whole)
 	return c, nil
 }
 
-// requestOf fills a request's amounts from the fragments that answered it.
-func requestOf(req sharing.Request, p sharing.Placement, whole bool) sharing.Request {
+// RequestOf fills a request's amounts from the fragments that answered it.
+func RequestOf(req sharing.Request, p sharing.Placement, whole bool) sharing.Request {
 	req.GPUs = len(p)
 	if whole {
 		req.Kind = sharing.KindWhole

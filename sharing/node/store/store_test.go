@@ -1,0 +1,172 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
+)
+
+const boot = "5f0c9a5e-8d55-4a2f-9a93-0e8d8b6a7d11"
+
+type bench struct {
+	*store.Store
+	conditions *conditions.Set
+	path       string
+	fail       error
+}
+
+func newBench(t *testing.T, bootID string) *bench {
+	t.Helper()
+	b := &bench{conditions: conditions.New(func() {}), path: filepath.Join(t.TempDir(), "record.json")}
+	b.Store = store.New(store.Options{
+		Log: slog.New(slog.DiscardHandler), Conditions: b.conditions, Path: b.path, BootID: bootID, At: func(string) error { return b.fail },
+	}, &sync.Mutex{}, ledger.New())
+	return b
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// restore books what a checkpoint told.
+func (b *bench) restore(t *testing.T, grants []record.Grant) {
+	t.Helper()
+	for _, g := range grants {
+		c, a, err := store.Read(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.Update(func(l *ledger.Ledger) error {
+			if a.Cgroup != "" {
+				return l.Restore(c, &a)
+			}
+			if err := l.Restore(c, nil); err != nil || a.ContainerID == "" {
+				return err
+			}
+			return l.Assign(c.ID, a)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An agent of commit b8a025f wrote testdata/b8a025f.json. What this one reads of it and writes again is the very same
+// document, so that the older one reads it, too: there is a way back.
+func TestTheWayBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, boot)
+	old := read(t, "testdata/b8a025f.json")
+	if err := os.WriteFile(b.path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.Load()
+	if err != nil || found.Unrecorded || found.Damaged || len(found.Grants) != 8 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	b.restore(t, found.Grants)
+	if err := b.Save(); err != nil {
+		t.Fatal(err)
+	}
+	// The line breaks at the end are more than it wrote, and it ignores them.
+	if d := cmp.Diff(string(bytes.TrimSpace(old)), string(bytes.TrimSpace(read(t, b.path)))); d != "" {
+		t.Error(d)
+	}
+}
+
+// After a boot no cgroup of before exists: only the claims of pods count, and no container has one.
+func TestAnotherBoot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "another")
+	if err := os.WriteFile(b.path, read(t, "testdata/b8a025f.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, g := range found.Grants {
+		if ids = append(ids, g.ID); g.Cgroup != "" || g.Use != nil {
+			t.Errorf("%s is in use: %+v", g.ID, g)
+		}
+	}
+	if d := cmp.Diff([]string{"b-pod", "c-waits", "d-shares", "e-leader", "g-mig"}, ids); d != "" {
+		t.Error(d)
+	}
+}
+
+// A checkpoint that cannot be written is a condition until one is written; a damaged one is put aside.
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, boot)
+	c := ledger.Claim{ID: "x", Owner: ledger.Owner{PodUID: "p", Container: "main"}}
+	if err := b.Update(func(l *ledger.Ledger) error { return l.Restore(c, nil) }); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("disk is full")
+	b.fail = full
+	if err := b.Save(); !errors.Is(err, full) || !b.conditions.Has(conditions.Record) {
+		t.Errorf("%v, condition %v", err, b.conditions.Has(conditions.Record))
+	}
+	b.fail = nil
+	if b.SaveAgain(); b.conditions.Has(conditions.Record) {
+		t.Error("the condition stays")
+	}
+	if found, err := b.Load(); err != nil || len(found.Grants) != 1 || found.Unrecorded {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if err := os.WriteFile(b.path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.Load()
+	if err != nil || !found.Unrecorded || !found.Damaged {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if _, err := os.Stat(b.path + ".damaged"); err != nil {
+		t.Error(err)
+	}
+}
+
+// View is one picture of grants and GPUs, and an error of an Update is passed on.
+func TestViewAndUpdate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, boot)
+	err := b.Update(func(l *ledger.Ledger) error { return l.Release("nobody") })
+	if !errors.Is(err, sharing.ErrNotFound) {
+		t.Error(err)
+	}
+	err = b.Update(func(l *ledger.Ledger) error {
+		return errors.Join(l.SetInventory([]sharing.GPU{{UUID: "a", Memory: 1 << 30}}), l.Restore(ledger.Claim{ID: "x"}, nil))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants, gpus := b.View()
+	if len(grants) != 1 || len(gpus) != 1 {
+		t.Errorf("%d grants, %d GPUs", len(grants), len(gpus))
+	}
+	if g, ok := b.Get("x"); !ok || g.Claim.ID != "x" {
+		t.Errorf("%+v, %v", g, ok)
+	}
+}
