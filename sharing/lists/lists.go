@@ -20,6 +20,7 @@ import (
 type Lists struct {
 	kernel Kernel
 	orders atomic.Uint64
+	calls  reader
 
 	mu     sync.Mutex // held while the kernel is asked; no other lock is taken meanwhile
 	gpus   map[sharing.GPUID]*followed
@@ -66,11 +67,15 @@ func (l *Lists) opener(gpu sharing.GPUID) opener {
 	return opener{l.kernel, minor, known}
 }
 
-// Ask has a function ask the driver about a GPU.
-func (l *Lists) Ask(gpu sharing.GPUID, ask func() ([]Use, error)) Answer {
-	a := Answer{GPU: gpu, order: l.orders.Add(1)}
-	a.Uses, a.Err = ask()
-	a.at = l.kernel.Now()
+// Ask asks the driver about a GPU. Calls that would be made at once for one GPU become one.
+func (l *Lists) Ask(ctx context.Context, d Driver, gpu sharing.GPUID) Answer {
+	a := l.calls.read(ctx, lineKey{d, gpu}, func() Answer {
+		a := Answer{order: l.orders.Add(1)}
+		a.Uses, a.Err = d.Processes(ctx, gpu)
+		a.at = l.kernel.Now()
+		return a
+	})
+	a.GPU = gpu
 	return a
 }
 
@@ -81,7 +86,7 @@ func (l *Lists) AskAll(ctx context.Context, d Driver, gpus []sharing.GPUID, with
 	out := make([]Answer, len(gpus))
 	var all sync.WaitGroup
 	for i, id := range gpus {
-		all.Go(func() { out[i] = l.Ask(id, func() ([]Use, error) { return d.Processes(ctx, id) }) })
+		all.Go(func() { out[i] = l.Ask(ctx, d, id) })
 	}
 	all.Wait()
 	return out

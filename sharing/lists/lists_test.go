@@ -92,8 +92,16 @@ func uses(pids ...int) (out []Use) {
 	return out
 }
 
+// told is a driver that answers at once.
+type told struct {
+	uses []Use
+	err  error
+}
+
+func (d *told) Processes(context.Context, sharing.GPUID) ([]Use, error) { return d.uses, d.err }
+
 func (l *Lists) look(grants []Grant, gpu sharing.GPUID, pids ...int) Look {
-	return l.Judge([]Answer{l.Ask(gpu, func() ([]Use, error) { return uses(pids...), nil })}, grants)[0]
+	return l.Judge([]Answer{l.Ask(context.Background(), &told{uses: uses(pids...)}, gpu)}, grants)[0]
 }
 
 // brief is a line in short.
@@ -133,7 +141,7 @@ func TestJudge(t *testing.T) {
 	if got := briefs(l.look(grants, gpu1, 1, 2)); len(got) != 2 || k.reads != reads {
 		t.Errorf("files are read %d times in a second look", k.reads-reads)
 	}
-	failed := l.Judge([]Answer{l.Ask(gpu0, func() ([]Use, error) { return nil, sharing.ErrLost })}, grants)[0]
+	failed := l.Judge([]Answer{l.Ask(t.Context(), &told{err: sharing.ErrLost}, gpu0)}, grants)[0]
 	if !errors.Is(failed.Err, sharing.ErrLost) || len(failed.Lines) != 0 || failed.Charge("a").Known {
 		t.Errorf("%+v", failed)
 	}
@@ -184,7 +192,7 @@ func TestKeepers(t *testing.T) {
 func TestOrder(t *testing.T) {
 	k, l, grants := bench(map[int]program{1: {dir: "/cg/a", start: 1, open: []int{4}}})
 	l.look(grants, gpu0, 1)
-	late := l.Ask(gpu0, func() ([]Use, error) { return nil, nil }) // it is not listed
+	late := l.Ask(t.Context(), &told{}, gpu0) // it is not listed
 	delete(k.all, 1)
 	if got := briefs(l.look(grants, gpu0, 1)); !slices.Equal(got, []string{"1:2:a:"}) {
 		t.Errorf("%q", got)
@@ -224,13 +232,17 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// driver answers after a time.
-type driver map[sharing.GPUID]time.Duration
+// driver answers after a time, and counts the calls.
+type driver struct {
+	after map[sharing.GPUID]time.Duration
+	calls atomic.Int32
+}
 
-func (d driver) Processes(ctx context.Context, gpu sharing.GPUID) ([]Use, error) {
+func (d *driver) Processes(ctx context.Context, gpu sharing.GPUID) ([]Use, error) {
+	n := int(d.calls.Add(1))
 	select {
-	case <-time.After(d[gpu]):
-		return uses(1), nil
+	case <-time.After(d.after[gpu]):
+		return uses(n), nil
 	case <-ctx.Done():
 		return nil, sharing.ErrUnavailable
 	}
@@ -240,7 +252,7 @@ func TestAskAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, _ := bench(nil)
 		began := time.Now()
-		got := l.AskAll(t.Context(), driver{gpu0: time.Hour, gpu1: time.Second}, []sharing.GPUID{gpu0, gpu1}, 2*time.Second)
+		got := l.AskAll(t.Context(), &driver{after: map[sharing.GPUID]time.Duration{gpu0: time.Hour, gpu1: time.Second}}, []sharing.GPUID{gpu0, gpu1}, 2*time.Second)
 		if took := time.Since(began); took != 2*time.Second || !errors.Is(got[0].Err, sharing.ErrUnavailable) || got[1].Err != nil || len(got[1].Uses) != 1 || got[1].GPU != gpu1 {
 			t.Errorf("%+v after %s", got, took)
 		}

@@ -20,7 +20,7 @@ type Use struct {
 	MPS bool
 }
 
-// Driver lists the processes that hold memory of a GPU, each pid once. Errors are of the vocabulary of package sharing.
+// Driver lists the processes that hold memory of a GPU, each pid once. It is comparable. Errors are of the vocabulary of package sharing.
 type Driver interface {
 	Processes(ctx context.Context, gpu sharing.GPUID) ([]Use, error)
 }
@@ -62,7 +62,7 @@ type Line struct {
 	Cgroup string
 }
 
-// Answer is what a driver said of one GPU.
+// Answer is what a driver said of one GPU. Several who asked may have the same one, and change nothing of it.
 type Answer struct {
 	GPU  sharing.GPUID
 	Uses []Use

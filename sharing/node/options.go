@@ -114,7 +114,7 @@ type Observer interface {
 type Driver interface {
 	// Version is the driver's version string.
 	Version() string
-	// Sample reads one GPU's use. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
+	// Sample reads one GPU's use, without its processes. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
 	Sample(ctx context.Context, gpu sharing.GPUID) (Sample, error)
 	// ProcessTime is what part of the time since then each process used of one GPU, as far as the driver's samples tell. Errors are
 	// those of Sample, and sharing.ErrUnsupported where the driver does not tell.

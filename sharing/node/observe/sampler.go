@@ -25,6 +25,8 @@ const (
 
 // Driver reads one GPU. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
 type Driver interface {
+	lists.Driver
+	// Sample reads all but the processes.
 	Sample(ctx context.Context, gpu sharing.GPUID) (Reading, error)
 }
 
@@ -107,16 +109,14 @@ func (s *Sampler) read(ctx context.Context, v View, p *Sample) []lists.Answer {
 	answers := make([]lists.Answer, len(v.GPUs))
 	for i, g := range v.GPUs {
 		wg.Go(func() {
-			answers[i] = s.Lists.Ask(g.UUID, func() ([]lists.Use, error) {
-				reading, err := v.Driver.Sample(ctx, g.UUID)
-				if err != nil {
-					return nil, err
-				}
+			if reading, err := v.Driver.Sample(ctx, g.UUID); err != nil {
+				answers[i] = lists.Answer{GPU: g.UUID, Err: err}
+			} else if answers[i] = s.Lists.Ask(ctx, v.Driver, g.UUID); answers[i].Err == nil {
+				reading.Processes = answers[i].Uses
 				mu.Lock()
-				defer mu.Unlock()
 				p.GPUs[g.UUID] = reading
-				return reading.Processes, nil
-			})
+				mu.Unlock()
+			}
 			for _, gr := range v.Grants {
 				if v.Caps == nil || gr.Lease == nil || !limitedOn(gr, g.UUID) {
 					continue

@@ -28,6 +28,8 @@ func (d *slowDriver) Sample(ctx context.Context, gpu sharing.GPUID) (Reading, er
 	return Reading{Used: sharing.GiB}, nil
 }
 
+func (d *slowDriver) Processes(context.Context, sharing.GPUID) ([]lists.Use, error) { return nil, nil }
+
 // clock is a kernel without processes.
 type clock struct{ lists.Kernel }
 

@@ -39,9 +39,6 @@ func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample,
 	if u, err := d.lib.Utilization(ctx, id); err == nil {
 		s.Utilization = u
 	}
-	if s.Processes, err = d.listed(ctx, id); err != nil {
-		return node.Sample{}, err
-	}
 	return s, nil
 }
 
@@ -52,10 +49,6 @@ func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.Pr
 		return nil, err
 	}
 	defer leave()
-	return d.listed(ctx, id)
-}
-
-func (d *driverDoor) listed(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
 	procs, err := d.lib.Processes(ctx, id)
 	if err != nil {
 		return nil, err

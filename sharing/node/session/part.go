@@ -50,11 +50,9 @@ func (d *partDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, e
 		return node.Sample{}, err
 	}
 	for _, m := range memory {
-		if m.GI != gi {
-			continue
+		if m.GI == gi {
+			return node.Sample{Used: m.Memory.Used, Utilization: -1}, nil
 		}
-		procs, err := d.lib.ProcessesIn(ctx, id.Device(), gi)
-		return node.Sample{Used: m.Memory.Used, Utilization: -1, Processes: usesOf(procs)}, err
 	}
 	return node.Sample{}, fmt.Errorf("the memory of MIG instance %s is not told: %w", id, sharing.ErrUnavailable)
 }
