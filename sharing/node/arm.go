@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // errKept marks an arm that went wrong with the process already in its cgroup: the lease stays.
@@ -95,11 +96,11 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 }
 
 // beginArm checks that the peer may arm the claim, and begins.
-func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process.Handle, Attachment, error) {
+func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fail := func(err error) (ledger.Claim, *process.Handle, Attachment, error) {
-		return ledger.Claim{}, nil, Attachment{}, err
+	fail := func(err error) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
+		return ledger.Claim{}, nil, gpudriver.Attached{}, err
 	}
 	if err := r.ready(); err != nil {
 		return fail(err)
@@ -116,11 +117,11 @@ func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process
 	case h.owner == nil || h.owner.PID() != peer.PID || h.owner.StartTime() != peer.Start || !h.owner.Alive():
 		return fail(fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied))
 	}
-	return g.Claim, h.owner, *r.att, r.ledger.Begin(id, ledger.Activation)
+	return g.Claim, h.owner, *r.driver.Get(), r.ledger.Begin(id, ledger.Activation)
 }
 
 // arm does the work without the lock; nobody else works on the grant meanwhile.
-func (r *Runtime) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att Attachment, with ArmOptions) (armed Armed, err error) {
+func (r *Runtime) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, with ArmOptions) (armed Armed, err error) {
 	group, err := r.opt.Cgroups.Create(path.Join(r.opt.Parent, string(c.ID)))
 	if err != nil {
 		return Armed{}, fmt.Errorf("make cgroup: %w", err)
@@ -155,7 +156,7 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, owner *process.Handle
 }
 
 // readyGroup does all that the process needs before it enters the group.
-func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, att Attachment, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
+func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.Attached, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
 	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.pre
 
 // splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
 // reached by the device of its GPU, and kept from others by its capability.
-func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []sharing.GPU) {
+func (r *Runtime) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, others []sharing.GPU) {
 	byID := make(map[sharing.GPUID]sharing.GPU, len(att.GPUs))
 	for _, g := range att.GPUs {
 		byID[g.UUID] = g
@@ -214,7 +215,7 @@ func (r *Runtime) splitGPUs(p sharing.Placement, att Attachment) (own, others []
 
 // applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
 // what the process does about its view of /dev. It returns the other GPUs that are so limited.
-func (r *Runtime) applyCaps(ctx context.Context, att Attachment, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPUID, error) {
+func (r *Runtime) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPUID, error) {
 	own, rest := r.cappable(p), r.limitable(others)
 	if level == sharing.LevelDriver && len(own) != len(p) {
 		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
@@ -270,7 +271,7 @@ func (r *Runtime) healthOf(id sharing.GPUID) sharing.Health {
 
 // canLimit needs the lock.
 func (r *Runtime) canLimit(id sharing.GPUID) bool {
-	if r.att == nil || !r.att.Levels[id].Limits() {
+	if r.driver.Get() == nil || !r.driver.Get().Levels[id].Limits() {
 		return false
 	}
 	v, ok := r.ledger.GPU(id)
@@ -279,7 +280,7 @@ func (r *Runtime) canLimit(id sharing.GPUID) bool {
 
 // undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the claim stays
 // leased until the process ends: better an unwanted lease than memory that is in use and granted again.
-func (r *Runtime) undoArm(ctx context.Context, att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+func (r *Runtime) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
 		r.watcher.Add(group)
 		return fmt.Errorf("cgroup %q stays until its process ends: %w", group.Dir, errors.Join(errKept, err))

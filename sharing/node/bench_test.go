@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // What the runtime itself costs: real cgroups, a real record with its fsyncs and a real process, a driver
@@ -56,7 +57,7 @@ func BenchmarkGuard(b *testing.B) {
 		for n := range 5 {
 			p := bench.tenant()
 			all = append(all, p)
-			use := ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true}
+			use := gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true}
 			if n == 0 {
 				bench.lease(p, "", req)
 			} else if err := bench.joins(p, len(all)-1-n, all); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 func (b *bench) beyondTold() string {
@@ -29,15 +30,15 @@ func TestBeyondTheDriversLimit(t *testing.T) {
 	p := b.tenant()
 	a := b.lease(p, "", gib(4))
 	gpu := a.Own[0].UUID
-	b.driver.put(gpu, []ProcessUse{gibs(p, 4)})
+	b.driver.put(gpu, []gpudriver.ProcessUse{gibs(p, 4)})
 	if got := b.beyondTold(); got != "" {
 		t.Errorf("at its cap: %q", got)
 	}
-	b.driver.put(gpu, []ProcessUse{gibs(p, 6)})
+	b.driver.put(gpu, []gpudriver.ProcessUse{gibs(p, 6)})
 	if got := b.beyondTold(); !strings.Contains(got, "hold 6GiB of GPU") || !strings.Contains(got, "its cap is 4GiB") || !strings.Contains(got, "what another grant made") {
 		t.Errorf("with memory of another: %q", got)
 	}
-	b.driver.put(gpu, []ProcessUse{{PID: p.PID, Used: 6 * sharing.GiB}})
+	b.driver.put(gpu, []gpudriver.ProcessUse{{PID: p.PID, Used: 6 * sharing.GiB}})
 	if got := b.beyondTold(); got != "" {
 		t.Errorf("when it is not known: %q", got)
 	}

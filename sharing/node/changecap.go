@@ -11,12 +11,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // changeCap brings a lease that runs from the caps before to those of now, on the same GPUs, or leaves it at
 // before. A cap is never left below what the lease uses, and memory is not given away that may be in use: use
 // that cannot be told refuses a lower cap. The caller holds the holding's capping and books what changes.
-func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant, before, now sharing.Placement) error {
+func (r *Runtime) changeCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
 	if len(now) == 0 {
 		return nil
 	}
@@ -33,14 +34,14 @@ func (r *Runtime) changeCap(ctx context.Context, att Attachment, g ledger.Grant,
 
 // putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
 // cap, and there is nothing to put anywhere.
-func (r *Runtime) putCap(ctx context.Context, att Attachment, g ledger.Grant, p sharing.Placement) error {
+func (r *Runtime) putCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, p sharing.Placement) error {
 	b, of := r.enforcer(g, &att)
 	return b.Resize(ctx, of, p)
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
 // is not told.
-func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant, before, now sharing.Placement) error {
+func (r *Runtime) lowerable(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
 	_, of := r.enforcer(g, &att)
 	for i, f := range now {
 		if f.Memory >= before[i].Memory {
@@ -63,7 +64,7 @@ func (r *Runtime) lowerable(ctx context.Context, att Attachment, g ledger.Grant,
 
 // useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
 // processes, those that have ended among them. known is false where either cannot be told in full.
-func (r *Runtime) useOf(ctx context.Context, att Attachment, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
+func (r *Runtime) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
 	b, of := r.enforcer(g, &att)
 	if g.Claim.Level == sharing.LevelDriver {
 		counts, err := b.Read(ctx, of, gpu)

@@ -266,7 +266,7 @@ func (r *Runtime) forget(g ledger.Grant) {
 	if h := r.held[id]; h != nil {
 		h.letGo()
 		g.Lease = nil
-		r.backendOf(g, r.att).Release(r.grantOf(g))
+		r.backendOf(g, r.driver.Get()).Release(r.grantOf(g))
 	}
 	delete(r.held, id)
 	r.guard.Drop(id)

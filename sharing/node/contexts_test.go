@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // keepsContexts has the agent keep measured sizes, and starts it again.
@@ -64,7 +65,7 @@ func TestNoProgramSetsTheSizeOfContexts(t *testing.T) {
 		{sharing.GiB, sharing.GiB, 2 * sharing.GiB}, {2 * sharing.GiB, sharing.GiB, sharing.GiB + 1},
 	} {
 		g.countsWaiting(a, slot, p, lie.held, lie.waiting)
-		g.holds(ProcessUse{PID: p.PID, Used: lie.used, Known: true})
+		g.holds(gpudriver.ProcessUse{PID: p.PID, Used: lie.used, Known: true})
 		for range 3 {
 			g.bench.upkeep(t.Context())
 		}
@@ -85,7 +86,7 @@ func TestTheLeastContextOfAGrant(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
 	g.countsWaiting(a, 0, p, sharing.GiB, sharing.GiB)
-	g.holds(ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true})
+	g.holds(gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB / 2, Known: true})
 	g.bench.upkeep(t.Context())
 	if u := g.usage(a); u.Least != sharing.GiB/2 || u.Overhead != sharing.GiB/2 || u.Used != 0 {
 		t.Errorf("%+v", u)

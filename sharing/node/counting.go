@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // upkeepEvery is how often the counters of programs that count themselves are put right: what a killed process held
@@ -41,7 +42,7 @@ func (r *Runtime) upkeepLoop(ctx context.Context) error {
 // upkeep looks after the regions once, and shows what was found.
 func (r *Runtime) upkeep(ctx context.Context) {
 	r.mu.Lock()
-	att := r.att
+	att := r.driver.Get()
 	grants := r.ledger.Grants()
 	owners := r.owners(grants)
 	leases := r.counting(grants, owners)
@@ -60,11 +61,11 @@ func (r *Runtime) upkeep(ctx context.Context) {
 // noDriver is a driver that does not answer.
 type noDriver struct{}
 
-func (noDriver) Processes(context.Context, sharing.GPUID) ([]ProcessUse, error) {
+func (noDriver) Processes(context.Context, sharing.GPUID) ([]gpudriver.ProcessUse, error) {
 	return nil, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
 }
 
-func driverOf(att *Attachment) lists.Driver {
+func driverOf(att *gpudriver.Attached) lists.Driver {
 	if att == nil {
 		return noDriver{}
 	}
@@ -135,7 +136,7 @@ func (r *Runtime) libkerfRules() libkerf.Rules {
 func (r *Runtime) reopen(g ledger.Grant) {
 	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
 	// books are whole only after the last of those that share a cap.
-	if found := r.backendOf(g, r.att).Recover(r.grantOf(g)); found && g.Lease != nil && r.recovery.Restored {
+	if found := r.backendOf(g, r.driver.Get()).Recover(r.grantOf(g)); found && g.Lease != nil && r.recovery.Restored {
 		r.settle(g)
 	}
 }
@@ -167,10 +168,10 @@ func (r *Runtime) watches(g ledger.Grant) bool {
 
 // blind reports whether the driver does not list the processes of a GPU to this agent. It needs the lock.
 func (r *Runtime) blind(gpu sharing.GPUID) bool {
-	if r.att == nil {
+	if r.driver.Get() == nil {
 		return false
 	}
-	return r.att.Levels[gpu].Blind()
+	return r.driver.Get().Levels[gpu].Blind()
 }
 
 // timeHost tells libkerf whose time counts.
@@ -189,7 +190,7 @@ func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
 // ProcessTime implements libkerf.TimeHost.
 func (t timeHost) ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
 	t.r.mu.Lock()
-	att := t.r.att
+	att := t.r.driver.Get()
 	t.r.mu.Unlock()
 	if att == nil {
 		return sharing.TimeUse{}, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)

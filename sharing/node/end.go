@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
@@ -89,7 +90,7 @@ func empty(g cgroup.Group) (bool, error) {
 // false when the lease goes on.
 func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err error) {
 	r.mu.Lock()
-	att, known := r.att, r.driverKnown
+	att, known := r.driver.Get(), r.driver.Seen()
 	g, _ := r.ledger.Get(id)
 	group := r.groupOf(*g.Lease)
 	r.mu.Unlock()
@@ -131,7 +132,7 @@ func (r *Runtime) end(ctx context.Context, id ledger.ClaimID) (done bool, err er
 // charged asks the driver whether memory is still the grant's although no process is in its cgroup: one left the cgroup with
 // memory in hand, another process keeps what the grant's processes held, or the driver has not torn down yet. Such memory is
 // not free, so the lease goes on; left then says so. A lost GPU holds nothing.
-func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
+func (r *Runtime) charged(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	if att == nil || g.Lease == nil {
 		return "", nil
 	}
@@ -145,7 +146,7 @@ func (r *Runtime) charged(ctx context.Context, att *Attachment, g ledger.Grant) 
 
 // keptByOthers asks whether others keep what processes of the grant held that have ended. A GPU that was granted whole is
 // not asked about.
-func (r *Runtime) keptByOthers(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
+func (r *Runtime) keptByOthers(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	var gpus []sharing.GPUID
 	for _, f := range g.Claim.Placement {
 		if !f.Whole {
@@ -171,7 +172,7 @@ func (r *Runtime) keptByOthers(ctx context.Context, att *Attachment, g ledger.Gr
 }
 
 // chargedToLimit asks about the driver's own count, where a limit is in force.
-func (r *Runtime) chargedToLimit(ctx context.Context, att *Attachment, g ledger.Grant) (left string, err error) {
+func (r *Runtime) chargedToLimit(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	for _, f := range g.Claim.Placement {
 		if !f.Whole && r.healthOf(f.GPU) == sharing.HealthSuspect {
 			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
@@ -192,7 +193,7 @@ func (r *Runtime) chargedToLimit(ctx context.Context, att *Attachment, g ledger.
 }
 
 // removeCgroup takes the caps off and removes the cgroup, if it is ours and not a container runtime's.
-func (r *Runtime) removeCgroup(ctx context.Context, group cgroup.Group, ours bool, att *Attachment) error {
+func (r *Runtime) removeCgroup(ctx context.Context, group cgroup.Group, ours bool, att *gpudriver.Attached) error {
 	ctx, cancel := context.WithTimeout(ctx, capDeadline)
 	defer cancel()
 	if att != nil && att.Caps != nil {

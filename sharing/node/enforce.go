@@ -11,10 +11,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // backends are those of the node, with a driver that may be nil.
-func (r *Runtime) backends(att *Attachment) backend.Set {
+func (r *Runtime) backends(att *gpudriver.Attached) backend.Set {
 	s := backend.Set{MPS: r.opt.MPS, Libkerf: r.libkerf}
 	if att != nil && att.Caps != nil {
 		s.Driver = driver.Backend{Limits: att.Caps, Can: r.takesLimit}
@@ -23,7 +24,7 @@ func (r *Runtime) backends(att *Attachment) backend.Set {
 }
 
 // backendOf is the backend of a grant, with a driver that may be nil.
-func (r *Runtime) backendOf(g ledger.Grant, att *Attachment) backend.Backend {
+func (r *Runtime) backendOf(g ledger.Grant, att *gpudriver.Attached) backend.Backend {
 	return r.backends(att).Of(g.Claim.Backend)
 }
 
@@ -41,7 +42,7 @@ func (r *Runtime) grantOf(g ledger.Grant) backend.Grant {
 }
 
 // enforcer is the backend of a grant, and what it has to know of the grant.
-func (r *Runtime) enforcer(g ledger.Grant, att *Attachment) (backend.Backend, backend.Grant) {
+func (r *Runtime) enforcer(g ledger.Grant, att *gpudriver.Attached) (backend.Backend, backend.Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.ledger.Get(g.Claim.ID); !ok {
@@ -55,7 +56,7 @@ func (r *Runtime) enforcer(g ledger.Grant, att *Attachment) (backend.Backend, ba
 func (r *Runtime) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
 	r.mu.Lock()
 	g, ok := r.ledger.Get(id)
-	b, of := r.backendOf(g, r.att), r.grantOf(g)
+	b, of := r.backendOf(g, r.driver.Get()), r.grantOf(g)
 	r.mu.Unlock()
 	if !ok {
 		return nil

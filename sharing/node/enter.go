@@ -18,10 +18,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // enter moves the claiming process into its group.
-func (r *Runtime) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att Attachment, group cgroup.Group) error {
+func (r *Runtime) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, group cgroup.Group) error {
 	check := entryCheck{
 		gpus: r.answering(att.GPUs), driver: att.Driver, roots: []string{r.opt.DevRoot, cmp.Or(r.opt.CapsRoot, r.opt.DevRoot)},
 		caps: att.Caps, capped: r.cappable(c.Placement), dir: group.Dir, log: r.log,
@@ -71,11 +72,11 @@ func (r *Runtime) recoverEntries() {
 // entryCheck decides about processes that stand still in a grant's cgroup, see package entry.
 type entryCheck struct {
 	gpus   []sharing.GPU
-	driver Driver
+	driver gpudriver.Reader
 	// roots are the folders in which the node's device files are.
 	roots []string
 	// caps is nil where the driver caps nothing; capped has what it caps for the cgroup dir.
-	caps   Capper
+	caps   gpudriver.Capper
 	capped sharing.Placement
 	dir    string
 	log    *slog.Logger

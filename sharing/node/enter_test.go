@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // afterThaw is the one failpoint of an activation at which the process runs in its cgroup.
@@ -165,7 +166,7 @@ func TestAProcessThatTakesAGPUMeanwhileIsNotArmed(t *testing.T) {
 	p := b.tenant()
 	b.caps.set(func() {
 		b.caps.onApply = func() {
-			b.driver.put(b.gpus[1].UUID, []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
+			b.driver.put(b.gpus[1].UUID, []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 		}
 	})
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 const notEnforced = "the cap is not enforced"
@@ -60,7 +61,7 @@ func TestLevelStaysLowWhileTheDriverDoesNotTell(t *testing.T) {
 	g.counts(a, 0, p, sharing.GiB)
 	g.holds(gibs(p, 15))
 	g.bench.upkeep(t.Context())
-	g.holds(ProcessUse{PID: p.PID})
+	g.holds(gpudriver.ProcessUse{PID: p.PID})
 	g.bench.upkeep(t.Context())
 	g.wantLevel("unknown", sharing.LevelNone, true)
 	g.holds()

@@ -32,8 +32,8 @@ func (r *Runtime) guardView() guard.View {
 		Grants: make([]guard.Grant, len(grants)), Owners: r.owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
 		Complete: r.recovery.Complete() && len(r.conditions.Unserved()) == 0,
 	}
-	if r.att != nil {
-		v.Driver = r.att.Driver
+	if r.driver.Get() != nil {
+		v.Driver = r.driver.Get().Driver
 	}
 	for _, page := range r.ledger.GPUs() {
 		v.GPUs = append(v.GPUs, page.GPU)

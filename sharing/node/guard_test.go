@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 )
 
@@ -86,7 +87,7 @@ func (g *guarded) restartAgent() {
 		}
 	}
 	r.settings.SetInventory(g.gpus)
-	if err := r.Attach(g.t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
+	if err := r.Attach(g.t.Context(), gpudriver.Attached{Driver: g.driver, GPUs: g.gpus, Levels: levels}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -110,10 +111,10 @@ func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, Armed) {
 }
 
 // holds says what processes hold of the first GPU.
-func (g *guarded) holds(uses ...ProcessUse) { g.driver.put(g.gpus[0].UUID, uses) }
+func (g *guarded) holds(uses ...gpudriver.ProcessUse) { g.driver.put(g.gpus[0].UUID, uses) }
 
-func gibs(p *tenant, n int) ProcessUse {
-	return ProcessUse{PID: p.PID, Used: sharing.Bytes(n) * sharing.GiB, Known: true}
+func gibs(p *tenant, n int) gpudriver.ProcessUse {
+	return gpudriver.ProcessUse{PID: p.PID, Used: sharing.Bytes(n) * sharing.GiB, Known: true}
 }
 
 // looks lets the guard look so often.
@@ -224,7 +225,7 @@ func TestGuardWarns(t *testing.T) {
 // is unknown until it does.
 func TestGuardNeverKillsOnUnknownUse(t *testing.T) {
 	tests := map[string]func(*guarded, *tenant){
-		"use not told": func(g *guarded, p *tenant) { g.holds(ProcessUse{PID: p.PID, Used: 70 * sharing.GiB}) },
+		"use not told": func(g *guarded, p *tenant) { g.holds(gpudriver.ProcessUse{PID: p.PID, Used: 70 * sharing.GiB}) },
 		"GPU that does not answer": func(g *guarded, p *tenant) {
 			g.holds(gibs(p, 70))
 			g.bench.SetHealth(g.gpus[0].UUID, sharing.HealthSuspect, "hangs")
@@ -322,7 +323,7 @@ func TestGuardAndStrangers(t *testing.T) {
 			}
 			g.restartAgent()
 		}},
-		"no such process": {pool: pool, change: func(g *guarded, p *tenant) { g.holds(ProcessUse{PID: 1 << 22, Known: true}) }},
+		"no such process": {pool: pool, change: func(g *guarded, p *tenant) { g.holds(gpudriver.ProcessUse{PID: 1 << 22, Known: true}) }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +361,7 @@ func TestGuardAndTrespassers(t *testing.T) {
 	pool.Strangers = config.StrangersKill
 	g := newGuarded(t, pool)
 	p, _ := g.share(4)
-	g.driver.put(g.gpus[1].UUID, []ProcessUse{gibs(p, 1)})
+	g.driver.put(g.gpus[1].UUID, []gpudriver.ProcessUse{gibs(p, 1)})
 	g.looks(2)
 	g.dead(p)
 }

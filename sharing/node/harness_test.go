@@ -25,6 +25,7 @@ import (
 	backendlibkerf "github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/lists"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
@@ -139,7 +140,7 @@ func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.
 // fakeDriver has the processes that are put on its GPUs, until they end.
 type fakeDriver struct {
 	mu sync.Mutex // of on, for tests that change it while the loops run
-	on map[sharing.GPUID][]ProcessUse
+	on map[sharing.GPUID][]gpudriver.ProcessUse
 	// kept are the processes that stay on the GPUs when they have ended: others have their files open.
 	kept map[int]bool
 	// times is what ProcessTime tells of every GPU; nil: that it does not tell. Empty it has no row.
@@ -154,16 +155,16 @@ type fakeDriver struct {
 
 func (*fakeDriver) Version() string { return "615.71.09" }
 
-func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, error) {
+func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Sample, error) {
 	if err := ctx.Err(); err != nil {
-		return Sample{}, err
+		return gpudriver.Sample{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.silent[id] {
-		return Sample{}, sharing.ErrUnavailable
+		return gpudriver.Sample{}, sharing.ErrUnavailable
 	}
-	s := Sample{Used: d.nobodys[id], Utilization: 7}
+	s := gpudriver.Sample{Used: d.nobodys[id], Utilization: 7}
 	for _, p := range d.on[id] {
 		if _, err := process.StartOf(p.PID); err != nil && !d.kept[p.PID] {
 			continue
@@ -178,7 +179,7 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (Sample, erro
 }
 
 // put has a GPU list these processes.
-func (d *fakeDriver) put(gpu sharing.GPUID, uses []ProcessUse) {
+func (d *fakeDriver) put(gpu sharing.GPUID, uses []gpudriver.ProcessUse) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on[gpu] = uses
@@ -186,7 +187,7 @@ func (d *fakeDriver) put(gpu sharing.GPUID, uses []ProcessUse) {
 
 // Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile: tests count
 // the guard's looks, and one that tells nothing is none.
-func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]ProcessUse, error) {
+func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]gpudriver.ProcessUse, error) {
 	s, err := d.Sample(context.WithoutCancel(ctx), id)
 	return s.Processes, err
 }
@@ -305,7 +306,7 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPUID][]ProcessUse{}, kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
+	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPUID][]gpudriver.ProcessUse{}, kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
 	for i := range 3 {
 		b.gpus = append(b.gpus, sharing.GPU{
 			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
@@ -385,7 +386,7 @@ func (b *bench) attach() {
 	for _, g := range b.gpus {
 		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.Supported}}
 	}
-	if err := b.Attach(b.t.Context(), Attachment{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
+	if err := b.Attach(b.t.Context(), gpudriver.Attached{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // ArmContainer puts the cap on a container's cgroup, reads it back and takes the lease. The container's
@@ -152,7 +153,7 @@ func errCreated(next *ledger.Attachment) error {
 }
 
 // beginContainer checks that the container may arm its claim, and begins. done is true when it is armed already.
-func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att Attachment, done bool, err error) {
+func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att gpudriver.Attached, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := unready(r.unsettled()); err != nil {
@@ -178,7 +179,7 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	case g.Lease.Inode != group.Inode:
 		err = fmt.Errorf("claim %q is leased to an earlier cgroup of that name: %w", id, sharing.ErrUnavailable)
 	case g.Lease.Verified && g.Lease.Unverified == "":
-		return g, *r.att, true, nil
+		return g, *r.driver.Get(), true, nil
 	}
 	if why := r.instanceLost(g.Claim); err == nil && why != "" {
 		err = fmt.Errorf("claim %q: %s: %w", id, why, sharing.ErrUnavailable)
@@ -190,7 +191,7 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 		return g, att, false, err
 	}
 	g, _ = r.ledger.Get(id)
-	return g, *r.att, false, nil
+	return g, *r.driver.Get(), false, nil
 }
 
 // beginActivation notes that a container's caps are being set. It needs the lock.
@@ -219,7 +220,7 @@ func (r *Runtime) beginActivation(g ledger.Grant, containerID string, group cgro
 // runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run yet, so
 // nothing can hold GPU memory. A crash at any point leaves a lease on record whose
 // caps the next start puts back, with the hook still waiting.
-func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att Attachment, group cgroup.Group, proc *process.Handle) (err error) {
+func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att gpudriver.Attached, group cgroup.Group, proc *process.Handle) (err error) {
 	if err := r.store.Save(); err != nil {
 		return err
 	}
@@ -274,7 +275,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att Attachme
 
 // undoContainer takes back what armContainer did. The program does not run, so nothing is charged yet, and
 // the start fails.
-func (r *Runtime) undoContainer(ctx context.Context, att Attachment, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+func (r *Runtime) undoContainer(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
 	defer cancel()
 	var errs []error

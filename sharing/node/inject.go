@@ -164,7 +164,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	}
 	of := r.grantOf(g)
 	of.Contained = true
-	more, err := r.backendOf(g, r.att).Injection(of, in.Placement)
+	more, err := r.backendOf(g, r.driver.Get()).Injection(of, in.Placement)
 	if err != nil {
 		return sharing.Injection{}, err
 	}

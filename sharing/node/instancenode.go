@@ -18,7 +18,7 @@ type instanceNode struct{ r *Runtime }
 func (n instanceNode) View(f func(grants []instances.Grant, ready bool)) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	f(n.grants(), n.r.recovery.Restored && n.r.att != nil)
+	f(n.grants(), n.r.recovery.Restored && n.r.driver.Get() != nil)
 }
 
 // grants needs the lock.

@@ -54,7 +54,7 @@ func (n lendNode) lendable(g ledger.Grant) bool {
 func (n lendNode) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
 	n.r.mu.Lock()
 	g, ok := n.r.ledger.Get(id)
-	att := n.r.att
+	att := n.r.driver.Get()
 	n.r.mu.Unlock()
 	if !ok || g.Lease == nil || att == nil {
 		return 0, false
@@ -75,11 +75,11 @@ func (n lendNode) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID
 	defer h.capping.Unlock()
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
-	if g.Work != ledger.NoWork || r.att == nil || !n.lendable(g) {
+	if g.Work != ledger.NoWork || r.driver.Get() == nil || !n.lendable(g) {
 		r.mu.Unlock()
 		return sharing.ErrUnavailable
 	}
-	att, had := *r.att, g.Lent[gpu]
+	att, had := *r.driver.Get(), g.Lent[gpu]
 	var err error
 	if lent > had {
 		err = r.ledger.Lend(id, gpu, lent)

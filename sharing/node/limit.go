@@ -10,13 +10,14 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // resizing is one change of a grant's memory: from what it has to what it is to have.
 type resizing struct {
 	grant ledger.Grant
 	h     *holding
-	att   Attachment
+	att   gpudriver.Attached
 	// from and to differ in memory alone; most has the larger amount of each fragment, and is booked while the
 	// caps are changed.
 	from, to, most sharing.Placement
@@ -77,7 +78,7 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 	if err != nil {
 		return c, err
 	}
-	c = resizing{grant: g, h: h, att: *r.att, from: g.Claim.Placement, to: to, most: g.Claim.Placement.Clone()}
+	c = resizing{grant: g, h: h, att: *r.driver.Get(), from: g.Claim.Placement, to: to, most: g.Claim.Placement.Clone()}
 	for i, f := range to {
 		c.most[i].Memory = max(c.most[i].Memory, f.Memory)
 		if peer.UID != 0 && f.Memory > c.from[i].Memory {

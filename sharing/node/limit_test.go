@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 const root = 0
@@ -160,7 +161,7 @@ func TestLimitOfAWatchedGrant(t *testing.T) {
 	}
 	g.looks(3)
 	g.lives(p)
-	g.holds(ProcessUse{PID: p.PID})
+	g.holds(gpudriver.ProcessUse{PID: p.PID})
 	g.bench.changed.announce() // a picture from before is old
 	refused(t, g.bench.Limit(t.Context(), as(root), a.ID, 5*sharing.GiB), sharing.ErrUnavailable, "does not tell")
 	g.holds(gibs(p, 10))

@@ -32,10 +32,10 @@ func (r *Runtime) observeView() observe.View {
 	defer r.mu.Unlock()
 	v := observe.View{Grants: r.ledger.Grants()}
 	v.Owners = r.owners(v.Grants)
-	if r.att != nil {
-		v.Driver, v.GPUs = r.att.Driver, r.att.GPUs
-		if r.att.Caps != nil {
-			v.Caps = r.att.Caps
+	if r.driver.Get() != nil {
+		v.Driver, v.GPUs = r.driver.Get().Driver, r.driver.Get().GPUs
+		if r.driver.Get().Caps != nil {
+			v.Caps = r.driver.Get().Caps
 		}
 	}
 	return v

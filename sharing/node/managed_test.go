@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // rejectsManaged is what the programs of a grant find in its region.
@@ -112,7 +113,7 @@ func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 	g.counts(a, 0, p, 3*sharing.GiB)
 	g.managedOf(a, 0, 2*sharing.GiB)
 	look := func(unlisted sharing.Bytes) string {
-		g.bench.driver.put(gpu, []ProcessUse{{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}})
+		g.bench.driver.put(gpu, []gpudriver.ProcessUse{{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}})
 		g.bench.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: unlisted}
 		g.bench.unlistedTold()
 		return g.bench.unlistedTold()

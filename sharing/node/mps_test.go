@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // MPSLease is what a daemon knows of a grant, and who entered.
@@ -261,7 +262,7 @@ func backendIn(g *guarded, id ledger.ClaimID) sharing.Backend {
 // A process of the lease that is on the GPU and no client of MPS has no limit: it is shown, and dealt with as over its cap,
 // whatever it holds. So is the sum of clients, each of which has the limit for itself.
 func TestMPSIsWatched(t *testing.T) {
-	client := func(p *tenant, n int) ProcessUse {
+	client := func(p *tenant, n int) gpudriver.ProcessUse {
 		u := gibs(p, n)
 		u.MPS = true
 		return u

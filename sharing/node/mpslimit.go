@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // MPS gives each client its limit when it connects: the least of its daemon's and of the one in its environment. It
@@ -29,7 +30,7 @@ type startedWith struct {
 
 // lowerableMPS refuses a lower limit of a grant that MPS holds, and would not hold then: ErrConflict with who keeps the old one, ErrUnavailable where
 // that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
-func (r *Runtime) lowerableMPS(ctx context.Context, att Attachment, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
+func (r *Runtime) lowerableMPS(ctx context.Context, att gpudriver.Attached, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
 	if !backend.PropertiesOf(g.Claim.Backend).Served {
 		return nil
 	}

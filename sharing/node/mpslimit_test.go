@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // A grant that MPS holds grows at once, for who is started with the new limit, and it is said who is not; it shrinks while
@@ -32,7 +33,7 @@ func TestLimitOfMPS(t *testing.T) {
 	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, fmt.Sprintf("(pid %d), and what they start, have at most the 10GiB", p.PID)) {
 		t.Errorf("level %v, %q", s.Level, s.LevelReason)
 	}
-	g.holds(ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true, MPS: true})
+	g.holds(gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true, MPS: true})
 	if err := limit(5); !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", p.PID)) {
 		t.Errorf("with a client: %v", err)
 	}

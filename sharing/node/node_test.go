@@ -16,6 +16,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -186,12 +187,12 @@ func TestAStrangerOnAWholeGPU(t *testing.T) {
 	p, stranger := b.tenant(), b.tenant()
 	a := b.lease(p, "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
 	gpu := a.Own[0].UUID
-	own := ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true}
-	b.driver.put(gpu, []ProcessUse{own})
+	own := gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true}
+	b.driver.put(gpu, []gpudriver.ProcessUse{own})
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelExclusive || g.Used[0] != sharing.GiB {
 		t.Errorf("alone on its GPU: %+v", g)
 	}
-	b.driver.put(gpu, []ProcessUse{own, {PID: stranger.PID, Used: sharing.GiB, Known: true}})
+	b.driver.put(gpu, []gpudriver.ProcessUse{own, {PID: stranger.PID, Used: sharing.GiB, Known: true}})
 	b.changed.announce() // a new picture
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone || !strings.Contains(g.LevelReason, strconv.Itoa(stranger.PID)) || g.Used[0] != sharing.GiB {
 		t.Errorf("with a stranger: %+v", g)
@@ -203,7 +204,7 @@ func TestAProcessOnAGPUIsNotArmed(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	b.driver.put(b.gpus[2].UUID, []ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
+	b.driver.put(b.gpus[2].UUID, []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		t.Fatal(err)

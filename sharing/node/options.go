@@ -4,7 +4,6 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
-	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/lists"
@@ -20,7 +18,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
-	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
 // Host is the machine that a Runtime works on.
@@ -108,55 +105,6 @@ type Observer interface {
 	MIGTurned(on bool, took time.Duration, err error)
 	// Uncounted tells that a process was found that uses a GPU without the library that is to hold its lease.
 	Uncounted()
-}
-
-// Driver is what the runtime reads from the driver.
-type Driver interface {
-	// Version is the driver's version string.
-	Version() string
-	// Sample reads one GPU's use, without its processes. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
-	Sample(ctx context.Context, gpu sharing.GPUID) (Sample, error)
-	// ProcessTime is what part of the time since then each process used of one GPU, as far as the driver's samples tell. Errors are
-	// those of Sample, and sharing.ErrUnsupported where the driver does not tell.
-	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error)
-	// Power is what the whole GPU takes now, in watts. Errors are those of Sample, and sharing.ErrUnsupported.
-	Power(ctx context.Context, gpu sharing.GPUID) (watts float64, err error)
-	// Processes lists those that hold memory of one GPU, each once. Errors are those of Sample.
-	Processes(ctx context.Context, gpu sharing.GPUID) ([]ProcessUse, error)
-}
-
-// Sample is one GPU's usage at one moment.
-type Sample = observe.Reading
-
-// ProcessUse is one process on one GPU. Known is false when the driver does not tell its memory.
-type ProcessUse = lists.Use
-
-// Capper puts caps in force. All methods honour the context's deadline.
-type Capper interface {
-	// Apply limits the cgroup to each fragment's memory on the fragment's GPU, and to the least on every
-	// GPU of others, and reads each back. On error nothing is left in force. Whole fragments get no limit.
-	Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
-	// Renew is Apply for a cgroup whose processes may run: on error all that is in force stays.
-	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
-	// Read gives the limit in force and its use. ErrNotFound when the cgroup has none on that GPU.
-	Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error)
-	// Clear takes every limit off; a cgroup or GPU that is gone is no error.
-	Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error
-	// Least is the limit that Apply gives to others.
-	Least() sharing.Bytes
-}
-
-// Attachment is a driver that answers, with what was found on it.
-type Attachment struct {
-	Driver Driver
-	// Caps is nil when the driver cannot limit memory.
-	Caps Capper
-	// GPUs are as the driver shows them. The settings say what can be granted of each.
-	GPUs []sharing.GPU
-	// Levels has an entry for each GPU: what holds shares of it, and what does not and why.
-	Levels map[sharing.GPUID]choice.Report
-	// LeftOut are the devices that were not taken into the inventory, one sentence each.
-	LeftOut []string
 }
 
 // Peer is the process that calls, as the kernel tells it.

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // One pod from its sandbox to its end: claimed, injected, armed, restarted in place, forgotten.
@@ -403,7 +404,7 @@ func TestADriverWithoutCaps(t *testing.T) {
 	for _, g := range b.gpus {
 		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
 	}
-	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
+	if err := b.Attach(t.Context(), gpudriver.Attached{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)
 	}
 	b.loops()
@@ -446,14 +447,16 @@ func TestStrangersOnASharedGPU(t *testing.T) {
 	if d.in.Placement[0].GPU != gpu {
 		t.Fatal("they do not share")
 	}
-	use := func(p *tenant) ProcessUse { return ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true} }
+	use := func(p *tenant) gpudriver.ProcessUse {
+		return gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true}
+	}
 	warned := func(p *tenant) bool {
 		b.changed.announce() // a new picture
 		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool {
 			return strings.Contains(w, "without a grant") && strings.Contains(w, "pid "+numbers([]int{p.PID}))
 		})
 	}
-	b.driver.put(gpu, []ProcessUse{use(c.p), use(d.p)})
+	b.driver.put(gpu, []gpudriver.ProcessUse{use(c.p), use(d.p)})
 	if w := b.State(t.Context()).Warnings; len(w) != 0 {
 		t.Errorf("warnings without a stranger: %q", w)
 	}
@@ -466,7 +469,7 @@ func TestStrangersOnASharedGPU(t *testing.T) {
 	}
 	b.driver.put(gpu, b.driver.on[gpu][:2])
 	// A container on a GPU that is not its own is one, too.
-	b.driver.put(other, []ProcessUse{use(c.p)})
+	b.driver.put(other, []gpudriver.ProcessUse{use(c.p)})
 	if !warned(c.p) {
 		t.Errorf("no word of the container on another GPU: %q", b.State(t.Context()).Warnings)
 	}

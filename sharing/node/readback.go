@@ -12,6 +12,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
@@ -32,7 +33,7 @@ func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startch
 	defer h.capping.Unlock()
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
-	att := r.att
+	att := r.driver.Get()
 	var limited []sharing.GPUID
 	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
 		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPUID) bool { return !r.canLimit(gpu) })
@@ -82,7 +83,7 @@ func (r *Runtime) settledHolding(ctx context.Context, containerID string) (ledge
 }
 
 // limitsOf are the limits that applyCaps set for a lease, not read yet. limited are the GPUs that are not part of it.
-func (r *Runtime) limitsOf(att Attachment, g ledger.Grant, limited []sharing.GPUID) ([]startcheck.Limit, error) {
+func (r *Runtime) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPUID) ([]startcheck.Limit, error) {
 	caps := g.Caps()
 	if g.Joint != nil {
 		caps = nil // no limit of one cgroup is its cap

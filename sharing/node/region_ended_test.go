@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // TestUpkeepOfEndedProcesses has a trainer end that counts its memory, while a worker keeps it: what the driver tells of it counts
@@ -19,7 +20,7 @@ func TestUpkeepOfEndedProcesses(t *testing.T) {
 	second := g.worker(a)
 	g.counts(a, 0, p, 2*sharing.GiB)
 	g.counts(a, 1, second, sharing.GiB/2)
-	held := []ProcessUse{{PID: p.PID, Used: 5 * sharing.GiB / 2, Known: true}, {PID: second.PID, Used: sharing.GiB, Known: true}}
+	held := []gpudriver.ProcessUse{{PID: p.PID, Used: 5 * sharing.GiB / 2, Known: true}, {PID: second.PID, Used: sharing.GiB, Known: true}}
 	g.holds(held...)
 	check := func(when string, used, overhead sharing.Bytes) {
 		t.Helper()

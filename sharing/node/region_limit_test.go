@@ -8,6 +8,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // What the library holds changes live, never below what the driver says is held, and stays over a restart.
@@ -29,7 +30,7 @@ func TestLimitOfALeaseOfTheLibrary(t *testing.T) {
 	g.holds(gibs(p, 2))
 	refused(t, g.bench.Limit(t.Context(), as(root), a.ID, sharing.GiB), sharing.ErrConflict, "hold 2GiB")
 	limit(3)
-	g.holds(ProcessUse{PID: p.PID})
+	g.holds(gpudriver.ProcessUse{PID: p.PID})
 	refused(t, g.bench.Limit(t.Context(), as(root), a.ID, sharing.GiB), sharing.ErrUnavailable, "does not tell")
 	limit(3)
 	g.holds(gibs(p, 2))

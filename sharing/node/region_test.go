@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 var (
@@ -157,7 +158,7 @@ func TestUpkeep(t *testing.T) {
 	gone, b := g.share(4)
 	g.counts(a, 0, p, sharing.GiB)
 	g.counts(a, 1, gone, sharing.GiB) // not of this lease: counts for nothing
-	g.holds(ProcessUse{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}, gibs(gone, 2))
+	g.holds(gpudriver.ProcessUse{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}, gibs(gone, 2))
 	for range 2 {
 		g.bench.upkeep(t.Context())
 		if u := g.usage(a); u.Used != sharing.GiB || u.Overhead != sharing.GiB/2 {
@@ -194,7 +195,7 @@ func TestUpkeepTakesContextsOver(t *testing.T) {
 	if u := g.usage(a); u.Used != 3*sharing.GiB/2 || u.Overhead != 0 {
 		t.Errorf("before the driver tells of it: %+v", u)
 	}
-	g.holds(ProcessUse{PID: p.PID, Used: 7 * sharing.GiB / 4, Known: true})
+	g.holds(gpudriver.ProcessUse{PID: p.PID, Used: 7 * sharing.GiB / 4, Known: true})
 	g.bench.upkeep(t.Context())
 	if u := g.usage(a); u.Used != sharing.GiB || u.Overhead != 3*sharing.GiB/4 {
 		t.Errorf("afterwards: %+v", u)
@@ -350,7 +351,7 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	for _, g := range b.gpus {
 		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported}, sharing.BackendLibkerf: {Answer: choice.Supported}}
 	}
-	if err := b.Attach(t.Context(), Attachment{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
+	if err := b.Attach(t.Context(), gpudriver.Attached{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)
 	}
 	b.loops()

@@ -196,7 +196,7 @@ func (r *Runtime) readPlacement(ctx context.Context, group cgroup.Group) (sharin
 	ctx, cancel := context.WithTimeout(ctx, capDeadline)
 	defer cancel()
 	r.mu.Lock()
-	att := *r.att
+	att := *r.driver.Get()
 	r.mu.Unlock()
 	var p sharing.Placement
 	// told stays true while the driver says of every GPU what the cgroup may use of it.

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
@@ -67,11 +68,8 @@ type Runtime struct {
 	ledger *ledger.Ledger
 	// held has one entry for each claim in the ledger.
 	held map[ledger.ClaimID]*holding
-	// att is nil while no driver answers.
-	att *Attachment
-	// driverKnown is true once a driver was attached: only then can it be told that an empty cgroup is
-	// charged with nothing. A driver that went away later took all memory with it.
-	driverKnown bool
+	// driver is the one that answers now. It is changed with the lock held.
+	driver gpudriver.Current
 	// recovery is what was found of the grants before the start.
 	recovery recovery.State
 
@@ -176,7 +174,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 
 // Attach takes a driver that answers into use, or replaces the one in use. Caps of running leases are
 // verified against it before anything is granted.
-func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
+func (r *Runtime) Attach(ctx context.Context, att gpudriver.Attached) error {
 	r.mu.Lock()
 	if err := r.ledger.SetInventory(r.settings.Allocatable(att.GPUs)); err != nil {
 		r.mu.Unlock()
@@ -185,7 +183,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	for _, g := range att.GPUs {
 		r.observe(g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
 	}
-	r.att = &att
+	r.driver.Set(&att)
 	r.sampler.Lists.Found(att.GPUs)
 	r.modes.TookInventory(att.GPUs, att.Levels)
 	r.conditions.Set(conditions.Driver, "the caps of running grants are being verified")
@@ -201,7 +199,7 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 	r.verifyAll(ctx)
 
 	r.mu.Lock()
-	r.driverKnown = true
+	r.driver.Settled()
 	r.conditions.Set(conditions.Driver, "")
 	if len(att.GPUs) == 0 {
 		r.conditions.Set(conditions.NoGPU, "the driver shows no GPU")
@@ -215,10 +213,10 @@ func (r *Runtime) Attach(ctx context.Context, att Attachment) error {
 func (r *Runtime) Detach(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.conditions.Set(conditions.Driver, reason) && r.att == nil {
+	if !r.conditions.Set(conditions.Driver, reason) && r.driver.Get() == nil {
 		return
 	}
-	r.att = nil
+	r.driver.Set(nil)
 	r.conditions.Set(conditions.NoGPU, "")
 	for _, v := range r.ledger.GPUs() {
 		r.observe(v.GPU.UUID, health.State{Health: sharing.HealthUnknown, Reason: reason})
@@ -238,12 +236,12 @@ func (r *Runtime) SetCordons(why map[sharing.GPUID]string) {
 // SetLevel tells what a GPU can give, when that could not be told at Attach.
 func (r *Runtime) SetLevel(gpu sharing.GPUID, rep choice.Report) {
 	r.mu.Lock()
-	if r.att != nil {
-		levels := maps.Clone(r.att.Levels) // copies of the attachment are in use without the lock
+	if r.driver.Get() != nil {
+		levels := maps.Clone(r.driver.Get().Levels) // copies of the attachment are in use without the lock
 		levels[gpu] = rep
-		att := *r.att
+		att := *r.driver.Get()
 		att.Levels = levels
-		r.att = &att
+		r.driver.Set(&att)
 	}
 	r.mu.Unlock()
 	r.verifySoon()

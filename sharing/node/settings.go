@@ -28,10 +28,10 @@ func (n settingsNode) View(f func(change.Users) (amounts bool)) {
 	r := n.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !f(change.Users{Of: r.users(), Known: r.ready() == nil}) || r.att == nil {
+	if !f(change.Users{Of: r.users(), Known: r.ready() == nil}) || r.driver.Get() == nil {
 		return
 	}
-	if err := r.ledger.SetInventory(r.settings.Allocatable(r.att.GPUs)); err != nil {
+	if err := r.ledger.SetInventory(r.settings.Allocatable(r.driver.Get().GPUs)); err != nil {
 		r.log.Error("failed to change the inventory", "error", err.Error()) // it was valid with other amounts
 	}
 	r.applyHealth()

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
@@ -166,7 +167,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	g.bench.Runtime = r
 	g.use(next)
 	r.settings.SetInventory(g.gpus)
-	if err := r.Attach(t.Context(), Attachment{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPUID]choice.Report{}}); err != nil {
+	if err := r.Attach(t.Context(), gpudriver.Attached{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPUID]choice.Report{}}); err != nil {
 		t.Fatal(err)
 	}
 	r.opt.MPS = m
@@ -259,7 +260,7 @@ func TestReserveChangesInPlace(t *testing.T) {
 	req := gib(4)
 	req.UUIDs = []sharing.GPUID{b.gpus[0].UUID}
 	a := b.lease(p, "", req)
-	att, before := b.att, b.Inventory()
+	att, before := b.Runtime.driver.Get(), b.Inventory()
 	running, _ := b.Grant(a.ID)
 	b.caps.set(func() { b.caps.fail, b.caps.silent = errors.New("a cap was set"), errors.New("a cap was read") })
 	changed := b.Changed()
@@ -272,7 +273,7 @@ func TestReserveChangesInPlace(t *testing.T) {
 			t.Errorf("GPU %d (-want +got):\n%s", i, d)
 		}
 	}
-	if b.att != att {
+	if b.Runtime.driver.Get() != att {
 		t.Error("the driver was attached again")
 	}
 	if g, _ := b.Grant(a.ID); g.Level != sharing.LevelDriver || g.LevelReason != running.LevelReason {

@@ -96,8 +96,8 @@ func (r *Runtime) State(ctx context.Context) State {
 	for _, why := range r.conditions.Sentences(conditions.StopsPods) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
 	}
-	if r.att != nil {
-		s.DriverVersion = r.att.Driver.Version()
+	if r.driver.Get() != nil {
+		s.DriverVersion = r.driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.instances.StatesWith(instanceNode{r}.grants())
@@ -153,14 +153,14 @@ func (r *Runtime) Inventory() []sharing.GPU {
 func (r *Runtime) DriverSeen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.driverKnown
+	return r.driver.Seen()
 }
 
 // DriverGone reports whether a driver has answered since this runtime was made, and none does now.
 func (r *Runtime) DriverGone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.driverKnown && r.att == nil
+	return r.driver.Seen() && r.driver.Get() == nil
 }
 
 // Grant is one grant as State shows it, without asking the driver for its use.
@@ -194,11 +194,11 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 	gs.Compute = r.computeOf(g)
 	gs.Events = r.capEventsOf(g)
 	if g.Lease != nil && backend.PropertiesOf(g.Claim.Backend).Served {
-		if fault := r.backendOf(g, r.att).Check(r.grantOf(g)); fault.Unknown != "" {
+		if fault := r.backendOf(g, r.driver.Get()).Check(r.grantOf(g)); fault.Unknown != "" {
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, fault.Unknown
 		}
 	}
-	if g.Lease != nil && r.att == nil {
+	if g.Lease != nil && r.driver.Get() == nil {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"
 	}
 	if why := r.instanceLost(g.Claim); g.Lease != nil && why != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/meter"
 )
 
@@ -32,7 +33,7 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	p := b.tenant()
 	a := b.lease(p, "", gib(4))
 	gpu := a.Own[0].UUID
-	look := func(nobodys sharing.Bytes, uses ...ProcessUse) string {
+	look := func(nobodys sharing.Bytes, uses ...gpudriver.ProcessUse) string {
 		b.driver.put(gpu, uses)
 		b.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: nobodys}
 		return b.unlistedTold()
@@ -46,7 +47,7 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	if got := look(2*sharing.GiB, gibs(p, 4)); !strings.Contains(got, " has 2GiB of unattributed memory") || !strings.Contains(got, "It is managed memory") || strings.Contains(got, "held by") || !strings.Contains(got, string(a.ID)) {
 		t.Errorf("at the second: %q", got)
 	}
-	if got := look(2*sharing.GiB, ProcessUse{PID: p.PID, Used: 4 * sharing.GiB}); got != "" {
+	if got := look(2*sharing.GiB, gpudriver.ProcessUse{PID: p.PID, Used: 4 * sharing.GiB}); got != "" {
 		t.Errorf("while the driver does not know what a process has: %q", got)
 	}
 	look(2 * sharing.GiB)
@@ -68,14 +69,14 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 	b.start()
 	p := b.tenant()
 	gpu := b.lease(p, "", gib(4)).Own[0].UUID
-	var many []ProcessUse
+	var many []gpudriver.ProcessUse
 	b.driver.kept = map[int]bool{} // they need not live
 	for pid := 1_000_000; len(many) < 50; pid++ {
 		b.driver.kept[pid] = true
-		many = append(many, ProcessUse{PID: pid, Known: true})
+		many = append(many, gpudriver.ProcessUse{PID: pid, Known: true})
 	}
 	for name, c := range map[string]struct {
-		uses  []ProcessUse
+		uses  []gpudriver.ProcessUse
 		bytes sharing.Bytes
 		told  bool
 	}{

@@ -12,6 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // BenchmarkUpkeepOfManyProcesses is one look at the usage file of a grant with 4,000 real processes, of which the named
@@ -29,9 +30,9 @@ func BenchmarkUpkeepOfManyProcesses(b *testing.B) {
 			for i, pid := range pids[:counting] {
 				g.counts(a, i, &tenant{Peer: Peer{PID: pid}}, sharing.MiB)
 			}
-			var listed []ProcessUse
+			var listed []gpudriver.ProcessUse
 			for _, pid := range pids[:8] {
-				listed = append(listed, ProcessUse{PID: pid, Used: 2 * sharing.MiB, Known: true})
+				listed = append(listed, gpudriver.ProcessUse{PID: pid, Used: 2 * sharing.MiB, Known: true})
 			}
 			g.holds(listed...)
 			for range 3 {

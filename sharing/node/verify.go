@@ -11,6 +11,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // verifyLoop reads every cap back once in about each verifyEvery, and all of them at once when a GPU or the driver came
@@ -91,7 +92,7 @@ func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 	h.capping.Lock()
 	defer h.capping.Unlock()
 	r.mu.Lock()
-	att := r.att
+	att := r.driver.Get()
 	g, _ := r.ledger.Get(id) // its amounts may have changed since
 	r.mu.Unlock()
 	if att == nil || att.Caps == nil || g.Lease == nil || g.Work != ledger.NoWork { // who is at it sets the caps
@@ -120,7 +121,7 @@ func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 // verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
 // should be is not touched. GPUs that are lost or do not answer are left out, and are verified when they come back;
 // a grant's own one whose loss is not known yet fails alone.
-func (r *Runtime) verifyCaps(ctx context.Context, att Attachment, g ledger.Grant, others []sharing.GPUID) error {
+func (r *Runtime) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant, others []sharing.GPUID) error {
 	missing := ""
 	var own sharing.Placement
 	caps := g.Caps()

@@ -88,6 +88,8 @@ var layers = []layer{
 		[]string{"sharing", "sharing/backend/libkerf/contextsize", "sharing/ledger", "sharing/listing", "sharing/lists", "internal/cgroup"}},
 	{"sharing/node/store/...", "the store joins ledger and checkpoint under one lock",
 		[]string{"sharing", "sharing/backend", "sharing/backend/choice", "sharing/ledger", "sharing/node/checkpoint", "sharing/node/conditions", "sharing/node/record"}},
+	{"sharing/node/gpudriver/...", "the driver is reached through interfaces, and one of them answers now",
+		[]string{"sharing", "sharing/backend/choice", "sharing/lists", "sharing/node/observe"}},
 	{"sharing/node/record/...", "the record is a format: bytes in, bytes out", []string{"sharing"}},
 	{"sharing/node/contextprobe/...", "the prober measures contexts through interfaces that it declares", with(tools, "sharing", "sharing/backend/libkerf/contextsize")},
 	{"sharing/node/startcheck/...", "the check at a container's start reads limits through an interface that it declares", []string{"sharing"}},

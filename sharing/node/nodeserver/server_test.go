@@ -29,6 +29,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,10 +38,12 @@ type driver struct{}
 
 func (driver) Version() string { return "615.71.09" }
 
-func (driver) Processes(context.Context, sharing.GPUID) ([]node.ProcessUse, error) { return nil, nil }
+func (driver) Processes(context.Context, sharing.GPUID) ([]gpudriver.ProcessUse, error) {
+	return nil, nil
+}
 
-func (driver) Sample(context.Context, sharing.GPUID) (node.Sample, error) {
-	return node.Sample{Utilization: -1}, nil
+func (driver) Sample(context.Context, sharing.GPUID) (gpudriver.Sample, error) {
+	return gpudriver.Sample{Utilization: -1}, nil
 }
 
 func (driver) Power(context.Context, sharing.GPUID) (float64, error) {
@@ -139,7 +142,7 @@ func bounds() limit.Bounds {
 func attach(t *testing.T, r *node.Runtime) {
 	t.Helper()
 	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1}}
-	err := r.Attach(t.Context(), node.Attachment{
+	err := r.Attach(t.Context(), gpudriver.Attached{
 		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {
 			sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, sharing.BackendReactive: {Answer: choice.Supported},
 		}},

@@ -16,10 +16,10 @@ import (
 // capper turns the driver backend into what the runtime asks for.
 type capper struct{ driver *driver.Driver }
 
-// Least implements node.Capper.
+// Least implements gpudriver.Capper.
 func (capper) Least() sharing.Bytes { return backend.LeastLimit }
 
-// Apply implements node.Capper.
+// Apply implements gpudriver.Capper.
 func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
 	limits := limitsOf(own, others)
 	if len(limits) == 0 {
@@ -28,7 +28,7 @@ func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, o
 	return c.driver.Apply(ctx, dir, limits)
 }
 
-// Renew implements node.Capper.
+// Renew implements gpudriver.Capper.
 func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
 	limits := limitsOf(own, others)
 	if len(limits) == 0 {
@@ -51,7 +51,7 @@ func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []backend.Limit {
 	return limits
 }
 
-// Read implements node.Capper.
+// Read implements gpudriver.Capper.
 func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error) {
 	r, err := c.driver.Read(ctx, dir, gpu)
 	if err == nil && r.Cap == backend.NoCap {
@@ -60,7 +60,7 @@ func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit,
 	return r.Cap, r.Used, err
 }
 
-// Clear implements node.Capper.
+// Clear implements gpudriver.Capper.
 func (c capper) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
 	return c.driver.Clear(ctx, dir, gpus)
 }

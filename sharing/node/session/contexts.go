@@ -11,15 +11,15 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // HoldContext is the subcommand of kerf-agent for the helper that makes a context (internal/cudacontext.Hold).
 const HoldContext = "hold-context"
 
 // contextProber measures contexts with helpers of this program.
-func (s *Session) contextProber(lib *nvml.Library, driver node.Driver) *contextprobe.Prober {
+func (s *Session) contextProber(lib *nvml.Library, driver gpudriver.Reader) *contextprobe.Prober {
 	start := cudacontext.Start{
 		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"}, append(s.preloadProbe(lib).Drivers, driverLibrary)...),
 		Folders: s.Options.Driver.Folders, NoMPS: filepath.Join(s.Options.Dirs.Dir, "no-mps"), Keep: s.keepDaemon,

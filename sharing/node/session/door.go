@@ -10,7 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/nvml"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // driverDoor turns the NVML door into what runtime and health watch ask for.
@@ -21,29 +21,29 @@ type driverDoor struct {
 	quiet *gate
 }
 
-// Version implements node.Driver.
+// Version implements gpudriver.Reader.
 func (d *driverDoor) Version() string { return d.version }
 
-// Sample implements node.Driver.
-func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, error) {
+// Sample implements gpudriver.Reader.
+func (d *driverDoor) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Sample, error) {
 	leave, err := d.quiet.enter(id)
 	if err != nil {
-		return node.Sample{}, err
+		return gpudriver.Sample{}, err
 	}
 	defer leave()
 	m, err := d.lib.Memory(ctx, id)
 	if err != nil {
-		return node.Sample{}, err
+		return gpudriver.Sample{}, err
 	}
-	s := node.Sample{Used: m.Used, Utilization: -1}
+	s := gpudriver.Sample{Used: m.Used, Utilization: -1}
 	if u, err := d.lib.Utilization(ctx, id); err == nil {
 		s.Utilization = u
 	}
 	return s, nil
 }
 
-// Processes implements node.Driver.
-func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+// Processes implements gpudriver.Reader.
+func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]gpudriver.ProcessUse, error) {
 	leave, err := d.quiet.enter(id)
 	if err != nil {
 		return nil, err
@@ -56,15 +56,15 @@ func (d *driverDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.Pr
 	return usesOf(procs), nil
 }
 
-func usesOf(procs []nvml.Process) []node.ProcessUse {
-	out := make([]node.ProcessUse, 0, len(procs))
+func usesOf(procs []nvml.Process) []gpudriver.ProcessUse {
+	out := make([]gpudriver.ProcessUse, 0, len(procs))
 	for _, p := range procs {
-		out = append(out, node.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known, MPS: p.MPS})
+		out = append(out, gpudriver.ProcessUse{PID: p.PID, Used: p.Used, Known: p.Known, MPS: p.MPS})
 	}
 	return out
 }
 
-// ProcessTime implements node.Driver.
+// ProcessTime implements gpudriver.Reader.
 func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
 	leave, err := d.quiet.enter(id)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *driverDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since ti
 	return d.lib.ProcessTime(ctx, id, since)
 }
 
-// Power implements node.Driver.
+// Power implements gpudriver.Reader.
 func (d *driverDoor) Power(ctx context.Context, id sharing.GPUID) (float64, error) {
 	leave, err := d.quiet.enter(id)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
@@ -169,7 +169,7 @@ func idsOf(gpus []sharing.GPU) []sharing.GPUID {
 
 // reprobe asks again for the level of GPUs whose first probe could not tell, one that was lost, say, and for backends
 // that the configuration did not list at first.
-func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att node.Attachment) error {
+func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.Attached) error {
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
 	open := func(id sharing.GPUID) bool {
@@ -263,8 +263,8 @@ func lockGPUs(ctx context.Context, dirs options.Dirs, gpus []sharing.GPU) (relea
 }
 
 // attachment asks each GPU whether it answers and which level it can give.
-func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) node.Attachment {
-	att := node.Attachment{Levels: make(map[sharing.GPUID]choice.Report, len(gpus))}
+func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) gpudriver.Attached {
+	att := gpudriver.Attached{Levels: make(map[sharing.GPUID]choice.Report, len(gpus))}
 	for _, err := range leftOut {
 		att.LeftOut = append(att.LeftOut, err.Error())
 	}

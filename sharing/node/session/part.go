@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
 // partDoor is a driverDoor that knows shared MIG instances, too.
@@ -31,34 +31,34 @@ func (d *partDoor) gi(id sharing.GPUID) (int, error) {
 	return 0, fmt.Errorf("MIG instance %s is not there: %w", id, sharing.ErrUnavailable)
 }
 
-// Sample implements node.Driver, as do the others. NVML tells no utilisation of an instance.
-func (d *partDoor) Sample(ctx context.Context, id sharing.GPUID) (node.Sample, error) {
+// Sample implements gpudriver.Reader, as do the others. NVML tells no utilisation of an instance.
+func (d *partDoor) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Sample, error) {
 	if !id.IsPart() {
 		return d.driverDoor.Sample(ctx, id)
 	}
 	gi, err := d.gi(id)
 	if err != nil {
-		return node.Sample{}, err
+		return gpudriver.Sample{}, err
 	}
 	leave, err := d.quiet.enter(id.Device())
 	if err != nil {
-		return node.Sample{}, err
+		return gpudriver.Sample{}, err
 	}
 	defer leave()
 	memory, err := d.lib.InstanceMemory(ctx, id.Device())
 	if err != nil {
-		return node.Sample{}, err
+		return gpudriver.Sample{}, err
 	}
 	for _, m := range memory {
 		if m.GI == gi {
-			return node.Sample{Used: m.Memory.Used, Utilization: -1}, nil
+			return gpudriver.Sample{Used: m.Memory.Used, Utilization: -1}, nil
 		}
 	}
-	return node.Sample{}, fmt.Errorf("the memory of MIG instance %s is not told: %w", id, sharing.ErrUnavailable)
+	return gpudriver.Sample{}, fmt.Errorf("the memory of MIG instance %s is not told: %w", id, sharing.ErrUnavailable)
 }
 
 // Processes lists those of the instance.
-func (d *partDoor) Processes(ctx context.Context, id sharing.GPUID) ([]node.ProcessUse, error) {
+func (d *partDoor) Processes(ctx context.Context, id sharing.GPUID) ([]gpudriver.ProcessUse, error) {
 	if !id.IsPart() {
 		return d.driverDoor.Processes(ctx, id)
 	}
