@@ -70,12 +70,19 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                       \
 	X(CUDA_ERROR_NOT_MAPPED_AS_ARRAY, 212, "resource not mapped as array")                     \
 	X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, 213, "resource not mapped as pointer")                 \
+	X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device") \
+	X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between these two devices") \
 	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                        \
 	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                               \
 	X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state")         \
 	X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                     \
 	X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                           \
 	X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated")               \
+	X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704, "peer access is already enabled")           \
+	X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705, "peer access has not been enabled")             \
+	X(CUDA_ERROR_TOO_MANY_PEERS, 711, "peer mapping resources exhausted")                      \
+	X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "part or all of the requested memory range is already mapped") \
+	X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "pointer does not correspond to a registered memory region") \
 	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                            \
 	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                \
 	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                \
@@ -83,6 +90,9 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "MPS client failed to connect to the MPS control daemon or the MPS server") \
 	X(CUDA_ERROR_MPS_RPC_FAILURE, 806, "the remote procedural call between the MPS server and the MPS client failed") \
 	X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "the hardware resources required to create MPS client have been exhausted") \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing") \
+	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture") \
+	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "attempt to terminate a thread-local capture sequence from another thread") \
 	X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 enum cuda_result {
@@ -110,6 +120,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
 CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device);
 CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id);
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device);
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);

@@ -77,6 +77,8 @@ static CUresult back(struct CUarray_st *a)
 static CUresult give_back(const struct CUarray_st *a)
 {
 	const uint64_t args[GPUSIM_NARGS] = { a->handle };
+	if (a->handle)
+		cuda_bytes_drop(a->handle, a->bytes);
 	if (!a->handle || a->context->id != a->context_id) /* it went with its context */
 		return CUDA_SUCCESS;
 	return cuda_call(a->context->device, GPUSIM_OP_FREE, args, NULL, 0);
@@ -270,6 +272,20 @@ CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, 
 	TRY(cuda_enter());
 	NEED(array);
 	return sparse_properties(out, array->level, array->levels);
+}
+
+/* Contents are kept by the daemon's address. Levels of a mipmapped array and arrays without memory have none of their own. */
+CUresult cuda_array_place(CUarray a, const size_t at[3], const size_t extent[3], uint64_t *begin, uint64_t *row, uint64_t *slice)
+{
+	if (!a)
+		return CUDA_ERROR_INVALID_HANDLE;
+	const CUDA_ARRAY3D_DESCRIPTOR *d = &a->desc;
+	size_t height = d->Height ? d->Height : 1, depth = d->Depth ? d->Depth : 1;
+	*row = channel(d->Format) * d->NumChannels * d->Width;
+	*slice = *row * height;
+	NEED(at[0] + extent[0] <= *row && at[1] + extent[1] <= height && at[2] + extent[2] <= depth);
+	*begin = (a->handle ? a->handle : UINT64_C(1) << 63) + at[0] + at[1] * *row + at[2] * *slice;
+	return CUDA_SUCCESS;
 }
 
 static CUresult tail(const CUarrayMapInfo *m, uint64_t *bytes)

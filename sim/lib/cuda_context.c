@@ -341,6 +341,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 	uint64_t when = context->done_at;
 	pthread_mutex_unlock(&cuda_mu);
 	cuda_sleep_until(when);
+	cuda_callbacks_wait(context, 0);
 	return CUDA_SUCCESS;
 }
 

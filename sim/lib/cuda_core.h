@@ -13,6 +13,7 @@
 
 #define GRANULARITY ((uint64_t)2 << 20)
 #define MAX_TEXT (GPUSIM_MAX_TEXT + 1)
+#define CUDA_LIMITS 7
 
 /* What cuInit read of a GPU. A CUdevice is an index into the devices, in CUDA's order after
  * CUDA_VISIBLE_DEVICES. */
@@ -33,8 +34,10 @@ struct CUctx_st {
 	bool primary;
 	CUcontext green_of; /* the primary context of a green one; NULL: it is none */
 	uint64_t done_at; /* when the last launch on any of its streams will be done */
-	size_t limit[3];  /* CU_LIMIT_*, 0: the default */
+	size_t limit[CUDA_LIMITS]; /* CU_LIMIT_*, 0: the default */
 	uint64_t grown;   /* bytes taken for limits above their defaults */
+	int cache_config;
+	CUcontext peers[GPUSIM_MAX_MINORS]; /* whose memory its GPU may access */
 	struct CUctx_st *next;
 };
 
@@ -46,6 +49,7 @@ enum origin {
 	IMPORTED_POINTER, /* another process's, of a shared pool */
 	GRAPHICS,	  /* a graphics driver's, mapped; freed by nothing here */
 	EXTERNAL,	  /* mapped of an external memory; owner holds it */
+	MODULE,		  /* the variables of a module */
 	HOST,		  /* the host's, which the GPU can reach */
 };
 
@@ -116,6 +120,22 @@ CUresult cuda_context_end(CUcontext context);
 
 /* cuda_context_grow takes what limits above their defaults cost; the launch that needs it fails without. */
 CUresult cuda_context_grow(CUcontext context);
+
+/* cuda_bytes_*: contents of small allocations, by address. */
+void cuda_bytes_write(uint64_t to, const void *from, size_t bytes);
+void cuda_bytes_read(void *to, uint64_t from, size_t bytes);
+void cuda_bytes_drop(uint64_t from, uint64_t bytes);
+
+/* cuda_array_place: where a part of an array begins, which has to lie in it, and the bytes from row to row and slice to slice.
+ * at and extent are bytes, rows and slices. */
+CUresult cuda_array_place(CUarray array, const size_t at[3], const size_t extent[3], uint64_t *begin, uint64_t *row, uint64_t *slice);
+
+/* Has a stream, by the number of cuda_stream_id, functions to call yet? */
+bool cuda_callbacks_pending(CUcontext context, uint64_t stream);
+void cuda_callbacks_wait(CUcontext context, uint64_t stream);
+
+/* cuda_prohibited: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for a call that this thread may not make while a stream is captured. */
+CUresult cuda_prohibited(void);
 
 /* cuda_function_name: NULL for one that is of no loaded module. */
 const char *cuda_function_name(CUfunction function);
@@ -192,6 +212,8 @@ bool cuda_mapped(CUdeviceptr ptr, size_t bytes);
 CUresult cuda_stream_busy_until(CUstream stream, bool per_thread, uint64_t *when);
 /* cuda_stream_id: the number that the daemon knows a stream by. */
 CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id);
+/* cuda_stream_settings: as the stream was made. */
+CUresult cuda_stream_settings(CUstream stream, bool per_thread, unsigned *flags, int *priority);
 /* cuda_stream_extend notes that a stream is busy until then. */
 void cuda_stream_extend(CUstream stream, bool per_thread, uint64_t when);
 

@@ -5,27 +5,10 @@
  * order in which they were added. An allocation has its address from the start and its memory from the launch
  * on; what is freed stays with the device's graphs until it is trimmed.
  */
+#include "cuda_graph.h"
 #include "cuda_pool.h"
 
 #include <stdlib.h>
-
-/* Nodes are never freed while their graph lives, and graphs not while an exec may refer to them: both are kept
- * for good, like contexts. */
-struct CUgraphNode_st {
-	int type;
-	CUdevice device;
-	CUdeviceptr ptr; /* MEM_ALLOC, MEM_FREE */
-	uint64_t bytes;
-	CUfunction function; /* KERNEL */
-	uint64_t blocks, threads, asked_ns;
-	CUgraphNode next;
-};
-
-struct CUgraph_st {
-	CUgraphNode first, *last;
-	bool live;
-	CUgraph next;
-};
 
 struct CUgraphExec_st {
 	CUgraph graph;
@@ -54,8 +37,7 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
 	return CUDA_SUCCESS;
 }
 
-/* With cuda_mu held. */
-static bool graph_lives(CUgraph graph)
+bool cuda_graph_lives(CUgraph graph)
 {
 	for (CUgraph g = graphs; g; g = g->next)
 		if (g == graph)
@@ -75,7 +57,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 {
 	TRY(cuda_enter());
 	pthread_mutex_lock(&cuda_mu);
-	bool ok = graph_lives(graph);
+	bool ok = cuda_graph_lives(graph);
 	if (ok)
 		graph->live = false;
 	pthread_mutex_unlock(&cuda_mu);
@@ -84,7 +66,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 }
 
 /* Dependencies are satisfied by the order of the nodes. */
-static CUresult add(CUgraphNode *out, CUgraph graph, const struct CUgraphNode_st *node)
+CUresult cuda_graph_add(CUgraphNode *out, CUgraph graph, const struct CUgraphNode_st *node)
 {
 	TRY(cuda_enter());
 	CUgraphNode n = malloc(sizeof *n);
@@ -92,7 +74,7 @@ static CUresult add(CUgraphNode *out, CUgraph graph, const struct CUgraphNode_st
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*n = *node;
 	pthread_mutex_lock(&cuda_mu);
-	bool ok = graph_lives(graph);
+	bool ok = cuda_graph_lives(graph);
 	if (ok) {
 		*graph->last = n;
 		graph->last = &n->next;
@@ -112,7 +94,7 @@ CUresult cuda_graph_add_kernel(CUgraph graph, CUgraphNode *out, CUfunction funct
 {
 	const struct CUgraphNode_st n = { .type = CU_GRAPH_NODE_TYPE_KERNEL, .function = function, .blocks = blocks,
 					  .threads = threads, .asked_ns = asked_ns };
-	return add(out, graph, &n);
+	return cuda_graph_add(out, graph, &n);
 }
 
 CUresult cuda_graph_add_alloc(CUgraph graph, CUgraphNode *out, CUdevice device, size_t bytes, CUdeviceptr *ptr)
@@ -121,7 +103,7 @@ CUresult cuda_graph_add_alloc(CUgraph graph, CUgraphNode *out, CUdevice device, 
 	if (bytes > UINT64_MAX - GRANULARITY)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	TRY(cuMemAddressReserve(&n.ptr, cuda_round(bytes), 0, 0, 0));
-	CUresult ret = add(out, graph, &n);
+	CUresult ret = cuda_graph_add(out, graph, &n);
 	if (ret)
 		cuMemAddressFree(n.ptr, cuda_round(bytes));
 	else
@@ -132,14 +114,14 @@ CUresult cuda_graph_add_alloc(CUgraph graph, CUgraphNode *out, CUdevice device, 
 CUresult cuda_graph_add_free(CUgraph graph, CUgraphNode *out, CUdeviceptr ptr)
 {
 	const struct CUgraphNode_st n = { .type = CU_GRAPH_NODE_TYPE_MEM_FREE, .ptr = ptr };
-	return add(out, graph, &n);
+	return cuda_graph_add(out, graph, &n);
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count)
 {
 	const struct CUgraphNode_st n = { .type = CU_GRAPH_NODE_TYPE_EMPTY };
 	NEED(node && (after || !count));
-	return add(node, graph, &n);
+	return cuda_graph_add(node, graph, &n);
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -211,7 +193,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&cuda_mu);
-	bool ok = graph_lives(graph);
+	bool ok = cuda_graph_lives(graph);
 	if (ok) {
 		*e = (struct CUgraphExec_st){ .graph = graph, .live = true, .next = execs,
 					      .auto_free = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH };
@@ -303,8 +285,15 @@ static CUresult run(const struct CUgraphNode_st *n, CUstream stream, bool per_th
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		return cuda_run(n->function, n->blocks, n->threads, n->asked_ns, stream, per_thread);
 	default:
-		return CUDA_SUCCESS;
+		return cuda_node_run(n, stream, per_thread);
 	}
+}
+
+CUresult cuda_graph_run(CUgraph graph, CUgraphNode end, CUstream stream, bool per_thread)
+{
+	for (CUgraphNode n = graph->first; n; n = n == end ? NULL : n->next)
+		TRY(run(n, stream, per_thread));
+	return CUDA_SUCCESS;
 }
 
 /* Is memory of an earlier launch still there? With drop it is freed. */
@@ -324,14 +313,10 @@ static CUresult launch(CUgraphExec exec, CUstream stream, bool per_thread)
 {
 	TRY(upload(exec, stream, per_thread));
 	TRY(left_over(exec, exec->auto_free));
-	for (CUgraphNode n = exec->end ? exec->graph->first : NULL; n; n = n == exec->end ? NULL : n->next) {
-		CUresult ret = run(n, stream, per_thread);
-		if (ret) {
-			left_over(exec, true);
-			return ret;
-		}
-	}
-	return CUDA_SUCCESS;
+	CUresult ret = exec->end ? cuda_graph_run(exec->graph, exec->end, stream, per_thread) : CUDA_SUCCESS;
+	if (ret)
+		left_over(exec, true);
+	return ret;
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)

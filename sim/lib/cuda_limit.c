@@ -7,7 +7,10 @@
  */
 #include "cuda_core.h"
 
-static const size_t defaults[3] = {
+/* The last four cost nothing: depth of device-side synchronization, launches that it may leave pending, granularity of fetches
+ * into the L2 cache, and what of this is set aside for data that stays. */
+static const size_t defaults[CUDA_LIMITS] = {
+	[3] = 2, [4] = 2048, [5] = 64, [6] = 0,
 	[CU_LIMIT_STACK_SIZE] = 1024, [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20, [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20,
 };
 
@@ -15,7 +18,7 @@ CUresult cuCtxSetLimit(int limit, size_t value)
 {
 	CUcontext context;
 	TRY(cuda_current(&context));
-	if (limit < 0 || limit > CU_LIMIT_MALLOC_HEAP_SIZE)
+	if (limit < 0 || limit >= CUDA_LIMITS)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	NEED(value <= (size_t)1 << 46 && (limit != CU_LIMIT_STACK_SIZE || value <= 512 << 10));
 	pthread_mutex_lock(&cuda_mu);
@@ -29,7 +32,7 @@ CUresult cuCtxGetLimit(size_t *value, int limit)
 	CUcontext context;
 	TRY(cuda_current(&context));
 	NEED(value);
-	if (limit < 0 || limit > CU_LIMIT_MALLOC_HEAP_SIZE)
+	if (limit < 0 || limit >= CUDA_LIMITS)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&cuda_mu);
 	*value = context->limit[limit] ? context->limit[limit] : defaults[limit];

@@ -19,6 +19,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 {
 	CUcontext context;
 	TRY(cuda_current(&context));
+	TRY(cuda_prohibited());
 	NEED(ptr && bytes && (flags == CU_MEM_ATTACH_GLOBAL || flags == 2)); /* 2: host */
 	if (bytes > (uint64_t)1 << 46)
 		return CUDA_ERROR_OUT_OF_MEMORY;

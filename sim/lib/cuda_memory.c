@@ -1,8 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Linear memory, and what pointers stand for. Memory has sizes and addresses and no contents: copies and fills check their
- * ranges and move nothing, and what is copied to the host is zeros.
+ * Linear memory, and what pointers stand for.
  */
 #include "cuda_pool.h"
 
@@ -43,6 +42,8 @@ bool cuda_forget(CUdeviceptr ptr, struct allocation *out)
 	pthread_mutex_unlock(&cuda_mu);
 	if (a)
 		*out = *a;
+	if (a && a->origin != HOST && a->origin != MANAGED)
+		cuda_bytes_drop(a->ptr, a->bytes);
 	free(a);
 	return a;
 }
@@ -55,6 +56,7 @@ static CUresult allocate(CUdeviceptr *ptr, size_t bytes)
 	uint64_t args[GPUSIM_NARGS] = { 0 };
 	TRY(cuda_current(&context));
 	NEED(ptr && bytes);
+	TRY(cuda_prohibited());
 	if (bytes > UINT64_MAX - GRANULARITY)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct allocation a = { .bytes = bytes, .origin = LINEAR, .context = context, .device = context->device };
@@ -95,7 +97,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	TRY(cuda_enter());
 	if (!ptr)
 		return CUDA_SUCCESS;
-	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin != IMPORTED && a.origin != HOST &&
+	NEED(cuda_holds(ptr, 1, &a) && a.ptr == ptr && a.origin != IMPORTED && a.origin != HOST && a.origin != MODULE &&
 	     a.origin != GRAPHICS);
 	NEED(cuda_forget(ptr, &a));
 	if (a.origin == EXTERNAL)

@@ -1,10 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Modules and libraries. A module is any image and costs a block of memory; one of PTX whose first array of bytes
- * (".b8 NAME[N]") is larger costs that. A function is any name.
+ * Modules and libraries. A module costs the memory of its variables, and no less than a block.
  */
 #include "cuda_export.h"
+#include "cuda_image.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@ struct CUmod_st {
 	bool loaded;
 	CUcontext context;
 	uint64_t context_id, handle; /* what it costs, and the context that this lives in */
+	struct image image;
 	struct CUfunc_st *functions;
 	struct CUmod_st *next;
 };
@@ -27,20 +28,17 @@ struct CUfunc_st {
 
 static struct CUmod_st *modules; /* guarded by cuda_mu */
 
-static CUresult load(CUmodule *module, uint64_t bytes)
+static CUresult load(CUmodule *module, const struct image *image)
 {
 	CUcontext context;
 	TRY(cuda_current(&context));
-	NEED(module);
-	if (bytes > UINT64_MAX - GRANULARITY)
+	if (image->bytes > UINT64_MAX - GRANULARITY)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct CUmod_st *m = calloc(1, sizeof *m);
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	m->loaded = true;
-	m->context = context;
-	m->context_id = context->id;
-	const uint64_t args[GPUSIM_NARGS] = { cuda_round(bytes ? bytes : 1), m->context_id, GPUSIM_KIND_LINEAR };
+	*m = (struct CUmod_st){ .loaded = true, .context = context, .context_id = context->id, .image = *image };
+	const uint64_t args[GPUSIM_NARGS] = { cuda_round(image->bytes ? image->bytes : 1), m->context_id, GPUSIM_KIND_LINEAR };
 	CUresult ret = cuda_call(context->device, GPUSIM_OP_ALLOC, args, &m->handle, 1);
 	if (ret) {
 		free(m);
@@ -54,15 +52,19 @@ static CUresult load(CUmodule *module, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
+CUresult cuModuleLoadData(CUmodule *module, const void *data)
 {
-	unsigned long long bytes = 1;
-	NEED(image);
-	/* Only PTX is text, and ends in a zero byte. */
-	const char *array = strncmp(image, ".version", 8) == 0 ? strstr(image, ".b8 ") : NULL;
-	if (array && sscanf(array, ".b8 %*[A-Za-z0-9_][%llu]", &bytes) != 1)
-		bytes = 1;
-	return load(module, bytes);
+	CUcontext context;
+	struct device *d;
+	struct image image = { .open = false };
+	NEED(module && data);
+	TRY(cuda_current(&context));
+	TRY(cuda_device(context->device, &d));
+	TRY(cuda_image_read(&image, data, d));
+	CUresult ret = load(module, &image);
+	if (ret)
+		cuda_image_free(&image);
+	return ret;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, int *options, void **values)
@@ -95,10 +97,19 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
 {
 	struct stat st;
 	TRY(cuda_enter());
-	NEED(path);
-	if (stat(path, &st) != 0)
+	NEED(module && path);
+	FILE *file = fopen(path, "r");
+	if (!file || fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode)) {
+		if (file)
+			fclose(file);
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	return load(module, (uint64_t)st.st_size);
+	}
+	size_t bytes = (size_t)st.st_size;
+	char *data = calloc(1, bytes + 8); /* PTX ends in a zero byte */
+	CUresult ret = data && fread(data, 1, bytes, file) == bytes ? cuModuleLoadData(module, data) : CUDA_ERROR_OUT_OF_MEMORY;
+	free(data);
+	fclose(file);
+	return ret;
 }
 
 /* With cuda_mu held. */
@@ -121,6 +132,9 @@ CUresult cuModuleUnload(CUmodule module)
 	pthread_mutex_unlock(&cuda_mu);
 	if (!was)
 		return CUDA_ERROR_INVALID_HANDLE;
+	struct allocation a;
+	if (cuda_holds(module->handle, 1, &a) && a.origin == MODULE && a.ptr == module->handle)
+		cuda_forget(module->handle, &a);
 	if (!costs) /* it went with its context */
 		return CUDA_SUCCESS;
 	const uint64_t args[GPUSIM_NARGS] = { module->handle };
@@ -133,7 +147,10 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	NEED(function && name && *name);
 	CUresult ret = CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&cuda_mu);
-	if (loaded(module)) {
+	bool there = loaded(module);
+	if (there && !module->image.open && !cuda_image_find(&module->image, name, true)) {
+		ret = CUDA_ERROR_NOT_FOUND;
+	} else if (there) {
 		struct CUfunc_st *f = module->functions;
 		while (f && strcmp(f->name, name) != 0)
 			f = f->next;
@@ -148,6 +165,30 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 	}
 	pthread_mutex_unlock(&cuda_mu);
 	return ret;
+}
+
+/* Where a variable is. The memory of its module is remembered when the first one is asked for. */
+API(cuModuleGetGlobal_v2, (CUdeviceptr *ptr, size_t *bytes, CUmodule module, const char *name))
+{
+	struct allocation a;
+	TRY(cuda_enter());
+	NEED(name);
+	pthread_mutex_lock(&cuda_mu);
+	bool there = loaded(module);
+	const struct image_symbol *s = there ? cuda_image_find(&module->image, name, false) : NULL;
+	pthread_mutex_unlock(&cuda_mu);
+	if (!s)
+		return there ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+	if (!cuda_holds(module->handle, 1, &a)) {
+		a = (struct allocation){ .ptr = module->handle, .bytes = module->image.bytes, .origin = MODULE, .handle = module->handle,
+					 .device = module->context->device, .context = module->context };
+		TRY(cuda_remember(&a));
+	}
+	if (ptr)
+		*ptr = module->handle + s->offset;
+	if (bytes)
+		*bytes = s->bytes;
+	return CUDA_SUCCESS;
 }
 
 const char *cuda_function_name(CUfunction function)

@@ -83,33 +83,3 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr ptr)
 	const uint64_t args[GPUSIM_NARGS] = { a.handle };
 	return cuda_call(a.device, GPUSIM_OP_FREE, args, NULL, 0);
 }
-
-CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
-{
-	CUcontext context;
-	TRY(cuda_current(&context));
-	NEED(ptr && bytes && !(flags & ~7u));
-	if (bytes > (uint64_t)1 << 46 || posix_memalign(ptr, 4096, bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct allocation a = { .ptr = (CUdeviceptr)(uintptr_t)*ptr, .bytes = bytes, .device = context->device,
-				.origin = HOST };
-	CUresult ret = cuda_remember(&a);
-	if (ret)
-		free(*ptr);
-	return ret;
-}
-
-CUresult cuMemAllocHost_v2(void **ptr, size_t bytes)
-{
-	return cuMemHostAlloc(ptr, bytes, 0);
-}
-
-CUresult cuMemFreeHost(void *ptr)
-{
-	struct allocation a;
-	CUdeviceptr at = (CUdeviceptr)(uintptr_t)ptr;
-	TRY(cuda_enter());
-	NEED(cuda_holds(at, 1, &a) && a.ptr == at && a.origin == HOST && cuda_forget(at, &a));
-	free(ptr);
-	return CUDA_SUCCESS;
-}

@@ -15,6 +15,7 @@ struct CUstream_st {
 	uint64_t id; /* 0: destroyed */
 	CUcontext context;
 	bool non_blocking;
+	int priority;
 	uint64_t done_at;
 	CUgraph capture; /* NULL: it runs what it is given */
 	struct CUstream_st *next;
@@ -103,6 +104,24 @@ CUresult cuda_stream_id(CUstream stream, bool per_thread, uint64_t *id)
 	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult cuda_stream_settings(CUstream stream, bool per_thread, unsigned *flags, int *priority)
+{
+	CUcontext context;
+	TRY(cuda_current(&context));
+	*flags = 0;
+	*priority = 0;
+	if (is_legacy(stream, per_thread))
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&cuda_mu);
+	const struct CUstream_st *s = find(stream, per_thread, context);
+	if (s) {
+		*flags = s->non_blocking ? CU_STREAM_NON_BLOCKING : 0;
+		*priority = s->priority;
+	}
+	pthread_mutex_unlock(&cuda_mu);
+	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 static CUresult context_of(CUstream stream, bool per_thread, CUcontext *context)
 {
 	CUcontext here;
@@ -182,7 +201,6 @@ void cuda_forget_streams(CUcontext context)
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
 	CUcontext context;
-	(void)priority; /* taken and without effect, as on GPUs that have one priority */
 	TRY(cuda_current(&context));
 	NEED(stream && !(flags & ~(unsigned)CU_STREAM_NON_BLOCKING));
 	pthread_mutex_lock(&cuda_mu);
@@ -197,6 +215,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 		s->id = ++last_id;
 		s->context = context;
 		s->non_blocking = flags & CU_STREAM_NON_BLOCKING;
+		s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority; /* known, and without effect */
 		s->done_at = 0;
 		s->capture = NULL;
 		*stream = s;
@@ -224,18 +243,33 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* A captured stream runs nothing that could be waited for. */
+static CUresult state_of(CUstream stream, bool per_thread, CUcontext *context, uint64_t *id, uint64_t *when)
+{
+	CUgraph graph;
+	TRY(cuda_stream_capture(stream, per_thread, &graph));
+	if (graph)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	TRY(cuda_current(context));
+	TRY(cuda_stream_id(stream, per_thread, id));
+	return cuda_stream_busy_until(stream, per_thread, when);
+}
+
 static CUresult query(CUstream stream, bool per_thread)
 {
-	uint64_t when;
-	TRY(cuda_stream_busy_until(stream, per_thread, &when));
-	return cuda_now() < when ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	CUcontext context;
+	uint64_t id, when;
+	TRY(state_of(stream, per_thread, &context, &id, &when));
+	return cuda_now() < when || cuda_callbacks_pending(context, id) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 static CUresult synchronize(CUstream stream, bool per_thread)
 {
-	uint64_t when;
-	TRY(cuda_stream_busy_until(stream, per_thread, &when));
+	CUcontext context;
+	uint64_t id, when;
+	TRY(state_of(stream, per_thread, &context, &id, &when));
 	cuda_sleep_until(when);
+	cuda_callbacks_wait(context, id);
 	return CUDA_SUCCESS;
 }
 
@@ -338,9 +372,32 @@ CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
 	return record(event, stream, true);
 }
 
+static CUresult record_with(CUevent event, CUstream stream, unsigned flags, bool per_thread)
+{
+	NEED(flags <= 1);
+	return record(event, stream, per_thread);
+}
+
+STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags), record_with(event, stream, flags, per_thread))
+
+static CUresult wait_for(CUstream stream, CUevent event, unsigned flags, bool per_thread)
+{
+	struct CUevent_st e;
+	uint64_t id;
+	NEED(flags <= 1);
+	TRY(cuda_stream_id(stream, per_thread, &id));
+	TRY(with_event(event, NULL, 0, &e));
+	if (e.recorded)
+		cuda_stream_extend(stream, per_thread, e.at);
+	return CUDA_SUCCESS;
+}
+
+STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags), wait_for(stream, event, flags, per_thread))
+
 CUresult cuEventQuery(CUevent event)
 {
 	struct CUevent_st e;
+	TRY(cuda_prohibited());
 	TRY(with_event(event, NULL, 0, &e));
 	return e.recorded && cuda_now() < e.at ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }

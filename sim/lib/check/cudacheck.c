@@ -155,9 +155,13 @@ static void linear(void)
 	EQ(CALL(cuMemsetD8_v2)(ptr, 1, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuMemcpyHtoD_v2)(ptr + 3 * MIB - 16, host, 16), 0);
 	EQ(CALL(cuMemcpyDtoH_v2)(host, ptr, 16), 0);
-	EQ(host[0], 0);
+	EQ(host[0], 1);
 	EQ(CALL(cuMemcpyDtoD_v2)(other, ptr, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
-	EQ(CALL(cuMemcpyDtoD_v2)(other, ptr, MIB), 0);
+	EQ(CALL(cuMemcpyDtoH_v2)(host, other, 16), 0);
+	EQ(host[0], 0);
+	EQ(CALL(cuMemcpyDtoD_v2)(other, ptr + 2 * MIB, MIB), 0);
+	EQ(CALL(cuMemcpyDtoH_v2)(host, other + MIB - 16, 16), 0);
+	EQ(strcmp(host, "full"), 0);
 	EQ(CALL(cuMemFree_v2)(ptr + 1), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuMemFree_v2)(ptr), 0);
 	EQ(CALL(cuMemFree_v2)(ptr), CUDA_ERROR_INVALID_VALUE);
