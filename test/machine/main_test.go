@@ -77,8 +77,8 @@ func TestMain(m *testing.M) {
 	}
 	// The tests mostly wait for other processes.
 	if p := flag.Lookup("test.parallel"); p != nil {
-		if n, err := strconv.Atoi(p.Value.String()); err == nil && n < 6 {
-			_ = p.Value.Set("6")
+		if n, err := strconv.Atoi(p.Value.String()); err == nil && n < 8 {
+			_ = p.Value.Set("8")
 		}
 	}
 	status, err := keepControllers(m.Run)
