@@ -20,7 +20,7 @@ func (g *state) settle(ctx context.Context) error {
 	g.settled = false
 	var failed error
 	if !g.journal.Change.Undo {
-		failed = g.converge(ctx, fromPlaces(g.journal.Change.Wanted))
+		failed = g.converge(ctx)
 	}
 	if failed != nil && g.journal.Change.Remake {
 		g.trouble = sharing.Plain(failed)
@@ -31,7 +31,7 @@ func (g *state) settle(ctx context.Context) error {
 	}
 	if g.journal.Change.Undo {
 		// Not to be cut short: what ended the change must not leave half of it.
-		if err := g.converge(context.WithoutCancel(ctx), fromPlaces(g.journal.Change.Before)); err != nil {
+		if err := g.converge(context.WithoutCancel(ctx)); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("undo: %w", err))
 			g.trouble = sharing.Plain(failed)
 			return failed
@@ -48,13 +48,21 @@ func (g *state) settle(ctx context.Context) error {
 	return failed
 }
 
-// converge makes and destroys Kerf's instances until they are at the wanted places, and looks whether they are. What
+// goal is where Kerf's instances are to be.
+func (g *state) goal() []mig.Place {
+	if g.journal.Change.Undo {
+		return fromPlaces(g.journal.Change.Before)
+	}
+	return fromPlaces(g.journal.Change.Wanted)
+}
+
+// converge makes and destroys Kerf's instances until they are at their goal, and looks whether they are. What
 // is in use is tried again, some times; the GPU is looked at anew each time, since nobody knows what a call did that
 // failed.
-func (g *state) converge(ctx context.Context, wanted []mig.Place) error {
+func (g *state) converge(ctx context.Context) error {
 	pause := firstPause
 	for failures := 1; ; failures++ {
-		err := g.steps(ctx, wanted)
+		err := g.steps(ctx)
 		if err == nil {
 			return nil
 		}
@@ -69,12 +77,12 @@ func (g *state) converge(ctx context.Context, wanted []mig.Place) error {
 }
 
 // steps is one attempt of converge.
-func (g *state) steps(ctx context.Context, wanted []mig.Place) error {
+func (g *state) steps(ctx context.Context) error {
 	if err := g.observe(ctx); err != nil {
 		return err
 	}
 	for {
-		step, more := next(g.mine, wanted)
+		step, more := next(g.mine, g.goal())
 		if !more {
 			break
 		}
@@ -85,7 +93,7 @@ func (g *state) steps(ctx context.Context, wanted []mig.Place) error {
 	if err := g.observe(ctx); err != nil {
 		return err
 	}
-	if step, more := next(g.mine, wanted); more {
+	if step, more := next(g.mine, g.goal()); more {
 		return fmt.Errorf("read back: the profile %d at %d is not as it was left: %w", step.Place.Profile, step.Place.Start, sharing.ErrUnavailable)
 	}
 	return nil
@@ -183,7 +191,22 @@ func (g *state) observe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list mig instances: %w", err)
 	}
+	had := places(g.mine)
 	g.journal.Mine = toOwned(g.mine)
 	g.mine, g.foreign = identify(g.journal, seen)
+	g.forget(had)
 	return nil
+}
+
+// forget takes out of a change what others have destroyed since: somebody else may have its place by now.
+func (g *state) forget(had []mig.Place) {
+	c := g.journal.Change
+	if c == nil {
+		return
+	}
+	lost := func(p place) bool {
+		return slices.Contains(had, p.mig()) && !slices.Contains(places(g.mine), p.mig()) && (c.Doing == nil || c.Doing.place != p)
+	}
+	c.Wanted = slices.DeleteFunc(slices.Clone(c.Wanted), func(p place) bool { return slices.Contains(c.Before, p) && lost(p) })
+	c.Before = slices.DeleteFunc(slices.Clone(c.Before), lost)
 }
