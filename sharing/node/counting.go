@@ -17,60 +17,41 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/lists"
-	"github.com/kerf-gpu/kerf/sharing/node/conditions"
-	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/counters"
 )
 
-// upkeepEvery is how often the counters of programs that count themselves are put right: what a killed process held
-// is back within a second.
-const upkeepEvery = 250 * time.Millisecond
+// countedNode is the node as package counters sees it.
+type countedNode struct{ r *Runtime }
 
-// upkeepLoop looks after the regions until ctx ends.
-func (r *Runtime) upkeepLoop(ctx context.Context) error {
-	t := time.NewTicker(upkeepEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-		r.upkeep(ctx)
+// newCounters makes what corrects the counters of programs that count.
+func newCounters(r *Runtime) *counters.Reconciler {
+	return &counters.Reconciler{
+		Log: r.log, Backend: r.libkerf, Lists: r.sampler.Lists, Conditions: r.conditions, Node: countedNode{r}, Announce: r.changed.announce,
 	}
 }
 
-// upkeep looks after the regions once, and shows what was found.
-func (r *Runtime) upkeep(ctx context.Context) {
-	r.mu.Lock()
-	att := r.driver.Get()
-	grants := r.ledger.Grants()
-	owners := r.owners(grants)
-	leases := r.counting(grants, owners)
-	r.mu.Unlock()
-	found, changed := r.libkerf.Upkeep(ctx, leases, func(gpus []sharing.GPUID) []lists.Look {
-		return r.sampler.Lists.Judge(r.sampler.Lists.AskAll(ctx, driverOf(att), gpus, watchDeadline), owners)
-	})
-	for _, f := range found {
-		changed = r.tellCounting(f) || changed
+// View implements counters.Node.
+func (n countedNode) View() counters.View {
+	n.r.mu.Lock()
+	defer n.r.mu.Unlock()
+	grants := n.r.ledger.Grants()
+	v := counters.View{Owners: n.r.owners(grants)}
+	v.Grants = n.r.counting(grants, v.Owners)
+	if att := n.r.driver.Get(); att != nil {
+		v.Driver = att.Driver
 	}
-	if changed {
-		r.changed.announce()
-	}
+	return v
 }
 
-// noDriver is a driver that does not answer.
-type noDriver struct{}
-
-func (noDriver) Processes(context.Context, sharing.GPUID) ([]gpudriver.ProcessUse, error) {
-	return nil, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
+// Compare implements counters.Node.
+func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
+	n.r.mu.Lock()
+	defer n.r.mu.Unlock()
+	return n.r.guard.Compare(n.r.sharersOf(id), n.r.contexts(), holds)
 }
 
-func driverOf(att *gpudriver.Attached) lists.Driver {
-	if att == nil {
-		return noDriver{}
-	}
-	return att.Driver
-}
+// Uncounted implements counters.Node.
+func (n countedNode) Uncounted() { n.r.opt.Observer.Uncounted() }
 
 // counting are the leases whose programs count in a region, those with a shared cap as one. It needs the lock.
 func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libkerf.Lease {
@@ -100,29 +81,6 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 		}
 	}
 	return all
-}
-
-// tellCounting shows what is wrong with a lease that counts. It reports whether its level changes by that.
-func (r *Runtime) tellCounting(f libkerf.Finding) bool {
-	id := ledger.ClaimID(f.ID)
-	uncounted, rejected := "", ""
-	if f.Uncounted != "" {
-		uncounted = fmt.Sprintf("grant %s: %s", id, f.Uncounted)
-	}
-	if f.Rejected {
-		rejected = fmt.Sprintf("grant %s: its programs ask for functions that allocate memory and that this version of Kerf does not know;"+
-			" libkerf rejects their calls; update Kerf", id)
-	}
-	for range f.New {
-		r.opt.Observer.Uncounted()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.conditions.SetOf(conditions.Uncounted, f.ID, uncounted)
-	if r.conditions.SetOf(conditions.Rejected, f.ID, rejected) {
-		r.log.Warn("programs ask for functions that libkerf does not know", "claim", id)
-	}
-	return r.guard.Compare(r.sharersOf(id), r.contexts(), f.Holds)
 }
 
 // libkerfRules are the rules of this moment for regions.

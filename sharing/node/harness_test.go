@@ -392,6 +392,9 @@ func (b *bench) attach() {
 }
 
 // loops runs the runtime; the returned function stops it, as a SIGTERM would.
+// upkeep corrects counters once.
+func (b *bench) upkeep(ctx context.Context) { newCounters(b.Runtime).Reconcile(ctx) }
+
 func (b *bench) loops() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

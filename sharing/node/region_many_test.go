@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/counters"
 )
 
 // On a full node, in each of forty leases, what a killed process held is back after one upkeep, and what lives keeps its own. So it is
 // back within a second where an upkeep takes less than the three quarters that are left between two.
 func TestManyLeasesGetBackWhatTheDeadHeld(t *testing.T) {
 	const leases = 40
-	if upkeepEvery > time.Second/4 {
-		t.Fatalf("an upkeep every %v", upkeepEvery)
+	if counters.Every > time.Second/4 {
+		t.Fatalf("an upkeep every %v", counters.Every)
 	}
 	g := newPreloaded(t, preloading)
 	type one struct {

@@ -155,7 +155,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return newMeter(r).Run(ctx) })
 	g.Go(func() error { return r.loans.Run(ctx) })
-	g.Go(func() error { return r.upkeepLoop(ctx) })
+	g.Go(func() error { return newCounters(r).Run(ctx) })
 	g.Go(func() error { return r.instances.Run(ctx) })
 	g.Go(func() error { return r.modes.Run(ctx) })
 	g.Go(func() error { return (&pace.Pacer{Source: r.libkerf.NewPacing(timeHost{r}), Log: r.log}).Run(ctx) })

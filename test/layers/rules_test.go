@@ -83,6 +83,8 @@ var layers = []layer{
 	{"sharing/node/meter/...", "what grants use is added up from samples and a view of the node; driver and sampler are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/audit", "sharing/config", "sharing/ledger", "sharing/usage", "sharing/node/conditions", "sharing/node/notify", "sharing/node/observe"}},
 	{"sharing/node/lending/...", "what is lent is decided from loans and usage; the node reaches it through an interface that it declares", []string{"sharing", "sharing/allocator", "sharing/ledger"}},
+	{"sharing/node/counters/...", "which counters are corrected is the backend's decision; the node reaches it through interfaces that it declares",
+		[]string{"sharing", "sharing/backend/libkerf", "sharing/ledger", "sharing/lists", "sharing/node/conditions"}},
 	{"sharing/node/recovery/...", "how much was found after a start is a state that its users set", []string{"internal/cgroup"}},
 	{"sharing/node/observe/...", "what readings of GPUs mean is decided from lists and grants; driver and runtime are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/backend/libkerf/contextsize", "sharing/ledger", "sharing/listing", "sharing/lists", "internal/cgroup"}},
