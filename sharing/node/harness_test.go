@@ -379,6 +379,11 @@ func (b *bench) apply(c config.Config, pool config.Pool) {
 	b.conditions.ApplyConfig()
 }
 
+// SetLevel sets what a GPU can give, as the session does.
+func (b *bench) SetLevel(gpu sharing.GPUID, rep choice.Report) {
+	b.Amend(func(att *gpudriver.Attached) { att.Levels[gpu] = rep })
+}
+
 func (b *bench) attach() {
 	b.t.Helper()
 	b.settings.SetInventory(b.gpus)

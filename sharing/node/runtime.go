@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path"
 	"sync"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -233,15 +231,11 @@ func (r *Runtime) SetCordons(why map[sharing.GPUID]string) {
 	r.changed.announce()
 }
 
-// SetLevel tells what a GPU can give, when that could not be told at Attach.
-func (r *Runtime) SetLevel(gpu sharing.GPUID, rep choice.Report) {
+// Amend changes what is known of the driver in use: its GPUs, and what each can give. Grants stay as they are.
+func (r *Runtime) Amend(change func(*gpudriver.Attached)) {
 	r.mu.Lock()
-	if r.driver.Get() != nil {
-		levels := maps.Clone(r.driver.Get().Levels) // copies of the attachment are in use without the lock
-		levels[gpu] = rep
-		att := *r.driver.Get()
-		att.Levels = levels
-		r.driver.Set(&att)
+	if r.driver.Amend(change) {
+		settingsNode{r}.takeInventory()
 	}
 	r.mu.Unlock()
 	r.verifySoon()

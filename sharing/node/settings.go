@@ -4,13 +4,10 @@
 package node
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
 
@@ -24,45 +21,35 @@ func (r *Runtime) Settings() *applied.Settings { return r.settings }
 type settingsNode struct{ r *Runtime }
 
 // View implements applied.Node. The caps of grants stay as they are: GPUs in use keep their settings.
-func (n settingsNode) View(f func(change.Users) (amounts bool)) {
-	r := n.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !f(change.Users{Of: r.users(), Known: r.ready() == nil}) || r.driver.Get() == nil {
-		return
+func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
+	n.r.mu.Lock()
+	defer n.r.mu.Unlock()
+	if f(n.grants()) && n.r.driver.Get() != nil {
+		n.takeInventory()
 	}
-	if err := r.ledger.SetInventory(r.settings.Allocatable(r.driver.Get().GPUs)); err != nil {
-		r.log.Error("failed to change the inventory", "error", err.Error()) // it was valid with other amounts
+}
+
+// grants are those of the node. known is false while there may be others. It needs the lock.
+func (n settingsNode) grants() (grants []ledger.Grant, known bool) {
+	return n.r.ledger.Grants(), n.r.ready() == nil
+}
+
+// takeInventory takes in the GPUs of the driver in use again, with the amounts that the settings allow. It needs the lock.
+func (n settingsNode) takeInventory() {
+	gpus := n.r.driver.Get().GPUs
+	if err := n.r.ledger.SetInventory(n.r.settings.Allocatable(gpus)); err != nil {
+		n.r.log.Error("failed to change the inventory", "error", err.Error())
 	}
-	r.applyHealth()
+	for _, g := range gpus {
+		n.r.health.Add(g.UUID)
+	}
+	n.r.sampler.Lists.Found(gpus)
+	n.r.applyHealth()
 }
 
 // settingsOf are the settings for new grants on a GPU. It needs the lock.
 func (r *Runtime) settingsOf(g sharing.GPU) config.GPUSettings {
-	return r.settings.Of(g, func(id sharing.GPUID) bool {
-		return r.ready() != nil || len(r.users()[id]) > 0 // before all users are known, each GPU may be in use
-	})
-}
-
-// users names the pods and processes that have a part of each GPU, each once. It needs the lock.
-func (r *Runtime) users() map[sharing.GPUID][]string {
-	out := map[sharing.GPUID][]string{}
-	for _, g := range r.ledger.Grants() {
-		o := g.Claim.Owner
-		name := o.Namespace + "/" + o.PodName
-		if !o.Pod() {
-			name = fmt.Sprintf("grant %s", g.Claim.ID)
-		}
-		for _, f := range g.Claim.Placement {
-			if id := f.GPU.Device(); !slices.Contains(out[id], name) {
-				out[id] = append(out[id], name)
-			}
-		}
-	}
-	for _, names := range out {
-		slices.Sort(names)
-	}
-	return out
+	return r.settings.Of(g, settingsNode{r}.grants)
 }
 
 // bySettings narrows what a GPU gives to what the pool says of it.

@@ -325,3 +325,33 @@ func TestClaimsWhileReservesChange(t *testing.T) {
 	}
 	t.Logf("granted %d", granted)
 }
+
+// Shared MIG instances come and go in the inventory of a driver that stays attached, with the health of their GPU.
+func TestSharedInstancesInPlace(t *testing.T) {
+	b := newBench(t)
+	b.Runtime = New(b.opt)
+	if err := b.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.attach()
+	id := b.gpus[0].UUID
+	b.SetHealth(id, sharing.HealthSuspect, "hot")
+	part := b.gpus[0].Clone()
+	part.Part = sharing.Instance{Profile: "1g.10gb", ID: 1}
+	part.UUID, part.Memory, part.Reserved, part.NVLinks = sharing.PartID(id, part.Part), 10*sharing.GiB, 0, nil
+	whole := b.Inventory()
+	amend := func(gpus ...sharing.GPU) {
+		b.Amend(func(att *gpudriver.Attached) { att.GPUs = append(slices.Clone(b.gpus), gpus...) })
+	}
+	amend(part)
+	b.apply(config.Default(), config.Pool{Name: "default", MemoryReserve: sharing.GiB, Overcommit: sharing.Overcommit{Memory: 200}})
+	got := slices.DeleteFunc(b.Inventory(), func(g sharing.GPU) bool { return g.UUID != part.UUID })
+	if len(got) != 1 || got[0].Health != sharing.HealthSuspect || got[0].HealthReason != "hot" || got[0].Reserved != 0 || got[0].Overcommit.Memory != 200 {
+		t.Errorf("the instance: %+v", got)
+	}
+	amend()
+	b.apply(config.Default(), config.Pool{Name: "default"})
+	if d := cmp.Diff(whole, b.Inventory()); d != "" {
+		t.Errorf("without it (-want +got):\n%s", d)
+	}
+}

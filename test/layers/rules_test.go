@@ -127,7 +127,7 @@ var layers = []layer{
 	{"sharing/node/settings/...", "the settings of GPUs follow from the configuration in force; the driver is reached through its door",
 		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/node/settings/applied", "sharing/node/settings/gpumode", "sharing/node", "sharing/node/conditions", "sharing/node/options", "internal/kube", "internal/nvml", "internal/nvidiasmi")},
 	{"sharing/node/settings/applied/...", "what GPUs have follows from config and users; the node runtime is reached through an interface that the package declares",
-		with(tools, "sharing", "sharing/config", "sharing/config/change")},
+		with(tools, "sharing", "sharing/config", "sharing/config/change", "sharing/ledger")},
 	{"sharing/node/session/...", "a session joins one driver with the node runtime: its library, its GPUs, their MIG instances and backends",
 		[]string{"sharing/...", "mig/...", "internal/*", "monitor/health"}},
 	{"sharing/node/cluster/...", "what a node of a cluster needs joins the node runtime with kubelet, container runtime and API server",

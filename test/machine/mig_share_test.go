@@ -85,6 +85,20 @@ func TestSharedInstances(t *testing.T) {
 		}
 		return nil
 	})
+	// Shared again: the two instances come into the inventory while the agent goes on with the driver as it is.
+	m.write(sharedPool("driver, libkerf, reactive", twoShared))
+	eventually(t, "instances that are shared again", func() error {
+		if r := m.run(flags("--memory 18GiB"+pin), []string{"true"}).wait(); r.code != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	if gpus := m.state().GPUs; len(gpus) != 10 || gpus[1].Health != "healthy" || gpus[2].Health != "healthy" {
+		t.Errorf("%d GPUs: %+v", len(gpus), gpus[:3])
+	}
+	if log := m.agent.stderr(); strings.Count(log, `msg="driver in use"`) != 1 {
+		t.Errorf("the driver was opened again:\n%s", tail(log))
+	}
 }
 
 // Where the driver tells only what processes use, who takes more than its share of an instance is found by that.

@@ -7,6 +7,7 @@ package gpudriver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,20 @@ func (c *Current) Get() *Attached { return c.now.Load() }
 
 // Set takes another driver in the place of the one before; nil for none.
 func (c *Current) Set(a *Attached) { c.now.Store(a) }
+
+// Amend replaces the driver that answers now by a copy with changes. It reports whether there is one. One caller at a time uses Set and
+// Amend.
+func (c *Current) Amend(change func(*Attached)) bool {
+	now := c.now.Load()
+	if now == nil {
+		return false
+	}
+	a := *now
+	a.Levels = maps.Clone(a.Levels)
+	change(&a)
+	c.now.Store(&a)
+	return true
+}
 
 // Settled tells that a driver answers whose caps were verified. From then on Seen is true.
 func (c *Current) Settled() { c.seen.Store(true) }

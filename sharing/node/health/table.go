@@ -40,6 +40,15 @@ func (t *Table) Observe(s State, gpus ...sharing.GPUID) {
 	}
 }
 
+// Add gives a shared MIG instance without health that of its GPU.
+func (t *Table) Add(id sharing.GPUID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.observed[id]; !known {
+		t.observed[id] = t.observed[id.Device()]
+	}
+}
+
 // SetUnusable sets which GPUs must not be used although they are healthy, and why. It reports whether that is a change.
 func (t *Table) SetUnusable(why map[sharing.GPUID]string) bool {
 	t.mu.Lock()

@@ -17,11 +17,13 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/filelock"
 	"github.com/kerf-gpu/kerf/internal/nvml"
+	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
+	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
@@ -31,7 +33,8 @@ import (
 const (
 	// driverRetry is how long to wait before a driver that is not there is looked for again.
 	driverRetry = time.Second
-	// reprobeEvery is how often a level that could not be told is asked for again.
+	// reprobeEvery is how often a level that could not be told is asked for again, and a GPU that does not answer. The driver
+	// has no event for either.
 	reprobeEvery = 5 * time.Second
 	// openDeadline bounds taking stock of a driver that has just appeared.
 	openDeadline = 60 * time.Second
@@ -142,7 +145,7 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 		r := settings.Reconciler{Log: s.Log, Options: s.Options, Runtime: s.Runtime, Boot: s.Boot, Library: lib, GPUs: gpus, MPSChanged: s.mps.changedModes}
 		return r.Run(ctx)
 	})
-	g.Go(func() error { return s.keepCut(ctx, cut, gpus, parts) })
+	g.Go(func() error { return s.keepCut(ctx, lib, cut, gpus, parts) })
 	g.Go(func() error { return s.contextProber(lib, att.Driver).Run(ctx) })
 	if len(leftOut) > 0 {
 		g.Go(func() error { return rescan(ctx, lib, known) })
@@ -168,35 +171,42 @@ func idsOf(gpus []sharing.GPU) []sharing.GPUID {
 }
 
 // reprobe asks again for the level of GPUs whose first probe could not tell, one that was lost, say, and for backends
-// that the configuration did not list at first.
+// that the configuration did not list at first. It sleeps while there is none.
 func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.Attached) error {
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
-	open := func(id sharing.GPUID) bool {
-		return levels[id].Undecided() || !levels[id].AskedMPS() && s.Runtime.Settings().Lists(sharing.BackendMPS)
-	}
-	t := time.NewTicker(reprobeEvery)
-	defer t.Stop()
+	listed := listsMPS(s.Runtime)
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-		for _, g := range att.GPUs {
-			if !open(g.UUID) {
-				continue
+		changed := s.Runtime.Changed()
+		before := listed
+		listed = listsMPS(s.Runtime)
+		open := slices.DeleteFunc(slices.Clone(att.GPUs), func(g sharing.GPU) bool {
+			return !levels[g.UUID].Undecided() && (levels[g.UUID].AskedMPS() || !listed)
+		})
+		switch {
+		case len(open) == 0:
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
 			}
+			continue
+		case listed == before && !sleep.For(ctx, reprobeEvery):
+			return nil
+		}
+		for _, g := range open {
 			probe, cancel := context.WithTimeout(ctx, health.Deadline)
 			rep := s.report(probe, lib, backend, g)
 			cancel()
 			if !rep.Undecided() {
-				s.Runtime.SetLevel(g.UUID, rep)
+				s.Runtime.Amend(func(att *gpudriver.Attached) { att.Levels[g.UUID] = rep })
 				levels[g.UUID] = rep
 			}
 		}
 	}
 }
+
+func listsMPS(r *node.Runtime) bool { return r.Settings().Lists(sharing.BackendMPS) }
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
 // settings.ErrRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
@@ -232,7 +242,7 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 		return s.partReport(ctx, lib, g)
 	}
 	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
-	if s.Runtime.Settings().Lists(sharing.BackendMPS) {
+	if listsMPS(s.Runtime) {
 		rep.SetMPS(s.mps.probe(ctx, g))
 	}
 	for _, b := range sharing.Backends() {

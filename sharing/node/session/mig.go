@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,14 +22,17 @@ import (
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/mig/live"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
 const (
-	// migEvery is how often it is looked whether something is to be done about MIG.
+	// migEvery is how often each GPU's MIG mode and instances are compared with what the pool wants: idle instances expire,
+	// recovery is tried again, and other programs change instances without an event.
 	migEvery = time.Second
 	// MIGDir is the folder of the MIG journals, below the folder of what outlives a reboot.
 	MIGDir = "mig"
@@ -124,31 +128,43 @@ func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Man
 	return gpus, leftOut, nil
 }
 
-// keepCut goes on with it until ctx ends, or a GPU's MIG mode is another one than the inventory says.
-func (s *Session) keepCut(ctx context.Context, cut *keep.Manager, gpus, parts []sharing.GPU) error {
+// keepCut goes on with it until ctx ends. It returns settings.ErrRescan when a GPU's MIG mode is another one than the inventory
+// says.
+func (s *Session) keepCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus, parts []sharing.GPU) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	cut.Run(ctx, migEvery, func() {
 		s.tellCut(cut)
-		if why := s.changed(cut, gpus, parts); why != "" {
-			stop(fmt.Errorf("%s: %w", why, settings.ErrRescan))
+		if modeChanged(cut, gpus) {
+			stop(fmt.Errorf("a GPU's MIG mode has changed: %w", settings.ErrRescan))
+			return
 		}
+		parts = s.keepParts(ctx, lib, parts, partsOf(s.Runtime, cut, gpus))
 	})
 	return context.Cause(ctx) //nolint:wrapcheck // it says what it is
 }
 
-// changed says what an inventory was taken before: a change of a MIG mode, or of the instances that are shared. It is empty
-// where the inventory still holds.
-func (s *Session) changed(cut *keep.Manager, gpus, parts []sharing.GPU) string {
-	if modeChanged(cut, gpus) {
-		return "a GPU's MIG mode has changed"
+// keepParts replaces the shared MIG instances in the inventory. It returns those whose backends are known: the others are asked
+// again in the next round.
+func (s *Session) keepParts(ctx context.Context, lib *nvml.Library, had, now []sharing.GPU) []sharing.GPU {
+	same := func(x, y sharing.GPU) bool { return x.UUID == y.UUID && x.Memory == y.Memory }
+	if slices.EqualFunc(now, had, same) {
+		return had
 	}
-	now := partsOf(s.Runtime, cut, gpus)
-	same := slices.EqualFunc(now, parts, func(x, y sharing.GPU) bool { return x.UUID == y.UUID && x.Memory == y.Memory })
-	if !same {
-		return "the MIG instances that are shared have changed"
-	}
-	return ""
+	levels := map[sharing.GPUID]choice.Report{}
+	known := slices.DeleteFunc(slices.Clone(now), func(p sharing.GPU) bool {
+		if slices.ContainsFunc(had, func(h sharing.GPU) bool { return same(h, p) }) {
+			return false
+		}
+		levels[p.UUID] = s.partReport(ctx, lib, p)
+		return levels[p.UUID].Undecided()
+	})
+	s.Runtime.Amend(func(att *gpudriver.Attached) {
+		gpus := slices.DeleteFunc(slices.Clone(att.GPUs), func(g sharing.GPU) bool { return g.UUID.IsPart() })
+		att.GPUs = slices.Concat(gpus, now)
+		maps.Copy(att.Levels, levels)
+	})
+	return known
 }
 
 // partsOf are the MIG instances of which shares are given: those of the layouts that say so, and those of which somebody

@@ -8,6 +8,7 @@
 package applied
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
 // Source tells where the applied configuration came from.
@@ -27,9 +29,9 @@ type Source struct {
 
 // Node is the part of the node runtime that Settings needs.
 type Node interface {
-	// View calls f with the users of the GPUs. No grant changes until f returns. f must not wait for anything. It returns true
-	// if Allocatable has changed: the node takes the inventory from there again, before any other grant.
-	View(f func(change.Users) (amounts bool))
+	// View calls f with the grants, and with false while there may be others. No grant changes until f returns. f must not wait for
+	// anything. It returns true if Allocatable has changed: the node takes its inventory from there again, before any other grant.
+	View(f func(grants []ledger.Grant, known bool) (amounts bool))
 }
 
 // Settings are the applied configuration, and what each GPU has. They are safe for concurrent use.
@@ -75,11 +77,11 @@ func (s *Settings) Settle() { s.update(func() {}) }
 func (s *Settings) update(input func()) {
 	var plan change.Plan
 	var changed bool
-	s.node.View(func(u change.Users) (amounts bool) {
+	s.node.View(func(grants []ledger.Grant, known bool) (amounts bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		input()
-		plan = change.Desired(s.pool, s.gpus, s.has, u)
+		plan = change.Desired(s.pool, s.gpus, s.has, change.Users{Of: users(grants), Known: known})
 		amounts = otherAmounts(s.has, plan.Next)
 		changed = !maps.Equal(s.has, plan.Next) || !slices.EqualFunc(s.waiting, plan.Waits, sameStep)
 		s.has, s.waiting = plan.Next, plan.Waits
@@ -97,6 +99,27 @@ func (s *Settings) update(input func()) {
 
 func sameStep(a, b change.Step) bool {
 	return a.GPU == b.GPU && slices.Equal(a.What, b.What) && slices.Equal(a.For, b.For)
+}
+
+// users names the pods and processes that have a part of each GPU, each once.
+func users(grants []ledger.Grant) map[sharing.GPUID][]string {
+	out := map[sharing.GPUID][]string{}
+	for _, g := range grants {
+		o := g.Claim.Owner
+		name := o.Namespace + "/" + o.PodName
+		if !o.Pod() {
+			name = fmt.Sprintf("grant %s", g.Claim.ID)
+		}
+		for _, f := range g.Claim.Placement {
+			if id := f.GPU.Device(); !slices.Contains(out[id], name) {
+				out[id] = append(out[id], name)
+			}
+		}
+	}
+	for _, names := range out {
+		slices.Sort(names)
+	}
+	return out
 }
 
 // otherAmounts reports whether a change of settings changes which GPUs can be granted, or how much of them.
@@ -131,9 +154,8 @@ func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 	return out
 }
 
-// Of are the settings for new grants on a GPU. used reports whether a GPU is in use, or may be. It is called without waiting.
-// Call Of while no grant changes.
-func (s *Settings) Of(g sharing.GPU, used func(sharing.GPUID) bool) config.GPUSettings {
+// Of are the settings for new grants on a GPU. grants returns what Node.View gives. Call Of while no grant changes.
+func (s *Settings) Of(g sharing.GPU, grants func() ([]ledger.Grant, bool)) config.GPUSettings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want, id := s.pool.Of(g), g.UUID.Device()
@@ -146,14 +168,15 @@ func (s *Settings) Of(g sharing.GPU, used func(sharing.GPUID) bool) config.GPUSe
 		gpu = s.gpus[i]
 	}
 	next := s.pool.Of(gpu)
-	switch {
-	case has.Backends == next.Backends && has.MinLevel == next.MinLevel:
-	case used(id):
-		want.Backends, want.MinLevel = has.Backends, has.MinLevel
-	default:
-		has.Backends, has.MinLevel = next.Backends, next.MinLevel
-		s.has[id] = has
+	if has.Backends == next.Backends && has.MinLevel == next.MinLevel {
+		return want
 	}
+	if all, known := grants(); !known || len(users(all)[id]) > 0 { // before all grants are known, each GPU may be in use
+		want.Backends, want.MinLevel = has.Backends, has.MinLevel
+		return want
+	}
+	has.Backends, has.MinLevel = next.Backends, next.MinLevel
+	s.has[id] = has
 	return want
 }
 

@@ -17,12 +17,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
 // node is a node with users and an inventory, as the runtime has them.
 type node struct {
 	*Settings
-	users  change.Users
+	users  map[sharing.GPUID][]string // pods
+	known  bool
 	driver []sharing.GPU // as the driver shows them
 	offers []sharing.GPU // of which grants can be given
 	took   int           // how often the inventory was taken
@@ -30,21 +32,29 @@ type node struct {
 }
 
 func newNode(pool config.Pool, gpus ...sharing.GPU) *node {
-	n := &node{users: change.Users{Of: map[sharing.GPUID][]string{}, Known: true}, driver: gpus}
+	n := &node{users: map[sharing.GPUID][]string{}, known: true, driver: gpus}
 	n.Settings = New(slog.New(slog.DiscardHandler), n, func() { n.woken++ }, config.Default(), pool)
 	return n
 }
 
 // View implements Node.
-func (n *node) View(f func(change.Users) bool) {
-	if f(n.users) {
+func (n *node) View(f func([]ledger.Grant, bool) bool) {
+	if f(n.grants()) {
 		n.offers, n.took = n.Allocatable(n.driver), n.took+1
 	}
 }
 
-func (n *node) used(id sharing.GPUID) bool { return !n.users.Known || len(n.users.Of[id]) > 0 }
+func (n *node) grants() (out []ledger.Grant, known bool) {
+	for gpu, pods := range n.users {
+		for _, pod := range pods {
+			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod}, Placement: sharing.Placement{{GPU: gpu}}}
+			out = append(out, ledger.Grant{Claim: c})
+		}
+	}
+	return out, n.known
+}
 
-func (n *node) of(i int) config.GPUSettings { return n.Of(n.driver[i], n.used) }
+func (n *node) of(i int) config.GPUSettings { return n.Of(n.driver[i], n.grants) }
 
 func gpus(n int) []sharing.GPU {
 	var out []sharing.GPU
@@ -111,6 +121,10 @@ func TestSettings(t *testing.T) {
 			t.Errorf("after a restart in %s (-want +got):\n%s", boot, diff)
 		}
 	}
+	process := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: part.UUID}, {GPU: "GPU-1"}}}}
+	if got := users([]ledger.Grant{process, process}); !slices.Equal(got["GPU-0"], []string{"grant k-1"}) || len(got) != 2 {
+		t.Errorf("users: %v", got)
+	}
 	n.woken = 0
 	if n.Settle(); n.woken != 0 || n.took != 1 {
 		t.Error("a look without a change woke others")
@@ -123,21 +137,21 @@ func TestOf(t *testing.T) {
 	mps := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS), MinLevel: sharing.LevelClient}
 	n := newNode(rules(mps), gpus(1)...)
 	n.SetInventory(n.driver)
-	n.users.Known = false
+	n.known = false
 	n.Apply(config.Default(), rules(config.GPUSettings{Exclude: true, Sharers: 3}), Source{})
 	part := sharing.GPU{UUID: sharing.PartID("GPU-0", sharing.Instance{ID: 1}), Index: 0}
 	if got := n.of(0); got.Backends != mps.Backends || got.MinLevel != mps.MinLevel || !got.Exclude || got.Sharers != 3 {
 		t.Errorf("before the users are known: %+v", got)
 	}
-	n.users = change.Users{Of: map[sharing.GPUID][]string{"GPU-0": {"ns/a"}}, Known: true}
-	if got := n.Of(part, n.used); got.Backends != mps.Backends {
+	n.users, n.known = map[sharing.GPUID][]string{"GPU-0": {"a"}}, true
+	if got := n.Of(part, n.grants); got.Backends != mps.Backends {
 		t.Errorf("a MIG instance: %+v", got)
 	}
-	n.users.Of = nil
+	n.users = nil
 	if got := n.of(0); got.Backends != "" || got.MinLevel != sharing.LevelUnknown || !got.Exclude {
 		t.Errorf("of an idle GPU: %+v", got)
 	}
-	if got := n.Of(sharing.GPU{UUID: "unknown", Index: 9}, n.used); got != (config.GPUSettings{}) {
+	if got := n.Of(sharing.GPU{UUID: "unknown", Index: 9}, n.grants); got != (config.GPUSettings{}) {
 		t.Errorf("of an unknown GPU: %+v", got)
 	}
 }
@@ -156,13 +170,13 @@ func TestSettingsRandom(t *testing.T) {
 			Backends: []config.BackendList{"", "driver,mps", "driver,libkerf"}[rnd.IntN(3)], MinLevel: sharing.Level(rnd.IntN(3)), // #nosec G115 -- small
 		}
 	}
-	for round := range 100 {
+	for round := range 40 {
 		path := filepath.Join(t.TempDir(), fmt.Sprint(round))
 		n := newNode(rules(one(), one(), one()), gpus(3)...)
 		n.Load(path, "boot")
 		n.SetInventory(n.driver)
 		want := map[int]model{}
-		idle := func(i int) bool { return len(n.users.Of[n.driver[i].UUID]) == 0 }
+		idle := func(i int) bool { return len(n.users[n.driver[i].UUID]) == 0 }
 		idled := func() {
 			for i, g := range n.driver {
 				if s := n.Pool().Of(g); idle(i) {
@@ -184,11 +198,11 @@ func TestSettingsRandom(t *testing.T) {
 					if idle(i) { // its backends are chosen with the first grant, the rest when it is settled
 						want[i] = model{s, want[i].rest}
 					}
-					n.users.Of[id] = append(n.users.Of[id], fmt.Sprint("ns/", step))
+					n.users[id] = append(n.users[id], fmt.Sprintf("p%02d", step))
 				}
 			case 3:
 				if !idle(i) {
-					n.users.Of[id] = n.users.Of[id][1:]
+					n.users[id] = n.users[id][1:]
 				}
 			case 4:
 				n.Settle()
@@ -211,7 +225,7 @@ func TestSettingsRandom(t *testing.T) {
 func (n *node) check(t *testing.T, step int, want map[int]model) {
 	t.Helper()
 	for i, g := range n.driver {
-		is, pool, users := n.Has(g.UUID), n.Pool().Of(g), n.users.Of[g.UUID]
+		is, pool, users := n.Has(g.UUID), n.Pool().Of(g), n.users[g.UUID]
 		m := want[i]
 		if is.Exclude != m.rest.Exclude || is.MemoryReserve != m.rest.MemoryReserve || is.PowerLimitWatts != m.rest.PowerLimitWatts {
 			t.Fatalf("step %d: GPU %d has %+v, want %+v", step, i, is, m.rest)
@@ -230,13 +244,20 @@ func (n *node) check(t *testing.T, step int, want map[int]model) {
 	}
 }
 
+func names(pods []string) (out []string) {
+	for _, pod := range pods {
+		out = append(out, "ns/"+pod)
+	}
+	return out
+}
+
 // settled requires that idle GPUs are as the pool says, and that the users of the others are named.
 func (n *node) settled(t *testing.T, step int) {
 	t.Helper()
 	for i, g := range n.driver {
-		users := n.users.Of[g.UUID]
+		users := n.users[g.UUID]
 		w := slices.IndexFunc(n.Waiting(), func(s change.Step) bool { return s.GPU == g.UUID })
-		if waits := len(users) > 0 && n.Has(g.UUID) != n.Pool().Of(g); waits != (w >= 0) || waits && !slices.Equal(n.Waiting()[w].For, users) {
+		if waits := len(users) > 0 && n.Has(g.UUID) != n.Pool().Of(g); waits != (w >= 0) || waits && !slices.Equal(n.Waiting()[w].For, names(users)) {
 			t.Fatalf("step %d: GPU %d with %q waits as %+v", step, i, users, n.Waiting())
 		}
 		if len(users) == 0 && n.Has(g.UUID) != n.Pool().Of(g) {
