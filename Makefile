@@ -106,7 +106,7 @@ test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, 
 
 # The race detector sees one process, and finds nothing where there is no goroutine: suites that test programs they start,
 # and pure packages (test/layers has the rule), are left out.
-NO_RACE := /test/|/lab/|/sim/lib/libtest$$|/libkerf/lib/libtest$$|/sharing$$|/sharing/(config|ledger|allocator|packing|faults|usage|listing)(/|$$)|/sharing/backend/(choice|reactive|libkerf/overhead|libkerf/contextsize|libkerf/compute)$$|/sharing/node/record$$|/mig$$|/mig/(plan|turn|parted)$$|/monitor/attribution$$
+NO_RACE := /test/|/lab/|/sim/lib/libtest$$|/libkerf/lib/libtest$$|/sharing$$|/sharing/(config|ledger|allocator|packing|faults|usage|listing|scheduler|simulate|translate)(/|$$)|/sharing/backend/(choice|reactive|libkerf/overhead|libkerf/contextsize|libkerf/compute)$$|/sharing/node/record$$|/mig$$|/mig/(plan|turn|parted)$$|/monitor/(attribution|exposition)$$|/internal/present$$
 .PHONY: race
 race: build ## The tests of each package under the race detector
 	go test -race -timeout 9m $$(go list ./... | grep -vE '$(NO_RACE)')
