@@ -5,6 +5,7 @@ package cdi
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -99,4 +100,31 @@ func source(t *testing.T, name string) []SourceSpec {
 		t.Fatal(err)
 	}
 	return from
+}
+
+// InstallStatic makes guard, ask and near for amounts up to m in dir, and for the amounts that stand there
+// already: running containers may have been admitted with them. It returns what stands there now, for
+// Verify, and the names of the files that it had to write. Errors are as of Static and Install.
+func InstallStatic(dir string, m Maxima, h Hook) (now []File, written []string, err error) {
+	old, err := Recorded(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err = Static(m.Union(old), h)
+	if err != nil {
+		return nil, nil, err
+	}
+	written, err = Install(dir, now)
+	return now, written, err
+}
+
+// Verify looks whether dir still holds the files as Install left them. The error names every file that is
+// not, and wraps sharing.ErrNotFound (gone) or sharing.ErrStale (other content, mode or owner); Install puts
+// it right.
+func Verify(dir string, files []File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, verify(filepath.Join(dir, f.Name), f.Data))
+	}
+	return errors.Join(errs...)
 }

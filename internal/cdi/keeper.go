@@ -54,7 +54,7 @@ func NewKeeper(own string, dirs []string, h Hook) *Keeper {
 }
 
 // Keep makes guard, ask and near for amounts up to m and all that were there before, and the devices of the
-// GPUs. With a conflict (see Conflicts) it writes nothing. The errors are those of Conflicts, InstallStatic,
+// GPUs. With a conflict (see Conflicts) it writes nothing. The errors are those of Conflicts, Static, Install,
 // Source and Derive; guard, ask and near are in place also when only the GPUs' specs are missing.
 func (k *Keeper) Keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
 	seen, err := k.look(m, gpus)
@@ -108,22 +108,6 @@ func (k *Keeper) keep(m Maxima, gpus []sharing.GPU) (Kept, error) {
 // specMode is what a spec's mode must be: who writes it decides what runs as root.
 const specMode fs.FileMode = 0o644
 
-// InstallStatic makes guard, ask and near for amounts up to m in dir, and for the amounts that stand there
-// already: running containers may have been admitted with them. It returns what stands there now, for
-// Verify, and the names of the files that it had to write. Errors are as of Static and Install.
-func InstallStatic(dir string, m Maxima, h Hook) (now []File, written []string, err error) {
-	old, err := Recorded(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	now, err = Static(m.Union(old), h)
-	if err != nil {
-		return nil, nil, err
-	}
-	written, err = Install(dir, now)
-	return now, written, err
-}
-
 // Install makes dir hold the files: mode 0644, whole or as before at every instant, over crashes too. A file
 // that is right already is not written, since every write makes container runtimes load all specs anew. It
 // makes dir where it is missing and removes what killed writers left behind; the caller is the only writer.
@@ -150,17 +134,6 @@ func Install(dir string, files []File) (written []string, err error) {
 		written = append(written, f.Name)
 	}
 	return written, nil
-}
-
-// Verify looks whether dir still holds the files as Install left them. The error names every file that is
-// not, and wraps sharing.ErrNotFound (gone) or sharing.ErrStale (other content, mode or owner); Install puts
-// it right.
-func Verify(dir string, files []File) error {
-	var errs []error
-	for _, f := range files {
-		errs = append(errs, verify(filepath.Join(dir, f.Name), f.Data))
-	}
-	return errors.Join(errs...)
 }
 
 func verify(path string, want []byte) error {

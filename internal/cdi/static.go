@@ -15,7 +15,7 @@
 // files of others are an error (Conflicts), because a container runtime might follow them.
 //
 // Not promised: that a container runtime has read a file when Install returns, and that nobody with root
-// changes a file afterwards; Verify tells.
+// changes a file afterwards.
 package cdi
 
 import (

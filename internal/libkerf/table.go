@@ -193,8 +193,3 @@ type usagePage struct {
 func named(owner, space uint64) Process {
 	return Process{PID: int(owner & (1<<pidBits - 1)), Start: owner >> pidBits, Space: space}
 }
-
-// owner is how a slot names a process: its pid and start time in its own pid namespace.
-func owner(pid int, start uint64) uint64 {
-	return start<<pidBits | uint64(pid)&(1<<pidBits-1) //nolint:gosec // a pid is positive
-}

@@ -4,6 +4,8 @@
 package mps
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -188,4 +190,10 @@ func TestFoldersOfAnEarlierVersion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// plainDir is the name of a folder of before version 2.
+func plainDir(domain string) string {
+	sum := sha256.Sum256([]byte(domain))
+	return hex.EncodeToString(sum[:5])
 }

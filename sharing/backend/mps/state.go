@@ -4,8 +4,6 @@
 package mps
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,12 +58,6 @@ func gpuDir(gpu sharing.GPUID) string {
 }
 
 func (o Options) gpuPath(gpu sharing.GPUID) string { return filepath.Join(o.Dir, gpuDir(gpu)) }
-
-// plainDir is the name of a folder of before version 2.
-func plainDir(domain string) string {
-	sum := sha256.Sum256([]byte(domain))
-	return hex.EncodeToString(sum[:5])
-}
 
 // record is the path of a place's record.
 func (p place) record() string {

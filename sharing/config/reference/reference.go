@@ -13,8 +13,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -92,84 +90,3 @@ func schemaOf(t config.Type) *schema {
 	}
 	return &schema{Type: []string{"string"}, MinLength: 1}
 }
-
-// Page is the reference as a page in Markdown.
-func Page() []byte {
-	var out bytes.Buffer
-	out.WriteString("# SharingConfig, field by field\n\n" +
-		"This page is made from what the program reads by (`make generate`). [configuration.md](configuration.md) says how the document is\n" +
-		"used; editors take [sharingconfig.schema.json](../deploy/sharingconfig.schema.json).\n\n" +
-		"Sizes are texts with a unit (`10GiB`, `512MiB`) or numbers of bytes; times have a unit (`30s`, `1h30m`); globs are over the model's\n" +
-		"name, where `*` is any text. A field that is left out has its default; a dash means that nothing is done.\n")
-	section(&out, "", config.Describe().Fields)
-	return out.Bytes()
-}
-
-// section writes the fields of one mapping, and then those of the mappings in it.
-func section(out *bytes.Buffer, path string, fields []config.Field) {
-	title := "The document"
-	if path != "" {
-		title = "`" + path + "`"
-	}
-	fmt.Fprintf(out, "\n## %s\n\n| field | value | left out | meaning |\n|---|---|---|---|\n", title)
-	for _, f := range fields {
-		left := f.Default
-		switch {
-		case f.Required:
-			left = "not possible"
-		case left == "":
-			left = "-"
-		}
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", f.Name, value(f.Type), escape(left), escape(f.Doc))
-	}
-	for _, f := range fields {
-		below := f.Name
-		if path != "" {
-			below = path + "." + f.Name
-		}
-		switch t := f.Type; {
-		case t.Kind == config.KindObject:
-			section(out, below, t.Fields)
-		case t.Kind == config.KindList && t.Of.Kind == config.KindObject:
-			section(out, below+"[]", t.Of.Fields)
-		}
-	}
-}
-
-// value says what may be written.
-func value(t config.Type) string {
-	text := ""
-	switch t.Kind {
-	case config.KindText:
-		text = "text"
-	case config.KindWord:
-		text = "`" + strings.Join(t.Words, "`, `") + "`"
-	case config.KindWhole:
-		text = "whole number, " + t.Least + " to " + t.Most
-	case config.KindNumber:
-		text = "number, " + t.Least + " to " + t.Most
-	case config.KindSize:
-		text = "size"
-	case config.KindTime:
-		text = "time up to " + t.Most
-		if least, err := strconv.Atoi(strings.TrimSuffix(t.Least, "ns")); err != nil || least > 1 {
-			text = "time, " + t.Least + " to " + t.Most
-		}
-	case config.KindFlag:
-		text = "`true`, `false`"
-	case config.KindList:
-		if text = "list"; t.Of.Kind != config.KindObject {
-			text = "list of: " + value(*t.Of)
-		}
-	case config.KindMap:
-		text = "mapping to: " + value(*t.Of)
-	case config.KindObject:
-		text = "mapping"
-	}
-	if t.Example != "" {
-		text += ", such as `" + t.Example + "`"
-	}
-	return escape(text)
-}
-
-func escape(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
