@@ -85,6 +85,10 @@ type Checks struct {
 	// Limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not answer
 	// then has none.
 	Limited []sharing.GPUID
+	// StartedWith is the memory that the processes StartedPIDs, and what they start, got in their environment, where the
+	// size was changed since; 0 where it was not.
+	StartedWith sharing.Bytes
+	StartedPIDs []int
 	// InjectTook is how long the injection took; 0 after a restart.
 	InjectTook time.Duration
 }

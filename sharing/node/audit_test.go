@@ -12,6 +12,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // The life of a grant, and what happens beside it, is in the log: what, whose, where, why.
@@ -45,13 +46,13 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 			t.Errorf("%s: where: %+v", what, e.Fragments)
 		}
 	}
-	if err := b.Limit(t.Context(), Peer{UID: 0, PID: 1}, id, 12*sharing.GiB); err != nil {
+	if err := b.Limit(t.Context(), lifecycle.Peer{UID: 0, PID: 1}, id, 12*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
 	if e, n := find(audit.Limit); n != 1 || e.By != "uid 0" || !strings.Contains(e.Why, "12GiB") || e.Error != "" {
 		t.Errorf("limit: %d, %+v", n, e)
 	}
-	if err := b.Limit(t.Context(), Peer{UID: 9, PID: 1}, id, 5*sharing.GiB); err == nil {
+	if err := b.Limit(t.Context(), lifecycle.Peer{UID: 9, PID: 1}, id, 5*sharing.GiB); err == nil {
 		t.Error("another's grant was changed")
 	}
 	if e, n := find(audit.Limit); n != 2 || e.By != "uid 9" || e.Error == "" {

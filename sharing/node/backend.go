@@ -50,10 +50,10 @@ func (r *Runtime) gpuStates(profile string, but choice.Without) []allocator.GPUS
 // levels are those that a grant on the GPU can have now with the backends of the list, strongest first, and why a
 // share cannot be held more strongly, with what then holds it; it needs the lock.
 func (r *Runtime) levels(g sharing.GPU, list []sharing.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
-	if r.driver.Get() == nil || g.MIG {
+	if r.Driver.Get() == nil || g.MIG {
 		return nil, choice.Choice{}
 	}
-	rep, ok := r.driver.Get().Levels[g.UUID]
+	rep, ok := r.Driver.Get().Levels[g.UUID]
 	if !ok {
 		return nil, choice.Choice{}
 	}
@@ -79,8 +79,8 @@ func (r *Runtime) heldBy(req sharing.Request, p sharing.Placement, but choice.Wi
 		}
 		var rep choice.Report
 		known := false
-		if r.driver.Get() != nil {
-			rep, known = r.driver.Get().Levels[f.GPU]
+		if r.Driver.Get() != nil {
+			rep, known = r.Driver.Get().Levels[f.GPU]
 		}
 		if !known {
 			rep = choice.Unprobed("the agent has not probed GPU " + string(f.GPU))
@@ -111,10 +111,10 @@ func (r *Runtime) gpuName(id sharing.GPUID) string {
 
 // backendStates are what each backend can do for shares of the GPU; it needs the lock.
 func (r *Runtime) backendStates(g sharing.GPU) []BackendState {
-	if r.driver.Get() == nil || g.MIG {
+	if r.Driver.Get() == nil || g.MIG {
 		return nil
 	}
-	rep, ok := r.driver.Get().Levels[g.UUID]
+	rep, ok := r.Driver.Get().Levels[g.UUID]
 	if !ok {
 		return nil
 	}

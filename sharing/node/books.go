@@ -66,8 +66,8 @@ func (r *Runtime) Books() Books {
 	if len(b.ConfigErrors) > 0 {
 		b.Document = r.settings.Document()
 	}
-	if r.driver.Get() != nil {
-		b.DriverVersion = r.driver.Get().Driver.Version()
+	if r.Driver.Get() != nil {
+		b.DriverVersion = r.Driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.instances.StatesWith(instanceNode{r}.grants())

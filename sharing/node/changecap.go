@@ -35,14 +35,14 @@ func (r *Runtime) changeCap(ctx context.Context, att gpudriver.Attached, g ledge
 // putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
 // cap, and there is nothing to put anywhere.
 func (r *Runtime) putCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, p sharing.Placement) error {
-	b, of := r.enforcer(g, &att)
+	b, of := r.Enforcer(g, &att)
 	return b.Resize(ctx, of, p)
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
 // is not told.
 func (r *Runtime) lowerable(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
-	_, of := r.enforcer(g, &att)
+	_, of := r.Enforcer(g, &att)
 	for i, f := range now {
 		if f.Memory >= before[i].Memory {
 			continue
@@ -65,7 +65,7 @@ func (r *Runtime) lowerable(ctx context.Context, att gpudriver.Attached, g ledge
 // useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
 // processes, those that have ended among them. known is false where either cannot be told in full.
 func (r *Runtime) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
-	b, of := r.enforcer(g, &att)
+	b, of := r.Enforcer(g, &att)
 	if g.Claim.Level == sharing.LevelDriver {
 		counts, err := b.Read(ctx, of, gpu)
 		return counts.Used, err == nil
@@ -78,7 +78,7 @@ func (r *Runtime) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Gr
 	}
 	answers := r.sampler.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, watchDeadline)
 	r.mu.Lock()
-	owners := r.owners(r.ledger.Grants())
+	owners := r.Owners(r.ledger.Grants())
 	var sharers []listing.Owner
 	for _, o := range r.sharersOf(g.Claim.ID) {
 		sharers = append(sharers, listing.Owner(o.Claim.ID))

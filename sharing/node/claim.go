@@ -18,20 +18,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 )
 
 // Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
 // is granted at present, ErrInvalid for a wrong request, ErrConflict for a taken name, *allocator.NoFit when
 // no GPU has room.
-func (r *Runtime) Claim(ctx context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
+func (r *Runtime) Claim(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
 	return r.claimAs(ctx, peer, name, asked, r.mayPreload(peer), nil)
 }
 
 // ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
 // kerf-hook arms it, by the claim's id. Until then the claim is held while the calling process lives or, with
 // a hold of more than 0, for that long.
-func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+func (r *Runtime) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
@@ -44,7 +45,7 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 	if err != nil {
 		return "", err
 	}
-	if err := r.prepare(ctx, id); err != nil {
+	if err := r.Prepare(ctx, id); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	return id, nil
@@ -52,7 +53,7 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer Peer, name string,
 
 // mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own, and its folder is of its
 // user alone, which the agent must be able to enter.
-func (r *Runtime) mayPreload(peer Peer) choice.Without {
+func (r *Runtime) mayPreload(peer lifecycle.Peer) choice.Without {
 	may, err := process.MayMount(peer.PID)
 	override := peer.UID == 0
 	if err == nil && !override {
@@ -86,7 +87,7 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claimAs(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
@@ -109,7 +110,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 		return "", err
 	}
 	r.changed.announce()
-	if err := r.opt.Failpoints.Eval("mig-after-claim"); err != nil {
+	if err := r.Failpoints.Eval("mig-after-claim"); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	if err := r.instances.Create(ctx, id); err != nil {
@@ -118,7 +119,7 @@ func (r *Runtime) claimAs(ctx context.Context, peer Peer, name string, asked sha
 	return id, nil
 }
 
-func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Runtime) claim(peer lifecycle.Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -126,7 +127,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.ready(); err != nil {
+	if err := r.Ready(); err != nil {
 		return "", err
 	}
 	req, err := r.settings.Config().Resolve(r.settings.Pool(), asked)
@@ -137,10 +138,9 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 		return "", err
 	}
 	req = r.hardened(req)
-	for id, h := range r.held {
+	for id, waiting := range r.Handles.Owners() {
 		g, _ := r.ledger.Get(id)
-		waits := g.Lease == nil && g.Next == nil && !g.Claim.Standalone
-		if h.owner != nil && waits && h.owner.PID() == peer.PID && h.owner.Alive() {
+		if g.Lease == nil && g.Next == nil && !g.Claim.Standalone && waiting.PID() == peer.PID && waiting.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Runtime) claim(peer Peer, owner *process.Handle, name string, asked sha
 	if mark != nil && instances.In(placement) {
 		r.instances.Begin(id)
 	}
-	r.held[id] = &holding{owner: owner}
+	r.Handles.Add(id, owner)
 	r.notify.Audit.Claim(audit.Claim, c, held.Backend, held.Why, nil)
 	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
 	return id, nil
@@ -221,7 +221,7 @@ func (r *Runtime) resolved(asked sharing.Request) []sharing.Request {
 
 // Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is
 // root, ErrConflict while processes run in its lease, ErrNotFound for an unknown id.
-func (r *Runtime) Release(_ context.Context, peer Peer, id ledger.ClaimID) error {
+func (r *Runtime) Release(_ context.Context, peer lifecycle.Peer, id ledger.ClaimID) error {
 	err := r.release(peer, id)
 	if err == nil {
 		r.changed.announce()
@@ -229,7 +229,7 @@ func (r *Runtime) Release(_ context.Context, peer Peer, id ledger.ClaimID) error
 	return err
 }
 
-func (r *Runtime) release(peer Peer, id ledger.ClaimID) error {
+func (r *Runtime) release(peer lifecycle.Peer, id ledger.ClaimID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
@@ -243,33 +243,5 @@ func (r *Runtime) release(peer Peer, id ledger.ClaimID) error {
 	case g.Lease != nil:
 		return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id, sharing.ErrConflict)
 	}
-	return r.drop(id)
-}
-
-// drop forgets a claim without a lease; it needs the lock.
-func (r *Runtime) drop(id ledger.ClaimID) error {
-	g, ok := r.ledger.Get(id)
-	if !ok {
-		return nil
-	}
-	if err := r.ledger.Release(id); err != nil {
-		return err
-	}
-	r.notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
-	r.forget(g)
-	return nil
-}
-
-// forget lets go of what is kept beside the ledger of a grant that is not in it any more. It needs the lock.
-func (r *Runtime) forget(g ledger.Grant) {
-	id := g.Claim.ID
-	if h := r.held[id]; h != nil {
-		h.letGo()
-		g.Lease = nil
-		r.backendOf(g, r.driver.Get()).Release(r.grantOf(g))
-	}
-	delete(r.held, id)
-	r.guard.Drop(id)
-	r.instances.Ended()
-	r.changed.announce()
+	return r.Drop(id)
 }

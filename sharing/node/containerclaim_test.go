@@ -46,8 +46,8 @@ func TestClaimForContainer(t *testing.T) {
 	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}), sharing.ErrNotFound)
 	d.remove()
 	b.mu.Lock()
-	if h := b.held[id]; h == nil || h.owner != nil {
-		t.Errorf("the claim is the container's now, and its holding is %+v", h)
+	if owner := b.Handles.Owner(id); owner != nil {
+		t.Errorf("the claim is the container's now, and its process is %+v", owner)
 	}
 	b.mu.Unlock()
 	owner.end()
@@ -141,8 +141,8 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 		t.Error("ended before its time")
 	}
 	b.mu.Lock()
-	for id := range b.held {
-		b.ledger.SetTerms(id, func(t *ledger.Terms) { t.Until = time.Now().Add(-time.Second) })
+	for _, g := range b.ledger.Grants() {
+		b.ledger.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Until = time.Now().Add(-time.Second) })
 	}
 	b.mu.Unlock()
 	if left() != 0 {

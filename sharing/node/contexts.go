@@ -22,11 +22,11 @@ func contextKind(g sharing.GPU, driver string) contextsize.Kind {
 // contextSizes is what one context is taken to need on each GPU. Without a driver nothing is known. It needs the lock.
 func (r *Runtime) contextSizes() map[sharing.GPUID]contextsize.Size {
 	out := map[sharing.GPUID]contextsize.Size{}
-	if r.driver.Get() == nil {
+	if r.Driver.Get() == nil {
 		return out
 	}
 	for _, v := range r.ledger.GPUs() {
-		kind := contextKind(v.GPU, r.driver.Get().Driver.Version())
+		kind := contextKind(v.GPU, r.Driver.Get().Driver.Version())
 		measured, known := r.opt.Contexts.Size(kind)
 		out[v.GPU.UUID] = contextsize.Of(kind, measured, known)
 	}
@@ -37,7 +37,7 @@ func (r *Runtime) contextSizes() map[sharing.GPUID]contextsize.Size {
 func (r *Runtime) ContextGPUs() []contextsize.GPU {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.driver.Get() == nil || len(r.notReady()) > 0 {
+	if r.Driver.Get() == nil || len(r.Core.NotReady()) > 0 {
 		return nil
 	}
 	var out []contextsize.GPU
@@ -47,7 +47,7 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 			continue
 		}
 		out = append(out, contextsize.GPU{
-			ID: g.UUID, Kind: contextKind(g, r.driver.Get().Driver.Version()), Useful: r.counts(g),
+			ID: g.UUID, Kind: contextKind(g, r.Driver.Get().Driver.Version()), Useful: r.counts(g),
 			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.modes.Switching(g.UUID) == "",
 		})
 	}

@@ -35,9 +35,9 @@ func (n countedNode) View() counters.View {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
 	grants := n.r.ledger.Grants()
-	v := counters.View{Owners: n.r.owners(grants)}
+	v := counters.View{Owners: n.r.Owners(grants)}
 	v.Grants = n.r.counting(grants, v.Owners)
-	if att := n.r.driver.Get(); att != nil {
+	if att := n.r.Driver.Get(); att != nil {
 		v.Driver = att.Driver
 	}
 	return v
@@ -73,7 +73,7 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 			all = append(all, l)
 		}
 		l := &all[i]
-		l.Groups, l.Priority = append(l.Groups, r.groupOf(*g.Lease)), max(l.Priority, class)
+		l.Groups, l.Priority = append(l.Groups, r.GroupOf(*g.Lease)), max(l.Priority, class)
 		for _, o := range owners {
 			if o.Owner == listing.Owner(g.Claim.ID) {
 				l.Owners = append(l.Owners, o)
@@ -90,32 +90,6 @@ func (r *Runtime) libkerfRules() libkerf.Rules {
 	return libkerf.Rules{RejectManaged: r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: r.contextSizes()}
 }
 
-// reopen finds what enforces a grant that was found again. It needs the lock.
-func (r *Runtime) reopen(g ledger.Grant) {
-	// A crash may have come between the record and the region, and what it is lent is in the region alone. At a start the
-	// books are whole only after the last of those that share a cap.
-	if found := r.backendOf(g, r.driver.Get()).Recover(r.grantOf(g)); found && g.Lease != nil && r.recovery.Restored {
-		r.settle(g)
-	}
-}
-
-// settleAll is settle for all leases that were found at a start. It needs the lock.
-func (r *Runtime) settleAll() {
-	for _, g := range r.ledger.Grants() {
-		if g.Lease != nil && r.libkerf.Whole(string(g.Claim.ID)) {
-			r.settle(g)
-		}
-	}
-}
-
-// settle brings the caps of a lease that was found again and the books to the same: what it is lent is in its region
-// alone. It needs the lock.
-func (r *Runtime) settle(g ledger.Grant) {
-	r.libkerf.Settle(r.grantOf(g), g.Caps(), func(f sharing.Fragment, have sharing.Bytes) (sharing.Fragment, bool) {
-		return r.judgeCap(g, f, have, nil)
-	})
-}
-
 // watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
 // held in one way on all of them. It needs the lock.
 func (r *Runtime) watches(g ledger.Grant) bool {
@@ -126,10 +100,10 @@ func (r *Runtime) watches(g ledger.Grant) bool {
 
 // blind reports whether the driver does not list the processes of a GPU to this agent. It needs the lock.
 func (r *Runtime) blind(gpu sharing.GPUID) bool {
-	if r.driver.Get() == nil {
+	if r.Driver.Get() == nil {
 		return false
 	}
-	return r.driver.Get().Levels[gpu].Blind()
+	return r.Driver.Get().Levels[gpu].Blind()
 }
 
 // timeHost tells libkerf whose time counts.
@@ -148,7 +122,7 @@ func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
 // ProcessTime implements libkerf.TimeHost.
 func (t timeHost) ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
 	t.r.mu.Lock()
-	att := t.r.driver.Get()
+	att := t.r.Driver.Get()
 	t.r.mu.Unlock()
 	if att == nil {
 		return sharing.TimeUse{}, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // Devices are the device files of the GPUs, as this node has them.
@@ -23,7 +24,7 @@ func (r *Runtime) Devices(gpus []sharing.GPU) []string {
 }
 
 // Env are variables that tell a program what it was given. No cap depends on them.
-func (r *Runtime) Env(a Armed) map[string]string {
+func (r *Runtime) Env(a lifecycle.Armed) map[string]string {
 	var ids []string
 	for _, g := range a.Own {
 		ids = append(ids, string(g.UUID))

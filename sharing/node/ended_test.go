@@ -14,11 +14,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // worker is a process in the cgroup of a lease that has the GPU's files open and holds nothing itself: the data loader of a
 // trainer.
-func (g *guarded) worker(a Armed) *tenant {
+func (g *guarded) worker(a lifecycle.Armed) *tenant {
 	g.t.Helper()
 	w := g.tenant()
 	group, err := g.bench.opt.Cgroups.Open(g.dir(a), 0)
@@ -32,7 +33,7 @@ func (g *guarded) worker(a Armed) *tenant {
 }
 
 // dir is the cgroup of a lease.
-func (g *guarded) dir(a Armed) string {
+func (g *guarded) dir(a lifecycle.Armed) string {
 	gs, _ := g.bench.Grant(a.ID)
 	return gs.Lease.Cgroup
 }
@@ -48,7 +49,7 @@ func (g *guarded) dies(p *tenant) {
 }
 
 // charge is what status shows that a grant uses of its GPU, and what it says of memory that belongs to processes that have ended.
-func (g *guarded) charge(a Armed) (used sharing.Bytes, known bool, says string) {
+func (g *guarded) charge(a lifecycle.Armed) (used sharing.Bytes, known bool, says string) {
 	g.t.Helper()
 	g.bench.changed.announce() // a new picture
 	s := g.bench.State(g.t.Context())
@@ -130,7 +131,7 @@ func TestMemoryThatIsKeptElsewhere(t *testing.T) {
 }
 
 // given has the driver list a process that has ended, and was in a grant, under the number of another one.
-func (g *guarded) given(a Armed, to *tenant, n int) {
+func (g *guarded) given(a lifecycle.Armed, to *tenant, n int) {
 	dir := g.dir(a)
 	g.kernel.mu.Lock()
 	g.kernel.former[to.PID] = former{to.Start - 1, dir}
@@ -154,7 +155,7 @@ func TestAnInnocentHasTheNumber(t *testing.T) {
 			g.kernel.set(g.kernel.closed, first.PID, true)
 			worker := g.worker(guilty)
 			innocent := g.tenant()
-			var own Armed
+			var own lifecycle.Armed
 			if granted {
 				innocent, own = g.share(2)
 			}
@@ -190,7 +191,7 @@ func TestBothUseTheGPU(t *testing.T) {
 	g.looks(5)
 	g.lives(innocent)
 	g.lives(worker)
-	for _, a := range []Armed{guilty, own} {
+	for _, a := range []lifecycle.Armed{guilty, own} {
 		if _, known, _ := g.charge(a); known {
 			t.Errorf("the use of %s is told", a.ID)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // afterThaw is the one failpoint of an activation at which the process runs in its cgroup.
@@ -28,7 +29,7 @@ const afterThaw = "arm-after-thaw"
 
 func armPoints() []string {
 	var points []string
-	for _, p := range Failpoints() {
+	for _, p := range lifecycle.Failpoints() {
 		if strings.HasPrefix(p, "arm-") {
 			points = append(points, p)
 		}
@@ -230,9 +231,13 @@ func TestTwoActivationsAtOnce(t *testing.T) {
 
 // Crash tests stop at each of the points that the list names, so the list must have all that are in the source.
 func TestFailpointsAreAll(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"*.go", "lifecycle/*.go"} {
+		some, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, some...)
 	}
 	call := regexp.MustCompile(`Failpoints\.Eval\("([^"]+)"\)`)
 	found := 0
@@ -242,7 +247,7 @@ func TestFailpointsAreAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, point := range call.FindAllStringSubmatch(string(text), -1) {
-			if found++; !slices.Contains(Failpoints(), point[1]) {
+			if found++; !slices.Contains(lifecycle.Failpoints(), point[1]) {
 				t.Errorf("%s: %q is missing in Failpoints", file, point[1])
 			}
 		}

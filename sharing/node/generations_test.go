@@ -57,7 +57,7 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 	g := newGuarded(t, killing)
 	p, lease := g.share(4)
 	_, other := g.share(4)
-	if err := g.bench.store.Settle(); err != nil {
+	if err := g.bench.Store.Settle(); err != nil {
 		t.Fatal(err)
 	}
 	flipBit(t, g.bench.opt.RecordPath)
@@ -86,7 +86,7 @@ func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	g := newGuarded(t, killing)
 	ends, ended := g.share(2)
 	_, stays := g.share(4)
-	if err := g.bench.store.Settle(); err != nil {
+	if err := g.bench.Store.Settle(); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(g.bench.opt.RecordPath)

@@ -23,7 +23,7 @@ func (r *Runtime) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 	r.mu.Unlock()
 	r.notify.Audit.Health(gpu, h, reason)
 	if h == sharing.HealthOK {
-		r.verifySoon()
+		r.VerifySoon()
 	}
 	r.changed.announce()
 }

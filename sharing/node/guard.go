@@ -29,11 +29,11 @@ func (r *Runtime) guardView() guard.View {
 	defer r.mu.Unlock()
 	grants := r.ledger.Grants()
 	v := guard.View{
-		Grants: make([]guard.Grant, len(grants)), Owners: r.owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
-		Complete: r.recovery.Complete() && len(r.conditions.Unserved()) == 0,
+		Grants: make([]guard.Grant, len(grants)), Owners: r.Owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
+		Complete: r.Recovery.Complete() && len(r.conditions.Unserved()) == 0,
 	}
-	if r.driver.Get() != nil {
-		v.Driver = r.driver.Get().Driver
+	if r.Driver.Get() != nil {
+		v.Driver = r.Driver.Get().Driver
 	}
 	for _, page := range r.ledger.GPUs() {
 		v.GPUs = append(v.GPUs, page.GPU)
@@ -45,7 +45,7 @@ func (r *Runtime) guardView() guard.View {
 		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
 		one.Backend = g.Claim.Backend
 		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && r.watches(*g))
-		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.grantOf(*g)) == backend.Fault{}
+		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.GrantOf(*g)) == backend.Fault{}
 		served = served || p.Served
 		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
 			v.Activating = append(v.Activating, a.Cgroup)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // withoutKill runs f as root who may end no process of another user, as an agent's container without that capability.
@@ -57,7 +58,7 @@ func (g *guarded) asUser(uid uint32) *tenant {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return &tenant{Peer: Peer{PID: cmd.Process.Pid, Start: start, UID: uid}, cmd: cmd, end: end}
+	return &tenant{Peer: lifecycle.Peer{PID: cmd.Process.Pid, Start: start, UID: uid}, cmd: cmd, end: end}
 }
 
 // A process over its cap that the agent may not kill is told of once, with what is missing, and shown while it lasts; the next

@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // seen writes down what the guard tells.
@@ -93,13 +94,13 @@ func (g *guarded) restartAgent() {
 }
 
 // share is a tenant with a lease of so many GiB on the first GPU.
-func (g *guarded) share(n int) (*tenant, Armed) {
+func (g *guarded) share(n int) (*tenant, lifecycle.Armed) {
 	g.t.Helper()
 	return g.shareAt(n, sharing.LevelUnknown)
 }
 
 // shareAt is share with --level.
-func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, Armed) {
+func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, lifecycle.Armed) {
 	g.t.Helper()
 	p := g.tenant()
 	req := gib(n)
@@ -315,7 +316,7 @@ func TestGuardAndStrangers(t *testing.T) {
 		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) {
 			g.bench.Runtime.mu.Lock()
 			defer g.bench.Runtime.mu.Unlock()
-			g.bench.recovery.Unaccounted = 1
+			g.bench.Recovery.Unaccounted = 1
 		}},
 		"after a damaged record": {pool: pool, change: func(g *guarded, _ *tenant) {
 			if err := os.WriteFile(g.bench.opt.RecordPath, []byte("{"), 0o600); err != nil {

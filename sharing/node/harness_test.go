@@ -26,6 +26,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
@@ -421,7 +422,7 @@ func (b *bench) failpoints(spec string) {
 
 // tenant is a real process that can be put into a cgroup.
 type tenant struct {
-	Peer
+	lifecycle.Peer
 	cmd *exec.Cmd
 	end func()
 }
@@ -445,7 +446,7 @@ func (b *bench) tenantRunning(files []*os.File, name string, args ...string) *te
 	defer h.Close()
 	end := sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	b.t.Cleanup(end)
-	return &tenant{Peer: Peer{PID: cmd.Process.Pid, Start: h.StartTime(), UID: 1000}, cmd: cmd, end: end}
+	return &tenant{Peer: lifecycle.Peer{PID: cmd.Process.Pid, Start: h.StartTime(), UID: 1000}, cmd: cmd, end: end}
 }
 
 func gib(n int) sharing.Request {
@@ -453,7 +454,7 @@ func gib(n int) sharing.Request {
 }
 
 // lease claims and arms, and fails the test if either is refused.
-func (b *bench) lease(p *tenant, name string, req sharing.Request) Armed {
+func (b *bench) lease(p *tenant, name string, req sharing.Request) lifecycle.Armed {
 	b.t.Helper()
 	id, err := b.Claim(b.t.Context(), p.Peer, name, req)
 	if err != nil {
@@ -494,7 +495,7 @@ func (b *bench) empty() {
 	if err := b.ledger.Check(); err != nil {
 		b.t.Error(err)
 	}
-	if len(b.held) != 0 {
-		b.t.Errorf("%d holdings without a claim", len(b.held))
+	if b.Handles.Len() != 0 {
+		b.t.Errorf("%d holdings without a claim", b.Handles.Len())
 	}
 }

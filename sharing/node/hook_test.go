@@ -114,7 +114,7 @@ func TestArmIsIdempotent(t *testing.T) {
 	// A cap that was lost is verified before it is called in force.
 	b.caps.forget()
 	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	refused(t, c.hooks(), sharing.ErrUnavailable)
 	b.leased(c.ask, c) // it may run, so its lease stays
 	b.caps.set(func() { b.caps.fail = nil })
@@ -142,7 +142,7 @@ func TestTheFormerInstance(t *testing.T) {
 	b.leased(ask, former)
 	former.limits(map[sharing.GPUID]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
 	// The hooks of the former are not the claim's any more.
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	former.exit()
 	if err := next.hooks(); err != nil { // nobody has looked whether the former ended
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func TestHooksAtOnce(t *testing.T) {
 			})
 		}
 		wg.Go(func() { time.Sleep(time.Millisecond); c.p.end() })
-		wg.Go(func() { b.ContainerGone(c.id); b.verifyAll(t.Context()) })
+		wg.Go(func() { b.ContainerGone(c.id); b.VerifyAll(t.Context()) })
 		wg.Go(func() { // the next instance is made meanwhile
 			if _, err := b.Inject(t.Context(), ask, b.opt.NewID()); err != nil && !errors.Is(err, sharing.ErrUnavailable) {
 				t.Error(err)

@@ -39,7 +39,7 @@ func TestAnInitContainerHandsOver(t *testing.T) {
 				t.Errorf("in force %+v", g.InForce())
 			}
 			i.limits(map[sharing.GPUID]sharing.Bytes{gpu: want})
-			b.verifyAll(t.Context())
+			b.VerifyAll(t.Context())
 			i.limits(map[sharing.GPUID]sharing.Bytes{gpu: want})
 			if held := b.State(t.Context()).GPUs[2].Granted; held != 60*sharing.GiB {
 				t.Errorf("%v booked, want the app's 60GiB", held)

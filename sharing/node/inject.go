@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
@@ -54,14 +55,14 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	if err := r.instances.Await(ctx, id); err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
-	if err := r.prepare(ctx, id); err != nil {
+	if err := r.Prepare(ctx, id); err != nil {
 		return sharing.Injection{}, err
 	}
 	// On disk before the container exists: an agent that is killed now finds it again, with its hook waiting.
-	if err := r.store.Save(); err != nil {
+	if err := r.Store.Save(); err != nil {
 		return sharing.Injection{}, err
 	}
-	if err := r.opt.Failpoints.Eval("inject-after-record"); err != nil {
+	if err := r.Failpoints.Eval("inject-after-record"); err != nil {
 		return sharing.Injection{}, err
 	}
 	if isNew {
@@ -70,22 +71,19 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	return r.InjectionOf(id)
 }
 
-// errBusy marks a claim that is being armed or ended at this moment.
-var errBusy = fmt.Errorf("being armed or ended: %w", sharing.ErrUnavailable)
-
 // bindPatiently is bind, again while the claim is busy.
 func (r *Runtime) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, busyPatience)
 	defer cancel()
 	for {
 		id, isNew, err := r.bind(ask, containerID)
-		if !errors.Is(err, errBusy) {
+		if !errors.Is(err, lifecycle.ErrBusy) {
 			return id, isNew, err
 		}
 		select {
 		case <-ctx.Done():
 			return "", false, err
-		case <-time.After(busyPoll):
+		case <-time.After(lifecycle.BusyPoll):
 		}
 	}
 }
@@ -111,7 +109,7 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 		return "", false, err
 	}
 	if g, _ := r.ledger.Get(id); g.Work != ledger.NoWork {
-		return "", false, fmt.Errorf("claim %q is %w", id, errBusy)
+		return "", false, fmt.Errorf("claim %q is %w", id, lifecycle.ErrBusy)
 	}
 	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks), Part: part}
 	return id, isNew, r.ledger.Assign(id, next)
@@ -128,7 +126,7 @@ func (r *Runtime) endInitClaims(podUID string) error {
 			r.ledger.Withdraw(g.Claim.ID, ledger.InitDone)
 			continue
 		}
-		if err := r.drop(g.Claim.ID); err != nil {
+		if err := r.Drop(g.Claim.ID); err != nil {
 			return err
 		}
 	}
@@ -162,9 +160,9 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
-	of := r.grantOf(g)
+	of := r.GrantOf(g)
 	of.Contained = true
-	more, err := r.backendOf(g, r.driver.Get()).Injection(of, in.Placement)
+	more, err := r.BackendOf(g, r.Driver.Get()).Injection(of, in.Placement)
 	if err != nil {
 		return sharing.Injection{}, err
 	}

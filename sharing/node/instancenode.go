@@ -18,7 +18,7 @@ type instanceNode struct{ r *Runtime }
 func (n instanceNode) View(f func(grants []instances.Grant, ready bool)) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	f(n.grants(), n.r.recovery.Restored && n.r.driver.Get() != nil)
+	f(n.grants(), n.r.Recovery.Restored && n.r.Driver.Get() != nil)
 }
 
 // grants needs the lock.
@@ -68,5 +68,5 @@ func (n instanceNode) Created(g instances.Grant, res instances.Result) error {
 	if res.Err != nil {
 		return fmt.Errorf("claim %q: %w", g.ID, res.Err)
 	}
-	return n.r.opt.Failpoints.Eval("mig-after-cut")
+	return n.r.Failpoints.Eval("mig-after-cut")
 }

@@ -71,20 +71,6 @@ func (r *Runtime) sharersOf(id ledger.ClaimID) []ledger.Grant {
 	return out
 }
 
-// usedBeside reports whether another lease shares the cap of a grant, and so may use what is booked for it. It needs
-// the lock.
-func (r *Runtime) usedBeside(g ledger.Grant) bool {
-	return g.Joint != nil && slices.ContainsFunc(r.sharersOf(g.Claim.ID), func(o ledger.Grant) bool { return o.Claim.ID != g.Claim.ID && o.Lease != nil })
-}
-
-// busyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed.
-func busyBeside(l *ledger.Ledger, id ledger.ClaimID) bool {
-	return slices.ContainsFunc(l.Sharers(id), func(one ledger.ClaimID) bool {
-		g, _ := l.Get(one)
-		return g.Work != ledger.NoWork
-	})
-}
-
 // speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them. It needs
 // the lock.
 func (r *Runtime) speaker(g ledger.Grant) ledger.ClaimID {

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/reactive"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // together are the asks of two containers with one cap on the first GPU: main, and side that shares main's.
@@ -44,7 +45,7 @@ func (b *bench) claimed(asks ...sharing.ContainerAsk) {
 // sharedUsage is what the region of a grant says of the first GPU.
 func (g *guarded) sharedUsage(id string) libkerf.Usage {
 	g.t.Helper()
-	return g.usage(Armed{ID: ledger.ClaimID(id)})
+	return g.usage(lifecycle.Armed{ID: ledger.ClaimID(id)})
 }
 
 // Two containers with one cap count in one region, whose cap is the sum of what they asked for, from the first of
@@ -78,8 +79,8 @@ func TestTwoContainersOneCap(t *testing.T) {
 		t.Errorf("%d leases share time: %s", len(leases), d)
 	}
 	// What a process of either counts is counted once, and is free again when it has died.
-	g.counts(Armed{ID: ledger.ClaimID(root)}, 1, main.p, 5*sharing.GiB)
-	g.counts(Armed{ID: ledger.ClaimID(root)}, 2, side.p, 3*sharing.GiB)
+	g.counts(lifecycle.Armed{ID: ledger.ClaimID(root)}, 1, main.p, 5*sharing.GiB)
+	g.counts(lifecycle.Armed{ID: ledger.ClaimID(root)}, 2, side.p, 3*sharing.GiB)
 	g.bench.upkeep(t.Context())
 	if u := g.sharedUsage(root); u.Used != 8*sharing.GiB {
 		t.Errorf("both live: %+v", u)
@@ -210,7 +211,7 @@ func TestOneCapNeedsABackend(t *testing.T) {
 					t.Errorf("held by %v: %q", gs.Backend, gs.LevelReason)
 				}
 			}
-			g.bench.verifyAll(t.Context())
+			g.bench.VerifyAll(t.Context())
 			for _, c := range []*container{main, side} { // no limit of one of them is the cap
 				if limit, _, err := g.bench.caps.Read(t.Context(), c.group.Dir, g.gpus[0].UUID); !errors.Is(err, sharing.ErrNotFound) {
 					t.Errorf("%s: limit %v, %v", c.ask.Ref, limit, err)
@@ -252,7 +253,7 @@ func TestLimitOfASharedCap(t *testing.T) {
 	main, side := g.run(m), g.run(s)
 	root := string(g.grant(m).Claim.ID)
 	g.holds(gibs(main.p, 7), gibs(side.p, 1))
-	root0 := Peer{UID: 0, PID: os.Getpid()}
+	root0 := lifecycle.Peer{UID: 0, PID: os.Getpid()}
 	refused(t, g.bench.Limit(t.Context(), root0, g.grant(s).Claim.ID, 1*sharing.GiB), sharing.ErrConflict, "8GiB", "7GiB")
 	if u := g.sharedUsage(root); u.Limit != 10*sharing.GiB {
 		t.Errorf("refused, and %+v", u)

@@ -12,6 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // sharerOf is one container of a pod with a shared cap, and what a naive model knows of it.
@@ -43,7 +44,7 @@ func TestSharedCapAgainstNaive(t *testing.T) {
 		all[i].ask = a
 	}
 	g.claimed(asks...)
-	if err := g.bench.store.Save(); err != nil { // as the first of them does
+	if err := g.bench.Store.Save(); err != nil { // as the first of them does
 		t.Fatal(err)
 	}
 	root := g.grant(asks[0]).Claim.ID
@@ -62,7 +63,7 @@ func TestSharedCapAgainstNaive(t *testing.T) {
 			}
 		case k < 7:
 			what, one.gibs = "changed", 1+r.IntN(20)
-			if err := g.bench.Limit(t.Context(), Peer{PID: os.Getpid()}, g.grant(one.ask).Claim.ID, sharing.Bytes(one.gibs)*sharing.GiB); err != nil { // #nosec G115 -- small
+			if err := g.bench.Limit(t.Context(), lifecycle.Peer{PID: os.Getpid()}, g.grant(one.ask).Claim.ID, sharing.Bytes(one.gibs)*sharing.GiB); err != nil { // #nosec G115 -- small
 				t.Fatal(err)
 			}
 		case k < 9:

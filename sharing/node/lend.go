@@ -20,7 +20,7 @@ type lendNode struct{ r *Runtime }
 func (n lendNode) GPUs() (gpus []ledger.View, known bool) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	return n.r.ledger.GPUs(), n.r.recovery.Restored && !n.r.conditions.Has(conditions.Driver)
+	return n.r.ledger.GPUs(), n.r.Recovery.Restored && !n.r.conditions.Has(conditions.Driver)
 }
 
 // Loans implements lending.Node.
@@ -54,7 +54,7 @@ func (n lendNode) lendable(g ledger.Grant) bool {
 func (n lendNode) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
 	n.r.mu.Lock()
 	g, ok := n.r.ledger.Get(id)
-	att := n.r.driver.Get()
+	att := n.r.Driver.Get()
 	n.r.mu.Unlock()
 	if !ok || g.Lease == nil || att == nil {
 		return 0, false
@@ -65,28 +65,26 @@ func (n lendNode) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUI
 // Lend implements lending.Node. It books what is lent before it raises the cap, and frees it after it read the lower cap back.
 func (n lendNode) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error {
 	r := n.r
-	r.mu.Lock()
-	h := r.held[id]
-	r.mu.Unlock()
-	if h == nil {
+	capping := r.Handles.Capping(id)
+	if capping == nil {
 		return sharing.ErrNotFound
 	}
-	h.capping.Lock()
-	defer h.capping.Unlock()
+	capping.Lock()
+	defer capping.Unlock()
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
-	if g.Work != ledger.NoWork || r.driver.Get() == nil || !n.lendable(g) {
+	if g.Work != ledger.NoWork || r.Driver.Get() == nil || !n.lendable(g) {
 		r.mu.Unlock()
 		return sharing.ErrUnavailable
 	}
-	att, had := *r.driver.Get(), g.Lent[gpu]
+	att, had := *r.Driver.Get(), g.Lent[gpu]
 	var err error
 	if lent > had {
 		err = r.ledger.Lend(id, gpu, lent)
 	}
 	r.mu.Unlock()
 	if err == nil {
-		err = r.opt.Failpoints.Eval("lend-after-book")
+		err = r.Failpoints.Eval("lend-after-book")
 	}
 	if err != nil {
 		return err
@@ -96,7 +94,7 @@ func (n lendNode) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID
 	before.Memory, now.Memory = before.Memory+had, now.Memory+lent // within its Burst, as the ledger saw to
 	err = r.changeCap(ctx, att, g, sharing.Placement{before}, sharing.Placement{now})
 	if err == nil {
-		err = r.opt.Failpoints.Eval("lend-after-cap")
+		err = r.Failpoints.Eval("lend-after-cap")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

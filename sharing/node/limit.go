@@ -11,12 +11,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // resizing is one change of a grant's memory: from what it has to what it is to have.
 type resizing struct {
 	grant ledger.Grant
-	h     *holding
 	att   gpudriver.Attached
 	// from and to differ in memory alone; most has the larger amount of each fragment, and is booked while the
 	// caps are changed.
@@ -34,9 +34,9 @@ type resizing struct {
 // *sharing.FieldError for an amount that no grant can have, ErrExhausted where the GPU has no room,
 // ErrConflict for less than the grant's processes hold now, and ErrUnavailable where the driver does not answer
 // or the grant is being armed or ended.
-func (r *Runtime) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amount sharing.Bytes) error {
+func (r *Runtime) Limit(ctx context.Context, peer lifecycle.Peer, id ledger.ClaimID, amount sharing.Bytes) error {
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CapDeadline)
 	defer cancel()
 	c, err := r.beginLimit(peer, id, amount)
 	if err == nil {
@@ -54,16 +54,15 @@ func (r *Runtime) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 	before, _ := c.from.Total()
 	r.log.Info("limit changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "from", before.String(), "to", amount.String())
 	r.changed.announce()
-	r.wake() // what was given back may be what somebody waits for
+	r.Wake() // what was given back may be what somebody waits for
 	return nil
 }
 
 // beginLimit checks what can be checked without the driver, and begins.
-func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
+func (r *Runtime) beginLimit(peer lifecycle.Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
-	h := r.held[id]
 	if !ok {
 		return c, sharing.ErrNotFound
 	}
@@ -71,14 +70,14 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 	if peer.UID != 0 && !own {
 		return c, fmt.Errorf("it is not of uid %d, who asks: %w", peer.UID, sharing.ErrDenied)
 	}
-	if err := r.ready(); err != nil {
+	if err := r.Ready(); err != nil {
 		return c, err
 	}
 	to, err := ledger.Resized(g.Claim.Placement, amount)
 	if err != nil {
 		return c, err
 	}
-	c = resizing{grant: g, h: h, att: *r.driver.Get(), from: g.Claim.Placement, to: to, most: g.Claim.Placement.Clone()}
+	c = resizing{grant: g, att: *r.Driver.Get(), from: g.Claim.Placement, to: to, most: g.Claim.Placement.Clone()}
 	for i, f := range to {
 		c.most[i].Memory = max(c.most[i].Memory, f.Memory)
 		if peer.UID != 0 && f.Memory > c.from[i].Memory {
@@ -86,7 +85,7 @@ func (r *Runtime) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 		}
 	}
 	switch {
-	case busyBeside(r.ledger, id):
+	case lifecycle.BusyBeside(r.ledger, id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
@@ -99,19 +98,21 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	if err := r.growInto(ctx, c); err != nil {
 		return err
 	}
-	c.h.capping.Lock()
-	defer c.h.capping.Unlock()
-	err := r.store.Save()
+	if capping := r.Handles.Capping(c.grant.Claim.ID); capping != nil {
+		capping.Lock()
+		defer capping.Unlock()
+	}
+	err := r.Store.Save()
 	if err == nil {
-		err = r.opt.Failpoints.Eval("limit-after-book")
+		err = r.Failpoints.Eval("limit-after-book")
 	}
 	if err == nil {
 		err = r.moveCap(ctx, c)
 	}
 	if err != nil {
-		return errors.Join(err, r.unsize(c), r.store.Save())
+		return errors.Join(err, r.unsize(c), r.Store.Save())
 	}
-	if err := r.opt.Failpoints.Eval("limit-after-cap"); err != nil {
+	if err := r.Failpoints.Eval("limit-after-cap"); err != nil {
 		return err
 	}
 	if err := r.setSize(c.grant.Claim.ID, c.to); err != nil {
@@ -120,10 +121,10 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 	r.noteStart(c)
 	// A record that has more than is in force is what the next agent puts in force: nobody else can have taken
 	// it meanwhile, since what they take is on the same record.
-	if err := r.store.Save(); err != nil {
+	if err := r.Store.Save(); err != nil {
 		return fmt.Errorf("the new limit is in force, and not on record: %w", err)
 	}
-	return r.opt.Failpoints.Eval("limit-after-record")
+	return r.Failpoints.Eval("limit-after-record")
 }
 
 // growInto books what is to grow, if need be of memory that is lent to others.
@@ -168,7 +169,7 @@ func (r *Runtime) unsize(c resizing) error {
 func (r *Runtime) moveCap(ctx context.Context, c resizing) error {
 	r.mu.Lock()
 	g, _ := r.ledger.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
-	inForce := g.Lease != nil || r.usedBeside(g)
+	inForce := g.Lease != nil || r.UsedBeside(g)
 	r.mu.Unlock()
 	if !inForce {
 		return nil // nothing is in force before it is armed

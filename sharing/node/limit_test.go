@@ -14,12 +14,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 const root = 0
 
 // as is a caller of that uid; nothing else of it counts here.
-func as(uid uint32) Peer { return Peer{UID: uid} }
+func as(uid uint32) lifecycle.Peer { return lifecycle.Peer{UID: uid} }
 
 // inForce is the driver's limit for a lease on one GPU.
 func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPUID) sharing.Bytes {
@@ -110,7 +111,7 @@ func TestLimitIsRefused(t *testing.T) {
 	whole := b.lease(b.tenant(), "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1}).ID
 	for name, tc := range map[string]struct {
 		id     ledger.ClaimID
-		peer   Peer
+		peer   lifecycle.Peer
 		amount sharing.Bytes
 		want   error
 		word   string

@@ -14,10 +14,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // rejectsManaged is what the programs of a grant find in its region.
-func (g *guarded) rejectsManaged(a Armed) bool {
+func (g *guarded) rejectsManaged(a lifecycle.Armed) bool {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
@@ -91,7 +92,7 @@ func TestManagedMemoryInAGrantsReason(t *testing.T) {
 }
 
 // managedOf says that a part of what a slot counts of the first GPU is managed memory, as the library would.
-func (g *guarded) managedOf(a Armed, slot int, n sharing.Bytes) {
+func (g *guarded) managedOf(a lifecycle.Armed, slot int, n sharing.Bytes) {
 	g.t.Helper()
 	f, err := os.OpenFile(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), os.O_RDWR, 0)
 	if err != nil {
@@ -137,7 +138,7 @@ func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 }
 
 // writesLimit writes to the page of limits, as a program does that has mounted it to be writable.
-func (g *guarded) writesLimit(a Armed, limit sharing.Bytes) {
+func (g *guarded) writesLimit(a lifecycle.Armed, limit sharing.Bytes) {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {

@@ -20,8 +20,8 @@ func (r *Runtime) meterView() meter.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := meter.View{Grants: r.ledger.Grants(), Idle: r.settings.Pool().Idle}
-	if r.driver.Get() != nil {
-		v.Driver = r.driver.Get().Driver
+	if r.Driver.Get() != nil {
+		v.Driver = r.Driver.Get().Driver
 	}
 	for _, page := range r.ledger.GPUs() {
 		v.GPUs = append(v.GPUs, page.GPU)

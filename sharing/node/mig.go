@@ -115,7 +115,7 @@ func (r *Runtime) levelsBefore(g sharing.GPU) (levels []sharing.Level, why strin
 func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.recovery.ContainersKnown() {
+	if !r.Recovery.ContainersKnown() {
 		return nil, fmt.Errorf("the container runtime has not told yet what runs: %w", sharing.ErrUnavailable)
 	}
 	return r.claimsOn(gpu), nil
@@ -155,11 +155,3 @@ func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPUID {
 // PendingCuts says whose instances are being created, and which GPUs switch their MIG mode for whom. An instance whose last
 // attempt failed is not among them: its container is told the error.
 func (r *Runtime) PendingCuts() []string { return append(r.modes.Pending(), r.instances.Pending()...) }
-
-// instanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.
-func (r *Runtime) instanceLost(c ledger.Claim) string {
-	if !instances.In(c.Placement) {
-		return ""
-	}
-	return r.instances.Lost(c.Placement[0], r.instanceOf(c.Placement[0]))
-}

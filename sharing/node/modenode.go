@@ -29,7 +29,7 @@ func (n modeNode) View(f func(mode.Picture)) {
 // picture needs the lock.
 func (n modeNode) picture() mode.Picture {
 	return mode.Picture{
-		Ready: n.r.ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: n.r.ledger.GPUs(), Room: n,
+		Ready: n.r.Ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: n.r.ledger.GPUs(), Room: n,
 	}
 }
 

@@ -31,7 +31,7 @@ func (r *Runtime) Served() []backend.Grant {
 	for _, g := range r.ledger.Grants() {
 		// The containers of a pod's claim may have been made already, and not be armed yet.
 		if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
-			out = append(out, r.grantOf(g))
+			out = append(out, r.GrantOf(g))
 		}
 	}
 	return out

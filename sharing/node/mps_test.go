@@ -22,6 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // MPSLease is what a daemon knows of a grant, and who entered.
@@ -130,7 +131,7 @@ func newMPS(t *testing.T) (*guarded, *fakeMPS) {
 	t.Helper()
 	g := newGuarded(t, byMPS)
 	m := &fakeMPS{users: map[string]MPSLease{}}
-	g.bench.opt.MPS, g.bench.Runtime.opt.MPS = m, m
+	g.bench.opt.MPS, g.bench.Runtime.MPS = m, m
 	g.onMPS()
 	return g, m
 }
@@ -163,7 +164,7 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	}
 	m.fault = ""
 	g.restartAgent()
-	g.bench.Runtime.opt.MPS = m
+	g.bench.Runtime.MPS = m
 	want.PID = 0 // no process of the lease is arming any more
 	if d := cmp.Diff([]MPSLease{want}, g.bench.mpsLeases()); d != "" {
 		t.Errorf("after a restart: %s", d)
@@ -207,7 +208,7 @@ func TestMPSIsNotMixed(t *testing.T) {
 		Ref:  sharing.ContainerRef{PodUID: "u", Namespace: "n", Pod: "p", Container: "c"},
 		Asks: []sharing.Ask{{Resource: sharing.ResourceMemory, Count: 4}}, Request: pinned(4),
 	}
-	lease := func(g *guarded, r sharing.Request) Armed {
+	lease := func(g *guarded, r sharing.Request) lifecycle.Armed {
 		p := g.tenant()
 		t.Cleanup(func() { p.end(); g.bench.Reconcile(context.Background()) })
 		return g.lease(p, "", r)

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,13 +21,6 @@ import (
 // changes neither for a client that runs, and nobody changes a process's environment. So a grant that MPS holds can be made
 // larger at any time, for who is started with the new environment; and smaller while none of its processes is a client,
 // where the daemon has no other lease with more, since then the daemon's limit is the lower one.
-
-// startedWith is the memory in the environment of a lease's processes.
-type startedWith struct {
-	cgroup string // the lease's; empty: its size was not changed
-	memory sharing.Bytes
-	pids   []int // those that ran when its size was changed
-}
 
 // lowerableMPS refuses a lower limit of a grant that MPS holds, and would not hold then: ErrConflict with who keeps the old one, ErrUnavailable where
 // that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
@@ -70,7 +64,7 @@ func (r *Runtime) groupsOf(id ledger.ClaimID) []cgroup.Group {
 	if g.Lease == nil {
 		return nil
 	}
-	return []cgroup.Group{r.groupOf(*g.Lease)}
+	return []cgroup.Group{r.GroupOf(*g.Lease)}
 }
 
 // noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first changed.
@@ -85,30 +79,27 @@ func (r *Runtime) noteStart(c resizing) {
 	memory, _ := c.from.Total()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := &c.h.started; s.cgroup == c.grant.Lease.Cgroup {
-		s.pids = pids
-	} else {
-		*s = startedWith{cgroup: c.grant.Lease.Cgroup, memory: memory, pids: pids}
-	}
+	r.ledger.SetChecks(c.grant.Claim.ID, c.grant.Lease.ContainerID, func(c *ledger.Checks) {
+		c.StartedWith, c.StartedPIDs = cmp.Or(c.StartedWith, memory), pids
+	})
 }
 
 // startedWhy says which processes of a lease have less than its size because they were started before it grew. now are
-// those of the lease, if they were looked at. It needs the lock.
-func (r *Runtime) startedWhy(g ledger.Grant, now []int) string {
-	h := r.held[g.Claim.ID]
-	if h == nil || g.Lease == nil || h.started.cgroup != g.Lease.Cgroup {
+// those of the lease, if they were looked at.
+func startedWhy(g ledger.Grant, now []int) string {
+	if g.Lease == nil || g.Lease.StartedWith == 0 {
 		return ""
 	}
-	if memory, _ := g.Claim.Placement.Total(); memory <= h.started.memory {
+	if memory, _ := g.Claim.Placement.Total(); memory <= g.Lease.StartedWith {
 		return ""
 	}
 	if len(now) == 0 {
-		now = h.started.pids
+		now = g.Lease.StartedPIDs
 	}
 	who := "its processes"
 	if len(now) > 0 {
 		who += " (pid " + numbers(now) + ")"
 	}
 	return fmt.Sprintf("%s, and what they start, have at most the %s that they were started with, and clients of MPS what they connected with; a container that is started anew, or a program whose CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
-		who, h.started.memory)
+		who, g.Lease.StartedWith)
 }

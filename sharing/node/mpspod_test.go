@@ -76,11 +76,11 @@ func TestMPSHoldsAPod(t *testing.T) {
 		t.Errorf("without its daemon: level %v, %q", s.Level, s.LevelReason)
 	}
 	m.fault = ""
-	g.bench.Runtime.opt.MPS = nil
+	g.bench.Runtime.MPS = nil
 	if s := g.shown(); s.Level != sharing.LevelUnknown {
 		t.Errorf("with an agent that does not run MPS: level %v", s.Level)
 	}
-	g.bench.Runtime.opt.MPS = m
+	g.bench.Runtime.MPS = m
 	c.exit()
 	g.bench.Reconcile(t.Context())
 	if len(m.all()) != 1 {

@@ -14,9 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/lists"
-	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
-	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
@@ -107,47 +105,12 @@ type Observer interface {
 	Uncounted()
 }
 
-// Peer is the process that calls, as the kernel tells it.
-type Peer struct {
-	PID int
-	// Start is when the process started, in clock ticks since boot: with PID it names one process for good.
-	Start uint64
-	UID   uint32
-	GID   uint32
-}
-
-// Failpoints are the names of the points at which a crash test may stop the runtime.
-func Failpoints() []string {
-	points := append(checkpoint.Failpoints(), "arm-after-mkdir", "arm-after-record", "arm-after-caps")
-	for _, step := range entry.Steps() {
-		points = append(points, armPoint(step))
-	}
-	return append(points,
-		"end-after-clear", "end-after-rmdir",
-		"limit-after-book", "limit-after-cap", "limit-after-record",
-		"lend-after-book", "lend-after-cap",
-		"mig-after-claim", "mig-after-cut", "inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
-	)
-}
-
 // Deadlines of what the runtime does on behalf of a call.
 const (
-	capDeadline    = 20 * time.Second
-	sampleDeadline = 2 * time.Second
-	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all. busyPoll is how
-	// often it looks.
+	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all.
 	busyPatience = time.Second
-	busyPoll     = 5 * time.Millisecond
-	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
-	capSlack = 2 * sharing.MiB
 	// watchDeadline bounds one reading of the process list of a GPU.
 	watchDeadline = 500 * time.Millisecond
-	// reconcileEvery is how often leases and claims are looked at even if no event came.
-	reconcileEvery = 500 * time.Millisecond
-	// reconcileGap is the least time between two looks.
-	reconcileGap = 20 * time.Millisecond
 	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
 	watchPoll = time.Second
-	// verifyEvery is how often every cap is read back from the driver.
-	verifyEvery = 10 * time.Second
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
@@ -83,7 +84,7 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 	var made []ledger.ClaimID
 	undo := func(err error) (int, error) {
 		for _, id := range made {
-			err = errors.Join(err, r.drop(id))
+			err = errors.Join(err, r.Drop(id))
 		}
 		return 0, err
 	}
@@ -138,7 +139,7 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 		case g.Work != ledger.NoWork || g.Lease != nil:
 			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, sharing.AskStrings(g.Claim.Asks), sharing.ErrConflict)
 		}
-		if err := r.drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
+		if err := r.Drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
 			return "", nil, false, err
 		}
 	}
@@ -219,7 +220,7 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
-	r.held[c.ID] = &holding{}
+	r.Handles.Add(c.ID, nil)
 	if instances.In(c.Placement) {
 		r.instances.Soon()
 	}
@@ -309,7 +310,7 @@ func (r *Runtime) PodGone(uid string) {
 	if listed {
 		r.changed.announce()
 	}
-	r.wake()
+	r.Wake()
 }
 
 // keepPod takes back that a pod is gone: one of its containers is to start.
@@ -364,12 +365,12 @@ func (r *Runtime) Holders() map[sharing.GPUID][]sharing.ContainerRef {
 func (r *Runtime) PodsNotReady() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append(r.notReady(), r.conditions.Sentences(conditions.StopsPods)...)
+	return append(r.Core.NotReady(), r.conditions.Sentences(conditions.StopsPods)...)
 }
 
 // podsReady needs the lock.
 func (r *Runtime) podsReady() error {
-	return unready(append(r.notReady(), r.conditions.Sentences(conditions.StopsPods)...))
+	return lifecycle.Unready(append(r.Core.NotReady(), r.conditions.Sentences(conditions.StopsPods)...))
 }
 
 func gpuIDs(p sharing.Placement) []string {

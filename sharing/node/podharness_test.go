@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/failpoint"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
@@ -86,7 +87,7 @@ func (b *bench) inject(ask sharing.ContainerAsk) *container {
 	b.t.Helper()
 	c := &container{b: b, ask: ask, id: b.newID()}
 	in, err := b.Inject(b.t.Context(), ask, c.id)
-	for began := time.Now(); errors.Is(err, errBusy) && time.Since(began) < time.Minute; {
+	for began := time.Now(); errors.Is(err, lifecycle.ErrBusy) && time.Since(began) < time.Minute; {
 		in, err = b.Inject(b.t.Context(), ask, c.id) // it has waited
 	}
 	if c.in = in; err != nil {
@@ -130,7 +131,7 @@ func (c *container) hooks() error {
 	c.make()
 	for _, call := range c.calls() {
 		err := c.b.ArmContainer(c.b.t.Context(), call)
-		for began := time.Now(); errors.Is(err, errBusy) && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+		for began := time.Now(); errors.Is(err, lifecycle.ErrBusy) && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			err = c.b.ArmContainer(c.b.t.Context(), call)
 		}
 		if err != nil {
@@ -230,8 +231,8 @@ func (b *bench) check() {
 	if err := b.ledger.Check(); err != nil {
 		b.t.Error(err)
 	}
-	if len(b.held) != len(b.ledger.Grants()) {
-		b.t.Errorf("%d holdings for %d claims", len(b.held), len(b.ledger.Grants()))
+	if b.Handles.Len() != len(b.ledger.Grants()) {
+		b.t.Errorf("%d holdings for %d claims", b.Handles.Len(), len(b.ledger.Grants()))
 	}
 }
 
@@ -290,11 +291,11 @@ func (b *bench) crashes(point string, do func()) (met bool) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.Runtime.opt.Failpoints = set
+	b.Runtime.Failpoints = set
 	var wg sync.WaitGroup
 	wg.Go(do)
 	wg.Wait()
-	b.Runtime.opt.Failpoints = nil
+	b.Runtime.Failpoints = nil
 	if met {
 		b.still()
 	}

@@ -133,7 +133,7 @@ func (p *podPlayer) step() string {
 		return p.loseRecord()
 	case k < 96:
 		p.caps.forget()
-		p.verifyAll(p.t.Context())
+		p.VerifyAll(p.t.Context())
 		return "driver reloaded"
 	default:
 		return p.process()
@@ -308,7 +308,7 @@ func (p *podPlayer) arm() string {
 	}
 	err := i.hooks()
 	p.mu.Lock()
-	heard := p.recovery.Listed
+	heard := p.Recovery.Listed
 	p.mu.Unlock()
 	if errors.Is(err, sharing.ErrUnavailable) && !heard {
 		p.witness(p.seen()...) // its annotation tells what the record did not
@@ -423,7 +423,7 @@ func (p *podPlayer) crossCheck() string {
 	if err := p.CrossCheck(p.t.Context(), seen); err != nil {
 		p.t.Error(err)
 	}
-	p.verifyAll(p.t.Context())
+	p.VerifyAll(p.t.Context())
 	return "crosscheck"
 }
 

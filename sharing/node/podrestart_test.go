@@ -49,7 +49,7 @@ func TestAKillAtEachPoint(t *testing.T) {
 				}
 				if reloaded {
 					b.caps.forget()
-					b.verifyAll(t.Context())
+					b.VerifyAll(t.Context())
 				}
 				// Before the container runtime told anything, and before anything else is asked.
 				if g := b.grant(app); g == nil || g.Claim.ID != claim.ID {
@@ -266,10 +266,10 @@ func TestManyContainersAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Runtime.opt.Failpoints = slow
+		b.Runtime.Failpoints = slow
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := b.store.Save(); err != nil {
+			if err := b.Store.Save(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -282,7 +282,7 @@ func TestManyContainersAtOnce(t *testing.T) {
 			})
 		}
 		b.eventually("all wait for the disk", func() bool {
-			return b.store.Waiting() == pods+1 || t.Failed()
+			return b.Store.Waiting() == pods+1 || t.Failed()
 		})
 		close(resume)
 		wg.Wait()

@@ -82,7 +82,7 @@ func TestPriorityOfTime(t *testing.T) {
 	if d := cmp.Diff(want, g.priorities()); d != "" {
 		t.Errorf("a profile that leaves it to the pod (-want +got):\n%s", d)
 	}
-	if err := g.bench.store.Save(); err != nil {
+	if err := g.bench.Store.Save(); err != nil {
 		t.Fatal(err)
 	}
 	g.restartPreloading()

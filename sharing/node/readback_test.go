@@ -14,6 +14,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
@@ -76,7 +77,7 @@ func TestReadBackAtTheStart(t *testing.T) {
 			if err := c.hooks(); err != nil {
 				t.Fatal(err)
 			}
-			b.verifyAll(t.Context())
+			b.VerifyAll(t.Context())
 			if err := b.starting(c); err != nil {
 				t.Errorf("after the limits were put back: %v", err)
 			}
@@ -108,9 +109,9 @@ func TestRaisedLimitIsRestored(t *testing.T) {
 		if s.Level != sharing.LevelUnknown || s.LevelReason != "a hook raised it" {
 			t.Errorf("level %s, %q", s.Level, s.LevelReason)
 		}
-		b.verifyAll(t.Context())
+		b.VerifyAll(t.Context())
 	}
-	if len(told) != 1 || told[0] != "p "+CapRaisedReason+" a hook raised it" {
+	if len(told) != 1 || told[0] != "p "+lifecycle.CapRaisedReason+" a hook raised it" {
 		t.Errorf("told %q", told)
 	}
 	c.remove()
@@ -165,7 +166,7 @@ func TestGPUThatAnswersAgainAtTheStart(t *testing.T) {
 	if err := b.starting(c); err != nil {
 		t.Error(err)
 	}
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 	c.remove()
 	b.gone("p")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/counters"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // On a full node, in each of forty leases, what a killed process held is back after one upkeep, and what lives keeps its own. So it is
@@ -20,7 +21,7 @@ func TestManyLeasesGetBackWhatTheDeadHeld(t *testing.T) {
 	}
 	g := newPreloaded(t, preloading)
 	type one struct {
-		armed Armed
+		armed lifecycle.Armed
 		dead  *tenant
 	}
 	var all []one

@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 var (
@@ -61,13 +62,13 @@ const (
 )
 
 // counts says what a process counts of the first GPU, in a slot of its own, as the library in it would.
-func (g *guarded) counts(a Armed, slot int, p *tenant, held sharing.Bytes) {
+func (g *guarded) counts(a lifecycle.Armed, slot int, p *tenant, held sharing.Bytes) {
 	g.t.Helper()
 	g.countsWaiting(a, slot, p, held, 0)
 }
 
 // countsWaiting is counts of which a part is for a context that is there.
-func (g *guarded) countsWaiting(a Armed, slot int, p *tenant, held, waiting sharing.Bytes) {
+func (g *guarded) countsWaiting(a lifecycle.Armed, slot int, p *tenant, held, waiting sharing.Bytes) {
 	g.t.Helper()
 	start, err := process.StartOf(p.PID)
 	if err != nil {
@@ -95,7 +96,7 @@ func (g *guarded) countsWaiting(a Armed, slot int, p *tenant, held, waiting shar
 	add(64, uint64(held))
 }
 
-func (g *guarded) usage(a Armed) libkerf.Usage {
+func (g *guarded) usage(a lifecycle.Armed) libkerf.Usage {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {
@@ -141,7 +142,7 @@ func TestPreloadingByEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := g.bench.ArmWith(t.Context(), p.Peer, id, ArmOptions{NoPreloadFile: true})
+	a, err := g.bench.ArmWith(t.Context(), p.Peer, id, lifecycle.ArmOptions{NoPreloadFile: true})
 	if err != nil || slices.ContainsFunc(a.Mounts, func(m sharing.Mount) bool { return m.Target == "/etc/ld.so.preload" }) {
 		t.Errorf("%v, %v", err, a.Mounts)
 	}
@@ -392,7 +393,7 @@ func TestLimitOfALibraryLease(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
 	g.holds(gibs(p, 3))
-	root := Peer{PID: os.Getpid()}
+	root := lifecycle.Peer{PID: os.Getpid()}
 	if err := g.bench.Limit(t.Context(), root, a.ID, 6*sharing.GiB); err != nil || g.usage(a).Limit != 6*sharing.GiB {
 		t.Errorf("%v, in force %v", err, g.usage(a).Limit)
 	}

@@ -157,12 +157,12 @@ func TestCapsArePutBack(t *testing.T) {
 	// One that cannot be put back is not called capped.
 	b.caps.forget()
 	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || g.LevelReason == "" {
 		t.Errorf("a cap that is not in force is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 	b.caps.set(func() { b.caps.fail = nil })
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
 		t.Errorf("the cap is back, and is shown as %v", g.Level)
 	}
@@ -181,7 +181,7 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 		}
 	}
 	b.caps.set(func() { b.caps.broken = other })
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	limit, _, err := b.caps.Read(t.Context(), g.Lease.Cgroup, a.Own[0].UUID)
 	if err != nil || limit != 10*sharing.GiB {
 		t.Errorf("the program may hold %v of its GPU, %v: want its cap", limit, err)
@@ -192,12 +192,12 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 	}
 	// Its own is another matter.
 	b.caps.set(func() { b.caps.broken = a.Own[0].UUID })
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || !strings.Contains(g.LevelReason, string(a.Own[0].UUID)) {
 		t.Errorf("a limit that cannot be read is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 	b.caps.set(func() { b.caps.broken = "" })
-	b.verifyAll(t.Context())
+	b.VerifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
 		t.Errorf("all limits are there, and it is shown as %v (%s)", g.Level, g.LevelReason)
 	}

@@ -24,19 +24,19 @@ type settingsNode struct{ r *Runtime }
 func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	if f(n.grants()) && n.r.driver.Get() != nil {
+	if f(n.grants()) && n.r.Driver.Get() != nil {
 		n.takeInventory()
 	}
 }
 
 // grants are those of the node. known is false while there may be others. It needs the lock.
 func (n settingsNode) grants() (grants []ledger.Grant, known bool) {
-	return n.r.ledger.Grants(), n.r.ready() == nil
+	return n.r.ledger.Grants(), n.r.Ready() == nil
 }
 
 // takeInventory takes in the GPUs of the driver in use again, with the amounts that the settings allow. It needs the lock.
 func (n settingsNode) takeInventory() {
-	gpus := n.r.driver.Get().GPUs
+	gpus := n.r.Driver.Get().GPUs
 	if err := n.r.ledger.SetInventory(n.r.settings.Allocatable(gpus)); err != nil {
 		n.r.log.Error("failed to change the inventory", "error", err.Error())
 	}

@@ -38,7 +38,7 @@ func newRuled(t *testing.T, pool config.Pool) (*guarded, *fakeMPS) {
 	t.Helper()
 	g := newGuarded(t, pool)
 	m := &fakeMPS{users: map[string]MPSLease{}}
-	g.bench.opt.MPS, g.bench.Runtime.opt.MPS = m, m
+	g.bench.opt.MPS, g.bench.Runtime.MPS = m, m
 	g.mpsEverywhere()
 	return g, m
 }
@@ -260,7 +260,7 @@ func TestReserveChangesInPlace(t *testing.T) {
 	req := gib(4)
 	req.UUIDs = []sharing.GPUID{b.gpus[0].UUID}
 	a := b.lease(p, "", req)
-	att, before := b.Runtime.driver.Get(), b.Inventory()
+	att, before := b.Runtime.Driver.Get(), b.Inventory()
 	running, _ := b.Grant(a.ID)
 	b.caps.set(func() { b.caps.fail, b.caps.silent = errors.New("a cap was set"), errors.New("a cap was read") })
 	changed := b.Changed()
@@ -273,7 +273,7 @@ func TestReserveChangesInPlace(t *testing.T) {
 			t.Errorf("GPU %d (-want +got):\n%s", i, d)
 		}
 	}
-	if b.Runtime.driver.Get() != att {
+	if b.Runtime.Driver.Get() != att {
 		t.Error("the driver was attached again")
 	}
 	if g, _ := b.Grant(a.ID); g.Level != sharing.LevelDriver || g.LevelReason != running.LevelReason {

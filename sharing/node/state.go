@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
@@ -87,7 +87,7 @@ func (r *Runtime) State(ctx context.Context) State {
 	p := r.sampler.Sample(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	why := r.notReady()
+	why := r.Core.NotReady()
 	s := State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
 		Config: r.settings.Source(), Pool: r.settings.Pool().Name, Profiles: r.settings.Config().ProfileNames(r.settings.Pool()),
@@ -96,8 +96,8 @@ func (r *Runtime) State(ctx context.Context) State {
 	for _, why := range r.conditions.Sentences(conditions.StopsPods) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
 	}
-	if r.driver.Get() != nil {
-		s.DriverVersion = r.driver.Get().Driver.Version()
+	if r.Driver.Get() != nil {
+		s.DriverVersion = r.Driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.instances.StatesWith(instanceNode{r}.grants())
@@ -153,14 +153,14 @@ func (r *Runtime) Inventory() []sharing.GPU {
 func (r *Runtime) DriverSeen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.driver.Seen()
+	return r.Driver.Seen()
 }
 
 // DriverGone reports whether a driver has answered since this runtime was made, and none does now.
 func (r *Runtime) DriverGone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.driver.Seen() && r.driver.Get() == nil
+	return r.Driver.Seen() && r.Driver.Get() == nil
 }
 
 // Grant is one grant as State shows it, without asking the driver for its use.
@@ -184,24 +184,24 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 	if lost := cmp.Or(g.Current().Unverified, r.guard.Of(g.Claim.ID).Lost, g.Current().Doubt); lost != "" {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, lost
 	}
-	gs.LevelReason = joinSentences([]string{r.jointWhy(g), gs.LevelReason})
+	gs.LevelReason = lifecycle.JoinSentences([]string{r.jointWhy(g), gs.LevelReason})
 	if level, why, less := r.weaker(g); less {
 		gs.Level, gs.LevelReason = level, why
 	}
 	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
 	caveat := r.settings.Pool().ManagedMemory.CaveatAt(gs.Level, gs.Backend)
-	gs.LevelReason = joinSentences([]string{gs.LevelReason, caveat, r.startedWhy(g, gs.PIDs)})
+	gs.LevelReason = lifecycle.JoinSentences([]string{gs.LevelReason, caveat, startedWhy(g, gs.PIDs)})
 	gs.Compute = r.computeOf(g)
 	gs.Events = r.capEventsOf(g)
 	if g.Lease != nil && backend.PropertiesOf(g.Claim.Backend).Served {
-		if fault := r.backendOf(g, r.driver.Get()).Check(r.grantOf(g)); fault.Unknown != "" {
+		if fault := r.BackendOf(g, r.Driver.Get()).Check(r.GrantOf(g)); fault.Unknown != "" {
 			gs.Level, gs.LevelReason = sharing.LevelUnknown, fault.Unknown
 		}
 	}
-	if g.Lease != nil && r.driver.Get() == nil {
+	if g.Lease != nil && r.Driver.Get() == nil {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, "no driver answers"
 	}
-	if why := r.instanceLost(g.Claim); g.Lease != nil && why != "" {
+	if why := r.InstanceLost(g.Claim); g.Lease != nil && why != "" {
 		gs.Level, gs.LevelReason = sharing.LevelUnknown, why
 	}
 	for _, f := range g.Claim.Placement {
@@ -250,9 +250,4 @@ func numbers(n []int) string {
 		s = append(s, strconv.Itoa(v))
 	}
 	return strings.Join(s, ", ")
-}
-
-// joinSentences leaves out what is empty.
-func joinSentences(s []string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(s), func(s string) bool { return s == "" }), "; ")
 }

@@ -19,10 +19,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // part is a lease with a percent of the first GPU.
-func (g *guarded) part(percent sharing.Percent) (*tenant, Armed) {
+func (g *guarded) part(percent sharing.Percent) (*tenant, lifecycle.Armed) {
 	g.t.Helper()
 	req := gib(4)
 	req.UUIDs, req.Percent = []sharing.GPUID{g.gpus[0].UUID}, percent
@@ -31,7 +32,7 @@ func (g *guarded) part(percent sharing.Percent) (*tenant, Armed) {
 }
 
 // counted is what the region says of the percent, and its budget.
-func (g *guarded) counted(a Armed) libkerf.Budget {
+func (g *guarded) counted(a lifecycle.Armed) libkerf.Budget {
 	g.t.Helper()
 	open, err := libkerf.Open(g.bench.regionOf(string(a.ID)))
 	if err != nil {

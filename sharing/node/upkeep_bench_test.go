@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/libkerf"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // BenchmarkUpkeepOfManyProcesses is one look at the usage file of a grant with 4,000 real processes, of which the named
@@ -28,7 +29,7 @@ func BenchmarkUpkeepOfManyProcesses(b *testing.B) {
 			}
 			pids := forks(b, group, 4000)
 			for i, pid := range pids[:counting] {
-				g.counts(a, i, &tenant{Peer: Peer{PID: pid}}, sharing.MiB)
+				g.counts(a, i, &tenant{Peer: lifecycle.Peer{PID: pid}}, sharing.MiB)
 			}
 			var listed []gpudriver.ProcessUse
 			for _, pid := range pids[:8] {

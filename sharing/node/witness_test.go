@@ -25,7 +25,7 @@ func (b *bench) witness(seen ...sharing.Seen) {
 	if err := b.Runtime.Witness(b.t.Context(), seen); err != nil {
 		b.t.Fatal(err)
 	}
-	b.verifyAll(b.t.Context()) // what the loops would do now
+	b.VerifyAll(b.t.Context()) // what the loops would do now
 	b.Reconcile(b.t.Context())
 }
 
@@ -338,11 +338,11 @@ func TestWitnessHasCapsVerified(t *testing.T) {
 	c := b.run(b.app("p", "gpu-memory-gib:10"))
 	b.lose()
 	b.caps.forget()
-	if err := b.Runtime.Witness(t.Context(), nil); err != nil || len(b.verifyNow) != 0 {
-		t.Fatalf("nothing was found, and %d verifications wait (%v)", len(b.verifyNow), err)
+	if err := b.Runtime.Witness(t.Context(), nil); err != nil || b.VerifyDue() {
+		t.Fatalf("nothing was found, and a verification is due %t (%v)", b.VerifyDue(), err)
 	}
-	if err := b.Runtime.Witness(t.Context(), []sharing.Seen{c.seen()}); err != nil || len(b.verifyNow) != 1 {
-		t.Fatalf("%d verifications wait (%v)", len(b.verifyNow), err)
+	if err := b.Runtime.Witness(t.Context(), []sharing.Seen{c.seen()}); err != nil || !b.VerifyDue() {
+		t.Fatalf("no verification is due (%v)", err)
 	}
 	b.loops()
 	b.eventually("its cap is back", func() bool {

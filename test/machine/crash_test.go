@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // held are the grants as a restart must not change them.
@@ -129,7 +128,7 @@ func TestEndWhileTheAgentIsDown(t *testing.T) {
 // A crash or an error at any step of arm and end leaves nothing behind but grants whose processes run.
 func TestFailureAtEveryStep(t *testing.T) {
 	t.Parallel()
-	for _, point := range node.Failpoints() {
+	for _, point := range lifecycle.Failpoints() {
 		// Those of containers are met by containers alone: sharing/node and test/e2e stop there.
 		if !strings.HasPrefix(point, "arm-") && !strings.HasPrefix(point, "end-") {
 			continue
@@ -210,7 +209,7 @@ func (m *machine) agentCrashed() {
 // A client that is killed in the middle of an arm leaves nothing.
 func TestClientKilledDuringArm(t *testing.T) {
 	t.Parallel()
-	for _, point := range node.Failpoints() {
+	for _, point := range lifecycle.Failpoints() {
 		if !strings.HasPrefix(point, "arm-") {
 			continue
 		}

@@ -51,6 +51,9 @@ type Options struct {
 	Rules func() Rules
 }
 
+// Kind is the name of this backend among others.
+const Kind = sharing.BackendLibkerf
+
 // Backend has the regions of all grants that libkerf enforces. It is safe for concurrent use. Its methods may be called
 // with the lock of the runtime held, except Prepare, Enforce and Upkeep.
 type Backend struct {

@@ -41,6 +41,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/cluster"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/contextprobe"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/metrics"
 	"github.com/kerf-gpu/kerf/sharing/node/nodeserver"
 	"github.com/kerf-gpu/kerf/sharing/node/options"
@@ -316,5 +317,5 @@ func newID() string {
 
 // Failpoints are the names of all failpoints of the agent.
 func Failpoints() []string {
-	return slices.Concat(node.Failpoints(), nri.Failpoints(), session.Failpoints())
+	return slices.Concat(lifecycle.Failpoints(), nri.Failpoints(), session.Failpoints())
 }

@@ -11,7 +11,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // maxHold is the longest that a claim for a container is held for nobody.
@@ -21,7 +21,7 @@ const maxHold = time.Hour
 type Containers interface {
 	// ClaimForContainer holds a placement that a hook arms. It ends with the peer's process or, when hold is
 	// not 0, after that time; once armed, with the container.
-	ClaimForContainer(ctx context.Context, peer node.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error)
+	ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error)
 	// InjectionOf is what the claim's container gets before it is made.
 	InjectionOf(id ledger.ClaimID) (sharing.Injection, error)
 }
@@ -40,7 +40,7 @@ type Hook struct {
 func (s *Server) ServeContainers(c Containers, hook Hook) { s.containers, s.hook = c, hook }
 
 // claimForContainer is Claim for a request with container.
-func (s *Server) claimForContainer(ctx context.Context, peer node.Peer, in *nodev1.ClaimRequest, req sharing.Request) (*nodev1.ClaimResponse, error) {
+func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in *nodev1.ClaimRequest, req sharing.Request) (*nodev1.ClaimResponse, error) {
 	hold := time.Duration(in.GetHoldSeconds()) * time.Second
 	switch {
 	case s.containers == nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // containers claims in the runtime as if for the caller, and remembers the hold.
@@ -25,7 +26,7 @@ type containers struct {
 	hold time.Duration
 }
 
-func (c *containers) ClaimForContainer(ctx context.Context, peer node.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+func (c *containers) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
 	c.hold = hold
 	return c.Claim(ctx, peer, name, asked)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // maxID bounds the id of a grant in a call, in bytes. The agent's own have 12.
@@ -50,13 +50,13 @@ func (p *pace) allow(uid uint32, kind string) error {
 }
 
 // pacedCaller is callerOf for a call of a kind that leaves a trace. id is the grant that it names, empty for none.
-func (s *Server) pacedCaller(ctx context.Context, kind, id string) (node.Peer, error) {
+func (s *Server) pacedCaller(ctx context.Context, kind, id string) (lifecycle.Peer, error) {
 	peer, err := callerOf(ctx)
 	if err != nil {
-		return node.Peer{}, err
+		return lifecycle.Peer{}, err
 	}
 	if len(id) > maxID {
-		return node.Peer{}, fmt.Errorf("%s: no grant has an id of %d bytes: %w", kind, len(id), sharing.ErrNotFound)
+		return lifecycle.Peer{}, fmt.Errorf("%s: no grant has an id of %d bytes: %w", kind, len(id), sharing.ErrNotFound)
 	}
 	return peer, s.pace.allow(peer.UID, kind)
 }

@@ -7,14 +7,14 @@ import (
 	"context"
 
 	"github.com/kerf-gpu/kerf/internal/serve"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // callerOf is the process at the other end of the call's connection.
-func callerOf(ctx context.Context) (node.Peer, error) {
+func callerOf(ctx context.Context) (lifecycle.Peer, error) {
 	who, err := serve.IdentityOf(ctx)
 	if err != nil {
-		return node.Peer{}, err
+		return lifecycle.Peer{}, err
 	}
-	return node.Peer{PID: who.PID, Start: who.Start, UID: who.UID, GID: who.GID}, nil
+	return lifecycle.Peer{PID: who.PID, Start: who.Start, UID: who.UID, GID: who.GID}, nil
 }

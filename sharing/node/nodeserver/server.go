@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 const (
@@ -118,7 +119,7 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	armed, err := s.runtime.ArmWith(ctx, peer, ledger.ClaimID(in.GetId()), node.ArmOptions{NoPreloadFile: in.GetNoPreloadFile()})
+	armed, err := s.runtime.ArmWith(ctx, peer, ledger.ClaimID(in.GetId()), lifecycle.ArmOptions{NoPreloadFile: in.GetNoPreloadFile()})
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -138,7 +139,7 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 }
 
 // only are the capability nodes of MIG instances that the program may see.
-func (s *Server) only(armed node.Armed) ([]*nodev1.OnlyFiles, error) {
+func (s *Server) only(armed lifecycle.Armed) ([]*nodev1.OnlyFiles, error) {
 	folder, there := s.runtime.Instances().Files.Folder()
 	if !there {
 		return nil, nil

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// verifyLoop reads every cap back once in about each verifyEvery, and all of them at once when a GPU or the driver came
+// Run reads every cap back once in about each verifyEvery, and all of them at once when a GPU or the driver came
 // back.
-func (r *Runtime) verifyLoop(ctx context.Context) error {
+func (r *Caps) Run(ctx context.Context) error {
 	turn := newTurns()
 	t := time.NewTimer(turn.pause)
 	defer t.Stop()
@@ -25,10 +25,10 @@ func (r *Runtime) verifyLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.verifyNow:
-			r.verifyAll(ctx)
+			r.VerifyAll(ctx)
 			turn = newTurns()
 		case <-t.C:
-			if id, ok := turn.next(r.leased); ok {
+			if id, ok := turn.next(r.Leased); ok {
 				r.verifyOne(ctx, id)
 			}
 		}
@@ -59,19 +59,11 @@ func (t *turns) next(leased func() []ledger.ClaimID) (ledger.ClaimID, bool) {
 	return id, true
 }
 
-// verifySoon asks for a verification without waiting for it.
-func (r *Runtime) verifySoon() {
-	select {
-	case r.verifyNow <- struct{}{}:
-	default:
-	}
-}
-
-// verifyAll reads back, now, the cap of every lease at level driver, and the least limit on the GPUs that no lease
+// VerifyAll reads back, now, the cap of every lease at level driver, and the least limit on the GPUs that no lease
 // may use, and puts back what is missing: a driver that was reloaded, or a GPU that came back, has forgotten
 // them. What cannot be put back shows as level unknown, with the reason.
-func (r *Runtime) verifyAll(ctx context.Context) {
-	for _, id := range r.leased() {
+func (r *Caps) VerifyAll(ctx context.Context) {
+	for _, id := range r.Leased() {
 		if ctx.Err() != nil {
 			return
 		}
@@ -79,20 +71,18 @@ func (r *Runtime) verifyAll(ctx context.Context) {
 	}
 }
 
-// verifyOne is verifyAll for one lease.
-func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
-	ctx, cancel := context.WithTimeout(ctx, capDeadline)
+// verifyOne is VerifyAll for one lease.
+func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) {
+	ctx, cancel := context.WithTimeout(ctx, CapDeadline)
 	defer cancel()
-	r.mu.Lock()
-	h := r.held[id]
-	r.mu.Unlock()
-	if h == nil {
+	capping := r.Handles.Capping(id)
+	if capping == nil {
 		return
 	}
-	h.capping.Lock()
-	defer h.capping.Unlock()
+	capping.Lock()
+	defer capping.Unlock()
 	r.mu.Lock()
-	att := r.driver.Get()
+	att := r.Driver.Get()
 	g, _ := r.ledger.Get(id) // its amounts may have changed since
 	r.mu.Unlock()
 	if att == nil || att.Caps == nil || g.Lease == nil || g.Work != ledger.NoWork { // who is at it sets the caps
@@ -110,18 +100,18 @@ func (r *Runtime) verifyOne(ctx context.Context, id ledger.ClaimID) {
 	lost := ""
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		lost = err.Error()
-		r.log.Error("cap not verified", "claim", id, "error", lost)
+		r.Log.Error("cap not verified", "claim", id, "error", lost)
 	}
 	if now.Lease.Unverified != lost {
 		r.ledger.SetChecks(id, now.Lease.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
-		r.changed.announce()
+		r.Announce()
 	}
 }
 
 // verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
 // should be is not touched. GPUs that are lost or do not answer are left out, and are verified when they come back;
 // a grant's own one whose loss is not known yet fails alone.
-func (r *Runtime) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant, others []sharing.GPUID) error {
+func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant, others []sharing.GPUID) error {
 	missing := ""
 	var own sharing.Placement
 	caps := g.Caps()
@@ -153,11 +143,11 @@ func (r *Runtime) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledg
 	if missing == "" {
 		return nil
 	}
-	r.log.Warn("cap is not as granted and is put back", "claim", g.Claim.ID, "missing", missing)
+	r.Log.Warn("cap is not as granted and is put back", "claim", g.Claim.ID, "missing", missing)
 	if err := att.Caps.Renew(ctx, g.Lease.Cgroup, own, rest); err != nil {
 		return fmt.Errorf("cap is not as granted (%s), and could not be put back: %w", missing, err)
 	}
-	r.opt.Observer.CapRestored()
+	r.Observer.CapRestored()
 	return nil
 }
 
@@ -165,7 +155,7 @@ func (r *Runtime) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledg
 // What a lease is lent is not on record, and after a restart only assumed: a cap that is lower tells what it is. One
 // that is below the guarantee is of a change that a crash cut off; and a grant whose record was lost may have been
 // made smaller since what it was found by was written. It needs the lock.
-func (r *Runtime) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
+func (r *Caps) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
 	id, lent := g.Claim.ID, g.Lent[f.GPU]
 	own := f
 	own.Memory -= lent // Caps added it

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
@@ -23,12 +24,12 @@ import (
 // cgroups of ours that no record tells of. First it returns the processes of unfinished activations. It needs no driver. A
 // record of a newer schema is an error and nothing is touched. One that is damaged is put aside, and the one before it
 // counts. What is in neither is told by cgroups and driver.
-func (r *Runtime) Restore(ctx context.Context) error {
+func (r *Finder) Restore(ctx context.Context) error {
 	r.recoverEntries()
-	if err := atomicfile.CleanTemp(filepath.Dir(r.opt.RecordPath)); err != nil {
+	if err := atomicfile.CleanTemp(filepath.Dir(r.Record)); err != nil {
 		return fmt.Errorf("clean up beside the record: %w", err)
 	}
-	found, err := r.store.Load()
+	found, err := r.Store.Load()
 	if err != nil {
 		return err
 	}
@@ -40,16 +41,16 @@ func (r *Runtime) Restore(ctx context.Context) error {
 	}
 	// An agent that cannot write still watches, verifies and ends what it found. It grants nothing new, says why, and
 	// tries again.
-	if err := r.store.Save(); err != nil {
-		r.log.Error("failed to write record at start", "error", err.Error())
+	if err := r.Store.Save(); err != nil {
+		r.Log.Error("failed to write record at start", "error", err.Error())
 	}
 	return nil
 }
 
-func (r *Runtime) restoreAll(found store.Loaded) error {
+func (r *Finder) restoreAll(found store.Loaded) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recovery.Unrecorded, r.recovery.Damaged = found.Unrecorded, found.Damaged
+	r.Recovery.Unrecorded, r.Recovery.Damaged = found.Unrecorded, found.Damaged
 	known := map[string]bool{}
 	for _, g := range found.Grants {
 		known[g.Cgroup] = true
@@ -62,41 +63,41 @@ func (r *Runtime) restoreAll(found store.Loaded) error {
 		return err
 	}
 	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the next start.
-	if !r.recovery.Unrecorded {
-		r.libkerf.Sweep()
+	if !r.Recovery.Unrecorded {
+		r.Libkerf.Sweep()
 	}
 	r.enableDmem()
-	r.recovery.Restored = true
+	r.Recovery.Restored = true
 	return nil
 }
 
 // enableDmem makes the kernel's controller of device memory available to our cgroups, where there is one: the
 // driver's limits are then kept by it. Whether limits work is what the probe tells, so an error is a warning.
-func (r *Runtime) enableDmem() {
-	has, err := r.opt.Cgroups.HasDmem()
+func (r *Finder) enableDmem() {
+	has, err := r.Cgroups.HasDmem()
 	if err == nil && has {
-		if _, err = r.opt.Cgroups.Create(r.opt.Parent); err == nil || errors.Is(err, sharing.ErrConflict) {
-			err = r.opt.Cgroups.Enable(r.opt.Parent, "dmem")
+		if _, err = r.Cgroups.Create(r.Parent); err == nil || errors.Is(err, sharing.ErrConflict) {
+			err = r.Cgroups.Enable(r.Parent, "dmem")
 		}
 	}
 	if err != nil {
-		r.log.Warn("dmem controller not enabled for our cgroups", "cgroup", r.opt.Parent, "error", err.Error())
+		r.Log.Warn("dmem controller not enabled for our cgroups", "cgroup", r.Parent, "error", err.Error())
 	}
 }
 
 // restoreGrant takes a recorded grant back: with its lease if its cgroup has processes. The claim of a pod's
 // container stays without one too, until kubelet has forgotten the pod; any other ended. It needs the lock.
-func (r *Runtime) restoreGrant(rec record.Grant) error {
+func (r *Finder) restoreGrant(rec record.Grant) error {
 	c, a, err := store.Read(rec)
 	if err != nil {
 		return err
 	}
 	if a.Cgroup != "" {
-		_, err = r.opt.Cgroups.Open(a.Cgroup, a.Inode)
+		_, err = r.Cgroups.Open(a.Cgroup, a.Inode)
 	}
 	switch {
 	case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale):
-		r.log.Info("lease ended while no agent ran", "claim", rec.ID, "reason", err.Error())
+		r.Log.Info("lease ended while no agent ran", "claim", rec.ID, "reason", err.Error())
 		a = ledger.Attachment{}
 	case err != nil:
 		return err
@@ -109,7 +110,7 @@ func (r *Runtime) restoreGrant(rec record.Grant) error {
 
 // adopt books a claim as a fact, with its attachment: in force if it has a cgroup. A cgroup that is empty already is ended
 // by the reconcile that follows, with caps cleared. It needs the lock.
-func (r *Runtime) adopt(c ledger.Claim, a ledger.Attachment) error {
+func (r *Finder) adopt(c ledger.Claim, a ledger.Attachment) error {
 	var lease *ledger.Attachment
 	if a.Cgroup != "" {
 		lease = &a
@@ -117,7 +118,7 @@ func (r *Runtime) adopt(c ledger.Claim, a ledger.Attachment) error {
 	if err := r.ledger.Restore(c, lease); err != nil {
 		return err
 	}
-	r.held[c.ID] = &holding{}
+	r.Handles.Add(c.ID, nil)
 	if lease == nil && a.ContainerID != "" {
 		if err := r.ledger.Assign(c.ID, a); err != nil {
 			return err
@@ -127,26 +128,26 @@ func (r *Runtime) adopt(c ledger.Claim, a ledger.Attachment) error {
 		r.reopen(g)
 	}
 	if lease != nil {
-		r.watcher.Add(r.groupOf(a))
-		r.opt.Observer.Recovered()
+		r.Watcher.Add(r.GroupOf(a))
+		r.Observer.Recovered()
 	}
-	r.log.Info("grant found again", "claim", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName, "container", c.Owner.Container, "cgroup", a.Cgroup, "level", c.Level.String())
+	r.Log.Info("grant found again", "claim", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName, "container", c.Owner.Container, "cgroup", a.Cgroup, "level", c.Level.String())
 	return nil
 }
 
 // findOrphans lists our cgroups that the record does not know: empty ones are removed (a crash came before
 // the record), others wait for a driver that tells what they may use. It needs the lock.
-func (r *Runtime) findOrphans(known map[string]bool) error {
-	names, err := r.opt.Cgroups.Children(r.opt.Parent)
+func (r *Finder) findOrphans(known map[string]bool) error {
+	names, err := r.Cgroups.Children(r.Parent)
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
 		return fmt.Errorf("list cgroups of grants: %w", err)
 	}
 	for _, name := range names {
-		dir := filepath.Join(r.opt.Cgroups.Mount, r.opt.Parent, name)
+		dir := filepath.Join(r.Cgroups.Mount, r.Parent, name)
 		if known[dir] {
 			continue
 		}
-		g, err := r.opt.Cgroups.Open(dir, 0)
+		g, err := r.Cgroups.Open(dir, 0)
 		if err != nil {
 			return fmt.Errorf("cgroup of a grant: %w", err)
 		}
@@ -155,27 +156,27 @@ func (r *Runtime) findOrphans(known map[string]bool) error {
 			return fmt.Errorf("cgroup %q: %w", g.Dir, err)
 		}
 		if populated {
-			r.recovery.Orphans = append(r.recovery.Orphans, g)
+			r.Recovery.Orphans = append(r.Recovery.Orphans, g)
 			continue
 		}
 		if err := g.Remove(); err != nil {
 			return fmt.Errorf("remove empty cgroup %q: %w", g.Dir, err)
 		}
-		r.log.Info("empty cgroup of an unfinished arm removed", "cgroup", g.Dir)
+		r.Log.Info("empty cgroup of an unfinished arm removed", "cgroup", g.Dir)
 	}
 	return nil
 }
 
-// recover books the cgroups that no record tells of, from the limits that the driver holds for them: a limit
+// Recover books the cgroups that no record tells of, from the limits that the driver holds for them: a limit
 // is a fragment, the least limit is a GPU it may not use, no limit is a GPU that it may use whole.
-func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
+func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 	for _, group := range orphans {
 		id := ledger.ClaimID(filepath.Base(group.Dir))
 		placement, level := r.readPlacement(ctx, group)
 		backend, from := choice.OfLevel(level), "the driver's limits"
 		// The driver's limits hold more strongly, where it has them.
-		if p, ok := r.libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
-			placement, level, backend, from = p, sharing.LevelClient, sharing.BackendLibkerf, "its region"
+		if p, ok := r.Libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
+			placement, level, backend, from = p, sharing.LevelClient, libkerf.Kind, "its region"
 		}
 		r.mu.Lock()
 		c := ledger.Claim{
@@ -185,18 +186,18 @@ func (r *Runtime) recover(ctx context.Context, orphans []cgroup.Group) {
 		err := r.adopt(c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
 		r.mu.Unlock()
 		if err == nil {
-			_ = r.store.Save() // an error stays a condition until a later write succeeds
+			_ = r.Store.Save() // an error stays a condition until a later write succeeds
 		} else {
-			r.conditions.SetOf(conditions.Orphan, group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
+			r.Conditions.SetOf(conditions.Orphan, group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
 		}
 	}
 }
 
-func (r *Runtime) readPlacement(ctx context.Context, group cgroup.Group) (sharing.Placement, sharing.Level) {
-	ctx, cancel := context.WithTimeout(ctx, capDeadline)
+func (r *Finder) readPlacement(ctx context.Context, group cgroup.Group) (sharing.Placement, sharing.Level) {
+	ctx, cancel := context.WithTimeout(ctx, CapDeadline)
 	defer cancel()
 	r.mu.Lock()
-	att := *r.driver.Get()
+	att := *r.Driver.Get()
 	r.mu.Unlock()
 	var p sharing.Placement
 	// told stays true while the driver says of every GPU what the cgroup may use of it.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"cmp"
@@ -22,14 +22,14 @@ import (
 )
 
 // enter moves the claiming process into its group.
-func (r *Runtime) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, group cgroup.Group) error {
+func (r *Activator) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, group cgroup.Group) error {
 	check := entryCheck{
-		gpus: r.answering(att.GPUs), driver: att.Driver, roots: []string{r.opt.DevRoot, cmp.Or(r.opt.CapsRoot, r.opt.DevRoot)},
-		caps: att.Caps, capped: r.cappable(c.Placement), dir: group.Dir, log: r.log,
+		gpus: r.answering(att.GPUs), driver: att.Driver, roots: []string{r.DevRoot, cmp.Or(r.CapsRoot, r.DevRoot)},
+		caps: att.Caps, capped: r.caps.cappable(c.Placement), dir: group.Dir, log: r.Log,
 	}
 	return entry.Entry{
-		Groups: r.opt.Cgroups, Group: group, Process: owner, Check: check.run, Log: r.log,
-		After: func(step string) error { return r.opt.Failpoints.Eval(armPoint(step)) },
+		Groups: r.Cgroups, Group: group, Process: owner, Check: check.run, Log: r.Log,
+		After: func(step string) error { return r.Failpoints.Eval(armPoint(step)) },
 	}.Run(ctx)
 }
 
@@ -37,34 +37,34 @@ func (r *Runtime) enter(ctx context.Context, c ledger.Claim, owner *process.Hand
 func armPoint(step string) string { return "arm-after-" + step }
 
 // answering are the GPUs of which an answer can be expected.
-func (r *Runtime) answering(gpus []sharing.GPU) []sharing.GPU {
+func (r *Activator) answering(gpus []sharing.GPU) []sharing.GPU {
 	return slices.DeleteFunc(slices.Clone(gpus), func(g sharing.GPU) bool {
-		h := r.healthOf(g.UUID)
+		h := r.caps.healthOf(g.UUID)
 		return h == sharing.HealthLost || h == sharing.HealthSuspect
 	})
 }
 
 // recoverEntries returns the processes that stand still because an agent died while it moved them. It comes before all
 // else: nobody but the agent can thaw them. A group that it cannot deal with does not keep the agent from its other work.
-func (r *Runtime) recoverEntries() {
-	names, err := r.opt.Cgroups.Children(r.opt.Parent)
+func (r *Finder) recoverEntries() {
+	names, err := r.Cgroups.Children(r.Parent)
 	if err != nil {
 		if !errors.Is(err, sharing.ErrNotFound) {
-			r.log.Error("failed to list cgroups of grants", "cgroup", r.opt.Parent, "error", err.Error())
+			r.Log.Error("failed to list cgroups of grants", "cgroup", r.Parent, "error", err.Error())
 		}
 		return
 	}
 	for _, name := range names {
-		group, err := r.opt.Cgroups.Open(filepath.Join(r.opt.Cgroups.Mount, r.opt.Parent, name), 0)
+		group, err := r.Cgroups.Open(filepath.Join(r.Cgroups.Mount, r.Parent, name), 0)
 		undone := false
 		if err == nil {
-			undone, err = entry.Recover(r.opt.Cgroups, group, r.log)
+			undone, err = entry.Recover(r.Cgroups, group, r.Log)
 		}
 		switch {
 		case err != nil:
-			r.log.Error("failed to recover an unfinished activation", "cgroup", name, "error", err.Error())
+			r.Log.Error("failed to recover an unfinished activation", "cgroup", name, "error", err.Error())
 		case undone:
-			r.log.Warn("undid an unfinished activation; its process runs where it came from", "cgroup", name)
+			r.Log.Warn("undid an unfinished activation; its process runs where it came from", "cgroup", name)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -22,27 +22,27 @@ import (
 
 // AwaitWitness tells that a container runtime will call Witness. Where no record says what runs, nothing is
 // granted before: containers may be running on what would be given away.
-func (r *Runtime) AwaitWitness() {
+func (r *Finder) AwaitWitness() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recovery.Expected = true
+	r.Recovery.Expected = true
 }
 
 // Witness takes in what the container runtime says of all pods' containers, at a moment when none is being
 // made. It finds again what the record does not know, by the annotation that Inject gave the container and
 // that counts only together with our guard; it lets go of instances that are gone; and it tells of containers
 // that run guarded and without a grant, which must not be.
-func (r *Runtime) Witness(ctx context.Context, seen []sharing.Seen) error {
+func (r *Finder) Witness(ctx context.Context, seen []sharing.Seen) error {
 	return r.witness(ctx, seen, true)
 }
 
 // CrossCheck is Witness for a list that was taken while containers may have been made: one that is missing
 // from it means nothing.
-func (r *Runtime) CrossCheck(ctx context.Context, seen []sharing.Seen) error {
+func (r *Finder) CrossCheck(ctx context.Context, seen []sharing.Seen) error {
 	return r.witness(ctx, seen, false)
 }
 
-func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete bool) error {
+func (r *Finder) witness(ctx context.Context, seen []sharing.Seen, complete bool) error {
 	changed := false
 	listed := map[string]bool{}
 	var alarms []string
@@ -56,7 +56,7 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 			continue
 		}
 		r.ContainerMade(s.ID, s.Note)
-		if r.accounted(s) {
+		if r.Accounted(s) {
 			continue
 		}
 		var found bool
@@ -67,23 +67,23 @@ func (r *Runtime) witness(ctx context.Context, seen []sharing.Seen, complete boo
 		if err != nil && s.Running {
 			alarms = append(alarms, fmt.Sprintf("container %s (%s) runs without a grant that can be accounted for: %v", s.Ref, s.ID, err))
 		} else if err != nil {
-			r.log.Warn("container has no grant; its start will be refused", "container", s.Ref.String(), "container_id", s.ID, "reason", err.Error())
+			r.Log.Warn("container has no grant; its start will be refused", "container", s.Ref.String(), "container_id", s.ID, "reason", err.Error())
 		}
 	}
 	r.mu.Lock()
 	if complete {
 		r.letGoOf(listed)
-		r.recovery.Listed = true
+		r.Recovery.Listed = true
 	}
-	r.recovery.Unaccounted = len(alarms)
-	r.conditions.Set(conditions.Unaccounted, joinSentences(alarms))
+	r.Recovery.Unaccounted = len(alarms)
+	r.Conditions.Set(conditions.Unaccounted, JoinSentences(alarms))
 	r.mu.Unlock()
 	if changed {
-		r.verifySoon()
+		r.VerifySoon()
 	}
-	r.wake()
-	r.changed.announce()
-	return errors.Join(r.store.Save(), ctx.Err())
+	r.Wake()
+	r.Announce()
+	return errors.Join(r.Store.Save(), ctx.Err())
 }
 
 // admittedOf is what guards the container. One that is no pod's may have an amount that no ask can name.
@@ -94,9 +94,9 @@ func admittedOf(s sharing.Seen) (sharing.Admitted, error) {
 	return sharing.AdmittedBy(s.CDINames)
 }
 
-// accounted reports whether the container is known as it was seen: leased, being armed or ended just now, or
+// Accounted reports whether the container is known as it was seen: leased, being armed or ended just now, or
 // injected while it does not run.
-func (r *Runtime) accounted(s sharing.Seen) bool {
+func (r *Finder) Accounted(s sharing.Seen) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id, known := r.ledger.ByContainerID(s.ID)
@@ -106,7 +106,7 @@ func (r *Runtime) accounted(s sharing.Seen) bool {
 
 // recognise books the grant of one guarded container that is not accounted for. It reports whether it booked
 // anything.
-func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
+func (r *Finder) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.Note == "" {
@@ -131,7 +131,7 @@ func (r *Runtime) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 }
 
 // rebook enters a container that the record does not know. It needs the lock.
-func (r *Runtime) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) error {
+func (r *Finder) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) error {
 	runs := s.Running && s.PID > 0
 	if runs {
 		group, err := r.groupOfContainer(s.PID, s.ID)
@@ -145,13 +145,13 @@ func (r *Runtime) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) er
 		r.reopen(g) // the container was made with it
 	}
 	switch {
-	case exists && (!runs || formerOver(g, r.opt.Cgroups, s.ID)):
+	case exists && (!runs || formerOver(g, r.Cgroups, s.ID)):
 		return r.ledger.Assign(c.ID, a) // it waits for its hook, and the hook for the end of the instance before it
 	case exists && g.Lease == nil && g.Work == ledger.NoWork:
 		if err := r.ledger.Adopt(c.ID, a); err != nil {
 			return err
 		}
-		r.watcher.Add(r.groupOf(a))
+		r.Watcher.Add(r.GroupOf(a))
 		return r.ledger.Unassign(c.ID)
 	case exists:
 		return fmt.Errorf("its claim %q is in use by another container: %w", c.ID, sharing.ErrConflict)
@@ -165,8 +165,8 @@ func (r *Runtime) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) er
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
-	r.notify.Audit.Claim(audit.Claim, c, c.Backend, "the container runtime tells of its container", nil)
-	r.held[c.ID] = &holding{}
+	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, "the container runtime tells of its container", nil)
+	r.Handles.Add(c.ID, nil)
 	err := r.ledger.Assign(c.ID, a)
 	g, _ = r.ledger.Get(c.ID)
 	r.reopen(g)
@@ -185,27 +185,27 @@ func formerOver(g ledger.Grant, in cgroup.Hierarchy, containerID string) bool {
 
 // groupOfContainer opens the cgroup that bears the container's id. The process may be in one beneath it by
 // now; one that is in neither is another's, which has the pid that the container's had.
-func (r *Runtime) groupOfContainer(pid int, containerID string) (cgroup.Group, error) {
-	dir, err := r.opt.Cgroups.OfProcess(pid)
+func (r *Finder) groupOfContainer(pid int, containerID string) (cgroup.Group, error) {
+	dir, err := r.Cgroups.OfProcess(pid)
 	if err != nil {
 		return cgroup.Group{}, fmt.Errorf("cgroup of process %d: %w", pid, err)
 	}
-	for d := dir; len(containerID) >= minContainerID && len(d) > len(r.opt.Cgroups.Mount); d = path.Dir(d) {
+	for d := dir; len(containerID) >= minContainerID && len(d) > len(r.Cgroups.Mount); d = path.Dir(d) {
 		if strings.Contains(path.Base(d), containerID) {
-			return r.opt.Cgroups.Open(d, 0)
+			return r.Cgroups.Open(d, 0)
 		}
 	}
 	return cgroup.Group{}, fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", pid, dir, sharing.ErrStale)
 }
 
 // letGoOf unbinds pods' containers that the runtime no longer lists and that use nothing. It needs the lock.
-func (r *Runtime) letGoOf(listed map[string]bool) {
+func (r *Finder) letGoOf(listed map[string]bool) {
 	for _, g := range r.ledger.Grants() {
 		if g.Next == nil || g.Work != ledger.NoWork || g.Lease != nil || !g.Claim.Owner.Pod() || listed[g.Next.ContainerID] {
 			continue
 		}
 		if err := r.ledger.Unassign(g.Claim.ID); err != nil {
-			r.log.Error("container not forgotten", "claim", g.Claim.ID, "error", err.Error())
+			r.Log.Error("container not forgotten", "claim", g.Claim.ID, "error", err.Error())
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (r *Runtime) letGoOf(listed map[string]bool) {
 // ContainerMade tells that the container runtime has made a container that our guard is on, and the note that
 // it carries: that of its grant if it was made with what Inject gave, else none. Without having heard either
 // of a container, the runtime arms no claim of a pod for it.
-func (r *Runtime) ContainerMade(containerID, note string) {
+func (r *Finder) ContainerMade(containerID, note string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id, _ := r.ledger.ByContainerID(containerID)
@@ -223,4 +223,4 @@ func (r *Runtime) ContainerMade(containerID, note string) {
 
 // ContainerGone tells that a container instance ended or was removed: its lease is looked at now, not at the
 // next reconcile. Nothing is concluded from it: the cgroup and the driver tell.
-func (r *Runtime) ContainerGone(string) { r.wake() }
+func (r *Finder) ContainerGone(string) { r.Wake() }

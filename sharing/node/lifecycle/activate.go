@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -53,19 +53,19 @@ type ArmOptions struct {
 // process was checked, it stands still, and the next start returns it. After that, the next start finds the lease.
 //
 // The cap is set before the move, so that a slow or unwilling driver holds up nobody who stands still.
-func (r *Runtime) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
+func (r *Activator) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
 	return r.ArmWith(ctx, peer, id, ArmOptions{})
 }
 
 // ArmWith is Arm with options.
-func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, with ArmOptions) (Armed, error) {
+func (r *Activator) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, with ArmOptions) (Armed, error) {
 	start := time.Now()
 	claim, owner, att, err := r.beginArm(peer, id)
 	if err != nil {
 		return Armed{}, err
 	}
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	armed, err := r.arm(ctx, claim, owner, att, with)
 	r.mu.Lock()
@@ -73,60 +73,60 @@ func (r *Runtime) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, wit
 	undone := err != nil && !errors.Is(err, errKept)
 	if undone {
 		r.ledger.Fail(id)
-		err = errors.Join(err, r.drop(id))
-		r.forget(ledger.Grant{Claim: claim}) // its lease may have ended already
+		err = errors.Join(err, r.Drop(id))
+		r.Forget(ledger.Grant{Claim: claim}) // its lease may have ended already
 	} else {
-		r.held[id].letGo()
+		r.Handles.LetGo(id)
 	}
 	g, _ := r.ledger.Get(id)
 	r.mu.Unlock()
 	if undone {
-		r.backends(nil).Clean(ctx)
-		err = errors.Join(err, r.store.Save())
+		r.Backends(nil).Clean(ctx)
+		err = errors.Join(err, r.Store.Save())
 	}
-	r.opt.Observer.Armed(time.Since(start), err)
-	r.notify.Audit.Claim(audit.Arm, claim, claim.Backend, "", err)
-	r.changed.announce()
+	r.Observer.Armed(time.Since(start), err)
+	r.Notify.Audit.Claim(audit.Arm, claim, claim.Backend, "", err)
+	r.Announce()
 	if err != nil {
-		r.log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
+		r.Log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
 		return Armed{}, fmt.Errorf("arm %q: %w", id, err)
 	}
-	r.log.Info("lease taken", "claim", id, "pid", peer.PID, "cgroup", g.Newest().Cgroup, "took", time.Since(start).String())
+	r.Log.Info("lease taken", "claim", id, "pid", peer.PID, "cgroup", g.Newest().Cgroup, "took", time.Since(start).String())
 	return armed, nil
 }
 
 // beginArm checks that the peer may arm the claim, and begins.
-func (r *Runtime) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
+func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fail := func(err error) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
 		return ledger.Claim{}, nil, gpudriver.Attached{}, err
 	}
-	if err := r.ready(); err != nil {
+	if err := r.Ready(); err != nil {
 		return fail(err)
 	}
 	g, ok := r.ledger.Get(id)
-	h := r.held[id]
+	owner := r.Handles.Owner(id)
 	switch {
-	case !ok || h == nil:
+	case !ok:
 		return fail(fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound))
 	case g.Work != ledger.NoWork || g.Lease != nil:
 		return fail(fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict))
 	case g.Claim.Standalone:
 		return fail(fmt.Errorf("claim %q is for a container, which its hook arms: %w", id, sharing.ErrInvalid))
-	case h.owner == nil || h.owner.PID() != peer.PID || h.owner.StartTime() != peer.Start || !h.owner.Alive():
+	case owner == nil || owner.PID() != peer.PID || owner.StartTime() != peer.Start || !owner.Alive():
 		return fail(fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied))
 	}
-	return g.Claim, h.owner, *r.driver.Get(), r.ledger.Begin(id, ledger.Activation)
+	return g.Claim, owner, *r.Driver.Get(), r.ledger.Begin(id, ledger.Activation)
 }
 
 // arm does the work without the lock; nobody else works on the grant meanwhile.
-func (r *Runtime) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, with ArmOptions) (armed Armed, err error) {
-	group, err := r.opt.Cgroups.Create(path.Join(r.opt.Parent, string(c.ID)))
+func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, with ArmOptions) (armed Armed, err error) {
+	group, err := r.Cgroups.Create(path.Join(r.Parent, string(c.ID)))
 	if err != nil {
 		return Armed{}, fmt.Errorf("make cgroup: %w", err)
 	}
-	own, others := r.splitGPUs(c.Placement, att)
+	own, others := r.caps.splitGPUs(c.Placement, att)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undoArm(ctx, att, c.ID, group, append(own, others...)))
@@ -145,19 +145,19 @@ func (r *Runtime) arm(ctx context.Context, c ledger.Claim, owner *process.Handle
 	if err := r.enter(ctx, c, owner, att, group); err != nil {
 		return Armed{}, err
 	}
-	r.watcher.Add(group)
+	r.Watcher.Add(group)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	armed.Device = r.instances.Device(c.ID)
+	armed.Device = r.Instances.Device(c.ID)
 	if armed.Preload != "" && with.NoPreloadFile {
-		r.ledger.SetTerms(c.ID, func(t *ledger.Terms) { t.LevelReason = joinSentences([]string{preloadedByEnv, t.LevelReason}) })
+		r.ledger.SetTerms(c.ID, func(t *ledger.Terms) { t.LevelReason = JoinSentences([]string{preloadedByEnv, t.LevelReason}) })
 	}
 	return armed, nil
 }
 
 // readyGroup does all that the process needs before it enters the group.
-func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.Attached, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
-	if err := r.opt.Failpoints.Eval("arm-after-mkdir"); err != nil {
+func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.Attached, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
+	if err := r.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -166,131 +166,46 @@ func (r *Runtime) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.
 	if err != nil {
 		return err
 	}
-	if err := r.store.Save(); err != nil {
+	if err := r.Store.Save(); err != nil {
 		return err
 	}
-	if err := r.opt.Failpoints.Eval("arm-after-record"); err != nil {
+	if err := r.Failpoints.Eval("arm-after-record"); err != nil {
 		return err
 	}
 	if err := r.enforce(ctx, c.ID, c.Placement); err != nil {
 		return err
 	}
-	limited, err := r.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false)
+	limited, err := r.caps.applyCaps(ctx, att, c.Level, c.Placement, group.Dir, armed.Others, false)
 	if err != nil {
 		return err
 	}
 	armed.OthersCapped = len(limited) == len(armed.Others)
-	b, of := r.enforcer(ledger.Grant{Claim: c}, &att)
+	b, of := r.Enforcer(ledger.Grant{Claim: c}, &att)
 	of.ByEnv = byEnv
 	in, err := b.Injection(of, nil)
 	if err != nil {
 		return err
 	}
 	armed.MPS, armed.Mounts, armed.Preload = in.Env, in.Mounts, in.Library
-	return r.opt.Failpoints.Eval("arm-after-caps")
+	return r.Failpoints.Eval("arm-after-caps")
 }
 
 // preloadedByEnv is to be known of a process that does not have the loader's file.
 const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a program that clears its environment does not count"
 
-// splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
-// reached by the device of its GPU, and kept from others by its capability.
-func (r *Runtime) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, others []sharing.GPU) {
-	byID := make(map[sharing.GPUID]sharing.GPU, len(att.GPUs))
-	for _, g := range att.GPUs {
-		byID[g.UUID] = g
-	}
-	mine := map[sharing.GPUID]bool{}
-	for _, f := range p {
-		own = append(own, byID[f.GPU])
-		mine[f.GPU.Device()] = true
-	}
-	for _, g := range att.GPUs {
-		if !mine[g.UUID.Device()] && !g.UUID.IsPart() {
-			others = append(others, g)
-		}
-	}
-	return own, others
-}
-
-// applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
-// what the process does about its view of /dev. It returns the other GPUs that are so limited.
-func (r *Runtime) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPUID, error) {
-	own, rest := r.cappable(p), r.limitable(others)
-	if level == sharing.LevelDriver && len(own) != len(p) {
-		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
-	}
-	if att.Caps == nil || len(own)+len(rest) == 0 {
-		return nil, nil
-	}
-	leave, err := r.capGate.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	put := att.Caps.Apply
-	if runs {
-		put = att.Caps.Renew
-	}
-	return rest, put(ctx, dir, own, rest)
-}
-
-// cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.
-func (r *Runtime) cappable(p sharing.Placement) sharing.Placement {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out sharing.Placement
-	for _, f := range p {
-		if !f.Whole && r.canLimit(f.GPU) {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// limitable are the GPUs on which a limit can be set now. One that is lost or does not answer takes none
-// until it is back: the verification then sets it. One GPU that hangs must not keep all others from use.
-func (r *Runtime) limitable(gpus []sharing.GPU) []sharing.GPUID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var ids []sharing.GPUID
-	for _, g := range gpus {
-		if r.canLimit(g.UUID) {
-			ids = append(ids, g.UUID)
-		}
-	}
-	return ids
-}
-
-func (r *Runtime) healthOf(id sharing.GPUID) sharing.Health {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v, _ := r.ledger.GPU(id)
-	return v.GPU.Health
-}
-
-// canLimit needs the lock.
-func (r *Runtime) canLimit(id sharing.GPUID) bool {
-	if r.driver.Get() == nil || !r.driver.Get().Levels[id].Limits() {
-		return false
-	}
-	v, ok := r.ledger.GPU(id)
-	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost && v.GPU.Health != sharing.HealthSuspect
-}
-
 // undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the claim stays
 // leased until the process ends: better an unwanted lease than memory that is in use and granted again.
-func (r *Runtime) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
-		r.watcher.Add(group)
+		r.Watcher.Add(group)
 		return fmt.Errorf("cgroup %q stays until its process ends: %w", group.Dir, errors.Join(errKept, err))
 	}
 	// The arm's own time may be what ran out.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	var errs []error
 	if att.Caps != nil {
-		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.limitable(gpus)))
+		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.caps.limitable(gpus)))
 	}
 	errs = append(errs, group.Remove())
 	r.mu.Lock()

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -19,21 +19,23 @@ import (
 // CapRaisedReason of a pod: another program raised the driver's limit of a container after Kerf had set it.
 const CapRaisedReason = "GPUMemoryCapRaised"
 
-var _ startcheck.Node = (*Runtime)(nil)
+var _ startcheck.Node = (*Caps)(nil)
 
 // ReadLimits reads the driver's limits of a container that was activated: the caps on its own GPUs, and the least
 // limit on all others that had it then. There are none where the driver limits no memory. Errors: sharing.ErrNotFound if the container
 // has no active grant, sharing.ErrUnavailable if no driver answers or a GPU of the grant takes no limit now.
-func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startcheck.Limit, error) {
-	id, h, err := r.settledHolding(ctx, containerID)
+func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck.Limit, error) {
+	id, err := r.settled(ctx, containerID)
 	if err != nil {
 		return nil, err
 	}
-	h.capping.Lock()
-	defer h.capping.Unlock()
+	if capping := r.Handles.Capping(id); capping != nil {
+		capping.Lock()
+		defer capping.Unlock()
+	}
 	r.mu.Lock()
 	g, _ := r.ledger.Get(id)
-	att := r.driver.Get()
+	att := r.Driver.Get()
 	var limited []sharing.GPUID
 	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
 		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPUID) bool { return !r.canLimit(gpu) })
@@ -60,30 +62,29 @@ func (r *Runtime) ReadLimits(ctx context.Context, containerID string) ([]startch
 	return limits, nil
 }
 
-// settledHolding is the holding of a container, once nobody changes its size any more.
-func (r *Runtime) settledHolding(ctx context.Context, containerID string) (ledger.ClaimID, *holding, error) {
+// settled is the claim of a container, once nobody changes its size any more.
+func (r *Caps) settled(ctx context.Context, containerID string) (ledger.ClaimID, error) {
 	for {
 		r.mu.Lock()
 		id, known := r.ledger.ByContainerID(containerID)
 		g, _ := r.ledger.Get(id)
-		h := r.held[id]
 		r.mu.Unlock()
 		if !known {
-			return "", nil, fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+			return "", fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
 		}
 		if g.Work == ledger.NoWork {
-			return id, h, nil
+			return id, nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", nil, fmt.Errorf("container %q: claim %q is %w", containerID, id, errBusy)
-		case <-time.After(busyPoll):
+			return "", fmt.Errorf("container %q: claim %q is %w", containerID, id, ErrBusy)
+		case <-time.After(BusyPoll):
 		}
 	}
 }
 
 // limitsOf are the limits that applyCaps set for a lease, not read yet. limited are the GPUs that are not part of it.
-func (r *Runtime) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPUID) ([]startcheck.Limit, error) {
+func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPUID) ([]startcheck.Limit, error) {
 	caps := g.Caps()
 	if g.Joint != nil {
 		caps = nil // no limit of one cgroup is its cap
@@ -104,7 +105,7 @@ func (r *Runtime) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sha
 
 // RestoreLimits sets the limits of a container again that another program changed. What the container took meanwhile
 // is charged to no limit, so from now on its level is unknown, for the reason why. Its pod gets an event.
-func (r *Runtime) RestoreLimits(ctx context.Context, containerID, why string) error {
+func (r *Caps) RestoreLimits(ctx context.Context, containerID, why string) error {
 	r.mu.Lock()
 	id, _ := r.ledger.ByContainerID(containerID)
 	known := r.ledger.SetChecks(id, containerID, func(c *ledger.Checks) { c.Doubt = why })
@@ -113,9 +114,9 @@ func (r *Runtime) RestoreLimits(ctx context.Context, containerID, why string) er
 	if !known {
 		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
 	}
-	r.log.Warn("limit of a container was raised at its start", "claim", id, "container", containerID, "reason", why)
+	r.Log.Warn("limit of a container was raised at its start", "claim", id, "container", containerID, "reason", why)
 	r.verifyOne(ctx, id)
-	r.changed.announce()
-	r.notify.Pod(ctx, g, CapRaisedReason, why)
+	r.Announce()
+	r.Notify.Pod(ctx, g, CapRaisedReason, why)
 	return nil
 }

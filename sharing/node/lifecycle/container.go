@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -27,7 +27,7 @@ import (
 // An error that wraps ErrUnavailable may pass; the hook asks again for a while. Any other is final:
 // ErrNotFound for a container that was made without a grant, ErrInvalid for an amount that is not the
 // grant's, ErrStale for a process that is not the container's, ErrConflict for a claim in use by another.
-func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error {
+func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) error {
 	start := time.Now()
 	proc, group, err := r.containerProcess(call)
 	if err != nil {
@@ -45,30 +45,30 @@ func (r *Runtime) ArmContainer(ctx context.Context, call sharing.HookCall) error
 		return err
 	}
 	// The hook may go away at any moment; what was begun is finished or undone all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	err = r.armContainer(ctx, g, att, group, proc)
 	r.mu.Lock()
 	r.ledger.Done(g.Claim.ID)
 	r.ledger.Fail(g.Claim.ID)
-	if h := r.held[g.Claim.ID]; h != nil && err == nil {
-		h.letGo() // from here on the cgroup tells; a claim that is not armed yet ends with its owner
+	if err == nil {
+		r.Handles.LetGo(g.Claim.ID) // from here on the cgroup tells; a claim that is not armed yet ends with its owner
 	}
 	r.mu.Unlock()
-	r.opt.Observer.Armed(time.Since(start), err)
-	r.notify.Audit.Claim(audit.Arm, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
-	r.changed.announce()
+	r.Observer.Armed(time.Since(start), err)
+	r.Notify.Audit.Claim(audit.Arm, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
+	r.Announce()
 	if err != nil {
-		r.log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
-		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.store.Save()))
+		r.Log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
+		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.Store.Save()))
 	}
-	r.log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Newest().Container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", g.Newest().InjectTook.String())
+	r.Log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Newest().Container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", g.Newest().InjectTook.String())
 	return nil
 }
 
 // containerProcess makes sure that the process is the container's: it is in a cgroup that bears the
 // container's id, where the OCI runtime put it and it cannot leave.
-func (r *Runtime) containerProcess(call sharing.HookCall) (*process.Handle, cgroup.Group, error) {
+func (r *Activator) containerProcess(call sharing.HookCall) (*process.Handle, cgroup.Group, error) {
 	if len(call.ContainerID) < minContainerID {
 		return nil, cgroup.Group{}, fmt.Errorf("the id is shorter than %d characters, so its cgroup cannot be told by it: %w", minContainerID, sharing.ErrInvalid)
 	}
@@ -76,13 +76,13 @@ func (r *Runtime) containerProcess(call sharing.HookCall) (*process.Handle, cgro
 	if err != nil {
 		return nil, cgroup.Group{}, fmt.Errorf("process %d: %w", call.PID, err)
 	}
-	dir, err := r.opt.Cgroups.OfProcess(call.PID)
+	dir, err := r.Cgroups.OfProcess(call.PID)
 	var group cgroup.Group
 	if err == nil && !strings.Contains(path.Base(dir), call.ContainerID) {
 		err = fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", call.PID, dir, sharing.ErrStale)
 	}
 	if err == nil {
-		group, err = r.opt.Cgroups.Open(dir, 0)
+		group, err = r.Cgroups.Open(dir, 0)
 	}
 	if err == nil && !proc.Alive() {
 		err = fmt.Errorf("process %d ended: %w", call.PID, sharing.ErrStale)
@@ -98,26 +98,26 @@ func (r *Runtime) containerProcess(call sharing.HookCall) (*process.Handle, cgro
 const minContainerID = 8
 
 // endFormer ends the lease of the instance before this one, if it is over and only nobody has looked yet.
-func (r *Runtime) endFormer(ctx context.Context, call sharing.HookCall) error {
+func (r *Activator) endFormer(ctx context.Context, call sharing.HookCall) error {
 	r.mu.Lock()
 	former, err := r.grantOfCall(call)
 	id, end := former.Claim.ID, false
 	if err == nil && former.Lease != nil && former.Lease.ContainerID != call.ContainerID && former.Work == ledger.NoWork {
-		over, _ := empty(r.groupOf(*former.Lease)) // on doubt it is not over
+		over, _ := empty(r.GroupOf(*former.Lease)) // on doubt it is not over
 		end = over && r.ledger.Begin(id, ledger.Release) == nil
 	}
 	r.mu.Unlock()
 	if err != nil || !end {
 		return err
 	}
-	if _, err := r.end(ctx, id); err != nil {
+	if _, err := r.releaser.end(ctx, id); err != nil {
 		return fmt.Errorf("the instance before it (%s) has not ended: %w", former.Lease.ContainerID, errors.Join(sharing.ErrUnavailable, err))
 	}
 	return nil
 }
 
 // grantOfCall finds the grant that the container was injected with, or that its hook names. It needs the lock.
-func (r *Runtime) grantOfCall(call sharing.HookCall) (ledger.Grant, error) {
+func (r *Activator) grantOfCall(call sharing.HookCall) (ledger.Grant, error) {
 	id, ok := r.ledger.ByContainerID(call.ContainerID)
 	g, _ := r.ledger.Get(id)
 	if !ok && call.Grant != "" {
@@ -130,7 +130,7 @@ func (r *Runtime) grantOfCall(call sharing.HookCall) (ledger.Grant, error) {
 		return g, nil
 	case call.Grant != "":
 		return g, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
-	case !r.recovery.Listed:
+	case !r.Recovery.Listed:
 		return g, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
 	}
 	return g, errMadeWithout()
@@ -153,10 +153,10 @@ func errCreated(next *ledger.Attachment) error {
 }
 
 // beginContainer checks that the container may arm its claim, and begins. done is true when it is armed already.
-func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att gpudriver.Attached, done bool, err error) {
+func (r *Activator) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att gpudriver.Attached, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := unready(r.unsettled()); err != nil {
+	if err := Unready(r.Unsettled()); err != nil {
 		return g, att, false, err
 	}
 	g, err = r.grantOfCall(call)
@@ -170,8 +170,8 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	switch {
 	case call.Ask != "" && !slices.Contains(sharing.AskStrings(asks), call.Ask):
 		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, sharing.AskStrings(asks), sharing.ErrInvalid)
-	case busyBeside(r.ledger, id):
-		err = fmt.Errorf("claim %q is %w", id, errBusy)
+	case BusyBeside(r.ledger, id):
+		err = fmt.Errorf("claim %q is %w", id, ErrBusy)
 	case g.Lease == nil:
 		err = errCreated(g.Next)
 	case g.Lease.ContainerID != call.ContainerID || g.Lease.Cgroup != group.Dir:
@@ -179,9 +179,9 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 	case g.Lease.Inode != group.Inode:
 		err = fmt.Errorf("claim %q is leased to an earlier cgroup of that name: %w", id, sharing.ErrUnavailable)
 	case g.Lease.Verified && g.Lease.Unverified == "":
-		return g, *r.driver.Get(), true, nil
+		return g, *r.Driver.Get(), true, nil
 	}
-	if why := r.instanceLost(g.Claim); err == nil && why != "" {
+	if why := r.InstanceLost(g.Claim); err == nil && why != "" {
 		err = fmt.Errorf("claim %q: %s: %w", id, why, sharing.ErrUnavailable)
 	}
 	if err == nil {
@@ -191,11 +191,11 @@ func (r *Runtime) beginContainer(call sharing.HookCall, group cgroup.Group) (g l
 		return g, att, false, err
 	}
 	g, _ = r.ledger.Get(id)
-	return g, *r.driver.Get(), false, nil
+	return g, *r.Driver.Get(), false, nil
 }
 
 // beginActivation notes that a container's caps are being set. It needs the lock.
-func (r *Runtime) beginActivation(g ledger.Grant, containerID string, group cgroup.Group) error {
+func (r *Activator) beginActivation(g ledger.Grant, containerID string, group cgroup.Group) error {
 	id := g.Claim.ID
 	if g.Lease == nil && g.Newest().ContainerID != containerID { // a container that names its grant, not a pod's
 		next := ledger.Attachment{State: ledger.Injected, ContainerID: containerID, Asks: g.Claim.Asks}
@@ -220,11 +220,11 @@ func (r *Runtime) beginActivation(g ledger.Grant, containerID string, group cgro
 // runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run yet, so
 // nothing can hold GPU memory. A crash at any point leaves a lease on record whose
 // caps the next start puts back, with the hook still waiting.
-func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att gpudriver.Attached, group cgroup.Group, proc *process.Handle) (err error) {
-	if err := r.store.Save(); err != nil {
+func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudriver.Attached, group cgroup.Group, proc *process.Handle) (err error) {
+	if err := r.Store.Save(); err != nil {
 		return err
 	}
-	if err := r.opt.Failpoints.Eval("hook-after-record"); err != nil {
+	if err := r.Failpoints.Eval("hook-after-record"); err != nil {
 		return err
 	}
 	id, u, inForce := g.Claim.ID, g.Newest(), g.Granted()
@@ -234,7 +234,7 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att gpudrive
 	case g.Lease != nil:
 		inForce = g.Caps()
 	}
-	own, others := r.splitGPUs(g.Claim.Placement, att)
+	own, others := r.caps.splitGPUs(g.Claim.Placement, att)
 	defer func() {
 		if err != nil && g.Lease == nil {
 			err = errors.Join(err, r.undoContainer(ctx, att, g.Claim.ID, group, append(own, others...)))
@@ -248,11 +248,11 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att gpudrive
 	if g.Joint != nil {
 		limits = nil // the driver's limit is one cgroup's
 	}
-	limited, err := r.applyCaps(ctx, att, g.Claim.Level, limits, group.Dir, others, g.Lease != nil)
+	limited, err := r.caps.applyCaps(ctx, att, g.Claim.Level, limits, group.Dir, others, g.Lease != nil)
 	if err != nil {
 		return fmt.Errorf("cap not in force: %w", err)
 	}
-	if err := r.opt.Failpoints.Eval("hook-after-caps"); err != nil {
+	if err := r.Failpoints.Eval("hook-after-caps"); err != nil {
 		return err
 	}
 	if g.Lease == nil {
@@ -263,32 +263,32 @@ func (r *Runtime) armContainer(ctx context.Context, g ledger.Grant, att gpudrive
 	if err != nil {
 		return err
 	}
-	if dir, err := r.opt.Cgroups.OfProcess(proc.PID()); err != nil || dir != group.Dir || !proc.Alive() {
+	if dir, err := r.Cgroups.OfProcess(proc.PID()); err != nil || dir != group.Dir || !proc.Alive() {
 		return fmt.Errorf("process %d left cgroup %q while it was being armed: %w", proc.PID(), group.Dir, errors.Join(sharing.ErrStale, err))
 	}
-	r.watcher.Add(group)
+	r.Watcher.Add(group)
 	r.mu.Lock()
 	r.ledger.SetChecks(id, u.ContainerID, func(c *ledger.Checks) { c.Verified, c.Limited, c.Unverified = true, limited, "" })
 	r.mu.Unlock()
-	return r.opt.Failpoints.Eval("hook-after-arm")
+	return r.Failpoints.Eval("hook-after-arm")
 }
 
 // undoContainer takes back what armContainer did. The program does not run, so nothing is charged yet, and
 // the start fails.
-func (r *Runtime) undoContainer(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), capDeadline)
+func (r *Activator) undoContainer(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	var errs []error
 	if att.Caps != nil {
-		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.limitable(gpus)))
+		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.caps.limitable(gpus)))
 	}
-	r.watcher.Drop(group)
+	r.Watcher.Drop(group)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
 		errs = append(errs, r.ledger.EndLease(id))
 		if !g.Claim.Owner.Pod() {
-			r.forget(g)
+			r.Forget(g)
 			return errors.Join(errs...)
 		}
 		again := *g.Lease // its hook may ask again

@@ -1,0 +1,98 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+)
+
+// splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
+// reached by the device of its GPU, and kept from others by its capability.
+func (r *Caps) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, others []sharing.GPU) {
+	byID := make(map[sharing.GPUID]sharing.GPU, len(att.GPUs))
+	for _, g := range att.GPUs {
+		byID[g.UUID] = g
+	}
+	mine := map[sharing.GPUID]bool{}
+	for _, f := range p {
+		own = append(own, byID[f.GPU])
+		mine[f.GPU.Device()] = true
+	}
+	for _, g := range att.GPUs {
+		if !mine[g.UUID.Device()] && !g.UUID.IsPart() {
+			others = append(others, g)
+		}
+	}
+	return own, others
+}
+
+// applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
+// what the process does about its view of /dev. It returns the other GPUs that are so limited.
+func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPUID, error) {
+	own, rest := r.cappable(p), r.limitable(others)
+	if level == sharing.LevelDriver && len(own) != len(p) {
+		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
+	}
+	if att.Caps == nil || len(own)+len(rest) == 0 {
+		return nil, nil
+	}
+	leave, err := r.gate.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	put := att.Caps.Apply
+	if runs {
+		put = att.Caps.Renew
+	}
+	return rest, put(ctx, dir, own, rest)
+}
+
+// cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.
+func (r *Caps) cappable(p sharing.Placement) sharing.Placement {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out sharing.Placement
+	for _, f := range p {
+		if !f.Whole && r.canLimit(f.GPU) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// limitable are the GPUs on which a limit can be set now. One that is lost or does not answer takes none
+// until it is back: the verification then sets it. One GPU that hangs must not keep all others from use.
+func (r *Caps) limitable(gpus []sharing.GPU) []sharing.GPUID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []sharing.GPUID
+	for _, g := range gpus {
+		if r.canLimit(g.UUID) {
+			ids = append(ids, g.UUID)
+		}
+	}
+	return ids
+}
+
+func (r *Caps) healthOf(id sharing.GPUID) sharing.Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, _ := r.ledger.GPU(id)
+	return v.GPU.Health
+}
+
+// canLimit needs the lock.
+func (r *Core) canLimit(id sharing.GPUID) bool {
+	att := r.Driver.Get()
+	if att == nil || !att.Levels[id].Limits() {
+		return false
+	}
+	v, ok := r.ledger.GPU(id)
+	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost && v.GPU.Health != sharing.HealthSuspect
+}

@@ -1,0 +1,248 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lifecycle takes grants through their life: it finds them again after a start, sets their caps, and ends them.
+//
+// An Activator sets the caps of a container or process and makes it the lease of its grant. A Releaser ends leases whose
+// cgroup is empty, and claims that nobody waits for any more. A Finder rebuilds the grants after a start, and compares them
+// with what the container runtime lists. Caps sets limits, and reads them back for as long as a lease lasts. All of them
+// share one Core. The lock of the store is held for decisions, never over a call into the driver or to the disk.
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/internal/cgroup"
+	"github.com/kerf-gpu/kerf/internal/failpoint"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/listing"
+	"github.com/kerf-gpu/kerf/sharing/lists"
+	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/instances"
+	"github.com/kerf-gpu/kerf/sharing/node/notify"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
+	"github.com/kerf-gpu/kerf/sharing/node/recovery"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
+)
+
+// Host is the machine on which grants live.
+type Host struct {
+	Cgroups cgroup.Hierarchy // cgroup v2
+	// Parent is the directory below Cgroups for the cgroups of grants; this runtime alone uses it.
+	Parent string
+	// DevRoot is the directory that holds dev/nvidiaN. CapsRoot holds the host's dev/nvidia-caps and
+	// proc/driver/nvidia/capabilities; empty for DevRoot.
+	DevRoot, CapsRoot string
+	// Record is the file of the checkpoint.
+	Record string
+	// MPS is nil where there is none.
+	MPS backend.Backend
+	// Failpoints is nil but in crash tests.
+	Failpoints *failpoint.Set
+}
+
+// Observer is told what happened, for metrics. Its methods return at once and call nothing back.
+type Observer interface {
+	// Armed tells of one activation and how long it took; err is nil when the lease was taken.
+	Armed(took time.Duration, err error)
+	// Ended tells that a lease ended.
+	Ended()
+	// Recovered tells that a lease was found again at a restart.
+	Recovered()
+	// CapRestored tells that a cap was gone from the driver and was put back.
+	CapRestored()
+}
+
+// Reports is who is told of what happens.
+type Reports struct {
+	Log        *slog.Logger
+	Observer   Observer
+	Notify     *notify.Notifier
+	Conditions *conditions.Set
+	// Announce tells all who wait for a change of the node's state.
+	Announce func()
+}
+
+// Core is what all parts of the life cycle share. Make it with New.
+type Core struct {
+	Host
+	Reports
+	Store     *store.Store
+	Handles   *Handles
+	Driver    *gpudriver.Current
+	Libkerf   *libkerf.Backend
+	Lists     *lists.Lists
+	Instances *instances.Reconciler
+	Guard     *guard.Guard
+	Watcher   *cgroup.Watcher
+	// Recovery is guarded by the lock.
+	Recovery *recovery.State
+
+	// mu is the lock of the store, and ledger its ledger.
+	mu     sync.Locker
+	ledger *ledger.Ledger
+	// kick wakes the Releaser, verifyNow the Caps (capacity 1: never lost, never queued).
+	kick, verifyNow chan struct{}
+}
+
+// New completes a core whose exported fields are set. mu guards l.
+func New(c Core, mu sync.Locker, l *ledger.Ledger) *Core {
+	c.mu, c.ledger, c.kick, c.verifyNow = mu, l, make(chan struct{}, 1), make(chan struct{}, 1)
+	return &c
+}
+
+// ErrBusy marks a claim that is being armed or ended at this moment.
+var ErrBusy = fmt.Errorf("being armed or ended: %w", sharing.ErrUnavailable)
+
+// BusyPoll is how often who waits for a claim that is busy looks again.
+const BusyPoll = 5 * time.Millisecond
+
+// GroupOf is the cgroup of an attachment.
+func (r *Core) GroupOf(a ledger.Attachment) cgroup.Group { return r.Cgroups.Group(a.Cgroup, a.Inode) }
+
+// NotReady lists every reason why no claim is taken. It needs the lock.
+func (r *Core) NotReady() []string {
+	return append(r.Recovery.Missing(), r.Conditions.Sentences(conditions.StopsGrants)...)
+}
+
+// Unsettled lists every reason why grants that exist cannot be served either. It needs the lock.
+func (r *Core) Unsettled() []string {
+	return append(r.Recovery.Missing(), r.Conditions.Unserved()...)
+}
+
+// Ready returns nil, or an error that wraps sharing.ErrUnavailable and names every reason. It needs the lock.
+func (r *Core) Ready() error { return Unready(r.NotReady()) }
+
+// Unready is nil for no reason, else an error that wraps sharing.ErrUnavailable and names them.
+func Unready(why []string) error {
+	if len(why) > 0 {
+		return fmt.Errorf("agent is not ready: %s: %w", JoinSentences(why), sharing.ErrUnavailable)
+	}
+	return nil
+}
+
+// JoinSentences leaves out what is empty.
+func JoinSentences(s []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(s), func(s string) bool { return s == "" }), "; ")
+}
+
+// Wake asks the Releaser to look now.
+func (r *Core) Wake() { poke(r.kick) }
+
+// VerifySoon asks for a verification of all caps without waiting for it.
+func (r *Core) VerifySoon() { poke(r.verifyNow) }
+
+// VerifyDue reports whether a verification of all caps was asked for and has not begun.
+func (r *Core) VerifyDue() bool { return len(r.verifyNow) > 0 }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// UsedBeside reports whether another lease shares the cap of a grant, and so may use what is booked for it. It needs
+// the lock.
+func (r *Core) UsedBeside(g ledger.Grant) bool {
+	return g.Joint != nil && slices.ContainsFunc(r.ledger.Sharers(g.Claim.ID), func(id ledger.ClaimID) bool {
+		o, _ := r.ledger.Get(id)
+		return id != g.Claim.ID && o.Lease != nil
+	})
+}
+
+// BusyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed.
+func BusyBeside(l *ledger.Ledger, id ledger.ClaimID) bool {
+	return slices.ContainsFunc(l.Sharers(id), func(one ledger.ClaimID) bool {
+		g, _ := l.Get(one)
+		return g.Work != ledger.NoWork
+	})
+}
+
+// Owners are the grants to which the entries of the driver's lists may belong: those with a lease.
+func (r *Core) Owners(grants []ledger.Grant) []lists.Grant {
+	out := make([]lists.Grant, 0, len(grants))
+	for _, g := range grants {
+		if g.Lease == nil {
+			continue
+		}
+		out = append(out, lists.Grant{
+			Owner: listing.Owner(g.Claim.ID), Cgroup: g.Lease.Cgroup, Procs: r.GroupOf(*g.Lease).Procs,
+			On: func(gpu sharing.GPUID) bool { return observe.Touches(g.Claim.Placement, gpu) },
+		})
+	}
+	return out
+}
+
+// InstanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.
+func (r *Core) InstanceLost(c ledger.Claim) string {
+	if !instances.In(c.Placement) {
+		return ""
+	}
+	f := c.Placement[0]
+	in := f.MIG
+	if f.GPU.IsPart() {
+		v, _ := r.ledger.GPU(f.GPU)
+		in = v.GPU.Part
+	}
+	return r.Instances.Lost(f, in)
+}
+
+// Leased are the claims that have a lease.
+func (r *Core) Leased() []ledger.ClaimID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []ledger.ClaimID
+	for _, g := range r.ledger.Grants() {
+		if g.Lease != nil {
+			ids = append(ids, g.Claim.ID)
+		}
+	}
+	return ids
+}
+
+// Drop forgets a claim without a lease; none of that id is no error. It needs the lock.
+func (r *Core) Drop(id ledger.ClaimID) error {
+	g, ok := r.ledger.Get(id)
+	if !ok {
+		return nil
+	}
+	if err := r.ledger.Release(id); err != nil {
+		return err
+	}
+	r.Notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
+	r.Forget(g)
+	return nil
+}
+
+// Forget lets go of what is kept beside the ledger of a grant that is not in it any more. It needs the lock.
+func (r *Core) Forget(g ledger.Grant) {
+	if r.Handles.Remove(g.Claim.ID) {
+		g.Lease = nil
+		r.BackendOf(g, r.Driver.Get()).Release(r.GrantOf(g))
+	}
+	r.Guard.Drop(g.Claim.ID)
+	r.Instances.Ended()
+	r.Announce()
+}
+
+// empty reports whether no process is in the group, or whether it is gone: also where another has its name.
+func empty(g cgroup.Group) (bool, error) {
+	populated, err := g.Populated()
+	if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale) {
+		return true, nil
+	}
+	return err == nil && !populated, err
+}

@@ -1,0 +1,92 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/entry"
+)
+
+// Peer is the process that calls, as the kernel tells it.
+type Peer struct {
+	PID int
+	// Start is when the process started, in clock ticks since boot: with PID it names one process for good.
+	Start uint64
+	UID   uint32
+	GID   uint32
+}
+
+// Caps sets the limits of cgroups, and verifies them.
+type Caps struct {
+	*Core
+	// gate is where caps are put on cgroups.
+	gate *gate
+}
+
+// NewCaps makes the Caps of a core.
+func NewCaps(c *Core) *Caps { return &Caps{Core: c, gate: newGate(gateWidth, gateTime)} }
+
+// Releaser ends leases and claims.
+type Releaser struct {
+	*Core
+	caps *Caps
+}
+
+// NewReleaser makes the Releaser of a core.
+func NewReleaser(c *Core, caps *Caps) *Releaser { return &Releaser{c, caps} }
+
+// Activator puts caps in force for containers and processes.
+type Activator struct {
+	*Core
+	caps     *Caps
+	releaser *Releaser
+}
+
+// NewActivator makes the Activator of a core.
+func NewActivator(c *Core, caps *Caps, releaser *Releaser) *Activator {
+	return &Activator{c, caps, releaser}
+}
+
+// Finder finds grants again.
+type Finder struct {
+	*Core
+	caps *Caps
+}
+
+// NewFinder makes the Finder of a core.
+func NewFinder(c *Core, caps *Caps) *Finder { return &Finder{c, caps} }
+
+// Failpoints are the names of the points at which a crash test may stop the life cycle.
+func Failpoints() []string {
+	points := append(checkpoint.Failpoints(), "arm-after-mkdir", "arm-after-record", "arm-after-caps")
+	for _, step := range entry.Steps() {
+		points = append(points, armPoint(step))
+	}
+	return append(points,
+		"end-after-clear", "end-after-rmdir",
+		"limit-after-book", "limit-after-cap", "limit-after-record",
+		"lend-after-book", "lend-after-cap",
+		"mig-after-claim", "mig-after-cut", "inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
+	)
+}
+
+// Deadlines and intervals.
+const (
+	// CapDeadline bounds what is done with the caps of one grant.
+	CapDeadline    = 20 * time.Second
+	sampleDeadline = 2 * time.Second
+	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
+	capSlack = 2 * sharing.MiB
+	// listDeadline bounds one reading of the process list of a GPU.
+	listDeadline = 500 * time.Millisecond
+	// reconcileEvery is how often leases and claims are looked at even if no event came.
+	reconcileEvery = 500 * time.Millisecond
+	// reconcileGap is the least time between two looks.
+	reconcileGap = 20 * time.Millisecond
+	// verifyEvery is how often every cap is read back from the driver.
+	verifyEvery = 10 * time.Second
+)

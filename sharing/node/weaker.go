@@ -1,0 +1,35 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+)
+
+// weaker is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false if it
+// is not less. It needs the lock.
+func (r *Runtime) weaker(g ledger.Grant) (level sharing.Level, why string, ok bool) {
+	if g.Lease == nil {
+		return 0, "", false
+	}
+	way, found := backend.PropertiesOf(g.Claim.Backend), r.guard.Of(g.Claim.ID)
+	switch {
+	case way.Served: // which the reactive backend always watches
+		return sharing.LevelReactive, found.Exceeds, found.Exceeds != "" && found.Lost == ""
+	case !way.Counts:
+		return 0, "", false
+	}
+	fault := r.libkerf.Check(r.GrantOf(g))
+	if fault.Unknown != "" {
+		return sharing.LevelUnknown, fault.Unknown, true
+	}
+	why = lifecycle.JoinSentences([]string{found.Exceeds, fault.Bypassed})
+	if r.watches(g) {
+		return sharing.LevelReactive, why, why != ""
+	}
+	return sharing.LevelNone, why, why != ""
+}
