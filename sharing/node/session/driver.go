@@ -4,6 +4,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ func (s *Session) Run(ctx context.Context) error {
 		case errors.Is(err, sharing.ErrConflict):
 			return err // another agent has a GPU: this one has no business here
 		case errors.Is(err, settings.ErrRescan):
-			// The others stay as they are; only new claims wait, for as long as opening the driver takes.
 			s.Log.Info("taking stock of the GPUs again", "reason", err.Error())
-			s.Runtime.Conditions().Set(conditions.Rescan, err.Error())
 			continue
 		}
 		s.machines = nil // the next driver is loaded anew
@@ -150,10 +149,12 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	if len(leftOut) > 0 {
 		g.Go(func() error { return rescan(ctx, lib, known) })
 	}
-	if err := g.Wait(); err != nil {
-		return err
+	err = g.Wait()
+	if errors.Is(err, settings.ErrRescan) {
+		// Grants stay as they are. New ones wait from now on, as long as the driver is closed.
+		s.Runtime.Conditions().Set(conditions.Rescan, err.Error())
 	}
-	return ctx.Err()
+	return cmp.Or(err, ctx.Err())
 }
 
 // locked are the GPUs that the session has locks for, as they are now.
