@@ -23,20 +23,6 @@ func (r *Runtime) domainOf(o ledger.Owner) string {
 	return mps.DomainOf(o.Pod(), o.Namespace, o.UID)
 }
 
-// Served are the grants that need a daemon of MPS.
-func (r *Runtime) Served() []backend.Grant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []backend.Grant
-	for _, g := range r.ledger.Grants() {
-		// The containers of a pod's claim may have been made already, and not be armed yet.
-		if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
-			out = append(out, r.GrantOf(g))
-		}
-	}
-	return out
-}
-
 // podsBut are the backends that cannot enforce a request of a pod.
 func (r *Runtime) podsBut(req sharing.Request) choice.Without {
 	return choice.PodsByMPS(r.opt.NoMPSForPods).OnGPUs(req.GPUs)

@@ -109,8 +109,6 @@ type Observer interface {
 const (
 	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all.
 	busyPatience = time.Second
-	// watchDeadline bounds one reading of the process list of a GPU.
-	watchDeadline = 500 * time.Millisecond
 	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
 	watchPoll = time.Second
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // One pod from its sandbox to its end: claimed, injected, armed, restarted in place, forgotten.
@@ -453,7 +454,7 @@ func TestStrangersOnASharedGPU(t *testing.T) {
 	warned := func(p *tenant) bool {
 		b.changed.announce() // a new picture
 		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool {
-			return strings.Contains(w, "without a grant") && strings.Contains(w, "pid "+numbers([]int{p.PID}))
+			return strings.Contains(w, "without a grant") && strings.Contains(w, "pid "+lifecycle.Numbers([]int{p.PID}))
 		})
 	}
 	b.driver.put(gpu, []gpudriver.ProcessUse{use(c.p), use(d.p)})

@@ -233,7 +233,7 @@ func TestUncountedProcesses(t *testing.T) {
 				switch {
 				case s.Claim.ID == other.ID && s.Level != sharing.LevelClient:
 					t.Errorf("the neighbour is %v: %q", s.Level, s.LevelReason)
-				case s.Claim.ID == a.ID && (s.Level != tt.level || !strings.Contains(s.LevelReason, numbers([]int{p.PID}))):
+				case s.Claim.ID == a.ID && (s.Level != tt.level || !strings.Contains(s.LevelReason, lifecycle.Numbers([]int{p.PID}))):
 					t.Errorf("%v: %q", s.Level, s.LevelReason)
 				}
 			}

@@ -38,12 +38,7 @@ import (
 
 // Runtime is one node's state and its transitions. Make it with New, then Restore, then Run.
 type Runtime struct {
-	// The parts of the life cycle of grants, which share the core.
-	*lifecycle.Core
-	*lifecycle.Activator
-	*lifecycle.Releaser
-	*lifecycle.Finder
-	*lifecycle.Caps
+	*lifecycle.Grants
 
 	opt Options
 	log *slog.Logger
@@ -98,12 +93,9 @@ func New(opt Options) *Runtime {
 	}
 	r.guard = guard.New(r.guardOptions())
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
-	r.loans = &lending.Lender{Log: opt.Log, Node: lendNode{r}, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
-	r.Core = lifecycle.New(r.core(), &r.mu, r.ledger)
-	r.Caps = lifecycle.NewCaps(r.Core)
-	r.Releaser = lifecycle.NewReleaser(r.Core, r.Caps)
-	r.Activator = lifecycle.NewActivator(r.Core, r.Caps, r.Releaser)
-	r.Finder = lifecycle.NewFinder(r.Core, r.Caps)
+	r.Grants = lifecycle.New(r.core(), &r.mu, r.ledger)
+	r.loans = &lending.Lender{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
+	r.Recaller = r.loans
 	return r
 }
 

@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -114,7 +112,7 @@ func (r *Runtime) State(ctx context.Context) State {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
 		if pids := p.Unmanaged[v.GPU.UUID]; len(pids) > 0 {
-			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, numbers(pids)))
+			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, lifecycle.Numbers(pids)))
 		}
 		if told := p.Unattributed(v.GPU, r.ledger.Grants()); told != "" {
 			s.Warnings = append(s.Warnings, told)
@@ -190,7 +188,7 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 	}
 	// startedWhy comes last, so that 'kerf limit' can leave out what the reason said before.
 	caveat := r.settings.Pool().ManagedMemory.CaveatAt(gs.Level, gs.Backend)
-	gs.LevelReason = lifecycle.JoinSentences([]string{gs.LevelReason, caveat, startedWhy(g, gs.PIDs)})
+	gs.LevelReason = lifecycle.JoinSentences([]string{gs.LevelReason, caveat, lifecycle.StartedWhy(g, gs.PIDs)})
 	gs.Compute = r.computeOf(g)
 	gs.Events = r.capEventsOf(g)
 	if g.Lease != nil && backend.PropertiesOf(g.Claim.Backend).Served {
@@ -216,7 +214,7 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 		}
 		if pids := p.Unmanaged[f.GPU]; f.Whole && len(pids) > 0 {
 			gs.Level = sharing.LevelNone
-			gs.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", f.GPU, numbers(pids))
+			gs.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", f.GPU, lifecycle.Numbers(pids))
 		}
 	}
 	return gs
@@ -242,12 +240,4 @@ func worse(a, b sharing.Health) sharing.Health {
 		return b
 	}
 	return a
-}
-
-func numbers(n []int) string {
-	s := make([]string, 0, len(n))
-	for _, v := range n {
-		s = append(s, strconv.Itoa(v))
-	}
-	return strings.Join(s, ", ")
 }

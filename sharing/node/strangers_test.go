@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // TestEachStrangerIsToldOfOnce has strangers come, stay, and come again while a GPU does not answer.
@@ -93,11 +94,11 @@ func TestOwnDaemonsAreNoStrangers(t *testing.T) {
 	}
 	both := []int{server.PID, other.PID}
 	slices.Sort(both)
-	if got := warned(); len(got) != 1 || !strings.Contains(got[0], numbers(both)) {
+	if got := warned(); len(got) != 1 || !strings.Contains(got[0], lifecycle.Numbers(both)) {
 		t.Errorf("two strangers: %q", got)
 	}
 	g.move(server, DaemonsOf(g.bench.opt.Parent))
-	if got := warned(); len(got) != 1 || !strings.HasSuffix(got[0], "pid "+numbers([]int{other.PID})) {
+	if got := warned(); len(got) != 1 || !strings.HasSuffix(got[0], "pid "+lifecycle.Numbers([]int{other.PID})) {
 		t.Errorf("beside the agent's own: %q, want %d alone", got, other.PID)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -61,6 +62,8 @@ type Observer interface {
 	Ended()
 	// Recovered tells that a lease was found again at a restart.
 	Recovered()
+	// Limited tells of one change of a grant's memory; err is nil when it is in force.
+	Limited(err error)
 	// CapRestored tells that a cap was gone from the driver and was put back.
 	CapRestored()
 }
@@ -75,7 +78,7 @@ type Reports struct {
 	Announce func()
 }
 
-// Core is what all parts of the life cycle share. Make it with New.
+// Core is what all parts of the life cycle share.
 type Core struct {
 	Host
 	Reports
@@ -95,12 +98,6 @@ type Core struct {
 	ledger *ledger.Ledger
 	// kick wakes the Releaser, verifyNow the Caps (capacity 1: never lost, never queued).
 	kick, verifyNow chan struct{}
-}
-
-// New completes a core whose exported fields are set. mu guards l.
-func New(c Core, mu sync.Locker, l *ledger.Ledger) *Core {
-	c.mu, c.ledger, c.kick, c.verifyNow = mu, l, make(chan struct{}, 1), make(chan struct{}, 1)
-	return &c
 }
 
 // ErrBusy marks a claim that is being armed or ended at this moment.
@@ -136,6 +133,15 @@ func Unready(why []string) error {
 // JoinSentences leaves out what is empty.
 func JoinSentences(s []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(s), func(s string) bool { return s == "" }), "; ")
+}
+
+// Numbers lists process ids for people.
+func Numbers(n []int) string {
+	s := make([]string, 0, len(n))
+	for _, v := range n {
+		s = append(s, strconv.Itoa(v))
+	}
+	return strings.Join(s, ", ")
 }
 
 // Wake asks the Releaser to look now.
@@ -211,6 +217,20 @@ func (r *Core) Leased() []ledger.ClaimID {
 		}
 	}
 	return ids
+}
+
+// Served are the grants that need a daemon of MPS.
+func (r *Core) Served() []backend.Grant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []backend.Grant
+	for _, g := range r.ledger.Grants() {
+		// The containers of a pod's claim may have been made already, and not be armed yet.
+		if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
+			out = append(out, r.GrantOf(g))
+		}
+	}
+	return out
 }
 
 // Drop forgets a claim without a lease; none of that id is no error. It needs the lock.

@@ -4,9 +4,12 @@
 package lifecycle
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 )
@@ -20,6 +23,24 @@ type Peer struct {
 	GID   uint32
 }
 
+// Grants are all parts of the life cycle.
+type Grants struct {
+	*Core
+	*Caps
+	*Releaser
+	*Activator
+	*Resizer
+	*Finder
+}
+
+// New makes the parts. The exported fields of c are set; mu guards l. Set Recaller before grants are resized.
+func New(c Core, mu sync.Locker, l *ledger.Ledger) *Grants {
+	c.mu, c.ledger, c.kick, c.verifyNow = mu, l, make(chan struct{}, 1), make(chan struct{}, 1)
+	caps := &Caps{&c, newGate(gateWidth, gateTime)}
+	releaser := &Releaser{&c, caps}
+	return &Grants{&c, caps, releaser, &Activator{&c, caps, releaser}, &Resizer{Core: &c}, &Finder{&c, caps}}
+}
+
 // Caps sets the limits of cgroups, and verifies them.
 type Caps struct {
 	*Core
@@ -27,17 +48,11 @@ type Caps struct {
 	gate *gate
 }
 
-// NewCaps makes the Caps of a core.
-func NewCaps(c *Core) *Caps { return &Caps{Core: c, gate: newGate(gateWidth, gateTime)} }
-
 // Releaser ends leases and claims.
 type Releaser struct {
 	*Core
 	caps *Caps
 }
-
-// NewReleaser makes the Releaser of a core.
-func NewReleaser(c *Core, caps *Caps) *Releaser { return &Releaser{c, caps} }
 
 // Activator puts caps in force for containers and processes.
 type Activator struct {
@@ -46,9 +61,17 @@ type Activator struct {
 	releaser *Releaser
 }
 
-// NewActivator makes the Activator of a core.
-func NewActivator(c *Core, caps *Caps, releaser *Releaser) *Activator {
-	return &Activator{c, caps, releaser}
+// Recaller takes back what is lent to grants beyond their guarantee.
+type Recaller interface {
+	// Recall takes memory back that is missing, and then calls book.
+	Recall(ctx context.Context, missing func() map[sharing.GPUID]sharing.Bytes, book func() error) error
+}
+
+// Resizer changes the memory of grants, and what they are lent.
+type Resizer struct {
+	*Core
+	// Recaller is set before the first call.
+	Recaller Recaller
 }
 
 // Finder finds grants again.
@@ -56,9 +79,6 @@ type Finder struct {
 	*Core
 	caps *Caps
 }
-
-// NewFinder makes the Finder of a core.
-func NewFinder(c *Core, caps *Caps) *Finder { return &Finder{c, caps} }
 
 // Failpoints are the names of the points at which a crash test may stop the life cycle.
 func Failpoints() []string {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
-	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
 // resizing is one change of a grant's memory: from what it has to what it is to have.
@@ -34,9 +33,9 @@ type resizing struct {
 // *sharing.FieldError for an amount that no grant can have, ErrExhausted where the GPU has no room,
 // ErrConflict for less than the grant's processes hold now, and ErrUnavailable where the driver does not answer
 // or the grant is being armed or ended.
-func (r *Runtime) Limit(ctx context.Context, peer lifecycle.Peer, id ledger.ClaimID, amount sharing.Bytes) error {
+func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amount sharing.Bytes) error {
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CapDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	c, err := r.beginLimit(peer, id, amount)
 	if err == nil {
@@ -45,21 +44,21 @@ func (r *Runtime) Limit(ctx context.Context, peer lifecycle.Peer, id ledger.Clai
 		r.ledger.Done(id)
 		r.mu.Unlock()
 	}
-	r.opt.Observer.Limited(err)
-	r.notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
+	r.Observer.Limited(err)
+	r.Notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
 	if err != nil {
-		r.log.Info("limit not changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "asked", amount.String(), "reason", err.Error())
+		r.Log.Info("limit not changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "asked", amount.String(), "reason", err.Error())
 		return fmt.Errorf("limit grant %q: %w", id, err)
 	}
 	before, _ := c.from.Total()
-	r.log.Info("limit changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "from", before.String(), "to", amount.String())
-	r.changed.announce()
+	r.Log.Info("limit changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "from", before.String(), "to", amount.String())
+	r.Announce()
 	r.Wake() // what was given back may be what somebody waits for
 	return nil
 }
 
 // beginLimit checks what can be checked without the driver, and begins.
-func (r *Runtime) beginLimit(peer lifecycle.Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
+func (r *Resizer) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
@@ -85,7 +84,7 @@ func (r *Runtime) beginLimit(peer lifecycle.Peer, id ledger.ClaimID, amount shar
 		}
 	}
 	switch {
-	case lifecycle.BusyBeside(r.ledger, id):
+	case BusyBeside(r.ledger, id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
@@ -94,7 +93,7 @@ func (r *Runtime) beginLimit(peer lifecycle.Peer, id ledger.ClaimID, amount shar
 }
 
 // resize does the work without the lock; nobody else works on the grant meanwhile.
-func (r *Runtime) resize(ctx context.Context, c resizing) error {
+func (r *Resizer) resize(ctx context.Context, c resizing) error {
 	if err := r.growInto(ctx, c); err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (r *Runtime) resize(ctx context.Context, c resizing) error {
 }
 
 // growInto books what is to grow, if need be of memory that is lent to others.
-func (r *Runtime) growInto(ctx context.Context, c resizing) error {
+func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 	err := r.setSize(c.grant.Claim.ID, c.most)
 	if !errors.Is(err, sharing.ErrExhausted) {
 		return err
@@ -143,18 +142,18 @@ func (r *Runtime) growInto(ctx context.Context, c resizing) error {
 		}
 		return out
 	}
-	return r.loans.Recall(ctx, missing, func() error { return r.setSize(c.grant.Claim.ID, c.most) })
+	return r.Recaller.Recall(ctx, missing, func() error { return r.setSize(c.grant.Claim.ID, c.most) })
 }
 
 // setSize changes what the ledger has of the claim.
-func (r *Runtime) setSize(id ledger.ClaimID, to sharing.Placement) error {
+func (r *Resizer) setSize(id ledger.ClaimID, to sharing.Placement) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ledger.Resize(id, to)
 }
 
 // unsize puts the ledger back to what it had, with what the lease was lent.
-func (r *Runtime) unsize(c resizing) error {
+func (r *Resizer) unsize(c resizing) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := c.grant.Claim.ID
@@ -166,7 +165,7 @@ func (r *Runtime) unsize(c resizing) error {
 }
 
 // moveCap brings what is in force from the old amounts to the new ones, or leaves it at the old ones.
-func (r *Runtime) moveCap(ctx context.Context, c resizing) error {
+func (r *Resizer) moveCap(ctx context.Context, c resizing) error {
 	r.mu.Lock()
 	g, _ := r.ledger.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
 	inForce := g.Lease != nil || r.UsedBeside(g)

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // changeCap brings a lease that runs from the caps before to those of now, on the same GPUs, or leaves it at
 // before. A cap is never left below what the lease uses, and memory is not given away that may be in use: use
 // that cannot be told refuses a lower cap. The caller holds the holding's capping and books what changes.
-func (r *Runtime) changeCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
+func (r *Resizer) changeCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
 	if len(now) == 0 {
 		return nil
 	}
@@ -34,14 +34,14 @@ func (r *Runtime) changeCap(ctx context.Context, att gpudriver.Attached, g ledge
 
 // putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
 // cap, and there is nothing to put anywhere.
-func (r *Runtime) putCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, p sharing.Placement) error {
+func (r *Resizer) putCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, p sharing.Placement) error {
 	b, of := r.Enforcer(g, &att)
 	return b.Resize(ctx, of, p)
 }
 
 // lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
 // is not told.
-func (r *Runtime) lowerable(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
+func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
 	_, of := r.Enforcer(g, &att)
 	for i, f := range now {
 		if f.Memory >= before[i].Memory {
@@ -64,7 +64,7 @@ func (r *Runtime) lowerable(ctx context.Context, att gpudriver.Attached, g ledge
 
 // useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
 // processes, those that have ended among them. known is false where either cannot be told in full.
-func (r *Runtime) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
+func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
 	b, of := r.Enforcer(g, &att)
 	if g.Claim.Level == sharing.LevelDriver {
 		counts, err := b.Read(ctx, of, gpu)
@@ -76,15 +76,15 @@ func (r *Runtime) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Gr
 	if !ok {
 		return 0, false
 	}
-	answers := r.sampler.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, watchDeadline)
+	answers := r.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, listDeadline)
 	r.mu.Lock()
 	owners := r.Owners(r.ledger.Grants())
 	var sharers []listing.Owner
-	for _, o := range r.sharersOf(g.Claim.ID) {
-		sharers = append(sharers, listing.Owner(o.Claim.ID))
+	for _, id := range r.ledger.Sharers(g.Claim.ID) {
+		sharers = append(sharers, listing.Owner(id))
 	}
 	r.mu.Unlock()
-	charge := r.sampler.Lists.Judge(answers, owners)[0].Charge(sharers...)
+	charge := r.Lists.Judge(answers, owners)[0].Charge(sharers...)
 	used, known = charge.Bytes, charge.Known
 	if counts, err := b.Read(ctx, of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
 		used, known = max(used, counts.Used), err == nil // what is reserved is on its way to be used

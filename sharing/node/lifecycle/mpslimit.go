@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ import (
 
 // lowerableMPS refuses a lower limit of a grant that MPS holds, and would not hold then: ErrConflict with who keeps the old one, ErrUnavailable where
 // that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
-func (r *Runtime) lowerableMPS(ctx context.Context, att gpudriver.Attached, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
+func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
 	if !backend.PropertiesOf(g.Claim.Backend).Served {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (r *Runtime) lowerableMPS(ctx context.Context, att gpudriver.Attached, g le
 	}
 	if len(keep) > 0 {
 		slices.Sort(keep)
-		return fmt.Errorf("MPS changes no limit of a client that runs, and these keep theirs: pid %s: end them and try again: %w", numbers(keep), sharing.ErrConflict)
+		return fmt.Errorf("MPS changes no limit of a client that runs, and these keep theirs: pid %s: end them and try again: %w", Numbers(keep), sharing.ErrConflict)
 	}
 	daemon, _ := mps.Of(of, nil)
 	for _, other := range r.Served() {
@@ -57,7 +57,7 @@ func (r *Runtime) lowerableMPS(ctx context.Context, att gpudriver.Attached, g le
 }
 
 // groupsOf are the cgroups of a claim's lease, none where it has none.
-func (r *Runtime) groupsOf(id ledger.ClaimID) []cgroup.Group {
+func (r *Resizer) groupsOf(id ledger.ClaimID) []cgroup.Group {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, _ := r.ledger.Get(id)
@@ -68,7 +68,7 @@ func (r *Runtime) groupsOf(id ledger.ClaimID) []cgroup.Group {
 }
 
 // noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first changed.
-func (r *Runtime) noteStart(c resizing) {
+func (r *Resizer) noteStart(c resizing) {
 	if !backend.PropertiesOf(c.grant.Claim.Backend).Served || c.grant.Lease == nil {
 		return
 	}
@@ -84,9 +84,9 @@ func (r *Runtime) noteStart(c resizing) {
 	})
 }
 
-// startedWhy says which processes of a lease have less than its size because they were started before it grew. now are
+// StartedWhy says which processes of a lease have less than its size because they were started before it grew. now are
 // those of the lease, if they were looked at.
-func startedWhy(g ledger.Grant, now []int) string {
+func StartedWhy(g ledger.Grant, now []int) string {
 	if g.Lease == nil || g.Lease.StartedWith == 0 {
 		return ""
 	}
@@ -98,7 +98,7 @@ func startedWhy(g ledger.Grant, now []int) string {
 	}
 	who := "its processes"
 	if len(now) > 0 {
-		who += " (pid " + numbers(now) + ")"
+		who += " (pid " + Numbers(now) + ")"
 	}
 	return fmt.Sprintf("%s, and what they start, have at most the %s that they were started with, and clients of MPS what they connected with; a container that is started anew, or a program whose CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
 		who, g.Lease.StartedWith)
