@@ -39,7 +39,7 @@ func (r *Runtime) chooseInstance(req sharing.Request, advice sharing.Advice) (sh
 	for _, v := range r.ledger.GPUs() {
 		if id := v.GPU.UUID; !id.IsPart() {
 			gpus = append(gpus, instances.Candidate{
-				GPU: v.GPU, Turns: r.modes.Turns(id), Switching: r.modes.Switching(id), Taken: append(r.claimsOn(id), r.health.Unavailable(id)...),
+				GPU: v.GPU, Turns: r.modes.Turns(id), Switching: r.modes.Switching(id), Taken: append(r.claimsOn(id), r.Health.Unavailable(id)...),
 			})
 		}
 	}

@@ -27,7 +27,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 		t.Fatalf("beside the fault: %+v, %v", p, err)
 	}
 	health := func(in sharing.Instance) bool {
-		_, is := b.health.Fault(sharing.Fragment{GPU: gpu, MIG: in})
+		_, is := b.Health.Fault(sharing.Fragment{GPU: gpu, MIG: in})
 		return is
 	}
 	if !health(first) || health(second) || health(sharing.Instance{}) {

@@ -51,7 +51,7 @@ func (n modeNode) Switched(ctx context.Context, res mode.Result) {
 // Granted implements mode.Room, as do the others. They need the lock.
 func (n modeNode) Granted(gpu sharing.GPUID) []mig.Granted { return n.r.claimsOn(gpu) }
 
-func (n modeNode) Faults(gpu sharing.GPUID) []mig.Granted { return n.r.health.Unavailable(gpu) }
+func (n modeNode) Faults(gpu sharing.GPUID) []mig.Granted { return n.r.Health.Unavailable(gpu) }
 
 func (n modeNode) Free(profile string, but choice.Without) []allocator.GPUState {
 	return n.r.gpuStates(profile, but)

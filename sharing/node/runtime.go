@@ -6,7 +6,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"path"
 	"sync"
@@ -45,7 +44,6 @@ type Runtime struct {
 	// These have locks of their own, which are taken after mu.
 	settings   *applied.Settings
 	conditions *conditions.Set
-	health     *health.Table
 	endings    *health.Endings
 	// libkerf has a lock of its own, which is taken after mu.
 	libkerf *libkerf.Backend
@@ -78,8 +76,8 @@ func New(opt Options) *Runtime {
 		opt.Kernel = lists.Node{CgroupOf: opt.Cgroups.OfProcess, DevRoot: opt.DevRoot}
 	}
 	r := &Runtime{
-		health: health.NewTable(), notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer},
-		opt: opt, log: opt.Log,
+		notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer},
+		opt:    opt, log: opt.Log,
 		changed: newChanges(), ledger: ledger.New(),
 	}
 	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
@@ -94,6 +92,7 @@ func New(opt Options) *Runtime {
 	r.guard = guard.New(r.guardOptions())
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
 	r.Grants = lifecycle.New(r.core(), &r.mu, r.ledger)
+	r.Allocatable, r.Took = r.settings.Allocatable, r.modes.TookInventory
 	r.loans = &lending.Lender{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
 	r.Recaller = r.loans
 	return r
@@ -126,7 +125,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.guard.Run(ctx) })
 	g.Go(func() error {
 		return (&health.Runner{
-			Log: r.log, Table: r.health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
+			Log: r.log, Table: r.Health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
 		}).Run(ctx)
 	})
 	g.Go(func() error { return newMeter(r).Run(ctx) })
@@ -148,76 +147,11 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return err
 }
 
-// Attach takes a driver that answers into use, or replaces the one in use. Caps of running leases are
-// verified against it before anything is granted.
-func (r *Runtime) Attach(ctx context.Context, att gpudriver.Attached) error {
-	r.mu.Lock()
-	if err := r.ledger.SetInventory(r.settings.Allocatable(att.GPUs)); err != nil {
-		r.mu.Unlock()
-		return fmt.Errorf("take in inventory: %w", err)
-	}
-	for _, g := range att.GPUs {
-		r.observe(g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
-	}
-	r.Driver.Set(&att)
-	r.sampler.Lists.Found(att.GPUs)
-	r.modes.TookInventory(att.GPUs, att.Levels)
-	r.conditions.Set(conditions.Driver, "the caps of running grants are being verified")
-	r.conditions.Set(conditions.NoGPU, "")
-	orphans := r.Recovery.TakeOrphans()
-	for _, s := range att.LeftOut {
-		r.log.Warn("device left out of the inventory", "reason", s)
-	}
-	r.conditions.Set(conditions.LeftOut, lifecycle.JoinSentences(att.LeftOut))
-	r.mu.Unlock()
-
-	r.Recover(ctx, orphans)
-	r.Caps.VerifyAll(ctx)
-
-	r.mu.Lock()
-	r.Driver.Settled()
-	r.conditions.Set(conditions.Driver, "")
-	if len(att.GPUs) == 0 {
-		r.conditions.Set(conditions.NoGPU, "the driver shows no GPU")
-	}
-	r.mu.Unlock()
-	r.changed.announce()
-	return ctx.Err()
-}
-
-// Detach tells that no driver answers any more, and why. Grants stay; nothing new is granted.
-func (r *Runtime) Detach(reason string) {
+// healthView is what the runner of the health sees.
+func (r *Runtime) healthView() health.View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.conditions.Set(conditions.Driver, reason) && r.Driver.Get() == nil {
-		return
-	}
-	r.Driver.Set(nil)
-	r.conditions.Set(conditions.NoGPU, "")
-	for _, v := range r.ledger.GPUs() {
-		r.observe(v.GPU.UUID, health.State{Health: sharing.HealthUnknown, Reason: reason})
-	}
-	r.changed.announce()
-}
-
-// SetCordons tells which GPUs are to take nothing new, and why, in the place of what was told before. Claims on them stay,
-// and their containers start again.
-func (r *Runtime) SetCordons(why map[sharing.GPUID]string) {
-	r.mu.Lock()
-	r.ledger.SetCordons(why)
-	r.mu.Unlock()
-	r.changed.announce()
-}
-
-// Amend changes what is known of the driver in use: its GPUs, and what each can give. Grants stay as they are.
-func (r *Runtime) Amend(change func(*gpudriver.Attached)) {
-	r.mu.Lock()
-	if r.Driver.Amend(change) {
-		settingsNode{r}.takeInventory()
-	}
-	r.mu.Unlock()
-	r.VerifySoon()
-	r.changed.announce()
+	return health.View{Rule: r.settings.Pool().Health, GPUs: r.ledger.GPUs(), Grants: r.ledger.Grants()}
 }
 
 // Conditions are what stops grants, and warnings.

@@ -25,26 +25,13 @@ func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
 	if f(n.grants()) && n.r.Driver.Get() != nil {
-		n.takeInventory()
+		n.r.TakeInventory()
 	}
 }
 
 // grants are those of the node. known is false while there may be others. It needs the lock.
 func (n settingsNode) grants() (grants []ledger.Grant, known bool) {
 	return n.r.ledger.Grants(), n.r.Ready() == nil
-}
-
-// takeInventory takes in the GPUs of the driver in use again, with the amounts that the settings allow. It needs the lock.
-func (n settingsNode) takeInventory() {
-	gpus := n.r.Driver.Get().GPUs
-	if err := n.r.ledger.SetInventory(n.r.settings.Allocatable(gpus)); err != nil {
-		n.r.log.Error("failed to change the inventory", "error", err.Error())
-	}
-	for _, g := range gpus {
-		n.r.health.Add(g.UUID)
-	}
-	n.r.sampler.Lists.Found(gpus)
-	n.r.applyHealth()
 }
 
 // settingsOf are the settings for new grants on a GPU. It needs the lock.

@@ -134,33 +134,6 @@ func (r *Runtime) State(ctx context.Context) State {
 	return s
 }
 
-// Inventory is the node's GPUs as the driver last told of them, with those that are gone and still have
-// claims. It asks nobody. It is empty before the first driver.
-func (r *Runtime) Inventory() []sharing.GPU {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []sharing.GPU
-	for _, v := range r.ledger.GPUs() {
-		out = append(out, v.GPU)
-	}
-	return out
-}
-
-// DriverSeen reports whether a driver has answered since this runtime was made: before that, the inventory
-// is not the node's.
-func (r *Runtime) DriverSeen() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Driver.Seen()
-}
-
-// DriverGone reports whether a driver has answered since this runtime was made, and none does now.
-func (r *Runtime) DriverGone() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Driver.Seen() && r.Driver.Get() == nil
-}
-
 // Grant is one grant as State shows it, without asking the driver for its use.
 func (r *Runtime) Grant(id ledger.ClaimID) (GrantState, bool) {
 	r.mu.Lock()
@@ -209,7 +182,7 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 		}
 		gs.Used, gs.UsedKnown = append(gs.Used, used), append(gs.UsedKnown, known)
 		gs.Health = worse(gs.Health, health[f.GPU])
-		if o, is := r.health.Fault(f); is {
+		if o, is := r.Health.Fault(f); is {
 			gs.Health = worse(gs.Health, o.Health)
 		}
 		if pids := p.Unmanaged[f.GPU]; f.Whole && len(pids) > 0 {

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
 )
 
 // Peer is the process that calls, as the kernel tells it.
@@ -31,14 +33,20 @@ type Grants struct {
 	*Activator
 	*Resizer
 	*Finder
+	*Devices
 }
 
-// New makes the parts. The exported fields of c are set; mu guards l. Set Recaller before grants are resized.
+// New makes the parts. The exported fields of c are set; mu guards l. Set Recaller, Allocatable
+// and Took before anything else is called.
 func New(c Core, mu sync.Locker, l *ledger.Ledger) *Grants {
 	c.mu, c.ledger, c.kick, c.verifyNow = mu, l, make(chan struct{}, 1), make(chan struct{}, 1)
 	caps := &Caps{&c, newGate(gateWidth, gateTime)}
 	releaser := &Releaser{&c, caps}
-	return &Grants{&c, caps, releaser, &Activator{&c, caps, releaser}, &Resizer{Core: &c}, &Finder{&c, caps}}
+	finder := &Finder{&c, caps}
+	return &Grants{
+		Core: &c, Caps: caps, Releaser: releaser, Activator: &Activator{&c, caps, releaser}, Resizer: &Resizer{Core: &c}, Finder: finder,
+		Devices: &Devices{Core: &c, caps: caps, finder: finder, Health: health.NewTable()},
+	}
 }
 
 // Caps sets the limits of cgroups, and verifies them.
@@ -70,7 +78,6 @@ type Recaller interface {
 // Resizer changes the memory of grants, and what they are lent.
 type Resizer struct {
 	*Core
-	// Recaller is set before the first call.
 	Recaller Recaller
 }
 
@@ -78,6 +85,19 @@ type Resizer struct {
 type Finder struct {
 	*Core
 	caps *Caps
+}
+
+// Devices takes in the GPUs that the driver shows, and their health.
+type Devices struct {
+	*Core
+	caps   *Caps
+	finder *Finder
+	// Health is what is known of the health of GPUs and MIG instances.
+	Health *health.Table
+	// Allocatable returns the GPUs with the amounts that can be granted of them.
+	Allocatable func([]sharing.GPU) []sharing.GPU
+	// Took is told of a new inventory, with what each GPU can give. It is called with the lock.
+	Took func([]sharing.GPU, map[sharing.GPUID]choice.Report)
 }
 
 // Failpoints are the names of the points at which a crash test may stop the life cycle.
