@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -77,22 +76,6 @@ func (s *Source) First() string {
 	}
 	s.refuseConfig(c, true)
 	return c.Hash
-}
-
-// keepGood writes the document down, for a start with one that has mistakes.
-func (s *Source) keepGood(c change.Candidate) {
-	data := c.Files[0].Data
-	if len(c.Files) > 1 {
-		text, err := c.Config.Encode()
-		if err != nil {
-			s.Log.Warn("last good configuration not kept", "error", err.Error())
-			return
-		}
-		data = text
-	}
-	if err := atomicfile.Write(filepath.Join(s.State, LastGood), data, 0o600); err != nil {
-		s.Log.Warn("last good configuration not kept", "error", err.Error())
-	}
 }
 
 // idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.

@@ -6,9 +6,11 @@ package settings
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
@@ -103,6 +105,22 @@ func (s *Source) useConfig(c change.Candidate) {
 	s.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
 	s.apply(c)
 	s.Log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
+}
+
+// keepGood writes the document down, for a start with one that has mistakes.
+func (s *Source) keepGood(c change.Candidate) {
+	data := c.Files[0].Data
+	if len(c.Files) > 1 {
+		text, err := c.Config.Encode()
+		if err != nil {
+			s.Log.Warn("last good configuration not kept", "error", err.Error())
+			return
+		}
+		data = text
+	}
+	if err := atomicfile.Write(filepath.Join(s.State, LastGood), data, 0o600); err != nil {
+		s.Log.Warn("last good configuration not kept", "error", err.Error())
+	}
 }
 
 func (s *Source) apply(c change.Candidate) {
