@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,11 +28,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -129,14 +126,8 @@ func configure(kubeconfig string) (*rest.Config, error) {
 // Run follows the node's pods and sends events until ctx ends, and returns nil when all that it started has
 // ended. It is called once.
 func (c *Client) Run(ctx context.Context) error {
-	logger := logr.FromSlogHandler(quiet{c.log.Handler()})
-	ctx = logr.NewContext(ctx, logger)
-	follow := cache.NewReflectorWithOptions(c.listWatch(), &corev1.Pod{}, c.pods, cache.ReflectorOptions{
-		Logger: &logger, Name: "pods of the node", TypeDescription: "pods",
-		Backoff: &wait.Backoff{Duration: firstRetry, Cap: lastRetry, Steps: 10, Factor: 2, Jitter: 0.5},
-	})
 	var g errgroup.Group
-	g.Go(func() error { follow.RunWithContext(ctx); return nil })
+	g.Go(func() error { c.followPods(ctx); return nil })
 	g.Go(func() error { c.events.run(ctx); return nil })
 	err := g.Wait()
 	c.reach.end()
@@ -148,27 +139,23 @@ func (c *Client) Run(ctx context.Context) error {
 // that http.Client does not look into.
 func closeIdle(h *http.Client) { utilnet.CloseIdleConnectionsFor(h.Transport) }
 
-// listWatch asks for this node's pods alone.
-func (c *Client) listWatch() *cache.ListWatch {
-	selector := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
+// followPods asks for this node's pods alone.
+func (c *Client) followPods(ctx context.Context) {
 	all := c.core.Pods(metav1.NamespaceAll)
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, listTimeout)
-			defer cancel()
-			o.FieldSelector = selector
+	c.follow(ctx, followed{
+		of: &corev1.Pod{}, name: "pods of the node", resource: "pods", store: c.pods,
+		selector: fields.OneTermEqualSelector("spec.nodeName", c.node).String(),
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := all.List(ctx, o)
 			c.reach.set(err)
 			return list, err
 		},
-		// A watch has its end in o.TimeoutSeconds, and the connection its own health checks.
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := all.Watch(ctx, o)
 			c.reach.set(err)
 			return w, err
 		},
-	}
+	})
 }
 
 // set logs when the API server goes away and when it is back, once each.

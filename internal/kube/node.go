@@ -11,15 +11,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -34,67 +30,30 @@ const (
 // FollowNode tells the keys of this node's taints, at first and whenever the node changes, or why they cannot be told
 // (sharing.ErrDenied, sharing.ErrUnavailable), until ctx ends. tell is called from one goroutine at a time.
 func (c *Client) FollowNode(ctx context.Context, tell func(taints []string, err error)) {
-	logger := logr.FromSlogHandler(quiet{c.log.Handler()})
-	ctx = logr.NewContext(ctx, logger)
-	selector := fields.OneTermEqualSelector("metadata.name", c.node).String()
 	nodes := c.core.Nodes()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, listTimeout)
-			defer cancel()
-			o.FieldSelector = selector
+	c.follow(ctx, followed{
+		of: &corev1.Node{}, name: "the node", resource: "nodes",
+		selector: fields.OneTermEqualSelector("metadata.name", c.node).String(),
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := nodes.List(ctx, o)
 			if err != nil && ctx.Err() == nil {
 				tell(nil, noRight(refused("read node "+c.node, err)))
 			}
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
-			return nodes.Watch(ctx, o)
+		watch: nodes.Watch,
+		store: single[*corev1.Node]{
+			is: func(n *corev1.Node) {
+				keys := make([]string, 0, len(n.Spec.Taints))
+				for _, t := range n.Spec.Taints {
+					keys = append(keys, t.Key)
+				}
+				tell(keys, nil)
+			},
+			gone: func() {}, // a node whose object is gone still runs what it runs
 		},
-	}
-	cache.NewReflectorWithOptions(lw, &corev1.Node{}, nodeStore{tell}, cache.ReflectorOptions{
-		Logger: &logger, Name: "the node", TypeDescription: "nodes",
-		Backoff: &wait.Backoff{Duration: firstRetry, Cap: lastRetry, Steps: 10, Factor: 2, Jitter: 0.5},
-	}).RunWithContext(ctx)
+	})
 }
-
-// nodeStore is the reflector's store of one node: it keeps nothing.
-type nodeStore struct{ tell func([]string, error) }
-
-// Add tells of the node.
-func (s nodeStore) Add(obj any) error { return s.Update(obj) }
-
-// Update tells of the node.
-func (s nodeStore) Update(obj any) error {
-	n, ok := obj.(*corev1.Node)
-	if !ok {
-		return unexpected(obj)
-	}
-	keys := make([]string, 0, len(n.Spec.Taints))
-	for _, t := range n.Spec.Taints {
-		keys = append(keys, t.Key)
-	}
-	s.tell(keys, nil)
-	return nil
-}
-
-// Delete says nothing: a node whose object is gone still runs what it runs.
-func (s nodeStore) Delete(any) error { return nil }
-
-// Replace tells of the node, if it is there.
-func (s nodeStore) Replace(list []any, _ string) error {
-	for _, obj := range list {
-		if err := s.Update(obj); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Resync has nothing to do.
-func (s nodeStore) Resync() error { return nil }
 
 // NodeMark is what the node's object is to show of its GPUs.
 type NodeMark struct {
