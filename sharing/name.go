@@ -1,6 +1,14 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package sharing is the model that every part of Kerf speaks: units, GPUs, requests, fragments,
+// placements, enforcement levels and the error vocabulary.
+//
+// It promises to be pure: no I/O, no clock, no goroutine, no package state. All capacity arithmetic is
+// checked; nothing wraps.
+//
+// It does not decide anything: who holds what is sharing/ledger, which GPU answers a request is
+// sharing/allocator, and how a cap is put in force is sharing/backend.
 package sharing
 
 import "strings"
@@ -62,4 +70,40 @@ func isUUID(s string) bool {
 		}
 	}
 	return true
+}
+
+// Labels that people and the chart set. Those that the chart's policies alone read are here for the reference.
+const (
+	// LabelNode, with the value true, has a node get an agent. An administrator sets it.
+	LabelNode = Domain + "/node"
+	// LabelTranslate, of a namespace and with the value true, has what its pods ask for in the words of other tools said in those of Kerf.
+	LabelTranslate = Domain + "/translate"
+	// LabelScheduler, of a namespace and with the value own, keeps schedulerName of its pods as they are.
+	LabelScheduler = Domain + "/scheduler"
+	// LabelHostPaths, of a namespace and with the value allowed, lets its pods mount what reaches GPUs past Kerf.
+	LabelHostPaths = Domain + "/host-paths"
+	// LabelPrivileged, of a namespace and with the value allowed, lets its pods with a GPU have privileged containers.
+	LabelPrivileged = Domain + "/privileged-pods"
+	// LabelDaemonSet tells the pods of one entry of the chart's pools from those of another. The chart sets it.
+	LabelDaemonSet = Domain + "/daemonset"
+)
+
+// Labels that an agent gives its node with --node-labels.
+const (
+	// LabelModel is the product's name with - for spaces, or mixed where the GPUs differ.
+	LabelModel = Domain + "/gpu.model"
+	// LabelMemory is the GiB of the smallest GPU.
+	LabelMemory = Domain + "/gpu.memory"
+	// LabelDriver is the driver's version.
+	LabelDriver = Domain + "/driver"
+	// LabelLevel is the strongest enforcement level that a piece of every GPU can have.
+	LabelLevel = Domain + "/level"
+	// LabelMIGCapable is true where a GPU can be cut into MIG instances.
+	LabelMIGCapable = Domain + "/mig.capable"
+)
+
+// NVIDIALimitEnv are the container variables from which NVIDIA's hook apply-cuda-memory-limits (Container Toolkit 1.20.1)
+// takes a GPU memory limit, in MiB. The tenant writes them, so they must not reach that hook beside a grant.
+func NVIDIALimitEnv() []string {
+	return []string{"NVIDIA_GPU_MEMORY_LIMIT", "NVIDIA_GPU_MEMORY_REQUEST"}
 }

@@ -3,6 +3,14 @@
 
 package gpunode
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // unexplained is the reason of a cordon that has none.
 const unexplained = "no reason was given"
 
@@ -26,4 +34,24 @@ func (s *Status) Cordon(spec Spec) {
 			s.GPUs[i].Cordoned = c.Why()
 		}
 	}
+}
+
+// Fingerprint is the same for the same claims of pods, whatever their order, and whether their containers run or not:
+// who, and what of which GPU. It is empty where there are none.
+func Fingerprint(claims []Claim) string {
+	var lines []string
+	for _, c := range claims {
+		if c.PodUID == "" {
+			continue
+		}
+		for _, f := range c.Fragments {
+			lines = append(lines, fmt.Sprintf("%q %q %q %d %d %t\n", c.PodUID, c.Container, f.GPU, f.MemoryBytes, f.Percent, f.Whole))
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:16])
 }

@@ -1,6 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubelet is the door to kubelet's podresources socket: which container holds which ids of Kerf's
+// resources, as kubelet counts them.
+//
+// It promises that an answer is whole: a call that fails, is cut off, or names something without a name is an
+// error, from which nothing follows. It waits a while where kubelet says that it is asked too often.
+//
+// An entry is no proof that a container runs: kubelet tells of pods that have ended until it has cleaned up
+// after them. It does not tell what init containers hold that are not restartable. It knows names of pods,
+// not their UIDs. Of a pod that it is admitting it tells what it has given out so far.
 package kubelet
 
 import (
@@ -9,6 +18,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -136,4 +147,107 @@ func plain(err error) error {
 	default:
 	}
 	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// Get returns which ids of Kerf's resources the containers of one pod hold, as List does for all pods. Unlike List it
+// only reads: kubelet clears nothing away for it. The pod is the one that has the name now; kubelet does not say its UID.
+//
+// It takes 5 s at most. Its errors are those of List, and sharing.ErrNotFound where kubelet knows no pod of that name:
+// it has none, or has not heard of it yet, as in its first moments. It is sharing.ErrUnsupported where kubelet has no
+// such call: before 1.27, and where it is switched off, as it is by default before 1.34.
+func (c *Client) Get(ctx context.Context, namespace, pod string) (map[sharing.ContainerRef]map[string][]string, error) {
+	var resp *podresources.GetPodResourcesResponse
+	err := c.ask(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.lister.Get(ctx, &podresources.GetPodResourcesRequest{PodNamespace: namespace, PodName: pod})
+		return err
+	})
+	fail := func(err error) (map[sharing.ContainerRef]map[string][]string, error) {
+		return nil, fmt.Errorf("get the resources of pod %q at %q: %w", namespace+"/"+pod, c.socket, err)
+	}
+	if err != nil {
+		return fail(spoken(err, namespace, pod))
+	}
+	if p := resp.GetPodResources(); p.GetNamespace() != namespace || p.GetName() != pod {
+		return fail(fmt.Errorf("the answer is of %q: %w", p.GetNamespace()+"/"+p.GetName(), sharing.ErrInvalid))
+	}
+	ids, err := holdings([]*podresources.PodResources{resp.GetPodResources()})
+	if err != nil {
+		return fail(err)
+	}
+	return ids, nil
+}
+
+// spoken is plain for what kubelet's Get says in words alone: it gives these two errors no code, and the words are the same
+// in every version that has the call. Other words are no answer.
+func spoken(err error, namespace, pod string) error {
+	if s := status.Convert(err); s.Code() == codes.Unknown {
+		switch {
+		case s.Message() == fmt.Sprintf("pod %s in namespace %s not found", pod, namespace):
+			return fmt.Errorf("%w: %w", sharing.ErrNotFound, err)
+		case strings.HasSuffix(s.Message(), "Get method disabled"):
+			return fmt.Errorf("%w: %w", sharing.ErrUnsupported, err)
+		}
+	}
+	return plain(err)
+}
+
+// held are the ids of Kerf's resources per container (without PodUID) and full name of the resource.
+type held = map[sharing.ContainerRef]map[string][]string
+
+// holdings turns kubelet's answer around. What has no name is a sign that the answer is not whole, and spoils
+// all of it. Kubelet gives one entry for each id, or for each group of ids of one NUMA node.
+func holdings(pods []*podresources.PodResources) (held, error) {
+	out := make(held)
+	for _, pod := range pods {
+		if pod.GetName() == "" || pod.GetNamespace() == "" {
+			return nil, fmt.Errorf("a pod without a name (%q in namespace %q): %w", pod.GetName(), pod.GetNamespace(), sharing.ErrInvalid)
+		}
+		for _, c := range pod.GetContainers() {
+			ref := sharing.ContainerRef{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: c.GetName()}
+			if ref.Container == "" {
+				return nil, fmt.Errorf("a container of pod %q without a name: %w", ref.Namespace+"/"+ref.Pod, sharing.ErrInvalid)
+			}
+			for _, d := range c.GetDevices() {
+				resource := d.GetResourceName()
+				if !strings.HasPrefix(resource, sharing.Domain+"/") {
+					continue
+				}
+				if len(d.GetDeviceIds()) == 0 || slices.Contains(d.GetDeviceIds(), "") {
+					return nil, fmt.Errorf("container %q: %s without an id: %w", ref, resource, sharing.ErrInvalid)
+				}
+				if out[ref] == nil {
+					out[ref] = make(map[string][]string)
+				}
+				out[ref][resource] = append(out[ref][resource], d.GetDeviceIds()...)
+			}
+		}
+	}
+	for _, held := range out {
+		for resource, ids := range held {
+			slices.Sort(ids)
+			held[resource] = slices.Compact(ids)
+		}
+	}
+	return out, nil
+}
+
+// Others returns the devices that device plugins other than Kerf's hand out on this node: per full name of the resource, the
+// ids as the plugin gave them, in order. It takes 5 s at most, and does not try again. Its errors are those of List.
+func (c *Client) Others(ctx context.Context) (map[string][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listDeadline)
+	defer cancel()
+	resp, err := c.lister.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list the devices of all plugins at %q: %w", c.socket, plain(err))
+	}
+	out := map[string][]string{}
+	for _, d := range resp.GetDevices() {
+		if name := d.GetResourceName(); !strings.HasPrefix(name, sharing.Domain+"/") {
+			out[name] = append(out[name], d.GetDeviceIds()...)
+		}
+	}
+	for _, ids := range out {
+		slices.Sort(ids)
+	}
+	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -91,4 +92,33 @@ func kernelThread(pid int) bool {
 	}
 	flags, err := strconv.ParseUint(fields[flagsField], 10, 64)
 	return err == nil && flags&isKernelThread != 0
+}
+
+// Allowed tells whether the calling thread has CAP_SYS_ADMIN in effect, without which Mask cannot work. A
+// kernel that does not answer counts as allowed, so that Mask is tried and its refusal is seen.
+func Allowed() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	// Version 3 has two words of capabilities; the kernel writes both.
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return true
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// OnThread calls do on a thread that ends with the call, so that no other goroutine inherits the namespaces that do
+// enters. It returns the error of do.
+func OnThread(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// /proc/self describes the first thread, and that thread never ends: take another one.
+			defer runtime.UnlockOSThread()
+			done <- OnThread(do)
+			return
+		}
+		done <- do() // a thread that is still locked ends with its goroutine
+	}()
+	return <-done
 }

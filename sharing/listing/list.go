@@ -1,9 +1,29 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package listing decides to whom each entry of a driver's process list belongs.
+//
+// A driver names a process by its pid alone. It frees memory when the last descriptor of its files closes, so it lists a
+// process that has ended for as long as a forked child has them open. Meanwhile the kernel may give the pid to another
+// process. A List follows one GPU from look to look and remembers which process each entry was about.
+//
+// It promises:
+//   - An entry belongs to a process that runs only if that process had the GPU's device file open when it was identified,
+//     and did not start after the entry was first seen.
+//   - What a process held when it ended stays charged to the grant that it was in, until the driver lists its pid no more.
+//   - If a process with the pid of one that has ended uses the GPU, too, and the two are not of one grant, the entry is
+//     unclear for the grants of both.
+//   - An entry whose process cannot be read is unclear. Nothing unclear is ever counted as a grant's or as nobody's.
+//
+// It is pure: the kernel's answers come through an interface, and the time is given. Not promised: to see that a pid was
+// given to another process between two looks, if that one uses the GPU, too, and the first was never seen.
 package listing
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
 
 // List follows the list of one GPU. The zero value has seen nothing. It is not safe for concurrent use.
 type List struct {
@@ -176,4 +196,48 @@ func (l Line) May(grants ...Owner) bool {
 		return false
 	}
 	return len(l.Suspects) == 0 || slices.ContainsFunc(grants, func(o Owner) bool { return slices.Contains(l.Suspects, o) })
+}
+
+// Charge is what one grant holds of a GPU.
+type Charge struct {
+	// Bytes is all that is charged to the grant. It and the parts below mean nothing unless Known.
+	Bytes sharing.Bytes
+	// Ended is the part whose processes have ended, and Inferred the part of that which is charged by inference alone.
+	Ended, Inferred sharing.Bytes
+	Known           bool
+}
+
+// ChargeOf adds up what grants hold together. It is not known if an entry of theirs is without an amount, or if one that is
+// unclear may be theirs.
+func ChargeOf(lines []Line, grants ...Owner) Charge {
+	c := Charge{Known: true}
+	for _, l := range lines {
+		mine, maybe := (l.Kind == Running || l.Kind == Ended) && slices.Contains(grants, l.Owner), l.May(grants...)
+		if !mine && !maybe {
+			continue
+		}
+		sum, err := c.Bytes.Add(l.Bytes)
+		if maybe || !l.Known || err != nil {
+			return Charge{}
+		}
+		c.Bytes = sum
+		if l.Kind == Ended {
+			c.Ended += l.Bytes // a part of the sum
+		}
+		if l.Inferred {
+			c.Inferred += l.Bytes // as above
+		}
+	}
+	return c
+}
+
+// Nobody adds up what is unattributed, as far as its amounts are told.
+func Nobody(lines []Line) sharing.Bytes {
+	var sum sharing.Bytes
+	for _, l := range lines {
+		if more, err := sum.Add(l.Bytes); l.Kind == Unattributed && l.Known && err == nil {
+			sum = more
+		}
+	}
+	return sum
 }

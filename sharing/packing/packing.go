@@ -106,3 +106,109 @@ func pivot(basis [][]float64, amount, cost, column []float64, price float64) boo
 	}
 	return true
 }
+
+// little is by how much more there is of each limit than is said, times its place: where two of them run out at once the
+// simplex could go in a circle.
+const little = 1e-7
+
+// Most places as much as can be within the limits, by columns that are each made when they are needed, and gives the dual
+// prices of the limits: how much more one more of each would place. Column is asked, at the prices that the limits have so
+// far and with what is placed so far, for a column that places more than it costs: it writes what it takes of each limit
+// and gives how much it places, or below 0 when there is none or enough is placed. The prices may be below 0 by what rounding
+// does, and are wrong where column ended early.
+func Most(limits []float64, column func(prices, takes []float64, placed float64) float64) []float64 {
+	rows := len(limits)
+	basis := make([][]float64, rows) // its inverse; at first nothing is placed
+	cells := make([]float64, rows*rows)
+	amount, cost, prices, takes := make([]float64, rows), make([]float64, rows), make([]float64, rows), make([]float64, rows)
+	for i, limit := range limits {
+		basis[i], cells = cells[:rows:rows], cells[rows:]
+		basis[i][i] = 1
+		amount[i] = limit + little*float64(i+1)
+	}
+	// The bound is never reached by a real demand; it ends what rounding could make a circle.
+	for range 50 * (rows + 1) {
+		clear(prices)
+		placed := 0.0
+		for i := range basis {
+			if cost[i] != 0 {
+				placed += cost[i] * amount[i]
+				for j, b := range basis[i] {
+					prices[j] += cost[i] * b
+				}
+			}
+		}
+		clear(takes)
+		places := 0.0
+		if j := below(prices); j >= 0 {
+			takes[j] = 1 // less of it should be used
+		} else if places = column(prices, takes, placed); places < 0 {
+			break
+		}
+		if !pivot(basis, amount, cost, takes, places) {
+			break
+		}
+	}
+	return prices
+}
+
+// below is the first price below nothing, or -1.
+func below(prices []float64) int {
+	for j, p := range prices {
+		if p < -Tiny {
+			return j
+		}
+	}
+	return -1
+}
+
+// Fillings are the best fillings of bins of several kinds at some prices.
+type Fillings interface {
+	// Worth is what that of a kind is worth.
+	Worth(kind int) float64
+	// Of is that of a kind, as a number of each item.
+	Of(kind int) []float64
+}
+
+// Scarce are the dual prices of placing as much as can be of the wanted number of each item in so many bins of each kind: how
+// much of the size that is placed one more place for an item brings. An item of which all are placed whatever happens costs
+// nothing, one that waits for room its size. Fill is the best filling of each kind of bin at the prices. The prices lie
+// between 0 and the sizes.
+func Scarce(bins, wanted, sizes []float64, fill func(prices []float64) Fillings) []float64 {
+	limits := append(append(make([]float64, 0, len(bins)+len(wanted)), bins...), wanted...)
+	prices := make([]float64, len(wanted))
+	duals := Most(limits, func(duals, takes []float64, _ float64) float64 {
+		price(prices, sizes, duals[len(bins):])
+		return fullest(takes, duals, len(bins), sizes, fill(prices))
+	})
+	price(prices, sizes, duals[len(bins):])
+	return prices
+}
+
+// price writes what a place for each item brings: its size, less what one more of the item would.
+func price(prices, sizes, duals []float64) {
+	for i := range prices {
+		prices[i] = min(max(0, sizes[i]-duals[i]), sizes[i])
+	}
+}
+
+// fullest writes the bin whose filling is worth most beyond what the bin costs. It gives what that places, below 0 when
+// there is no such bin.
+func fullest(takes, duals []float64, bins int, sizes []float64, best Fillings) float64 {
+	kind, most := -1, gain
+	for k := range bins {
+		if more := best.Worth(k) - duals[k]; more > most {
+			kind, most = k, more
+		}
+	}
+	if kind < 0 {
+		return -1
+	}
+	takes[kind] = 1
+	placed := 0.0
+	for i, n := range best.Of(kind) {
+		takes[bins+i] = n
+		placed += n * sizes[i]
+	}
+	return placed
+}

@@ -1,9 +1,23 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package client is what kerf-hook does: Activate reads the OCI state of a container, passes the container's id and
+// pid on to the agent and does what the agent says. While there is no agent, or the agent says that it is not ready,
+// it tries again until Options.Wait is over, because a start that failed is final for some containers.
+//
+// Promised: it takes nothing of the state but id, status and pid. It believes only an agent of its own user. It opens
+// nothing but the socket, starts no process, and needs only the standard library and the messages (package wire).
+//
+// Not promised: that what the agent has done is undone when the hook is killed or a later hook fails. The agent sees a
+// container without processes and cleans up by itself.
 package client
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -38,4 +52,100 @@ func shorten(s string) string {
 		return s
 	}
 	return s[:most] + "..."
+}
+
+// MaxWord is the longest Ask and Grant in bytes. The agent checks what they say.
+const MaxWord = 128
+
+// IsWord reports whether s can be an Ask or a Grant: 1 to MaxWord of a-z A-Z 0-9 . : _ -.
+func IsWord(s string) bool {
+	if s == "" || len(s) > MaxWord {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !isAlnum(c) && c != '.' && c != ':' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlnum(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+const (
+	// maxState bounds the OCI state. Annotations make it large; no pod has more than a quarter of this.
+	maxState = 1 << 20
+	// maxID is the longest container id that runc takes.
+	maxID = 1024
+	// maxPID is the largest pid that Linux can be set to.
+	maxPID = 1 << 22
+)
+
+var errState = errors.New("the runtime's OCI state cannot be used")
+
+// state is what the hook reads of the OCI state. The rest, the annotations above all, it never looks at.
+type state struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	PID    int    `json:"pid"`
+}
+
+// readState reads the OCI state until the end of r, or until ctx ends.
+func readState(ctx context.Context, r io.Reader) (state, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	// A runtime that never closes its end must not hold the hook: the read is left behind when ctx ends, and
+	// ends with the process.
+	done := make(chan result, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(r, maxState+1))
+		done <- result{data, err}
+	}()
+	select {
+	case got := <-done:
+		if got.err != nil {
+			return state{}, fmt.Errorf("read stdin: %w: %w", got.err, errState)
+		}
+		return parseState(got.data)
+	case <-ctx.Done():
+		return state{}, fmt.Errorf("stdin does not end: %w", errState)
+	}
+}
+
+// parseState refuses all that is not the state of a container whose program does not run yet. Errors wrap
+// errState.
+func parseState(data []byte) (state, error) {
+	if len(data) > maxState {
+		return state{}, fmt.Errorf("longer than %d bytes: %w", maxState, errState)
+	}
+	var s state
+	if err := json.Unmarshal(data, &s); err != nil {
+		return state{}, fmt.Errorf("%w: %w", err, errState)
+	}
+	switch {
+	case !isID(s.ID):
+		return state{}, fmt.Errorf("id %q is not 1 to %d of a-z A-Z 0-9 _ + . -: %w", shorten(s.ID), maxID, errState)
+	case s.Status != "creating" && s.Status != "created":
+		return state{}, fmt.Errorf("container %q has status %q, not creating or created: %w", s.ID, shorten(s.Status), errState)
+	case s.PID <= 1 || s.PID > maxPID:
+		return state{}, fmt.Errorf("container %q has pid %d: %w", s.ID, s.PID, errState)
+	}
+	return s, nil
+}
+
+// isID holds ids to the characters that OCI runtimes take.
+func isID(s string) bool {
+	if s == "" || len(s) > maxID || s == "." || s == ".." {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !isAlnum(c) && c != '_' && c != '+' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
 }

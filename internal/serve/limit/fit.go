@@ -5,6 +5,8 @@ package limit
 
 import (
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -47,4 +49,56 @@ func Fit(shares []Share, room int) ([]Share, error) {
 		out[i] = s
 	}
 	return out, nil
+}
+
+// Rate is how often something may happen: Burst times at once, and then once per Every.
+type Rate struct {
+	Burst int
+	Every time.Duration
+}
+
+// Pace decides how often peers may do what leaves a trace, such as a log entry. Make it with NewPace. Calls must not
+// overlap.
+//
+// It remembers a peer until its burst is available again. What all peers may do together bounds how many that are.
+type Pace struct {
+	each, all Rate
+	// next is when a peer's last call would have been due at a steady rate. A peer that is not in it has its whole burst.
+	next  map[string]time.Time
+	total time.Time
+	// swept is how many peers were left by the last sweep.
+	swept int
+}
+
+// sweepFrom is how many peers are remembered before the first sweep.
+const sweepFrom = 64
+
+// NewPace allows each peer one rate, and all peers together another.
+func NewPace(each, all Rate) *Pace { return &Pace{each: each, all: all, next: map[string]time.Time{}} }
+
+// Allow reports whether the peer may act now, and counts it if so. Times must not go back.
+func (p *Pace) Allow(peer string, now time.Time) bool {
+	mine, ok := p.each.step(p.next[peer], now)
+	if !ok {
+		return false
+	}
+	total, ok := p.all.step(p.total, now)
+	if !ok {
+		return false
+	}
+	p.next[peer], p.total = mine, total
+	if len(p.next) > 2*max(p.swept, sweepFrom) {
+		maps.DeleteFunc(p.next, func(_ string, next time.Time) bool { return !next.After(now) })
+		p.swept = len(p.next)
+	}
+	return true
+}
+
+// step moves a due time on by one call, if that is no more than a burst ahead of now.
+func (r Rate) step(due, now time.Time) (time.Time, bool) {
+	if due.Before(now) {
+		due = now
+	}
+	due = due.Add(r.Every)
+	return due, due.Sub(now) <= time.Duration(r.Burst)*r.Every
 }
