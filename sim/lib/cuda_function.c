@@ -64,6 +64,27 @@ API(cuFuncSetSharedMemConfig, (CUfunction function, int config))
 	return checked(function, &device);
 }
 
+/* The two are for launches of the first kind, which are not simulated; newer ones have their own. */
+API(cuFuncSetBlockShape, (CUfunction function, int x, int y, int z))
+{
+	CUdevice device;
+	TRY(checked(function, &device));
+	NEED(x > 0 && y > 0 && z > 0 && z <= 64);
+	uint64_t threads = cuda_volume((unsigned)x, (unsigned)y, (unsigned)z);
+	NEED(threads && threads <= 1024);
+	return CUDA_SUCCESS;
+}
+
+API(cuFuncSetSharedSize, (CUfunction function, unsigned bytes))
+{
+	CUdevice device;
+	int most;
+	TRY(checked(function, &device));
+	TRY(cuDeviceGetAttribute(&most, 97, device));
+	NEED(bytes <= (unsigned)most);
+	return CUDA_SUCCESS;
+}
+
 static CUresult blocks_of(int *blocks, CUfunction function, int threads, size_t shared)
 {
 	CUdevice device;
