@@ -168,6 +168,13 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
 	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
 
+.PHONY: userland
+userland: build ## Run NVIDIA's CUDA runtime and programs of others from Debian, without Kerf and at each level, and print a table; needs root
+	@hack/userland.sh
+	@go test -count=1 -timeout 30m -run '^TestUserland$$' ./test/machine -userland '$(CURDIR)/.cache/userland' \
+		-userland-table '$(CURDIR)/.cache/userland/table.md' || { cat '$(CURDIR)/.cache/userland/table.md'; exit 1; }
+	@cat '$(CURDIR)/.cache/userland/table.md'
+
 .PHONY: attacks
 attacks: build ## Run hostile programs against both drivers (docs/attacks.md), in some five minutes; needs root
 	@hack/attacks.sh
