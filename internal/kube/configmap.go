@@ -23,7 +23,7 @@ import (
 // that the right to the one name is enough. tell is called from one goroutine at a time.
 func (c *Client) FollowConfigMap(ctx context.Context, namespace, name string, tell func(data map[string]string, err error)) {
 	maps := c.core.ConfigMaps(namespace)
-	c.follow(ctx, followed{
+	follow(ctx, c.log, followed{
 		of: &corev1.ConfigMap{}, name: "the configuration", resource: "configmaps",
 		selector: fields.OneTermEqualSelector("metadata.name", name).String(),
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

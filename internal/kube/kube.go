@@ -142,7 +142,7 @@ func closeIdle(h *http.Client) { utilnet.CloseIdleConnectionsFor(h.Transport) }
 // followPods asks for this node's pods alone.
 func (c *Client) followPods(ctx context.Context) {
 	all := c.core.Pods(metav1.NamespaceAll)
-	c.follow(ctx, followed{
+	follow(ctx, c.log, followed{
 		of: &corev1.Pod{}, name: "pods of the node", resource: "pods", store: c.pods,
 		selector: fields.OneTermEqualSelector("spec.nodeName", c.node).String(),
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

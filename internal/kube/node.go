@@ -31,7 +31,7 @@ const (
 // (sharing.ErrDenied, sharing.ErrUnavailable), until ctx ends. tell is called from one goroutine at a time.
 func (c *Client) FollowNode(ctx context.Context, tell func(taints []string, err error)) {
 	nodes := c.core.Nodes()
-	c.follow(ctx, followed{
+	follow(ctx, c.log, followed{
 		of: &corev1.Node{}, name: "the node", resource: "nodes",
 		selector: fields.OneTermEqualSelector("metadata.name", c.node).String(),
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,8 @@ type followed struct {
 }
 
 // follow keeps the store as the API server has it until ctx ends.
-func (c *Client) follow(ctx context.Context, f followed) {
-	logger := logr.FromSlogHandler(quiet{c.log.Handler()})
+func follow(ctx context.Context, log *slog.Logger, f followed) {
+	logger := logr.FromSlogHandler(quiet{log.Handler()})
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
