@@ -216,6 +216,15 @@ type Fragment struct {
 // they are shown to it.
 type Placement []Fragment
 
+// GPUs are the UUIDs of its GPUs, in order.
+func (p Placement) GPUs() []string {
+	out := make([]string, 0, len(p))
+	for _, f := range p {
+		out = append(out, string(f.GPU))
+	}
+	return out
+}
+
 // Clone returns a copy that shares nothing with p.
 func (p Placement) Clone() Placement { return slices.Clone(p) }
 

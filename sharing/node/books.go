@@ -71,14 +71,15 @@ func (r *Runtime) Books() Books {
 	}
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.instances.StatesWith(instanceNode{r}.grants())
-	outlooks := r.modes.Outlooks(modeNode{r}.picture(), cut, time.Now())
-	for _, v := range r.ledger.GPUs() {
+	at := r.placing()
+	outlooks := r.modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
+	for _, v := range at.GPUs {
 		health[v.GPU.UUID] = v.GPU.Health
-		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: r.settingsOf(v.GPU)}
+		g := BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: at.Settings[v.GPU.UUID]}
 		g.MinLevel = r.settings.Pool().MinLevelOf(g.Settings)
 		if v.GPU.Health == sharing.HealthOK {
 			var why string
-			if g.Levels, why = r.levelsOf(v.GPU, g.MIG); sharing.ShareLevel(g.Levels) < sharing.LevelReactive {
+			if g.Levels, why = at.LevelsOf(v.GPU, g.MIG); sharing.ShareLevel(g.Levels) < sharing.LevelReactive {
 				g.LevelReason = why
 			}
 			g.TurnsTo = outlooks[v.GPU.UUID].Ready()

@@ -13,13 +13,13 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/process"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
 
 // Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
@@ -93,9 +93,10 @@ func (r *Runtime) claimAs(ctx context.Context, peer lifecycle.Peer, name string,
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
 	}
 	var id ledger.ClaimID
-	needs := func() []sharing.Request { return r.resolved(asked) }
+	needs := func(at *place.Node) []sharing.Request { return at.Resolved(asked) }
 	need := func() mode.Need {
-		return mode.Need{Who: fmt.Sprintf("process %d", peer.PID), Since: time.Now(), Requests: r.hardenedAll(needs()), But: but}
+		at := r.placing()
+		return mode.Need{Who: fmt.Sprintf("process %d", peer.PID), Since: time.Now(), Requests: at.HardenedAll(needs(at)), But: but}
 	}
 	err = r.modes.Await(ctx, need, func() error {
 		return r.withRoom(ctx, needs, func() error {
@@ -137,86 +138,35 @@ func (r *Runtime) claim(peer lifecycle.Peer, owner *process.Handle, name string,
 	if err := r.settings.Config().Permit(req.Profile, "", time.Now()); err != nil {
 		return "", err
 	}
-	req = r.hardened(req)
 	for id, waiting := range r.Handles.Owners() {
 		g, _ := r.ledger.Get(id)
 		if g.Lease == nil && g.Next == nil && !g.Claim.Standalone && waiting.PID() == peer.PID && waiting.Alive() {
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
-	if err := r.withinQuota(peer.UID, req.Memory); err != nil { // before anything is taken from others for it
-		return "", err
-	}
-	but = but.OnGPUs(req.GPUs)
-	place := func(req sharing.Request) (sharing.Placement, choice.Choice, error) { return r.placeAlone(req, but) }
-	var placement sharing.Placement
-	var held choice.Choice
-	if consents(asked) {
-		placement, held, err = place(req)
-	} else {
-		placement, held, err = placeEnforced(req, place)
-	}
+	at := r.placing()
+	placed, err := at.Process(peer.UID, asked, req, but)
 	if err != nil {
-		return "", err
-	}
-	memory, _ := placement.Total()
-	if err := r.withinQuota(peer.UID, memory); err != nil {
-		return "", err
-	}
-	if err := r.settings.Config().PermitMemory(req.Profile, memory); err != nil {
-		return "", err
+		return "", r.refused(err)
 	}
 	id := ledger.ClaimID(r.opt.NewID())
 	c := ledger.Claim{
-		ID: id, Name: name, Request: req, Placement: placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
+		ID: id, Name: name, Request: placed.Request, Placement: placed.Placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
 	}
-	c.Terms = r.termsOf(c.Owner, held)
+	c.Terms = at.Terms(c.Owner, placed.Enforced)
 	if mark != nil {
-		mark(&c, req)
+		mark(&c, c.Request)
 	}
 	if err := r.ledger.Claim(c); err != nil {
 		return "", err
 	}
-	if mark != nil && instances.In(placement) {
+	if mark != nil && instances.In(c.Placement) {
 		r.instances.Begin(id)
 	}
 	r.Handles.Add(id, owner)
-	r.notify.Audit.Claim(audit.Claim, c, held.Backend, held.Why, nil)
-	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", held.Level.String(), "backend", held.Backend.String(), "fragments", len(placement))
+	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", c.Level.String(), "backend", c.Backend.String(), "fragments", len(c.Placement))
 	return id, nil
-}
-
-// termsOf are the terms of an owner's claim that a choice of backend gives. It needs the lock.
-func (r *Runtime) termsOf(o ledger.Owner, held choice.Choice) ledger.Terms {
-	return ledger.Terms{Level: held.Level, LevelReason: held.Why, Backend: held.Backend, Domain: r.domainOf(o)}
-}
-
-// placeAlone places the request of a process of its own, and says what holds it; it needs the lock.
-func (r *Runtime) placeAlone(req sharing.Request, but choice.Without) (sharing.Placement, choice.Choice, error) {
-	var p sharing.Placement
-	var err error
-	if req.Kind == sharing.KindMIG {
-		p, err = r.chooseInstance(req, sharing.Advice{})
-	} else {
-		p, err = allocator.Choose(r.gpuStates(req.Profile, but), req)
-	}
-	if err != nil {
-		return nil, choice.Choice{}, err
-	}
-	held, err := r.heldBy(req, p, but)
-	return p, held, err
-}
-
-// resolved is the request of a process as the configuration completes it and as it is placed, none where it is wrong. It needs the lock.
-func (r *Runtime) resolved(asked sharing.Request) []sharing.Request {
-	req, err := r.settings.Config().Resolve(r.settings.Pool(), asked)
-	if err != nil {
-		return nil
-	}
-	if !consents(asked) {
-		req = enforced(req)
-	}
-	return []sharing.Request{req}
 }
 
 // Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is

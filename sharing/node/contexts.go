@@ -4,10 +4,7 @@
 package node
 
 import (
-	"slices"
-
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
 )
 
@@ -40,28 +37,17 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 	if r.Driver.Get() == nil || len(r.Core.NotReady()) > 0 {
 		return nil
 	}
+	at := r.placing()
 	var out []contextsize.GPU
-	for _, v := range r.ledger.GPUs() {
+	for _, v := range at.GPUs {
 		g := v.GPU
 		if g.UUID.IsPart() || g.MIG {
 			continue
 		}
 		out = append(out, contextsize.GPU{
-			ID: g.UUID, Kind: contextKind(g, r.Driver.Get().Driver.Version()), Useful: r.counts(g),
+			ID: g.UUID, Kind: contextKind(g, r.Driver.Get().Driver.Version()), Useful: at.Counts(g),
 			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.modes.Switching(g.UUID) == "",
 		})
 	}
 	return out
-}
-
-// counts reports whether the programs of shares of the GPU, of any profile, count their memory. It needs the lock.
-func (r *Runtime) counts(g sharing.GPU) bool {
-	names := []string{""}
-	for _, p := range r.settings.Config().Profiles() {
-		names = append(names, p.Name)
-	}
-	return slices.ContainsFunc(names, func(profile string) bool {
-		_, by := r.levels(g, r.listOn(g, profile), nil)
-		return backend.PropertiesOf(by.Backend).Counts
-	})
 }

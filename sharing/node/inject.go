@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
@@ -41,7 +42,7 @@ func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containe
 func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	var id ledger.ClaimID
 	isNew := false
-	needs := func() []sharing.Request { return r.unclaimed([]sharing.ContainerAsk{ask}) }
+	needs := func(at *place.Node) []sharing.Request { return at.Unclaimed([]sharing.ContainerAsk{ask}) }
 	err := r.withRoom(ctx, needs, func() (err error) {
 		id, isNew, err = r.bindPatiently(ctx, ask, containerID)
 		return err
@@ -175,7 +176,7 @@ func injectedEnv(id ledger.ClaimID, p sharing.Placement, level sharing.Level) ma
 	memory, percent := p.Total()
 	return map[string]string{
 		"KERF_GRANT":        string(id),
-		"KERF_GPUS":         strings.Join(gpuIDs(p), ","),
+		"KERF_GPUS":         strings.Join(p.GPUs(), ","),
 		"KERF_MEMORY_BYTES": strconv.FormatUint(uint64(memory), 10),
 		"KERF_PERCENT":      strconv.FormatUint(uint64(percent), 10),
 		"KERF_LEVEL":        level.String(),

@@ -39,7 +39,7 @@ func (n instanceNode) of(g ledger.Grant) (instances.Grant, bool) {
 	}
 	f := g.Claim.Placement[0]
 	return instances.Grant{
-		Claim: g.Claim, GPU: n.r.gpu(f.GPU.Device()), Instance: n.r.instanceOf(f),
+		Claim: g.Claim, GPU: n.r.gpu(f.GPU.Device()), Instance: instances.Of(f, n.r.ledger.GPU),
 		Container: g.Claim.Standalone || g.Claim.Owner.Pod(), Active: g.Lease != nil,
 	}, true
 }

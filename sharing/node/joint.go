@@ -9,32 +9,9 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
-
-// refuseJoint refuses a cap for several containers that nothing would hold although something would hold one of
-// them: who asks for it must know. It needs the lock.
-func (r *Runtime) refuseJoint(req sharing.Request, p sharing.Placement, held choice.Choice) error {
-	if !held.None() {
-		return nil
-	}
-	alone, err := r.heldBy(req, p, r.podsBut(req))
-	if err != nil || alone.None() {
-		return err
-	}
-	return fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount of its own without share-with, or list libkerf or reactive: %w", held.Why, sharing.ErrUnsupported)
-}
-
-// partOn is what a request gives on the GPUs of a placement.
-func (r *Runtime) partOn(req sharing.Request, p sharing.Placement) sharing.Placement {
-	out := make(sharing.Placement, 0, len(p))
-	for _, f := range p {
-		v, _ := r.ledger.GPU(f.GPU)
-		out = append(out, req.On(v.GPU))
-	}
-	return out
-}
 
 // claimWith makes the claim of a container that shares the cap of another of its pod. It needs the lock.
 func (r *Runtime) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
@@ -46,7 +23,7 @@ func (r *Runtime) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
 	if err != nil {
 		return "", err
 	}
-	c := r.podClaim(ask, req, r.partOn(req, leader.Claim.Placement))
+	c := r.podClaim(ask, req, place.PartOn(req, leader.Claim.Placement, r.ledger.GPU))
 	c.With, c.Terms = leader.Claim.ID, leader.Claim.Terms
 	return c.ID, r.hold(c, ask)
 }

@@ -22,8 +22,8 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	b.Runtime.mu.Lock()
 	defer b.Runtime.mu.Unlock()
 	req := sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1}
-	p, err := b.chooseInstance(req, sharing.Advice{})
-	if err != nil || p[0].MIG != second {
+	p, err := b.placing().Process(0, req, req, nil)
+	if err != nil || p.Placement[0].MIG != second {
 		t.Fatalf("beside the fault: %+v, %v", p, err)
 	}
 	health := func(in sharing.Instance) bool {
@@ -39,7 +39,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	b.Runtime.mu.Unlock()
 	b.SetInstanceHealth(gpu, first, sharing.HealthOK, "")
 	b.Runtime.mu.Lock()
-	if p, err := b.chooseInstance(req, sharing.Advice{}); err != nil || p[0].MIG != first {
+	if p, err := b.placing().Process(0, req, req, nil); err != nil || p.Placement[0].MIG != first {
 		t.Errorf("after the fault: %+v, %v", p, err)
 	}
 	if left := b.conditions.Sentences(conditions.Warns); len(left) != 0 {
@@ -61,8 +61,6 @@ func TestRefusalsAreCounted(t *testing.T) {
 	seen := &refusals{}
 	b.opt.Observer = seen
 	defer b.begin()()
-	b.Runtime.mu.Lock()
-	defer b.Runtime.mu.Unlock()
 	for _, tt := range []struct {
 		req  sharing.Request
 		want string
@@ -73,7 +71,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1, UUIDs: []sharing.GPUID{b.gpus[1].UUID}}, "not_in_mig_mode"},
 	} {
 		seen.why = nil
-		_, err := b.chooseInstance(tt.req, sharing.Advice{})
+		_, err := b.Claim(t.Context(), b.tenant().Peer, "", tt.req)
 		if got := strings.Join(seen.why, " "); got != tt.want || (err == nil) != (tt.want == "") {
 			t.Errorf("%+v: counted as %q, %v, want %q", tt.req, got, err, tt.want)
 		}

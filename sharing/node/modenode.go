@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
 
 // modeNode is the runtime as a mode.Switcher needs it.
@@ -23,13 +22,13 @@ type modeNode struct{ r *Runtime }
 func (n modeNode) View(f func(mode.Picture)) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	f(n.picture())
+	f(n.picture(n.r.placing()))
 }
 
 // picture needs the lock.
-func (n modeNode) picture() mode.Picture {
+func (n modeNode) picture(at *place.Node) mode.Picture {
 	return mode.Picture{
-		Ready: n.r.Ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: n.r.ledger.GPUs(), Room: n,
+		Ready: n.r.Ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: at.GPUs, Room: at,
 	}
 }
 
@@ -48,26 +47,12 @@ func (n modeNode) Switched(ctx context.Context, res mode.Result) {
 	n.r.notify.Node(ctx, res.Reason, res.Message)
 }
 
-// Granted implements mode.Room, as do the others. They need the lock.
-func (n modeNode) Granted(gpu sharing.GPUID) []mig.Granted { return n.r.claimsOn(gpu) }
-
-func (n modeNode) Faults(gpu sharing.GPUID) []mig.Granted { return n.r.Health.Unavailable(gpu) }
-
-func (n modeNode) Free(profile string, but choice.Without) []allocator.GPUState {
-	return n.r.gpuStates(profile, but)
-}
-
-func (n modeNode) Rules(s *allocator.GPUState, profile string) []sharing.Backend {
-	set := n.r.settingsOf(s.GPU)
-	bySettings(s, set, 0)
-	return n.r.settings.Config().BackendsOn(set, n.r.settings.Pool(), profile)
-}
-
 // podNeed is what the containers of a pod that have no grant need. It needs the lock.
 func podNeed(r *Runtime, asks []sharing.ContainerAsk, start time.Time) mode.Need {
+	at := r.placing()
 	need := mode.Need{
 		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
-		Since: start, But: choice.PodsByMPS(r.opt.NoMPSForPods), Asks: asks, Requests: r.hardenedAll(r.unclaimed(asks)),
+		Since: start, But: choice.PodsByMPS(r.opt.NoMPSForPods), Asks: asks, Requests: at.HardenedAll(at.Unclaimed(asks)),
 	}
 	for _, a := range asks {
 		need.Prefer = append(need.Prefer, a.Advice.GPUs...)

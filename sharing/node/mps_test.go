@@ -308,19 +308,3 @@ func TestMPSEscape(t *testing.T) {
 		})
 	}
 }
-
-func TestMPSDomains(t *testing.T) {
-	pod := ledger.Owner{PodUID: "u", Namespace: "team-a", PodName: "p", Container: "c"}
-	r := New(newBench(t).opt)
-	for want, o := range map[string]ledger.Owner{"namespace/team-a": pod, "uid/1000": {UID: 1000}} {
-		if got := r.domainOf(o); got != want {
-			t.Errorf("%+v is of %q, want %q", o, got, want)
-		}
-	}
-	r.settings.Apply(config.Default(), config.Pool{MPSSharing: config.MPSSharingPool}, ConfigSource{})
-	for want, o := range map[string]ledger.Owner{"pool/pods": pod, "pool": {UID: 1000}} {
-		if got := r.domainOf(o); got != want {
-			t.Errorf("where the pool shares, %+v is of %q, want %q", o, got, want)
-		}
-	}
-}

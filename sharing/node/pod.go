@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/audit"
-	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -31,7 +30,7 @@ import (
 // when no GPU has room; each names the container.
 func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
 	made, start := 0, time.Now()
-	err := r.withRoom(ctx, func() []sharing.Request { return r.unclaimed(asks) }, func() (err error) {
+	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unclaimed(asks) }, func() (err error) {
 		made, err = r.claimPod(asks)
 		return err
 	})
@@ -99,32 +98,11 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		}
 	}
 	if len(made) > 0 {
-		if err := r.permitPod(asks[0].Ref.PodUID, made); err != nil {
+		if err := place.PermitPod(r.settings.Config(), r.ledger.Grants(), asks[0].Ref.PodUID, made); err != nil {
 			return undo(err)
 		}
 	}
 	return len(made), nil
-}
-
-// unclaimed are the requests of those containers that have no claim and can use no other's: an init container only
-// where none of the pod's asks for as much memory as it does. Those that share a cap count once. It needs the lock.
-func (r *Runtime) unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
-	var out []sharing.Request
-	for i, a := range asks {
-		_, claimed := r.ledger.ByContainer(a.Ref.PodUID, a.Ref.Container)
-		covered, request := a.With != "", a.Request // with what it shares
-		if a.Joint.GPUs > 0 {
-			request = a.Joint
-		}
-		for j, b := range asks {
-			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory && (b.Kind == sharing.ContainerApp || j < i)
-			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar && b.Joint.GPUs == 0 && j != i && larger
-		}
-		if !claimed && !covered {
-			out = append(out, r.resolved(request)...)
-		}
-	}
-	return out
 }
 
 // claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for
@@ -157,53 +135,20 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if err != nil {
 		return "", nil, false, err
 	}
+	at := r.placing()
 	if ask.Kind == sharing.ContainerInit {
-		if id, part, ok := r.lender(ask, req); ok {
+		if id, part, ok := at.Lender(ask.Ref.PodUID, req); ok {
 			r.ledger.Keep(id, ledger.InitDone)
 			return id, part, false, nil
 		}
 	}
-	c, err := r.placed(ask, req)
+	placed, err := at.Container(ask, req)
 	if err != nil {
-		return "", nil, false, err
+		return "", nil, false, r.refused(err)
 	}
+	c := r.podClaim(ask, placed.Request, placed.Placement)
+	c.Terms = at.Terms(c.Owner, placed.Enforced)
 	return c.ID, nil, true, r.hold(c, ask)
-}
-
-// placed chooses the GPUs of a container, for all that share its cap where others do, and what holds it. It needs the
-// lock.
-func (r *Runtime) placed(ask sharing.ContainerAsk, req sharing.Request) (ledger.Claim, error) {
-	fail := func(err error) (ledger.Claim, error) { return ledger.Claim{}, err }
-	joint := ask.Joint.GPUs > 0
-	if !joint {
-		req = r.hardened(req)
-	}
-	together, but := req, r.podsBut(req)
-	if joint {
-		var err error
-		if together, err = r.settings.Config().Resolve(r.settings.Pool(), ask.Joint); err != nil {
-			return fail(err)
-		}
-		but = but.Together()
-	}
-	placement, err := r.choose(together, ask.Advice, but)
-	if err != nil {
-		if _, alone := r.choose(together, ask.Advice, r.podsBut(req)); joint && alone == nil {
-			err = fmt.Errorf("no backend of this node enforces one cap for several containers: remove share-with, or list libkerf or reactive in backends: %w", err)
-		}
-		return fail(err)
-	}
-	held, err := r.heldBy(together, placement, but)
-	if err == nil && joint {
-		err = r.refuseJoint(together, placement, held)
-		placement = r.partOn(req, placement)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	c := r.podClaim(ask, req, placement)
-	c.Terms = r.termsOf(c.Owner, held)
-	return c, nil
 }
 
 // podClaim is the claim of a pod's container, with a new id.
@@ -226,73 +171,8 @@ func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
 	}
 	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
 	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", sharing.AskStrings(ask.Asks),
-		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", gpuIDs(c.Placement))
+		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", c.Placement.GPUs())
 	return nil
-}
-
-// lender finds the smallest claim of the pod that the init container can use before its own container does:
-// nobody uses it now, and it covers what is asked. It needs the lock.
-func (r *Runtime) lender(ask sharing.ContainerAsk, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
-	var least sharing.Bytes
-	for _, g := range r.ledger.Grants() {
-		if g.Claim.Owner.PodUID != ask.Ref.PodUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork || g.Joint != nil {
-			continue
-		}
-		want, covered := r.within(g.Claim, req)
-		total, _ := g.Claim.Placement.Total()
-		if covered && (!ok || total < least) {
-			id, part, least, ok = g.Claim.ID, want, total, true
-			if slices.Equal(part, g.Claim.Placement) {
-				part = nil
-			}
-		}
-	}
-	return id, part, ok
-}
-
-// within returns what req would take of the claim's GPUs, and whether the claim covers it.
-func (r *Runtime) within(c ledger.Claim, req sharing.Request) (sharing.Placement, bool) {
-	if len(c.Placement) != req.GPUs || !c.Level.AtLeast(req.MinLevel) {
-		return nil, false
-	}
-	if req = r.hardened(req); req.Kind == sharing.KindMIG {
-		f := c.Placement[0]
-		if f.MIG.None() {
-			return nil, false
-		}
-		v, ok := r.ledger.GPU(f.GPU)
-		m := r.instances.Manager()
-		return c.Placement.Clone(), ok && m != nil && req.Admits(v.GPU) && m.Fits(f.GPU, req.MIG, f.MIG)
-	}
-	var p sharing.Placement
-	for _, f := range c.Placement {
-		v, ok := r.ledger.GPU(f.GPU)
-		want := req.On(v.GPU)
-		if !ok || !req.Admits(v.GPU) || !ledger.Covers(f, want) {
-			return nil, false
-		}
-		p = append(p, want)
-	}
-	return p, true
-}
-
-// choose places a request, where the advice says if it still fits there, else wherever it fits. but has other answers of
-// some backends. It needs the lock.
-func (r *Runtime) choose(req sharing.Request, advice sharing.Advice, but choice.Without) (sharing.Placement, error) {
-	if req.Kind == sharing.KindMIG {
-		return r.chooseInstance(req, advice)
-	}
-	states := r.gpuStates(req.Profile, but)
-	if len(advice.GPUs) == req.GPUs {
-		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.Shares(), s.GPU.UUID) })
-		if p, err := allocator.Choose(planned, req); err == nil {
-			return p, nil
-		}
-	}
-	if p, ok := chooseNear(states, req, advice.Near); ok {
-		return p, nil
-	}
-	return allocator.Choose(states, req)
 }
 
 // PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end
@@ -371,12 +251,4 @@ func (r *Runtime) PodsNotReady() []string {
 // podsReady needs the lock.
 func (r *Runtime) podsReady() error {
 	return lifecycle.Unready(append(r.Core.NotReady(), r.conditions.Sentences(conditions.StopsPods)...))
-}
-
-func gpuIDs(p sharing.Placement) []string {
-	out := make([]string, 0, len(p))
-	for _, f := range p {
-		out = append(out, string(f.GPU))
-	}
-	return out
 }

@@ -166,7 +166,7 @@ func TestAdvice(t *testing.T) {
 	b.start()
 	held := b.app("held", "gpu-memory-gib:40")
 	held.Advice.GPUs = []sharing.GPUID{id(1)}
-	if got := gpuIDs(b.inject(held).in.Placement); got[0] != string(id(1)) {
+	if got := b.inject(held).in.Placement.GPUs(); got[0] != string(id(1)) {
 		t.Fatalf("placed on %v", got)
 	}
 	tests := map[string]struct {

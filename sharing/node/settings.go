@@ -5,7 +5,6 @@ package node
 
 import (
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
@@ -37,19 +36,6 @@ func (n settingsNode) grants() (grants []ledger.Grant, known bool) {
 // settingsOf are the settings for new grants on a GPU. It needs the lock.
 func (r *Runtime) settingsOf(g sharing.GPU) config.GPUSettings {
 	return r.settings.Of(g, settingsNode{r}.grants)
-}
-
-// bySettings narrows what a GPU gives to what the pool says of it.
-func bySettings(s *allocator.GPUState, set config.GPUSettings, claims int) {
-	s.Sharers, s.MaxSharers, s.MinLevel = claims, set.Sharers, set.MinLevel
-	if s.GPU.UUID.IsPart() {
-		set.Mode = config.ModeAuto // what its GPU gives is the instance
-	}
-	if set.Exclude {
-		s.Give("", false, false)
-		return
-	}
-	s.Give(set.Mode.String(), set.Mode.Shared(), set.Mode.Whole())
 }
 
 // listOn are the backends for grants of the profile on a GPU. It needs the lock.

@@ -99,14 +99,15 @@ func (r *Runtime) State(ctx context.Context) State {
 	}
 	health := map[sharing.GPUID]sharing.Health{}
 	cut := r.instances.StatesWith(instanceNode{r}.grants())
-	outlooks := r.modes.Outlooks(modeNode{r}.picture(), cut, time.Now())
-	for _, v := range r.ledger.GPUs() {
+	at := r.placing()
+	outlooks := r.modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
+	for _, v := range at.GPUs {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := GPUState{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
 		if v.GPU.Health == sharing.HealthOK {
-			g.Levels, g.LevelReason = r.levelsOf(v.GPU, g.MIGState)
+			g.Levels, g.LevelReason = at.LevelsOf(v.GPU, g.MIGState)
 		}
-		g.MinLevel = r.settings.Pool().MinLevelOf(r.settingsOf(v.GPU))
+		g.MinLevel = r.settings.Pool().MinLevelOf(at.Settings[v.GPU.UUID])
 		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU)
 		if use, ok := p.GPUs[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization

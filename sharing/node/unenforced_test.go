@@ -4,13 +4,11 @@
 package node
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
@@ -143,19 +141,5 @@ func TestWeakSharesAreShown(t *testing.T) {
 				t.Errorf("the books say why: %q", b.LevelReason)
 			}
 		})
-	}
-}
-
-// The error of a process that only lacks its consent is final, and has no list of GPUs.
-func TestConsentIsAskedFor(t *testing.T) {
-	place := func(r sharing.Request) (sharing.Placement, choice.Choice, error) {
-		if r.MinLevel.AtLeast(sharing.LevelReactive) && r.MinLevel != sharing.LevelUnknown {
-			return nil, choice.Choice{}, &allocator.NoFit{Never: true}
-		}
-		return sharing.Placement{{GPU: "GPU-1"}}, choice.Choice{Level: sharing.LevelNone, Why: "driver: old"}, nil
-	}
-	_, _, err := placeEnforced(gib(1), place)
-	if want := "no backend enforces 1GiB of one GPU on GPU-1 (level none: driver: old); add --level none to accept that"; err == nil || !strings.HasPrefix(err.Error(), want) || errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("%v, want %s", err, want)
 	}
 }

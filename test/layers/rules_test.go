@@ -105,6 +105,8 @@ var layers = []layer{
 	{"sharing/node/unplaced/...", "which pods wait for room is remembered from attempts alone", []string{"sharing", "sharing/allocator"}},
 	{"sharing/node/mode/...", "which GPU switches its MIG mode is decided from a picture of the node; runtime and MIG manager are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/allocator", "sharing/backend/choice", "sharing/config", "sharing/ledger", "mig", "mig/turn"}},
+	{"sharing/node/place/...", "which GPUs and which backend a request gets is decided from values of the node; MIG manager and mode switcher are reached through interfaces that it declares",
+		[]string{"sharing", "sharing/allocator", "sharing/backend/...", "sharing/config", "sharing/ledger", "sharing/node/instances", "mig"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
 		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node", "sharing/node/lifecycle", "sharing/node/mode", "mig")},
 
@@ -221,7 +223,7 @@ var doors = []door{
 
 // pure are the packages without I/O, clock or goroutine: they decide, and the same input gives the same
 // answer for ever.
-var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/backend/choice/...", "sharing/backend/libkerf/overhead/...", "sharing/backend/libkerf/contextsize/...", "sharing/backend/reactive/...", "sharing/backend/libkerf/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
+var pure = []string{"sharing", "sharing/config/...", "sharing/ledger/...", "sharing/allocator/...", "sharing/packing/...", "sharing/backend/choice/...", "sharing/backend/libkerf/overhead/...", "sharing/backend/libkerf/contextsize/...", "sharing/backend/reactive/...", "sharing/backend/libkerf/compute/...", "sharing/audit", "sharing/faults/...", "sharing/usage/...", "sharing/listing/...", "sharing/node/place/...", "sharing/node/record/...", "internal/serve/limit", "monitor/attribution/...", "mig", "mig/plan/...", "mig/turn/...", "mig/parted/..."}
 
 // pureImports is all that a pure package may import of the standard library.
 var pureImports = []string{

@@ -45,6 +45,33 @@ func Holder(c ledger.Claim) string {
 	return "grant " + string(c.ID)
 }
 
+// Of is the MIG instance that a fragment is or is a share of, none if it is not known now. gpu finds a GPU.
+func Of(f sharing.Fragment, gpu func(sharing.GPUID) (ledger.View, bool)) sharing.Instance {
+	if !f.GPU.IsPart() {
+		return f.MIG
+	}
+	v, _ := gpu(f.GPU)
+	return v.GPU.Part
+}
+
+// Granted is what grants have of a GPU.
+func Granted(gpu sharing.GPUID, grants []ledger.Grant, find func(sharing.GPUID) (ledger.View, bool)) []mig.Granted {
+	var out []mig.Granted
+	for _, g := range grants {
+		for _, f := range g.Claim.Placement {
+			if f.GPU.Device() != gpu {
+				continue
+			}
+			one := mig.Granted{Instance: Of(f, find), Who: Holder(g.Claim)}
+			if f.GPU.IsPart() {
+				one.Part = f.GPU
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
 // join adds the grants to the states. waits is why the last attempt to create an instance failed.
 func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string) map[sharing.GPUID]mig.State {
 	out := map[sharing.GPUID]mig.State{}

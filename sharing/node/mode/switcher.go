@@ -16,7 +16,6 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/mig/turn"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 )
 
@@ -269,14 +268,6 @@ func (s *Switcher) Switching(gpu sharing.GPUID) string {
 		return c.String()
 	}
 	return ""
-}
-
-// Narrow restricts the allocator's view of a GPU while it switches.
-func (s *Switcher) Narrow(state *allocator.GPUState) {
-	state.Turns = s.Turns(state.GPU.UUID)
-	if why := s.Switching(state.GPU.UUID); why != "" {
-		state.Shut, state.NoWhole = why, why
-	}
 }
 
 // Pending are sentences about the GPUs that switch now.

@@ -1,0 +1,163 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// podsBut are the backends that cannot enforce a request of a pod.
+func (n *Node) podsBut(req sharing.Request) choice.Without {
+	return choice.PodsByMPS(n.NoMPSForPods).OnGPUs(req.GPUs)
+}
+
+// Container places the complete request of a container. If others share its cap, the GPUs have room for all of them.
+// Errors: *allocator.NoFit, *NoInstance, and sharing.ErrUnsupported if no backend enforces it.
+func (n *Node) Container(ask sharing.ContainerAsk, req sharing.Request) (Placed, error) {
+	if ask.Joint.GPUs > 0 {
+		return n.shared(ask, req)
+	}
+	req = n.Hardened(req)
+	but := n.podsBut(req)
+	p, err := n.choose(req, ask.Advice, but)
+	if err != nil {
+		return Placed{}, err
+	}
+	by, err := n.enforcer(req, p, but)
+	return Placed{req, p, by}, err
+}
+
+// shared places the request of a container whose cap others share.
+func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, error) {
+	together, err := n.Config.Resolve(n.Pool, ask.Joint)
+	if err != nil {
+		return Placed{}, err
+	}
+	alone := n.podsBut(req)
+	p, err := n.choose(together, ask.Advice, alone.Together())
+	if err != nil {
+		if _, other := n.choose(together, ask.Advice, alone); other == nil {
+			err = fmt.Errorf("no backend of this node enforces one cap for several containers: remove share-with, or list libkerf or reactive in backends: %w", err)
+		}
+		return Placed{}, err
+	}
+	by, err := n.enforcer(together, p, alone.Together())
+	if err == nil && by.None() { // if one container alone has a backend, who requests a shared cap must know
+		var other choice.Choice
+		if other, err = n.enforcer(together, p, n.podsBut(together)); err == nil && !other.None() {
+			err = fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount of its own without share-with, or list libkerf or reactive: %w", by.Why, sharing.ErrUnsupported)
+		}
+	}
+	return Placed{req, PartOn(req, p, n.gpu), by}, err
+}
+
+// PartOn is what a request gives on the GPUs of a placement. gpu finds a GPU.
+func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPUID) (ledger.View, bool)) sharing.Placement {
+	out := make(sharing.Placement, 0, len(p))
+	for _, f := range p {
+		v, _ := gpu(f.GPU)
+		out = append(out, req.On(v.GPU))
+	}
+	return out
+}
+
+// Lender finds the grant of the pod that an init container can use before the container that the grant is for. No container
+// uses it now, and it is the smallest that covers the request. part is empty if the request takes all of it.
+func (n *Node) Lender(podUID string, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
+	var least sharing.Bytes
+	for _, g := range n.Grants {
+		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork || g.Joint != nil {
+			continue
+		}
+		want, covered := n.within(g.Claim, req)
+		total, _ := g.Claim.Placement.Total()
+		if covered && (!ok || total < least) {
+			id, part, least, ok = g.Claim.ID, want, total, true
+			if slices.Equal(part, g.Claim.Placement) {
+				part = nil
+			}
+		}
+	}
+	return id, part, ok
+}
+
+// within is what a request takes of the GPUs of a claim, if the claim covers it.
+func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, bool) {
+	if len(c.Placement) != req.GPUs || !c.Level.AtLeast(req.MinLevel) {
+		return nil, false
+	}
+	if req = n.Hardened(req); req.Kind == sharing.KindMIG {
+		f := c.Placement[0]
+		if f.MIG.None() {
+			return nil, false
+		}
+		v, ok := n.gpu(f.GPU)
+		return c.Placement.Clone(), ok && n.MIG != nil && req.Admits(v.GPU) && n.MIG.Fits(f.GPU, req.MIG, f.MIG)
+	}
+	var p sharing.Placement
+	for _, f := range c.Placement {
+		v, ok := n.gpu(f.GPU)
+		want := req.On(v.GPU)
+		if !ok || !req.Admits(v.GPU) || !ledger.Covers(f, want) {
+			return nil, false
+		}
+		p = append(p, want)
+	}
+	return p, true
+}
+
+// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init container can if
+// another container requests as much memory. Those that share a cap count once.
+func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
+	var out []sharing.Request
+	for i, a := range asks {
+		claimed := slices.ContainsFunc(n.Grants, func(g ledger.Grant) bool {
+			o := g.Claim.Owner
+			return o.Pod() && o.PodUID == a.Ref.PodUID && o.Container == a.Ref.Container
+		})
+		covered, request := a.With != "", a.Request // with what it shares
+		if a.Joint.GPUs > 0 {
+			request = a.Joint
+		}
+		for j, b := range asks {
+			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory && (b.Kind == sharing.ContainerApp || j < i)
+			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar && b.Joint.GPUs == 0 && j != i && larger
+		}
+		if !claimed && !covered {
+			out = append(out, n.Resolved(request)...)
+		}
+	}
+	return out
+}
+
+// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose: the grant is made
+// with the pod's sandbox, and kubelet's choice is known when the container is created. A grant stays where the scheduler
+// planned it, and if containers share it. gpu finds a GPU.
+func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPUID) (ledger.View, bool)) bool {
+	near, p := ask.Advice.Near, g.Claim.Placement
+	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.Joint.GPUs > 0 || len(near) != 1 || len(p) != near[0].Count {
+		return false
+	}
+	there, planned := true, len(ask.Advice.GPUs) == len(p)
+	for _, f := range p {
+		v, ok := gpu(f.GPU)
+		if !f.Whole || !ok {
+			return false
+		}
+		there = there && v.GPU.NUMA == near[0].NUMA
+		planned = planned && slices.Contains(ask.Advice.GPUs, f.GPU)
+	}
+	return !there && !planned
+}
+
+// Near places the request of a container on the NUMA node that kubelet chose, if that has room.
+func (n *Node) Near(req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
+	req = n.Hardened(req)
+	return chooseNear(n.Free(req.Profile, n.podsBut(req)), req, near)
+}

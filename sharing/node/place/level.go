@@ -1,0 +1,130 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/mps"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// Backends are what enforces shares on a node at one moment.
+type Backends struct {
+	Config config.Config
+	Pool   config.Pool
+	// Settings has the settings of each GPU for new grants.
+	Settings map[sharing.GPUID]config.GPUSettings
+	// Reports are those of the attached driver, by GPU; nil without a driver.
+	Reports map[sharing.GPUID]choice.Report
+}
+
+// List are the backends for shares of a GPU for requests of a profile, the strongest first.
+func (b *Backends) List(gpu sharing.GPUID, profile string) []sharing.Backend {
+	return b.Config.BackendsOn(b.Settings[gpu], b.Pool, profile)
+}
+
+// levels are those that a grant on the GPU can have now with the backends of the list, and which backend enforces a share.
+func (b *Backends) levels(g sharing.GPU, list []sharing.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
+	rep, known := b.Reports[g.UUID]
+	if g.MIG || !known {
+		return nil, choice.Choice{}
+	}
+	c := choice.Choose(choice.On{List: list, Report: rep.But(but)})
+	if g.UUID.IsPart() {
+		return []sharing.Level{c.Level}, c
+	}
+	return []sharing.Level{sharing.LevelExclusive, c.Level}, c
+}
+
+// LevelsOf are the levels that a grant can have on a healthy GPU with that MIG state. The reason says why a share cannot have
+// a stronger one.
+func (n *Node) LevelsOf(g sharing.GPU, state mig.State) (levels []sharing.Level, reason string) {
+	on := g.MIG && state.On
+	switch {
+	case on && state.Shared: // its instances have levels themselves
+		return nil, ""
+	case on && state.Fixed && len(state.Most) == 0: // it has no instance and gets none
+		return nil, ""
+	case on && !state.Turns:
+		return []sharing.Level{sharing.LevelHardware}, ""
+	case g.MIG: // demand may switch it: it gives what it gave before, too
+		rep, known := n.Modes.Before(g.UUID)
+		if !known {
+			return []sharing.Level{sharing.LevelHardware}, ""
+		}
+		c := choice.Choose(choice.On{List: n.List(g.UUID, ""), Report: rep})
+		return []sharing.Level{sharing.LevelHardware, sharing.LevelExclusive, c.Level}, c.Why
+	}
+	levels, by := n.levels(g, n.List(g.UUID, ""), nil)
+	return levels, by.Why
+}
+
+// Counts reports whether the backend for shares of the GPU, of any profile, counts the memory of programs.
+func (b *Backends) Counts(g sharing.GPU) bool {
+	names := []string{""}
+	for _, p := range b.Config.Profiles() {
+		names = append(names, p.Name)
+	}
+	return slices.ContainsFunc(names, func(profile string) bool {
+		_, by := b.levels(g, b.List(g.UUID, profile), nil)
+		return backend.PropertiesOf(by.Backend).Counts
+	})
+}
+
+// enforcer chooses the backend for a placement. The GPUs of a placement may have no backend in common, although each has one
+// that is strong enough: then the error is sharing.ErrUnsupported.
+func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Without) (choice.Choice, error) {
+	if req.Kind == sharing.KindMIG {
+		return choice.Choice{Level: sharing.LevelHardware}, nil
+	}
+	var on []choice.On
+	least := req.MinLevel
+	mps, others := mixes(n.Grants)
+	for _, f := range p {
+		if f.Whole {
+			continue
+		}
+		rep, known := n.Reports[f.GPU]
+		if !known {
+			rep = choice.Unprobed("the agent has not probed GPU " + string(f.GPU))
+		}
+		name := string(f.GPU)
+		if v, ok := n.gpu(f.GPU); ok {
+			name = strconv.Itoa(v.GPU.Index)
+		}
+		least = max(least, sharing.LeastOfShare(req.MinLevel, n.Settings[f.GPU].MinLevel))
+		on = append(on, choice.On{
+			GPU: name, List: n.List(f.GPU, req.Profile), Report: rep.But(but.Beside(mps[f.GPU], others[f.GPU])),
+		})
+	}
+	if len(on) == 0 {
+		return choice.Choice{Level: sharing.LevelExclusive}, nil
+	}
+	c := choice.Choose(on...)
+	if !c.Level.AtLeast(least) {
+		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", p.GPUs(), c.Level, least, c.Why, sharing.ErrUnsupported)
+	}
+	return c, nil
+}
+
+// Terms are the terms of an owner's grant that c enforces.
+func (b *Backends) Terms(o ledger.Owner, c choice.Choice) ledger.Terms {
+	return ledger.Terms{Level: c.Level, LevelReason: c.Why, Backend: c.Backend, Domain: b.domain(o)}
+}
+
+// domain names who may share a daemon of MPS with an owner.
+func (b *Backends) domain(o ledger.Owner) string {
+	if b.Pool.MPSSharing == config.MPSSharingPool {
+		return mps.PoolDomain(o.Pod())
+	}
+	return mps.DomainOf(o.Pod(), o.Namespace, o.UID)
+}
