@@ -257,6 +257,11 @@ func TestCheckFinds(t *testing.T) {
 		"an excuse for nothing": {func(l *Ledger) { l.gpus["b"].excused = true }, "overbooked false"},
 		"an empty page":         {func(l *Ledger) { l.gpus["b"].present = false }, "is gone and has a page"},
 		"a healthy ghost":       {func(l *Ledger) { l.gpus["a"].present = false }, "is gone and healthy"},
+		"a lost container":      {func(l *Ledger) { l.claims["x"].lease.ContainerID = "k" }, "is not found by its container"},
+		"a container of nobody": {func(l *Ledger) { l.containers["k"] = "x" }, "1 containers for 0 attachments"},
+		"a lease not in force":  {func(l *Ledger) { l.claims["x"].lease.State = Injected }, "leased to an attachment that is injected"},
+		"two in force":          {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Active, Cgroup: "/y"} }, "used next by an attachment that is active"},
+		"two who activate":      {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Activating, Cgroup: "/y", ContainerID: "k"} }, "is to be used next, by container \"k\""},
 		"a page of another":     {func(l *Ledger) { l.gpus["a"].facts.UUID = "z" }, "is filed under"},
 	}
 	for name, tt := range tests {
