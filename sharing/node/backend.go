@@ -7,19 +7,11 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// BackendState is what one backend can do for shares of a GPU.
-type BackendState struct {
-	Backend sharing.Backend
-	// Listed is true when the pool lists it.
-	Listed  bool
-	Support choice.Support
-}
-
 // backendStates are what each backend can do for shares of the GPU; it needs the lock.
-func (r *Runtime) backendStates(g sharing.GPU) []BackendState {
+func (r *Runtime) backendStates(g sharing.GPU) []status.Backend {
 	if r.Driver.Get() == nil || g.MIG {
 		return nil
 	}
@@ -28,9 +20,9 @@ func (r *Runtime) backendStates(g sharing.GPU) []BackendState {
 		return nil
 	}
 	list := r.listOn(g, "")
-	var out []BackendState
+	var out []status.Backend
 	for _, b := range sharing.Backends() {
-		out = append(out, BackendState{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})
+		out = append(out, status.Backend{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})
 	}
 	return out
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // TestCapEventsOfTheWatch has a lease past its cap twice, and one that is not.
 func TestCapEventsOfTheWatch(t *testing.T) {
 	g := newGuarded(t, warning)
 	p, a := g.share(4)
-	events := func() CapEvents {
+	events := func() status.CapEvents {
 		t.Helper()
 		for _, s := range g.bench.State(t.Context()).Grants {
 			if s.Claim.ID == a.ID && len(s.Events) == 1 {
@@ -26,13 +27,13 @@ func TestCapEventsOfTheWatch(t *testing.T) {
 			}
 		}
 		t.Fatal("no events are shown")
-		return CapEvents{}
+		return status.CapEvents{}
 	}
-	if e := events(); e != (CapEvents{}) {
+	if e := events(); e != (status.CapEvents{}) {
 		t.Errorf("before the first look: %+v", e)
 	}
 	g.looks(1)
-	if e := events(); e != (CapEvents{Watched: true}) {
+	if e := events(); e != (status.CapEvents{Watched: true}) {
 		t.Errorf("within its cap: %+v", e)
 	}
 	for range 2 {
@@ -50,7 +51,7 @@ func TestCapEventsOfTheWatch(t *testing.T) {
 func TestCapEventsOfTheLibrary(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	_, a := g.share(4)
-	if d := cmp.Diff([]CapEvents{{Counted: true}}, g.shown().Events); d != "" {
+	if d := cmp.Diff([]status.CapEvents{{Counted: true}}, g.shown().Events); d != "" {
 		t.Errorf("at first: %s", d)
 	}
 	usage := filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile)
@@ -65,14 +66,14 @@ func TestCapEventsOfTheLibrary(t *testing.T) {
 	if _, err := f.WriteAt(word[:], refusedAt); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]CapEvents{{Refused: 3, Counted: true}}, g.shown().Events); d != "" {
+	if d := cmp.Diff([]status.CapEvents{{Refused: 3, Counted: true}}, g.shown().Events); d != "" {
 		t.Errorf("after three refusals: %s", d)
 	}
 	if err := os.Truncate(usage, 0); err != nil {
 		t.Fatal(err)
 	}
 	g.bench.upkeep(t.Context())
-	if d := cmp.Diff([]CapEvents{{}}, g.shown().Events); d != "" {
+	if d := cmp.Diff([]status.CapEvents{{}}, g.shown().Events); d != "" {
 		t.Errorf("of a region that is cut: %s", d)
 	}
 }

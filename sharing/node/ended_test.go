@@ -15,6 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // worker is a process in the cgroup of a lease that has the GPU's files open and holds nothing itself: the data loader of a
@@ -53,7 +54,7 @@ func (g *guarded) charge(a lifecycle.Armed) (used sharing.Bytes, known bool, say
 	g.t.Helper()
 	g.bench.changed.announce() // a new picture
 	s := g.bench.State(g.t.Context())
-	i := slices.IndexFunc(s.Grants, func(gs GrantState) bool { return gs.Claim.ID == a.ID })
+	i := slices.IndexFunc(s.Grants, func(gs status.Grant) bool { return gs.Claim.ID == a.ID })
 	for _, w := range s.Warnings {
 		if strings.HasPrefix(w, fmt.Sprintf("grant %s: ", a.ID)) {
 			says = w

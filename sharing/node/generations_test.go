@@ -13,6 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // flipBit damages a file in its middle.
@@ -103,7 +104,7 @@ func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	flipBit(t, g.bench.opt.RecordPath)
 	g.restartAgent()
 	g.bench.Reconcile(t.Context())
-	found := map[ledger.ClaimID]GrantState{}
+	found := map[ledger.ClaimID]status.Grant{}
 	for _, gr := range g.bench.State(t.Context()).Grants {
 		found[gr.Claim.ID] = gr
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // seen writes down what the guard tells.
@@ -158,7 +159,7 @@ var (
 	warning = config.Pool{Name: "a", Backends: killing.Backends, OverCap: config.OverCapWarn}
 )
 
-func (g *guarded) shown() GrantState { return g.bench.State(g.t.Context()).Grants[0] }
+func (g *guarded) shown() status.Grant { return g.bench.State(g.t.Context()).Grants[0] }
 
 func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
 	g := newGuarded(t, killing)

@@ -23,6 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // MPSLease is what a daemon knows of a grant, and who entered.
@@ -257,7 +258,7 @@ func TestMPSStaysAway(t *testing.T) {
 
 func backendIn(g *guarded, id ledger.ClaimID) sharing.Backend {
 	all := g.bench.State(g.t.Context()).Grants
-	return all[slices.IndexFunc(all, func(s GrantState) bool { return s.Claim.ID == id })].Backend
+	return all[slices.IndexFunc(all, func(s status.Grant) bool { return s.Claim.ID == id })].Backend
 }
 
 // A process of the lease that is on the GPU and no client of MPS has no limit: it is shown, and dealt with as over its cap,

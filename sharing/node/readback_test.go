@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 const noLimit sharing.Bytes = 1<<64 - 1
@@ -173,7 +174,7 @@ func TestGPUThatAnswersAgainAtTheStart(t *testing.T) {
 }
 
 // state is what the node shows of the container's grant.
-func (b *bench) state(ask sharing.ContainerAsk) GrantState {
+func (b *bench) state(ask sharing.ContainerAsk) status.Grant {
 	b.t.Helper()
 	s, ok := b.Grant(b.grant(ask).Claim.ID)
 	if !ok {

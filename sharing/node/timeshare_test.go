@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/pace"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // part is a lease with a percent of the first GPU.
@@ -64,7 +65,7 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 	if mode, leases := shares.Leases(); mode != compute.Fair || len(leases) != 0 {
 		t.Errorf("nobody has a percent: %v, %v", mode, leases)
 	}
-	if s := g.shown().Compute; s.By != ComputeNone || !strings.Contains(s.Why, "nobody") {
+	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "nobody") {
 		t.Errorf("shown as %+v", s)
 	}
 	p, a := g.part(30)
@@ -191,7 +192,7 @@ func TestShownUseOfTime(t *testing.T) {
 func TestWhatSharesTime(t *testing.T) {
 	g := newPreloaded(t, config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendReactive}})
 	g.part(30)
-	if s := g.shown().Compute; s.By != ComputeNone || !strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
+	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
 		t.Errorf("shown as %+v", s)
 	}
 	p, _ := g.part(0)
@@ -205,14 +206,14 @@ func TestWhatSharesTime(t *testing.T) {
 	for _, s := range g.bench.State(t.Context()).Grants {
 		by = append(by, s.Compute.By)
 	}
-	if len(by) != 2 || by[0] == by[1] || by[0] != ComputeExclusive && by[1] != ComputeExclusive {
+	if len(by) != 2 || by[0] == by[1] || by[0] != status.ComputeExclusive && by[1] != status.ComputeExclusive {
 		t.Errorf("%q", by)
 	}
 }
 
 // Strictly, who is above its share for long is not held, whatever its programs count; what is lent is no such thing.
 func TestPastItsShare(t *testing.T) {
-	for rule, want := range map[config.Compute]string{config.ComputeStrict: ComputeNone, config.ComputeFair: "libkerf"} {
+	for rule, want := range map[config.Compute]string{config.ComputeStrict: status.ComputeNone, config.ComputeFair: "libkerf"} {
 		t.Run(rule.String(), func(t *testing.T) {
 			pool := preloading
 			pool.Compute = rule

@@ -85,6 +85,8 @@ var layers = []layer{
 	{"sharing/node/lending/...", "what is lent is decided from loans and usage; the node reaches it through an interface that it declares", []string{"sharing", "sharing/allocator", "sharing/ledger"}},
 	{"sharing/node/counters/...", "which counters are corrected is the backend's decision; the node reaches it through interfaces that it declares",
 		[]string{"sharing", "sharing/backend/libkerf", "sharing/ledger", "sharing/lists", "sharing/node/conditions"}},
+	{"sharing/node/status/...", "what clients see is decided from facts and a sample",
+		[]string{"sharing", "sharing/backend/...", "sharing/config", "sharing/config/change", "sharing/ledger", "sharing/node/guard", "sharing/node/health", "sharing/node/lifecycle", "sharing/node/mode", "sharing/node/observe", "sharing/node/settings/applied", "sharing/node/unplaced", "mig"}},
 	{"sharing/node/recovery/...", "how much was found after a start is a state that its users set", []string{"internal/cgroup"}},
 	{"sharing/node/observe/...", "what readings of GPUs mean is decided from lists and grants; driver and runtime are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/backend/libkerf/contextsize", "sharing/ledger", "sharing/listing", "sharing/lists", "internal/cgroup"}},
@@ -108,7 +110,7 @@ var layers = []layer{
 	{"sharing/node/place/...", "which GPUs and which backend a request gets is decided from values of the node; MIG manager and mode switcher are reached through interfaces that it declares",
 		[]string{"sharing", "sharing/allocator", "sharing/backend/...", "sharing/config", "sharing/ledger", "sharing/node/instances", "mig"}},
 	{"sharing/node/nodeserver/...", "the server translates between the node API and the runtime",
-		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node", "sharing/node/lifecycle", "sharing/node/mode", "mig")},
+		with(tools, "api/...", "sharing", "sharing/config", "sharing/ledger", "sharing/node", "sharing/node/lifecycle", "sharing/node/mode", "sharing/node/status", "mig")},
 
 	{"deviceplugin/...", "the device plugin speaks to kubelet, and reaches the runtime through interfaces that it declares", with(tools, "sharing")},
 	{"hooks/*", "a hook translates for the container runtime, and reaches the node runtime through interfaces that it declares", with(tools, "sharing")},
@@ -126,7 +128,7 @@ var layers = []layer{
 	{"monitor/service/...", "the monitor joins sources, the agent's grants and collector, and serves its snapshots",
 		[]string{"sharing", "api/...", "internal/cgroup", "internal/nodeclient", "internal/process", "internal/quiet", "internal/serve/...", "monitor/*"}},
 
-	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node", "sharing/node/health", "mig"}},
+	{"sharing/node/gpunode/...", "what the cluster is told is made of the runtime's books", []string{"api/...", "sharing", "sharing/config", "sharing/config/change", "sharing/node", "sharing/node/health", "sharing/node/status", "mig"}},
 	{"sharing/node/metrics/...", "the metrics are made of the same picture that the node API gives", []string{"sharing", "api/..."}},
 	{"sharing/node/options/...", "the agent's flags are values that each of its parts can read", []string{"sharing", "sharing/backend", "sharing/doctor", "internal/failpoint", "internal/process"}},
 	{"sharing/node/uninstall/...", "what the agent has put on a node is removed through the doors, without the runtime",

@@ -18,7 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/monitor/health"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // faultyNode has GPUs that fail, what is known of them, and what the cluster was told.
@@ -77,11 +77,11 @@ func (n *faultyNode) wait() <-chan struct{} {
 	return n.changed
 }
 
-func (n *faultyNode) books() (b node.Books) {
+func (n *faultyNode) books() (b status.Books) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range n.gpus {
-		b.GPUs = append(b.GPUs, node.BookedGPU{View: ledger.View{GPU: sharing.GPU{UUID: id, Health: n.known[id]}}})
+		b.GPUs = append(b.GPUs, status.BookedGPU{View: ledger.View{GPU: sharing.GPU{UUID: id, Health: n.known[id]}}})
 	}
 	return b
 }

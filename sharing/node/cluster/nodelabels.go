@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 const (
@@ -74,9 +74,9 @@ func sameLabels(a, b kube.NodeLabels) bool {
 
 // labelsOf are the labels that the books come to. The names of GPU feature discovery are those that can be told from what
 // the agent knows; nvidia.com/gpu.present is not among them, since NVIDIA's device plugin takes a node that has it.
-func labelsOf(b node.Books) kube.NodeLabels {
+func labelsOf(b status.Books) kube.NodeLabels {
 	// A shared MIG instance is a part of a GPU that is there, too.
-	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g node.BookedGPU) bool { return g.GPU.UUID.IsPart() })
+	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.UUID.IsPart() })
 	if len(gpus) == 0 {
 		return kube.NodeLabels{}
 	}

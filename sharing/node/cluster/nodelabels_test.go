@@ -13,23 +13,23 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 func TestLabelsOf(t *testing.T) {
-	gpu := func(model string, memory sharing.Bytes, able bool, levels ...sharing.Level) node.BookedGPU {
-		return node.BookedGPU{
+	gpu := func(model string, memory sharing.Bytes, able bool, levels ...sharing.Level) status.BookedGPU {
+		return status.BookedGPU{
 			View: ledger.View{GPU: sharing.GPU{Model: model, Memory: memory, MIGCapable: able}}, Levels: levels,
 		}
 	}
 	h100 := gpu("NVIDIA H100 80GB HBM3", 81559*sharing.MiB, true, sharing.LevelExclusive, sharing.LevelDriver, sharing.LevelReactive)
 	t4 := gpu("Tesla T4", 15*sharing.GiB, false, sharing.LevelReactive)
 	for name, tc := range map[string]struct {
-		books node.Books
+		books status.Books
 		want  kube.NodeLabels
 	}{
 		"no GPU was looked for": {},
-		"one kind": {node.Books{DriverVersion: "615.43.02", GPUs: []node.BookedGPU{h100, h100}}, kube.NodeLabels{
+		"one kind": {status.Books{DriverVersion: "615.43.02", GPUs: []status.BookedGPU{h100, h100}}, kube.NodeLabels{
 			Own: map[string]string{
 				"kerf.dev/gpu.model": "NVIDIA-H100-80GB-HBM3", "kerf.dev/gpu.memory": "79", "kerf.dev/level": "driver",
 				"kerf.dev/mig.capable": "true", "kerf.dev/driver": "615.43.02",
@@ -40,11 +40,11 @@ func TestLabelsOf(t *testing.T) {
 				"nvidia.com/cuda.driver-version.major": "615", "nvidia.com/cuda.driver-version.minor": "43", "nvidia.com/cuda.driver-version.revision": "02",
 			},
 		}},
-		"two kinds, the weaker counts": {node.Books{GPUs: []node.BookedGPU{h100, t4}}, kube.NodeLabels{
+		"two kinds, the weaker counts": {status.Books{GPUs: []status.BookedGPU{h100, t4}}, kube.NodeLabels{
 			Own: map[string]string{"kerf.dev/gpu.model": "mixed", "kerf.dev/gpu.memory": "15", "kerf.dev/level": "reactive", "kerf.dev/mig.capable": "true"},
 			GFD: map[string]string{"nvidia.com/gpu.product": "mixed", "nvidia.com/gpu.memory": "15360", "nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true"},
 		}},
-		"nothing holds": {node.Books{GPUs: []node.BookedGPU{gpu("Tesla T4", sharing.GiB, false)}}, kube.NodeLabels{
+		"nothing holds": {status.Books{GPUs: []status.BookedGPU{gpu("Tesla T4", sharing.GiB, false)}}, kube.NodeLabels{
 			Own: map[string]string{"kerf.dev/gpu.model": "Tesla-T4", "kerf.dev/gpu.memory": "1", "kerf.dev/level": "none", "kerf.dev/mig.capable": "false"},
 			GFD: map[string]string{"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "1024", "nvidia.com/gpu.count": "1", "nvidia.com/mig.capable": "false"},
 		}},

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/sleep"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/gpunode"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 const (
@@ -37,7 +37,7 @@ type publisher struct {
 	log *slog.Logger
 	// changed and books are the runtime's.
 	changed func() <-chan struct{}
-	books   func() node.Books
+	books   func() status.Books
 	// renewed says that the API server may have deleted the object, because the Node was made anew.
 	renewed <-chan struct{}
 	// write and beat reach the API server, each with a deadline of its own.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // world is a runtime whose pool changes, and an API server that may refuse.
@@ -43,10 +43,10 @@ func (w *world) publisher(t *testing.T) *publisher {
 			defer w.Unlock()
 			return w.changed
 		},
-		books: func() node.Books {
+		books: func() status.Books {
 			w.Lock()
 			defer w.Unlock()
-			return node.Books{Pool: w.pool}
+			return status.Books{Pool: w.pool}
 		},
 		write: func(_ context.Context, text json.RawMessage) error {
 			var s gpunode.Status

@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // mostReasons is how many sentences of NotReady are told: an object has its limits, and the first say enough.
@@ -35,7 +35,7 @@ const (
 )
 
 // Of makes the status.
-func Of(b node.Books) api.Status {
+func Of(b status.Books) api.Status {
 	s := api.Status{
 		AgentVersion: b.AgentVersion, DriverVersion: b.DriverVersion, Pool: b.Pool,
 		Ready: len(b.PodsNotReady) == 0, NotReady: b.PodsNotReady[:min(len(b.PodsNotReady), mostReasons)],
@@ -78,7 +78,7 @@ func Of(b node.Books) api.Status {
 }
 
 // configOf is nil where there is nothing to tell.
-func configOf(b node.Books) *api.Config {
+func configOf(b status.Books) *api.Config {
 	if b.Config.SHA256 == "" && len(b.ConfigErrors) == 0 && len(b.Waiting) == 0 && len(b.Excluded) == 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ func inShort(c *api.Config) string {
 	return strings.Join(words, ",")
 }
 
-func gpu(g node.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
+func gpu(g status.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 	out := api.GPU{
 		UUID: string(g.GPU.UUID), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
 		MemoryBytes: uint64(g.GPU.Memory), UsableBytes: uint64(g.GPU.Usable()),
@@ -172,7 +172,7 @@ func migState(s mig.State) *api.MIGState {
 	return out
 }
 
-func claim(g node.GrantState) api.Claim {
+func claim(g status.Grant) api.Claim {
 	o := g.Claim.Owner
 	c := api.Claim{
 		ID: string(g.Claim.ID), PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container,
@@ -189,7 +189,7 @@ func claim(g node.GrantState) api.Claim {
 
 // cliquesOf numbers the groups of GPUs that reach each other over NVLink, directly or over others, from 0 in the order of
 // the GPUs.
-func cliquesOf(gpus []node.BookedGPU) map[sharing.GPUID]int {
+func cliquesOf(gpus []status.BookedGPU) map[sharing.GPUID]int {
 	peers := map[sharing.GPUID][]sharing.GPUID{}
 	for _, g := range gpus {
 		for _, p := range g.GPU.NVLinks {

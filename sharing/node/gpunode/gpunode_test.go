@@ -16,17 +16,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
 const gib = sharing.GiB
 
 // books are those of a node of four GPUs: two linked, one lost, one of unknown NUMA node.
-func books() node.Books {
-	gpu := func(id string, index, numa int, links ...sharing.GPUID) node.BookedGPU {
-		return node.BookedGPU{
+func books() status.Books {
+	gpu := func(id string, index, numa int, links ...sharing.GPUID) status.BookedGPU {
+		return status.BookedGPU{
 			View: ledger.View{
 				GPU: sharing.GPU{
 					UUID: sharing.GPUID(id), Index: index, Model: "M", Hardware: sharing.Hardware{PCI: "0000:0" + id, NUMA: numa}, Memory: 80 * gib, Reserved: gib,
@@ -37,9 +37,9 @@ func books() node.Books {
 			Levels: []sharing.Level{sharing.LevelDriver, sharing.LevelClient},
 		}
 	}
-	b := node.Books{
+	b := status.Books{
 		DriverVersion: "615.1", AgentVersion: "v1", Pool: "default",
-		GPUs: []node.BookedGPU{gpu("a", 0, 0, "b"), gpu("b", 1, 0), gpu("c", 2, 1), gpu("d", 3, -1)},
+		GPUs: []status.BookedGPU{gpu("a", 0, 0, "b"), gpu("b", 1, 0), gpu("c", 2, 1), gpu("d", 3, -1)},
 	}
 	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent, b.GPUs[0].LentMemory = 60*gib, 75, 15*gib, 25, 4*gib
 	b.GPUs[1].GPU.Overcommit, b.GPUs[1].FreeMemory = sharing.Overcommit{Memory: 150, Compute: 150}, 118*gib
@@ -47,7 +47,7 @@ func books() node.Books {
 	b.GPUs[3].Levels, b.GPUs[3].LevelReason = []sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, "driver: too old"
 	lost := &b.GPUs[2]
 	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost, "off the bus", 0, 0, nil
-	b.Grants = []node.GrantState{
+	b.Grants = []status.Grant{
 		{
 			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7}, Placement: sharing.Placement{{GPU: "a", Memory: 5 * gib}}}},
 			Level: sharing.LevelNone,
@@ -109,30 +109,30 @@ func TestConfig(t *testing.T) {
 	step := change.Step{GPU: "a", What: []string{"powerLimitWatts as it is -> 300W"}, For: []string{"ns/p"}, Has: map[string]string{"powerLimitWatts": "as it is"}}
 	waits := []api.ConfigWaiting{{GPU: "a", What: step.What, For: step.For, Has: step.Has}}
 	for name, tt := range map[string]struct {
-		change  func(*node.Books)
+		change  func(*status.Books)
 		want    *api.Config
 		summary string
 	}{
-		"the built-in one": {func(*node.Books) {}, nil, ""},
-		"one":              {func(b *node.Books) { b.Config.SHA256 = hash }, &api.Config{SHA256: hash}, "abababababab"},
+		"the built-in one": {func(*status.Books) {}, nil, ""},
+		"one":              {func(b *status.Books) { b.Config.SHA256 = hash }, &api.Config{SHA256: hash}, "abababababab"},
 		"settings wait": {
-			func(b *node.Books) { b.Config.SHA256, b.Waiting = hash, []change.Step{step} }, &api.Config{SHA256: hash, Waiting: waits}, "abababababab,waits",
+			func(b *status.Books) { b.Config.SHA256, b.Waiting = hash, []change.Step{step} }, &api.Config{SHA256: hash, Waiting: waits}, "abababababab,waits",
 		},
 		"a newer one is refused": {
-			func(b *node.Books) { b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, "text" },
+			func(b *status.Books) { b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, "text" },
 			&api.Config{SHA256: hash, Mistakes: []string{"wrong"}, Document: "text"}, "abababababab,refused",
 		},
 		"a large one": {
-			func(b *node.Books) {
+			func(b *status.Books) {
 				b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, strings.Repeat("x", mostDocument+1)
 			},
 			&api.Config{SHA256: hash, Mistakes: []string{"wrong"}}, "abababababab,refused",
 		},
 		"the first one is refused": {
-			func(b *node.Books) { b.ConfigErrors = []string{"wrong"} }, &api.Config{Mistakes: []string{"wrong"}}, "refused",
+			func(b *status.Books) { b.ConfigErrors = []string{"wrong"} }, &api.Config{Mistakes: []string{"wrong"}}, "refused",
 		},
 		"GPUs that are left out": {
-			func(b *node.Books) {
+			func(b *status.Books) {
 				b.Config.SHA256, b.Excluded = hash, []sharing.GPU{{UUID: "z", Index: 4, Model: "M"}}
 			},
 			&api.Config{SHA256: hash, Excluded: []api.Excluded{{GPU: "z", Index: 4, Model: "M"}}}, "abababababab",
@@ -185,17 +185,17 @@ func TestNotReady(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	base := Of(books())
 	for name, tc := range map[string]struct {
-		change func(*node.Books)
+		change func(*status.Books)
 		same   bool
 	}{
-		"another order":           {func(b *node.Books) { b.Grants[0], b.Grants[1] = b.Grants[1], b.Grants[0] }, true},
-		"a container that ended":  {func(b *node.Books) { b.Grants[1].Lease = nil }, true},
-		"a process of no pod":     {func(b *node.Books) { b.Grants = b.Grants[1:] }, true},
-		"another pod of the name": {func(b *node.Books) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
-		"another container":       {func(b *node.Books) { b.Grants[1].Claim.Owner.Container = "side" }, false},
-		"another GPU":             {func(b *node.Books) { b.Grants[1].Claim.Placement[0].GPU = "b" }, false},
-		"another size":            {func(b *node.Books) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
-		"another percent":         {func(b *node.Books) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
+		"another order":           {func(b *status.Books) { b.Grants[0], b.Grants[1] = b.Grants[1], b.Grants[0] }, true},
+		"a container that ended":  {func(b *status.Books) { b.Grants[1].Lease = nil }, true},
+		"a process of no pod":     {func(b *status.Books) { b.Grants = b.Grants[1:] }, true},
+		"another pod of the name": {func(b *status.Books) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
+		"another container":       {func(b *status.Books) { b.Grants[1].Claim.Owner.Container = "side" }, false},
+		"another GPU":             {func(b *status.Books) { b.Grants[1].Claim.Placement[0].GPU = "b" }, false},
+		"another size":            {func(b *status.Books) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
+		"another percent":         {func(b *status.Books) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := books()

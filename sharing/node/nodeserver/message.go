@@ -9,12 +9,12 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/node"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // Message renders the runtime's state as the node API shows it.
-func Message(s node.State) *nodev1.GetNodeResponse {
+func Message(s status.State) *nodev1.GetNodeResponse {
 	out := &nodev1.GetNodeResponse{
 		Ready: s.Ready, NotReady: s.NotReady, DriverVersion: s.DriverVersion, AgentVersion: s.AgentVersion,
 		Warnings: s.Warnings, GpuSettings: s.GPUSettings,
@@ -34,7 +34,7 @@ func Message(s node.State) *nodev1.GetNodeResponse {
 	return out
 }
 
-func gpuMessage(g node.GPUState) *nodev1.GPU {
+func gpuMessage(g status.GPU) *nodev1.GPU {
 	m := &nodev1.GPU{
 		Uuid: string(g.UUID), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
 		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
@@ -77,7 +77,7 @@ func instancesMessage(list []mig.Instance) []*nodev1.MIGPiece {
 	return out
 }
 
-func grantMessage(g node.GrantState) *nodev1.Grant {
+func grantMessage(g status.Grant) *nodev1.Grant {
 	c := g.Claim
 	m := &nodev1.Grant{
 		Id: string(c.ID), Name: c.Name, State: stateOf(g), Level: g.Level.String(), LevelReason: g.LevelReason, Backend: g.Backend.String(),
@@ -124,14 +124,14 @@ func grantMessage(g node.GrantState) *nodev1.Grant {
 	return m
 }
 
-func timeMessage(t node.Time) *nodev1.Time {
+func timeMessage(t status.Time) *nodev1.Time {
 	return &nodev1.Time{
 		UsedPercent: small(t.Percent), ChargedSeconds: t.Charged.Seconds(), Launches: t.Launches, LaunchesPastBudget: t.Past,
 		WaitedSeconds: t.Waited.Seconds(),
 	}
 }
 
-func eventsMessage(e node.CapEvents) *nodev1.CapEvents {
+func eventsMessage(e status.CapEvents) *nodev1.CapEvents {
 	m := &nodev1.CapEvents{}
 	if e.Counted {
 		m.Refused = &e.Refused
@@ -142,7 +142,7 @@ func eventsMessage(e node.CapEvents) *nodev1.CapEvents {
 	return m
 }
 
-func stateOf(g node.GrantState) string {
+func stateOf(g status.Grant) string {
 	switch {
 	case g.Claim.Recovered:
 		return "recovered"

@@ -8,17 +8,17 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node"
+	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
 // A grant tells of the cap that it shares beside what is its own, and of its class.
 func TestMessageOfASharedCap(t *testing.T) {
 	own := sharing.Placement{{GPU: "GPU-1", Memory: 4, Percent: 10}}
-	g := node.GrantState{
+	g := status.Grant{
 		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own}, Joint: sharing.Placement{{GPU: "GPU-1", Memory: 10, Percent: 30}}},
-		Used:  []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: node.Compute{By: "libkerf", Why: "fair", Priority: 7},
+		Used:  []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: status.Compute{By: "libkerf", Why: "fair", Priority: 7},
 	}
-	m := Message(node.State{Grants: []node.GrantState{g}}).GetGrants()[0]
+	m := Message(status.State{Grants: []status.Grant{g}}).GetGrants()[0]
 	if j := m.GetJoint(); m.GetWith() != "main" || len(j) != 1 || j[0].GetGpu() != "GPU-1" || j[0].GetMemoryBytes() != 10 || j[0].GetPercent() != 30 {
 		t.Errorf("with %q, joint %v", m.GetWith(), j)
 	}

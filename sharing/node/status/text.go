@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package status
 
 import (
 	"fmt"
@@ -10,11 +10,34 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
-// weakShares are warnings of GPUs whose shares the default rejects, or has enforced by the reactive backend because libkerf is
+// Worse returns the health that is further from healthy; unknown stands between healthy and suspect.
+func Worse(a, b sharing.Health) sharing.Health {
+	rank := func(h sharing.Health) int {
+		switch h {
+		case sharing.HealthOK:
+			return 0
+		case sharing.HealthSuspect:
+			return 2
+		case sharing.HealthUnhealthy:
+			return 3
+		case sharing.HealthLost:
+			return 4
+		case sharing.HealthUnknown:
+		}
+		return 1
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+// WeakShares are warnings of GPUs whose shares the default rejects, or has enforced by the reactive backend because libkerf is
 // not available. Equal ones are one sentence.
-func weakShares(gpus []GPUState) []string {
+func WeakShares(gpus []GPU) []string {
 	var order []string
 	on := map[string][]string{}
 	for _, g := range gpus {
@@ -33,9 +56,9 @@ func weakShares(gpus []GPUState) []string {
 	return order
 }
 
-func weakShare(g GPUState) string {
+func weakShare(g GPU) string {
 	level := sharing.ShareLevel(g.Levels)
-	libkerf := slices.IndexFunc(g.Backends, func(b BackendState) bool { return b.Backend == sharing.BackendLibkerf && b.Listed })
+	libkerf := slices.IndexFunc(g.Backends, func(b Backend) bool { return backend.PropertiesOf(b.Backend).Counts && b.Listed })
 	switch {
 	case g.MIG || len(g.Levels) == 0 || len(g.Backends) == 0:
 		return ""

@@ -1,0 +1,173 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/observe"
+)
+
+// Weaker is a level below the one that a grant was given, and the reason.
+type Weaker struct {
+	Level  sharing.Level
+	Reason string
+}
+
+// Facts are what a node knows of a grant at one moment. A reason is empty if the fact is not so.
+type Facts struct {
+	// Lost is why the cap or the usage cannot be verified, Fault why the backend's server cannot, and Instance why the MIG
+	// instance is not there.
+	Lost, Fault, Instance string
+	// Shared says with whom the cap is shared, and Started which processes started with less memory.
+	Shared, Started string
+	// Weaker is what enforces the cap now; nil if the level is as given.
+	Weaker        *Weaker
+	NoDriver      bool
+	ManagedMemory config.ManagedMemory
+	// Health is that of the GPU and of the MIG instance of each fragment.
+	Health []sharing.Health
+	// Speaker is the grant that stands for all that share its cap.
+	Speaker ledger.ClaimID
+	Time    TimeFacts
+	// Found is what the guard found. Refused is what libkerf counts by GPU.
+	Found   guard.Finding
+	Refused map[sharing.GPUID]uint64
+}
+
+// TimeFacts are what libkerf knows of a grant's GPU time. Times is nil if nothing limits it; Unlimited then says why.
+type TimeFacts struct {
+	Times     []Time
+	Unlimited string
+	// Rule is how the pool shares GPU time.
+	Rule     string
+	Priority int32
+}
+
+// GrantOf is a grant as clients see it.
+func GrantOf(g ledger.Grant, f Facts, s observe.Sample) Grant {
+	out := Grant{
+		Grant: g, Level: g.Claim.Level, LevelReason: g.Claim.LevelReason, Backend: g.Claim.Backend, PIDs: s.PIDs[g.Claim.ID],
+		Compute: computeOf(g, f), Events: eventsOf(g, f), Health: sharing.HealthOK,
+	}
+	out.setLevel(g, f)
+	for i, fr := range g.Claim.Placement {
+		used, known := sharing.Bytes(0), g.Lease == nil // a grant that is not active uses nothing
+		if g.Lease != nil {
+			used, known = s.Used(g.Claim.ID, fr.GPU)
+		}
+		out.Used, out.UsedKnown = append(out.Used, used), append(out.UsedKnown, known)
+		out.Health = Worse(out.Health, f.Health[i])
+		if pids := s.Unmanaged[fr.GPU]; fr.Whole && len(pids) > 0 {
+			out.Level = sharing.LevelNone
+			out.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", fr.GPU, lifecycle.Numbers(pids))
+		}
+	}
+	return out
+}
+
+// setLevel sets the level that the grant has now. Later facts win.
+func (out *Grant) setLevel(g ledger.Grant, f Facts) {
+	set := func(level sharing.Level, reason string) { out.Level, out.LevelReason = level, reason }
+	if f.Lost != "" {
+		set(sharing.LevelUnknown, f.Lost)
+	}
+	out.LevelReason = lifecycle.JoinSentences([]string{f.Shared, out.LevelReason})
+	if f.Weaker != nil {
+		set(f.Weaker.Level, f.Weaker.Reason)
+	}
+	// Started comes last, so that 'kerf limit' can leave out what the reason said before.
+	out.LevelReason = lifecycle.JoinSentences([]string{out.LevelReason, f.ManagedMemory.CaveatAt(out.Level, out.Backend), f.Started})
+	if g.Lease == nil {
+		return
+	}
+	if f.Fault != "" {
+		set(sharing.LevelUnknown, f.Fault)
+	}
+	if f.NoDriver {
+		set(sharing.LevelUnknown, "no driver answers")
+	}
+	if f.Instance != "" {
+		set(sharing.LevelUnknown, f.Instance)
+	}
+}
+
+// computeOf says whether something limits the GPU time of a grant.
+func computeOf(g ledger.Grant, f Facts) Compute {
+	_, percent := g.Claim.Placement.Total()
+	none := func(why string) Compute { return Compute{By: ComputeNone, Why: why} }
+	way := backend.PropertiesOf(g.Claim.Backend)
+	switch {
+	case g.Claim.Request.Kind == sharing.KindWhole:
+		return Compute{By: ComputeExclusive}
+	case g.Lease == nil:
+		return none("no program uses the grant yet")
+	case way.Served && percent > 0:
+		return Compute{By: g.Claim.Backend.String(), Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
+	case percent == 0 && !way.Counts:
+		return none("it has no percent of a GPU")
+	case !way.Counts:
+		return none("backend " + g.Claim.Backend.String() + " shares no GPU time; libkerf does, and mps limits threads")
+	case f.Time.Times == nil:
+		return none(f.Time.Unlimited)
+	}
+	c := Compute{By: g.Claim.Backend.String(), Why: f.Time.Rule, Times: f.Time.Times, Priority: f.Time.Priority}
+	if f.Speaker != g.Claim.ID {
+		c.Why, c.Times = c.Why+", counted together with grant "+string(f.Speaker), nil
+	}
+	if f.Time.Unlimited != "" {
+		c.By, c.Why = ComputeNone, f.Time.Unlimited
+	}
+	return c
+}
+
+// eventsOf has an entry for each fragment of an active grant. It is nil if another grant stands for all that share its cap.
+func eventsOf(g ledger.Grant, f Facts) []CapEvents {
+	if g.Lease == nil || f.Speaker != g.Claim.ID {
+		return nil
+	}
+	out := make([]CapEvents, len(g.Claim.Placement))
+	for i, fr := range g.Claim.Placement {
+		e := &out[i]
+		e.Refused, e.Counted = f.Refused[fr.GPU], false
+		if _, counted := f.Refused[fr.GPU]; counted {
+			e.Counted = true
+		}
+		e.Violations, e.Delay = f.Found.Breaches(fr.GPU)
+		e.Watched = f.Found.Watched || e.Violations > 0
+	}
+	return out
+}
+
+// Beyond says where the processes of a grant hold more than its cap although its backend enforces it: under the driver's limit
+// memory that other grants made and handed over, and what the driver takes for a program that counts its memory itself. It
+// does not say so if the guard watches the grant. Managed memory is in no process list, see observe.Sample.Unattributed.
+func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.GPUID) int) (out []string) {
+	way := backend.PropertiesOf(g.Claim.Backend)
+	if g.Lease == nil || way.Misses == "" || watched {
+		return nil
+	}
+	var slack sharing.Bytes
+	if way.Counts {
+		slack = guard.ContextSlack // of a context and its modules, before libkerf counts them
+	}
+	for _, f := range g.Caps() {
+		if f.Whole {
+			continue
+		}
+		held, known := s.ByProcess(g.Claim.ID, f.GPU)
+		if most, err := f.Memory.Add(slack); !known || err != nil || held <= most {
+			continue
+		}
+		out = append(out, fmt.Sprintf("grant %s: its processes hold %s of GPU %d, and its cap is %s: %s, and nothing ends it; %s",
+			g.Claim.ID, held, index(f.GPU), f.Memory, way.Misses, way.Remedy))
+	}
+	return out
+}

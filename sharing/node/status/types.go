@@ -1,0 +1,164 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status says what clients see of a node: its GPUs, and how its grants are enforced and used. It decides on values.
+package status
+
+import (
+	"time"
+
+	"github.com/kerf-gpu/kerf/mig"
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/backend/libkerf"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/config/change"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
+	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
+)
+
+// State is one consistent picture of the node.
+type State struct {
+	Ready         bool
+	NotReady      []string
+	DriverVersion string
+	AgentVersion  string
+	// GPUSettings is sharing.GPUSettingsManage or sharing.GPUSettingsReadOnly.
+	GPUSettings  string
+	GPUs         []GPU
+	Grants       []Grant
+	Config       applied.Source
+	Pool         string
+	Profiles     []string
+	ConfigErrors []string
+	// Waiting are the settings of GPUs that wait for those who use them.
+	Waiting  []change.Step
+	Warnings []string
+}
+
+// GPU is one GPU with its use.
+type GPU struct {
+	sharing.GPU
+	Used           sharing.Bytes
+	UsedKnown      bool
+	Granted        sharing.Bytes
+	GrantedPercent sharing.Percent
+	// Lent is what leases may use beyond what they are granted; Granted does not have it.
+	Lent        sharing.Bytes
+	Utilization int // -1 when not known
+	// MIG is how it is cut; the zero value for a GPU that cannot be.
+	MIGState mig.State
+	// Turning is what becomes of it where its MIG mode is demand's to change.
+	Turning mode.Outlook
+	Levels  []sharing.Level
+	// LevelReason says why a share cannot have a higher level; empty where nothing stronger is listed. MinLevel is what pool
+	// and rules demand of shares; LevelUnknown where they say nothing.
+	LevelReason string
+	MinLevel    sharing.Level
+	// Backends are all that there are, strongest first; nil while they have not been probed.
+	Backends []Backend
+}
+
+// Grant is one claim with its lease and its use.
+type Grant struct {
+	ledger.Grant
+	// Level is what holds the grant now: unknown when its cap could not be verified.
+	Level       sharing.Level
+	LevelReason string
+	// Backend is what was put in force at the start of its lease.
+	Backend sharing.Backend
+	// Used and UsedKnown have one entry for each fragment.
+	Used      []sharing.Bytes
+	UsedKnown []bool
+	PIDs      []int
+	Health    sharing.Health
+	Compute   Compute
+	// Events has an entry for each fragment of a lease; nil for one whose cap another speaks for.
+	Events []CapEvents
+}
+
+// Backend is what one backend can do for shares of a GPU.
+type Backend struct {
+	Backend sharing.Backend
+	// Listed is true when the pool lists it.
+	Listed  bool
+	Support choice.Support
+}
+
+// Compute says whether something holds a grant to its share of GPU time.
+type Compute struct {
+	// By is what does: ComputeExclusive, a backend's name, or ComputeNone.
+	By string
+	// Why says for ComputeNone why nothing does, and else by what rule it is done.
+	Why string
+	// Priority is its class: idle time is lent to the highest first.
+	Priority int32
+	// Times has an entry for each fragment of a lease whose programs count their time; else it is nil.
+	Times []Time
+}
+
+// Time is what is known of a lease's use of one GPU's time.
+type Time = libkerf.Time
+
+// What Compute.By is where it is no backend.
+const (
+	// ComputeExclusive: the grant has whole GPUs.
+	ComputeExclusive = "exclusive"
+	// ComputeNone: nothing.
+	ComputeNone = "none"
+)
+
+// CapEvents is what happened at a lease's cap on one GPU. What nobody counts is not known, and never zero.
+type CapEvents struct {
+	// Refused is how many calls of the lease's programs were refused because its cap left no room, since the lease began;
+	// only when Counted. The programs count it, and can write it.
+	Refused uint64
+	Counted bool
+	// Violations is how many times it was found past its cap since this agent started, and Delay for how long at most it had
+	// been so when that was found last; only when Watched.
+	Violations uint64
+	Delay      time.Duration
+	Watched    bool
+}
+
+// Books are what is booked on the node, without what the driver measures.
+type Books struct {
+	// PodsNotReady is empty when pods' containers can start.
+	PodsNotReady                      []string
+	DriverVersion, AgentVersion, Pool string
+	GPUs                              []BookedGPU
+	// Grants are as State shows them; Used is not known in them.
+	Grants []Grant
+	// Config is the document in force, ConfigErrors are the mistakes of a newer one, and Waiting is what waits of the one in
+	// force.
+	Config       applied.Source
+	ConfigErrors []string
+	Waiting      []change.Step
+	// Document is the text of the one in force, set while there are ConfigErrors.
+	Document string
+	// Excluded are the GPUs that the pool leaves to others, and that are not among GPUs.
+	Excluded []sharing.GPU
+	// Unplaced are the pods that wait here for room, by UID.
+	Unplaced []unplaced.Pod
+	// Ending are the pods that end for a fault, or have, by UID.
+	Ending []health.Ending
+}
+
+// BookedGPU is one GPU with its room, and the levels that a claim can have there.
+type BookedGPU struct {
+	ledger.View
+	Levels []sharing.Level
+	// LevelReason says why each backend is not available where no backend enforces shares, or where that is unknown.
+	LevelReason string
+	// MinLevel is what pool and rules demand of shares; LevelUnknown where they say nothing.
+	MinLevel sharing.Level
+	// Settings are what holds for it.
+	Settings config.GPUSettings
+	// MIG is how it is cut; the zero value where nothing is known of that.
+	MIG mig.State
+	// TurnsTo is what the GPU, which is idle, would become for a pod that asks for that; empty where it stays as it is.
+	TurnsTo mode.Kind
+}
