@@ -19,7 +19,7 @@ func (r *Runtime) backendStates(g sharing.GPU) []status.Backend {
 	if !ok {
 		return nil
 	}
-	list := r.listOn(g, "")
+	list := r.settings.BackendsOn(g, "")
 	var out []status.Backend
 	for _, b := range sharing.Backends() {
 		out = append(out, status.Backend{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})

@@ -94,7 +94,7 @@ func (r *Runtime) libkerfRules() libkerf.Rules {
 // held in one way on all of them. It needs the lock.
 func (r *Runtime) watches(g ledger.Grant) bool {
 	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
-		return !choice.Watched(r.listOn(r.gpu(f.GPU), g.Claim.Request.Profile)) || r.blind(f.GPU)
+		return !choice.Watched(r.settings.BackendsOn(r.gpu(f.GPU), g.Claim.Request.Profile)) || r.blind(f.GPU)
 	})
 }
 

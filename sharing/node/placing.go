@@ -22,7 +22,7 @@ func (r *Runtime) placing() *place.Node {
 		Modes: r.modes, Health: r.Health, MIG: r.instances.Manager(),
 	}
 	for _, v := range at.GPUs {
-		at.Settings[v.GPU.UUID] = r.settingsOf(v.GPU)
+		at.Settings[v.GPU.UUID] = r.settings.Of(v.GPU)
 	}
 	if att := r.Driver.Get(); att != nil {
 		at.Reports = att.Levels

@@ -5,7 +5,6 @@ package node
 
 import (
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
 )
@@ -23,24 +22,14 @@ type settingsNode struct{ r *Runtime }
 func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	if f(n.grants()) && n.r.Driver.Get() != nil {
+	if f(n.Grants()) && n.r.Driver.Get() != nil {
 		n.r.TakeInventory()
 	}
 }
 
-// grants are those of the node. known is false while there may be others. It needs the lock.
-func (n settingsNode) grants() (grants []ledger.Grant, known bool) {
+// Grants implements applied.Node. It needs the lock.
+func (n settingsNode) Grants() (grants []ledger.Grant, known bool) {
 	return n.r.ledger.Grants(), n.r.Ready() == nil
-}
-
-// settingsOf are the settings for new grants on a GPU. It needs the lock.
-func (r *Runtime) settingsOf(g sharing.GPU) config.GPUSettings {
-	return r.settings.Of(g, settingsNode{r}.grants)
-}
-
-// listOn are the backends for grants of the profile on a GPU. It needs the lock.
-func (r *Runtime) listOn(g sharing.GPU, profile string) []sharing.Backend {
-	return r.settings.Config().BackendsOn(r.settingsOf(g), r.settings.Pool(), profile)
 }
 
 // gpu is the GPU of that id, or its id alone where it is not there. It needs the lock.

@@ -32,6 +32,8 @@ type Node interface {
 	// View calls f with the grants, and with false while there may be others. No grant changes until f returns. f must not wait for
 	// anything. It returns true if Allocatable has changed: the node takes its inventory from there again, before any other grant.
 	View(f func(grants []ledger.Grant, known bool) (amounts bool))
+	// Grants returns what View gives. The caller lets no grant change meanwhile.
+	Grants() (grants []ledger.Grant, known bool)
 }
 
 // Settings are the applied configuration, and what each GPU has. They are safe for concurrent use.
@@ -44,7 +46,7 @@ type Settings struct {
 	saving sync.Mutex
 	file   file
 
-	// mu is taken after the locks that Node.View holds.
+	// mu is taken after the locks that Node.View holds. Node.Grants takes only the lock of the conditions.
 	mu     sync.Mutex
 	config config.Config
 	pool   config.Pool
@@ -154,8 +156,8 @@ func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 	return out
 }
 
-// Of are the settings for new grants on a GPU. grants returns what Node.View gives. Call Of while no grant changes.
-func (s *Settings) Of(g sharing.GPU, grants func() ([]ledger.Grant, bool)) config.GPUSettings {
+// Of are the settings for new grants on a GPU. Call Of while no grant changes.
+func (s *Settings) Of(g sharing.GPU) config.GPUSettings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want, id := s.pool.Of(g), g.UUID.Device()
@@ -171,13 +173,18 @@ func (s *Settings) Of(g sharing.GPU, grants func() ([]ledger.Grant, bool)) confi
 	if has.Backends == next.Backends && has.MinLevel == next.MinLevel {
 		return want
 	}
-	if all, known := grants(); !known || len(users(all)[id]) > 0 { // before all grants are known, each GPU may be in use
+	if all, known := s.node.Grants(); !known || len(users(all)[id]) > 0 { // before all grants are known, each GPU may be in use
 		want.Backends, want.MinLevel = has.Backends, has.MinLevel
 		return want
 	}
 	has.Backends, has.MinLevel = next.Backends, next.MinLevel
 	s.has[id] = has
 	return want
+}
+
+// BackendsOn are the backends for new grants of a profile on a GPU. Call it while no grant changes.
+func (s *Settings) BackendsOn(g sharing.GPU, profile string) []sharing.Backend {
+	return s.Config().BackendsOn(s.Of(g), s.Pool(), profile)
 }
 
 // Has is what a GPU has.
