@@ -8,35 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
-	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
-
-// claimWith makes the claim of a container that shares the cap of another of its pod. It needs the lock.
-func (r *Runtime) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
-	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
-	if !ok {
-		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
-	}
-	req, err := r.settings.Config().Resolve(r.settings.Pool(), ask.Request)
-	if err != nil {
-		return "", err
-	}
-	c := r.podClaim(ask, req, place.PartOn(req, leader.Claim.Placement, r.ledger.GPU))
-	c.With, c.Terms = leader.Claim.ID, leader.Claim.Terms
-	return c.ID, r.hold(c, ask)
-}
-
-// sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now. It needs the
-// lock.
-func (r *Runtime) sharesAs(g ledger.Grant, ask sharing.ContainerAsk) bool {
-	if ask.With == "" {
-		return g.Claim.With == ""
-	}
-	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
-	return ok && g.Claim.With == leader.Claim.ID
-}
 
 // sharersOf are the grants that have a cap in common with this one, its own among them. It needs the lock.
 func (r *Runtime) sharersOf(id ledger.ClaimID) []ledger.Grant {

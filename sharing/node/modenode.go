@@ -5,11 +5,8 @@ package node
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
@@ -28,7 +25,7 @@ func (n modeNode) View(f func(mode.Picture)) {
 // picture needs the lock.
 func (n modeNode) picture(at *place.Node) mode.Picture {
 	return mode.Picture{
-		Ready: n.r.Ready() == nil, PodsReady: n.r.podsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: at.GPUs, Room: at,
+		Ready: n.r.Ready() == nil, PodsReady: n.r.PodsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: at.GPUs, Room: at,
 	}
 }
 
@@ -45,17 +42,4 @@ func (n modeNode) Warn(sentence string) { n.r.conditions.Set(conditions.Turn, se
 func (n modeNode) Switched(ctx context.Context, res mode.Result) {
 	n.r.opt.Observer.MIGTurned(res.On, res.Took, res.Err)
 	n.r.notify.Node(ctx, res.Reason, res.Message)
-}
-
-// podNeed is what the containers of a pod that have no grant need. It needs the lock.
-func podNeed(r *Runtime, asks []sharing.ContainerAsk, start time.Time) mode.Need {
-	at := r.placing()
-	need := mode.Need{
-		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
-		Since: start, But: choice.PodsByMPS(r.opt.NoMPSForPods), Asks: asks, Requests: at.HardenedAll(at.Unclaimed(asks)),
-	}
-	for _, a := range asks {
-		need.Prefer = append(need.Prefer, a.Advice.GPUs...)
-	}
-	return need
 }

@@ -218,7 +218,7 @@ func TestMPSIsNotMixed(t *testing.T) {
 	root.UID = 0
 	lease(g, pinned(10))
 	lease(g, pinned(10))
-	g.bench.Runtime.opt.NoMPSForPods = "the agent is in a container"
+	g.bench.Runtime.NoMPSForPods = "the agent is in a container"
 	_, err := g.bench.ClaimForContainer(t.Context(), root, "", pinned(4), 0)
 	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || !errors.Is(err, sharing.ErrExhausted) || !strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a container on a GPU that runs MPS: %v", err)

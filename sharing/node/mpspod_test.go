@@ -120,7 +120,7 @@ func TestMPSHoldsAPartOfAClaim(t *testing.T) {
 // status says why MPS does not.
 func TestMPSOfAnAgentInAContainer(t *testing.T) {
 	g, m := newMPSPods(t)
-	g.bench.Runtime.opt.NoMPSForPods = "the agent has mounts of its own"
+	g.bench.Runtime.NoMPSForPods = "the agent has mounts of its own"
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:10")))
 	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "mps: the agent has mounts of its own") {
 		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)

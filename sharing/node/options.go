@@ -107,8 +107,6 @@ type Observer interface {
 
 // Deadlines of what the runtime does on behalf of a call.
 const (
-	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all.
-	busyPatience = time.Second
 	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
 	watchPoll = time.Second
 )

@@ -279,25 +279,19 @@ func TestASpoiltRegion(t *testing.T) {
 func TestWhoCannotMount(t *testing.T) {
 	g := newPreloaded(t, both)
 	but := choice.Without{sharing.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
-	p := g.tenant()
-	owner, err := process.Open(p.PID)
+	g.bench.mu.Lock()
+	defer g.bench.mu.Unlock()
+	at := g.bench.placing()
+	placed, err := at.Process(0, gib(1), gib(1), but)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.bench.claim(p.Peer, owner, "", gib(1), but, nil); err != nil {
-		t.Fatal(err)
-	}
-	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "libkerf: no CAP_SYS_ADMIN") {
-		t.Errorf("%v: %q", s.Backend, s.LevelReason)
+	if by := placed.Enforced; by.Backend != sharing.BackendReactive || !strings.Contains(by.Why, "libkerf: no CAP_SYS_ADMIN") {
+		t.Errorf("%v: %q", by.Backend, by.Why)
 	}
 	req := gib(1)
 	req.MinLevel = sharing.LevelClient
-	other := g.tenant()
-	if owner, err = process.Open(other.PID); err != nil {
-		t.Fatal(err)
-	}
-	defer owner.Close()
-	if _, err := g.bench.claim(other.Peer, owner, "", req, but, nil); !errors.Is(err, sharing.ErrUnsupported) {
+	if _, err := at.Process(0, req, req, but); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("a demand for client: %v", err)
 	}
 }

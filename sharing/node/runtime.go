@@ -93,8 +93,10 @@ func New(opt Options) *Runtime {
 	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
 	r.Grants = lifecycle.New(r.core(), &r.mu, r.ledger)
 	r.Allocatable, r.Took = r.settings.Allocatable, r.modes.TookInventory
+	r.Reserver.Settings, r.Place, r.Modes, r.Unplaced = r.settings, r.placing, r.modes, &r.unplaced
+	r.NewID, r.Reserver.NoMPSForPods = opt.NewID, opt.NoMPSForPods
 	r.loans = &lending.Lender{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
-	r.Recaller = r.loans
+	r.Recaller, r.Reserver.Loans = r.loans, r.loans
 	return r
 }
 

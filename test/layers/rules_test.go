@@ -94,7 +94,7 @@ var layers = []layer{
 		[]string{"sharing", "sharing/backend", "sharing/backend/choice", "sharing/ledger", "sharing/node/checkpoint", "sharing/node/conditions", "sharing/node/record"}},
 	{"sharing/node/lifecycle/...", "grants are activated, released and found again by the store, the driver, the backends and the kernel",
 		with(tools, "sharing", "sharing/audit", "sharing/backend/...", "sharing/ledger", "sharing/listing", "sharing/lists",
-			"sharing/node/checkpoint", "sharing/node/conditions", "sharing/node/entry", "sharing/node/gpudriver", "sharing/node/guard", "sharing/node/health", "sharing/node/instances",
+			"sharing/node/checkpoint", "sharing/node/conditions", "sharing/node/entry", "sharing/node/gpudriver", "sharing/node/guard", "sharing/node/health", "sharing/node/instances", "sharing/node/mode", "sharing/node/place", "sharing/node/unplaced", "sharing/config",
 			"sharing/node/notify", "sharing/node/observe", "sharing/node/record", "sharing/node/recovery", "sharing/node/startcheck", "sharing/node/store",
 			"internal/cgroup", "internal/process")},
 	{"sharing/node/gpudriver/...", "the driver is reached through interfaces, and one of them answers now",

@@ -56,6 +56,16 @@ type Host struct {
 
 // Observer is told what happened, for metrics. Its methods return at once and call nothing back.
 type Observer interface {
+	// Claimed tells of one claim; err is nil when it was held.
+	Claimed(err error)
+	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the last
+	// try before was refused; nil where none was.
+	Placed(namespace, profile string, why error, waited time.Duration)
+	// Injected tells how long it took to find or make a container's claim and to note it on disk; err is nil
+	// when the container got its grant.
+	Injected(took time.Duration, err error)
+	// MIGRefused tells that nobody got the MIG instance that was asked for, and why in a word: that of the GPU which came nearest to it.
+	MIGRefused(reason string)
 	// Armed tells of one activation and how long it took; err is nil when the lease was taken.
 	Armed(took time.Duration, err error)
 	// Ended tells that a lease ended.

@@ -10,10 +10,14 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
 // Peer is the process that calls, as the kernel tells it.
@@ -34,16 +38,20 @@ type Grants struct {
 	*Resizer
 	*Finder
 	*Devices
+	*Reserver
+	*Injector
 }
 
-// New makes the parts. The exported fields of c are set; mu guards l. Set Recaller, Allocatable
-// and Took before anything else is called.
+// New makes the parts. The exported fields of c are set; mu guards l. Set the exported fields of
+// the parts before anything else is called.
 func New(c Core, mu sync.Locker, l *ledger.Ledger) *Grants {
 	c.mu, c.ledger, c.kick, c.verifyNow = mu, l, make(chan struct{}, 1), make(chan struct{}, 1)
 	caps := &Caps{&c, newGate(gateWidth, gateTime)}
 	releaser := &Releaser{&c, caps}
 	finder := &Finder{&c, caps}
+	reserver := &Reserver{Core: &c}
 	return &Grants{
+		Reserver: reserver, Injector: &Injector{&c, reserver},
 		Core: &c, Caps: caps, Releaser: releaser, Activator: &Activator{&c, caps, releaser}, Resizer: &Resizer{Core: &c}, Finder: finder,
 		Devices: &Devices{Core: &c, caps: caps, finder: finder, Health: health.NewTable()},
 	}
@@ -79,6 +87,40 @@ type Recaller interface {
 type Resizer struct {
 	*Core
 	Recaller Recaller
+}
+
+// Settings are the configuration in force, and the pool of the node.
+type Settings interface {
+	Config() config.Config
+	Pool() config.Pool
+}
+
+// Loans lend free memory to grants beyond their guarantee.
+type Loans interface {
+	// Claim calls try, if need be again after memory that is missing was taken back.
+	Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes) error
+}
+
+// Reserver reserves resources for pods and processes, and gives them back.
+type Reserver struct {
+	*Core
+	Settings Settings
+	// Place returns the node as a placement sees it now. It is called with the lock.
+	Place func() *place.Node
+	Modes *mode.Switcher
+	Loans Loans
+	// Unplaced are the pods without grants.
+	Unplaced *unplaced.Pods
+	// NewID makes a claim's id; two calls never give the same.
+	NewID func() string
+	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
+	NoMPSForPods string
+}
+
+// Injector gives containers what their grants have.
+type Injector struct {
+	*Core
+	reserver *Reserver
 }
 
 // Finder finds grants again.
@@ -119,6 +161,8 @@ const (
 	// CapDeadline bounds what is done with the caps of one grant.
 	CapDeadline    = 20 * time.Second
 	sampleDeadline = 2 * time.Second
+	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all.
+	busyPatience = time.Second
 	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
 	capSlack = 2 * sharing.MiB
 	// listDeadline bounds one reading of the process list of a GPU.

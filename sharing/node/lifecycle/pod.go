@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
-	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
@@ -28,34 +27,34 @@ import (
 //
 // Errors: ErrUnavailable when nothing is granted at present, ErrInvalid for a wrong request, *allocator.NoFit
 // when no GPU has room; each names the container.
-func (r *Runtime) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
+func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
 	made, start := 0, time.Now()
 	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unclaimed(asks) }, func() (err error) {
 		made, err = r.claimPod(asks)
 		return err
 	})
 	for range made {
-		r.opt.Observer.Claimed(nil)
+		r.Observer.Claimed(nil)
 	}
 	listed := false
 	if len(asks) > 0 {
 		ref := asks[0].Ref
-		err = r.modes.Note(ref.PodUID, err, func() mode.Need { return podNeed(r, asks, start) })
+		err = r.Modes.Note(ref.PodUID, err, func() mode.Need { return r.podNeed(asks, start) })
 		var waited unplaced.Wait
-		if waited, listed = r.unplaced.Note(ref, start, err); err == nil && made > 0 {
-			r.opt.Observer.Placed(ref.Namespace, asks[0].Request.Profile, waited.Why, time.Since(waited.Since))
+		if waited, listed = r.Unplaced.Note(ref, start, err); err == nil && made > 0 {
+			r.Observer.Placed(ref.Namespace, asks[0].Request.Profile, waited.Why, time.Since(waited.Since))
 		}
 	}
 	if err != nil {
-		r.opt.Observer.Claimed(err)
+		r.Observer.Claimed(err)
 	}
 	if made > 0 || listed {
-		r.changed.announce()
+		r.Announce()
 	}
 	return err
 }
 
-func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
+func (r *Reserver) claimPod(asks []sharing.ContainerAsk) (int, error) {
 	// Those that run beside each other first, of these those that share another's cap last, then the larger init
 	// containers: a later one then finds what it may use.
 	asks = slices.Clone(asks)
@@ -77,7 +76,7 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.podsReady(); err != nil {
+	if err := r.PodsReady(); err != nil {
 		return 0, err
 	}
 	var made []ledger.ClaimID
@@ -98,7 +97,7 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		}
 	}
 	if len(made) > 0 {
-		if err := place.PermitPod(r.settings.Config(), r.ledger.Grants(), asks[0].Ref.PodUID, made); err != nil {
+		if err := place.PermitPod(r.Settings.Config(), r.ledger.Grants(), asks[0].Ref.PodUID, made); err != nil {
 			return undo(err)
 		}
 	}
@@ -107,7 +106,7 @@ func (r *Runtime) claimPod(asks []sharing.ContainerAsk) (int, error) {
 
 // claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for
 // less than the claim. It needs the lock.
-func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
+func (r *Reserver) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
 	if g, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
 		switch {
 		case slices.Equal(g.Claim.Asks, ask.Asks) && r.sharesAs(g, ask):
@@ -124,18 +123,18 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 	if ask.HeldOnly {
 		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has not told yet (and never does of a static pod): %w", sharing.ErrUnavailable)
 	}
-	if err := r.settings.Config().Permit(ask.Request.Profile, ask.Ref.Namespace, time.Now()); err != nil {
+	if err := r.Settings.Config().Permit(ask.Request.Profile, ask.Ref.Namespace, time.Now()); err != nil {
 		return "", nil, false, err
 	}
 	if ask.With != "" {
 		id, err := r.claimWith(ask)
 		return id, nil, err == nil, err
 	}
-	req, err := r.settings.Config().Resolve(r.settings.Pool(), ask.Request)
+	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
 	if err != nil {
 		return "", nil, false, err
 	}
-	at := r.placing()
+	at := r.Place()
 	if ask.Kind == sharing.ContainerInit {
 		if id, part, ok := at.Lender(ask.Ref.PodUID, req); ok {
 			r.ledger.Keep(id, ledger.InitDone)
@@ -152,43 +151,43 @@ func (r *Runtime) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sh
 }
 
 // podClaim is the claim of a pod's container, with a new id.
-func (r *Runtime) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement) ledger.Claim {
+func (r *Reserver) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement) ledger.Claim {
 	return ledger.Claim{
-		ID: ledger.ClaimID(r.opt.NewID()), Request: req, Placement: p,
+		ID: ledger.ClaimID(r.NewID()), Request: req, Placement: p,
 		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace, PodName: ask.Ref.Pod},
 	}
 }
 
 // hold books a container's claim. It needs the lock.
-func (r *Runtime) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
+func (r *Reserver) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
 	c.Kind, c.Asks, c.Priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
 	if err := r.ledger.Claim(c); err != nil {
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
 	if instances.In(c.Placement) {
-		r.instances.Soon()
+		r.Instances.Soon()
 	}
-	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-	r.log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", sharing.AskStrings(ask.Asks),
+	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+	r.Log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", sharing.AskStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", c.Placement.GPUs())
 	return nil
 }
 
 // PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end
 // once nothing uses them.
-func (r *Runtime) PodGone(uid string) {
+func (r *Reserver) PodGone(uid string) {
 	r.mu.Lock()
 	for _, g := range r.ledger.Grants() {
 		if uid != "" && g.Claim.Owner.PodUID == uid {
 			r.ledger.Withdraw(g.Claim.ID, ledger.PodGone)
 		}
 	}
-	listed := r.unplaced.Forget(uid)
-	r.modes.Forget(uid)
+	listed := r.Unplaced.Forget(uid)
+	r.Modes.Forget(uid)
 	r.mu.Unlock()
 	if listed {
-		r.changed.announce()
+		r.Announce()
 	}
 	r.Wake()
 }
@@ -203,7 +202,7 @@ func keepPod(l *ledger.Ledger, uid string) {
 }
 
 // PodClaims names every container that a pod's claim is held for, for who asks whether the pods still are.
-func (r *Runtime) PodClaims() []sharing.ContainerRef {
+func (r *Reserver) PodClaims() []sharing.ContainerRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []sharing.ContainerRef
@@ -216,16 +215,16 @@ func (r *Runtime) PodClaims() []sharing.ContainerRef {
 }
 
 // KnownPods is PodClaims, and one container of each pod that waits for room.
-func (r *Runtime) KnownPods() []sharing.ContainerRef {
+func (r *Reserver) KnownPods() []sharing.ContainerRef {
 	out := r.PodClaims()
-	for _, p := range r.unplaced.List() {
+	for _, p := range r.Unplaced.List() {
 		out = append(out, p.Ref)
 	}
 	return out
 }
 
 // Holders names, for each GPU, the containers of pods that hold a piece of it.
-func (r *Runtime) Holders() map[sharing.GPUID][]sharing.ContainerRef {
+func (r *Reserver) Holders() map[sharing.GPUID][]sharing.ContainerRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := map[sharing.GPUID][]sharing.ContainerRef{}
@@ -242,13 +241,38 @@ func (r *Runtime) Holders() map[sharing.GPUID][]sharing.ContainerRef {
 }
 
 // PodsNotReady lists every reason why no pod's container gets a grant; it is empty when they do.
-func (r *Runtime) PodsNotReady() []string {
+func (r *Reserver) PodsNotReady() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append(r.Core.NotReady(), r.conditions.Sentences(conditions.StopsPods)...)
+	return append(r.Core.NotReady(), r.Conditions.Sentences(conditions.StopsPods)...)
 }
 
-// podsReady needs the lock.
-func (r *Runtime) podsReady() error {
-	return lifecycle.Unready(append(r.Core.NotReady(), r.conditions.Sentences(conditions.StopsPods)...))
+// PodsReady returns nil, or why no container of a pod gets a grant. It needs the lock.
+func (r *Reserver) PodsReady() error {
+	return Unready(append(r.Core.NotReady(), r.Conditions.Sentences(conditions.StopsPods)...))
+}
+
+// claimWith makes the claim of a container that shares the cap of another of its pod. It needs the lock.
+func (r *Reserver) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
+	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
+	if !ok {
+		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
+	}
+	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
+	if err != nil {
+		return "", err
+	}
+	c := r.podClaim(ask, req, place.PartOn(req, leader.Claim.Placement, r.ledger.GPU))
+	c.With, c.Terms = leader.Claim.ID, leader.Claim.Terms
+	return c.ID, r.hold(c, ask)
+}
+
+// sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now. It needs the
+// lock.
+func (r *Reserver) sharesAs(g ledger.Grant, ask sharing.ContainerAsk) bool {
+	if ask.With == "" {
+		return g.Claim.With == ""
+	}
+	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
+	return ok && g.Claim.With == leader.Claim.ID
 }

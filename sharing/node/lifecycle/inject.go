@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
-	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
@@ -26,11 +25,11 @@ import (
 // claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
 // answer again. Where the claim's last lease is just ending, it waits for that up to busyPatience: a container
 // runtime takes an error for the container's. Errors: those of ClaimPod.
-func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	start := time.Now()
 	in, err := r.inject(ctx, ask, containerID)
 	took := time.Since(start)
-	r.opt.Observer.Injected(took, err)
+	r.Observer.Injected(took, err)
 	r.mu.Lock()
 	if id, ok := r.ledger.ByContainerID(containerID); ok && err == nil {
 		r.ledger.SetChecks(id, containerID, func(c *ledger.Checks) { c.InjectTook = took })
@@ -39,21 +38,21 @@ func (r *Runtime) Inject(ctx context.Context, ask sharing.ContainerAsk, containe
 	return in, err
 }
 
-func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
 	var id ledger.ClaimID
 	isNew := false
 	needs := func(at *place.Node) []sharing.Request { return at.Unclaimed([]sharing.ContainerAsk{ask}) }
-	err := r.withRoom(ctx, needs, func() (err error) {
+	err := r.reserver.withRoom(ctx, needs, func() (err error) {
 		id, isNew, err = r.bindPatiently(ctx, ask, containerID)
 		return err
 	})
 	if isNew || err != nil {
-		r.opt.Observer.Claimed(err)
+		r.Observer.Claimed(err)
 	}
 	if err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
-	if err := r.instances.Await(ctx, id); err != nil {
+	if err := r.Instances.Await(ctx, id); err != nil {
 		return sharing.Injection{}, fmt.Errorf("container %q: %w", ask.Ref.Container, err)
 	}
 	if err := r.Prepare(ctx, id); err != nil {
@@ -67,36 +66,36 @@ func (r *Runtime) inject(ctx context.Context, ask sharing.ContainerAsk, containe
 		return sharing.Injection{}, err
 	}
 	if isNew {
-		r.changed.announce()
+		r.Announce()
 	}
 	return r.InjectionOf(id)
 }
 
 // bindPatiently is bind, again while the claim is busy.
-func (r *Runtime) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, busyPatience)
 	defer cancel()
 	for {
 		id, isNew, err := r.bind(ask, containerID)
-		if !errors.Is(err, lifecycle.ErrBusy) {
+		if !errors.Is(err, ErrBusy) {
 			return id, isNew, err
 		}
 		select {
 		case <-ctx.Done():
 			return "", false, err
-		case <-time.After(lifecycle.BusyPoll):
+		case <-time.After(BusyPoll):
 		}
 	}
 }
 
 // bind finds or makes the claim, and notes that the container is its next user.
-func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+func (r *Injector) bind(ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if id, ok := r.ledger.ByContainerID(containerID); ok {
 		return id, false, nil
 	}
-	if err := r.podsReady(); err != nil {
+	if err := r.reserver.PodsReady(); err != nil {
 		return "", false, err
 	}
 	keepPod(r.ledger, ask.Ref.PodUID)
@@ -105,12 +104,12 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 			return "", false, err
 		}
 	}
-	id, part, isNew, err := r.claimFor(ask)
+	id, part, isNew, err := r.reserver.claimFor(ask)
 	if err != nil {
 		return "", false, err
 	}
 	if g, _ := r.ledger.Get(id); g.Work != ledger.NoWork {
-		return "", false, fmt.Errorf("claim %q is %w", id, lifecycle.ErrBusy)
+		return "", false, fmt.Errorf("claim %q is %w", id, ErrBusy)
 	}
 	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks), Part: part}
 	return id, isNew, r.ledger.Assign(id, next)
@@ -118,7 +117,7 @@ func (r *Runtime) bind(ask sharing.ContainerAsk, containerID string) (ledger.Cla
 
 // endInitClaims drops the claims of a pod's init containers: they have run once an app container is made. One
 // whose lease has not ended yet is dropped when it has. It needs the lock.
-func (r *Runtime) endInitClaims(podUID string) error {
+func (r *Injector) endInitClaims(podUID string) error {
 	for _, g := range r.ledger.Grants() {
 		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind != sharing.ContainerInit {
 			continue
@@ -135,7 +134,7 @@ func (r *Runtime) endInitClaims(podUID string) error {
 }
 
 // InjectionOf is what the container that uses a claim gets. ErrNotFound for an unknown claim.
-func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
+func (r *Injector) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)
@@ -157,7 +156,7 @@ func (r *Runtime) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 		}
 	}
 	if instances.In(in.Placement) {
-		if in.Device = r.instances.Device(id); in.Device.UUID == "" {
+		if in.Device = r.Instances.Device(id); in.Device.UUID == "" {
 			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}

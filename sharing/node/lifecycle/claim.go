@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package lifecycle
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
-	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
@@ -25,14 +24,14 @@ import (
 // Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
 // is granted at present, ErrInvalid for a wrong request, ErrConflict for a taken name, *allocator.NoFit when
 // no GPU has room.
-func (r *Runtime) Claim(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
+func (r *Reserver) Claim(ctx context.Context, peer Peer, name string, asked sharing.Request) (ledger.ClaimID, error) {
 	return r.claimAs(ctx, peer, name, asked, r.mayPreload(peer), nil)
 }
 
 // ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
 // kerf-hook arms it, by the claim's id. Until then the claim is held while the calling process lives or, with
 // a hold of more than 0, for that long.
-func (r *Runtime) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+func (r *Reserver) ClaimForContainer(ctx context.Context, peer Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
@@ -53,7 +52,7 @@ func (r *Runtime) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, na
 
 // mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own, and its folder is of its
 // user alone, which the agent must be able to enter.
-func (r *Runtime) mayPreload(peer lifecycle.Peer) choice.Without {
+func (r *Reserver) mayPreload(peer Peer) choice.Without {
 	may, err := process.MayMount(peer.PID)
 	override := peer.UID == 0
 	if err == nil && !override {
@@ -87,7 +86,7 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Runtime) claimAs(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
@@ -95,32 +94,32 @@ func (r *Runtime) claimAs(ctx context.Context, peer lifecycle.Peer, name string,
 	var id ledger.ClaimID
 	needs := func(at *place.Node) []sharing.Request { return at.Resolved(asked) }
 	need := func() mode.Need {
-		at := r.placing()
+		at := r.Place()
 		return mode.Need{Who: fmt.Sprintf("process %d", peer.PID), Since: time.Now(), Requests: at.HardenedAll(needs(at)), But: but}
 	}
-	err = r.modes.Await(ctx, need, func() error {
+	err = r.Modes.Await(ctx, need, func() error {
 		return r.withRoom(ctx, needs, func() error {
 			id, err = r.claim(peer, owner, name, asked, but, mark)
 			return err
 		})
 	})
-	r.opt.Observer.Claimed(err)
+	r.Observer.Claimed(err)
 	if err != nil {
 		owner.Close()
-		r.log.Info("claim refused", "pid", peer.PID, "uid", peer.UID, "reason", err.Error())
+		r.Log.Info("claim refused", "pid", peer.PID, "uid", peer.UID, "reason", err.Error())
 		return "", err
 	}
-	r.changed.announce()
+	r.Announce()
 	if err := r.Failpoints.Eval("mig-after-claim"); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
-	if err := r.instances.Create(ctx, id); err != nil {
+	if err := r.Instances.Create(ctx, id); err != nil {
 		return "", errors.Join(err, r.release(peer, id))
 	}
 	return id, nil
 }
 
-func (r *Runtime) claim(peer lifecycle.Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -131,11 +130,11 @@ func (r *Runtime) claim(peer lifecycle.Peer, owner *process.Handle, name string,
 	if err := r.Ready(); err != nil {
 		return "", err
 	}
-	req, err := r.settings.Config().Resolve(r.settings.Pool(), asked)
+	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), asked)
 	if err != nil {
 		return "", err
 	}
-	if err := r.settings.Config().Permit(req.Profile, "", time.Now()); err != nil {
+	if err := r.Settings.Config().Permit(req.Profile, "", time.Now()); err != nil {
 		return "", err
 	}
 	for id, waiting := range r.Handles.Owners() {
@@ -144,12 +143,12 @@ func (r *Runtime) claim(peer lifecycle.Peer, owner *process.Handle, name string,
 			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
-	at := r.placing()
+	at := r.Place()
 	placed, err := at.Process(peer.UID, asked, req, but)
 	if err != nil {
 		return "", r.refused(err)
 	}
-	id := ledger.ClaimID(r.opt.NewID())
+	id := ledger.ClaimID(r.NewID())
 	c := ledger.Claim{
 		ID: id, Name: name, Request: placed.Request, Placement: placed.Placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
 	}
@@ -161,25 +160,25 @@ func (r *Runtime) claim(peer lifecycle.Peer, owner *process.Handle, name string,
 		return "", err
 	}
 	if mark != nil && instances.In(c.Placement) {
-		r.instances.Begin(id)
+		r.Instances.Begin(id)
 	}
 	r.Handles.Add(id, owner)
-	r.notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-	r.log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", c.Level.String(), "backend", c.Backend.String(), "fragments", len(c.Placement))
+	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+	r.Log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", c.Level.String(), "backend", c.Backend.String(), "fragments", len(c.Placement))
 	return id, nil
 }
 
 // Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is
 // root, ErrConflict while processes run in its lease, ErrNotFound for an unknown id.
-func (r *Runtime) Release(_ context.Context, peer lifecycle.Peer, id ledger.ClaimID) error {
+func (r *Reserver) Release(_ context.Context, peer Peer, id ledger.ClaimID) error {
 	err := r.release(peer, id)
 	if err == nil {
-		r.changed.announce()
+		r.Announce()
 	}
 	return err
 }
 
-func (r *Runtime) release(peer lifecycle.Peer, id ledger.ClaimID) error {
+func (r *Reserver) release(peer Peer, id ledger.ClaimID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g, ok := r.ledger.Get(id)

@@ -1,0 +1,80 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/audit"
+	"github.com/kerf-gpu/kerf/sharing/backend/choice"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
+)
+
+// refused counts the error of a placement if a MIG instance was requested.
+func (r *Reserver) refused(err error) error {
+	if no, is := errors.AsType[*place.NoInstance](err); is {
+		r.Observer.MIGRefused(string(no.Reason))
+	}
+	return err
+}
+
+// moveNear moves a grant to the NUMA node that kubelet chose, if it should move and has room there. It needs the lock.
+func (r *Reserver) moveNear(g ledger.Grant, ask sharing.ContainerAsk) error {
+	near, c := ask.Advice.Near, g.Claim
+	if !place.ShouldMove(g, ask, r.ledger.GPU) {
+		return nil
+	}
+	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
+	if err != nil {
+		return err
+	}
+	// It may keep a part of what it has.
+	if err := r.ledger.Release(c.ID); err != nil {
+		return err
+	}
+	p, ok := r.Place().Near(req, near)
+	if !ok {
+		return r.ledger.Claim(c)
+	}
+	was := c
+	c.Placement = p
+	if err := r.ledger.Claim(c); err != nil {
+		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), r.ledger.Claim(was))
+	}
+	r.Notify.Audit.Claim(audit.Release, was, 0, "", nil)
+	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+	r.Log.Info("claim moved to the NUMA node that kubelet chose", "claim", c.ID, "numa", near[0].NUMA, "gpus", p.GPUs())
+	r.Announce()
+	return nil
+}
+
+// withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit; it is called with the
+// lock.
+func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
+	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		at := r.Place()
+		return at.Recall(needs(at), inUse)
+	})
+}
+
+// podNeed is what the containers of a pod that have no grant need. It needs the lock.
+func (r *Reserver) podNeed(asks []sharing.ContainerAsk, start time.Time) mode.Need {
+	at := r.Place()
+	need := mode.Need{
+		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
+		Since: start, But: choice.PodsByMPS(r.NoMPSForPods), Asks: asks, Requests: at.HardenedAll(at.Unclaimed(asks)),
+	}
+	for _, a := range asks {
+		need.Prefer = append(need.Prefer, a.Advice.GPUs...)
+	}
+	return need
+}
