@@ -17,10 +17,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 )
 
-// refused counts the error of a placement if a MIG instance was requested.
+// refused counts the tries of a placement that failed, if a MIG instance was requested.
 func (r *Reserver) refused(err error) error {
 	if no, is := errors.AsType[*place.NoInstance](err); is {
-		r.Observer.MIGRefused(string(no.Reason))
+		for range no.Tries {
+			r.Observer.MIGRefused(string(no.Reason))
+		}
 	}
 	return err
 }

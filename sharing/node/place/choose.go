@@ -27,6 +27,8 @@ type NoInstance struct {
 	error
 	// Reason is that of the GPU that came nearest to an answer.
 	Reason mig.Reason
+	// Tries is how often the node looked for an instance.
+	Tries int
 }
 
 // Unwrap returns the error for people.
@@ -61,7 +63,7 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 	}
 	p, reason, err := instances.Choose(n.MIG, gpus, req, advice)
 	if err != nil {
-		return nil, &NoInstance{err, reason}
+		return nil, &NoInstance{err, reason, 1}
 	}
 	return p, nil
 }

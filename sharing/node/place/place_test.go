@@ -567,7 +567,7 @@ func TestInstances(t *testing.T) {
 	w.offers[id(1)] = mig.Offer{Why: "is full", Reason: mig.Full}
 	_, err = n.Process(0, req, req, nil)
 	refused, is := errors.AsType[*NoInstance](err)
-	if noFit := new(allocator.NoFit); !is || refused.Reason != mig.Full || !errors.As(err, &noFit) {
+	if noFit := new(allocator.NoFit); !is || refused.Reason != mig.Full || refused.Tries != 2 || !errors.As(err, &noFit) {
 		t.Errorf("full: %v", err)
 	}
 }

@@ -68,6 +68,9 @@ func (n *Node) enforced(req sharing.Request, but choice.Without) (Placed, error)
 		return p, nil
 	}
 	weak, less := n.alone(req, but)
+	if no, is := errors.AsType[*NoInstance](less); is {
+		no.Tries++
+	}
 	if less != nil {
 		return Placed{}, less // it demands no more than the config, and so names the remedy of the admin
 	}
