@@ -10,6 +10,12 @@ import (
 	"github.com/kerf-gpu/kerf/mig/plan"
 )
 
+// GPU is what a config asks of a GPU to know whether it is meant; the ids are as in Filter.
+type GPU struct {
+	Index             int // NVML's
+	Device, Subsystem uint32
+}
+
 // For returns the entry that holds for the GPU: of several, the last one, since mig-parted applies them in their
 // order. It is false where none is meant for the GPU, which is then left as it is.
 func (c Config) For(gpu GPU) (Entry, bool) {

@@ -64,12 +64,6 @@ type Filter struct {
 	Subsystem uint32
 }
 
-// GPU is what a config asks of a GPU to know whether it is meant; the ids are as in Filter.
-type GPU struct {
-	Index             int // NVML's
-	Device, Subsystem uint32
-}
-
 // Config returns the config of that name. The error is a *sharing.FieldError that lists those that there are.
 func (d Document) Config(field, name string) (Config, error) {
 	names := make([]string, len(d.Configs))

@@ -89,15 +89,9 @@ type Term struct {
 	Value int64
 }
 
-// Splitter is a Policy whose scores are sums.
-type Splitter interface {
-	// Terms are those of Score, for the GPU that Score chooses. Score may round their sum.
-	Terms(n *Node, s Shape) []Term
-}
-
-// Terms implements Splitter. They are: fragments (what the usual requests can make less use of), hole (what a share spoils
-// of its GPU), instance (the same of a MIG instance), stranded (GPU without CPU to go with it), starts (places for requests
-// of several GPUs that are lost) and price (of a scarce model).
+// Terms are the parts of Score for the GPU that Score chooses; Score may round their sum. They are: fragments (what the usual
+// requests can make less use of), hole (what a share spoils of its GPU), instance (the same of a MIG instance), stranded (GPU
+// without CPU to go with it), starts (places for requests of several GPUs that are lost) and price (of a scarce model).
 func (k *Kerf) Terms(n *Node, s Shape) []Term {
 	now := k.worth(n)
 	if n.Table != nil && s.GPUs == 1 {
