@@ -26,7 +26,7 @@ type countedNode struct{ r *Runtime }
 // newCounters makes what corrects the counters of programs that count.
 func newCounters(r *Runtime) *counters.Reconciler {
 	return &counters.Reconciler{
-		Log: r.log, Backend: r.libkerf, Lists: r.sampler.Lists, Conditions: r.conditions, Node: countedNode{r}, Announce: r.changed.announce,
+		Log: r.Log, Backend: r.Libkerf, Lists: r.sampler.Lists, Conditions: r.conditions, Node: countedNode{r}, Announce: r.changed.announce,
 	}
 }
 
@@ -47,7 +47,7 @@ func (n countedNode) View() counters.View {
 func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	return n.r.guard.Compare(n.r.sharersOf(id), n.r.contexts(), holds)
+	return n.r.Guard.Compare(n.r.sharersOf(id), n.r.contexts(), holds)
 }
 
 // Uncounted implements counters.Node.
@@ -58,7 +58,7 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 	var all []libkerf.Lease
 	of := map[ledger.ClaimID]int{}
 	for _, g := range grants {
-		if g.Lease == nil || !r.libkerf.Whole(string(g.Claim.ID)) {
+		if g.Lease == nil || !r.Libkerf.Whole(string(g.Claim.ID)) {
 			continue
 		}
 		class := int(r.priorityOf(g))

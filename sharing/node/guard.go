@@ -14,7 +14,7 @@ import (
 // guardOptions are what the guard works with.
 func (r *Runtime) guardOptions() guard.Options {
 	o := guard.Options{
-		Log: r.log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.notify, Conditions: r.conditions, Observer: r.opt.Observer,
+		Log: r.opt.Log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.notify, Conditions: r.conditions, Observer: r.opt.Observer,
 		Own: path.Join(r.opt.Cgroups.Mount, r.opt.Parent), View: r.guardView, Changed: r.changed.wait, Announce: r.changed.announce,
 	}
 	if all := path.Dir(r.opt.Parent); all != "." {
@@ -45,7 +45,7 @@ func (r *Runtime) guardView() guard.View {
 		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
 		one.Backend = g.Claim.Backend
 		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && r.watches(*g))
-		one.Counted = one.Watched && p.Counts && r.libkerf.Check(r.GrantOf(*g)) == backend.Fault{}
+		one.Counted = one.Watched && p.Counts && r.Libkerf.Check(r.GrantOf(*g)) == backend.Fault{}
 		served = served || p.Served
 		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
 			v.Activating = append(v.Activating, a.Cgroup)

@@ -122,7 +122,7 @@ func gibs(p *tenant, n int) gpudriver.ProcessUse {
 // looks lets the guard look so often.
 func (g *guarded) looks(times int) {
 	for range times {
-		g.guard.Check(g.t.Context())
+		g.Guard.Check(g.t.Context())
 	}
 }
 
@@ -455,7 +455,7 @@ func TestGuardEvicts(t *testing.T) {
 	}
 	look := func(times int) {
 		g.looks(times)
-		g.guard.Wait()
+		g.Guard.Wait()
 	}
 	warns := func(text string) bool {
 		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, text) })

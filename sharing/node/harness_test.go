@@ -356,7 +356,7 @@ func (b *bench) preloads() {
 }
 
 // pacing is the pacer's source of a runtime that has no loops.
-func (b *bench) pacing() *backendlibkerf.Pacing { return b.libkerf.NewPacing(timeHost{b.Runtime}) }
+func (b *bench) pacing() *backendlibkerf.Pacing { return b.Libkerf.NewPacing(timeHost{b.Runtime}) }
 
 // regionOf is the region's folder of a grant.
 func (b *bench) regionOf(grant string) string {

@@ -11,7 +11,7 @@ import (
 // newMeter makes the meter of a node. It also reports unmanaged processes.
 func newMeter(r *Runtime) *meter.Meter {
 	return meter.New(meter.Options{
-		Log: r.log, Notify: r.notify, Conditions: r.conditions, Sampler: r.sampler, View: r.meterView,
+		Log: r.Log, Notify: r.notify, Conditions: r.conditions, Sampler: r.sampler, View: r.meterView,
 		Watcher: &guard.Reporter{Options: r.guardOptions()},
 	})
 }

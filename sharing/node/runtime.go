@@ -6,7 +6,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"path"
 	"sync"
 	"time"
@@ -40,16 +39,11 @@ type Runtime struct {
 	*lifecycle.Grants
 
 	opt Options
-	log *slog.Logger
 	// These have locks of their own, which are taken after mu.
 	settings   *applied.Settings
 	conditions *conditions.Set
 	endings    *health.Endings
-	// libkerf has a lock of its own, which is taken after mu.
-	libkerf *libkerf.Backend
-	// guard has a lock of its own, which is taken after mu.
-	guard  *guard.Guard
-	notify *notify.Notifier
+	notify     *notify.Notifier
 
 	// changed wakes Watch.
 	changed *changes
@@ -77,8 +71,7 @@ func New(opt Options) *Runtime {
 	}
 	r := &Runtime{
 		notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer},
-		opt:    opt, log: opt.Log,
-		changed: newChanges(), ledger: ledger.New(),
+		opt:    opt, changed: newChanges(), ledger: ledger.New(),
 	}
 	r.conditions, r.endings = conditions.New(r.changed.announce), health.NewEndings(r.changed.announce)
 	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
@@ -87,10 +80,8 @@ func New(opt Options) *Runtime {
 	r.modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
 	r.sampler = &observe.Sampler{
 		Lists: lists.New(opt.Kernel), View: r.observeView, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
-		Managed: func(grants []ledger.Grant) map[sharing.GPUID]sharing.Bytes { return r.libkerf.Managed(capsOf(grants)) },
+		Managed: func(grants []ledger.Grant) map[sharing.GPUID]sharing.Bytes { return r.Libkerf.Managed(capsOf(grants)) },
 	}
-	r.guard = guard.New(r.guardOptions())
-	r.libkerf = libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules})
 	r.Grants = lifecycle.New(r.core(), &r.mu, r.ledger)
 	r.Allocatable, r.Took = r.settings.Allocatable, r.modes.TookInventory
 	r.Reserver.Settings, r.Place, r.Modes, r.Unplaced = r.settings, r.placing, r.modes, &r.unplaced
@@ -108,14 +99,15 @@ func (r *Runtime) core() lifecycle.Core {
 			MPS: r.opt.MPS, Failpoints: r.opt.Failpoints,
 		},
 		Reports: lifecycle.Reports{
-			Log: r.log, Observer: r.opt.Observer, Notify: r.notify, Conditions: r.conditions, Announce: r.changed.announce,
+			Log: r.opt.Log, Observer: r.opt.Observer, Notify: r.notify, Conditions: r.conditions, Announce: r.changed.announce,
 		},
 		Store: store.New(store.Options{
-			Log: r.log, Conditions: r.conditions, Path: r.opt.RecordPath, BootID: r.opt.BootID,
+			Log: r.opt.Log, Conditions: r.conditions, Path: r.opt.RecordPath, BootID: r.opt.BootID,
 			At: func(point string) error { return r.Failpoints.Eval(point) },
 		}, &r.mu, r.ledger),
-		Handles: &lifecycle.Handles{}, Driver: &gpudriver.Current{}, Libkerf: r.libkerf, Lists: r.sampler.Lists,
-		Instances: r.instances, Guard: r.guard, Watcher: cgroup.NewWatcher(watchPoll, r.log), Recovery: &recovery.State{},
+		Handles: &lifecycle.Handles{}, Driver: &gpudriver.Current{}, Lists: r.sampler.Lists, Guard: guard.New(r.guardOptions()),
+		Libkerf:   libkerf.New(libkerf.Options{Paths: r.opt.Client, Log: r.opt.Log, Lists: r.sampler.Lists, Rules: r.libkerfRules}),
+		Instances: r.instances, Watcher: cgroup.NewWatcher(watchPoll, r.opt.Log), Recovery: &recovery.State{},
 	}
 }
 
@@ -124,10 +116,10 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Releaser.Run(ctx) })
 	g.Go(func() error { return r.Caps.Run(ctx) })
-	g.Go(func() error { return r.guard.Run(ctx) })
+	g.Go(func() error { return r.Guard.Run(ctx) })
 	g.Go(func() error {
 		return (&health.Runner{
-			Log: r.log, Table: r.Health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
+			Log: r.Log, Table: r.Health, Endings: r.endings, Notify: r.notify, Cgroups: r.opt.Cgroups, View: r.healthView, Changed: r.changed.wait,
 		}).Run(ctx)
 	})
 	g.Go(func() error { return newMeter(r).Run(ctx) })
@@ -135,10 +127,10 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return newCounters(r).Run(ctx) })
 	g.Go(func() error { return r.instances.Run(ctx) })
 	g.Go(func() error { return r.modes.Run(ctx) })
-	g.Go(func() error { return (&pace.Pacer{Source: r.libkerf.NewPacing(timeHost{r}), Log: r.log}).Run(ctx) })
+	g.Go(func() error { return (&pace.Pacer{Source: r.Libkerf.NewPacing(timeHost{r}), Log: r.Log}).Run(ctx) })
 	g.Go(func() error { return r.Watcher.Run(ctx, func(cgroup.Group) { r.Wake() }) })
 	err := g.Wait()
-	r.libkerf.Clean(ctx)
+	r.Libkerf.Clean(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id := range r.Handles.Owners() {

@@ -92,7 +92,7 @@ func (r *Runtime) Grant(id ledger.ClaimID) (status.Grant, bool) {
 func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) status.Grant {
 	id, way := g.Claim.ID, backend.PropertiesOf(g.Claim.Backend)
 	f := status.Facts{
-		Found: r.guard.Of(id), Shared: r.jointWhy(g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
+		Found: r.Guard.Of(id), Shared: r.jointWhy(g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
 		NoDriver: r.Driver.Get() == nil, Speaker: r.speaker(g),
 	}
 	f.Lost = cmp.Or(g.Current().Unverified, f.Found.Lost, g.Current().Doubt)
@@ -114,11 +114,11 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 		f.Fault = r.BackendOf(g, r.Driver.Get()).Check(r.GrantOf(g)).Unknown
 	}
 	if f.Speaker == id {
-		f.Refused = r.libkerf.Refused(string(id))
+		f.Refused = r.Libkerf.Refused(string(id))
 	}
 	if way.Counts {
 		f.Time = status.TimeFacts{Rule: r.settings.Pool().Compute.String(), Priority: r.priorityOf(g)}
-		f.Time.Times, f.Time.Unlimited = r.libkerf.TimeOf(string(id), g.Claim.Placement) // of all that share its cap
+		f.Time.Times, f.Time.Unlimited = r.Libkerf.TimeOf(string(id), g.Claim.Placement) // of all that share its cap
 	}
 	return status.GrantOf(g, f, p)
 }

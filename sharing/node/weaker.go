@@ -16,14 +16,14 @@ func (r *Runtime) weaker(g ledger.Grant) (level sharing.Level, why string, ok bo
 	if g.Lease == nil {
 		return 0, "", false
 	}
-	way, found := backend.PropertiesOf(g.Claim.Backend), r.guard.Of(g.Claim.ID)
+	way, found := backend.PropertiesOf(g.Claim.Backend), r.Guard.Of(g.Claim.ID)
 	switch {
 	case way.Served: // which the reactive backend always watches
 		return sharing.LevelReactive, found.Exceeds, found.Exceeds != "" && found.Lost == ""
 	case !way.Counts:
 		return 0, "", false
 	}
-	fault := r.libkerf.Check(r.GrantOf(g))
+	fault := r.Libkerf.Check(r.GrantOf(g))
 	if fault.Unknown != "" {
 		return sharing.LevelUnknown, fault.Unknown, true
 	}
