@@ -207,13 +207,7 @@ func (r *Core) InstanceLost(c ledger.Claim) string {
 	if !instances.In(c.Placement) {
 		return ""
 	}
-	f := c.Placement[0]
-	in := f.MIG
-	if f.GPU.IsPart() {
-		v, _ := r.ledger.GPU(f.GPU)
-		in = v.GPU.Part
-	}
-	return r.Instances.Lost(f, in)
+	return r.Instances.Lost(c.Placement[0], instances.Of(c.Placement[0], r.ledger.GPU))
 }
 
 // Leased are the claims that have a lease.
