@@ -62,11 +62,11 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Fragments[0].GPU != string(gpu) {
 		t.Errorf("health: %d, %+v", n, e)
 	}
-	b.notify.Audit.Config("", "", "", []string{"spec is wrong"})
+	b.Notify.Audit.Config("", "", "", []string{"spec is wrong"})
 	if e, n := find(audit.Config); n != 1 || e.Error != "spec is wrong" || !strings.Contains(e.Why, "refused") {
 		t.Errorf("a configuration that was refused: %d, %+v", n, e)
 	}
-	b.notify.Audit.Config("default", "f", "s", nil)
+	b.Notify.Audit.Config("default", "f", "s", nil)
 	if e, n := find(audit.Config); n != 2 || e.Error != "" || !strings.Contains(e.Why, " of f, sha256 s") {
 		t.Errorf("config: %d, %+v", n, e)
 	}

@@ -17,7 +17,7 @@ func (r *Runtime) Books() status.Books {
 	why := r.PodsNotReady()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := status.Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.settings.Pool().Name, Config: r.settings.Source(), ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Excluded: r.settings.Excluded()}
+	b := status.Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.settings.Pool().Name, Config: r.settings.Source(), ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Excluded: r.settings.Excluded()}
 	if len(b.ConfigErrors) > 0 {
 		b.Document = r.settings.Document()
 	}
@@ -25,9 +25,9 @@ func (r *Runtime) Books() status.Books {
 		b.DriverVersion = r.Driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.instances.StatesWith(instanceNode{r}.grants())
+	cut := r.Instances.StatesWith(instanceNode{r}.grants())
 	at := r.placing()
-	outlooks := r.modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
+	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := status.BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: at.Settings[v.GPU.UUID]}
@@ -39,7 +39,7 @@ func (r *Runtime) Books() status.Books {
 			}
 			g.TurnsTo = outlooks[v.GPU.UUID].Ready()
 		}
-		if why := r.modes.Switching(v.GPU.UUID); why != "" { // nothing of it is to be had before it is over
+		if why := r.Modes.Switching(v.GPU.UUID); why != "" { // nothing of it is to be had before it is over
 			g.FreeMemory, g.FreePercent, g.MIG.Trouble = 0, 0, cmp.Or(g.MIG.Trouble, why)
 		}
 		b.GPUs = append(b.GPUs, g)
@@ -47,6 +47,6 @@ func (r *Runtime) Books() status.Books {
 	for _, g := range r.ledger.Grants() {
 		b.Grants = append(b.Grants, r.grantState(g, observe.Sample{}, health))
 	}
-	b.Unplaced, b.Ending = r.unplaced.List(), r.endings.List()
+	b.Unplaced, b.Ending = r.Unplaced.List(), r.endings.List()
 	return b
 }

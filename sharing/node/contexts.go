@@ -17,7 +17,7 @@ func contextKind(g sharing.GPU, driver string) contextsize.Kind {
 }
 
 // contextSizes is what one context is taken to need on each GPU. Without a driver nothing is known. It needs the lock.
-func (r *Runtime) contextSizes() map[sharing.GPUID]contextsize.Size {
+func contextSizes(r *Runtime) map[sharing.GPUID]contextsize.Size {
 	out := map[sharing.GPUID]contextsize.Size{}
 	if r.Driver.Get() == nil {
 		return out
@@ -46,7 +46,7 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 		}
 		out = append(out, contextsize.GPU{
 			ID: g.UUID, Kind: contextKind(g, r.Driver.Get().Driver.Version()), Useful: at.Counts(g),
-			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.modes.Switching(g.UUID) == "",
+			Idle: v.Claims == 0 && g.Health == sharing.HealthOK && g.Cordoned == "" && r.Modes.Switching(g.UUID) == "",
 		})
 	}
 	return out

@@ -26,7 +26,7 @@ type countedNode struct{ r *Runtime }
 // newCounters makes what corrects the counters of programs that count.
 func newCounters(r *Runtime) *counters.Reconciler {
 	return &counters.Reconciler{
-		Log: r.Log, Backend: r.Libkerf, Lists: r.sampler.Lists, Conditions: r.conditions, Node: countedNode{r}, Announce: r.changed.announce,
+		Log: r.Log, Backend: r.Libkerf, Lists: r.sampler.Lists, Conditions: r.Conditions, Node: countedNode{r}, Announce: r.changed.announce,
 	}
 }
 
@@ -36,7 +36,7 @@ func (n countedNode) View() counters.View {
 	defer n.r.mu.Unlock()
 	grants := n.r.ledger.Grants()
 	v := counters.View{Owners: n.r.Owners(grants)}
-	v.Grants = n.r.counting(grants, v.Owners)
+	v.Grants = n.leases(grants, v.Owners)
 	if att := n.r.Driver.Get(); att != nil {
 		v.Driver = att.Driver
 	}
@@ -47,21 +47,21 @@ func (n countedNode) View() counters.View {
 func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	return n.r.Guard.Compare(n.r.sharersOf(id), n.r.contexts(), holds)
+	return n.r.Guard.Compare(sharersOf(n.r.ledger, id), guardNode(n).contexts(), holds)
 }
 
 // Uncounted implements counters.Node.
 func (n countedNode) Uncounted() { n.r.opt.Observer.Uncounted() }
 
-// counting are the leases whose programs count in a region, those with a shared cap as one. It needs the lock.
-func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libkerf.Lease {
+// leases are those whose programs count in a region, those with a shared cap as one. It needs the lock.
+func (n countedNode) leases(grants []ledger.Grant, owners []lists.Grant) []libkerf.Lease {
 	var all []libkerf.Lease
 	of := map[ledger.ClaimID]int{}
 	for _, g := range grants {
-		if g.Lease == nil || !r.Libkerf.Whole(string(g.Claim.ID)) {
+		if g.Lease == nil || !n.r.Libkerf.Whole(string(g.Claim.ID)) {
 			continue
 		}
-		class := int(r.priorityOf(g))
+		class := int(n.r.priorityOf(g))
 		i, shared := of[g.Claim.Root()]
 		if !shared {
 			i = len(all)
@@ -73,7 +73,7 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 			all = append(all, l)
 		}
 		l := &all[i]
-		l.Groups, l.Priority = append(l.Groups, r.GroupOf(*g.Lease)), max(l.Priority, class)
+		l.Groups, l.Priority = append(l.Groups, n.r.GroupOf(*g.Lease)), max(l.Priority, class)
 		for _, o := range owners {
 			if o.Owner == listing.Owner(g.Claim.ID) {
 				l.Owners = append(l.Owners, o)
@@ -83,27 +83,21 @@ func (r *Runtime) counting(grants []ledger.Grant, owners []lists.Grant) []libker
 	return all
 }
 
-// libkerfRules are the rules of this moment for regions.
-func (r *Runtime) libkerfRules() libkerf.Rules {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return libkerf.Rules{RejectManaged: r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: r.contextSizes()}
+// rules are the rules of this moment for regions.
+func (n countedNode) rules() libkerf.Rules {
+	n.r.mu.Lock()
+	defer n.r.mu.Unlock()
+	return libkerf.Rules{RejectManaged: n.r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: contextSizes(n.r)}
 }
 
 // watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
 // held in one way on all of them. It needs the lock.
-func (r *Runtime) watches(g ledger.Grant) bool {
+func watches(r *Runtime, g ledger.Grant) bool {
+	att := r.Driver.Get()
 	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
-		return !choice.Watched(r.settings.BackendsOn(r.gpu(f.GPU), g.Claim.Request.Profile)) || r.blind(f.GPU)
+		blind := att != nil && att.Levels[f.GPU].Blind() // the driver does not list its processes to this agent
+		return blind || !choice.Watched(r.settings.BackendsOn(r.gpu(f.GPU), g.Claim.Request.Profile))
 	})
-}
-
-// blind reports whether the driver does not list the processes of a GPU to this agent. It needs the lock.
-func (r *Runtime) blind(gpu sharing.GPUID) bool {
-	if r.Driver.Get() == nil {
-		return false
-	}
-	return r.Driver.Get().Levels[gpu].Blind()
 }
 
 // timeHost tells libkerf whose time counts.
@@ -116,7 +110,7 @@ func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
 func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
-	return t.r.counting(t.r.ledger.Grants(), nil), t.r.settings.Pool().Compute == config.ComputeStrict
+	return countedNode(t).leases(t.r.ledger.Grants(), nil), t.r.settings.Pool().Compute == config.ComputeStrict
 }
 
 // ProcessTime implements libkerf.TimeHost.

@@ -23,12 +23,12 @@ type heard struct {
 }
 
 func (h *heard) listen(r *Runtime) {
-	r.Notify().ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+	r.Notify.ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.told = append(h.told, ref.Pod+" "+reason+" "+message)
 	}
-	r.Notify().Evictor = func(_ context.Context, ref sharing.ContainerRef) error {
+	r.Notify.Evictor = func(_ context.Context, ref sharing.ContainerRef) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.evicted = append(h.evicted, ref.Pod)

@@ -11,11 +11,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 )
 
-// guardOptions are what the guard works with.
-func (r *Runtime) guardOptions() guard.Options {
+// guardNode is the runtime as the guard needs it.
+type guardNode struct{ r *Runtime }
+
+// options are what the guard works with.
+func (n guardNode) options() guard.Options {
+	r := n.r
 	o := guard.Options{
-		Log: r.opt.Log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.notify, Conditions: r.conditions, Observer: r.opt.Observer,
-		Own: path.Join(r.opt.Cgroups.Mount, r.opt.Parent), View: r.guardView, Changed: r.changed.wait, Announce: r.changed.announce,
+		Log: r.Log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.Notify, Conditions: r.Conditions, Observer: r.opt.Observer,
+		Own: path.Join(r.opt.Cgroups.Mount, r.opt.Parent), View: n.view, Changed: r.changed.wait, Announce: r.changed.announce,
 	}
 	if all := path.Dir(r.opt.Parent); all != "." {
 		o.Agents = path.Join(r.opt.Cgroups.Mount, all)
@@ -23,14 +27,15 @@ func (r *Runtime) guardOptions() guard.Options {
 	return o
 }
 
-// guardView is what the guard sees.
-func (r *Runtime) guardView() guard.View {
+// view is what the guard sees.
+func (n guardNode) view() guard.View {
+	r := n.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	grants := r.ledger.Grants()
 	v := guard.View{
 		Grants: make([]guard.Grant, len(grants)), Owners: r.Owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
-		Complete: r.Recovery.Complete() && len(r.conditions.Unserved()) == 0,
+		Complete: r.Recovery.Complete() && len(r.Conditions.Unserved()) == 0,
 	}
 	if r.Driver.Get() != nil {
 		v.Driver = r.Driver.Get().Driver
@@ -41,10 +46,10 @@ func (r *Runtime) guardView() guard.View {
 	served := false
 	for i := range grants {
 		g := &grants[i]
-		v.Grants[i] = guard.Grant{Grant: g, Speaker: r.speaker(*g), Evictable: r.notify.CanEvict(*g)}
+		v.Grants[i] = guard.Grant{Grant: g, Speaker: speaker(r.ledger, *g), Evictable: r.Notify.CanEvict(*g)}
 		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
 		one.Backend = g.Claim.Backend
-		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && r.watches(*g))
+		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && watches(r, *g))
 		one.Counted = one.Watched && p.Counts && r.Libkerf.Check(r.GrantOf(*g)) == backend.Fault{}
 		served = served || p.Served
 		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
@@ -52,14 +57,15 @@ func (r *Runtime) guardView() guard.View {
 		}
 	}
 	if served {
-		v.Contexts = r.contexts()
+		v.Contexts = n.contexts()
 	}
 	return v
 }
 
 // contexts are the sizes of contexts as the guard needs them. It needs the lock.
-func (r *Runtime) contexts() guard.Contexts {
-	out, sizes := guard.Contexts{}, r.contextSizes()
+func (n guardNode) contexts() guard.Contexts {
+	r := n.r
+	out, sizes := guard.Contexts{}, contextSizes(r)
 	for _, v := range r.ledger.GPUs() {
 		out[v.GPU.UUID] = guard.Context{Index: v.GPU.Index, Model: v.GPU.Model, Size: sizes[v.GPU.UUID].Bytes}
 	}

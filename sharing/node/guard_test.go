@@ -313,7 +313,7 @@ func TestGuardAndStrangers(t *testing.T) {
 		"reported":            {pool: warning},
 		"a driver's own":      {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
 		"of another agent":    {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
-		"before all is known": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions().Set(conditions.Config, "not yet") }},
+		"before all is known": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions.Set(conditions.Config, "not yet") }},
 		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) {
 			g.bench.Runtime.mu.Lock()
 			defer g.bench.Runtime.mu.Unlock()
@@ -412,7 +412,7 @@ func TestGuardAndPods(t *testing.T) {
 	g := &guarded{bench: b, seen: s}
 	g.restartAgent()
 	var told []string
-	b.Runtime.Notify().ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+	b.Runtime.Notify.ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
 		told = append(told, ref.String()+" "+reason+" "+message)
 	}
 	c, d := b.run(b.app("p", "gpu-memory-gib:4")), b.run(b.app("q", "gpu-memory-gib:4"))
@@ -449,7 +449,7 @@ func TestGuardEvicts(t *testing.T) {
 	g.restartAgent()
 	var asked []string
 	answer := fmt.Errorf("no right: %w", sharing.ErrDenied)
-	b.Runtime.Notify().Evictor = func(_ context.Context, ref sharing.ContainerRef) error {
+	b.Runtime.Notify.Evictor = func(_ context.Context, ref sharing.ContainerRef) error {
 		asked = append(asked, ref.String())
 		return answer
 	}

@@ -377,7 +377,7 @@ func (b *bench) start() {
 // apply applies a configuration, as its source does.
 func (b *bench) apply(c config.Config, pool config.Pool) {
 	b.settings.Apply(c, pool, ConfigSource{})
-	b.conditions.ApplyConfig()
+	b.Conditions.ApplyConfig()
 }
 
 // SetLevel sets what a GPU can give, as the session does.

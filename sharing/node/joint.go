@@ -11,21 +11,20 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// sharersOf are the grants that have a cap in common with this one, its own among them. It needs the lock.
-func (r *Runtime) sharersOf(id ledger.ClaimID) []ledger.Grant {
+// sharersOf are the grants that have a cap in common with this one, its own among them.
+func sharersOf(l *ledger.Ledger, id ledger.ClaimID) []ledger.Grant {
 	var out []ledger.Grant
-	for _, one := range r.ledger.Sharers(id) {
-		g, _ := r.ledger.Get(one)
+	for _, one := range l.Sharers(id) {
+		g, _ := l.Get(one)
 		out = append(out, g)
 	}
 	return out
 }
 
-// speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them. It needs
-// the lock.
-func (r *Runtime) speaker(g ledger.Grant) ledger.ClaimID {
+// speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them.
+func speaker(l *ledger.Ledger, g ledger.Grant) ledger.ClaimID {
 	if g.Joint != nil {
-		for _, o := range r.sharersOf(g.Claim.ID) {
+		for _, o := range sharersOf(l, g.Claim.ID) {
 			if o.Lease != nil {
 				return o.Claim.ID
 			}
@@ -34,13 +33,13 @@ func (r *Runtime) speaker(g ledger.Grant) ledger.ClaimID {
 	return g.Claim.ID
 }
 
-// jointWhy says of a grant that shares a cap who does and how much it is; it is empty for others. It needs the lock.
-func (r *Runtime) jointWhy(g ledger.Grant) string {
+// jointWhy says of a grant that shares a cap who does and how much it is; it is empty for others.
+func jointWhy(l *ledger.Ledger, g ledger.Grant) string {
 	if g.Joint == nil {
 		return ""
 	}
 	var names []string
-	for _, o := range r.sharersOf(g.Claim.ID) {
+	for _, o := range sharersOf(l, g.Claim.ID) {
 		names = append(names, o.Claim.Owner.Container)
 	}
 	slices.Sort(names)

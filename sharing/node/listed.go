@@ -6,11 +6,16 @@ package node
 import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
-// observeView is what the sampler sees.
-func (r *Runtime) observeView() observe.View {
+// views are what the parts of the node see of the runtime, each at one moment.
+type views struct{ r *Runtime }
+
+// observe is what the sampler sees.
+func (n views) observe() observe.View {
+	r := n.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := observe.View{Grants: r.ledger.Grants()}
@@ -31,4 +36,12 @@ func capsOf(grants []ledger.Grant) map[string]sharing.Placement {
 		out[string(g.Claim.ID)] = g.Caps()
 	}
 	return out
+}
+
+// health is what the runner of the health sees.
+func (n views) health() health.View {
+	r := n.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return health.View{Rule: r.settings.Pool().Health, GPUs: r.ledger.GPUs(), Grants: r.ledger.Grants()}
 }

@@ -11,12 +11,14 @@ import (
 // newMeter makes the meter of a node. It also reports unmanaged processes.
 func newMeter(r *Runtime) *meter.Meter {
 	return meter.New(meter.Options{
-		Log: r.Log, Notify: r.notify, Conditions: r.conditions, Sampler: r.sampler, View: r.meterView,
-		Watcher: &guard.Reporter{Options: r.guardOptions()},
+		Log: r.Log, Notify: r.Notify, Conditions: r.Conditions, Sampler: r.sampler, View: views{r}.meter,
+		Watcher: &guard.Reporter{Options: guardNode{r}.options()},
 	})
 }
 
-func (r *Runtime) meterView() meter.View {
+// meter is what the meter sees.
+func (n views) meter() meter.View {
+	r := n.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := meter.View{Grants: r.ledger.Grants(), Idle: r.settings.Pool().Idle}

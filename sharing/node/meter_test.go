@@ -23,7 +23,7 @@ func TestTheMeter(t *testing.T) {
 	var log []audit.Entry
 	b.opt.Audit = func(e audit.Entry) { mu.Lock(); defer mu.Unlock(); log = append(log, e) }
 	b.Runtime = New(b.opt)
-	b.Notify().LabelsOf = func(string) map[string]string {
+	b.Notify.LabelsOf = func(string) map[string]string {
 		return map[string]string{"team": "x", "pod-template-hash": "7f"}
 	}
 	ears := &heard{}

@@ -18,14 +18,11 @@ type MIG interface {
 	mode.Manager
 }
 
-// Instances are the MIG instances of grants.
-func (r *Runtime) Instances() *instances.Reconciler { return r.instances }
-
 // SetMIG tells what keeps the GPUs' MIG instances, from now on; nil where nothing does.
 func (r *Runtime) SetMIG(m MIG) {
 	r.mu.Lock()
-	r.instances.SetManager(m)
-	r.modes.SetManager(m)
+	r.Instances.SetManager(m)
+	r.Modes.SetManager(m)
 	r.mu.Unlock()
 	r.changed.announce()
 }
@@ -56,4 +53,4 @@ func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPUID {
 
 // PendingCuts says whose instances are being created, and which GPUs switch their MIG mode for whom. An instance whose last
 // attempt failed is not among them: its container is told the error.
-func (r *Runtime) PendingCuts() []string { return append(r.modes.Pending(), r.instances.Pending()...) }
+func (r *Runtime) PendingCuts() []string { return append(r.Modes.Pending(), r.Instances.Pending()...) }

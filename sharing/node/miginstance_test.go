@@ -34,7 +34,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	if !health(first) || health(second) || health(sharing.Instance{}) {
 		t.Error("whose fault it is")
 	}
-	if w := strings.Join(b.conditions.Sentences(conditions.Warns), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
+	if w := strings.Join(b.Conditions.Sentences(conditions.Warns), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
 		t.Errorf("warnings: %q", w)
 	}
 	b.Runtime.mu.Unlock()
@@ -43,7 +43,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	if p, err := b.placing().Process(0, req, req, nil); err != nil || p.Placement[0].MIG != first {
 		t.Errorf("after the fault: %+v, %v", p, err)
 	}
-	if left := b.conditions.Sentences(conditions.Warns); len(left) != 0 {
+	if left := b.Conditions.Sentences(conditions.Warns); len(left) != 0 {
 		t.Errorf("warnings that are over: %q", left)
 	}
 }

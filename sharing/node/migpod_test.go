@@ -175,7 +175,7 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 	b.begin()
 	b.eventually("other numbers after a restart", func() bool { return slices.Equal(b.numbers("MIG-1"), []int{310, 311}) })
 	b.number(700)
-	files, err := b.Instances().Files.Capabilities(b.gpus[0], c.in.Device)
+	files, err := b.Instances.Files.Capabilities(b.gpus[0], c.in.Device)
 	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0].Host, "nvidia-cap710") || !strings.HasSuffix(files[1].Host, "nvidia-cap711") {
 		t.Errorf("%v, %v", files, err)
 	}
@@ -190,7 +190,7 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 func (b *migBench) begin() (stop func()) {
 	b.t.Helper()
 	b.Runtime = New(b.opt)
-	b.Instances().ShowTo(func(_ context.Context, devices []instances.Shown) error {
+	b.Instances.ShowTo(func(_ context.Context, devices []instances.Shown) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.refuse != nil {
@@ -199,7 +199,7 @@ func (b *migBench) begin() (stop func()) {
 		b.shown = devices
 		return nil
 	})
-	b.Instances().TellTo(func(_ context.Context, n instances.Notice) {
+	b.Instances.TellTo(func(_ context.Context, n instances.Notice) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.notices = append(b.notices, n)

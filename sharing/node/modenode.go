@@ -37,9 +37,9 @@ func (n modeNode) Changed() <-chan struct{} { return n.r.changed.wait() }
 
 func (n modeNode) Announce() { n.r.changed.announce() }
 
-func (n modeNode) Warn(sentence string) { n.r.conditions.Set(conditions.Turn, sentence) }
+func (n modeNode) Warn(sentence string) { n.r.Conditions.Set(conditions.Turn, sentence) }
 
 func (n modeNode) Switched(ctx context.Context, res mode.Result) {
 	n.r.opt.Observer.MIGTurned(res.On, res.Took, res.Err)
-	n.r.notify.Node(ctx, res.Reason, res.Message)
+	n.r.Notify.Node(ctx, res.Reason, res.Message)
 }

@@ -136,7 +136,7 @@ func TestTurnsForPods(t *testing.T) {
 	m.set(func() { m.turned = time.Now().Add(-time.Hour) })
 	b.eventually("the share", func() bool { g := b.grant(share); return g != nil && g.Claim.Placement[0].MIG.None() })
 	b.run(share)
-	if p := b.modes.Pending(); len(p) != 0 {
+	if p := b.Modes.Pending(); len(p) != 0 {
 		t.Errorf("left: %v", p)
 	}
 }
@@ -150,13 +150,13 @@ func TestTurnsNothing(t *testing.T) {
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "GPU 0 is held by process 7") {
 		t.Errorf("%v", err)
 	}
-	b.modes.Switch(t.Context())
+	b.Modes.Switch(t.Context())
 	if m.count() != 0 {
 		t.Error("a busy GPU was changed")
 	}
 	b.PodGone(ask.Ref.PodUID)
 	m.set(func() { m.busy = "" })
-	b.modes.Switch(t.Context())
+	b.Modes.Switch(t.Context())
 	if m.count() != 0 {
 		t.Error("a GPU was changed for a pod that is gone")
 	}
@@ -164,18 +164,18 @@ func TestTurnsNothing(t *testing.T) {
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{large}); !isNoFit(err) {
 		t.Errorf("%v", err)
 	}
-	b.modes.Switch(t.Context())
+	b.Modes.Switch(t.Context())
 	if m.count() != 0 {
 		t.Error("a GPU was changed in vain")
 	}
 	m.set(func() { m.refuse = fmt.Errorf("IN_USE: %w", sharing.ErrUnavailable) })
 	_ = b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask})
 	b.eventually("a try", func() bool { return m.count() == 1 })
-	b.eventually("its end", func() bool { return len(b.modes.Pending()) == 0 })
+	b.eventually("its end", func() bool { return len(b.Modes.Pending()) == 0 })
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "IN_USE") {
 		t.Errorf("after a change that failed: %v", err)
 	}
-	b.modes.Switch(t.Context())
+	b.Modes.Switch(t.Context())
 	if m.count() != 1 {
 		t.Error("it is tried again at once")
 	}
@@ -197,7 +197,7 @@ func TestNothingOfAGPUThatChanges(t *testing.T) {
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{inst}); !isNoFit(err) {
 		t.Fatal(err)
 	}
-	b.eventually("the switch", func() bool { return len(b.modes.Pending()) == 1 })
+	b.eventually("the switch", func() bool { return len(b.Modes.Pending()) == 1 })
 	for _, amount := range []string{"gpu-memory-gib:4", "gpu:1", "mig-1g:1"} {
 		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("p-"+amount[:3], amount)}); !isNoFit(err) || !strings.Contains(err.Error(), "changes to MIG mode for pod ns/inst") {
 			t.Errorf("%s: %v", amount, err)
@@ -210,7 +210,7 @@ func TestNothingOfAGPUThatChanges(t *testing.T) {
 	}
 	b.PodGone(inst.Ref.PodUID)
 	close(hold)
-	b.eventually("the end of the switch", func() bool { return len(b.modes.Pending()) == 0 })
+	b.eventually("the end of the switch", func() bool { return len(b.Modes.Pending()) == 0 })
 	if g := b.Books().GPUs[0]; g.MIG.Trouble != "" || !g.GPU.MIG || len(b.PendingCuts()) != 0 {
 		t.Errorf("afterwards: %+v", g)
 	}

@@ -340,12 +340,12 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("before a driver: %v", err)
 	}
 	b.attach()
-	b.conditions.Set(conditions.Config, "something stands in the way")
+	b.Conditions.Set(conditions.Config, "something stands in the way")
 	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "something stands in the way") {
 		t.Errorf("blocked: %v", err)
 	}
-	b.conditions.Set(conditions.Config, "")
-	b.conditions.RejectConfig([]string{"spec.pools[0].name: is empty"}, true)
+	b.Conditions.Set(conditions.Config, "")
+	b.Conditions.RejectConfig([]string{"spec.pools[0].name: is empty"}, true)
 	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("without a configuration: %v", err)
 	}

@@ -14,7 +14,7 @@ func (r *Runtime) placing() *place.Node {
 	at := &place.Node{
 		Backends: place.Backends{Config: r.settings.Config(), Pool: r.settings.Pool(), Settings: map[sharing.GPUID]config.GPUSettings{}},
 		GPUs:     r.ledger.GPUs(), Grants: r.ledger.Grants(), NoMPSForPods: r.NoMPSForPods, OwnerOf: r.opt.ownerOf,
-		Modes: r.modes, Health: r.Health, MIG: r.instances.Manager(),
+		Modes: r.Modes, Health: r.Health, MIG: r.Instances.Manager(),
 	}
 	for _, v := range at.GPUs {
 		at.Settings[v.GPU.UUID] = r.settings.Of(v.GPU)

@@ -236,8 +236,8 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 	try("no driver")
 	b.attach()
 	b.loops()
-	b.conditions.Set(conditions.NRI, "the NRI plugin is not connected")
-	b.conditions.Set(conditions.CDI, "the CDI specs are missing")
+	b.Conditions.Set(conditions.NRI, "the NRI plugin is not connected")
+	b.Conditions.Set(conditions.CDI, "the CDI specs are missing")
 	try("NRI plugin is not connected", "CDI specs are missing")
 	if why := b.PodsNotReady(); len(why) != 2 {
 		t.Errorf("pods not ready: %q", why)
@@ -249,15 +249,15 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 	p := b.tenant()
 	b.lease(p, "", gib(1)) // a process of its own needs no NRI
 	p.end()
-	b.conditions.Set(conditions.NRI, "")
-	b.conditions.Set(conditions.CDI, "")
+	b.Conditions.Set(conditions.NRI, "")
+	b.Conditions.Set(conditions.CDI, "")
 	c := b.run(ask)
 	// One that is injected already is armed all the same: it was, before the condition came.
-	b.conditions.Set(conditions.NRI, "away")
+	b.Conditions.Set(conditions.NRI, "away")
 	if err := c.hooks(); err != nil {
 		t.Error(err)
 	}
-	b.conditions.Set(conditions.NRI, "")
+	b.Conditions.Set(conditions.NRI, "")
 	c.remove()
 	b.gone("p")
 }

@@ -94,7 +94,7 @@ func TestRaisedLimitIsRestored(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
 	var told []string
-	b.Notify().ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+	b.Notify.ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
 		told = append(told, ref.Pod+" "+reason+" "+message)
 	}
 	ask := b.app("p", "gpu-memory-gib:10")

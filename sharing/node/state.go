@@ -27,18 +27,18 @@ func (r *Runtime) State(ctx context.Context) status.State {
 	s := status.State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
 		Config: r.settings.Source(), Pool: r.settings.Pool().Name, Profiles: r.settings.Config().ProfileNames(r.settings.Pool()),
-		ConfigErrors: r.conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Warnings: r.conditions.Sentences(conditions.Warns),
+		ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Warnings: r.Conditions.Sentences(conditions.Warns),
 	}
-	for _, why := range r.conditions.Sentences(conditions.StopsPods) {
+	for _, why := range r.Conditions.Sentences(conditions.StopsPods) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
 	}
 	if r.Driver.Get() != nil {
 		s.DriverVersion = r.Driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.instances.StatesWith(instanceNode{r}.grants())
+	cut := r.Instances.StatesWith(instanceNode{r}.grants())
 	at := r.placing()
-	outlooks := r.modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
+	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
 		health[v.GPU.UUID] = v.GPU.Health
 		g := status.GPU{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
@@ -92,8 +92,8 @@ func (r *Runtime) Grant(id ledger.ClaimID) (status.Grant, bool) {
 func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) status.Grant {
 	id, way := g.Claim.ID, backend.PropertiesOf(g.Claim.Backend)
 	f := status.Facts{
-		Found: r.Guard.Of(id), Shared: r.jointWhy(g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
-		NoDriver: r.Driver.Get() == nil, Speaker: r.speaker(g),
+		Found: r.Guard.Of(id), Shared: jointWhy(r.ledger, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
+		NoDriver: r.Driver.Get() == nil, Speaker: speaker(r.ledger, g),
 	}
 	f.Lost = cmp.Or(g.Current().Unverified, f.Found.Lost, g.Current().Doubt)
 	if level, why, less := r.weaker(g); less {
@@ -130,9 +130,9 @@ func (r *Runtime) priorityOf(g ledger.Grant) int32 {
 
 // beyond are warnings of a grant that holds more than its cap. It needs the lock.
 func (r *Runtime) beyond(g ledger.Grant, p observe.Sample) []string {
-	if r.speaker(g) != g.Claim.ID {
+	if speaker(r.ledger, g) != g.Claim.ID {
 		return nil
 	}
-	watched := backend.PropertiesOf(g.Claim.Backend).Watch == backend.WatchListed && r.watches(g)
+	watched := backend.PropertiesOf(g.Claim.Backend).Watch == backend.WatchListed && watches(r, g)
 	return status.Beyond(g, watched, p, func(gpu sharing.GPUID) int { return r.gpu(gpu).Index })
 }

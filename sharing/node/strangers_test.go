@@ -28,7 +28,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 		}
 	}
 	b.Runtime = New(b.opt)
-	b.Notify().ToNode = func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) }
+	b.Notify.ToNode = func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) }
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +51,10 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	b.lease(holder, "", req)
 	first, second, third := b.tenant(), b.tenant(), b.tenant()
 
-	b.conditions.Set(conditions.Config, "not yet") // nobody counts as a stranger
+	b.Conditions.Set(conditions.Config, "not yet") // nobody counts as a stranger
 	on(holder, first)
 	look()
-	b.conditions.Set(conditions.Config, "")
+	b.Conditions.Set(conditions.Config, "")
 	if len(told) != 0 {
 		t.Fatalf("told before it is sure: %q", told)
 	}

@@ -38,7 +38,7 @@ func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []Unacco
 			continue
 		}
 		who := fmt.Sprintf("container %s (%s), which has no grant that is accounted for", s.Ref, s.ID)
-		allowed := r.instances.Files.Allowed(v.GPU, s.Devices)
+		allowed := r.Instances.Files.Allowed(v.GPU, s.Devices)
 		if len(allowed) == 0 {
 			allowed = []int{AnyGI}
 		}

@@ -100,7 +100,7 @@ func TestUnlistedMemoryIsAnEvent(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	var told []string
-	b.Notify().ToNode = func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) }
+	b.Notify.ToNode = func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) }
 	gpu := b.gpus[0].UUID
 	m := newMeter(b.Runtime)
 	for _, step := range []struct {

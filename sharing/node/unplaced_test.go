@@ -52,9 +52,9 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 	announced(true, func() { try(false) })
 	known("uid-p")
 	announced(false, func() { try(false) })
-	b.conditions.Set(conditions.CDI, "not written")
+	b.Conditions.Set(conditions.CDI, "not written")
 	try(false) // for another reason, so that nothing is known anew
-	b.conditions.Set(conditions.CDI, "")
+	b.Conditions.Set(conditions.CDI, "")
 	known("uid-p")
 	announced(true, func() { b.PodGone("uid-p") })
 	known()

@@ -28,7 +28,7 @@ func (r *Runtime) weaker(g ledger.Grant) (level sharing.Level, why string, ok bo
 		return sharing.LevelUnknown, fault.Unknown, true
 	}
 	why = lifecycle.JoinSentences([]string{found.Exceeds, fault.Bypassed})
-	if r.watches(g) {
+	if watches(r, g) {
 		return sharing.LevelReactive, why, why != ""
 	}
 	return sharing.LevelNone, why, why != ""

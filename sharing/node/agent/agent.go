@@ -195,7 +195,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 		Contexts: contexts,
 		Audit:    a.auditTo(),
 	})
-	a.runtime.Conditions().Set(conditions.Audit, a.auditFault)
+	a.runtime.Conditions.Set(conditions.Audit, a.auditFault)
 	a.runtime.Settings().Load(filepath.Join(a.opt.Dirs.Dir, applied.File), boot)
 	a.source = settings.NewSource(settings.Deps{
 		Log: a.log, Options: &a.opt, Runtime: a.runtime, Events: a.events, State: a.state, NoMPSForPods: noPods,

@@ -90,7 +90,7 @@ func NewContainers(a Deps) (*Containers, error) {
 	if c.hookSum, err = cdi.HookSum(c.hookPath); err != nil {
 		return nil, fmt.Errorf("installed hook: %w", err)
 	}
-	a.Runtime.Instances().ShowTo(c.showMIG)
+	a.Runtime.Instances.ShowTo(c.showMIG)
 	c.specs = cdi.NewKeeper(a.Options.Containers.CDI, filepath.SplitList(a.Options.Containers.CDISources), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.Options.Dirs.Dir, hookSocket)})
 	c.listener, err = c.listenHook()
 	return c, err
@@ -177,14 +177,14 @@ func (c *Containers) tellInventory() {
 	}
 	gpus := c.Runtime.Inventory()
 	pool := c.Runtime.Settings().Pool()
-	rules := rulesOf(c.Runtime.Instances().States())
+	rules := rulesOf(c.Runtime.Instances.States())
 	rules.memory, rules.gives, rules.excluded = hardwareMemory(pool), givesOf(pool), c.Runtime.Settings().Excluded()
 	units := c.known.take(gpus, rules)
 	if len(units) == 0 {
-		c.Runtime.Conditions().Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
+		c.Runtime.Conditions.Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
 		return
 	}
-	c.Runtime.Conditions().Set(conditions.Units, "")
+	c.Runtime.Conditions.Set(conditions.Units, "")
 	err := c.writeSpecs(units, gpus)
 	text := ""
 	if err != nil {
@@ -194,7 +194,7 @@ func (c *Containers) tellInventory() {
 		c.Log.Error("CDI specs are not as containers need them", "error", text)
 	}
 	c.said = text
-	c.Runtime.Conditions().Set(conditions.CDI, text)
+	c.Runtime.Conditions.Set(conditions.CDI, text)
 	if err == nil && c.tell != nil {
 		c.tell(units)
 	}

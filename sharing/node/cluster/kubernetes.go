@@ -46,7 +46,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.Options.Cluster.Kubeconfig, Node: a.Options.Cluster.Node, Log: a.Log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons, warn: func(text string) { a.Runtime.Conditions().Set(conditions.Cordons, text) }}
+	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons, warn: func(text string) { a.Runtime.Conditions.Set(conditions.Cordons, text) }}
 	k.cordons.restore()
 	if k.runtimeDoor, err = containerd.Open(a.Options.Cluster.RuntimeSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
@@ -65,19 +65,19 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	if err := os.MkdirAll(view, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
 	}
-	missed := &missedNews{warn: func(text string) { a.Runtime.Conditions().Set(conditions.Missed, text) }, event: k.api.Event}
+	missed := &missedNews{warn: func(text string) { a.Runtime.Conditions.Set(conditions.Missed, text) }, event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
 		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts, Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
 		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths, Namespaces: k.api},
 		Missed:    missed.tell,
-		Condition: func(why string) { a.Runtime.Conditions().Set(conditions.NRI, why) },
+		Condition: func(why string) { a.Runtime.Conditions.Set(conditions.NRI, why) },
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
 	}
 	c.tell = k.tellKubelet
 	a.Runtime.AwaitWitness()
-	users := a.Runtime.Notify()
+	users := a.Runtime.Notify
 	users.ToPod = func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
 		k.api.Event(ctx, ref, reason, message, reason != health.RecoveredReason)
 	}
@@ -85,11 +85,11 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		k.api.Event(ctx, sharing.ContainerRef{}, reason, message, true)
 	}
 	users.LabelsOf, users.Evictor = k.api.Labels, k.api.Evict
-	a.Runtime.Instances().TellTo(k.tellCut)
+	a.Runtime.Instances.TellTo(k.tellCut)
 	// Until each has spoken for itself.
-	a.Runtime.Conditions().Set(conditions.NRI, "the NRI plugin is not connected to the container runtime yet")
-	a.Runtime.Conditions().Set(conditions.ContainerRuntime, "the container runtime's configuration has not been read yet")
-	a.Runtime.Conditions().Set(conditions.CDI, "the CDI specs have not been written yet")
+	a.Runtime.Conditions.Set(conditions.NRI, "the NRI plugin is not connected to the container runtime yet")
+	a.Runtime.Conditions.Set(conditions.ContainerRuntime, "the container runtime's configuration has not been read yet")
+	a.Runtime.Conditions.Set(conditions.CDI, "the CDI specs have not been written yet")
 	return k, nil
 }
 
@@ -144,7 +144,7 @@ func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	if err != nil {
 		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
 	}
-	k.Runtime.Conditions().Set(conditions.Inventory, text)
+	k.Runtime.Conditions.Set(conditions.Inventory, text)
 	k.plugin.SetHolders(k.Runtime.Holders())
 }
 

@@ -47,7 +47,7 @@ func (k *Kubernetes) labelNode(ctx context.Context) {
 			if err != nil {
 				text = "the node's object has not its labels: " + err.Error()
 			}
-			k.Runtime.Conditions().Set(conditions.NodeLabels, text)
+			k.Runtime.Conditions.Set(conditions.NodeLabels, text)
 			last, known, wait = l, err == nil, labelAgain
 			if err != nil {
 				wait = publishLast

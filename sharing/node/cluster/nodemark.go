@@ -24,7 +24,7 @@ func (k *Kubernetes) followLeaving(ctx context.Context) {
 		keys := k.Runtime.Settings().Pool().Health.SpotTaints
 		if len(keys) == 0 {
 			k.Runtime.SetLeaving(ctx, "")
-			k.Runtime.Conditions().Set(conditions.LeavingUnknown, "")
+			k.Runtime.Conditions.Set(conditions.LeavingUnknown, "")
 			select {
 			case <-ctx.Done():
 			case <-changed:
@@ -60,10 +60,10 @@ func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 // seeTaints takes the node's taints. While they cannot be read, what was known of them stays.
 func (k *Kubernetes) seeTaints(ctx context.Context, keys, taints []string, err error) {
 	if err != nil {
-		k.Runtime.Conditions().Set(conditions.LeavingUnknown, "the node's taints (health.spotTaints) cannot be read: "+err.Error())
+		k.Runtime.Conditions.Set(conditions.LeavingUnknown, "the node's taints (health.spotTaints) cannot be read: "+err.Error())
 		return
 	}
-	k.Runtime.Conditions().Set(conditions.LeavingUnknown, "")
+	k.Runtime.Conditions.Set(conditions.LeavingUnknown, "")
 	k.Runtime.SetLeaving(ctx, leaving(keys, taints))
 }
 
@@ -99,7 +99,7 @@ func (k *Kubernetes) markNode(ctx context.Context) {
 		if err != nil {
 			text = "the node's object does not show how its GPUs are (health.node): " + err.Error()
 		}
-		k.Runtime.Conditions().Set(conditions.NodeMark, text)
+		k.Runtime.Conditions.Set(conditions.NodeMark, text)
 		if err != nil {
 			if !sleep.For(ctx, wait) {
 				return

@@ -47,11 +47,11 @@ func (k *Kubernetes) judgeOnce(ctx context.Context) {
 	report, err := k.runtimeDoor.Report(ask)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.Runtime.Conditions().Set(conditions.RuntimeConfig, "the container runtime does not tell of its configuration: "+err.Error())
+			k.Runtime.Conditions.Set(conditions.RuntimeConfig, "the container runtime does not tell of its configuration: "+err.Error())
 		}
 		return
 	}
-	k.Runtime.Conditions().Set(conditions.RuntimeConfig, "")
+	k.Runtime.Conditions.Set(conditions.RuntimeConfig, "")
 	blocking, warning := map[string]string{}, map[string]string{}
 	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.Options.Cluster.ToolkitConfig), k.Options.Containers.CDI) {
 		if p.Blocking {
@@ -60,8 +60,8 @@ func (k *Kubernetes) judgeOnce(ctx context.Context) {
 			warning[p.Key] = p.String()
 		}
 	}
-	k.Runtime.Conditions().Replace(conditions.ContainerRuntime, blocking)
-	k.Runtime.Conditions().Replace(conditions.RuntimeProblem, warning)
+	k.Runtime.Conditions.Replace(conditions.ContainerRuntime, blocking)
+	k.Runtime.Conditions.Replace(conditions.RuntimeProblem, warning)
 }
 
 // followRuntime is the second witness beside NRI: what containerd itself tells of ends, and its list of
@@ -79,7 +79,7 @@ func (k *Kubernetes) followRuntime(ctx context.Context) error {
 		k.crossCheck(ctx)
 	})
 	if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
-		k.Runtime.Conditions().Set(conditions.SecondWitness, "the container runtime tells of no ends beside NRI: "+err.Error())
+		k.Runtime.Conditions.Set(conditions.SecondWitness, "the container runtime tells of no ends beside NRI: "+err.Error())
 		return nil
 	}
 	return err

@@ -140,13 +140,13 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 
 // only are the capability nodes of MIG instances that the program may see.
 func (s *Server) only(armed lifecycle.Armed) ([]*nodev1.OnlyFiles, error) {
-	folder, there := s.runtime.Instances().Files.Folder()
+	folder, there := s.runtime.Instances.Files.Folder()
 	if !there {
 		return nil, nil
 	}
 	out := &nodev1.OnlyFiles{Folder: folder}
 	if armed.Device.UUID != "" && len(armed.Own) == 1 {
-		list, err := s.runtime.Instances().Files.Capabilities(armed.Own[0], armed.Device)
+		list, err := s.runtime.Instances.Files.Capabilities(armed.Own[0], armed.Device)
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func (s *Session) Run(ctx context.Context) error {
 		}
 		s.machines = nil // the next driver is loaded anew
 		s.mendInstances()
-		s.Runtime.Conditions().Set(conditions.Rescan, "")
+		s.Runtime.Conditions.Set(conditions.Rescan, "")
 		if text := err.Error(); text != said {
 			s.Log.Warn("no driver in use; looking for one", "reason", text)
 			said = text
@@ -125,7 +125,7 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	if err := s.Runtime.Attach(open, att); err != nil {
 		return fmt.Errorf("take the driver into use: %w", err)
 	}
-	s.Runtime.Conditions().Set(conditions.Rescan, "")
+	s.Runtime.Conditions.Set(conditions.Rescan, "")
 	s.Log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
 	ids, known := idsOf(gpus), idsOf(all)
 	w := &health.Watch{
@@ -152,7 +152,7 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	err = g.Wait()
 	if errors.Is(err, settings.ErrRescan) {
 		// Grants stay as they are. New ones wait from now on, as long as the driver is closed.
-		s.Runtime.Conditions().Set(conditions.Rescan, err.Error())
+		s.Runtime.Conditions.Set(conditions.Rescan, err.Error())
 	}
 	return cmp.Or(err, ctx.Err())
 }
@@ -176,11 +176,11 @@ func idsOf(gpus []sharing.GPU) []sharing.GPUID {
 func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.Attached) error {
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
-	listed := listsMPS(s.Runtime)
+	listed := listsServed(s.Runtime)
 	for {
 		changed := s.Runtime.Changed()
 		before := listed
-		listed = listsMPS(s.Runtime)
+		listed = listsServed(s.Runtime)
 		open := slices.DeleteFunc(slices.Clone(att.GPUs), func(g sharing.GPU) bool {
 			return !levels[g.UUID].Undecided() && (levels[g.UUID].AskedMPS() || !listed)
 		})
@@ -207,7 +207,10 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.
 	}
 }
 
-func listsMPS(r *node.Runtime) bool { return r.Settings().Lists(sharing.BackendMPS) }
+// listsServed reports whether the settings list a backend that serves programs by a daemon.
+func listsServed(r *node.Runtime) bool {
+	return slices.ContainsFunc(sharing.Backends(), func(b sharing.Backend) bool { return backend.PropertiesOf(b).Served && r.Settings().Lists(b) })
+}
 
 // rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
 // settings.ErrRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
@@ -243,7 +246,7 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 		return s.partReport(ctx, lib, g)
 	}
 	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
-	if listsMPS(s.Runtime) {
+	if listsServed(s.Runtime) {
 		rep.SetMPS(s.mps.probe(ctx, g))
 	}
 	for _, b := range sharing.Backends() {

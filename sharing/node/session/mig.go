@@ -220,7 +220,7 @@ func (s *Session) tellCut(cut *keep.Manager) {
 		if v.Waits != "" {
 			sentence = fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", v.GPU, v.Waits)
 		}
-		s.Runtime.Conditions().SetOf(conditions.MIG, string(v.GPU), sentence)
+		s.Runtime.Conditions.SetOf(conditions.MIG, string(v.GPU), sentence)
 	}
 	s.Runtime.SetTrouble(trouble)
 }

@@ -128,7 +128,7 @@ func (s *Source) refuseConfig(c change.Candidate, first bool) {
 			mistakes = append(mistakes, fmt.Sprintf("%s: %v", kept, err))
 		}
 	}
-	s.Runtime.Conditions().RejectConfig(mistakes, first)
-	s.Runtime.Notify().Audit.Config("", "", "", mistakes)
+	s.Runtime.Conditions.RejectConfig(mistakes, first)
+	s.Runtime.Notify.Audit.Config("", "", "", mistakes)
 	s.configNews.refused(mistakes)
 }

@@ -127,17 +127,17 @@ func (s *Source) apply(c change.Candidate) {
 	pool := c.Pool
 	s.applied = c
 	s.Events.ConfigApplied()
-	s.Runtime.Conditions().Set(conditions.Compute, idleRule(c.Config, pool))
+	s.Runtime.Conditions.Set(conditions.Compute, idleRule(c.Config, pool))
 	if s.Options.Cluster.Serve {
 		without := mpsRule(c.Config, pool, s.NoMPSForPods)
-		s.Runtime.Conditions().Set(conditions.MPS, without)
+		s.Runtime.Conditions.Set(conditions.MPS, without)
 		if without != "" {
 			s.Log.Warn("pods are not held by mps", "reason", without)
 		}
 	}
 	s.Runtime.Settings().Apply(c.Config, pool, applied.Source{File: c.From, SHA256: c.Hash})
-	s.Runtime.Conditions().ApplyConfig() // only now: it may have stopped all grants
-	s.Runtime.Notify().Audit.Config(pool.Name, c.From, c.Hash, nil)
+	s.Runtime.Conditions.ApplyConfig() // only now: it may have stopped all grants
+	s.Runtime.Notify.Audit.Config(pool.Name, c.From, c.Hash, nil)
 	s.configNews.applied(c.Hash)
 }
 
@@ -165,7 +165,7 @@ func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
 		case data == nil:
 			text = fmt.Sprintf("there is no configmap %s; what was in force stays", s.Options.Source.Map)
 		}
-		s.Runtime.Conditions().Set(conditions.ConfigMap, text)
+		s.Runtime.Conditions.Set(conditions.ConfigMap, text)
 		s.apiSilent.Store(err != nil)
 		if text != "" {
 			return

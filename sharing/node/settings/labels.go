@@ -83,12 +83,12 @@ func (s *Source) FollowLabels(ctx context.Context, ask func(context.Context) (ma
 }
 
 func (s *Source) labelsUnknown(err error) {
-	s.Runtime.Conditions().Set(conditions.PoolLabels, "the node's pool is chosen by labels of before: "+err.Error())
+	s.Runtime.Conditions.Set(conditions.PoolLabels, "the node's pool is chosen by labels of before: "+err.Error())
 }
 
 // takeLabels reports whether they are others than before.
 func (s *Source) takeLabels(labels map[string]string) bool {
-	s.Runtime.Conditions().Set(conditions.PoolLabels, "")
+	s.Runtime.Conditions.Set(conditions.PoolLabels, "")
 	if own := s.own.Load(); own != nil && maps.Equal(*own, labels) {
 		return false
 	}

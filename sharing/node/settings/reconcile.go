@@ -94,7 +94,7 @@ func (r *Reconciler) applyModes(ctx context.Context) error {
 	smi := nvidiasmi.Options{Path: nvidiasmi.Find(r.Options.Driver.NVIDIASMI, r.Options.Driver.DevRoot), Libraries: r.Options.Driver.Folders}
 	k, err := gpumode.Open(r.modesFile(), r.Boot, gpumode.NVIDIA{Library: r.Library, Program: nvidiasmi.New(smi)}, r.Log)
 	if err != nil {
-		r.Runtime.Conditions().Set(conditions.GPUModes, "time slice, compute mode and power limit are left as they are: "+err.Error())
+		r.Runtime.Conditions.Set(conditions.GPUModes, "time slice, compute mode and power limit are left as they are: "+err.Error())
 		return nil
 	}
 	defer func() {
@@ -142,7 +142,7 @@ func (r *Reconciler) makeModes(ctx context.Context, k *gpumode.Keeper, want map[
 		sentence = "time slice, compute mode or power limit is not as the pool says: " + err.Error()
 		r.Log.Warn("gpu settings not made", "error", err.Error())
 	}
-	r.Runtime.Conditions().Set(conditions.GPUModes, sentence)
+	r.Runtime.Conditions.Set(conditions.GPUModes, sentence)
 	return err
 }
 
@@ -167,7 +167,7 @@ func (r *Reconciler) leaveModes(ctx context.Context) error {
 		if len(why) > 0 {
 			sentence = strings.Join(why, ", and ") + ": " + sharing.ReadOnlySettings
 		}
-		r.Runtime.Conditions().Set(conditions.GPUModes, sentence)
+		r.Runtime.Conditions.Set(conditions.GPUModes, sentence)
 		select {
 		case <-ctx.Done():
 			return nil
