@@ -54,6 +54,17 @@ func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) er
 	return err
 }
 
+// withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit; it is called with the
+// lock.
+func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
+	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		at := r.Place()
+		return at.Recall(needs(at), inUse)
+	})
+}
+
 func (r *Reserver) claimPod(asks []sharing.ContainerAsk) (int, error) {
 	// Those that run beside each other first, of these those that share another's cap last, then the larger init
 	// containers: a later one then finds what it may use.

@@ -4,7 +4,6 @@
 package lifecycle
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -55,17 +54,6 @@ func (r *Reserver) moveNear(g ledger.Grant, ask sharing.ContainerAsk) error {
 	r.Log.Info("claim moved to the NUMA node that kubelet chose", "claim", c.ID, "numa", near[0].NUMA, "gpus", p.GPUs())
 	r.Announce()
 	return nil
-}
-
-// withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit; it is called with the
-// lock.
-func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
-	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		at := r.Place()
-		return at.Recall(needs(at), inUse)
-	})
 }
 
 // podNeed is what the containers of a pod that have no grant need. It needs the lock.
