@@ -4,7 +4,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/filelock"
 	"github.com/kerf-gpu/kerf/internal/nvml"
@@ -89,72 +86,42 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 		return fmt.Errorf("take stock of the GPUs: %w", err)
 	}
 	s.Runtime.Settings().SetInventory(all)
-	gpus := s.Runtime.Settings().Used()
-	release, err := lockGPUs(open, s.Options.Dirs, gpus)
+	u := &used{Session: s, lib: lib, all: all, gpus: s.Runtime.Settings().Used(), leftOut: leftOut, quiet: newGate()}
+	release, err := lockGPUs(open, s.Options.Dirs, u.gpus)
 	if err != nil {
 		return err
 	}
 	defer release()
-	quiet := newGate()
-	cut, err := s.cutter(lib, gpus, quiet)
-	if err != nil {
+	if u.cut, err = s.cutter(lib, u.gpus, u.quiet); err != nil {
 		return err
 	}
-	if all, leftOut, err = s.firstCut(open, lib, cut, all, leftOut); err != nil {
+	if u.all, u.leftOut, err = s.firstCut(open, lib, u.cut, u.all, u.leftOut); err != nil {
 		return err
 	}
-	s.Runtime.Settings().SetInventory(all)
-	gpus = locked(all, gpus)
-	s.Runtime.SetMIG(cut)
-	s.cut.Store(cut)
+	s.Runtime.Settings().SetInventory(u.all)
+	u.gpus = locked(u.all, u.gpus)
+	s.Runtime.SetMIG(u.cut)
+	s.cut.Store(u.cut)
 	defer func() {
 		s.cut.Store(nil)
 		s.Runtime.SetMIG(nil)
 		// What is under way ends before another one looks at the GPUs, or is cut off.
-		cut.Stop(context.WithoutCancel(ctx))
-		s.cutBefore = cut
+		u.cut.Stop(context.WithoutCancel(ctx))
+		s.cutBefore = u.cut
 	}()
-	door := &driverDoor{lib: lib, quiet: quiet}
-	parts := partsOf(s.Runtime, cut, gpus)
 	if err := s.mps.use(open, lib, s.Runtime.Served()); err != nil {
 		s.Log.Error("mps daemons not all found again", "error", err.Error())
 	}
 	defer s.mps.lib.Store(nil)
-	att := s.attachment(open, lib, slices.Concat(gpus, parts), leftOut)
-	att.Driver = &partDoor{driverDoor{lib: lib, version: lib.System().DriverVersion, quiet: quiet}, cut}
-	if err := s.Runtime.Attach(open, att); err != nil {
-		return fmt.Errorf("take the driver into use: %w", err)
+	if err := u.attach(open); err != nil {
+		return err
 	}
-	s.Runtime.Conditions.Set(conditions.Rescan, "")
-	s.Log.Info("driver in use", "version", att.Driver.Version(), "gpus", len(gpus), "memory_limits", lib.HasMemoryLimits())
-	ids, known := idsOf(gpus), idsOf(all)
-	w := &health.Watch{
-		Driver: door, GPUs: ids, Log: s.Log, Tell: s.Runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: s.machines,
-		Hurt:         s.hurt.machines,
-		TellInstance: func(in health.Instance, h sharing.Health, reason string) { s.tellInstance(cut, in, h, reason) },
-		Fault: func(gpu sharing.GPUID, xid uint64, class health.Class) {
-			s.Events.XID(string(gpu), xid, class.String())
-		},
-	}
-	defer func() { s.machines, s.hurt.machines = w.Machines, w.Hurt }()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return w.Run(ctx) })
-	g.Go(func() error { return s.reprobe(ctx, lib, att) })
-	g.Go(func() error {
-		r := settings.Reconciler{Log: s.Log, Options: s.Options, Runtime: s.Runtime, Boot: s.Boot, Library: lib, GPUs: gpus, MPSChanged: s.mps.changedModes}
-		return r.Run(ctx)
-	})
-	g.Go(func() error { return s.keepCut(ctx, lib, cut, gpus, parts) })
-	g.Go(func() error { return s.contextProber(lib, att.Driver).Run(ctx) })
-	if len(leftOut) > 0 {
-		g.Go(func() error { return rescan(ctx, lib, known) })
-	}
-	err = g.Wait()
+	err = u.run(ctx)
 	if errors.Is(err, settings.ErrRescan) {
 		// Grants stay as they are. New ones wait from now on, as long as the driver is closed.
 		s.Runtime.Conditions.Set(conditions.Rescan, err.Error())
 	}
-	return cmp.Or(err, ctx.Err())
+	return err
 }
 
 // locked are the GPUs that the session has locks for, as they are now.
