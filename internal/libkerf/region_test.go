@@ -316,5 +316,5 @@ func reclaim(r *Region, alive func() (map[Process]bool, error)) (int, error) {
 
 // owner is how a slot names a process: its pid and start time in its own pid namespace.
 func owner(pid int, start uint64) uint64 {
-	return start<<pidBits | uint64(pid)&(1<<pidBits-1) //nolint:gosec // a pid is positive
+	return start<<pidBits | uint64(pid)&(1<<pidBits-1)
 }
