@@ -41,6 +41,7 @@ SCHEDULER_FLAGS = -s -w -buildid= -X k8s.io/component-base/version.gitVersion=v1
 LINTER := $(CURDIR)/.cache/bin/golangci-lint
 PROMTOOL := $(CURDIR)/.cache/bin/promtool
 VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
+VALE := $(CURDIR)/.cache/bin/vale
 # NVIDIA's own toolkit, in the version of tools/nvidiatoolkit/go.mod: the machine suite runs its hook.
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 # runc, in the version of the end-to-end suite: the machine suite runs it in a grant.
@@ -194,7 +195,7 @@ demo: build ## Show the main job on this machine: on simulated H100 nodes with d
 ##@ Check
 
 .PHONY: verify
-verify: verify-format verify-tree verify-shell verify-tidy verify-generated verify-layers verify-monitoring vet lint ## Everything that a change must pass beside the tests
+verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring vet lint ## Everything that a change must pass beside the tests
 	@echo 'verify: ok'
 
 .PHONY: verify-format
@@ -206,6 +207,15 @@ verify-format: need
 verify-tree: need
 	@echo '--- licence headers, file sizes, links in documents, paths of one machine'
 	@cd tools && go run ./treecheck ..
+
+.PHONY: verify-prose
+verify-prose: $(VALE)
+	@echo '--- prose of README, CONTRIBUTING and docs'
+	@hack/prose.sh '$(VALE)' error
+
+.PHONY: prose
+prose: $(VALE) ## Check the prose of README, CONTRIBUTING and docs with Vale, and print its warnings
+	@hack/prose.sh '$(VALE)' warning
 
 .PHONY: verify-shell
 verify-shell:
@@ -332,6 +342,13 @@ $(LINTER): tools/lint/go.mod tools/lint/go.sum
 	@echo 'building golangci-lint, once; this takes some minutes'
 	@mkdir -p $(@D)
 	cd tools/lint && CGO_ENABLED=0 go build -buildvcs=false -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(VALE): tools/vale/go.mod tools/vale/go.sum
+	@hack/need.sh c++
+	@echo 'building Vale, once; this takes a minute'
+	@mkdir -p $(@D)
+	cd tools/vale && CGO_ENABLED=1 go build -buildvcs=false -o $@ github.com/errata-ai/vale/v3/cmd/vale
+	@touch $@
 
 $(VULNCHECK): tools/vulncheck/go.mod tools/vulncheck/go.sum
 	@echo 'building govulncheck, once'

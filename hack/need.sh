@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes sure that Go and a C compiler are here. Go must be as new as go.mod says: that is only checked.
+# need.sh [c++]   makes sure that Go and a C compiler are here, and with c++ a C++ compiler. Go must be as new as go.mod says: that is only checked.
 # The C compiler and libc's headers are installed when this runs as root on a system with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +29,19 @@ compiles() {
 	printf '#include <stdio.h>\n#include <pthread.h>\nint main(void) { return puts("") < 0; }\n' |
 		"$cc" -x c -o /dev/null - 2>/dev/null
 }
+
+# A module that Vale uses has C++ sources.
+if [ "${1:-}" = c++ ] && ! command -v c++ >/dev/null; then
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+		complain "no C++ compiler (c++): install g++ (Debian: apt-get install g++; Fedora: dnf install gcc-c++)"
+	fi
+	echo "kerf: installing g++" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	install_cxx() {
+		apt-get install -y -q --no-install-recommends g++ >&2
+	}
+	install_cxx || { apt-get update -q >&2 && install_cxx; } || complain "apt-get could not install g++: see its messages above"
+fi
 
 if compiles; then
 	exit 0
