@@ -166,7 +166,7 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 	hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
 
 .PHONY: matrix
-matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/enforcement.md; needs root
+matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/reference/enforcement.md; needs root
 	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
 
 .PHONY: userland
@@ -177,7 +177,7 @@ userland: build ## Run NVIDIA's CUDA runtime and programs of others from Debian,
 	@cat '$(CURDIR)/.cache/userland/table.md'
 
 .PHONY: attacks
-attacks: build ## Run hostile programs against both drivers (docs/attacks.md), in some five minutes; needs root
+attacks: build ## Run hostile programs against both drivers (docs/reference/attacks.md), in some five minutes; needs root
 	@hack/attacks.sh
 
 .PHONY: attacks-short

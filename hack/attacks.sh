@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# attacks.sh [short]   runs the attacks of docs/attacks.md on each driver and prints one table.
+# attacks.sh [short]   runs the attacks of docs/reference/attacks.md on each driver and prints one table.
 # Exit status 1: an attack ended otherwise, or did not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -46,4 +46,4 @@ if [ "$failed" -ne 0 ] || grep -q FAILED "$table"; then
 	echo "attacks: FAILED" >&2
 	exit 1
 fi
-echo "attacks: each of $(wc -l <"$table") ended as docs/attacks.md says, in $SECONDS s"
+echo "attacks: each of $(wc -l <"$table") ended as docs/reference/attacks.md says, in $SECONDS s"

@@ -9,7 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/test/limitspage"
 )
 
-// TestListenersAreDocumented finds each share in docs/limits.md, with its numbers.
+// TestListenersAreDocumented finds each share in docs/reference/limits.md, with its numbers.
 func TestListenersAreDocumented(t *testing.T) {
-	limitspage.Check(t, "../../docs/limits.md", "kerf-monitor", listenerShares(), reservedFiles)
+	limitspage.Check(t, "../../docs/reference/limits.md", "kerf-monitor", listenerShares(), reservedFiles)
 }

@@ -30,9 +30,9 @@ var waits = []string{
 	"sharing/node/contextprobe.listEvery", "sharing/node/uninstall.removeAgain", "sharing/node/cluster.labelPause", "sharing/node/cluster.publishPause",
 }
 
-// docs/periodic-work.md lists the intervals of the agent's loops as they are.
+// docs/reference/periodic-work.md lists the intervals of the agent's loops as they are.
 func TestPeriodicWork(t *testing.T) {
-	page, err := os.ReadFile("../../docs/periodic-work.md")
+	page, err := os.ReadFile("../../docs/reference/periodic-work.md")
 	if err != nil {
 		t.Fatal(err)
 	}

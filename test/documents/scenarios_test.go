@@ -41,7 +41,7 @@ var (
 	makeTarget   = regexp.MustCompile("`make ([a-z0-9-]+)`")
 )
 
-// scenario is a row of docs/scenarios.md.
+// scenario is a row of docs/reference/scenarios.md.
 type scenario struct {
 	id, text, kind, missing string
 	tests                   []string
@@ -148,9 +148,9 @@ func summary(rows []scenario) string {
 		"Tests cover %d scenarios completely and %d in part.", full+part, len(rows), full, part)
 }
 
-// docs/scenarios.md has each scenario once, names tests that exist, and counts its rows truthfully.
+// docs/reference/scenarios.md has each scenario once, names tests that exist, and counts its rows truthfully.
 func TestScenarios(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scenarios.md")
+	text, err := os.ReadFile("../../docs/reference/scenarios.md")
 	if err != nil {
 		t.Fatal(err)
 	}

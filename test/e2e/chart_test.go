@@ -145,7 +145,7 @@ func (e *testCase) keepsItsLabels() {
 	}
 }
 
-// removeChart goes the way of docs/admin.md: agents make room for what empties the nodes, which waits for who uses a GPU;
+// removeChart goes the way of docs/operate/install.md: agents make room for what empties the nodes, which waits for who uses a GPU;
 // then everything is deleted.
 func (e *testCase) removeChart(user *pod, all string) {
 	e.Helper()

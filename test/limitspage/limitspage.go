@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limitspage compares the bounds of a program's listeners with docs/limits.md.
+// Package limitspage compares the bounds of a program's listeners with docs/reference/limits.md.
 package limitspage
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 // Check fails the test for each share that has no row with its numbers, and if the number of reserved files is missing. page is
-// the path of docs/limits.md.
+// the path of docs/reference/limits.md.
 func Check(t *testing.T, page, program string, shares []limit.Share, reservedFiles int) {
 	t.Helper()
 	text, err := os.ReadFile(page)

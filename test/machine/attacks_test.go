@@ -29,7 +29,7 @@ var (
 // attackTrial is an attack on a machine, and what comes of it.
 type attackTrial struct {
 	name string
-	// ending is what docs/attacks.md says of it.
+	// ending is what docs/reference/attacks.md says of it.
 	ending string
 	run    func(t *testing.T)
 	// short: make attacks-short runs it.
@@ -63,7 +63,7 @@ func attackTrials() []attackTrial {
 	}
 }
 
-// TestAttacks runs hostile programs against a machine. Each ends as docs/attacks.md says.
+// TestAttacks runs hostile programs against a machine. Each ends as docs/reference/attacks.md says.
 func TestAttacks(t *testing.T) {
 	if *attackedDriver == "" {
 		t.Skip("needs -attacks DRIVER (make attacks)")
@@ -101,25 +101,25 @@ func writeAttack(t *testing.T, a attackTrial, result string, took time.Duration)
 	}
 }
 
-// hostilePrograms are the programs that a review attacked Kerf with. Each has attacks in docs/attacks.md.
+// hostilePrograms are the programs that a review attacked Kerf with. Each has attacks in docs/reference/attacks.md.
 func hostilePrograms() []string {
 	return []string{
-		"node API", "activation race", "cases of pods", "cases of nodes", "usage file cut", "usage file filled",
+		"node API", "activation race", "cases of pods", "cases of nodes", "usage file truncated", "usage file filled",
 		"usage file poisoned", "context sizes poisoned", "flood", "repeated flood", "MPS quit", "orphan", "PID reuse", "raw symbols", "64 threads",
 		"crash loop", "spoilt files",
 	}
 }
 
-// attackRow is a line of the tables in docs/attacks.md: the program, the attack, its test, how it ends.
+// attackRow is a line of the tables in docs/reference/attacks.md: the program, the attack, its test, how it ends.
 var attackRow = regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([^|]+) \\| `([^`|]+)` \\| ([^|]+) \\|$")
 
-// docs/attacks.md has each attack with its ending, and each hostile program has an attack whose test exists.
+// docs/reference/attacks.md has each attack with its ending, and each hostile program has an attack whose test exists.
 func TestAttacksAreDocumented(t *testing.T) {
 	root, err := repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "attacks.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "reference", "attacks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

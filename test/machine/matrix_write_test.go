@@ -27,7 +27,7 @@ type matrix map[string]map[string]cell
 // firstName is the name of the cell of first, which is no other's.
 const firstName = "first"
 
-// document is docs/enforcement.md.
+// document is docs/reference/enforcement.md.
 func document(all []backend, got matrix) string {
 	var b strings.Builder
 	b.WriteString(introduction)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,14 +14,16 @@ import (
 	"helm.sh/helm/v3/pkg/strvals"
 )
 
-// TestDocumentedCommands: each value that the admin guide sets is one that the chart takes, each file that it names is there,
-// and each value that it speaks of exists.
+// Each value that a page for operators sets is one that the chart takes. Each file and each value that it names exists.
 func TestDocumentedCommands(t *testing.T) {
-	data, err := os.ReadFile("../../docs/admin.md")
-	if err != nil {
-		t.Fatal(err)
+	var text string
+	for _, page := range markdown(t, "../../docs/operate") {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(data)
 	}
-	text := string(data)
 	set := values{}
 	sets := regexp.MustCompile(`--set "?([\w.]+=[^"\s`+"`"+`]+)`).FindAllStringSubmatch(text, -1)
 	for _, m := range sets {
@@ -50,12 +53,8 @@ func TestDocumentedCommands(t *testing.T) {
 // With --reuse-values Helm renders a newer chart with the defaults of the one before, in which its new values are missing: no page
 // has anybody type that, and every upgrade keeps what was set.
 func TestUpgradesTakeTheNewDefaults(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	upgrades := 0
-	for _, page := range append(pages, "../../README.md") {
+	for _, page := range append(markdown(t, "../../docs"), "../../README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -72,4 +71,19 @@ func TestUpgradesTakeTheNewDefaults(t *testing.T) {
 	if upgrades < 8 {
 		t.Errorf("%d upgrades were found", upgrades)
 	}
+}
+
+// markdown returns the Markdown files below a folder.
+func markdown(t *testing.T, folder string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

@@ -54,7 +54,7 @@ func eventsPage(list []event) []byte {
 
 func keysPage(k keys) []byte {
 	var b strings.Builder
-	b.WriteString(made + "# Resources, annotations, labels and taints\n\nEvery key of the domain kerf.dev. How to use them is in the [user guide](../user-guide.md) and the [admin guide](../admin.md).\n")
+	b.WriteString(made + "# Resources, annotations, labels and taints\n\nEvery key of the domain kerf.dev. The [user guide](../user-guide.md) and [Configure GPU nodes](../operate/nodes.md) use them.\n")
 	for _, part := range []struct {
 		title, intro string
 		list         []key

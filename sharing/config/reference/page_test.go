@@ -15,18 +15,20 @@ import (
 // Page is the reference as a page in Markdown.
 func Page() []byte {
 	var out bytes.Buffer
-	out.WriteString("# SharingConfig, field by field\n\n" +
-		"This page is made from what the program reads by (`make generate`). [configuration.md](configuration.md) says how the document is\n" +
-		"used; editors take [sharingconfig.schema.json](../deploy/sharingconfig.schema.json).\n\n" +
-		"Sizes are texts with a unit (`10GiB`, `512MiB`) or numbers of bytes; times have a unit (`30s`, `1h30m`); globs are over the model's\n" +
-		"name, where `*` is any text. A field that is left out has its default; a dash means that nothing is done.\n")
+	out.WriteString("# SharingConfig reference\n\n" +
+		"`make generate` writes this page from the code. [Configuration](../operate/configuration.md) says how to use the config.\n" +
+		"Editors can check it with [sharingconfig.schema.json](../../deploy/sharingconfig.schema.json).\n\n" +
+		"- A memory amount is a text with a unit (`10GiB`, `512MiB`) or a number of bytes.\n" +
+		"- A time has a unit (`30s`, `1h30m`).\n" +
+		"- A glob matches the name of the GPU model. `*` matches any text.\n" +
+		"- A field that is left out has its default. A dash means that there is none.\n")
 	section(&out, "", config.Describe().Fields)
 	return out.Bytes()
 }
 
 // section writes the fields of one mapping, and then those of the mappings in it.
 func section(out *bytes.Buffer, path string, fields []config.Field) {
-	title := "The document"
+	title := "Top level"
 	if path != "" {
 		title = "`" + path + "`"
 	}

@@ -37,7 +37,7 @@ func made(t *testing.T) []byte {
 // What is shipped is what would be made now.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string][]byte{"deploy/sharingconfig.schema.json": made(t), "docs/configuration-reference.md": reference.Page()} {
+	for name, want := range map[string][]byte{"deploy/sharingconfig.schema.json": made(t), "docs/reference/configuration.md": reference.Page()} {
 		path := filepath.Join(root, name)
 		if *write {
 			if err := os.WriteFile(path, want, 0o644); err != nil {

@@ -22,7 +22,7 @@ const (
 	shareWeb     = "http"
 )
 
-// listenerShares are what the agent's listeners may have. docs/limits.md has the same numbers.
+// listenerShares are what the agent's listeners may have. docs/reference/limits.md has the same numbers.
 func listenerShares() []limit.Share {
 	const mib = 1 << 20
 	return []limit.Share{

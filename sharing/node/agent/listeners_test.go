@@ -9,9 +9,9 @@ import (
 	"github.com/kerf-gpu/kerf/test/limitspage"
 )
 
-// TestListenersAreDocumented finds each share in docs/limits.md, with its numbers.
+// TestListenersAreDocumented finds each share in docs/reference/limits.md, with its numbers.
 func TestListenersAreDocumented(t *testing.T) {
-	limitspage.Check(t, "../../../docs/limits.md", "kerf-agent", listenerShares(), reservedFiles)
+	limitspage.Check(t, "../../../docs/reference/limits.md", "kerf-agent", listenerShares(), reservedFiles)
 }
 
 // TestPeersHaveAnIdleConnection to be replaced, however many requests they have in flight.
