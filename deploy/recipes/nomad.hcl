@@ -1,7 +1,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rendered and validated only: the other side was not run with it. docs/recipes.md has what it is for, and its limits.
+# Rendered and validated only: the other side was not run with it. docs/use/other-tools.md has what it is for, and its limits.
 job "train" {
   type = "batch"
   group "train" {

@@ -272,14 +272,14 @@ func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 
 // TestDocumentsNameEveryFile: what lies in deploy/ is of use only to who hears of it.
 func TestDocumentsNameEveryFile(t *testing.T) {
-	text := read(t, "docs/quickstart.md") + read(t, "docs/monitoring.md") + read(t, "docs/recipes.md")
+	text := read(t, "docs/quickstart.md") + read(t, "docs/monitoring.md") + read(t, "docs/use/other-tools.md")
 	files, err := filepath.Glob(filepath.Join(root, "deploy/[^c]*/*")) // not the files of the chart, which is one thing
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
 		if !strings.Contains(text, filepath.Base(file)) {
-			t.Errorf("none of docs/quickstart.md, docs/monitoring.md and docs/recipes.md names %s", file)
+			t.Errorf("none of docs/quickstart.md, docs/monitoring.md and docs/use/other-tools.md names %s", file)
 		}
 	}
 }

@@ -108,11 +108,11 @@ func TestRecipes(t *testing.T) {
 		if base := filepath.Base(file); found == 0 && base != "karpenter.yaml" && base != "kueue-config.yaml" {
 			t.Errorf("%s asks for no GPU", file)
 		}
-		said := "Rendered and validated only: the other side was not run with it."
+		said, page := "Rendered and validated only: the other side was not run with it.", "other-tools"
 		if strings.HasPrefix(filepath.Base(file), "kueue") {
-			said = kueueRun(t)
+			said, page = kueueRun(t), "kueue"
 		}
-		if strings.Count(string(text), "\n# "+said+" docs/recipes.md has what it is for") != 1 {
+		if strings.Count(string(text), "\n# "+said+" docs/use/"+page+".md has what it is for") != 1 {
 			t.Errorf("%s does not say what it was tried with: %q", file, said)
 		}
 	}

@@ -79,5 +79,14 @@ func QuickStart() map[string]string {
 	}
 }
 
-// UserGuide are those of docs/user-guide.md.
-func UserGuide() map[string]string { return map[string]string{} }
+// Pods are those of docs/use/pods.md.
+func Pods() map[string]string { return map[string]string{} }
+
+// OneMachine are those of docs/use/one-machine.md.
+func OneMachine() map[string]string {
+	const agent, container = "the node has an agent already", "the node's agent serves kubelet; TestImageWithoutPod and test/machine type it"
+	return map[string]string{
+		"groupadd ": agent, "kerf-agent ": agent, "kerf run --image ": container, "kerf oci ": container,
+		"kerf run --mig ": "it changes a GPU's MIG mode; TestMIG types it", "kerf doctor ": "it fails on purpose where a tool of NVIDIA's is missing",
+	}
+}

@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxOldPages may only shrink: these pages were written before the rules.
-	maxOldPages = 33
+	maxOldPages = 26
 	// maxWords and maxCell hold outside of docs/reference.
 	maxWords, maxCell = 1500, 120
 )
@@ -23,6 +23,7 @@ const (
 var (
 	heading = regexp.MustCompile(`^#{1,6} +(.*?) *$`)
 	address = regexp.MustCompile(`\]\([^)\s]+\)`)
+	word    = regexp.MustCompile(`\S*[\pL\pN]\S*`)
 )
 
 // pages are README.md, CONTRIBUTING.md and the pages of docs, by their paths from the root.
@@ -85,7 +86,7 @@ func layout(path, text string) (out []string) {
 			continue
 		}
 		prose := address.ReplaceAllString(line, "]")
-		words += len(strings.Fields(prose))
+		words += len(word.FindAllString(prose, -1))
 		if m := heading.FindStringSubmatch(line); m != nil {
 			key := strings.ToLower(m[1])
 			if seen[key] {

@@ -65,7 +65,7 @@ func (p *page) types(c documents.Command) result {
 	if name, _, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(name, " \t") {
 		p.set = append(p.set, text)
 	}
-	if strings.HasPrefix(text, "rm ") || strings.HasPrefix(text, "kerf run ") {
+	if onNode(text) {
 		bin, driver := filepath.Join(p.e.node.env["REPO"], "bin"), p.e.node.env["GPUSIM_DIR"]+"/lib"
 		return p.e.node.in("env", "PATH="+bin+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+driver, "sh", "-euc", text)
 	}
@@ -79,6 +79,16 @@ func (p *page) types(c documents.Command) result {
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
 	return result{out.String(), errOut.String(), err}
+}
+
+// onNode says whether a command belongs on the node.
+func onNode(text string) bool {
+	for _, begin := range []string{"rm ", "kerf run ", "kerf status", "kerf metrics"} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
 }
 
 // follow types what can be typed, each command once; those that only look are tried until there is something to see. after is
@@ -125,7 +135,8 @@ func forPages() []string {
 		"nvcr.io/nvidia/pytorch:25.09-py3", loadImage, "nvidia/cuda:13.0.0-base-ubuntu24.04", loadImage,
 		"[nvidia-smi]", "[gpuload, --alloc, 1GiB, --hold, 1h]",
 		"python -c 'import torch; print(torch.cuda.mem_get_info())'", "gpuload --json",
-		"python train.py", "gpuload --json", "./infer", "gpuload --json",
+		"python train.py", "gpuload --json", "./infer", "gpuload --json", "./job", "gpuload --json", "./pair", "gpuload --json",
+		"torchrun --nproc-per-node 2 x.py", "gpuload --json",
 	}
 }
 
@@ -176,13 +187,13 @@ func TestQuickStart(t *testing.T) {
 	}
 }
 
-// Who does what the user guide says sees what it speaks of.
-func TestUserGuide(t *testing.T) {
+// The commands of docs/use/pods.md show what the page says.
+func TestPodsPage(t *testing.T) {
 	e := withScheduler(t)
 	files := e.TempDir()
-	here := append(forPages(), "node-1", e.node.env["NODE_NAME"], "-n team", "-n "+e.namespace,
+	here := append(forPages(), "node-1", e.node.env["NODE_NAME"], "-n team", "-n "+e.namespace, "team/train", e.namespace+"/train",
 		"/etc/bash_completion.d/", files+"/", "/usr/local/bin/", files+"/")
-	p, text, commands := e.open("user-guide.md", documents.UserGuide(), here...)
+	p, text, commands := e.open("use/pods.md", documents.Pods(), here...)
 	_, pod1, _ := strings.Cut(text, "```yaml\n")
 	pod1, _, _ = strings.Cut(pod1, "```")
 	pod1 = strings.Replace(p.here.Replace(pod1), "image: "+loadImage, "image: "+loadImage+"\n    command: [gpuload, --alloc, 1GiB, --hold, 1h]", 1)
@@ -194,10 +205,13 @@ func TestUserGuide(t *testing.T) {
 	train.running()
 	e.wantHeld(train, "main", share(10*gib, 0))
 	want := map[string]string{
-		"kubectl kerf run ": "total_bytes", "kerf run ": "total_bytes", "kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
+		"kubectl kerf run ": "total_bytes", "agent=": "", "kubectl -n kerf-system exec ": "", "kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
 		"kubectl kerf explain ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf drain ": "", "kubectl kerf usage": "", "kerf completion ": "",
 	}
 	p.follow(commands, func(text string, r result) {
+		if strings.Contains(text, " kerf limit ") {
+			e.wantHeld(train, "main", share(12*gib, 0))
+		}
 		for begin, says := range want {
 			if strings.HasPrefix(text, begin) {
 				if !strings.Contains(r.out+r.errOut, says) {
@@ -216,4 +230,34 @@ func TestUserGuide(t *testing.T) {
 	if list, err := e.client.BatchV1().Jobs(e.namespace).List(background(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 		t.Errorf("jobs are left: %v", err)
 	}
+}
+
+// The commands of docs/use/one-machine.md give programs their amounts.
+func TestOneMachinePage(t *testing.T) {
+	e := beginWithAgent(t)
+	p, _, commands := e.open("use/one-machine.md", documents.OneMachine(), forPages()...)
+	total := map[string]uint64{
+		"kerf run --memory 10GiB ": 10 * gib, "kerf run --memory 40GiB --gpus 2 ": 20 * gib, "kerf run --percent 50 ": 0, "kerf run --gpus 2 ": 0,
+	}
+	want := map[string]string{"kerf status ": "", "kerf metrics ": "kerf_"}
+	p.follow(commands, func(text string, r result) {
+		for begin, bytes := range total {
+			if !strings.HasPrefix(text, begin) {
+				continue
+			}
+			if got := e.loadOf(r); got.Total == nil || bytes != 0 && *got.Total != bytes {
+				t.Errorf("%s: the program sees %v, want %d bytes", text, got, bytes)
+			}
+			return
+		}
+		for begin, says := range want {
+			if strings.HasPrefix(text, begin) {
+				if !strings.Contains(r.out, says) {
+					t.Errorf("%s says %v, want %q in it", text, r, says)
+				}
+				return
+			}
+		}
+		t.Errorf("no result is known for %q", text)
+	})
 }

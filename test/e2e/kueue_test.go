@@ -49,7 +49,7 @@ type quota struct {
 	job *batchv1.Job
 }
 
-// withQuota installs Kueue as its project has people install it, and then the recipe as docs/recipes.md has it, until the test
+// withQuota installs Kueue as its project has people install it, and then the recipe as docs/use/kueue.md has it, until the test
 // ends.
 func (e *testCase) withQuota() *quota {
 	e.Helper()
@@ -117,16 +117,16 @@ func (q *quota) manifest(file string) string {
 // typed types what the page has an administrator type, but for its last command, and for the test's namespace.
 func (q *quota) typed() {
 	q.Helper()
-	page, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "docs/recipes.md"))
+	page, err := os.ReadFile(filepath.Join(q.node.env["REPO"], "docs/use/kueue.md"))
 	if err != nil {
 		q.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(page), "\n## Kueue\n")
+	_, after, _ := strings.Cut(string(page), "\n## Set it up\n")
 	_, after, _ = strings.Cut(after, "\n```\n")
 	block, _, _ := strings.Cut(after, "```\n")
 	commands, found := strings.CutSuffix(block, applyRecipe)
 	if !found || strings.Count(commands, " namespace team ") != 1 {
-		q.Fatalf("docs/recipes.md has other commands than are expected here:\n%s", block)
+		q.Fatalf("docs/use/kueue.md has other commands than are expected here:\n%s", block)
 	}
 	ctx, cancel := context.WithTimeout(background(), commandTime)
 	defer cancel()

@@ -54,7 +54,7 @@ func eventsPage(list []event) []byte {
 
 func keysPage(k keys) []byte {
 	var b strings.Builder
-	b.WriteString(made + "# Resources, annotations, labels and taints\n\nEvery key of the domain kerf.dev. The [user guide](../user-guide.md) and [Configure GPU nodes](../operate/nodes.md) use them.\n")
+	b.WriteString(made + "# Resources, annotations, labels and taints\n\nEvery key of the domain kerf.dev. The pages on [pods](../use/pods.md) and on [GPU nodes](../operate/nodes.md) use them.\n")
 	for _, part := range []struct {
 		title, intro string
 		list         []key

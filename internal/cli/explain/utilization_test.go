@@ -98,7 +98,7 @@ func TestRecipesUseTheCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../docs/recipes.md")
+	page, err := os.ReadFile("../../../docs/use/notebooks-and-inference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestRecipesUseTheCommand(t *testing.T) {
 				return strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")[1:]
 			}
 		}
-		t.Fatalf("docs/recipes.md has no row %q", head)
+		t.Fatalf("docs/use/notebooks-and-inference.md has no row %q", head)
 		return nil
 	}
 	grants, parts := row("grant"), row("`--gpu-memory-utilization`")
