@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// backendStates are what each backend can do for shares of the GPU; it needs the lock.
-func (r *Runtime) backendStates(g sharing.GPU) []status.Backend {
+// backendStates are what each backend can do for shares of the GPU.
+func (r *Runtime) backendStates(g sharing.GPU, grants []ledger.Grant) []status.Backend {
 	if r.Driver.Get() == nil || g.MIG {
 		return nil
 	}
@@ -19,7 +20,7 @@ func (r *Runtime) backendStates(g sharing.GPU) []status.Backend {
 	if !ok {
 		return nil
 	}
-	list := r.settings.BackendsOn(g, "")
+	list := r.settings.BackendsOn(g, grants, "")
 	var out []status.Backend
 	for _, b := range sharing.Backends() {
 		out = append(out, status.Backend{Backend: b, Listed: slices.Contains(list, b), Support: rep.Of(b)})

@@ -10,13 +10,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Books reads the books. It asks nobody, and returns at once.
-func (r *Runtime) Books() status.Books {
+func (r *Runtime) Books() (b status.Books) {
 	why := r.PodsNotReady()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Store.Read(func(l store.Reader) { b = r.books(l, why) })
+	return b
+}
+
+func (r *Runtime) books(l store.Reader, why []string) status.Books {
 	b := status.Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.settings.Pool().Name, Config: r.settings.Source(), ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Excluded: r.settings.Excluded()}
 	if len(b.ConfigErrors) > 0 {
 		b.Document = r.settings.Document()
@@ -25,8 +29,8 @@ func (r *Runtime) Books() status.Books {
 		b.DriverVersion = r.Driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.Instances.StatesWith(instanceNode{r}.grants())
-	at := r.placing()
+	cut := r.Instances.StatesWith(instanceNode{r}.grants(l))
+	at := r.placing(l)
 	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
 		health[v.GPU.UUID] = v.GPU.Health
@@ -44,8 +48,8 @@ func (r *Runtime) Books() status.Books {
 		}
 		b.GPUs = append(b.GPUs, g)
 	}
-	for _, g := range r.ledger.Grants() {
-		b.Grants = append(b.Grants, r.grantState(g, observe.Sample{}, health))
+	for _, g := range at.Grants {
+		b.Grants = append(b.Grants, r.grantState(l, g, observe.Sample{}, health))
 	}
 	b.Unplaced, b.Ending = r.Unplaced.List(), r.endings.List()
 	return b

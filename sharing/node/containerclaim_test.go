@@ -45,11 +45,9 @@ func TestClaimForContainer(t *testing.T) {
 	d := (&container{b: b, id: b.newID()}).make()
 	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}), sharing.ErrNotFound)
 	d.remove()
-	b.mu.Lock()
 	if owner := b.Handles.Owner(id); owner != nil {
 		t.Errorf("the claim is the container's now, and its process is %+v", owner)
 	}
-	b.mu.Unlock()
 	owner.end()
 	b.Reconcile(t.Context())
 	if g, ok := b.Grant(id); !ok || g.Lease == nil || g.Lease.ContainerID != c.id {
@@ -140,11 +138,12 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 	if left() != 1 {
 		t.Error("ended before its time")
 	}
-	b.mu.Lock()
-	for _, g := range b.ledger.Grants() {
-		b.ledger.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Until = time.Now().Add(-time.Second) })
-	}
-	b.mu.Unlock()
+	_ = b.Store.Note(func(l *ledger.Ledger) error {
+		for _, g := range l.Grants() {
+			l.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Until = time.Now().Add(-time.Second) })
+		}
+		return nil
+	})
 	if left() != 0 {
 		t.Error("outlives its time")
 	}

@@ -6,6 +6,9 @@ package node
 import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/contextsize"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // contextKind is the kind of a GPU. A shared MIG instance is of another kind than its GPU.
@@ -16,13 +19,13 @@ func contextKind(g sharing.GPU, driver string) contextsize.Kind {
 	return contextsize.Kind{Model: g.Model, Driver: driver}
 }
 
-// contextSizes is what one context is taken to need on each GPU. Without a driver nothing is known. It needs the lock.
-func contextSizes(r *Runtime) map[sharing.GPUID]contextsize.Size {
+// contextSizes is what one context is taken to need on each GPU. Without a driver nothing is known.
+func contextSizes(r *Runtime, gpus []ledger.View) map[sharing.GPUID]contextsize.Size {
 	out := map[sharing.GPUID]contextsize.Size{}
 	if r.Driver.Get() == nil {
 		return out
 	}
-	for _, v := range r.ledger.GPUs() {
+	for _, v := range gpus {
 		kind := contextKind(v.GPU, r.Driver.Get().Driver.Version())
 		measured, known := r.opt.Contexts.Size(kind)
 		out[v.GPU.UUID] = contextsize.Of(kind, measured, known)
@@ -32,12 +35,11 @@ func contextSizes(r *Runtime) map[sharing.GPUID]contextsize.Size {
 
 // ContextGPUs are the GPUs on which contexts could be measured; none while the node is not ready.
 func (r *Runtime) ContextGPUs() []contextsize.GPU {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.Driver.Get() == nil || len(r.Core.NotReady()) > 0 {
+	if r.Driver.Get() == nil || len(r.NotReady()) > 0 {
 		return nil
 	}
-	at := r.placing()
+	var at *place.Node
+	r.Store.Read(func(l store.Reader) { at = r.placing(l) })
 	var out []contextsize.GPU
 	for _, v := range at.GPUs {
 		g := v.GPU

@@ -49,7 +49,8 @@ func TestTheSizeOfContextsIsKept(t *testing.T) {
 	if _, b := g.share(2); g.usage(b).Context != sharing.GiB/2 {
 		t.Errorf("after a restart: %+v", g.usage(b))
 	}
-	if size := contextSizes(g.bench.Runtime)[g.gpus[1].UUID]; size != (contextsize.Size{Bytes: sharing.GiB / 2, Measured: true}) {
+	_, gpus := g.bench.Store.View()
+	if size := contextSizes(g.bench.Runtime, gpus)[g.gpus[1].UUID]; size != (contextsize.Size{Bytes: sharing.GiB / 2, Measured: true}) {
 		t.Errorf("of another GPU: %+v", size)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/counters"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // countedNode is the node as package counters sees it.
@@ -32,9 +33,7 @@ func newCounters(r *Runtime) *counters.Reconciler {
 
 // View implements counters.Node.
 func (n countedNode) View() counters.View {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	grants := n.r.ledger.Grants()
+	grants := n.r.Store.Grants()
 	v := counters.View{Owners: n.r.Owners(grants)}
 	v.Grants = n.leases(grants, v.Owners)
 	if att := n.r.Driver.Get(); att != nil {
@@ -45,15 +44,16 @@ func (n countedNode) View() counters.View {
 
 // Compare implements counters.Node.
 func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	return n.r.Guard.Compare(sharersOf(n.r.ledger, id), guardNode(n).contexts(), holds)
+	n.r.Store.Read(func(l store.Reader) {
+		changed = n.r.Guard.Compare(sharersOf(l, id), guardNode(n).contexts(l), holds)
+	})
+	return changed
 }
 
 // Uncounted implements counters.Node.
 func (n countedNode) Uncounted() { n.r.opt.Observer.Uncounted() }
 
-// leases are those whose programs count in a region, those with a shared cap as one. It needs the lock.
+// leases are those whose programs count in a region, those with a shared cap as one.
 func (n countedNode) leases(grants []ledger.Grant, owners []lists.Grant) []libkerf.Lease {
 	var all []libkerf.Lease
 	of := map[ledger.ClaimID]int{}
@@ -85,18 +85,17 @@ func (n countedNode) leases(grants []ledger.Grant, owners []lists.Grant) []libke
 
 // rules are the rules of this moment for regions.
 func (n countedNode) rules() libkerf.Rules {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	return libkerf.Rules{RejectManaged: n.r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: contextSizes(n.r)}
+	_, gpus := n.r.Store.View()
+	return libkerf.Rules{RejectManaged: n.r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: contextSizes(n.r, gpus)}
 }
 
 // watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
-// held in one way on all of them. It needs the lock.
-func watches(r *Runtime, g ledger.Grant) bool {
+// held in one way on all of them.
+func watches(l store.Reader, r *Runtime, g ledger.Grant) bool {
 	att := r.Driver.Get()
 	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
 		blind := att != nil && att.Levels[f.GPU].Blind() // the driver does not list its processes to this agent
-		return blind || !choice.Watched(r.settings.BackendsOn(r.gpu(f.GPU), g.Claim.Request.Profile))
+		return blind || !choice.Watched(r.settings.BackendsOn(gpuOf(l, f.GPU), l.Grants(), g.Claim.Request.Profile))
 	})
 }
 
@@ -108,16 +107,12 @@ func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
 
 // Timed implements libkerf.TimeHost.
 func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
-	t.r.mu.Lock()
-	defer t.r.mu.Unlock()
-	return countedNode(t).leases(t.r.ledger.Grants(), nil), t.r.settings.Pool().Compute == config.ComputeStrict
+	return countedNode(t).leases(t.r.Store.Grants(), nil), t.r.settings.Pool().Compute == config.ComputeStrict
 }
 
 // ProcessTime implements libkerf.TimeHost.
 func (t timeHost) ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
-	t.r.mu.Lock()
 	att := t.r.Driver.Get()
-	t.r.mu.Unlock()
 	if att == nil {
 		return sharing.TimeUse{}, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
 	}

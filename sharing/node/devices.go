@@ -37,9 +37,7 @@ func (r *Runtime) Env(a lifecycle.Armed) map[string]string {
 		env["CUDA_VISIBLE_DEVICES"] = a.Device.UUID
 	}
 	maps.Copy(env, a.MPS)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g, ok := r.ledger.Get(a.ID); ok {
+	if g, ok := r.Store.Get(a.ID); ok {
 		memory, percent := g.Claim.Placement.Total()
 		env["KERF_MEMORY_BYTES"] = strconv.FormatUint(uint64(memory), 10)
 		env["KERF_PERCENT"] = strconv.FormatUint(uint64(percent), 10)

@@ -6,7 +6,7 @@
 //
 // It promises:
 //   - no guaranteed byte of a GPU is granted twice, whatever crashes or races: every decision is made on the
-//     ledger under one lock, and the ledger checks it again;
+//     ledger inside of the store, and the ledger checks it again;
 //   - a cap is in force and was read back before the process that it holds is moved into its cgroup, and the
 //     record was on disk before the cap was set;
 //   - a crash at any instant leaves what Restore resolves: a cgroup with processes is a lease, one without is
@@ -16,6 +16,8 @@
 // It does not promise isolation beyond the level shown on the grant, and it does not watch hardware: the
 // health of GPUs is told to it through SetHealth.
 //
-// Locks are taken in this order: that of the sampler, that of the lender, holding.capping, Runtime.mu. The locks of
-// settings, conditions, health and backends come last. applied.Settings calls the runtime without its lock: the runtime calls back with Runtime.mu held.
+// Each owner has one lock. The order is: sampler, lender, the caps of a grant (lifecycle.Handles), store. All others are taken
+// inside of the store or without it, and never the reverse: settings, MIG instances, mode switches, health, conditions,
+// recovery, the findings of the guard, backends. The store alone has the ledger. Its lock is held while a function runs that
+// Update, Note or Read of the store was given. applied.Settings and mode.Switcher call the runtime without their lock.
 package node

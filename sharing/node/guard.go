@@ -9,6 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // guardNode is the runtime as the guard needs it.
@@ -28,45 +30,47 @@ func (n guardNode) options() guard.Options {
 }
 
 // view is what the guard sees.
-func (n guardNode) view() guard.View {
-	r := n.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	grants := r.ledger.Grants()
+func (n guardNode) view() (v guard.View) {
+	n.r.Store.Read(func(l store.Reader) { v = n.viewOf(l) })
+	return v
+}
+
+func (n guardNode) viewOf(l store.Reader) guard.View {
+	r, grants := n.r, l.Grants()
 	v := guard.View{
 		Grants: make([]guard.Grant, len(grants)), Owners: r.Owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
-		Complete: r.Recovery.Complete() && len(r.Conditions.Unserved()) == 0,
+		Complete: r.Recovery.Get().Complete() && len(r.Conditions.Unserved()) == 0,
 	}
 	if r.Driver.Get() != nil {
 		v.Driver = r.Driver.Get().Driver
 	}
-	for _, page := range r.ledger.GPUs() {
+	for _, page := range l.GPUs() {
 		v.GPUs = append(v.GPUs, page.GPU)
 	}
 	served := false
 	for i := range grants {
 		g := &grants[i]
-		v.Grants[i] = guard.Grant{Grant: g, Speaker: speaker(r.ledger, *g), Evictable: r.Notify.CanEvict(*g)}
+		v.Grants[i] = guard.Grant{Grant: g, Speaker: speaker(l, *g), Evictable: r.Notify.CanEvict(*g)}
 		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
 		one.Backend = g.Claim.Backend
-		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && watches(r, *g))
-		one.Counted = one.Watched && p.Counts && r.Libkerf.Check(r.GrantOf(*g)) == backend.Fault{}
+		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && watches(l, r, *g))
+		one.Counted = one.Watched && p.Counts && r.Libkerf.Check(lifecycle.GrantOf(l, *g)) == backend.Fault{}
 		served = served || p.Served
 		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {
 			v.Activating = append(v.Activating, a.Cgroup)
 		}
 	}
 	if served {
-		v.Contexts = n.contexts()
+		v.Contexts = n.contexts(l)
 	}
 	return v
 }
 
-// contexts are the sizes of contexts as the guard needs them. It needs the lock.
-func (n guardNode) contexts() guard.Contexts {
-	r := n.r
-	out, sizes := guard.Contexts{}, contextSizes(r)
-	for _, v := range r.ledger.GPUs() {
+// contexts are the sizes of contexts as the guard needs them.
+func (n guardNode) contexts(l store.Reader) guard.Contexts {
+	gpus := l.GPUs()
+	out, sizes := guard.Contexts{}, contextSizes(n.r, gpus)
+	for _, v := range gpus {
 		out[v.GPU.UUID] = guard.Context{Index: v.GPU.Index, Model: v.GPU.Model, Size: sizes[v.GPU.UUID].Bytes}
 	}
 	return out

@@ -24,6 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
@@ -315,9 +316,7 @@ func TestGuardAndStrangers(t *testing.T) {
 		"of another agent":    {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
 		"before all is known": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions.Set(conditions.Config, "not yet") }},
 		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) {
-			g.bench.Runtime.mu.Lock()
-			defer g.bench.Runtime.mu.Unlock()
-			g.bench.Recovery.Unaccounted = 1
+			g.bench.Recovery.Set(func(f *recovery.Facts) { f.Unaccounted = 1 })
 		}},
 		"after a damaged record": {pool: pool, change: func(g *guarded, _ *tenant) {
 			if err := os.WriteFile(g.bench.opt.RecordPath, []byte("{"), 0o600); err != nil {

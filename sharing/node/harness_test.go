@@ -27,6 +27,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
@@ -473,6 +475,22 @@ func (b *bench) eventually(what string, ok func() bool) {
 	eventually.True(b.t, what, ok)
 }
 
+// consistent requires that the ledger is.
+func (b *bench) consistent() {
+	b.t.Helper()
+	b.Store.Read(func(l store.Reader) {
+		if err := l.Check(); err != nil {
+			b.t.Error(err)
+		}
+	})
+}
+
+// placing is the node as a placement sees it now.
+func (b *bench) placing() (at *place.Node) {
+	b.Store.Read(func(l store.Reader) { at = b.Runtime.placing(l) })
+	return at
+}
+
 // empty requires that nothing is held, capped, recorded or left in the cgroup tree.
 func (b *bench) empty() {
 	b.t.Helper()
@@ -490,11 +508,7 @@ func (b *bench) empty() {
 		data, err := os.ReadFile(b.opt.RecordPath)
 		return err == nil && strings.Contains(string(data), `"grants":[]`)
 	})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.ledger.Check(); err != nil {
-		b.t.Error(err)
-	}
+	b.consistent()
 	if b.Handles.Len() != 0 {
 		b.t.Errorf("%d holdings without a claim", b.Handles.Len())
 	}

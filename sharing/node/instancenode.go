@@ -9,6 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // instanceNode is the runtime as an instances.Reconciler needs it.
@@ -16,42 +17,37 @@ type instanceNode struct{ r *Runtime }
 
 // View implements instances.Node, as do the others.
 func (n instanceNode) View(f func(grants []instances.Grant, ready bool)) {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	f(n.grants(), n.r.Recovery.Restored && n.r.Driver.Get() != nil)
+	n.r.Store.Read(func(l store.Reader) { f(n.grants(l), n.r.Recovery.Get().Restored && n.r.Driver.Get() != nil) })
 }
 
-// grants needs the lock.
-func (n instanceNode) grants() []instances.Grant {
+func (n instanceNode) grants(l store.Reader) []instances.Grant {
 	var out []instances.Grant
-	for _, g := range n.r.ledger.Grants() {
-		if one, is := n.of(g); is {
+	for _, g := range l.Grants() {
+		if one, is := n.of(l, g); is {
 			out = append(out, one)
 		}
 	}
 	return out
 }
 
-// of needs the lock.
-func (n instanceNode) of(g ledger.Grant) (instances.Grant, bool) {
+func (n instanceNode) of(l store.Reader, g ledger.Grant) (instances.Grant, bool) {
 	if !instances.In(g.Claim.Placement) {
 		return instances.Grant{}, false
 	}
 	f := g.Claim.Placement[0]
 	return instances.Grant{
-		Claim: g.Claim, GPU: n.r.gpu(f.GPU.Device()), Instance: instances.Of(f, n.r.ledger.GPU),
+		Claim: g.Claim, GPU: gpuOf(l, f.GPU.Device()), Instance: instances.Of(f, l.GPU),
 		Container: g.Claim.Standalone || g.Claim.Owner.Pod(), Active: g.Lease != nil,
 	}, true
 }
 
-func (n instanceNode) Grant(id ledger.ClaimID) (instances.Grant, bool) {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	g, ok := n.r.ledger.Get(id)
-	if !ok {
-		return instances.Grant{}, false
-	}
-	return n.of(g)
+func (n instanceNode) Grant(id ledger.ClaimID) (out instances.Grant, is bool) {
+	n.r.Store.Read(func(l store.Reader) {
+		if g, ok := l.Get(id); ok {
+			out, is = n.of(l, g)
+		}
+	})
+	return out, is
 }
 
 func (n instanceNode) Changed() <-chan struct{} { return n.r.changed.wait() }

@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // sharersOf are the grants that have a cap in common with this one, its own among them.
-func sharersOf(l *ledger.Ledger, id ledger.ClaimID) []ledger.Grant {
+func sharersOf(l store.Reader, id ledger.ClaimID) []ledger.Grant {
 	var out []ledger.Grant
 	for _, one := range l.Sharers(id) {
 		g, _ := l.Get(one)
@@ -22,7 +23,7 @@ func sharersOf(l *ledger.Ledger, id ledger.ClaimID) []ledger.Grant {
 }
 
 // speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them.
-func speaker(l *ledger.Ledger, g ledger.Grant) ledger.ClaimID {
+func speaker(l store.Reader, g ledger.Grant) ledger.ClaimID {
 	if g.Joint != nil {
 		for _, o := range sharersOf(l, g.Claim.ID) {
 			if o.Lease != nil {
@@ -34,7 +35,7 @@ func speaker(l *ledger.Ledger, g ledger.Grant) ledger.ClaimID {
 }
 
 // jointWhy says of a grant that shares a cap who does and how much it is; it is empty for others.
-func jointWhy(l *ledger.Ledger, g ledger.Grant) string {
+func jointWhy(l store.Reader, g ledger.Grant) string {
 	if g.Joint == nil {
 		return ""
 	}

@@ -65,7 +65,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 			t.Errorf("%s gets %+v %v", c.ask.Ref, c.in.Mounts[0], c.in.Env)
 		}
 	}
-	v, _ := g.bench.ledger.GPU(g.gpus[0].UUID)
+	v, _ := g.bench.Store.GPU(g.gpus[0].UUID)
 	if v.HeldMemory != 10*sharing.GiB || v.HeldPercent != 30 || v.Claims != 2 {
 		t.Errorf("booked %+v", v)
 	}
@@ -101,7 +101,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 	g.bench.PodGone("uid-p")
 	again.remove()
 	g.bench.Reconcile(t.Context())
-	if v, _ := g.bench.ledger.GPU(g.gpus[0].UUID); v.HeldMemory != 10*sharing.GiB {
+	if v, _ := g.bench.Store.GPU(g.gpus[0].UUID); v.HeldMemory != 10*sharing.GiB {
 		t.Errorf("one still runs, and %v are booked", v.HeldMemory)
 	}
 	side.remove()

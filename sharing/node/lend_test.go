@@ -47,26 +47,18 @@ func (b *bench) capped(want map[ledger.ClaimID]int) {
 	b.t.Helper()
 	gpu := b.gpus[0].UUID
 	for id, n := range want {
-		b.mu.Lock()
-		g, _ := b.ledger.Get(id)
-		b.mu.Unlock()
+		g, _ := b.Store.Get(id)
 		f, _ := g.Caps().On(gpu)
 		if got := b.inForce(id, gpu); got != sharing.Bytes(n)*sharing.GiB || f.Memory != got {
 			b.t.Errorf("%s: %s in force and %s booked, want %dGiB", id, got, f.Memory, n)
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.ledger.Check(); err != nil {
-		b.t.Error(err)
-	}
+	b.consistent()
 }
 
 // uses says what the lease's processes hold of each of its GPUs.
 func (b *bench) uses(id ledger.ClaimID, n int) {
-	b.mu.Lock()
-	g, _ := b.ledger.Get(id)
-	b.mu.Unlock()
+	g, _ := b.Store.Get(id)
 	b.caps.set(func() {
 		if b.caps.by == nil {
 			b.caps.by = map[string]sharing.Bytes{}

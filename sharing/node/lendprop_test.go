@@ -109,7 +109,7 @@ func (p *lender) claim() string {
 	if _, err := p.Arm(p.t.Context(), l.Peer, id); err != nil {
 		p.t.Error(err)
 	}
-	g, _ := p.ledger.Get(id)
+	g, _ := p.Store.Get(id)
 	l.id, l.dir = id, g.Lease.Cgroup
 	p.leases = append(p.leases, l)
 	return "lease"
@@ -162,7 +162,7 @@ func (p *lender) end() string {
 	p.caps.set(func() { delete(p.caps.by, l.dir) })
 	p.eventually("the lease ends", func() bool {
 		p.Reconcile(p.t.Context())
-		_, there := p.ledger.Get(l.id)
+		_, there := p.Store.Get(l.id)
 		return !there
 	})
 	p.leases = slices.DeleteFunc(p.leases, func(o *lease) bool { return o == l })
@@ -175,7 +175,7 @@ func (p *lender) limit() string {
 		return "nothing"
 	}
 	to := sharing.Bytes(1+p.rnd.IntN(40)) * sharing.GiB
-	g, _ := p.ledger.Get(l.id)
+	g, _ := p.Store.Get(l.id)
 	// It shrinks to what it uses, less what it is lent, and grows into what can be had.
 	fits := to+g.Lent[l.gpu] >= l.used
 	if to > l.guaranteed {
@@ -203,7 +203,7 @@ func (p *lender) kill() string {
 	}
 	met := p.crashes(point, do)
 	for _, l := range p.leases { // a limit may have been changed, or not
-		g, _ := p.ledger.Get(l.id)
+		g, _ := p.Store.Get(l.id)
 		l.guaranteed = g.Claim.Placement[0].Memory
 	}
 	if !met {
@@ -214,12 +214,10 @@ func (p *lender) kill() string {
 
 func (p *lender) invariants() {
 	p.t.Helper()
-	if err := p.ledger.Check(); err != nil {
-		p.t.Error(err)
-	}
+	p.consistent()
 	sum, guaranteed := map[sharing.GPUID]sharing.Bytes{}, map[sharing.GPUID]sharing.Bytes{}
 	for _, l := range p.leases {
-		g, _ := p.ledger.Get(l.id)
+		g, _ := p.Store.Get(l.id)
 		limit := p.inForce(l.id, l.gpu)
 		f, _ := g.Caps().On(l.gpu)
 		if f.Memory != limit || g.Claim.Placement[0].Memory != l.guaranteed {

@@ -25,9 +25,7 @@ func as(uid uint32) lifecycle.Peer { return lifecycle.Peer{UID: uid} }
 // inForce is the driver's limit for a lease on one GPU.
 func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPUID) sharing.Bytes {
 	b.t.Helper()
-	b.mu.Lock()
-	g, ok := b.ledger.Get(id)
-	b.mu.Unlock()
+	g, ok := b.Store.Get(id)
 	if !ok || g.Lease == nil {
 		b.t.Fatalf("claim %q has no lease", id)
 	}
@@ -41,13 +39,8 @@ func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPUID) sharing.Bytes {
 // sized requires what is booked, on record and in force for a lease, on each of its GPUs.
 func (b *bench) sized(id ledger.ClaimID, want sharing.Bytes) {
 	b.t.Helper()
-	b.mu.Lock()
-	g, _ := b.ledger.Get(id)
-	err := b.ledger.Check()
-	b.mu.Unlock()
-	if err != nil {
-		b.t.Error(err)
-	}
+	g, _ := b.Store.Get(id)
+	b.consistent()
 	for _, f := range g.Claim.Placement {
 		if got := b.inForce(id, f.GPU); f.Memory != want || got != want {
 			b.t.Errorf("booked %s, in force %s on %s, want %s", f.Memory, got, f.GPU, want)

@@ -16,9 +16,7 @@ type views struct{ r *Runtime }
 // observe is what the sampler sees.
 func (n views) observe() observe.View {
 	r := n.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := observe.View{Grants: r.ledger.Grants()}
+	v := observe.View{Grants: r.Store.Grants()}
 	v.Owners = r.Owners(v.Grants)
 	if r.Driver.Get() != nil {
 		v.Driver, v.GPUs = r.Driver.Get().Driver, r.Driver.Get().GPUs
@@ -40,8 +38,6 @@ func capsOf(grants []ledger.Grant) map[string]sharing.Placement {
 
 // health is what the runner of the health sees.
 func (n views) health() health.View {
-	r := n.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return health.View{Rule: r.settings.Pool().Health, GPUs: r.ledger.GPUs(), Grants: r.ledger.Grants()}
+	grants, gpus := n.r.Store.View()
+	return health.View{Rule: n.r.settings.Pool().Health, GPUs: gpus, Grants: grants}
 }

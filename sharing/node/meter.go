@@ -19,13 +19,12 @@ func newMeter(r *Runtime) *meter.Meter {
 // meter is what the meter sees.
 func (n views) meter() meter.View {
 	r := n.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := meter.View{Grants: r.ledger.Grants(), Idle: r.settings.Pool().Idle}
+	grants, gpus := r.Store.View()
+	v := meter.View{Grants: grants, Idle: r.settings.Pool().Idle}
 	if r.Driver.Get() != nil {
 		v.Driver = r.Driver.Get().Driver
 	}
-	for _, page := range r.ledger.GPUs() {
+	for _, page := range gpus {
 		v.GPUs = append(v.GPUs, page.GPU)
 	}
 	return v

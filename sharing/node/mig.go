@@ -10,6 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // MIG is the MIG manager.
@@ -20,30 +21,32 @@ type MIG interface {
 
 // SetMIG tells what keeps the GPUs' MIG instances, from now on; nil where nothing does.
 func (r *Runtime) SetMIG(m MIG) {
-	r.mu.Lock()
-	r.Instances.SetManager(m)
-	r.Modes.SetManager(m)
-	r.mu.Unlock()
+	r.Store.Read(func(store.Reader) { // nothing is placed with only one of them
+		r.Instances.SetManager(m)
+		r.Modes.SetManager(m)
+	})
 	r.changed.announce()
 }
 
 // ClaimsOn are the claims on a GPU. While a container runtime has not told yet what runs, it is sharing.ErrUnavailable:
 // a container that is not known yet may use the GPU.
-func (r *Runtime) ClaimsOn(gpu sharing.GPUID) ([]mig.Granted, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.Recovery.ContainersKnown() {
-		return nil, fmt.Errorf("the container runtime has not told yet what runs: %w", sharing.ErrUnavailable)
-	}
-	return instances.Granted(gpu, r.ledger.Grants(), r.ledger.GPU), nil
+func (r *Runtime) ClaimsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
+	r.Store.Read(func(l store.Reader) {
+		if !r.Recovery.Get().ContainersKnown() {
+			err = fmt.Errorf("the container runtime has not told yet what runs: %w", sharing.ErrUnavailable)
+			return
+		}
+		out = instances.Granted(gpu, l.Grants(), l.GPU)
+	})
+	return out, err
 }
 
 // PartsInUse are the ids of the shared instances of a GPU that claims have shares of.
 func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPUID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	var granted []mig.Granted
+	r.Store.Read(func(l store.Reader) { granted = instances.Granted(gpu, l.Grants(), l.GPU) })
 	var out []sharing.GPUID
-	for _, one := range instances.Granted(gpu, r.ledger.Grants(), r.ledger.GPU) {
+	for _, one := range granted {
 		if one.Part != "" {
 			out = append(out, one.Part)
 		}

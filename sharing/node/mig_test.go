@@ -16,9 +16,7 @@ func TestTrouble(t *testing.T) {
 	id := b.gpus[0].UUID
 	want := func(health sharing.Health, reason string) {
 		t.Helper()
-		b.mu.Lock()
-		v, _ := b.ledger.GPU(id)
-		b.mu.Unlock()
+		v, _ := b.Store.GPU(id)
 		if v.GPU.Health != health || v.GPU.HealthReason != reason {
 			t.Errorf("%s %q, want %s %q", v.GPU.Health, v.GPU.HealthReason, health, reason)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // modeNode is the runtime as a mode.Switcher needs it.
@@ -17,12 +18,9 @@ type modeNode struct{ r *Runtime }
 
 // View implements mode.Node, as do the others.
 func (n modeNode) View(f func(mode.Picture)) {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	f(n.picture(n.r.placing()))
+	n.r.Store.Read(func(l store.Reader) { f(n.picture(n.r.placing(l))) })
 }
 
-// picture needs the lock.
 func (n modeNode) picture(at *place.Node) mode.Picture {
 	return mode.Picture{
 		Ready: n.r.Ready() == nil, PodsReady: n.r.PodsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: at.GPUs, Room: at,

@@ -7,17 +7,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// placing is the node as a placement sees it now. It needs the lock.
-func (r *Runtime) placing() *place.Node {
+// placing is the node as a placement sees it now, with these grants and GPUs.
+func (r *Runtime) placing(l store.Reader) *place.Node {
 	at := &place.Node{
 		Backends: place.Backends{Config: r.settings.Config(), Pool: r.settings.Pool(), Settings: map[sharing.GPUID]config.GPUSettings{}},
-		GPUs:     r.ledger.GPUs(), Grants: r.ledger.Grants(), NoMPSForPods: r.NoMPSForPods, OwnerOf: r.opt.ownerOf,
+		GPUs:     l.GPUs(), Grants: l.Grants(), NoMPSForPods: r.NoMPSForPods, OwnerOf: r.opt.ownerOf,
 		Modes: r.Modes, Health: r.Health, MIG: r.Instances.Manager(),
 	}
 	for _, v := range at.GPUs {
-		at.Settings[v.GPU.UUID] = r.settings.Of(v.GPU)
+		at.Settings[v.GPU.UUID] = r.settings.Of(v.GPU, at.Grants)
 	}
 	if att := r.Driver.Get(); att != nil {
 		at.Reports = att.Levels

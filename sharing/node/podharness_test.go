@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // newPodBench is newBench with room beside the runtime's own cgroups for those of containers, which are the
@@ -199,9 +200,9 @@ func (c *container) limits(want map[sharing.GPUID]sharing.Bytes) {
 
 // grant is the container's claim, nil if it has none.
 func (b *bench) grant(ask sharing.ContainerAsk) *ledger.Grant {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g, ok := b.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container)
+	var g ledger.Grant
+	ok := false
+	b.Store.Read(func(l store.Reader) { g, ok = l.ByContainer(ask.Ref.PodUID, ask.Ref.Container) })
 	if !ok {
 		return nil
 	}
@@ -226,14 +227,12 @@ func (b *bench) leased(ask sharing.ContainerAsk, c *container) ledger.Grant {
 // check requires that the books add up.
 func (b *bench) check() {
 	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.ledger.Check(); err != nil {
-		b.t.Error(err)
-	}
-	if b.Handles.Len() != len(b.ledger.Grants()) {
-		b.t.Errorf("%d holdings for %d claims", b.Handles.Len(), len(b.ledger.Grants()))
-	}
+	b.consistent()
+	b.Store.Read(func(l store.Reader) {
+		if b.Handles.Len() != len(l.Grants()) {
+			b.t.Errorf("%d holdings for %d claims", b.Handles.Len(), len(l.Grants()))
+		}
+	})
 }
 
 // gone requires that nothing is left after the pods are forgotten.
@@ -244,10 +243,9 @@ func (b *bench) gone(pods ...string) {
 	}
 	b.eventually("no claim is left", func() bool { b.Reconcile(b.t.Context()); return len(b.PodClaims()) == 0 })
 	b.empty()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.ledger.Check(); err != nil || len(b.ledger.Grants()) > 0 { // no container is without its claim
-		b.t.Errorf("left: %+v, %v", b.ledger.Grants(), err)
+	b.consistent()
+	if left := b.Store.Grants(); len(left) > 0 { // no container is without its claim
+		b.t.Errorf("left: %+v", left)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 var (
@@ -235,14 +236,12 @@ func (p *podPlayer) create(point string) string {
 		inject()
 	case p.crashes(point, inject):
 		p.lostClaims(false)
-		p.mu.Lock()
-		id, known := p.ledger.ByContainerID(c.id)
-		p.mu.Unlock()
+		g, known := p.Store.ByContainerID(c.id)
 		if !known { // the record tells of the instance before it, and no annotation was given to this one
 			m.now[ask.Ref.Container] = &instance{container: c, pod: m, ended: true}
 			return "killed at " + point + ", lost"
 		}
-		c.in, err = p.InjectionOf(id)
+		c.in, err = p.InjectionOf(g.Claim.ID)
 	}
 	switch {
 	case err != nil && (m.assured || !errors.Is(err, sharing.ErrExhausted)):
@@ -307,9 +306,7 @@ func (p *podPlayer) arm() string {
 		return "arm failed"
 	}
 	err := i.hooks()
-	p.mu.Lock()
-	heard := p.Recovery.Listed
-	p.mu.Unlock()
+	heard := p.Recovery.Get().Listed
 	if errors.Is(err, sharing.ErrUnavailable) && !heard {
 		p.witness(p.seen()...) // its annotation tells what the record did not
 		err = i.hooks()
@@ -324,9 +321,9 @@ func (p *podPlayer) arm() string {
 	return "armed"
 }
 
-// byCgroup is the grant that is leased to the cgroup; it needs the lock.
+// byCgroup is the grant that is leased to the cgroup.
 func (p *podPlayer) byCgroup(dir string) (ledger.Grant, bool) {
-	all := p.ledger.Grants()
+	all := p.Store.Grants()
 	at := slices.IndexFunc(all, func(g ledger.Grant) bool { return g.Lease != nil && g.Lease.Cgroup == dir })
 	if at < 0 {
 		return ledger.Grant{}, false
@@ -336,8 +333,6 @@ func (p *podPlayer) byCgroup(dir string) (ledger.Grant, bool) {
 
 // leasedBefore reports whether the instance has its lease without an arm of ours.
 func (p *podPlayer) leasedBefore(i *instance) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	g, ok := p.byCgroup(i.group.Dir)
 	return ok && g.Lease.ContainerID == i.id
 }
@@ -497,11 +492,11 @@ func (p *podPlayer) process() string {
 func (p *podPlayer) invariants() {
 	p.t.Helper()
 	p.check()
-	p.mu.Lock()
-	if over := p.ledger.Overbooked(); len(over) > 0 {
-		p.t.Errorf("overbooked: %+v", over)
-	}
-	p.mu.Unlock()
+	p.Store.Read(func(l store.Reader) {
+		if over := l.Overbooked(); len(over) > 0 {
+			p.t.Errorf("overbooked: %+v", over)
+		}
+	})
 	// What the driver lets processes use, GPU by GPU.
 	sum := map[sharing.GPUID]sharing.Bytes{}
 	p.caps.set(func() {
@@ -534,9 +529,7 @@ func (p *podPlayer) invariants() {
 // whole GPU has no limit, so it is added to the sum.
 func (p *podPlayer) inForce(i *instance, sum map[sharing.GPUID]sharing.Bytes) {
 	p.t.Helper()
-	p.mu.Lock()
 	g, ok := p.byCgroup(i.group.Dir)
-	p.mu.Unlock()
 	if !ok || g.Lease.ContainerID != i.id || g.Lease.Inode != i.group.Inode {
 		p.t.Errorf("%s runs, and its lease is %+v", i.ask.Ref, g.Lease)
 		return

@@ -132,18 +132,14 @@ func TestReadBackWaitsForAResize(t *testing.T) {
 	ask := b.app("p", "gpu-memory-gib:10")
 	c := b.run(ask)
 	g := b.grant(ask)
-	b.mu.Lock()
-	if err := b.ledger.Begin(g.Claim.ID, ledger.Resizing); err != nil {
+	if err := b.Store.Note(func(l *ledger.Ledger) error { return l.Begin(g.Claim.ID, ledger.Resizing) }); err != nil {
 		t.Error(err)
 	}
-	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err := b.ReadLimits(ctx, c.id)
 	refused(t, err, sharing.ErrUnavailable)
-	b.mu.Lock()
-	b.ledger.Done(g.Claim.ID)
-	b.mu.Unlock()
+	_ = b.Store.Note(func(l *ledger.Ledger) error { l.Done(g.Claim.ID); return nil })
 	if err := b.starting(c); err != nil {
 		t.Error(err)
 	}

@@ -279,8 +279,6 @@ func TestASpoiltRegion(t *testing.T) {
 func TestWhoCannotMount(t *testing.T) {
 	g := newPreloaded(t, both)
 	but := choice.Without{sharing.BackendLibkerf: {Answer: choice.NotSupported, Reason: "no CAP_SYS_ADMIN"}}
-	g.bench.mu.Lock()
-	defer g.bench.mu.Unlock()
 	at := g.bench.placing()
 	placed, err := at.Process(0, gib(1), gib(1), but)
 	if err != nil {

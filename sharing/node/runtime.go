@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"path"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,18 +38,14 @@ type Runtime struct {
 	*lifecycle.Grants
 
 	opt Options
-	// These have locks of their own, which are taken after mu.
+	// These have locks of their own, which are taken inside of the store.
 	settings *applied.Settings
 	endings  *health.Endings
 	// changed wakes Watch.
 	changed *changes
-	// loans has a lock of its own, which is taken before the lock of a grant's caps and before mu.
+	// loans has a lock of its own, which is taken before the lock of a grant's caps and before that of the store.
 	loans   *lending.Lender
 	sampler *observe.Sampler
-
-	// mu guards the ledger. It is never held over a call into the driver.
-	mu     sync.Mutex
-	ledger *ledger.Ledger
 }
 
 // New makes a runtime that grants nothing yet.
@@ -58,14 +53,14 @@ func New(opt Options) *Runtime {
 	if opt.Kernel == nil {
 		opt.Kernel = lists.Node{CgroupOf: opt.Cgroups.OfProcess, DevRoot: opt.DevRoot}
 	}
-	r := &Runtime{opt: opt, changed: newChanges(), ledger: ledger.New()}
+	r := &Runtime{opt: opt, changed: newChanges()}
 	r.endings = health.NewEndings(r.changed.announce)
 	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
 	r.sampler = &observe.Sampler{
 		Lists: lists.New(opt.Kernel), View: views{r}.observe, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
 		Managed: func(grants []ledger.Grant) map[sharing.GPUID]sharing.Bytes { return r.Libkerf.Managed(capsOf(grants)) },
 	}
-	r.Grants = lifecycle.New(r.core(), &r.mu, r.ledger)
+	r.Grants = lifecycle.New(r.core())
 	r.Guard = guard.New(guardNode{r}.options())
 	r.Modes = mode.New(opt.Log, modeNode{r}, opt.NewID)
 	r.Allocatable, r.Took = r.settings.Allocatable, r.Modes.TookInventory
@@ -93,7 +88,7 @@ func (r *Runtime) core() lifecycle.Core {
 		Store: store.New(store.Options{
 			Log: opt.Log, Conditions: set, Path: opt.RecordPath, BootID: opt.BootID,
 			At: func(point string) error { return r.Failpoints.Eval(point) },
-		}, &r.mu, r.ledger),
+		}),
 		Handles: &lifecycle.Handles{}, Driver: &gpudriver.Current{}, Lists: r.sampler.Lists,
 		Libkerf:   libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: countedNode{r}.rules}),
 		Instances: instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)}),
@@ -121,22 +116,15 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Watcher.Run(ctx, func(cgroup.Group) { r.Wake() }) })
 	err := g.Wait()
 	r.Libkerf.Clean(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id := range r.Handles.Owners() {
-		if g, _ := r.ledger.Get(id); g.Work == ledger.NoWork { // an activation in progress goes on, and closes it itself
-			r.Handles.LetGo(id)
+	r.Store.Read(func(l store.Reader) {
+		for id := range r.Handles.Owners() {
+			if g, _ := l.Get(id); g.Work == ledger.NoWork { // an activation in progress goes on, and closes it itself
+				r.Handles.LetGo(id)
+			}
 		}
-	}
+	})
 	return err
 }
 
 // Changed returns a channel that is closed at the next change of the node's state.
 func (r *Runtime) Changed() <-chan struct{} { return r.changed.wait() }
-
-// NotReady lists every reason why no claim is taken; it is empty when the node is ready.
-func (r *Runtime) NotReady() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Core.NotReady()
-}

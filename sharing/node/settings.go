@@ -7,6 +7,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // ConfigSource tells where the applied configuration came from.
@@ -20,21 +21,20 @@ type settingsNode struct{ r *Runtime }
 
 // View implements applied.Node. The caps of grants stay as they are: GPUs in use keep their settings.
 func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
-	n.r.mu.Lock()
-	defer n.r.mu.Unlock()
-	if f(n.Grants()) && n.r.Driver.Get() != nil {
-		n.r.TakeInventory()
-	}
+	_ = n.r.Store.Note(func(l *ledger.Ledger) error {
+		if f(l.Grants(), n.Known()) && n.r.Driver.Get() != nil {
+			n.r.TakeInventory(l)
+		}
+		return nil
+	})
 }
 
-// Grants implements applied.Node. It needs the lock.
-func (n settingsNode) Grants() (grants []ledger.Grant, known bool) {
-	return n.r.ledger.Grants(), n.r.Ready() == nil
-}
+// Known implements applied.Node.
+func (n settingsNode) Known() bool { return n.r.Ready() == nil }
 
-// gpu is the GPU of that id, or its id alone where it is not there. It needs the lock.
-func (r *Runtime) gpu(id sharing.GPUID) sharing.GPU {
-	if v, ok := r.ledger.GPU(id); ok {
+// gpuOf is the GPU of that id, or its id alone where it is not there.
+func gpuOf(l store.Reader, id sharing.GPUID) sharing.GPU {
+	if v, ok := l.GPU(id); ok {
 		return v.GPU
 	}
 	return sharing.GPU{UUID: id}

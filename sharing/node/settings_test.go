@@ -21,6 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/settings/applied"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // ruledPool is a pool with these rules, that lists what its GPUs can do beside MPS.
@@ -316,11 +317,11 @@ func TestClaimsWhileReservesChange(t *testing.T) {
 		if b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}) == nil {
 			granted++
 		}
-		b.mu.Lock()
-		for _, v := range b.ledger.Overbooked() {
-			t.Errorf("GPU %d has %v granted, with a reserve of %v", v.GPU.Index, v.HeldMemory, v.GPU.Reserved)
-		}
-		b.mu.Unlock()
+		b.Store.Read(func(l store.Reader) {
+			for _, v := range l.Overbooked() {
+				t.Errorf("GPU %d has %v granted, with a reserve of %v", v.GPU.Index, v.HeldMemory, v.GPU.Reserved)
+			}
+		})
 		b.gone(name)
 	}
 	t.Logf("granted %d", granted)

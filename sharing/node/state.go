@@ -16,14 +16,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // State reads ledger, driver and cgroups. It takes as long as the slowest GPU, 2 s at most.
-func (r *Runtime) State(ctx context.Context) status.State {
+func (r *Runtime) State(ctx context.Context) (s status.State) {
 	p := r.sampler.Sample(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	why := r.Core.NotReady()
+	r.Store.Read(func(l store.Reader) { s = r.state(l, p) })
+	return s
+}
+
+func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
+	why := r.NotReady()
 	s := status.State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
 		Config: r.settings.Source(), Pool: r.settings.Pool().Name, Profiles: r.settings.Config().ProfileNames(r.settings.Pool()),
@@ -36,8 +40,8 @@ func (r *Runtime) State(ctx context.Context) status.State {
 		s.DriverVersion = r.Driver.Get().Driver.Version()
 	}
 	health := map[sharing.GPUID]sharing.Health{}
-	cut := r.Instances.StatesWith(instanceNode{r}.grants())
-	at := r.placing()
+	cut := r.Instances.StatesWith(instanceNode{r}.grants(l))
+	at := r.placing(l)
 	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
 		health[v.GPU.UUID] = v.GPU.Health
@@ -46,14 +50,14 @@ func (r *Runtime) State(ctx context.Context) status.State {
 			g.Levels, g.LevelReason = at.LevelsOf(v.GPU, g.MIGState)
 		}
 		g.MinLevel = r.settings.Pool().MinLevelOf(at.Settings[v.GPU.UUID])
-		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU)
+		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU, at.Grants)
 		if use, ok := p.GPUs[v.GPU.UUID]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
 		if pids := p.Unmanaged[v.GPU.UUID]; len(pids) > 0 {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, lifecycle.Numbers(pids)))
 		}
-		if told := p.Unattributed(v.GPU, r.ledger.Grants()); told != "" {
+		if told := p.Unattributed(v.GPU, at.Grants); told != "" {
 			s.Warnings = append(s.Warnings, told)
 		}
 		s.GPUs = append(s.GPUs, g)
@@ -61,42 +65,42 @@ func (r *Runtime) State(ctx context.Context) status.State {
 	if r.settings.Pool().Mode.Shared() {
 		s.Warnings = append(s.Warnings, status.WeakShares(s.GPUs)...)
 	}
-	for _, g := range r.ledger.Grants() {
-		s.Grants = append(s.Grants, r.grantState(g, p, health))
+	for _, g := range at.Grants {
+		s.Grants = append(s.Grants, r.grantState(l, g, p, health))
 		for _, f := range g.Claim.Placement {
 			if use, ended := p.Ended[observe.Key{Grant: g.Claim.ID, GPU: f.GPU}]; ended {
-				s.Warnings = append(s.Warnings, use.Sentence(g.Claim.ID, r.gpu(f.GPU).Index))
+				s.Warnings = append(s.Warnings, use.Sentence(g.Claim.ID, gpuOf(l, f.GPU).Index))
 			}
 		}
-		s.Warnings = append(s.Warnings, r.beyond(g, p)...)
+		s.Warnings = append(s.Warnings, r.beyond(l, g, p)...)
 	}
 	return s
 }
 
 // Grant is one grant as State shows it, without asking the driver for its use.
-func (r *Runtime) Grant(id ledger.ClaimID) (status.Grant, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g, ok := r.ledger.Get(id)
-	if !ok {
-		return status.Grant{}, false
-	}
-	health := map[sharing.GPUID]sharing.Health{}
-	for _, v := range r.ledger.GPUs() {
-		health[v.GPU.UUID] = v.GPU.Health
-	}
-	return r.grantState(g, observe.Sample{}, health), true
+func (r *Runtime) Grant(id ledger.ClaimID) (out status.Grant, ok bool) {
+	r.Store.Read(func(l store.Reader) {
+		var g ledger.Grant
+		if g, ok = l.Get(id); !ok {
+			return
+		}
+		health := map[sharing.GPUID]sharing.Health{}
+		for _, v := range l.GPUs() {
+			health[v.GPU.UUID] = v.GPU.Health
+		}
+		out = r.grantState(l, g, observe.Sample{}, health)
+	})
+	return out, ok
 }
 
-// grantState needs the lock.
-func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) status.Grant {
+func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) status.Grant {
 	id, way := g.Claim.ID, backend.PropertiesOf(g.Claim.Backend)
 	f := status.Facts{
-		Found: r.Guard.Of(id), Shared: jointWhy(r.ledger, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
-		NoDriver: r.Driver.Get() == nil, Speaker: speaker(r.ledger, g),
+		Found: r.Guard.Of(id), Shared: jointWhy(l, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
+		NoDriver: r.Driver.Get() == nil, Speaker: speaker(l, g),
 	}
 	f.Lost = cmp.Or(g.Current().Unverified, f.Found.Lost, g.Current().Doubt)
-	if level, why, less := r.weaker(g); less {
+	if level, why, less := r.weaker(l, g); less {
 		f.Weaker = &status.Weaker{Level: level, Reason: why}
 	}
 	for _, fr := range g.Claim.Placement {
@@ -109,9 +113,9 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 	if g.Lease == nil {
 		return status.GrantOf(g, f, p)
 	}
-	f.Instance = r.InstanceLost(g.Claim)
+	f.Instance = r.InstanceLost(l, g.Claim)
 	if way.Served {
-		f.Fault = r.BackendOf(g, r.Driver.Get()).Check(r.GrantOf(g)).Unknown
+		f.Fault = r.BackendOf(g, r.Driver.Get()).Check(lifecycle.GrantOf(l, g)).Unknown
 	}
 	if f.Speaker == id {
 		f.Refused = r.Libkerf.Refused(string(id))
@@ -123,16 +127,16 @@ func (r *Runtime) grantState(g ledger.Grant, p observe.Sample, health map[sharin
 	return status.GrantOf(g, f, p)
 }
 
-// priorityOf is the class of a grant: its profile's, else its pod's. It needs the lock.
+// priorityOf is the class of a grant: its profile's, else its pod's.
 func (r *Runtime) priorityOf(g ledger.Grant) int32 {
 	return r.settings.Config().PriorityOf(g.Claim.Request.Profile, g.Claim.Priority)
 }
 
-// beyond are warnings of a grant that holds more than its cap. It needs the lock.
-func (r *Runtime) beyond(g ledger.Grant, p observe.Sample) []string {
-	if speaker(r.ledger, g) != g.Claim.ID {
+// beyond are warnings of a grant that holds more than its cap.
+func (r *Runtime) beyond(l store.Reader, g ledger.Grant, p observe.Sample) []string {
+	if speaker(l, g) != g.Claim.ID {
 		return nil
 	}
-	watched := backend.PropertiesOf(g.Claim.Backend).Watch == backend.WatchListed && watches(r, g)
-	return status.Beyond(g, watched, p, func(gpu sharing.GPUID) int { return r.gpu(gpu).Index })
+	watched := backend.PropertiesOf(g.Claim.Backend).Watch == backend.WatchListed && watches(l, r, g)
+	return status.Beyond(g, watched, p, func(gpu sharing.GPUID) int { return gpuOf(l, gpu).Index })
 }

@@ -25,9 +25,7 @@ type Unaccounted struct {
 // ledger does not know, and the driver's processes do not show as long as a container only waits with its file open. With the
 // right to use some instances only, these alone count.
 func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []Unaccounted {
-	r.mu.Lock()
-	v, known := r.ledger.GPU(gpu)
-	r.mu.Unlock()
+	v, known := r.Store.GPU(gpu)
 	if !known {
 		return nil
 	}

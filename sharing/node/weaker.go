@@ -8,11 +8,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // weaker is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false if it
-// is not less. It needs the lock.
-func (r *Runtime) weaker(g ledger.Grant) (level sharing.Level, why string, ok bool) {
+// is not less.
+func (r *Runtime) weaker(l store.Reader, g ledger.Grant) (level sharing.Level, why string, ok bool) {
 	if g.Lease == nil {
 		return 0, "", false
 	}
@@ -23,12 +24,12 @@ func (r *Runtime) weaker(g ledger.Grant) (level sharing.Level, why string, ok bo
 	case !way.Counts:
 		return 0, "", false
 	}
-	fault := r.Libkerf.Check(r.GrantOf(g))
+	fault := r.Libkerf.Check(lifecycle.GrantOf(l, g))
 	if fault.Unknown != "" {
 		return sharing.LevelUnknown, fault.Unknown, true
 	}
 	why = lifecycle.JoinSentences([]string{found.Exceeds, fault.Bypassed})
-	if watches(r, g) {
+	if watches(l, r, g) {
 		return sharing.LevelReactive, why, why != ""
 	}
 	return sharing.LevelNone, why, why != ""

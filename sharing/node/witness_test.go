@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // lose removes the record, as a disk would that was replaced, and starts the agent again.
@@ -319,9 +321,8 @@ func TestWitnessOfMoreThanThereIs(t *testing.T) {
 	b.witness(c.seen(), d.seen())
 	b.leased(c.ask, c)
 	b.leased(other, d)
-	b.mu.Lock()
-	over := b.ledger.Overbooked()
-	b.mu.Unlock()
+	var over []ledger.View
+	b.Store.Read(func(l store.Reader) { over = l.Overbooked() })
 	if len(over) != 1 || over[0].FreeMemory != 0 {
 		t.Errorf("overbooked %+v", over)
 	}

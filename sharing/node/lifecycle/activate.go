@@ -68,18 +68,7 @@ func (r *Activator) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, w
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	armed, err := r.arm(ctx, claim, owner, att, with)
-	r.mu.Lock()
-	r.ledger.Done(id)
-	undone := err != nil && !errors.Is(err, errKept)
-	if undone {
-		r.ledger.Fail(id)
-		err = errors.Join(err, r.Drop(id))
-		r.Forget(ledger.Grant{Claim: claim}) // its lease may have ended already
-	} else {
-		r.Handles.LetGo(id)
-	}
-	g, _ := r.ledger.Get(id)
-	r.mu.Unlock()
+	g, undone, err := r.endArm(claim, err)
 	if undone {
 		r.Backends(nil).Clean(ctx)
 		err = errors.Join(err, r.Store.Save())
@@ -95,29 +84,46 @@ func (r *Activator) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, w
 	return armed, nil
 }
 
+// endArm notes how the activation ended. Unless the lease stays, an error ends the claim.
+func (r *Activator) endArm(claim ledger.Claim, armErr error) (g ledger.Grant, undone bool, err error) {
+	undone = armErr != nil && !errors.Is(armErr, errKept)
+	err = r.Store.Note(func(l *ledger.Ledger) error {
+		l.Done(claim.ID)
+		if !undone {
+			r.Handles.LetGo(claim.ID)
+			g, _ = l.Get(claim.ID)
+			return nil
+		}
+		l.Fail(claim.ID)
+		err := r.Drop(l, claim.ID)
+		r.Forget(l, ledger.Grant{Claim: claim}) // its lease may have ended already
+		return err
+	})
+	return g, undone, errors.Join(armErr, err)
+}
+
 // beginArm checks that the peer may arm the claim, and begins.
-func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fail := func(err error) (ledger.Claim, *process.Handle, gpudriver.Attached, error) {
-		return ledger.Claim{}, nil, gpudriver.Attached{}, err
-	}
-	if err := r.Ready(); err != nil {
-		return fail(err)
-	}
-	g, ok := r.ledger.Get(id)
-	owner := r.Handles.Owner(id)
-	switch {
-	case !ok:
-		return fail(fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound))
-	case g.Work != ledger.NoWork || g.Lease != nil:
-		return fail(fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict))
-	case g.Claim.Standalone:
-		return fail(fmt.Errorf("claim %q is for a container, which its hook arms: %w", id, sharing.ErrInvalid))
-	case owner == nil || owner.PID() != peer.PID || owner.StartTime() != peer.Start || !owner.Alive():
-		return fail(fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied))
-	}
-	return g.Claim, owner, *r.Driver.Get(), r.ledger.Begin(id, ledger.Activation)
+func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (c ledger.Claim, owner *process.Handle, att gpudriver.Attached, err error) {
+	err = r.Store.Note(func(l *ledger.Ledger) error {
+		if err := r.Ready(); err != nil {
+			return err
+		}
+		g, ok := l.Get(id)
+		owner = r.Handles.Owner(id)
+		switch {
+		case !ok:
+			return fmt.Errorf("claim %q: %w", id, sharing.ErrNotFound)
+		case g.Work != ledger.NoWork || g.Lease != nil:
+			return fmt.Errorf("claim %q is armed already: %w", id, sharing.ErrConflict)
+		case g.Claim.Standalone:
+			return fmt.Errorf("claim %q is for a container, which its hook arms: %w", id, sharing.ErrInvalid)
+		case owner == nil || owner.PID() != peer.PID || owner.StartTime() != peer.Start || !owner.Alive():
+			return fmt.Errorf("claim %q was made by another process than %d: %w", id, peer.PID, sharing.ErrDenied)
+		}
+		c, att = g.Claim, *r.Driver.Get()
+		return l.Begin(id, ledger.Activation)
+	})
+	return c, owner, att, err
 }
 
 // arm does the work without the lock; nobody else works on the grant meanwhile.
@@ -136,23 +142,20 @@ func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Hand
 	if err := r.readyGroup(ctx, c, att, group, &armed, with.NoPreloadFile); err != nil {
 		return Armed{}, err
 	}
-	r.mu.Lock()
-	err = r.ledger.Arm(c.ID)
-	r.mu.Unlock()
-	if err != nil {
+	if err := r.Store.Note(func(l *ledger.Ledger) error { return l.Arm(c.ID) }); err != nil {
 		return Armed{}, err
 	}
 	if err := r.enter(ctx, c, owner, att, group); err != nil {
 		return Armed{}, err
 	}
 	r.Watcher.Add(group)
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	armed.Device = r.Instances.Device(c.ID)
-	if armed.Preload != "" && with.NoPreloadFile {
-		r.ledger.SetTerms(c.ID, func(t *ledger.Terms) { t.LevelReason = JoinSentences([]string{preloadedByEnv, t.LevelReason}) })
-	}
-	return armed, nil
+	return armed, r.Store.Note(func(l *ledger.Ledger) error {
+		if armed.Preload != "" && with.NoPreloadFile {
+			l.SetTerms(c.ID, func(t *ledger.Terms) { t.LevelReason = JoinSentences([]string{preloadedByEnv, t.LevelReason}) })
+		}
+		return nil
+	})
 }
 
 // readyGroup does all that the process needs before it enters the group.
@@ -160,13 +163,8 @@ func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudrive
 	if err := r.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	err = r.ledger.Activate(c.ID, "", group.Dir, group.Inode)
-	r.mu.Unlock()
+	err = r.Store.Update(func(l *ledger.Ledger) error { return l.Activate(c.ID, "", group.Dir, group.Inode) })
 	if err != nil {
-		return err
-	}
-	if err := r.Store.Save(); err != nil {
 		return err
 	}
 	if err := r.Failpoints.Eval("arm-after-record"); err != nil {
@@ -208,10 +206,10 @@ func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledg
 		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.caps.limitable(gpus)))
 	}
 	errs = append(errs, group.Remove())
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
-		errs = append(errs, r.ledger.EndLease(id))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.Store.Note(func(l *ledger.Ledger) error {
+		if g, ok := l.Get(id); ok && g.Lease != nil {
+			return l.EndLease(id)
+		}
+		return nil
+	}))...)
 }

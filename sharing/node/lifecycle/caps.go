@@ -9,6 +9,7 @@ import (
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
@@ -55,44 +56,41 @@ func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level shar
 
 // cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.
 func (r *Caps) cappable(p sharing.Placement) sharing.Placement {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var out sharing.Placement
-	for _, f := range p {
-		if !f.Whole && r.canLimit(f.GPU) {
-			out = append(out, f)
+	r.Store.Read(func(l store.Reader) {
+		for _, f := range p {
+			if !f.Whole && r.canLimit(l, f.GPU) {
+				out = append(out, f)
+			}
 		}
-	}
+	})
 	return out
 }
 
 // limitable are the GPUs on which a limit can be set now. One that is lost or does not answer takes none
 // until it is back: the verification then sets it. One GPU that hangs must not keep all others from use.
 func (r *Caps) limitable(gpus []sharing.GPU) []sharing.GPUID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var ids []sharing.GPUID
-	for _, g := range gpus {
-		if r.canLimit(g.UUID) {
-			ids = append(ids, g.UUID)
+	r.Store.Read(func(l store.Reader) {
+		for _, g := range gpus {
+			if r.canLimit(l, g.UUID) {
+				ids = append(ids, g.UUID)
+			}
 		}
-	}
+	})
 	return ids
 }
 
 func (r *Caps) healthOf(id sharing.GPUID) sharing.Health {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v, _ := r.ledger.GPU(id)
+	v, _ := r.Store.GPU(id)
 	return v.GPU.Health
 }
 
-// canLimit needs the lock.
-func (r *Core) canLimit(id sharing.GPUID) bool {
+func (r *Core) canLimit(l store.Reader, id sharing.GPUID) bool {
 	att := r.Driver.Get()
 	if att == nil || !att.Levels[id].Limits() {
 		return false
 	}
-	v, ok := r.ledger.GPU(id)
+	v, ok := l.GPU(id)
 	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost && v.GPU.Health != sharing.HealthSuspect
 }

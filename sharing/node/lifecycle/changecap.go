@@ -12,6 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // changeCap brings a lease that runs from the caps before to those of now, on the same GPUs, or leaves it at
@@ -70,21 +71,19 @@ func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Gr
 		counts, err := b.Read(ctx, of, gpu)
 		return counts.Used, err == nil
 	}
-	r.mu.Lock()
-	_, ok := r.ledger.Get(g.Claim.ID)
-	r.mu.Unlock()
-	if !ok {
+	if _, ok := r.Store.Get(g.Claim.ID); !ok {
 		return 0, false
 	}
 	answers := r.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, listDeadline)
-	r.mu.Lock()
-	owners := r.Owners(r.ledger.Grants())
+	var grants []ledger.Grant
 	var sharers []listing.Owner
-	for _, id := range r.ledger.Sharers(g.Claim.ID) {
-		sharers = append(sharers, listing.Owner(id))
-	}
-	r.mu.Unlock()
-	charge := r.Lists.Judge(answers, owners)[0].Charge(sharers...)
+	r.Store.Read(func(l store.Reader) {
+		grants = l.Grants()
+		for _, id := range l.Sharers(g.Claim.ID) {
+			sharers = append(sharers, listing.Owner(id))
+		}
+	})
+	charge := r.Lists.Judge(answers, r.Owners(grants))[0].Charge(sharers...)
 	used, known = charge.Bytes, charge.Known
 	if counts, err := b.Read(ctx, of, gpu); known && !errors.Is(err, sharing.ErrNotFound) {
 		used, known = max(used, counts.Used), err == nil // what is reserved is on its way to be used

@@ -19,6 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Claim holds a placement for the calling process and returns its id. Errors: ErrUnavailable when nothing
@@ -94,8 +95,9 @@ func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sh
 	var id ledger.ClaimID
 	needs := func(at *place.Node) []sharing.Request { return at.Resolved(asked) }
 	need := func() mode.Need {
-		at := r.Place()
-		return mode.Need{Who: fmt.Sprintf("process %d", peer.PID), Since: time.Now(), Requests: at.HardenedAll(needs(at)), But: but}
+		n := mode.Need{Who: fmt.Sprintf("process %d", peer.PID), Since: time.Now(), But: but}
+		r.at(func(at *place.Node) { n.Requests = at.HardenedAll(needs(at)) })
+		return n
 	}
 	err = r.Modes.Await(ctx, need, func() error {
 		return r.withRoom(ctx, needs, func() error {
@@ -119,53 +121,63 @@ func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sh
 	return id, nil
 }
 
-func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (id ledger.ClaimID, err error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	err = r.Store.Note(func(l *ledger.Ledger) error {
+		c, err := r.claimOf(l, peer, asked, but)
+		if err != nil {
+			return err
+		}
+		c.Name, id = name, c.ID
+		if mark != nil {
+			mark(&c, c.Request)
+		}
+		if err := l.Claim(c); err != nil {
+			return err
+		}
+		if mark != nil && instances.In(c.Placement) {
+			r.Instances.Begin(id)
+		}
+		r.Handles.Add(id, owner)
+		r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+		r.Log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", c.Level.String(), "backend", c.Backend.String(), "fragments", len(c.Placement))
+		return nil
+	})
+	return id, err
+}
+
+// claimOf places the claim of a process.
+func (r *Reserver) claimOf(l store.Reader, peer Peer, asked sharing.Request, but choice.Without) (c ledger.Claim, err error) {
 	if err := r.Ready(); err != nil {
-		return "", err
+		return c, err
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), asked)
 	if err != nil {
-		return "", err
+		return c, err
 	}
 	if err := r.Settings.Config().Permit(req.Profile, "", time.Now()); err != nil {
-		return "", err
+		return c, err
 	}
 	for id, waiting := range r.Handles.Owners() {
-		g, _ := r.ledger.Get(id)
+		g, _ := l.Get(id)
 		if g.Lease == nil && g.Next == nil && !g.Claim.Standalone && waiting.PID() == peer.PID && waiting.Alive() {
-			return "", fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
+			return c, fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
 		}
 	}
-	at := r.Place()
+	at := r.Place(l)
 	placed, err := at.Process(peer.UID, asked, req, but)
 	if err != nil {
-		return "", r.refused(err)
+		return c, r.refused(err)
 	}
-	id := ledger.ClaimID(r.NewID())
-	c := ledger.Claim{
-		ID: id, Name: name, Request: placed.Request, Placement: placed.Placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
+	c = ledger.Claim{
+		ID: ledger.ClaimID(r.NewID()), Request: placed.Request, Placement: placed.Placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
 	}
 	c.Terms = at.Terms(c.Owner, placed.Enforced)
-	if mark != nil {
-		mark(&c, c.Request)
-	}
-	if err := r.ledger.Claim(c); err != nil {
-		return "", err
-	}
-	if mark != nil && instances.In(c.Placement) {
-		r.Instances.Begin(id)
-	}
-	r.Handles.Add(id, owner)
-	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-	r.Log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", c.Level.String(), "backend", c.Backend.String(), "fragments", len(c.Placement))
-	return id, nil
+	return c, nil
 }
 
 // Release gives a claim back that holds no process. ErrDenied for another user's claim unless the caller is
@@ -179,18 +191,23 @@ func (r *Reserver) Release(_ context.Context, peer Peer, id ledger.ClaimID) erro
 }
 
 func (r *Reserver) release(peer Peer, id ledger.ClaimID) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g, ok := r.ledger.Get(id)
-	switch {
-	case !ok:
-		return fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
-	case peer.UID != 0 && peer.UID != g.Claim.Owner.UID:
-		return fmt.Errorf("grant %q belongs to uid %d, and uid %d asks: %w", id, g.Claim.Owner.UID, peer.UID, sharing.ErrDenied)
-	case g.Work != ledger.NoWork:
-		return fmt.Errorf("grant %q is being armed or ended; try again: %w", id, sharing.ErrConflict)
-	case g.Lease != nil:
-		return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id, sharing.ErrConflict)
-	}
-	return r.Drop(id)
+	return r.Store.Note(func(l *ledger.Ledger) error {
+		g, ok := l.Get(id)
+		switch {
+		case !ok:
+			return fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
+		case peer.UID != 0 && peer.UID != g.Claim.Owner.UID:
+			return fmt.Errorf("grant %q belongs to uid %d, and uid %d asks: %w", id, g.Claim.Owner.UID, peer.UID, sharing.ErrDenied)
+		case g.Work != ledger.NoWork:
+			return fmt.Errorf("grant %q is being armed or ended; try again: %w", id, sharing.ErrConflict)
+		case g.Lease != nil:
+			return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id, sharing.ErrConflict)
+		}
+		return r.Drop(l, id)
+	})
+}
+
+// at calls f with the node as a placement sees it now.
+func (r *Reserver) at(f func(*place.Node)) {
+	r.Store.Read(func(l store.Reader) { f(r.Place(l)) })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // ArmContainer puts the cap on a container's cgroup, reads it back and takes the lease. The container's
@@ -37,7 +38,13 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 	if err := r.endFormer(ctx, call); err != nil {
 		return fmt.Errorf("container %q: %w", call.ContainerID, err)
 	}
-	g, att, done, err := r.beginContainer(call, group)
+	var g ledger.Grant
+	var att gpudriver.Attached
+	var done bool
+	err = r.Store.Note(func(l *ledger.Ledger) (err error) {
+		g, att, done, err = r.beginContainer(l, call, group)
+		return err
+	})
 	if err != nil || done {
 		if err != nil {
 			err = fmt.Errorf("container %q: %w", call.ContainerID, err)
@@ -48,13 +55,14 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	err = r.armContainer(ctx, g, att, group, proc)
-	r.mu.Lock()
-	r.ledger.Done(g.Claim.ID)
-	r.ledger.Fail(g.Claim.ID)
-	if err == nil {
-		r.Handles.LetGo(g.Claim.ID) // from here on the cgroup tells; a claim that is not armed yet ends with its owner
-	}
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		l.Done(g.Claim.ID)
+		l.Fail(g.Claim.ID)
+		if err == nil {
+			r.Handles.LetGo(g.Claim.ID) // from here on the cgroup tells; a claim that is not armed yet ends with its owner
+		}
+		return nil
+	})
 	r.Observer.Armed(time.Since(start), err)
 	r.Notify.Audit.Claim(audit.Arm, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
 	r.Announce()
@@ -99,30 +107,32 @@ const minContainerID = 8
 
 // endFormer ends the lease of the instance before this one, if it is over and only nobody has looked yet.
 func (r *Activator) endFormer(ctx context.Context, call sharing.HookCall) error {
-	r.mu.Lock()
-	former, err := r.grantOfCall(call)
-	id, end := former.Claim.ID, false
-	if err == nil && former.Lease != nil && former.Lease.ContainerID != call.ContainerID && former.Work == ledger.NoWork {
-		over, _ := empty(r.GroupOf(*former.Lease)) // on doubt it is not over
-		end = over && r.ledger.Begin(id, ledger.Release) == nil
-	}
-	r.mu.Unlock()
+	var former ledger.Grant
+	end := false
+	err := r.Store.Note(func(l *ledger.Ledger) (err error) {
+		former, err = r.grantOfCall(l, call)
+		if err == nil && former.Lease != nil && former.Lease.ContainerID != call.ContainerID && former.Work == ledger.NoWork {
+			over, _ := empty(r.GroupOf(*former.Lease)) // on doubt it is not over
+			end = over && l.Begin(former.Claim.ID, ledger.Release) == nil
+		}
+		return err
+	})
 	if err != nil || !end {
 		return err
 	}
-	if _, err := r.releaser.end(ctx, id); err != nil {
+	if _, err := r.releaser.end(ctx, former.Claim.ID); err != nil {
 		return fmt.Errorf("the instance before it (%s) has not ended: %w", former.Lease.ContainerID, errors.Join(sharing.ErrUnavailable, err))
 	}
 	return nil
 }
 
-// grantOfCall finds the grant that the container was injected with, or that its hook names. It needs the lock.
-func (r *Activator) grantOfCall(call sharing.HookCall) (ledger.Grant, error) {
-	id, ok := r.ledger.ByContainerID(call.ContainerID)
-	g, _ := r.ledger.Get(id)
+// grantOfCall finds the grant that the container was injected with, or that its hook names.
+func (r *Activator) grantOfCall(l store.Reader, call sharing.HookCall) (ledger.Grant, error) {
+	id, ok := l.ByContainerID(call.ContainerID)
+	g, _ := l.Get(id)
 	if !ok && call.Grant != "" {
 		// A pod's claim is only ever used by the containers that were injected with it.
-		g, ok = r.ledger.Get(ledger.ClaimID(call.Grant))
+		g, ok = l.Get(ledger.ClaimID(call.Grant))
 		ok = ok && g.Claim.Standalone && g.Lease == nil && (g.Next == nil || g.Next.State != ledger.Activating)
 	}
 	switch {
@@ -130,7 +140,7 @@ func (r *Activator) grantOfCall(call sharing.HookCall) (ledger.Grant, error) {
 		return g, nil
 	case call.Grant != "":
 		return g, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
-	case !r.Recovery.Listed:
+	case !r.Recovery.Get().Listed:
 		return g, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
 	}
 	return g, errMadeWithout()
@@ -153,13 +163,11 @@ func errCreated(next *ledger.Attachment) error {
 }
 
 // beginContainer checks that the container may arm its claim, and begins. done is true when it is armed already.
-func (r *Activator) beginContainer(call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att gpudriver.Attached, done bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Activator) beginContainer(l *ledger.Ledger, call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att gpudriver.Attached, done bool, err error) {
 	if err := Unready(r.Unsettled()); err != nil {
 		return g, att, false, err
 	}
-	g, err = r.grantOfCall(call)
+	g, err = r.grantOfCall(l, call)
 	if err != nil {
 		return g, att, false, err
 	}
@@ -170,7 +178,7 @@ func (r *Activator) beginContainer(call sharing.HookCall, group cgroup.Group) (g
 	switch {
 	case call.Ask != "" && !slices.Contains(sharing.AskStrings(asks), call.Ask):
 		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, sharing.AskStrings(asks), sharing.ErrInvalid)
-	case BusyBeside(r.ledger, id):
+	case BusyBeside(l, id):
 		err = fmt.Errorf("claim %q is %w", id, ErrBusy)
 	case g.Lease == nil:
 		err = errCreated(g.Next)
@@ -181,36 +189,36 @@ func (r *Activator) beginContainer(call sharing.HookCall, group cgroup.Group) (g
 	case g.Lease.Verified && g.Lease.Unverified == "":
 		return g, *r.Driver.Get(), true, nil
 	}
-	if why := r.InstanceLost(g.Claim); err == nil && why != "" {
+	if why := r.InstanceLost(l, g.Claim); err == nil && why != "" {
 		err = fmt.Errorf("claim %q: %s: %w", id, why, sharing.ErrUnavailable)
 	}
 	if err == nil {
-		err = r.beginActivation(g, call.ContainerID, group)
+		err = beginActivation(l, g, call.ContainerID, group)
 	}
 	if err != nil {
 		return g, att, false, err
 	}
-	g, _ = r.ledger.Get(id)
+	g, _ = l.Get(id)
 	return g, *r.Driver.Get(), false, nil
 }
 
-// beginActivation notes that a container's caps are being set. It needs the lock.
-func (r *Activator) beginActivation(g ledger.Grant, containerID string, group cgroup.Group) error {
+// beginActivation notes that a container's caps are being set.
+func beginActivation(l *ledger.Ledger, g ledger.Grant, containerID string, group cgroup.Group) error {
 	id := g.Claim.ID
 	if g.Lease == nil && g.Newest().ContainerID != containerID { // a container that names its grant, not a pod's
 		next := ledger.Attachment{State: ledger.Injected, ContainerID: containerID, Asks: g.Claim.Asks}
-		if err := r.ledger.Assign(id, next); err != nil {
+		if err := l.Assign(id, next); err != nil {
 			return err
 		}
 	}
-	if err := r.ledger.Begin(id, ledger.Activation); err != nil {
+	if err := l.Begin(id, ledger.Activation); err != nil {
 		return err
 	}
 	if g.Lease != nil {
 		return nil
 	}
-	if err := r.ledger.Activate(id, containerID, group.Dir, group.Inode); err != nil {
-		r.ledger.Done(id)
+	if err := l.Activate(id, containerID, group.Dir, group.Inode); err != nil {
+		l.Done(id)
 		return err
 	}
 	return nil
@@ -256,9 +264,7 @@ func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudri
 		return err
 	}
 	if g.Lease == nil {
-		r.mu.Lock()
-		err = r.ledger.Arm(id)
-		r.mu.Unlock()
+		err = r.Store.Note(func(l *ledger.Ledger) error { return l.Arm(id) })
 	}
 	if err != nil {
 		return err
@@ -267,9 +273,10 @@ func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudri
 		return fmt.Errorf("process %d left cgroup %q while it was being armed: %w", proc.PID(), group.Dir, errors.Join(sharing.ErrStale, err))
 	}
 	r.Watcher.Add(group)
-	r.mu.Lock()
-	r.ledger.SetChecks(id, u.ContainerID, func(c *ledger.Checks) { c.Verified, c.Limited, c.Unverified = true, limited, "" })
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		l.SetChecks(id, u.ContainerID, func(c *ledger.Checks) { c.Verified, c.Limited, c.Unverified = true, limited, "" })
+		return nil
+	})
 	return r.Failpoints.Eval("hook-after-arm")
 }
 
@@ -283,17 +290,18 @@ func (r *Activator) undoContainer(ctx context.Context, att gpudriver.Attached, i
 		errs = append(errs, att.Caps.Clear(ctx, group.Dir, r.caps.limitable(gpus)))
 	}
 	r.Watcher.Drop(group)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g, ok := r.ledger.Get(id); ok && g.Lease != nil {
-		errs = append(errs, r.ledger.EndLease(id))
+	return errors.Join(append(errs, r.Store.Note(func(l *ledger.Ledger) error {
+		g, ok := l.Get(id)
+		if !ok || g.Lease == nil {
+			return nil
+		}
+		err := l.EndLease(id)
 		if !g.Claim.Owner.Pod() {
-			r.Forget(g)
-			return errors.Join(errs...)
+			r.Forget(l, g)
+			return err
 		}
 		again := *g.Lease // its hook may ask again
 		again.State, again.Checks = ledger.Injected, ledger.Checks{InjectTook: g.Lease.InjectTook}
-		errs = append(errs, r.ledger.Assign(id, again))
-	}
-	return errors.Join(errs...)
+		return errors.Join(err, l.Assign(id, again))
+	}))...)
 }

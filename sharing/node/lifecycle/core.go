@@ -6,7 +6,7 @@
 // An Activator sets the caps of a container or process and makes it the lease of its grant. A Releaser ends leases whose
 // cgroup is empty, and claims that nobody waits for any more. A Finder rebuilds the grants after a start, and compares them
 // with what the container runtime lists. Caps sets limits, and reads them back for as long as a lease lasts. All of them
-// share one Core. The lock of the store is held for decisions, never over a call into the driver or to the disk.
+// share one Core. Decisions are made inside the store, and nothing waits for the driver or the disk there.
 package lifecycle
 
 import (
@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
@@ -100,12 +99,8 @@ type Core struct {
 	Instances *instances.Reconciler
 	Guard     *guard.Guard
 	Watcher   *cgroup.Watcher
-	// Recovery is guarded by the lock.
-	Recovery *recovery.State
+	Recovery  *recovery.State
 
-	// mu is the lock of the store, and ledger its ledger.
-	mu     sync.Locker
-	ledger *ledger.Ledger
 	// kick wakes the Releaser, verifyNow the Caps (capacity 1: never lost, never queued).
 	kick, verifyNow chan struct{}
 }
@@ -119,17 +114,17 @@ const BusyPoll = 5 * time.Millisecond
 // GroupOf is the cgroup of an attachment.
 func (r *Core) GroupOf(a ledger.Attachment) cgroup.Group { return r.Cgroups.Group(a.Cgroup, a.Inode) }
 
-// NotReady lists every reason why no claim is taken. It needs the lock.
+// NotReady lists every reason why no claim is taken; it is empty when the node is ready.
 func (r *Core) NotReady() []string {
-	return append(r.Recovery.Missing(), r.Conditions.Sentences(conditions.StopsGrants)...)
+	return append(r.Recovery.Get().Missing(), r.Conditions.Sentences(conditions.StopsGrants)...)
 }
 
-// Unsettled lists every reason why grants that exist cannot be served either. It needs the lock.
+// Unsettled lists every reason why grants that exist cannot be served either.
 func (r *Core) Unsettled() []string {
-	return append(r.Recovery.Missing(), r.Conditions.Unserved()...)
+	return append(r.Recovery.Get().Missing(), r.Conditions.Unserved()...)
 }
 
-// Ready returns nil, or an error that wraps sharing.ErrUnavailable and names every reason. It needs the lock.
+// Ready returns nil, or an error that wraps sharing.ErrUnavailable and names every reason.
 func (r *Core) Ready() error { return Unready(r.NotReady()) }
 
 // Unready is nil for no reason, else an error that wraps sharing.ErrUnavailable and names them.
@@ -170,17 +165,16 @@ func poke(c chan struct{}) {
 	}
 }
 
-// UsedBeside reports whether another lease shares the cap of a grant, and so may use what is booked for it. It needs
-// the lock.
-func (r *Core) UsedBeside(g ledger.Grant) bool {
-	return g.Joint != nil && slices.ContainsFunc(r.ledger.Sharers(g.Claim.ID), func(id ledger.ClaimID) bool {
-		o, _ := r.ledger.Get(id)
+// UsedBeside reports whether another lease shares the cap of a grant, and so may use what is booked for it.
+func UsedBeside(l store.Reader, g ledger.Grant) bool {
+	return g.Joint != nil && slices.ContainsFunc(l.Sharers(g.Claim.ID), func(id ledger.ClaimID) bool {
+		o, _ := l.Get(id)
 		return id != g.Claim.ID && o.Lease != nil
 	})
 }
 
 // BusyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed.
-func BusyBeside(l *ledger.Ledger, id ledger.ClaimID) bool {
+func BusyBeside(l store.Reader, id ledger.ClaimID) bool {
 	return slices.ContainsFunc(l.Sharers(id), func(one ledger.ClaimID) bool {
 		g, _ := l.Get(one)
 		return g.Work != ledger.NoWork
@@ -202,20 +196,18 @@ func (r *Core) Owners(grants []ledger.Grant) []lists.Grant {
 	return out
 }
 
-// InstanceLost says why a claim's MIG instance does not hold it any more; empty while it does. It needs the lock.
-func (r *Core) InstanceLost(c ledger.Claim) string {
+// InstanceLost says why a claim's MIG instance does not hold it any more; empty while it does.
+func (r *Core) InstanceLost(l store.Reader, c ledger.Claim) string {
 	if !instances.In(c.Placement) {
 		return ""
 	}
-	return r.Instances.Lost(c.Placement[0], instances.Of(c.Placement[0], r.ledger.GPU))
+	return r.Instances.Lost(c.Placement[0], instances.Of(c.Placement[0], l.GPU))
 }
 
 // Leased are the claims that have a lease.
 func (r *Core) Leased() []ledger.ClaimID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var ids []ledger.ClaimID
-	for _, g := range r.ledger.Grants() {
+	for _, g := range r.Store.Grants() {
 		if g.Lease != nil {
 			ids = append(ids, g.Claim.ID)
 		}
@@ -224,38 +216,37 @@ func (r *Core) Leased() []ledger.ClaimID {
 }
 
 // Served are the grants that need a daemon of MPS.
-func (r *Core) Served() []backend.Grant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []backend.Grant
-	for _, g := range r.ledger.Grants() {
-		// The containers of a pod's claim may have been made already, and not be armed yet.
-		if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
-			out = append(out, r.GrantOf(g))
+func (r *Core) Served() (out []backend.Grant) {
+	r.Store.Read(func(l store.Reader) {
+		for _, g := range l.Grants() {
+			// The containers of a pod's claim may have been made already, and not be armed yet.
+			if backend.PropertiesOf(g.Claim.Backend).Served && (g.Lease != nil || g.Claim.Owner.Pod()) {
+				out = append(out, GrantOf(l, g))
+			}
 		}
-	}
+	})
 	return out
 }
 
-// Drop forgets a claim without a lease; none of that id is no error. It needs the lock.
-func (r *Core) Drop(id ledger.ClaimID) error {
-	g, ok := r.ledger.Get(id)
+// Drop forgets a claim without a lease; none of that id is no error.
+func (r *Core) Drop(l *ledger.Ledger, id ledger.ClaimID) error {
+	g, ok := l.Get(id)
 	if !ok {
 		return nil
 	}
-	if err := r.ledger.Release(id); err != nil {
+	if err := l.Release(id); err != nil {
 		return err
 	}
 	r.Notify.Audit.Claim(audit.Release, g.Claim, 0, "", nil)
-	r.Forget(g)
+	r.Forget(l, g)
 	return nil
 }
 
-// Forget lets go of what is kept beside the ledger of a grant that is not in it any more. It needs the lock.
-func (r *Core) Forget(g ledger.Grant) {
+// Forget lets go of what is kept beside the ledger of a grant that is not in it any more.
+func (r *Core) Forget(l store.Reader, g ledger.Grant) {
 	if r.Handles.Remove(g.Claim.ID) {
 		g.Lease = nil
-		r.BackendOf(g, r.Driver.Get()).Release(r.GrantOf(g))
+		r.BackendOf(g, r.Driver.Get()).Release(GrantOf(l, g))
 	}
 	r.Guard.Drop(g.Claim.ID)
 	r.Instances.Ended()

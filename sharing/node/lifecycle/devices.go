@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // LeavingReason of a pod: the node will be taken away.
@@ -20,9 +22,10 @@ const LeavingReason = "NodeLeaving"
 
 // SetHealth tells a GPU's health. Claims on it stay; new ones go elsewhere.
 func (r *Devices) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
-	r.mu.Lock()
-	r.observe(gpu, health.State{Health: h, Reason: reason})
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		r.observe(l, gpu, health.State{Health: h, Reason: reason})
+		return nil
+	})
 	r.Notify.Audit.Health(gpu, h, reason)
 	if h == sharing.HealthOK {
 		r.VerifySoon()
@@ -30,22 +33,22 @@ func (r *Devices) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 	r.Announce()
 }
 
-// observe takes the health of a GPU and of its shared MIG instances. It needs the lock.
-func (r *Devices) observe(gpu sharing.GPUID, s health.State) {
+// observe takes the health of a GPU and of its shared MIG instances.
+func (r *Devices) observe(l *ledger.Ledger, gpu sharing.GPUID, s health.State) {
 	ids := []sharing.GPUID{gpu}
-	for _, v := range r.ledger.GPUs() {
+	for _, v := range l.GPUs() {
 		if part := v.GPU.UUID; part.IsPart() && part.Device() == gpu {
 			ids = append(ids, part)
 		}
 	}
 	r.Health.Observe(s, ids...)
-	r.applyHealth()
+	r.applyHealth(l)
 }
 
-// applyHealth puts the health of all GPUs into the ledger. A GPU that left the inventory meanwhile is no error. It needs the lock.
-func (r *Devices) applyHealth() {
+// applyHealth puts the health of all GPUs into the ledger. A GPU that left the inventory meanwhile is no error.
+func (r *Devices) applyHealth(l *ledger.Ledger) {
 	for gpu, s := range r.Health.All() {
-		if err := r.ledger.SetHealth(gpu, s.Health, s.Reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		if err := l.SetHealth(gpu, s.Health, s.Reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 			r.Log.Error("health not taken", "gpu", string(gpu), "error", err.Error())
 		}
 	}
@@ -57,11 +60,12 @@ func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	if h != sharing.HealthOK {
 		sentence = "MIG instance " + string(id) + " is " + h.String() + ": " + reason
 	}
-	r.mu.Lock()
-	r.Health.SetInstance(gpu, in, health.State{Health: h, Reason: reason})
-	r.applyHealth()
-	r.Conditions.SetOf(conditions.Instance, string(id), sentence)
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		r.Health.SetInstance(gpu, in, health.State{Health: h, Reason: reason})
+		r.applyHealth(l)
+		r.Conditions.SetOf(conditions.Instance, string(id), sentence)
+		return nil
+	})
 	r.Notify.Audit.Health(id, h, reason)
 	r.Announce()
 }
@@ -69,10 +73,12 @@ func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 // SetTrouble tells which GPUs must not be used although the health watch finds them healthy, and why: their MIG instances
 // are not as they should be, and could not be made so.
 func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
-	r.mu.Lock()
-	changed := r.Health.SetUnusable(why)
-	r.applyHealth()
-	r.mu.Unlock()
+	changed := false
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		changed = r.Health.SetUnusable(why)
+		r.applyHealth(l)
+		return nil
+	})
 	if changed {
 		r.Announce()
 	}
@@ -81,12 +87,12 @@ func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
 // SetLeaving tells that the node will be taken away, and why; empty if it is not any more. Nothing new is granted then, and
 // each pod that has a GPU is told.
 func (r *Devices) SetLeaving(ctx context.Context, why string) {
-	r.mu.Lock()
 	var grants []ledger.Grant
-	if r.Conditions.Set(conditions.Leaving, why) && why != "" {
-		grants = r.ledger.Grants()
-	}
-	r.mu.Unlock()
+	r.Store.Read(func(l store.Reader) { // no grant is claimed between
+		if r.Conditions.Set(conditions.Leaving, why) && why != "" {
+			grants = l.Grants()
+		}
+	})
 	for _, g := range grants {
 		r.Notify.Pod(ctx, g, LeavingReason, why)
 	}
@@ -95,71 +101,75 @@ func (r *Devices) SetLeaving(ctx context.Context, why string) {
 // Attach takes a driver that answers into use, or replaces the one in use. Caps of running leases are
 // verified against it before anything is granted.
 func (r *Devices) Attach(ctx context.Context, att gpudriver.Attached) error {
-	r.mu.Lock()
-	if err := r.ledger.SetInventory(r.Allocatable(att.GPUs)); err != nil {
-		r.mu.Unlock()
-		return fmt.Errorf("take in inventory: %w", err)
+	var orphans []cgroup.Group
+	err := r.Store.Note(func(l *ledger.Ledger) error {
+		if err := l.SetInventory(r.Allocatable(att.GPUs)); err != nil {
+			return fmt.Errorf("take in inventory: %w", err)
+		}
+		for _, g := range att.GPUs {
+			r.observe(l, g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
+		}
+		r.Driver.Set(&att)
+		r.Lists.Found(att.GPUs)
+		r.Took(att.GPUs, att.Levels)
+		r.Conditions.Set(conditions.Driver, "the caps of running grants are being verified")
+		r.Conditions.Set(conditions.NoGPU, "")
+		orphans = r.Recovery.TakeOrphans()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for _, g := range att.GPUs {
-		r.observe(g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
-	}
-	r.Driver.Set(&att)
-	r.Lists.Found(att.GPUs)
-	r.Took(att.GPUs, att.Levels)
-	r.Conditions.Set(conditions.Driver, "the caps of running grants are being verified")
-	r.Conditions.Set(conditions.NoGPU, "")
-	orphans := r.Recovery.TakeOrphans()
 	for _, s := range att.LeftOut {
 		r.Log.Warn("device left out of the inventory", "reason", s)
 	}
 	r.Conditions.Set(conditions.LeftOut, JoinSentences(att.LeftOut))
-	r.mu.Unlock()
 
 	r.finder.Recover(ctx, orphans)
 	r.caps.VerifyAll(ctx)
 
-	r.mu.Lock()
-	r.Driver.Settled()
-	r.Conditions.Set(conditions.Driver, "")
-	if len(att.GPUs) == 0 {
-		r.Conditions.Set(conditions.NoGPU, "the driver shows no GPU")
-	}
-	r.mu.Unlock()
+	r.Store.Read(func(store.Reader) {
+		r.Driver.Settled()
+		r.Conditions.Set(conditions.Driver, "")
+		if len(att.GPUs) == 0 {
+			r.Conditions.Set(conditions.NoGPU, "the driver shows no GPU")
+		}
+	})
 	r.Announce()
 	return ctx.Err()
 }
 
 // Detach tells that no driver answers any more, and why. Grants stay; nothing new is granted.
 func (r *Devices) Detach(reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.Conditions.Set(conditions.Driver, reason) && r.Driver.Get() == nil {
-		return
-	}
-	r.Driver.Set(nil)
-	r.Conditions.Set(conditions.NoGPU, "")
-	for _, v := range r.ledger.GPUs() {
-		r.observe(v.GPU.UUID, health.State{Health: sharing.HealthUnknown, Reason: reason})
-	}
-	r.Announce()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		if !r.Conditions.Set(conditions.Driver, reason) && r.Driver.Get() == nil {
+			return nil
+		}
+		r.Driver.Set(nil)
+		r.Conditions.Set(conditions.NoGPU, "")
+		for _, v := range l.GPUs() {
+			r.observe(l, v.GPU.UUID, health.State{Health: sharing.HealthUnknown, Reason: reason})
+		}
+		r.Announce()
+		return nil
+	})
 }
 
 // SetCordons tells which GPUs are to take nothing new, and why, in the place of what was told before. Claims on them stay,
 // and their containers start again.
 func (r *Devices) SetCordons(why map[sharing.GPUID]string) {
-	r.mu.Lock()
-	r.ledger.SetCordons(why)
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error { l.SetCordons(why); return nil })
 	r.Announce()
 }
 
 // Amend changes what is known of the driver in use: its GPUs, and what each can give. Grants stay as they are.
 func (r *Devices) Amend(change func(*gpudriver.Attached)) {
-	r.mu.Lock()
-	if r.Driver.Amend(change) {
-		r.TakeInventory()
-	}
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		if r.Driver.Amend(change) {
+			r.TakeInventory(l)
+		}
+		return nil
+	})
 	r.VerifySoon()
 	r.Announce()
 }
@@ -167,10 +177,9 @@ func (r *Devices) Amend(change func(*gpudriver.Attached)) {
 // Inventory is the node's GPUs as the driver last told of them, with those that are gone and still have
 // claims. It asks nobody. It is empty before the first driver.
 func (r *Devices) Inventory() []sharing.GPU {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var out []sharing.GPU
-	for _, v := range r.ledger.GPUs() {
+	_, gpus := r.Store.View()
+	for _, v := range gpus {
 		out = append(out, v.GPU)
 	}
 	return out
@@ -178,28 +187,20 @@ func (r *Devices) Inventory() []sharing.GPU {
 
 // DriverSeen reports whether a driver has answered since this runtime was made: before that, the inventory
 // is not the node's.
-func (r *Devices) DriverSeen() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Driver.Seen()
-}
+func (r *Devices) DriverSeen() bool { return r.Driver.Seen() }
 
 // DriverGone reports whether a driver has answered since this runtime was made, and none does now.
-func (r *Devices) DriverGone() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Driver.Seen() && r.Driver.Get() == nil
-}
+func (r *Devices) DriverGone() bool { return r.Driver.Seen() && r.Driver.Get() == nil }
 
-// TakeInventory takes in the GPUs of the driver in use again, with the amounts that the settings allow. It needs the lock.
-func (r *Devices) TakeInventory() {
+// TakeInventory takes in the GPUs of the driver in use again, with the amounts that the settings allow.
+func (r *Devices) TakeInventory(l *ledger.Ledger) {
 	gpus := r.Driver.Get().GPUs
-	if err := r.ledger.SetInventory(r.Allocatable(gpus)); err != nil {
+	if err := l.SetInventory(r.Allocatable(gpus)); err != nil {
 		r.Log.Error("failed to change the inventory", "error", err.Error())
 	}
 	for _, g := range gpus {
 		r.Health.Add(g.UUID)
 	}
 	r.Lists.Found(gpus)
-	r.applyHealth()
+	r.applyHealth(l)
 }

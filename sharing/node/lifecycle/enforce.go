@@ -12,6 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Backends are those of the node, with a driver that may be nil.
@@ -28,12 +29,12 @@ func (r *Core) BackendOf(g ledger.Grant, att *gpudriver.Attached) backend.Backen
 	return r.Backends(att).Of(g.Claim.Backend)
 }
 
-// GrantOf is what a backend has to know of a grant. It needs the lock.
-func (r *Core) GrantOf(g ledger.Grant) backend.Grant {
+// GrantOf is what a backend has to know of a grant.
+func GrantOf(l store.Reader, g ledger.Grant) backend.Grant {
 	o := g.Claim.Owner
 	of := backend.Grant{
 		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), Placement: g.Claim.Placement, UID: o.UID, PID: o.PID, Domain: g.Claim.Domain,
-		Contained: g.Claim.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || r.UsedBeside(g),
+		Contained: g.Claim.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || UsedBeside(l, g),
 	}
 	if g.Lease != nil {
 		of.Cgroup = g.Lease.Cgroup
@@ -42,57 +43,55 @@ func (r *Core) GrantOf(g ledger.Grant) backend.Grant {
 }
 
 // Enforcer is the backend of a grant, and what it has to know of the grant.
-func (r *Core) Enforcer(g ledger.Grant, att *gpudriver.Attached) (backend.Backend, backend.Grant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.ledger.Get(g.Claim.ID); !ok {
-		return backend.None{}, backend.Grant{ID: string(g.Claim.ID)}
-	}
-	return r.BackendOf(g, att), r.GrantOf(g)
+func (r *Core) Enforcer(g ledger.Grant, att *gpudriver.Attached) (b backend.Backend, of backend.Grant) {
+	b, of = backend.None{}, backend.Grant{ID: string(g.Claim.ID)}
+	r.Store.Read(func(l store.Reader) {
+		if _, ok := l.Get(g.Claim.ID); ok {
+			b, of = r.BackendOf(g, att), GrantOf(l, g)
+		}
+	})
+	return b, of
 }
 
 // byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant ends
 // meanwhile.
 func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
-	r.mu.Lock()
-	g, ok := r.ledger.Get(id)
-	b, of := r.BackendOf(g, r.Driver.Get()), r.GrantOf(g)
-	r.mu.Unlock()
+	g, ok := r.Store.Get(id)
 	if !ok {
 		return nil
 	}
-	if err := do(b, of); err != nil {
+	b, of := r.Enforcer(g, r.Driver.Get())
+	err := do(b, of)
+	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.ledger.Get(id); !ok {
-		b.Release(of)
-		return fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
-	}
-	return nil
+	r.Store.Read(func(l store.Reader) {
+		if _, ok := l.Get(id); !ok {
+			b.Release(of)
+			err = fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
+		}
+	})
+	return err
 }
 
 // TakesLimit reports whether the driver limits memory on a GPU now.
-func (r *Core) TakesLimit(gpu sharing.GPUID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.canLimit(gpu)
+func (r *Core) TakesLimit(gpu sharing.GPUID) (can bool) {
+	r.Store.Read(func(l store.Reader) { can = r.canLimit(l, gpu) })
+	return can
 }
 
 // Prepare makes what the containers of a claim are to be made with.
 func (r *Core) Prepare(ctx context.Context, id ledger.ClaimID) error {
-	r.mu.Lock()
-	g, _ := r.ledger.Get(id)
-	inForce := g.Granted()
-	u := g.Newest()
-	switch {
-	case len(u.Part) > 0:
-		inForce = u.Part
-	case r.UsedBeside(g):
-		inForce = nil // it is in force, and changed by nobody but who looks at what is used
-	}
-	r.mu.Unlock()
+	var inForce sharing.Placement
+	r.Store.Read(func(l store.Reader) {
+		g, _ := l.Get(id)
+		switch u := g.Newest(); {
+		case len(u.Part) > 0:
+			inForce = u.Part
+		case !UsedBeside(l, g): // else it is in force, and changed by nobody but who looks at what is used
+			inForce = g.Granted()
+		}
+	})
 	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Prepare(ctx, of, inForce) })
 }
 

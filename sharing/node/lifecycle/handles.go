@@ -21,7 +21,7 @@ type handle struct {
 	// owner is the claiming process; nil once it is activated, when the cgroup tells all, and for claims found at a restart.
 	owner *process.Handle
 	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
-	// second sees what the first did. It is taken before the lock of the store, never after.
+	// second sees what the first did. It is never taken inside of the store.
 	capping sync.Mutex
 }
 

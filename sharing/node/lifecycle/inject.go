@@ -30,12 +30,15 @@ func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, contain
 	in, err := r.inject(ctx, ask, containerID)
 	took := time.Since(start)
 	r.Observer.Injected(took, err)
-	r.mu.Lock()
-	if id, ok := r.ledger.ByContainerID(containerID); ok && err == nil {
-		r.ledger.SetChecks(id, containerID, func(c *ledger.Checks) { c.InjectTook = took })
+	if err != nil {
+		return in, err
 	}
-	r.mu.Unlock()
-	return in, err
+	return in, r.Store.Note(func(l *ledger.Ledger) error {
+		if id, ok := l.ByContainerID(containerID); ok {
+			l.SetChecks(id, containerID, func(c *ledger.Checks) { c.InjectTook = took })
+		}
+		return nil
+	})
 }
 
 func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
@@ -76,7 +79,12 @@ func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, 
 	ctx, cancel := context.WithTimeout(ctx, busyPatience)
 	defer cancel()
 	for {
-		id, isNew, err := r.bind(ask, containerID)
+		var id ledger.ClaimID
+		var isNew bool
+		err := r.Store.Note(func(l *ledger.Ledger) (err error) {
+			id, isNew, err = r.bind(l, ask, containerID)
+			return err
+		})
 		if !errors.Is(err, ErrBusy) {
 			return id, isNew, err
 		}
@@ -89,44 +97,42 @@ func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, 
 }
 
 // bind finds or makes the claim, and notes that the container is its next user.
-func (r *Injector) bind(ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if id, ok := r.ledger.ByContainerID(containerID); ok {
+func (r *Injector) bind(l *ledger.Ledger, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+	if id, ok := l.ByContainerID(containerID); ok {
 		return id, false, nil
 	}
 	if err := r.reserver.PodsReady(); err != nil {
 		return "", false, err
 	}
-	keepPod(r.ledger, ask.Ref.PodUID)
+	keepPod(l, ask.Ref.PodUID)
 	if ask.Kind == sharing.ContainerApp {
-		if err := r.endInitClaims(ask.Ref.PodUID); err != nil {
+		if err := r.endInitClaims(l, ask.Ref.PodUID); err != nil {
 			return "", false, err
 		}
 	}
-	id, part, isNew, err := r.reserver.claimFor(ask)
+	id, part, isNew, err := r.reserver.claimFor(l, ask)
 	if err != nil {
 		return "", false, err
 	}
-	if g, _ := r.ledger.Get(id); g.Work != ledger.NoWork {
+	if g, _ := l.Get(id); g.Work != ledger.NoWork {
 		return "", false, fmt.Errorf("claim %q is %w", id, ErrBusy)
 	}
 	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks), Part: part}
-	return id, isNew, r.ledger.Assign(id, next)
+	return id, isNew, l.Assign(id, next)
 }
 
 // endInitClaims drops the claims of a pod's init containers: they have run once an app container is made. One
-// whose lease has not ended yet is dropped when it has. It needs the lock.
-func (r *Injector) endInitClaims(podUID string) error {
-	for _, g := range r.ledger.Grants() {
+// whose lease has not ended yet is dropped when it has.
+func (r *Injector) endInitClaims(l *ledger.Ledger, podUID string) error {
+	for _, g := range l.Grants() {
 		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind != sharing.ContainerInit {
 			continue
 		}
 		if g.Work != ledger.NoWork || g.Lease != nil {
-			r.ledger.Withdraw(g.Claim.ID, ledger.InitDone)
+			l.Withdraw(g.Claim.ID, ledger.InitDone)
 			continue
 		}
-		if err := r.Drop(g.Claim.ID); err != nil {
+		if err := r.Drop(l, g.Claim.ID); err != nil {
 			return err
 		}
 	}
@@ -134,10 +140,13 @@ func (r *Injector) endInitClaims(podUID string) error {
 }
 
 // InjectionOf is what the container that uses a claim gets. ErrNotFound for an unknown claim.
-func (r *Injector) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g, ok := r.ledger.Get(id)
+func (r *Injector) InjectionOf(id ledger.ClaimID) (in sharing.Injection, err error) {
+	r.Store.Read(func(l store.Reader) { in, err = r.injectionOf(l, id) })
+	return in, err
+}
+
+func (r *Injector) injectionOf(l store.Reader, id ledger.ClaimID) (sharing.Injection, error) {
+	g, ok := l.Get(id)
 	if !ok {
 		return sharing.Injection{}, fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
 	}
@@ -160,7 +169,7 @@ func (r *Injector) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
-	of := r.GrantOf(g)
+	of := GrantOf(l, g)
 	of.Contained = true
 	more, err := r.BackendOf(g, r.Driver.Get()).Injection(of, in.Placement)
 	if err != nil {

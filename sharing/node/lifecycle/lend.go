@@ -10,22 +10,23 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // GPUs implements lending.Node. What is lent is not known before the caps were read back.
 func (r *Resizer) GPUs() (gpus []ledger.View, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ledger.GPUs(), r.Recovery.Restored && !r.Conditions.Has(conditions.Driver)
+	_, gpus = r.Store.View()
+	return gpus, r.Recovery.Get().Restored && !r.Conditions.Has(conditions.Driver)
 }
 
 // Loans implements lending.Node.
-func (r *Resizer) Loans(gpu sharing.GPUID) (ledger.View, []ledger.Loan) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v, _ := r.ledger.GPU(gpu)
-	var out []ledger.Loan
-	for _, g := range r.ledger.Grants() {
+func (r *Resizer) Loans(gpu sharing.GPUID) (v ledger.View, out []ledger.Loan) {
+	var grants []ledger.Grant
+	r.Store.Read(func(l store.Reader) {
+		v, _ = l.GPU(gpu)
+		grants = l.Grants()
+	})
+	for _, g := range grants {
 		f, on := g.Claim.Placement.On(gpu)
 		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || g.Work != ledger.NoWork || !r.lendable(g) {
 			continue
@@ -36,7 +37,7 @@ func (r *Resizer) Loans(gpu sharing.GPUID) (ledger.View, []ledger.Loan) {
 }
 
 // lendable reports whether the grant is in use as a whole, and held to its size in a way that can change while it
-// runs: where nothing holds it, nothing can be taken back. It needs the lock.
+// runs: where nothing holds it, nothing can be taken back.
 func (r *Resizer) lendable(g ledger.Grant) bool {
 	if g.Lease == nil || len(g.Lease.Part) > 0 {
 		return false
@@ -47,10 +48,8 @@ func (r *Resizer) lendable(g ledger.Grant) bool {
 
 // Usage implements lending.Node.
 func (r *Resizer) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
-	r.mu.Lock()
-	g, ok := r.ledger.Get(id)
+	g, ok := r.Store.Get(id)
 	att := r.Driver.Get()
-	r.mu.Unlock()
 	if !ok || g.Lease == nil || att == nil {
 		return 0, false
 	}
@@ -65,40 +64,39 @@ func (r *Resizer) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID
 	}
 	capping.Lock()
 	defer capping.Unlock()
-	r.mu.Lock()
-	g, _ := r.ledger.Get(id)
-	if g.Work != ledger.NoWork || r.Driver.Get() == nil || !r.lendable(g) {
-		r.mu.Unlock()
-		return sharing.ErrUnavailable
-	}
-	att, had := *r.Driver.Get(), g.Lent[gpu]
-	var err error
-	if lent > had {
-		err = r.ledger.Lend(id, gpu, lent)
-	}
-	r.mu.Unlock()
+	att := r.Driver.Get()
+	var g ledger.Grant
+	err := r.Store.Note(func(l *ledger.Ledger) error {
+		g, _ = l.Get(id)
+		switch {
+		case g.Work != ledger.NoWork || att == nil || !r.lendable(g):
+			return sharing.ErrUnavailable
+		case lent > g.Lent[gpu]:
+			return l.Lend(id, gpu, lent)
+		}
+		return nil
+	})
 	if err == nil {
 		err = r.Failpoints.Eval("lend-after-book")
 	}
 	if err != nil {
 		return err
 	}
+	had := g.Lent[gpu]
 	before, _ := g.Claim.Placement.On(gpu)
 	now := before
 	before.Memory, now.Memory = before.Memory+had, now.Memory+lent // within its Burst, as the ledger saw to
-	err = r.changeCap(ctx, att, g, sharing.Placement{before}, sharing.Placement{now})
+	err = r.changeCap(ctx, *att, g, sharing.Placement{before}, sharing.Placement{now})
 	if err == nil {
 		err = r.Failpoints.Eval("lend-after-cap")
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case err != nil && lent > had:
 		lent = had
 	case err != nil || lent > had:
 		return err
 	}
-	if back := r.ledger.Lend(id, gpu, lent); err == nil {
+	if back := r.Store.Note(func(l *ledger.Ledger) error { return l.Lend(id, gpu, lent) }); err == nil {
 		err = back
 	}
 	return err

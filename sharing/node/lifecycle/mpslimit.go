@@ -58,9 +58,7 @@ func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g le
 
 // groupsOf are the cgroups of a claim's lease, none where it has none.
 func (r *Resizer) groupsOf(id ledger.ClaimID) []cgroup.Group {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g, _ := r.ledger.Get(id)
+	g, _ := r.Store.Get(id)
 	if g.Lease == nil {
 		return nil
 	}
@@ -77,10 +75,11 @@ func (r *Resizer) noteStart(c resizing) {
 		pids = nil // it ends
 	}
 	memory, _ := c.from.Total()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ledger.SetChecks(c.grant.Claim.ID, c.grant.Lease.ContainerID, func(c *ledger.Checks) {
-		c.StartedWith, c.StartedPIDs = cmp.Or(c.StartedWith, memory), pids
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		l.SetChecks(c.grant.Claim.ID, c.grant.Lease.ContainerID, func(c *ledger.Checks) {
+			c.StartedWith, c.StartedPIDs = cmp.Or(c.StartedWith, memory), pids
+		})
+		return nil
 	})
 }
 

@@ -26,10 +26,10 @@ func (r *Reserver) refused(err error) error {
 	return err
 }
 
-// moveNear moves a grant to the NUMA node that kubelet chose, if it should move and has room there. It needs the lock.
-func (r *Reserver) moveNear(g ledger.Grant, ask sharing.ContainerAsk) error {
+// moveNear moves a grant to the NUMA node that kubelet chose, if it should move and has room there.
+func (r *Reserver) moveNear(l *ledger.Ledger, g ledger.Grant, ask sharing.ContainerAsk) error {
 	near, c := ask.Advice.Near, g.Claim
-	if !place.ShouldMove(g, ask, r.ledger.GPU) {
+	if !place.ShouldMove(g, ask, l.GPU) {
 		return nil
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
@@ -37,17 +37,17 @@ func (r *Reserver) moveNear(g ledger.Grant, ask sharing.ContainerAsk) error {
 		return err
 	}
 	// It may keep a part of what it has.
-	if err := r.ledger.Release(c.ID); err != nil {
+	if err := l.Release(c.ID); err != nil {
 		return err
 	}
-	p, ok := r.Place().Near(req, near)
+	p, ok := r.Place(l).Near(req, near)
 	if !ok {
-		return r.ledger.Claim(c)
+		return l.Claim(c)
 	}
 	was := c
 	c.Placement = p
-	if err := r.ledger.Claim(c); err != nil {
-		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), r.ledger.Claim(was))
+	if err := l.Claim(c); err != nil {
+		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), l.Claim(was))
 	}
 	r.Notify.Audit.Claim(audit.Release, was, 0, "", nil)
 	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
@@ -56,13 +56,13 @@ func (r *Reserver) moveNear(g ledger.Grant, ask sharing.ContainerAsk) error {
 	return nil
 }
 
-// podNeed is what the containers of a pod that have no grant need. It needs the lock.
+// podNeed is what the containers of a pod that have no grant need.
 func (r *Reserver) podNeed(asks []sharing.ContainerAsk, start time.Time) mode.Need {
-	at := r.Place()
 	need := mode.Need{
 		Who:   fmt.Sprintf("pod %s/%s", asks[0].Ref.Namespace, asks[0].Ref.Pod),
-		Since: start, But: choice.PodsByMPS(r.NoMPSForPods), Asks: asks, Requests: at.HardenedAll(at.Unclaimed(asks)),
+		Since: start, But: choice.PodsByMPS(r.NoMPSForPods), Asks: asks,
 	}
+	r.at(func(at *place.Node) { need.Requests = at.HardenedAll(at.Unclaimed(asks)) })
 	for _, a := range asks {
 		need.Prefer = append(need.Prefer, a.Advice.GPUs...)
 	}

@@ -5,18 +5,17 @@ package lifecycle
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -42,10 +41,9 @@ type Grants struct {
 	*Injector
 }
 
-// New makes the parts. The exported fields of c are set; mu guards l. Set the exported fields of
-// the parts before anything else is called.
-func New(c Core, mu sync.Locker, l *ledger.Ledger) *Grants {
-	c.mu, c.ledger, c.kick, c.verifyNow = mu, l, make(chan struct{}, 1), make(chan struct{}, 1)
+// New makes the parts. The exported fields of c are set. Set the exported fields of the parts before anything else is called.
+func New(c Core) *Grants {
+	c.kick, c.verifyNow = make(chan struct{}, 1), make(chan struct{}, 1)
 	caps := &Caps{&c, newGate(gateWidth, gateTime)}
 	releaser := &Releaser{&c, caps}
 	finder := &Finder{&c, caps}
@@ -105,8 +103,8 @@ type Loans interface {
 type Reserver struct {
 	*Core
 	Settings Settings
-	// Place returns the node as a placement sees it now. It is called with the lock.
-	Place func() *place.Node
+	// Place returns the node as a placement sees it, with these grants and GPUs.
+	Place func(store.Reader) *place.Node
 	Modes *mode.Switcher
 	Loans Loans
 	// Unplaced are the pods without grants.
@@ -138,7 +136,7 @@ type Devices struct {
 	Health *health.Table
 	// Allocatable returns the GPUs with the amounts that can be granted of them.
 	Allocatable func([]sharing.GPU) []sharing.GPU
-	// Took is told of a new inventory, with what each GPU can give. It is called with the lock.
+	// Took is told of a new inventory, with what each GPU can give. It is called inside of the store.
 	Took func([]sharing.GPU, map[sharing.GPUID]choice.Report)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
@@ -30,8 +31,11 @@ import (
 func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
 	made, start := 0, time.Now()
 	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unclaimed(asks) }, func() (err error) {
-		made, err = r.claimPod(asks)
-		return err
+		asks := inOrder(asks)
+		return r.Store.Note(func(l *ledger.Ledger) (err error) {
+			made, err = r.claimPod(l, asks)
+			return err
+		})
 	})
 	for range made {
 		r.Observer.Claimed(nil)
@@ -54,20 +58,17 @@ func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) er
 	return err
 }
 
-// withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit; it is called with the
-// lock.
+// withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit.
 func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
-	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		at := r.Place()
-		return at.Recall(needs(at), inUse)
+	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPUID]bool) (missing map[sharing.GPUID]sharing.Bytes) {
+		r.at(func(at *place.Node) { missing = at.Recall(needs(at), inUse) })
+		return missing
 	})
 }
 
-func (r *Reserver) claimPod(asks []sharing.ContainerAsk) (int, error) {
-	// Those that run beside each other first, of these those that share another's cap last, then the larger init
-	// containers: a later one then finds what it may use.
+// inOrder has those that run beside each other first, of these those that share another's cap last, then the larger init
+// containers: a later one then finds what it may use.
+func inOrder(asks []sharing.ContainerAsk) []sharing.ContainerAsk {
 	asks = slices.Clone(asks)
 	rank := func(a sharing.ContainerAsk) int {
 		switch {
@@ -85,21 +86,23 @@ func (r *Reserver) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		}
 		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.Memory, x.Memory), cmp.Compare(y.Percent, x.Percent))
 	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	return asks
+}
+
+func (r *Reserver) claimPod(l *ledger.Ledger, asks []sharing.ContainerAsk) (int, error) {
 	if err := r.PodsReady(); err != nil {
 		return 0, err
 	}
 	var made []ledger.ClaimID
 	undo := func(err error) (int, error) {
 		for _, id := range made {
-			err = errors.Join(err, r.Drop(id))
+			err = errors.Join(err, r.Drop(l, id))
 		}
 		return 0, err
 	}
 	for _, ask := range asks {
-		keepPod(r.ledger, ask.Ref.PodUID)
-		id, _, isNew, err := r.claimFor(ask)
+		keepPod(l, ask.Ref.PodUID)
+		id, _, isNew, err := r.claimFor(l, ask)
 		if err != nil {
 			return undo(fmt.Errorf("container %q: %w", ask.Ref.Container, err))
 		}
@@ -108,7 +111,7 @@ func (r *Reserver) claimPod(asks []sharing.ContainerAsk) (int, error) {
 		}
 	}
 	if len(made) > 0 {
-		if err := place.PermitPod(r.Settings.Config(), r.ledger.Grants(), asks[0].Ref.PodUID, made); err != nil {
+		if err := place.PermitPod(r.Settings.Config(), l.Grants(), asks[0].Ref.PodUID, made); err != nil {
 			return undo(err)
 		}
 	}
@@ -116,18 +119,18 @@ func (r *Reserver) claimPod(asks []sharing.ContainerAsk) (int, error) {
 }
 
 // claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for
-// less than the claim. It needs the lock.
-func (r *Reserver) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
-	if g, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
+// less than the claim.
+func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
+	if g, ok := l.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
 		switch {
-		case slices.Equal(g.Claim.Asks, ask.Asks) && r.sharesAs(g, ask):
-			r.ledger.Keep(g.Claim.ID, ledger.InitDone, ledger.PodGone)
-			r.ledger.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
-			return g.Claim.ID, nil, false, r.moveNear(g, ask)
+		case slices.Equal(g.Claim.Asks, ask.Asks) && sharesAs(l, g, ask):
+			l.Keep(g.Claim.ID, ledger.InitDone, ledger.PodGone)
+			l.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
+			return g.Claim.ID, nil, false, r.moveNear(l, g, ask)
 		case g.Work != ledger.NoWork || g.Lease != nil:
 			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, sharing.AskStrings(g.Claim.Asks), sharing.ErrConflict)
 		}
-		if err := r.Drop(g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
+		if err := r.Drop(l, g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
 			return "", nil, false, err
 		}
 	}
@@ -138,17 +141,17 @@ func (r *Reserver) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part s
 		return "", nil, false, err
 	}
 	if ask.With != "" {
-		id, err := r.claimWith(ask)
+		id, err := r.claimWith(l, ask)
 		return id, nil, err == nil, err
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
 	if err != nil {
 		return "", nil, false, err
 	}
-	at := r.Place()
+	at := r.Place(l)
 	if ask.Kind == sharing.ContainerInit {
 		if id, part, ok := at.Lender(ask.Ref.PodUID, req); ok {
-			r.ledger.Keep(id, ledger.InitDone)
+			l.Keep(id, ledger.InitDone)
 			return id, part, false, nil
 		}
 	}
@@ -158,7 +161,7 @@ func (r *Reserver) claimFor(ask sharing.ContainerAsk) (id ledger.ClaimID, part s
 	}
 	c := r.podClaim(ask, placed.Request, placed.Placement)
 	c.Terms = at.Terms(c.Owner, placed.Enforced)
-	return c.ID, nil, true, r.hold(c, ask)
+	return c.ID, nil, true, r.hold(l, c, ask)
 }
 
 // podClaim is the claim of a pod's container, with a new id.
@@ -169,10 +172,10 @@ func (r *Reserver) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sha
 	}
 }
 
-// hold books a container's claim. It needs the lock.
-func (r *Reserver) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
+// hold books a container's claim.
+func (r *Reserver) hold(l *ledger.Ledger, c ledger.Claim, ask sharing.ContainerAsk) error {
 	c.Kind, c.Asks, c.Priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
-	if err := r.ledger.Claim(c); err != nil {
+	if err := l.Claim(c); err != nil {
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
@@ -188,15 +191,17 @@ func (r *Reserver) hold(c ledger.Claim, ask sharing.ContainerAsk) error {
 // PodGone tells that kubelet has forgotten a pod, or that none of its containers starts again: its claims end
 // once nothing uses them.
 func (r *Reserver) PodGone(uid string) {
-	r.mu.Lock()
-	for _, g := range r.ledger.Grants() {
-		if uid != "" && g.Claim.Owner.PodUID == uid {
-			r.ledger.Withdraw(g.Claim.ID, ledger.PodGone)
+	listed := false
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		for _, g := range l.Grants() {
+			if uid != "" && g.Claim.Owner.PodUID == uid {
+				l.Withdraw(g.Claim.ID, ledger.PodGone)
+			}
 		}
-	}
-	listed := r.Unplaced.Forget(uid)
-	r.Modes.Forget(uid)
-	r.mu.Unlock()
+		listed = r.Unplaced.Forget(uid)
+		r.Modes.Forget(uid)
+		return nil
+	})
 	if listed {
 		r.Announce()
 	}
@@ -214,10 +219,8 @@ func keepPod(l *ledger.Ledger, uid string) {
 
 // PodClaims names every container that a pod's claim is held for, for who asks whether the pods still are.
 func (r *Reserver) PodClaims() []sharing.ContainerRef {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var out []sharing.ContainerRef
-	for _, g := range r.ledger.Grants() {
+	for _, g := range r.Store.Grants() {
 		if o := g.Claim.Owner; o.Pod() {
 			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container})
 		}
@@ -236,10 +239,8 @@ func (r *Reserver) KnownPods() []sharing.ContainerRef {
 
 // Holders names, for each GPU, the containers of pods that hold a piece of it.
 func (r *Reserver) Holders() map[sharing.GPUID][]sharing.ContainerRef {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	out := map[sharing.GPUID][]sharing.ContainerRef{}
-	for _, g := range r.ledger.Grants() {
+	for _, g := range r.Store.Grants() {
 		o := g.Claim.Owner
 		if !o.Pod() {
 			continue
@@ -253,19 +254,15 @@ func (r *Reserver) Holders() map[sharing.GPUID][]sharing.ContainerRef {
 
 // PodsNotReady lists every reason why no pod's container gets a grant; it is empty when they do.
 func (r *Reserver) PodsNotReady() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append(r.Core.NotReady(), r.Conditions.Sentences(conditions.StopsPods)...)
+	return append(r.NotReady(), r.Conditions.Sentences(conditions.StopsPods)...)
 }
 
-// PodsReady returns nil, or why no container of a pod gets a grant. It needs the lock.
-func (r *Reserver) PodsReady() error {
-	return Unready(append(r.Core.NotReady(), r.Conditions.Sentences(conditions.StopsPods)...))
-}
+// PodsReady returns nil, or why no container of a pod gets a grant.
+func (r *Reserver) PodsReady() error { return Unready(r.PodsNotReady()) }
 
-// claimWith makes the claim of a container that shares the cap of another of its pod. It needs the lock.
-func (r *Reserver) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
-	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
+// claimWith makes the claim of a container that shares the cap of another of its pod.
+func (r *Reserver) claimWith(l *ledger.Ledger, ask sharing.ContainerAsk) (ledger.ClaimID, error) {
+	leader, ok := l.ByContainer(ask.Ref.PodUID, ask.With)
 	if !ok {
 		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
 	}
@@ -273,17 +270,16 @@ func (r *Reserver) claimWith(ask sharing.ContainerAsk) (ledger.ClaimID, error) {
 	if err != nil {
 		return "", err
 	}
-	c := r.podClaim(ask, req, place.PartOn(req, leader.Claim.Placement, r.ledger.GPU))
+	c := r.podClaim(ask, req, place.PartOn(req, leader.Claim.Placement, l.GPU))
 	c.With, c.Terms = leader.Claim.ID, leader.Claim.Terms
-	return c.ID, r.hold(c, ask)
+	return c.ID, r.hold(l, c, ask)
 }
 
-// sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now. It needs the
-// lock.
-func (r *Reserver) sharesAs(g ledger.Grant, ask sharing.ContainerAsk) bool {
+// sharesAs reports whether a claim shares, or does not share, the cap that the container is to share now.
+func sharesAs(l store.Reader, g ledger.Grant, ask sharing.ContainerAsk) bool {
 	if ask.With == "" {
 		return g.Claim.With == ""
 	}
-	leader, ok := r.ledger.ByContainer(ask.Ref.PodUID, ask.With)
+	leader, ok := l.ByContainer(ask.Ref.PodUID, ask.With)
 	return ok && g.Claim.With == leader.Claim.ID
 }

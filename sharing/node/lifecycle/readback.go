@@ -33,14 +33,12 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 		capping.Lock()
 		defer capping.Unlock()
 	}
-	r.mu.Lock()
-	g, _ := r.ledger.Get(id)
+	g, _ := r.Store.Get(id)
 	att := r.Driver.Get()
 	var limited []sharing.GPUID
 	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
-		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPUID) bool { return !r.canLimit(gpu) })
+		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPUID) bool { return !r.TakesLimit(gpu) })
 	}
-	r.mu.Unlock()
 	switch {
 	case g.Lease == nil || g.Lease.ContainerID != containerID:
 		return nil, fmt.Errorf("container %q: no hook activated its grant %q: %w", containerID, id, sharing.ErrNotFound)
@@ -65,19 +63,16 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 // settled is the claim of a container, once nobody changes its size any more.
 func (r *Caps) settled(ctx context.Context, containerID string) (ledger.ClaimID, error) {
 	for {
-		r.mu.Lock()
-		id, known := r.ledger.ByContainerID(containerID)
-		g, _ := r.ledger.Get(id)
-		r.mu.Unlock()
+		g, known := r.Store.ByContainerID(containerID)
 		if !known {
 			return "", fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
 		}
 		if g.Work == ledger.NoWork {
-			return id, nil
+			return g.Claim.ID, nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("container %q: claim %q is %w", containerID, id, ErrBusy)
+			return "", fmt.Errorf("container %q: claim %q is %w", containerID, g.Claim.ID, ErrBusy)
 		case <-time.After(BusyPoll):
 		}
 	}
@@ -106,16 +101,20 @@ func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharin
 // RestoreLimits sets the limits of a container again that another program changed. What the container took meanwhile
 // is charged to no limit, so from now on its level is unknown, for the reason why. Its pod gets an event.
 func (r *Caps) RestoreLimits(ctx context.Context, containerID, why string) error {
-	r.mu.Lock()
-	id, _ := r.ledger.ByContainerID(containerID)
-	known := r.ledger.SetChecks(id, containerID, func(c *ledger.Checks) { c.Doubt = why })
-	g, _ := r.ledger.Get(id)
-	r.mu.Unlock()
-	if !known {
-		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+	var g ledger.Grant
+	err := r.Store.Note(func(l *ledger.Ledger) error {
+		id, _ := l.ByContainerID(containerID)
+		if !l.SetChecks(id, containerID, func(c *ledger.Checks) { c.Doubt = why }) {
+			return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+		}
+		g, _ = l.Get(id)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	r.Log.Warn("limit of a container was raised at its start", "claim", id, "container", containerID, "reason", why)
-	r.verifyOne(ctx, id)
+	r.Log.Warn("limit of a container was raised at its start", "claim", g.Claim.ID, "container", containerID, "reason", why)
+	r.verifyOne(ctx, g.Claim.ID)
 	r.Announce()
 	r.Notify.Pod(ctx, g, CapRaisedReason, why)
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/listing"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // Run looks at all leases and claims whenever it is woken, and at least each reconcileEvery, until ctx ends.
@@ -69,64 +70,70 @@ func (r *Releaser) Reconcile(ctx context.Context) {
 
 // beginEnd marks the lease as busy if its cgroup is empty. Only one at a time: a claim that is busy refuses
 // its next container.
-func (r *Releaser) beginEnd(id ledger.ClaimID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g, _ := r.ledger.Get(id)
-	if g.Work != ledger.NoWork || g.Lease == nil {
-		return false
-	}
-	over, err := empty(r.GroupOf(*g.Lease))
-	if err != nil { // never end a lease on doubt
-		r.Log.Warn("cgroup cannot be read", "claim", id, "error", err.Error())
-		return false
-	}
-	r.ledger.Drained(id, over)
-	return over && r.ledger.Begin(id, ledger.Release) == nil
+func (r *Releaser) beginEnd(id ledger.ClaimID) (begun bool) {
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		g, _ := l.Get(id)
+		if g.Work != ledger.NoWork || g.Lease == nil {
+			return nil
+		}
+		over, err := empty(r.GroupOf(*g.Lease))
+		if err != nil { // never end a lease on doubt
+			r.Log.Warn("cgroup cannot be read", "claim", id, "error", err.Error())
+			return nil
+		}
+		l.Drained(id, over)
+		begun = over && l.Begin(id, ledger.Release) == nil
+		return nil
+	})
+	return begun
 }
 
 // end takes the caps off, removes the cgroup and forgets the claim, in this order, so that a crash in
 // between leaves an empty cgroup of ours, which Restore removes. The record is the caller's to write. done is
 // false when the lease goes on.
 func (r *Releaser) end(ctx context.Context, id ledger.ClaimID) (done bool, err error) {
-	r.mu.Lock()
 	att, known := r.Driver.Get(), r.Driver.Seen()
-	g, _ := r.ledger.Get(id)
+	g, _ := r.Store.Get(id)
 	group := r.GroupOf(*g.Lease)
-	r.mu.Unlock()
 	left, err := r.charged(ctx, att, g)
 	if err == nil && left == "" && known {
 		err = r.removeCgroup(ctx, group, g.Lease.ContainerID == "", att)
 	}
-
-	r.mu.Lock()
-	r.ledger.Done(id)
-	r.Conditions.SetOf(conditions.Draining, string(id), left)
-	r.Conditions.SetOf(conditions.Uncounted, string(id), "")
-	r.Conditions.SetOf(conditions.Rejected, string(id), "")
-	if err != nil || left != "" || !known {
-		r.mu.Unlock()
+	done = err == nil && left == "" && known
+	over := r.Store.Note(func(l *ledger.Ledger) error {
+		l.Done(id)
+		r.Conditions.SetOf(conditions.Draining, string(id), left)
+		r.Conditions.SetOf(conditions.Uncounted, string(id), "")
+		r.Conditions.SetOf(conditions.Rejected, string(id), "")
+		if !done {
+			return nil
+		}
+		r.Watcher.Drop(group)
+		return r.ended(l, g)
+	})
+	if !done {
 		return false, err
 	}
-	r.Watcher.Drop(group)
-	err = r.ledger.EndLease(id)
-	if g.Claim.Owner.Pod() {
-		if left, _ := r.ledger.Get(id); left.Next == nil {
-			r.Libkerf.Release(r.GrantOf(g))
-			r.Guard.Released(id)
-		}
-	} else {
-		r.Forget(g)
-	}
-	r.Observer.Ended()
-	r.Notify.Audit.Claim(audit.End, g.Claim, g.Claim.Backend, "its cgroup is empty", err)
-	r.mu.Unlock()
 	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
 		r.Backends(att).Clean(ctx)
 	}
 	r.Log.Info("lease ended", "claim", id)
 	r.Announce()
-	return true, err
+	return true, over
+}
+
+// ended forgets a lease, and the claim of a process with it.
+func (r *Releaser) ended(l *ledger.Ledger, g ledger.Grant) error {
+	err := l.EndLease(g.Claim.ID)
+	if !g.Claim.Owner.Pod() {
+		r.Forget(l, g)
+	} else if left, _ := l.Get(g.Claim.ID); left.Next == nil {
+		r.Libkerf.Release(GrantOf(l, g))
+		r.Guard.Released(g.Claim.ID)
+	}
+	r.Observer.Ended()
+	r.Notify.Audit.Claim(audit.End, g.Claim, g.Claim.Backend, "its cgroup is empty", err)
+	return err
 }
 
 // charged asks the driver whether memory is still the grant's although no process is in its cgroup: one left the cgroup with
@@ -154,10 +161,7 @@ func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g 
 		}
 	}
 	answers := r.Lists.AskAll(ctx, att.Driver, gpus, listDeadline)
-	r.mu.Lock()
-	owners := r.Owners(r.ledger.Grants())
-	r.mu.Unlock()
-	for _, look := range r.Lists.Judge(answers, owners) {
+	for _, look := range r.Lists.Judge(answers, r.Owners(r.Store.Grants())) {
 		switch err := look.Err; {
 		case errors.Is(err, sharing.ErrLost), errors.Is(err, sharing.ErrUnsupported), errors.Is(err, sharing.ErrNotFound):
 			continue // nothing is held, or nobody will ever tell
@@ -216,28 +220,29 @@ func (r *Releaser) removeCgroup(ctx context.Context, group cgroup.Group, ours bo
 
 // dropForgotten reports whether it dropped any claim, and any of a pod, which are on record.
 func (r *Releaser) dropForgotten() (dropped, pods bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, g := range r.ledger.Grants() {
-		if g.Work != ledger.NoWork || g.Lease != nil || !r.forgotten(g) {
-			continue
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		for _, g := range l.Grants() {
+			if g.Work != ledger.NoWork || g.Lease != nil || !r.forgotten(l, g) {
+				continue
+			}
+			if err := r.Drop(l, g.Claim.ID); err != nil {
+				r.Log.Error("claim of an ended process not dropped", "claim", g.Claim.ID, "error", err.Error())
+				continue
+			}
+			r.Log.Info("claim ended: whom it was held for is gone", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
+			dropped, pods = true, pods || g.Claim.Owner.Pod()
 		}
-		if err := r.Drop(g.Claim.ID); err != nil {
-			r.Log.Error("claim of an ended process not dropped", "claim", g.Claim.ID, "error", err.Error())
-			continue
-		}
-		r.Log.Info("claim ended: whom it was held for is gone", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
-		dropped, pods = true, pods || g.Claim.Owner.Pod()
-	}
+		return nil
+	})
 	return dropped, pods
 }
 
 // forgotten reports whether whom the unused claim is held for is gone: the process that claimed, the time
-// that it had, or the pod. It needs the lock.
-func (r *Releaser) forgotten(g ledger.Grant) bool {
+// that it had, or the pod.
+func (r *Releaser) forgotten(l store.Reader, g ledger.Grant) bool {
 	switch {
 	case g.Claim.Owner.Pod():
-		return g.Withdrawn != ledger.NotWithdrawn && !r.UsedBeside(g)
+		return g.Withdrawn != ledger.NotWithdrawn && !UsedBeside(l, g)
 	case !g.Claim.Until.IsZero():
 		return time.Now().After(g.Claim.Until)
 	}

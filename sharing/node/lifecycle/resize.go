@@ -11,6 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // resizing is one change of a grant's memory: from what it has to what it is to have.
@@ -37,12 +38,14 @@ func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
-	c, err := r.beginLimit(peer, id, amount)
+	var c resizing
+	err := r.Store.Note(func(l *ledger.Ledger) (err error) {
+		c, err = r.beginLimit(l, peer, id, amount)
+		return err
+	})
 	if err == nil {
 		err = r.resize(ctx, c)
-		r.mu.Lock()
-		r.ledger.Done(id)
-		r.mu.Unlock()
+		_ = r.Store.Note(func(l *ledger.Ledger) error { l.Done(id); return nil })
 	}
 	r.Observer.Limited(err)
 	r.Notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
@@ -58,10 +61,8 @@ func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 }
 
 // beginLimit checks what can be checked without the driver, and begins.
-func (r *Resizer) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g, ok := r.ledger.Get(id)
+func (r *Resizer) beginLimit(l *ledger.Ledger, peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
+	g, ok := l.Get(id)
 	if !ok {
 		return c, sharing.ErrNotFound
 	}
@@ -84,12 +85,12 @@ func (r *Resizer) beginLimit(peer Peer, id ledger.ClaimID, amount sharing.Bytes)
 		}
 	}
 	switch {
-	case BusyBeside(r.ledger, id):
+	case BusyBeside(l, id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
 		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
 	}
-	return c, r.ledger.Begin(id, ledger.Resizing)
+	return c, l.Begin(id, ledger.Resizing)
 }
 
 // resize does the work without the lock; nobody else works on the grant meanwhile.
@@ -133,13 +134,13 @@ func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 		return err
 	}
 	missing := func() map[sharing.GPUID]sharing.Bytes {
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		out := map[sharing.GPUID]sharing.Bytes{}
-		for i, f := range c.most {
-			v, _ := r.ledger.GPU(f.GPU)
-			out[f.GPU] = (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Lent[f.GPU])
-		}
+		r.Store.Read(func(l store.Reader) {
+			for i, f := range c.most {
+				v, _ := l.GPU(f.GPU)
+				out[f.GPU] = (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Lent[f.GPU])
+			}
+		})
 		return out
 	}
 	return r.Recaller.Recall(ctx, missing, func() error { return r.setSize(c.grant.Claim.ID, c.most) })
@@ -147,30 +148,25 @@ func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 
 // setSize changes what the ledger has of the claim.
 func (r *Resizer) setSize(id ledger.ClaimID, to sharing.Placement) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ledger.Resize(id, to)
+	return r.Store.Note(func(l *ledger.Ledger) error { return l.Resize(id, to) })
 }
 
 // unsize puts the ledger back to what it had, with what the lease was lent.
 func (r *Resizer) unsize(c resizing) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	id := c.grant.Claim.ID
-	err := r.ledger.Resize(id, c.from)
-	for gpu, lent := range c.grant.Lent {
-		err = errors.Join(err, r.ledger.Lend(id, gpu, lent)) // it was part of what is free now
-	}
-	return err
+	return r.Store.Note(func(l *ledger.Ledger) error {
+		err := l.Resize(id, c.from)
+		for gpu, lent := range c.grant.Lent {
+			err = errors.Join(err, l.Lend(id, gpu, lent)) // it was part of what is free now
+		}
+		return err
+	})
 }
 
 // moveCap brings what is in force from the old amounts to the new ones, or leaves it at the old ones.
 func (r *Resizer) moveCap(ctx context.Context, c resizing) error {
-	r.mu.Lock()
-	g, _ := r.ledger.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
-	inForce := g.Lease != nil || r.UsedBeside(g)
-	r.mu.Unlock()
-	if !inForce {
+	g, _ := r.Store.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
+	if _, of := r.Enforcer(g, &c.att); !of.Active {
 		return nil // nothing is in force before it is armed
 	}
 	var before, now sharing.Placement

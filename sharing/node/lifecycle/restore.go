@@ -17,6 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
@@ -33,7 +34,7 @@ func (r *Finder) Restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.restoreAll(found); err != nil {
+	if err := r.Store.Note(func(l *ledger.Ledger) error { return r.restoreAll(l, found) }); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -47,27 +48,25 @@ func (r *Finder) Restore(ctx context.Context) error {
 	return nil
 }
 
-func (r *Finder) restoreAll(found store.Loaded) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Recovery.Unrecorded, r.Recovery.Damaged = found.Unrecorded, found.Damaged
+func (r *Finder) restoreAll(l *ledger.Ledger, found store.Loaded) error {
+	r.Recovery.Set(func(f *recovery.Facts) { f.Unrecorded, f.Damaged = found.Unrecorded, found.Damaged })
 	known := map[string]bool{}
 	for _, g := range found.Grants {
 		known[g.Cgroup] = true
-		if err := r.restoreGrant(g); err != nil {
+		if err := r.restoreGrant(l, g); err != nil {
 			return fmt.Errorf("restore grant %q: %w", g.ID, err)
 		}
 	}
-	r.settleAll()
+	r.settleAll(l)
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
 	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the next start.
-	if !r.Recovery.Unrecorded {
+	if !found.Unrecorded {
 		r.Libkerf.Sweep()
 	}
 	r.enableDmem()
-	r.Recovery.Restored = true
+	r.Recovery.Set(func(f *recovery.Facts) { f.Restored = true })
 	return nil
 }
 
@@ -86,8 +85,8 @@ func (r *Finder) enableDmem() {
 }
 
 // restoreGrant takes a recorded grant back: with its lease if its cgroup has processes. The claim of a pod's
-// container stays without one too, until kubelet has forgotten the pod; any other ended. It needs the lock.
-func (r *Finder) restoreGrant(rec record.Grant) error {
+// container stays without one too, until kubelet has forgotten the pod; any other ended.
+func (r *Finder) restoreGrant(l *ledger.Ledger, rec record.Grant) error {
 	c, a, err := store.Read(rec)
 	if err != nil {
 		return err
@@ -105,27 +104,27 @@ func (r *Finder) restoreGrant(rec record.Grant) error {
 	if a.Cgroup == "" && !c.Owner.Pod() {
 		return nil
 	}
-	return r.adopt(c, a)
+	return r.adopt(l, c, a)
 }
 
 // adopt books a claim as a fact, with its attachment: in force if it has a cgroup. A cgroup that is empty already is ended
-// by the reconcile that follows, with caps cleared. It needs the lock.
-func (r *Finder) adopt(c ledger.Claim, a ledger.Attachment) error {
+// by the reconcile that follows, with caps cleared.
+func (r *Finder) adopt(l *ledger.Ledger, c ledger.Claim, a ledger.Attachment) error {
 	var lease *ledger.Attachment
 	if a.Cgroup != "" {
 		lease = &a
 	}
-	if err := r.ledger.Restore(c, lease); err != nil {
+	if err := l.Restore(c, lease); err != nil {
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
 	if lease == nil && a.ContainerID != "" {
-		if err := r.ledger.Assign(c.ID, a); err != nil {
+		if err := l.Assign(c.ID, a); err != nil {
 			return err
 		}
 	}
-	if g, _ := r.ledger.Get(c.ID); g.Lease != nil || g.Next != nil {
-		r.reopen(g)
+	if g, _ := l.Get(c.ID); g.Lease != nil || g.Next != nil {
+		r.reopen(l, g)
 	}
 	if lease != nil {
 		r.Watcher.Add(r.GroupOf(a))
@@ -136,7 +135,7 @@ func (r *Finder) adopt(c ledger.Claim, a ledger.Attachment) error {
 }
 
 // findOrphans lists our cgroups that the record does not know: empty ones are removed (a crash came before
-// the record), others wait for a driver that tells what they may use. It needs the lock.
+// the record), others wait for a driver that tells what they may use.
 func (r *Finder) findOrphans(known map[string]bool) error {
 	names, err := r.Cgroups.Children(r.Parent)
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
@@ -156,7 +155,7 @@ func (r *Finder) findOrphans(known map[string]bool) error {
 			return fmt.Errorf("cgroup %q: %w", g.Dir, err)
 		}
 		if populated {
-			r.Recovery.Orphans = append(r.Recovery.Orphans, g)
+			r.Recovery.Set(func(f *recovery.Facts) { f.Orphans = append(f.Orphans, g) })
 			continue
 		}
 		if err := g.Remove(); err != nil {
@@ -178,13 +177,13 @@ func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 		if p, ok := r.Libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
 			placement, level, backend, from = p, sharing.LevelClient, libkerf.Kind, "its region"
 		}
-		r.mu.Lock()
 		c := ledger.Claim{
 			ID: id, Placement: placement, Recovered: true, Request: store.RequestOf(sharing.Request{}, placement, false),
 			Terms: ledger.Terms{Level: level, Backend: backend, LevelReason: "rebuilt from the cgroup and " + from + ": the record was lost"},
 		}
-		err := r.adopt(c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
-		r.mu.Unlock()
+		err := r.Store.Note(func(l *ledger.Ledger) error {
+			return r.adopt(l, c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
+		})
 		if err == nil {
 			_ = r.Store.Save() // an error stays a condition until a later write succeeds
 		} else {
@@ -196,9 +195,7 @@ func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 func (r *Finder) readPlacement(ctx context.Context, group cgroup.Group) (sharing.Placement, sharing.Level) {
 	ctx, cancel := context.WithTimeout(ctx, CapDeadline)
 	defer cancel()
-	r.mu.Lock()
 	att := *r.Driver.Get()
-	r.mu.Unlock()
 	var p sharing.Placement
 	// told stays true while the driver says of every GPU what the cgroup may use of it.
 	told, shared := att.Caps != nil, false

@@ -81,31 +81,30 @@ func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) {
 	}
 	capping.Lock()
 	defer capping.Unlock()
-	r.mu.Lock()
 	att := r.Driver.Get()
-	g, _ := r.ledger.Get(id) // its amounts may have changed since
-	r.mu.Unlock()
+	g, _ := r.Store.Get(id)                                                         // its amounts may have changed since
 	if att == nil || att.Caps == nil || g.Lease == nil || g.Work != ledger.NoWork { // who is at it sets the caps
 		return
 	}
 	_, others := r.splitGPUs(g.Claim.Placement, *att)
 	err := r.verifyCaps(ctx, *att, g, r.limitable(others))
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now, _ := r.ledger.Get(id)
-	if now.Lease == nil || now.Work != ledger.NoWork { // ended meanwhile, or is ending: its limits are not ours to judge
-		return
-	}
-	lost := ""
-	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
-		lost = err.Error()
-		r.Log.Error("cap not verified", "claim", id, "error", lost)
-	}
-	if now.Lease.Unverified != lost {
-		r.ledger.SetChecks(id, now.Lease.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
-		r.Announce()
-	}
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		now, _ := l.Get(id)
+		if now.Lease == nil || now.Work != ledger.NoWork { // ended meanwhile, or is ending: its limits are not ours to judge
+			return nil
+		}
+		lost := ""
+		if err != nil && !errors.Is(err, sharing.ErrNotFound) {
+			lost = err.Error()
+			r.Log.Error("cap not verified", "claim", id, "error", lost)
+		}
+		if now.Lease.Unverified != lost {
+			l.SetChecks(id, now.Lease.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
+			r.Announce()
+		}
+		return nil
+	})
 }
 
 // verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
@@ -120,11 +119,12 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 	}
 	for _, f := range r.cappable(caps) {
 		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
-		r.mu.Lock()
-		put, ok := r.judgeCap(g, f, limit, err)
-		r.mu.Unlock()
+		ok := false
+		_ = r.Store.Note(func(l *ledger.Ledger) error {
+			f, ok = judgeCap(l, g, f, limit, err)
+			return nil
+		})
 		if !ok {
-			f = put
 			own = append(own, f)
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
@@ -154,22 +154,22 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 // judgeCap says whether the cap that was read for a fragment is as it should be, and else what to put in force.
 // What a lease is lent is not on record, and after a restart only assumed: a cap that is lower tells what it is. One
 // that is below the guarantee is of a change that a crash cut off; and a grant whose record was lost may have been
-// made smaller since what it was found by was written. It needs the lock.
-func (r *Caps) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
+// made smaller since what it was found by was written.
+func judgeCap(l *ledger.Ledger, g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
 	id, lent := g.Claim.ID, g.Lent[f.GPU]
 	own := f
 	own.Memory -= lent // Caps added it
 	switch {
 	case read != nil || limit > f.Memory:
-		v, _ := r.ledger.GPU(f.GPU)
-		if lent > 0 && v.LentMemory > v.GPU.Usable().SubFloor(v.HeldMemory) && r.ledger.Lend(id, f.GPU, 0) == nil {
+		v, _ := l.GPU(f.GPU)
+		if lent > 0 && v.LentMemory > v.GPU.Usable().SubFloor(v.HeldMemory) && l.Lend(id, f.GPU, 0) == nil {
 			return own, false // it was assumed, and cannot be true
 		}
 		return f, false
 	case f.Memory-limit <= capSlack:
 		return f, true
 	case lent > 0 && (limit >= own.Memory || own.Memory-limit <= capSlack):
-		return f, r.ledger.Lend(id, f.GPU, limit.SubFloor(own.Memory)) == nil
+		return f, l.Lend(id, f.GPU, limit.SubFloor(own.Memory)) == nil
 	case g.Claim.Recovered && len(g.Lease.Part) == 0 && g.Joint == nil:
 		to := g.Claim.Placement.Clone()
 		for i := range to {
@@ -177,8 +177,8 @@ func (r *Caps) judgeCap(g ledger.Grant, f sharing.Fragment, limit sharing.Bytes,
 				to[i].Memory = limit
 			}
 		}
-		return f, r.ledger.Resize(id, to) == nil && r.ledger.Lend(id, f.GPU, 0) == nil
-	case lent > 0 && r.ledger.Lend(id, f.GPU, 0) == nil:
+		return f, l.Resize(id, to) == nil && l.Lend(id, f.GPU, 0) == nil
+	case lent > 0 && l.Lend(id, f.GPU, 0) == nil:
 		return own, false
 	}
 	return f, false

@@ -17,15 +17,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/record"
+	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
 // AwaitWitness tells that a container runtime will call Witness. Where no record says what runs, nothing is
 // granted before: containers may be running on what would be given away.
 func (r *Finder) AwaitWitness() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Recovery.Expected = true
+	r.Recovery.Set(func(f *recovery.Facts) { f.Expected = true })
 }
 
 // Witness takes in what the container runtime says of all pods' containers, at a moment when none is being
@@ -70,14 +69,14 @@ func (r *Finder) witness(ctx context.Context, seen []sharing.Seen, complete bool
 			r.Log.Warn("container has no grant; its start will be refused", "container", s.Ref.String(), "container_id", s.ID, "reason", err.Error())
 		}
 	}
-	r.mu.Lock()
-	if complete {
-		r.letGoOf(listed)
-		r.Recovery.Listed = true
-	}
-	r.Recovery.Unaccounted = len(alarms)
-	r.Conditions.Set(conditions.Unaccounted, JoinSentences(alarms))
-	r.mu.Unlock()
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		if complete {
+			r.letGoOf(l, listed)
+		}
+		r.Recovery.Set(func(f *recovery.Facts) { f.Listed, f.Unaccounted = f.Listed || complete, len(alarms) })
+		r.Conditions.Set(conditions.Unaccounted, JoinSentences(alarms))
+		return nil
+	})
 	if changed {
 		r.VerifySoon()
 	}
@@ -97,18 +96,13 @@ func admittedOf(s sharing.Seen) (sharing.Admitted, error) {
 // Accounted reports whether the container is known as it was seen: leased, being armed or ended just now, or
 // injected while it does not run.
 func (r *Finder) Accounted(s sharing.Seen) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	id, known := r.ledger.ByContainerID(s.ID)
-	g, _ := r.ledger.Get(id)
+	g, known := r.Store.ByContainerID(s.ID)
 	return known && (!s.Running || g.Lease != nil || g.Work != ledger.NoWork)
 }
 
 // recognise books the grant of one guarded container that is not accounted for. It reports whether it booked
 // anything.
 func (r *Finder) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if s.Note == "" {
 		return false, fmt.Errorf("it was made without one: %w", sharing.ErrNotFound)
 	}
@@ -127,11 +121,11 @@ func (r *Finder) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 		return false, fmt.Errorf("its annotation is not of this container with these amounts: %w", sharing.ErrInvalid)
 	}
 	a.State, a.Cgroup, a.Inode = ledger.Injected, "", 0
-	return true, r.rebook(s, c, a)
+	return true, r.Store.Note(func(l *ledger.Ledger) error { return r.rebook(l, s, c, a) })
 }
 
-// rebook enters a container that the record does not know. It needs the lock.
-func (r *Finder) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) error {
+// rebook enters a container that the record does not know.
+func (r *Finder) rebook(l *ledger.Ledger, s sharing.Seen, c ledger.Claim, a ledger.Attachment) error {
 	runs := s.Running && s.PID > 0
 	if runs {
 		group, err := r.groupOfContainer(s.PID, s.ID)
@@ -140,36 +134,36 @@ func (r *Finder) rebook(s sharing.Seen, c ledger.Claim, a ledger.Attachment) err
 		}
 		a.Cgroup, a.Inode = group.Dir, group.Inode
 	}
-	g, exists := r.ledger.Get(c.ID)
+	g, exists := l.Get(c.ID)
 	if exists {
-		r.reopen(g) // the container was made with it
+		r.reopen(l, g) // the container was made with it
 	}
 	switch {
 	case exists && (!runs || formerOver(g, r.Cgroups, s.ID)):
-		return r.ledger.Assign(c.ID, a) // it waits for its hook, and the hook for the end of the instance before it
+		return l.Assign(c.ID, a) // it waits for its hook, and the hook for the end of the instance before it
 	case exists && g.Lease == nil && g.Work == ledger.NoWork:
-		if err := r.ledger.Adopt(c.ID, a); err != nil {
+		if err := l.Adopt(c.ID, a); err != nil {
 			return err
 		}
 		r.Watcher.Add(r.GroupOf(a))
-		return r.ledger.Unassign(c.ID)
+		return l.Unassign(c.ID)
 	case exists:
 		return fmt.Errorf("its claim %q is in use by another container: %w", c.ID, sharing.ErrConflict)
 	case runs:
 		c.Recovered = true
-		return r.adopt(c, a)
+		return r.adopt(l, c, a)
 	case !c.Owner.Pod():
 		return fmt.Errorf("its claim %q ended with the agent that held it: %w", c.ID, sharing.ErrNotFound)
 	}
 	// It does not run yet, so it is booked only if there is still room.
-	if err := r.ledger.Claim(c); err != nil {
+	if err := l.Claim(c); err != nil {
 		return err
 	}
 	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, "the container runtime tells of its container", nil)
 	r.Handles.Add(c.ID, nil)
-	err := r.ledger.Assign(c.ID, a)
-	g, _ = r.ledger.Get(c.ID)
-	r.reopen(g)
+	err := l.Assign(c.ID, a)
+	g, _ = l.Get(c.ID)
+	r.reopen(l, g)
 	return err
 }
 
@@ -198,13 +192,13 @@ func (r *Finder) groupOfContainer(pid int, containerID string) (cgroup.Group, er
 	return cgroup.Group{}, fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", pid, dir, sharing.ErrStale)
 }
 
-// letGoOf unbinds pods' containers that the runtime no longer lists and that use nothing. It needs the lock.
-func (r *Finder) letGoOf(listed map[string]bool) {
-	for _, g := range r.ledger.Grants() {
+// letGoOf unbinds pods' containers that the runtime no longer lists and that use nothing.
+func (r *Finder) letGoOf(l *ledger.Ledger, listed map[string]bool) {
+	for _, g := range l.Grants() {
 		if g.Next == nil || g.Work != ledger.NoWork || g.Lease != nil || !g.Claim.Owner.Pod() || listed[g.Next.ContainerID] {
 			continue
 		}
-		if err := r.ledger.Unassign(g.Claim.ID); err != nil {
+		if err := l.Unassign(g.Claim.ID); err != nil {
 			r.Log.Error("container not forgotten", "claim", g.Claim.ID, "error", err.Error())
 		}
 	}
@@ -214,11 +208,12 @@ func (r *Finder) letGoOf(listed map[string]bool) {
 // it carries: that of its grant if it was made with what Inject gave, else none. Without having heard either
 // of a container, the runtime arms no claim of a pod for it.
 func (r *Finder) ContainerMade(containerID, note string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	id, _ := r.ledger.ByContainerID(containerID)
 	rec, err := record.DecodeGrant(note)
-	r.ledger.Created(containerID, err == nil && rec.ID == string(id))
+	_ = r.Store.Note(func(l *ledger.Ledger) error {
+		id, _ := l.ByContainerID(containerID)
+		l.Created(containerID, err == nil && rec.ID == string(id))
+		return nil
+	})
 }
 
 // ContainerGone tells that a container instance ended or was removed: its lease is looked at now, not at the

@@ -14,22 +14,22 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// Note notes how an attempt to claim for a pod ended. If no GPU had room, need is called inside Node.View, and remembered
-// where demand may switch GPUs. The result is err, with what keeps the GPUs that could switch for the pod.
+// Note notes how an attempt to claim for a pod ended. If no GPU had room, and a manager can switch GPUs, need is called without
+// a lock, and remembered where demand may switch GPUs. The result is err, with what keeps the GPUs that could switch for the pod.
 func (s *Switcher) Note(uid string, err error, need func() Need) error {
 	switch {
 	case err == nil:
 		s.Forget(uid)
 		return nil
-	case !isNoFit(err):
+	case !isNoFit(err) || !s.managed():
 		return err
 	}
+	n := need()
 	s.look(func(now sight) {
 		old, before := now.needs[uid]
 		if !now.turnsAny() || !before && len(now.needs) >= mostNeeds {
 			return
 		}
-		n := need()
 		if before {
 			n.Since = old.Since
 		}
@@ -48,6 +48,13 @@ func isNoFit(err error) bool {
 // turnsAny reports whether demand may switch a GPU.
 func (s sight) turnsAny() bool {
 	return s.manager != nil && slices.ContainsFunc(s.GPUs, func(v ledger.View) bool { return s.manager.Turns(v.GPU.UUID) })
+}
+
+// managed reports whether there is a MIG manager.
+func (s *Switcher) managed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager != nil
 }
 
 // because adds to a refusal what keeps GPUs from switching.
@@ -76,16 +83,16 @@ func (s *Switcher) Forget(uid string) {
 }
 
 // Await calls try, and if no GPU has room, again after GPUs have switched. It gives up if none will, and after some time.
-// need is called inside Node.View.
+// need is called without a lock.
 func (s *Switcher) Await(ctx context.Context, need func() Need, try func() error) error {
 	err := try()
-	if !isNoFit(err) {
+	if !isNoFit(err) || !s.managed() {
 		return err
 	}
-	key, waits := "process "+s.newID(), false
+	key, waits, n := "process "+s.newID(), false, need()
 	s.look(func(now sight) {
 		if waits = now.turnsAny() && len(now.needs) < mostNeeds; waits {
-			s.remember(key, need())
+			s.remember(key, n)
 		}
 	})
 	if !waits {

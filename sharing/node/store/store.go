@@ -1,10 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store owns the grants of a node: the ledger, its lock and the checkpoint on disk.
+// Package store is the only owner of the grants of a node: the ledger, its lock and the checkpoint on disk.
 //
-// It promises that an Update sees a consistent ledger, that View is one picture, and that what Save returned from is on the
-// disk. A checkpoint that cannot be written becomes a condition that stops new grants, until one is written.
+// The ledger is reached inside of Update, Note and Read alone, so it is consistent there, and nothing changes meanwhile. The
+// checkpoint is on disk when Update or Save returns. If it cannot be written, a condition stops new grants until it is written.
 package store
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
@@ -30,32 +31,69 @@ type Options struct {
 	At func(point string) error
 }
 
+// Reader is the ledger for those who change nothing. What it returns stays as it is.
+type Reader interface {
+	Get(id ledger.ClaimID) (ledger.Grant, bool)
+	Grants() []ledger.Grant
+	GPU(id sharing.GPUID) (ledger.View, bool)
+	GPUs() []ledger.View
+	ByContainer(podUID, container string) (ledger.Grant, bool)
+	ByContainerID(containerID string) (ledger.ClaimID, bool)
+	Sharers(id ledger.ClaimID) []ledger.ClaimID
+	Overbooked() []ledger.View
+	Check() error
+}
+
 // Store has the grants of one node. It is safe for concurrent use.
 type Store struct {
-	opt    Options
-	file   *checkpoint.Store
-	mu     sync.Locker
+	opt  Options
+	file *checkpoint.Store
+	// mu guards ledger. It is never held over a call into the driver or to the disk.
+	mu     sync.Mutex
 	ledger *ledger.Ledger
 }
 
-// New makes the store of a ledger that mu guards. It has no grants until they are restored.
-func New(opt Options, mu sync.Locker, l *ledger.Ledger) *Store {
-	return &Store{opt: opt, file: checkpoint.New(opt.Path, opt.At), mu: mu, ledger: l}
+// New makes a store. It has no grants until they are restored.
+func New(opt Options) *Store {
+	return &Store{opt: opt, file: checkpoint.New(opt.Path, opt.At), ledger: ledger.New()}
 }
 
-// Update changes grants. change must not keep the ledger, and calls neither the store nor anything slow. The error is that of change, which
-// must then have changed nothing that counts. What has to outlive a crash is on disk after Save.
+// Update changes grants, and returns once a checkpoint with the changes is on disk. If change returns an error, it must have
+// changed nothing that counts, and nothing is written. Other errors are those of Save: the changes stay.
+//
+// change keeps nothing of the ledger, calls no method of the store, and waits for nothing.
 func (s *Store) Update(change func(*ledger.Ledger) error) error {
+	if err := s.Note(change); err != nil {
+		return err
+	}
+	return s.Save()
+}
+
+// Note is Update for changes that a crash may lose. The next checkpoint has them.
+func (s *Store) Note(change func(*ledger.Ledger) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return change(s.ledger)
 }
 
-// View returns all grants, by id, and all GPUs, as of one moment. The caller changes nothing of them.
-func (s *Store) View() ([]ledger.Grant, []ledger.View) {
+// Read calls f with the grants and GPUs of one moment. Nothing changes until f returns. The rules of Update hold for f, too.
+func (s *Store) Read(f func(Reader)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.Grants(), s.ledger.GPUs()
+	f(s.ledger)
+}
+
+// View returns all grants, by id, and all GPUs, as of one moment. The caller changes nothing of them.
+func (s *Store) View() (grants []ledger.Grant, gpus []ledger.View) {
+	s.Read(func(l Reader) { grants, gpus = l.Grants(), l.GPUs() })
+	return grants, gpus
+}
+
+// Grants returns all grants, by id. The caller changes nothing of them.
+func (s *Store) Grants() []ledger.Grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.Grants()
 }
 
 // Get returns the grant of that id.
@@ -63,6 +101,22 @@ func (s *Store) Get(id ledger.ClaimID) (ledger.Grant, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.Get(id)
+}
+
+// GPU returns one GPU's page.
+func (s *Store) GPU(id sharing.GPUID) (ledger.View, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.GPU(id)
+}
+
+// ByContainerID returns the grant that the container instance of that id uses, or is to use next.
+func (s *Store) ByContainerID(containerID string) (ledger.Grant, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, ok := s.ledger.ByContainerID(containerID)
+	g, _ := s.ledger.Get(id)
+	return g, ok
 }
 
 // Save writes the checkpoint: every claim that has a cgroup, and every claim of a container. It returns once a checkpoint that
@@ -101,9 +155,7 @@ func (s *Store) Waiting() uint64 { return s.file.Waiting() }
 
 // record is what is written.
 func (s *Store) record() record.Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	grants := s.ledger.Grants()
+	grants := s.Grants()
 	rec := record.Record{BootID: s.opt.BootID, Grants: make([]record.Grant, 0, len(grants))}
 	for _, g := range grants {
 		if a := g.Current(); a.Cgroup != "" || g.Claim.Owner.Pod() {

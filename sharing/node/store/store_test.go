@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,7 +34,7 @@ func newBench(t *testing.T, bootID string) *bench {
 	b := &bench{conditions: conditions.New(func() {}), path: filepath.Join(t.TempDir(), "record.json")}
 	b.Store = store.New(store.Options{
 		Log: slog.New(slog.DiscardHandler), Conditions: b.conditions, Path: b.path, BootID: bootID, At: func(string) error { return b.fail },
-	}, &sync.Mutex{}, ledger.New())
+	})
 	return b
 }
 
@@ -56,7 +55,7 @@ func (b *bench) restore(t *testing.T, grants []record.Grant) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = b.Update(func(l *ledger.Ledger) error {
+		err = b.Note(func(l *ledger.Ledger) error {
 			if a.Cgroup != "" {
 				return l.Restore(c, &a)
 			}
@@ -121,7 +120,7 @@ func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, boot)
 	c := ledger.Claim{ID: "x", Owner: ledger.Owner{PodUID: "p", Container: "main"}}
-	if err := b.Update(func(l *ledger.Ledger) error { return l.Restore(c, nil) }); err != nil {
+	if err := b.Note(func(l *ledger.Ledger) error { return l.Restore(c, nil) }); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("disk is full")
@@ -135,6 +134,13 @@ func TestAFullDisk(t *testing.T) {
 	}
 	if found, err := b.Load(); err != nil || len(found.Grants) != 1 || found.Unrecorded {
 		t.Errorf("%+v, %v", found, err)
+	}
+	c.ID, c.Owner.Container = "y", "other"
+	if err := b.Update(func(l *ledger.Ledger) error { return l.Restore(c, nil) }); err != nil {
+		t.Error(err)
+	}
+	if found, err := b.Load(); err != nil || len(found.Grants) != 2 {
+		t.Errorf("after Update: %+v, %v", found, err)
 	}
 	if err := os.WriteFile(b.path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ type Node interface {
 	// View calls f with the grants, and with false while there may be others. No grant changes until f returns. f must not wait for
 	// anything. It returns true if Allocatable has changed: the node takes its inventory from there again, before any other grant.
 	View(f func(grants []ledger.Grant, known bool) (amounts bool))
-	// Grants returns what View gives. The caller lets no grant change meanwhile.
-	Grants() (grants []ledger.Grant, known bool)
+	// Known returns false while there may be other grants than the node knows. It waits for nothing.
+	Known() bool
 }
 
 // Settings are the applied configuration, and what each GPU has. They are safe for concurrent use.
@@ -46,7 +46,7 @@ type Settings struct {
 	saving sync.Mutex
 	file   file
 
-	// mu is taken after the locks that Node.View holds. Node.Grants takes only the lock of the conditions.
+	// mu is taken after the locks that Node.View holds. Node.Known may take locks that are taken after mu.
 	mu     sync.Mutex
 	config config.Config
 	pool   config.Pool
@@ -156,8 +156,8 @@ func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 	return out
 }
 
-// Of are the settings for new grants on a GPU. Call Of while no grant changes.
-func (s *Settings) Of(g sharing.GPU) config.GPUSettings {
+// Of are the settings for new grants on a GPU, beside these grants. Call Of while no grant changes.
+func (s *Settings) Of(g sharing.GPU, grants []ledger.Grant) config.GPUSettings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want, id := s.pool.Of(g), g.UUID.Device()
@@ -173,7 +173,7 @@ func (s *Settings) Of(g sharing.GPU) config.GPUSettings {
 	if has.Backends == next.Backends && has.MinLevel == next.MinLevel {
 		return want
 	}
-	if all, known := s.node.Grants(); !known || len(users(all)[id]) > 0 { // before all grants are known, each GPU may be in use
+	if !s.node.Known() || len(users(grants)[id]) > 0 { // before all grants are known, each GPU may be in use
 		want.Backends, want.MinLevel = has.Backends, has.MinLevel
 		return want
 	}
@@ -182,9 +182,9 @@ func (s *Settings) Of(g sharing.GPU) config.GPUSettings {
 	return want
 }
 
-// BackendsOn are the backends for new grants of a profile on a GPU. Call it while no grant changes.
-func (s *Settings) BackendsOn(g sharing.GPU, profile string) []sharing.Backend {
-	return s.Config().BackendsOn(s.Of(g), s.Pool(), profile)
+// BackendsOn are the backends for new grants of a profile on a GPU, beside these grants. Call it while no grant changes.
+func (s *Settings) BackendsOn(g sharing.GPU, grants []ledger.Grant, profile string) []sharing.Backend {
+	return s.Config().BackendsOn(s.Of(g, grants), s.Pool(), profile)
 }
 
 // Has is what a GPU has.

@@ -39,22 +39,25 @@ func newNode(pool config.Pool, gpus ...sharing.GPU) *node {
 
 // View implements Node.
 func (n *node) View(f func([]ledger.Grant, bool) bool) {
-	if f(n.Grants()) {
+	if f(n.grants(), n.known) {
 		n.offers, n.took = n.Allocatable(n.driver), n.took+1
 	}
 }
 
-func (n *node) Grants() (out []ledger.Grant, known bool) {
+// Known implements Node.
+func (n *node) Known() bool { return n.known }
+
+func (n *node) grants() (out []ledger.Grant) {
 	for gpu, pods := range n.users {
 		for _, pod := range pods {
 			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod}, Placement: sharing.Placement{{GPU: gpu}}}
 			out = append(out, ledger.Grant{Claim: c})
 		}
 	}
-	return out, n.known
+	return out
 }
 
-func (n *node) of(i int) config.GPUSettings { return n.Of(n.driver[i]) }
+func (n *node) of(i int) config.GPUSettings { return n.Of(n.driver[i], n.grants()) }
 
 func gpus(n int) []sharing.GPU {
 	var out []sharing.GPU
@@ -144,14 +147,14 @@ func TestOf(t *testing.T) {
 		t.Errorf("before the users are known: %+v", got)
 	}
 	n.users, n.known = map[sharing.GPUID][]string{"GPU-0": {"a"}}, true
-	if got := n.Of(part); got.Backends != mps.Backends {
+	if got := n.Of(part, n.grants()); got.Backends != mps.Backends {
 		t.Errorf("a MIG instance: %+v", got)
 	}
 	n.users = nil
 	if got := n.of(0); got.Backends != "" || got.MinLevel != sharing.LevelUnknown || !got.Exclude {
 		t.Errorf("of an idle GPU: %+v", got)
 	}
-	if got := n.Of(sharing.GPU{UUID: "unknown", Index: 9}); got != (config.GPUSettings{}) {
+	if got := n.Of(sharing.GPU{UUID: "unknown", Index: 9}, n.grants()); got != (config.GPUSettings{}) {
 		t.Errorf("of an unknown GPU: %+v", got)
 	}
 }
