@@ -22,7 +22,7 @@ import (
 
 const monitorPort, prometheusPort = "9446", "9090"
 
-// drawings is the folder that docs/monitoring.md has its pictures in, docs/dashboards.
+// drawings is the folder that docs/operate/monitoring.md has its pictures in, docs/dashboards.
 var drawings = flag.String("draw", "", "draw the dashboards of TestMonitoring into this folder of the repository, after some minutes of work on the GPUs")
 
 // daemon starts a daemon on the node, which ends with the test.

@@ -29,8 +29,9 @@ func (s *source) pages() (map[string][]byte, error) {
 
 func metricsPage(list []metric) []byte {
 	var b strings.Builder
-	b.WriteString(made + "# Metrics\n\nEvery name of its own that a program of Kerf exposes. What to watch, and the rules for alarms, are in [monitoring.md](../monitoring.md).\n" +
-		"kerf-monitor also has dcgm-exporter's names; its labels are in [telemetry.md](../telemetry.md).\nkerf-scheduler's stand among those of kube-scheduler.\n")
+	b.WriteString(made + "# Metrics\n\nEvery metric of Kerf. [Monitor with Prometheus and Grafana](../operate/monitoring.md) has queries and alerts.\n" +
+		"kerf-monitor also exports the names of dcgm-exporter: see [usage metrics](../operate/metrics.md#compatibility-with-dcgm-exporter).\n" +
+		"kerf-scheduler adds its metrics to those of kube-scheduler.\n")
 	last := ""
 	for _, m := range list {
 		if m.program != last {

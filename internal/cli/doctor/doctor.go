@@ -201,7 +201,7 @@ func examine(nodes []corev1.Node, p present.Cluster) []finding {
 			f.Notes = append(f.Notes, notesOf(r)...)
 		}
 		if q := n.Status.Allocatable[foreignGPUs]; q.Value() > 0 {
-			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin hands out %d %s here: where these are the same GPUs, two pods get one that each has for itself; see docs/coexistence.md", q.Value(), foreignGPUs))
+			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin hands out %d %s here: where these are the same GPUs, two pods get one that each has for itself; see docs/operate/migrate.md", q.Value(), foreignGPUs))
 		}
 		f.Serves = len(f.Why) == 0
 		out = append(out, f)
