@@ -138,7 +138,7 @@ e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to thi
 	hack/e2e-upgrade.sh '$(FROM)'
 
 .PHONY: walk
-walk: build kerf-scheduler ## Do what docs/walk.md says, on three nodes of a simulated cluster: install by Helm, use, change, upgrade, remove; needs root
+walk: build kerf-scheduler ## Type the quick start and the tutorial on three nodes of a simulated cluster: install, use, change, upgrade, remove; needs root
 	cd test/e2e && go test -count=1 -v -timeout 120m ./walk -walk
 
 .PHONY: reproducible

@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# A Kubernetes cluster of three nodes with simulated GPUs on this machine, to walk through docs/walk.md or to try things:
+# A Kubernetes cluster of three nodes with simulated GPUs on this machine, for docs/start/quick-start.md and docs/start/tutorial.md, or to try things:
 #
 #   hack/cluster.sh up            start it, or what of it does not run
 #   eval "$(hack/cluster.sh env)" kubectl, helm and kubectl kerf for this shell

@@ -13,8 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// TestWalksDocuments: the documents that docs/walk.md applies are right, and the one with mistakes has those that the page
-// shows.
+// TestWalksDocuments: the configs that the tutorial applies are valid, and the invalid one has the errors that the page shows.
 func TestWalksDocuments(t *testing.T) {
 	read := func(name string) []byte {
 		text, err := os.ReadFile(filepath.Join("../../docs/walk", name))
@@ -38,13 +37,20 @@ func TestWalksDocuments(t *testing.T) {
 			t.Errorf("mistaken.yaml: %v, want %q", err, want)
 		}
 	}
-	page, err := os.ReadFile("../../docs/walk.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`docs/(walk/[\w.-]+)`).FindAllStringSubmatch(string(page), -1) {
-		if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
-			t.Errorf("the page names what is not there: %v", err)
+	named := 0
+	for _, name := range []string{"quick-start.md", "tutorial.md"} {
+		page, err := os.ReadFile(filepath.Join("../../docs/start", name))
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, m := range regexp.MustCompile(`docs/(walk/[\w.-]+)`).FindAllStringSubmatch(string(page), -1) {
+			named++
+			if _, err := os.Stat(filepath.Join("../../docs", m[1])); err != nil {
+				t.Errorf("%s names what does not exist: %v", name, err)
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("the pages name %d files", named)
 	}
 }

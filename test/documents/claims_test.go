@@ -1,107 +1,127 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documents_test reads the documents for what no link checker sees: whether each claim of the README says how far to
-// believe it. It does not know what is true; that is for who writes, and for the tests that a claim names.
+// Package documents_test reads the documents for what no link checker sees: whether the status table of the README names proofs
+// that exist, and whether pages keep the rules of form.
 package documents_test
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/test/documents"
 )
 
 var (
-	// mark says how far to believe what stands before it.
-	mark = regexp.MustCompile(`\((real|simulated|unproven)\b[^()]*\)`)
-	// seen is how a row of the table says so.
-	seen = regexp.MustCompile(`\b(real|simulated|unproven)\b`)
+	// states are those that a claim of the README can have.
+	states = []string{"hardware", "Kubernetes", "simulator", "unproven"}
+	// folders have the tests that prove a state.
+	folders = map[string][]string{
+		"hardware": {"test/hardware."}, "Kubernetes": {"test/e2e.", "test/e2e/"}, "simulator": {"test/machine.", "docs/"}, "unproven": {"docs/"},
+	}
+	linked = regexp.MustCompile(`\]\(([^)#\s]+)`)
+	// inline is a mark in running text, which the table replaces.
+	inline = regexp.MustCompile(`\((real|simulated|unproven)\b`)
 )
 
-// without is the comment above a block that claims nothing.
-const without = "<!-- claims: none -->"
-
-// block is a paragraph, a list, a table or a heading, with the code that follows it.
-type block struct {
-	line  int
-	lines []string
+// claims are the rows of the table below the heading Status: claim, state, proof.
+func claims(text string) (rows [][]string) {
+	_, after, _ := strings.Cut(text, "\n## Status\n")
+	after, _, _ = strings.Cut(after, "\n## ")
+	for line := range strings.Lines(after) {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| claim ") {
+			continue
+		}
+		var row []string
+		for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+			row = append(row, strings.TrimSpace(cell))
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
-// blocks are those of a Markdown text. Code is part of what stands before it, and none of its lines is looked at.
-func blocks(text string) (out []block) {
-	code, apart := false, true
-	for i, l := range strings.Split(text, "\n") {
-		switch {
-		case strings.HasPrefix(l, "```"):
-			code, apart = !code, true
-		case code:
-		case strings.TrimSpace(l) == "":
-			apart = true
-		default:
-			if apart || strings.HasPrefix(l, "#") {
-				out = append(out, block{line: i + 1})
+// unproven lists what is wrong with the rows: a state that does not exist, a test or a report that does not exist, or a proof that
+// cannot show the state.
+func unproven(rows [][]string, tests map[string][]string, exists func(path string) bool) (out []string) {
+	for _, row := range rows {
+		if len(row) != 3 || !slices.Contains(states, row[1]) {
+			out = append(out, fmt.Sprintf("%q: want a claim, a state of %q and a proof", row, states))
+			continue
+		}
+		wrong, named := documents.Misnamed(row[2], tests)
+		for _, problem := range wrong {
+			out = append(out, fmt.Sprintf("%q: %s", row[0], problem))
+		}
+		reports := linked.FindAllStringSubmatch(row[2], -1)
+		for _, r := range reports {
+			if !exists(r[1]) {
+				out = append(out, fmt.Sprintf("%q: there is no report %s", row[0], r[1]))
 			}
-			last := &out[len(out)-1]
-			last.lines, apart = append(last.lines, l), strings.HasPrefix(l, "#")
+		}
+		if named+len(reports) == 0 {
+			out = append(out, fmt.Sprintf("%q has no proof", row[0]))
+			continue
+		}
+		if !slices.ContainsFunc(folders[row[1]], func(folder string) bool { return strings.Contains(row[2], folder) }) {
+			out = append(out, fmt.Sprintf("%q: %s does not show the state %q", row[0], row[2], row[1]))
 		}
 	}
 	return out
 }
 
-// unmarked are the claims of a text that do not say how far to believe them. What the meaning of the marks is said in, and what is
-// declared to claim nothing, are no claims; of a table each row is one.
-func unmarked(text string) (out []string) {
-	for _, b := range blocks(text) {
-		first, all := b.lines[0], strings.Join(b.lines, " ")
-		switch {
-		case strings.HasPrefix(first, "#"), first == without:
-		case strings.HasPrefix(first, "|"):
-			for i, row := range b.lines {
-				cells := strings.Split(strings.Trim(row, "|"), "|")
-				if i < 2 || seen.MatchString(cells[len(cells)-1]) {
-					continue
-				}
-				out = append(out, fmt.Sprintf("line %d: the row %q", b.line+i, strings.TrimSpace(cells[0])))
-			}
-		case strings.Contains(all, "*Real* means:"):
-		case !mark.MatchString(all):
-			out = append(out, fmt.Sprintf("line %d: %q", b.line, first))
-		}
-	}
-	return out
-}
-
-func TestEveryClaimOfTheReadmeIsMarked(t *testing.T) {
+func TestStatusOfTheReadme(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, claim := range unmarked(string(text)) {
-		t.Errorf("README.md, %s: nothing says how far to believe it; write (real), (simulated) or (unproven), or %s above what claims nothing", claim, without)
+	tests, err := documents.Tests("../..")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := len(mark.FindAllString(string(text), -1)); n < 15 {
-		t.Errorf("only %d marks were found", n)
+	rows := claims(string(text))
+	if len(rows) < 15 {
+		t.Errorf("the table has %d rows", len(rows))
+	}
+	for _, problem := range unproven(rows, tests, func(path string) bool {
+		_, err := os.Stat(filepath.Join("../..", path))
+		return err == nil
+	}) {
+		t.Error(problem)
+	}
+	if mark := inline.FindString(string(text)); mark != "" {
+		t.Errorf("README.md has the inline mark %q: use the table", mark)
+	}
+	if n := strings.Count(string(text), "\n"); n > 150 {
+		t.Errorf("README.md has %d lines, want 150 at most", n)
 	}
 }
 
-func TestUnmarked(t *testing.T) {
-	for text, want := range map[string]int{
-		"# A heading\n\nIt flies (real).\n":                                    0,
-		"# A heading\n\nIt flies.\n":                                           1,
-		"It flies (really).\n":                                                 1,
-		"It flies (simulated;\nunproven in the air).\n":                        0,
-		"It flies:\n\n```\nfly  # (real)\n```\n":                               1,
-		"It flies (real):\n\n```\nfly\n\nhigh\n```\n\nAnd lands.\n":            1,
-		without + "\n- [a](a.md)\n- [b](b.md)\n":                               0,
-		without + "\n- [a](a.md)\n\nIt flies.\n":                               1,
-		"| claim | seen |\n|---|---|\n| flies | real |\n| lands | not yet |\n": 1,
-		"*Real* means: seen.\n":                                                0,
-		"## How\nIt flies.\n":                                                  1,
+func TestUnproven(t *testing.T) {
+	tests := map[string][]string{"test/e2e": {"TestOne"}, "test/machine": {"TestTwo"}}
+	exists := func(path string) bool { return path == "docs/a.md" }
+	for row, want := range map[string]int{
+		"| flies | Kubernetes | `test/e2e.TestOne` |":           0,
+		"| flies | simulator | `test/machine.TestTwo` |":        0,
+		"| flies | simulator | [a](docs/a.md#b) |":              0,
+		"| flies | unproven | [a](docs/a.md) |":                 0,
+		"| flies | Kubernetes | `test/machine.TestTwo` |":       1,
+		"| flies | Kubernetes | `test/e2e.TestTwo` |":           1,
+		"| flies | simulator | [b](docs/b.md) |":                1,
+		"| flies | simulator | it does |":                       1,
+		"| flies | hardware | `test/e2e.TestOne` |":             1,
+		"| flies | maybe | `test/e2e.TestOne` |":                1,
+		"| flies | `test/e2e.TestOne` |":                        1,
+		"| flies | Kubernetes | `test/e2e.TestOne` and TestX |": 1,
 	} {
-		if got := unmarked(text); len(got) != want {
-			t.Errorf("%q: %q, want %d", text, got, want)
+		got := unproven(claims("# A\n\n## Status\n\n| claim | state | proof |\n|---|---|---|\n"+row+"\n\n## Next\n| x |\n"), tests, exists)
+		if len(got) != want {
+			t.Errorf("%s: %q, want %d problems", row, got, want)
 		}
 	}
 }

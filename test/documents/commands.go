@@ -70,8 +70,8 @@ func Commands(page, text string, not map[string]string) ([]Command, error) {
 	return out, nil
 }
 
-// QuickStart are the commands of docs/quickstart.md that a simulated node cannot run, and why.
-func QuickStart() map[string]string {
+// Kubectl are the commands of docs/operate/install-with-kubectl.md that a simulated node cannot run, and why.
+func Kubectl() map[string]string {
 	const toolkit, docker = "there is no driver of NVIDIA's, and none of its tools", "there is no Docker here; the suite puts the same programs into images"
 	return map[string]string{
 		"nvidia-smi ": toolkit, "nvidia-ctk cdi": toolkit, "nvidia-ctk runtime": toolkit, "nvidia-ctk config": toolkit,

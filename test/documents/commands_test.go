@@ -18,7 +18,7 @@ func TestPagesAreRead(t *testing.T) {
 	for page, c := range map[string]struct {
 		not   map[string]string
 		typed int
-	}{"quickstart.md": {documents.QuickStart(), 14}, "use/pods.md": {documents.Pods(), 14}, "use/one-machine.md": {documents.OneMachine(), 8}} {
+	}{"operate/install-with-kubectl.md": {documents.Kubectl(), 14}, "use/pods.md": {documents.Pods(), 14}, "use/one-machine.md": {documents.OneMachine(), 8}} {
 		text, err := os.ReadFile("../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)

@@ -140,9 +140,8 @@ func forPages() []string {
 	}
 }
 
-// Who does what the quick start says, line by line, has a pod with its piece of a GPU, sees it, changes it, and is rid of all of it
-// in the end.
-func TestQuickStart(t *testing.T) {
+// The commands of docs/operate/install-with-kubectl.md install Kerf, give a pod its share, show and change it, and remove all in the end.
+func TestKubectlPage(t *testing.T) {
 	e := beginWithAgent(t)
 	name := e.node.env["NODE_NAME"]
 	first := &pod{e: e, name: "first", namespace: "default"}
@@ -154,7 +153,7 @@ func TestQuickStart(t *testing.T) {
 		}
 		e.waitForAgent()
 	})
-	p, _, commands := e.open("quickstart.md", documents.QuickStart(), append(forPages(), "NODE", name, "registry.example/kerf/agent:dev", agentImage)...)
+	p, _, commands := e.open("operate/install-with-kubectl.md", documents.Kubectl(), append(forPages(), "NODE", name, "registry.example/kerf/agent:dev", agentImage)...)
 	t.Cleanup(func() { e.kubectl("", "delete", "pod", "-n", "default", "--ignore-not-found", "first") })
 	limited := false
 	p.follow(commands, func(text string, r result) {

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package walk reads docs/walk.md as a script and, in its test, runs it: what the page tells an administrator to type is
-// typed, and what the page shows must come.
+// Package walk reads docs/start/quick-start.md and docs/start/tutorial.md as one script and, in its test, runs it: what the pages
+// tell an administrator to type is typed, and what they show must come.
 //
 // A block of "sh" is typed as it is. The block of "text" after it is what must be seen: each of its lines, in that order, is
-// in a line of the output, where "…" stands for any text; runs of spaces count as one. "sh refused" must fail. "sh eventually"
+// in a line of the output, where "..." stands for any text; runs of spaces count as one. "sh refused" must fail. "sh eventually"
 // is typed again until what must be seen is seen, and "sh refused eventually" until it also fails. A comment <!-- walk: WORD --> calls a check of the test's own.
 package walk
 
@@ -98,7 +98,7 @@ func (s Step) Missing(output string) string {
 }
 
 func pattern(shown string) string {
-	parts := strings.Split(strings.Join(strings.Fields(shown), " "), "…")
+	parts := strings.Split(strings.Join(strings.Fields(shown), " "), "...")
 	for i, p := range parts {
 		parts[i] = regexp.QuoteMeta(p)
 	}

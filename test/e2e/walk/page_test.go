@@ -13,7 +13,7 @@ import (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	page := strings.Join([]string{
-		"# A page", "```sh", "one", "two \\", "  goes on", "```", "```text", "a  b", "c…d", "```", "text between", "<!-- walk: same -->",
+		"# A page", "```sh", "one", "two \\", "  goes on", "```", "```text", "a  b", "c...d", "```", "text between", "<!-- walk: same -->",
 		"```yaml", "not: typed", "```", "```sh refused eventually", "three <<END", "not four", "END", "# a comment", "```", "", "```text", "no", "```",
 	}, "\n")
 	steps, err := Parse(page)
@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Step{
-		{Line: 2, Commands: "one\ntwo \\\n  goes on", Shows: []string{"a  b", "c…d"}},
+		{Line: 2, Commands: "one\ntwo \\\n  goes on", Shows: []string{"a  b", "c...d"}},
 		{Line: 12, Check: "same"},
 		{Line: 16, Commands: "three <<END\nnot four\nEND\n# a comment", Refused: true, Eventually: true, Shows: []string{"no"}},
 	}
@@ -50,12 +50,12 @@ func TestParse(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	s := Step{Shows: []string{"NAME STATE", "a…ready", "", "b (1.5)"}}
+	s := Step{Shows: []string{"NAME STATE", "a...ready", "", "b (1.5)"}}
 	for output, want := range map[string]string{
 		"NAME   STATE\nx\na  is ready now\nb (1.5)": "",
 		"NAME STATE\na ready":                       "b (1.5)",
-		"a ready\nNAME STATE\nb (1.5)":              "a…ready",
-		"NAME STATE\na is not\nb (1.5)":             "a…ready",
+		"a ready\nNAME STATE\nb (1.5)":              "a...ready",
+		"NAME STATE\na is not\nb (1.5)":             "a...ready",
 		"NAME STATE\na ready\nb (1x5)":              "b (1.5)",
 	} {
 		if got := s.Missing(output); got != want {

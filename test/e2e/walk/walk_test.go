@@ -27,7 +27,7 @@ const (
 	fewCommands = 10
 )
 
-var run = flag.Bool("walk", false, "bring three nodes up and walk through docs/walk.md; needs root")
+var run = flag.Bool("walk", false, "bring three nodes up and walk through docs/start; needs root")
 
 // walker is somebody at a shell in the root of the source tree. What a block sets there, the next one has.
 type walker struct {
@@ -37,7 +37,7 @@ type walker struct {
 	remembered string
 }
 
-// TestWalk does what docs/walk.md says.
+// TestWalk does what the quick start and then the tutorial say.
 func TestWalk(t *testing.T) {
 	if !*run {
 		t.Skip("it takes three nodes for itself: 'make walk' runs it")
@@ -46,14 +46,8 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs/walk.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps, err := Parse(string(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	steps := parseFile(t, filepath.Join(root, "docs/start/quick-start.md"))
+	steps = append(steps, parseFile(t, filepath.Join(root, "docs/start/tutorial.md"))...)
 	w := &walker{T: t, root: root, state: filepath.Join(t.TempDir(), "state")}
 	t.Cleanup(func() {
 		if out, err := w.shell("hack/cluster.sh down", stepTime); err != nil {
@@ -88,6 +82,20 @@ func TestWalk(t *testing.T) {
 		t.Logf("%6.1fs  line %d: %.60q", time.Since(start).Seconds(), s.Line, s.Commands+s.Check)
 	}
 	t.Logf("%d commands in %v, %v of it until the three nodes were up", typed, time.Since(began).Round(time.Second), cluster.Round(time.Second))
+}
+
+// parseFile reads one page.
+func parseFile(t *testing.T, path string) []Step {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := Parse(string(page))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return steps
 }
 
 // step types one block.
