@@ -20,9 +20,12 @@ import (
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 )
 
+// version is set at link time.
+var version = "dev"
+
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
-		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
+		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec, Version: version,
 	}, cli.Root)
 	if stopped != 0 {
 		dieOf(stopped)

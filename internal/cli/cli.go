@@ -6,10 +6,6 @@
 package cli
 
 import (
-	"fmt"
-	"runtime"
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
@@ -30,13 +26,40 @@ func Root(a *command.App) *cobra.Command { return a.Root(Commands) }
 
 // Commands are all commands of kerf.
 func Commands(a *command.App) []*cobra.Command {
-	all := []*cobra.Command{limitCommand(a), metricsCommand(a), versionCommand(a)}
+	all := []*cobra.Command{limitCommand(a), metricsCommand(a), a.VersionCommand()}
 	for _, family := range []command.Family{
 		config.Commands, doctor.Commands, drain.Commands, explain.Commands, mig.Commands, run.Commands, simulate.Commands, status.Commands, usage.Commands,
 	} {
 		all = append(all, family(a)...)
 	}
+	for _, c := range all {
+		setReach(c, c.Name())
+	}
 	return all
+}
+
+// reach has what each command connects to.
+func reach() map[string]command.Reach {
+	return map[string]command.Reach{
+		"audit verify": command.ReachMachine, "config diff": command.ReachCluster, "config plan": command.ReachCluster,
+		"config schema": command.ReachNothing, "config validate": command.ReachNothing, "config import": command.ReachNothing,
+		"cordon": command.ReachCluster, "doctor": command.ReachEither, "drain": command.ReachCluster, "uncordon": command.ReachCluster, "explain pod": command.ReachNamespace,
+		"explain utilization": command.ReachNothing, "limit": command.ReachMachine, "metrics": command.ReachMachine,
+		"mig apply": command.ReachMachine, "mig import": command.ReachNothing, "mig plan": command.ReachMachine,
+		"mig status": command.ReachAny, "oci hook": command.ReachMachine, "oci patch": command.ReachMachine,
+		"run": command.ReachAny, "simulate": command.ReachCluster, "status": command.ReachAny, "top": command.ReachAny,
+		"translate": command.ReachNothing, "usage": command.ReachAny, "version": command.ReachNothing,
+	}
+}
+
+// setReach records for a command, and for those below it, what they connect to.
+func setReach(c *cobra.Command, name string) {
+	if r, ok := reach()[name]; ok {
+		command.SetReach(c, r)
+	}
+	for _, sub := range c.Commands() {
+		setReach(sub, name+" "+sub.Name())
+	}
 }
 
 func metricsCommand(a *command.App) *cobra.Command {
@@ -49,26 +72,4 @@ func metricsCommand(a *command.App) *cobra.Command {
 			return command.Fail(nodeclient.Metrics(c.Context(), a.Dir, a.Out))
 		},
 	}
-}
-
-func versionCommand(a *command.App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print kerf's version",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.Out, "kerf %s %s/%s %s\n", version(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-			return command.Fail(err)
-		},
-	}
-}
-
-// version is the module's version as the build recorded it, which names the commit of a build between
-// releases.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }

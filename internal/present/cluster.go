@@ -32,21 +32,21 @@ type ClusterNode struct {
 	gpunode.Status
 }
 
-// Filter leaves the claims of one namespace, and those of processes out; an empty name leaves all.
-func (c Cluster) Filter(namespace string) Cluster {
-	if namespace == "" {
-		return c
-	}
+// Filter returns the cluster with the grants of some pods only. Grants of processes have no pod.
+func (c Cluster) Filter(keep func(namespace, pod string) bool) Cluster {
 	out := Cluster{Left: c.Left}
 	for _, n := range c.Nodes {
-		var claims []gpunode.Claim
-		for _, claim := range n.Claims {
-			if claim.Namespace == namespace {
-				claims = append(claims, claim)
-			}
-		}
-		n.Claims = claims
+		n.Claims = slices.DeleteFunc(slices.Clone(n.Claims), func(g gpunode.Claim) bool { return !keep(g.Namespace, g.Pod) })
 		out.Nodes = append(out.Nodes, n)
+	}
+	return out
+}
+
+// Names returns the GPUNode objects of the cluster, as kubectl names them.
+func (c Cluster) Names() []string {
+	var out []string
+	for _, n := range c.Nodes {
+		out = append(out, "gpunode."+gpunode.Group+"/"+n.Name)
 	}
 	return out
 }

@@ -3,6 +3,8 @@
 
 package present
 
+import "slices"
+
 // Status is the document that kerf status -o json prints. Fields are only added. Arrays are never null; a
 // pointer is null when the value is not known.
 type Status struct {
@@ -162,4 +164,24 @@ func (g Grant) lent() (sum uint64) {
 		sum += f.LentBytes
 	}
 	return sum
+}
+
+// InNamespace returns the status with the grants of one namespace's pods only; an empty name keeps all.
+func (s Status) InNamespace(namespace string) Status {
+	if namespace != "" {
+		s.Grants = slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return g.PodNamespace != namespace })
+	}
+	return s
+}
+
+// Names returns the GPUs and the grants of the node, one per line of -o name.
+func (s Status) Names() []string {
+	var out []string
+	for _, g := range s.GPUs {
+		out = append(out, "gpu/"+g.UUID)
+	}
+	for _, g := range s.Grants {
+		out = append(out, "grant/"+g.ID)
+	}
+	return out
 }

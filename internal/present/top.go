@@ -48,6 +48,9 @@ func Top(s *telemetryv1.Sample, v TopView) string {
 
 func topGPUs(s *telemetryv1.Sample, v TopView) string {
 	rows := [][]string{{"GPU", "MEMORY", "OF", "SM", "POWER", "TEMP", "MODEL"}}
+	if v.Wide {
+		rows[0] = append(rows[0], "UUID")
+	}
 	for _, g := range gpusInOrder(s, v) {
 		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryTotalBytes), unknown, unknown, unknown, or(g.GetModel())}
 		if g.SmRatio != nil {
@@ -61,6 +64,9 @@ func topGPUs(s *telemetryv1.Sample, v TopView) string {
 		}
 		if g.GetError() != "" {
 			row[6] = "no answer: " + clean(g.GetError())
+		}
+		if v.Wide {
+			row = append(row, or(g.GetUuid()))
 		}
 		rows = append(rows, row)
 	}
@@ -203,6 +209,35 @@ func (u ClusterUse) name() string {
 	return clean(u.Namespace + "/" + u.Pod + "/" + u.Container)
 }
 
+// UseNames returns the pods and the grants of processes, without repetition.
+func UseNames(uses []ClusterUse) []string {
+	var out []string
+	for _, u := range uses {
+		switch {
+		case u.Pod != "":
+			out = append(out, "pod/"+u.Pod)
+		case u.Claim != "":
+			out = append(out, "grant/"+u.Claim)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// SampleNames returns the grants of a sample, without repetition.
+func SampleNames(s *telemetryv1.Sample) []string {
+	var out []string
+	for _, g := range s.GetGpus() {
+		for _, u := range g.GetUses() {
+			if u.GetGrantId() != "" {
+				out = append(out, "grant/"+u.GetGrantId())
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // ClusterTop renders what is used in a cluster, in one of TopOrders.
 func ClusterTop(uses []ClusterUse, order string, o Options) string {
 	value := func(v *float64) float64 {
@@ -223,6 +258,9 @@ func ClusterTop(uses []ClusterUse, order string, o Options) string {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Index, b.Index))
 	})
 	rows, styles := [][]string{{"NODE/GPU", "OWNER", "USED", "GRANTED", "SM", "LEVEL"}}, []style{bold}
+	if o.Wide {
+		rows[0] = append(rows[0], "GRANT", "UUID")
+	}
 	for _, u := range uses {
 		row := []string{clean(u.Node) + "/" + strconv.Itoa(u.Index), u.name(), unknown, unknown, unknown, or(u.Level)}
 		st := plainStyle
@@ -237,6 +275,9 @@ func ClusterTop(uses []ClusterUse, order string, o Options) string {
 		}
 		if u.SM != nil {
 			row[4] = ratio(*u.SM)
+		}
+		if o.Wide {
+			row = append(row, or(u.Claim), or(u.GPU))
 		}
 		rows, styles = append(rows, row), append(styles, st)
 	}

@@ -16,6 +16,8 @@ type TopView struct {
 	Reverse bool
 	// By is one of TopRows: a line for each owner on each GPU, for each pod over all GPUs, or GPUs alone.
 	By string
+	// Wide adds the UUIDs of the GPUs.
+	Wide bool
 	// Keys adds a line that names the keys which Key knows.
 	Keys bool
 }

@@ -123,7 +123,7 @@ func (t *translation) annotations() {
 			uuids = append(uuids, words(v)...)
 		}
 		if v, ok := take(domain + "nouse-gpuuuid"); ok {
-			t.refuse("annotation "+domain+"nouse-gpuuuid", v, "name those that may be used, with kerf.dev/gpu-uuid, or cordon the GPU with kerf drain", "has no counterpart")
+			t.refuse("annotation "+domain+"nouse-gpuuuid", v, "name those that may be used, with kerf.dev/gpu-uuid, or mark the GPU with kerf cordon", "has no counterpart")
 		}
 		if v, ok := take(domain + "vgpu-mode"); ok {
 			t.mode("annotation "+domain+"vgpu-mode", v)

@@ -27,6 +27,7 @@ type Cluster struct {
 	On func(w http.ResponseWriter, method, path, body string) bool
 	// wrote has each request that is no read.
 	wrote    []string
+	read     []string
 	Config   string
 	commands command.Family
 }
@@ -56,7 +57,9 @@ func (f *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
-	if r.Method != http.MethodGet {
+	if r.Method == http.MethodGet {
+		f.read = append(f.read, r.URL.RequestURI())
+	} else {
 		f.wrote = append(f.wrote, r.Method+" "+r.URL.Path+" "+string(body))
 	}
 	if f.On != nil && f.On(w, r.Method, r.URL.Path, string(body)) {
@@ -82,6 +85,13 @@ func (f *Cluster) Writes() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string{}, f.wrote...)
+}
+
+// Reads has the path and the query of each read so far.
+func (f *Cluster) Reads() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string{}, f.read...)
 }
 
 // Recorded is a small cluster as an API server tells of it: three nodes of two GPUs, seven pods that run and one that waits.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,8 @@ type App struct {
 	Screen, ErrScreen Screen
 	// Exec replaces the process by a program; it returns only with an error.
 	Exec func(path string, argv, env []string) error
+	// Version is the version of the build.
+	Version string
 	// Args is the command line as it came.
 	Args []string
 	// Dir is --dir.
@@ -131,10 +134,11 @@ func (a *App) Root(commands Family) *cobra.Command {
 			"It asks the kerf-agent of this machine; or the cluster, where kubectl calls it (as kubectl-kerf), where a flag names the\n" +
 			"cluster, and where no agent is on this machine. The other flags of kubectl for reaching a cluster are taken as well.",
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: true,
-		Args: cobra.NoArgs,
-		// Without a command there is nothing to do but to say what there is.
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: checkFlags,
+		Version:           a.versionLine(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	dir := a.Getenv("KERF_DIR")
 	if dir == "" {
 		dir = DefaultDir
@@ -146,7 +150,27 @@ func (a *App) Root(commands Family) *cobra.Command {
 	a.DefineConnection(root)
 	root.AddCommand(commands(a)...)
 	a.completionCommand(root)
+	groupsOnly(root)
+	root.SetHelpFunc(showHelp(root.HelpFunc()))
 	return root
+}
+
+// versionLine is what --version prints.
+func (a *App) versionLine() string {
+	return fmt.Sprintf("kerf %s %s/%s %s", a.Version, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// VersionCommand is the long form of --version.
+func (a *App) VersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of kerf",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Out, a.versionLine())
+			return Fail(err)
+		},
+	}
 }
 
 // Exists tells a file that may not be executed from one in a directory that may not be searched.

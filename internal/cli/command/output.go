@@ -4,12 +4,15 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
 	"strconv"
+	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -61,6 +64,40 @@ func (a *App) ReadBounded(name string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
 	return data, nil
+}
+
+// days is a flag's value: a time as Go writes it, such as 1h30m, or as Prometheus does, such as 7d or 2w.
+type days struct{ to *time.Duration }
+
+// DaysFlag defines a flag for a time that may be as long as days or weeks.
+func DaysFlag(c *cobra.Command, to *time.Duration, name string, value time.Duration, usage string) {
+	*to = value
+	c.Flags().Var(days{to}, name, usage)
+}
+
+// Type names the kind of value in the help.
+func (d days) Type() string { return "duration" }
+
+func (d days) String() string {
+	if d.to == nil {
+		return ""
+	}
+	return model.Duration(*d.to).String()
+}
+
+// Set reads the value. It must be above zero.
+func (d days) Set(s string) error {
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		var p model.Duration
+		p, err = model.ParseDuration(s)
+		v = time.Duration(p)
+	}
+	if err != nil || v <= 0 {
+		return errors.New("write a time with a unit, such as 24h or 7d")
+	}
+	*d.to = v
+	return nil
 }
 
 // Encoded is a value for scripts.

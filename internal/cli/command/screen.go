@@ -74,14 +74,11 @@ const (
 )
 
 // RenderCluster renders a picture of a cluster: as a document for scripts, or by table for people.
-func (a *App) RenderCluster(output string, p present.Cluster, table func(present.Cluster, present.Options) string) ([]byte, error) {
-	switch output {
-	case "json":
-		return present.JSON(p, true)
-	case "yaml":
-		return present.YAML(p)
+func (a *App) RenderCluster(l *Listing, p present.Cluster, table func(present.Cluster, present.Options) string) ([]byte, error) {
+	if text, ok, err := l.Encode(p, p.Names); ok {
+		return text, err
 	}
-	return []byte(table(p, present.Options{Color: a.Colors(), Wide: output == "wide"})), nil
+	return []byte(table(p, present.Options{Color: a.Colors(), Wide: l.Wide()})), nil
 }
 
 // FD is the descriptor of a file.

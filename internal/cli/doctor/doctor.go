@@ -216,7 +216,7 @@ func notesOf(r present.ClusterNode) (notes []string) {
 		case g.Health != sharing.HealthOK.String():
 			notes = append(notes, fmt.Sprintf("GPU %s is %s: %s", name, g.Health, g.HealthReason))
 		case g.Cordoned != "":
-			notes = append(notes, fmt.Sprintf("GPU %s is cordoned: %s; kerf drain %s --undo hands it back", name, g.Cordoned, name))
+			notes = append(notes, fmt.Sprintf("GPU %s is cordoned: %s; to clear the mark: kerf uncordon %s", name, g.Cordoned, name))
 		case len(g.Levels) == 0 && !g.MIG:
 			notes = append(notes, fmt.Sprintf("GPU %s holds no share to its size: see kerf doctor on the node", name))
 		}

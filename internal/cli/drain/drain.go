@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drain is kerf drain: it takes a GPU of a cluster out of use, and waits until it is empty.
+// Package drain is kerf cordon, drain and uncordon: they mark a GPU of a cluster and wait until it has no grant.
 package drain
 
 import (
@@ -21,72 +21,108 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// drainEvery is how often a GPU that is drained is looked at.
+// drainEvery is the time between two reads of the GPUNode while a command waits.
 const drainEvery = time.Second
 
-// drainOptions are the flags of kerf drain.
-type drainOptions struct {
-	undo, evict, force, mark bool
-	reason, output           string
-	timeout                  time.Duration
+// task is what a command does with one GPU.
+type task struct {
+	evict, force, wait bool
+	reason, output     string
+	timeout            time.Duration
 }
 
 // Commands are the commands of this package.
 func Commands(a *command.App) []*cobra.Command {
-	return []*cobra.Command{drainCommand(a)}
+	return []*cobra.Command{cordonCommand(a), drainCommand(a), uncordonCommand(a)}
 }
 
-func drainCommand(a *command.App) *cobra.Command {
-	o := &drainOptions{}
+// aboutGPU ends the help of the three commands.
+const aboutGPU = `GPU is NODE/INDEX as kerf status shows it, or a UUID, or the beginning of one.
+
+The mark is in the spec of the node's GPUNode. It outlives restarts of the agent and of the node.`
+
+func cordonCommand(a *command.App) *cobra.Command {
+	o := &task{}
 	c := &cobra.Command{
-		Use:   "drain GPU",
-		Short: "Take one GPU of a cluster out of use, and hand it back",
-		Long: `Take one GPU of a cluster out of use: nothing new is granted on it from now on, and the command waits until the pods that
-are on it have ended. With --evict it evicts them, as their disruption budgets allow. --undo hands the GPU back.
+		Use:   "cordon GPU",
+		Short: "Mark one GPU of a cluster so that it takes no new grant",
+		Long: `Mark one GPU of a cluster so that it takes no new grant. Pods that use the GPU go on, and their containers restart on it.
+With --wait the command returns when no grant is left on the GPU.
 
-GPU is NODE/INDEX as kerf status shows it, or a UUID, or its beginning where that is enough.
-
-The mark is in the spec of the node's GPUNode. It outlives restarts of agent and node, and the command. What runs on the GPU
-goes on, its containers start again there, and so may pods that had a GPU before the mark was set. Capacity stays as it is:
-where kerf-scheduler does not place pods, a pod that fits only there waits on its node and says so. Programs that somebody
-started with kerf run on the node are not evicted; they are named and waited for.`,
-		Example: "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf drain node-1/3 --evict --timeout 10m\n  kerf drain node-1/3 --undo",
+` + aboutGPU + ` The node's capacity does not change. Without kerf-scheduler, a pod that fits only
+on this GPU stays pending on the node, and an event states the reason.`,
+		Example: "  kerf cordon node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf cordon node-1/3 --wait --timeout 10m",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.check(c); err != nil {
-				return command.Misused(err)
+			if c.Flags().Changed("timeout") && !o.wait {
+				return command.Misused(sharing.Invalid("--timeout", o.timeout.String(), "add --wait", "has no effect without --wait"))
 			}
-			return drain(c.Context(), a, o, args[0])
+			return cordon(c.Context(), a, o, args[0])
 		},
 		ValidArgsFunction: a.CompleteGPUName,
 	}
-	f := c.Flags()
-	f.BoolVar(&o.undo, "undo", false, "hand the GPU back")
-	f.BoolVar(&o.evict, "evict", false, "evict the pods that are on it")
-	f.BoolVar(&o.force, "force", false, "with --evict, also pods that no controller makes anew")
-	f.BoolVar(&o.mark, "no-wait", false, "set the mark and return")
-	f.StringVar(&o.reason, "reason", "", "why, for those who see it")
-	f.DurationVar(&o.timeout, "timeout", 0, "the longest time to wait; the mark stays (0: no limit)")
-	command.DocumentFlag(c, &o.output)
+	c.Flags().BoolVar(&o.wait, "wait", false, "wait until no grant is left on the GPU")
+	o.define(c)
 	return c
 }
 
-func (o *drainOptions) check(c *cobra.Command) error {
+func drainCommand(a *command.App) *cobra.Command {
+	o := &task{evict: true, wait: true}
+	c := &cobra.Command{
+		Use:   "drain GPU",
+		Short: "Cordon one GPU of a cluster, evict its pods and wait until they end",
+		Long: `Cordon one GPU of a cluster, evict its pods and wait until they end. Evictions respect PodDisruptionBudgets. kerf drain
+evicts no pod without a controller unless --force is given. It never ends programs that kerf run started; it names them
+and waits. kerf uncordon clears the mark.
+
+` + aboutGPU,
+		Example:           "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf drain node-1/3 --timeout 10m",
+		Args:              cobra.ExactArgs(1),
+		RunE:              func(c *cobra.Command, args []string) error { return cordon(c.Context(), a, o, args[0]) },
+		ValidArgsFunction: a.CompleteGPUName,
+	}
+	c.Flags().BoolVar(&o.force, "force", false, "also evict pods that no controller replaces")
+	o.define(c)
+	return c
+}
+
+func uncordonCommand(a *command.App) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "uncordon GPU",
+		Short:   "Clear the mark of kerf cordon or kerf drain",
+		Long:    "Clear the mark of kerf cordon or kerf drain. The GPU takes new grants again.\n\n" + aboutGPU,
+		Example: "  kerf uncordon node-1/3",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := command.DocumentForm(output); err != nil {
+				return err
+			}
+			return withGPU(c.Context(), a, &task{output: output}, args[0], func(ctx context.Context, d *draining) error {
+				if err := d.mark(ctx, nil); err != nil {
+					return err
+				}
+				return d.answer(a, "uncordoned", "takes new grants")
+			})
+		},
+		ValidArgsFunction: a.CompleteGPUName,
+	}
+	command.DocumentFlag(c, &output)
+	return c
+}
+
+// define adds the flags of cordon and drain.
+func (o *task) define(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.reason, "reason", "", "reason that kerf status and pending pods show")
+	f.DurationVar(&o.timeout, "timeout", 0, "longest time to wait, such as 10m; 0 is no limit; the mark stays")
+	command.DocumentFlag(c, &o.output)
+}
+
+func (o *task) check() error {
 	errs := []error{command.DocumentForm(o.output)}
-	changed := func(name string) bool { return c.Flags().Changed(name) }
-	for _, name := range []string{"evict", "force", "no-wait", "reason", "timeout"} {
-		if o.undo && changed(name) {
-			errs = append(errs, sharing.Invalid("--"+name, "", "leave it out", "says nothing to --undo"))
-		}
-	}
-	if o.force && !o.evict {
-		errs = append(errs, sharing.Invalid("--force", "", "add --evict", "is for --evict alone"))
-	}
-	if o.mark && (o.evict || changed("timeout")) {
-		errs = append(errs, sharing.Invalid("--no-wait", "", "leave it out, or --evict and --timeout", "waits for nobody, and evicts nobody"))
-	}
 	if o.timeout < 0 {
-		errs = append(errs, sharing.Invalid("--timeout", o.timeout.String(), "write a time such as 10m, or 0", "is in the past"))
+		errs = append(errs, sharing.Invalid("--timeout", o.timeout.String(), "write a time such as 10m, or 0", "is below zero"))
 	}
 	if len(o.reason) > 256 {
 		errs = append(errs, sharing.Invalid("--reason", "", "write at most 256 bytes", "is too long"))
@@ -94,8 +130,34 @@ func (o *drainOptions) check(c *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// drain marks, waits and says what it waits for.
-func drain(parent context.Context, a *command.App, o *drainOptions, named string) error {
+// cordon marks a GPU, and waits until it has no grant if the task says so.
+func cordon(parent context.Context, a *command.App, o *task, named string) error {
+	if err := o.check(); err != nil {
+		return command.Misused(err)
+	}
+	return withGPU(parent, a, o, named, func(ctx context.Context, d *draining) error {
+		by := command.UserName(uint32(os.Getuid())) //nolint:gosec // a user id is one
+		if err := d.mark(ctx, &gpunode.Cordon{Reason: o.reason, By: by, Since: time.Now().UTC().Format(time.RFC3339)}); err != nil {
+			return err
+		}
+		undo := a.Name() + " uncordon " + d.name
+		if !o.wait {
+			return d.answer(a, "cordoned", "takes no new grant; to clear the mark: "+undo)
+		}
+		if o.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, o.timeout)
+			defer cancel()
+		}
+		if err := d.wait(ctx); err != nil {
+			return err
+		}
+		return d.answer(a, "drained", "is drained: no grant is left on it, and it takes no new one; to clear the mark: "+undo)
+	})
+}
+
+// withGPU finds the GPU in the cluster and runs f for it until an interrupt.
+func withGPU(parent context.Context, a *command.App, o *task, named string, f func(context.Context, *draining) error) error {
 	api, err := a.Cluster()
 	if err != nil {
 		return command.Fail(err)
@@ -106,50 +168,28 @@ func drain(parent context.Context, a *command.App, o *drainOptions, named string
 		if err != nil {
 			return command.Fail(err)
 		}
-		d := &draining{api: api, options: o, tell: a.ErrOut, said: map[string]bool{}}
+		d := &draining{api: api, task: o, tell: a.ErrOut, said: map[string]bool{}}
 		if d.node, d.gpu, d.name, err = gpuNamed(p, named); err != nil {
 			return command.Fail(err)
 		}
-		if o.undo {
-			if err := d.mark(ctx, nil); err != nil {
-				return command.Fail(err)
-			}
-			return command.Fail(drained(a, o, d, "in use", "takes grants again"))
-		}
-		if err := d.mark(ctx, &gpunode.Cordon{Reason: o.reason, By: command.UserName(uint32(os.Getuid())), Since: time.Now().UTC().Format(time.RFC3339)}); err != nil { //nolint:gosec // a user id is one
-			return command.Fail(err)
-		}
-		if o.mark {
-			return command.Fail(drained(a, o, d, "cordoned", "takes nothing new; hand it back with: "+d.undo(a)))
-		}
-		if o.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, o.timeout)
-			defer cancel()
-		}
-		if err := d.wait(ctx); err != nil {
-			return command.Fail(err)
-		}
-		return command.Fail(drained(a, o, d, "drained", "is drained: nothing is on it, and nothing new comes; hand it back with: "+d.undo(a)))
+		return command.Fail(f(ctx, d))
 	})
 }
 
-// drainAnswer is what scripts are answered, once the command has done what it was to.
-type drainAnswer struct {
+// answer is what the commands print at their end.
+type answer struct {
 	GPU  string `json:"gpu"`
 	Node string `json:"node"`
-	// Name is the node's name and the GPU's index there, and State drained, cordoned or in use.
+	// Name is the node's name and the index of the GPU there. State is cordoned, drained or uncordoned.
 	Name  string `json:"name"`
 	State string `json:"state"`
 }
 
-// drained says how the GPU is at the end.
-func drained(a *command.App, o *drainOptions, d *draining, state, sentence string) error {
-	return a.Answer(o.output, drainAnswer{d.gpu, d.node, d.name, state}, func() string { return fmt.Sprintf("GPU %s (%s) %s\n", d.name, d.gpu, sentence) })
+func (d *draining) answer(a *command.App, state, sentence string) error {
+	return a.Answer(d.task.output, answer{d.gpu, d.node, d.name, state}, func() string {
+		return fmt.Sprintf("GPU %s (%s) %s\n", d.name, d.gpu, sentence)
+	})
 }
-
-// undo is the command that hands the GPU back.
-func (d *draining) undo(a *command.App) string { return a.Name() + " drain " + d.name + " --undo" }
 
 // gpuNamed finds one GPU of the cluster, and the name that people give it.
 func gpuNamed(p present.Cluster, named string) (node, uuid, name string, err error) {

@@ -54,11 +54,11 @@ func drainingCluster(t *testing.T, evict int, looks ...string) *clitest.Cluster 
 
 func TestDrainWaits(t *testing.T) {
 	f := drainingCluster(t, 201, drainedNode("", claimOn("a", "GPU-abc")), drainedNode("why", claimOn("a", "GPU-abc"), claimOn("b", "GPU-other")), drainedNode("why", claimOn("b", "GPU-other")))
-	out, errOut, code := f.Call("drain", "n/0", "--reason", "fan")
-	if code != command.ExitOK || !strings.Contains(out, "is drained") || !strings.Contains(out, "kubectl kerf drain n/0 --undo") {
+	out, errOut, code := f.Call("cordon", "n/0", "--wait", "--reason", "fan")
+	if code != command.ExitOK || !strings.Contains(out, "is drained") || !strings.Contains(out, "kubectl kerf uncordon n/0") {
 		t.Fatalf("status %d: %s%s", code, out, errOut)
 	}
-	for _, want := range []string{"waits for the agent of n", "waits for team/a"} {
+	for _, want := range []string{"waits until the agent of n has read the mark", "waits for team/a"} {
 		if !strings.Contains(errOut, want) {
 			t.Errorf("no %q in %s", want, errOut)
 		}
@@ -71,7 +71,7 @@ func TestDrainWaits(t *testing.T) {
 
 func TestDrainEvicts(t *testing.T) {
 	f := drainingCluster(t, 201, drainedNode("why", claimOn("a", "GPU-abc"), claimOn("bare", "GPU-abc")), drainedNode("why"))
-	out, errOut, code := f.Call("drain", "GPU-abc", "--evict")
+	out, errOut, code := f.Call("drain", "GPU-abc")
 	if code != command.ExitOK || !strings.Contains(errOut, "evicts team/a") || !strings.Contains(errOut, "does not evict team/bare") {
 		t.Fatalf("status %d: %s%s", code, out, errOut)
 	}
@@ -80,7 +80,7 @@ func TestDrainEvicts(t *testing.T) {
 		t.Errorf("wrote %q", wrote)
 	}
 	f = drainingCluster(t, 429, drainedNode("why", claimOn("bare", "GPU-abc")), drainedNode("why"))
-	if _, errOut, code = f.Call("drain", "GPU-abc", "--evict", "--force"); code != command.ExitOK || !strings.Contains(errOut, "cannot evict team/bare yet") {
+	if _, errOut, code = f.Call("drain", "GPU-abc", "--force"); code != command.ExitOK || !strings.Contains(errOut, "cannot evict team/bare yet") {
 		t.Errorf("a budget: status %d: %s", code, errOut)
 	}
 }
@@ -91,22 +91,22 @@ func TestDrainEnds(t *testing.T) {
 	if _, errOut, code := f.Call("drain", "n/0", "--timeout", "20ms"); code != command.ExitFailure || !strings.Contains(errOut, "after 20ms GPU n/0") || !strings.Contains(errOut, "the mark stays") {
 		t.Errorf("status %d: %s", code, errOut)
 	}
-	if out, _, code := f.Call("drain", "n/0", "--no-wait"); code != command.ExitOK || !strings.Contains(out, "takes nothing new") {
+	if out, _, code := f.Call("cordon", "n/0"); code != command.ExitOK || !strings.Contains(out, "takes no new grant") {
 		t.Errorf("status %d: %s", code, out)
 	}
-	if out, _, code := f.Call("drain", "n/0", "--undo"); code != command.ExitOK || !strings.Contains(out, "takes grants again") {
+	if out, _, code := f.Call("uncordon", "n/0"); code != command.ExitOK || !strings.Contains(out, "takes new grants") {
 		t.Errorf("status %d: %s", code, out)
 	}
-	for state, args := range map[string][]string{"cordoned": {"--no-wait"}, "in use": {"--undo"}} {
+	for state, name := range map[string]string{"cordoned": "cordon", "uncordoned": "uncordon"} {
 		want := "{\n  \"gpu\": \"GPU-abc\",\n  \"node\": \"n\",\n  \"name\": \"n/0\",\n  \"state\": \"" + state + "\"\n}\n"
-		if out, _, code := f.Call(append([]string{"drain", "n/0", "-o", "json"}, args...)...); code != command.ExitOK || out != want {
+		if out, _, code := f.Call(name, "n/0", "-o", "json"); code != command.ExitOK || out != want {
 			t.Errorf("%s: status %d: %s", state, code, out)
 		}
+		if _, errOut, code := f.Call(name, "n/0", "-o", "csv"); code != command.ExitUsage || !strings.Contains(errOut, "is not a form of output") {
+			t.Errorf("%s: status %d: %s", name, code, errOut)
+		}
 	}
-	if _, errOut, code := f.Call("drain", "n/0", "-o", "csv"); code != command.ExitUsage || !strings.Contains(errOut, "is not a form of output") {
-		t.Errorf("status %d: %s", code, errOut)
-	}
-	if out, _, code := f.Call("drain", "n/0", "--undo", "-o", "yaml"); code != command.ExitOK || !strings.Contains(out, "state: \"in use\"\n") {
+	if out, _, code := f.Call("uncordon", "n/0", "-o", "yaml"); code != command.ExitOK || !strings.Contains(out, "state: \"uncordoned\"\n") {
 		t.Errorf("status %d: %s", code, out)
 	}
 	wrote := f.Writes()
@@ -122,14 +122,14 @@ func TestDrainRefuses(t *testing.T) {
 		want string
 		code int
 	}{
-		"no such GPU":        {[]string{"n/7"}, `GPU "n/7": there is none; there are gpu-1/0, gpu-1/1`, command.ExitFailure},
-		"the beginning":      {[]string{"GPU-gpu-1"}, "2 GPUs begin so", command.ExitFailure},
-		"undo and reason":    {[]string{"gpu-1/0", "--undo", "--reason", "x"}, "--reason says nothing to --undo", command.ExitUsage},
-		"force alone":        {[]string{"gpu-1/0", "--force"}, "add --evict", command.ExitUsage},
-		"not to wait, evict": {[]string{"gpu-1/0", "--no-wait", "--evict"}, "evicts nobody", command.ExitUsage},
-		"no right":           {[]string{"gpu-1/0"}, "mark GPU gpu-1/0 in gpunode gpu-1", command.ExitFailure},
+		"no such GPU":   {[]string{"n/7"}, `GPU "n/7": there is none; there are gpu-1/0, gpu-1/1`, command.ExitFailure},
+		"the beginning": {[]string{"GPU-gpu-1"}, "2 GPUs begin so", command.ExitFailure},
+		"timeout alone": {[]string{"gpu-1/0", "--timeout", "1s"}, "add --wait", command.ExitUsage},
+		"in the past":   {[]string{"gpu-1/0", "--wait", "--timeout", "-1s"}, "is below zero", command.ExitUsage},
+		"no such flag":  {[]string{"gpu-1/0", "--evict"}, "unknown flag", command.ExitUsage},
+		"no right":      {[]string{"gpu-1/0"}, "mark GPU gpu-1/0 in gpunode gpu-1", command.ExitFailure},
 	} {
-		if _, errOut, code := f.Call(append([]string{"drain"}, tt.args...)...); code != tt.code || !strings.Contains(errOut, tt.want) {
+		if _, errOut, code := f.Call(append([]string{"cordon"}, tt.args...)...); code != tt.code || !strings.Contains(errOut, tt.want) {
 			t.Errorf("%s: status %d: %s", name, code, errOut)
 		}
 	}

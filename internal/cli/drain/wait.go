@@ -22,10 +22,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// draining is one GPU on its way out of use.
+// draining is one GPU that a command marks, and the state of its waiting.
 type draining struct {
 	api             *access.Client
-	options         *drainOptions
+	task            *task
 	tell            io.Writer
 	node, gpu, name string
 	// said has what was told already.
@@ -65,9 +65,9 @@ func (d *draining) wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if stopped, ok := errors.AsType[*command.InterruptedError](context.Cause(ctx)); ok {
-				return command.Exit(stopped.Code(), fmt.Errorf("stopped; GPU %s takes nothing new all the same", d.name))
+				return command.Exit(stopped.Code(), fmt.Errorf("stopped; GPU %s stays cordoned", d.name))
 			}
-			return fmt.Errorf("after %v GPU %s %s; the mark stays: %w", d.options.timeout, d.name, left, sharing.ErrUnavailable)
+			return fmt.Errorf("after %v GPU %s %s; the mark stays: %w", d.task.timeout, d.name, left, sharing.ErrUnavailable)
 		case <-tick.C:
 		}
 	}
@@ -84,7 +84,7 @@ func (d *draining) look(ctx context.Context) (string, error) {
 		heard = heard || g.UUID == d.gpu && g.Cordoned != ""
 	}
 	if !heard {
-		return "waits for the agent of " + d.node + " to hear of the mark", nil
+		return "waits until the agent of " + d.node + " has read the mark", nil
 	}
 	var pods, others []string
 	seen := map[string]bool{}
@@ -98,7 +98,7 @@ func (d *draining) look(ctx context.Context) (string, error) {
 		}
 		seen[c.PodUID] = true
 		pods = append(pods, c.Namespace+"/"+c.Pod)
-		if d.options.evict {
+		if d.task.evict {
 			if err := d.evict(ctx, c); err != nil {
 				return "", err
 			}
@@ -133,8 +133,8 @@ func (d *draining) evict(ctx context.Context, c gpunode.Claim) error {
 		return nil // it is going, or has gone
 	case err != nil:
 		return fmt.Errorf("read pod %s: %w", pod, err)
-	case metav1.GetControllerOf(&found) == nil && !d.options.force:
-		d.once("does not evict " + pod + ", which no controller makes anew: add --force, or end it")
+	case metav1.GetControllerOf(&found) == nil && !d.task.force:
+		d.once("does not evict " + pod + ", which no controller replaces: add --force, or delete it")
 		return nil
 	}
 	uid := types.UID(c.PodUID)

@@ -10,16 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
-	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
 func migStatusCommand(a *command.App) *cobra.Command {
-	var output string
+	l := &command.Listing{}
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how each GPU is cut, who has what, and what it waits for",
@@ -28,11 +28,14 @@ stands in the way where a GPU is not as its pool says. A letter is an instance o
 a unit that is free. Of a cluster it shows the GPUs of all nodes. -o wide adds the UUIDs of the MIG devices; -o json is the part of kerf status -o json.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "" && !slices.Contains([]string{"wide", "json", "yaml"}, output) {
-				return command.Misused(sharing.Invalid("--output", output, "write wide, json or yaml", "is not a form of output"))
+			if err := l.Check(c); err != nil {
+				return command.Misused(err)
 			}
 			if a.Remote(c) {
-				return command.Fail(clusterMIG(c.Context(), a, output))
+				return command.Fail(clusterMIG(c.Context(), a, l))
+			}
+			if err := l.CheckMachine(); err != nil {
+				return command.Misused(err)
 			}
 			client, err := nodeclient.New(a.Dir)
 			if err != nil {
@@ -43,29 +46,32 @@ a unit that is free. Of a cluster it shows the GPUs of all nodes. -o wide adds t
 			if err != nil {
 				return command.Fail(err)
 			}
-			text, err := cutOf(present.FromNode(p), output)
+			text, err := instances(present.FromNode(p), a.Overrides.Context.Namespace, l)
 			if err == nil {
 				_, err = a.Out.Write(text)
 			}
 			return command.Fail(err)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "wide, json or yaml")
-	command.Complete(c, "output", "wide", "json", "yaml")
+	l.Define(c)
 	return c
 }
 
-func cutOf(s present.Status, output string) ([]byte, error) {
-	if output != "json" && output != "yaml" {
-		return []byte(present.Slices(s, present.Options{Wide: output == "wide"})), nil
-	}
+// instances renders the GPUs that have a MIG state; with a namespace, those on which its pods have grants.
+func instances(s present.Status, namespace string, l *command.Listing) ([]byte, error) {
+	granted := s.InNamespace(namespace).Grants
 	gpus := []present.GPU{}
 	for _, g := range s.GPUs {
-		if g.MIGState != nil {
+		has := func(grant present.Grant) bool { return slices.Contains(grant.GPUs, g.UUID) }
+		if g.MIGState != nil && (namespace == "" || slices.ContainsFunc(granted, has)) {
 			gpus = append(gpus, g)
 		}
 	}
-	return command.Encoded(output, gpus)
+	s.GPUs = gpus
+	if text, ok, err := l.Encode(gpus, func() []string { return present.Status{GPUs: gpus}.Names() }); ok {
+		return text, err
+	}
+	return []byte(present.Slices(s, present.Options{Wide: l.Wide()})), nil
 }
 
 func migPlanCommand(a *command.App) *cobra.Command {
@@ -137,23 +143,38 @@ func planMIG(ctx context.Context, a *command.App, document string, apply bool, o
 }
 
 // clusterMIG is kerf mig status of a cluster.
-func clusterMIG(ctx context.Context, a *command.App, output string) error {
+func clusterMIG(ctx context.Context, a *command.App, l *command.Listing) error {
 	return a.WithCluster(ctx, func(ctx context.Context, api *access.Client) error {
 		p, err := command.Reported(ctx, api, time.Now())
+		if err != nil {
+			return err
+		}
+		namespace := a.Overrides.Context.Namespace
+		keep, err := l.Pods(ctx, api, namespace)
 		if err != nil {
 			return err
 		}
 		for i := range p.Nodes {
 			n := &p.Nodes[i]
 			n.GPUs = slices.Clone(n.GPUs)
-			if output == "json" || output == "yaml" {
+			if namespace != "" || l.Selector != "" {
+				n.GPUs = slices.DeleteFunc(n.GPUs, func(g gpunode.GPU) bool { return !hasGrant(g.UUID, n.Claims, keep) })
+			}
+			if l.Script() {
 				n.Claims = nil
 			}
 		}
-		text, err := a.RenderCluster(output, p, present.ClusterSlices)
+		text, err := a.RenderCluster(l, p, present.ClusterSlices)
 		if err == nil {
 			_, err = a.Out.Write(text)
 		}
 		return err
+	})
+}
+
+// hasGrant is true if a pod to keep has a grant on the GPU.
+func hasGrant(gpu string, grants []gpunode.Claim, keep func(namespace, pod string) bool) bool {
+	return slices.ContainsFunc(grants, func(c gpunode.Claim) bool {
+		return keep(c.Namespace, c.Pod) && slices.ContainsFunc(c.Fragments, func(f gpunode.Fragment) bool { return f.GPU == gpu })
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,9 +26,11 @@ const watchInterval = time.Second
 
 // statusOptions are the flags of status.
 type statusOptions struct {
-	output, wait string
-	watch        bool
-	timeout      time.Duration
+	command.Listing
+
+	wait    string
+	watch   bool
+	timeout time.Duration
 }
 
 // Commands are the commands of this package.
@@ -45,8 +46,8 @@ func statusCommand(a *command.App) *cobra.Command {
 		Long: `Show the GPUs of this machine and who holds what: bars on a terminal, a table elsewhere. Of a cluster it shows each
 node's, as its agent tells of them (GPUNode), with --namespace the claims of that namespace alone.
 
--o json and -o yaml are for scripts: their fields keep their names and meanings. -o wide adds UUIDs and
-cgroups, -o bars and -o table choose a form whatever the output goes to.
+-o json, yaml and jsonpath are for scripts: their fields keep their names and meanings. -o wide adds UUIDs and cgroups.
+-o bars and -o table choose a form for people.
 
 --wait returns when its condition holds: "ready" (the agent takes claims) or "grants=N" (exactly N grants
 live). It waits for an agent that is not there yet or is restarting, and fails after --timeout.`,
@@ -54,23 +55,23 @@ live). It waits for an agent that is not there yet or is restarting, and fails a
 		RunE: func(c *cobra.Command, _ []string) error { return status(a, c, o) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.output, "output", "o", "", "json, yaml, wide, table or bars")
+	o.Define(c, "table", "bars")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show every change until ctrl-C")
 	f.StringVar(&o.wait, "wait", "", "wait for a condition: ready or grants=N")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "the longest time for --wait")
-	command.Complete(c, "output", outputs()...)
 	command.Complete(c, "wait", "ready", "grants=0")
 	return c
 }
 
-func outputs() []string { return []string{"json", "yaml", "wide", "table", "bars"} }
-
 func status(a *command.App, c *cobra.Command, o *statusOptions) error {
-	if o.output != "" && !slices.Contains(outputs(), o.output) {
-		return command.Misused(sharing.Invalid("--output", o.output, "write one of "+strings.Join(outputs(), ", "), "is not a form of output"))
+	if err := o.Check(c); err != nil {
+		return command.Misused(err)
 	}
 	if a.Remote(c) {
 		return clusterStatus(a, c, o)
+	}
+	if err := o.CheckMachine(); err != nil {
+		return command.Misused(err)
 	}
 	waits := c.Flags().Changed("wait")
 	switch {
@@ -92,12 +93,12 @@ func status(a *command.App, c *cobra.Command, o *statusOptions) error {
 	if err != nil {
 		return command.Fail(err)
 	}
-	return command.Fail(show(a, o.output, p))
+	return command.Fail(show(a, o, p))
 }
 
 // show prints one picture.
-func show(a *command.App, output string, p *nodev1.GetNodeResponse) error {
-	text, err := render(a, output, p)
+func show(a *command.App, o *statusOptions, p *nodev1.GetNodeResponse) error {
+	text, err := render(a, o, p)
 	if err != nil {
 		return err
 	}
@@ -106,20 +107,17 @@ func show(a *command.App, output string, p *nodev1.GetNodeResponse) error {
 }
 
 // render is a picture in the form that was asked for, or that fits where the output goes.
-func render(a *command.App, output string, p *nodev1.GetNodeResponse) ([]byte, error) {
-	s := present.FromNode(p)
-	switch output {
-	case "json":
-		return present.JSON(s, true)
-	case "yaml":
-		return present.YAML(s)
+func render(a *command.App, o *statusOptions, p *nodev1.GetNodeResponse) ([]byte, error) {
+	s := present.FromNode(p).InNamespace(a.Overrides.Context.Namespace)
+	if text, ok, err := o.Encode(s, s.Names); ok {
+		return text, err
 	}
 	width, _, terminal := a.Screen()
-	o := present.Options{Width: width, Color: a.Colors(), Wide: output == "wide", User: command.UserName}
-	if output == "bars" || output != "table" && terminal {
-		return []byte(present.Bars(s, o)), nil
+	shown := present.Options{Width: width, Color: a.Colors(), Wide: o.Wide(), User: command.UserName}
+	if o.Output == "bars" || o.Output != "table" && terminal {
+		return []byte(present.Bars(s, shown)), nil
 	}
-	return []byte(present.Table(s, o)), nil
+	return []byte(present.Table(s, shown)), nil
 }
 
 // condition is what --wait waits for: whether it holds in a picture, and what is seen of it there.
@@ -214,8 +212,8 @@ func statusWait(parent context.Context, a *command.App, o *statusOptions) error 
 		})
 		var stopped *command.InterruptedError
 		switch {
-		case errors.Is(err, errHolds) && o.output != "":
-			return command.Fail(show(a, o.output, last))
+		case errors.Is(err, errHolds) && o.Output != "":
+			return command.Fail(show(a, o, last))
 		case errors.Is(err, errHolds):
 			return nil
 		case errors.As(err, &stopped):

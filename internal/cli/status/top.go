@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,8 +25,10 @@ import (
 
 // topOptions are the flags of kerf top.
 type topOptions struct {
+	command.Listing
+
 	interval                 time.Duration
-	sort, by, output         string
+	sort, by                 string
 	reverse, once            bool
 	gpus, namespaces, grants []string
 }
@@ -45,14 +48,14 @@ func topCommand(a *command.App) *cobra.Command {
 			"the right to get pods/proxy in kerf-system.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := errors.Join(o.check(), o.Check(c)); err != nil {
 				return command.Misused(err)
 			}
 			if a.Remote(c) {
 				return clusterTop(c.Context(), a, o)
 			}
-			if o.output == "yaml" {
-				return command.Misused(sharing.Invalid("--output", o.output, "write table or json", "is for a cluster alone"))
+			if err := o.CheckMachine(); err != nil {
+				return command.Misused(err)
 			}
 			return top(c.Context(), a, o)
 		},
@@ -62,13 +65,12 @@ func topCommand(a *command.App) *cobra.Command {
 	f.StringVar(&o.sort, "sort", "gpu", "order: "+strings.Join(present.TopOrders(), ", "))
 	f.BoolVar(&o.reverse, "reverse", false, "turn the order round")
 	f.StringVar(&o.by, "by", "owner", "a line for each owner on each GPU, each pod, or GPUs alone: "+strings.Join(present.TopRows(), ", "))
-	f.StringVarP(&o.output, "output", "o", "table", "table, or json: one sample in a line; of a cluster also yaml")
+	o.Define(c, "table")
 	f.BoolVar(&o.once, "once", false, "show one sample and end")
 	f.StringSliceVar(&o.gpus, "gpu-uuid", nil, "only this GPU (repeatable)")
 	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "only pods of this namespace (repeatable)")
 	command.CompleteWith(c, "gpu-uuid", a.CompleteGPUs)
 	command.Complete(c, "sort", present.TopOrders()...)
-	command.Complete(c, "output", "table", "json", "yaml")
 	f.StringSliceVar(&o.grants, "grant", nil, "only this grant, by name or id (repeatable)")
 	return c
 }
@@ -84,9 +86,6 @@ func (o *topOptions) check() error {
 	if !slices.Contains(present.TopRows(), o.by) {
 		errs = append(errs, sharing.Invalid("--by", o.by, "write "+strings.Join(present.TopRows(), ", "), "is not what there are lines of"))
 	}
-	if o.output != "table" && o.output != "json" && o.output != "yaml" {
-		errs = append(errs, sharing.Invalid("--output", o.output, "write table, json or yaml", "is not a form"))
-	}
 	return errors.Join(errs...)
 }
 
@@ -96,7 +95,7 @@ func top(parent context.Context, a *command.App, o *topOptions) error {
 		_, _, terminal := a.Screen()
 		in := &telemetryv1.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
 		var err error
-		if terminal && o.output == "table" && !o.once {
+		if terminal && !o.Script() && !o.once {
 			err = liveTop(ctx, a, o, in)
 		} else {
 			err = nodeclient.Telemetry(ctx, a.Dir, in, printTop(a, o))
@@ -116,7 +115,7 @@ func printTop(a *command.App, o *topOptions) func(*telemetryv1.Sample) error {
 		if err != nil {
 			return err
 		}
-		if o.output == "table" && !first {
+		if !o.Script() && !first {
 			text = append([]byte("\n"), text...)
 		}
 		first = false
@@ -129,18 +128,22 @@ func printTop(a *command.App, o *topOptions) func(*telemetryv1.Sample) error {
 
 // view is what the flags ask to be shown.
 func (o *topOptions) view() present.TopView {
-	return present.TopView{Order: o.sort, Reverse: o.reverse, By: o.by}
+	return present.TopView{Order: o.sort, Reverse: o.reverse, By: o.by, Wide: o.Wide()}
 }
 
 func (o *topOptions) render(s *telemetryv1.Sample) ([]byte, error) {
-	if o.output == "table" {
+	if !o.Script() {
 		return []byte(present.Top(s, o.view())), nil
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("write a sample: %w", err)
 	}
-	return append(text, '\n'), nil
+	if o.Output == "json" { // one sample per line
+		return append(text, '\n'), nil
+	}
+	text, _, err = o.Encode(json.RawMessage(text), func() []string { return present.SampleNames(s) })
+	return text, err
 }
 
 // liveTop draws samples in place, and has the keys change what is shown. The screen and the keyboard are given back on

@@ -41,7 +41,7 @@ func clusterTop(parent context.Context, a *command.App, o *topOptions) error {
 	defer api.Close()
 	return command.Interruptible(parent, func(ctx context.Context) error {
 		_, _, terminal := a.Screen()
-		draw := terminal && o.output == "table" && !o.once
+		draw := terminal && !o.Script() && !o.once
 		if draw {
 			_, _ = fmt.Fprint(a.Out, command.EnterScreen)
 			defer func() { _, _ = fmt.Fprint(a.Out, command.LeaveScreen) }()
@@ -79,18 +79,21 @@ func clusterTopOnce(parent context.Context, a *command.App, api *access.Client, 
 		return nil, err
 	}
 	measured, left := measure(ctx, api)
-	uses := usesOf(p, measured)
-	if len(o.namespaces) > 0 {
-		uses = slices.DeleteFunc(uses, func(u present.ClusterUse) bool { return !slices.Contains(o.namespaces, u.Namespace) })
+	keep, err := o.Pods(ctx, api, "")
+	if err != nil {
+		return nil, err
 	}
-	if o.output == "json" || o.output == "yaml" {
-		return command.Encoded(o.output, struct {
-			Uses []present.ClusterUse `json:"uses"`
-			Left []string             `json:"left"`
-		}{append([]present.ClusterUse{}, uses...), append([]string{}, left...)})
+	uses := slices.DeleteFunc(usesOf(p, measured), func(u present.ClusterUse) bool {
+		return len(o.namespaces) > 0 && !slices.Contains(o.namespaces, u.Namespace) || !keep(u.Namespace, u.Pod)
+	})
+	if text, ok, err := o.Encode(struct {
+		Uses []present.ClusterUse `json:"uses"`
+		Left []string             `json:"left"`
+	}{append([]present.ClusterUse{}, uses...), append([]string{}, left...)}, func() []string { return present.UseNames(uses) }); ok {
+		return text, err
 	}
 	var b strings.Builder
-	b.WriteString(present.ClusterTop(uses, o.sort, present.Options{Color: a.Colors()}))
+	b.WriteString(present.ClusterTop(uses, o.sort, present.Options{Color: a.Colors(), Wide: o.Wide()}))
 	for _, l := range left {
 		b.WriteString("not known: " + l + "\n")
 	}
@@ -208,6 +211,9 @@ func clusterStatus(a *command.App, c *cobra.Command, o *statusOptions) error {
 	if c.Flags().Changed("wait") || c.Flags().Changed("timeout") {
 		return command.Misused(sharing.Invalid("--wait", o.wait, "use kubectl wait, or ask one node's agent with --dir", "is for the agent of one machine"))
 	}
+	if err := o.Reject("a cluster", "bars"); err != nil {
+		return command.Misused(err)
+	}
 	if o.watch {
 		return clusterStatusWatch(c.Context(), a, o)
 	}
@@ -225,7 +231,14 @@ func clusterPicture(ctx context.Context, a *command.App, api *access.Client, o *
 	if err != nil {
 		return nil, err
 	}
-	return a.RenderCluster(o.output, p.Filter(a.Overrides.Context.Namespace), present.ClusterTable)
+	keep, err := o.Pods(ctx, api, a.Overrides.Context.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if a.Overrides.Context.Namespace != "" || o.Selector != "" {
+		p = p.Filter(keep)
+	}
+	return a.RenderCluster(&o.Listing, p, present.ClusterTable)
 }
 
 // clusterStatusWatch shows pictures until it is interrupted, in place on a terminal. What cannot be read is said, and tried
@@ -238,7 +251,7 @@ func clusterStatusWatch(parent context.Context, a *command.App, o *statusOptions
 	defer api.Close()
 	return command.Interruptible(parent, func(ctx context.Context) error {
 		_, _, terminal := a.Screen()
-		draw := terminal && o.output != "json" && o.output != "yaml"
+		draw := terminal && !o.Script()
 		if draw {
 			_, _ = fmt.Fprint(a.Out, command.EnterScreen)
 			defer func() { _, _ = fmt.Fprint(a.Out, command.LeaveScreen) }()

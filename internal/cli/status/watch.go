@@ -27,7 +27,7 @@ func statusWatch(parent context.Context, a *command.App, o *statusOptions) error
 	return command.Interruptible(parent, func(ctx context.Context) error {
 		_, _, terminal := a.Screen()
 		see, away := streamTo(a, o)
-		if terminal && o.output != "json" && o.output != "yaml" {
+		if terminal && !o.Script() {
 			_, _ = fmt.Fprint(a.Out, command.EnterScreen)
 			defer func() { _, _ = fmt.Fprint(a.Out, command.LeaveScreen) }()
 			see, away = drawTo(a, o)
@@ -48,14 +48,14 @@ func streamTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeRespons
 		said = ""
 		var text []byte
 		var err error
-		switch o.output {
-		case "json":
-			text, err = present.JSON(present.FromNode(p), false)
-		case "yaml":
-			text, err = present.YAML(present.FromNode(p))
+		switch {
+		case o.Output == "json":
+			text, err = present.JSON(present.FromNode(p).InNamespace(a.Overrides.Context.Namespace), false)
+		case o.Output == "yaml":
+			text, err = render(a, o, p)
 			text = append([]byte("---\n"), text...)
 		default:
-			if text, err = render(a, o.output, p); !first {
+			if text, err = render(a, o, p); !first && !o.Script() {
 				text = append([]byte("\n"), text...)
 			}
 		}
@@ -84,7 +84,7 @@ func streamTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeRespons
 func drawTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeResponse) error, away func(error) error) {
 	var last []byte
 	see = func(p *nodev1.GetNodeResponse) error {
-		text, err := render(a, o.output, p)
+		text, err := render(a, o, p)
 		if err != nil {
 			return err
 		}

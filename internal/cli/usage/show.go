@@ -11,11 +11,13 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
@@ -26,31 +28,54 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
+// narrow is how many columns of amounts the table has without -o wide: up to the cost.
+const narrow = 7
+
 // showUsage writes a report.
 func showUsage(out io.Writer, rows []usage.Row, o *usageOptions, currency string) error {
-	if o.output == "json" || o.output == "yaml" {
-		text, err := command.Encoded(o.output, struct {
-			By       []string    `json:"by"`
-			Since    string      `json:"since"`
-			Currency string      `json:"currency,omitempty"`
-			Rows     []usage.Row `json:"rows"`
-		}{o.by, o.since.String(), currency, rows})
+	if text, ok, err := o.Encode(struct {
+		By       []string    `json:"by"`
+		Since    string      `json:"since"`
+		Currency string      `json:"currency,omitempty"`
+		Rows     []usage.Row `json:"rows"`
+	}{o.by, o.since.String(), currency, rows}, func() []string { return groups(rows, o.by) }); ok {
 		if err == nil {
 			_, err = out.Write(text)
 		}
 		return err
 	}
-	head := append([]string{}, o.by...)
-	head = append(head, "granted_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "kwh", "cost",
+	all := append(slices.Clone(o.by), "granted_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "kwh", "cost",
 		"memory_p99_percent", "compute_p99_percent", "enough_percent", "saved_gpu_hours", "saved_cost")
-	if o.output == "csv" {
-		w := csv.NewWriter(out)
-		lines := [][]string{head}
+	if o.Output == "csv" {
+		lines := [][]string{all}
 		for _, r := range rows {
 			lines = append(lines, cells(r, o.by, ""))
 		}
-		return w.WriteAll(lines)
+		return csv.NewWriter(out).WriteAll(lines)
 	}
+	return usageTable(out, rows, o, all, currency)
+}
+
+// groups returns the names of the groups, with the keys that they are grouped by.
+func groups(rows []usage.Row, by []string) []string {
+	var out []string
+	for _, r := range rows {
+		out = append(out, strings.Join(by, ",")+"/"+strings.Join(cells(r, by, "")[:len(by)], ","))
+	}
+	return out
+}
+
+// usageTable writes the table for people; only -o wide has the columns after the cost.
+func usageTable(out io.Writer, rows []usage.Row, o *usageOptions, head []string, currency string) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintf(out, "No grant was used in the last %s.\n", model.Duration(o.since))
+		return err
+	}
+	shown := len(o.by) + narrow
+	if o.Wide() {
+		shown = len(head)
+	}
+	head = head[:shown]
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	names := strings.NewReplacer("_gpu_hours", "", "_percent", " %", "_", " ")
 	for i, h := range head {
@@ -58,7 +83,7 @@ func showUsage(out io.Writer, rows []usage.Row, o *usageOptions, currency string
 	}
 	lines := []string{strings.Join(head, "\t")}
 	for _, r := range rows {
-		lines = append(lines, strings.Join(cells(r, o.by, "-"), "\t"))
+		lines = append(lines, strings.Join(cells(r, o.by, "-")[:shown], "\t"))
 	}
 	note := "GPU hours; - is not known or none"
 	if currency != "" {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
@@ -40,12 +41,13 @@ const (
 
 // usageOptions are the flags of kerf usage.
 type usageOptions struct {
+	command.Listing
+
 	by, agents []string
 	prometheus string
 	// orLogs: the logs are asked where the Prometheus does not answer.
 	orLogs bool
 	since  time.Duration
-	output string
 	plot   string
 }
 
@@ -68,7 +70,7 @@ func usageCommand(a *command.App) *cobra.Command {
 		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(c); err != nil {
 				return command.Misused(err)
 			}
 			if at := a.Getenv("KERF_PROMETHEUS"); at != "" && !command.Changed(c, "prometheus") {
@@ -79,22 +81,18 @@ func usageCommand(a *command.App) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
-	f.DurationVar(&o.since, "since", 24*time.Hour, "how far back")
+	command.DaysFlag(c, &o.since, "since", 24*time.Hour, "how far back, such as 12h, 7d or 2w")
 	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
 	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs (environment: KERF_PROMETHEUS; empty: the logs)")
-	f.StringVarP(&o.output, "output", "o", "table", "table, csv, json or yaml")
-	command.Complete(c, "output", "table", "csv", "json", "yaml")
+	o.Define(c, "table", "csv")
 	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
 	return c
 }
 
-func (o *usageOptions) check() error {
-	errs := []error{usage.CheckKeys("--by", o.by)}
-	if o.since <= 0 {
-		errs = append(errs, sharing.Invalid("--since", o.since.String(), "write a time with a unit, such as 24h", "is not in the past"))
-	}
-	if !slices.Contains([]string{"table", "csv", "json", "yaml"}, o.output) {
-		errs = append(errs, sharing.Invalid("--output", o.output, "write table, csv, json or yaml", "is not a form of output"))
+func (o *usageOptions) check(c *cobra.Command) error {
+	errs := []error{usage.CheckKeys("--by", o.by), o.Check(c)}
+	if (o.Selector != "" || command.Changed(c, "namespace")) && o.prometheus != "" {
+		errs = append(errs, sharing.Invalid("--selector and --namespace", "", "leave them out, and group with --by", "have no effect with --prometheus"))
 	}
 	return errors.Join(errs...)
 }
@@ -121,6 +119,7 @@ func report(ctx context.Context, a *command.App, o *usageOptions, remote bool) e
 			return err
 		}
 	}
+	parts = o.selected(parts, a.Overrides.Context.Namespace)
 	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
 	if o.plot != "" {
 		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for whoever may see the directory
@@ -131,6 +130,23 @@ func report(ctx context.Context, a *command.App, o *usageOptions, remote bool) e
 }
 
 // usageOfAgents is what the audit logs have, of this node's agent where none is named, and the first prices that are told.
+// selected returns the usage of the pods that --namespace and --selector name.
+func (o *usageOptions) selected(parts []usage.Part, namespace string) []usage.Part {
+	selector, err := labels.Parse(o.Selector)
+	if err != nil || namespace == "" && o.Selector == "" {
+		return parts // check has rejected what cannot be parsed
+	}
+	return slices.DeleteFunc(parts, func(p usage.Part) bool {
+		own := labels.Set{}
+		for k, v := range p.Labels {
+			if name, ok := strings.CutPrefix(k, usage.LabelKey); ok {
+				own[name] = v
+			}
+		}
+		return namespace != "" && p.Labels["namespace"] != namespace || !selector.Matches(own)
+	})
+}
+
 func usageOfAgents(ctx context.Context, a *command.App, agents []string, remote bool, since time.Time) (parts []usage.Part, prices config.Prices, err error) {
 	take := func(from string, answer []byte) error {
 		more, p, err := readUsage(bytes.NewReader(answer))
@@ -214,14 +230,14 @@ func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err erro
 			who = *e.Who
 		}
 		for _, r := range e.Usage {
-			labels := map[string]string{
+			values := map[string]string{
 				"namespace": who.Namespace, "pod": who.Pod, "container": who.Container, "user": userOf(who),
 				"profile": e.Profile, "level": e.Level, "model": r.Model, "node": e.Node,
 			}
 			for k, v := range who.Labels {
-				labels[usage.LabelKey+k] = v
+				values[usage.LabelKey+k] = v
 			}
-			parts = append(parts, usage.Part{Record: r, Labels: labels})
+			parts = append(parts, usage.Part{Record: r, Labels: values})
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
@@ -58,8 +59,8 @@ func TestUsageReport(t *testing.T) {
 		t.Helper()
 		var out bytes.Buffer
 		a := &command.App{Out: &out}
-		o := &usageOptions{by: []string{"namespace", "profile"}, since: 48 * time.Hour, output: output, agents: []string{server.URL + "/a", server.URL + "/b/"}, plot: filepath.Join(t.TempDir(), "u.svg")}
-		if err := o.check(); err != nil {
+		o := &usageOptions{by: []string{"namespace", "profile"}, since: 48 * time.Hour, Listing: command.Listing{Output: output}, agents: []string{server.URL + "/a", server.URL + "/b/"}, plot: filepath.Join(t.TempDir(), "u.svg")}
+		if err := o.check(bare(o)); err != nil {
 			t.Fatal(err)
 		}
 		if err := report(t.Context(), a, o, false); err != nil {
@@ -78,7 +79,7 @@ func TestUsageReport(t *testing.T) {
 	if got := strings.Join(lines[2], ","); got != want || lines[0][0] != "namespace" {
 		t.Errorf("%s\n%s, want\n%s", lines[0], got, want)
 	}
-	if table := run("table"); !strings.Contains(table, "COMPUTE P99 %") || !strings.Contains(table, "costs in EUR") || !strings.Contains(table, "lab") {
+	if table := run("wide"); !strings.Contains(table, "COMPUTE P99 %") || !strings.Contains(table, "costs in EUR") || !strings.Contains(table, "lab") {
 		t.Errorf("table:\n%s", table)
 	}
 	var doc struct {
@@ -104,17 +105,25 @@ func TestUsageReport(t *testing.T) {
 		t.Errorf("as YAML %s, as JSON %s", a, b)
 	}
 	answers["/a/usage"] = "rubbish"
-	o := &usageOptions{since: 48 * time.Hour, output: "csv", agents: []string{server.URL + "/a"}}
+	o := &usageOptions{since: 48 * time.Hour, Listing: command.Listing{Output: "csv"}, agents: []string{server.URL + "/a"}}
 	if err := report(t.Context(), &command.App{Out: &bytes.Buffer{}}, o, false); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("rubbish: %v", err)
 	}
 }
 
+// bare is a command that has the flags of a listing alone.
+func bare(o *usageOptions) *cobra.Command {
+	c, chosen := &cobra.Command{}, o.Listing
+	o.Define(c, "table", "csv")
+	o.Output, o.Selector = chosen.Output, chosen.Selector
+	return c
+}
+
 func TestUsageFlags(t *testing.T) {
 	for _, o := range []usageOptions{
-		{by: []string{"colour"}, since: 1, output: "csv"}, {since: -1, output: "csv"}, {since: 1, output: "svg"},
+		{by: []string{"colour"}, since: 1, Listing: command.Listing{Output: "csv"}}, {since: 1, Listing: command.Listing{Selector: "a=b"}, prometheus: "http://p"}, {since: 1, Listing: command.Listing{Output: "svg"}},
 	} {
-		if err := o.check(); !errors.Is(err, sharing.ErrInvalid) {
+		if err := o.check(bare(&o)); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -137,7 +146,7 @@ func TestUsageOfPrometheus(t *testing.T) {
 	}))
 	defer server.Close()
 	var out bytes.Buffer
-	o := &usageOptions{by: []string{"namespace"}, since: time.Hour, output: "csv", prometheus: server.URL, agents: []string{server.URL + "/agent"}}
+	o := &usageOptions{by: []string{"namespace"}, since: time.Hour, Listing: command.Listing{Output: "csv"}, prometheus: server.URL, agents: []string{server.URL + "/agent"}}
 	if err := report(t.Context(), &command.App{Out: &out, ErrOut: &out}, o, false); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +162,7 @@ func TestUsageByALabel(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	defer server.Close()
 	var out bytes.Buffer
-	o := &usageOptions{by: []string{"label:tier"}, since: time.Hour, output: "csv", agents: []string{server.URL}}
+	o := &usageOptions{by: []string{"label:tier"}, since: time.Hour, Listing: command.Listing{Output: "csv"}, agents: []string{server.URL}}
 	if err := report(t.Context(), &command.App{Out: &out}, o, false); err != nil || !strings.Contains(out.String(), "\none,1.000,0.500,") {
 		t.Errorf("%v\n%s", err, out.String())
 	}

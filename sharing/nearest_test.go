@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package sharing
 
 import (
 	"math/rand/v2"
@@ -15,7 +15,7 @@ func TestNearest(t *testing.T) {
 		"": "", "Driver": "driver", "drivre": "driver", "nodeselector": "nodeSelector", "node_selector": "nodeSelector", "nodSelektor": "nodeSelector",
 		"lib-kerf": "libkerf", "kil": "kill", "mpx": "mps", "mxx": "", "quite another": "", "reactive!": "reactive", "ktll": "kill",
 	} {
-		if got := nearest(in, among); got != want {
+		if got := Nearest(in, among); got != want {
 			t.Errorf("nearest to %q is %q, want %q", in, got, want)
 		}
 	}
