@@ -205,7 +205,7 @@ func TestPodsPage(t *testing.T) {
 	e.wantHeld(train, "main", share(10*gib, 0))
 	want := map[string]string{
 		"kubectl kerf run ": "total_bytes", "agent=": "", "kubectl -n kerf-system exec ": "", "kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
-		"kubectl kerf explain ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf drain ": "", "kubectl kerf usage": "", "kerf completion ": "",
+		"kubectl kerf explain ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf cordon ": "", "kubectl kerf drain ": "", "kubectl kerf uncordon ": "", "kubectl kerf usage": "", "kerf completion ": "",
 	}
 	p.follow(commands, func(text string, r result) {
 		if strings.Contains(text, " kerf limit ") {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -120,14 +121,15 @@ func byTemplate(template string, v any) ([]byte, error) {
 	}
 	var tree any
 	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, sharing.Invalid("--output", template, "", "%v", err)
+		return nil, fmt.Errorf("apply template %q: %w", template, err)
 	}
 	var out bytes.Buffer
-	p := jsonpath.New("output")
-	if err := p.Parse(relaxed(template)); err == nil {
-		err = p.Execute(&out, tree)
-	} else {
-		return nil, sharing.Invalid("--output", template, "", "%v", err)
+	p := jsonpath.New("output").AllowMissingKeys(true)
+	if err := p.Parse(relaxed(template)); err != nil {
+		return nil, fmt.Errorf("parse template %q: %w", template, err)
+	}
+	if err := p.Execute(&out, tree); err != nil {
+		return nil, fmt.Errorf("apply template %q: %w", template, err)
 	}
 	if out.Len() > 0 && !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
 		out.WriteByte('\n')

@@ -29,7 +29,8 @@ const (
 	ReachAny       Reach = "any"
 )
 
-const reachAnnotation = "kerf.dev/reach"
+// reachAnnotation is the key in a command's annotations, which only this package reads.
+const reachAnnotation = "reach"
 
 // SetReach records what a command connects to.
 func SetReach(c *cobra.Command, r Reach) {

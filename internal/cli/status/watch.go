@@ -48,10 +48,10 @@ func streamTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeRespons
 		said = ""
 		var text []byte
 		var err error
-		switch {
-		case o.Output == "json":
+		switch o.Output {
+		case "json":
 			text, err = present.JSON(present.FromNode(p).InNamespace(a.Overrides.Context.Namespace), false)
-		case o.Output == "yaml":
+		case "yaml":
 			text, err = render(a, o, p)
 			text = append([]byte("---\n"), text...)
 		default:
