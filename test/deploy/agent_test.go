@@ -118,20 +118,20 @@ func TestEachPathAndCapabilityHasItsReason(t *testing.T) {
 		}
 	}
 	written := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(/[^`]*|[A-Z][A-Z_]+)` \\|(.*)\\|$").FindAllStringSubmatch(read(t, "docs/threat-model.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(/[^`]*|[A-Z][A-Z_]+)` \\|(.*)\\|$").FindAllStringSubmatch(read(t, "docs/reference/agent-rights.md"), -1) {
 		if len(strings.TrimSpace(row[2])) < 20 {
-			t.Errorf("docs/threat-model.md gives %s no reason", row[1])
+			t.Errorf("docs/reference/agent-rights.md gives %s no reason", row[1])
 		}
 		written[row[1]] = true
 	}
 	for what := range used {
 		if !written[what] {
-			t.Errorf("docs/threat-model.md has no row for %s", what)
+			t.Errorf("docs/reference/agent-rights.md has no row for %s", what)
 		}
 	}
 	for what := range written {
 		if !used[what] {
-			t.Errorf("docs/threat-model.md has a row for %s, which no manifest has", what)
+			t.Errorf("docs/reference/agent-rights.md has a row for %s, which no manifest has", what)
 		}
 	}
 }
@@ -139,14 +139,14 @@ func TestEachPathAndCapabilityHasItsReason(t *testing.T) {
 // What the agent asks of NVIDIA's runtime is a right, too.
 func TestEachWordToNVIDIAsRuntimeHasItsReason(t *testing.T) {
 	_, _, c := agent(t)
-	text, asked := read(t, "docs/threat-model.md"), 0
+	text, asked := read(t, "docs/reference/agent-rights.md"), 0
 	for _, v := range c.Env {
 		if !strings.HasPrefix(v.Name, "NVIDIA_") {
 			continue
 		}
 		asked++
 		if row := regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(v.Name+"="+v.Value) + "`.* \\| (.{20,}) \\|$"); !row.MatchString(text) {
-			t.Errorf("docs/threat-model.md has no row for %s=%s", v.Name, v.Value)
+			t.Errorf("docs/reference/agent-rights.md has no row for %s=%s", v.Name, v.Value)
 		}
 	}
 	if asked != 3 {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package deploy_test reads the manifests as Kubernetes does, and holds them to what the documents say: each
-// mount and capability has its reason in docs/threat-model.md, and nobody has a right that is not listed
+// mount and capability has its reason in docs/reference/agent-rights.md, and nobody has a right that is not listed
 // here. What the policies decide is tried elsewhere, on an API server.
 package deploy_test
 
@@ -176,7 +176,7 @@ func TestOrderAndNamespace(t *testing.T) {
 }
 
 // TestRights is the list of what the agent may do at the API server. A line more is a decision: it belongs
-// into docs/threat-model.md too.
+// into docs/reference/agent-rights.md too.
 func TestRights(t *testing.T) {
 	want := []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},

@@ -27,16 +27,16 @@ func TestThreatModelNamesTheAgentsPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := runners(pkgs, "cmd/kerf-agent"), slices.Sorted(maps.Keys(agentRuns)); !slices.Equal(got, want) {
-		t.Errorf("packages of the agent that execute programs: %q, want %q; docs/threat-model.md has to say which, when and how they are found", got, want)
+		t.Errorf("packages of the agent that execute programs: %q, want %q; docs/reference/agent-rights.md has to say which, when and how they are found", got, want)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs/threat-model.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/agent-rights.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, programs := range agentRuns {
 		for _, p := range programs {
 			if !regexp.MustCompile("(?m)^\\| [^|]*`" + p + "`[^|]* \\| .{20,} \\| .{20,} \\|$").Match(text) {
-				t.Errorf("docs/threat-model.md has no row for the program %s", p)
+				t.Errorf("docs/reference/agent-rights.md has no row for the program %s", p)
 			}
 		}
 	}

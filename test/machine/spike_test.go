@@ -11,7 +11,7 @@ import (
 )
 
 // TestSpikeBetweenSamples has a program allocate more than its cap and return it before the agent looks again. A backend that
-// rejects allocations rejects this one, with no agent at all. Level reactive misses it, as docs/threat-model.md says.
+// rejects allocations rejects this one, with no agent at all. Level reactive misses it, as docs/reference/bypasses.md says.
 func TestSpikeBetweenSamples(t *testing.T) {
 	t.Parallel()
 	const spike = 6 * gib

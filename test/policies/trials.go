@@ -165,7 +165,7 @@ func hostPaths() []trial {
 		{name: "no host path", do: create(share)},
 		{name: "host paths of the list", do: create(share, mounts("/data", "/dev/shm", "/mnt/nfs", "/scratch/x"))},
 		{name: "host paths that only look like Kerf's, without a share", do: create(mounts("/runs/kerf", "/etc/cdix", "/etc/kerfs", "/opt/kerfuffle"))},
-		// Node agents need these, so that they are let in; docs/threat-model.md says what they can do, and what keeps tenants from it.
+		// Node agents need these, so that they are let in; docs/reference/bypasses.md says what they can do, and what keeps tenants from it.
 		{name: "node agents' paths without a share", do: create(mounts("/", "/dev", "/proc", "/run/containerd/containerd.sock", "/sys/fs/cgroup"))},
 		{name: "folders above Kerf's without a share", do: create(mounts("/opt", "/etc", "/run", "/var/lib/kubelet"))},
 		{name: "one bad path among good ones", do: create(mounts("/data", "/etc/cdi")), warned: `hostPath "/etc/cdi" reaches GPUs past Kerf`},
