@@ -102,6 +102,30 @@ func TestStatusOfTheReadme(t *testing.T) {
 	}
 }
 
+// The README installs Kerf as the quick start does, whose commands make walk types.
+func TestReadmeInstallsAsTheQuickStart(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/start/quick-start.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(readme), "\n## Install on a cluster\n\n```\n")
+	block, _, found := strings.Cut(after, "```\n")
+	here := strings.NewReplacer("registry.example/kerf", "kerf.test", " NODE ", " node-1 node-2 ")
+	commands := strings.Split(strings.TrimSpace(here.Replace(block)), "\n")
+	if !found || len(commands) != 4 {
+		t.Fatalf("the README installs with %q", commands)
+	}
+	for _, command := range commands {
+		if !strings.Contains(string(page), "\n"+command) {
+			t.Errorf("the quick start does not type %q", command)
+		}
+	}
+}
+
 func TestUnproven(t *testing.T) {
 	tests := map[string][]string{"test/e2e": {"TestOne"}, "test/machine": {"TestTwo"}}
 	exists := func(path string) bool { return path == "docs/a.md" }
