@@ -97,9 +97,6 @@ func TestStatusOfTheReadme(t *testing.T) {
 	if mark := inline.FindString(string(text)); mark != "" {
 		t.Errorf("README.md has the inline mark %q: use the table", mark)
 	}
-	if n := strings.Count(string(text), "\n"); n > 150 {
-		t.Errorf("README.md has %d lines, want 150 at most", n)
-	}
 }
 
 // The README installs Kerf as the quick start does, whose commands make walk types.
@@ -122,6 +119,18 @@ func TestReadmeInstallsAsTheQuickStart(t *testing.T) {
 	for _, command := range commands {
 		if !strings.Contains(string(page), "\n"+command) {
 			t.Errorf("the quick start does not type %q", command)
+		}
+	}
+}
+
+func TestFirstPagesAreShort(t *testing.T) {
+	for page, most := range map[string]int{"README.md": 150, "docs/start/quick-start.md": 80} {
+		text, err := os.ReadFile(filepath.Join("../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > most {
+			t.Errorf("%s has %d lines, want %d at most", page, n, most)
 		}
 	}
 }
