@@ -30,6 +30,8 @@ const (
 	// Releasing: of an attachment, no process is in its cgroup, and the driver still charges memory to it; of a grant, it
 	// was withdrawn and has no active attachment.
 	Releasing
+	// Gone: it does not exist. Only a Transition has this state.
+	Gone
 )
 
 // String returns the state's name in lower case.
@@ -49,6 +51,8 @@ func (s State) String() string {
 		return "active"
 	case Releasing:
 		return "releasing"
+	case Gone:
+		return "gone"
 	}
 	return "unknown"
 }

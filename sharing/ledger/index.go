@@ -26,6 +26,8 @@ type index struct {
 	// order has the claims by id. seen is what Grants returned last, nil once that is no longer true.
 	order []*entry
 	seen  []Grant
+	// changed has the entries that may have steps which Transitions has not returned, in the order of their first one.
+	changed []*entry
 }
 
 // Get returns the grant of that id.
@@ -72,6 +74,9 @@ func (x *index) Grants() []Grant {
 // these, is shown no longer.
 func (x *index) touch(e *entry) {
 	x.seen, e.seen = nil, nil
+	if !e.changed {
+		e.changed, x.changed = true, append(x.changed, e)
+	}
 	if len(x.joined[e.claim.Root()]) > 0 {
 		for _, s := range x.sharers(e.claim) {
 			s.seen = nil
@@ -98,6 +103,9 @@ type entry struct {
 	lent map[sharing.GPUID]sharing.Bytes
 	// seen is the entry as Grants shows it, nil once that is no longer true.
 	seen *Grant
+	// told is what Transitions returned last. changed is true if there may be more to return.
+	told    life
+	changed bool
 }
 
 // inForce is what the entry's lease may use.
@@ -147,6 +155,12 @@ func (x *index) ByContainerID(containerID string) (ClaimID, bool) {
 	return id, ok
 }
 
+// ByCgroup returns the claim whose lease has that cgroup.
+func (x *index) ByCgroup(dir string) (ClaimID, bool) {
+	id, ok := x.cgroups[dir]
+	return id, ok
+}
+
 // setNext makes an attachment, or with nil none, the next to use a claim.
 func (x *index) setNext(e *entry, a *Attachment) {
 	x.touch(e)
@@ -177,7 +191,7 @@ func (x *index) checkLease(c Claim, lease Attachment) error {
 
 // add files a checked claim.
 func (x *index) add(c Claim) *entry {
-	e := &entry{claim: c.clone()}
+	e := &entry{claim: c.clone(), told: unborn()}
 	x.claims[c.ID] = e
 	at, _ := x.find(c.ID)
 	x.order = slices.Insert(x.order, at, e)

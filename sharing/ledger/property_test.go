@@ -7,10 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
@@ -33,6 +36,7 @@ func TestAgainstNaive(t *testing.T) {
 	t.Logf("seed %d (repeat with -args -seed=%d -steps=%d)", s, s, *steps)
 	p := &player{t: t, rnd: rand.New(rand.NewPCG(s, 0)), l: ledger.New(), done: map[string]int{}}
 	p.inventory()
+	told := story{}
 	// A run that never met one of these has not tested what it is for: it goes on until it has.
 	var missing []string
 	for step := 0; step < *steps || step < 20*(*steps) && len(missing) > 0; step++ {
@@ -43,6 +47,12 @@ func TestAgainstNaive(t *testing.T) {
 		}
 		if err := p.compare(); err != nil {
 			t.Fatalf("step %d, %s: %v", step, what, err)
+		}
+		if what == "restart" {
+			clear(told)
+		}
+		if told.after(t, p.l.Transitions()); !maps.Equal(told, lives(p.l)) {
+			t.Fatalf("step %d, %s: the transitions tell another story: %s", step, what, cmp.Diff(lives(p.l), told))
 		}
 		if step+1 >= *steps && *steps >= 10_000 {
 			missing = slices.DeleteFunc(mustHappen(), func(what string) bool { return p.done[what] > 0 })

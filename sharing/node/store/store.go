@@ -39,6 +39,7 @@ type Reader interface {
 	GPUs() []ledger.View
 	ByContainer(podUID, container string) (ledger.Grant, bool)
 	ByContainerID(containerID string) (ledger.ClaimID, bool)
+	ByCgroup(dir string) (ledger.ClaimID, bool)
 	Sharers(id ledger.ClaimID) []ledger.ClaimID
 	Overbooked() []ledger.View
 	Check() error
@@ -51,6 +52,8 @@ type Store struct {
 	// mu guards ledger. It is never held over a call into the driver or to the disk.
 	mu     sync.Mutex
 	ledger *ledger.Ledger
+	// subscribers are told of the transitions of each change.
+	subscribers []*Subscription
 }
 
 // New makes a store. It has no grants until they are restored.
@@ -73,6 +76,7 @@ func (s *Store) Update(change func(*ledger.Ledger) error) error {
 func (s *Store) Note(change func(*ledger.Ledger) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.tell()
 	return change(s.ledger)
 }
 

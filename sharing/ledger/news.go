@@ -1,0 +1,102 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "github.com/kerf-gpu/kerf/sharing"
+
+// Transition is a step in the life of a grant, or of one of its attachments.
+type Transition struct {
+	Grant ClaimID
+	// GPUs are those of the grant.
+	GPUs []sharing.GPUID
+	// Attachment is true for a step of an attachment. ContainerID names its container; it is empty for a process.
+	Attachment  bool
+	ContainerID string
+	// From and To differ. Gone is what comes before the first step and after the last one.
+	From, To State
+}
+
+// life is the state of a grant and its attachments.
+type life struct {
+	state       State
+	lease, next mark
+}
+
+// mark is the state of an attachment; Gone for none.
+type mark struct {
+	containerID string
+	state       State
+}
+
+func markOf(a *Attachment) mark {
+	if a == nil {
+		return mark{state: Gone}
+	}
+	return mark{a.ContainerID, a.State}
+}
+
+// unborn is what is known of a grant before its first step.
+func unborn() life { return life{Gone, markOf(nil), markOf(nil)} }
+
+func (e *entry) life() life {
+	return life{Grant{Lease: e.lease, Withdrawn: e.withdrawn}.State(), markOf(e.lease), markOf(e.next)}
+}
+
+// Transitions returns the steps since the last call, each from the state of then to that of now: grants in the order of their
+// first step; a new grant before its attachments, and any other after them.
+func (x *index) Transitions() []Transition {
+	var out []Transition
+	for _, e := range x.changed {
+		now := unborn()
+		if x.claims[e.claim.ID] == e {
+			now = e.life()
+		}
+		out = append(out, e.steps(e.told, now)...)
+		e.told, e.changed = now, false
+	}
+	clear(x.changed)
+	x.changed = x.changed[:0]
+	return out
+}
+
+func (e *entry) steps(was, now life) (out []Transition) {
+	if was == now {
+		return nil
+	}
+	step := func(attachment bool, containerID string, from, to State) {
+		if from == to {
+			return
+		}
+		t := Transition{Grant: e.claim.ID, Attachment: attachment, ContainerID: containerID, From: from, To: to}
+		for _, f := range e.claim.Placement {
+			t.GPUs = append(t.GPUs, f.GPU)
+		}
+		out = append(out, t)
+	}
+	if was.state == Gone {
+		step(false, "", was.state, now.state)
+	}
+	for _, m := range []mark{was.lease, was.next} {
+		step(true, m.containerID, m.state, now.of(m))
+	}
+	for _, m := range []mark{now.lease, now.next} {
+		if was.of(m) == Gone {
+			step(true, m.containerID, Gone, m.state)
+		}
+	}
+	if was.state != Gone {
+		step(false, "", was.state, now.state)
+	}
+	return out
+}
+
+// of is the state of the attachment of the same container or process.
+func (l life) of(m mark) State {
+	for _, one := range []mark{l.lease, l.next} {
+		if m.state != Gone && one.state != Gone && one.containerID == m.containerID {
+			return one.state
+		}
+	}
+	return Gone
+}

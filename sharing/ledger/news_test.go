@@ -1,0 +1,105 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
+)
+
+// one is a grant, or one of its attachments.
+type one struct {
+	grant       ledger.ClaimID
+	attachment  bool
+	containerID string
+}
+
+// story is what transitions tell of grants and attachments.
+type story map[one]string
+
+// after applies transitions. Each begins where the one before it ended.
+func (s story) after(t *testing.T, steps []ledger.Transition) {
+	t.Helper()
+	for _, step := range steps {
+		of := one{step.Grant, step.Attachment, step.ContainerID}
+		from, known := s[of]
+		if !known {
+			from = ledger.Gone.String()
+		}
+		if step.From.String() != from || step.From == step.To {
+			t.Fatalf("%+v, and it was %s", step, from)
+		}
+		if s[of] = step.To.String(); step.To == ledger.Gone {
+			delete(s, of)
+		}
+	}
+}
+
+// lives is the story as the ledger has it.
+func lives(l *ledger.Ledger) story {
+	s := story{}
+	for _, g := range l.Grants() {
+		s[one{grant: g.Claim.ID}] = g.State().String()
+		for _, a := range []*ledger.Attachment{g.Next, g.Lease} {
+			if a != nil {
+				s[one{g.Claim.ID, true, a.ContainerID}] = a.State.String()
+			}
+		}
+	}
+	return s
+}
+
+// What several calls do between two readings is one step. What decides nothing by states is none.
+func TestTransitions(t *testing.T) {
+	l := ledger.New()
+	pod := ledger.Claim{
+		ID: "a", Owner: ledger.Owner{PodUID: "p", Container: "main"}, Request: sharing.Request{GPUs: 1, Memory: 1 << 30},
+		Placement: sharing.Placement{{GPU: "g", Memory: 1 << 30}},
+	}
+	on, c := []sharing.GPUID{"g"}, "c1"
+	grant := func(from, to ledger.State) ledger.Transition {
+		return ledger.Transition{Grant: "a", GPUs: on, From: from, To: to}
+	}
+	attachment := func(from, to ledger.State) ledger.Transition {
+		return ledger.Transition{Grant: "a", GPUs: on, Attachment: true, ContainerID: c, From: from, To: to}
+	}
+	for _, tt := range []struct {
+		name string
+		do   func() error
+		want []ledger.Transition
+	}{
+		{"inventory", func() error {
+			return l.SetInventory([]sharing.GPU{{UUID: "g", Memory: 8 << 30, Health: sharing.HealthOK}})
+		}, nil},
+		{"claim", func() error { return l.Claim(pod) }, []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}},
+		{"terms", func() error { l.SetTerms("a", func(t *ledger.Terms) { t.Priority = 3 }); return nil }, nil},
+		{"assign", func() error { return l.Assign("a", ledger.Attachment{ContainerID: c}) }, []ledger.Transition{attachment(ledger.Gone, ledger.Assigned)}},
+		{"created", func() error { l.Created(c, true); return nil }, []ledger.Transition{attachment(ledger.Assigned, ledger.Injected)}},
+		{"activate and arm", func() error { return errors.Join(l.Activate("a", c, "/cg", 1), l.Arm("a")) },
+			[]ledger.Transition{attachment(ledger.Injected, ledger.Active), grant(ledger.Reserved, ledger.Active)}},
+		{"drained", func() error { l.Drained("a", true); return nil }, []ledger.Transition{attachment(ledger.Active, ledger.Releasing)}},
+		{"withdraw", func() error { l.Withdraw("a", ledger.PodGone); return nil }, nil},
+		{"end", func() error { return l.EndLease("a") },
+			[]ledger.Transition{attachment(ledger.Releasing, ledger.Gone), grant(ledger.Active, ledger.Releasing)}},
+		{"release and claim again", func() error { return errors.Join(l.Release("a"), l.Claim(pod)) },
+			[]ledger.Transition{grant(ledger.Releasing, ledger.Gone), grant(ledger.Gone, ledger.Reserved)}},
+		{"come and gone", func() error {
+			other := pod
+			other.ID, other.Owner.PodUID = "b", "q"
+			return errors.Join(l.Claim(other), l.Release("b"))
+		}, nil},
+	} {
+		if err := tt.do(); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if d := cmp.Diff(tt.want, l.Transitions()); d != "" {
+			t.Errorf("%s: %s", tt.name, d)
+		}
+	}
+}
