@@ -113,7 +113,6 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Instances.Run(ctx) })
 	g.Go(func() error { return r.Modes.Run(ctx) })
 	g.Go(func() error { return (&pace.Pacer{Source: r.Libkerf.NewPacing(timeHost{r}), Log: r.Log}).Run(ctx) })
-	g.Go(func() error { return r.Watcher.Run(ctx, func(cgroup.Group) { r.Wake() }) })
 	err := g.Wait()
 	r.Libkerf.Clean(ctx)
 	r.Store.Read(func(l store.Reader) {

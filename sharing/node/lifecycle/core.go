@@ -35,6 +35,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 	"github.com/kerf-gpu/kerf/sharing/node/recovery"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
+	"github.com/kerf-gpu/kerf/sharing/node/work"
 )
 
 // Host is the machine on which grants live.
@@ -101,8 +102,10 @@ type Core struct {
 	Watcher   *cgroup.Watcher
 	Recovery  *recovery.State
 
-	// kick wakes the Releaser, verifyNow the Caps (capacity 1: never lost, never queued).
-	kick, verifyNow chan struct{}
+	// queue has the grants that the Releaser looks at next.
+	queue *work.Queue[ledger.ClaimID]
+	// verifyNow wakes the Caps (capacity 1: never lost, never queued).
+	verifyNow chan struct{}
 }
 
 // ErrBusy marks a claim that is being armed or ended at this moment.
@@ -149,8 +152,8 @@ func Numbers(n []int) string {
 	return strings.Join(s, ", ")
 }
 
-// Wake asks the Releaser to look now.
-func (r *Core) Wake() { poke(r.kick) }
+// Wake asks the Releaser to look at all grants now.
+func (r *Core) Wake() { r.queue.Add(append(r.Leased(), reservations)...) }
 
 // VerifySoon asks for a verification of all caps without waiting for it.
 func (r *Core) VerifySoon() { poke(r.verifyNow) }

@@ -10,6 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend/choice"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/checkpoint"
 	"github.com/kerf-gpu/kerf/sharing/node/entry"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
@@ -17,6 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
+	"github.com/kerf-gpu/kerf/sharing/node/work"
 )
 
 // Peer is the process that calls, as the kernel tells it.
@@ -43,7 +45,7 @@ type Grants struct {
 
 // New makes the parts. The exported fields of c are set. Set the exported fields of the parts before anything else is called.
 func New(c Core) *Grants {
-	c.kick, c.verifyNow = make(chan struct{}, 1), make(chan struct{}, 1)
+	c.queue, c.verifyNow = work.New[ledger.ClaimID](), make(chan struct{}, 1)
 	caps := &Caps{&c, newGate(gateWidth, gateTime)}
 	releaser := &Releaser{&c, caps}
 	finder := &Finder{&c, caps}
@@ -165,8 +167,10 @@ const (
 	capSlack = 2 * sharing.MiB
 	// listDeadline bounds one reading of the process list of a GPU.
 	listDeadline = 500 * time.Millisecond
-	// reconcileEvery is how often leases and claims are looked at even if no event came.
-	reconcileEvery = 500 * time.Millisecond
+	// reservationsEvery is how often claims without a lease are looked at.
+	reservationsEvery = 500 * time.Millisecond
+	// againEvery is when a lease that is over and could not end is looked at again.
+	againEvery = 500 * time.Millisecond
 	// reconcileGap is the least time between two looks.
 	reconcileGap = 20 * time.Millisecond
 	// verifyEvery is how often every cap is read back from the driver.

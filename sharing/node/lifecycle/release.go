@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -19,39 +22,75 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// Run looks at all leases and claims whenever it is woken, and at least each reconcileEvery, until ctx ends.
+// reservations stands, in the queue, for all claims without a lease.
+const reservations ledger.ClaimID = ""
+
+// Run ends leases and claims until ctx ends: a lease when its cgroup is empty, and claims when a grant ends. Nothing tells
+// that a reservation expires, or that the driver frees memory, so these are looked at again and again.
 func (r *Releaser) Run(ctx context.Context) error {
-	t := time.NewTicker(reconcileEvery)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.Watcher.Run(ctx, r.emptied) })
+	g.Go(func() error { r.follow(ctx); return nil })
+	g.Go(func() error {
+		r.queue.Run(ctx, reconcileGap, func(ids []ledger.ClaimID) {
+			r.pass(ctx, ids)
+			_ = r.Store.Settle() // the condition has the error
+		})
+		return nil
+	})
+	return g.Wait() //nolint:wrapcheck // it is that of the watcher
+}
+
+// emptied tells that no process is in a cgroup any more.
+func (r *Releaser) emptied(group cgroup.Group) {
+	r.Store.Read(func(l store.Reader) {
+		if id, ok := l.ByCgroup(group.Dir); ok {
+			r.queue.Add(id)
+		}
+	})
+}
+
+// follow has the Releaser look at what the transitions of grants concern.
+func (r *Releaser) follow(ctx context.Context) {
+	news := r.Store.Subscribe()
+	defer news.Close()
+	t := time.NewTicker(reservationsEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-r.kick:
+			return
 		case <-t.C:
+			r.queue.Add(reservations)
+		case <-news.Ready():
 		}
-		r.Reconcile(ctx)
-		_ = r.Store.Settle() // the condition has the error
-		// Each pass looks at every lease; containers that start or end together wake it many times.
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(reconcileGap):
+		steps, resync := news.Take()
+		if resync {
+			r.Wake()
+		}
+		// What ended may have kept a claim that shares its cap.
+		if slices.ContainsFunc(steps, func(s ledger.Transition) bool { return s.To == ledger.Releasing || s.To == ledger.Gone }) {
+			r.queue.Add(reservations)
 		}
 	}
 }
 
 // Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
-// It is what makes sure; the watches on cgroups only make it quick.
-func (r *Releaser) Reconcile(ctx context.Context) {
+func (r *Releaser) Reconcile(ctx context.Context) { r.pass(ctx, r.Leased()) }
+
+// pass looks at these leases, and at all claims without one.
+func (r *Releaser) pass(ctx context.Context, ids []ledger.ClaimID) {
 	ended := false
-	for _, id := range r.Leased() {
-		if !r.beginEnd(id) {
-			continue
+	for _, id := range ids {
+		begun, again := r.beginEnd(id)
+		if begun {
+			done, err := r.end(ctx, id)
+			if ended, again = ended || done, !done; err != nil {
+				r.Log.Warn("end of lease put off", "claim", id, "error", err.Error())
+			}
 		}
-		done, err := r.end(ctx, id)
-		if ended = ended || done; err != nil {
-			r.Log.Warn("end of lease put off", "claim", id, "error", err.Error())
+		if again {
+			r.queue.After(id, againEvery)
 		}
 	}
 	dropped, pods := r.dropForgotten()
@@ -69,23 +108,31 @@ func (r *Releaser) Reconcile(ctx context.Context) {
 }
 
 // beginEnd marks the lease as busy if its cgroup is empty. Only one at a time: a claim that is busy refuses
-// its next container.
-func (r *Releaser) beginEnd(id ledger.ClaimID) (begun bool) {
+// its next container. again is true for a lease that may be over, and cannot end now.
+func (r *Releaser) beginEnd(id ledger.ClaimID) (begun, again bool) {
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
 		g, _ := l.Get(id)
-		if g.Work != ledger.NoWork || g.Lease == nil {
+		if g.Lease == nil {
 			return nil
 		}
-		over, err := empty(r.GroupOf(*g.Lease))
-		if err != nil { // never end a lease on doubt
+		if again = g.Work != ledger.NoWork; again {
+			return nil
+		}
+		group := r.GroupOf(*g.Lease)
+		over, err := empty(group)
+		if again = err != nil; again { // never end a lease on doubt
 			r.Log.Warn("cgroup cannot be read", "claim", id, "error", err.Error())
 			return nil
 		}
 		l.Drained(id, over)
-		begun = over && l.Begin(id, ledger.Release) == nil
+		if !over {
+			r.Watcher.Add(group) // it watches no group that was once empty
+			return nil
+		}
+		begun = l.Begin(id, ledger.Release) == nil
 		return nil
 	})
-	return begun
+	return begun, again
 }
 
 // end takes the caps off, removes the cgroup and forgets the claim, in this order, so that a crash in

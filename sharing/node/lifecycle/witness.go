@@ -216,6 +216,10 @@ func (r *Finder) ContainerMade(containerID, note string) {
 	})
 }
 
-// ContainerGone tells that a container instance ended or was removed: its lease is looked at now, not at the
-// next reconcile. Nothing is concluded from it: the cgroup and the driver tell.
-func (r *Finder) ContainerGone(string) { r.Wake() }
+// ContainerGone tells that a container instance ended or was removed: its lease is looked at now. Nothing is concluded from
+// it: the cgroup and the driver tell.
+func (r *Finder) ContainerGone(containerID string) {
+	if g, ok := r.Store.ByContainerID(containerID); ok {
+		r.queue.Add(g.Claim.ID)
+	}
+}
