@@ -90,11 +90,11 @@ kerf_use_sm_ratio{container="main",grant="x",index="0",known="process",namespace
 func TestDoctorOfACluster(t *testing.T) {
 	f := clitest.StartCluster(t, Commands)
 	out, errOut, code := f.Call("doctor")
-	if code != command.ExitFailure || !strings.Contains(out, "gpu-1 serves pods") || !strings.Contains(out, "gpu-2 does not serve pods\n  why:  its kerf-agent was heard from last") || errOut == "" {
+	if code != command.ExitFailure || !strings.Contains(out, "gpu-1 serves pods") || !strings.Contains(out, "gpu-2 does not serve pods\n  reason: the last report of its kerf-agent") || errOut == "" {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
 	f.Lists["/api/v1/nodes"] = []string{`{"metadata":{"name":"gpu-1"},"status":{"allocatable":{"nvidia.com/gpu":"2"}}}`}
-	if out, _, code = f.Call("doctor", "-o", "yaml"); code != command.ExitOK || !strings.Contains(out, "hands out 2 nvidia.com/gpu here") {
+	if out, _, code = f.Call("doctor", "-o", "yaml"); code != command.ExitOK || !strings.Contains(out, "advertises 2 nvidia.com/gpu here") {
 		t.Errorf("status %d: %s", code, out)
 	}
 }

@@ -10,54 +10,54 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const mendDriver = "install the NVIDIA driver and load it (modprobe nvidia); nvidia-smi must answer"
+const fixDriver = "install the NVIDIA driver and load it (modprobe nvidia); nvidia-smi must answer"
 
 func (f Facts) library() Check {
-	c := Check{Name: "driver library", Seen: f.Driver.Library}
+	c := Check{Name: checkLibrary, Found: f.Driver.Library}
 	if f.Driver.Library != "" {
-		c.Status, c.Means = OK, "the driver can be asked"
+		c.Status, c.Effect = OK, "the driver answers"
 		return c
 	}
-	c.Seen = f.Driver.Problem
-	if c.Seen == "" {
-		c.Seen = "libnvidia-ml.so.1 was not found"
+	c.Found = f.Driver.Problem
+	if c.Found == "" {
+		c.Found = "no libnvidia-ml.so.1"
 	}
 	if f.Agent.Answered && f.Agent.DriverVersion != "" {
-		c.Status, c.Means = Warn, "the agent has a driver that this command does not see; the checks of the driver below are blind"
-		c.Mend = "run kerf doctor with the agent's LD_LIBRARY_PATH"
+		c.Status, c.Effect = Warn, "the agent has a driver that this command does not see; the checks of the driver are not possible"
+		c.Fix = "run kerf doctor with the agent's LD_LIBRARY_PATH"
 		return c
 	}
-	c.Status, c.Means, c.Mend = Missing, "no GPU can be seen, so nothing can be granted", mendDriver
+	c.Status, c.Effect, c.Fix = Missing, "no grant is possible", fixDriver
 	return c
 }
 
-// blind is the check of something that only the driver could tell.
+// blind is a check that only the driver can answer.
 func blind(name string) Check {
-	return Check{Name: name, Status: Unknown, Seen: "the driver could not be asked", Means: "see driver library"}
+	return Check{Name: name, Status: Unknown, Found: "the driver did not answer", Effect: "see " + checkLibrary, Cause: checkLibrary}
 }
 
 func (f Facts) driverVersion() Check {
 	const name = "driver version"
 	switch {
 	case f.Driver.Version != "":
-		return Check{Name: name, Status: OK, Seen: f.Driver.Version, Means: "the driver answers"}
+		return Check{Name: name, Status: OK, Found: f.Driver.Version, Effect: "the driver answers"}
 	case f.Agent.DriverVersion != "":
-		return Check{Name: name, Status: OK, Seen: f.Agent.DriverVersion + " (told by the agent)", Means: "the driver answers the agent"}
+		return Check{Name: name, Status: OK, Found: f.Agent.DriverVersion + " (from the agent)", Effect: "the driver answers the agent"}
 	}
 	return blind(name)
 }
 
 func (f Facts) memoryLimits() Check {
-	const name = "memory limits"
+	const name = checkLimits
 	switch {
 	case f.Driver.Library == "":
 		return blind(name)
 	case f.Driver.MemoryLimits:
-		return Check{Name: name, Status: OK, Seen: "the library has nvmlDeviceSetMemoryLimits_v1", Means: "the driver itself can hold a grant to its memory"}
+		return Check{Name: name, Status: OK, Found: "the library has nvmlDeviceSetMemoryLimits_v1", Effect: "the driver can enforce memory caps"}
 	}
 	return Check{
-		Name: name, Status: Missing, Seen: "the library has no nvmlDeviceSetMemoryLimits_v1",
-		Means: "no grants of a part of a GPU at level driver; whole GPUs can be granted", Mend: "install driver r615 or newer",
+		Name: name, Status: Missing, Found: "the library has no nvmlDeviceSetMemoryLimits_v1",
+		Effect: "no shares at level driver; whole GPUs are possible", Fix: "install driver r615 or newer",
 	}
 }
 
@@ -72,43 +72,43 @@ func (f Facts) deviceFiles() Check {
 			gpus++
 		}
 	}
-	c := Check{Name: name, Seen: strings.Join(f.Driver.Devices, ", "), Mend: mendDevices}
+	c := Check{Name: name, Found: strings.Join(f.Driver.Devices, ", "), Fix: fixDevices}
 	switch {
 	case gpus > 0 && control:
-		c.Status, c.Means, c.Mend = OK, "programs can open the GPUs", ""
+		c.Status, c.Effect, c.Fix = OK, "programs can open the GPUs", ""
 	case gpus > 0 || control:
-		c.Status, c.Means = Missing, "a part of the device files is not there: programs cannot use the GPUs"
+		c.Status, c.Effect = Missing, "device files are missing: programs cannot use the GPUs"
 	case f.Agent.Answered && f.Agent.DriverVersion != "":
-		c.Status, c.Seen, c.Means, c.Mend = Unknown, "none in /dev", "the agent has a driver; its device files may lie elsewhere (kerf-agent --dev-root)", ""
+		c.Status, c.Found, c.Effect, c.Fix = Unknown, "none in /dev", "the agent has a driver; its device files may be elsewhere (kerf-agent --dev-root)", ""
 	default:
-		c.Status, c.Seen, c.Means = Missing, "none in /dev", "programs cannot use a GPU"
+		c.Status, c.Found, c.Effect = Missing, "none in /dev", "programs cannot use a GPU"
 		if f.Driver.Library == "" {
-			c.Mend = mendDriver
+			c.Fix, c.Cause = "", checkLibrary
 		}
 	}
 	return c
 }
 
 func (f Facts) gpus() Check {
-	const name = "GPUs"
+	const name = checkGPUs
 	if f.Driver.Library == "" {
 		return blind(name)
 	}
 	if f.Driver.GPUProblem != "" {
-		return Check{Name: name, Status: Unknown, Seen: f.Driver.GPUProblem, Means: "cannot tell what could be granted", Mend: "see whether nvidia-smi answers, and dmesg for NVRM and Xid"}
+		return Check{Name: name, Status: Unknown, Found: f.Driver.GPUProblem, Effect: "unknown which grants are possible", Fix: "run nvidia-smi; look for NVRM and Xid in dmesg"}
 	}
 	seen := kinds(f.Driver.GPUs)
-	c := Check{Name: name, Status: OK, Seen: strings.Join(seen, "; "), Means: "this much memory can be granted"}
+	c := Check{Name: name, Status: OK, Found: strings.Join(seen, "; "), Effect: "allocatable memory"}
 	switch {
 	case len(f.Driver.GPUs) == 0:
-		c.Status, c.Means = Missing, "there is nothing to grant"
-		c.Seen = "the driver has no usable GPU"
-		c.Mend = "see nvidia-smi, lspci -d 10de: and dmesg for NVRM and Xid"
+		c.Status, c.Effect = Missing, "no grant is possible"
+		c.Found = "the driver has no usable GPU"
+		c.Fix = "run nvidia-smi and lspci -d 10de:; look for NVRM and Xid in dmesg"
 	case len(f.Driver.LeftOut) > 0:
-		c.Status, c.Means, c.Mend = Warn, "some GPUs cannot be used", "see dmesg for NVRM and Xid"
+		c.Status, c.Effect, c.Fix = Warn, "some GPUs are not usable", "look for NVRM and Xid in dmesg"
 	}
 	if len(f.Driver.LeftOut) > 0 {
-		c.Seen += "; left out: " + strings.Join(f.Driver.LeftOut, "; ")
+		c.Found += "; left out: " + strings.Join(f.Driver.LeftOut, "; ")
 	}
 	return c
 }
@@ -131,8 +131,11 @@ func kinds(gpus []sharing.GPU) []string {
 
 func (f Facts) mig() Check {
 	const name = "MIG mode"
-	if f.Driver.Library == "" || f.Driver.GPUProblem != "" {
+	if f.Driver.Library == "" {
 		return blind(name)
+	}
+	if f.Driver.GPUProblem != "" {
+		return Check{Name: name, Status: Unknown, Found: "the driver did not list its GPUs", Effect: "see " + checkGPUs, Cause: checkGPUs}
 	}
 	var on []string
 	for _, g := range f.Driver.GPUs {
@@ -141,12 +144,12 @@ func (f Facts) mig() Check {
 		}
 	}
 	if len(on) == 0 {
-		return Check{Name: name, Status: OK, Seen: "off", Means: "GPUs can be shared and given whole"}
+		return Check{Name: name, Status: OK, Found: "off", Effect: "shares and whole GPUs are possible"}
 	}
 	return Check{
-		Name: name, Status: Warn, Seen: "on for GPU " + strings.Join(on, ", "),
-		Means: "they are given in MIG instances, and neither shared nor given whole",
-		Mend:  "nothing, where that is wanted; else a layout with enabled: false in the pool (mig), or, when nothing uses them, nvidia-smi -i " + strings.Join(on, ",") + " -mig 0",
+		Name: name, Status: Warn, Found: "on for GPU " + strings.Join(on, ", "),
+		Effect: "these GPUs give MIG instances only, no shares and no whole GPUs",
+		Fix:    "none if you want that; else set enabled: false in the pool's field mig, or run nvidia-smi -i " + strings.Join(on, ",") + " -mig 0",
 	}
 }
 

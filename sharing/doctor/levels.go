@@ -27,7 +27,7 @@ func possible(f Facts) map[sharing.Level]string {
 	why[sharing.LevelHardware] = f.hardwareReason()
 	base := f.baseReason()
 	if base == "" && len(f.Driver.grantable()) == 0 {
-		base = "every GPU is in MIG mode or not healthy"
+		base = "every GPU is in MIG mode or unhealthy"
 	}
 	why[sharing.LevelExclusive] = base
 	why[sharing.LevelDriver] = base
@@ -38,19 +38,30 @@ func possible(f Facts) map[sharing.Level]string {
 	case f.Driver.MemoryLimits:
 		why[sharing.LevelClient], why[sharing.LevelReactive] = limitsItself, limitsItself
 	default:
-		why[sharing.LevelDriver] = "the driver has no memory limits (r615 and newer have them)"
-		why[sharing.LevelClient] = "no agent answers that could say whether libkerf works here"
-		why[sharing.LevelReactive] = "no agent answers that could say whether it sees the processes of the GPUs"
+		why[sharing.LevelDriver] = noLimits
+		why[sharing.LevelClient] = "unknown without an agent: it tests libkerf"
+		why[sharing.LevelReactive] = "unknown without an agent: it tests whether it sees the processes of the GPUs"
 		if f.PIDSpace != 0 && f.PIDSpace != process.InitialPIDSpace {
-			why[sharing.LevelReactive] = "the driver does not list the machine's processes here (see pid namespace)"
+			why[sharing.LevelReactive] = "the driver does not list the machine's processes here (see PID namespace)"
 		}
 	}
 	return why
 }
 
-// What stands in the way of levels.
+// The checks that explain others.
 const (
-	limitsItself = "the driver limits memory itself, which is stronger"
+	checkAgent   = "agent"
+	checkCgroup  = "cgroup v2"
+	checkLibrary = "driver library"
+	checkLimits  = "memory limits"
+	checkGPUs    = "GPUs"
+)
+
+// Reasons why a level is not possible.
+const (
+	notNeeded    = "not needed: "
+	limitsItself = notNeeded + "level driver is stronger"
+	noLimits     = "the driver has no memory limits (r615 and newer have them)"
 	listIt       = "backends: [driver, reactive]"
 	listClient   = "backends: [driver, libkerf]"
 	noInstance   = "no GPU has a MIG instance that Kerf created, and " + sharing.ReadOnlySettings
@@ -62,11 +73,11 @@ func (f Facts) baseReason() string {
 	case f.Cgroup.V2 == "":
 		return "there is no cgroup v2"
 	case f.Cgroup.Unusable != "":
-		return "no cgroup can be made (see cgroup v2)"
+		return "no cgroup can be created (see cgroup v2)"
 	case f.Driver.Library == "":
 		return "there is no NVIDIA driver"
 	case f.Driver.GPUProblem != "":
-		return "the GPUs could not be listed"
+		return "the driver did not list its GPUs"
 	case len(f.Driver.GPUs) == 0:
 		return "there is no usable GPU"
 	}
@@ -90,9 +101,9 @@ func (f Facts) hardwareReason() string {
 		return noInstance
 	}
 	if capable {
-		return "no healthy GPU is in MIG mode; a layout of the pool (mig) puts GPUs there"
+		return "no healthy GPU is in MIG mode; the pool's field mig enables it"
 	}
-	return "no GPU here can be put in MIG mode"
+	return "no GPU supports MIG mode"
 }
 
 // agentsReason is why a level is not among those of an agent that answered.
@@ -105,19 +116,19 @@ func (f Facts) agentsReason(l sharing.Level) string {
 	case l == sharing.LevelHardware && f.Agent.GPUSettings == sharing.GPUSettingsReadOnly:
 		return noInstance
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
-		return "the driver has no memory limits (r615 and newer have them)"
+		return noLimits
 	case l <= sharing.LevelClient && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
 		return limitsItself
 	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelClient):
-		return "a library in the programs refuses what is too much, which is stronger"
+		return notNeeded + "level client is stronger"
 	case f.Agent.whyNot(l) != "":
 		return f.Agent.whyNot(l)
 	case l == sharing.LevelClient:
-		return "the agent's pool does not list it (" + listClient + ")"
+		return "the pool of the node does not list it (" + listClient + ")"
 	case l == sharing.LevelReactive:
-		return "the agent's pool does not list it (" + listIt + "), or no GPU can be watched now"
+		return "the pool of the node does not list it (" + listIt + "), or it works on no GPU now"
 	}
-	return "no GPU of the agent offers it now (kerf status -o wide shows their health)"
+	return "no GPU offers it now (kerf status -o wide shows their health)"
 }
 
 // whyNot is what the agent says of the backends of a level that its pool lists and that do not work.
@@ -133,54 +144,71 @@ func (a Agent) whyNot(l sharing.Level) string {
 
 // level is the check of one enforcement level.
 func (f Facts) level(l sharing.Level, why string) Check {
-	c := Check{Name: "level " + l.String(), Status: OK, Seen: "possible", Means: meaning(l)}
+	c := Check{Name: "level " + l.String(), Status: OK, Found: "possible", Effect: meaning(l)}
 	if f.Agent.Answered {
-		c.Seen = "offered by the agent"
+		c.Found = "offered by the agent"
 	}
 	if why == "" {
 		return c
 	}
-	c.Status, c.Seen = Missing, "not possible: "+why
-	switch l {
-	case sharing.LevelExclusive, sharing.LevelDriver:
-		c.Mend = "see the checks above that are not ok"
-	default:
-		c.Status = Warn // what is stronger, or wanted by nobody, is no lack of the machine
+	c.Status, c.Found, c.Cause = Missing, "not possible: "+why, f.causeOf(why)
+	if strings.HasPrefix(why, notNeeded) {
+		c.Found = why
+	}
+	if l != sharing.LevelExclusive && l != sharing.LevelDriver {
+		c.Status = Info // a stronger level exists, or the pool does not list it
 	}
 	return c
+}
+
+// causeOf returns the check that explains why a level is not possible; empty if the reason itself explains it.
+func (f Facts) causeOf(why string) string {
+	switch {
+	case f.Agent.Answered && !f.Agent.Ready:
+		return checkAgent
+	case why == noLimits:
+		return checkLimits
+	case f.Agent.Answered || why != f.baseReason():
+		return ""
+	case f.Cgroup.V2 == "" || f.Cgroup.Unusable != "":
+		return checkCgroup
+	case f.Driver.Library == "":
+		return checkLibrary
+	}
+	return checkGPUs
 }
 
 func meaning(l sharing.Level) string {
 	switch l {
 	case sharing.LevelExclusive:
-		return "a whole GPU, and nobody else on it (kerf run --gpus 1)"
+		return "whole GPUs (kerf run --gpus 1)"
 	case sharing.LevelHardware:
-		return "a MIG instance"
+		return "MIG instances"
 	case sharing.LevelDriver:
-		return "a part of a GPU; the driver refuses memory past the cap (kerf run --memory 10GiB)"
+		return "shares; the driver rejects memory above the cap (kerf run --memory 10GiB)"
 	case sharing.LevelClient:
-		return "a part of a GPU, held while the program plays along"
+		return "shares; MPS or libkerf rejects memory above the cap, and programs can bypass it"
 	case sharing.LevelReactive:
-		return "a part of a GPU, watched and acted on after the fact"
+		return "shares; the agent detects memory above the cap and acts"
 	case sharing.LevelNone, sharing.LevelUnknown:
 	}
-	return "nothing holds the grant"
+	return "grants without enforcement"
 }
 
 func (f Facts) agent() Check {
-	c := Check{Name: "agent", Seen: f.Agent.Problem}
+	c := Check{Name: checkAgent, Found: f.Agent.Problem}
 	switch {
 	case f.Agent.Answered && f.Agent.Ready:
-		c.Status, c.Seen, c.Means = OK, "ready at "+f.Dir, "claims are taken"
+		c.Status, c.Found, c.Effect = OK, "ready at "+f.Dir, "grants are possible"
 	case f.Agent.Answered:
-		c.Status, c.Seen, c.Means = Warn, "not ready: "+strings.Join(f.Agent.NotReady, "; "), "claims are refused until it is ready"
-		c.Mend = "mend what it names; it becomes ready by itself"
+		c.Status, c.Found, c.Effect = Warn, "not ready: "+strings.Join(f.Agent.NotReady, "; "), "the agent rejects requests until it is ready"
+		c.Fix = "solve what it names; it then becomes ready"
 	case f.Agent.Denied:
-		c.Status, c.Means, c.Mend = Unknown, "this user cannot use kerf run", "see group kerf"
+		c.Status, c.Effect, c.Fix = Unknown, "this user cannot use kerf run", "see group kerf"
 	case f.Agent.Absent:
-		c.Status, c.Means, c.Mend = Missing, "kerf run does not work", "kerf-agent --dir "+f.Dir+" (as root)"
+		c.Status, c.Effect, c.Fix = Missing, "kerf run does not work", "kerf-agent --dir "+f.Dir+" (as root)"
 	default:
-		c.Status, c.Means, c.Mend = Missing, "kerf run does not work now", "see the agent's log, or start it: kerf-agent --dir "+f.Dir+" (as root)"
+		c.Status, c.Effect, c.Fix = Missing, "kerf run does not work now", "see the agent's log, or start it: kerf-agent --dir "+f.Dir+" (as root)"
 	}
 	return c
 }

@@ -33,70 +33,70 @@ func kernelVersion(release string) (major, minor int, ok bool) {
 }
 
 func (f Facts) kernel() Check {
-	c := Check{Name: "kernel", Seen: f.Kernel}
+	c := Check{Name: "kernel", Found: f.Kernel}
 	major, minor, ok := kernelVersion(f.Kernel)
 	switch {
 	case !ok:
-		c.Status, c.Means = Unknown, "cannot tell whether the kernel has pidfds, by which the agent knows its callers"
-		if c.Seen == "" {
-			c.Seen = "no kernel release"
+		c.Status, c.Effect = Unknown, "unknown whether the kernel has pidfds, which the agent needs to identify its callers"
+		if c.Found == "" {
+			c.Found = "no kernel release"
 		}
 	case major < 5 || major == 5 && minor < 3:
-		c.Status, c.Means = Missing, "no pidfds (5.3): the agent cannot know its callers for sure"
-		c.Mend = "boot a kernel of at least 5.3"
+		c.Status, c.Effect = Missing, "no pidfds (5.3): the agent cannot identify its callers"
+		c.Fix = "boot a kernel of at least 5.3"
 	default:
-		c.Status, c.Means = OK, "has pidfds, by which the agent knows its callers"
+		c.Status, c.Effect = OK, "pidfds identify callers of the agent"
 	}
 	return c
 }
 
 func (f Facts) root() Check {
 	if f.Root {
-		return Check{Name: "root", Status: OK, Seen: "running as root", Means: "may run kerf-agent, and kerf run can hide the other GPUs"}
+		return Check{Name: "root", Status: OK, Found: "running as root", Effect: "can run kerf-agent, and kerf run can hide other GPUs"}
 	}
 	return Check{
-		Name: "root", Status: Warn, Seen: "not running as root",
-		Means: "kerf run works through the agent's socket; the other GPUs are then held by the least limit and not hidden, and some checks see less",
-		Mend:  "for a full view: sudo kerf doctor",
+		Name: "root", Status: Warn, Found: "not running as root",
+		Effect: "kerf run works, but caps other GPUs at the minimum instead of hiding them; some checks are not possible",
+		Fix:    "for all checks: sudo kerf doctor",
 	}
 }
 
 // pidNamespace looks at this program's own: an agent that was started in another way may be in another one, and says so.
 func (f Facts) pidNamespace() Check {
-	c := Check{Name: "pid namespace", Seen: fmt.Sprintf("pid:[%d]", f.PIDSpace)}
+	c := Check{Name: "PID namespace", Found: fmt.Sprintf("pid:[%d]", f.PIDSpace)}
 	switch f.PIDSpace {
 	case 0:
-		c.Status, c.Seen, c.Means = Unknown, "could not be read", "cannot tell which processes the driver lists"
+		c.Status, c.Found, c.Effect = Unknown, "not readable", "unknown which processes the driver lists"
 	case process.InitialPIDSpace:
-		c.Status, c.Seen, c.Means = OK, "the machine's", "the driver lists the processes of the whole machine here"
+		c.Status, c.Found, c.Effect = OK, "of the host", "the driver lists all processes of the host"
 	default:
-		c.Status, c.Means = Warn, "not the machine's: the driver leaves out processes outside it, so an agent here does not watch shares (level reactive)"
-		c.Mend = "run kerf-agent in the machine's pid namespace; in a pod, set hostPID: true"
+		c.Status, c.Effect = Warn, "not of the host: the driver omits processes outside it, so level reactive is not possible"
+		c.Fix = "run kerf-agent in the host's PID namespace; in a pod, set hostPID: true"
 	}
 	return c
 }
 
 func (f Facts) cgroupV2() Check {
-	c := Check{Name: "cgroup v2"}
+	c := Check{Name: checkCgroup}
 	switch {
 	case f.Cgroup.V2 == "":
-		c.Status, c.Seen = Missing, f.Cgroup.Problem
-		if c.Seen == "" {
-			c.Seen = "not mounted"
+		c.Status, c.Found = Missing, f.Cgroup.Problem
+		if c.Found == "" {
+			c.Found = "not mounted"
 		}
-		c.Means = "no grants: a grant lives as long as its cgroup, and the driver's memory limit is per cgroup v2"
-		c.Mend = "boot with systemd.unified_cgroup_hierarchy=1, or: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+		c.Effect = "no grants: each grant needs a cgroup v2"
+		c.Fix = "boot with systemd.unified_cgroup_hierarchy=1, or: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
 	case f.Cgroup.Unusable != "" && f.Agent.Ready:
-		c.Status, c.Seen = OK, fmt.Sprintf("v2 at %s; the agent can make groups, and this program cannot: %s", f.Cgroup.V2, f.Cgroup.Unusable)
-		c.Means = "grants can be made"
+		c.Status, c.Found = OK, fmt.Sprintf("v2 at %s; the agent can create groups, this program cannot: %s", f.Cgroup.V2, f.Cgroup.Unusable)
+		c.Effect = "grants are possible"
 	case f.Cgroup.Unusable != "":
-		c.Status, c.Seen = Missing, fmt.Sprintf("v2 at %s, where no group can be made: %s", f.Cgroup.V2, f.Cgroup.Unusable)
-		c.Means, c.Mend = "no grants: kerf-agent does not start here", f.Cgroup.Remedy
+		c.Status, c.Found = Missing, fmt.Sprintf("v2 at %s; no group can be created: %s", f.Cgroup.V2, f.Cgroup.Unusable)
+		c.Effect, c.Fix = "no grants: kerf-agent does not start here", f.Cgroup.Remedy
 	case f.Cgroup.V1:
-		c.Status, c.Seen = OK, fmt.Sprintf("v2 at %s, next to v1 controllers (hybrid)", f.Cgroup.V2)
-		c.Means = "grants can be made; controllers that v1 holds (dmem is v2 alone) are not here"
+		c.Status, c.Found = OK, fmt.Sprintf("v2 at %s, next to v1 controllers (hybrid)", f.Cgroup.V2)
+		c.Effect = "grants are possible; v2 lacks controllers that v1 has"
 	default:
-		c.Status, c.Seen, c.Means = OK, "v2 at "+f.Cgroup.V2, "grants can be made"
+		c.Status, c.Found, c.Effect = OK, "v2 at "+f.Cgroup.V2, "grants are possible"
 	}
 	return c
 }
@@ -105,16 +105,16 @@ func (f Facts) dmem() Check {
 	c := Check{Name: "dmem controller"}
 	switch {
 	case f.Cgroup.V2 == "":
-		c.Status, c.Seen, c.Means = Unknown, "no cgroup v2 to look in", "see cgroup v2"
+		c.Status, c.Found, c.Effect, c.Cause = Unknown, "no cgroup v2", "see cgroup v2", checkCgroup
 	case f.Cgroup.Controllers == nil:
-		c.Status, c.Seen, c.Means = Unknown, "the controllers could not be read", "cannot tell which of its two ways the driver takes for memory limits"
-		c.Mend = "look at " + f.Cgroup.V2 + "/cgroup.controllers"
+		c.Status, c.Found, c.Effect = Unknown, "controllers not readable", "unknown whether the driver stores memory limits in dmem"
+		c.Fix = "read " + f.Cgroup.V2 + "/cgroup.controllers"
 	case slices.Contains(f.Cgroup.Controllers, "dmem"):
-		c.Status, c.Seen, c.Means = OK, "available", "the driver keeps memory limits in the kernel's dmem controller, with nesting"
+		c.Status, c.Found, c.Effect = OK, "available", "the driver stores memory limits in the dmem controller, with nesting"
 	default:
-		c.Status, c.Seen = Warn, "not available"
-		c.Means = "the driver keeps memory limits in a table of its own: they hold, but cannot be nested or lowered below what is in use"
-		c.Mend = "boot a kernel of at least 6.14 with CONFIG_CGROUP_DMEM=y and without cgroup_disable=dmem"
+		c.Status, c.Found = Warn, "not available"
+		c.Effect = "the driver stores memory limits itself: no nesting, and no cap below the current usage"
+		c.Fix = "boot kernel 6.14 or newer with CONFIG_CGROUP_DMEM=y and without cgroup_disable=dmem"
 	}
 	return c
 }
@@ -123,15 +123,15 @@ func (f Facts) group() Check {
 	c := Check{Name: "group kerf"}
 	switch {
 	case !f.Group.Known:
-		c.Status, c.Seen, c.Means = Unknown, "the group database could not be read: "+f.Group.Problem, "cannot tell who may use the agent's socket"
+		c.Status, c.Found, c.Effect = Unknown, "group database not readable: "+f.Group.Problem, "unknown who may use the agent's socket"
 	case !f.Group.Exists:
-		c.Status, c.Seen, c.Means = Warn, "no such group", "only root can use kerf run"
-		c.Mend = "groupadd --system kerf && usermod -aG kerf USER, then restart kerf-agent and log in again"
+		c.Status, c.Found, c.Effect = Warn, "no such group", "only root can use kerf run"
+		c.Fix = "groupadd --system kerf && usermod -aG kerf USER, then restart kerf-agent and log in again"
 	case !f.Group.Member && !f.Root:
-		c.Status, c.Seen, c.Means = Warn, "exists; this user is not a member", "this user cannot use the agent's socket"
-		c.Mend = "sudo usermod -aG kerf $USER, then log in again"
+		c.Status, c.Found, c.Effect = Warn, "exists; this user is not a member", "this user cannot use the agent's socket"
+		c.Fix = "sudo usermod -aG kerf $USER, then log in again"
 	default:
-		c.Status, c.Seen, c.Means = OK, "exists", "its members can use kerf run without being root"
+		c.Status, c.Found, c.Effect = OK, "exists", "its members can use kerf run without root"
 	}
 	return c
 }
@@ -139,23 +139,23 @@ func (f Facts) group() Check {
 func (f Facts) mps() Check {
 	if f.MPSControl == "" {
 		return Check{
-			Name: "MPS", Status: Warn, Seen: "nvidia-cuda-mps-control is not in PATH",
-			Means: "kernels of different grants take turns on a GPU instead of running side by side; memory caps do not need it",
-			Mend:  "install the NVIDIA driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)",
+			Name: "MPS", Status: Warn, Found: "nvidia-cuda-mps-control is not in PATH",
+			Effect: "kernels of different grants run one after the other; memory caps do not need MPS",
+			Fix:    "install the NVIDIA driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)",
 		}
 	}
-	return Check{Name: "MPS", Status: OK, Seen: f.MPSControl, Means: "the control program is installed; the agent runs it for pools that list mps"}
+	return Check{Name: "MPS", Status: OK, Found: f.MPSControl, Effect: "the agent runs it for pools that list mps"}
 }
 
 func (f Facts) cdi() Check {
 	if len(f.CDISpecs) == 0 {
 		return Check{
-			Name: "CDI", Status: Warn, Seen: "no NVIDIA spec in /etc/cdi or /var/run/cdi",
-			Means: "container engines cannot be given GPUs by name; kerf run needs no spec",
-			Mend:  "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+			Name: "CDI", Status: Warn, Found: "no NVIDIA spec in /etc/cdi or /var/run/cdi",
+			Effect: "container engines cannot request GPUs by CDI name; kerf run needs no spec",
+			Fix:    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 		}
 	}
-	return Check{Name: "CDI", Status: OK, Seen: strings.Join(f.CDISpecs, ", "), Means: "container engines can be given GPUs by name"}
+	return Check{Name: "CDI", Status: OK, Found: strings.Join(f.CDISpecs, ", "), Effect: "container engines can request GPUs by CDI name"}
 }
 
 // Setting is how the agent's library and device files were to reach it, in the chart's words.
@@ -179,11 +179,11 @@ func ParseSetting(field, text string) (Setting, error) {
 	return OnNode, sharing.Invalid(field, text, "write runtimeClass or hostLibrary, as the chart has it, or leave it out", "is no way to the driver")
 }
 
-// mendDevices makes the device files.
-const mendDevices = "nvidia-modprobe -c 0 -u, or start nvidia-persistenced"
+// fixDevices makes the device files.
+const fixDevices = "nvidia-modprobe -c 0 -u, or start nvidia-persistenced"
 
-// Mend says what to do where an agent of this setting lacks this; empty for nothing lacking.
-func (s Setting) Mend(lack nvml.Lack) string {
+// Fix says what to do if an agent with this setting lacks something; empty if it lacks nothing.
+func (s Setting) Fix(lack nvml.Lack) string {
 	const (
 		handler = `let the handler of the pod's runtime class be NVIDIA's runtime ("nvidia-ctk runtime configure" on the node, then ` +
 			`restart the container runtime) and delete this pod; or let the chart's "driver" be hostLibrary ` +
@@ -199,7 +199,7 @@ func (s Setting) Mend(lack nvml.Lack) string {
 			return `what is mounted is not the driver's library: let the chart's "driverLibrary" (volume driver-library) name the ` +
 				`node's own libnvidia-ml.so.1`
 		case OnNode:
-			return mendDriver
+			return fixDriver
 		}
 	case nvml.LackDevices:
 		switch s {
@@ -208,7 +208,7 @@ func (s Setting) Mend(lack nvml.Lack) string {
 		case ByHostLibrary:
 			return "a privileged container has the device files that the node had as it started: " + load + ", and delete this pod"
 		case OnNode:
-			return mendDevices
+			return fixDevices
 		}
 	case nvml.LackNone:
 	}

@@ -22,7 +22,7 @@ func TestMend(t *testing.T) {
 	seen := map[string]bool{}
 	for s, tc := range tests {
 		for lack, words := range map[nvml.Lack][]string{nvml.LackLibrary: tc.library, nvml.LackDevices: tc.devices} {
-			said := s.Mend(lack)
+			said := s.Fix(lack)
 			for _, w := range words {
 				if !strings.Contains(said, w) {
 					t.Errorf("setting %q, lack %d: %q does not say %q", s, lack, said, w)
@@ -33,7 +33,7 @@ func TestMend(t *testing.T) {
 			}
 			seen[said] = true
 		}
-		if said := s.Mend(nvml.LackNone); said != "" {
+		if said := s.Fix(nvml.LackNone); said != "" {
 			t.Errorf("setting %q lacks nothing and is told %q", s, said)
 		}
 	}

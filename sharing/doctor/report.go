@@ -1,14 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor tells what a machine can do for Kerf, what it lacks, and how each lack is mended.
+// Package doctor checks a machine for Kerf and suggests fixes.
 //
-// Gather looks at the machine and Examine, which is pure, judges what was seen. Gather promises to change
-// nothing, to run no program and to work without an agent, without a driver and without root; what could
-// not be looked at is reported as unknown and never as missing.
+// Gather reads facts from the machine. Examine is pure and evaluates them. Gather changes nothing, runs no program, and works
+// without an agent, a driver or root. It reports what it cannot read as unknown, never as missing.
 //
-// Its verdict is a forecast: what a grant's level is, the agent says with the grant. Where an agent answers,
-// its word on the levels counts and not the forecast.
+// The verdict is a forecast. If an agent answers, its levels replace the forecast.
 package doctor
 
 import "github.com/kerf-gpu/kerf/sharing"
@@ -18,29 +16,33 @@ type Status string
 
 // The outcomes.
 const (
-	// OK: it is there and works as far as was seen.
+	// OK: present, and no problem found.
 	OK Status = "ok"
-	// Warn: Kerf works, but something is less than it could be.
+	// Info: a fact that needs no action.
+	Info Status = "info"
+	// Warn: Kerf works, but with a restriction.
 	Warn Status = "warn"
-	// Missing: it is not there, and what Means says cannot be had.
+	// Missing: something is absent; Effect says what does not work.
 	Missing Status = "missing"
-	// Unknown: it could not be told.
+	// Unknown: the check was not possible.
 	Unknown Status = "unknown"
 )
 
-// Check is one thing that was looked at.
+// Check is one fact and its consequence.
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Seen is what was found.
-	Seen string `json:"seen"`
-	// Means is what follows from it for grants.
-	Means string `json:"means"`
-	// Mend is the command or setting that mends it; empty when there is nothing to mend.
-	Mend string `json:"mend"`
+	// Found is what was found.
+	Found string `json:"found"`
+	// Effect is what follows from it for grants.
+	Effect string `json:"effect"`
+	// Fix is the command or setting that solves the problem; empty if there is none, or if Cause has it.
+	Fix string `json:"fix"`
+	// Cause is the name of the check that explains this one; empty if the check stands for itself.
+	Cause string `json:"cause,omitempty"`
 }
 
-// Report is the verdict on a machine. Its JSON is for scripts; fields are only added.
+// Report is the verdict on a machine.
 type Report struct {
 	// Enforced is true when a grant at level driver, exclusive or hardware is possible here.
 	Enforced bool `json:"enforced"`
@@ -173,13 +175,16 @@ func (f Facts) gpuSettings() Check {
 	c := Check{Name: "GPU settings"}
 	switch f.Agent.GPUSettings {
 	case sharing.GPUSettingsManage:
-		c.Status, c.Seen, c.Means = OK, "managed by the agent", "the agent sets "+sharing.GPUSettingsNames+" as the pool says"
+		c.Status, c.Found, c.Effect = OK, "managed by the agent", "the agent sets "+sharing.GPUSettingsNames+" as the pool says"
 	case sharing.GPUSettingsReadOnly:
-		c.Status, c.Seen = Warn, "read-only (kerf-agent --gpu-settings=read-only)"
-		c.Means = "the agent enforces memory limits; it does not change " + sharing.GPUSettingsNames
-		c.Mend = "nothing, if another tool sets them; else start the agent with --gpu-settings=manage"
+		c.Status, c.Found = Warn, "read-only (kerf-agent --gpu-settings=read-only)"
+		c.Effect = "the agent enforces memory caps; it does not change " + sharing.GPUSettingsNames
+		c.Fix = "none if another tool sets them; else start the agent with --gpu-settings=manage"
 	default:
-		c.Status, c.Seen, c.Means = Unknown, "no agent says whether it changes them", "see agent"
+		c.Status, c.Found, c.Effect = Unknown, "the agent does not report it", "unknown whether the agent changes GPU settings"
+		if !f.Agent.Answered {
+			c.Found, c.Cause = "no agent answers", checkAgent
+		}
 	}
 	return c
 }

@@ -38,37 +38,37 @@ const (
 	checkAnnotations = "annotations"
 )
 
-const noPods = "pods cannot hold grants on this machine; kerf run works without"
+const noPods = "pods cannot have grants on this machine; kerf run works"
 
 // containers are the checks of the container runtime.
 func (f Facts) containers() []Check {
 	r := f.Runtime
 	switch {
 	case r.Socket == "":
-		return []Check{{Name: checkRuntime, Status: OK, Seen: "no container runtime found: only processes, not pods", Means: "kerf run works; Kubernetes and kerf run --image need containerd or CRI-O"}}
+		return []Check{{Name: checkRuntime, Status: Info, Found: "none found: processes only, no pods", Effect: "kerf run works; pods and kerf run --image need containerd or CRI-O"}}
 	case r.Problem != "":
-		c := Check{Name: checkRuntime, Status: Unknown, Seen: r.Problem, Means: "cannot tell whether pods can hold grants here", Mend: "see that the container runtime runs: systemctl status containerd (or crio)"}
+		c := Check{Name: checkRuntime, Status: Unknown, Found: r.Problem, Effect: "unknown whether pods can have grants here", Fix: "start the container runtime: systemctl status containerd (or crio)"}
 		if r.Denied {
-			c.Mend = "sudo kerf doctor"
+			c.Fix = "sudo kerf doctor"
 		}
 		return []Check{c}
 	}
 	checks := []Check{
-		{Name: checkRuntime, Status: OK, Seen: fmt.Sprintf("%s %s at %s", r.Report.Name, r.Report.Version, r.Socket), Means: "new enough for Kerf"},
-		answer(checkNRI, r.Report.NRI, "containers can be given their GPUs"),
-		answer(checkRuntimeCDI, r.Report.CDI, "containers can be given GPUs and guards by name"),
-		told(checkCgroups, r.Report.CgroupDriver, "Kerf works with either; kubelet must have the same"),
+		{Name: checkRuntime, Status: OK, Found: fmt.Sprintf("%s %s at %s", r.Report.Name, r.Report.Version, r.Socket), Effect: "new enough for Kerf"},
+		answer(checkNRI, r.Report.NRI, "Kerf can give GPUs to containers"),
+		answer(checkRuntimeCDI, r.Report.CDI, "containers get GPUs and the hook by CDI name"),
+		told(checkCgroups, r.Report.CgroupDriver, "kubelet must use the same driver"),
 		r.defaultRuntime(),
 	}
 	if r.Report.CDI == containerd.Yes && len(r.Report.CDIDirs) > 0 {
-		checks[2].Seen = "on, with specs in " + strings.Join(r.Report.CDIDirs, " and ")
+		checks[2].Found = "on, with specs in " + strings.Join(r.Report.CDIDirs, " and ")
 	}
 	for _, p := range containerd.Verdict(r.Report, r.Toolkit, "") {
 		checks = found(checks, p)
 	}
 	if len(r.Report.Untold) > 0 {
 		checks = append(checks, Check{
-			Name: "runtime, untold", Status: Unknown, Seen: strings.Join(r.Report.Untold, "; "), Means: "these parts of the container runtime were not checked",
+			Name: "runtime, unchecked", Status: Unknown, Found: strings.Join(r.Report.Untold, "; "), Effect: "these settings of the container runtime were not checked",
 		})
 	}
 	return checks
@@ -77,35 +77,35 @@ func (f Facts) containers() []Check {
 // answer is the check of something that the runtime has or has not.
 func answer(name string, a containerd.Answer, means string) Check {
 	if a == containerd.Yes {
-		return Check{Name: name, Status: OK, Seen: "on", Means: means}
+		return Check{Name: name, Status: OK, Found: "on", Effect: means}
 	}
-	return Check{Name: name, Status: Unknown, Seen: "the container runtime does not tell", Means: "cannot tell whether " + means}
+	return Check{Name: name, Status: Unknown, Found: "the container runtime does not report it", Effect: "unknown whether " + means}
 }
 
 // told is the check of a setting by its value.
 func told(name, value, means string) Check {
 	if value == "" {
-		return Check{Name: name, Status: Unknown, Seen: "the container runtime does not tell", Means: means}
+		return Check{Name: name, Status: Unknown, Found: "the container runtime does not report it", Effect: means}
 	}
-	return Check{Name: name, Status: OK, Seen: value, Means: means}
+	return Check{Name: name, Status: OK, Found: value, Effect: means}
 }
 
 func (r Runtime) defaultRuntime() Check {
-	c := told(checkDefault, r.Report.DefaultRuntime, "images that name GPUs in their environment get none from it")
+	c := told(checkDefault, r.Report.DefaultRuntime, "images that name GPUs in their environment get none")
 	if h, ok := r.Report.Default(); ok && h.Binary != "" {
-		c.Seen += " (" + h.Binary + ")"
+		c.Found += " (" + h.Binary + ")"
 	}
 	if c.Status == Unknown {
-		c.Means = "cannot tell whether images that name GPUs in their environment are given them"
+		c.Effect = "unknown whether images that name GPUs in their environment get them"
 	}
 	return c
 }
 
 // found puts a problem in the place of the check that it belongs to, or beside one that has a problem.
 func found(checks []Check, p containerd.Problem) []Check {
-	c := Check{Name: checkOf(p.Key), Status: Warn, Seen: p.Sentence, Means: "grants hold; this way around them should be closed", Mend: p.Remedy}
+	c := Check{Name: checkOf(p.Key), Status: Warn, Found: p.Sentence, Effect: "caps are enforced, but a container can bypass them this way", Fix: p.Remedy}
 	if p.Blocking {
-		c.Status, c.Means = Missing, noPods
+		c.Status, c.Effect = Missing, noPods
 	}
 	for i, old := range checks {
 		if old.Name == c.Name && (old.Status == OK || old.Status == Unknown) {

@@ -16,7 +16,7 @@ func TestDoctorAsksTheRuntime(t *testing.T) {
 	r := e.kerf("doctor", "--dir", "/run/kerf", "-o", "json")
 	var told struct {
 		Checks []struct {
-			Name, Status, Seen, Mend string
+			Name, Status, Found, Fix string
 		}
 	}
 	if err := json.Unmarshal([]byte(r.out), &told); err != nil {
@@ -36,7 +36,7 @@ func TestDoctorAsksTheRuntime(t *testing.T) {
 			continue
 		}
 		delete(want, c.Name)
-		if c.Status != "ok" || !strings.Contains(c.Seen, seen) || c.Mend != "" {
+		if c.Status != "ok" || !strings.Contains(c.Found, seen) || c.Fix != "" {
 			t.Errorf("%s: %+v, want it ok with %q", c.Name, c, seen)
 		}
 	}

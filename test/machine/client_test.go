@@ -71,7 +71,7 @@ func TestClientHolds(t *testing.T) {
 	touch(t, gate)
 	line := late.lines(2)[1]
 	wantLoad(t, decode[loaded](t, line), oom, gib-2*contextT4-8*mib, gib-contextT4)
-	if r := m.kerf("doctor"); !strings.Contains(r.out, "level client     offered by the agent") {
+	if r := m.kerf("doctor"); !strings.Contains(r.out, "level client       offered by the agent") {
 		t.Errorf("doctor: %s", r.out)
 	}
 }

@@ -106,7 +106,7 @@ func TestReactiveKills(t *testing.T) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
-	if r := m.kerf("doctor"); !strings.Contains(r.out, "level reactive   offered by the agent") {
+	if r := m.kerf("doctor"); !strings.Contains(r.out, "level reactive     offered by the agent") {
 		t.Errorf("doctor: %s", r.out)
 	}
 	checkInvariants(t, m)

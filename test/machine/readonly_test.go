@@ -36,12 +36,12 @@ func TestReadOnlyCgroups(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
 	remedy := "mount -o remount,bind,rw"
 	got := m.readOnlyCgroups(program("kerf"), "--dir", m.dir, "doctor")
-	for _, want := range []string{"read-only file system", remedy, "no cgroup can be made"} {
+	for _, want := range []string{"read-only file system", remedy, "no group can be created"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, got.out)
 		}
 	}
-	if !strings.Contains(got.out, "enforcement levels here (forecast): none") {
+	if !strings.Contains(got.out, "This machine cannot enforce GPU grants.") {
 		t.Errorf("doctor offers levels:\n%s", got.out)
 	}
 	got = m.readOnlyCgroups(program("kerf-agent"), "--dir", m.dir, "--state-dir", stateDir(m.dir))

@@ -134,14 +134,14 @@ func TestReadOnlyGPUSettingsKeepInstances(t *testing.T) {
 func (m *machine) wantDoctor(check string, parts ...string) {
 	m.t.Helper()
 	report := decode[struct {
-		Checks []struct{ Name, Status, Seen, Means, Mend string }
+		Checks []struct{ Name, Status, Found, Effect, Fix string }
 	}](m.t, m.kerf("doctor", "-o", "json").out)
 	for _, c := range report.Checks {
 		if c.Name != check {
 			continue
 		}
 		for _, part := range parts {
-			if text := strings.Join([]string{c.Status, c.Seen, c.Means, c.Mend}, "\n"); !strings.Contains(text, part) {
+			if text := strings.Join([]string{c.Status, c.Found, c.Effect, c.Fix}, "\n"); !strings.Contains(text, part) {
 				m.t.Errorf("check %q of kerf doctor does not say %q:\n%s", check, part, text)
 			}
 		}

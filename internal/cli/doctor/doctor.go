@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor is kerf doctor: what a machine or a cluster can do, and what it lacks.
+// Package doctor is kerf doctor: it checks a machine or a cluster and suggests fixes.
 package doctor
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,14 +34,14 @@ func doctorCommand(a *command.App) *cobra.Command {
 	var output, socket string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this machine can do, and how to mend what it lacks",
-		Long: `Tell what this machine can do, and how to mend what it lacks. Works without an agent and without a driver.
-It makes a cgroup and removes it, and changes nothing else.
+		Short: "Check this machine or cluster and suggest fixes",
+		Long: `Check this machine and suggest fixes. It works without an agent and without a driver. It creates and removes
+one cgroup, and changes nothing else.
 
-Of a cluster (kubectl kerf doctor, or with --context) it tells which nodes serve pods, and what keeps the others from it.
+For a cluster (kubectl kerf doctor, or with --context), it shows which nodes serve pods, and what prevents the others.
 
-Exit status: 0 when a grant at level driver, exclusive or hardware is possible here, 1 otherwise; of a cluster 1 when a
-node that is meant to serve pods does not.`,
+Exit status: 0 if a grant at level driver, exclusive or hardware is possible, else 1. For a cluster: 1 if a node
+with the label kerf.dev/node=true does not serve pods.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "" && output != "json" && output != "yaml" {
@@ -57,13 +58,13 @@ node that is meant to serve pods does not.`,
 				return command.Fail(err)
 			}
 			if !r.Enforced {
-				return command.Fail(errors.New("no grant at an enforced level (driver, exclusive or hardware) is possible on this machine: see what is missing above"))
+				return command.Fail(errors.New("no grant at level driver, exclusive or hardware is possible on this machine; solve the problems above"))
 			}
 			return nil
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	c.Flags().StringVar(&socket, "runtime-socket", "", "socket of the container runtime, where it is not in its usual place")
+	c.Flags().StringVar(&socket, "runtime-socket", "", "socket of the container runtime, if not at a default path")
 	command.Complete(c, "output", "json", "yaml")
 	return c
 }
@@ -80,33 +81,71 @@ func showReport(a *command.App, r doctor.Report, output string) error {
 	return writeReport(a.Out, r, a.Colors())
 }
 
-// writeReport is a report for people: a line per check, what it means below when it is not ok.
+// writeReport writes a report for people: the verdict, the problems with what they explain, and what is in order.
 func writeReport(w io.Writer, r doctor.Report, color bool) error {
 	var b strings.Builder
-	for _, c := range r.Checks {
-		mark := fmt.Sprintf("%-8s", c.Status)
-		if color {
-			mark = "\x1b[" + markColor(c.Status) + "m" + mark + "\x1b[0m"
-		}
-		fmt.Fprintf(&b, "%s%-16s %s\n", mark, c.Name, c.Seen)
-		if c.Status == doctor.OK {
-			continue
-		}
-		fmt.Fprintf(&b, "%24s means: %s\n", "", c.Means)
-		if c.Mend != "" {
-			fmt.Fprintf(&b, "%24s mend:  %s\n", "", c.Mend)
+	b.WriteString(verdict(r) + "\n")
+	for _, part := range []struct {
+		title    string
+		statuses []doctor.Status
+	}{
+		{"Problems", []doctor.Status{doctor.Missing}},
+		{"Warnings", []doctor.Status{doctor.Warn, doctor.Unknown}},
+		{"Other checks", []doctor.Status{doctor.OK, doctor.Info}},
+	} {
+		first := true
+		for _, c := range r.Checks {
+			if c.Cause != "" || !slices.Contains(part.statuses, c.Status) {
+				continue
+			}
+			if first {
+				b.WriteString("\n" + part.title + "\n")
+				first = false
+			}
+			writeCheck(&b, r, c, color)
 		}
 	}
-	levels, source := "none", "forecast"
-	if len(r.Levels) > 0 {
-		levels = strings.Join(r.Levels, ", ")
-	}
-	if r.FromAgent {
-		source = "told by the agent"
-	}
-	fmt.Fprintf(&b, "\nenforcement levels here (%s): %s\n", source, levels)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// verdict is the first line of a report.
+func verdict(r doctor.Report) string {
+	levels := strings.Join(r.Levels, ", ")
+	switch {
+	case !r.Enforced && len(r.Levels) > 0:
+		return "This machine enforces no grant at level driver or above. Levels: " + levels + "."
+	case !r.Enforced:
+		return "This machine cannot enforce GPU grants."
+	case r.FromAgent:
+		return "This machine enforces GPU grants. Levels: " + levels + "."
+	}
+	return "This machine can enforce GPU grants. Levels without an agent to ask, as a forecast: " + levels + "."
+}
+
+// writeCheck writes one check, and the names of the checks that it explains.
+func writeCheck(b *strings.Builder, r doctor.Report, c doctor.Check, color bool) {
+	mark := fmt.Sprintf("%-8s", c.Status)
+	if color {
+		mark = "\x1b[" + markColor(c.Status) + "m" + mark + "\x1b[0m"
+	}
+	fmt.Fprintf(b, "  %s%-18s %s\n", mark, c.Name, c.Found)
+	if c.Status == doctor.OK || c.Status == doctor.Info {
+		return
+	}
+	fmt.Fprintf(b, "%29seffect: %s\n", "", c.Effect)
+	if c.Fix != "" {
+		fmt.Fprintf(b, "%29sfix:    %s\n", "", c.Fix)
+	}
+	var also []string
+	for _, other := range r.Checks {
+		if other.Cause == c.Name {
+			also = append(also, other.Name)
+		}
+	}
+	if len(also) > 0 {
+		fmt.Fprintf(b, "%29salso:   %s\n", "", strings.Join(also, ", "))
+	}
 }
 
 func markColor(s doctor.Status) string {
@@ -115,22 +154,23 @@ func markColor(s doctor.Status) string {
 		return "32"
 	case doctor.Missing:
 		return "31"
+	case doctor.Info:
+		return "0"
 	case doctor.Warn, doctor.Unknown:
 	}
 	return "33"
 }
 
-// finding is what kerf doctor says of one node of a cluster.
+// finding is the state of one node of a cluster.
 type finding struct {
 	Node string `json:"node"`
-	// Serves is true when pods' containers can get GPUs there; Why says what keeps them from it, and Notes what else is to
-	// be known.
-	Serves bool     `json:"serves"`
-	Why    []string `json:"why"`
-	Notes  []string `json:"notes"`
+	// Serves is true if containers of pods can get GPUs there. Reasons says why not; Notes has other facts.
+	Serves  bool     `json:"serves"`
+	Reasons []string `json:"reasons"`
+	Notes   []string `json:"notes"`
 }
 
-// foreignGPUs is what NVIDIA's device plugin hands GPUs out as.
+// foreignGPUs is the resource of NVIDIA's device plugin.
 const foreignGPUs = "nvidia.com/gpu"
 
 func clusterDoctor(parent context.Context, a *command.App, output string) error {
@@ -167,17 +207,17 @@ func clusterDoctor(parent context.Context, a *command.App, output string) error 
 		return command.Fail(err)
 	}
 	if len(found) == 0 {
-		return command.Fail(fmt.Errorf("no node has the label %s=true: give it to those whose GPUs Kerf is to share: %w", sharing.LabelNode, sharing.ErrNotFound))
+		return command.Fail(fmt.Errorf("no node has the label %s=true: label the nodes whose GPUs Kerf shares: %w", sharing.LabelNode, sharing.ErrNotFound))
 	}
 	for _, f := range found {
 		if !f.Serves {
-			return command.Fail(errors.New("not every node serves pods"))
+			return command.Fail(errors.New("some nodes serve no pods"))
 		}
 	}
 	return nil
 }
 
-// examine looks at each node that is meant to serve pods.
+// examine evaluates each node with the label.
 func examine(nodes []corev1.Node, p present.Cluster) []finding {
 	reports := map[string]present.ClusterNode{}
 	for _, n := range p.Nodes {
@@ -185,25 +225,25 @@ func examine(nodes []corev1.Node, p present.Cluster) []finding {
 	}
 	var out []finding
 	for _, n := range nodes {
-		f := finding{Node: n.Name, Why: []string{}, Notes: []string{}}
+		f := finding{Node: n.Name, Reasons: []string{}, Notes: []string{}}
 		r, ok := reports[n.Name]
 		switch {
 		case !ok:
-			f.Why = append(f.Why, "no kerf-agent has reported: look at its pod on the node, kubectl -n "+command.SystemNamespace+" get pods -o wide")
+			f.Reasons = append(f.Reasons, "no report from a kerf-agent: check its pod with kubectl -n "+command.SystemNamespace+" get pods -o wide")
 		case r.Stale:
-			f.Why = append(f.Why, fmt.Sprintf("its kerf-agent was heard from last at %s: look at its pod on the node", r.Heard.UTC().Format(time.RFC3339)))
+			f.Reasons = append(f.Reasons, fmt.Sprintf("the last report of its kerf-agent is from %s: check its pod on the node", r.Heard.UTC().Format(time.RFC3339)))
 		case !r.Ready:
-			f.Why = append(f.Why, r.NotReady...)
+			f.Reasons = append(f.Reasons, r.NotReady...)
 		case len(r.GPUs) == 0:
-			f.Why = append(f.Why, "it has no GPU: take the label "+sharing.LabelNode+" off, or see kerf doctor there")
+			f.Reasons = append(f.Reasons, "it has no GPU: remove the label "+sharing.LabelNode+", or run kerf doctor on it")
 		}
 		if ok {
 			f.Notes = append(f.Notes, notesOf(r)...)
 		}
 		if q := n.Status.Allocatable[foreignGPUs]; q.Value() > 0 {
-			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin hands out %d %s here: where these are the same GPUs, two pods get one that each has for itself; see docs/operate/migrate.md", q.Value(), foreignGPUs))
+			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin advertises %d %s here: if these are the same GPUs, two pods can get one GPU; see docs/operate/migrate.md", q.Value(), foreignGPUs))
 		}
-		f.Serves = len(f.Why) == 0
+		f.Serves = len(f.Reasons) == 0
 		out = append(out, f)
 	}
 	return out
@@ -218,7 +258,7 @@ func notesOf(r present.ClusterNode) (notes []string) {
 		case g.Cordoned != "":
 			notes = append(notes, fmt.Sprintf("GPU %s is cordoned: %s; to clear the mark: kerf uncordon %s", name, g.Cordoned, name))
 		case len(g.Levels) == 0 && !g.MIG:
-			notes = append(notes, fmt.Sprintf("GPU %s holds no share to its size: see kerf doctor on the node", name))
+			notes = append(notes, fmt.Sprintf("GPU %s enforces no share: run kerf doctor on the node", name))
 		}
 	}
 	return notes
@@ -235,11 +275,11 @@ func findingsText(found []finding, color bool) string {
 			word = "\x1b[" + code + "m" + word + "\x1b[0m"
 		}
 		fmt.Fprintf(&b, "%s %s\n", f.Node, word)
-		for _, w := range f.Why {
-			fmt.Fprintf(&b, "  why:  %s\n", w)
+		for _, w := range f.Reasons {
+			fmt.Fprintf(&b, "  reason: %s\n", w)
 		}
 		for _, n := range f.Notes {
-			fmt.Fprintf(&b, "  note: %s\n", n)
+			fmt.Fprintf(&b, "  note:   %s\n", n)
 		}
 	}
 	return b.String()

@@ -75,8 +75,8 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: s.Options.Driver.Libraries, ReadOnly: s.Options.ReadOnly(), Log: s.Log})
 	if err != nil {
 		err = fmt.Errorf("open the driver's NVML library: %w", err)
-		if mend := s.Options.Driver.By.Mend(nvml.LackOf(err)); mend != "" {
-			err = fmt.Errorf("%w; %s", err, mend)
+		if fix := s.Options.Driver.By.Fix(nvml.LackOf(err)); fix != "" {
+			err = fmt.Errorf("%w; %s", err, fix)
 		}
 		return err
 	}
