@@ -10,7 +10,7 @@ set -euo pipefail
 lab=$1 dir=$2
 nodes=$(find "$dir" -name '*node_list*.csv' | sort | head -n 1)
 if [ -z "$nodes" ]; then
-	echo "bench-placement: no *node_list*.csv in '$dir': see docs/placement.md for where the traces are" >&2
+	echo "bench-placement: no *node_list*.csv in '$dir': see lab/README.md for where the traces are" >&2
 	exit 1
 fi
 

@@ -6,7 +6,6 @@ package experiment
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,21 +16,25 @@ import (
 	run "github.com/kerf-gpu/kerf/internal/cli/simulate"
 )
 
-// What docs/placement.md shows of kerf simulate and kerf-lab is what it says, but for how quick the machine is. The cluster that runs there is
-// nobody's: TestSimulateFromCluster has one like it.
+// What the pages show of kerf simulate and kerf-lab is what these print, except the speed. The running cluster that the
+// pages show exists nowhere: TestSimulateFromCluster has one like it.
 func TestSimulateAsDocumented(t *testing.T) {
-	const docs = "../../docs"
-	text, err := os.ReadFile(filepath.Join(docs, "placement.md"))
+	guide, err := os.ReadFile("../../docs/operate/what-if.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := os.ReadFile(filepath.Join(docs, "placement.yaml"))
+	labs, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	cluster, err := os.ReadFile("../../docs/operate/placement.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(guide) + "\n" + string(labs)
 	_, shown, _ := strings.Cut(string(cluster), "machines:\n") // below its comment
-	if !strings.Contains(string(text), "```yaml\nmachines:\n"+shown+"```") {
-		t.Error("placement.md does not show placement.yaml as it is")
+	if !strings.Contains(text, "```yaml\nmachines:\n"+shown+"```") {
+		t.Error("what-if.md does not show placement.yaml as it is")
 	}
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {
@@ -42,7 +45,7 @@ func TestSimulateAsDocumented(t *testing.T) {
 	write("placement.yaml", string(cluster))
 	speed := regexp.MustCompile(`(?m) +(\d+|DECISIONS/S)$`)
 	ran := 0
-	for i, block := range strings.Split(string(text), "```") {
+	for i, block := range strings.Split(text, "```") {
 		if i%2 == 0 || !strings.HasPrefix(block, "\n$ ") {
 			continue
 		}

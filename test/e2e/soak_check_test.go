@@ -480,7 +480,7 @@ func (s *soak) atRest() remains {
 
 // leavesNothing waits until there is no more on the node than before. A containerd that is killed while it starts a
 // shim does not know it afterwards: it deletes the bundle and lets the process be. It does so on a node without Kerf
-// too (docs/measured.md), so that after such a kill shims that have nothing left are counted and not held against it.
+// too (lab/notes/measured.md), so that after such a kill shims that have nothing left are counted and not held against it.
 func (s *soak) leavesNothing(before remains) {
 	s.Helper()
 	empty := 0

@@ -119,5 +119,5 @@ Shown by ` + "`sim/lib/libtest.TestDaemonListsNoManagedMemory`" + `, ` + "`shari
 | what | why | what is said of it |
 |---|---|---|
 | memory that holds what its last owner wrote, also after SIGKILL, in an instance of MIG that was made anew, and beside clients of MPS | the simulated driver's memory never has what another process wrote: a real GPU alone can show it, and none was at hand | Kerf clears nothing, and promises nothing of it ([promises.md](../design/promises.md)) |
-| a kernel that does not end, or a thousand tiny launches, beside a neighbour | it takes time, and no memory: ` + "`make figures`" + ` measures what the neighbour keeps, on the simulated driver, whose kernels take turns as it decides | [measured.md](../measured.md); compute isolation is promised of MIG instances alone |
+| a kernel that does not end, or a thousand tiny launches, beside a neighbour | it takes time, and no memory: ` + "`make figures`" + ` measures what the neighbour keeps, on the simulated driver, whose kernels take turns as it decides | [compute shares](../benchmarks/compute-shares.md); compute isolation is promised of MIG instances alone |
 `

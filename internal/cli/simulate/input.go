@@ -192,7 +192,7 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 		return scenario, nil, nil, err
 	}
 	if len(scenario.Machines) == 0 || len(scenario.Pods) == 0 {
-		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed, as docs/placement.md shows", path)
+		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed, as docs/operate/what-if.md shows", path)
 	}
 	nodes, err := scenario.Nodes()
 	if err != nil {

@@ -170,7 +170,7 @@ func (s *simulation) readAsked(nodes []cluster.Node) ([]simulate.Pod, error) {
 		return nil, fmt.Errorf("%s: %w", s.Asked, err)
 	}
 	if len(asked) == 0 {
-		return nil, fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/placement.md shows", s.Asked)
+		return nil, fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/operate/what-if.md shows", s.Asked)
 	}
 	simulate.Size(asked, nodes)
 	return asked, nil

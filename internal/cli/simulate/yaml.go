@@ -32,7 +32,7 @@ func readScenario(path string) (simulate.Scenario, error) {
 	d.KnownFields(true)
 	switch err := d.Decode(&scenario); {
 	case errors.Is(err, io.EOF):
-		return scenario, fmt.Errorf("%s is empty: write machines and pods, as docs/placement.md shows", path)
+		return scenario, fmt.Errorf("%s is empty: write machines and pods, as docs/operate/what-if.md shows", path)
 	case err != nil:
 		return scenario, fmt.Errorf("%s: %w", path, plainYAML(err))
 	}
@@ -54,7 +54,7 @@ func plainYAML(err error) error {
 	for _, line := range wrong.Errors {
 		if m := unknown.FindStringSubmatch(line); m != nil {
 			if m[2] == "apiVersion" || m[2] == "kind" {
-				return errors.New("this is a manifest of Kubernetes: write machines and pods, as docs/placement.md shows")
+				return errors.New("this is a manifest of Kubernetes: write machines and pods, as docs/operate/what-if.md shows")
 			}
 			line = fmt.Sprintf("%s: %s has no field %q: it has %s", m[1], whatIs(m[3]), m[2], strings.Join(fieldsOf(m[3]), ", "))
 		} else if m := other.FindStringSubmatch(line); m != nil {

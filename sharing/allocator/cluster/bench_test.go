@@ -69,7 +69,7 @@ func heapBytes() uint64 {
 }
 
 // One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster. It fails if p99
-// exceeds its budget, which is twenty times what docs/measured.md has, so that a busy machine meets it, too.
+// exceeds its budget, which is twenty times what docs/benchmarks/scheduler-throughput.md has, so that a busy machine meets it, too.
 func BenchmarkChoose5000Nodes(b *testing.B) {
 	const budget = time.Millisecond
 	holds := make([]held, 0, 30001)
