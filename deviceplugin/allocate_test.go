@@ -33,7 +33,7 @@ func TestAllocateRefuses(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
 	p := plugin(dir, k)
-	set(t, p, Inventory{Units: []Unit{{UUID: uuid(0), GiB: MaxIDs, NUMA: NoNUMA}}, Memory: true})
+	set(t, p, Inventory{Units: []Unit{{GPU: uuid(0), GiB: MaxIDs, NUMA: NoNUMA}}, Memory: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, MaxIDs, MaxIDs)
 	c := k.Client(sharing.ResourceMemory)
@@ -223,7 +223,7 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 			return ctx.Err()
 		}
 	})
-	set(t, p, Inventory{Units: []Unit{{UUID: uuid(0), GiB: 1000}, {UUID: uuid(1), GiB: 1000}}, Memory: true})
+	set(t, p, Inventory{Units: []Unit{{GPU: uuid(0), GiB: 1000}, {GPU: uuid(1), GiB: 1000}}, Memory: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 2000, 2000)
 	c := k.Client(sharing.ResourceMemory)
@@ -235,7 +235,7 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 		return nil, errors.New("at last")
 	})
 	looks := h.calls()
-	set(t, p, Inventory{Units: lose([]Unit{{UUID: uuid(0), GiB: 1000}, {UUID: uuid(1), GiB: 1000}}, 0), Memory: true})
+	set(t, p, Inventory{Units: lose([]Unit{{GPU: uuid(0), GiB: 1000}, {GPU: uuid(1), GiB: 1000}}, 0), Memory: true})
 	eventually.True(t, "a look that hangs", func() bool { return h.calls() > looks })
 
 	starts, end := context.WithCancel(t.Context())
@@ -406,7 +406,7 @@ func TestSlowReceiver(t *testing.T) {
 	slow := make(chan struct{})
 	k.Slow(slow)
 	p := plugin(dir, nil)
-	units := []Unit{{UUID: uuid(0), GiB: 5000}, {UUID: uuid(1), GiB: 4999}}
+	units := []Unit{{GPU: uuid(0), GiB: 5000}, {GPU: uuid(1), GiB: 4999}}
 	set(t, p, Inventory{Units: units, Memory: true})
 	run(t, p)
 	eventually.True(t, "registration", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
@@ -434,7 +434,7 @@ func BenchmarkAllocate(b *testing.B) {
 	dir := folder(b)
 	k := kubelet(b, dir)
 	p := plugin(dir, k)
-	set(b, p, Inventory{Units: []Unit{{UUID: uuid(0), GiB: 1536}}, Memory: true})
+	set(b, p, Inventory{Units: []Unit{{GPU: uuid(0), GiB: 1536}}, Memory: true})
 	run(b, p)
 	for end := time.Now().Add(patience); k.Client(sharing.ResourceMemory) == nil || k.Updates(sharing.ResourceMemory) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

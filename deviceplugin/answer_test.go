@@ -18,13 +18,13 @@ import (
 func gpus(numa ...int) []Unit {
 	var out []Unit
 	for i, n := range numa {
-		out = append(out, Unit{UUID: uuid(i), NUMA: n, GiB: 10})
+		out = append(out, Unit{GPU: uuid(i), NUMA: n, GiB: 10})
 	}
 	return out
 }
 
-func uuid(i int) sharing.GPUID {
-	return sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
+func uuid(i int) sharing.GPURef {
+	return sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))}
 }
 
 func ref(name string) sharing.ContainerRef {
@@ -66,7 +66,7 @@ func TestAnswer(t *testing.T) {
 		"empty":                {list: memory, ids: []string{""}, err: "is no id"},
 		"unknown":              {list: memory, ids: []string{"u0001", "u0021"}, err: `"u0021" is no id`},
 		"another resource's":   {list: memory, ids: []string{"g01"}, err: `"g01" is no id`},
-		"a GPU":                {list: whole, ids: []string{string(uuid(0))}, err: `"GPU-`},
+		"a GPU":                {list: whole, ids: []string{uuid(0).String()}, err: `"GPU-`},
 		"another form":         {list: memory, ids: []string{"u1"}, err: `"u1" is no id`},
 		"twice":                {list: memory, ids: []string{"u0002", "u0001", "u0002"}, err: `"u0002" was named twice`},
 		"more than there are":  {list: whole, ids: []string{"g01", "g02", "g03", "g04", "g01"}, err: "the 4 there are"},
@@ -128,10 +128,10 @@ func FuzzNumber(f *testing.F) {
 }
 
 func TestInventory(t *testing.T) {
-	big := []Unit{{UUID: uuid(0), GiB: MaxIDs}, {UUID: uuid(1), GiB: 1}}
+	big := []Unit{{GPU: uuid(0), GiB: MaxIDs}, {GPU: uuid(1), GiB: 1}}
 	many := make([]Unit, MaxIDs/100+1)
 	for i := range many {
-		many[i] = Unit{UUID: uuid(i)}
+		many[i] = Unit{GPU: uuid(i)}
 	}
 	for name, tc := range map[string]struct {
 		units []Unit
@@ -142,7 +142,7 @@ func TestInventory(t *testing.T) {
 		"no units":           {err: "are missing"},
 		"one twice":          {units: append(gpus(0), gpus(0)...), err: "not distinct"},
 		"one without a name": {units: []Unit{{GiB: 1}}, err: "not distinct"},
-		"negative":           {units: []Unit{{UUID: uuid(0), GiB: -1}}, err: "no number of GiB"},
+		"negative":           {units: []Unit{{GPU: uuid(0), GiB: -1}}, err: "no number of GiB"},
 		"too much memory":    {units: big, err: "kerf.dev/gpu-memory-gib"},
 		"too many GPUs":      {units: many, err: "kerf.dev/gpu-percent"},
 	} {
@@ -164,7 +164,7 @@ func TestInventory(t *testing.T) {
 
 // The ids of 64 containers' calls are at hand in a list of the size of a large node.
 func BenchmarkAnswer(b *testing.B) {
-	l := listOf(b, sharing.ResourceMemory, []Unit{{UUID: uuid(0), GiB: MaxIDs}})
+	l := listOf(b, sharing.ResourceMemory, []Unit{{GPU: uuid(0), GiB: MaxIDs}})
 	ids := make([]string, 0, MaxIDs)
 	for _, d := range l.devices {
 		ids = append(ids, d.id)

@@ -20,7 +20,7 @@ type view struct {
 	held  map[sharing.ContainerRef][]string
 	known bool
 	// on are the GPUs of each container that holds a claim; keys as those of held.
-	on map[sharing.ContainerRef][]sharing.GPUID
+	on map[sharing.ContainerRef][]sharing.GPURef
 	// was is the list that kubelet has, nil at first: what need not change does not.
 	was *list
 }
@@ -130,9 +130,9 @@ func (v view) withdrawn(l *list) int {
 
 // strike marks the ids of containers on lost GPUs, and returns the places of those that nobody holds.
 func (v view) strike(l *list, missing map[int]int) (free []int) {
-	gone := make(map[sharing.GPUID]bool)
+	gone := make(map[sharing.GPURef]bool)
 	for _, u := range v.inv.Units {
-		gone[u.UUID] = u.Lost
+		gone[u.GPU] = u.Lost
 	}
 	held := make([]bool, len(l.devices))
 	left := maps.Clone(missing)

@@ -41,7 +41,7 @@ func span(from, to int) []string {
 
 func TestDecide(t *testing.T) {
 	type holds = map[sharing.ContainerRef][]string
-	type sits = map[sharing.ContainerRef][]sharing.GPUID
+	type sits = map[sharing.ContainerRef][]sharing.GPURef
 	for name, tc := range map[string]struct {
 		resource string
 		units    []Unit
@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 			on: func() sits {
 				s := sits{}
 				for i := range 10 {
-					s[ref(fmt.Sprint("p", i))] = []sharing.GPUID{uuid(0)}
+					s[ref(fmt.Sprint("p", i))] = []sharing.GPURef{uuid(0)}
 				}
 				return s
 			}(),
@@ -164,7 +164,7 @@ func TestDecide(t *testing.T) {
 func TestDecideIsStable(t *testing.T) {
 	v := view{resource: sharing.ResourceMemory, known: true, inv: Inventory{Units: lose(gpus(0, 0), 1), Memory: true}}
 	v.held = map[sharing.ContainerRef][]string{ref("a"): span(1, 4)}
-	v.on = map[sharing.ContainerRef][]sharing.GPUID{ref("a"): {uuid(1)}}
+	v.on = map[sharing.ContainerRef][]sharing.GPURef{ref("a"): {uuid(1)}}
 	v.was = decide(v)
 	want := sickIDs(v.was)
 	for i, held := range []map[sharing.ContainerRef][]string{
@@ -191,14 +191,14 @@ const oneG = "kerf.dev/mig-1g.10gb"
 // and how many free ids are unhealthy.
 func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 	total, lost := 0, 0
-	gone := map[sharing.GPUID]bool{}
+	gone := map[sharing.GPURef]bool{}
 	for _, u := range v.inv.Units {
 		n := map[string]int{sharing.ResourceMemory: u.GiB, sharing.ResourcePercent: 100, sharing.ResourceGPU: 1}[v.resource]
 		if u.Cut {
 			n = map[string]int{sharing.ResourceMemory: u.GiB, oneG: u.MIG[0].Count}[v.resource]
 		}
 		total += n
-		if gone[u.UUID] = u.Lost; u.Lost {
+		if gone[u.GPU] = u.Lost; u.Lost {
 			lost += n
 		}
 	}
@@ -234,7 +234,7 @@ func TestDecideAgainstModel(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		v := view{resource: append(fixed(), oneG)[r.IntN(4)], known: true, inv: Inventory{Memory: true, Percent: true, Whole: true, MIG: true}}
 		for i := range 1 + r.IntN(5) {
-			u := Unit{UUID: uuid(i), NUMA: r.IntN(3) - 1, GiB: r.IntN(8)}
+			u := Unit{GPU: uuid(i), NUMA: r.IntN(3) - 1, GiB: r.IntN(8)}
 			if u.Cut = r.IntN(3) == 0; u.Cut {
 				u.MIG = []Instances{{oneG, 1 + r.IntN(7)}, {"kerf.dev/mig-7g.80gb", 1}}
 			}
@@ -250,7 +250,7 @@ func TestDecideAgainstModel(t *testing.T) {
 			}
 			// Some ids are from a larger inventory.
 			all := r.Perm(v.inv.total(v.resource) + r.IntN(4))
-			v.held, v.on = map[sharing.ContainerRef][]string{}, map[sharing.ContainerRef][]sharing.GPUID{}
+			v.held, v.on = map[sharing.ContainerRef][]string{}, map[sharing.ContainerRef][]sharing.GPURef{}
 			for c := 0; len(all) > 0 && r.IntN(5) > 0; c++ {
 				n := 1 + r.IntN(min(len(all), 6))
 				for _, i := range all[:n] {
@@ -258,7 +258,7 @@ func TestDecideAgainstModel(t *testing.T) {
 				}
 				all = all[n:]
 				for _, i := range r.Perm(len(v.inv.Units))[:r.IntN(min(3, len(v.inv.Units)+1))] {
-					v.on[ref(fmt.Sprint(c))] = append(v.on[ref(fmt.Sprint(c))], v.inv.Units[i].UUID)
+					v.on[ref(fmt.Sprint(c))] = append(v.on[ref(fmt.Sprint(c))], v.inv.Units[i].GPU)
 				}
 			}
 			l := decide(v)

@@ -83,7 +83,7 @@ func (p *Plugin) look(ctx context.Context) error {
 }
 
 // post decides and puts up what is new. It reports whether who holds what matters now.
-func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPUID) bool {
+func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPURef) bool {
 	matters := false
 	for _, e := range p.all() {
 		r := e.svc.resource

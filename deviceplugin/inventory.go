@@ -22,7 +22,7 @@ const (
 
 // Unit is one GPU as kubelet is told of it.
 type Unit struct {
-	UUID sharing.GPUID
+	GPU sharing.GPURef
 	// NUMA is its node, 0 to sharing.MaxNUMA-1. Anything else is NoNUMA.
 	NUMA int
 	// GiB is what it offers: its usable memory in whole GiB, rounded down, or more where that is overcommitted. Percent is
@@ -121,27 +121,27 @@ func (inv Inventory) checked() (Inventory, error) {
 		return Inventory{}, sharing.Invalid("units", "", "name every GPU, and mark those that are gone as lost", "are missing")
 	}
 	inv.Units = slices.Clone(inv.Units)
-	seen := make(map[sharing.GPUID]bool, len(inv.Units))
+	seen := make(map[sharing.GPURef]bool, len(inv.Units))
 	for i, u := range inv.Units {
 		if u.NUMA < 0 || u.NUMA >= sharing.MaxNUMA {
 			inv.Units[i].NUMA = NoNUMA
 		}
-		if u.UUID == "" || seen[u.UUID] {
-			return Inventory{}, sharing.Invalid("units", string(u.UUID), "name every GPU once", "are not distinct")
+		if u.GPU == (sharing.GPURef{}) || seen[u.GPU] {
+			return Inventory{}, sharing.Invalid("units", u.GPU.String(), "name every GPU once", "are not distinct")
 		}
 		if u.Percent < 0 || u.Percent > MaxIDs {
-			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.Percent), "", "of GPU %q are no percent from 0 to %d", u.UUID, MaxIDs)
+			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.Percent), "", "of GPU %q are no percent from 0 to %d", u.GPU, MaxIDs)
 		}
 		if u.GiB < 0 || u.GiB > MaxIDs {
-			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.GiB), "", "of GPU %q are no number of GiB from 0 to %d", u.UUID, MaxIDs)
+			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.GiB), "", "of GPU %q are no number of GiB from 0 to %d", u.GPU, MaxIDs)
 		}
 		for k, m := range u.MIG {
 			if !sharing.IsMIGResource(m.Resource) || m.Count < 1 || m.Count > MaxIDs || slices.ContainsFunc(u.MIG[:k], func(o Instances) bool { return o.Resource == m.Resource }) {
-				return Inventory{}, sharing.Invalid("units", m.Resource, "name each profile once", "of GPU %q are no number of instances of a profile (%d)", u.UUID, m.Count)
+				return Inventory{}, sharing.Invalid("units", m.Resource, "name each profile once", "of GPU %q are no number of instances of a profile (%d)", u.GPU, m.Count)
 			}
 		}
 		inv.Units[i].MIG = slices.Clone(u.MIG)
-		seen[u.UUID] = true
+		seen[u.GPU] = true
 	}
 	slices.SortStableFunc(inv.Units, func(a, b Unit) int { return cmp.Compare(a.NUMA, b.NUMA) })
 	for _, r := range append(fixed(), inv.profiles()...) {
@@ -156,7 +156,7 @@ func (inv Inventory) checked() (Inventory, error) {
 func (inv Inventory) equal(o Inventory) bool {
 	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && inv.MIG == o.MIG &&
 		slices.EqualFunc(inv.Units, o.Units, func(a, b Unit) bool {
-			return a.UUID == b.UUID && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost && a.Cut == b.Cut && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
+			return a.GPU == b.GPU && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost && a.Cut == b.Cut && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
 		})
 }
 

@@ -18,9 +18,9 @@ import (
 )
 
 // shares admits n containers of one GiB and says that they sit on a GPU.
-func shares(t *testing.T, k *fakekubelet.Kubelet, p *Plugin, on map[sharing.GPUID]int) map[sharing.GPUID][]sharing.ContainerRef {
+func shares(t *testing.T, k *fakekubelet.Kubelet, p *Plugin, on map[sharing.GPURef]int) map[sharing.GPURef][]sharing.ContainerRef {
 	t.Helper()
-	holders := map[sharing.GPUID][]sharing.ContainerRef{}
+	holders := map[sharing.GPURef][]sharing.ContainerRef{}
 	for gpu, n := range on {
 		for i := range n {
 			r := ref(fmt.Sprintf("p%d-%s", i, gpu))
@@ -59,7 +59,7 @@ func TestGPULost(t *testing.T) {
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
 	counts(t, k, sharing.ResourceGPU, 2, 2)
-	holders := shares(t, k, p, map[sharing.GPUID]int{uuid(0): 10, uuid(1): 6})
+	holders := shares(t, k, p, map[sharing.GPURef]int{uuid(0): 10, uuid(1): 6})
 
 	set(t, p, all(lose(gpus(0, 1), 0)))
 	counts(t, k, sharing.ResourceMemory, 20, 10)
@@ -83,11 +83,11 @@ func TestGPULost(t *testing.T) {
 	for _, r := range holders[uuid(0)] {
 		k.Release(r)
 	}
-	p.SetHolders(map[sharing.GPUID][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
+	p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
 	for i := range 4 {
 		admit(t, k, ref(fmt.Sprint("new", i)), sharing.ResourceMemory, 1)
 	}
-	p.SetHolders(map[sharing.GPUID][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
+	p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
 	if diff := cmp.Diff(sick, k.Unhealthy(sharing.ResourceMemory)); diff != "" {
 		t.Errorf("unhealthy ids (-before +after):\n%s", diff)
 	}
@@ -107,7 +107,7 @@ func TestHoldingsFail(t *testing.T) {
 	set(t, p, Inventory{Units: lose(gpus(0, 1), 0), Memory: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
-	holders := shares(t, k, p, map[sharing.GPUID]int{uuid(1): 8})
+	holders := shares(t, k, p, map[sharing.GPURef]int{uuid(1): 8})
 	for range 3 {
 		n := h.calls()
 		eventually.True(t, "another look", func() bool { return h.calls() > n })
@@ -126,7 +126,7 @@ func TestHoldingsFail(t *testing.T) {
 	for _, next := range []func(context.Context) (map[sharing.ContainerRef]map[string][]string, error){broken, hang} {
 		h.set(next)
 		n := h.calls()
-		p.SetHolders(map[sharing.GPUID][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
+		p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{uuid(1): holders[uuid(1)]})
 		eventually.True(t, "another look", func() bool { return h.calls() > n+1 })
 		if diff := cmp.Diff(sick, k.Unhealthy(sharing.ResourceMemory)); diff != "" {
 			t.Errorf("unhealthy ids (-before +after):\n%s", diff)
@@ -143,7 +143,7 @@ func TestInventoryShrinks(t *testing.T) {
 	set(t, p, all(gpus(0, 1)))
 	stop := run(t, p)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
-	holders := shares(t, k, p, map[sharing.GPUID]int{uuid(0): 9})
+	holders := shares(t, k, p, map[sharing.GPURef]int{uuid(0): 9})
 	held := idsOf(t, k, holders[uuid(0)])
 	above := 0
 	for _, s := range held {

@@ -20,7 +20,7 @@ import (
 
 // cutUnit is a GPU in MIG mode.
 func cutUnit(i int) Unit {
-	return Unit{UUID: uuid(i), GiB: 79, Cut: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1}, {"kerf.dev/mig-7g.80gb", 1}}}
+	return Unit{GPU: uuid(i), GiB: 79, Cut: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1}, {"kerf.dev/mig-7g.80gb", 1}}}
 }
 
 // The profiles of GPUs in MIG mode are resources of their own, which come while the plugin runs, count the same whatever
@@ -91,7 +91,7 @@ func TestHeldInstancesStayKnown(t *testing.T) {
 	for name, bad := range map[string][]Instances{
 		"no profile": {{"kerf.dev/mig-", 1}}, "none": {{oneG, 0}}, "twice": {{oneG, 1}, {oneG, 2}},
 	} {
-		if err := p.SetInventory(Inventory{Units: []Unit{{UUID: uuid(0), MIG: bad}}}); !errors.Is(err, sharing.ErrInvalid) {
+		if err := p.SetInventory(Inventory{Units: []Unit{{GPU: uuid(0), MIG: bad}}}); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

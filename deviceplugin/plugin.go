@@ -103,7 +103,7 @@ type Plugin struct {
 
 	mu  sync.Mutex
 	inv *Inventory
-	on  map[sharing.ContainerRef][]sharing.GPUID
+	on  map[sharing.ContainerRef][]sharing.GPURef
 
 	// held is who was last seen to hold what, nil before the first time. Only decisions touch it.
 	held map[sharing.ContainerRef]map[string][]string
@@ -207,8 +207,8 @@ func (p *Plugin) SetInventory(inv Inventory) error {
 // before SetInventory. All of a container's GPUs count, the sound
 // ones too: its ids are taken to be spread evenly over them. The names identify a container; PodUID is not
 // looked at.
-func (p *Plugin) SetHolders(holders map[sharing.GPUID][]sharing.ContainerRef) {
-	on := make(map[sharing.ContainerRef][]sharing.GPUID)
+func (p *Plugin) SetHolders(holders map[sharing.GPURef][]sharing.ContainerRef) {
+	on := make(map[sharing.ContainerRef][]sharing.GPURef)
 	for gpu, refs := range holders {
 		for _, ref := range refs {
 			ref.PodUID = ""

@@ -62,8 +62,8 @@ type Instance struct {
 type Granted struct {
 	// Instance is none for a share of the GPU, for a whole GPU, and if it is not known which instance a share is of.
 	Instance sharing.Instance
-	// Part is the ID of the shared instance of which the grant has a share, else empty.
-	Part sharing.GPUID
+	// Part is the shared instance of which the grant has a share, else the zero value.
+	Part sharing.GPURef
 	// Who has it, for people.
 	Who string
 }

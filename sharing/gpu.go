@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// GPUID is a GPU's UUID as NVML reports it ("GPU-" and a UUID). It is a GPU's only identity: index, minor
-// and PCI address may change at a reboot. A MIG instance that is shared counts as a GPU of its own, with an id as PartID
-// makes it.
+// GPUID is a GPU's UUID as NVML reports it ("GPU-" and a UUID). It is the only identity of a physical GPU: index, minor
+// and PCI address may change at a reboot. GPURef also identifies shared MIG instances.
 type GPUID string
 
 // Health is what is known of a GPU's hardware.
@@ -73,8 +72,8 @@ type GPU struct {
 	MIGCapable bool
 	// NVLinks are the GPUs that this one reaches over NVLink, sorted.
 	NVLinks []GPUID
-	// Part is the MIG instance of the GPU UUID.Device() that this is, none for a GPU of its own. Of a part, shares of its
-	// memory are given and nothing else.
+	// Part is the shared MIG instance of the GPU UUID that this entry describes, none for a physical GPU. Of a shared
+	// instance, Kerf grants memory and nothing else. The size is 0 while the driver does not show the instance.
 	Part Instance
 
 	Health       Health
@@ -82,6 +81,9 @@ type GPU struct {
 	// Cordoned says why an administrator wants nothing new on it, for people; empty where it takes claims. What is on it stays.
 	Cordoned string
 }
+
+// Ref is the identity of the GPU, or of the shared MIG instance.
+func (g GPU) Ref() GPURef { return g.Part.On(g.UUID) }
 
 // Usable is the memory that can be granted: all but the driver's own part.
 func (g GPU) Usable() Bytes { return g.Memory.SubFloor(g.Reserved) }
@@ -98,9 +100,9 @@ func (g GPU) Validate() error {
 	case g.UUID == "":
 		return fmt.Errorf("gpu %d has no UUID: %w", g.Index, ErrInvalid)
 	case g.Memory == 0:
-		return fmt.Errorf("gpu %q reports no memory: %w", g.UUID, ErrInvalid)
+		return fmt.Errorf("gpu %q reports no memory: %w", g.Ref(), ErrInvalid)
 	case g.Reserved > g.Memory:
-		return fmt.Errorf("gpu %q reports %d bytes reserved of %d: %w", g.UUID, uint64(g.Reserved), uint64(g.Memory), ErrInvalid)
+		return fmt.Errorf("gpu %q reports %d bytes reserved of %d: %w", g.Ref(), uint64(g.Reserved), uint64(g.Memory), ErrInvalid)
 	}
 	return nil
 }

@@ -109,4 +109,4 @@ func (g GPU) BookablePercent() Percent {
 // one of them has not allocated yet.
 func (g GPU) Contested() bool { return !g.indivisible() && g.Overcommit.Memory.More() }
 
-func (g GPU) indivisible() bool { return g.MIG || g.UUID.IsPart() }
+func (g GPU) indivisible() bool { return g.MIG || g.Ref().IsInstance() }

@@ -55,7 +55,7 @@ func TestBookable(t *testing.T) {
 		if g.Bookable() != g.Usable() || g.BookablePercent() != FullGPU || g.Contested() {
 			t.Fatal("a GPU in MIG mode is given more than once")
 		}
-		g.MIG, g.UUID = false, PartID("GPU-a", Instance{Profile: "1g.10gb"})
+		g.MIG, g.Part = false, Instance{Profile: "1g.10gb", Size: 1}
 		if g.Bookable() != g.Usable() || g.BookablePercent() != FullGPU || g.Contested() {
 			t.Fatal("a MIG instance is given more than once")
 		}

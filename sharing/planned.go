@@ -4,32 +4,16 @@
 package sharing
 
 import (
-	"strconv"
 	"strings"
 )
 
-// PlannedMIG is where a scheduler wants a MIG instance to be cut.
-type PlannedMIG struct {
-	// Profile is the driver's name for it, such as "1g.10gb".
-	Profile string
-	// Start is its first placement unit, from 0.
-	Start int
-}
-
-// maxUnits is more than the placement units of any GPU.
-const maxUnits = 64
-
 // PlacementValue is a placement as the scheduler writes it under PlacementAnnotation: the GPUs' UUIDs, with commas
 // between them, and for a MIG instance "/1g.10gb@6" behind its GPU's, the profile and its first placement unit.
-// A part's id says the same of the instance that the share is of.
+// It is the text form of GPURef, for a MIG instance as for a share of one.
 func PlacementValue(p Placement) string {
 	parts := make([]string, 0, len(p))
 	for _, f := range p {
-		id := f.GPU
-		if !f.MIG.None() {
-			id = PartID(id, f.MIG)
-		}
-		parts = append(parts, string(id))
+		parts = append(parts, GPURef{UUID: f.GPU.UUID, Instance: f.Instance()}.String())
 	}
 	return strings.Join(parts, ",")
 }
@@ -39,77 +23,44 @@ func PlacementValue(p Placement) string {
 func Planned(annotations map[string]string, container string) Advice {
 	var a Advice
 	for s := range strings.SplitSeq(annotations[PlacementAnnotation(container)], ",") {
-		uuid, at, cut := strings.Cut(strings.TrimSpace(s), partSep)
-		id, err := ParseGPUID(placementKey+container, uuid)
-		if err != nil || a.MIG.Profile != "" || cut && len(a.GPUs) > 0 {
+		ref, err := ParseGPURef(strings.TrimSpace(s))
+		if err != nil {
 			return Advice{}
 		}
-		a.GPUs = append(a.GPUs, id)
-		if !cut {
-			continue
-		}
-		slot, ok := parseSlot(at)
-		if !ok {
+		id, err := ParseGPUID(placementKey+container, string(ref.UUID))
+		if err != nil || !a.MIG.None() || ref.IsInstance() && len(a.GPUs) > 0 {
 			return Advice{}
 		}
-		a.MIG = slot
+		a.GPUs, a.MIG = append(a.GPUs, id), ref.Instance
 	}
 	return a
 }
 
-// parseSlot reads "1g.10gb@6".
-func parseSlot(at string) (PlannedMIG, bool) {
-	profile, start, ok := strings.Cut(at, "@")
-	n, err := strconv.Atoi(start)
-	if !ok || err != nil || n < 0 || n >= maxUnits || strconv.Itoa(n) != start || !migProfile.MatchString(profile) {
-		return PlannedMIG{}, false
+// Refs are the GPUs that the advice names for a request of shares, or the shared MIG instance of one.
+func (a Advice) Refs() []GPURef {
+	out := make([]GPURef, len(a.GPUs))
+	for i, id := range a.GPUs {
+		out[i] = GPURef{UUID: id, Instance: a.MIG}
 	}
-	return PlannedMIG{Profile: profile, Start: n}, true
+	return out
 }
 
-// Shares are the ids that the advice names for a request of shares: its GPUs, or the part of one.
-func (a Advice) Shares() []GPUID {
-	if a.MIG.Profile == "" {
-		return a.GPUs
+// Instance is the MIG instance that the fragment is, or is a share of.
+func (f Fragment) Instance() InstanceRef {
+	if !f.MIG.None() {
+		return f.MIG.Ref()
 	}
-	return []GPUID{PartID(a.GPUs[0], Instance{Profile: a.MIG.Profile, Start: a.MIG.Start})}
-}
-
-// partSep stands between a GPU's UUID and its instance, in the ids of parts as in planned placements.
-const partSep = "/"
-
-// PartID is the id of a MIG instance that is shared, "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f/3g.40gb@4": the GPU, the
-// profile and the first placement unit. It stays the same when the instance is made anew.
-func PartID(gpu GPUID, in Instance) GPUID {
-	return gpu + GPUID(partSep+in.Profile+"@"+strconv.Itoa(in.Start))
-}
-
-// Device is the GPU itself: id, or for a part the GPU that it is of.
-func (id GPUID) Device() GPUID {
-	gpu, _, _ := strings.Cut(string(id), partSep)
-	return GPUID(gpu)
-}
-
-// IsPart reports whether id is a shared MIG instance's.
-func (id GPUID) IsPart() bool { return strings.Contains(string(id), partSep) }
-
-// Slot is the profile and the first placement unit that the id of a part names; false for any other id.
-func (id GPUID) Slot() (PlannedMIG, bool) {
-	_, at, part := strings.Cut(string(id), partSep)
-	if !part {
-		return PlannedMIG{}, false
-	}
-	return parseSlot(at)
+	return f.GPU.Instance
 }
 
 // Cut reports whether the fragment lies in a MIG instance: it is all of it, or a share of one that is shared.
-func (f Fragment) Cut() bool { return !f.MIG.None() || f.GPU.IsPart() }
+func (f Fragment) Cut() bool { return !f.Instance().None() }
 
-// WhyNotPart says why no part of that id answers the request, whatever is free of it; empty where one can, and for a GPU
-// of its own.
-func (r Request) WhyNotPart(id GPUID) string {
+// WhyNotInstance says why the shared MIG instance of that identity cannot answer the request, whatever is free of it. It is
+// empty if the instance can, and for a physical GPU.
+func (r Request) WhyNotInstance(id GPURef) string {
 	switch {
-	case !id.IsPart():
+	case !id.IsInstance():
 		return ""
 	case r.Kind == KindWhole:
 		return "is a MIG instance that is shared, and no whole GPU"

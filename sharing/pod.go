@@ -94,7 +94,7 @@ type Advice struct {
 	// GPUs is the placement that the scheduler planned, one per fragment, in order.
 	GPUs []GPUID
 	// MIG is the place of the MIG instance that it planned on the one GPU; the zero value where it planned none.
-	MIG PlannedMIG
+	MIG InstanceRef
 	// Near are the NUMA nodes of whole GPUs.
 	Near []Near
 }

@@ -49,14 +49,14 @@ func TestPlannedGPUs(t *testing.T) {
 
 // What the scheduler writes is read again as it was meant.
 func TestPlannedInstance(t *testing.T) {
-	placed := Placement{{GPU: planA, MIG: Instance{Profile: "1g.10gb+me", ID: 20, Start: 6, Size: 1}}}
+	placed := Placement{{GPU: GPURef{UUID: planA}, MIG: Instance{Profile: "1g.10gb+me", ID: 20, Start: 6, Size: 1}}}
 	tests := map[string]struct {
 		value string
 		want  Advice
 	}{
-		"as it is written":     {PlacementValue(placed), Advice{GPUs: []GPUID{planA}, MIG: PlannedMIG{"1g.10gb+me", 6}}},
-		"two shares":           {PlacementValue(Placement{{GPU: planA}, {GPU: planB}}), Advice{GPUs: []GPUID{planA, planB}}},
-		"at the beginning":     {planA + "/7g.80gb@0", Advice{GPUs: []GPUID{planA}, MIG: PlannedMIG{"7g.80gb", 0}}},
+		"as it is written":     {PlacementValue(placed), Advice{GPUs: []GPUID{planA}, MIG: InstanceRef{"1g.10gb+me", 6}}},
+		"two shares":           {PlacementValue(Placement{{GPU: GPURef{UUID: planA}}, {GPU: GPURef{UUID: planB}}}), Advice{GPUs: []GPUID{planA, planB}}},
+		"at the beginning":     {planA + "/7g.80gb@0", Advice{GPUs: []GPUID{planA}, MIG: InstanceRef{"7g.80gb", 0}}},
 		"beside another":       {planB + "," + planA + "/7g.80gb@0", Advice{}},
 		"another beside it":    {planA + "/7g.80gb@0," + planB, Advice{}},
 		"no start":             {planA + "/7g.80gb", Advice{}},

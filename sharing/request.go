@@ -135,16 +135,16 @@ func (r Request) Each() (Bytes, Percent) {
 // is on a GPU, only the GPU's own list of profiles tells: that is no fragment here.
 func (r Request) On(g GPU) Fragment {
 	if r.Kind == KindMIG {
-		return Fragment{GPU: g.UUID}
+		return Fragment{GPU: g.Ref()}
 	}
 	if r.Kind == KindWhole {
-		return Fragment{GPU: g.UUID, Memory: g.Usable(), Percent: FullGPU, Whole: true}
+		return Fragment{GPU: g.Ref(), Memory: g.Usable(), Percent: FullGPU, Whole: true}
 	}
 	memory, percent := r.Each()
 	if memory == 0 {
 		memory = g.Usable().Share(percent)
 	}
-	f := Fragment{GPU: g.UUID, Memory: memory, Percent: percent}
+	f := Fragment{GPU: g.Ref(), Memory: memory, Percent: percent}
 	if !g.Contested() { // of what is promised twice, nothing is left to lend
 		f.Burst = r.Burst.of(memory, g.Usable(), r.GPUs)
 	}
@@ -153,7 +153,7 @@ func (r Request) On(g GPU) Fragment {
 
 // Admits reports whether r's UUIDs and model globs let it use GPU g.
 func (r Request) Admits(g GPU) bool {
-	if len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID.Device()) {
+	if len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID) {
 		return false
 	}
 	return MatchModels(r.Models, g.Model) && MatchModels(r.ProfileModels, g.Model)
@@ -198,7 +198,7 @@ func (r Request) String() string {
 
 // Fragment is the piece of one GPU that answers a request.
 type Fragment struct {
-	GPU GPUID
+	GPU GPURef
 	// Memory is what is guaranteed; for a whole GPU, all that is usable.
 	Memory Bytes
 	// Burst is the most that it may hold while nobody else claims it, more than Memory; 0 for Memory alone.
@@ -216,11 +216,11 @@ type Fragment struct {
 // they are shown to it.
 type Placement []Fragment
 
-// GPUs are the UUIDs of its GPUs, in order.
+// GPUs are the text forms of its GPUs and shared MIG instances, in order.
 func (p Placement) GPUs() []string {
 	out := make([]string, 0, len(p))
 	for _, f := range p {
-		out = append(out, string(f.GPU))
+		out = append(out, f.GPU.String())
 	}
 	return out
 }
@@ -244,7 +244,7 @@ func (p Placement) Total() (Bytes, Percent) {
 }
 
 // On returns the fragment on GPU id, if there is one.
-func (p Placement) On(id GPUID) (Fragment, bool) {
+func (p Placement) On(id GPURef) (Fragment, bool) {
 	for _, f := range p {
 		if f.GPU == id {
 			return f, true

@@ -242,11 +242,11 @@ func TestRequestOn(t *testing.T) {
 		want Fragment
 		text string
 	}{
-		"both":    {Request{Memory: 20 * GiB, Percent: 50, GPUs: 2}, Fragment{GPU: uuidA, Memory: 10 * GiB, Percent: 25}, "20GiB and 50% over 2 GPUs"},
-		"memory":  {Request{Memory: 10 * GiB, GPUs: 1}, Fragment{GPU: uuidA, Memory: 10 * GiB}, "10GiB of one GPU"},
-		"percent": {Request{Percent: 50, GPUs: 1}, Fragment{GPU: uuidA, Memory: 40*GiB - 250*MiB, Percent: 50}, "50% of one GPU"},
-		"whole":   {Request{Kind: KindWhole, GPUs: 2}, Fragment{GPU: uuidA, Memory: 80*GiB - 500*MiB, Percent: 100, Whole: true}, "2 whole GPUs"},
-		"open":    {Request{Profile: "small"}, Fragment{GPU: uuidA}, `profile "small"`},
+		"both":    {Request{Memory: 20 * GiB, Percent: 50, GPUs: 2}, Fragment{GPU: GPURef{UUID: uuidA}, Memory: 10 * GiB, Percent: 25}, "20GiB and 50% over 2 GPUs"},
+		"memory":  {Request{Memory: 10 * GiB, GPUs: 1}, Fragment{GPU: GPURef{UUID: uuidA}, Memory: 10 * GiB}, "10GiB of one GPU"},
+		"percent": {Request{Percent: 50, GPUs: 1}, Fragment{GPU: GPURef{UUID: uuidA}, Memory: 40*GiB - 250*MiB, Percent: 50}, "50% of one GPU"},
+		"whole":   {Request{Kind: KindWhole, GPUs: 2}, Fragment{GPU: GPURef{UUID: uuidA}, Memory: 80*GiB - 500*MiB, Percent: 100, Whole: true}, "2 whole GPUs"},
+		"open":    {Request{Profile: "small"}, Fragment{GPU: GPURef{UUID: uuidA}}, `profile "small"`},
 	}
 	for name, tt := range tests {
 		if diff := cmp.Diff(tt.want, tt.r.On(g)); diff != "" {
@@ -268,14 +268,14 @@ func TestRequestOn(t *testing.T) {
 
 func TestPlacementTotal(t *testing.T) {
 	t.Parallel()
-	p := Placement{{GPU: "a", Memory: GiB, Percent: 20}, {GPU: "b", Memory: 2 * GiB, Percent: 30}}
+	p := Placement{{GPU: GPURef{UUID: "a"}, Memory: GiB, Percent: 20}, {GPU: GPURef{UUID: "b"}, Memory: 2 * GiB, Percent: 30}}
 	if m, c := p.Total(); m != 3*GiB || c != 50 {
 		t.Errorf("Total = %s, %s", m, c)
 	}
-	if f, ok := p.On("b"); !ok || f.Memory != 2*GiB {
+	if f, ok := p.On(GPURef{UUID: "b"}); !ok || f.Memory != 2*GiB {
 		t.Errorf("On(b) = %v, %v", f, ok)
 	}
-	if _, ok := p.On("c"); ok {
+	if _, ok := p.On(GPURef{UUID: "c"}); ok {
 		t.Error("a fragment on a GPU that has none")
 	}
 	huge := Placement{{Memory: 1 << 63}, {Memory: 1 << 63}}

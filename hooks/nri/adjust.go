@@ -38,7 +38,7 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 		return nil, fmt.Errorf("container %q: the MIG instance of grant %q has no device: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
 	default:
 		for _, f := range in.Placement {
-			a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIGPU + "=" + string(f.GPU)})
+			a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIGPU + "=" + f.GPU.String()})
 		}
 	}
 	env := maps.Clone(in.Env)

@@ -49,7 +49,7 @@ func golden(t *testing.T, name string, v any) {
 
 func TestGoldenAdjustments(t *testing.T) {
 	two := injection()
-	two.Placement = append(two.Placement, sharing.Fragment{GPU: gpu1, Memory: 10 * sharing.GiB})
+	two.Placement = append(two.Placement, sharing.Fragment{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB})
 	sneaky := injection()
 	sneaky.Env = map[string]string{visibleEnv: "all"}
 	forged := containerOf("main")
@@ -57,7 +57,7 @@ func TestGoldenAdjustments(t *testing.T) {
 	held := injection()
 	held.Mounts = preloading()
 	cut := injection()
-	cut.Placement = sharing.Placement{{GPU: gpu1, Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: 6, Size: 1}}}
+	cut.Placement = sharing.Placement{{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: 6, Size: 1}}}
 	cut.Device = sharing.MIGDevice{GPU: gpu1, UUID: "MIG-00000000-0000-0000-0000-000000000001"}
 	uncut := cut
 	uncut.Device = sharing.MIGDevice{}
@@ -269,7 +269,7 @@ func TestGPUsByMountAreRefused(t *testing.T) {
 		"/data/all": false,
 	} {
 		ctr := &api.Container{Name: "main", Mounts: []*api.Mount{{Source: "/dev/null", Destination: at}}}
-		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Note: "n", Placement: sharing.Placement{{GPU: gpu0}}})
+		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Note: "n", Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu0}}}})
 		_, other := adjustOther(ctr, false)
 		for i, err := range []error{guarded, other} {
 			if (err != nil) != want || err != nil && (!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "that the container was not given; leave it out of the pod")) {

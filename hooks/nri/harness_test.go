@@ -340,7 +340,7 @@ const (
 func injection() sharing.Injection {
 	return sharing.Injection{
 		Grant: "k-1", Level: sharing.LevelDriver, Note: `{"grant":"k-1"}`,
-		Placement: sharing.Placement{{GPU: gpu0, Memory: 10 * sharing.GiB}},
+		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu0}, Memory: 10 * sharing.GiB}},
 		Env:       map[string]string{"KERF_GRANT": "k-1", "KERF_GPUS": string(gpu0)},
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Budget is what a region knows of GPU time on one GPU. A tenant can write all but Percent: what the driver counts is
 // what sets it right.
 type Budget struct {
-	GPU sharing.GPUID
+	GPU sharing.GPURef
 	// Percent is its share; 0: time is not counted.
 	Percent sharing.Percent
 	// Balance may still be run; below zero it is a debt.
@@ -36,7 +36,7 @@ type Budget struct {
 
 // SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process.
 // sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SetPercent(gpu sharing.GPUID, percent sharing.Percent) error {
+func (r *Region) SetPercent(gpu sharing.GPURef, percent sharing.Percent) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set percent of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -67,7 +67,7 @@ func (r *Region) Budgets() ([]Budget, error) {
 }
 
 // Settle adds what ran on a GPU, which only who knows the driver's own count can say. Errors are those of Refill.
-func (r *Region) Settle(gpu sharing.GPUID, ran time.Duration) error {
+func (r *Region) Settle(gpu sharing.GPURef, ran time.Duration) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("settle gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -80,7 +80,7 @@ func (r *Region) Settle(gpu sharing.GPUID, ran time.Duration) error {
 
 // Refill adds to a GPU's budget, also nothing, which tells processes that somebody refills, and wakes those that wait
 // for it. Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrStale (the container has cut its file).
-func (r *Region) Refill(gpu sharing.GPUID, add time.Duration) error {
+func (r *Region) Refill(gpu sharing.GPURef, add time.Duration) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("refill gpu %q: %w", gpu, sharing.ErrNotFound)

@@ -23,7 +23,7 @@ func TestBudgets(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	for _, err := range []error{r.SetPercent("GPU-2", 1), r.Refill("GPU-2", 1), r.Settle("GPU-2", 1)} {
+	for _, err := range []error{r.SetPercent(sharing.GPURef{UUID: "GPU-2"}, 1), r.Refill(sharing.GPURef{UUID: "GPU-2"}, 1), r.Settle(sharing.GPURef{UUID: "GPU-2"}, 1)} {
 		if !errors.Is(err, sharing.ErrNotFound) {
 			t.Errorf("another GPU: %v", err)
 		}

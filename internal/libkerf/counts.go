@@ -24,12 +24,12 @@ type Count struct {
 	// context: of two counts with the same Steps, both quiet, Held was the same all the time between.
 	Steps uint64
 	Quiet bool
-	Held  map[sharing.GPUID]sharing.Bytes
+	Held  map[sharing.GPURef]sharing.Bytes
 	// Managed is the part of Held that is managed memory, with which the driver lists no process.
-	Managed map[sharing.GPUID]sharing.Bytes
+	Managed map[sharing.GPURef]sharing.Bytes
 	// Waiting is the part of Held that stands for contexts which are there, and which the driver tells of: see
 	// Correct.
-	Waiting map[sharing.GPUID]sharing.Bytes
+	Waiting map[sharing.GPURef]sharing.Bytes
 }
 
 // Counts reads what each process that counts in the region has counted. A tenant can write all of it.
@@ -43,9 +43,9 @@ func (r *Region) Counts() []Count {
 		}
 		c := Count{
 			Process: named(who, atomic.LoadUint64(&s.space)),
-			Held:    make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
-			Waiting: make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
-			Managed: make(map[sharing.GPUID]sharing.Bytes, len(r.gpus)),
+			Held:    make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
+			Waiting: make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
+			Managed: make(map[sharing.GPURef]sharing.Bytes, len(r.gpus)),
 		}
 		ended := atomic.LoadUint64(&s.ended)
 		for d, gpu := range r.gpus {
@@ -157,7 +157,7 @@ type Reserved struct {
 // SetContext sets how much each process is to put aside on a GPU before it makes a context; 0: nothing.
 // With UnknownContext a process takes the bound, or all the room there is if that does not fit, and waits until the agent
 // has seen what the context takes. So do those who find no room. sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SetContext(gpu sharing.GPUID, context sharing.Bytes) error {
+func (r *Region) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set context of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -168,7 +168,7 @@ func (r *Region) SetContext(gpu sharing.GPUID, context sharing.Bytes) error {
 
 // SetBound sets the most that a context takes on a GPU; 0: not known. It counts while the size is UnknownContext. A library
 // that is older than bounds goes on without. sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SetBound(gpu sharing.GPUID, bound sharing.Bytes) error {
+func (r *Region) SetBound(gpu sharing.GPURef, bound sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set bound of contexts of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -180,7 +180,7 @@ func (r *Region) SetBound(gpu sharing.GPUID, bound sharing.Bytes) error {
 // SawContext notes that a context of this region took so much. The region keeps the least: with UnknownContext no context is
 // made in less room. Programs of the region can change what is seen, so it is used for this region alone. Only one goroutine
 // of one process may call it at a time. sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SawContext(gpu sharing.GPUID, took sharing.Bytes) error {
+func (r *Region) SawContext(gpu sharing.GPURef, took sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("note context of gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -196,7 +196,7 @@ func (r *Region) SawContext(gpu sharing.GPUID, took sharing.Bytes) error {
 // is given back to them, unless a process has reserved more meanwhile: it is counted by one or the other at every moment,
 // and nobody is refused for the moment in which it is counted by both. Only one goroutine of one process may call
 // it at a time. sharing.ErrNotFound: the region has no such GPU; sharing.ErrStale: the container has cut the file.
-func (r *Region) Correct(gpu sharing.GPUID, overhead sharing.Bytes, seen []Reserved) error {
+func (r *Region) Correct(gpu sharing.GPURef, overhead sharing.Bytes, seen []Reserved) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("correct overhead of gpu %q: %w", gpu, sharing.ErrNotFound)

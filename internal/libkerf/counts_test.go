@@ -23,11 +23,11 @@ func TestCounts(t *testing.T) {
 	r.usage.slot[4].owner, r.usage.slot[4].making = owner(7, 3), 1
 	r.usage.slot[900].owner, r.usage.slot[900].begun, r.usage.slot[900].ended = owner(6, 1<<40), 2, 1
 	r.usage.slot[900].space = 77
-	none := map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 0}
+	none := map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 0}
 	want := []Count{
 		{
 			Process{PID: 5, Start: 9}, 7, true,
-			map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 40}, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 25}, map[sharing.GPUID]sharing.Bytes{gpu0: 0, gpu1: 30},
+			map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 40}, map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 25}, map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 30},
 		},
 		{Process{PID: 7, Start: 3}, 0, false, none, none, none},
 		{Process{PID: 6, Start: 1 << 40, Space: 77}, 2, false, none, none, none},

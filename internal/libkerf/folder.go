@@ -82,9 +82,9 @@ func (f Folder) volume() mountns.Volume {
 		sizes = append(sizes, uintptr(len(emptyLibrary())))
 	}
 	for _, d := range f.Devices {
-		if d.GPU.IsPart() {
+		if d.GPU.IsInstance() {
 			v.Inodes++
-			sizes = append(sizes, uintptr(len(d.GPU)))
+			sizes = append(sizes, uintptr(len(d.GPU.String())))
 		}
 	}
 	page := uintptr(os.Getpagesize())

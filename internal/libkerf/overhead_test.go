@@ -40,7 +40,7 @@ func TestCorrect(t *testing.T) {
 		})
 	}
 	r, files := region(t, 1000)
-	for _, err := range []error{r.Correct("GPU-x", 1, nil), r.SetContext("GPU-x", 1), r.SetBound("GPU-x", 1), r.SawContext("GPU-x", 1)} {
+	for _, err := range []error{r.Correct(sharing.GPURef{UUID: "GPU-x"}, 1, nil), r.SetContext(sharing.GPURef{UUID: "GPU-x"}, 1), r.SetBound(sharing.GPURef{UUID: "GPU-x"}, 1), r.SawContext(sharing.GPURef{UUID: "GPU-x"}, 1)} {
 		if !errors.Is(err, sharing.ErrNotFound) {
 			t.Errorf("another GPU: %v", err)
 		}

@@ -43,14 +43,14 @@ type Process struct {
 
 // Device is a GPU of a region and the cap on it.
 type Device struct {
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	Limit sharing.Bytes
 }
 
 // Usage is what a region counts of one GPU. A tenant can write Used and Refused: they are good for show, not for
 // enforcement.
 type Usage struct {
-	GPU                   sharing.GPUID
+	GPU                   sharing.GPURef
 	Limit, Overhead, Used sharing.Bytes
 	// Context is what each process puts aside before it makes a context. If it is UnknownContext, Bound is the most that one
 	// takes, and Least the least that one of this region was seen to take; 0: not known.
@@ -65,8 +65,8 @@ type Region struct {
 	usage  *usagePage
 	maps   [2][]byte
 	files  [2]os.FileInfo
-	place  map[sharing.GPUID]int
-	gpus   []sharing.GPUID
+	place  map[sharing.GPURef]int
+	gpus   []sharing.GPURef
 	moving bool // see Moving
 }
 
@@ -79,11 +79,14 @@ func Create(dir string, devices []Device) (*Region, error) {
 		return nil, fmt.Errorf("create region %q: %d GPUs, want 1 to %d: %w", dir, len(devices), MaxDevices, sharing.ErrInvalid)
 	}
 	limits := &limitsPage{devices: uint64(len(devices))}
-	seen := map[sharing.GPUID]bool{}
+	seen := map[sharing.GPURef]bool{}
 	for i, d := range devices {
-		id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(string(d.GPU), "GPU-"), "-", ""))
-		if d.GPU.IsPart() && len(devices) == 1 {
-			id, err = anyDevice(), writePart(dir, d.GPU)
+		id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(string(d.GPU.UUID), "GPU-"), "-", ""))
+		if d.GPU.IsInstance() {
+			id = nil // only alone in its region
+			if len(devices) == 1 {
+				id, err = anyDevice(), writePart(dir, d.GPU)
+			}
 		}
 		if errors.Is(err, sharing.ErrUnavailable) {
 			return nil, err
@@ -112,19 +115,19 @@ func Create(dir string, devices []Device) (*Region, error) {
 // anyDevice stands in a region for whatever device the program has; region.c knows it.
 func anyDevice() []byte { return bytes.Repeat([]byte{0xff}, 16) }
 
-func writePart(dir string, id sharing.GPUID) error {
-	if err := makeFile(filepath.Join(dir, PartFile), []byte(id), 0o600); err != nil {
+func writePart(dir string, id sharing.GPURef) error {
+	if err := makeFile(filepath.Join(dir, PartFile), []byte(id.String()), 0o600); err != nil {
 		return fmt.Errorf("create region %q: %w", dir, err)
 	}
 	return nil
 }
 
 // readPart is the id of the shared instance that a region is of.
-func readPart(dir string) (sharing.GPUID, error) {
+func readPart(dir string) (sharing.GPURef, error) {
 	text, err := os.ReadFile(filepath.Join(dir, PartFile))
-	id := sharing.GPUID(text)
-	if _, ok := id.Slot(); err != nil || !ok || len(text) > maxPartID {
-		return "", fmt.Errorf("open region %q: it does not say of which MIG instance it is: %w", dir, errors.Join(sharing.ErrInvalid, err))
+	id, bad := sharing.ParseGPURef(string(text))
+	if err != nil || bad != nil || !id.IsInstance() || len(text) > maxPartID {
+		return sharing.GPURef{}, fmt.Errorf("open region %q: it does not say of which MIG instance it is: %w", dir, errors.Join(sharing.ErrInvalid, err))
 	}
 	return id, nil
 }
@@ -136,7 +139,7 @@ func bytesOf[T any](page *T) []byte {
 // Open maps a region that an earlier agent made. Errors: sharing.ErrNotFound, sharing.ErrInvalid (no region of
 // this layout).
 func Open(dir string) (*Region, error) {
-	r := &Region{place: map[sharing.GPUID]int{}}
+	r := &Region{place: map[sharing.GPURef]int{}}
 	err := grow(dir)
 	if err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func Open(dir string) (*Region, error) {
 			atomic.AddUint64(&l.moves, 1)
 		}
 		u := r.limits.device[i].uuid
-		id := sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))
+		id := sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))}
 		if bytes.Equal(u[:], anyDevice()) {
 			if id, err = readPart(dir); err != nil {
 				_ = r.Close()
@@ -192,7 +195,7 @@ func mapFile(path string, size int) ([]byte, os.FileInfo, error) {
 
 // SetLimit changes the cap on a GPU, for the next reservation of every process. Use above it stays.
 // sharing.ErrNotFound: the region has no such GPU.
-func (r *Region) SetLimit(gpu sharing.GPUID, limit sharing.Bytes) error {
+func (r *Region) SetLimit(gpu sharing.GPURef, limit sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("set limit of gpu %q: %w", gpu, sharing.ErrNotFound)

@@ -20,9 +20,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const (
-	gpu0 = sharing.GPUID("GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f")
-	gpu1 = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
+var (
+	gpu0 = sharing.GPURef{UUID: "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"}
+	gpu1 = sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}
 )
 
 // counter builds the program that counts as C does.
@@ -89,11 +89,11 @@ func TestCreateAndOpen(t *testing.T) {
 	if d := cmp.Diff(want, again.Usage()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if err := r.SetLimit("GPU-x", 1); !errors.Is(err, sharing.ErrNotFound) {
+	if err := r.SetLimit(sharing.GPURef{UUID: "GPU-x"}, 1); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("another GPU: %v", err)
 	}
 	for name, devices := range map[string][]Device{
-		"none": nil, "twice": {{gpu0, 1}, {gpu0, 2}}, "no UUID": {{"GPU-12", 1}}, "many": make([]Device, MaxDevices+1),
+		"none": nil, "twice": {{gpu0, 1}, {gpu0, 2}}, "no UUID": {{sharing.GPURef{UUID: "GPU-12"}, 1}}, "many": make([]Device, MaxDevices+1),
 	} {
 		if _, err := Create(t.TempDir(), devices); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -266,7 +266,7 @@ func TestReclaimFindsWhatNoSlotHolds(t *testing.T) {
 
 // A region of a shared MIG instance counts whatever device a program has, and is known again by the instance.
 func TestARegionOfASharedInstance(t *testing.T) {
-	dir, part := t.TempDir(), gpu0+"/3g.40gb@4"
+	dir, part := t.TempDir(), sharing.Instance{Profile: "3g.40gb", Start: 4}.On(gpu0.UUID)
 	r, err := Create(dir, []Device{{part, 9}})
 	if err != nil {
 		t.Fatal(err)

@@ -195,5 +195,5 @@ func (s *seen) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 
 func (p *page) fragment(in sharing.Instance) sharing.Fragment {
 	profile, _ := p.table.Profile(in.ID) // it is of this table
-	return sharing.Fragment{GPU: p.gpu.ID, Memory: profile.Memory, MIG: in}
+	return sharing.Fragment{GPU: sharing.GPURef{UUID: p.gpu.ID}, Memory: profile.Memory, MIG: in}
 }

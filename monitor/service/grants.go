@@ -107,9 +107,9 @@ func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
 }
 
 func fragmentOf(f *nodev1.Fragment) attribution.Fragment {
-	id := sharing.GPUID(f.GetGpu())
-	out := attribution.Fragment{GPU: id.Device(), Whole: f.GetWhole()}
-	if at, ok := id.Slot(); ok { // a share of a MIG instance
+	ref, _ := sharing.ParseGPURef(f.GetGpu()) // no reading is of what the agent did not write
+	out := attribution.Fragment{GPU: ref.UUID, Whole: f.GetWhole()}
+	if at := ref.Instance; !at.None() { // a share of a MIG instance
 		out.Slot = &attribution.Slot{Profile: at.Profile, Start: at.Start}
 	}
 	if p := f.GetMigProfile(); p != "" {

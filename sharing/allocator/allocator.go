@@ -94,31 +94,31 @@ func Choose(gpus []GPUState, r sharing.Request) (sharing.Placement, error) {
 func ordered(gpus []GPUState) ([]GPUState, error) {
 	out := slices.Clone(gpus)
 	sortByIndex(out)
-	seen := make(map[sharing.GPUID]bool, len(out))
+	seen := make(map[sharing.GPURef]bool, len(out))
 	for _, g := range out {
-		if seen[g.GPU.UUID] {
-			return nil, fmt.Errorf("gpu %q is listed twice: %w", g.GPU.UUID, sharing.ErrInvalid)
+		if seen[g.GPU.Ref()] {
+			return nil, fmt.Errorf("gpu %q is listed twice: %w", g.GPU.Ref(), sharing.ErrInvalid)
 		}
-		seen[g.GPU.UUID] = true
+		seen[g.GPU.Ref()] = true
 	}
 	return out, nil
 }
 
 func sortByIndex(gpus []GPUState) {
 	slices.SortFunc(gpus, func(a, b GPUState) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), a.GPU.Ref().Compare(b.GPU.Ref()))
 	})
 }
 
 // chooseShared returns the best r.GPUs of the GPUs that fit; they come by index, and so ties go.
 func chooseShared(fit []GPUState, r sharing.Request) []GPUState {
 	fit = slices.Clone(fit)
-	left := make(map[sharing.GPUID]uint64, len(fit))
+	left := make(map[sharing.GPURef]uint64, len(fit))
 	for _, g := range fit {
-		left[g.GPU.UUID] = leftover(g, r.On(g.GPU))
+		left[g.GPU.Ref()] = leftover(g, r.On(g.GPU))
 	}
 	slices.SortStableFunc(fit, func(a, b GPUState) int {
-		order := cmp.Or(heldFirst(a, b), cmp.Compare(left[a.GPU.UUID], left[b.GPU.UUID]))
+		order := cmp.Or(heldFirst(a, b), cmp.Compare(left[a.GPU.Ref()], left[b.GPU.Ref()]))
 		if r.Place == sharing.PlaceSpread {
 			return -order
 		}

@@ -17,13 +17,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func id(n int) sharing.GPUID {
-	return sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n))
+func id(n int) sharing.GPURef {
+	return sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n))}
 }
 
 // free returns an empty healthy GPU.
 func free(n int, size sharing.Bytes) GPUState {
-	g := sharing.GPU{UUID: id(n), Index: n, Model: "NVIDIA H100", Memory: size, Health: sharing.HealthOK}
+	g := sharing.GPU{UUID: id(n).UUID, Index: n, Model: "NVIDIA H100", Memory: size, Health: sharing.HealthOK}
 	return GPUState{GPU: g, FreeMemory: size, FreePercent: 100, Levels: []sharing.Level{sharing.LevelReactive, sharing.LevelDriver, sharing.LevelExclusive}}
 }
 
@@ -46,7 +46,7 @@ func indexes(gpus []GPUState, p sharing.Placement) string {
 	var out []string
 	for _, f := range p {
 		for _, g := range gpus {
-			if g.GPU.UUID == f.GPU {
+			if g.GPU.Ref() == f.GPU {
 				out = append(out, strconv.Itoa(g.GPU.Index))
 			}
 		}
@@ -83,7 +83,7 @@ func TestChooseShared(t *testing.T) {
 		"spread among the shared":           {[]GPUState{used(0, 20*gib, 100), used(1, 30*gib, 100)}, with(gib10, func(r *sharing.Request) { r.Place = sharing.PlaceSpread }), "1"},
 		"over two":                          {[]GPUState{used(0, 9*gib, 100), used(1, 30*gib, 100), free(2, 80*gib)}, sharing.Request{Memory: 20 * gib, GPUs: 2}, "1 2"},
 		"by model":                          {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)}, with(gib10, func(r *sharing.Request) { r.Models = []string{"!*h100*"} }), ""},
-		"by UUID":                           {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)}, with(gib10, func(r *sharing.Request) { r.UUIDs = []sharing.GPUID{id(1)} }), "1"},
+		"by UUID":                           {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)}, with(gib10, func(r *sharing.Request) { r.UUIDs = []sharing.GPUID{id(1).UUID} }), "1"},
 		"by the profile's model":            {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.ProfileModels = []string{"*T4*"} }), ""},
 		"level":                             {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelDriver }), "0"},
 		"level that no fragment has":        {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelHardware }), ""},
@@ -109,7 +109,7 @@ func TestChooseShared(t *testing.T) {
 				t.Errorf("error is %v, want a NoFit", err)
 			}
 			for _, f := range p {
-				i := slices.IndexFunc(tt.gpus, func(g GPUState) bool { return g.GPU.UUID == f.GPU })
+				i := slices.IndexFunc(tt.gpus, func(g GPUState) bool { return g.GPU.Ref() == f.GPU })
 				if f != tt.r.On(tt.gpus[i].GPU) {
 					t.Errorf("fragment %+v is not what the request gives", f)
 				}
@@ -176,7 +176,7 @@ func randomGPUs(rnd *rand.Rand) []GPUState {
 		}
 		for peer := range n {
 			if rnd.IntN(2) == 0 {
-				g.GPU.NVLinks = append(g.GPU.NVLinks, id(peer))
+				g.GPU.NVLinks = append(g.GPU.NVLinks, id(peer).UUID)
 			}
 		}
 		gpus = append(gpus, g)

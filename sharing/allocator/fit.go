@@ -105,8 +105,8 @@ func suits(g GPUState, r sharing.Request) Verdict {
 		return v
 	}
 	switch {
-	case r.WhyNotPart(g.GPU.UUID) != "":
-		return never(OtherPart, "%s", r.WhyNotPart(g.GPU.UUID))
+	case r.WhyNotInstance(g.GPU.Ref()) != "":
+		return never(OtherPart, "%s", r.WhyNotInstance(g.GPU.Ref()))
 	case g.GPU.MIG && !g.Turns:
 		return never(InMIGMode, "is in MIG mode, which gives no fractions and is not given whole")
 	case g.GPU.Usable() == 0:

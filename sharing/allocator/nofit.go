@@ -26,7 +26,7 @@ type NoFit struct {
 
 // Reason says why one GPU does not fit.
 type Reason struct {
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	Index int
 	Model string
 	Verdict
@@ -98,7 +98,7 @@ func noFit(gpus []GPUState, verdicts []Verdict, r sharing.Request) *NoFit {
 		}
 		if !v.Fits() {
 			g := gpus[i].GPU
-			e.GPUs = append(e.GPUs, Reason{GPU: g.UUID, Index: g.Index, Model: g.Model, Verdict: v})
+			e.GPUs = append(e.GPUs, Reason{GPU: g.Ref(), Index: g.Index, Model: g.Model, Verdict: v})
 		}
 	}
 	e.Never = possible < r.GPUs

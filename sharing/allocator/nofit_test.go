@@ -17,7 +17,7 @@ func TestNoFit(t *testing.T) {
 	const gib = sharing.GiB
 	sick := free(0, 80*gib)
 	sick.GPU.Health, sick.GPU.HealthReason = sharing.HealthLost, "XID 79"
-	unseen := GPUState{GPU: sharing.GPU{UUID: id(0), Index: -1, HealthReason: "not in the inventory"}, Held: true}
+	unseen := GPUState{GPU: sharing.GPU{UUID: id(0).UUID, Index: -1, HealthReason: "not in the inventory"}, Held: true}
 	shut := used(0, 70*gib, 70)
 	shut.Shut = "runs MPS"
 	bare, unknown, lost := at(0, sharing.LevelExclusive, sharing.LevelNone), at(0), at(0)
@@ -49,7 +49,7 @@ func TestNoFit(t *testing.T) {
 		"unknown, hardware demanded": {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelHardware}, sharing.ErrUnsupported, []string{"ask for a whole GPU"}},
 		"lost, level unknown":        {[]GPUState{lost}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost"}},
 		"model":                      {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, Models: []string{"*T4*"}}, sharing.ErrUnsupported, []string{`not one of those asked for (["*T4*"])`}},
-		"uuid":                       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1)}}, sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
+		"uuid":                       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1).UUID}}, sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

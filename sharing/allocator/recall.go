@@ -12,9 +12,9 @@ import (
 // Recall says how much of what is lent on which GPUs must come back, so that all the requests fit one after the
 // other. What is free is used first. It is empty where they fit as it is; the error is that of Choose for the
 // first that would not fit even then.
-func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPUID]sharing.Bytes, error) {
+func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sharing.Bytes, error) {
 	gpus = slices.Clone(gpus)
-	back := map[sharing.GPUID]sharing.Bytes{}
+	back := map[sharing.GPURef]sharing.Bytes{}
 	for _, r := range requests {
 		p, err := Choose(gpus, r)
 		if err != nil {
@@ -24,7 +24,7 @@ func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPUID]shar
 			return nil, err
 		}
 		for i := range gpus {
-			f, on := p.On(gpus[i].GPU.UUID)
+			f, on := p.On(gpus[i].GPU.Ref())
 			if !on {
 				continue
 			}

@@ -31,16 +31,16 @@ type topology struct {
 
 func newTopology(gpus []GPUState) topology {
 	t := topology{gpus: gpus, linked: make([][]bool, len(gpus)), numa: make([]int, len(gpus)), inNUMA: map[int]int{}}
-	at := make(map[sharing.GPUID]int, len(gpus))
+	at := make(map[sharing.GPURef]int, len(gpus))
 	for i, g := range gpus {
-		at[g.GPU.UUID] = i
+		at[g.GPU.Ref()] = i
 		t.linked[i] = make([]bool, len(gpus))
 		t.numa[i] = g.GPU.NUMA
 		t.inNUMA[g.GPU.NUMA]++
 	}
 	for i, g := range gpus {
 		for _, peer := range g.GPU.NVLinks {
-			if j, ok := at[peer]; ok && j != i {
+			if j, ok := at[sharing.GPURef{UUID: peer}]; ok && j != i {
 				t.linked[i][j], t.linked[j][i] = true, true
 			}
 		}

@@ -21,7 +21,7 @@ import (
 
 // Limit is the most that the processes of a cgroup may hold of one GPU.
 type Limit struct {
-	GPU sharing.GPUID
+	GPU sharing.GPURef
 	// Memory is never 0: a process that may hold nothing gets LeastLimit.
 	Memory sharing.Bytes
 }
@@ -93,7 +93,7 @@ type Backend interface {
 	Resize(ctx context.Context, g Grant, caps sharing.Placement) error
 	// Read is the cap of a grant on a GPU and what it uses there, as the backend counts it. sharing.ErrNotFound if the
 	// backend has no cap of it.
-	Read(ctx context.Context, g Grant, gpu sharing.GPUID) (Reading, error)
+	Read(ctx context.Context, g Grant, gpu sharing.GPURef) (Reading, error)
 	// Check returns at once.
 	Check(g Grant) Fault
 	// Recover finds what an earlier agent made for a grant. It reports whether Read tells its caps now.
@@ -122,7 +122,7 @@ func (None) Injection(Grant, sharing.Placement) (Injection, error) { return Inje
 func (None) Resize(context.Context, Grant, sharing.Placement) error { return nil }
 
 // Read implements Backend.
-func (None) Read(_ context.Context, g Grant, _ sharing.GPUID) (Reading, error) {
+func (None) Read(_ context.Context, g Grant, _ sharing.GPURef) (Reading, error) {
 	return Reading{}, fmt.Errorf("cap of grant %q: %w", g.ID, sharing.ErrNotFound)
 }
 

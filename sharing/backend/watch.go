@@ -49,7 +49,7 @@ func ProbeWatch(ctx context.Context, door Lister, space PIDSpace, gpu sharing.GP
 	if s := space.support(); !s.OK() {
 		return s
 	}
-	_, err := door.Processes(ctx, gpu.UUID.Device())
+	_, err := door.Processes(ctx, gpu.UUID)
 	switch {
 	case err == nil:
 		return Support{Answer: Supported}

@@ -119,7 +119,7 @@ func (p Pool) Unmatched(gpus []sharing.GPU) []string {
 			none(here+".index", index, func(g sharing.GPU) bool { return g.Index == index })
 		}
 		for _, id := range r.UUIDs {
-			none(here+".uuid", id, func(g sharing.GPU) bool { return g.UUID.Device() == id })
+			none(here+".uuid", id, func(g sharing.GPU) bool { return g.UUID == id })
 		}
 	}
 	for i, l := range p.MIG {

@@ -75,7 +75,7 @@ func (r GPURule) fits(g sharing.GPU) bool {
 	switch {
 	case len(r.Models) > 0 && !sharing.MatchModels(r.Models, g.Model),
 		len(r.Indexes) > 0 && !slices.Contains(r.Indexes, g.Index),
-		len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID.Device()),
+		len(r.UUIDs) > 0 && !slices.Contains(r.UUIDs, g.UUID),
 		r.MIG == MIGCapable && !g.MIGCapable, r.MIG == MIGIncapable && g.MIGCapable:
 		return false
 	}

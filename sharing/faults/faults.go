@@ -26,7 +26,7 @@ const Again = 10 * time.Second
 
 // Part is one faulty GPU of a grant.
 type Part struct {
-	GPU    sharing.GPUID
+	GPU    sharing.GPURef
 	Health sharing.Health
 	// Reason says what is wrong, and the remedy.
 	Reason string
@@ -73,7 +73,7 @@ type Act struct {
 
 // Keeper remembers what was done. The zero value is ready for use.
 type Keeper struct {
-	told   map[string]map[sharing.GPUID]sharing.Health
+	told   map[string]map[sharing.GPURef]sharing.Health
 	groups map[string]*group
 }
 
@@ -88,7 +88,7 @@ type group struct {
 // even if nothing changes, 0 for never.
 func (k *Keeper) Step(now time.Duration, p Policy, grants []Grant) (acts []Act, next time.Duration) {
 	if k.told == nil {
-		k.told, k.groups = map[string]map[sharing.GPUID]sharing.Health{}, map[string]*group{}
+		k.told, k.groups = map[string]map[sharing.GPURef]sharing.Health{}, map[string]*group{}
 	}
 	grants = slices.Clone(grants)
 	slices.SortFunc(grants, func(a, b Grant) int { return cmp.Compare(a.ID, b.ID) })
@@ -98,7 +98,7 @@ func (k *Keeper) Step(now time.Duration, p Policy, grants []Grant) (acts []Act, 
 		members[groupOf(g)] = append(members[groupOf(g)], g)
 		acts = append(acts, k.tell(g)...)
 	}
-	maps.DeleteFunc(k.told, func(id string, _ map[sharing.GPUID]sharing.Health) bool { return !there[id] })
+	maps.DeleteFunc(k.told, func(id string, _ map[sharing.GPURef]sharing.Health) bool { return !there[id] })
 	for name := range k.groups {
 		if !p.Evict || !slices.ContainsFunc(members[name], faulty) {
 			delete(k.groups, name)
@@ -134,7 +134,7 @@ func (k *Keeper) tell(g Grant) []Act {
 		}
 		return []Act{{Kind: Mended, Grant: g.ID}}
 	}
-	now := make(map[sharing.GPUID]sharing.Health, len(g.Faulty))
+	now := make(map[sharing.GPURef]sharing.Health, len(g.Faulty))
 	var fresh []Part
 	for _, p := range g.Faulty {
 		now[p.GPU] = p.Health

@@ -15,7 +15,9 @@ import (
 
 const s = time.Second
 
-func bad(h sharing.Health) []Part { return []Part{{GPU: "g", Health: h, Reason: "r"}} }
+func bad(h sharing.Health) []Part {
+	return []Part{{GPU: sharing.GPURef{UUID: "g"}, Health: h, Reason: "r"}}
+}
 
 // acts writes them as "tell a".
 func text(acts []Act) string {
@@ -56,7 +58,7 @@ func TestStep(t *testing.T) {
 		"one that starts later":   {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s}, {s, evict, []Grant{pod[0], pod[1], {ID: "p3", Group: "pod", Leased: true}}, "ask p3", 30 * s}},
 		"nothing runs on it":      {{0, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}}, "tell b", 30 * s}, {30 * s, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}}, "end b", 40 * s}},
 		"an id that comes again":  {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, nil, "", 0}, {2 * s, Policy{}, []Grant{lone}, "tell a", 0}},
-		"two faults of one grant": {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, []Grant{{ID: "a", Faulty: append(bad(sharing.HealthUnhealthy), Part{GPU: "h", Health: sharing.HealthLost})}}, "tell a", 0}},
+		"two faults of one grant": {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, []Grant{{ID: "a", Faulty: append(bad(sharing.HealthUnhealthy), Part{GPU: sharing.GPURef{UUID: "h"}, Health: sharing.HealthLost})}}, "tell a", 0}},
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {

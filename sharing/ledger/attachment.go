@@ -88,7 +88,7 @@ type Checks struct {
 	Doubt string
 	// Limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not answer
 	// then has none.
-	Limited []sharing.GPUID
+	Limited []sharing.GPURef
 	// StartedWith is the memory that the processes StartedPIDs, and what they start, got in their environment, where the
 	// size was changed since; 0 where it was not.
 	StartedWith sharing.Bytes

@@ -16,7 +16,7 @@ func BenchmarkClaim(b *testing.B) {
 	l := ledger.New()
 	var inventory []sharing.GPU
 	for i := range 8 {
-		inventory = append(inventory, sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)), Index: i, Memory: 80 * sharing.GiB, Health: sharing.HealthOK})
+		inventory = append(inventory, sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)).UUID, Index: i, Memory: 80 * sharing.GiB, Health: sharing.HealthOK})
 	}
 	if err := l.SetInventory(inventory); err != nil {
 		b.Fatal(err)
@@ -25,7 +25,7 @@ func BenchmarkClaim(b *testing.B) {
 		return ledger.Claim{
 			ID: ledger.ClaimID(fmt.Sprint(i)), Request: sharing.Request{Memory: sharing.GiB, GPUs: 1},
 			Owner:     ledger.Owner{PodUID: fmt.Sprint(i), Container: "main"},
-			Placement: sharing.Placement{{GPU: inventory[i%8].UUID, Memory: sharing.GiB}},
+			Placement: sharing.Placement{{GPU: inventory[i%8].Ref(), Memory: sharing.GiB}},
 		}
 	}
 	for i := range 50 {

@@ -16,7 +16,7 @@ import (
 // Check verifies the ledger's invariants by reckoning everything anew from the claims. An error means a bug
 // in this package; the agent then grants nothing more. Every breach is in it.
 func (l *Ledger) Check() error {
-	c := checked{Ledger: l, held: map[sharing.GPUID]sum{}, leased: map[sharing.GPUID]sum{}, lent: map[sharing.GPUID]sharing.Bytes{}}
+	c := checked{Ledger: l, held: map[sharing.GPURef]sum{}, leased: map[sharing.GPURef]sum{}, lent: map[sharing.GPURef]sharing.Bytes{}}
 	for id, e := range l.claims {
 		c.checkIndexed(id, e)
 		c.checkAttachments(e)
@@ -36,8 +36,8 @@ type checked struct {
 	*Ledger
 	errs []error
 	// held, leased and lent are what is on each GPU.
-	held, leased map[sharing.GPUID]sum
-	lent         map[sharing.GPUID]sharing.Bytes
+	held, leased map[sharing.GPURef]sum
+	lent         map[sharing.GPURef]sharing.Bytes
 	// named, leases, followers and attached count what the indexes must have.
 	named, leases, followers, attached int
 }
@@ -150,10 +150,10 @@ func (c *checked) checkAttachments(e *entry) {
 	}
 }
 
-func (g *gpu) check(id sharing.GPUID, held, leased sum, lent sharing.Bytes) error {
+func (g *gpu) check(id sharing.GPURef, held, leased sum, lent sharing.Bytes) error {
 	switch {
-	case g.facts.UUID != id:
-		return fmt.Errorf("ledger: gpu %q is filed under %q", g.facts.UUID, id)
+	case g.facts.Ref() != id:
+		return fmt.Errorf("ledger: gpu %q is filed under %q", g.facts.Ref(), id)
 	case g.held != held || g.leased != leased:
 		return fmt.Errorf("ledger: gpu %q: booked %+v and leased %+v, its claims say %+v and %+v", id, g.held, g.leased, held, leased)
 	case g.lent != lent || g.overlent() != g.lentExcused:

@@ -18,7 +18,7 @@ func TestCordons(t *testing.T) {
 	why := map[sharing.GPUID]string{"a": "fan", "later": "new"}
 	l.SetCordons(why)
 	why["b"] = "scribbled"
-	look := func(id sharing.GPUID) View {
+	look := func(id sharing.GPURef) View {
 		t.Helper()
 		v, ok := l.GPU(id)
 		if !ok {
@@ -27,7 +27,7 @@ func TestCordons(t *testing.T) {
 		return v
 	}
 	for _, when := range []string{"at once", "after an inventory"} {
-		if a, b := look("a"), look("b"); a.FreeMemory != 0 || a.GPU.Cordoned != "fan" || b.FreeMemory == 0 || b.GPU.Cordoned != "" {
+		if a, b := look(sharing.GPURef{UUID: "a"}), look(sharing.GPURef{UUID: "b"}); a.FreeMemory != 0 || a.GPU.Cordoned != "fan" || b.FreeMemory == 0 || b.GPU.Cordoned != "" {
 			t.Errorf("%s: %+v, %+v", when, a, b)
 		}
 		c := testClaim("y")
@@ -35,11 +35,11 @@ func TestCordons(t *testing.T) {
 		if err := l.Claim(c); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "cordoned: fan") {
 			t.Errorf("%s: a new claim: %v", when, err)
 		}
-		if err := l.SetInventory([]sharing.GPU{testGPU("a"), testGPU("b"), testGPU("later")}); err != nil {
+		if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"}), testGPU(sharing.GPURef{UUID: "later"})}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if look("later").FreeMemory != 0 {
+	if look(sharing.GPURef{UUID: "later"}).FreeMemory != 0 {
 		t.Error("a GPU that came later is not cordoned")
 	}
 	if err := activate(l, "x", Attachment{Cgroup: "/x", Inode: 1}); err != nil {
@@ -49,7 +49,7 @@ func TestCordons(t *testing.T) {
 		t.Error(err)
 	}
 	l.SetCordons(nil)
-	if v := look("a"); v.FreeMemory != 70*sharing.GiB || v.GPU.Cordoned != "" {
+	if v := look(sharing.GPURef{UUID: "a"}); v.FreeMemory != 70*sharing.GiB || v.GPU.Cordoned != "" {
 		t.Errorf("handed back: %+v", v)
 	}
 }

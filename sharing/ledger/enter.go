@@ -121,7 +121,7 @@ func (l *Ledger) checkRestore(c Claim, lease *Attachment) error {
 		return err
 	}
 	for _, f := range c.Placement {
-		if f.GPU == "" || f.Percent > sharing.FullGPU || f.MIG.Start < 0 || f.MIG.Size < 0 || f.MIG.Start+f.MIG.Size > maxUnits {
+		if f.GPU == (sharing.GPURef{}) || f.Percent > sharing.FullGPU || f.MIG.Start < 0 || f.MIG.Size < 0 || f.MIG.Start+f.MIG.Size > maxUnits {
 			return fmt.Errorf("fragment %+v is impossible: %w", f, sharing.ErrInvalid)
 		}
 	}

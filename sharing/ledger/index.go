@@ -100,7 +100,7 @@ type entry struct {
 	fresh     bool
 	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
 	// at most what the fragment's Burst is more than its Memory.
-	lent map[sharing.GPUID]sharing.Bytes
+	lent map[sharing.GPURef]sharing.Bytes
 	// seen is the entry as Grants shows it, nil once that is no longer true.
 	seen *Grant
 	// told is what Transitions returned last. changed is true if there may be more to return.

@@ -111,7 +111,7 @@ type Grant struct {
 	// Fresh is true for a pod's claim until a container is created with it: its GPUs may still be others.
 	Fresh bool
 	// Lent is what the lease is lent on each GPU beyond its fragment, nil where it is lent nothing.
-	Lent map[sharing.GPUID]sharing.Bytes
+	Lent map[sharing.GPURef]sharing.Bytes
 	// Joint is what the claims with a cap in common have together on the claim's GPUs; nil where its cap is its own.
 	Joint sharing.Placement
 }
@@ -188,7 +188,7 @@ type Ledger struct {
 // New returns a ledger without GPUs and claims.
 func New() *Ledger {
 	return &Ledger{
-		pages: pages{gpus: map[sharing.GPUID]*gpu{}},
+		pages: pages{gpus: map[sharing.GPURef]*gpu{}},
 		index: index{claims: map[ClaimID]*entry{}, names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, containers: map[string]ClaimID{}, joined: map[ClaimID][]*entry{}},
 	}
 }

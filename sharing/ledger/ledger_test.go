@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func testGPU(id sharing.GPUID) sharing.GPU {
-	return sharing.GPU{UUID: id, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NVLinks: []sharing.GPUID{"peer"}}
+func testGPU(id sharing.GPURef) sharing.GPU {
+	return sharing.GPU{UUID: id.UUID, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NVLinks: []sharing.GPUID{"peer"}}
 }
 
 // testClaim takes 10 GiB and 50 percent of GPU a.
@@ -25,14 +25,14 @@ func testClaim(id ClaimID) Claim {
 	return Claim{
 		ID: id, Name: "name-" + string(id),
 		Request:   sharing.Request{Memory: 10 * sharing.GiB, Percent: 50, GPUs: 1, Models: []string{"*"}, UUIDs: []sharing.GPUID{uuid}},
-		Placement: sharing.Placement{{GPU: "a", Memory: 10 * sharing.GiB, Percent: 50}},
+		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 10 * sharing.GiB, Percent: 50}},
 	}
 }
 
 func testLedger(t *testing.T, claims ...Claim) *Ledger {
 	t.Helper()
 	l := New()
-	if err := l.SetInventory([]sharing.GPU{testGPU("a"), testGPU("b")}); err != nil {
+	if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"})}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range claims {
@@ -46,7 +46,7 @@ func testLedger(t *testing.T, claims ...Claim) *Ledger {
 // What goes in and what comes out can be scribbled on.
 func TestNothingAliases(t *testing.T) {
 	t.Parallel()
-	inventory := []sharing.GPU{testGPU("a"), testGPU("b")}
+	inventory := []sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"})}
 	l := New()
 	if err := l.SetInventory(inventory); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestNothingAliases(t *testing.T) {
 	}
 	scribble(g)
 	l.GPUs()[0].GPU.NVLinks[0] = "x"
-	v, _ := l.GPU("a")
+	v, _ := l.GPU(sharing.GPURef{UUID: "a"})
 	v.GPU.NVLinks[0] = "x"
 	if diff := cmp.Diff(wantGrants, l.Grants()); diff != "" {
 		t.Errorf("grants changed:\n%s", diff)
@@ -130,7 +130,7 @@ func TestLookups(t *testing.T) {
 		"no id":             !second(l.Get("")),
 		"no pod":            !second(l.ByContainer("", "")),
 		"another container": !second(l.ByContainer("u", "side")),
-		"no GPU":            !second(l.GPU("c")),
+		"no GPU":            !second(l.GPU(sharing.GPURef{UUID: "c"})),
 	} {
 		if !ok {
 			t.Errorf("%s is answered wrongly", name)
@@ -163,16 +163,20 @@ func TestNothingHalfDone(t *testing.T) {
 		"open request": {func(l *Ledger) error {
 			return l.Claim(bad(func(c *Claim) { c.Request = sharing.Request{Profile: "p"} }))
 		}, sharing.ErrInvalid},
-		"no fragments":            {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement = nil })) }, sharing.ErrInvalid},
-		"unknown GPU":             {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement[0].GPU = "z" })) }, sharing.ErrNotFound},
-		"restore without id":      {func(l *Ledger) error { return l.Restore(Claim{}, lease) }, sharing.ErrInvalid},
-		"restore twice":           {func(l *Ledger) error { return l.Restore(testClaim("x"), lease) }, sharing.ErrConflict},
-		"restore over 100%":       {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease) }, sharing.ErrInvalid},
-		"restore on no GPU":       {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].GPU = "" }), lease) }, sharing.ErrInvalid},
+		"no fragments": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement = nil })) }, sharing.ErrInvalid},
+		"unknown GPU": {func(l *Ledger) error {
+			return l.Claim(bad(func(c *Claim) { c.Placement[0].GPU = sharing.GPURef{UUID: "z"} }))
+		}, sharing.ErrNotFound},
+		"restore without id": {func(l *Ledger) error { return l.Restore(Claim{}, lease) }, sharing.ErrInvalid},
+		"restore twice":      {func(l *Ledger) error { return l.Restore(testClaim("x"), lease) }, sharing.ErrConflict},
+		"restore over 100%":  {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease) }, sharing.ErrInvalid},
+		"restore on no GPU": {func(l *Ledger) error {
+			return l.Restore(bad(func(c *Claim) { c.Placement[0].GPU = sharing.GPURef{UUID: ""} }), lease)
+		}, sharing.ErrInvalid},
 		"restore overflow":        {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Memory = huge }), lease) }, sharing.ErrInvalid},
 		"restore without cgroup":  {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Inode: 1}) }, sharing.ErrInvalid},
 		"restore without inode":   {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Cgroup: "/y"}) }, sharing.ErrInvalid},
-		"health of no GPU":        {func(l *Ledger) error { return l.SetHealth("z", sharing.HealthOK, "") }, sharing.ErrNotFound},
+		"health of no GPU":        {func(l *Ledger) error { return l.SetHealth(sharing.GPURef{UUID: "z"}, sharing.HealthOK, "") }, sharing.ErrNotFound},
 		"inventory without UUID":  {func(l *Ledger) error { return l.SetInventory([]sharing.GPU{{Memory: 1}}) }, sharing.ErrInvalid},
 		"adopt an unknown claim":  {func(l *Ledger) error { return l.Adopt("z", *lease) }, sharing.ErrNotFound},
 		"adopt without a cgroup":  {func(l *Ledger) error { return l.Adopt("x", Attachment{}) }, sharing.ErrInvalid},
@@ -201,7 +205,7 @@ func TestTheLastByte(t *testing.T) {
 	t.Parallel()
 	l := testLedger(t, testClaim("x"))
 	claim := func(id ClaimID, memory sharing.Bytes) error {
-		return l.Claim(Claim{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1}, Placement: sharing.Placement{{GPU: "a", Memory: memory}}})
+		return l.Claim(Claim{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: memory}}})
 	}
 	if err := claim("y", 70*sharing.GiB+1); !errors.Is(err, sharing.ErrExhausted) {
 		t.Errorf("one byte too much: %v", err)
@@ -209,7 +213,7 @@ func TestTheLastByte(t *testing.T) {
 	if err := claim("y", 70*sharing.GiB); err != nil {
 		t.Errorf("all that is left: %v", err)
 	}
-	if v, _ := l.GPU("a"); v.FreeMemory != 0 || v.FreePercent != 50 || v.Overbooked {
+	if v, _ := l.GPU(sharing.GPURef{UUID: "a"}); v.FreeMemory != 0 || v.FreePercent != 50 || v.Overbooked {
 		t.Errorf("a full GPU is %+v", v)
 	}
 }
@@ -250,19 +254,19 @@ func TestCheckFinds(t *testing.T) {
 		"a lost name":           {func(l *Ledger) { delete(l.names, "name-x") }, "is not found by its name"},
 		"a name of nobody":      {func(l *Ledger) { l.names["ghost"] = "z" }, "2 names for 1 claims"},
 		"a lost cgroup":         {func(l *Ledger) { delete(l.cgroups, "/x") }, "is not found by its cgroup"},
-		"a wrong sum":           {func(l *Ledger) { l.gpus["a"].held.memory-- }, "booked"},
-		"a wrong count":         {func(l *Ledger) { l.gpus["a"].leased.claims++ }, "booked"},
-		"a GPU without a page":  {func(l *Ledger) { delete(l.gpus, "a") }, "has no page"},
-		"an overbooked GPU":     {func(l *Ledger) { l.gpus["a"].facts.Memory = sharing.GiB }, "overbooked true"},
-		"an excuse for nothing": {func(l *Ledger) { l.gpus["b"].excused = true }, "overbooked false"},
-		"an empty page":         {func(l *Ledger) { l.gpus["b"].present = false }, "is gone and has a page"},
-		"a healthy ghost":       {func(l *Ledger) { l.gpus["a"].present = false }, "is gone and healthy"},
+		"a wrong sum":           {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].held.memory-- }, "booked"},
+		"a wrong count":         {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].leased.claims++ }, "booked"},
+		"a GPU without a page":  {func(l *Ledger) { delete(l.gpus, sharing.GPURef{UUID: "a"}) }, "has no page"},
+		"an overbooked GPU":     {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.Memory = sharing.GiB }, "overbooked true"},
+		"an excuse for nothing": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "b"}].excused = true }, "overbooked false"},
+		"an empty page":         {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "b"}].present = false }, "is gone and has a page"},
+		"a healthy ghost":       {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].present = false }, "is gone and healthy"},
 		"a lost container":      {func(l *Ledger) { l.claims["x"].lease.ContainerID = "k" }, "is not found by its container"},
 		"a container of nobody": {func(l *Ledger) { l.containers["k"] = "x" }, "1 containers for 0 attachments"},
 		"a lease not in force":  {func(l *Ledger) { l.claims["x"].lease.State = Injected }, "leased to an attachment that is injected"},
 		"two in force":          {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Active, Cgroup: "/y"} }, "used next by an attachment that is active"},
 		"two who activate":      {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Activating, Cgroup: "/y", ContainerID: "k"} }, "is to be used next, by container \"k\""},
-		"a page of another":     {func(l *Ledger) { l.gpus["a"].facts.UUID = "z" }, "is filed under"},
+		"a page of another":     {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.UUID = "z" }, "is filed under"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // Errors: ErrNotFound for an unknown claim, or one without a fragment there; ErrInvalid for more than its Burst;
 // ErrConflict without a lease, or while only a part of the claim is in force; ErrLost or ErrUnavailable for a GPU
 // that is lost or not healthy, ErrExhausted for more than is free.
-func (l *Ledger) Lend(id ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error {
+func (l *Ledger) Lend(id ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error {
 	e, ok := l.claims[id]
 	if !ok {
 		return fmt.Errorf("lend to claim %q: %w", id, sharing.ErrNotFound)
@@ -29,7 +29,7 @@ func (l *Ledger) Lend(id ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error {
 	return nil
 }
 
-func (g *gpu) checkLend(e *entry, id sharing.GPUID, lent sharing.Bytes) error {
+func (g *gpu) checkLend(e *entry, id sharing.GPURef, lent sharing.Bytes) error {
 	f, ok := e.claim.Placement.On(id)
 	had := e.lent[id]
 	switch {
@@ -53,7 +53,7 @@ func (g *gpu) checkLend(e *entry, id sharing.GPUID, lent sharing.Bytes) error {
 }
 
 // setLent writes a checked loan into the books.
-func (l *Ledger) setLent(e *entry, gpu sharing.GPUID, lent sharing.Bytes) {
+func (l *Ledger) setLent(e *entry, gpu sharing.GPURef, lent sharing.Bytes) {
 	l.touch(e)
 	page := l.gpus[gpu]
 	page.lent, _ = page.lent.SubFloor(e.lent[gpu]).Add(lent) // checked by the caller
@@ -62,7 +62,7 @@ func (l *Ledger) setLent(e *entry, gpu sharing.GPUID, lent sharing.Bytes) {
 		return
 	}
 	if e.lent == nil {
-		e.lent = map[sharing.GPUID]sharing.Bytes{}
+		e.lent = map[sharing.GPURef]sharing.Bytes{}
 	}
 	e.lent[gpu] = lent
 }

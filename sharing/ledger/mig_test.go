@@ -13,13 +13,13 @@ import (
 )
 
 func migGPU(id string, mig bool) sharing.GPU {
-	return sharing.GPU{UUID: sharing.GPUID(id), Memory: 80 * sharing.GiB, Health: sharing.HealthOK, MIG: mig}
+	return sharing.GPU{UUID: sharing.GPURef{UUID: sharing.GPUID(id)}.UUID, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, MIG: mig}
 }
 
 func migClaim(id, gpu string, start, size int) Claim {
 	return Claim{
 		ID: ClaimID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, Terms: Terms{Level: sharing.LevelHardware},
-		Placement: sharing.Placement{{GPU: sharing.GPUID(gpu), Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: start, Size: size}}},
+		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(gpu)}, Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: start, Size: size}}},
 	}
 }
 
@@ -78,7 +78,7 @@ func TestInstancesApart(t *testing.T) {
 		}
 	}
 	want("an instance outside MIG mode", l.Claim(migClaim("1", "b", 0, 1)), sharing.ErrUnsupported)
-	share := Claim{ID: "2", Request: sharing.Request{Memory: sharing.GiB, GPUs: 1}, Placement: sharing.Placement{{GPU: "a", Memory: sharing.GiB}}}
+	share := Claim{ID: "2", Request: sharing.Request{Memory: sharing.GiB, GPUs: 1}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: sharing.GiB}}}
 	want("a share in MIG mode", l.Claim(share), sharing.ErrUnsupported)
 	none := migClaim("3", "a", 0, 1)
 	none.Placement[0].MIG = sharing.Instance{}

@@ -27,7 +27,7 @@ type naiveClaim struct {
 	work      ledger.Work
 	withdrawn ledger.Withdrawal
 	// lent is what it has beyond its fragments, by GPU.
-	lent map[sharing.GPUID]int64
+	lent map[sharing.GPURef]int64
 }
 
 // most is what a lease may be lent at most.
@@ -35,7 +35,7 @@ func most(f sharing.Fragment) int64 { return max(0, int64(f.Burst)-int64(f.Memor
 
 // assumeAll is what a lease counts as lent when nobody knows.
 func (c *naiveClaim) assumeAll() {
-	c.lent = map[sharing.GPUID]int64{}
+	c.lent = map[sharing.GPURef]int64{}
 	if c.lease == nil || len(c.lease.Part) > 0 {
 		return
 	}
@@ -61,7 +61,7 @@ func (n *naive) sharers(c ledger.Claim) (out []naiveClaim) {
 }
 
 // together adds up what a claim and those that share its cap have of a GPU.
-func (n *naive) together(c ledger.Claim, id sharing.GPUID) (sum int64) {
+func (n *naive) together(c ledger.Claim, id sharing.GPURef) (sum int64) {
 	for _, o := range append(n.sharers(c), naiveClaim{c: c}) {
 		for _, f := range o.c.Placement {
 			if f.GPU == id {
@@ -73,16 +73,16 @@ func (n *naive) together(c ledger.Claim, id sharing.GPUID) (sum int64) {
 }
 
 // lentOn adds up what is lent on a GPU.
-func (n *naive) lentOn(id sharing.GPUID) (sum int64) {
+func (n *naive) lentOn(id sharing.GPURef) (sum int64) {
 	for _, c := range n.claims {
 		sum += c.lent[id]
 	}
 	return sum
 }
 
-func (n *naive) gpu(id sharing.GPUID) (sharing.GPU, bool) {
+func (n *naive) gpu(id sharing.GPURef) (sharing.GPU, bool) {
 	for _, g := range n.gpus {
-		if g.UUID == id {
+		if g.Ref() == id {
 			return g, true
 		}
 	}
@@ -94,7 +94,7 @@ func (n *naive) find(id ledger.ClaimID) int {
 }
 
 // usage adds up what is on a GPU; onlyLeased leaves out what is only claimed.
-func (n *naive) usage(id sharing.GPUID, onlyLeased bool) (memory int64, percent, claims, whole int) {
+func (n *naive) usage(id sharing.GPURef, onlyLeased bool) (memory int64, percent, claims, whole int) {
 	for _, c := range n.claims {
 		if onlyLeased && c.lease == nil {
 			continue
@@ -135,7 +135,7 @@ func amounts(g sharing.GPU) (usable, bookable, percent int64) {
 // free is the memory that can be claimed beside so much. Of memory that is there twice nothing is lent.
 func (n *naive) free(g sharing.GPU, held int64) int64 {
 	usable, bookable, _ := amounts(g)
-	if lent := n.lentOn(g.UUID); lent > 0 {
+	if lent := n.lentOn(g.Ref()); lent > 0 {
 		return usable - held - lent
 	}
 	return bookable - held
@@ -143,7 +143,7 @@ func (n *naive) free(g sharing.GPU, held int64) int64 {
 
 // room reports whether f can stand beside what is on the GPU.
 func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
-	memory, percent, claims, whole := n.usage(g.UUID, onlyLeased)
+	memory, percent, claims, whole := n.usage(g.Ref(), onlyLeased)
 	usable, _, most := amounts(g)
 	if int64(f.Memory) > min(usable, n.free(g, memory)) || int64(percent)+int64(f.Percent) > most {
 		return false
@@ -159,7 +159,7 @@ func (n *naive) takes(g sharing.GPU, r sharing.Request) bool {
 
 // left is the part of the GPU's memory plus the part of its compute that stays free after the fragment.
 func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
-	memory, percent, _, _ := n.usage(g.UUID, false)
+	memory, percent, _, _ := n.usage(g.Ref(), false)
 	_, bookable, most := amounts(g)
 	sum := big.NewRat(n.free(g, memory)-int64(f.Memory), bookable)
 	return sum.Add(sum, big.NewRat(most-int64(percent)-int64(f.Percent), most))
@@ -167,8 +167,8 @@ func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
 
 // better reports whether fragment r fits GPU a clearly better than b, by the stated preference.
 func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
-	_, _, onA, _ := n.usage(a.UUID, false)
-	_, _, onB, _ := n.usage(b.UUID, false)
+	_, _, onA, _ := n.usage(a.Ref(), false)
+	_, _, onB, _ := n.usage(b.Ref(), false)
 	spread := r.Place == sharing.PlaceSpread
 	if (onA > 0) != (onB > 0) {
 		return (onA > 0) != spread
@@ -183,7 +183,7 @@ func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
 
 // overbooked reports whether more is on a GPU of the inventory than it has.
 func (n *naive) overbooked(g sharing.GPU) bool {
-	memory, percent, claims, whole := n.usage(g.UUID, false)
+	memory, percent, claims, whole := n.usage(g.Ref(), false)
 	_, bookable, most := amounts(g)
 	return memory > bookable || int64(percent) > most || whole > 0 && claims > 1
 }

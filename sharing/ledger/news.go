@@ -9,7 +9,7 @@ import "github.com/kerf-gpu/kerf/sharing"
 type Transition struct {
 	Grant ClaimID
 	// GPUs are those of the grant.
-	GPUs []sharing.GPUID
+	GPUs []sharing.GPURef
 	// Attachment is true for a step of an attachment. ContainerID names its container; it is empty for a process.
 	Attachment  bool
 	ContainerID string

@@ -60,9 +60,9 @@ func TestTransitions(t *testing.T) {
 	l := ledger.New()
 	pod := ledger.Claim{
 		ID: "a", Owner: ledger.Owner{PodUID: "p", Container: "main"}, Request: sharing.Request{GPUs: 1, Memory: 1 << 30},
-		Placement: sharing.Placement{{GPU: "g", Memory: 1 << 30}},
+		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "g"}, Memory: 1 << 30}},
 	}
-	on, c := []sharing.GPUID{"g"}, "c1"
+	on, c := []sharing.GPURef{sharing.GPURef{UUID: "g"}}, "c1"
 	grant := func(from, to ledger.State) ledger.Transition {
 		return ledger.Transition{Grant: "a", GPUs: on, From: from, To: to}
 	}

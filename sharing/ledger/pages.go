@@ -16,7 +16,7 @@ import (
 // pages are the GPUs of the node: what is known of each, and what is booked on it.
 type pages struct {
 	// gpus has every GPU of the last inventory, and every GPU on which a claim is booked.
-	gpus map[sharing.GPUID]*gpu
+	gpus map[sharing.GPURef]*gpu
 	// cordons has the GPUs that take no new claims, and why; each page of such a GPU says so.
 	cordons map[sharing.GPUID]string
 }
@@ -25,23 +25,23 @@ type pages struct {
 // be gone: claims on them stay booked, and a GPU that is gone is HealthLost while claims are on it. An
 // inventory with an impossible or doubled GPU changes nothing; the error wraps ErrInvalid.
 func (p *pages) SetInventory(inventory []sharing.GPU) error {
-	seen := make(map[sharing.GPUID]bool, len(inventory))
+	seen := make(map[sharing.GPURef]bool, len(inventory))
 	var errs []error
 	for _, g := range inventory {
 		if err := g.Validate(); err != nil {
 			errs = append(errs, err)
-		} else if seen[g.UUID] {
-			errs = append(errs, fmt.Errorf("gpu %q is there twice: %w", g.UUID, sharing.ErrInvalid))
+		} else if seen[g.Ref()] {
+			errs = append(errs, fmt.Errorf("gpu %q is there twice: %w", g.Ref(), sharing.ErrInvalid))
 		}
-		seen[g.UUID] = true
+		seen[g.Ref()] = true
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("set inventory: %w", errors.Join(errs...))
 	}
 	for _, g := range inventory {
-		page := p.page(g.UUID)
+		page := p.page(g.Ref())
 		page.facts, page.present = g.Clone(), true
-		page.facts.Cordoned = p.cordons[g.UUID.Device()]
+		page.facts.Cordoned = p.cordons[g.UUID]
 		page.excuse()
 	}
 	for id, page := range p.gpus {
@@ -57,7 +57,7 @@ func (p *pages) SetInventory(inventory []sharing.GPU) error {
 
 // SetHealth changes what is known of one GPU's hardware; reason is for people. Claims on it stay. The error
 // wraps ErrNotFound for a GPU that the inventory does not have.
-func (p *pages) SetHealth(id sharing.GPUID, h sharing.Health, reason string) error {
+func (p *pages) SetHealth(id sharing.GPURef, h sharing.Health, reason string) error {
 	page, ok := p.gpus[id]
 	if !ok || !page.present {
 		return fmt.Errorf("set health of gpu %q: %w", id, sharing.ErrNotFound)
@@ -71,22 +71,24 @@ func (p *pages) SetHealth(id sharing.GPUID, h sharing.Health, reason string) err
 func (p *pages) SetCordons(why map[sharing.GPUID]string) {
 	p.cordons = maps.Clone(why)
 	for id, page := range p.gpus {
-		page.facts.Cordoned = why[id.Device()]
+		page.facts.Cordoned = why[id.UUID]
 	}
 }
 
 // page returns the GPU's page, a new one for a GPU that has none.
-func (p *pages) page(id sharing.GPUID) *gpu {
+func (p *pages) page(id sharing.GPURef) *gpu {
 	page, ok := p.gpus[id]
 	if !ok {
-		page = &gpu{facts: sharing.GPU{UUID: id, Index: -1, Hardware: sharing.Hardware{NUMA: -1}, HealthReason: "not in the inventory", Cordoned: p.cordons[id.Device()]}}
+		facts := id.GPU()
+		facts.Index, facts.NUMA, facts.HealthReason, facts.Cordoned = -1, -1, "not in the inventory", p.cordons[id.UUID]
+		page = &gpu{facts: facts}
 		p.gpus[id] = page
 	}
 	return page
 }
 
 // tidy drops the page of a GPU that is gone once no claim is on it.
-func (p *pages) tidy(id sharing.GPUID) {
+func (p *pages) tidy(id sharing.GPURef) {
 	if page := p.gpus[id]; page != nil && !page.present && page.held.claims == 0 {
 		delete(p.gpus, id)
 	}
@@ -100,13 +102,13 @@ func (p *pages) GPUs() []View {
 		out = append(out, g.view())
 	}
 	slices.SortFunc(out, func(a, b View) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), a.GPU.Ref().Compare(b.GPU.Ref()))
 	})
 	return out
 }
 
 // GPU returns one GPU's page.
-func (p *pages) GPU(id sharing.GPUID) (View, bool) {
+func (p *pages) GPU(id sharing.GPURef) (View, bool) {
 	g, ok := p.gpus[id]
 	if !ok {
 		return View{}, false

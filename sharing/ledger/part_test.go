@@ -15,12 +15,12 @@ import (
 // partGPU is a shared instance of GPU "a" over four of its units.
 func partGPU(start int) sharing.GPU {
 	in := sharing.Instance{Profile: "3g.40gb", ID: 9, Start: start, Size: 4}
-	g := migGPU(string(sharing.PartID("a", in)), false)
+	g := migGPU("a", false)
 	g.Memory, g.Part = 40*sharing.GiB, in
 	return g
 }
 
-func shareOf(id string, gpu sharing.GPUID, memory sharing.Bytes) Claim {
+func shareOf(id string, gpu sharing.GPURef, memory sharing.Bytes) Claim {
 	return Claim{
 		ID: ClaimID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Terms: Terms{Level: sharing.LevelClient},
 		Placement: sharing.Placement{{GPU: gpu, Memory: memory}},
@@ -41,7 +41,7 @@ func TestPartsProperty(t *testing.T) {
 	for i := range 3000 {
 		id := fmt.Sprintf("k-%d", i)
 		part := parts[r.IntN(2)]
-		c := shareOf(id, part.UUID, sharing.Bytes(1+r.IntN(20))*sharing.GiB)
+		c := shareOf(id, part.Ref(), sharing.Bytes(1+r.IntN(20))*sharing.GiB)
 		free, held := true, sharing.Bytes(0)
 		if r.IntN(4) == 0 {
 			c = migClaim(id, "a", r.IntN(8), 1+r.IntN(4))
@@ -49,13 +49,13 @@ func TestPartsProperty(t *testing.T) {
 		f := c.Placement[0]
 		for _, o := range have {
 			switch {
-			case f.GPU == o.GPU && f.GPU.IsPart():
+			case f.GPU == o.GPU && f.GPU.IsInstance():
 				held += o.Memory
 			case f.GPU == o.GPU:
 				free = free && !f.MIG.Overlaps(o.MIG)
-			case !f.GPU.IsPart():
+			case !f.GPU.IsInstance():
 				free = free && !f.MIG.Overlaps(partOf(parts, o.GPU))
-			case !o.GPU.IsPart():
+			case !o.GPU.IsInstance():
 				free = free && !o.MIG.Overlaps(part.Part)
 			}
 		}
@@ -86,9 +86,9 @@ func TestPartsProperty(t *testing.T) {
 	}
 }
 
-func partOf(parts []sharing.GPU, id sharing.GPUID) sharing.Instance {
+func partOf(parts []sharing.GPU, id sharing.GPURef) sharing.Instance {
 	for _, p := range parts {
-		if p.UUID == id {
+		if p.Ref() == id {
 			return p.Part
 		}
 	}
@@ -120,11 +120,11 @@ func TestACordonIsOfAllParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetCordons(map[sharing.GPUID]string{"a": "fan"})
-	if err := l.Claim(shareOf("k", part.UUID, sharing.GiB)); !errors.Is(err, sharing.ErrUnavailable) {
+	if err := l.Claim(shareOf("k", part.Ref(), sharing.GiB)); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("a share of a cordoned GPU's instance: %v", err)
 	}
 	l.SetCordons(nil)
-	if err := l.Claim(shareOf("k", part.UUID, sharing.GiB)); err != nil {
+	if err := l.Claim(shareOf("k", part.Ref(), sharing.GiB)); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }

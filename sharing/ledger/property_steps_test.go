@@ -212,7 +212,7 @@ func (p *player) lend() string {
 	case !ok:
 		return "not lent"
 	case c.lent == nil:
-		c.lent = map[sharing.GPUID]int64{}
+		c.lent = map[sharing.GPURef]int64{}
 	}
 	c.lent[gpu] = amount
 	if amount > had {
@@ -268,7 +268,7 @@ func (p *player) health() string {
 	err := p.l.SetHealth(id, h, "the test says so")
 	p.expect(err, known, "set health")
 	for i := range p.n.gpus {
-		if p.n.gpus[i].UUID == id {
+		if p.n.gpus[i].Ref() == id {
 			p.n.gpus[i].Health = h
 		}
 	}
@@ -279,7 +279,7 @@ func (p *player) health() string {
 func (p *player) inventory() {
 	p.n.gpus = nil
 	for i := range 6 {
-		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)), Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, Hardware: sharing.Hardware{NUMA: i / 3}, Health: sharing.HealthOK}
+		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)).UUID, Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, Hardware: sharing.Hardware{NUMA: i / 3}, Health: sharing.HealthOK}
 		if i >= 4 {
 			g.Model, g.Memory = "Tesla T4", 15*sharing.GiB+7
 		}
@@ -358,12 +358,12 @@ func (p *player) compare() error {
 		}
 	}
 	for _, v := range p.l.GPUs() {
-		memory, percent, claims, whole := p.n.usage(v.GPU.UUID, false)
-		leased, _, _, _ := p.n.usage(v.GPU.UUID, true)
-		lent := p.n.lentOn(v.GPU.UUID)
+		memory, percent, claims, whole := p.n.usage(v.GPU.Ref(), false)
+		leased, _, _, _ := p.n.usage(v.GPU.Ref(), true)
+		lent := p.n.lentOn(v.GPU.Ref())
 		same := memory == int64(v.HeldMemory) && lent == int64(v.LentMemory) && leased == int64(v.LeasedMemory) &&
 			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
-		g, known := p.n.gpu(v.GPU.UUID)
+		g, known := p.n.gpu(v.GPU.Ref())
 		over := known && p.n.overbooked(g)
 		var freeMemory sharing.Bytes
 		freePercent := 0
@@ -372,12 +372,12 @@ func (p *player) compare() error {
 			freeMemory, freePercent = sharing.Bytes(max(0, p.n.free(g, memory))), int(most)-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
-			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.UUID, v, memory, percent, claims, whole, freeMemory, freePercent)
+			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.Ref(), v, memory, percent, claims, whole, freeMemory, freePercent)
 		}
 	}
 	for _, g := range p.n.gpus {
-		if _, ok := p.l.GPU(g.UUID); !ok {
-			return fmt.Errorf("gpu %q is missing", g.UUID)
+		if _, ok := p.l.GPU(g.Ref()); !ok {
+			return fmt.Errorf("gpu %q is missing", g.Ref())
 		}
 	}
 	return nil

@@ -144,7 +144,7 @@ func (p *player) request() sharing.Request {
 		case 1:
 			r.Models = []string{"!*h100*"}
 		case 2:
-			r.UUIDs = []sharing.GPUID{uuid(fmt.Sprint("gpu", p.rnd.IntN(6)))}
+			r.UUIDs = []sharing.GPUID{uuid(fmt.Sprint("gpu", p.rnd.IntN(6))).UUID}
 		}
 		if r.Validate() == nil {
 			return r
@@ -194,8 +194,8 @@ func (p *player) choose() string {
 			p.t.Fatalf("%s gives %+v, which does not fit", r, f)
 		}
 		for _, other := range fit {
-			if _, chosen := placement.On(other.UUID); !chosen && r.Kind == sharing.KindShared && p.n.better(other, g, r) {
-				p.t.Fatalf("%s gives %+v, and gpu %q fits better", r, f, other.UUID)
+			if _, chosen := placement.On(other.Ref()); !chosen && r.Kind == sharing.KindShared && p.n.better(other, g, r) {
+				p.t.Fatalf("%s gives %+v, and gpu %q fits better", r, f, other.Ref())
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func (p *pages) checkGPU(r sharing.Request, f sharing.Fragment) error {
 	if err := page.refused(allocator.Open(page.facts)); err != nil {
 		return err
 	}
-	if why := r.WhyNotPart(f.GPU); why != "" {
+	if why := r.WhyNotInstance(f.GPU); why != "" {
 		return fmt.Errorf("%s: %w", why, sharing.ErrUnsupported)
 	}
 	if r.Kind == sharing.KindMIG {
@@ -134,7 +134,7 @@ func (g *gpu) state(there sum) allocator.GPUState {
 
 // distinct refuses a placement with two fragments on one GPU.
 func distinct(p sharing.Placement) error {
-	seen := make(map[sharing.GPUID]bool, len(p))
+	seen := make(map[sharing.GPURef]bool, len(p))
 	for _, f := range p {
 		if seen[f.GPU] {
 			return fmt.Errorf("two fragments on gpu %q: %w", f.GPU, sharing.ErrInvalid)
@@ -147,7 +147,7 @@ func distinct(p sharing.Placement) error {
 // checkParts refuses what another claim has under another name: shares of an instance that is given whole, an instance
 // of which shares are given, and a GPU itself while shares of its instances are.
 func (p *pages) checkParts(page *gpu, f sharing.Fragment) error {
-	if f.GPU.IsPart() {
+	if f.GPU.IsInstance() {
 		whole := p.gpus[f.GPU.Device()]
 		if whole != nil && (whole.held.claims > whole.held.instances || whole.held.covers(page.facts.Part)) {
 			return fmt.Errorf("another claim has the whole instance: %w", sharing.ErrExhausted)
@@ -155,7 +155,7 @@ func (p *pages) checkParts(page *gpu, f sharing.Fragment) error {
 		return nil
 	}
 	for id, part := range p.gpus {
-		if id.Device() != f.GPU || !id.IsPart() || part.held.claims == 0 {
+		if id.Device() != f.GPU || !id.IsInstance() || part.held.claims == 0 {
 			continue
 		}
 		if in := part.facts.Part; f.MIG.None() || in.None() || in.Overlaps(f.MIG) {

@@ -15,12 +15,12 @@ import (
 )
 
 // uuid returns the UUID of gpuN.
-func uuid(name string) sharing.GPUID {
+func uuid(name string) sharing.GPURef {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "gpu"))
 	if err != nil {
-		return sharing.GPUID(name)
+		return sharing.GPURef{UUID: sharing.GPUID(name)}
 	}
-	return sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n))
+	return sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n))}
 }
 
 // parseGPU reads "gpu0 80GiB reserved=1GiB model=H100 numa=0 links=gpu1,gpu2 mig health=lost".
@@ -34,7 +34,7 @@ func parseGPU(t *testing.T, line string) sharing.GPU {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := sharing.GPU{UUID: uuid(words[0]), Index: index, Model: "H100", Memory: size(t, words[1]), Health: sharing.HealthOK}
+	g := sharing.GPU{UUID: uuid(words[0]).UUID, Index: index, Model: "H100", Memory: size(t, words[1]), Health: sharing.HealthOK}
 	for _, w := range words[2:] {
 		k, v, _ := strings.Cut(w, "=")
 		switch k {
@@ -46,7 +46,7 @@ func parseGPU(t *testing.T, line string) sharing.GPU {
 			g.NUMA, err = strconv.Atoi(v)
 		case "links":
 			for peer := range strings.SplitSeq(v, ",") {
-				g.NVLinks = append(g.NVLinks, uuid(peer))
+				g.NVLinks = append(g.NVLinks, uuid(peer).UUID)
 			}
 		case "mig":
 			g.MIG = true

@@ -223,7 +223,7 @@ func states(views []ledger.View, levels ...sharing.Level) []allocator.GPUState {
 func (n *node) show() string {
 	var b strings.Builder
 	for _, v := range n.l.GPUs() {
-		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.UUID, v.GPU.Health, v.HeldMemory, v.GPU.Usable(), v.HeldPercent, v.FreeMemory, v.FreePercent)
+		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.Ref(), v.GPU.Health, v.HeldMemory, v.GPU.Usable(), v.HeldPercent, v.FreeMemory, v.FreePercent)
 		if v.LentMemory > 0 {
 			fmt.Fprintf(&b, "; %s lent", v.LentMemory)
 		}
@@ -265,7 +265,7 @@ func (n *node) show() string {
 // plain writes GPU UUIDs as gpuN.
 func plain(s string) string {
 	for i := range 16 {
-		s = strings.ReplaceAll(s, string(uuid("gpu"+strconv.Itoa(i))), "gpu"+strconv.Itoa(i))
+		s = strings.ReplaceAll(s, uuid("gpu"+strconv.Itoa(i)).String(), "gpu"+strconv.Itoa(i))
 	}
 	return s
 }

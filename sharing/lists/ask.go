@@ -22,7 +22,7 @@ type reader struct {
 // lineKey names the list of a GPU. Lists of an earlier driver are others.
 type lineKey struct {
 	driver Driver
-	gpu    sharing.GPUID
+	gpu    sharing.GPURef
 }
 
 // line is the calls for one list. It goes when nobody asks.

@@ -17,7 +17,7 @@ import (
 // asker asks at a time for a list, and waits for so long. By call is the call whose answer it gets; 0 for an error.
 type asker struct {
 	at, within time.Duration
-	gpu        sharing.GPUID
+	gpu        sharing.GPURef
 	by, after  int
 }
 
@@ -43,7 +43,7 @@ func TestCallsAreShared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, l, _ := bench(nil)
-				d := &driver{after: map[sharing.GPUID]time.Duration{gpu0: 10 * ms, gpu1: 10 * ms}}
+				d := &driver{after: map[sharing.GPURef]time.Duration{gpu0: 10 * ms, gpu1: 10 * ms}}
 				began := time.Now()
 				var all sync.WaitGroup
 				for i, a := range c.askers {

@@ -23,8 +23,8 @@ type Lists struct {
 	calls  reader
 
 	mu     sync.Mutex // held while the kernel is asked; no other lock is taken meanwhile
-	gpus   map[sharing.GPUID]*followed
-	minors map[sharing.GPUID]int
+	gpus   map[sharing.GPURef]*followed
+	minors map[sharing.GPURef]int
 }
 
 // followed is the list of one GPU, and the order of the answer that it saw last.
@@ -35,7 +35,7 @@ type followed struct {
 
 // New follows no list yet.
 func New(k Kernel) *Lists {
-	return &Lists{kernel: k, gpus: map[sharing.GPUID]*followed{}, minors: map[sharing.GPUID]int{}}
+	return &Lists{kernel: k, gpus: map[sharing.GPURef]*followed{}, minors: map[sharing.GPURef]int{}}
 }
 
 // Found tells which GPUs there are, and by which numbers their device files have them.
@@ -43,7 +43,7 @@ func (l *Lists) Found(gpus []sharing.GPU) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range gpus {
-		l.minors[g.UUID] = g.Minor
+		l.minors[g.Ref()] = g.Minor
 	}
 }
 
@@ -62,13 +62,13 @@ func (o opener) open(pid int) (bool, error) {
 }
 
 // opener needs the lock.
-func (l *Lists) opener(gpu sharing.GPUID) opener {
-	minor, known := l.minors[gpu.Device()]
+func (l *Lists) opener(gpu sharing.GPURef) opener {
+	minor, known := l.minors[sharing.GPURef{UUID: gpu.UUID}]
 	return opener{l.kernel, minor, known}
 }
 
 // Ask asks the driver about a GPU. Calls that would be made at once for one GPU become one.
-func (l *Lists) Ask(ctx context.Context, d Driver, gpu sharing.GPUID) Answer {
+func (l *Lists) Ask(ctx context.Context, d Driver, gpu sharing.GPURef) Answer {
 	a := l.calls.read(ctx, lineKey{d, gpu}, func() Answer {
 		a := Answer{order: l.orders.Add(1)}
 		a.Uses, a.Err = d.Processes(ctx, gpu)
@@ -80,7 +80,7 @@ func (l *Lists) Ask(ctx context.Context, d Driver, gpu sharing.GPUID) Answer {
 }
 
 // AskAll asks about all GPUs at once: one that hangs delays the others by no more than the time given.
-func (l *Lists) AskAll(ctx context.Context, d Driver, gpus []sharing.GPUID, within time.Duration) []Answer {
+func (l *Lists) AskAll(ctx context.Context, d Driver, gpus []sharing.GPURef, within time.Duration) []Answer {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	out := make([]Answer, len(gpus))
@@ -139,7 +139,7 @@ func (l *Lists) judge(a Answer, v view) []Line {
 // Check says whether a process may be signaled for its use of a GPU: it has the GPU's device file open. The caller holds
 // the process, so that it is the one that has the pid. If it has closed the file, the next look knows that others keep
 // what it held. Errors: sharing.ErrStale (it has not), and those of Kernel.Open.
-func (l *Lists) Check(gpu sharing.GPUID, p listing.Process) error {
+func (l *Lists) Check(gpu sharing.GPURef, p listing.Process) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	open, err := l.opener(gpu).open(p.PID)

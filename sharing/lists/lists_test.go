@@ -23,10 +23,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/listing"
 )
 
-const (
-	gib                = sharing.GiB
-	gpu0 sharing.GPUID = "GPU-0"
-	gpu1 sharing.GPUID = "GPU-1"
+const gib = sharing.GiB
+
+var (
+	gpu0 = sharing.GPURef{UUID: "GPU-0"}
+	gpu1 = sharing.GPURef{UUID: "GPU-1"}
 )
 
 // program is a process as a test has it. Its files are open on the GPUs with these minors.
@@ -69,10 +70,10 @@ func bench(all map[int]program) (*programs, *Lists, []Grant) {
 	k := &programs{all: all}
 	k.now.Store(100)
 	l := New(k)
-	l.Found([]sharing.GPU{{UUID: gpu0, Minor: 4}, {UUID: gpu1, Minor: 5}})
-	grant := func(name string, gpus ...sharing.GPUID) Grant {
+	l.Found([]sharing.GPU{{UUID: gpu0.UUID, Minor: 4}, {UUID: gpu1.UUID, Minor: 5}})
+	grant := func(name string, gpus ...sharing.GPURef) Grant {
 		dir := "/cg/" + name
-		return Grant{Owner: listing.Owner(name), Cgroup: dir, On: func(g sharing.GPUID) bool { return slices.Contains(gpus, g) }, Procs: func() (pids []int, err error) {
+		return Grant{Owner: listing.Owner(name), Cgroup: dir, On: func(g sharing.GPURef) bool { return slices.Contains(gpus, g) }, Procs: func() (pids []int, err error) {
 			for pid, p := range k.all {
 				if p.dir == dir || p.dir == dir+"/below" {
 					pids = append(pids, pid)
@@ -98,9 +99,9 @@ type told struct {
 	err  error
 }
 
-func (d *told) Processes(context.Context, sharing.GPUID) ([]Use, error) { return d.uses, d.err }
+func (d *told) Processes(context.Context, sharing.GPURef) ([]Use, error) { return d.uses, d.err }
 
-func (l *Lists) look(grants []Grant, gpu sharing.GPUID, pids ...int) Look {
+func (l *Lists) look(grants []Grant, gpu sharing.GPURef, pids ...int) Look {
 	return l.Judge([]Answer{l.Ask(context.Background(), &told{uses: uses(pids...)}, gpu)}, grants)[0]
 }
 
@@ -146,7 +147,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%+v", failed)
 	}
 	// The file of a GPU that was not found is nobody's.
-	if got := briefs(l.look(grants, "GPU-9", 3)); !slices.Equal(got, []string{"3:0::"}) {
+	if got := briefs(l.look(grants, sharing.GPURef{UUID: "GPU-9"}, 3)); !slices.Equal(got, []string{"3:0::"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -227,18 +228,18 @@ func TestCheck(t *testing.T) {
 	if err := l.Check(gpu0, one); !errors.Is(err, sharing.ErrDenied) {
 		t.Errorf("unreadable: %v", err)
 	}
-	if err := l.Check("GPU-9", one); !errors.Is(err, sharing.ErrUnavailable) {
+	if err := l.Check(sharing.GPURef{UUID: "GPU-9"}, one); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("of a GPU that was not found: %v", err)
 	}
 }
 
 // driver answers after a time, and counts the calls.
 type driver struct {
-	after map[sharing.GPUID]time.Duration
+	after map[sharing.GPURef]time.Duration
 	calls atomic.Int32
 }
 
-func (d *driver) Processes(ctx context.Context, gpu sharing.GPUID) ([]Use, error) {
+func (d *driver) Processes(ctx context.Context, gpu sharing.GPURef) ([]Use, error) {
 	n := int(d.calls.Add(1))
 	select {
 	case <-time.After(d.after[gpu]):
@@ -252,7 +253,7 @@ func TestAskAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, _ := bench(nil)
 		began := time.Now()
-		got := l.AskAll(t.Context(), &driver{after: map[sharing.GPUID]time.Duration{gpu0: time.Hour, gpu1: time.Second}}, []sharing.GPUID{gpu0, gpu1}, 2*time.Second)
+		got := l.AskAll(t.Context(), &driver{after: map[sharing.GPURef]time.Duration{gpu0: time.Hour, gpu1: time.Second}}, []sharing.GPURef{gpu0, gpu1}, 2*time.Second)
 		if took := time.Since(began); took != 2*time.Second || !errors.Is(got[0].Err, sharing.ErrUnavailable) || got[1].Err != nil || len(got[1].Uses) != 1 || got[1].GPU != gpu1 {
 			t.Errorf("%+v after %s", got, took)
 		}

@@ -22,7 +22,7 @@ type Use struct {
 
 // Driver lists the processes that hold memory of a GPU, each pid once. It is comparable. Errors are of the vocabulary of package sharing.
 type Driver interface {
-	Processes(ctx context.Context, gpu sharing.GPUID) ([]Use, error)
+	Processes(ctx context.Context, gpu sharing.GPURef) ([]Use, error)
 }
 
 // Kernel tells of processes.
@@ -46,11 +46,11 @@ type Grant struct {
 	// Procs lists its processes.
 	Procs func() ([]int, error)
 	// On says whether it has a part of a GPU.
-	On func(sharing.GPUID) bool
+	On func(sharing.GPURef) bool
 }
 
 // has reports whether a process in the cgroup dir is the grant's on a GPU.
-func (g Grant) has(gpu sharing.GPUID, dir string) bool {
+func (g Grant) has(gpu sharing.GPURef, dir string) bool {
 	return (dir == g.Cgroup || strings.HasPrefix(dir, g.Cgroup+"/")) && g.On(gpu)
 }
 
@@ -64,7 +64,7 @@ type Line struct {
 
 // Answer is what a driver said of one GPU. Several who asked may have the same one, and change nothing of it.
 type Answer struct {
-	GPU  sharing.GPUID
+	GPU  sharing.GPURef
 	Uses []Use
 	Err  error
 	// order says which answer is the older one, and at is when it was given, in clock ticks since boot.
@@ -73,7 +73,7 @@ type Answer struct {
 
 // Look is an answer with what the kernel told of it afterwards. It has no lines if Err is set.
 type Look struct {
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	Lines []Line
 	Err   error
 	// Untold is why the open files of a listed process could not be read; nil if they were, or were not needed.

@@ -21,7 +21,7 @@ type fact struct {
 // view is the kernel as a list of one GPU sees it in one look.
 type view struct {
 	opener
-	gpu    sharing.GPUID
+	gpu    sharing.GPURef
 	grants []Grant
 	listed []Use
 	seen   map[int]fact // by pid

@@ -42,7 +42,7 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 			t.Errorf("%s: %d entries, %+v", what, n, e)
 		case e.Who == nil || e.Who.Pod != "p" || e.Who.Namespace != "ns" || e.Who.Container != "main":
 			t.Errorf("%s: whose: %+v", what, e.Who)
-		case len(e.Fragments) != 1 || e.Fragments[0].GPU != string(gpu) || e.Fragments[0].MemoryBytes != uint64(10*sharing.GiB):
+		case len(e.Fragments) != 1 || e.Fragments[0].GPU != gpu.String() || e.Fragments[0].MemoryBytes != uint64(10*sharing.GiB):
 			t.Errorf("%s: where: %+v", what, e.Fragments)
 		}
 	}
@@ -58,8 +58,8 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	if e, n := find(audit.Limit); n != 2 || e.By != "uid 9" || e.Error == "" {
 		t.Errorf("a limit that was refused: %d, %+v", n, e)
 	}
-	b.SetHealth(gpu, sharing.HealthLost, "XID 79")
-	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Fragments[0].GPU != string(gpu) {
+	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79")
+	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Fragments[0].GPU != gpu.String() {
 		t.Errorf("health: %d, %+v", n, e)
 	}
 	b.Notify.Audit.Config("", "", "", []string{"spec is wrong"})
@@ -108,7 +108,7 @@ func TestViolationsAreAudited(t *testing.T) {
 		t.Fatalf("%d entries: %+v", len(log), log)
 	}
 	e := log[0]
-	if e.Grant != string(a.ID) || e.Who == nil || e.Who.PID != p.PID || e.Time.IsZero() || len(e.Fragments) != 1 || e.Fragments[0].GPU != string(g.gpus[0].UUID) {
+	if e.Grant != string(a.ID) || e.Who == nil || e.Who.PID != p.PID || e.Time.IsZero() || len(e.Fragments) != 1 || e.Fragments[0].GPU != g.gpus[0].Ref().String() {
 		t.Errorf("whose, when and where: %+v, %+v", e, e.Who)
 	}
 	if !strings.Contains(e.Why, "over_cap: warn") || !strings.Contains(e.Why, fmt.Sprintf("it held %d bytes and may %d", 5*sharing.GiB, 4*sharing.GiB)) {

@@ -16,7 +16,7 @@ func (r *Runtime) backendStates(g sharing.GPU, grants []ledger.Grant) []status.B
 	if r.Driver.Get() == nil || g.MIG {
 		return nil
 	}
-	rep, ok := r.Driver.Get().Levels[g.UUID]
+	rep, ok := r.Driver.Get().Levels[g.Ref()]
 	if !ok {
 		return nil
 	}

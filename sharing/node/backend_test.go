@@ -62,14 +62,14 @@ func TestAPlacementHasOneBackend(t *testing.T) {
 		if i > 0 {
 			rep = choice.Report{sharing.BackendReactive: yes}
 		}
-		g.bench.SetLevel(gpu.UUID, rep)
+		g.bench.SetLevel(gpu.Ref(), rep)
 	}
 	req := gib(2)
 	req.GPUs, req.UUIDs, req.MinLevel = 2, []sharing.GPUID{g.gpus[0].UUID, g.gpus[1].UUID}, sharing.LevelReactive
 	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "together") {
 		t.Errorf("%v", err)
 	}
-	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{sharing.BackendDriver: yes, sharing.BackendReactive: yes})
+	g.bench.SetLevel(g.gpus[0].Ref(), choice.Report{sharing.BackendDriver: yes, sharing.BackendReactive: yes})
 	g.lease(g.tenant(), "", req)
 	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "driver: GPU 1: ") {
 		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)

@@ -63,7 +63,7 @@ func BenchmarkGuard(b *testing.B) {
 			} else if err := bench.joins(p, len(all)-1-n, all); err != nil {
 				b.Fatal(err)
 			}
-			bench.driver.put(req.UUIDs[0], append(bench.driver.on[req.UUIDs[0]], use))
+			bench.driver.put(sharing.GPURef{UUID: req.UUIDs[0]}, append(bench.driver.on[sharing.GPURef{UUID: req.UUIDs[0]}], use))
 		}
 	}
 	for b.Loop() {

@@ -29,7 +29,7 @@ func TestBeyondTheDriversLimit(t *testing.T) {
 	b.start()
 	p := b.tenant()
 	a := b.lease(p, "", gib(4))
-	gpu := a.Own[0].UUID
+	gpu := a.Own[0].Ref()
 	b.driver.put(gpu, []gpudriver.ProcessUse{gibs(p, 4)})
 	if got := b.beyondTold(); got != "" {
 		t.Errorf("at its cap: %q", got)

@@ -28,22 +28,28 @@ func (r *Runtime) books(l store.Reader, why []string) status.Books {
 	if r.Driver.Get() != nil {
 		b.DriverVersion = r.Driver.Get().Driver.Version()
 	}
-	health := map[sharing.GPUID]sharing.Health{}
+	health := map[sharing.GPURef]sharing.Health{}
 	cut := r.Instances.StatesWith(instanceNode{r}.grants(l))
 	at := r.placing(l)
 	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
-		health[v.GPU.UUID] = v.GPU.Health
-		g := status.BookedGPU{View: v, MIG: cut[v.GPU.UUID], Settings: at.Settings[v.GPU.UUID]}
+		health[v.GPU.Ref()] = v.GPU.Health
+		g := status.BookedGPU{View: v, Settings: at.Settings[v.GPU.Ref()]}
+		physical := !v.GPU.Ref().IsInstance()
+		if physical {
+			g.MIG = cut[v.GPU.UUID]
+		}
 		g.MinLevel = r.settings.Pool().MinLevelOf(g.Settings)
 		if v.GPU.Health == sharing.HealthOK {
 			var why string
 			if g.Levels, why = at.LevelsOf(v.GPU, g.MIG); sharing.ShareLevel(g.Levels) < sharing.LevelReactive {
 				g.LevelReason = why
 			}
-			g.TurnsTo = outlooks[v.GPU.UUID].Ready()
+			if physical {
+				g.TurnsTo = outlooks[v.GPU.UUID].Ready()
+			}
 		}
-		if why := r.Modes.Switching(v.GPU.UUID); why != "" { // nothing of it is to be had before it is over
+		if why := r.Modes.Switching(v.GPU.UUID); physical && why != "" { // nothing of it is to be had before it is over
 			g.FreeMemory, g.FreePercent, g.MIG.Trouble = 0, 0, cmp.Or(g.MIG.Trouble, why)
 		}
 		b.GPUs = append(b.GPUs, g)

@@ -40,7 +40,7 @@ func TestClaimForContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.limits(map[sharing.GPUID]sharing.Bytes{in.Placement[0].GPU: 10 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{in.Placement[0].GPU: 10 * sharing.GiB})
 	// It is taken: another container with its id gets nothing.
 	d := (&container{b: b, id: b.newID()}).make()
 	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}), sharing.ErrNotFound)
@@ -196,7 +196,7 @@ func TestAContainerOfAGrantOverARestart(t *testing.T) {
 			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Grant: string(id)}); err != nil {
 				t.Error(err)
 			}
-			c.limits(map[sharing.GPUID]sharing.Bytes{in.Placement[0].GPU: req.Memory})
+			c.limits(map[sharing.GPURef]sharing.Bytes{in.Placement[0].GPU: req.Memory})
 			c.remove()
 			b.Reconcile(t.Context())
 			b.gone()

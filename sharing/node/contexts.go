@@ -13,22 +13,22 @@ import (
 
 // contextKind is the kind of a GPU. A shared MIG instance is of another kind than its GPU.
 func contextKind(g sharing.GPU, driver string) contextsize.Kind {
-	if g.UUID.IsPart() {
+	if g.Ref().IsInstance() {
 		return contextsize.Kind{Model: g.Model + " instance", Driver: driver}
 	}
 	return contextsize.Kind{Model: g.Model, Driver: driver}
 }
 
 // contextSizes is what one context is taken to need on each GPU. Without a driver nothing is known.
-func contextSizes(r *Runtime, gpus []ledger.View) map[sharing.GPUID]contextsize.Size {
-	out := map[sharing.GPUID]contextsize.Size{}
+func contextSizes(r *Runtime, gpus []ledger.View) map[sharing.GPURef]contextsize.Size {
+	out := map[sharing.GPURef]contextsize.Size{}
 	if r.Driver.Get() == nil {
 		return out
 	}
 	for _, v := range gpus {
 		kind := contextKind(v.GPU, r.Driver.Get().Driver.Version())
 		measured, known := r.opt.Contexts.Size(kind)
-		out[v.GPU.UUID] = contextsize.Of(kind, measured, known)
+		out[v.GPU.Ref()] = contextsize.Of(kind, measured, known)
 	}
 	return out
 }
@@ -43,7 +43,7 @@ func (r *Runtime) ContextGPUs() []contextsize.GPU {
 	var out []contextsize.GPU
 	for _, v := range at.GPUs {
 		g := v.GPU
-		if g.UUID.IsPart() || g.MIG {
+		if g.Ref().IsInstance() || g.MIG {
 			continue
 		}
 		out = append(out, contextsize.GPU{

@@ -50,7 +50,7 @@ func TestTheSizeOfContextsIsKept(t *testing.T) {
 		t.Errorf("after a restart: %+v", g.usage(b))
 	}
 	_, gpus := g.bench.Store.View()
-	if size := contextSizes(g.bench.Runtime, gpus)[g.gpus[1].UUID]; size != (contextsize.Size{Bytes: sharing.GiB / 2, Measured: true}) {
+	if size := contextSizes(g.bench.Runtime, gpus)[g.gpus[1].Ref()]; size != (contextsize.Size{Bytes: sharing.GiB / 2, Measured: true}) {
 		t.Errorf("of another GPU: %+v", size)
 	}
 }
@@ -103,7 +103,7 @@ func TestRegionsOfAnOlderAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	if err := open.SetContext(g.gpus[0].UUID, 7*sharing.MiB); err != nil {
+	if err := open.SetContext(g.gpus[0].Ref(), 7*sharing.MiB); err != nil {
 		t.Fatal(err)
 	}
 	g.keepsContexts()

@@ -43,7 +43,7 @@ func (n countedNode) View() counters.View {
 }
 
 // Compare implements counters.Node.
-func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
+func (n countedNode) Compare(id ledger.ClaimID, holds map[sharing.GPURef]sharing.Bytes) (changed bool) {
 	n.r.Store.Read(func(l store.Reader) {
 		changed = n.r.Guard.Compare(sharersOf(l, id), guardNode(n).contexts(l), holds)
 	})
@@ -111,7 +111,7 @@ func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
 }
 
 // ProcessTime implements libkerf.TimeHost.
-func (t timeHost) ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
+func (t timeHost) ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error) {
 	att := t.r.Driver.Get()
 	if att == nil {
 		return sharing.TimeUse{}, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)

@@ -27,7 +27,7 @@ func (r *Runtime) Devices(gpus []sharing.GPU) []string {
 func (r *Runtime) Env(a lifecycle.Armed) map[string]string {
 	var ids []string
 	for _, g := range a.Own {
-		ids = append(ids, string(g.UUID))
+		ids = append(ids, g.Ref().String())
 	}
 	env := map[string]string{
 		"CUDA_VISIBLE_DEVICES": strings.Join(ids, ","),

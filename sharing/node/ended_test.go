@@ -188,7 +188,7 @@ func TestBothUseTheGPU(t *testing.T) {
 	innocent, own := g.share(2)
 	third, other := g.share(2)
 	g.given(guilty, innocent, 5)
-	g.driver.put(g.gpus[0].UUID, append(g.driver.on[g.gpus[0].UUID], gibs(third, 1)))
+	g.driver.put(g.gpus[0].Ref(), append(g.driver.on[g.gpus[0].Ref()], gibs(third, 1)))
 	g.looks(5)
 	g.lives(innocent)
 	g.lives(worker)

@@ -27,9 +27,9 @@ func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 	if got := b.ends(); len(got) > 0 {
 		t.Fatalf("before any fault: %q", got)
 	}
-	b.SetHealth(gpu, sharing.HealthUnhealthy, "XID 95")
+	b.SetHealth(gpu.UUID, sharing.HealthUnhealthy, "XID 95")
 	b.eventually("the eviction", func() bool { _, e := ears.count("", "hit"); return e > 0 })
-	want := "ns/hit: GPU " + string(gpu) + " is unhealthy: XID 95"
+	want := "ns/hit: GPU " + gpu.String() + " is unhealthy: XID 95"
 	if got := b.ends(); len(got) != 1 || got[0] != want {
 		t.Errorf("the books tell %q, want %q", got, want)
 	}
@@ -43,7 +43,7 @@ func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 		}
 		return true
 	})
-	b.SetHealth(gpu, sharing.HealthOK, "")
+	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
 	if got := b.ends(); len(got) != 1 {
 		t.Errorf("after its end the books tell %q", got)
 	}

@@ -167,7 +167,7 @@ func TestAProcessThatTakesAGPUMeanwhileIsNotArmed(t *testing.T) {
 	p := b.tenant()
 	b.caps.set(func() {
 		b.caps.onApply = func() {
-			b.driver.put(b.gpus[1].UUID, []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
+			b.driver.put(b.gpus[1].Ref(), []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 		}
 	})
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
@@ -185,7 +185,7 @@ func TestACapThatIsGoneKeepsTheProcessOut(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	b.caps.set(func() { b.caps.onApply = func() { b.caps.limits = map[string]map[sharing.GPUID]sharing.Bytes{} } })
+	b.caps.set(func() { b.caps.onApply = func() { b.caps.limits = map[string]map[sharing.GPURef]sharing.Bytes{} } })
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func runs(c *container) bool {
 }
 
 // faultBench is a node with two pods on different GPUs: hit, with a container that runs, and spared.
-func faultBench(t *testing.T, h config.Health) (b *bench, ears *heard, hit *container, gpu sharing.GPUID) {
+func faultBench(t *testing.T, h config.Health) (b *bench, ears *heard, hit *container, gpu sharing.GPURef) {
 	t.Helper()
 	b = newPodBench(t)
 	b.opt.Pool.Health = h
@@ -84,13 +84,13 @@ func faultBench(t *testing.T, h config.Health) (b *bench, ears *heard, hit *cont
 // A fault tells exactly the pods on the GPU, once, and its end too; a driver that goes away in between says nothing.
 func TestAFaultIsToldToItsPods(t *testing.T) {
 	b, ears, hit, gpu := faultBench(t, config.Health{})
-	b.SetHealth(gpu, sharing.HealthSuspect, "hangs")
-	b.SetHealth(gpu, sharing.HealthLost, "XID 79: fell off the bus")
+	b.SetHealth(gpu.UUID, sharing.HealthSuspect, "hangs")
+	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79: fell off the bus")
 	b.eventually("the word to the pod", func() bool { n, _ := ears.count("hit GPUFaulty", ""); return n == 1 })
 	b.Detach("no driver")
 	time.Sleep(150 * time.Millisecond)
 	b.attach()
-	b.SetHealth(gpu, sharing.HealthOK, "")
+	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
 	b.eventually("the end of the fault", func() bool { n, _ := ears.count("hit GPUMended", ""); return n == 1 })
 	if n, _ := ears.count("hit GPUFaulty", ""); n != 1 {
 		t.Errorf("told %d times: %v", n, ears.told)
@@ -103,7 +103,7 @@ func TestAFaultIsToldToItsPods(t *testing.T) {
 // Where the pool says so, what runs is asked to end and its pod evicted after the grace; others go on.
 func TestAFaultEvicts(t *testing.T) {
 	b, ears, hit, gpu := faultBench(t, config.Health{OnFault: config.FaultEvict, Grace: 200 * time.Millisecond})
-	b.SetHealth(gpu, sharing.HealthUnhealthy, "XID 95")
+	b.SetHealth(gpu.UUID, sharing.HealthUnhealthy, "XID 95")
 	b.eventually("SIGTERM", func() bool { return !runs(hit) })
 	b.eventually("the eviction", func() bool { _, e := ears.count("", "hit"); return e == 1 })
 	if _, e := ears.count("", "spared"); e != 0 {

@@ -71,7 +71,7 @@ func (n guardNode) contexts(l store.Reader) guard.Contexts {
 	gpus := l.GPUs()
 	out, sizes := guard.Contexts{}, contextSizes(n.r, gpus)
 	for _, v := range gpus {
-		out[v.GPU.UUID] = guard.Context{Index: v.GPU.Index, Model: v.GPU.Model, Size: sizes[v.GPU.UUID].Bytes}
+		out[v.GPU.Ref()] = guard.Context{Index: v.GPU.Index, Model: v.GPU.Model, Size: sizes[v.GPU.Ref()].Bytes}
 	}
 	return out
 }

@@ -82,9 +82,9 @@ func (g *guarded) restartAgent() {
 	if err := r.Restore(g.t.Context()); err != nil {
 		g.t.Fatal(err)
 	}
-	levels := map[sharing.GPUID]choice.Report{}
+	levels := map[sharing.GPURef]choice.Report{}
 	for _, gpu := range g.gpus {
-		levels[gpu.UUID] = choice.Report{
+		levels[gpu.Ref()] = choice.Report{
 			sharing.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
 			sharing.BackendReactive: {Answer: choice.Supported},
 		}
@@ -114,7 +114,7 @@ func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, lifecycle.Armed)
 }
 
 // holds says what processes hold of the first GPU.
-func (g *guarded) holds(uses ...gpudriver.ProcessUse) { g.driver.put(g.gpus[0].UUID, uses) }
+func (g *guarded) holds(uses ...gpudriver.ProcessUse) { g.driver.put(g.gpus[0].Ref(), uses) }
 
 func gibs(p *tenant, n int) gpudriver.ProcessUse {
 	return gpudriver.ProcessUse{PID: p.PID, Used: sharing.Bytes(n) * sharing.GiB, Known: true}
@@ -362,7 +362,7 @@ func TestGuardAndTrespassers(t *testing.T) {
 	pool.Strangers = config.StrangersKill
 	g := newGuarded(t, pool)
 	p, _ := g.share(4)
-	g.driver.put(g.gpus[1].UUID, []gpudriver.ProcessUse{gibs(p, 1)})
+	g.driver.put(g.gpus[1].Ref(), []gpudriver.ProcessUse{gibs(p, 1)})
 	g.looks(2)
 	g.dead(p)
 }
@@ -415,7 +415,7 @@ func TestGuardAndPods(t *testing.T) {
 		told = append(told, ref.String()+" "+reason+" "+message)
 	}
 	c, d := b.run(b.app("p", "gpu-memory-gib:4")), b.run(b.app("q", "gpu-memory-gib:4"))
-	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" || c.in.Placement[0].GPU != g.gpus[0].UUID || d.in.Placement[0].GPU != g.gpus[0].UUID {
+	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" || c.in.Placement[0].GPU != g.gpus[0].Ref() || d.in.Placement[0].GPU != g.gpus[0].Ref() {
 		t.Fatalf("injected %+v and %+v", c.in, d.in)
 	}
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.p.PID))

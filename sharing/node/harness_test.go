@@ -37,10 +37,10 @@ const least = sharing.MiB
 // fakeCaps holds limits in a map, as the driver would, and can be told to misbehave.
 type fakeCaps struct {
 	mu     sync.Mutex
-	limits map[string]map[sharing.GPUID]sharing.Bytes
+	limits map[string]map[sharing.GPURef]sharing.Bytes
 	fail   error // of Apply and Renew
 	// broken is a GPU that is lost, and nobody has noticed: every call on it fails.
-	broken sharing.GPUID
+	broken sharing.GPURef
 	silent error // of Read
 	used   sharing.Bytes
 	// by is what single cgroups use, in place of used.
@@ -53,7 +53,7 @@ type fakeCaps struct {
 
 func (c *fakeCaps) Least() sharing.Bytes { return least }
 
-func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.put(dir, own, others)
@@ -65,21 +65,21 @@ func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, 
 	return err
 }
 
-func (c *fakeCaps) Renew(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+func (c *fakeCaps) Renew(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.put(dir, own, others)
 }
 
 // put needs the lock.
-func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPUID) (err error) {
+func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPURef) (err error) {
 	if c.fail != nil {
 		return c.fail
 	}
 	if c.limits[dir] == nil {
-		c.limits[dir] = map[sharing.GPUID]sharing.Bytes{}
+		c.limits[dir] = map[sharing.GPURef]sharing.Bytes{}
 	}
-	set := func(id sharing.GPUID, limit sharing.Bytes) {
+	set := func(id sharing.GPURef, limit sharing.Bytes) {
 		if id == c.broken {
 			err = fmt.Errorf("limit on %q: %w", id, sharing.ErrLost)
 			return
@@ -99,7 +99,7 @@ func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPUI
 	return err
 }
 
-func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPUID) (sharing.Bytes, sharing.Bytes, error) {
+func (c *fakeCaps) Read(_ context.Context, dir string, gpu sharing.GPURef) (sharing.Bytes, sharing.Bytes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.silent != nil {
@@ -123,7 +123,7 @@ func (c *fakeCaps) useOf(dir string) sharing.Bytes {
 	return c.used
 }
 
-func (c *fakeCaps) Clear(_ context.Context, dir string, _ []sharing.GPUID) error {
+func (c *fakeCaps) Clear(_ context.Context, dir string, _ []sharing.GPURef) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.limits, dir)
@@ -133,7 +133,7 @@ func (c *fakeCaps) Clear(_ context.Context, dir string, _ []sharing.GPUID) error
 func (c *fakeCaps) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limits = map[string]map[sharing.GPUID]sharing.Bytes{}
+	c.limits = map[string]map[sharing.GPURef]sharing.Bytes{}
 }
 
 func (c *fakeCaps) set(f func()) { c.mu.Lock(); defer c.mu.Unlock(); f() }
@@ -143,7 +143,7 @@ func (c *fakeCaps) count() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.
 // fakeDriver has the processes that are put on its GPUs, until they end.
 type fakeDriver struct {
 	mu sync.Mutex // of on, for tests that change it while the loops run
-	on map[sharing.GPUID][]gpudriver.ProcessUse
+	on map[sharing.GPURef][]gpudriver.ProcessUse
 	// kept are the processes that stay on the GPUs when they have ended: others have their files open.
 	kept map[int]bool
 	// times is what ProcessTime tells of every GPU; nil: that it does not tell. Empty it has no row.
@@ -151,14 +151,14 @@ type fakeDriver struct {
 	// idle GPUs run nothing.
 	idle bool
 	// silent do not answer.
-	silent map[sharing.GPUID]bool
+	silent map[sharing.GPURef]bool
 	// nobodys is memory in use that no process has.
-	nobodys map[sharing.GPUID]sharing.Bytes
+	nobodys map[sharing.GPURef]sharing.Bytes
 }
 
 func (*fakeDriver) Version() string { return "615.71.09" }
 
-func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Sample, error) {
+func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPURef) (gpudriver.Sample, error) {
 	if err := ctx.Err(); err != nil {
 		return gpudriver.Sample{}, err
 	}
@@ -182,7 +182,7 @@ func (d *fakeDriver) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Sa
 }
 
 // put has a GPU list these processes.
-func (d *fakeDriver) put(gpu sharing.GPUID, uses []gpudriver.ProcessUse) {
+func (d *fakeDriver) put(gpu sharing.GPURef, uses []gpudriver.ProcessUse) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on[gpu] = uses
@@ -190,12 +190,12 @@ func (d *fakeDriver) put(gpu sharing.GPUID, uses []gpudriver.ProcessUse) {
 
 // Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile: tests count
 // the guard's looks, and one that tells nothing is none.
-func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPUID) ([]gpudriver.ProcessUse, error) {
+func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPURef) ([]gpudriver.ProcessUse, error) {
 	s, err := d.Sample(context.WithoutCancel(ctx), id)
 	return s.Processes, err
 }
 
-func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (sharing.TimeUse, error) {
+func (d *fakeDriver) ProcessTime(context.Context, sharing.GPURef, time.Time) (sharing.TimeUse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.times == nil {
@@ -208,7 +208,7 @@ func (d *fakeDriver) ProcessTime(context.Context, sharing.GPUID, time.Time) (sha
 	return sharing.UseOf(rows, time.Time{}), nil
 }
 
-func (*fakeDriver) Power(context.Context, sharing.GPUID) (float64, error) { return 300, nil }
+func (*fakeDriver) Power(context.Context, sharing.GPURef) (float64, error) { return 300, nil }
 
 // fakeKernel is the machine's, but for the device files, which are no test's: all processes have them open that are not in closed.
 type fakeKernel struct {
@@ -309,7 +309,7 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPUID][]gpudriver.ProcessUse{}, kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPUID]sharing.Bytes{}}}
+	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPURef][]gpudriver.ProcessUse{}, kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPURef]sharing.Bytes{}}}
 	for i := range 3 {
 		b.gpus = append(b.gpus, sharing.GPU{
 			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
@@ -383,16 +383,16 @@ func (b *bench) apply(c config.Config, pool config.Pool) {
 }
 
 // SetLevel sets what a GPU can give, as the session does.
-func (b *bench) SetLevel(gpu sharing.GPUID, rep choice.Report) {
+func (b *bench) SetLevel(gpu sharing.GPURef, rep choice.Report) {
 	b.Amend(func(att *gpudriver.Attached) { att.Levels[gpu] = rep })
 }
 
 func (b *bench) attach() {
 	b.t.Helper()
 	b.settings.SetInventory(b.gpus)
-	levels := map[sharing.GPUID]choice.Report{}
+	levels := map[sharing.GPURef]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.Supported}}
+		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.Supported}}
 	}
 	if err := b.Attach(b.t.Context(), gpudriver.Attached{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
 		b.t.Fatal(err)

@@ -121,7 +121,7 @@ func TestArmIsIdempotent(t *testing.T) {
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
 	}
-	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 	c.remove()
 	b.gone("p")
 }
@@ -140,7 +140,7 @@ func TestTheFormerInstance(t *testing.T) {
 		refused(t, next.hooks(), sharing.ErrUnavailable, "still in use", former.id)
 	}
 	b.leased(ask, former)
-	former.limits(map[sharing.GPUID]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
+	former.limits(map[sharing.GPURef]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
 	// The hooks of the former are not the claim's any more.
 	b.VerifyAll(t.Context())
 	former.exit()
@@ -148,7 +148,7 @@ func TestTheFormerInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.leased(ask, next)
-	next.limits(map[sharing.GPUID]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
+	next.limits(map[sharing.GPURef]sharing.Bytes{former.in.Placement[0].GPU: 79 * sharing.GiB})
 	if b.caps.count() != 1 {
 		t.Error("the former's limits stay")
 	}
@@ -173,7 +173,7 @@ func TestCrashLoop(t *testing.T) {
 		if c.in.Grant != string(claim.ID) {
 			t.Fatalf("instance %d has claim %s, want %s", i, c.in.Grant, claim.ID)
 		}
-		c.limits(map[sharing.GPUID]sharing.Bytes{claim.Placement[0].GPU: 50 * sharing.GiB})
+		c.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 50 * sharing.GiB})
 		switch i % 3 {
 		case 0:
 			c.remove()
@@ -228,7 +228,7 @@ func TestAHookThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.leased(c.ask, c)
-			c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+			c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 			c.remove()
 			b.gone("p")
 		})
@@ -245,7 +245,7 @@ func TestNoDriverNoArm(t *testing.T) {
 	b.attach()
 	// On a lost GPU the start fails for good: NRI chose it, and cannot choose again for this container.
 	gpu := c.in.Placement[0].GPU
-	b.SetHealth(gpu, sharing.HealthLost, "XID 79")
+	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79")
 	if err := c.hooks(); err == nil {
 		t.Error("armed on a lost GPU")
 	}
@@ -253,7 +253,7 @@ func TestNoDriverNoArm(t *testing.T) {
 	if b.caps.count() != 0 {
 		t.Error("a limit is in force")
 	}
-	b.SetHealth(gpu, sharing.HealthOK, "")
+	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
 	if err := c.hooks(); err != nil {
 		t.Error(err)
 	}

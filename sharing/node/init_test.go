@@ -38,9 +38,9 @@ func TestAnInitContainerHandsOver(t *testing.T) {
 			if len(g.InForce()) != 1 || g.InForce()[0].Memory != want {
 				t.Errorf("in force %+v", g.InForce())
 			}
-			i.limits(map[sharing.GPUID]sharing.Bytes{gpu: want})
+			i.limits(map[sharing.GPURef]sharing.Bytes{gpu: want})
 			b.VerifyAll(t.Context())
-			i.limits(map[sharing.GPUID]sharing.Bytes{gpu: want})
+			i.limits(map[sharing.GPURef]sharing.Bytes{gpu: want})
 			if held := b.State(t.Context()).GPUs[2].Granted; held != 60*sharing.GiB {
 				t.Errorf("%v booked, want the app's 60GiB", held)
 			}
@@ -49,7 +49,7 @@ func TestAnInitContainerHandsOver(t *testing.T) {
 			if a.in.Grant != string(claim.ID) || b.leased(app, a).Claim.ID != claim.ID || len(b.leased(app, a).Lease.Part) != 0 {
 				t.Errorf("handed over %+v, lease %+v", a.in, b.leased(app, a).Lease)
 			}
-			a.limits(map[sharing.GPUID]sharing.Bytes{gpu: 60 * sharing.GiB})
+			a.limits(map[sharing.GPURef]sharing.Bytes{gpu: 60 * sharing.GiB})
 			b.check()
 			a.remove()
 			b.PodGone("uid-p")
@@ -68,7 +68,7 @@ func TestALargerInitContainer(t *testing.T) {
 	}
 	own := b.leased(initial, nil).Claim
 	i := b.run(initial)
-	i.limits(map[sharing.GPUID]sharing.Bytes{own.Placement[0].GPU: 70 * sharing.GiB})
+	i.limits(map[sharing.GPURef]sharing.Bytes{own.Placement[0].GPU: 70 * sharing.GiB})
 	b.leased(app, nil)
 	i.exit()
 	b.eventually("its lease ends", func() bool { return b.grant(initial).Lease == nil })
@@ -79,7 +79,7 @@ func TestALargerInitContainer(t *testing.T) {
 	if b.grant(initial) != nil {
 		t.Error("its claim outlives it")
 	}
-	a.limits(map[sharing.GPUID]sharing.Bytes{a.in.Placement[0].GPU: 10 * sharing.GiB})
+	a.limits(map[sharing.GPURef]sharing.Bytes{a.in.Placement[0].GPU: 10 * sharing.GiB})
 	b.check()
 	a.remove()
 	b.gone("p")
@@ -143,11 +143,11 @@ func twoInitContainers(t *testing.T, smallFirst bool) {
 	}
 	one := b.run(first)
 	b.leased(small, one)
-	one.limits(map[sharing.GPUID]sharing.Bytes{one.in.Placement[0].GPU: 5 * sharing.GiB})
+	one.limits(map[sharing.GPURef]sharing.Bytes{one.in.Placement[0].GPU: 5 * sharing.GiB})
 	one.exit()
 	two := b.run(second) // before anybody looked whether the first has ended
 	b.leased(large, two)
-	two.limits(map[sharing.GPUID]sharing.Bytes{two.in.Placement[0].GPU: 15 * sharing.GiB})
+	two.limits(map[sharing.GPURef]sharing.Bytes{two.in.Placement[0].GPU: 15 * sharing.GiB})
 	two.exit()
 	apps := []*container{b.run(small), b.run(large)}
 	b.leased(small, apps[0])
@@ -181,7 +181,7 @@ func TestAnInitContainerUsesThatOfALargerOne(t *testing.T) {
 			for _, ask := range order[:2] {
 				c := b.run(ask)
 				b.leased(large, c)
-				c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: ask.Request.Memory})
+				c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: ask.Request.Memory})
 				c.exit()
 			}
 			b.run(app).exit()
@@ -212,7 +212,7 @@ func TestASidecarDoesNotLend(t *testing.T) {
 	b.Reconcile(t.Context())
 	a := b.run(app)
 	b.leased(side, s)
-	s.limits(map[sharing.GPUID]sharing.Bytes{s.in.Placement[0].GPU: 70 * sharing.GiB})
+	s.limits(map[sharing.GPURef]sharing.Bytes{s.in.Placement[0].GPU: 70 * sharing.GiB})
 	if b.grant(initial) != nil {
 		t.Error("the init container's claim outlives it")
 	}

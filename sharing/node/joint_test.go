@@ -65,7 +65,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 			t.Errorf("%s gets %+v %v", c.ask.Ref, c.in.Mounts[0], c.in.Env)
 		}
 	}
-	v, _ := g.bench.Store.GPU(g.gpus[0].UUID)
+	v, _ := g.bench.Store.GPU(g.gpus[0].Ref())
 	if v.HeldMemory != 10*sharing.GiB || v.HeldPercent != 30 || v.Claims != 2 {
 		t.Errorf("booked %+v", v)
 	}
@@ -101,7 +101,7 @@ func TestTwoContainersOneCap(t *testing.T) {
 	g.bench.PodGone("uid-p")
 	again.remove()
 	g.bench.Reconcile(t.Context())
-	if v, _ := g.bench.Store.GPU(g.gpus[0].UUID); v.HeldMemory != 10*sharing.GiB {
+	if v, _ := g.bench.Store.GPU(g.gpus[0].Ref()); v.HeldMemory != 10*sharing.GiB {
 		t.Errorf("one still runs, and %v are booked", v.HeldMemory)
 	}
 	side.remove()
@@ -193,7 +193,7 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			g := newPreloadedPods(t, tt.pool)
 			g.bench.opt.MPS = &fakeMPS{users: map[string]MPSLease{}}
 			for _, gpu := range g.gpus {
-				g.bench.SetLevel(gpu.UUID, tt.report)
+				g.bench.SetLevel(gpu.Ref(), tt.report)
 			}
 			m, s := g.together("p", []string{"gpu-memory-gib:6"}, []string{"gpu-memory-gib:4"})
 			err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{m, s})
@@ -213,7 +213,7 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			}
 			g.bench.VerifyAll(t.Context())
 			for _, c := range []*container{main, side} { // no limit of one of them is the cap
-				if limit, _, err := g.bench.caps.Read(t.Context(), c.group.Dir, g.gpus[0].UUID); !errors.Is(err, sharing.ErrNotFound) {
+				if limit, _, err := g.bench.caps.Read(t.Context(), c.group.Dir, g.gpus[0].Ref()); !errors.Is(err, sharing.ErrNotFound) {
 					t.Errorf("%s: limit %v, %v", c.ask.Ref, limit, err)
 				}
 			}

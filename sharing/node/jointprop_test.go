@@ -115,7 +115,7 @@ func (g *guarded) wantShared(all []*sharerOf, root ledger.ClaimID) {
 			running++
 		}
 	}
-	if v, _ := g.bench.Store.GPU(g.gpus[0].UUID); v.HeldMemory != sum {
+	if v, _ := g.bench.Store.GPU(g.gpus[0].Ref()); v.HeldMemory != sum {
 		g.t.Fatalf("%v are booked, want %v", v.HeldMemory, sum)
 	}
 	if running == 0 {

@@ -45,7 +45,7 @@ func newBurstBench(t testing.TB, pool config.Pool) *bench {
 // caps requires what is in force on the first GPU for each of the leases, and that it is what the books say.
 func (b *bench) capped(want map[ledger.ClaimID]int) {
 	b.t.Helper()
-	gpu := b.gpus[0].UUID
+	gpu := b.gpus[0].Ref()
 	for id, n := range want {
 		g, _ := b.Store.Get(id)
 		f, _ := g.Caps().On(gpu)
@@ -145,7 +145,7 @@ func TestAClaimPassesByLentMemoryInUse(t *testing.T) {
 	b.uses(ids[0], 40)
 	b.uses(ids[1], 40)
 	a := b.lease(b.tenant(), "", gib(45))
-	if a.Own[0].UUID != b.gpus[2].UUID {
+	if a.Own[0].Ref() != b.gpus[2].Ref() {
 		t.Errorf("it is on %+v", a.Own)
 	}
 }
@@ -176,12 +176,12 @@ func TestWhatIsNotLent(t *testing.T) {
 	c := b.run(first)
 	gpu := b.grant(main).Claim.Placement[0].GPU
 	b.loans.Balance(t.Context())
-	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 4 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{gpu: 4 * sharing.GiB})
 	c.remove()
 	b.Reconcile(t.Context())
 	c = b.run(main)
 	b.loans.Balance(t.Context())
-	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 39*sharing.GiB + 512*sharing.MiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{gpu: 39*sharing.GiB + 512*sharing.MiB})
 }
 
 // Pods take back what is lent, as processes do: all containers of a pod together.
@@ -191,7 +191,7 @@ func TestAPodClaimsWhatIsLent(t *testing.T) {
 	b.still()
 	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(b.tenant(), "", b.bursting(10)).ID
 	b.loans.Balance(t.Context())
-	if a, b := b.inForce(one, b.gpus[0].UUID), b.inForce(two, b.gpus[0].UUID); a+b != 79*sharing.GiB {
+	if a, b := b.inForce(one, b.gpus[0].Ref()), b.inForce(two, b.gpus[0].Ref()); a+b != 79*sharing.GiB {
 		t.Errorf("%s and %s are in force, want all of the GPU", a, b)
 	}
 	side, main := b.ask("a", "side", sharing.ContainerSidecar, "gpu-memory-gib:20"), b.app("a", "gpu-memory-gib:20")

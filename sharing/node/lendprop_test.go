@@ -56,7 +56,7 @@ type lender struct {
 type lease struct {
 	*tenant
 	id         ledger.ClaimID
-	gpu        sharing.GPUID
+	gpu        sharing.GPURef
 	dir        string
 	guaranteed sharing.Bytes
 	burst      bool
@@ -90,9 +90,9 @@ func (p *lender) step() string {
 }
 
 func (p *lender) claim() string {
-	n, burst, gpu := 1+p.rnd.IntN(30), p.rnd.IntN(2) == 0, p.gpus[p.rnd.IntN(len(p.gpus))].UUID
+	n, burst, gpu := 1+p.rnd.IntN(30), p.rnd.IntN(2) == 0, p.gpus[p.rnd.IntN(len(p.gpus))].Ref()
 	r := gib(n)
-	r.UUIDs = []sharing.GPUID{gpu}
+	r.UUIDs = []sharing.GPUID{gpu.UUID}
 	if burst {
 		r.Profile = "burst"
 	}
@@ -117,7 +117,7 @@ func (p *lender) claim() string {
 
 // room is what can be guaranteed anew on a GPU, to l if it is one of its leases: all but what is guaranteed and
 // what leases use beyond it.
-func (p *lender) room(gpu sharing.GPUID, l *lease) sharing.Bytes {
+func (p *lender) room(gpu sharing.GPURef, l *lease) sharing.Bytes {
 	taken := sharing.Bytes(0)
 	for _, o := range p.leases {
 		switch {
@@ -215,7 +215,7 @@ func (p *lender) kill() string {
 func (p *lender) invariants() {
 	p.t.Helper()
 	p.consistent()
-	sum, guaranteed := map[sharing.GPUID]sharing.Bytes{}, map[sharing.GPUID]sharing.Bytes{}
+	sum, guaranteed := map[sharing.GPURef]sharing.Bytes{}, map[sharing.GPURef]sharing.Bytes{}
 	for _, l := range p.leases {
 		g, _ := p.Store.Get(l.id)
 		limit := p.inForce(l.id, l.gpu)
@@ -230,8 +230,8 @@ func (p *lender) invariants() {
 		guaranteed[l.gpu] += l.guaranteed
 	}
 	for _, g := range p.gpus {
-		if sum[g.UUID] > g.Usable() {
-			p.t.Errorf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.UUID], g.Usable(), guaranteed[g.UUID])
+		if sum[g.Ref()] > g.Usable() {
+			p.t.Errorf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.Ref()], g.Usable(), guaranteed[g.Ref()])
 		}
 	}
 }

@@ -23,7 +23,7 @@ const root = 0
 func as(uid uint32) lifecycle.Peer { return lifecycle.Peer{UID: uid} }
 
 // inForce is the driver's limit for a lease on one GPU.
-func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPUID) sharing.Bytes {
+func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPURef) sharing.Bytes {
 	b.t.Helper()
 	g, ok := b.Store.Get(id)
 	if !ok || g.Lease == nil {
@@ -88,9 +88,9 @@ func TestLimitOverSeveralGPUs(t *testing.T) {
 	}
 	b.sized(id, 15*sharing.GiB)
 	// One GPU that fails leaves the other as it was.
-	b.caps.set(func() { b.caps.broken = b.gpus[1].UUID })
+	b.caps.set(func() { b.caps.broken = b.gpus[1].Ref() })
 	refused(t, b.Limit(t.Context(), as(root), id, 10*sharing.GiB), sharing.ErrLost)
-	b.caps.set(func() { b.caps.broken = "" })
+	b.caps.set(func() { b.caps.broken = sharing.GPURef{UUID: ""} })
 	b.sized(id, 15*sharing.GiB)
 	b.SetHealth(b.gpus[1].UUID, sharing.HealthSuspect, "hangs")
 	refused(t, b.Limit(t.Context(), as(root), id, 10*sharing.GiB), sharing.ErrUnavailable, "does not answer")
@@ -179,7 +179,7 @@ func TestLimitOfAPod(t *testing.T) {
 	b.Reconcile(t.Context())
 	b.still()
 	again := b.run(ask)
-	again.limits(map[sharing.GPUID]sharing.Bytes{g.Claim.Placement[0].GPU: 12 * sharing.GiB})
+	again.limits(map[sharing.GPURef]sharing.Bytes{g.Claim.Placement[0].GPU: 12 * sharing.GiB})
 	again.remove()
 	b.gone("a")
 }

@@ -110,12 +110,12 @@ func (g *guarded) managedOf(a lifecycle.Armed, slot int, n sharing.Bytes) {
 func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
-	gpu := a.Own[0].UUID
+	gpu := a.Own[0].Ref()
 	g.counts(a, 0, p, 3*sharing.GiB)
 	g.managedOf(a, 0, 2*sharing.GiB)
 	look := func(unlisted sharing.Bytes) string {
 		g.bench.driver.put(gpu, []gpudriver.ProcessUse{{PID: p.PID, Used: 3 * sharing.GiB / 2, Known: true}})
-		g.bench.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: unlisted}
+		g.bench.driver.nobodys = map[sharing.GPURef]sharing.Bytes{gpu: unlisted}
 		g.bench.unlistedTold()
 		return g.bench.unlistedTold()
 	}
@@ -145,7 +145,7 @@ func (g *guarded) writesLimit(a lifecycle.Armed, limit sharing.Bytes) {
 		g.t.Fatal(err)
 	}
 	defer open.Close()
-	if err := open.SetLimit(a.Own[0].UUID, limit); err != nil {
+	if err := open.SetLimit(a.Own[0].Ref(), limit); err != nil {
 		g.t.Fatal(err)
 	}
 }

@@ -42,12 +42,12 @@ func (r *Runtime) ClaimsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
 }
 
 // PartsInUse are the ids of the shared instances of a GPU that claims have shares of.
-func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPUID {
+func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPURef {
 	var granted []mig.Granted
 	r.Store.Read(func(l store.Reader) { granted = instances.Granted(gpu, l.Grants(), l.GPU) })
-	var out []sharing.GPUID
+	var out []sharing.GPURef
 	for _, one := range granted {
-		if one.Part != "" {
+		if one.Part.IsInstance() {
 			out = append(out, one.Part)
 		}
 	}

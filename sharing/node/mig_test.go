@@ -13,7 +13,7 @@ import (
 func TestTrouble(t *testing.T) {
 	b := newBench(t)
 	b.start()
-	id := b.gpus[0].UUID
+	id := b.gpus[0].Ref()
 	want := func(health sharing.Health, reason string) {
 		t.Helper()
 		v, _ := b.Store.GPU(id)
@@ -21,14 +21,14 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("%s %q, want %s %q", v.GPU.Health, v.GPU.HealthReason, health, reason)
 		}
 	}
-	b.SetTrouble(map[sharing.GPUID]string{id: "half an instance"})
+	b.SetTrouble(map[sharing.GPUID]string{id.UUID: "half an instance"})
 	want(sharing.HealthUnhealthy, "half an instance")
-	b.SetHealth(id, sharing.HealthOK, "")
+	b.SetHealth(id.UUID, sharing.HealthOK, "")
 	want(sharing.HealthUnhealthy, "half an instance")
-	b.SetHealth(id, sharing.HealthSuspect, "slow")
+	b.SetHealth(id.UUID, sharing.HealthSuspect, "slow")
 	want(sharing.HealthSuspect, "slow")
 	b.SetTrouble(nil)
 	want(sharing.HealthSuspect, "slow")
-	b.SetHealth(id, sharing.HealthOK, "")
+	b.SetHealth(id.UUID, sharing.HealthOK, "")
 	want(sharing.HealthOK, "")
 }

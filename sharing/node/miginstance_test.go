@@ -17,9 +17,9 @@ import (
 func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	b := newMIGBench(t)
 	defer b.begin()()
-	gpu := b.gpus[0].UUID
+	gpu := b.gpus[0].Ref()
 	first, second := sharing.Instance{Profile: "3g", ID: 3, Start: 4, Size: 3}, sharing.Instance{Profile: "3g", ID: 3, Start: 1, Size: 3}
-	b.SetInstanceHealth(gpu, first, sharing.HealthUnhealthy, "XID 48")
+	b.SetInstanceHealth(gpu.UUID, first, sharing.HealthUnhealthy, "XID 48")
 	req := sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1}
 	p, err := b.placing().Process(0, req, req, nil)
 	if err != nil || p.Placement[0].MIG != second {
@@ -35,7 +35,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	if w := strings.Join(b.Conditions.Sentences(conditions.Warns), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
 		t.Errorf("warnings: %q", w)
 	}
-	b.SetInstanceHealth(gpu, first, sharing.HealthOK, "")
+	b.SetInstanceHealth(gpu.UUID, first, sharing.HealthOK, "")
 	if p, err := b.placing().Process(0, req, req, nil); err != nil || p.Placement[0].MIG != first {
 		t.Errorf("after the fault: %+v, %v", p, err)
 	}

@@ -44,7 +44,7 @@ func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 	for at := 7 - size; at >= 0; at-- {
 		in := sharing.Instance{Profile: profile, ID: size, Start: at, Size: size}
 		if (start == mig.AnyStart || start == at) && !slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
-			return mig.Offer{Fragment: sharing.Fragment{GPU: gpu, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
+			return mig.Offer{Fragment: sharing.Fragment{GPU: sharing.GPURef{UUID: gpu}, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
 		}
 	}
 	return mig.Offer{Why: "is full", Reason: mig.Full}
@@ -163,7 +163,7 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 	b := newMIGBench(t)
 	stop := b.begin()
 	ask := b.app("train", "mig-3g:1")
-	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.PlannedMIG{Profile: "3g", Start: 1}}
+	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
 	c := b.run(ask)
 	if got := b.numbers("MIG-1"); !slices.Equal(got, []int{110, 111}) {
 		t.Fatalf("numbers %v", got)
@@ -231,7 +231,7 @@ func TestPodGetsAnInstance(t *testing.T) {
 	b.mig.hold = make(chan struct{})
 	b.begin()
 	ask := b.app("train", "mig-3g:1")
-	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.PlannedMIG{Profile: "3g", Start: 1}}
+	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ import (
 // MPSLease is what a daemon knows of a grant, and who entered.
 type MPSLease struct {
 	ID        string
-	GPU       sharing.GPUID
+	GPU       sharing.GPURef
 	Domain    string
 	Contained bool
 	Memory    sharing.Bytes
@@ -39,7 +39,7 @@ type MPSLease struct {
 
 func mpsLease(g backend.Grant, caps sharing.Placement) MPSLease {
 	key, terms := mps.Of(g, caps)
-	return MPSLease{ID: g.ID, GPU: key.GPU, Domain: key.Domain, Contained: key.Contained, Memory: terms.Memory, Percent: terms.Percent}
+	return MPSLease{ID: g.ID, GPU: sharing.GPURef{UUID: key.GPU}, Domain: key.Domain, Contained: key.Contained, Memory: terms.Memory, Percent: terms.Percent}
 }
 
 // mpsLeases are the grants that need a daemon.
@@ -139,7 +139,7 @@ func newMPS(t *testing.T) (*guarded, *fakeMPS) {
 
 func (g *guarded) onMPS() {
 	yes := choice.Support{Answer: choice.Supported}
-	g.bench.SetLevel(g.gpus[0].UUID, choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
+	g.bench.SetLevel(g.gpus[0].Ref(), choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
 }
 
 // A process gets its daemon's environment, the daemon knows of it as long as its lease, over a restart too.
@@ -152,7 +152,7 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	if armed.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" || g.bench.Env(armed)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
 		t.Errorf("environment %v", armed.MPS)
 	}
-	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].UUID, Domain: "uid/1000", PID: p.Peer.PID, Memory: 10 * sharing.GiB, Percent: 30}
+	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].Ref(), Domain: "uid/1000", PID: p.Peer.PID, Memory: 10 * sharing.GiB, Percent: 30}
 	if d := cmp.Diff(map[string]MPSLease{want.ID: want}, m.all()); d != "" {
 		t.Error(d)
 	}

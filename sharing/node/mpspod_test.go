@@ -44,7 +44,7 @@ func TestMPSHoldsAPod(t *testing.T) {
 	if d := cmp.Diff([]sharing.Mount{{Source: "/namespace/ns", Target: "/namespace/ns"}}, c.in.Mounts); d != "" {
 		t.Error(d)
 	}
-	want := MPSLease{ID: id, GPU: g.gpus[0].UUID, Domain: "namespace/ns", Contained: true, Memory: 10 * sharing.GiB, Percent: m.all()[id].Percent}
+	want := MPSLease{ID: id, GPU: g.gpus[0].Ref(), Domain: "namespace/ns", Contained: true, Memory: 10 * sharing.GiB, Percent: m.all()[id].Percent}
 	if d := cmp.Diff(map[string]MPSLease{id: want}, m.all()); d != "" || !slices.Equal(m.prepared, []string{id}) || len(m.entered) > 0 {
 		t.Errorf("before its start: %s, prepared %v, entered %v", d, m.prepared, m.entered)
 	}

@@ -63,7 +63,7 @@ func TestNearComesAfterTheSandbox(t *testing.T) {
 			}
 			on := func() (out []sharing.GPUID) {
 				for _, f := range b.grant(ask).Claim.Placement {
-					out = append(out, f.GPU)
+					out = append(out, f.GPU.UUID)
 				}
 				slices.Sort(out)
 				return out

@@ -41,11 +41,11 @@ func TestAGrantFromClaimToEnd(t *testing.T) {
 	}
 	for _, gpu := range b.gpus {
 		want := least
-		if gpu.UUID == g.Claim.Placement[0].GPU {
+		if gpu.Ref() == g.Claim.Placement[0].GPU {
 			want = 10 * sharing.GiB
 		}
-		if limit, _, err := b.caps.Read(t.Context(), dir, gpu.UUID); err != nil || limit != want {
-			t.Errorf("limit on %s: %d %v, want %d", gpu.UUID, limit, err, want)
+		if limit, _, err := b.caps.Read(t.Context(), dir, gpu.Ref()); err != nil || limit != want {
+			t.Errorf("limit on %s: %d %v, want %d", gpu.Ref(), limit, err, want)
 		}
 	}
 	if !a.OthersCapped || len(a.Own) != 1 || len(a.Others) != 2 {
@@ -186,7 +186,7 @@ func TestAStrangerOnAWholeGPU(t *testing.T) {
 	b.start()
 	p, stranger := b.tenant(), b.tenant()
 	a := b.lease(p, "", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
-	gpu := a.Own[0].UUID
+	gpu := a.Own[0].Ref()
 	own := gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true}
 	b.driver.put(gpu, []gpudriver.ProcessUse{own})
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelExclusive || g.Used[0] != sharing.GiB {
@@ -204,7 +204,7 @@ func TestAProcessOnAGPUIsNotArmed(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	b.driver.put(b.gpus[2].UUID, []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
+	b.driver.put(b.gpus[2].Ref(), []gpudriver.ProcessUse{{PID: p.PID, Used: sharing.GiB, Known: true}})
 	id, err := b.Claim(t.Context(), p.Peer, "", gib(10))
 	if err != nil {
 		t.Fatal(err)
@@ -243,14 +243,14 @@ func TestALeaseOnASilentGPUWaits(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	gpu := b.lease(p, "", gib(10)).Own[0].UUID
-	b.SetHealth(gpu, sharing.HealthSuspect, "does not answer")
+	gpu := b.lease(p, "", gib(10)).Own[0].Ref()
+	b.SetHealth(gpu.UUID, sharing.HealthSuspect, "does not answer")
 	p.end()
 	b.eventually("people are told", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
 	if n := len(b.State(t.Context()).Grants); n != 1 {
 		t.Errorf("%d grants: the lease ended on doubt", n)
 	}
-	b.SetHealth(gpu, sharing.HealthOK, "")
+	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
 	b.eventually("the lease ends", func() bool { return len(b.State(t.Context()).Grants) == 0 })
 	b.empty()
 }

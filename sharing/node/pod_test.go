@@ -38,7 +38,7 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 	want := sharing.Injection{
 		Grant: string(claim.ID), Placement: claim.Placement, Level: sharing.LevelDriver, Asks: ask.Asks, Note: c.in.Note,
 		Env: map[string]string{
-			"KERF_GRANT": string(claim.ID), "KERF_GPUS": string(gpu), "KERF_MEMORY_BYTES": "10737418240", "KERF_PERCENT": "25", "KERF_LEVEL": "driver",
+			"KERF_GRANT": string(claim.ID), "KERF_GPUS": gpu.String(), "KERF_MEMORY_BYTES": "10737418240", "KERF_PERCENT": "25", "KERF_LEVEL": "driver",
 		},
 	}
 	if d := cmp.Diff(want, c.in); d != "" {
@@ -50,7 +50,7 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
 	}
-	c.limits(map[sharing.GPUID]sharing.Bytes{gpu: 10 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{gpu: 10 * sharing.GiB})
 	if g := b.leased(ask, c); g.Claim.ID != claim.ID {
 		t.Errorf("lease on claim %s, want %s", g.Claim.ID, claim.ID)
 	}
@@ -153,7 +153,7 @@ func TestAChangedAskIsClaimedAnew(t *testing.T) {
 	// While it runs, its amounts stand.
 	_, err := b.Inject(t.Context(), old, b.newID())
 	refused(t, err, sharing.ErrConflict, "main", "gpu-memory-gib:20")
-	c.limits(map[sharing.GPUID]sharing.Bytes{g.Claim.Placement[0].GPU: 20 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{g.Claim.Placement[0].GPU: 20 * sharing.GiB})
 	b.check()
 }
 
@@ -162,36 +162,36 @@ func TestAdvice(t *testing.T) {
 	for i := range b.gpus {
 		b.gpus[i].NUMA = i / 2 // GPUs 0 and 1 on node 0, GPU 2 on node 1
 	}
-	id := func(i int) sharing.GPUID { return b.gpus[i].UUID }
+	id := func(i int) sharing.GPURef { return b.gpus[i].Ref() }
 	b.start()
 	held := b.app("held", "gpu-memory-gib:40")
-	held.Advice.GPUs = []sharing.GPUID{id(1)}
-	if got := b.inject(held).in.Placement.GPUs(); got[0] != string(id(1)) {
+	held.Advice.GPUs = []sharing.GPUID{id(1).UUID}
+	if got := b.inject(held).in.Placement.GPUs(); got[0] != id(1).String() {
 		t.Fatalf("placed on %v", got)
 	}
 	tests := map[string]struct {
 		amounts []string
 		gpus    string // annotation kerf.dev/gpus
 		advice  sharing.Advice
-		want    []sharing.GPUID
+		want    []sharing.GPURef
 	}{
-		"planned and free":                 {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(2)}}, []sharing.GPUID{id(2)}},
-		"planned and shared":               {[]string{"gpu-memory-gib:39"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1)}}, []sharing.GPUID{id(1)}},
-		"planned and full":                 {[]string{"gpu-memory-gib:40"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1)}}, []sharing.GPUID{id(0)}},
-		"planned and unknown":              {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{"GPU-x"}}, []sharing.GPUID{id(1)}},
-		"one planned, two asked":           {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2)}}, []sharing.GPUID{id(0), id(1)}},
-		"two planned":                      {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2), id(0)}}, []sharing.GPUID{id(0), id(2)}},
-		"one planned twice":                {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2), id(2)}}, []sharing.GPUID{id(0), id(1)}},
-		"none planned: the tightest":       {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{}, []sharing.GPUID{id(1)}},
-		"near node 1":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(2)}},
-		"near node 0":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}}}, []sharing.GPUID{id(0)}},
-		"near both":                        {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}}, []sharing.GPUID{id(0), id(2)}},
-		"near a node that has too few":     {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 2}}}, []sharing.GPUID{id(0), id(2)}},
+		"planned and free":                 {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(2)}},
+		"planned and shared":               {[]string{"gpu-memory-gib:39"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(1)}},
+		"planned and full":                 {[]string{"gpu-memory-gib:40"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(0)}},
+		"planned and unknown":              {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{"GPU-x"}}, []sharing.GPURef{id(1)}},
+		"one planned, two asked":           {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
+		"two planned":                      {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(0).UUID}}, []sharing.GPURef{id(0), id(2)}},
+		"one planned twice":                {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
+		"none planned: the tightest":       {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{}, []sharing.GPURef{id(1)}},
+		"near node 1":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
+		"near node 0":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}}}, []sharing.GPURef{id(0)}},
+		"near both":                        {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
+		"near a node that has too few":     {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 2}}}, []sharing.GPURef{id(0), id(2)}},
 		"near a node without GPUs":         {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 7, Count: 1}}}, nil},
-		"near, and another number":         {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(0), id(2)}},
-		"near says nothing of a share":     {[]string{"gpu-memory-gib:1"}, "1", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(1)}},
-		"the plan goes before what's near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(0)}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(0)}},
-		"planned and taken, so near":       {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(1)}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPUID{id(2)}},
+		"near, and another number":         {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
+		"near says nothing of a share":     {[]string{"gpu-memory-gib:1"}, "1", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(1)}},
+		"the plan goes before what's near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(0).UUID}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0)}},
+		"planned and taken, so near":       {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestAdvice(t *testing.T) {
 			if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
 				t.Fatal(err)
 			}
-			var got []sharing.GPUID
+			var got []sharing.GPURef
 			for _, f := range b.leased(ask, nil).Claim.Placement {
 				got = append(got, f.GPU)
 			}
@@ -291,7 +291,7 @@ func TestPodGone(t *testing.T) {
 	b.eventually("the unused claim is dropped", func() bool { return b.grant(claimed) == nil })
 	b.Reconcile(t.Context())
 	b.leased(leased, c)
-	c.limits(map[sharing.GPUID]sharing.Bytes{b.leased(leased, c).Claim.Placement[0].GPU: 79 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{b.leased(leased, c).Claim.Placement[0].GPU: 79 * sharing.GiB})
 	c.remove()
 	b.eventually("the claim ends with its lease", func() bool { return b.grant(leased) == nil })
 	b.gone()
@@ -370,8 +370,8 @@ func TestWholeGPUsAndPercentAlone(t *testing.T) {
 	}
 	// No limit on its own, the least on the third.
 	for _, gpu := range b.gpus {
-		limit, _, err := b.caps.Read(t.Context(), whole.group.Dir, gpu.UUID)
-		_, own := g.Claim.Placement.On(gpu.UUID)
+		limit, _, err := b.caps.Read(t.Context(), whole.group.Dir, gpu.Ref())
+		_, own := g.Claim.Placement.On(gpu.Ref())
 		if own != errors.Is(err, sharing.ErrNotFound) || !own && limit != least {
 			t.Errorf("GPU %d, own %v: limit %v %v", gpu.Index, own, limit, err)
 		}
@@ -379,10 +379,10 @@ func TestWholeGPUsAndPercentAlone(t *testing.T) {
 	half := b.run(b.app("half", "gpu-percent:50"))
 	third := b.leased(half.ask, half).Claim.Placement[0]
 	want := b.gpus[2].Usable().Share(50)
-	if third.GPU != b.gpus[2].UUID || third.Memory != want || third.Percent != 50 {
+	if third.GPU != b.gpus[2].Ref() || third.Memory != want || third.Percent != 50 {
 		t.Errorf("half %+v", third)
 	}
-	half.limits(map[sharing.GPUID]sharing.Bytes{third.GPU: want})
+	half.limits(map[sharing.GPURef]sharing.Bytes{third.GPU: want})
 	err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("more", "gpu-percent:51")})
 	refused(t, err, sharing.ErrExhausted, `container "main"`)
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("rest", "gpu-percent:50")}); err != nil {
@@ -401,9 +401,9 @@ func TestADriverWithoutCaps(t *testing.T) {
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	levels := map[sharing.GPUID]choice.Report{}
+	levels := map[sharing.GPURef]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
+		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
 	}
 	if err := b.Attach(t.Context(), gpudriver.Attached{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)
@@ -444,7 +444,7 @@ func TestStrangersOnASharedGPU(t *testing.T) {
 	b.start()
 	c, d := b.run(b.app("p", "gpu-memory-gib:10")), b.run(b.app("q", "gpu-memory-gib:10"))
 	stranger := b.tenant()
-	gpu, other := c.in.Placement[0].GPU, b.gpus[2].UUID
+	gpu, other := c.in.Placement[0].GPU, b.gpus[2].Ref()
 	if d.in.Placement[0].GPU != gpu {
 		t.Fatal("they do not share")
 	}

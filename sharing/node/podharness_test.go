@@ -185,15 +185,15 @@ func (c *container) seen() sharing.Seen {
 }
 
 // limits requires what the driver holds for the container: exactly these, and the least on all other GPUs.
-func (c *container) limits(want map[sharing.GPUID]sharing.Bytes) {
+func (c *container) limits(want map[sharing.GPURef]sharing.Bytes) {
 	c.b.t.Helper()
 	for _, g := range c.b.gpus {
-		w, own := want[g.UUID]
+		w, own := want[g.Ref()]
 		if !own {
 			w = least
 		}
-		if limit, _, err := c.b.caps.Read(c.b.t.Context(), c.group.Dir, g.UUID); err != nil || limit != w {
-			c.b.t.Errorf("container %s on %s: limit %v (%v), want %v", c.ask.Ref, g.UUID, limit, err, w)
+		if limit, _, err := c.b.caps.Read(c.b.t.Context(), c.group.Dir, g.Ref()); err != nil || limit != w {
+			c.b.t.Errorf("container %s on %s: limit %v (%v), want %v", c.ask.Ref, g.Ref(), limit, err, w)
 		}
 	}
 }

@@ -498,7 +498,7 @@ func (p *podPlayer) invariants() {
 		}
 	})
 	// What the driver lets processes use, GPU by GPU.
-	sum := map[sharing.GPUID]sharing.Bytes{}
+	sum := map[sharing.GPURef]sharing.Bytes{}
 	p.caps.set(func() {
 		for dir, limits := range p.caps.limits {
 			group, err := p.opt.Cgroups.Open(dir, 0)
@@ -519,15 +519,15 @@ func (p *podPlayer) invariants() {
 		p.inForce(i, sum)
 	}
 	for _, g := range p.gpus {
-		if sum[g.UUID] > g.Usable() {
-			p.t.Errorf("GPU %d: processes may use %v of %v", g.Index, sum[g.UUID], g.Usable())
+		if sum[g.Ref()] > g.Usable() {
+			p.t.Errorf("GPU %d: processes may use %v of %v", g.Index, sum[g.Ref()], g.Usable())
 		}
 	}
 }
 
 // inForce requires that a running container has its lease, and at the driver exactly what it asked for. A
 // whole GPU has no limit, so it is added to the sum.
-func (p *podPlayer) inForce(i *instance, sum map[sharing.GPUID]sharing.Bytes) {
+func (p *podPlayer) inForce(i *instance, sum map[sharing.GPURef]sharing.Bytes) {
 	p.t.Helper()
 	g, ok := p.byCgroup(i.group.Dir)
 	if !ok || g.Lease.ContainerID != i.id || g.Lease.Inode != i.group.Inode {
@@ -538,12 +538,12 @@ func (p *podPlayer) inForce(i *instance, sum map[sharing.GPUID]sharing.Bytes) {
 		p.t.Errorf("%s: in force %+v, injected %+v", i.ask.Ref, g.InForce(), i.in.Placement)
 	}
 	for _, gpu := range p.gpus {
-		limit, _, err := p.caps.Read(p.t.Context(), i.group.Dir, gpu.UUID)
+		limit, _, err := p.caps.Read(p.t.Context(), i.group.Dir, gpu.Ref())
 		want := least
-		if _, own := i.in.Placement.On(gpu.UUID); own {
+		if _, own := i.in.Placement.On(gpu.Ref()); own {
 			want = i.ask.Request.On(gpu).Memory
 			if i.ask.Request.Kind == sharing.KindWhole {
-				sum[gpu.UUID] += want
+				sum[gpu.Ref()] += want
 				if !errors.Is(err, sharing.ErrNotFound) {
 					p.t.Errorf("%s: a limit of %v on its whole GPU %d (%v)", i.ask.Ref, limit, gpu.Index, err)
 				}

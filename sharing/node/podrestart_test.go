@@ -67,14 +67,14 @@ func TestAKillAtEachPoint(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.leased(app, c)
-				c.limits(map[sharing.GPUID]sharing.Bytes{claim.Placement[0].GPU: 30 * sharing.GiB})
+				c.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 30 * sharing.GiB})
 				if g := b.grant(app); len(g.InForce()) != 1 || g.InForce()[0].Memory != 30*sharing.GiB {
 					t.Errorf("in force %+v", g.InForce())
 				}
-				other.limits(map[sharing.GPUID]sharing.Bytes{other.in.Placement[0].GPU: 60 * sharing.GiB})
+				other.limits(map[sharing.GPURef]sharing.Bytes{other.in.Placement[0].GPU: 60 * sharing.GiB})
 				c.exit()
 				a := b.run(app)
-				a.limits(map[sharing.GPUID]sharing.Bytes{claim.Placement[0].GPU: 40 * sharing.GiB})
+				a.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 40 * sharing.GiB})
 				b.check()
 				a.remove()
 				other.remove()
@@ -129,7 +129,7 @@ func TestARestartUnderRunningPods(t *testing.T) {
 		}
 	}
 	b.leased(runs.ask, runs)
-	runs.limits(map[sharing.GPUID]sharing.Bytes{runs.in.Placement[0].GPU: 30 * sharing.GiB})
+	runs.limits(map[sharing.GPURef]sharing.Bytes{runs.in.Placement[0].GPU: 30 * sharing.GiB})
 	if err := runs.hooks(); err != nil { // a hook of it whose answer was lost
 		t.Error(err)
 	}
@@ -303,19 +303,19 @@ func TestManyContainersAtOnce(t *testing.T) {
 	for _, g := range b.recorded() {
 		onRecord[g.Use.ContainerID] = g.Cgroup != ""
 	}
-	sum := map[sharing.GPUID]sharing.Bytes{}
+	sum := map[sharing.GPURef]sharing.Bytes{}
 	for _, c := range all {
 		b.leased(c.ask, c)
 		f := c.in.Placement[0]
-		c.limits(map[sharing.GPUID]sharing.Bytes{f.GPU: sharing.GiB})
+		c.limits(map[sharing.GPURef]sharing.Bytes{f.GPU: sharing.GiB})
 		sum[f.GPU] += f.Memory
 		if !onRecord[c.id] {
 			t.Errorf("container %s runs and is not on record with its cgroup", c.ask.Ref)
 		}
 	}
 	for _, g := range b.gpus {
-		if sum[g.UUID] > g.Usable() {
-			t.Errorf("GPU %d: %v granted of %v", g.Index, sum[g.UUID], g.Usable())
+		if sum[g.Ref()] > g.Usable() {
+			t.Errorf("GPU %d: %v granted of %v", g.Index, sum[g.Ref()], g.Usable())
 		}
 	}
 	// A restart finds all of them.

@@ -22,7 +22,7 @@ import (
 const noLimit sharing.Bytes = 1<<64 - 1
 
 // raise does to the limits of a container what NVIDIA's limit hook does: the hard limit becomes the maximum.
-func (c *container) raise(gpus ...sharing.GPUID) {
+func (c *container) raise(gpus ...sharing.GPURef) {
 	c.b.caps.set(func() {
 		for _, gpu := range gpus {
 			c.b.caps.limits[c.group.Dir][gpu] = noLimit
@@ -49,10 +49,10 @@ func TestReadBackAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := c.in.Placement[0].GPU
-	var other sharing.GPUID
+	var other sharing.GPURef
 	for _, g := range b.gpus {
-		if g.UUID != own {
-			other = g.UUID
+		if g.Ref() != own {
+			other = g.Ref()
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -60,7 +60,7 @@ func TestReadBackAtTheStart(t *testing.T) {
 		want   error
 		words  []string
 	}{
-		"the cap is raised":      {func() { c.raise(own) }, sharing.ErrConflict, []string{"limit none", "cap 10GiB", string(own)}},
+		"the cap is raised":      {func() { c.raise(own) }, sharing.ErrConflict, []string{"limit none", "cap 10GiB", own.String()}},
 		"the cap is lowered":     {func() { c.b.caps.set(func() { b.caps.limits[c.group.Dir][own] = sharing.GiB }) }, sharing.ErrConflict, []string{"limit 1GiB"}},
 		"another GPU is raised":  {func() { c.raise(other) }, sharing.ErrConflict, []string{"not part of the grant"}},
 		"all limits are gone":    {b.caps.forget, sharing.ErrConflict, []string{"has no limit"}},
@@ -104,7 +104,7 @@ func TestRaisedLimitIsRestored(t *testing.T) {
 	if err := b.RestoreLimits(t.Context(), c.id, "a hook raised it"); err != nil {
 		t.Fatal(err)
 	}
-	c.limits(map[sharing.GPUID]sharing.Bytes{own: 10 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{own: 10 * sharing.GiB})
 	for range 2 { // the periodic verification finds nothing wrong, and the doubt stays
 		s := b.state(ask)
 		if s.Level != sharing.LevelUnknown || s.LevelReason != "a hook raised it" {
@@ -154,17 +154,17 @@ func TestGPUThatAnswersAgainAtTheStart(t *testing.T) {
 	b.still()
 	ask := b.app("p", "gpu-memory-gib:10")
 	c := b.inject(ask).make()
-	other := b.gpus[slices.IndexFunc(b.gpus, func(g sharing.GPU) bool { return g.UUID != c.in.Placement[0].GPU })].UUID
-	b.SetHealth(other, sharing.HealthSuspect, "does not answer")
+	other := b.gpus[slices.IndexFunc(b.gpus, func(g sharing.GPU) bool { return g.Ref() != c.in.Placement[0].GPU })].Ref()
+	b.SetHealth(other.UUID, sharing.HealthSuspect, "does not answer")
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
 	}
-	b.SetHealth(other, sharing.HealthOK, "")
+	b.SetHealth(other.UUID, sharing.HealthOK, "")
 	if err := b.starting(c); err != nil {
 		t.Error(err)
 	}
 	b.VerifyAll(t.Context())
-	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 	c.remove()
 	b.gone("p")
 }

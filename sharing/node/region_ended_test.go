@@ -34,7 +34,7 @@ func TestUpkeepOfEndedProcesses(t *testing.T) {
 	check("while it runs", 5*sharing.GiB/2, sharing.GiB)
 	g.dies(p)
 	check("after its end", sharing.GiB/2, 3*sharing.GiB)
-	g.driver.silent = map[sharing.GPUID]bool{g.gpus[0].UUID: true}
+	g.driver.silent = map[sharing.GPURef]bool{g.gpus[0].Ref(): true}
 	check("while the driver does not answer", sharing.GiB/2, 3*sharing.GiB)
 	g.restartPreloading()
 	check("while it does not answer to a new agent", sharing.GiB/2, 3*sharing.GiB)
@@ -58,7 +58,7 @@ func TestUpkeepKeepsWhatMayBeKept(t *testing.T) {
 	g.counts(a, 1, second, sharing.GiB)
 	g.holds(gibs(p, 3), gibs(second, 1))
 	g.bench.upkeep(t.Context())
-	g.driver.silent = map[sharing.GPUID]bool{g.gpus[0].UUID: true}
+	g.driver.silent = map[sharing.GPURef]bool{g.gpus[0].Ref(): true}
 	p.end()
 	check := func(when string, want sharing.Bytes) {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestUpkeepOfOneThatClosedItsFiles(t *testing.T) {
 	g.holds(gibs(p, 2))
 	g.bench.upkeep(t.Context())
 	g.kernel.set(g.kernel.closed, p.PID, true)
-	if err := g.bench.sampler.Lists.Check(g.gpus[0].UUID, processOf(p)); err == nil {
+	if err := g.bench.sampler.Lists.Check(g.gpus[0].Ref(), processOf(p)); err == nil {
 		t.Error("it may be signaled")
 	}
 	for range 3 {

@@ -45,7 +45,7 @@ func (g *guarded) restartPreloading() {
 	g.t.Helper()
 	g.restartAgent()
 	for _, gpu := range g.gpus {
-		g.bench.SetLevel(gpu.UUID, choice.Report{
+		g.bench.SetLevel(gpu.Ref(), choice.Report{
 			sharing.BackendDriver:   {Answer: choice.NotSupported, Reason: "an old driver"},
 			sharing.BackendLibkerf:  {Answer: choice.Supported},
 			sharing.BackendReactive: {Answer: choice.Supported},
@@ -123,7 +123,7 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 	if s := g.shown(); s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
 		t.Errorf("shown as %v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
-	if u := g.usage(a); u.Limit != 4*sharing.GiB || u.GPU != g.gpus[0].UUID {
+	if u := g.usage(a); u.Limit != 4*sharing.GiB || u.GPU != g.gpus[0].Ref() {
 		t.Errorf("%+v", u)
 	}
 	p.end()
@@ -322,7 +322,7 @@ func TestARegionWithoutARecord(t *testing.T) {
 	if s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelClient || !s.Claim.Recovered || !strings.Contains(s.LevelReason, "its region") {
 		t.Errorf("%v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
-	if f := s.Claim.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].UUID || f[0].Memory != 3*sharing.GiB {
+	if f := s.Claim.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].Ref() || f[0].Memory != 3*sharing.GiB {
 		t.Errorf("%+v", f)
 	}
 	g.bench.upkeep(t.Context())
@@ -340,9 +340,9 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	if err := b.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	levels := map[sharing.GPUID]choice.Report{}
+	levels := map[sharing.GPURef]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.UUID] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported}, sharing.BackendLibkerf: {Answer: choice.Supported}}
+		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported}, sharing.BackendLibkerf: {Answer: choice.Supported}}
 	}
 	if err := b.Attach(t.Context(), gpudriver.Attached{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)

@@ -88,11 +88,11 @@ func TestLostRecord(t *testing.T) {
 				f := g.Claim.Placement
 				switch g.Claim.ID {
 				case share.ID:
-					if len(f) != 1 || f[0].GPU != share.Own[0].UUID || f[0].Memory != 10*sharing.GiB || g.Level != sharing.LevelDriver || !g.Claim.Recovered {
+					if len(f) != 1 || f[0].GPU != share.Own[0].Ref() || f[0].Memory != 10*sharing.GiB || g.Level != sharing.LevelDriver || !g.Claim.Recovered {
 						t.Errorf("share %+v", g)
 					}
 				case whole.ID:
-					if len(f) != 1 || f[0].GPU != whole.Own[0].UUID || !f[0].Whole || g.Level != sharing.LevelExclusive {
+					if len(f) != 1 || f[0].GPU != whole.Own[0].Ref() || !f[0].Whole || g.Level != sharing.LevelExclusive {
 						t.Errorf("whole %+v", g)
 					}
 				}
@@ -109,7 +109,7 @@ func TestARecordOfAnotherBootIsNoLease(t *testing.T) {
 	b := newBench(t)
 	data, err := record.Encode(record.Record{BootID: "an earlier boot", Grants: []record.Grant{{
 		ID: "k-old", Level: "driver", Cgroup: filepath.Join(b.opt.Cgroups.Mount, b.opt.Parent, "k-old"), Inode: 1,
-		Fragments: []record.Fragment{{GPU: string(b.gpus[0].UUID), Memory: sharing.GiB}},
+		Fragments: []record.Fragment{{GPU: b.gpus[0].Ref().String(), Memory: sharing.GiB}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -148,10 +148,10 @@ func TestCapsArePutBack(t *testing.T) {
 	}
 	b.caps.forget()
 	b.attach()
-	if limit, _, err := b.caps.Read(t.Context(), dir, a.Own[0].UUID); err != nil || limit != 10*sharing.GiB {
+	if limit, _, err := b.caps.Read(t.Context(), dir, a.Own[0].Ref()); err != nil || limit != 10*sharing.GiB {
 		t.Errorf("cap after the driver came back: %d %v", limit, err)
 	}
-	if limit, _, err := b.caps.Read(t.Context(), dir, a.Others[0].UUID); err != nil || limit != least {
+	if limit, _, err := b.caps.Read(t.Context(), dir, a.Others[0].Ref()); err != nil || limit != least {
 		t.Errorf("least limit after the driver came back: %d %v", limit, err)
 	}
 	// One that cannot be put back is not called capped.
@@ -174,15 +174,15 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 	b.start()
 	a := b.lease(b.tenant(), "", gib(10))
 	g := b.State(t.Context()).Grants[0]
-	var other sharing.GPUID
+	var other sharing.GPURef
 	for _, gpu := range b.State(t.Context()).GPUs {
-		if gpu.GPU.UUID != a.Own[0].UUID {
-			other = gpu.GPU.UUID
+		if gpu.GPU.Ref() != a.Own[0].Ref() {
+			other = gpu.GPU.Ref()
 		}
 	}
 	b.caps.set(func() { b.caps.broken = other })
 	b.VerifyAll(t.Context())
-	limit, _, err := b.caps.Read(t.Context(), g.Lease.Cgroup, a.Own[0].UUID)
+	limit, _, err := b.caps.Read(t.Context(), g.Lease.Cgroup, a.Own[0].Ref())
 	if err != nil || limit != 10*sharing.GiB {
 		t.Errorf("the program may hold %v of its GPU, %v: want its cap", limit, err)
 	}
@@ -191,12 +191,12 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 		t.Errorf("beside a GPU that is gone it is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 	// Its own is another matter.
-	b.caps.set(func() { b.caps.broken = a.Own[0].UUID })
+	b.caps.set(func() { b.caps.broken = a.Own[0].Ref() })
 	b.VerifyAll(t.Context())
-	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || !strings.Contains(g.LevelReason, string(a.Own[0].UUID)) {
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || !strings.Contains(g.LevelReason, a.Own[0].Ref().String()) {
 		t.Errorf("a limit that cannot be read is shown as %v (%s)", g.Level, g.LevelReason)
 	}
-	b.caps.set(func() { b.caps.broken = "" })
+	b.caps.set(func() { b.caps.broken = sharing.GPURef{UUID: ""} })
 	b.VerifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
 		t.Errorf("all limits are there, and it is shown as %v (%s)", g.Level, g.LevelReason)

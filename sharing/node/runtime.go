@@ -58,7 +58,7 @@ func New(opt Options) *Runtime {
 	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
 	r.sampler = &observe.Sampler{
 		Lists: lists.New(opt.Kernel), View: views{r}.observe, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
-		Managed: func(grants []ledger.Grant) map[sharing.GPUID]sharing.Bytes { return r.Libkerf.Managed(capsOf(grants)) },
+		Managed: func(grants []ledger.Grant) map[sharing.GPURef]sharing.Bytes { return r.Libkerf.Managed(capsOf(grants)) },
 	}
 	r.Grants = lifecycle.New(r.core())
 	r.Guard = guard.New(guardNode{r}.options())

@@ -26,7 +26,7 @@ func TestTwoPodsWithTheSameDevices(t *testing.T) {
 	}
 	for _, c := range all {
 		b.leased(c.ask, c)
-		c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 70 * sharing.GiB})
+		c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 70 * sharing.GiB})
 	}
 	b.check()
 	first := all[0]

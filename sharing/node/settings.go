@@ -33,9 +33,9 @@ func (n settingsNode) View(f func([]ledger.Grant, bool) (amounts bool)) {
 func (n settingsNode) Known() bool { return n.r.Ready() == nil }
 
 // gpuOf is the GPU of that id, or its id alone where it is not there.
-func gpuOf(l store.Reader, id sharing.GPUID) sharing.GPU {
+func gpuOf(l store.Reader, id sharing.GPURef) sharing.GPU {
 	if v, ok := l.GPU(id); ok {
 		return v.GPU
 	}
-	return sharing.GPU{UUID: id}
+	return id.GPU()
 }

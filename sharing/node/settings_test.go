@@ -47,7 +47,7 @@ func newRuled(t *testing.T, pool config.Pool) (*guarded, *fakeMPS) {
 func (g *guarded) mpsEverywhere() {
 	yes := choice.Support{Answer: choice.Supported}
 	for _, gpu := range g.gpus {
-		g.bench.SetLevel(gpu.UUID, choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
+		g.bench.SetLevel(gpu.Ref(), choice.Report{sharing.BackendMPS: yes, sharing.BackendReactive: yes})
 	}
 }
 
@@ -168,7 +168,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	g.bench.Runtime = r
 	g.use(next)
 	r.settings.SetInventory(g.gpus)
-	if err := r.Attach(t.Context(), gpudriver.Attached{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPUID]choice.Report{}}); err != nil {
+	if err := r.Attach(t.Context(), gpudriver.Attached{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPURef]choice.Report{}}); err != nil {
 		t.Fatal(err)
 	}
 	r.opt.MPS = m
@@ -235,7 +235,7 @@ func TestRuledBackendsRandom(t *testing.T) {
 				t.Fatalf("step %d: a share of GPU %d, which lists %q, is held by %v", step, gpu, since[gpu], got)
 			}
 		}
-		held := map[sharing.GPUID]string{}
+		held := map[sharing.GPURef]string{}
 		for _, s := range g.bench.State(t.Context()).Grants {
 			id := s.Claim.Placement[0].GPU
 			if was, there := held[id]; there && was != fmt.Sprint(s.Backend) {
@@ -335,18 +335,18 @@ func TestSharedInstancesInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.attach()
-	id := b.gpus[0].UUID
-	b.SetHealth(id, sharing.HealthSuspect, "hot")
+	id := b.gpus[0].Ref()
+	b.SetHealth(id.UUID, sharing.HealthSuspect, "hot")
 	part := b.gpus[0].Clone()
 	part.Part = sharing.Instance{Profile: "1g.10gb", ID: 1}
-	part.UUID, part.Memory, part.Reserved, part.NVLinks = sharing.PartID(id, part.Part), 10*sharing.GiB, 0, nil
+	part.Memory, part.Reserved, part.NVLinks = 10*sharing.GiB, 0, nil
 	whole := b.Inventory()
 	amend := func(gpus ...sharing.GPU) {
 		b.Amend(func(att *gpudriver.Attached) { att.GPUs = append(slices.Clone(b.gpus), gpus...) })
 	}
 	amend(part)
 	b.apply(config.Default(), config.Pool{Name: "default", MemoryReserve: sharing.GiB, Overcommit: sharing.Overcommit{Memory: 200}})
-	got := slices.DeleteFunc(b.Inventory(), func(g sharing.GPU) bool { return g.UUID != part.UUID })
+	got := slices.DeleteFunc(b.Inventory(), func(g sharing.GPU) bool { return g.Ref() != part.Ref() })
 	if len(got) != 1 || got[0].Health != sharing.HealthSuspect || got[0].HealthReason != "hot" || got[0].Reserved != 0 || got[0].Overcommit.Memory != 200 {
 		t.Errorf("the instance: %+v", got)
 	}

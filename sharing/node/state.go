@@ -39,22 +39,25 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 	if r.Driver.Get() != nil {
 		s.DriverVersion = r.Driver.Get().Driver.Version()
 	}
-	health := map[sharing.GPUID]sharing.Health{}
+	health := map[sharing.GPURef]sharing.Health{}
 	cut := r.Instances.StatesWith(instanceNode{r}.grants(l))
 	at := r.placing(l)
 	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
-		health[v.GPU.UUID] = v.GPU.Health
-		g := status.GPU{MIGState: cut[v.GPU.UUID], GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
+		health[v.GPU.Ref()] = v.GPU.Health
+		g := status.GPU{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
+		if !v.GPU.Ref().IsInstance() {
+			g.MIGState, g.Turning = cut[v.GPU.UUID], outlooks[v.GPU.UUID]
+		}
 		if v.GPU.Health == sharing.HealthOK {
 			g.Levels, g.LevelReason = at.LevelsOf(v.GPU, g.MIGState)
 		}
-		g.MinLevel = r.settings.Pool().MinLevelOf(at.Settings[v.GPU.UUID])
-		g.Turning, g.Backends = outlooks[v.GPU.UUID], r.backendStates(v.GPU, at.Grants)
-		if use, ok := p.GPUs[v.GPU.UUID]; ok {
+		g.MinLevel = r.settings.Pool().MinLevelOf(at.Settings[v.GPU.Ref()])
+		g.Backends = r.backendStates(v.GPU, at.Grants)
+		if use, ok := p.GPUs[v.GPU.Ref()]; ok {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
-		if pids := p.Unmanaged[v.GPU.UUID]; len(pids) > 0 {
+		if pids := p.Unmanaged[v.GPU.Ref()]; len(pids) > 0 {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, lifecycle.Numbers(pids)))
 		}
 		if told := p.Unattributed(v.GPU, at.Grants); told != "" {
@@ -84,16 +87,16 @@ func (r *Runtime) Grant(id ledger.ClaimID) (out status.Grant, ok bool) {
 		if g, ok = l.Get(id); !ok {
 			return
 		}
-		health := map[sharing.GPUID]sharing.Health{}
+		health := map[sharing.GPURef]sharing.Health{}
 		for _, v := range l.GPUs() {
-			health[v.GPU.UUID] = v.GPU.Health
+			health[v.GPU.Ref()] = v.GPU.Health
 		}
 		out = r.grantState(l, g, observe.Sample{}, health)
 	})
 	return out, ok
 }
 
-func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample, health map[sharing.GPUID]sharing.Health) status.Grant {
+func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample, health map[sharing.GPURef]sharing.Health) status.Grant {
 	id, way := g.Claim.ID, backend.PropertiesOf(g.Claim.Backend)
 	f := status.Facts{
 		Found: r.Guard.Of(id), Shared: jointWhy(l, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
@@ -138,5 +141,5 @@ func (r *Runtime) beyond(l store.Reader, g ledger.Grant, p observe.Sample) []str
 		return nil
 	}
 	watched := backend.PropertiesOf(g.Claim.Backend).Watch == backend.WatchListed && watches(l, r, g)
-	return status.Beyond(g, watched, p, func(gpu sharing.GPUID) int { return gpuOf(l, gpu).Index })
+	return status.Beyond(g, watched, p, func(gpu sharing.GPURef) int { return gpuOf(l, gpu).Index })
 }

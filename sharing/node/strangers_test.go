@@ -33,7 +33,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.attach()
-	gpu := b.gpus[0].UUID
+	gpu := b.gpus[0].Ref()
 	m := newMeter(b.Runtime)
 	on := func(all ...*tenant) {
 		b.driver.put(gpu, nil)
@@ -47,7 +47,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	}
 	holder := b.tenant()
 	req := gib(1)
-	req.UUIDs = append(req.UUIDs, gpu)
+	req.UUIDs = append(req.UUIDs, gpu.UUID)
 	b.lease(holder, "", req)
 	first, second, third := b.tenant(), b.tenant(), b.tenant()
 
@@ -69,7 +69,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	if len(told) != 2 || strings.Contains(told[1], fmt.Sprintf(" %d (", first.PID)) || !strings.Contains(told[1], fmt.Sprintf("%d (", second.PID)) || !strings.Contains(told[1], fmt.Sprintf("%d (", third.PID)) {
 		t.Errorf("two that came together: told %q", told)
 	}
-	b.driver.silent = map[sharing.GPUID]bool{gpu: true}
+	b.driver.silent = map[sharing.GPURef]bool{gpu: true}
 	look()
 	b.driver.silent = nil
 	look()

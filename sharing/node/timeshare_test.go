@@ -137,7 +137,7 @@ func TestUseOfTime(t *testing.T) {
 	p, a := g.part(30)
 	shares := g.bench.pacing()
 	shares.Leases()
-	gpu, id := g.gpus[0].UUID, compute.ID(a.ID)
+	gpu, id := g.gpus[0].Ref(), compute.ID(a.ID)
 	used := func(times map[int]int) (pace.Use, error) {
 		g.driver.times = times
 		return shares.Used(t.Context(), gpu, time.Now().Add(-time.Second))

@@ -25,7 +25,7 @@ type Unaccounted struct {
 // ledger does not know, and the driver's processes do not show as long as a container only waits with its file open. With the
 // right to use some instances only, these alone count.
 func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []Unaccounted {
-	v, known := r.Store.GPU(gpu)
+	v, known := r.Store.GPU(sharing.GPURef{UUID: gpu})
 	if !known {
 		return nil
 	}

@@ -68,7 +68,7 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 			g := newPreloaded(t, tt.pool)
 			g.bench.apply(conf, tt.pool)
 			for _, gpu := range g.gpus {
-				g.bench.SetLevel(gpu.UUID, reports()[tt.report])
+				g.bench.SetLevel(gpu.Ref(), reports()[tt.report])
 			}
 			p := g.tenant()
 			id, err := g.bench.Claim(t.Context(), p.Peer, "", tt.req)
@@ -91,13 +91,13 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 func TestAnEnforcedGPUGoesFirst(t *testing.T) {
 	g := newPreloaded(t, config.Pool{Name: "a", MinLevel: sharing.LevelNone})
 	for i, gpu := range g.gpus {
-		g.bench.SetLevel(gpu.UUID, reports()[map[bool]string{true: "reactive", false: "nothing"}[i == 1]])
+		g.bench.SetLevel(gpu.Ref(), reports()[map[bool]string{true: "reactive", false: "nothing"}[i == 1]])
 	}
 	id, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", gib(60))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := g.bench.Grant(id); s.Claim.Placement[0].GPU != g.gpus[1].UUID {
+	if s, _ := g.bench.Grant(id); s.Claim.Placement[0].GPU != g.gpus[1].Ref() {
 		t.Errorf("placed on %v", s.Claim.Placement)
 	}
 	_, err = g.bench.Claim(t.Context(), g.tenant().Peer, "", gib(60))
@@ -126,7 +126,7 @@ func TestWeakSharesAreShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newPreloaded(t, tt.pool)
 			for _, gpu := range g.gpus {
-				g.bench.SetLevel(gpu.UUID, reports()[tt.report])
+				g.bench.SetLevel(gpu.Ref(), reports()[tt.report])
 			}
 			all := g.bench.State(t.Context()).Warnings
 			about := slices.DeleteFunc(slices.Clone(all), func(w string) bool { return !strings.Contains(w, "shares ") })

@@ -32,10 +32,10 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	b.start()
 	p := b.tenant()
 	a := b.lease(p, "", gib(4))
-	gpu := a.Own[0].UUID
+	gpu := a.Own[0].Ref()
 	look := func(nobodys sharing.Bytes, uses ...gpudriver.ProcessUse) string {
 		b.driver.put(gpu, uses)
-		b.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: nobodys}
+		b.driver.nobodys = map[sharing.GPURef]sharing.Bytes{gpu: nobodys}
 		return b.unlistedTold()
 	}
 	if got := look(0, gibs(p, 4)); got != "" {
@@ -68,7 +68,7 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	p := b.tenant()
-	gpu := b.lease(p, "", gib(4)).Own[0].UUID
+	gpu := b.lease(p, "", gib(4)).Own[0].Ref()
 	var many []gpudriver.ProcessUse
 	b.driver.kept = map[int]bool{} // they need not live
 	for pid := 1_000_000; len(many) < 50; pid++ {
@@ -85,7 +85,7 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 		"beyond":          {many, contextsize.Slack(50) + sharing.MiB, true},
 	} {
 		b.driver.put(gpu, c.uses)
-		b.driver.nobodys = map[sharing.GPUID]sharing.Bytes{gpu: 0}
+		b.driver.nobodys = map[sharing.GPURef]sharing.Bytes{gpu: 0}
 		b.unlistedTold()
 		b.driver.nobodys[gpu] = c.bytes
 		b.unlistedTold()
@@ -101,14 +101,14 @@ func TestUnlistedMemoryIsAnEvent(t *testing.T) {
 	b.start()
 	var told []string
 	b.Notify.ToNode = func(_ context.Context, reason, message string) { told = append(told, reason+": "+message) }
-	gpu := b.gpus[0].UUID
+	gpu := b.gpus[0].Ref()
 	m := newMeter(b.Runtime)
 	for _, step := range []struct {
 		nobodys sharing.Bytes
 		silent  bool
 		want    int
 	}{{sharing.GiB, false, 0}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, true, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {0, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 2}} {
-		b.driver.nobodys, b.driver.silent = map[sharing.GPUID]sharing.Bytes{gpu: step.nobodys}, map[sharing.GPUID]bool{gpu: step.silent}
+		b.driver.nobodys, b.driver.silent = map[sharing.GPURef]sharing.Bytes{gpu: step.nobodys}, map[sharing.GPURef]bool{gpu: step.silent}
 		b.changed.announce()
 		m.Measure(t.Context())
 		if len(told) != step.want {

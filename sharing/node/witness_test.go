@@ -87,8 +87,8 @@ func TestWitnessRebuildsALostRecord(t *testing.T) {
 			t.Errorf("GPU %d: %v granted, there were %v", i, g.Granted, w.Granted)
 		}
 	}
-	share.limits(map[sharing.GPUID]sharing.Bytes{share.in.Placement[0].GPU: 10 * sharing.GiB})
-	initial.limits(map[sharing.GPUID]sharing.Bytes{initial.in.Placement[0].GPU: 30 * sharing.GiB})
+	share.limits(map[sharing.GPURef]sharing.Bytes{share.in.Placement[0].GPU: 10 * sharing.GiB})
+	initial.limits(map[sharing.GPURef]sharing.Bytes{initial.in.Placement[0].GPU: 30 * sharing.GiB})
 	if a := b.alarm(); a != "" {
 		t.Errorf("alarm: %s", a)
 	}
@@ -102,7 +102,7 @@ func TestWitnessRebuildsALostRecord(t *testing.T) {
 	}
 	initial.exit()
 	a := b.run(app)
-	a.limits(map[sharing.GPUID]sharing.Bytes{a.in.Placement[0].GPU: 40 * sharing.GiB})
+	a.limits(map[sharing.GPURef]sharing.Bytes{a.in.Placement[0].GPU: 40 * sharing.GiB})
 	// Again says nothing new.
 	b.witness(whole.seen(), share.seen(), a.seen(), waits.seen())
 	b.check()
@@ -284,7 +284,7 @@ func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.leased(ask, next)
-			next.limits(map[sharing.GPUID]sharing.Bytes{next.in.Placement[0].GPU: 10 * sharing.GiB})
+			next.limits(map[sharing.GPURef]sharing.Bytes{next.in.Placement[0].GPU: 10 * sharing.GiB})
 			b.check()
 			next.remove()
 			b.gone("p")
@@ -299,7 +299,7 @@ func TestWitnessBeforeTheHook(t *testing.T) {
 	c := b.inject(b.app("p", "gpu-memory-gib:10")).make()
 	b.witness(c.seen())
 	b.leased(c.ask, c)
-	c.limits(map[sharing.GPUID]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
+	c.limits(map[sharing.GPURef]sharing.Bytes{c.in.Placement[0].GPU: 10 * sharing.GiB})
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestWitnessOfMoreThanThereIs(t *testing.T) {
 	c := b.run(b.app("p", "gpu-memory-gib:79"))
 	b.lose()
 	other := b.app("q", "gpu-memory-gib:79")
-	other.Advice.GPUs = []sharing.GPUID{c.in.Placement[0].GPU}
+	other.Advice.GPUs = []sharing.GPUID{c.in.Placement[0].GPU.UUID}
 	d := b.run(other)
 	b.witness(c.seen(), d.seen())
 	b.leased(c.ask, c)

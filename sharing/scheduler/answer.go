@@ -86,12 +86,8 @@ func (x *inventory) Standing(uid string) (Standing, bool) {
 	}
 	s := Standing{Node: p.node, Plan: map[string][]string{}, Has: p.seen.Clone()}
 	for container, a := range p.plan {
-		for _, gpu := range a.GPUs {
-			f := sharing.Fragment{GPU: gpu}
-			if a.MIG.Profile != "" {
-				f.MIG = sharing.Instance{Profile: a.MIG.Profile, Start: a.MIG.Start, Size: 1}
-			}
-			s.Plan[container] = append(s.Plan[container], sharing.PlacementValue(sharing.Placement{f}))
+		for _, ref := range a.Refs() {
+			s.Plan[container] = append(s.Plan[container], ref.String())
 		}
 	}
 	if n := x.nodes[p.node]; n != nil && n.report != nil && !n.claimed(p) {
@@ -113,11 +109,11 @@ type report struct {
 	// gpus are in the order of their index.
 	gpus []allocator.GPUState
 	// cuts has those in MIG mode.
-	cuts map[sharing.GPUID]*cut
+	cuts map[sharing.GPURef]*cut
 	// claims are the fragments of each pod's claims, by its UID. An agent claims for all containers of a pod at once.
 	claims map[string]sharing.Placement
 	// holders counts the claims on each GPU, those of no pod too.
-	holders map[sharing.GPUID]int
+	holders map[sharing.GPURef]int
 	// unplaced says what is missing for the pods that wait on the node for room, by UID.
 	unplaced map[string]string
 }
@@ -125,7 +121,7 @@ type report struct {
 func (d *reader) readReport(s gpunode.Status) *report {
 	r := &report{
 		pool: s.Pool, ready: s.Ready, torn: s.Fingerprint != gpunode.Fingerprint(s.Claims),
-		cuts: map[sharing.GPUID]*cut{}, claims: map[string]sharing.Placement{}, holders: map[sharing.GPUID]int{}, unplaced: map[string]string{},
+		cuts: map[sharing.GPURef]*cut{}, claims: map[string]sharing.Placement{}, holders: map[sharing.GPURef]int{}, unplaced: map[string]string{},
 	}
 	for _, u := range s.Unplaced {
 		r.unplaced[u.PodUID] = u.Reason
@@ -135,14 +131,14 @@ func (d *reader) readReport(s gpunode.Status) *report {
 	}
 	for _, g := range s.GPUs {
 		if c := d.cutOf(g); c != nil {
-			r.cuts[sharing.GPUID(g.UUID)] = c
+			r.cuts[gpureport.Ref(g.UUID)] = c
 		}
 	}
 	for _, c := range s.Claims {
 		var p sharing.Placement
 		for _, f := range c.Fragments {
-			r.holders[sharing.GPUID(f.GPU)]++
-			one := sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: gpureport.Percent(f.Percent), Whole: f.Whole}
+			one := sharing.Fragment{GPU: gpureport.Ref(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: gpureport.Percent(f.Percent), Whole: f.Whole}
+			r.holders[one.GPU]++
 			if f.MIGProfile != "" {
 				one.MIG = r.claimed(one.GPU, f.MIGProfile, f.MIGStart, c.PodUID != "")
 			}
@@ -153,18 +149,18 @@ func (d *reader) readReport(s gpunode.Status) *report {
 		}
 	}
 	for _, g := range s.GPUs {
-		r.gpus = append(r.gpus, gpureport.GPU(g, r.holders[sharing.GPUID(g.UUID)]))
+		r.gpus = append(r.gpus, gpureport.GPU(g, r.holders[gpureport.Ref(g.UUID)]))
 	}
 	slices.SortFunc(r.gpus, func(a, b allocator.GPUState) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
+		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), a.GPU.Ref().Compare(b.GPU.Ref()))
 	})
-	r.gpus = slices.CompactFunc(r.gpus, func(a, b allocator.GPUState) bool { return a.GPU.UUID == b.GPU.UUID })
+	r.gpus = slices.CompactFunc(r.gpus, func(a, b allocator.GPUState) bool { return a.GPU.Ref() == b.GPU.Ref() })
 	link(r.gpus, s.GPUs)
 	return r
 }
 
 // claimed is the instance of a claim.
-func (r *report) claimed(gpu sharing.GPUID, profile string, start int, pod bool) sharing.Instance {
+func (r *report) claimed(gpu sharing.GPURef, profile string, start int, pod bool) sharing.Instance {
 	c := r.cuts[gpu]
 	in := c.instance(profile, start)
 	if c != nil {
@@ -178,16 +174,16 @@ func (r *report) claimed(gpu sharing.GPUID, profile string, start int, pod bool)
 
 // link makes of the cliques what the choice of whole GPUs reads: which GPU reaches which over NVLink.
 func link(gpus []allocator.GPUState, from []gpunode.GPU) {
-	cliques := map[sharing.GPUID]int{}
+	cliques := map[sharing.GPURef]int{}
 	for _, g := range from {
 		if g.NVLinkClique != nil {
-			cliques[sharing.GPUID(g.UUID)] = *g.NVLinkClique
+			cliques[gpureport.Ref(g.UUID)] = *g.NVLinkClique
 		}
 	}
 	for i := range gpus {
-		mine, linked := cliques[gpus[i].GPU.UUID]
+		mine, linked := cliques[gpus[i].GPU.Ref()]
 		for j := range gpus {
-			if its, ok := cliques[gpus[j].GPU.UUID]; linked && ok && i != j && its == mine {
+			if its, ok := cliques[gpus[j].GPU.Ref()]; linked && ok && i != j && its == mine {
 				gpus[i].GPU.NVLinks = append(gpus[i].GPU.NVLinks, gpus[j].GPU.UUID)
 			}
 		}

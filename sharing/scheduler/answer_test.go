@@ -81,7 +81,7 @@ func TestStanding(t *testing.T) {
 		t.Error(d)
 	}
 	b.Report("n00", statusOf(0, 2, hold{uid: "p", memory: 40}))
-	planned.Unplaced, planned.Has = "", sharing.Placement{{GPU: sharing.GPUID(uuid(0, 0)), Memory: 40 * sharing.GiB}}
+	planned.Unplaced, planned.Has = "", sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(uuid(0, 0))}, Memory: 40 * sharing.GiB}}
 	got, _ = b.Standing("p")
 	if d := cmp.Diff(planned, got); d != "" {
 		t.Error(d)

@@ -163,7 +163,7 @@ func (r *report) geometries() []*geometry {
 	}
 	out := make([]*geometry, len(r.gpus))
 	for i, g := range r.gpus {
-		if c := r.cuts[g.GPU.UUID]; c != nil && c.on {
+		if c := r.cuts[g.GPU.Ref()]; c != nil && c.on {
 			out[i] = c.geometry
 		}
 	}

@@ -18,7 +18,7 @@ func TestCordonedGPU(t *testing.T) {
 	s.GPUs[0].Cordoned = "fan"
 	b.Report(nodeName(0), s)
 	w := want(t, podOf("p", memory(10)))
-	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Fits || string(v.Plan[0].Placement[0].GPU) != uuid(0, 1) {
+	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Fits || v.Plan[0].Placement[0].GPU.String() != uuid(0, 1) {
 		t.Errorf("verdict %+v", v)
 	}
 	s = statusOf(0, 2)

@@ -135,12 +135,12 @@ func (c *cut) profile(r sharing.Request) (mig.Profile, bool) {
 }
 
 // fragment is an instance of the profile on a GPU.
-func fragment(gpu sharing.GPUID, p mig.Profile, start int) sharing.Fragment {
+func fragment(gpu sharing.GPURef, p mig.Profile, start int) sharing.Fragment {
 	return sharing.Fragment{GPU: gpu, Memory: p.Memory, MIG: sharing.Instance{Profile: p.Name, ID: p.ID, Start: start, Size: p.Size}}
 }
 
 // cut is how a GPU is cut that is in MIG mode in this state; nil for any other.
-func (s *state) cut(id sharing.GPUID) *cut {
+func (s *state) cut(id sharing.GPURef) *cut {
 	if g := s.at(id); g == nil || !g.GPU.MIG {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (s *state) cut(id sharing.GPUID) *cut {
 }
 
 // taken is what claims, plans and others have of a GPU in MIG mode.
-func (s *state) taken(id sharing.GPUID) mig.Occupancy {
+func (s *state) taken(id sharing.GPURef) mig.Occupancy {
 	c := s.cut(id)
 	var o mig.Occupancy
 	var seen []mig.Place
@@ -167,7 +167,7 @@ func (s *state) taken(id sharing.GPUID) mig.Occupancy {
 }
 
 // start is where the GPU has an instance of the profile free, at that unit or at any where it is below 0.
-func (s *state) start(id sharing.GPUID, p mig.Profile, at int) (int, bool) {
+func (s *state) start(id sharing.GPURef, p mig.Profile, at int) (int, bool) {
 	c, o := s.cut(id), s.taken(id)
 	if !c.fixed {
 		return at, c.table.Fits(o, mig.Place{Profile: p.ID, Start: at})
@@ -182,7 +182,7 @@ func (s *state) start(id sharing.GPUID, p mig.Profile, at int) (int, bool) {
 }
 
 // units is what is free of a GPU in MIG mode: placement units, or instances of its layout.
-func (s *state) units(id sharing.GPUID) (free, of int) {
+func (s *state) units(id sharing.GPURef) (free, of int) {
 	c := s.cut(id)
 	if c == nil || c.geometry == nil || c.trouble != "" {
 		return 0, 1

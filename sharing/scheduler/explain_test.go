@@ -92,14 +92,14 @@ func TestScorePrefersWhatIsInUse(t *testing.T) {
 	if score(1) <= score(0) || score(0) != score(2) {
 		t.Errorf("scores %d %d %d: the second should win, the others be equal", score(0), score(1), score(2))
 	}
-	if v := b.Fit(w, "n01", noon()); string(v.Plan[0].Placement[0].GPU) != uuid(1, 1) {
+	if v := b.Fit(w, "n01", noon()); v.Plan[0].Placement[0].GPU.String() != uuid(1, 1) {
 		t.Errorf("GPU %s, want the one that is shared already", v.Plan[0].Placement[0].GPU)
 	}
 	spread := want(t, podOf("q", memory(10), "kerf.dev/placement", "spread"))
 	if b.Score(spread, "n01", 60000, noon()) >= b.Score(spread, "n00", 60000, noon()) {
 		t.Error("who wants to spread is sent to the node in use")
 	}
-	if v := b.Fit(spread, "n01", noon()); string(v.Plan[0].Placement[0].GPU) != uuid(1, 0) {
+	if v := b.Fit(spread, "n01", noon()); v.Plan[0].Placement[0].GPU.String() != uuid(1, 0) {
 		t.Error("who wants to spread is sent to the GPU in use")
 	}
 	var none scheduler.Want

@@ -132,8 +132,8 @@ func (q *gangs) free(names []string) sharing.Bytes {
 			s := q.books(n)
 			for _, g := range s.gpus {
 				sum += g.FreeMemory
-				if s.cut(g.GPU.UUID) != nil {
-					free, of := s.units(g.GPU.UUID)
+				if s.cut(g.GPU.Ref()) != nil {
+					free, of := s.units(g.GPU.Ref())
 					sum += g.GPU.Usable() / sharing.Bytes(max(1, of)) * sharing.Bytes(free) //nolint:gosec // small numbers
 				}
 			}
@@ -143,7 +143,7 @@ func (q *gangs) free(names []string) sharing.Bytes {
 }
 
 // Room is what each GPU of a node can take.
-type Room map[sharing.GPUID]struct {
+type Room map[sharing.GPURef]struct {
 	memory  sharing.Bytes
 	percent sharing.Percent
 	units   int
@@ -161,13 +161,13 @@ func (j *judge) Room(name string, now time.Time) Room {
 	s := j.books(n)
 	for _, g := range s.gpus {
 		if g.GPU.Health == sharing.HealthOK {
-			f := out[g.GPU.UUID]
+			f := out[g.GPU.Ref()]
 			f.memory, f.percent = g.FreeMemory, g.FreePercent
-			if s.cut(g.GPU.UUID) != nil {
-				f.units, _ = s.units(g.GPU.UUID)
+			if s.cut(g.GPU.Ref()) != nil {
+				f.units, _ = s.units(g.GPU.Ref())
 			}
 			f.turns = s.idle(g)
-			out[g.GPU.UUID] = f
+			out[g.GPU.Ref()] = f
 		}
 	}
 	return out

@@ -78,8 +78,8 @@ func (n *node) cutView(s *state, g *geometry, r sharing.Request) (view cluster.N
 	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
 	var have []mig.Occupancy
 	for i, at := range s.gpus {
-		if c := s.cut(at.GPU.UUID); c != nil && c.geometry == g && !c.fixed && c.trouble == "" && at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
-			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.UUID))
+		if c := s.cut(at.GPU.Ref()); c != nil && c.geometry == g && !c.fixed && c.trouble == "" && at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
+			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.Ref()))
 		}
 	}
 	view.Cut(have)
@@ -97,7 +97,7 @@ func cutShape(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutter) (sharing.Placement, error) {
 	var kinds []*geometry
 	for _, g := range s.gpus {
-		c := s.cut(g.GPU.UUID)
+		c := s.cut(g.GPU.Ref())
 		p, ok := c.profile(r)
 		if !ok || c.trouble != "" || g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) {
 			continue
@@ -106,8 +106,8 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 			if !slices.Contains(kinds, c.geometry) {
 				kinds = append(kinds, c.geometry)
 			}
-		} else if start, ok := s.start(g.GPU.UUID, p, -1); ok {
-			return sharing.Placement{fragment(g.GPU.UUID, p, start)}, nil
+		} else if start, ok := s.start(g.GPU.Ref(), p, -1); ok {
+			return sharing.Placement{fragment(g.GPU.Ref(), p, start)}, nil
 		}
 	}
 	var best sharing.Placement
@@ -124,7 +124,7 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 			continue
 		}
 		if start := by.Start(&view, g, p.ID); start >= 0 {
-			best, most = sharing.Placement{fragment(s.gpus[gpus[g]].GPU.UUID, p, start)}, score
+			best, most = sharing.Placement{fragment(s.gpus[gpus[g]].GPU.Ref(), p, start)}, score
 		}
 	}
 	if best == nil {
@@ -146,13 +146,14 @@ func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placeme
 	if len(a.GPUs) != 1 || a.MIG.Profile == "" {
 		return nil, false
 	}
-	c := s.cut(a.GPUs[0])
+	gpu := sharing.GPURef{UUID: a.GPUs[0]}
+	c := s.cut(gpu)
 	p, ok := c.profile(r)
 	if !ok || p.Name != a.MIG.Profile {
 		return nil, false
 	}
-	start, ok := s.start(a.GPUs[0], p, a.MIG.Start)
-	return sharing.Placement{fragment(a.GPUs[0], p, start)}, ok
+	start, ok := s.start(gpu, p, a.MIG.Start)
+	return sharing.Placement{fragment(gpu, p, start)}, ok
 }
 
 // lendsCut is true when a container of the pod has an instance that the request takes.
@@ -184,11 +185,11 @@ func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placem
 // noCut says why no instance answers the request.
 func noCut(s *state, r sharing.Request) (Reason, string) {
 	has := func(g allocator.GPUState) bool {
-		_, ok := s.cuts[g.GPU.UUID].profile(r) // those too that may be put in MIG mode once they are idle
+		_, ok := s.cuts[g.GPU.Ref()].profile(r) // those too that may be put in MIG mode once they are idle
 		return ok && r.Admits(g.GPU)
 	}
 	well := func(g allocator.GPUState) bool {
-		return has(g) && g.GPU.Health == sharing.HealthOK && s.cuts[g.GPU.UUID].trouble == ""
+		return has(g) && g.GPU.Health == sharing.HealthOK && s.cuts[g.GPU.Ref()].trouble == ""
 	}
 	switch {
 	case len(s.gpus) == 0:
@@ -222,7 +223,7 @@ func profilesOf(s *state, r sharing.Request) string {
 		}
 	}
 	for _, g := range s.gpus {
-		c := s.cuts[g.GPU.UUID]
+		c := s.cuts[g.GPU.Ref()]
 		if c == nil || c.geometry == nil || !r.Admits(g.GPU) {
 			continue
 		}

@@ -256,7 +256,7 @@ func TestMixedNode(t *testing.T) {
 		w := want(t, podOf("p", tc.limits))
 		v := b.Fit(w, "n00", noon())
 		terms := b.Terms(w, "n00", machine().CPU, noon())
-		if v.Reason != scheduler.Fits || string(v.Plan[0].Placement[0].GPU) != uuid(0, tc.gpu) || len(terms) == 0 || terms[0].Name != tc.term {
+		if v.Reason != scheduler.Fits || v.Plan[0].Placement[0].GPU.String() != uuid(0, tc.gpu) || len(terms) == 0 || terms[0].Name != tc.term {
 			t.Errorf("%v: %v %+v %+v", tc.limits, v.Reason, v.Plan, terms)
 		}
 		if answers := b.Answers(w, nil, noon().Add(time.Second)); len(answers) != 1 || answers[0].Score != b.Score(w, "n00", machine().CPU, noon()) {

@@ -101,7 +101,7 @@ func TestInstancesAsCounted(t *testing.T) {
 			}
 			placed++
 			f := plan[0].Placement[0]
-			gpu := slices.IndexFunc([]int{0, 1, 2}, func(g int) bool { return uuid(n, g) == string(f.GPU) })
+			gpu := slices.IndexFunc([]int{0, 1, 2}, func(g int) bool { return uuid(n, g) == f.GPU.String() })
 			w.lives = append(w.lives, &cutLife{piece: piece{p.UID, gpu, f.MIG.Profile, f.MIG.Start}, node: n})
 			w.units(n, gpu)
 			p.Node = nodeName(n)

@@ -72,12 +72,12 @@ func (n *node) claimed(p *pod) bool { return n.report != nil && len(n.report.cla
 type state struct {
 	gpus []allocator.GPUState
 	// holders counts the claims and plans on each GPU.
-	holders map[sharing.GPUID]int
+	holders map[sharing.GPURef]int
 	// held is what each pod has, claimed or planned, one entry for each fragment.
 	held map[string]sharing.Placement
 	// cuts are the GPUs in MIG mode, and places what pods have of them, an entry for each fragment.
-	cuts   map[sharing.GPUID]*cut
-	places map[sharing.GPUID][]mig.Place
+	cuts   map[sharing.GPURef]*cut
+	places map[sharing.GPURef][]mig.Place
 }
 
 func (s *state) clone() *state {
@@ -86,7 +86,7 @@ func (s *state) clone() *state {
 		out.held[uid] = p.Clone()
 	}
 	if len(s.places) > 0 {
-		out.places = make(map[sharing.GPUID][]mig.Place, len(s.places))
+		out.places = make(map[sharing.GPURef][]mig.Place, len(s.places))
 		for id, p := range s.places {
 			out.places[id] = slices.Clone(p)
 		}
@@ -94,9 +94,9 @@ func (s *state) clone() *state {
 	return out
 }
 
-func (s *state) at(id sharing.GPUID) *allocator.GPUState {
+func (s *state) at(id sharing.GPURef) *allocator.GPUState {
 	for i := range s.gpus {
-		if s.gpus[i].GPU.UUID == id {
+		if s.gpus[i].GPU.Ref() == id {
 			return &s.gpus[i]
 		}
 	}
@@ -155,7 +155,7 @@ func (s *state) release(uid string) {
 // put notes an instance that a pod has.
 func (s *state) put(f sharing.Fragment) {
 	if s.places == nil {
-		s.places = map[sharing.GPUID][]mig.Place{}
+		s.places = map[sharing.GPURef][]mig.Place{}
 	}
 	s.places[f.GPU] = append(s.places[f.GPU], mig.Place{Profile: f.MIG.ID, Start: f.MIG.Start})
 }
@@ -173,7 +173,7 @@ func (m *placer) books(n *node) *state {
 	if n.state != nil {
 		return n.state
 	}
-	s := &state{holders: map[sharing.GPUID]int{}, held: map[string]sharing.Placement{}}
+	s := &state{holders: map[sharing.GPURef]int{}, held: map[string]sharing.Placement{}}
 	if n.report != nil {
 		s.gpus, s.holders, s.cuts = slices.Clone(n.report.gpus), maps.Clone(n.report.holders), n.report.cuts
 		for uid, p := range n.report.claims {
@@ -257,11 +257,11 @@ func (s *state) planned(a sharing.Advice, r sharing.Request) (sharing.Placement,
 	if r.Kind == sharing.KindMIG {
 		return s.plannedCut(a, r)
 	}
-	gpus := a.GPUs
+	gpus := a.Refs()
 	if len(gpus) == 0 {
 		return nil, false
 	}
-	on := slices.DeleteFunc(slices.Clone(s.gpus), func(g allocator.GPUState) bool { return !slices.Contains(gpus, g.GPU.UUID) })
+	on := slices.DeleteFunc(slices.Clone(s.gpus), func(g allocator.GPUState) bool { return !slices.Contains(gpus, g.GPU.Ref()) })
 	if len(on) != r.GPUs || len(gpus) != r.GPUs {
 		return nil, false
 	}

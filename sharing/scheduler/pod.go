@@ -75,9 +75,6 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 	plan := map[string]sharing.Advice{}
 	for _, a := range w.Asks {
 		planned := sharing.Planned(p.Annotations, a.Container)
-		if a.Request.Kind == sharing.KindShared {
-			planned.GPUs = planned.Shares()
-		}
 		if len(planned.GPUs) > 0 {
 			plan[a.Container] = planned
 		}
@@ -147,9 +144,9 @@ func (b *Books) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
 	for _, c := range v.Plan {
 		var a sharing.Advice
 		for _, f := range c.Placement {
-			a.GPUs = append(a.GPUs, f.GPU)
-			if !f.MIG.None() {
-				a.MIG = sharing.PlannedMIG{Profile: f.MIG.Profile, Start: f.MIG.Start}
+			a.GPUs = append(a.GPUs, f.GPU.UUID)
+			if in := f.Instance(); !in.None() {
+				a.MIG = in
 			}
 		}
 		plan[c.Container] = a

@@ -79,7 +79,7 @@ func (j *judge) victims(w Want, name string, candidates []Victim, change WhatIf,
 	}
 	for _, g := range s.gpus {
 		on := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
-			_, holds := s.held[v.UID].On(g.GPU.UUID)
+			_, holds := s.held[v.UID].On(g.GPU.Ref())
 			return !holds
 		})
 		if found := fewestOf(on, best, enough, mostTried); found != nil {

@@ -133,7 +133,7 @@ func (w *agentWorld) arrive() {
 		maps.Copy(p.Annotations, scheduler.Annotations(plan))
 		l := &life{pod: p, node: n}
 		for _, f := range plan[0].Placement {
-			l.gpus = append(l.gpus, slices.IndexFunc(statusOf(n, worldGPUs).GPUs, func(g gpunode.GPU) bool { return g.UUID == string(f.GPU) }))
+			l.gpus = append(l.gpus, slices.IndexFunc(statusOf(n, worldGPUs).GPUs, func(g gpunode.GPU) bool { return g.UUID == f.GPU.String() }))
 		}
 		w.lives = append(w.lives, l)
 		w.placed++

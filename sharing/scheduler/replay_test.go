@@ -141,7 +141,7 @@ func (r *replay) tell(node int) {
 			continue
 		}
 		for _, f := range l.plan[0].Placement {
-			g := slices.IndexFunc(statusOf(node, replayGPUs).GPUs, func(o gpu) bool { return o.UUID == string(f.GPU) })
+			g := slices.IndexFunc(statusOf(node, replayGPUs).GPUs, func(o gpu) bool { return o.UUID == f.GPU.String() })
 			h := hold{uid: l.pod.UID, gpu: g}
 			if !f.Whole {
 				h.bytes, h.per = uint64(f.Memory), int(f.Percent)

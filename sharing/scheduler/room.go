@@ -37,7 +37,7 @@ type survey struct {
 func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
 	gpus := 0
 	for _, g := range s.gpus {
-		c := s.cut(g.GPU.UUID)
+		c := s.cut(g.GPU.Ref())
 		if c == nil || c.geometry == nil || c.fixed || c.trouble != "" || g.GPU.Health != sharing.HealthOK {
 			continue
 		}
@@ -46,7 +46,7 @@ func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
 			room = mig.Room{}
 			rooms[c.table] = room
 		}
-		room[c.table.Free(s.taken(g.GPU.UUID))]++
+		room[c.table.Free(s.taken(g.GPU.Ref()))]++
 		gpus++
 	}
 	return gpus
@@ -58,8 +58,8 @@ const turnToll = int64(1) << 50
 
 // idle reports whether a GPU's node would change its mode for a pod, and nothing is planned there meanwhile.
 func (s *state) idle(g allocator.GPUState) bool {
-	c := s.cuts[g.GPU.UUID]
-	return c != nil && c.turns && s.holders[g.GPU.UUID] == 0 && g.GPU.Health == sharing.HealthOK
+	c := s.cuts[g.GPU.Ref()]
+	return c != nil && c.turns && s.holders[g.GPU.Ref()] == 0 && g.GPU.Health == sharing.HealthOK
 }
 
 // turned is the state once all GPUs have that mode whose node would change it now; nil where there is none.
@@ -93,7 +93,7 @@ func (s *state) turnFor(f sharing.Fragment, g *allocator.GPUState) {
 
 // turnBack has a GPU that nobody has any more be as its node reported it.
 func (s *state) turnBack(g *allocator.GPUState) {
-	if c := s.cuts[g.GPU.UUID]; c != nil && c.turns && s.holders[g.GPU.UUID] == 0 && g.GPU.MIG != c.on {
+	if c := s.cuts[g.GPU.Ref()]; c != nil && c.turns && s.holders[g.GPU.Ref()] == 0 && g.GPU.MIG != c.on {
 		set(g, c.on)
 	}
 }

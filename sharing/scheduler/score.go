@@ -189,7 +189,7 @@ func one(r sharing.Request) sharing.Request {
 func (n *node) parts() []cluster.Node {
 	all := n.report.gpus
 	cut := func(g allocator.GPUState) *cut {
-		if c := n.report.cuts[g.GPU.UUID]; c != nil && c.on {
+		if c := n.report.cuts[g.GPU.Ref()]; c != nil && c.on {
 			return c
 		}
 		return nil
@@ -242,7 +242,7 @@ func (n *node) empty(gpus []allocator.GPUState) cluster.Node {
 // clique is the first GPU that this one reaches over NVLink, or itself.
 func clique(gpus []allocator.GPUState, i int) int {
 	for j := range gpus[:i] {
-		if slices.Contains(gpus[i].GPU.NVLinks, gpus[j].GPU.UUID) {
+		if slices.Contains(gpus[i].GPU.NVLinks, gpus[j].GPU.UUID) && !gpus[j].GPU.Ref().IsInstance() {
 			return j
 		}
 	}

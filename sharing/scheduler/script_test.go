@@ -178,7 +178,7 @@ func (s *story) pod(name string, words []string) string {
 	maps.Copy(p.Annotations, scheduler.Annotations(plan))
 	s.pods[name] = p
 	f := plan[0].Placement[0]
-	return fmt.Sprintf("%s, GPU %s", best, strings.TrimLeft(string(f.GPU)[len(f.GPU)-3:], "0")+map[bool]string{true: "0"}[strings.HasSuffix(string(f.GPU), "000")])
+	return fmt.Sprintf("%s, GPU %s", best, strings.TrimLeft(f.GPU.String()[len(f.GPU.String())-3:], "0")+map[bool]string{true: "0"}[strings.HasSuffix(f.GPU.String(), "000")])
 }
 
 func (s *story) stuck(after string) string {

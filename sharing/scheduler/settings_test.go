@@ -72,7 +72,7 @@ func TestLevelsOfOneNode(t *testing.T) {
 		if v.Reason != scheduler.Fits {
 			return v.Text
 		}
-		return string(v.Plan[0].Placement[0].GPU)
+		return v.Plan[0].Placement[0].GPU.String()
 	}
 	for _, tt := range []struct {
 		pod  sharing.Pod
@@ -172,7 +172,7 @@ func TestSettings(t *testing.T) {
 		return v, v.Reason == scheduler.Fits
 	}
 	first := podOf("b", memory(1))
-	if v, ok := fits(first); !ok || v.Plan[0].Placement[0].GPU != sharing.GPUID(uuid(0, 0)) {
+	if v, ok := fits(first); !ok || v.Plan[0].Placement[0].GPU.String() != uuid(0, 0) {
 		t.Fatalf("the second sharer: %+v", v)
 	}
 	if _, err := b.Reserve(want(t, first), "n00", noon()); err != nil {
@@ -181,7 +181,7 @@ func TestSettings(t *testing.T) {
 	if v, ok := fits(podOf("c", memory(1))); ok || v.Reason != scheduler.LacksRoom {
 		t.Errorf("the third sharer: %+v", v)
 	}
-	if v, ok := fits(podOf("d", whole(1))); !ok || v.Plan[0].Placement[0].GPU != sharing.GPUID(uuid(0, 1)) {
+	if v, ok := fits(podOf("d", whole(1))); !ok || v.Plan[0].Placement[0].GPU.String() != uuid(0, 1) {
 		t.Errorf("a whole GPU: %+v", v)
 	}
 	if v, ok := fits(podOf("e", whole(2))); ok {

@@ -116,7 +116,7 @@ func TestChangesComeLast(t *testing.T) {
 		gpu    int
 	}{"a": {mig("1g.10gb"), 1}, "b": {memory(10), 0}, "c": {whole(1), 0}} {
 		plan, err := b.Reserve(want(t, podOf(uid, tc.limits)), "n00", noon())
-		if err != nil || string(plan[0].Placement[0].GPU) != uuid(0, tc.gpu) {
+		if err != nil || plan[0].Placement[0].GPU.String() != uuid(0, tc.gpu) {
 			t.Errorf("%v: %v, %v", tc.limits, plan, err)
 		}
 		b.Unreserve(uid)

@@ -21,7 +21,7 @@ const longest = 2 * time.Minute
 // Look is what one grant does on one GPU at one moment.
 type Look struct {
 	Grant string
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	Model string
 	// Share is the part of the GPU that it was granted, from 0 to 1, and Granted the memory.
 	Share   float64
@@ -60,7 +60,7 @@ type Record struct {
 
 type key struct {
 	grant string
-	gpu   sharing.GPUID
+	gpu   sharing.GPURef
 }
 
 // Meter adds up looks. The zero value is ready for use.
@@ -77,7 +77,7 @@ func (m *Meter) Step(now time.Duration, looks []Look) (ended map[string][]Record
 		m.last, m.records, m.idle = map[key]time.Duration{}, map[key]*Record{}, map[string]time.Duration{}
 	}
 	here, busy := map[key]bool{}, map[string]bool{}
-	totals := map[sharing.GPUID]total{}
+	totals := map[sharing.GPURef]total{}
 	for _, l := range looks {
 		totals[l.GPU] = totals[l.GPU].with(l)
 	}
@@ -87,7 +87,7 @@ func (m *Meter) Step(now time.Duration, looks []Look) (ended map[string][]Record
 		busy[l.Grant] = busy[l.Grant] || l.Leased && l.Busy != 0
 		r := m.records[k]
 		if r == nil {
-			r = &Record{GPU: string(l.GPU), Model: l.Model, Memory: Histogram{}, Compute: Histogram{}}
+			r = &Record{GPU: l.GPU.String(), Model: l.Model, Memory: Histogram{}, Compute: Histogram{}}
 			m.records[k] = r
 		}
 		r.Share, r.GrantedBytes = l.Share, uint64(l.Granted)

@@ -19,8 +19,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
 
 func TestMeter(t *testing.T) {
 	var m Meter
-	half := Look{Grant: "a", GPU: "g", Model: "H100", Share: 0.5, Granted: 10 * sharing.GiB, Leased: true, Busy: 40, Used: 5 * sharing.GiB, UsedKnown: true, Watts: 300}
-	other := Look{Grant: "b", GPU: "g", Share: 0.25, Leased: true, Busy: 20, Watts: 300}
+	half := Look{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Model: "H100", Share: 0.5, Granted: 10 * sharing.GiB, Leased: true, Busy: 40, Used: 5 * sharing.GiB, UsedKnown: true, Watts: 300}
+	other := Look{Grant: "b", GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: 20, Watts: 300}
 	m.Step(0, []Look{half, other})
 	m.Step(10*s, []Look{half, other})
 	half.Busy = 0
@@ -56,7 +56,7 @@ func TestMeter(t *testing.T) {
 func TestAClaimThatNothingUsesIsIdle(t *testing.T) {
 	var m Meter
 	for i := range 4 {
-		m.Step(time.Duration(i)*s, []Look{{Grant: "a", GPU: "g", Share: 1, Busy: -1}})
+		m.Step(time.Duration(i)*s, []Look{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Share: 1, Busy: -1}})
 	}
 	if got := m.Idle("a", 3*s); got != 3*s {
 		t.Errorf("idle for %s", got)
@@ -95,7 +95,7 @@ func TestRecordsAddUp(t *testing.T) {
 				if rnd.IntN(8) == 0 {
 					continue
 				}
-				l := Look{Grant: id, GPU: "g", Share: 0.25, Leased: true, Busy: rnd.IntN(26), Watts: 100}
+				l := Look{Grant: id, GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: rnd.IntN(26), Watts: 100}
 				is[id] = true
 				if was[id] {
 					want.Seconds += dt.Seconds()

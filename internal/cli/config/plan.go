@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/sharing"
+	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
@@ -201,14 +202,15 @@ func rejectedShares(before, after configured, s gpunode.Status) []sharePlan {
 }
 
 func rejectedShare(before, after configured, g gpunode.GPU) string {
-	gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG || g.MIGState != nil}
+	gpu := gpureport.Ref(g.UUID).GPU()
+	gpu.Index, gpu.Model, gpu.MIG, gpu.MIGCapable = g.Index, g.Model, g.MIG, g.MIG || g.MIGState != nil
 	was, set := before.pool.Of(gpu), after.pool.Of(gpu)
 	mode := set.Mode
 	if mode == config.ModeAuto {
 		mode = after.pool.Mode
 	}
 	known := len(g.Levels) > 0 && slices.Equal(before.BackendsOn(was, before.pool, ""), after.BackendsOn(set, after.pool, ""))
-	if set.Exclude || !mode.Shared() || g.MIG || gpu.UUID.IsPart() || !known {
+	if set.Exclude || !mode.Shared() || g.MIG || gpu.Ref().IsInstance() || !known {
 		return ""
 	}
 	demanded, level := after.pool.MinLevelOf(set), sharing.ShareLevel(sharing.ParseLevels(g.Levels))

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube/survey"
 	"github.com/kerf-gpu/kerf/mig/keep"
 	"github.com/kerf-gpu/kerf/sharing"
+	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
 	"github.com/kerf-gpu/kerf/sharing/config"
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
@@ -183,7 +184,7 @@ func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 	users := map[sharing.GPUID][]string{}
 	for _, c := range s.Claims {
 		for _, f := range c.Fragments {
-			if id := sharing.GPUID(f.GPU).Device(); !slices.Contains(users[id], holder(c)) {
+			if id := gpureport.Ref(f.GPU).UUID; !slices.Contains(users[id], holder(c)) {
 				users[id] = append(users[id], holder(c))
 			}
 		}
@@ -198,7 +199,7 @@ func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 	}
 	var out []change.Use
 	for _, g := range s.GPUs {
-		if sharing.GPUID(g.UUID).IsPart() {
+		if gpureport.Ref(g.UUID).IsInstance() {
 			continue // it is as its GPU is
 		}
 		gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG || g.MIGState != nil, Hardware: sharing.Hardware{Product: pciID(g.Product), Board: pciID(g.Board)}}

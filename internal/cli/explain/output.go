@@ -96,7 +96,7 @@ func (x *Explanation) stands(s scheduler.Standing) {
 func fragment(f sharing.Fragment) string {
 	switch {
 	case f.Whole:
-		return "all of " + string(f.GPU)
+		return "all of " + f.GPU.String()
 	case !f.MIG.None():
 		return fmt.Sprintf("%s of %s", f.MIG, f.GPU)
 	case f.Percent > 0:

@@ -14,9 +14,10 @@ import (
 
 // GPU reads a GPU on which so many grants are. What the report has too much of counts as much as there can be.
 func GPU(g gpunode.GPU, grants int) allocator.GPUState {
+	ref := Ref(g.UUID)
 	usable := min(g.UsableBytes, g.MemoryBytes)
 	gpu := sharing.GPU{
-		UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1}, MIG: g.MIG,
+		UUID: ref.UUID, Part: ref.GPU().Part, Index: g.Index, Model: g.Model, Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1}, MIG: g.MIG,
 		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
 	}
 	gpu.Overcommit = overcommit(g.Overcommit)
@@ -46,6 +47,15 @@ func GPU(g gpunode.GPU, grants int) allocator.GPUState {
 	}
 	s.Levels = sharing.ParseLevels(g.Levels)
 	return s
+}
+
+// Ref reads the identity of a GPU or shared MIG instance. What Kerf did not write is a GPU that no plan can name.
+func Ref(s string) sharing.GPURef {
+	ref, err := sharing.ParseGPURef(s)
+	if err != nil {
+		return sharing.GPURef{UUID: sharing.GPUID(s)}
+	}
+	return ref
 }
 
 // overcommit reads how much more is given than there is, as far as that may be meant.

@@ -71,7 +71,7 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) 
 	}
 	ids := make([]sharing.GPUID, 0, len(limits))
 	for _, l := range limits {
-		ids = append(ids, l.GPU)
+		ids = append(ids, l.GPU.UUID)
 	}
 	// The one that failed may be in force all the same, so it is cleared with the others.
 	return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, ids)))
@@ -136,11 +136,13 @@ func checkLimits(limits []backend.Limit) error {
 	for _, l := range limits {
 		switch {
 		case l.Memory == 0 || l.Memory == backend.NoCap:
-			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", string(l.GPU), uint64(l.Memory), sharing.ErrInvalid)
-		case seen[l.GPU]:
-			return fmt.Errorf("gpu %q: is named twice: %w", string(l.GPU), sharing.ErrInvalid)
+			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", l.GPU.String(), uint64(l.Memory), sharing.ErrInvalid)
+		case l.GPU.IsInstance():
+			return fmt.Errorf("gpu %q: the driver limits no MIG instance: %w", l.GPU.String(), sharing.ErrInvalid)
+		case seen[l.GPU.UUID]:
+			return fmt.Errorf("gpu %q: is named twice: %w", l.GPU.String(), sharing.ErrInvalid)
 		}
-		seen[l.GPU] = true
+		seen[l.GPU.UUID] = true
 	}
 	if len(limits) == 0 {
 		return fmt.Errorf("no limits: %w", sharing.ErrInvalid)
@@ -150,16 +152,16 @@ func checkLimits(limits []backend.Limit) error {
 
 // set puts one limit on and believes only what it reads back.
 func (d *Driver) set(ctx context.Context, dir string, l backend.Limit) error {
-	got, err := d.door.PutMemoryLimit(ctx, l.GPU, dir, 0, l.Memory)
+	got, err := d.door.PutMemoryLimit(ctx, l.GPU.UUID, dir, 0, l.Memory)
 	if errors.Is(err, sharing.ErrNotFound) { // which stands for a cgroup that does not exist any more, see unlessGone
-		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", string(l.GPU), uint64(l.Memory), sharing.ErrUnavailable, err.Error())
+		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", l.GPU.String(), uint64(l.Memory), sharing.ErrUnavailable, err.Error())
 	}
 	if err != nil {
 		return err
 	}
 	if got.Hard > l.Memory || l.Memory-got.Hard > Slack || got.Hard == 0 || got.Soft != 0 {
 		return fmt.Errorf("gpu %q: asked for a limit of %d bytes, in force is %d (soft %d): %w",
-			string(l.GPU), uint64(l.Memory), uint64(got.Hard), uint64(got.Soft), sharing.ErrUnavailable)
+			l.GPU.String(), uint64(l.Memory), uint64(got.Hard), uint64(got.Soft), sharing.ErrUnavailable)
 	}
 	return nil
 }

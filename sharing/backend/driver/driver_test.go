@@ -25,7 +25,7 @@ import (
 var _ NVML = (*nvml.Library)(nil)
 
 func three() []backend.Limit {
-	return []backend.Limit{{GPU: "A", Memory: sharing.GiB}, {GPU: "B", Memory: 2 * sharing.GiB}, {GPU: "C", Memory: 3 * sharing.GiB}}
+	return []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: sharing.GiB}, {GPU: sharing.GPURef{UUID: "B"}, Memory: 2 * sharing.GiB}, {GPU: sharing.GPURef{UUID: "C"}, Memory: 3 * sharing.GiB}}
 }
 
 func TestApplySetsAndReadsBack(t *testing.T) {
@@ -38,11 +38,11 @@ func TestApplySetsAndReadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range three() {
-		r, err := b.Read(t.Context(), dir, l.GPU)
+		r, err := b.Read(t.Context(), dir, l.GPU.UUID)
 		if err != nil || r.Cap != l.Memory {
 			t.Errorf("gpu %s: %+v, %v; want %d", l.GPU, r, err, l.Memory)
 		}
-		if got := d.limits[string(l.GPU)+dir]; got.Soft != 0 {
+		if got := d.limits[l.GPU.String()+dir]; got.Soft != 0 {
 			t.Errorf("gpu %s: soft limit %d", l.GPU, got.Soft)
 		}
 	}
@@ -196,7 +196,7 @@ func TestRenewTakesNothingOff(t *testing.T) {
 		t.Errorf("%v, want the error of C", err)
 	}
 	for _, l := range three()[:2] {
-		if got, err := b.Read(t.Context(), dir, l.GPU); err != nil || got.Cap != l.Memory {
+		if got, err := b.Read(t.Context(), dir, l.GPU.UUID); err != nil || got.Cap != l.Memory {
 			t.Errorf("GPU %s: %+v, %v; want a cap of %d", l.GPU, got, err, l.Memory)
 		}
 	}
@@ -242,9 +242,10 @@ func TestApplyRefuses(t *testing.T) {
 		want   error
 	}{
 		"nothing":        {limits: nil, want: sharing.ErrInvalid},
-		"zero":           {limits: []backend.Limit{{GPU: "A", Memory: 0}}, want: sharing.ErrInvalid},
-		"no cap":         {limits: []backend.Limit{{GPU: "A", Memory: backend.NoCap}}, want: sharing.ErrInvalid},
-		"twice":          {limits: []backend.Limit{{GPU: "A", Memory: 1}, {GPU: "A", Memory: 2}}, want: sharing.ErrInvalid},
+		"zero":           {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 0}}, want: sharing.ErrInvalid},
+		"no cap":         {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: backend.NoCap}}, want: sharing.ErrInvalid},
+		"twice":          {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 1}, {GPU: sharing.GPURef{UUID: "A"}, Memory: 2}}, want: sharing.ErrInvalid},
+		"an instance":    {limits: []backend.Limit{{GPU: sharing.Instance{Profile: "1g.10gb", Size: 1}.On("A"), Memory: 1}}, want: sharing.ErrInvalid},
 		"root or no v2":  {limits: three(), tree: tree{checkErr: sharing.ErrInvalid}, want: sharing.ErrInvalid},
 		"gone":           {limits: three(), tree: tree{gone: true}, want: sharing.ErrNotFound},
 		"no such driver": {limits: three(), absent: true, want: sharing.ErrUnsupported},
@@ -266,7 +267,7 @@ func TestApplyRefuses(t *testing.T) {
 func TestApplyAcceptsRoundingDown(t *testing.T) {
 	d := newDoor()
 	d.round = func(b sharing.Bytes) sharing.Bytes { return b / Slack * Slack }
-	asked := []backend.Limit{{GPU: "A", Memory: 5*sharing.GiB + 12345}, {GPU: "B", Memory: backend.LeastLimit}}
+	asked := []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 5*sharing.GiB + 12345}, {GPU: sharing.GPURef{UUID: "B"}, Memory: backend.LeastLimit}}
 	if err := New(d, &tree{}).Apply(t.Context(), dir, asked); err != nil {
 		t.Error(err)
 	}

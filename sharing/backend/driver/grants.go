@@ -14,9 +14,9 @@ import (
 // Limits are the driver's limits of the grants' cgroups.
 type Limits interface {
 	// Renew limits a cgroup whose processes may run, and reads the limits back. On error all that is enforced stays.
-	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
+	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error
 	// Read is the limit and its use; sharing.ErrNotFound if there is none.
-	Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error)
+	Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error)
 }
 
 // Backend enforces caps with the limits of the grants' cgroups. These are set when a grant gets its cgroup, and end with it.
@@ -24,7 +24,7 @@ type Backend struct {
 	backend.None
 	Limits Limits
 	// Can reports whether a GPU takes limits now.
-	Can func(gpu sharing.GPUID) bool
+	Can func(gpu sharing.GPURef) bool
 }
 
 // Resize implements backend.Backend.
@@ -38,7 +38,7 @@ func (b Backend) Resize(ctx context.Context, g backend.Grant, caps sharing.Place
 }
 
 // Read implements backend.Backend.
-func (b Backend) Read(ctx context.Context, g backend.Grant, gpu sharing.GPUID) (backend.Reading, error) {
+func (b Backend) Read(ctx context.Context, g backend.Grant, gpu sharing.GPURef) (backend.Reading, error) {
 	limit, used, err := b.Limits.Read(ctx, g.Cgroup, gpu)
 	return backend.Reading{Cap: limit, Used: used}, err
 }

@@ -44,7 +44,7 @@ func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s backend.Suppor
 			s = backend.Unknown("the cgroup it was tried on cannot be removed", err)
 		}
 	}()
-	err = d.Apply(ctx, dir, []backend.Limit{{GPU: gpu, Memory: probeLimit}})
+	err = d.Apply(ctx, dir, []backend.Limit{{GPU: sharing.GPURef{UUID: gpu}, Memory: probeLimit}})
 	if errors.Is(err, sharing.ErrUnsupported) && !errors.Is(err, sharing.ErrUnavailable) {
 		return backend.Support{Answer: backend.NotSupported, Reason: "the driver refuses it on this GPU: " + err.Error(), Remedy: "see the driver's release notes for memory limits"}
 	}

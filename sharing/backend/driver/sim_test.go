@@ -134,9 +134,9 @@ func onDriver(t *testing.T, dir, driver string) {
 			t.Error(err)
 		}
 	}()
-	limits := []backend.Limit{{GPU: usable[0], Memory: 3 * sharing.GiB}}
+	limits := []backend.Limit{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: 3 * sharing.GiB}}
 	for _, id := range usable[1:] {
-		limits = append(limits, backend.Limit{GPU: id, Memory: backend.LeastLimit})
+		limits = append(limits, backend.Limit{GPU: sharing.GPURef{UUID: id}, Memory: backend.LeastLimit})
 	}
 	err = b.Apply(t.Context(), g.Dir, limits)
 	if driver == "r580" {
@@ -161,7 +161,7 @@ func onDriver(t *testing.T, dir, driver string) {
 	}
 	want := map[sharing.GPUID]sharing.Bytes{}
 	for _, l := range limits {
-		want[l.GPU] = l.Memory
+		want[l.GPU.UUID] = l.Memory
 	}
 	inForce(want)
 	if err := b.Clear(t.Context(), g.Dir, usable); err != nil {
@@ -169,7 +169,7 @@ func onDriver(t *testing.T, dir, driver string) {
 	}
 	inForce(nil)
 	// The MIG GPU comes last and refuses: what was set before it is taken back.
-	bad := []backend.Limit{{GPU: usable[0], Memory: sharing.GiB}, {GPU: usable[1], Memory: sharing.GiB}, {GPU: mig, Memory: sharing.GiB}}
+	bad := []backend.Limit{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: sharing.GiB}, {GPU: sharing.GPURef{UUID: usable[1]}, Memory: sharing.GiB}, {GPU: sharing.GPURef{UUID: mig}, Memory: sharing.GiB}}
 	if err := b.Apply(t.Context(), g.Dir, bad); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("Apply with a MIG GPU: %v, want ErrUnsupported", err)
 	}

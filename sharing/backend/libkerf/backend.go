@@ -38,7 +38,7 @@ type Rules struct {
 	// RejectManaged makes programs fail that allocate managed memory.
 	RejectManaged bool
 	// Contexts are the sizes that a context is taken to need.
-	Contexts map[sharing.GPUID]contextsize.Size
+	Contexts map[sharing.GPURef]contextsize.Size
 }
 
 // Options are what a Backend is made of.
@@ -226,7 +226,7 @@ func (b *Backend) Resize(_ context.Context, g backend.Grant, caps sharing.Placem
 }
 
 // Read implements backend.Backend. Programs count memory before they ask the driver for it.
-func (b *Backend) Read(_ context.Context, g backend.Grant, gpu sharing.GPUID) (backend.Reading, error) {
+func (b *Backend) Read(_ context.Context, g backend.Grant, gpu sharing.GPURef) (backend.Reading, error) {
 	has := b.whole(g.Root)
 	if has == nil {
 		return backend.Reading{}, fmt.Errorf("region of grant %q: %w", g.ID, sharing.ErrNotFound)

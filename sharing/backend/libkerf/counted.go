@@ -32,14 +32,14 @@ func (g *region) why() string {
 
 // Managed is the managed memory of each GPU that programs of grants count, by the grants' caps. A program can write to its
 // counters: no grant counts for more than its cap.
-func (b *Backend) Managed(caps map[string]sharing.Placement) map[sharing.GPUID]sharing.Bytes {
+func (b *Backend) Managed(caps map[string]sharing.Placement) map[sharing.GPURef]sharing.Bytes {
 	of := map[*region]sharing.Placement{}
 	for id, p := range caps {
 		if g := b.wholeOf(id); g != nil && len(p) > len(of[g]) {
 			of[g] = p
 		}
 	}
-	out := map[sharing.GPUID]sharing.Bytes{}
+	out := map[sharing.GPURef]sharing.Bytes{}
 	for g, p := range of {
 		_ = g.use(func(open *libkerf.Region) error { // Upkeep finds one that is not whole
 			counts := open.Counts()
@@ -57,8 +57,8 @@ func (b *Backend) Managed(caps map[string]sharing.Placement) map[sharing.GPUID]s
 }
 
 // Refused is how many calls of a grant's programs were refused on each GPU; empty if its region is not whole.
-func (b *Backend) Refused(id string) map[sharing.GPUID]uint64 {
-	out := map[sharing.GPUID]uint64{}
+func (b *Backend) Refused(id string) map[sharing.GPURef]uint64 {
+	out := map[sharing.GPURef]uint64{}
 	if g := b.wholeOf(id); g != nil {
 		_ = g.use(func(open *libkerf.Region) error { // Upkeep finds one that is not whole
 			for _, u := range open.Usage() {

@@ -34,7 +34,7 @@ type region struct {
 
 // makeRegion creates the folder of a grant that no process uses yet. The loader of owner's programs finds the library by
 // the path preload. They put aside themselves what a context takes.
-func makeRegion(root, preload string, owner uint32, own sharing.Placement, contexts map[sharing.GPUID]contextsize.Size) (*region, error) {
+func makeRegion(root, preload string, owner uint32, own sharing.Placement, contexts map[sharing.GPURef]contextsize.Size) (*region, error) {
 	folder := libkerf.Folder{Owner: owner, Preload: preload}
 	for _, f := range own {
 		folder.Devices = append(folder.Devices, libkerf.Device{GPU: f.GPU, Limit: f.Memory})
@@ -110,7 +110,7 @@ func (g *region) remove() error {
 }
 
 // usage is what the programs count of a GPU; it is false if the region has no such GPU.
-func (g *region) usage(gpu sharing.GPUID) (u libkerf.Usage, there bool, err error) {
+func (g *region) usage(gpu sharing.GPURef) (u libkerf.Usage, there bool, err error) {
 	err = g.use(func(open *libkerf.Region) error {
 		for _, one := range open.Usage() {
 			if one.GPU == gpu {
@@ -124,7 +124,7 @@ func (g *region) usage(gpu sharing.GPUID) (u libkerf.Usage, there bool, err erro
 
 // setContext has the processes of a region reserve the size that is known now. A region that an older agent made keeps
 // its size until one is measured.
-func setContext(open *libkerf.Region, gpu sharing.GPUID, size contextsize.Size) error {
+func setContext(open *libkerf.Region, gpu sharing.GPURef, size contextsize.Size) error {
 	if size.Measured {
 		return open.SetContext(gpu, size.Bytes)
 	}

@@ -24,7 +24,7 @@ type TimeHost interface {
 	// Timed returns the leases, and whether each may have its percent at most, even if no other lease needs the time.
 	Timed() (leases []Lease, strict bool)
 	// ProcessTime is what part of the time since then each process used of a GPU.
-	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error)
+	ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error)
 	// Ended reports whether no process has the PID.
 	Ended(pid int) bool
 }
@@ -41,7 +41,7 @@ type Pacing struct {
 	groups map[compute.ID][]cgroup.Group
 	// owners are the leases of the processes that were seen at a GPU's last answers, and when they were seen last: one that ended
 	// since is in no cgroup any more.
-	owners map[sharing.GPUID]map[int]owner
+	owners map[sharing.GPURef]map[int]owner
 }
 
 type owner struct {
@@ -68,7 +68,7 @@ func (t *Pacing) look() {
 	if strict {
 		t.mode = compute.Strict
 	}
-	divided := map[sharing.GPUID]bool{} // a lease has a percent of it
+	divided := map[sharing.GPURef]bool{} // a lease has a percent of it
 	for _, l := range all {
 		for _, f := range l.Caps {
 			divided[f.GPU] = divided[f.GPU] || f.Percent > 0
@@ -82,7 +82,7 @@ func (t *Pacing) look() {
 	}
 }
 
-func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPUID]bool) {
+func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPURef]bool) {
 	id := compute.ID(l.ID)
 	t.groups[id] = l.Groups
 	for _, f := range l.Caps {
@@ -96,7 +96,7 @@ func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPUID]bool) {
 			})
 		}
 		if err := region.setPercent(f, divided[f.GPU]); err != nil {
-			t.backend.opt.Log.Warn("share of a gpu's time not set", "claim", l.ID, "gpu", string(f.GPU), "error", err.Error())
+			t.backend.opt.Log.Warn("share of a gpu's time not set", "claim", l.ID, "gpu", f.GPU.String(), "error", err.Error())
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (g *region) setPercent(f sharing.Fragment, counted bool) error {
 type budget struct {
 	backend *Backend
 	region  *region
-	gpu     sharing.GPUID
+	gpu     sharing.GPURef
 	limit   sharing.Percent
 }
 
@@ -154,7 +154,7 @@ func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error 
 
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
 // the driver then does not tell.
-func (t *Pacing) Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (pace.Use, error) {
+func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (pace.Use, error) {
 	told, err := t.host.ProcessTime(ctx, gpu, since)
 	if err != nil {
 		return pace.Use{}, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
@@ -190,7 +190,7 @@ func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, go
 
 // ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a driver's
 // samples go back.
-func (t *Pacing) ownersOf(gpu sharing.GPUID) map[int]owner {
+func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	now, out := time.Now(), map[int]owner{}
 	for pid, o := range t.owners[gpu] {
 		if o.seen.IsZero() {
@@ -213,7 +213,7 @@ func (t *Pacing) ownersOf(gpu sharing.GPUID) map[int]owner {
 		}
 	}
 	if t.owners == nil {
-		t.owners = map[sharing.GPUID]map[int]owner{}
+		t.owners = map[sharing.GPURef]map[int]owner{}
 	}
 	t.owners[gpu] = out
 	return out
@@ -228,7 +228,7 @@ func past(used compute.Share, share sharing.Percent) bool {
 
 // tellTime notes what the driver's samples say of the lease's use of a GPU's time, if that is known, and whether it was past its
 // share. It needs the backend's lock.
-func (g *region) tellTime(gpu sharing.GPUID, used compute.Share, known, past bool) {
+func (g *region) tellTime(gpu sharing.GPURef, used compute.Share, known, past bool) {
 	now := toldTime{gpu: gpu, percent: -1}
 	if known {
 		now.percent = int(math.Round(used.Percent))
@@ -248,6 +248,6 @@ func (g *region) tellTime(gpu sharing.GPUID, used compute.Share, known, past boo
 // toldTime is the part of the last seconds, in percent, that a lease used of a GPU, -1 where that is not known, and for how many
 // seconds in a row that was past its share.
 type toldTime struct {
-	gpu           sharing.GPUID
+	gpu           sharing.GPURef
 	percent, past int
 }

@@ -27,7 +27,7 @@ type Lease struct {
 	Groups []cgroup.Group
 	Owners []lists.Grant
 	// GPUs are those of the grant, and Caps its caps.
-	GPUs []sharing.GPUID
+	GPUs []sharing.GPURef
 	Caps sharing.Placement
 	// Priority is the highest class of the grants.
 	Priority int
@@ -42,7 +42,7 @@ type Finding struct {
 	// Rejected is true if its programs ask for functions that libkerf does not know, and so rejects.
 	Rejected bool
 	// Holds is what it holds of each GPU that the driver told of.
-	Holds map[sharing.GPUID]sharing.Bytes
+	Holds map[sharing.GPURef]sharing.Bytes
 }
 
 // kept is a lease in one upkeep.
@@ -62,10 +62,10 @@ type kept struct {
 // Upkeep gives back what dead processes held and no other process keeps. It corrects the overhead of each lease by what
 // ask says that the driver lists on GPUs, and finds the processes that do not count. It reports whether a region turned
 // out not to be whole.
-func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPUID) []lists.Look) (found []Finding, lost bool) {
+func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPURef) []lists.Look) (found []Finding, lost bool) {
 	b.Clean(ctx)
 	var all []*kept
-	var gpus []sharing.GPUID
+	var gpus []sharing.GPURef
 	var rules Rules
 	if len(leases) > 0 {
 		rules = b.opt.Rules()
@@ -83,7 +83,7 @@ func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing
 	if len(all) == 0 {
 		return nil, lost
 	}
-	slices.Sort(gpus)
+	slices.SortFunc(gpus, sharing.GPURef.Compare)
 	looks := ask(slices.Compact(gpus))
 	if ctx.Err() != nil {
 		return nil, lost
@@ -180,7 +180,7 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 		delete(k.look.Before, p)
 		k.region.members.Forget(g.Process)
 	}
-	k.look.Ended = map[sharing.GPUID]sharing.Bytes{}
+	k.look.Ended = map[sharing.GPURef]sharing.Bytes{}
 	for _, look := range looks {
 		if slices.Contains(k.look.Told, look.GPU) {
 			k.take(look)
@@ -228,7 +228,7 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 }
 
 // noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none was seen.
-func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPUID, least sharing.Bytes) error {
+func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPURef, least sharing.Bytes) error {
 	if least > 0 {
 		if err := open.SawContext(gpu, least); err != nil {
 			return err
@@ -253,8 +253,8 @@ func uncountedReason(processes []overhead.Process) string {
 }
 
 // bounds are the sizes that are upper bounds.
-func bounds(sizes map[sharing.GPUID]contextsize.Size) map[sharing.GPUID]sharing.Bytes {
-	out := map[sharing.GPUID]sharing.Bytes{}
+func bounds(sizes map[sharing.GPURef]contextsize.Size) map[sharing.GPURef]sharing.Bytes {
+	out := map[sharing.GPURef]sharing.Bytes{}
 	for gpu, size := range sizes {
 		if !size.Measured {
 			out[gpu] = size.Bytes

@@ -46,7 +46,7 @@ func Of(g backend.Grant, caps sharing.Placement) (Key, Terms) {
 		return Key{}, Terms{}
 	}
 	f := g.Placement[0]
-	k := Key{GPU: f.GPU, Domain: g.Domain, Contained: g.Pod}
+	k := Key{GPU: f.GPU.UUID, Domain: g.Domain, Contained: g.Pod}
 	if len(caps) == 1 {
 		f = caps[0]
 	}

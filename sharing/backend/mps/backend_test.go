@@ -34,7 +34,7 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := NewBackend(sup, slog.New(slog.DiscardHandler))
-	share := sharing.Fragment{GPU: "GPU-01234567-89ab-cdef-0123-456789abcdef", Memory: 4 * sharing.GiB, Percent: 25}
+	share := sharing.Fragment{GPU: sharing.GPURef{UUID: "GPU-01234567-89ab-cdef-0123-456789abcdef"}, Memory: 4 * sharing.GiB, Percent: 25}
 	g := backend.Grant{ID: "k-1", Domain: "user/a", Placement: sharing.Placement{share}}
 	if _, err := b.Injection(g, nil); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("of a daemon without leases: %v", err)

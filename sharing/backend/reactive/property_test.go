@@ -30,7 +30,7 @@ type picture struct {
 	ok                            bool
 }
 
-func (n *naive) at(i int, lease LeaseID, gpu sharing.GPUID) (p picture) {
+func (n *naive) at(i int, lease LeaseID, gpu sharing.GPURef) (p picture) {
 	slack, running := sharing.Bytes(0), 0
 	for _, c := range n.samples[i].Caps {
 		if c.Lease == lease && c.GPU == gpu {
@@ -70,7 +70,7 @@ func (p picture) had(one Process) bool {
 }
 
 // escaped are the processes of a lease beside MPS on a GPU at step i, where the lease has a cap there.
-func (n *naive) escaped(i int, lease LeaseID, gpu sharing.GPUID) map[Process]bool {
+func (n *naive) escaped(i int, lease LeaseID, gpu sharing.GPURef) map[Process]bool {
 	out := map[Process]bool{}
 	for _, g := range n.samples[i].GPUs {
 		capped := slices.ContainsFunc(n.samples[i].Caps, func(c Cap) bool { return c.Lease == lease && c.GPU == gpu })
@@ -187,7 +187,7 @@ func (w *world) next(killStrangers bool) Sample {
 			}
 		}
 	}
-	for gpu, id := range []sharing.GPUID{"g0", "g1"} {
+	for gpu, id := range []sharing.GPURef{{UUID: "g0"}, {UUID: "g1"}} {
 		g := GPU{ID: id, Told: w.rnd.IntN(12) != 0}
 		for pid := range w.start {
 			p := Process{pid + 1, w.start[pid] + 1} // one that has ended has no start

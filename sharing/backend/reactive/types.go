@@ -82,7 +82,7 @@ type Keeper struct {
 
 // GPU is what was seen of one GPU.
 type GPU struct {
-	ID sharing.GPUID
+	ID sharing.GPURef
 	// Told is false when the driver did not answer; the rest is then empty.
 	Told bool
 	// Uses are those of leases with a fragment here, each process once.
@@ -98,7 +98,7 @@ type GPU struct {
 // Cap is what one lease may hold of one GPU, and what happens past it.
 type Cap struct {
 	Lease  LeaseID
-	GPU    sharing.GPUID
+	GPU    sharing.GPURef
 	Memory sharing.Bytes
 	Action Action
 	// Slack is how much over the cap nothing is ended for, for each process that uses the GPU, and Memory in all at most:
@@ -145,7 +145,7 @@ func (r Reason) String() string {
 type Verdict struct {
 	Action Action
 	Reason Reason
-	GPU    sharing.GPUID
+	GPU    sharing.GPURef
 	// Lease is empty for a stranger.
 	Lease LeaseID
 	// Victim is the process to end; for Warn and Evict it is zero, or the one that has escaped.
@@ -165,7 +165,7 @@ type Verdict struct {
 // Standing is how one lease stands on one GPU.
 type Standing struct {
 	Lease LeaseID
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	// Known is false when it could not be told what the lease holds there.
 	Known bool
 	// Held is what it holds there, if that is known.

@@ -13,13 +13,13 @@ import (
 // place is one lease on one GPU.
 type place struct {
 	lease LeaseID
-	gpu   sharing.GPUID
+	gpu   sharing.GPURef
 }
 
 // intruder is one stranger on one GPU.
 type intruder struct {
 	Process
-	gpu sharing.GPUID
+	gpu sharing.GPURef
 }
 
 // episode is a time during which a lease was over its cap in each sample.
@@ -64,7 +64,7 @@ func (w *Watch) Spare(p Process) { delete(w.named, p) }
 
 // Step judges one sample, taken at now. Samples are given in the order of their time.
 func (w *Watch) Step(now time.Time, s Sample) Decision {
-	gpus := make(map[sharing.GPUID]GPU, len(s.GPUs))
+	gpus := make(map[sharing.GPURef]GPU, len(s.GPUs))
 	for _, g := range s.GPUs {
 		gpus[g.ID] = g
 	}

@@ -21,7 +21,7 @@ func use(pid int, n sharing.Bytes) Use {
 
 // one is a sample of one GPU, with a cap of 4 GiB for lease "a".
 func one(action Action, uses ...Use) Sample {
-	return Sample{GPUs: []GPU{{ID: "g", Told: true, Uses: uses}}, Caps: []Cap{{Lease: "a", GPU: "g", Memory: 4 * gib, Action: action}}}
+	return Sample{GPUs: []GPU{{ID: sharing.GPURef{UUID: "g"}, Told: true, Uses: uses}}, Caps: []Cap{{Lease: "a", GPU: sharing.GPURef{UUID: "g"}, Memory: 4 * gib, Action: action}}}
 }
 
 // steps feeds the samples, a tenth of a second apart, and returns the victims' pids by step, -1 for a warning.
@@ -104,7 +104,7 @@ func TestEnded(t *testing.T) {
 	s := kept(one(Kill, ended(1, 5*gib)), 11, 12)
 	w.Step(time.Unix(100, 0), s)
 	d := w.Step(time.Unix(101, 0), s)
-	v := Verdict{Action: Kill, GPU: "g", Lease: "a", Victim: Process{11, 11}, Keeps: true, Held: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	v := Verdict{Action: Kill, GPU: sharing.GPURef{UUID: "g"}, Lease: "a", Victim: Process{11, 11}, Keeps: true, Held: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
 	next := v
 	next.Victim, next.First = Process{12, 12}, false
 	if diff := cmp.Diff([]Verdict{v, next}, d.Verdicts); diff != "" {
@@ -175,11 +175,11 @@ func TestStandingsAndDelay(t *testing.T) {
 		t.Errorf("after one sample: %+v", d)
 	}
 	d := w.Step(at.Add(120*time.Millisecond), one(Kill, use(1, 6*gib)))
-	want := []Verdict{{Action: Kill, Reason: OverCap, GPU: "g", Lease: "a", Victim: Process{1, 1}, Held: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
+	want := []Verdict{{Action: Kill, Reason: OverCap, GPU: sharing.GPURef{UUID: "g"}, Lease: "a", Victim: Process{1, 1}, Held: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
 	if diff := cmp.Diff(want, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: "g", Known: true, Held: 6 * gib, Over: true, Action: Kill}}, d.Standings); diff != "" {
+	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: sharing.GPURef{UUID: "g"}, Known: true, Held: 6 * gib, Over: true, Action: Kill}}, d.Standings); diff != "" {
 		t.Error(diff)
 	}
 	unknown := use(1, 0)
@@ -194,7 +194,7 @@ func TestInterval(t *testing.T) {
 	costly.Cost = 50 * time.Millisecond
 	hung := one(Warn)
 	hung.Cost = 5 * time.Second
-	strange := Sample{Strangers: true, GPUs: []GPU{{ID: "g", Told: true, Strangers: []Process{{5, 5}}}}}
+	strange := Sample{Strangers: true, GPUs: []GPU{{ID: sharing.GPURef{UUID: "g"}, Told: true, Strangers: []Process{{5, 5}}}}}
 	tests := map[string]struct {
 		s    Sample
 		want time.Duration
@@ -222,7 +222,7 @@ func TestInterval(t *testing.T) {
 
 func TestStrangers(t *testing.T) {
 	at := func(told bool, pids ...int) Sample {
-		g := GPU{ID: "g", Told: told}
+		g := GPU{ID: sharing.GPURef{UUID: "g"}, Told: told}
 		for _, p := range pids {
 			g.Strangers = append(g.Strangers, Process{p, uint64(p)})
 		}
@@ -275,7 +275,7 @@ func TestEscapes(t *testing.T) {
 	w := New()
 	w.Step(time.Unix(100, 0), one(Kill, out))
 	d := w.Step(time.Unix(101, 0), one(Kill, out))
-	want := Verdict{Action: Kill, Reason: Escaped, GPU: "g", Lease: "a", Victim: out.Process, Held: gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	want := Verdict{Action: Kill, Reason: Escaped, GPU: sharing.GPURef{UUID: "g"}, Lease: "a", Victim: out.Process, Held: gib, Cap: 4 * gib, First: true, Delay: time.Second}
 	if diff := cmp.Diff([]Verdict{want}, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}

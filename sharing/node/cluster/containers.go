@@ -272,7 +272,7 @@ func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 func present(gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
 	for _, g := range gpus {
-		if !g.MIG && !g.UUID.IsPart() && g.Health != sharing.HealthLost && g.Index >= 0 {
+		if !g.MIG && !g.Ref().IsInstance() && g.Health != sharing.HealthLost && g.Index >= 0 {
 			out = append(out, g)
 		}
 	}

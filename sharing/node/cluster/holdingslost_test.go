@@ -55,7 +55,7 @@ func (c *comingPods) begin(ref sharing.ContainerRef) {
 	c.begun = append(c.begun, ref)
 	on := slices.Clone(c.begun)
 	c.mu.Unlock()
-	c.p.SetHolders(map[sharing.GPUID][]sharing.ContainerRef{"GPU-b": on})
+	c.p.SetHolders(map[sharing.GPURef][]sharing.ContainerRef{sharing.GPURef{UUID: "GPU-b"}: on})
 }
 
 // startComing runs a plugin with two GPUs of 30 GiB, of which the first is lost.
@@ -88,7 +88,7 @@ func startComing(t *testing.T, door func(*fakekubelet.Kubelet) podResources) *co
 			return slices.Clone(c.begun)
 		},
 	}})
-	inv := deviceplugin.Inventory{Memory: true, Units: []deviceplugin.Unit{{UUID: "GPU-a", GiB: 30, Lost: true}, {UUID: "GPU-b", GiB: 30}}}
+	inv := deviceplugin.Inventory{Memory: true, Units: []deviceplugin.Unit{{GPU: sharing.GPURef{UUID: "GPU-a"}, GiB: 30, Lost: true}, {GPU: sharing.GPURef{UUID: "GPU-b"}, GiB: 30}}}
 	if err := c.p.SetInventory(inv); err != nil {
 		t.Fatal(err)
 	}

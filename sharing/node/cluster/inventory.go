@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -26,7 +25,7 @@ type knownGPUs struct {
 	file  string
 	boot  string
 	log   *slog.Logger
-	units map[sharing.GPUID]deviceplugin.Unit
+	units map[sharing.GPURef]deviceplugin.Unit
 }
 
 // knownFile is the form on disk.
@@ -36,7 +35,7 @@ type knownFile struct {
 }
 
 type knownUnit struct {
-	UUID    sharing.GPUID            `json:"uuid"`
+	UUID    string                   `json:"uuid"`
 	NUMA    int                      `json:"numa"`
 	GiB     int                      `json:"gib"`
 	Percent int                      `json:"percent,omitempty"`
@@ -77,7 +76,7 @@ func rulesOf(states []mig.State, known bool) cutRules {
 // loadKnown reads what was remembered. A file that cannot be read, or is of another boot, is none: what the
 // driver shows then counts.
 func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
-	k := &knownGPUs{file: file, boot: boot, log: log, units: map[sharing.GPUID]deviceplugin.Unit{}}
+	k := &knownGPUs{file: file, boot: boot, log: log, units: map[sharing.GPURef]deviceplugin.Unit{}}
 	data, err := os.ReadFile(file)
 	var f knownFile
 	if err == nil {
@@ -93,7 +92,12 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 		return k
 	}
 	for _, u := range f.Units {
-		k.units[u.UUID] = deviceplugin.Unit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, Cut: u.Cut, MIG: u.MIG}
+		ref, err := sharing.ParseGPURef(u.UUID)
+		if err != nil {
+			log.Warn("GPU of before not remembered", "file", file, "error", err.Error())
+			continue
+		}
+		k.units[ref] = deviceplugin.Unit{GPU: ref, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, Cut: u.Cut, MIG: u.MIG}
 	}
 	return k
 }
@@ -104,29 +108,29 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 	for id, u := range k.units {
 		u.Lost = true
 		k.units[id] = u
-		if id.IsPart() && !slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return g.UUID == id }) {
+		if id.IsInstance() && !slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return g.Ref() == id }) {
 			delete(k.units, id) // it went with the layout, and nobody has a share of it
 		}
 	}
 	grown := false
 	for _, g := range rules.excluded {
-		_, known := k.units[g.UUID]
+		_, known := k.units[g.Ref()]
 		grown = grown || known
-		delete(k.units, g.UUID)
+		delete(k.units, g.Ref())
 	}
 	for _, g := range gpus {
-		old, known := k.units[g.UUID]
+		old, known := k.units[g.Ref()]
 		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
 			g.Health == sharing.HealthUnknown && g.HealthReason != "" // there is no driver any more; before the first probe there is no reason
 		if g.Memory == 0 {
 			continue
 		}
-		turns := rules.turns[g.UUID] || rules.turns == nil && turned(old)
-		u := deviceplugin.Unit{UUID: g.UUID, NUMA: g.NUMA, GiB: int(g.Bookable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.UUID.IsPart()} //nolint:gosec // far below 2^31 GiB
+		turns := rules.turns[g.UUID] && !g.Ref().IsInstance() || rules.turns == nil && turned(old)
+		u := deviceplugin.Unit{GPU: g.Ref(), NUMA: g.NUMA, GiB: int(g.Bookable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.Ref().IsInstance()} //nolint:gosec // far below 2^31 GiB
 		if p := g.BookablePercent(); p > sharing.FullGPU {
 			u.Percent = int(p)
 		}
-		if rules.gives != nil && !g.UUID.IsPart() {
+		if rules.gives != nil && !g.Ref().IsInstance() {
 			mode := rules.gives(g)
 			u.NoShare, u.NoWhole = !mode.Shared(), !mode.Whole()
 		}
@@ -147,7 +151,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 				u.MIG = nil
 			}
 		}
-		k.units[g.UUID] = u
+		k.units[g.Ref()] = u
 		grown = grown || !known || old.Cut != u.Cut || old.GiB != u.GiB || old.Percent != u.Percent || !slices.Equal(old.MIG, u.MIG)
 	}
 	if grown {
@@ -175,14 +179,14 @@ func (k *knownGPUs) sorted() []deviceplugin.Unit {
 	for _, u := range k.units {
 		out = append(out, u)
 	}
-	slices.SortFunc(out, func(a, b deviceplugin.Unit) int { return cmp.Compare(a.UUID, b.UUID) })
+	slices.SortFunc(out, func(a, b deviceplugin.Unit) int { return a.GPU.Compare(b.GPU) })
 	return out
 }
 
 func (k *knownGPUs) save() {
 	f := knownFile{BootID: k.boot}
 	for _, u := range k.sorted() {
-		f.Units = append(f.Units, knownUnit{UUID: u.UUID, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.Cut, MIG: u.MIG})
+		f.Units = append(f.Units, knownUnit{UUID: u.GPU.String(), NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.Cut, MIG: u.MIG})
 	}
 	data, err := json.Marshal(f)
 	if err == nil {

@@ -24,13 +24,13 @@ func TestKnownGPUs(t *testing.T) {
 		return sharing.GPU{UUID: id, Hardware: sharing.Hardware{NUMA: 1}, Memory: 80 * sharing.GiB, Reserved: 900 * sharing.MiB, Health: h}
 	}
 	unit := func(id sharing.GPUID, lost bool) deviceplugin.Unit {
-		return deviceplugin.Unit{UUID: id, NUMA: 1, GiB: 79, Lost: lost}
+		return deviceplugin.Unit{GPU: sharing.GPURef{UUID: id}, NUMA: 1, GiB: 79, Lost: lost}
 	}
 	mig := gpu("c", sharing.HealthOK)
 	mig.MIG = true
 	most := map[sharing.GPUID]map[string]int{"c": {"1g.10gb+me": 1, "1g.10gb": 7, "no name": 1}}
 	cut := func(lost bool) deviceplugin.Unit {
-		return deviceplugin.Unit{UUID: "c", NUMA: 1, Lost: lost, Cut: true, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}, {Resource: "kerf.dev/mig-1g.10gb.me", Count: 1}}}
+		return deviceplugin.Unit{GPU: sharing.GPURef{UUID: "c"}, NUMA: 1, Lost: lost, Cut: true, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}, {Resource: "kerf.dev/mig-1g.10gb.me", Count: 1}}}
 	}
 	gone := gpu("a", sharing.HealthUnknown)
 	gone.HealthReason = "no driver"
@@ -65,7 +65,7 @@ func TestKnownGPUs(t *testing.T) {
 	if got := inMemory.take([]sharing.GPU{mig}, none); len(got) != 3 || got[2].GiB != 0 || got[2].MIG != nil {
 		t.Errorf("a GPU that gives no instance any more: %+v", got)
 	}
-	part := sharing.GPU{UUID: "c/3g.40gb@0", Memory: 40 * sharing.GiB, Health: sharing.HealthOK}
+	part := sharing.GPU{UUID: "c", Part: sharing.Instance{Profile: "3g.40gb", Size: 4}, Memory: 40 * sharing.GiB, Health: sharing.HealthOK}
 	shared := loadKnown(file, "boot-1", log)
 	rules := cutRules{most: most, memory: true, shared: map[sharing.GPUID]bool{"c": true}}
 	if got := shared.take([]sharing.GPU{mig, part}, rules); len(got) != 4 || got[2].GiB != 0 || got[2].MIG != nil || got[3].GiB != 40 || !got[3].Cut {
@@ -94,7 +94,7 @@ func TestKnownGPUsThatChange(t *testing.T) {
 	cut := plain
 	cut.MIG, cut.Reserved = true, 3*sharing.GiB // a driver may keep more for itself in MIG mode
 	rules := cutRules{most: map[sharing.GPUID]map[string]int{"a": {"1g.10gb": 7}}, turns: map[sharing.GPUID]bool{"a": true}, memory: true}
-	want := []deviceplugin.Unit{{UUID: "a", NUMA: 1, GiB: 79, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}}}}
+	want := []deviceplugin.Unit{{GPU: sharing.GPURef{UUID: "a"}, NUMA: 1, GiB: 79, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}}}}
 	k := loadKnown(file, "boot-1", log)
 	for _, step := range []struct {
 		name  string
@@ -125,11 +125,11 @@ func TestUnitsByRules(t *testing.T) {
 	gpus := []sharing.GPU{{UUID: "a", Index: 0, Memory: 8 * sharing.GiB, Health: sharing.HealthOK}, {UUID: "b", Index: 1, Memory: 8 * sharing.GiB, Health: sharing.HealthOK}}
 	k.take(gpus, cutRules{})
 	p := config.Pool{Mode: config.ModeShared, GPUs: []config.GPURule{{Indexes: []int{0}, Settings: config.GPUSettings{Mode: config.ModeWhole}}}}
-	want := []deviceplugin.Unit{{UUID: "a", GiB: 8, NoShare: true}, {UUID: "b", GiB: 8, NoWhole: true}}
+	want := []deviceplugin.Unit{{GPU: sharing.GPURef{UUID: "a"}, GiB: 8, NoShare: true}, {GPU: sharing.GPURef{UUID: "b"}, GiB: 8, NoWhole: true}}
 	if diff := cmp.Diff(want, k.take(gpus, cutRules{gives: givesOf(p)})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := k.take(gpus[1:], cutRules{excluded: gpus[:1]}); len(got) != 1 || got[0].UUID != "b" {
+	if got := k.take(gpus[1:], cutRules{excluded: gpus[:1]}); len(got) != 1 || got[0].GPU.UUID != "b" {
 		t.Errorf("left to others: %+v", got)
 	}
 	if givesOf(config.Pool{GPUs: []config.GPURule{{Settings: config.GPUSettings{Exclude: true}}}}) != nil {
@@ -142,7 +142,7 @@ func TestUnitsOvercommitted(t *testing.T) {
 	t.Parallel()
 	k := loadKnown(filepath.Join(t.TempDir(), "inventory.json"), "boot", slog.New(slog.DiscardHandler))
 	g := sharing.GPU{UUID: "a", Memory: 8 * sharing.GiB, Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 150, Compute: 200}}
-	want := []deviceplugin.Unit{{UUID: "a", GiB: 12, Percent: 200}}
+	want := []deviceplugin.Unit{{GPU: sharing.GPURef{UUID: "a"}, GiB: 12, Percent: 200}}
 	if diff := cmp.Diff(want, k.take([]sharing.GPU{g}, cutRules{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

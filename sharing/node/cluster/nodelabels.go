@@ -76,7 +76,7 @@ func sameLabels(a, b kube.NodeLabels) bool {
 // the agent knows; nvidia.com/gpu.present is not among them, since NVIDIA's device plugin takes a node that has it.
 func labelsOf(b status.Books) kube.NodeLabels {
 	// A shared MIG instance is a part of a GPU that is there, too.
-	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.UUID.IsPart() })
+	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.Ref().IsInstance() })
 	if len(gpus) == 0 {
 		return kube.NodeLabels{}
 	}

@@ -125,7 +125,7 @@ func markOf(mode config.NodeMark, gpus []sharing.GPU) kube.NodeMark {
 		if g.Health == sharing.HealthOK || g.Health == sharing.HealthUnknown && g.HealthReason == "" {
 			continue
 		}
-		bad = append(bad, fmt.Sprintf("GPU %d (%s) is %s: %s", g.Index, g.UUID, g.Health, g.HealthReason))
+		bad = append(bad, fmt.Sprintf("GPU %d (%s) is %s: %s", g.Index, g.Ref(), g.Health, g.HealthReason))
 		faulty := g.Health != sharing.HealthSuspect
 		m.Taint = m.Taint || faulty && mode == config.NodeMarkTaint
 	}

@@ -26,14 +26,14 @@ const (
 
 // Backend corrects the counters of grants.
 type Backend interface {
-	Upkeep(ctx context.Context, grants []libkerf.Lease, ask func([]sharing.GPUID) []lists.Look) (found []libkerf.Finding, lost bool)
+	Upkeep(ctx context.Context, grants []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) (found []libkerf.Finding, lost bool)
 }
 
 // Node is the node whose programs count.
 type Node interface {
 	View() View
 	// Compare compares what a grant holds of each GPU with its cap. It reports whether its level changes by that.
-	Compare(id ledger.ClaimID, holds map[sharing.GPUID]sharing.Bytes) (changed bool)
+	Compare(id ledger.ClaimID, holds map[sharing.GPURef]sharing.Bytes) (changed bool)
 	// Uncounted counts a process that uses a GPU without the library that enforces its grant.
 	Uncounted()
 }
@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) {
 	if v.Driver == nil {
 		v.Driver = noDriver{}
 	}
-	found, changed := r.Backend.Upkeep(ctx, v.Grants, func(gpus []sharing.GPUID) []lists.Look {
+	found, changed := r.Backend.Upkeep(ctx, v.Grants, func(gpus []sharing.GPURef) []lists.Look {
 		return r.Lists.Judge(r.Lists.AskAll(ctx, v.Driver, gpus, deadline), v.Owners)
 	})
 	there := map[string]string{}
@@ -118,6 +118,6 @@ func (r *Reconciler) show(f libkerf.Finding) {
 // noDriver is a driver that does not answer.
 type noDriver struct{}
 
-func (noDriver) Processes(context.Context, sharing.GPUID) ([]lists.Use, error) {
+func (noDriver) Processes(context.Context, sharing.GPURef) ([]lists.Use, error) {
 	return nil, fmt.Errorf("no driver answers: %w", sharing.ErrUnavailable)
 }

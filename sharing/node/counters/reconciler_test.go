@@ -32,13 +32,13 @@ type world struct {
 func (w *world) View() View { return w.view }
 func (w *world) Uncounted() { w.uncounted++ }
 
-func (w *world) Compare(id ledger.ClaimID, _ map[sharing.GPUID]sharing.Bytes) bool {
+func (w *world) Compare(id ledger.ClaimID, _ map[sharing.GPURef]sharing.Bytes) bool {
 	w.compared = append(w.compared, id)
 	return w.level
 }
 
-func (w *world) Upkeep(_ context.Context, _ []libkerf.Lease, ask func([]sharing.GPUID) []lists.Look) ([]libkerf.Finding, bool) {
-	w.looks = ask([]sharing.GPUID{"a"})
+func (w *world) Upkeep(_ context.Context, _ []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) ([]libkerf.Finding, bool) {
+	w.looks = ask([]sharing.GPURef{{UUID: "a"}})
 	return w.found, false
 }
 
@@ -47,7 +47,7 @@ func (w *world) Start(int) (uint64, error)   { return 0, sharing.ErrNotFound }
 func (w *world) Open(int, int) (bool, error) { return false, sharing.ErrNotFound }
 func (w *world) Now() uint64                 { return 1 }
 
-func (w *world) Processes(context.Context, sharing.GPUID) ([]lists.Use, error) {
+func (w *world) Processes(context.Context, sharing.GPURef) ([]lists.Use, error) {
 	return []lists.Use{{PID: 7, Used: sharing.GiB, Known: true}}, nil
 }
 

@@ -22,14 +22,14 @@ type Reader interface {
 	// Version is the driver's version string.
 	Version() string
 	// Sample reads one GPU's use, without its processes. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
-	Sample(ctx context.Context, gpu sharing.GPUID) (Sample, error)
+	Sample(ctx context.Context, gpu sharing.GPURef) (Sample, error)
 	// ProcessTime is what part of the time since then each process used of one GPU, as far as the driver's samples tell. Errors are
 	// those of Sample, and sharing.ErrUnsupported where the driver does not tell.
-	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error)
+	ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error)
 	// Power is what the whole GPU takes now, in watts. Errors are those of Sample, and sharing.ErrUnsupported.
-	Power(ctx context.Context, gpu sharing.GPUID) (watts float64, err error)
+	Power(ctx context.Context, gpu sharing.GPURef) (watts float64, err error)
 	// Processes lists those that hold memory of one GPU, each once. Errors are those of Sample.
-	Processes(ctx context.Context, gpu sharing.GPUID) ([]ProcessUse, error)
+	Processes(ctx context.Context, gpu sharing.GPURef) ([]ProcessUse, error)
 }
 
 // Sample is one GPU's usage at one moment.
@@ -42,13 +42,13 @@ type ProcessUse = lists.Use
 type Capper interface {
 	// Apply limits the cgroup to each fragment's memory on the fragment's GPU, and to the least on every
 	// GPU of others, and reads each back. On error nothing is left in force. Whole fragments get no limit.
-	Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
+	Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error
 	// Renew is Apply for a cgroup whose processes may run: on error all that is in force stays.
-	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error
+	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error
 	// Read gives the limit in force and its use. ErrNotFound when the cgroup has none on that GPU.
-	Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error)
+	Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error)
 	// Clear takes every limit off; a cgroup or GPU that is gone is no error.
-	Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error
+	Clear(ctx context.Context, dir string, gpus []sharing.GPURef) error
 	// Least is the limit that Apply gives to others.
 	Least() sharing.Bytes
 }
@@ -61,7 +61,7 @@ type Attached struct {
 	// GPUs are as the driver shows them. The settings say what can be granted of each.
 	GPUs []sharing.GPU
 	// Levels has an entry for each GPU: what holds shares of it, and what does not and why.
-	Levels map[sharing.GPUID]choice.Report
+	Levels map[sharing.GPURef]choice.Report
 	// LeftOut are the devices that were not taken into the inventory, one sentence each.
 	LeftOut []string
 }

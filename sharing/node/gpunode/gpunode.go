@@ -87,7 +87,7 @@ func configOf(b status.Books) *api.Config {
 		c.Waiting = append(c.Waiting, api.ConfigWaiting{GPU: string(w.GPU), What: w.What, For: w.For, Has: w.Has})
 	}
 	for _, g := range b.Excluded {
-		c.Excluded = append(c.Excluded, api.Excluded{GPU: string(g.UUID), Index: g.Index, Model: g.Model})
+		c.Excluded = append(c.Excluded, api.Excluded{GPU: g.Ref().String(), Index: g.Index, Model: g.Model})
 	}
 	if b.Config.SHA256 != "" && len(b.ConfigErrors) > 0 && len(b.Document) <= mostDocument {
 		c.Document = b.Document
@@ -115,7 +115,7 @@ func inShort(c *api.Config) string {
 
 func gpu(g status.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 	out := api.GPU{
-		UUID: string(g.GPU.UUID), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
+		UUID: g.GPU.Ref().String(), Index: g.GPU.Index, Model: g.GPU.Model, PCI: g.GPU.PCI,
 		MemoryBytes: uint64(g.GPU.Memory), UsableBytes: uint64(g.GPU.Usable()),
 		FreeBytes: uint64(g.FreeMemory), FreePercent: int(g.FreePercent),
 		GrantedBytes: uint64(g.HeldMemory), GrantedPercent: int(g.HeldPercent), LentBytes: uint64(g.LentMemory),
@@ -145,7 +145,7 @@ func gpu(g status.BookedGPU, cliques map[sharing.GPUID]int) api.GPU {
 	if g.GPU.NUMA >= 0 {
 		out.NUMANode = &g.GPU.NUMA
 	}
-	if n, ok := cliques[g.GPU.UUID]; ok {
+	if n, ok := cliques[g.GPU.UUID]; ok && !g.GPU.Ref().IsInstance() {
 		out.NVLinkClique = &n
 	}
 	return out
@@ -182,7 +182,7 @@ func claim(g status.Grant) api.Claim {
 		c.Backend = g.Backend.String()
 	}
 	for _, f := range g.Claim.Placement {
-		c.Fragments = append(c.Fragments, api.Fragment{GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIGProfile: f.MIG.Profile, MIGStart: f.MIG.Start})
+		c.Fragments = append(c.Fragments, api.Fragment{GPU: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIGProfile: f.MIG.Profile, MIGStart: f.MIG.Start})
 	}
 	return c
 }

@@ -49,14 +49,14 @@ func books() status.Books {
 	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost, "off the bus", 0, 0, nil
 	b.Grants = []status.Grant{
 		{
-			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7}, Placement: sharing.Placement{{GPU: "a", Memory: 5 * gib}}}},
+			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 5 * gib}}}},
 			Level: sharing.LevelNone,
 		},
 		{
 			Grant: ledger.Grant{
 				Claim: ledger.Claim{
 					ID: "k-1", Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: "p", Container: "main"}, Request: sharing.Request{Profile: "small"},
-					Placement: sharing.Placement{{GPU: "a", Memory: 10 * gib, Percent: 25}},
+					Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 10 * gib, Percent: 25}},
 				},
 				Lease: &ledger.Attachment{},
 			},
@@ -193,7 +193,7 @@ func TestFingerprint(t *testing.T) {
 		"a process of no pod":     {func(b *status.Books) { b.Grants = b.Grants[1:] }, true},
 		"another pod of the name": {func(b *status.Books) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
 		"another container":       {func(b *status.Books) { b.Grants[1].Claim.Owner.Container = "side" }, false},
-		"another GPU":             {func(b *status.Books) { b.Grants[1].Claim.Placement[0].GPU = "b" }, false},
+		"another GPU":             {func(b *status.Books) { b.Grants[1].Claim.Placement[0].GPU = sharing.GPURef{UUID: "b"} }, false},
 		"another size":            {func(b *status.Books) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
 		"another percent":         {func(b *status.Books) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
 	} {

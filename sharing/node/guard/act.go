@@ -40,7 +40,7 @@ func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 	switch v.Action {
 	case reactive.Warn:
 		g.noteViolation(gr, v, nil)
-		g.opt.Log.Warn("grant is over its cap", "claim", v.Lease, "gpu", string(v.GPU), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+		g.opt.Log.Warn("grant is over its cap", "claim", v.Lease, "gpu", v.GPU.String(), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("nothing is done about it (%s)", rule))
 	case reactive.Evict:
 		g.evict(ctx, gr, v, rule)
@@ -63,7 +63,7 @@ func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule str
 		return
 	}
 	g.noteViolation(gr, v, nil)
-	g.opt.Log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", string(v.GPU), "claim", v.Lease,
+	g.opt.Log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", v.GPU.String(), "claim", v.Lease,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
@@ -91,7 +91,7 @@ func (g *Guard) spared(gr Grant, v reactive.Verdict, err error) {
 		say = g.opt.Log.Warn
 	}
 	g.noteViolation(gr, v, err)
-	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", string(v.GPU), "claim", v.Lease, "error", err.Error())
+	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", v.GPU.String(), "claim", v.Lease, "error", err.Error())
 }
 
 // checkVictim checks again, while the process is held, that it belongs to the grant that is over its cap.
@@ -148,7 +148,7 @@ func (g *Guard) noteViolation(gr Grant, v reactive.Verdict, err error) {
 	if gr.Claim.ID != "" {
 		e = notify.Entry(audit.Violation, gr.Claim)
 	}
-	e.Fragments = []audit.Fragment{{GPU: string(v.GPU)}}
+	e.Fragments = []audit.Fragment{{GPU: v.GPU.String()}}
 	e.Why = fmt.Sprintf("%s: %s", v.Reason, actionName(v.Action))
 	if v.Victim.PID != 0 {
 		e.Why += fmt.Sprintf(" (process %d)", v.Victim.PID)

@@ -35,7 +35,7 @@ func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule st
 			g.opt.Log.Error("pod that is over its cap not evicted", "pod", pod, "claim", v.Lease, "error", err.Error())
 			return nil
 		}
-		g.opt.Log.Warn("pod evicted", "reason", v.Reason.String(), "pod", pod, "gpu", string(v.GPU), "claim", v.Lease,
+		g.opt.Log.Warn("pod evicted", "reason", v.Reason.String(), "pod", pod, "gpu", v.GPU.String(), "claim", v.Lease,
 			"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("its pod is evicted (%s)", rule))
 		return nil

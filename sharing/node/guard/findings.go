@@ -26,7 +26,7 @@ type Finding struct {
 	// Exceeds says what a grant of libkerf or MPS holds above its cap; empty if nothing.
 	Exceeds string
 	// breaches are the times that the grant was found over its cap since the agent started, by GPU.
-	breaches map[sharing.GPUID]breaches
+	breaches map[sharing.GPURef]breaches
 }
 
 type breaches struct {
@@ -36,7 +36,7 @@ type breaches struct {
 
 // Breaches are how many times the grant was found over its cap on a GPU since the agent started, and for how long at most it had
 // been so when that was found last.
-func (f Finding) Breaches(gpu sharing.GPUID) (count uint64, delay time.Duration) {
+func (f Finding) Breaches(gpu sharing.GPURef) (count uint64, delay time.Duration) {
 	b := f.breaches[gpu]
 	return b.count, b.delay
 }
@@ -89,7 +89,7 @@ func (f *Findings) breached(v reactive.Verdict) {
 	f.change(ledger.ClaimID(v.Lease), func(one *Finding) {
 		all := maps.Clone(one.breaches) // Of gave the old ones away
 		if all == nil {
-			all = map[sharing.GPUID]breaches{}
+			all = map[sharing.GPURef]breaches{}
 		}
 		all[v.GPU] = breaches{all[v.GPU].count + 1, v.Delay}
 		one.breaches = all
@@ -111,7 +111,7 @@ func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standi
 		now := was
 		now.Watched, now.Lost = watched[g.Claim.ID], lost[g.Speaker]
 		if g.served() {
-			held := map[sharing.GPUID]sharing.Bytes{}
+			held := map[sharing.GPURef]sharing.Bytes{}
 			for _, st := range standings {
 				if st.Known && ledger.ClaimID(st.Lease) == g.Claim.ID {
 					held[st.GPU] = st.Held
@@ -129,7 +129,7 @@ func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standi
 
 // Compare compares what the processes of grants with a common cap hold on each GPU with the cap. A GPU that is not in holds is
 // unknown. It reports whether the level of a grant changes by that.
-func (f *Findings) Compare(grants []ledger.Grant, contexts Contexts, holds map[sharing.GPUID]sharing.Bytes) (changed bool) {
+func (f *Findings) Compare(grants []ledger.Grant, contexts Contexts, holds map[sharing.GPURef]sharing.Bytes) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, g := range grants {
@@ -153,11 +153,11 @@ type Context struct {
 }
 
 // Contexts are those of a node's GPUs.
-type Contexts map[sharing.GPUID]Context
+type Contexts map[sharing.GPURef]Context
 
 // exceeds says what the processes of a grant hold above its cap and one context, as the driver counts it: no cap enforces that.
 // On a GPU whose usage is unknown, what was said before stays.
-func exceeds(g ledger.Grant, contexts Contexts, held map[sharing.GPUID]sharing.Bytes, before string) string {
+func exceeds(g ledger.Grant, contexts Contexts, held map[sharing.GPURef]sharing.Bytes, before string) string {
 	unknown := false
 	for _, f := range g.Caps() {
 		bytes, known := held[f.GPU]

@@ -147,7 +147,7 @@ func (g *Guard) report(v View, s reactive.Sample, unclear map[reactive.LeaseID]s
 	for i, st := range standings {
 		switch one, _ := v.grant(ledger.ClaimID(st.Lease)); {
 		case !st.Known && one.onlyWatched():
-			why := cmp.Or(unclear[st.Lease], "the driver does not tell how much its processes hold of GPU "+string(st.GPU))
+			why := cmp.Or(unclear[st.Lease], "the driver does not tell how much its processes hold of GPU "+st.GPU.String())
 			lost[ledger.ClaimID(st.Lease)] = why + ", so nothing holds it there"
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps

@@ -54,7 +54,7 @@ type kernel struct{ *machine }
 
 func (k kernel) Open(pid, minor int) (bool, error) { return k.hasOpen(pid, minor) }
 
-const gpu sharing.GPUID = "GPU-0"
+var gpu = sharing.GPURef{UUID: "GPU-0"}
 
 // grant is an active grant of 4 GiB, which is watched.
 func grant(id ledger.ClaimID) Grant {
@@ -69,7 +69,7 @@ func grant(id ledger.ClaimID) Grant {
 
 func newMachine(pool config.Pool) (*machine, *Guard) {
 	m := &machine{dir: "/kerf/own/k-1/child", view: View{
-		GPUs: []sharing.GPU{{UUID: gpu}}, Grants: []Grant{grant("k-1")}, Complete: true, Config: config.Default(), Pool: pool,
+		GPUs: []sharing.GPU{{UUID: gpu.UUID}}, Grants: []Grant{grant("k-1")}, Complete: true, Config: config.Default(), Pool: pool,
 	}}
 	l := lists.New(kernel{m})
 	l.Found(m.view.GPUs)
@@ -213,7 +213,7 @@ func TestCompare(t *testing.T) {
 		held             sharing.Bytes
 		changed, exceeds bool
 	}{{5, false, false}, {6, true, true}, {7, false, true}, {0, false, true}, {4, true, false}} {
-		holds := map[sharing.GPUID]sharing.Bytes{}
+		holds := map[sharing.GPURef]sharing.Bytes{}
 		if step.held > 0 {
 			holds[gpu] = step.held * sharing.GiB
 		}
@@ -221,13 +221,13 @@ func TestCompare(t *testing.T) {
 			t.Errorf("step %d: changed %v, %q", i, changed, f.Of("k-1").Exceeds)
 		}
 	}
-	f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPUID]sharing.Bytes{gpu: 9 * sharing.GiB})
+	f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPURef]sharing.Bytes{gpu: 9 * sharing.GiB})
 	f.Released("k-1")
 	if f.Of("k-1").Exceeds != "" {
 		t.Error("a released grant exceeds its cap")
 	}
 	active.Lease = nil
-	if f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPUID]sharing.Bytes{gpu: 9 * sharing.GiB}) || f.Of("k-1").Exceeds != "" {
+	if f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPURef]sharing.Bytes{gpu: 9 * sharing.GiB}) || f.Of("k-1").Exceeds != "" {
 		t.Error("a grant that is not active exceeds its cap")
 	}
 }

@@ -33,11 +33,11 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 	if v.Driver == nil || len(s.Caps) == 0 && !s.Strangers {
 		return reactive.Sample{}, nil // without a driver every grant has level unknown already
 	}
-	var ask []sharing.GPUID
+	var ask []sharing.GPURef
 	for _, gpu := range v.GPUs {
-		watched := s.Strangers && !gpu.MIG || slices.ContainsFunc(s.Caps, func(c reactive.Cap) bool { return c.GPU == gpu.UUID })
+		watched := s.Strangers && !gpu.MIG || slices.ContainsFunc(s.Caps, func(c reactive.Cap) bool { return c.GPU == gpu.Ref() })
 		if watched && gpu.Health != sharing.HealthLost && gpu.Health != sharing.HealthSuspect {
-			ask = append(ask, gpu.UUID)
+			ask = append(ask, gpu.Ref())
 		}
 	}
 	unclear = map[reactive.LeaseID]string{}

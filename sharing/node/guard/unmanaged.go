@@ -23,7 +23,7 @@ const mostNamed = 8
 
 // user is a process on a GPU.
 type user struct {
-	gpu   sharing.GPUID
+	gpu   sharing.GPURef
 	pid   int
 	start uint64
 }
@@ -50,8 +50,8 @@ func (r *Reporter) See(ctx context.Context, s observe.Sample) {
 	}
 	for _, gpu := range v.GPUs {
 		var fresh []string
-		for _, pid := range s.Unmanaged[gpu.UUID] {
-			one, name, ok := r.identify(v, gpu.UUID, pid)
+		for _, pid := range s.Unmanaged[gpu.Ref()] {
+			one, name, ok := r.identify(v, gpu.Ref(), pid)
 			if !ok || now[one] {
 				continue
 			}
@@ -66,7 +66,7 @@ func (r *Reporter) See(ctx context.Context, s observe.Sample) {
 }
 
 // identify names a process, if it is unmanaged and not one that may be left alone.
-func (r *Reporter) identify(v View, gpu sharing.GPUID, pid int) (one user, name string, ok bool) {
+func (r *Reporter) identify(v View, gpu sharing.GPURef, pid int) (one user, name string, ok bool) {
 	start, err := process.StartOf(pid)
 	if err != nil {
 		return user{}, "", false
@@ -87,7 +87,7 @@ func (r *Reporter) report(ctx context.Context, gpu sharing.GPU, fresh []string) 
 	if more := len(fresh) - mostNamed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	r.Log.Warn("processes on a gpu without a grant for it", "gpu", string(gpu.UUID), "processes", names)
-	r.Notify.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: string(gpu.UUID)}}, Why: "stranger: process " + names})
-	r.Notify.Node(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.UUID, names))
+	r.Log.Warn("processes on a gpu without a grant for it", "gpu", gpu.Ref().String(), "processes", names)
+	r.Notify.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: gpu.Ref().String()}}, Why: "stranger: process " + names})
+	r.Notify.Node(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.Ref(), names))
 }

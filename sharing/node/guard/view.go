@@ -57,7 +57,7 @@ func (g Grant) served() bool { return backend.PropertiesOf(g.Backend).Served }
 func (g Grant) onlyWatched() bool { return g.Backend.Level() == sharing.LevelReactive }
 
 // has reports whether a cgroup belongs to the grant, which is active and has a share of the GPU.
-func (g Grant) has(gpu sharing.GPUID, dir string) bool {
+func (g Grant) has(gpu sharing.GPURef, dir string) bool {
 	return observe.Touches(g.Claim.Placement, gpu) && g.Lease != nil && cgroup.Beneath(dir, g.Lease.Cgroup)
 }
 
@@ -71,7 +71,7 @@ func (v View) grant(id ledger.ClaimID) (Grant, bool) {
 }
 
 // owner is the grant to which a cgroup belongs, among those that share a cap with the one named.
-func (v View) owner(id ledger.ClaimID, gpu sharing.GPUID, dir string) (Grant, bool) {
+func (v View) owner(id ledger.ClaimID, gpu sharing.GPURef, dir string) (Grant, bool) {
 	of, _ := v.grant(id)
 	for _, g := range v.Grants {
 		if g.Claim.Root() == of.Claim.Root() && g.has(gpu, dir) {
@@ -90,8 +90,8 @@ func (v View) speaker(id ledger.ClaimID) reactive.LeaseID {
 }
 
 // index is a GPU's index, for people.
-func (v View) index(gpu sharing.GPUID) int {
-	i := slices.IndexFunc(v.GPUs, func(g sharing.GPU) bool { return g.UUID == gpu })
+func (v View) index(gpu sharing.GPURef) int {
+	i := slices.IndexFunc(v.GPUs, func(g sharing.GPU) bool { return g.Ref() == gpu })
 	if i < 0 {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (v View) index(gpu sharing.GPUID) int {
 func (v View) kills() bool { return v.Pool.Strangers == config.StrangersKill && v.Complete }
 
 // granted reports whether a cgroup belongs to any grant with a share of the GPU.
-func (v View) granted(gpu sharing.GPUID, dir string) bool {
+func (v View) granted(gpu sharing.GPURef, dir string) bool {
 	return slices.ContainsFunc(v.Grants, func(g Grant) bool { return g.has(gpu, dir) })
 }
 

@@ -13,7 +13,7 @@ import (
 
 // A pod that need not end any more is forgotten, except one that was forced to. Each is forgotten some time after its end.
 func TestEndingIsForgotten(t *testing.T) {
-	part := []faults.Part{{GPU: "GPU-0", Health: sharing.HealthLost}}
+	part := []faults.Part{{GPU: sharing.GPURef{UUID: "GPU-0"}, Health: sharing.HealthLost}}
 	sick, well := faults.Grant{ID: "1", Group: "pod", Faulty: part}, faults.Grant{ID: "1", Group: "pod"}
 	evict, start := faults.Policy{Evict: true}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	type look struct {

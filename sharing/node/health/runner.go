@@ -62,14 +62,14 @@ type Runner struct {
 	keeper faults.Keeper
 	// faulty is what was wrong with GPUs at the last pass. A GPU of unknown health is as it was: its driver is gone, or has
 	// just been loaded.
-	faulty map[sharing.GPUID]faults.Part
+	faulty map[sharing.GPURef]faults.Part
 	ends   errgroup.Group
 }
 
 // Run looks at each change of the node, and when a grace period ends. It ends with ctx.
 func (r *Runner) Run(ctx context.Context) error {
 	start := time.Now()
-	r.faulty = map[sharing.GPUID]faults.Part{}
+	r.faulty = map[sharing.GPURef]faults.Part{}
 	r.ends.SetLimit(mostEnds)
 	defer func() { _ = r.ends.Wait() }() // its functions log their errors
 	for {
@@ -110,7 +110,7 @@ func (r *Runner) pass(ctx context.Context, now time.Duration) time.Duration {
 // judge returns all grants, with what is wrong with their GPUs.
 func (r *Runner) judge(v View) []faults.Grant {
 	for _, g := range v.GPUs {
-		switch id, health := g.GPU.UUID, g.GPU.Health; health {
+		switch id, health := g.GPU.Ref(), g.GPU.Health; health {
 		case sharing.HealthUnhealthy, sharing.HealthLost:
 			r.faulty[id] = faults.Part{GPU: id, Health: health, Reason: g.GPU.HealthReason}
 		case sharing.HealthOK, sharing.HealthSuspect:

@@ -19,20 +19,20 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
-func grantOn(id string, gpu sharing.GPUID) ledger.Grant {
+func grantOn(id string, gpu sharing.GPURef) ledger.Grant {
 	return ledger.Grant{Claim: ledger.Claim{
 		ID: ledger.ClaimID(id), Owner: ledger.Owner{PodUID: "uid-" + id, Namespace: "ns", PodName: id}, Placement: sharing.Placement{{GPU: gpu}},
 	}, Lease: &ledger.Attachment{Cgroup: "/none"}}
 }
 
-func gpuWith(id sharing.GPUID, h sharing.Health) ledger.View {
-	return ledger.View{GPU: sharing.GPU{UUID: id, Health: h, HealthReason: "why"}}
+func gpuWith(id sharing.GPURef, h sharing.Health) ledger.View {
+	return ledger.View{GPU: sharing.GPU{UUID: id.UUID, Health: h, HealthReason: "why"}}
 }
 
 // A grant is faulty while its GPU is unhealthy or lost. A GPU of unknown health is as it was.
 func TestJudge(t *testing.T) {
-	bad := []faults.Part{{GPU: "a", Health: sharing.HealthLost, Reason: "why"}}
-	r := &Runner{Table: NewTable(), faulty: map[sharing.GPUID]faults.Part{}}
+	bad := []faults.Part{{GPU: sharing.GPURef{UUID: "a"}, Health: sharing.HealthLost, Reason: "why"}}
+	r := &Runner{Table: NewTable(), faulty: map[sharing.GPURef]faults.Part{}}
 	for i, c := range []struct {
 		health sharing.Health
 		want   []faults.Part
@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 		{sharing.HealthOK, nil},
 		{sharing.HealthUnknown, nil},
 	} {
-		got := r.judge(View{GPUs: []ledger.View{gpuWith("a", c.health), gpuWith("b", sharing.HealthOK)}, Grants: []ledger.Grant{grantOn("1", "a"), grantOn("2", "b")}})
+		got := r.judge(View{GPUs: []ledger.View{gpuWith(sharing.GPURef{UUID: "a"}, c.health), gpuWith(sharing.GPURef{UUID: "b"}, sharing.HealthOK)}, Grants: []ledger.Grant{grantOn("1", sharing.GPURef{UUID: "a"}), grantOn("2", sharing.GPURef{UUID: "b"})}})
 		if len(got) != 2 || !slices.Equal(got[0].Faulty, c.want) || got[1].Faulty != nil {
 			t.Errorf("step %d: %+v", i, got)
 		}
@@ -68,8 +68,8 @@ func TestRunnerEvicts(t *testing.T) {
 		}
 		view := View{
 			Rule:   config.Health{OnFault: config.FaultEvict, Grace: time.Minute},
-			GPUs:   []ledger.View{gpuWith("a", sharing.HealthLost), gpuWith("b", sharing.HealthOK)},
-			Grants: []ledger.Grant{grantOn("1", "a"), grantOn("2", "b")},
+			GPUs:   []ledger.View{gpuWith(sharing.GPURef{UUID: "a"}, sharing.HealthLost), gpuWith(sharing.GPURef{UUID: "b"}, sharing.HealthOK)},
+			Grants: []ledger.Grant{grantOn("1", sharing.GPURef{UUID: "a"}), grantOn("2", sharing.GPURef{UUID: "b"})},
 		}
 		r := &Runner{
 			Log: slog.New(slog.DiscardHandler), Table: NewTable(), Endings: NewEndings(func() {}),

@@ -22,17 +22,17 @@ type State struct {
 // Table is the health of each GPU and MIG instance. Its lock is innermost: its methods may be called with any other lock held.
 type Table struct {
 	mu       sync.Mutex
-	observed map[sharing.GPUID]State
+	observed map[sharing.GPURef]State
 	// unusable says why a healthy GPU must not be used.
 	unusable map[sharing.GPUID]string
 	faults   instances.Faults
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{observed: map[sharing.GPUID]State{}} }
+func NewTable() *Table { return &Table{observed: map[sharing.GPURef]State{}} }
 
 // Observe takes what the health watch observed of GPUs.
-func (t *Table) Observe(s State, gpus ...sharing.GPUID) {
+func (t *Table) Observe(s State, gpus ...sharing.GPURef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, gpu := range gpus {
@@ -41,7 +41,7 @@ func (t *Table) Observe(s State, gpus ...sharing.GPUID) {
 }
 
 // Add gives a shared MIG instance without health that of its GPU.
-func (t *Table) Add(id sharing.GPUID) {
+func (t *Table) Add(id sharing.GPURef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.observed[id]; !known {
@@ -64,23 +64,23 @@ func (t *Table) SetUnusable(why map[sharing.GPUID]string) bool {
 func (t *Table) SetInstance(gpu sharing.GPUID, in sharing.Instance, s State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id := sharing.PartID(gpu, in)
+	id := in.On(gpu)
 	t.faults = t.faults.With(instances.Fault{GPU: gpu, Instance: in, Health: s.Health, Reason: s.Reason})
 	if _, shared := t.observed[id]; shared {
-		t.observed[id] = t.observed[gpu]
+		t.observed[id] = t.observed[id.Device()]
 	}
 }
 
 // All is the health of each GPU that was observed, and of each shared MIG instance.
-func (t *Table) All() map[sharing.GPUID]State {
+func (t *Table) All() map[sharing.GPURef]State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := map[sharing.GPUID]State{}
+	out := map[sharing.GPURef]State{}
 	for gpu, s := range t.observed {
 		if f, is := t.faults.Of(sharing.Fragment{GPU: gpu}); is && s.Health == sharing.HealthOK {
 			s = State{f.Health, f.Reason}
 		}
-		if why := t.unusable[gpu.Device()]; s.Health == sharing.HealthOK && why != "" {
+		if why := t.unusable[gpu.UUID]; s.Health == sharing.HealthOK && why != "" {
 			s = State{sharing.HealthUnhealthy, why}
 		}
 		out[gpu] = s

@@ -104,7 +104,7 @@ type refusal struct {
 
 func (r *refusal) add(g Candidate, o mig.Offer) {
 	r.no.GPUs = append(r.no.GPUs, allocator.Reason{
-		GPU: g.GPU.UUID, Index: g.GPU.Index, Model: g.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance, Text: o.Why, Never: o.Never},
+		GPU: g.GPU.Ref(), Index: g.GPU.Index, Model: g.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance, Text: o.Why, Never: o.Never},
 	})
 	r.reasons = append(r.reasons, o.Reason)
 	r.no.Never = r.no.Never && o.Never

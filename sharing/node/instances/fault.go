@@ -34,7 +34,7 @@ func (f Faults) With(n Fault) Faults {
 // Of is the fault of the instance that the fragment is, or is a share of; false if there is none.
 func (f Faults) Of(part sharing.Fragment) (Fault, bool) {
 	for _, o := range f {
-		if sharing.PartID(o.GPU, o.Instance) == part.GPU || o.GPU == part.GPU && o.Instance.Overlaps(part.MIG) {
+		if o.Instance.On(o.GPU) == part.GPU || part.GPU == (sharing.GPURef{UUID: o.GPU}) && o.Instance.Overlaps(part.MIG) {
 			return o, true
 		}
 	}
@@ -57,7 +57,7 @@ func (f Faults) Parts(p sharing.Placement) []faults.Part {
 	var out []faults.Part
 	for _, part := range p {
 		if o, is := f.Of(part); is && !part.MIG.None() {
-			out = append(out, faults.Part{GPU: sharing.PartID(part.GPU, part.MIG), Health: o.Health, Reason: o.Reason})
+			out = append(out, faults.Part{GPU: part.MIG.On(part.GPU.UUID), Health: o.Health, Reason: o.Reason})
 		}
 	}
 	return out

@@ -28,10 +28,8 @@ func In(p sharing.Placement) bool { return len(p) == 1 && p[0].Cut() }
 
 // Name is the instance of a fragment, for people.
 func Name(f sharing.Fragment) string {
-	if slot, ok := f.GPU.Slot(); ok {
-		return sharing.Instance{Profile: slot.Profile, Start: slot.Start, Size: 1}.String()
-	}
-	return f.MIG.String()
+	in := f.Instance()
+	return sharing.Instance{Profile: in.Profile, Start: in.Start, Size: 1}.String()
 }
 
 // Holder is who has a grant, for people.
@@ -46,8 +44,8 @@ func Holder(c ledger.Claim) string {
 }
 
 // Of is the MIG instance that a fragment is or is a share of, none if it is not known now. gpu finds a GPU.
-func Of(f sharing.Fragment, gpu func(sharing.GPUID) (ledger.View, bool)) sharing.Instance {
-	if !f.GPU.IsPart() {
+func Of(f sharing.Fragment, gpu func(sharing.GPURef) (ledger.View, bool)) sharing.Instance {
+	if !f.GPU.IsInstance() {
 		return f.MIG
 	}
 	v, _ := gpu(f.GPU)
@@ -55,15 +53,15 @@ func Of(f sharing.Fragment, gpu func(sharing.GPUID) (ledger.View, bool)) sharing
 }
 
 // Granted is what grants have of a GPU.
-func Granted(gpu sharing.GPUID, grants []ledger.Grant, find func(sharing.GPUID) (ledger.View, bool)) []mig.Granted {
+func Granted(gpu sharing.GPUID, grants []ledger.Grant, find func(sharing.GPURef) (ledger.View, bool)) []mig.Granted {
 	var out []mig.Granted
 	for _, g := range grants {
 		for _, f := range g.Claim.Placement {
-			if f.GPU.Device() != gpu {
+			if f.GPU.UUID != gpu {
 				continue
 			}
 			one := mig.Granted{Instance: Of(f, find), Who: Holder(g.Claim)}
-			if f.GPU.IsPart() {
+			if f.GPU.IsInstance() {
 				one.Part = f.GPU
 			}
 			out = append(out, one)
@@ -86,7 +84,7 @@ func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string)
 				s.Instances = append(s.Instances, mig.Instance{Instance: g.Instance, Ours: true})
 			}
 			in := &s.Instances[i]
-			if g.Placement[0].GPU.IsPart() && in.Grant != "" {
+			if g.Placement[0].GPU.IsInstance() && in.Grant != "" {
 				in.Holder += ", " + Holder(g.Claim)
 				continue
 			}
@@ -99,7 +97,7 @@ func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string)
 
 // lost says why an instance is not there any more; empty while it is, and while that is not known.
 func lost(states []mig.State, f sharing.Fragment, in sharing.Instance) string {
-	i := slices.IndexFunc(states, func(s mig.State) bool { return s.GPU == f.GPU.Device() })
+	i := slices.IndexFunc(states, func(s mig.State) bool { return s.GPU == f.GPU.UUID })
 	if i < 0 || states[i].Trouble != "" {
 		return ""
 	}

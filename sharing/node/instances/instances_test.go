@@ -25,7 +25,7 @@ func (o offersOf) Offer(gpu sharing.GPUID, _ string, start int, _ []mig.Granted)
 }
 
 func at(gpu sharing.GPUID, start int) sharing.Fragment {
-	return sharing.Fragment{GPU: gpu, MIG: sharing.Instance{Profile: "1g", Start: start, Size: 1}}
+	return sharing.Fragment{GPU: sharing.GPURef{UUID: gpu}, MIG: sharing.Instance{Profile: "1g", Start: start, Size: 1}}
 }
 
 func gpu(id sharing.GPUID) Candidate {
@@ -42,7 +42,7 @@ func TestChoose(t *testing.T) {
 		"d": {mig.AnyStart: full, 3: full},
 	}
 	plan := func(gpu sharing.GPUID, start int) sharing.Advice {
-		return sharing.Advice{GPUs: []sharing.GPUID{gpu}, MIG: sharing.PlannedMIG{Profile: "1g", Start: start}}
+		return sharing.Advice{GPUs: []sharing.GPUID{gpu}, MIG: sharing.InstanceRef{Profile: "1g", Start: start}}
 	}
 	for name, tt := range map[string]struct {
 		gpus   []Candidate
@@ -197,7 +197,7 @@ func TestPauseOfAttempts(t *testing.T) {
 func TestStatesWithGrants(t *testing.T) {
 	share := func(id ledger.ClaimID) Grant {
 		g := grant(id, 2)
-		g.Placement = sharing.Placement{{GPU: sharing.PartID("x", g.Instance), Memory: 1}}
+		g.Placement = sharing.Placement{{GPU: g.Instance.On("x"), Memory: 1}}
 		return g
 	}
 	unknown, other := grant("u", 3), grant("o", 4)
@@ -228,7 +228,7 @@ func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		part sharing.Fragment
 		want bool
-	}{{hurt, true}, {fine, false}, {sharing.Fragment{GPU: sharing.PartID("x", hurt.MIG)}, true}, {sharing.Fragment{GPU: "x"}, false}, {at("y", 0), false}} {
+	}{{hurt, true}, {fine, false}, {sharing.Fragment{GPU: hurt.MIG.On("x")}, true}, {sharing.Fragment{GPU: sharing.GPURef{UUID: "x"}}, false}, {at("y", 0), false}} {
 		if o, is := f.Of(tt.part); is != tt.want || is && o != told {
 			t.Errorf("%+v: %+v", tt.part, o)
 		}

@@ -35,11 +35,11 @@ type Node interface {
 	// GPUs are all GPUs. known is false while it is not known what is lent.
 	GPUs() (gpus []ledger.View, known bool)
 	// Loans is a GPU with its loans, by id: of grants that are, or may be, lent memory there. Their usage is not set.
-	Loans(gpu sharing.GPUID) (ledger.View, []ledger.Loan)
+	Loans(gpu sharing.GPURef) (ledger.View, []ledger.Loan)
 	// Usage is what a grant uses of a GPU. known is false if that cannot be read.
-	Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID) (used sharing.Bytes, known bool)
+	Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef) (used sharing.Bytes, known bool)
 	// Lend changes what a grant is lent on a GPU, and its cap with it. On an error both are as they were.
-	Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error
+	Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error
 }
 
 // Lender changes loans, one change at a time: what it takes back for a claim it lends to no other grant before the claim has it.
@@ -54,7 +54,7 @@ type Lender struct {
 	// mu is taken before the locks of Node.
 	mu sync.Mutex
 	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
-	wanted map[sharing.GPUID]time.Time
+	wanted map[sharing.GPURef]time.Time
 }
 
 // Run balances loans at each change of the node, and every second. It ends with ctx.
@@ -90,7 +90,7 @@ func (l *Lender) Balance(ctx context.Context) {
 	}
 	changed := false
 	for _, v := range gpus {
-		changed = l.balance(ctx, v.GPU.UUID) || changed
+		changed = l.balance(ctx, v.GPU.Ref()) || changed
 	}
 	if changed {
 		l.Announce()
@@ -98,7 +98,7 @@ func (l *Lender) Balance(ctx context.Context) {
 }
 
 // balance is Balance for one GPU. It reports whether a loan changed. It needs the lock.
-func (l *Lender) balance(ctx context.Context, gpu sharing.GPUID) (changed bool) {
+func (l *Lender) balance(ctx context.Context, gpu sharing.GPURef) (changed bool) {
 	v, loans := l.Node.Loans(gpu)
 	if len(loans) == 0 || v.GPU.Health != sharing.HealthOK || v.GPU.MIG {
 		return false
@@ -140,14 +140,14 @@ func shares(v ledger.View, loans []ledger.Loan, wanted bool) []sharing.Bytes {
 }
 
 // measured is a loan with its usage.
-func (l *Lender) measured(ctx context.Context, one ledger.Loan, gpu sharing.GPUID) ledger.Loan {
+func (l *Lender) measured(ctx context.Context, one ledger.Loan, gpu sharing.GPURef) ledger.Loan {
 	one.Used, one.Known = l.Node.Usage(ctx, one.ID, gpu)
 	return one
 }
 
 // Claim tries to claim. If that fails for want of room while memory is lent, it takes back what is missing and idle, and tries
 // once more. missing says how much has to come back on each GPU, without the GPUs where too much is in use.
-func (l *Lender) Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes) error {
+func (l *Lender) Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error {
 	err := try()
 	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || noFit.Never || !l.lends() {
 		return err
@@ -166,13 +166,13 @@ func (l *Lender) lends() bool {
 
 // makeRoom takes back what is missing. If too much of that is in use on a GPU, it tries other GPUs. It takes back what is idle
 // there all the same, and lends nothing there until the claim has had the time to come again. It needs the lock.
-func (l *Lender) makeRoom(ctx context.Context, missing func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes) {
+func (l *Lender) makeRoom(ctx context.Context, missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	inUse := map[sharing.GPUID]bool{}
+	inUse := map[sharing.GPURef]bool{}
 	for ctx.Err() == nil {
 		back, enough := missing(inUse), true
-		for _, gpu := range slices.Sorted(maps.Keys(back)) {
+		for _, gpu := range slices.SortedFunc(maps.Keys(back), sharing.GPURef.Compare) {
 			if l.recall(ctx, gpu, back[gpu]) > 0 {
 				inUse[gpu], enough = true, false
 			}
@@ -184,18 +184,18 @@ func (l *Lender) makeRoom(ctx context.Context, missing func(inUse map[sharing.GP
 }
 
 // Recall takes back so much on each GPU as is idle, and then books it: nothing is lent meanwhile.
-func (l *Lender) Recall(ctx context.Context, missing func() map[sharing.GPUID]sharing.Bytes, book func() error) error {
+func (l *Lender) Recall(ctx context.Context, missing func() map[sharing.GPURef]sharing.Bytes, book func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	back := missing()
-	for _, gpu := range slices.Sorted(maps.Keys(back)) {
+	for _, gpu := range slices.SortedFunc(maps.Keys(back), sharing.GPURef.Compare) {
 		l.recall(ctx, gpu, back[gpu])
 	}
 	return book()
 }
 
 // recall takes back so much of what is lent on a GPU, as far as it is idle, and returns what is short of it. It needs the lock.
-func (l *Lender) recall(ctx context.Context, gpu sharing.GPUID, need sharing.Bytes) (short sharing.Bytes) {
+func (l *Lender) recall(ctx context.Context, gpu sharing.GPURef, need sharing.Bytes) (short sharing.Bytes) {
 	if need == 0 {
 		return 0
 	}
@@ -209,15 +209,15 @@ func (l *Lender) recall(ctx context.Context, gpu sharing.GPUID, need sharing.Byt
 			continue
 		}
 		if err := l.Node.Lend(ctx, one.ID, gpu, keep[i]); err != nil {
-			l.Log.Info("lent memory not taken back", "claim", one.ID, "gpu", string(gpu), "error", err.Error())
+			l.Log.Info("lent memory not taken back", "claim", one.ID, "gpu", gpu.String(), "error", err.Error())
 			short += one.Lent - keep[i] // no more than need
 			continue
 		}
-		l.Log.Info("lent memory taken back for a claim", "claim", one.ID, "gpu", string(gpu), "lent", one.Lent.String(), "left", keep[i].String())
+		l.Log.Info("lent memory taken back for a claim", "claim", one.ID, "gpu", gpu.String(), "lent", one.Lent.String(), "left", keep[i].String())
 	}
 	if short > 0 {
 		if l.wanted == nil {
-			l.wanted = map[sharing.GPUID]time.Time{}
+			l.wanted = map[sharing.GPURef]time.Time{}
 		}
 		l.wanted[gpu] = l.Now().Add(wantedFor)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-const gpu sharing.GPUID = "a"
+var gpu = sharing.GPURef{UUID: "a"}
 
 // node is one GPU of 80 units. Its grants have 10 each, and may burst by 30.
 type node struct {
@@ -41,10 +41,10 @@ func (n *node) GPUs() ([]ledger.View, bool) {
 	return []ledger.View{v}, !n.unknown
 }
 
-func (n *node) Loans(sharing.GPUID) (v ledger.View, loans []ledger.Loan) {
+func (n *node) Loans(sharing.GPURef) (v ledger.View, loans []ledger.Loan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v.GPU = sharing.GPU{UUID: gpu, Memory: 80 * unit, Health: n.health}
+	v.GPU = sharing.GPU{UUID: gpu.UUID, Memory: 80 * unit, Health: n.health}
 	v.HeldMemory = n.claimed
 	for _, id := range slices.Sorted(maps.Keys(n.loans)) {
 		v.HeldMemory, v.LentMemory = v.HeldMemory+10*unit, v.LentMemory+n.loans[id]
@@ -54,14 +54,14 @@ func (n *node) Loans(sharing.GPUID) (v ledger.View, loans []ledger.Loan) {
 	return v, loans
 }
 
-func (n *node) Usage(_ context.Context, id ledger.ClaimID, _ sharing.GPUID) (sharing.Bytes, bool) {
+func (n *node) Usage(_ context.Context, id ledger.ClaimID, _ sharing.GPURef) (sharing.Bytes, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	used, known := n.used[id]
 	return used, known
 }
 
-func (n *node) Lend(_ context.Context, id ledger.ClaimID, _ sharing.GPUID, lent sharing.Bytes) error {
+func (n *node) Lend(_ context.Context, id ledger.ClaimID, _ sharing.GPURef, lent sharing.Bytes) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.fails[id] {
@@ -90,11 +90,11 @@ func (n *node) claim(units sharing.Bytes) func() error {
 }
 
 // missing is what a claim of some units lacks.
-func (n *node) missing(units sharing.Bytes) func(map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
-	return func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
+func (n *node) missing(units sharing.Bytes) func(map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes {
+	return func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes {
 		v, _ := n.Loans(gpu)
 		if need := (units * unit).SubFloor(v.FreeMemory); need > 0 && !inUse[gpu] {
-			return map[sharing.GPUID]sharing.Bytes{gpu: need}
+			return map[sharing.GPURef]sharing.Bytes{gpu: need}
 		}
 		return nil
 	}
@@ -163,7 +163,7 @@ func TestClaim(t *testing.T) {
 		}
 		l.Balance(t.Context())
 		n.want(t, "no claim waits any more", 20, 20)
-		if err := l.Recall(t.Context(), func() map[sharing.GPUID]sharing.Bytes { return map[sharing.GPUID]sharing.Bytes{gpu: 5 * unit} }, n.claim(5)); err != nil {
+		if err := l.Recall(t.Context(), func() map[sharing.GPURef]sharing.Bytes { return map[sharing.GPURef]sharing.Bytes{gpu: 5 * unit} }, n.claim(5)); err != nil {
 			t.Fatal(err)
 		}
 		n.want(t, "5 more", 20, 15)

@@ -15,17 +15,17 @@ import (
 // splitGPUs sorts the inventory into the GPUs of the placement, in its order, and the others. A shared MIG instance is
 // reached by the device of its GPU, and kept from others by its capability.
 func (r *Caps) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, others []sharing.GPU) {
-	byID := make(map[sharing.GPUID]sharing.GPU, len(att.GPUs))
+	byID := make(map[sharing.GPURef]sharing.GPU, len(att.GPUs))
 	for _, g := range att.GPUs {
-		byID[g.UUID] = g
+		byID[g.Ref()] = g
 	}
 	mine := map[sharing.GPUID]bool{}
 	for _, f := range p {
 		own = append(own, byID[f.GPU])
-		mine[f.GPU.Device()] = true
+		mine[f.GPU.UUID] = true
 	}
 	for _, g := range att.GPUs {
-		if !mine[g.UUID.Device()] && !g.UUID.IsPart() {
+		if !mine[g.UUID] && !g.Ref().IsInstance() {
 			others = append(others, g)
 		}
 	}
@@ -34,7 +34,7 @@ func (r *Caps) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, othe
 
 // applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
 // what the process does about its view of /dev. It returns the other GPUs that are so limited.
-func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPUID, error) {
+func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPURef, error) {
 	own, rest := r.cappable(p), r.limitable(others)
 	if level == sharing.LevelDriver && len(own) != len(p) {
 		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
@@ -69,24 +69,24 @@ func (r *Caps) cappable(p sharing.Placement) sharing.Placement {
 
 // limitable are the GPUs on which a limit can be set now. One that is lost or does not answer takes none
 // until it is back: the verification then sets it. One GPU that hangs must not keep all others from use.
-func (r *Caps) limitable(gpus []sharing.GPU) []sharing.GPUID {
-	var ids []sharing.GPUID
+func (r *Caps) limitable(gpus []sharing.GPU) []sharing.GPURef {
+	var ids []sharing.GPURef
 	r.Store.Read(func(l store.Reader) {
 		for _, g := range gpus {
-			if r.canLimit(l, g.UUID) {
-				ids = append(ids, g.UUID)
+			if r.canLimit(l, g.Ref()) {
+				ids = append(ids, g.Ref())
 			}
 		}
 	})
 	return ids
 }
 
-func (r *Caps) healthOf(id sharing.GPUID) sharing.Health {
+func (r *Caps) healthOf(id sharing.GPURef) sharing.Health {
 	v, _ := r.Store.GPU(id)
 	return v.GPU.Health
 }
 
-func (r *Core) canLimit(l store.Reader, id sharing.GPUID) bool {
+func (r *Core) canLimit(l store.Reader, id sharing.GPURef) bool {
 	att := r.Driver.Get()
 	if att == nil || !att.Levels[id].Limits() {
 		return false

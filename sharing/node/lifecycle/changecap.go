@@ -65,7 +65,7 @@ func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledge
 
 // useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
 // processes, those that have ended among them. known is false where either cannot be told in full.
-func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
+func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPURef) (used sharing.Bytes, known bool) {
 	b, of := r.Enforcer(g, &att)
 	if g.Claim.Level == sharing.LevelDriver {
 		counts, err := b.Read(ctx, of, gpu)
@@ -74,7 +74,7 @@ func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Gr
 	if _, ok := r.Store.Get(g.Claim.ID); !ok {
 		return 0, false
 	}
-	answers := r.Lists.AskAll(ctx, att.Driver, []sharing.GPUID{gpu}, listDeadline)
+	answers := r.Lists.AskAll(ctx, att.Driver, []sharing.GPURef{gpu}, listDeadline)
 	var grants []ledger.Grant
 	var sharers []listing.Owner
 	r.Store.Read(func(l store.Reader) {

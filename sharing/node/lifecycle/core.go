@@ -193,7 +193,7 @@ func (r *Core) Owners(grants []ledger.Grant) []lists.Grant {
 		}
 		out = append(out, lists.Grant{
 			Owner: listing.Owner(g.Claim.ID), Cgroup: g.Lease.Cgroup, Procs: r.GroupOf(*g.Lease).Procs,
-			On: func(gpu sharing.GPUID) bool { return observe.Touches(g.Claim.Placement, gpu) },
+			On: func(gpu sharing.GPURef) bool { return observe.Touches(g.Claim.Placement, gpu) },
 		})
 	}
 	return out

@@ -23,10 +23,10 @@ const LeavingReason = "NodeLeaving"
 // SetHealth tells a GPU's health. Claims on it stay; new ones go elsewhere.
 func (r *Devices) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
-		r.observe(l, gpu, health.State{Health: h, Reason: reason})
+		r.observe(l, sharing.GPURef{UUID: gpu}, health.State{Health: h, Reason: reason})
 		return nil
 	})
-	r.Notify.Audit.Health(gpu, h, reason)
+	r.Notify.Audit.Health(sharing.GPURef{UUID: gpu}, h, reason)
 	if h == sharing.HealthOK {
 		r.VerifySoon()
 	}
@@ -34,10 +34,10 @@ func (r *Devices) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) 
 }
 
 // observe takes the health of a GPU and of its shared MIG instances.
-func (r *Devices) observe(l *ledger.Ledger, gpu sharing.GPUID, s health.State) {
-	ids := []sharing.GPUID{gpu}
+func (r *Devices) observe(l *ledger.Ledger, gpu sharing.GPURef, s health.State) {
+	ids := []sharing.GPURef{gpu}
 	for _, v := range l.GPUs() {
-		if part := v.GPU.UUID; part.IsPart() && part.Device() == gpu {
+		if part := v.GPU.Ref(); part.IsInstance() && part.Device() == gpu {
 			ids = append(ids, part)
 		}
 	}
@@ -49,21 +49,21 @@ func (r *Devices) observe(l *ledger.Ledger, gpu sharing.GPUID, s health.State) {
 func (r *Devices) applyHealth(l *ledger.Ledger) {
 	for gpu, s := range r.Health.All() {
 		if err := l.SetHealth(gpu, s.Health, s.Reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
-			r.Log.Error("health not taken", "gpu", string(gpu), "error", err.Error())
+			r.Log.Error("health not taken", "gpu", gpu.String(), "error", err.Error())
 		}
 	}
 }
 
 // SetInstanceHealth tells the health of one of Kerf's MIG instances. Nothing new is given of an instance that is not healthy.
 func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sharing.Health, reason string) {
-	id, sentence := sharing.PartID(gpu, in), ""
+	id, sentence := in.On(gpu), ""
 	if h != sharing.HealthOK {
-		sentence = "MIG instance " + string(id) + " is " + h.String() + ": " + reason
+		sentence = "MIG instance " + id.String() + " is " + h.String() + ": " + reason
 	}
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
 		r.Health.SetInstance(gpu, in, health.State{Health: h, Reason: reason})
 		r.applyHealth(l)
-		r.Conditions.SetOf(conditions.Instance, string(id), sentence)
+		r.Conditions.SetOf(conditions.Instance, id.String(), sentence)
 		return nil
 	})
 	r.Notify.Audit.Health(id, h, reason)
@@ -107,7 +107,7 @@ func (r *Devices) Attach(ctx context.Context, att gpudriver.Attached) error {
 			return fmt.Errorf("take in inventory: %w", err)
 		}
 		for _, g := range att.GPUs {
-			r.observe(l, g.UUID, health.State{Health: g.Health, Reason: g.HealthReason})
+			r.observe(l, g.Ref(), health.State{Health: g.Health, Reason: g.HealthReason})
 		}
 		r.Driver.Set(&att)
 		r.Lists.Found(att.GPUs)
@@ -148,7 +148,7 @@ func (r *Devices) Detach(reason string) {
 		r.Driver.Set(nil)
 		r.Conditions.Set(conditions.NoGPU, "")
 		for _, v := range l.GPUs() {
-			r.observe(l, v.GPU.UUID, health.State{Health: sharing.HealthUnknown, Reason: reason})
+			r.observe(l, v.GPU.Ref(), health.State{Health: sharing.HealthUnknown, Reason: reason})
 		}
 		r.Announce()
 		return nil
@@ -199,7 +199,7 @@ func (r *Devices) TakeInventory(l *ledger.Ledger) {
 		r.Log.Error("failed to change the inventory", "error", err.Error())
 	}
 	for _, g := range gpus {
-		r.Health.Add(g.UUID)
+		r.Health.Add(g.Ref())
 	}
 	r.Lists.Found(gpus)
 	r.applyHealth(l)

@@ -75,7 +75,7 @@ func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Gra
 }
 
 // TakesLimit reports whether the driver limits memory on a GPU now.
-func (r *Core) TakesLimit(gpu sharing.GPUID) (can bool) {
+func (r *Core) TakesLimit(gpu sharing.GPURef) (can bool) {
 	r.Store.Read(func(l store.Reader) { can = r.canLimit(l, gpu) })
 	return can
 }

@@ -39,7 +39,7 @@ func armPoint(step string) string { return "arm-after-" + step }
 // answering are the GPUs of which an answer can be expected.
 func (r *Activator) answering(gpus []sharing.GPU) []sharing.GPU {
 	return slices.DeleteFunc(slices.Clone(gpus), func(g sharing.GPU) bool {
-		h := r.caps.healthOf(g.UUID)
+		h := r.caps.healthOf(g.Ref())
 		return h == sharing.HealthLost || h == sharing.HealthSuspect
 	})
 }
@@ -107,9 +107,9 @@ func (c entryCheck) listed(ctx context.Context, pids []int) map[int][]int {
 	var wg sync.WaitGroup
 	for _, gpu := range c.gpus {
 		wg.Go(func() {
-			list, err := c.driver.Processes(ctx, gpu.UUID)
+			list, err := c.driver.Processes(ctx, gpu.Ref())
 			if err != nil {
-				c.log.Debug("failed to list processes of GPU", "gpu", string(gpu.UUID), "error", err.Error())
+				c.log.Debug("failed to list processes of GPU", "gpu", gpu.Ref().String(), "error", err.Error())
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -20,7 +20,7 @@ func (r *Resizer) GPUs() (gpus []ledger.View, known bool) {
 }
 
 // Loans implements lending.Node.
-func (r *Resizer) Loans(gpu sharing.GPUID) (v ledger.View, out []ledger.Loan) {
+func (r *Resizer) Loans(gpu sharing.GPURef) (v ledger.View, out []ledger.Loan) {
 	var grants []ledger.Grant
 	r.Store.Read(func(l store.Reader) {
 		v, _ = l.GPU(gpu)
@@ -47,7 +47,7 @@ func (r *Resizer) lendable(g ledger.Grant) bool {
 }
 
 // Usage implements lending.Node.
-func (r *Resizer) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID) (used sharing.Bytes, known bool) {
+func (r *Resizer) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef) (used sharing.Bytes, known bool) {
 	g, ok := r.Store.Get(id)
 	att := r.Driver.Get()
 	if !ok || g.Lease == nil || att == nil {
@@ -57,7 +57,7 @@ func (r *Resizer) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUI
 }
 
 // Lend implements lending.Node. It books what is lent before it raises the cap, and frees it after it read the lower cap back.
-func (r *Resizer) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUID, lent sharing.Bytes) error {
+func (r *Resizer) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error {
 	capping := r.Handles.Capping(id)
 	if capping == nil {
 		return sharing.ErrNotFound

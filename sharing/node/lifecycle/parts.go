@@ -80,7 +80,7 @@ type Activator struct {
 // Recaller takes back what is lent to grants beyond their guarantee.
 type Recaller interface {
 	// Recall takes memory back that is missing, and then calls book.
-	Recall(ctx context.Context, missing func() map[sharing.GPUID]sharing.Bytes, book func() error) error
+	Recall(ctx context.Context, missing func() map[sharing.GPURef]sharing.Bytes, book func() error) error
 }
 
 // Resizer changes the memory of grants, and what they are lent.
@@ -98,7 +98,7 @@ type Settings interface {
 // Loans lend free memory to grants beyond their guarantee.
 type Loans interface {
 	// Claim calls try, if need be again after memory that is missing was taken back.
-	Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes) error
+	Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error
 }
 
 // Reserver reserves resources for pods and processes, and gives them back.
@@ -139,7 +139,7 @@ type Devices struct {
 	// Allocatable returns the GPUs with the amounts that can be granted of them.
 	Allocatable func([]sharing.GPU) []sharing.GPU
 	// Took is told of a new inventory, with what each GPU can give. It is called inside of the store.
-	Took func([]sharing.GPU, map[sharing.GPUID]choice.Report)
+	Took func([]sharing.GPU, map[sharing.GPURef]choice.Report)
 }
 
 // Failpoints are the names of the points at which a crash test may stop the life cycle.

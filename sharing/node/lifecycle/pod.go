@@ -60,7 +60,7 @@ func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) er
 
 // withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit.
 func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
-	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPUID]bool) (missing map[sharing.GPUID]sharing.Bytes) {
+	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPURef]bool) (missing map[sharing.GPURef]sharing.Bytes) {
 		r.at(func(at *place.Node) { missing = at.Recall(needs(at), inUse) })
 		return missing
 	})
@@ -238,8 +238,8 @@ func (r *Reserver) KnownPods() []sharing.ContainerRef {
 }
 
 // Holders names, for each GPU, the containers of pods that hold a piece of it.
-func (r *Reserver) Holders() map[sharing.GPUID][]sharing.ContainerRef {
-	out := map[sharing.GPUID][]sharing.ContainerRef{}
+func (r *Reserver) Holders() map[sharing.GPURef][]sharing.ContainerRef {
+	out := map[sharing.GPURef][]sharing.ContainerRef{}
 	for _, g := range r.Store.Grants() {
 		o := g.Claim.Owner
 		if !o.Pod() {

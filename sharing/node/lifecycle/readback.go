@@ -35,9 +35,9 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 	}
 	g, _ := r.Store.Get(id)
 	att := r.Driver.Get()
-	var limited []sharing.GPUID
+	var limited []sharing.GPURef
 	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
-		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPUID) bool { return !r.TakesLimit(gpu) })
+		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPURef) bool { return !r.TakesLimit(gpu) })
 	}
 	switch {
 	case g.Lease == nil || g.Lease.ContainerID != containerID:
@@ -79,7 +79,7 @@ func (r *Caps) settled(ctx context.Context, containerID string) (ledger.ClaimID,
 }
 
 // limitsOf are the limits that applyCaps set for a lease, not read yet. limited are the GPUs that are not part of it.
-func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPUID) ([]startcheck.Limit, error) {
+func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPURef) ([]startcheck.Limit, error) {
 	caps := g.Caps()
 	if g.Joint != nil {
 		caps = nil // no limit of one cgroup is its cap

@@ -201,7 +201,7 @@ func (r *Releaser) charged(ctx context.Context, att *gpudriver.Attached, g ledge
 // keptByOthers asks whether others keep what processes of the grant held that have ended. A GPU that was granted whole is
 // not asked about.
 func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
-	var gpus []sharing.GPUID
+	var gpus []sharing.GPURef
 	for _, f := range g.Claim.Placement {
 		if !f.Whole {
 			gpus = append(gpus, f.GPU)

@@ -133,8 +133,8 @@ func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 	if !errors.Is(err, sharing.ErrExhausted) {
 		return err
 	}
-	missing := func() map[sharing.GPUID]sharing.Bytes {
-		out := map[sharing.GPUID]sharing.Bytes{}
+	missing := func() map[sharing.GPURef]sharing.Bytes {
+		out := map[sharing.GPURef]sharing.Bytes{}
 		r.Store.Read(func(l store.Reader) {
 			for i, f := range c.most {
 				v, _ := l.GPU(f.GPU)

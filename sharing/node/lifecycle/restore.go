@@ -200,17 +200,17 @@ func (r *Finder) readPlacement(ctx context.Context, group cgroup.Group) (sharing
 	// told stays true while the driver says of every GPU what the cgroup may use of it.
 	told, shared := att.Caps != nil, false
 	for _, g := range att.GPUs {
-		if g.MIG || g.UUID.IsPart() {
+		if g.MIG || g.Ref().IsInstance() {
 			continue
 		}
-		f := sharing.Fragment{GPU: g.UUID, Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}
+		f := sharing.Fragment{GPU: g.Ref(), Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}
 		if att.Caps != nil {
-			limit, _, err := att.Caps.Read(ctx, group.Dir, g.UUID)
+			limit, _, err := att.Caps.Read(ctx, group.Dir, g.Ref())
 			if err == nil && limit <= att.Caps.Least() {
 				continue
 			}
 			if err == nil {
-				f, shared = sharing.Fragment{GPU: g.UUID, Memory: limit}, true
+				f, shared = sharing.Fragment{GPU: g.Ref(), Memory: limit}, true
 			} else if !errors.Is(err, sharing.ErrNotFound) {
 				told = false // it may hold all of it
 			}

@@ -110,7 +110,7 @@ func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) {
 // verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
 // should be is not touched. GPUs that are lost or do not answer are left out, and are verified when they come back;
 // a grant's own one whose loss is not known yet fails alone.
-func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant, others []sharing.GPUID) error {
+func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant, others []sharing.GPURef) error {
 	missing := ""
 	var own sharing.Placement
 	caps := g.Caps()
@@ -129,7 +129,7 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
 	}
-	var rest []sharing.GPUID
+	var rest []sharing.GPURef
 	for _, id := range others {
 		limit, _, err := att.Caps.Read(ctx, g.Lease.Cgroup, id)
 		if errors.Is(err, sharing.ErrLost) {

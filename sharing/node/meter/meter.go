@@ -46,8 +46,8 @@ const (
 // Driver reads the GPU time of processes, and the power of a GPU. Errors wrap sharing.ErrLost, sharing.ErrUnavailable or
 // sharing.ErrUnsupported.
 type Driver interface {
-	ProcessTime(ctx context.Context, gpu sharing.GPUID, since time.Time) (sharing.TimeUse, error)
-	Power(ctx context.Context, gpu sharing.GPUID) (watts float64, err error)
+	ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error)
+	Power(ctx context.Context, gpu sharing.GPURef) (watts float64, err error)
 }
 
 // Sampler takes samples.
@@ -127,9 +127,9 @@ func (m *Meter) Wait() { _ = m.evictions.Wait() } // they log their errors
 func (m *Meter) Measure(ctx context.Context) {
 	s := m.opt.Sampler.Sample(ctx)
 	now, v := time.Since(m.start), m.opt.View()
-	gpus := map[sharing.GPUID]sharing.GPU{}
+	gpus := map[sharing.GPURef]sharing.GPU{}
 	for _, g := range v.GPUs {
-		gpus[g.UUID] = g
+		gpus[g.Ref()] = g
 	}
 	busy, watts := m.read(ctx, v, s)
 	if ctx.Err() != nil {
@@ -179,8 +179,8 @@ func look(g ledger.Grant, f sharing.Fragment, gpu sharing.GPU, s observe.Sample,
 func (m *Meter) reportUnattributed(ctx context.Context, s observe.Sample, v View) {
 	news := m.unattributed.News(s)
 	for _, gpu := range v.GPUs {
-		if bytes, is := news[gpu.UUID]; is {
-			m.opt.Log.Warn("memory of a gpu is in use that no process has", "gpu", string(gpu.UUID), "bytes", uint64(bytes))
+		if bytes, is := news[gpu.Ref()]; is {
+			m.opt.Log.Warn("memory of a gpu is in use that no process has", "gpu", gpu.Ref().String(), "bytes", uint64(bytes))
 			m.opt.Notify.Node(ctx, UnlistedReason, s.Unattributed(gpu, v.Grants))
 		}
 	}
@@ -210,8 +210,8 @@ func shareOf(f sharing.Fragment, g sharing.GPU) float64 {
 
 // read reads the GPU time that each grant used since the last sample, and the power of each GPU. What the driver does not tell
 // is not in the maps; -1 is doubtful.
-func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sharing.GPUID]map[ledger.ClaimID]int, watts map[sharing.GPUID]float64) {
-	busy, watts = map[sharing.GPUID]map[ledger.ClaimID]int{}, map[sharing.GPUID]float64{}
+func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sharing.GPURef]map[ledger.ClaimID]int, watts map[sharing.GPURef]float64) {
+	busy, watts = map[sharing.GPURef]map[ledger.ClaimID]int{}, map[sharing.GPURef]float64{}
 	if v.Driver == nil {
 		return busy, watts
 	}
@@ -222,7 +222,7 @@ func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sh
 		}
 	}
 	for _, g := range v.GPUs {
-		gpu := g.UUID
+		gpu := g.Ref()
 		one, cancel := context.WithTimeout(ctx, deadline)
 		told, err := v.Driver.ProcessTime(one, gpu, time.Now().Add(-every))
 		reading, seen := s.GPUs[gpu]

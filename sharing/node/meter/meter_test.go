@@ -26,16 +26,16 @@ type node struct{ samples, seen int }
 
 func (n *node) Sample(context.Context) observe.Sample {
 	n.samples++
-	return observe.Sample{GPUs: map[sharing.GPUID]observe.Reading{"a": {}}, PIDs: map[ledger.ClaimID][]int{"k-1": {7}}}
+	return observe.Sample{GPUs: map[sharing.GPURef]observe.Reading{{UUID: "a"}: {}}, PIDs: map[ledger.ClaimID][]int{"k-1": {7}}}
 }
 
 func (n *node) See(context.Context, observe.Sample) { n.seen++ }
 
-func (n *node) ProcessTime(context.Context, sharing.GPUID, time.Time) (sharing.TimeUse, error) {
+func (n *node) ProcessTime(context.Context, sharing.GPURef, time.Time) (sharing.TimeUse, error) {
 	return sharing.TimeUse{Rows: map[int]sharing.TimeRow{7: {SM: 25}, 8: {SM: 50}}}, nil
 }
 
-func (n *node) Power(context.Context, sharing.GPUID) (float64, error) { return 100, nil }
+func (n *node) Power(context.Context, sharing.GPURef) (float64, error) { return 100, nil }
 
 // The meter takes a sample every ten seconds. It writes records every quarter of an hour, and at its end.
 func TestRun(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		n := &node{}
 		var written []audit.Entry
 		v := View{Driver: n, GPUs: []sharing.GPU{{UUID: "a"}}, Grants: []ledger.Grant{{
-			Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: "a", Percent: sharing.FullGPU / 2}}}, Lease: &ledger.Attachment{},
+			Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Percent: sharing.FullGPU / 2}}}, Lease: &ledger.Attachment{},
 		}}}
 		m := New(Options{
 			Log: slog.New(slog.DiscardHandler), Conditions: conditions.New(func() {}), Sampler: n, Watcher: n, View: func() View { return v },

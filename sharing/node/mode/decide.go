@@ -84,7 +84,7 @@ func (s sight) plan(now time.Time) turn.Plan {
 
 // candidate is false for a GPU that demand must not switch, or that switches already.
 func (s sight) candidate(st mig.State, now time.Time) (turn.GPU, bool) {
-	i := slices.IndexFunc(s.GPUs, func(v ledger.View) bool { return v.GPU.UUID == st.GPU })
+	i := slices.IndexFunc(s.GPUs, func(v ledger.View) bool { return v.GPU.Ref() == (sharing.GPURef{UUID: st.GPU}) })
 	if _, switching := s.switching[st.GPU]; i < 0 || !st.Turns || switching {
 		return turn.GPU{}, false
 	}

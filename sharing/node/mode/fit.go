@@ -22,7 +22,7 @@ func (s sight) fits(n Need, switched []sharing.GPUID) bool {
 	}
 	w := &whatIf{
 		sight: s, need: n, switched: switched,
-		instances: map[sharing.GPUID][]mig.Granted{}, shares: map[sharing.GPUID]sharing.Placement{},
+		instances: map[sharing.GPURef][]mig.Granted{}, shares: map[sharing.GPURef]sharing.Placement{},
 	}
 	for _, req := range n.Requests {
 		if req.Kind == sharing.KindMIG && !w.placeInstance(req) || req.Kind != sharing.KindMIG && !w.placeShares(req) {
@@ -38,8 +38,8 @@ type whatIf struct {
 	need     Need
 	switched []sharing.GPUID
 	// instances and shares are what was placed so far.
-	instances map[sharing.GPUID][]mig.Granted
-	shares    map[sharing.GPUID]sharing.Placement
+	instances map[sharing.GPURef][]mig.Granted
+	shares    map[sharing.GPURef]sharing.Placement
 }
 
 // placeInstance takes the instance that costs other requests least.
@@ -48,10 +48,10 @@ func (w *whatIf) placeInstance(req sharing.Request) bool {
 	for _, v := range w.GPUs {
 		id := v.GPU.UUID
 		_, switching := w.switching[id]
-		if id.IsPart() || !allocator.Named(v.GPU, req).Fits() || !allocator.Open(v.GPU).Fits() || len(w.shares[id]) > 0 || !slices.Contains(w.switched, id) && (!v.GPU.MIG || switching) {
+		if v.GPU.Ref().IsInstance() || !allocator.Named(v.GPU, req).Fits() || !allocator.Open(v.GPU).Fits() || len(w.shares[v.GPU.Ref()]) > 0 || !slices.Contains(w.switched, id) && (!v.GPU.MIG || switching) {
 			continue
 		}
-		o := w.manager.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.Granted(id), w.Faults(id), w.instances[id]))
+		o := w.manager.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.Granted(id), w.Faults(id), w.instances[v.GPU.Ref()]))
 		if o.Why == "" && (best == nil || o.Better(*best)) {
 			best = &o
 		}
@@ -69,8 +69,8 @@ func (w *whatIf) placeShares(req sharing.Request) bool {
 	states := w.Free(req.Profile, w.need.But)
 	for i := range states {
 		s := &states[i]
-		id := s.GPU.UUID
-		if s.GPU.MIG && slices.Contains(w.switched, id) {
+		id := s.GPU.Ref()
+		if s.GPU.MIG && slices.Contains(w.switched, id.UUID) {
 			w.outOfMIG(s, req)
 		}
 		if len(w.instances[id]) > 0 {

@@ -95,7 +95,7 @@ func (w *world) Would(gpu sharing.GPUID, profile string, _ int, granted []mig.Gr
 	if profile != "1g" || len(granted) > 0 {
 		return mig.Offer{Why: "is full"}
 	}
-	return mig.Offer{Fragment: sharing.Fragment{GPU: gpu, MIG: sharing.Instance{Profile: "1g", Size: 1}}}
+	return mig.Offer{Fragment: sharing.Fragment{GPU: sharing.GPURef{UUID: gpu}, MIG: sharing.Instance{Profile: "1g", Size: 1}}}
 }
 
 func (w *world) Turns(gpu sharing.GPUID) bool {
@@ -232,7 +232,7 @@ func TestLevelOutOfMIGMode(t *testing.T) {
 	}
 	plain := w.gpus[0].GPU
 	plain.MIG = false
-	w.TookInventory([]sharing.GPU{plain}, map[sharing.GPUID]choice.Report{"GPU-0": {sharing.BackendReactive: {Answer: choice.Supported}}})
+	w.TookInventory([]sharing.GPU{plain}, map[sharing.GPURef]choice.Report{{UUID: "GPU-0"}: {sharing.BackendReactive: {Answer: choice.Supported}}})
 	if fits() {
 		t.Error("it gave no level driver before")
 	}

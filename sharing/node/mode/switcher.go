@@ -113,7 +113,7 @@ func (s *Switcher) Switch(ctx context.Context) {
 
 func indexOf(p Picture, gpu sharing.GPUID) int {
 	for _, v := range p.GPUs {
-		if v.GPU.UUID == gpu {
+		if v.GPU.Ref() == (sharing.GPURef{UUID: gpu}) {
 			return v.GPU.Index
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Switcher) ended(t turn.Turn, err error, p Picture) change {
 	}
 	stale := false // the inventory is of before the switch
 	for _, v := range p.GPUs {
-		stale = stale || v.GPU.UUID == t.GPU && v.GPU.MIG != t.On
+		stale = stale || v.GPU.Ref() == (sharing.GPURef{UUID: t.GPU}) && v.GPU.MIG != t.On
 	}
 	switch {
 	case !stale:
@@ -173,12 +173,12 @@ func (s *Switcher) ended(t turn.Turn, err error, p Picture) change {
 
 // TookInventory takes in the GPUs as they are now: those that have switched take grants again. report is what the backends
 // give on each GPU. The caller may hold what Node.View holds.
-func (s *Switcher) TookInventory(gpus []sharing.GPU, report map[sharing.GPUID]choice.Report) {
+func (s *Switcher) TookInventory(gpus []sharing.GPU, report map[sharing.GPURef]choice.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.switching, func(_ sharing.GPUID, c change) bool { return c.made })
 	for _, g := range gpus {
-		if rep, ok := report[g.UUID]; ok && !g.MIG {
+		if rep, ok := report[g.Ref()]; ok && !g.MIG && !g.Ref().IsInstance() {
 			s.before[g.UUID] = rep
 		}
 	}

@@ -84,7 +84,7 @@ func containerGrant(in sharing.Injection, hook Hook) *nodev1.ContainerGrant {
 		return out
 	}
 	for _, f := range in.Placement {
-		out.CdiDevices = append(out.CdiDevices, sharing.CDIGPU+"="+string(f.GPU))
+		out.CdiDevices = append(out.CdiDevices, sharing.CDIGPU+"="+f.GPU.String())
 	}
 	return out
 }

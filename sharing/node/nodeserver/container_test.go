@@ -60,7 +60,7 @@ func TestClaimsForContainers(t *testing.T) {
 		t.Errorf("held for %s", fake.hold)
 	}
 	want := &nodev1.ContainerGrant{
-		CdiDevices: []string{"kerf.dev/gpu=" + string(gpu)}, CdiDirs: []string{"/etc/cdi", "/var/run/cdi"},
+		CdiDevices: []string{"kerf.dev/gpu=" + gpu.String()}, CdiDirs: []string{"/etc/cdi", "/var/run/cdi"},
 		HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock",
 		Env: map[string]string{"KERF_GRANT": got.GetGrant().GetId()}, Note: "note", Asks: []string{"gpu-memory-gib:10"},
 	}
@@ -71,7 +71,7 @@ func TestClaimsForContainers(t *testing.T) {
 
 // A MIG instance's device brings its GPU's own file: nothing else is named.
 func TestAnInstanceIsNamedAlone(t *testing.T) {
-	in := sharing.Injection{Placement: sharing.Placement{{GPU: "GPU-1"}}, Device: sharing.MIGDevice{GPU: "GPU-1", UUID: "MIG-1"}}
+	in := sharing.Injection{Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}}}, Device: sharing.MIGDevice{GPU: "GPU-1", UUID: "MIG-1"}}
 	if got := containerGrant(in, Hook{}).GetCdiDevices(); len(got) != 1 || got[0] != "kerf.dev/mig=MIG-1" {
 		t.Errorf("%q", got)
 	}

@@ -36,7 +36,7 @@ func Message(s status.State) *nodev1.GetNodeResponse {
 
 func gpuMessage(g status.GPU) *nodev1.GPU {
 	m := &nodev1.GPU{
-		Uuid: string(g.UUID), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
+		Uuid: g.Ref().String(), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
 		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
 		UsedBytes: uint64(g.Used), UsedKnown: g.UsedKnown,
 		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Lent),
@@ -89,12 +89,12 @@ func grantMessage(g status.Grant) *nodev1.Grant {
 	if g.Lease != nil {
 		m.Cgroup, m.ContainerId, m.UsedBy = g.Lease.Cgroup, g.Lease.ContainerID, g.Lease.Container
 		for _, f := range g.Lease.Part {
-			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole, MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start)})
+			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole, MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start)})
 		}
 	}
 	m.With = string(c.With)
 	for _, f := range g.Joint {
-		m.Joint = append(m.Joint, &nodev1.Fragment{Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent)})
+		m.Joint = append(m.Joint, &nodev1.Fragment{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent)})
 	}
 	m.Compute = &nodev1.Compute{By: g.Compute.By, Why: g.Compute.Why, Priority: g.Compute.Priority}
 	for _, pid := range g.PIDs {
@@ -102,7 +102,7 @@ func grantMessage(g status.Grant) *nodev1.Grant {
 	}
 	for i, f := range c.Placement {
 		one := &nodev1.Fragment{
-			Gpu: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
+			Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
 			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i], LentBytes: uint64(g.Lent[f.GPU]), BurstBytes: uint64(f.Burst),
 			MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start),
 		}

@@ -13,9 +13,9 @@ import (
 
 // A grant tells of the cap that it shares beside what is its own, and of its class.
 func TestMessageOfASharedCap(t *testing.T) {
-	own := sharing.Placement{{GPU: "GPU-1", Memory: 4, Percent: 10}}
+	own := sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 4, Percent: 10}}
 	g := status.Grant{
-		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own}, Joint: sharing.Placement{{GPU: "GPU-1", Memory: 10, Percent: 30}}},
+		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own}, Joint: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 10, Percent: 30}}},
 		Used:  []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: status.Compute{By: "libkerf", Why: "fair", Priority: 7},
 	}
 	m := Message(status.State{Grants: []status.Grant{g}}).GetGrants()[0]

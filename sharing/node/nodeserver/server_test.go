@@ -38,19 +38,19 @@ type driver struct{}
 
 func (driver) Version() string { return "615.71.09" }
 
-func (driver) Processes(context.Context, sharing.GPUID) ([]gpudriver.ProcessUse, error) {
+func (driver) Processes(context.Context, sharing.GPURef) ([]gpudriver.ProcessUse, error) {
 	return nil, nil
 }
 
-func (driver) Sample(context.Context, sharing.GPUID) (gpudriver.Sample, error) {
+func (driver) Sample(context.Context, sharing.GPURef) (gpudriver.Sample, error) {
 	return gpudriver.Sample{Utilization: -1}, nil
 }
 
-func (driver) Power(context.Context, sharing.GPUID) (float64, error) {
+func (driver) Power(context.Context, sharing.GPURef) (float64, error) {
 	return 0, sharing.ErrUnsupported
 }
 
-func (driver) ProcessTime(context.Context, sharing.GPUID, time.Time) (sharing.TimeUse, error) {
+func (driver) ProcessTime(context.Context, sharing.GPURef, time.Time) (sharing.TimeUse, error) {
 	return sharing.TimeUse{}, sharing.ErrUnsupported
 }
 
@@ -74,7 +74,7 @@ func (observer) MIGCut(bool, time.Duration, error)    {}
 func (observer) MIGRefused(string)                    {}
 func (observer) MIGTurned(bool, time.Duration, error) {}
 
-const gpu = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000001")
+var gpu = sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}
 
 // serve starts a server over a runtime with one GPU that no driver can cap, and returns a client.
 func start(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
@@ -141,9 +141,9 @@ func bounds() limit.Bounds {
 
 func attach(t *testing.T, r *node.Runtime) {
 	t.Helper()
-	g := sharing.GPU{UUID: gpu, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1}}
+	g := sharing.GPU{UUID: gpu.UUID, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1}}
 	err := r.Attach(t.Context(), gpudriver.Attached{
-		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPUID]choice.Report{gpu: {
+		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPURef]choice.Report{gpu: {
 			sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, sharing.BackendReactive: {Answer: choice.Supported},
 		}},
 	})
@@ -201,7 +201,7 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 	wantCode(t, err, codes.NotFound)
 	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, MinLevel: "driver"})
 	wantCode(t, err, codes.FailedPrecondition)
-	r.SetHealth(gpu, sharing.HealthSuspect, "a probe failed")
+	r.SetHealth(gpu.UUID, sharing.HealthSuspect, "a probe failed")
 	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30})
 	wantCode(t, err, codes.ResourceExhausted)
 }

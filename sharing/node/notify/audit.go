@@ -47,19 +47,19 @@ func Entry(what string, c ledger.Claim) audit.Entry {
 	}
 	for _, f := range c.Placement {
 		e.Fragments = append(e.Fragments, audit.Fragment{
-			GPU: string(f.GPU), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIG: f.MIG.Profile,
+			GPU: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIG: f.MIG.Profile,
 		})
 	}
 	return e
 }
 
 // Health writes a change of a GPU's health.
-func (a Audit) Health(gpu sharing.GPUID, h sharing.Health, reason string) {
+func (a Audit) Health(gpu sharing.GPURef, h sharing.Health, reason string) {
 	why := h.String()
 	if reason != "" {
 		why += ": " + reason
 	}
-	a.Note(audit.Entry{What: audit.Health, Fragments: []audit.Fragment{{GPU: string(gpu)}}, Why: why})
+	a.Note(audit.Entry{What: audit.Health, Fragments: []audit.Fragment{{GPU: gpu.String()}}, Why: why})
 }
 
 // Config writes that a config was applied, or why it was rejected.

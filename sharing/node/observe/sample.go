@@ -28,29 +28,29 @@ type Reading struct {
 // Key is a grant on a GPU.
 type Key struct {
 	Grant ledger.ClaimID
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 }
 
 // Sample is what the driver and the kernel say of usage, at one moment. It does not change. The zero value knows nothing.
 type Sample struct {
 	// GPUs are those that answered.
-	GPUs map[sharing.GPUID]Reading
+	GPUs map[sharing.GPURef]Reading
 	// PIDs are the processes of each grant's cgroup and its children.
 	PIDs map[ledger.ClaimID][]int
 	// Unmanaged are the processes on a GPU without a grant for it.
-	Unmanaged map[sharing.GPUID][]int
+	Unmanaged map[sharing.GPURef][]int
 	// Ended is what processes of a grant have of a GPU that have ended.
 	Ended map[Key]EndedUse
 	// capped is the driver's own count of what a cgroup uses of a GPU, where it sets a limit.
 	capped map[Key]sharing.Bytes
-	looks  map[sharing.GPUID]lists.Look
+	looks  map[sharing.GPURef]lists.Look
 	// unattributed is a GPU's unattributed memory, where that is much. unlisted is what this sample alone shows of it.
-	unattributed, unlisted map[sharing.GPUID]sharing.Bytes
+	unattributed, unlisted map[sharing.GPURef]sharing.Bytes
 }
 
 // Used is what a grant uses of one GPU: the driver's own count where it sets a limit, else ByProcess. It is false if that is not
 // known.
-func (s Sample) Used(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool) {
+func (s Sample) Used(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes, bool) {
 	if used, ok := s.capped[Key{id, gpu}]; ok {
 		return used, true
 	}
@@ -58,7 +58,7 @@ func (s Sample) Used(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool)
 }
 
 // ByProcess is the sum over the processes of a grant, also of ended ones, whatever the driver's limit counts.
-func (s Sample) ByProcess(id ledger.ClaimID, gpu sharing.GPUID) (sharing.Bytes, bool) {
+func (s Sample) ByProcess(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes, bool) {
 	look, ok := s.looks[gpu]
 	_, listed := s.PIDs[id]
 	if !ok || !listed {

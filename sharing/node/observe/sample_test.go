@@ -26,21 +26,21 @@ func line(pid int, owner listing.Owner, cgroup string, bytes sharing.Bytes) list
 func TestUsed(t *testing.T) {
 	s := Sample{
 		PIDs:   map[ledger.ClaimID][]int{"limited": {1}, "counted": {2}, "idle": nil},
-		capped: map[Key]sharing.Bytes{{"limited", "a"}: 5},
-		looks:  map[sharing.GPUID]lists.Look{"a": {Lines: []lists.Line{line(1, "limited", "/l", 3), line(2, "counted", "/c", 4)}}, "b": {Err: errors.New("no answer")}},
+		capped: map[Key]sharing.Bytes{{"limited", sharing.GPURef{UUID: "a"}}: 5},
+		looks:  map[sharing.GPURef]lists.Look{{UUID: "a"}: {Lines: []lists.Line{line(1, "limited", "/l", 3), line(2, "counted", "/c", 4)}}, {UUID: "b"}: {Err: errors.New("no answer")}},
 	}
 	for name, c := range map[string]struct {
 		grant     ledger.ClaimID
-		gpu       sharing.GPUID
+		gpu       sharing.GPURef
 		used, sum sharing.Bytes
 		known     bool
 	}{
-		"limited":            {"limited", "a", 5, 3, true},
-		"counted":            {"counted", "a", 4, 4, true},
-		"idle":               {"idle", "a", 0, 0, true},
-		"cgroup not read":    {"other", "a", 0, 0, false},
-		"GPU did not answer": {"counted", "b", 0, 0, false},
-		"GPU not known":      {"counted", "c", 0, 0, false},
+		"limited":            {"limited", sharing.GPURef{UUID: "a"}, 5, 3, true},
+		"counted":            {"counted", sharing.GPURef{UUID: "a"}, 4, 4, true},
+		"idle":               {"idle", sharing.GPURef{UUID: "a"}, 0, 0, true},
+		"cgroup not read":    {"other", sharing.GPURef{UUID: "a"}, 0, 0, false},
+		"GPU did not answer": {"counted", sharing.GPURef{UUID: "b"}, 0, 0, false},
+		"GPU not known":      {"counted", sharing.GPURef{UUID: "c"}, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used, known := s.Used(c.grant, c.gpu)
@@ -49,7 +49,7 @@ func TestUsed(t *testing.T) {
 			}
 		})
 	}
-	if _, known := (Sample{}).Used("counted", "a"); known {
+	if _, known := (Sample{}).Used("counted", sharing.GPURef{UUID: "a"}); known {
 		t.Error("the zero value knows something")
 	}
 }
@@ -75,16 +75,16 @@ func TestUnattributed(t *testing.T) {
 		{over, 0, false},
 		{over, over, true},
 	} {
-		s := Sample{GPUs: map[sharing.GPUID]Reading{"mig": {Used: over}}}
+		s := Sample{GPUs: map[sharing.GPURef]Reading{{UUID: "mig"}: {Used: over}}}
 		if step.used != none {
-			s.GPUs["a"] = Reading{Used: step.used}
+			s.GPUs[sharing.GPURef{UUID: "a"}] = Reading{Used: step.used}
 		}
 		s.setUnattributed(last, []sharing.GPU{{UUID: "a"}, {UUID: "mig", MIG: true}}, nil)
 		last = s
-		if got := s.unattributed["a"]; got != step.reported || (s.Unattributed(sharing.GPU{UUID: "a"}, nil) != "") != (step.reported > 0) || s.unattributed["mig"] != 0 {
+		if got := s.unattributed[sharing.GPURef{UUID: "a"}]; got != step.reported || (s.Unattributed(sharing.GPU{UUID: "a"}, nil) != "") != (step.reported > 0) || s.unattributed[sharing.GPURef{UUID: "mig"}] != 0 {
 			t.Errorf("step %d: %s", i, got)
 		}
-		if _, is := news.News(s)["a"]; is != step.news {
+		if _, is := news.News(s)[sharing.GPURef{UUID: "a"}]; is != step.news {
 			t.Errorf("step %d: news %v", i, is)
 		}
 	}
@@ -113,15 +113,15 @@ func TestUnlistedIn(t *testing.T) {
 
 // The sentence of unattributed memory names the grants that are on the GPU.
 func TestUnattributedNamesGrants(t *testing.T) {
-	s := Sample{unattributed: map[sharing.GPUID]sharing.Bytes{"a": sharing.GiB}}
-	on := func(id ledger.ClaimID, gpu sharing.GPUID, active bool) ledger.Grant {
+	s := Sample{unattributed: map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: sharing.GiB}}
+	on := func(id ledger.ClaimID, gpu sharing.GPURef, active bool) ledger.Grant {
 		g := ledger.Grant{Claim: ledger.Claim{ID: id, Placement: sharing.Placement{{GPU: gpu}}}}
 		if active {
 			g.Lease = &ledger.Attachment{}
 		}
 		return g
 	}
-	got := s.Unattributed(sharing.GPU{UUID: "a"}, []ledger.Grant{on("x", "a", true), on("y", "b", true), on("z", "a", false)})
+	got := s.Unattributed(sharing.GPU{UUID: "a"}, []ledger.Grant{on("x", sharing.GPURef{UUID: "a"}, true), on("y", sharing.GPURef{UUID: "b"}, true), on("z", sharing.GPURef{UUID: "a"}, false)})
 	if !strings.HasSuffix(got, "; on the GPU: x") || !strings.HasPrefix(got, "GPU 0 has 1GiB") {
 		t.Error(got)
 	}

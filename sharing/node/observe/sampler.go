@@ -27,12 +27,12 @@ const (
 type Driver interface {
 	lists.Driver
 	// Sample reads all but the processes.
-	Sample(ctx context.Context, gpu sharing.GPUID) (Reading, error)
+	Sample(ctx context.Context, gpu sharing.GPURef) (Reading, error)
 }
 
 // Caps reads the driver's own count of what a cgroup uses of a GPU.
 type Caps interface {
-	Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error)
+	Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error)
 }
 
 // View is what a Sampler sees of the node, at one moment.
@@ -50,7 +50,7 @@ type Sampler struct {
 	Lists *lists.Lists
 	View  func() View
 	// Managed is the managed memory that programs of grants count, by GPU.
-	Managed func([]ledger.Grant) map[sharing.GPUID]sharing.Bytes
+	Managed func([]ledger.Grant) map[sharing.GPURef]sharing.Bytes
 	// Changes is how many changes of the node there were. A sample from before the last one is old.
 	Changes func() uint64
 	// Daemons is the cgroup of the daemons of grants. Their processes are managed.
@@ -79,8 +79,8 @@ func (s *Sampler) Sample(ctx context.Context) Sample {
 
 func (s *Sampler) take(ctx context.Context, v View) Sample {
 	p := Sample{
-		GPUs: map[sharing.GPUID]Reading{}, PIDs: map[ledger.ClaimID][]int{}, Unmanaged: map[sharing.GPUID][]int{},
-		capped: map[Key]sharing.Bytes{}, looks: map[sharing.GPUID]lists.Look{},
+		GPUs: map[sharing.GPURef]Reading{}, PIDs: map[ledger.ClaimID][]int{}, Unmanaged: map[sharing.GPURef][]int{},
+		capped: map[Key]sharing.Bytes{}, looks: map[sharing.GPURef]lists.Look{},
 	}
 	for _, o := range v.Owners {
 		if pids, err := o.Procs(); err == nil {
@@ -109,21 +109,21 @@ func (s *Sampler) read(ctx context.Context, v View, p *Sample) []lists.Answer {
 	answers := make([]lists.Answer, len(v.GPUs))
 	for i, g := range v.GPUs {
 		wg.Go(func() {
-			if reading, err := v.Driver.Sample(ctx, g.UUID); err != nil {
-				answers[i] = lists.Answer{GPU: g.UUID, Err: err}
-			} else if answers[i] = s.Lists.Ask(ctx, v.Driver, g.UUID); answers[i].Err == nil {
+			if reading, err := v.Driver.Sample(ctx, g.Ref()); err != nil {
+				answers[i] = lists.Answer{GPU: g.Ref(), Err: err}
+			} else if answers[i] = s.Lists.Ask(ctx, v.Driver, g.Ref()); answers[i].Err == nil {
 				reading.Processes = answers[i].Uses
 				mu.Lock()
-				p.GPUs[g.UUID] = reading
+				p.GPUs[g.Ref()] = reading
 				mu.Unlock()
 			}
 			for _, gr := range v.Grants {
-				if v.Caps == nil || gr.Lease == nil || !limitedOn(gr, g.UUID) {
+				if v.Caps == nil || gr.Lease == nil || !limitedOn(gr, g.Ref()) {
 					continue
 				}
-				if _, used, err := v.Caps.Read(ctx, gr.Lease.Cgroup, g.UUID); err == nil {
+				if _, used, err := v.Caps.Read(ctx, gr.Lease.Cgroup, g.Ref()); err == nil {
 					mu.Lock()
-					p.capped[Key{gr.Claim.ID, g.UUID}] = used
+					p.capped[Key{gr.Claim.ID, g.Ref()}] = used
 					mu.Unlock()
 				}
 			}
@@ -145,7 +145,7 @@ func (s *Sampler) unmanaged(look lists.Look) (pids []int) {
 }
 
 // limitedOn reports whether the driver limits a grant on the GPU.
-func limitedOn(g ledger.Grant, gpu sharing.GPUID) bool {
+func limitedOn(g ledger.Grant, gpu sharing.GPURef) bool {
 	return g.Claim.Level == sharing.LevelDriver &&
 		slices.ContainsFunc(g.InForce(), func(f sharing.Fragment) bool { return f.GPU == gpu && !f.Whole })
 }

@@ -19,8 +19,8 @@ import (
 // slowDriver answers for "a" at once, and for "b" when the deadline is over. It counts what it is asked.
 type slowDriver struct{ asked int }
 
-func (d *slowDriver) Sample(ctx context.Context, gpu sharing.GPUID) (Reading, error) {
-	if gpu == "b" {
+func (d *slowDriver) Sample(ctx context.Context, gpu sharing.GPURef) (Reading, error) {
+	if gpu.UUID == "b" {
 		<-ctx.Done()
 		return Reading{}, errors.Join(ctx.Err(), sharing.ErrUnavailable)
 	}
@@ -28,7 +28,7 @@ func (d *slowDriver) Sample(ctx context.Context, gpu sharing.GPUID) (Reading, er
 	return Reading{Used: sharing.GiB}, nil
 }
 
-func (d *slowDriver) Processes(context.Context, sharing.GPUID) ([]lists.Use, error) { return nil, nil }
+func (d *slowDriver) Processes(context.Context, sharing.GPURef) ([]lists.Use, error) { return nil, nil }
 
 // clock is a kernel without processes.
 type clock struct{ lists.Kernel }
@@ -43,14 +43,14 @@ func TestSampler(t *testing.T) {
 		v := View{Driver: &d, GPUs: []sharing.GPU{{UUID: "a"}}}
 		s := &Sampler{
 			Lists: lists.New(clock{}), View: func() View { return v }, Changes: func() uint64 { return changes },
-			Managed: func([]ledger.Grant) map[sharing.GPUID]sharing.Bytes { return nil },
+			Managed: func([]ledger.Grant) map[sharing.GPURef]sharing.Bytes { return nil },
 		}
 		left, cancel := context.WithCancel(t.Context())
 		cancel()
 		expect := func(asked int) Sample {
 			t.Helper()
 			out := s.Sample(left) // the caller has left already
-			if d.asked != asked || out.GPUs["a"].Used != sharing.GiB {
+			if d.asked != asked || out.GPUs[sharing.GPURef{UUID: "a"}].Used != sharing.GiB {
 				t.Errorf("asked %d times, want %d: %+v", d.asked, asked, out)
 			}
 			return out

@@ -31,39 +31,39 @@ func unlistedIn(r Reading, look lists.Look, managed sharing.Bytes) (sharing.Byte
 
 // setUnattributed compares a sample with the one before it. The driver does not read the use of a GPU and of its processes at one
 // moment, so the lesser of two samples is believed. It says nothing of a GPU in MIG mode: its use is that of its instances.
-func (s *Sample) setUnattributed(before Sample, gpus []sharing.GPU, managed map[sharing.GPUID]sharing.Bytes) {
-	s.unlisted, s.unattributed = map[sharing.GPUID]sharing.Bytes{}, map[sharing.GPUID]sharing.Bytes{}
+func (s *Sample) setUnattributed(before Sample, gpus []sharing.GPU, managed map[sharing.GPURef]sharing.Bytes) {
+	s.unlisted, s.unattributed = map[sharing.GPURef]sharing.Bytes{}, map[sharing.GPURef]sharing.Bytes{}
 	for _, gpu := range gpus {
-		r, answered := s.GPUs[gpu.UUID]
+		r, answered := s.GPUs[gpu.Ref()]
 		if gpu.MIG || !answered {
 			continue
 		}
-		now, known := unlistedIn(r, s.looks[gpu.UUID], managed[gpu.UUID])
+		now, known := unlistedIn(r, s.looks[gpu.Ref()], managed[gpu.Ref()])
 		if !known {
 			continue
 		}
-		s.unlisted[gpu.UUID] = now
-		if was, seen := before.unlisted[gpu.UUID]; seen && min(was, now) > s.slack(gpu.UUID) {
-			s.unattributed[gpu.UUID] = min(was, now)
+		s.unlisted[gpu.Ref()] = now
+		if was, seen := before.unlisted[gpu.Ref()]; seen && min(was, now) > s.slack(gpu.Ref()) {
+			s.unattributed[gpu.Ref()] = min(was, now)
 		}
 	}
 }
 
 // slack is how much memory may belong to no process although nothing is wrong.
-func (s *Sample) slack(gpu sharing.GPUID) sharing.Bytes {
+func (s *Sample) slack(gpu sharing.GPURef) sharing.Bytes {
 	return contextsize.Slack(len(s.GPUs[gpu].Processes))
 }
 
 // Unattributed reports a GPU's unattributed memory with its possible causes, and which grants are on the GPU; empty where there is
 // none. It names no grant as the cause: the driver does not tell.
 func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
-	bytes, is := s.unattributed[gpu.UUID]
+	bytes, is := s.unattributed[gpu.Ref()]
 	if !is {
 		return ""
 	}
 	var on []string
 	for _, g := range grants {
-		if g.Lease != nil && Touches(g.Claim.Placement, gpu.UUID) {
+		if g.Lease != nil && Touches(g.Claim.Placement, gpu.Ref()) {
 			on = append(on, string(g.Claim.ID))
 		}
 	}
@@ -78,21 +78,21 @@ func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
 
 // Touches reports whether a placement has a fragment on the GPU. One on a MIG instance counts for all of its GPU: its processes are
 // on the GPU's own list, too, and a driver may not say on which instance a process is.
-func Touches(p sharing.Placement, gpu sharing.GPUID) bool {
-	return slices.ContainsFunc(p, func(f sharing.Fragment) bool { return f.GPU.Device() == gpu.Device() })
+func Touches(p sharing.Placement, gpu sharing.GPURef) bool {
+	return slices.ContainsFunc(p, func(f sharing.Fragment) bool { return f.GPU.UUID == gpu.UUID })
 }
 
 // Unattributed says of which GPUs a new time with unattributed memory has begun. The zero value is ready for use.
 type Unattributed struct {
-	known map[sharing.GPUID]bool
+	known map[sharing.GPURef]bool
 }
 
 // News are the GPUs with unattributed memory of which that was not said before, and how much it is. It ends once the GPU has less
 // than what is usual.
-func (u *Unattributed) News(s Sample) map[sharing.GPUID]sharing.Bytes {
-	out := map[sharing.GPUID]sharing.Bytes{}
+func (u *Unattributed) News(s Sample) map[sharing.GPURef]sharing.Bytes {
+	out := map[sharing.GPURef]sharing.Bytes{}
 	if u.known == nil {
-		u.known = map[sharing.GPUID]bool{}
+		u.known = map[sharing.GPURef]bool{}
 	}
 	for gpu, now := range s.unlisted {
 		bytes, is := s.unattributed[gpu]

@@ -61,7 +61,7 @@ func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, er
 }
 
 // PartOn is what a request gives on the GPUs of a placement. gpu finds a GPU.
-func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPUID) (ledger.View, bool)) sharing.Placement {
+func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPURef) (ledger.View, bool)) sharing.Placement {
 	out := make(sharing.Placement, 0, len(p))
 	for _, f := range p {
 		v, _ := gpu(f.GPU)
@@ -101,7 +101,7 @@ func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, b
 			return nil, false
 		}
 		v, ok := n.gpu(f.GPU)
-		return c.Placement.Clone(), ok && n.MIG != nil && req.Admits(v.GPU) && n.MIG.Fits(f.GPU, req.MIG, f.MIG)
+		return c.Placement.Clone(), ok && n.MIG != nil && req.Admits(v.GPU) && n.MIG.Fits(f.GPU.UUID, req.MIG, f.MIG)
 	}
 	var p sharing.Placement
 	for _, f := range c.Placement {
@@ -142,7 +142,7 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 // ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose: the grant is made
 // with the pod's sandbox, and kubelet's choice is known when the container is created. A grant stays where the scheduler
 // planned it, and if containers share it. gpu finds a GPU.
-func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPUID) (ledger.View, bool)) bool {
+func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
 	near, p := ask.Advice.Near, g.Claim.Placement
 	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.Joint.GPUs > 0 || len(near) != 1 || len(p) != near[0].Count {
 		return false
@@ -154,7 +154,7 @@ func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPUID
 			return false
 		}
 		there = there && v.GPU.NUMA == near[0].NUMA
-		planned = planned && slices.Contains(ask.Advice.GPUs, f.GPU)
+		planned = planned && slices.Contains(ask.Advice.GPUs, f.GPU.UUID)
 	}
 	return !there && !planned
 }
@@ -192,7 +192,7 @@ func (n *Node) choose(req sharing.Request, advice sharing.Advice, but choice.Wit
 	}
 	states := n.Free(req.Profile, but)
 	if len(advice.GPUs) == req.GPUs {
-		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.Shares(), s.GPU.UUID) })
+		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.Refs(), s.GPU.Ref()) })
 		if p, err := allocator.Choose(planned, req); err == nil {
 			return p, nil
 		}
@@ -206,9 +206,9 @@ func (n *Node) choose(req sharing.Request, advice sharing.Advice, but choice.Wit
 func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (sharing.Placement, error) {
 	var gpus []instances.Candidate
 	for _, v := range n.GPUs {
-		if id := v.GPU.UUID; !id.IsPart() {
+		if id := v.GPU.Ref(); !id.IsInstance() {
 			gpus = append(gpus, instances.Candidate{
-				GPU: v.GPU, Turns: n.Modes.Turns(id), Switching: n.Modes.Switching(id), Taken: append(n.Granted(id), n.Faults(id)...),
+				GPU: v.GPU, Turns: n.Modes.Turns(id.UUID), Switching: n.Modes.Switching(id.UUID), Taken: append(n.Granted(id.UUID), n.Faults(id.UUID)...),
 			})
 		}
 	}

@@ -22,24 +22,24 @@ type Backends struct {
 	Config config.Config
 	Pool   config.Pool
 	// Settings has the settings of each GPU for new grants.
-	Settings map[sharing.GPUID]config.GPUSettings
+	Settings map[sharing.GPURef]config.GPUSettings
 	// Reports are those of the attached driver, by GPU; nil without a driver.
-	Reports map[sharing.GPUID]choice.Report
+	Reports map[sharing.GPURef]choice.Report
 }
 
 // List are the backends for shares of a GPU for requests of a profile, the strongest first.
-func (b *Backends) List(gpu sharing.GPUID, profile string) []sharing.Backend {
+func (b *Backends) List(gpu sharing.GPURef, profile string) []sharing.Backend {
 	return b.Config.BackendsOn(b.Settings[gpu], b.Pool, profile)
 }
 
 // levels are those that a grant on the GPU can have now with the backends of the list, and which backend enforces a share.
 func (b *Backends) levels(g sharing.GPU, list []sharing.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
-	rep, known := b.Reports[g.UUID]
+	rep, known := b.Reports[g.Ref()]
 	if g.MIG || !known {
 		return nil, choice.Choice{}
 	}
 	c := choice.Choose(choice.On{List: list, Report: rep.But(but)})
-	if g.UUID.IsPart() {
+	if g.Ref().IsInstance() {
 		return []sharing.Level{c.Level}, c
 	}
 	return []sharing.Level{sharing.LevelExclusive, c.Level}, c
@@ -61,10 +61,10 @@ func (n *Node) LevelsOf(g sharing.GPU, state mig.State) (levels []sharing.Level,
 		if !known {
 			return []sharing.Level{sharing.LevelHardware}, ""
 		}
-		c := choice.Choose(choice.On{List: n.List(g.UUID, ""), Report: rep})
+		c := choice.Choose(choice.On{List: n.List(g.Ref(), ""), Report: rep})
 		return []sharing.Level{sharing.LevelHardware, sharing.LevelExclusive, c.Level}, c.Why
 	}
-	levels, by := n.levels(g, n.List(g.UUID, ""), nil)
+	levels, by := n.levels(g, n.List(g.Ref(), ""), nil)
 	return levels, by.Why
 }
 
@@ -75,7 +75,7 @@ func (b *Backends) Counts(g sharing.GPU) bool {
 		names = append(names, p.Name)
 	}
 	return slices.ContainsFunc(names, func(profile string) bool {
-		_, by := b.levels(g, b.List(g.UUID, profile), nil)
+		_, by := b.levels(g, b.List(g.Ref(), profile), nil)
 		return backend.PropertiesOf(by.Backend).Counts
 	})
 }
@@ -95,9 +95,9 @@ func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Wit
 		}
 		rep, known := n.Reports[f.GPU]
 		if !known {
-			rep = choice.Unprobed("the agent has not probed GPU " + string(f.GPU))
+			rep = choice.Unprobed("the agent has not probed GPU " + f.GPU.String())
 		}
-		name := string(f.GPU)
+		name := f.GPU.String()
 		if v, ok := n.gpu(f.GPU); ok {
 			name = strconv.Itoa(v.GPU.Index)
 		}

@@ -8,6 +8,7 @@
 package place
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -61,8 +62,8 @@ type Node struct {
 }
 
 // gpu finds a GPU.
-func (n *Node) gpu(id sharing.GPUID) (ledger.View, bool) {
-	i := slices.IndexFunc(n.GPUs, func(v ledger.View) bool { return v.GPU.UUID == id })
+func (n *Node) gpu(id sharing.GPURef) (ledger.View, bool) {
+	i := slices.IndexFunc(n.GPUs, func(v ledger.View) bool { return v.GPU.Ref() == id })
 	if i < 0 {
 		return ledger.View{}, false
 	}
@@ -82,7 +83,7 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 	out := make([]allocator.GPUState, 0, len(n.GPUs))
 	mps, others := mixes(n.Grants)
 	for _, v := range n.GPUs {
-		id := v.GPU.UUID
+		id := v.GPU.Ref()
 		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
 		list := n.List(id, profile)
 		levels, by := n.levels(v.GPU, list, but.Beside(mps[id], others[id]))
@@ -93,9 +94,9 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 			s.LevelWhy = by.Why
 		}
 		apply(&s, n.Settings[id], v.Claims)
-		s.Turns = n.Modes.Turns(id)
-		if why := n.Modes.Switching(id); why != "" {
-			s.Shut, s.NoWhole = why, why
+		if why := n.Modes.Switching(id.UUID); !id.IsInstance() {
+			s.Turns = n.Modes.Turns(id.UUID)
+			s.Shut, s.NoWhole = cmp.Or(why, s.Shut), cmp.Or(why, s.NoWhole)
 		}
 		out = append(out, s)
 	}
@@ -104,13 +105,13 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 
 // Recall says how much of the memory that is lent on each GPU must come back, so that the requests fit. On the GPUs in use no
 // lent memory can come back. There is none if that does not make room.
-func (n *Node) Recall(requests []sharing.Request, inUse map[sharing.GPUID]bool) map[sharing.GPUID]sharing.Bytes {
+func (n *Node) Recall(requests []sharing.Request, inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes {
 	if len(requests) == 0 {
 		return nil
 	}
 	states := n.Free(requests[0].Profile, nil)
 	for i := range states {
-		if inUse[states[i].GPU.UUID] {
+		if inUse[states[i].GPU.Ref()] {
 			states[i].Lent = 0
 		}
 	}
@@ -123,14 +124,14 @@ func (n *Node) Recall(requests []sharing.Request, inUse map[sharing.GPUID]bool) 
 
 // Rules applies the settings of a GPU to its view, as if it had no grants, and returns the backends for its shares.
 func (n *Node) Rules(s *allocator.GPUState, profile string) []sharing.Backend {
-	apply(s, n.Settings[s.GPU.UUID], 0)
-	return n.List(s.GPU.UUID, profile)
+	apply(s, n.Settings[s.GPU.Ref()], 0)
+	return n.List(s.GPU.Ref(), profile)
 }
 
 // apply restricts the view of a GPU with so many grants to what its settings allow.
 func apply(s *allocator.GPUState, set config.GPUSettings, grants int) {
 	s.Sharers, s.MaxSharers, s.MinLevel = grants, set.Sharers, set.MinLevel
-	if s.GPU.UUID.IsPart() {
+	if s.GPU.Ref().IsInstance() {
 		set.Mode = config.ModeAuto // the GPU of a shared instance gives that instance
 	}
 	if set.Exclude {
@@ -141,8 +142,8 @@ func apply(s *allocator.GPUState, set config.GPUSettings, grants int) {
 }
 
 // mixes are the GPUs that have shares which MPS enforces, and those that have other shares. No GPU has both.
-func mixes(grants []ledger.Grant) (mps, others map[sharing.GPUID]bool) {
-	mps, others = map[sharing.GPUID]bool{}, map[sharing.GPUID]bool{}
+func mixes(grants []ledger.Grant) (mps, others map[sharing.GPURef]bool) {
+	mps, others = map[sharing.GPURef]bool{}, map[sharing.GPURef]bool{}
 	for i := range grants {
 		c := &grants[i].Claim
 		for _, f := range c.Placement {

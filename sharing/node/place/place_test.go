@@ -55,23 +55,23 @@ func newNode() (*Node, *world) {
 	w := &world{}
 	n := &Node{
 		Backends: Backends{
-			Settings: map[sharing.GPUID]config.GPUSettings{}, Reports: map[sharing.GPUID]choice.Report{},
+			Settings: map[sharing.GPURef]config.GPUSettings{}, Reports: map[sharing.GPURef]choice.Report{},
 			Config: config.Default(), Pool: config.Pool{Name: "a"},
 		},
 		OwnerOf: func(uid uint32) uint32 { return uid },
 		Modes:   w, Health: w,
 	}
 	for i := range 3 {
-		g := sharing.GPU{UUID: id(i), Index: i, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Model: "H100"}
+		g := sharing.GPU{UUID: id(i).UUID, Index: i, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Model: "H100"}
 		g.NUMA = i / 2
 		n.GPUs = append(n.GPUs, ledger.View{GPU: g, FreeMemory: g.Memory, FreePercent: 100})
-		n.Reports[g.UUID] = choice.Report{sharing.BackendDriver: yes, sharing.BackendLibkerf: yes}
+		n.Reports[g.Ref()] = choice.Report{sharing.BackendDriver: yes, sharing.BackendLibkerf: yes}
 	}
 	return n, w
 }
 
-func id(i int) sharing.GPUID {
-	return sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
+func id(i int) sharing.GPURef {
+	return sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))}
 }
 
 func gib(n int) sharing.Request {
@@ -117,15 +117,15 @@ func TestContainerFollowsAdvice(t *testing.T) {
 		want   []int
 	}{
 		"no advice":           {gib(10), sharing.Advice{}, nil, []int{0}},
-		"planned":             {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1)}}, nil, []int{1}},
-		"planned and full":    {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1)}}, func(n *Node, _ *world) { n.grant(1, 75, nil) }, []int{0}},
-		"planned for another": {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1), id(2)}}, nil, []int{0}},
+		"planned":             {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, nil, []int{1}},
+		"planned and full":    {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, func(n *Node, _ *world) { n.grant(1, 75, nil) }, []int{0}},
+		"planned for another": {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID, id(2).UUID}}, nil, []int{0}},
 		"near":                {whole(1), sharing.Advice{Near: near(0, 1)}, nil, []int{0}},
 		"near two":            {whole(2), sharing.Advice{Near: near(0, 2)}, nil, []int{0, 1}},
 		"near is full":        {whole(2), sharing.Advice{Near: near(1, 2)}, nil, []int{0, 1}},
 		"near for a share":    {gib(10), sharing.Advice{Near: near(1, 1)}, nil, []int{0}},
 		"near two nodes":      {whole(1), sharing.Advice{Near: append(near(0, 1), near(1, 1)...)}, nil, []int{2}},
-		"planned before near": {whole(1), sharing.Advice{GPUs: []sharing.GPUID{id(1)}, Near: near(1, 1)}, nil, []int{1}},
+		"planned before near": {whole(1), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, Near: near(1, 1)}, nil, []int{1}},
 		"beside others":       {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.grant(2, 10, nil) }, []int{2}},
 		"excluded": {gib(10), sharing.Advice{}, func(n *Node, _ *world) {
 			n.Settings[id(0)] = config.GPUSettings{Exclude: true}
@@ -137,7 +137,7 @@ func TestContainerFollowsAdvice(t *testing.T) {
 			n.grant(0, 10, nil)
 			n.Settings[id(0)] = config.GPUSettings{Sharers: 1}
 		}, []int{1}},
-		"switches":   {gib(10), sharing.Advice{}, func(_ *Node, w *world) { w.switching = map[sharing.GPUID]string{id(0): "switches"} }, []int{1}},
+		"switches":   {gib(10), sharing.Advice{}, func(_ *Node, w *world) { w.switching = map[sharing.GPUID]string{id(0).UUID: "switches"} }, []int{1}},
 		"no backend": {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.Reports[id(0)] = choice.Report{} }, []int{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestLender(t *testing.T) {
 		"of a shared cap":   {gib(5), func(n *Node) { n.Grants[1].Joint = sharing.Placement{} }, "c0", 5 * sharing.GiB},
 		"of another pod":    {gib(5), func(n *Node) { n.Grants[1].Claim.Owner.PodUID = "other" }, "c0", 5 * sharing.GiB},
 		"the GPU is gone":   {gib(5), func(n *Node) { n.GPUs = n.GPUs[:1] }, "c0", 5 * sharing.GiB},
-		"another GPU named": {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 1, UUIDs: []sharing.GPUID{id(2)}}, nil, "", 0},
+		"another GPU named": {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 1, UUIDs: []sharing.GPUID{id(2).UUID}}, nil, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -384,13 +384,15 @@ func TestShouldMove(t *testing.T) {
 		"in use":             {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Lease = &ledger.Attachment{} }, false},
 		"a share":            {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Claim.Placement[0].Whole = false }, false},
 		"there already":      {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].NUMA = 0 }, false},
-		"planned":            {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.GPUs = []sharing.GPUID{id(0)} }, false},
-		"planned elsewhere":  {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.GPUs = []sharing.GPUID{id(1)} }, true},
+		"planned":            {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.GPUs = []sharing.GPUID{id(0).UUID} }, false},
+		"planned elsewhere":  {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.GPUs = []sharing.GPUID{id(1).UUID} }, true},
 		"another number":     {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].Count = 2 }, false},
 		"no node":            {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near = nil }, false},
 		"shares a cap":       {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.With = "other" }, false},
 		"others share a cap": {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Joint = whole(1) }, false},
-		"unknown GPU":        {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Claim.Placement[0].GPU = "GPU-x" }, false},
+		"unknown GPU": {func(g *ledger.Grant, _ *sharing.ContainerAsk) {
+			g.Claim.Placement[0].GPU = sharing.GPURef{UUID: "GPU-x"}
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -420,7 +422,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 	req := asked
 	req.MinLevel = sharing.LevelNone // as the config allows
 	_, err := n.Process(1000, asked, req, nil)
-	want := "no backend enforces 1GiB of one GPU on " + string(id(0)) + " (level none: driver: old"
+	want := "no backend enforces 1GiB of one GPU on " + id(0).String() + " (level none: driver: old"
 	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "; add --level none to accept that") ||
 		errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("%v, want %s", err, want)
@@ -529,7 +531,7 @@ func TestLevelsOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, w := newNode()
 			if tt.before != nil {
-				w.before = map[sharing.GPUID]choice.Report{id(0): tt.before}
+				w.before = map[sharing.GPUID]choice.Report{id(0).UUID: tt.before}
 			}
 			g := n.GPUs[0].GPU
 			g.MIG = tt.mig
@@ -553,18 +555,18 @@ func TestInstances(t *testing.T) {
 	if got := n.Hardened(req); got.Kind != sharing.KindShared {
 		t.Errorf("without MIG: %v", got)
 	}
-	w.turns = map[sharing.GPUID]bool{id(1): true}
+	w.turns = map[sharing.GPUID]bool{id(1).UUID: true}
 	if got := n.HardenedAll([]sharing.Request{req, gib(1)}); got[0].Kind != sharing.KindMIG || got[1].Kind != sharing.KindShared {
 		t.Errorf("with a GPU that switches: %v", got)
 	}
 	n.GPUs[1].GPU.MIG, n.GPUs[1].GPU.MIGCapable = true, true
 	in := sharing.Instance{Profile: "1g", Start: 2, Size: 1}
-	w.offers = map[sharing.GPUID]mig.Offer{id(1): {Fragment: sharing.Fragment{GPU: id(1), MIG: in}}}
+	w.offers = map[sharing.GPUID]mig.Offer{id(1).UUID: {Fragment: sharing.Fragment{GPU: id(1), MIG: in}}}
 	p, err := n.Container(sharing.ContainerAsk{}, req)
 	if err != nil || p.Request.Kind != sharing.KindMIG || p.Placement[0].MIG != in || p.Enforced.Level != sharing.LevelHardware {
 		t.Errorf("%+v, %v", p, err)
 	}
-	w.offers[id(1)] = mig.Offer{Why: "is full", Reason: mig.Full}
+	w.offers[id(1).UUID] = mig.Offer{Why: "is full", Reason: mig.Full}
 	_, err = n.Process(0, req, req, nil)
 	refused, is := errors.AsType[*NoInstance](err)
 	if noFit := new(allocator.NoFit); !is || refused.Reason != mig.Full || refused.Tries != 2 || !errors.As(err, &noFit) {
@@ -581,7 +583,7 @@ func TestRecall(t *testing.T) {
 	if got := n.Recall([]sharing.Request{gib(30)}, nil); len(got) != 1 || got[id(0)] != 20*sharing.GiB {
 		t.Errorf("%v", got)
 	}
-	if got := n.Recall([]sharing.Request{gib(30)}, map[sharing.GPUID]bool{id(0): true}); len(got) != 1 || got[id(1)] != 20*sharing.GiB {
+	if got := n.Recall([]sharing.Request{gib(30)}, map[sharing.GPURef]bool{id(0): true}); len(got) != 1 || got[id(1)] != 20*sharing.GiB {
 		t.Errorf("in use: %v", got)
 	}
 	if got := n.Recall([]sharing.Request{gib(75)}, nil); len(got) > 0 {

@@ -20,7 +20,7 @@ type capper struct{ driver *driver.Driver }
 func (capper) Least() sharing.Bytes { return backend.LeastLimit }
 
 // Apply implements gpudriver.Capper.
-func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
 	limits := limitsOf(own, others)
 	if len(limits) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, o
 }
 
 // Renew implements gpudriver.Capper.
-func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPUID) error {
+func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
 	limits := limitsOf(own, others)
 	if len(limits) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, o
 }
 
 // limitsOf are the limits of a grant's fragments, and the least one on all other GPUs. A whole GPU has none.
-func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []backend.Limit {
+func limitsOf(own []sharing.Fragment, others []sharing.GPURef) []backend.Limit {
 	var limits []backend.Limit
 	for _, f := range own {
 		if !f.Whole {
@@ -52,8 +52,8 @@ func limitsOf(own []sharing.Fragment, others []sharing.GPUID) []backend.Limit {
 }
 
 // Read implements gpudriver.Capper.
-func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit, used sharing.Bytes, err error) {
-	r, err := c.driver.Read(ctx, dir, gpu)
+func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error) {
+	r, err := c.driver.Read(ctx, dir, gpu.UUID)
 	if err == nil && r.Cap == backend.NoCap {
 		return 0, 0, fmt.Errorf("cgroup %q has no limit on GPU %q: %w", dir, gpu, sharing.ErrNotFound)
 	}
@@ -61,6 +61,10 @@ func (c capper) Read(ctx context.Context, dir string, gpu sharing.GPUID) (limit,
 }
 
 // Clear implements gpudriver.Capper.
-func (c capper) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
-	return c.driver.Clear(ctx, dir, gpus)
+func (c capper) Clear(ctx context.Context, dir string, gpus []sharing.GPURef) error {
+	ids := make([]sharing.GPUID, len(gpus))
+	for i, gpu := range gpus {
+		ids[i] = gpu.UUID
+	}
+	return c.driver.Clear(ctx, dir, ids)
 }

@@ -27,7 +27,7 @@ func (s *Session) contextProber(lib *nvml.Library, driver gpudriver.Reader) *con
 	return &contextprobe.Prober{
 		Sizes: s.Contexts, Log: s.Log, GPUs: s.Runtime.ContextGPUs, Changed: s.Runtime.Changed,
 		List: func(ctx context.Context, gpu sharing.GPUID) ([]contextsize.Use, error) {
-			list, err := driver.Processes(ctx, gpu)
+			list, err := driver.Processes(ctx, sharing.GPURef{UUID: gpu})
 			out := make([]contextsize.Use, 0, len(list))
 			for _, u := range list {
 				out = append(out, contextsize.Use{PID: u.PID, Bytes: u.Used, Known: u.Known})

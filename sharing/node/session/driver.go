@@ -149,7 +149,7 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.
 		before := listed
 		listed = listsServed(s.Runtime)
 		open := slices.DeleteFunc(slices.Clone(att.GPUs), func(g sharing.GPU) bool {
-			return !levels[g.UUID].Undecided() && (levels[g.UUID].AskedMPS() || !listed)
+			return !levels[g.Ref()].Undecided() && (levels[g.Ref()].AskedMPS() || !listed)
 		})
 		switch {
 		case len(open) == 0:
@@ -167,8 +167,8 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.
 			rep := s.report(probe, lib, backend, g)
 			cancel()
 			if !rep.Undecided() {
-				s.Runtime.Amend(func(att *gpudriver.Attached) { att.Levels[g.UUID] = rep })
-				levels[g.UUID] = rep
+				s.Runtime.Amend(func(att *gpudriver.Attached) { att.Levels[g.Ref()] = rep })
+				levels[g.Ref()] = rep
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func (s *Session) backend(lib *nvml.Library) *driver.Driver {
 
 // report asks each backend what it can do for shares of the GPU.
 func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.Driver, g sharing.GPU) choice.Report {
-	if g.UUID.IsPart() {
+	if g.Ref().IsInstance() {
 		return s.partReport(ctx, lib, g)
 	}
 	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
@@ -245,7 +245,7 @@ func lockGPUs(ctx context.Context, dirs options.Dirs, gpus []sharing.GPU) (relea
 
 // attachment asks each GPU whether it answers and which level it can give.
 func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) gpudriver.Attached {
-	att := gpudriver.Attached{Levels: make(map[sharing.GPUID]choice.Report, len(gpus))}
+	att := gpudriver.Attached{Levels: make(map[sharing.GPURef]choice.Report, len(gpus))}
 	for _, err := range leftOut {
 		att.LeftOut = append(att.LeftOut, err.Error())
 	}
@@ -255,7 +255,7 @@ func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []shar
 	}
 	for _, g := range gpus {
 		att.GPUs = append(att.GPUs, g)
-		att.Levels[g.UUID] = s.report(ctx, lib, backend, g)
+		att.Levels[g.Ref()] = s.report(ctx, lib, backend, g)
 	}
 	return att
 }

@@ -147,20 +147,20 @@ func (s *Session) keepCut(ctx context.Context, lib *nvml.Library, cut *keep.Mana
 // keepParts replaces the shared MIG instances in the inventory. It returns those whose backends are known: the others are asked
 // again in the next round.
 func (s *Session) keepParts(ctx context.Context, lib *nvml.Library, had, now []sharing.GPU) []sharing.GPU {
-	same := func(x, y sharing.GPU) bool { return x.UUID == y.UUID && x.Memory == y.Memory }
+	same := func(x, y sharing.GPU) bool { return x.Ref() == y.Ref() && x.Memory == y.Memory }
 	if slices.EqualFunc(now, had, same) {
 		return had
 	}
-	levels := map[sharing.GPUID]choice.Report{}
+	levels := map[sharing.GPURef]choice.Report{}
 	known := slices.DeleteFunc(slices.Clone(now), func(p sharing.GPU) bool {
 		if slices.ContainsFunc(had, func(h sharing.GPU) bool { return same(h, p) }) {
 			return false
 		}
-		levels[p.UUID] = s.partReport(ctx, lib, p)
-		return levels[p.UUID].Undecided()
+		levels[p.Ref()] = s.partReport(ctx, lib, p)
+		return levels[p.Ref()].Undecided()
 	})
 	s.Runtime.Amend(func(att *gpudriver.Attached) {
-		gpus := slices.DeleteFunc(slices.Clone(att.GPUs), func(g sharing.GPU) bool { return g.UUID.IsPart() })
+		gpus := slices.DeleteFunc(slices.Clone(att.GPUs), func(g sharing.GPU) bool { return g.Ref().IsInstance() })
 		att.GPUs = slices.Concat(gpus, now)
 		maps.Copy(att.Levels, levels)
 	})
@@ -178,9 +178,8 @@ func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.G
 		}
 		used := r.PartsInUse(v.GPU)
 		for _, p := range v.Instances {
-			id := sharing.PartID(v.GPU, p.Instance)
-			if p.Ours && p.Ready && (v.Shared || slices.Contains(used, id)) {
-				out = append(out, partOf(gpus[i], p, id))
+			if p.Ours && p.Ready && (v.Shared || slices.Contains(used, p.On(v.GPU))) {
+				out = append(out, partOf(gpus[i], p))
 			}
 		}
 	}
@@ -188,9 +187,9 @@ func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.G
 }
 
 // partOf is an instance of a GPU as a GPU of its own.
-func partOf(g sharing.GPU, p mig.Instance, id sharing.GPUID) sharing.GPU {
+func partOf(g sharing.GPU, p mig.Instance) sharing.GPU {
 	g = g.Clone()
-	g.UUID, g.Part, g.MIG, g.NVLinks = id, p.Instance, false, nil
+	g.Part, g.MIG, g.NVLinks = p.Instance, false, nil
 	g.Model += " MIG " + p.Profile
 	g.Memory, g.Reserved = p.Memory, 0
 	return g

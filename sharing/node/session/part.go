@@ -23,29 +23,28 @@ type partDoor struct {
 }
 
 // gi is the driver's id of a shared instance. sharing.ErrUnavailable where it is not there now.
-func (d *partDoor) gi(id sharing.GPUID) (int, error) {
-	slot, _ := id.Slot()
-	if gi, ok := d.cut.GI(id.Device(), slot.Profile, slot.Start); ok {
+func (d *partDoor) gi(id sharing.GPURef) (int, error) {
+	if gi, ok := d.cut.GI(id.UUID, id.Instance.Profile, id.Instance.Start); ok {
 		return gi, nil
 	}
 	return 0, fmt.Errorf("MIG instance %s is not there: %w", id, sharing.ErrUnavailable)
 }
 
 // Sample implements gpudriver.Reader, as do the others. NVML tells no utilisation of an instance.
-func (d *partDoor) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Sample, error) {
-	if !id.IsPart() {
-		return d.driverDoor.Sample(ctx, id)
+func (d *partDoor) Sample(ctx context.Context, id sharing.GPURef) (gpudriver.Sample, error) {
+	if !id.IsInstance() {
+		return d.driverDoor.Sample(ctx, id.UUID)
 	}
 	gi, err := d.gi(id)
 	if err != nil {
 		return gpudriver.Sample{}, err
 	}
-	leave, err := d.quiet.enter(id.Device())
+	leave, err := d.quiet.enter(id.UUID)
 	if err != nil {
 		return gpudriver.Sample{}, err
 	}
 	defer leave()
-	memory, err := d.lib.InstanceMemory(ctx, id.Device())
+	memory, err := d.lib.InstanceMemory(ctx, id.UUID)
 	if err != nil {
 		return gpudriver.Sample{}, err
 	}
@@ -58,37 +57,37 @@ func (d *partDoor) Sample(ctx context.Context, id sharing.GPUID) (gpudriver.Samp
 }
 
 // Processes lists those of the instance.
-func (d *partDoor) Processes(ctx context.Context, id sharing.GPUID) ([]gpudriver.ProcessUse, error) {
-	if !id.IsPart() {
-		return d.driverDoor.Processes(ctx, id)
+func (d *partDoor) Processes(ctx context.Context, id sharing.GPURef) ([]gpudriver.ProcessUse, error) {
+	if !id.IsInstance() {
+		return d.driverDoor.Processes(ctx, id.UUID)
 	}
 	gi, err := d.gi(id)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := d.quiet.enter(id.Device())
+	leave, err := d.quiet.enter(id.UUID)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	procs, err := d.lib.ProcessesIn(ctx, id.Device(), gi)
+	procs, err := d.lib.ProcessesIn(ctx, id.UUID, gi)
 	return usesOf(procs), err
 }
 
 // ProcessTime is not told of instances.
-func (d *partDoor) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
-	if id.IsPart() {
+func (d *partDoor) ProcessTime(ctx context.Context, id sharing.GPURef, since time.Time) (sharing.TimeUse, error) {
+	if id.IsInstance() {
 		return sharing.TimeUse{}, fmt.Errorf("time of processes on MIG instance %s: %w", id, sharing.ErrUnsupported)
 	}
-	return d.driverDoor.ProcessTime(ctx, id, since)
+	return d.driverDoor.ProcessTime(ctx, id.UUID, since)
 }
 
 // Power is the whole GPU's alone.
-func (d *partDoor) Power(ctx context.Context, id sharing.GPUID) (float64, error) {
-	if id.IsPart() {
+func (d *partDoor) Power(ctx context.Context, id sharing.GPURef) (float64, error) {
+	if id.IsInstance() {
 		return 0, fmt.Errorf("power of MIG instance %s: %w", id, sharing.ErrUnsupported)
 	}
-	return d.driverDoor.Power(ctx, id)
+	return d.driverDoor.Power(ctx, id.UUID)
 }
 
 // partReport asks each backend what it can do for shares of a MIG instance. The driver's limits and MPS hold none: the

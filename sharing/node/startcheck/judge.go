@@ -21,7 +21,7 @@ import (
 
 // Limit is the limit of one GPU on a container's cgroup.
 type Limit struct {
-	GPU sharing.GPUID
+	GPU sharing.GPURef
 	// Want is the cap of the grant. For a GPU that is not part of the grant it is the least limit that Kerf sets.
 	Want sharing.Bytes
 	// Slack is how far the driver may round Want down.

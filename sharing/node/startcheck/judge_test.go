@@ -12,10 +12,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const (
-	gpuA  sharing.GPUID = "GPU-a"
-	gpuB  sharing.GPUID = "GPU-b"
-	slack               = 2 * sharing.MiB
+const slack = 2 * sharing.MiB
+
+var (
+	gpuA = sharing.GPURef{UUID: "GPU-a"}
+	gpuB = sharing.GPURef{UUID: "GPU-b"}
 )
 
 func own(have sharing.Bytes, err error) Limit {

@@ -39,7 +39,7 @@ type Facts struct {
 	Time    TimeFacts
 	// Found is what the guard found. Refused is what libkerf counts by GPU.
 	Found   guard.Finding
-	Refused map[sharing.GPUID]uint64
+	Refused map[sharing.GPURef]uint64
 }
 
 // TimeFacts are what libkerf knows of a grant's GPU time. Times is nil if nothing limits it; Unlimited then says why.
@@ -149,7 +149,7 @@ func eventsOf(g ledger.Grant, f Facts) []CapEvents {
 // Beyond says where the processes of a grant hold more than its cap although its backend enforces it: under the driver's limit
 // memory that other grants made and handed over, and what the driver takes for a program that counts its memory itself. It
 // does not say so if the guard watches the grant. Managed memory is in no process list, see observe.Sample.Unattributed.
-func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.GPUID) int) (out []string) {
+func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.GPURef) int) (out []string) {
 	way := backend.PropertiesOf(g.Claim.Backend)
 	if g.Lease == nil || way.Misses == "" || watched {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
-const gpu sharing.GPUID = "a"
+var gpu = sharing.GPURef{UUID: "a"}
 
 // grant is an active grant of libkerf on one GPU.
 func grant(backend sharing.Backend) ledger.Grant {
@@ -55,7 +55,7 @@ func TestLevel(t *testing.T) {
 	}
 	g := grant(sharing.BackendNone)
 	g.Claim.Placement[0].Whole = true
-	got := GrantOf(g, Facts{Health: []sharing.Health{sharing.HealthSuspect}}, observe.Sample{Unmanaged: map[sharing.GPUID][]int{gpu: {7, 8}}})
+	got := GrantOf(g, Facts{Health: []sharing.Health{sharing.HealthSuspect}}, observe.Sample{Unmanaged: map[sharing.GPURef][]int{gpu: {7, 8}}})
 	if got.Level != sharing.LevelNone || !strings.HasSuffix(got.LevelReason, "pid 7, 8") || got.Health != sharing.HealthSuspect {
 		t.Errorf("a whole GPU with other processes: %+v", got)
 	}
@@ -91,7 +91,7 @@ func TestCompute(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	g := grant(sharing.BackendLibkerf)
-	f := Facts{Speaker: "k-1", Refused: map[sharing.GPUID]uint64{gpu: 3}, Found: guard.Finding{Watched: true}}
+	f := Facts{Speaker: "k-1", Refused: map[sharing.GPURef]uint64{gpu: 3}, Found: guard.Finding{Watched: true}}
 	if diff := cmp.Diff([]CapEvents{{Refused: 3, Counted: true, Watched: true}}, eventsOf(g, f)); diff != "" {
 		t.Error(diff)
 	}

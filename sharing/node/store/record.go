@@ -38,7 +38,7 @@ func Recorded(c ledger.Claim, a ledger.Attachment) record.Grant {
 func recordPlacement(p sharing.Placement) []record.Fragment {
 	var out []record.Fragment
 	for _, f := range p {
-		one := record.Fragment{GPU: string(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent), Whole: f.Whole}
+		one := record.Fragment{GPU: f.GPU.String(), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent), Whole: f.Whole}
 		if !f.MIG.None() {
 			one.MIG = &record.Instance{Profile: f.MIG.Profile, ID: f.MIG.ID, Start: f.MIG.Start, Size: f.MIG.Size}
 		}
@@ -47,16 +47,19 @@ func recordPlacement(p sharing.Placement) []record.Fragment {
 	return out
 }
 
-func placementOf(fragments []record.Fragment) sharing.Placement {
-	var p sharing.Placement
+func placementOf(fragments []record.Fragment) (p sharing.Placement, err error) {
 	for _, f := range fragments {
-		one := sharing.Fragment{GPU: sharing.GPUID(f.GPU), Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent), Whole: f.Whole}
+		ref, err := sharing.ParseGPURef(f.GPU)
+		if err != nil {
+			return nil, err
+		}
+		one := sharing.Fragment{GPU: ref, Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent), Whole: f.Whole}
 		if f.MIG != nil {
 			one.MIG = sharing.Instance{Profile: f.MIG.Profile, ID: f.MIG.ID, Start: f.MIG.Start, Size: f.MIG.Size}
 		}
 		p = append(p, one)
 	}
-	return p
+	return p, nil
 }
 
 // Read is the reverse of Recorded. The request is rebuilt from the fragments. An error wraps sharing.ErrInvalid or what the parsers of
@@ -67,7 +70,10 @@ func Read(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
 	}
 	a = ledger.Attachment{Cgroup: g.Cgroup, Inode: g.Inode}
 	if g.Use != nil {
-		a.ContainerID, a.Container, a.Part = g.Use.ContainerID, g.Use.Container, placementOf(g.Use.Part)
+		a.ContainerID, a.Container = g.Use.ContainerID, g.Use.Container
+		if a.Part, err = placementOf(g.Use.Part); err != nil {
+			return c, a, err
+		}
 		a.Asks, err = sharing.ParseAsks(g.Use.Asks)
 	}
 	return c, a, err
@@ -123,7 +129,9 @@ func claimOf(g record.Grant) (ledger.Claim, error) {
 			return ledger.Claim{}, err
 		}
 	}
-	c.Placement = placementOf(g.Fragments)
+	if c.Placement, err = placementOf(g.Fragments); err != nil {
+		return ledger.Claim{}, err
+	}
 	c.Request = RequestOf(c.Request, c.Placement, g.Whole)
 	return c, nil
 }

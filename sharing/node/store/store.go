@@ -35,7 +35,7 @@ type Options struct {
 type Reader interface {
 	Get(id ledger.ClaimID) (ledger.Grant, bool)
 	Grants() []ledger.Grant
-	GPU(id sharing.GPUID) (ledger.View, bool)
+	GPU(id sharing.GPURef) (ledger.View, bool)
 	GPUs() []ledger.View
 	ByContainer(podUID, container string) (ledger.Grant, bool)
 	ByContainerID(containerID string) (ledger.ClaimID, bool)
@@ -108,7 +108,7 @@ func (s *Store) Get(id ledger.ClaimID) (ledger.Grant, bool) {
 }
 
 // GPU returns one GPU's page.
-func (s *Store) GPU(id sharing.GPUID) (ledger.View, bool) {
+func (s *Store) GPU(id sharing.GPURef) (ledger.View, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.GPU(id)

@@ -176,3 +176,27 @@ func TestViewAndUpdate(t *testing.T) {
 		t.Errorf("%+v, %v", g, ok)
 	}
 }
+
+// The checkpoint names a shared MIG instance by its text form. What is no such form makes the grant unreadable.
+func TestPlacementsOnRecord(t *testing.T) {
+	t.Parallel()
+	in := sharing.Instance{Profile: "3g.40gb", ID: 9, Start: 4, Size: 4}
+	want := sharing.Placement{{GPU: in.On("GPU-a"), Memory: 1}, {GPU: sharing.GPURef{UUID: "GPU-b"}, Memory: 2, MIG: in}, {GPU: sharing.GPURef{UUID: "GPU-c"}, Whole: true}}
+	written := store.Recorded(ledger.Claim{ID: "k", Placement: want}, ledger.Attachment{})
+	var names []string
+	for _, f := range written.Fragments {
+		names = append(names, f.GPU)
+	}
+	if d := cmp.Diff([]string{"GPU-a/3g.40gb@4", "GPU-b", "GPU-c"}, names); d != "" {
+		t.Error(d)
+	}
+	written.Level = sharing.LevelClient.String()
+	read, _, err := store.Read(written)
+	if d := cmp.Diff(want, read.Placement); d != "" || err != nil {
+		t.Errorf("%v, %s", err, d)
+	}
+	written.Fragments[0].GPU = "GPU-a/3g.40gb"
+	if _, _, err := store.Read(written); !errors.Is(err, sharing.ErrInvalid) {
+		t.Errorf("half an identity: %v", err)
+	}
+}

@@ -146,7 +146,7 @@ func TestRemoveUnmounts(t *testing.T) {
 	}
 	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(t.TempDir(), "run")}
 	t.Cleanup(func() { _ = r.unmount() })
-	folder := libkerf.Folder{Preload: "/l", Devices: []libkerf.Device{{GPU: "GPU-00000000-0000-0000-0000-000000000001", Limit: 1}}}
+	folder := libkerf.Folder{Preload: "/l", Devices: []libkerf.Device{{GPU: sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}, Limit: 1}}}
 	region, err := folder.Make(filepath.Join(r.Dir, "client", "k-1"))
 	if err != nil {
 		t.Fatal(err)

@@ -108,8 +108,8 @@ func start(tb testing.TB, name, driver string) node {
 	return node{dir, name, driver}
 }
 
-func (n node) gpu(minor int) sharing.GPUID {
-	return sharing.GPUID(machine.UUID(n.dir, n.name, minor))
+func (n node) gpu(minor int) sharing.GPURef {
+	return sharing.GPURef{UUID: sharing.GPUID(machine.UUID(n.dir, n.name, minor))}
 }
 
 // holds is what the driver says that a process holds on its GPUs, contexts included; 0: all processes together.

@@ -191,7 +191,7 @@ func everyDriver(t *testing.T, all []prototype) string {
 // everyBox has the driver of a folder, and no limit that the calls could meet.
 func everyBox(t *testing.T, dir string) box {
 	t.Helper()
-	const gpu = sharing.GPUID("GPU-01010101-0101-0101-0101-010101010101")
+	gpu := sharing.GPURef{UUID: "GPU-01010101-0101-0101-0101-010101010101"}
 	b := box{node: node{dir: t.TempDir()}, dir: t.TempDir()}
 	r, err := libkerf.Create(b.dir, []libkerf.Device{{GPU: gpu, Limit: wide}})
 	if err != nil {

@@ -90,7 +90,7 @@ func TestVisibleDevices(t *testing.T) {
 		want         string
 	}{
 		{"0,1,2,3", "1", size(2 * gib)}, {"2,0", "0", size(3 * gib)}, {"2,0", "1", size(gib)}, {"1", "0", size(2 * gib)},
-		{string(n.gpu(2)) + "," + string(n.gpu(1)), "0", size(3 * gib)}, {string(n.gpu(1)), "0", size(2 * gib)},
+		{n.gpu(2).String() + "," + n.gpu(1).String(), "0", size(3 * gib)}, {n.gpu(1).String(), "0", size(2 * gib)},
 		{"3", "0", size(0)}, {"3,1", "1", size(2 * gib)},
 	} {
 		got := b.program(t, []string{"CUDA_VISIBLE_DEVICES=" + test.visible}, "check/kerfcheck", "gpu:"+test.gpu, "info", "fill:linear:1073741824")
@@ -111,7 +111,7 @@ func TestNVML(t *testing.T) {
 		return fmt.Sprintf("0 %d %d %d %d %d %d", total, total-used, used, total, total-used, used)
 	}
 	got := b.program(t, []string{"CUDA_VISIBLE_DEVICES=1"}, "check/kerfcheck", "gpu:0", "take:linear:1073741824",
-		"nvml:"+string(n.gpu(0)), "nvml:"+string(n.gpu(1)), "nvml:"+string(n.gpu(2)))
+		"nvml:"+n.gpu(0).String(), "nvml:"+n.gpu(1).String(), "nvml:"+n.gpu(2).String())
 	if want := "0|" + show(gib, 0) + "|" + show(2*gib, gib) + "|" + show(0, 0); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -121,7 +121,7 @@ func (b books) Leases() (compute.Mode, []pace.Lease) {
 }
 
 // Used implements pace.Source.
-func (b books) Used(_ context.Context, _ sharing.GPUID, since time.Time) (pace.Use, error) {
+func (b books) Used(_ context.Context, _ sharing.GPURef, since time.Time) (pace.Use, error) {
 	told, err := b.sampled(since)
 	if err != nil {
 		b.tb.Error(err)
@@ -349,7 +349,7 @@ func BenchmarkShares(b *testing.B) {
 // What the library adds to a launch that need not wait: where time is not counted, and where it is.
 func BenchmarkLaunch(b *testing.B) {
 	box := stubbed(b)
-	const gpu = sharing.GPUID("GPU-01010101-0101-0101-0101-010101010101")
+	gpu := sharing.GPURef{UUID: "GPU-01010101-0101-0101-0101-010101010101"}
 	spin := func(env []string) float64 {
 		var ret int
 		var ns float64

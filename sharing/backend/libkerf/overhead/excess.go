@@ -11,8 +11,8 @@ import (
 
 // Holds is what a lease holds of each GPU that the driver has told of: what the driver lists, and the managed memory that
 // processes count, which the driver lists with no process. A GPU with an entry of unknown size is missing.
-func (l Look) Holds() map[sharing.GPUID]sharing.Bytes {
-	out := map[sharing.GPUID]sharing.Bytes{}
+func (l Look) Holds() map[sharing.GPURef]sharing.Bytes {
+	out := map[sharing.GPURef]sharing.Bytes{}
 	for _, gpu := range l.Told {
 		out[gpu] = l.Ended[gpu]
 		for _, c := range l.After {

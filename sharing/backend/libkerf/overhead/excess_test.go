@@ -15,16 +15,16 @@ import (
 func TestHolds(t *testing.T) {
 	p, q := Process{PID: 1, Start: 1}, Process{PID: 2, Start: 2}
 	l := Look{
-		Told: []sharing.GPUID{"a", "b", "c"},
+		Told: []sharing.GPURef{{UUID: "a"}, {UUID: "b"}, {UUID: "c"}},
 		Uses: []Use{
-			{Process: p, GPU: "a", Bytes: 5, Known: true}, {Process: q, GPU: "a", Bytes: 7, Known: true},
-			{Process: p, GPU: "b", Bytes: 3, Known: true}, {Process: q, GPU: "b"},
-			{Process: p, GPU: "untold", Bytes: 9, Known: true},
+			{Process: p, GPU: sharing.GPURef{UUID: "a"}, Bytes: 5, Known: true}, {Process: q, GPU: sharing.GPURef{UUID: "a"}, Bytes: 7, Known: true},
+			{Process: p, GPU: sharing.GPURef{UUID: "b"}, Bytes: 3, Known: true}, {Process: q, GPU: sharing.GPURef{UUID: "b"}},
+			{Process: p, GPU: sharing.GPURef{UUID: "untold"}, Bytes: 9, Known: true},
 		},
-		After: map[Process]Count{p: {Managed: map[sharing.GPUID]sharing.Bytes{"a": 11, "c": math.MaxUint64}}, q: {Managed: map[sharing.GPUID]sharing.Bytes{"c": 1}}},
-		Ended: map[sharing.GPUID]sharing.Bytes{"a": 13},
+		After: map[Process]Count{p: {Managed: map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: 11, {UUID: "c"}: math.MaxUint64}}, q: {Managed: map[sharing.GPURef]sharing.Bytes{{UUID: "c"}: 1}}},
+		Ended: map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: 13},
 	}
-	want := map[sharing.GPUID]sharing.Bytes{"a": 5 + 7 + 11 + 13, "c": math.MaxUint64}
+	want := map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: 5 + 7 + 11 + 13, {UUID: "c"}: math.MaxUint64}
 	if d := cmp.Diff(want, l.Holds()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -42,17 +42,17 @@ type Count struct {
 	// Steps is how many times it was at a counter, and Quiet tells that it was at none just then.
 	Steps uint64
 	Quiet bool
-	Held  map[sharing.GPUID]sharing.Bytes
+	Held  map[sharing.GPURef]sharing.Bytes
 	// Managed is the part of Held that is managed memory: the driver lists no process with it.
-	Managed map[sharing.GPUID]sharing.Bytes
+	Managed map[sharing.GPURef]sharing.Bytes
 	// Waiting is the part of Held that is for contexts which the process has made.
-	Waiting map[sharing.GPUID]sharing.Bytes
+	Waiting map[sharing.GPURef]sharing.Bytes
 }
 
 // Use is what the driver tells of one process on one GPU; Bytes counts only where it is Known.
 type Use struct {
 	Process
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	Bytes sharing.Bytes
 	Known bool
 }
@@ -63,21 +63,21 @@ type Look struct {
 	// Before and After were read before and after the driver was asked.
 	Before, After map[Process]Count
 	// Told are the lease's GPUs of which the driver listed the processes, and Uses those of the lease.
-	Told []sharing.GPUID
+	Told []sharing.GPURef
 	Uses []Use
 	// Ended is what processes hold that have ended and are not in the counts, by GPU: others have their files open.
-	Ended map[sharing.GPUID]sharing.Bytes
+	Ended map[sharing.GPURef]sharing.Bytes
 	// Bound is the most that one context takes, for each GPU where the size is not known.
-	Bound map[sharing.GPUID]sharing.Bytes
+	Bound map[sharing.GPURef]sharing.Bytes
 }
 
 // Result is what follows from a look.
 type Result struct {
 	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
-	Overhead map[sharing.GPUID]sharing.Bytes
+	Overhead map[sharing.GPURef]sharing.Bytes
 	// Least is the smallest overhead of a process that made one context since the look before, for each GPU with a bound. It
 	// is good for this lease alone: its processes can change it.
-	Least map[sharing.GPUID]sharing.Bytes
+	Least map[sharing.GPURef]sharing.Bytes
 	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
 	Settled []Settled
 	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
@@ -87,13 +87,13 @@ type Result struct {
 // Settled is what a process counted of a GPU for its contexts.
 type Settled struct {
 	Process
-	GPU   sharing.GPUID
+	GPU   sharing.GPURef
 	Bytes sharing.Bytes
 }
 
 type place struct {
 	process Process
-	gpu     sharing.GPUID
+	gpu     sharing.GPURef
 }
 
 // reading is what is believed of one process on one GPU. lower is a smaller reading that waits for another; absent
@@ -107,7 +107,7 @@ type reading struct {
 type Account struct {
 	believed map[place]reading
 	silent   map[Process]bool
-	ended    map[sharing.GPUID]sharing.Bytes
+	ended    map[sharing.GPURef]sharing.Bytes
 }
 
 // Step takes a look into account.
@@ -117,7 +117,7 @@ func (a *Account) Step(l Look) Result {
 		uses[place{u.Process, u.GPU}] = u
 	}
 	believed := map[place]reading{}
-	out := Result{Overhead: map[sharing.GPUID]sharing.Bytes{}, Least: map[sharing.GPUID]sharing.Bytes{}}
+	out := Result{Overhead: map[sharing.GPURef]sharing.Bytes{}, Least: map[sharing.GPURef]sharing.Bytes{}}
 	for p, after := range l.After {
 		before, both := l.Before[p]
 		still := both && before.Quiet && after.Quiet && before.Steps == after.Steps
@@ -158,7 +158,7 @@ func (a *Account) Step(l Look) Result {
 		}
 	}
 	slices.SortFunc(out.Settled, func(s, t Settled) int {
-		return cmp.Or(cmp.Compare(s.PID, t.PID), cmp.Compare(s.GPU, t.GPU))
+		return cmp.Or(cmp.Compare(s.PID, t.PID), s.GPU.Compare(t.GPU))
 	})
 	slices.SortFunc(out.Uncounted, func(p, q Process) int { return cmp.Compare(p.PID, q.PID) })
 	for at, r := range believed {
@@ -170,7 +170,7 @@ func (a *Account) Step(l Look) Result {
 	}
 	for gpu, bytes := range l.Ended {
 		if ended == nil {
-			ended = map[sharing.GPUID]sharing.Bytes{}
+			ended = map[sharing.GPURef]sharing.Bytes{}
 		}
 		ended[gpu] = bytes
 	}
@@ -191,7 +191,7 @@ func (r reading) next(seen sharing.Bytes) reading {
 	return reading{overhead: r.overhead, lower: seen, waits: true}
 }
 
-func (r Result) add(gpu sharing.GPUID, more sharing.Bytes) {
+func (r Result) add(gpu sharing.GPURef, more sharing.Bytes) {
 	sum, err := r.Overhead[gpu].Add(more)
 	if err != nil {
 		sum = math.MaxUint64

@@ -14,17 +14,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const gpu = sharing.GPUID("GPU-1")
+var gpu = sharing.GPURef{UUID: "GPU-1"}
 
 func quiet(steps uint64, held sharing.Bytes) Count {
-	return Count{Steps: steps, Quiet: true, Held: map[sharing.GPUID]sharing.Bytes{gpu: held}}
+	return Count{Steps: steps, Quiet: true, Held: map[sharing.GPURef]sharing.Bytes{gpu: held}}
 }
 
 // one is a look at which one process counts, and the driver tells used of it.
 func one(before, after Count, used sharing.Bytes) Look {
 	p := Process{7, 1}
 	return Look{
-		Before: map[Process]Count{p: before}, After: map[Process]Count{p: after}, Told: []sharing.GPUID{gpu},
+		Before: map[Process]Count{p: before}, After: map[Process]Count{p: after}, Told: []sharing.GPURef{gpu},
 		Uses: []Use{{p, gpu, used, true}},
 	}
 }
@@ -35,7 +35,7 @@ func TestOverheadOfAProcess(t *testing.T) {
 	}
 	managed := func(held, managed, used sharing.Bytes) Look {
 		c := quiet(1, held)
-		c.Managed = map[sharing.GPUID]sharing.Bytes{gpu: managed}
+		c.Managed = map[sharing.GPURef]sharing.Bytes{gpu: managed}
 		return one(c, c, used)
 	}
 	busy := quiet(3, 0)
@@ -60,7 +60,7 @@ func TestOverheadOfAProcess(t *testing.T) {
 		"the driver does not answer":       {[]Look{at(1, 10, 40), untold}, []sharing.Bytes{30, 30}},
 		"the driver does not tell of it":   {[]Look{at(1, 10, 40), unknown}, []sharing.Bytes{30, 30}},
 		"off the GPU, at the second look":  {[]Look{at(1, 10, 40), unlisted, unlisted}, []sharing.Bytes{30, 30, 0}},
-		"with the process goes its excess": {[]Look{at(1, 10, 40), {Told: []sharing.GPUID{gpu}}}, []sharing.Bytes{30, 0}},
+		"with the process goes its excess": {[]Look{at(1, 10, 40), {Told: []sharing.GPURef{gpu}}}, []sharing.Bytes{30, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a Account
@@ -79,16 +79,16 @@ func TestLeast(t *testing.T) {
 	small, large, two, old := Process{7, 1}, Process{8, 1}, Process{9, 1}, Process{10, 1}
 	count := func(waiting sharing.Bytes) Count {
 		c := quiet(1, 100)
-		c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: waiting}
+		c.Waiting = map[sharing.GPURef]sharing.Bytes{gpu: waiting}
 		return c
 	}
 	counts := map[Process]Count{small: count(bound), large: count(30), two: count(2 * bound), old: count(0)}
 	l := Look{
-		Before: counts, After: counts, Told: []sharing.GPUID{gpu}, Bound: map[sharing.GPUID]sharing.Bytes{gpu: bound},
+		Before: counts, After: counts, Told: []sharing.GPURef{gpu}, Bound: map[sharing.GPURef]sharing.Bytes{gpu: bound},
 		Uses: []Use{{small, gpu, 75, true}, {large, gpu, 110, true}, {two, gpu, 45, true}, {old, gpu, 105, true}},
 	}
 	var a Account
-	if d := cmp.Diff(map[sharing.GPUID]sharing.Bytes{gpu: 35}, a.Step(l).Least); d != "" {
+	if d := cmp.Diff(map[sharing.GPURef]sharing.Bytes{gpu: 35}, a.Step(l).Least); d != "" {
 		t.Error(d)
 	}
 	for name, change := range map[string]func(*Look){
@@ -110,7 +110,7 @@ func TestContextsThatWereCounted(t *testing.T) {
 	const made, extra, all = 30, 10, 100
 	count := func(held, waiting sharing.Bytes) Count {
 		c := quiet(1, held)
-		c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: waiting}
+		c.Waiting = map[sharing.GPURef]sharing.Bytes{gpu: waiting}
 		return c
 	}
 	at := func(held, waiting, used sharing.Bytes) Look {
@@ -149,7 +149,7 @@ func TestContextsThatWereCounted(t *testing.T) {
 func TestProcessesThatDoNotCount(t *testing.T) {
 	silent, fresh := Process{9, 5}, Process{9, 6}
 	look := func(p Process, known bool) Look {
-		return Look{Told: []sharing.GPUID{gpu}, Uses: []Use{{p, gpu, 40, known}}}
+		return Look{Told: []sharing.GPURef{gpu}, Uses: []Use{{p, gpu, 40, known}}}
 	}
 	counted := look(fresh, true)
 	counted.After = map[Process]Count{fresh: quiet(0, 0)}
@@ -158,11 +158,11 @@ func TestProcessesThatDoNotCount(t *testing.T) {
 		look Look
 		want Result
 	}{
-		{look(silent, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}},
-		{look(silent, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}, Uncounted: []Process{silent}}},
-		{look(fresh, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}}, // took over the pid
-		{counted, Result{Overhead: map[sharing.GPUID]sharing.Bytes{}}},                  // has begun to count
-		{look(fresh, true), Result{Overhead: map[sharing.GPUID]sharing.Bytes{gpu: 40}}},
+		{look(silent, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}},
+		{look(silent, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}, Uncounted: []Process{silent}}},
+		{look(fresh, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}}, // took over the pid
+		{counted, Result{Overhead: map[sharing.GPURef]sharing.Bytes{}}},                  // has begun to count
+		{look(fresh, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}},
 	} {
 		if d := cmp.Diff(tt.want, a.Step(tt.look), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("look %d (-want +got):\n%s", i, d)
@@ -243,8 +243,8 @@ func (p *program) step(rnd *rand.Rand) {
 
 func (p *program) read() Count {
 	c := p.count
-	c.Held = map[sharing.GPUID]sharing.Bytes{gpu: c.Held[gpu]}
-	c.Waiting = map[sharing.GPUID]sharing.Bytes{gpu: p.waiting}
+	c.Held = map[sharing.GPURef]sharing.Bytes{gpu: c.Held[gpu]}
+	c.Waiting = map[sharing.GPURef]sharing.Bytes{gpu: p.waiting}
 	c.Quiet = c.Quiet && p.making == 0
 	return c
 }
@@ -278,7 +278,7 @@ func TestOverheadProperty(t *testing.T) {
 					programs[p].step(rnd)
 				}
 			}
-			l := Look{Before: map[Process]Count{}, After: map[Process]Count{}, Told: []sharing.GPUID{gpu}}
+			l := Look{Before: map[Process]Count{}, After: map[Process]Count{}, Told: []sharing.GPURef{gpu}}
 			for _, p := range order {
 				l.Before[p] = programs[p].read()
 				run(paused)
@@ -321,20 +321,20 @@ func TestOverheadProperty(t *testing.T) {
 
 // What a process holds that has ended is overhead, and stays where the driver does not tell.
 func TestEnded(t *testing.T) {
-	const other sharing.GPUID = "h"
+	other := sharing.GPURef{UUID: "h"}
 	var a Account
-	at := func(gpu sharing.GPUID, n sharing.Bytes) map[sharing.GPUID]sharing.Bytes {
-		return map[sharing.GPUID]sharing.Bytes{gpu: n}
+	at := func(gpu sharing.GPURef, n sharing.Bytes) map[sharing.GPURef]sharing.Bytes {
+		return map[sharing.GPURef]sharing.Bytes{gpu: n}
 	}
 	for i, step := range []struct {
 		look Look
-		want map[sharing.GPUID]sharing.Bytes
+		want map[sharing.GPURef]sharing.Bytes
 	}{
-		{Look{Told: []sharing.GPUID{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
-		{Look{Told: []sharing.GPUID{other}}, at(gpu, 5)},
-		{Look{Told: []sharing.GPUID{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
-		{Look{Told: []sharing.GPUID{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}}, at(gpu, 7)},
-		{Look{Told: []sharing.GPUID{gpu}}, map[sharing.GPUID]sharing.Bytes{}},
+		{Look{Told: []sharing.GPURef{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
+		{Look{Told: []sharing.GPURef{other}}, at(gpu, 5)},
+		{Look{Told: []sharing.GPURef{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
+		{Look{Told: []sharing.GPURef{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}}, at(gpu, 7)},
+		{Look{Told: []sharing.GPURef{gpu}}, map[sharing.GPURef]sharing.Bytes{}},
 	} {
 		if got := a.Step(step.look); !maps.Equal(got.Overhead, step.want) || len(got.Uncounted) > 0 {
 			t.Errorf("look %d: %+v, want %v", i, got, step.want)

@@ -46,7 +46,7 @@ type Account interface {
 
 // Lease is an account to be refilled.
 type Lease struct {
-	GPU     sharing.GPUID
+	GPU     sharing.GPURef
 	Grant   compute.Grant // its ID is unique on the GPU
 	Account Account
 }
@@ -57,7 +57,7 @@ type Source interface {
 	Leases() (compute.Mode, []Lease)
 	// Used returns what the driver's samples after since tell of each grant on a GPU. An error means that the driver does not
 	// tell.
-	Used(ctx context.Context, gpu sharing.GPUID, since time.Time) (Use, error)
+	Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (Use, error)
 }
 
 // Use is what a driver's samples tell of the grants on one GPU.
@@ -77,7 +77,7 @@ type Pacer struct {
 	Source Source
 	Log    *slog.Logger
 
-	gpus map[sharing.GPUID]*gpu
+	gpus map[sharing.GPURef]*gpu
 }
 
 // gpu is what is remembered of one GPU between steps.
@@ -123,12 +123,12 @@ func pause(random float64) time.Duration {
 // step refills after passed. With ask the driver is asked first, of the time of which it has not told yet.
 func (p *Pacer) step(ctx context.Context, now time.Time, passed time.Duration, ask bool) {
 	mode, leases := p.Source.Leases()
-	by := map[sharing.GPUID][]Lease{}
+	by := map[sharing.GPURef][]Lease{}
 	for _, l := range leases {
 		by[l.GPU] = append(by[l.GPU], l)
 	}
 	if p.gpus == nil {
-		p.gpus = map[sharing.GPUID]*gpu{}
+		p.gpus = map[sharing.GPURef]*gpu{}
 	}
 	for id := range p.gpus {
 		if by[id] == nil {
@@ -161,7 +161,7 @@ func (a answer) of(id compute.ID) compute.Told {
 }
 
 // ask asks the driver. Of time of which it does not tell it is not asked again: what was charged then stands.
-func (p *Pacer) ask(ctx context.Context, g *gpu, id sharing.GPUID, now time.Time) answer {
+func (p *Pacer) ask(ctx context.Context, g *gpu, id sharing.GPURef, now time.Time) answer {
 	ctx, cancel := context.WithTimeout(ctx, usedDeadline)
 	defer cancel()
 	since, before := g.seen, g.asked
@@ -197,7 +197,7 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, now time.Time, passed time.Dur
 	if (failed != nil) != g.failing {
 		g.failing = failed != nil
 		if failed != nil {
-			p.Log.Warn("a budget of GPU time is not refilled", "gpu", string(leases[0].GPU), "error", failed.Error())
+			p.Log.Warn("a budget of GPU time is not refilled", "gpu", leases[0].GPU.String(), "error", failed.Error())
 		}
 	}
 }

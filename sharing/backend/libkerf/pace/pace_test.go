@@ -69,7 +69,7 @@ const late = 250 * time.Millisecond
 
 func (s *source) Leases() (compute.Mode, []Lease) { return compute.Strict, s.leases }
 
-func (s *source) Used(_ context.Context, _ sharing.GPUID, since time.Time) (Use, error) {
+func (s *source) Used(_ context.Context, _ sharing.GPURef, since time.Time) (Use, error) {
 	s.since = append(s.since, since)
 	use := Use{To: s.now.Add(-late), Percent: s.used}
 	for _, percent := range s.used {
@@ -92,7 +92,7 @@ func (s *source) step(t *testing.T, p *Pacer, ask bool) {
 	p.step(t.Context(), s.now, Every, ask)
 }
 
-func lease(gpu sharing.GPUID, id compute.ID, percent sharing.Percent, a *account) Lease {
+func lease(gpu sharing.GPURef, id compute.ID, percent sharing.Percent, a *account) Lease {
 	return Lease{GPU: gpu, Grant: compute.Grant{ID: id, Percent: percent}, Account: a}
 }
 
@@ -100,7 +100,7 @@ func pacer(s *source) *Pacer { return &Pacer{Source: s, Log: slog.New(slog.Disca
 
 func TestEachGPUByItself(t *testing.T) {
 	a, b, c := &account{}, &account{}, &account{}
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a), lease("GPU-0", "b", 50, b), lease("GPU-1", "a", 80, c)}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a), lease(sharing.GPURef{UUID: "GPU-0"}, "b", 50, b), lease(sharing.GPURef{UUID: "GPU-1"}, "a", 80, c)}}
 	s.step(t, pacer(s), false)
 	for i, want := range map[*account]time.Duration{a: 2 * time.Millisecond, b: 10 * time.Millisecond, c: 16 * time.Millisecond} {
 		if i.balance != want || i.refills != 1 {
@@ -112,7 +112,7 @@ func TestEachGPUByItself(t *testing.T) {
 // One that fails costs the others nothing, and gets its own again when it works.
 func TestFailingAccount(t *testing.T) {
 	a, b := &account{err: sharing.ErrUnavailable}, &account{}
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a), lease("GPU-0", "b", 50, b)}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a), lease(sharing.GPURef{UUID: "GPU-0"}, "b", 50, b)}}
 	p := pacer(s)
 	s.step(t, p, false)
 	if a.balance != 0 || a.refills != 0 || b.balance != 10*time.Millisecond {
@@ -132,7 +132,7 @@ func TestDriverSetsRight(t *testing.T) {
 		want time.Duration // that is charged for a second of a tenth
 	}{"told": {nil, 200 * time.Millisecond}, "not told": {errors.New("no"), 100 * time.Millisecond}} {
 		a := &account{}
-		s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 10}, err: tt.err}
+		s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)}, used: map[compute.ID]int{"a": 10}, err: tt.err}
 		p := pacer(s)
 		s.step(t, p, false)
 		for range 60 {
@@ -151,7 +151,7 @@ func TestDriverSetsRight(t *testing.T) {
 
 // The driver is asked for the time after its last sample, and never twice for time of which it did not tell.
 func TestAsksForWhatItHasNotBeenTold(t *testing.T) {
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, &account{})}, used: map[compute.ID]int{"a": 5}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, &account{})}, used: map[compute.ID]int{"a": 5}}
 	p := pacer(s)
 	s.step(t, p, false)
 	began := s.now
@@ -170,7 +170,7 @@ func TestAsksForWhatItHasNotBeenTold(t *testing.T) {
 // What ran is what was charged, at the rate that is known by then.
 func TestSettles(t *testing.T) {
 	a := &account{}
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 10}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)}, used: map[compute.ID]int{"a": 10}}
 	p := pacer(s)
 	s.step(t, p, false)
 	for _, err := range []error{nil, errors.New("no"), nil} {
@@ -200,7 +200,7 @@ func TestSettles(t *testing.T) {
 // What a lease used is told as what the samples of the last ten seconds say, and not at all once there are none.
 func TestTellsWhatWasUsed(t *testing.T) {
 	a := &account{}
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}, used: map[compute.ID]int{"a": 20}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)}, used: map[compute.ID]int{"a": 20}}
 	p := pacer(s)
 	s.step(t, p, false)
 	if s.step(t, p, true); a.known {
@@ -226,7 +226,7 @@ func TestTellsWhatWasUsed(t *testing.T) {
 // A lease that comes with a history is not judged by it.
 func TestHistoryDoesNotCount(t *testing.T) {
 	a := &account{charged: time.Hour}
-	s := &source{leases: []Lease{lease("GPU-0", "a", 10, a)}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)}}
 	s.step(t, pacer(s), true)
 	if a.balance != 2*time.Millisecond {
 		t.Errorf("%v", a.balance)
@@ -237,7 +237,9 @@ func TestRun(t *testing.T) {
 	a := &account{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- pacer(&source{leases: []Lease{lease("GPU-0", "a", 50, a)}}).Run(ctx) }()
+	go func() {
+		done <- pacer(&source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 50, a)}}).Run(ctx)
+	}()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if a.mu.Lock(); a.refills >= 3 && a.balance > 0 {
 			a.mu.Unlock()

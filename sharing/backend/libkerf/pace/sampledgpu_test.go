@@ -59,7 +59,7 @@ func when(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }
 func (g *exclusive) Leases() (compute.Mode, []Lease) {
 	var all []Lease
 	for _, p := range g.programs {
-		all = append(all, Lease{GPU: "GPU-0", Grant: compute.Grant{ID: p.id, Percent: p.percent}, Account: &p.account})
+		all = append(all, Lease{GPU: sharing.GPURef{UUID: "GPU-0"}, Grant: compute.Grant{ID: p.id, Percent: p.percent}, Account: &p.account})
 	}
 	return compute.Strict, all
 }
@@ -109,7 +109,7 @@ func (g *exclusive) rows(since time.Time) []sharing.TimeRow {
 }
 
 // Used implements Source as the node's runtime does: of a process that nobody knows it could be anybody's time.
-func (g *exclusive) Used(_ context.Context, _ sharing.GPUID, since time.Time) (Use, error) {
+func (g *exclusive) Used(_ context.Context, _ sharing.GPURef, since time.Time) (Use, error) {
 	told := sharing.UseOf(g.rows(since), since)
 	use := Use{To: told.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
 	known := 0

@@ -113,7 +113,7 @@ func users(grants []ledger.Grant) map[sharing.GPUID][]string {
 			name = fmt.Sprintf("grant %s", g.Claim.ID)
 		}
 		for _, f := range g.Claim.Placement {
-			if id := f.GPU.Device(); !slices.Contains(out[id], name) {
+			if id := f.GPU.UUID; !slices.Contains(out[id], name) {
 				out[id] = append(out[id], name)
 			}
 		}
@@ -141,14 +141,14 @@ func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 	defer s.mu.Unlock()
 	out := make([]sharing.GPU, 0, len(gpus))
 	for _, g := range gpus {
-		has, known := s.has[g.UUID.Device()]
+		has, known := s.has[g.UUID]
 		if has.Exclude {
 			continue
 		}
 		if known {
 			g.Overcommit = has.Overcommit
 		}
-		if reserved, err := g.Reserved.Add(has.MemoryReserve); err == nil && !g.UUID.IsPart() {
+		if reserved, err := g.Reserved.Add(has.MemoryReserve); err == nil && !g.Ref().IsInstance() {
 			g.Reserved = min(reserved, g.Memory)
 		}
 		out = append(out, g)
@@ -160,7 +160,7 @@ func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 func (s *Settings) Of(g sharing.GPU, grants []ledger.Grant) config.GPUSettings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	want, id := s.pool.Of(g), g.UUID.Device()
+	want, id := s.pool.Of(g), g.UUID
 	has, known := s.has[id]
 	if !known {
 		return want

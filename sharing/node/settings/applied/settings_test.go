@@ -50,7 +50,7 @@ func (n *node) Known() bool { return n.known }
 func (n *node) grants() (out []ledger.Grant) {
 	for gpu, pods := range n.users {
 		for _, pod := range pods {
-			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod}, Placement: sharing.Placement{{GPU: gpu}}}
+			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu}}}}
 			out = append(out, ledger.Grant{Claim: c})
 		}
 	}
@@ -113,7 +113,7 @@ func TestSettings(t *testing.T) {
 	if !slices.Equal(ids(n.Excluded()), []string{"GPU-1"}) || !slices.Equal(ids(n.Used()), []string{"GPU-0"}) {
 		t.Errorf("excluded %v, used %v", n.Excluded(), n.Used())
 	}
-	part := sharing.GPU{UUID: sharing.PartID("GPU-0", sharing.Instance{ID: 1}), Memory: sharing.GiB}
+	part := sharing.GPU{UUID: "GPU-0", Part: sharing.Instance{Profile: "1g.10gb", ID: 1, Size: 1}, Memory: sharing.GiB}
 	if got := n.Allocatable([]sharing.GPU{part}); len(got) != 1 || got[0].Reserved != 0 {
 		t.Errorf("a shared MIG instance: %+v", got)
 	}
@@ -124,7 +124,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("after a restart in %s (-want +got):\n%s", boot, diff)
 		}
 	}
-	process := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: part.UUID}, {GPU: "GPU-1"}}}}
+	process := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: part.Ref()}, {GPU: sharing.GPURef{UUID: "GPU-1"}}}}}
 	if got := users([]ledger.Grant{process, process}); !slices.Equal(got["GPU-0"], []string{"grant k-1"}) || len(got) != 2 {
 		t.Errorf("users: %v", got)
 	}
@@ -142,7 +142,7 @@ func TestOf(t *testing.T) {
 	n.SetInventory(n.driver)
 	n.known = false
 	n.Apply(config.Default(), rules(config.GPUSettings{Exclude: true, Sharers: 3}), Source{})
-	part := sharing.GPU{UUID: sharing.PartID("GPU-0", sharing.Instance{ID: 1}), Index: 0}
+	part := sharing.GPU{UUID: "GPU-0", Part: sharing.Instance{Profile: "1g.10gb", ID: 1, Size: 1}, Index: 0}
 	if got := n.of(0); got.Backends != mps.Backends || got.MinLevel != mps.MinLevel || !got.Exclude || got.Sharers != 3 {
 		t.Errorf("before the users are known: %+v", got)
 	}
