@@ -167,7 +167,7 @@ bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with
 
 .PHONY: matrix
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/reference/enforcement.md; needs root
-	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/enforcement.md'
+	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/reference/enforcement.md'
 
 .PHONY: userland
 userland: build ## Run NVIDIA's CUDA runtime and programs of others from Debian, without Kerf and at each level, and print a table; needs root
