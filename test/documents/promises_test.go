@@ -11,10 +11,10 @@ import (
 	"github.com/kerf-gpu/kerf/test/documents"
 )
 
-// design reads a page of docs/design, and fails the test if it names a test that does not exist.
-func design(t *testing.T, page string, tests map[string][]string) (text string, named int) {
+// tested reads a page of docs, and fails the test if it names a test that does not exist.
+func tested(t *testing.T, page string, tests map[string][]string) (text string, named int) {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/design/" + page)
+	data, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestPromisesNameTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _ := design(t, "promises.md", tests)
+	text, _ := tested(t, "design/promises.md", tests)
 	promises := 0
 	for section := range strings.SplitSeq(text, "\n## ") {
 		if section[0] < '1' || section[0] > '9' {
@@ -46,7 +46,7 @@ func TestPromisesNameTests(t *testing.T) {
 	if promises != 7 {
 		t.Errorf("%d promises, want 7", promises)
 	}
-	if _, n := design(t, "known-limits.md", tests); n < 30 {
+	if _, n := tested(t, "reference/known-limits.md", tests); n < 30 {
 		t.Errorf("known-limits.md names %d tests, want at least 30", n)
 	}
 }

@@ -62,7 +62,7 @@ func reloads(m *machine) {
 }
 
 // child stops a service whose main process has a child in the grant's cgroup, which is not systemd's. The child lives, keeps the
-// grant and its cap, and ends by cgroup.kill, as docs/design/known-limits.md says.
+// grant and its cap, and ends by cgroup.kill, as docs/reference/known-limits.md says.
 func child(m *machine) {
 	j := m.newJob("child", tooMuch)
 	// A shell gives a child in the background another input, unless it is named.

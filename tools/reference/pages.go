@@ -30,7 +30,7 @@ func (s *source) pages() (map[string][]byte, error) {
 func metricsPage(list []metric) []byte {
 	var b strings.Builder
 	b.WriteString(made + "# Metrics\n\nEvery metric of Kerf. [Monitor with Prometheus and Grafana](../operate/monitoring.md) has queries and alerts.\n" +
-		"kerf-monitor also exports the names of dcgm-exporter: see [usage metrics](../operate/metrics.md#compatibility-with-dcgm-exporter).\n" +
+		"kerf-monitor also exports the names of dcgm-exporter: see [kerf-monitor](kerf-monitor.md#compatibility-with-dcgm-exporter).\n" +
 		"kerf-scheduler adds its metrics to those of kube-scheduler.\n")
 	last := ""
 	for _, m := range list {
