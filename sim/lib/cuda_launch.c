@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Launches. No code runs: a launch occupies the GPU for the time that the daemon sees in its grid. The function
- * "gpusim_sleep_ns" takes the time that its first parameter, a 64-bit number of nanoseconds, says.
+ * Launches. No code runs: a launch occupies the GPU for the time that the daemon sees in its grid. A function whose name
+ * begins with "gpusim_sleep_ns" takes the time that its first parameter, a 64-bit number of nanoseconds, says.
  */
 #include "cuda_core.h"
 
@@ -23,7 +23,7 @@ CUresult cuda_function_time(CUfunction function, uint64_t blocks, uint64_t threa
 	if (!name)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*ns = 0;
-	if (strcmp(name, SLEEP_FUNCTION) == 0) {
+	if (strncmp(name, SLEEP_FUNCTION, strlen(SLEEP_FUNCTION)) == 0) {
 		NEED(params && params[0]);
 		memcpy(ns, params[0], sizeof *ns);
 	}
