@@ -176,6 +176,10 @@ userland: build ## Run NVIDIA's CUDA runtime and programs of others from Debian,
 		-userland-table '$(CURDIR)/.cache/userland/table.md' || { cat '$(CURDIR)/.cache/userland/table.md'; exit 1; }
 	@cat '$(CURDIR)/.cache/userland/table.md'
 
+.PHONY: hardware-kit
+hardware-kit: build ## Pack bin/hardware-kit.tar.gz, which measures Kerf on a machine with a GPU in nine minutes (docs/reference/hardware-kit.md)
+	@VERSION='$(VERSION)' hack/hardware-kit.sh bin bin/hardware-kit.tar.gz
+
 .PHONY: attacks
 attacks: build ## Run hostile programs against both drivers (docs/reference/attacks.md), in some five minutes; needs root
 	@hack/attacks.sh

@@ -22,7 +22,7 @@ var (
 	states = []string{"hardware", "Kubernetes", "simulator", "unproven"}
 	// folders have the tests that prove a state.
 	folders = map[string][]string{
-		"hardware": {"test/hardware."}, "Kubernetes": {"test/e2e.", "test/e2e/"}, "simulator": {"test/machine.", "docs/"}, "unproven": {"docs/"},
+		"hardware": {"test/kit/reports/"}, "Kubernetes": {"test/e2e.", "test/e2e/"}, "simulator": {"test/machine.", "docs/"}, "unproven": {"docs/"},
 	}
 	linked = regexp.MustCompile(`\]\(([^)#\s]+)`)
 	// inline is a mark in running text, which the table replaces.

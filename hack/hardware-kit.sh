@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Packs the hardware kit: hardware-kit.sh BIN OUT.tar.gz. BIN has the programs of "make build". The archive needs glibc 2.34
+# or newer, and no Go. KERNELS=optional packs it also if no clang can be had; then no kernel runs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bin=$1
+archive=$2
+version=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo devel)}
+newest_glibc=2.34
+most_bytes=$((40 * 1024 * 1024))
+
+die() {
+	echo "hardware-kit: $*" >&2
+	exit 1
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+kit=$work/kerf-hardware-kit
+mkdir -p "$kit/bin"
+
+if ! hack/kernels.sh test/kit/load/kernels.cu "$kit/bin"; then
+	[ "${KERNELS:-}" = optional ] || die "the kernels were not compiled; see the messages above"
+	echo "hardware-kit: packed without kernels" >&2
+fi
+go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$version" -o "$kit/kit" ./test/kit
+"${CC:-cc}" -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -I sim/lib -o "$kit/bin/kitload" test/kit/load/*.c -ldl
+for program in kerf kerf-agent kerf-monitor kerf-hook gpuload gpuload.so libkerf.so; do
+	[ -e "$bin/$program" ] || die "$bin/$program is missing: run make build"
+	cp "$bin/$program" "$kit/bin/"
+done
+strip -s "$kit"/bin/kerf "$kit"/bin/kerf-* "$kit"/bin/kitload "$kit"/bin/gpuload
+strip --strip-debug "$kit"/bin/*.so
+for program in "$kit/kit" "$kit"/bin/*; do
+	needs=$(objdump -T "$program" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1 || true)
+	needs=${needs#GLIBC_}
+	[ "$(printf '%s\n' "${needs:-0}" "$newest_glibc" | sort -V | tail -1)" = "$newest_glibc" ] ||
+		die "${program##*/} needs glibc $needs, and $newest_glibc is the newest allowed"
+done
+tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -c kerf-hardware-kit | gzip "-${GZIP_LEVEL:-9}n" >"$work/kit.tar.gz"
+size=$(stat -c %s "$work/kit.tar.gz")
+[ "$size" -le "$most_bytes" ] || [ "${GZIP_LEVEL:-9}" -lt 6 ] || die "the archive has $size bytes, and at most $most_bytes are allowed"
+mkdir -p "$(dirname "$archive")"
+mv "$work/kit.tar.gz" "$archive"
+echo "$archive: $((size / 1024 / 1024)) MiB"

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Copyright 2026 The Kerf Authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compiles kernels to PTX: kernels.sh SOURCE.cu FOLDER. It uses clang 14 or newer from PATH, else Debian's, which it unpacks
+# into .cache/clang. It installs nothing on the system. The driver of a GPU compiles the PTX for that GPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+source=$1
+out=$2
+dir=$PWD/.cache/clang
+packages=(clang-14 libclang-cpp14 libclang-common-14-dev libllvm14 libz3-4)
+
+# compile CLANG ARCHITECTURE PTX
+compile() {
+	"$1" -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch="$2" -Xclang -target-feature -Xclang "+ptx$3" \
+		-O2 -S -o "$out/$2.ptx" "$source"
+}
+
+# Older drivers take the first; newer ones may refuse it and take the second.
+both() {
+	compile "$1" sm_70 63 && compile "$1" sm_80 70
+}
+
+# Without "apt-get update" of the system's own lists, which may be absent or of another release.
+unpack() {
+	local keys=/usr/share/keyrings/debian-archive-keyring.gpg
+	command -v apt-get >/dev/null && [ -e "$keys" ] || return 1
+	rm -rf "$dir"
+	mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial" "$dir/deb"
+	: >"$dir/apt/status"
+	echo "deb [arch=amd64 signed-by=$keys] http://deb.debian.org/debian bookworm main" >"$dir/apt/sources.list"
+	cat >"$dir/apt/apt.conf" <<CONF
+Dir::State "$dir/apt";
+Dir::State::Lists "$dir/apt/lists";
+Dir::State::status "$dir/apt/status";
+Dir::Cache "$dir/apt/cache";
+Dir::Etc::SourceList "$dir/apt/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+APT::Sandbox::User "root";
+CONF
+	export APT_CONFIG=$dir/apt/apt.conf
+	apt-get update -q && (cd "$dir/deb" && apt-get download -q "${packages[@]}") || return 1
+	for archive in "$dir"/deb/*.deb; do
+		dpkg-deb -x "$archive" "$dir/root" || return 1
+	done
+	rm -rf "$dir/apt" "$dir/deb"
+}
+
+mkdir -p "$out"
+if command -v clang >/dev/null && both clang 2>/dev/null; then
+	exit 0
+fi
+own=$dir/root/usr/lib/llvm-14/bin/clang
+if [ ! -x "$own" ]; then
+	echo "kernels: unpacking Debian's clang 14 into $dir, once" >&2
+	mkdir -p "$dir"
+	unpack >"$dir.log" 2>&1 || {
+		echo "kernels: clang could not be unpacked; see $dir.log" >&2
+		exit 1
+	}
+fi
+export LD_LIBRARY_PATH=$dir/root/usr/lib/x86_64-linux-gnu:$dir/root/usr/lib/llvm-14/lib
+both "$own"

@@ -1,0 +1,77 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/test/kit/bench"
+	"github.com/kerf-gpu/kerf/test/kit/core"
+)
+
+// attack is a way around libkerf. Held says whether docs/reference/enforcement.md expects that the cap holds in the program.
+type attack struct {
+	what string
+	args []string
+	held bool
+}
+
+var evasions = []attack{
+	{"opens the driver with RTLD_DEEPBIND", []string{"--driver", "deepbind"}, true},
+	{"opens the driver in a name space of its own", []string{"--driver", "namespace"}, true},
+	{"a library that was opened with RTLD_DEEPBIND", []string{"--driver", "apart"}, true},
+	{"a constructor of such a library", []string{"--driver", "early"}, false},
+	{"a library in a name space of its own", []string{"--driver", "elsewhere"}, false},
+	{"steps of 4 KiB over the cap", []string{"--alloc", "1073745920", "--step", "1GiB"}, true},
+	{"32 processes at once", []string{"--fork", "32", "--step", "64MiB", "--hold", "2s"}, true},
+}
+
+// attacks try to get more than 1 GiB with libkerf. They touch nothing but their own region.
+func attacks(ctx context.Context, b *bench.Bench) error {
+	r, err := b.NewRegion(gib)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, e := range evasions {
+		if err := evade(ctx, b, r.Way(b), e); err != nil {
+			return err
+		}
+	}
+	return evade(ctx, b, r.Way(b).With("libkerf", "LD_PRELOAD="), attack{"an empty LD_PRELOAD", nil, false})
+}
+
+// evade runs one attack.
+func evade(ctx context.Context, b *bench.Bench, w bench.Way, e attack) error {
+	args := e.args
+	if !slices.Contains(args, "--alloc") {
+		args = append([]string{"--alloc", "2GiB"}, args...)
+	}
+	list, _, err := load(ctx, b, w, args...)
+	if err != nil {
+		return err
+	}
+	sum := uint64(0)
+	var met []string
+	for _, l := range list {
+		sum += l.Allocated
+		if l.Error != "" && !strings.Contains(strings.Join(met, " "), l.Error) {
+			met = append(met, l.Error)
+		}
+	}
+	for _, m := range met {
+		if !strings.HasPrefix(m, "CUDA_") { // the program could not try it
+			b.Add(core.Impossible("attacks", e.what+": "+m))
+			return nil
+		}
+	}
+	held := sum <= gib
+	text := fmt.Sprintf("%s: %.2f GiB, then %v", e.what, float64(sum)/float64(gib), met)
+	b.Fact(e.what, "%.2f GiB, then %v", float64(sum)/float64(gib), met)
+	b.Add(core.Is("attacks", held == e.held, "%s (the cap was expected to hold: %t)", text, e.held))
+	return nil
+}

@@ -1,0 +1,239 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kerf-gpu/kerf/test/kit/bench"
+	"github.com/kerf-gpu/kerf/test/kit/core"
+)
+
+const (
+	limit = 4 * gib
+	over  = "6GiB"
+)
+
+// charged are the families of gpuload that libkerf charges when they allocate.
+var charged = []string{"linear", "async", "pool", "graph", "vmm", "pitched", "array", "managed", "sparse", "mipmap", "batch", "v1"}
+
+// overheads are families that libkerf does not reject by itself: it learns from the driver what they hold, or another process
+// or API made their memory. Their numbers are facts without a verdict.
+var overheads = []string{"context", "module", "library", "heap", "stack", "external"}
+
+// caps lets programs take more than their cap, with a region and, if possible, in grants.
+func caps(ctx context.Context, b *bench.Bench) error {
+	r, err := b.NewRegion(limit)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	peak, err := watchPeak(ctx, b)
+	if err != nil {
+		return err
+	}
+	defer peak.stop()
+	region := func() bench.Way { return r.Way(b) }
+	if err := families(ctx, b, region, charged); err != nil {
+		return err
+	}
+	if err := peaks(ctx, b, peak, "one program with libkerf", 1); err != nil {
+		return err
+	}
+	if err := contents(ctx, b, region); err != nil {
+		return err
+	}
+	if err := together(ctx, b, peak, region(), 8); err != nil { // the region does not count contexts
+		return err
+	}
+	return inGrants(ctx, b, peak)
+}
+
+// inGrants does the same in grants, where contexts count. Without an agent it records why not.
+func inGrants(ctx context.Context, b *bench.Bench, peak *peak) error {
+	if why := b.Machine.Lacks[core.NeedAgent]; why != "" {
+		b.Fact("grants", "not possible here: %s", why)
+		return nil
+	}
+	a, err := b.StartAgent(ctx, "backends: [driver, libkerf]")
+	if err != nil {
+		b.Fact("grants", "not possible here: %v", err)
+		return context.Cause(ctx)
+	}
+	defer a.Stop()
+	levels, err := a.Levels(ctx)
+	if err != nil {
+		return err
+	}
+	b.Fact("levels of shares", "%v", levels)
+	if err := together(ctx, b, peak, a.Grant("grant", "--memory", "4GiB"), 1); err != nil {
+		return err
+	}
+	grant := func() bench.Way { return a.Grant("grant", "--memory", "4GiB") }
+	return families(ctx, b, grant, append(slices.Clone(charged), overheads...))
+}
+
+// contents fills memory by kernels up to the cap, checks it, frees it and takes it again.
+func contents(ctx context.Context, b *bench.Bench, way func() bench.Way) error {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed"} {
+		var got struct {
+			Allocated uint64 `json:"allocated_bytes"`
+			Bad       uint64 `json:"bad_words"`
+			Total     uint64 `json:"total_bytes"`
+			Kernels   bool
+			Error     string
+			Again     string
+		}
+		if err := b.Run(ctx, way(), &got, "fill", "--api", api, "--alloc", over, "--step", "256MiB"); err != nil {
+			return err
+		}
+		b.Fact("filled by "+api, "%.2f GiB, then %q; %d wrong words", float64(got.Allocated)/float64(gib), got.Error, got.Bad)
+		b.Add(core.Is("cap-returns", got.Again == "", "half of the cap again by %s: %s", api, cmp.Or(got.Again, "succeeded")))
+		if !got.Kernels {
+			b.Add(core.Impossible("data-intact", b.Machine.Lacks[core.NeedKernels]))
+			continue
+		}
+		b.Add(core.Is("data-intact", got.Bad == 0 && got.Allocated > 0, "%s: %d wrong words in %.1f GiB", api, got.Bad, float64(got.Allocated)/float64(gib)))
+	}
+	return nil
+}
+
+// families asks for more than the cap in each way.
+func families(ctx context.Context, b *bench.Bench, way func() bench.Way, apis []string) error {
+	for _, api := range apis {
+		w := way()
+		list, _, err := load(ctx, b, w, "--api", api, "--alloc", over, "--step", "256MiB")
+		if err != nil {
+			return err
+		}
+		l := list[0]
+		what := fmt.Sprintf("%s (%s): %.2f GiB, then %q", api, w.Name, float64(l.Allocated)/float64(gib), l.Error)
+		b.Fact("6 GiB by "+api+", "+w.Name, "%.2f GiB, then %q", float64(l.Allocated)/float64(gib), l.Error)
+		if l.unsupported() || slices.Contains(overheads, api) {
+			continue
+		}
+		b.Add(core.Is("cap-rejects", l.Error == outOfMemory && l.Allocated <= limit, "%s", what),
+			core.Is("cap-size", l.Total == limit, "%s (%s): %d bytes", api, w.Name, l.Total))
+	}
+	return nil
+}
+
+// together lets eight processes of one grant or region ask for twice the cap.
+func together(ctx context.Context, b *bench.Bench, peak *peak, w bench.Way, contexts uint64) error {
+	const processes = 8
+	peak.reset()
+	list, _, err := load(ctx, b, w, "--fork", fmt.Sprint(processes), "--alloc", "1GiB", "--step", "128MiB", "--hold", "500ms")
+	if err != nil {
+		return err
+	}
+	sum, refused := uint64(0), 0
+	for _, l := range list {
+		sum += l.Allocated
+		if l.Error == outOfMemory {
+			refused++
+		}
+	}
+	b.Add(core.Is("cap-shared", sum <= limit && refused > 0, "%d processes (%s): %.2f GiB together, %d rejected", len(list), w.Name, float64(sum)/float64(gib), refused))
+	return peaks(ctx, b, peak, "eight processes, "+w.Name, contexts)
+}
+
+// peaks compares what the driver showed with the cap and so many contexts.
+func peaks(ctx context.Context, b *bench.Bench, p *peak, what string, contexts uint64) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	highest := p.reset()
+	b.Add(core.AtMost("cap-peak", what, float64(highest)/float64(mib), float64(limit+contexts*p.context)/float64(mib), "MiB"))
+	return nil
+}
+
+// peak samples the GPU's used memory until it is stopped.
+type peak struct {
+	driver  *bench.Driver
+	context uint64
+	end     context.CancelFunc
+	done    chan struct{}
+
+	mu            sync.Mutex
+	base, highest uint64
+}
+
+// watchPeak measures a context first. Other programs on the GPU make the numbers larger.
+func watchPeak(ctx context.Context, b *bench.Bench) (*peak, error) {
+	d, err := b.OpenDriver(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &peak{driver: d, done: make(chan struct{})}
+	if p.base, _, err = d.Used(ctx); err != nil {
+		return nil, err
+	}
+	if p.context, err = contextSize(ctx, b, d); err != nil {
+		return nil, err
+	}
+	b.Fact("context", "%.1f MiB", float64(p.context)/float64(mib))
+	watching, end := context.WithCancel(ctx)
+	p.end = end
+	go p.watch(watching)
+	return p, nil
+}
+
+// watch reads as often as once in 5 ms.
+func (p *peak) watch(ctx context.Context) {
+	defer close(p.done)
+	for bench.Wait(ctx, 5*time.Millisecond) == nil {
+		if used, _, err := p.driver.Used(ctx); err == nil {
+			p.mu.Lock()
+			p.highest = max(p.highest, used-min(used, p.base))
+			p.mu.Unlock()
+		}
+	}
+}
+
+// reset returns the highest value since the last call.
+func (p *peak) reset() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.highest
+	p.highest = 0
+	return was
+}
+
+func (p *peak) stop() {
+	p.end()
+	<-p.done
+	_ = p.driver.Close()
+}
+
+// contextSize is what the GPU uses more with a process that has a context and the kit's module.
+func contextSize(ctx context.Context, b *bench.Bench, d *bench.Driver) (uint64, error) {
+	before, _, err := d.Used(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p, err := b.Start(b.Native(), b.Program("kitload"), "stages", "--count", "1")
+	if err != nil {
+		return 0, err
+	}
+	defer p.End()
+	for range 2 {
+		var at stage
+		if err := p.Line(ctx, &at); err != nil {
+			return 0, err
+		}
+		if at.Failed != "" {
+			return 0, fmt.Errorf("kitload stages: %s in %s", at.Failed, at.Call)
+		}
+		if at.Stage == "context" {
+			p.Next()
+		}
+	}
+	with, _, err := d.Used(ctx)
+	return with - min(with, before), err
+}
