@@ -143,7 +143,7 @@ func configLines(c Cluster) string {
 }
 
 func clusterGPUs(c Cluster, o Options) string {
-	head := []string{"NODE/GPU", "STATE", "GRANTED", "FREE", "USABLE", "PERCENT", "LEVELS", "MODEL"}
+	head := []string{"NODE/GPU", "STATE", "GRANTED", "FREE", "ALLOCATABLE", "PERCENT", "LEVELS", "MODEL"}
 	if o.Wide {
 		head = append(head, "UUID", "PCI", "NUMA", "WHY")
 	}

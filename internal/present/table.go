@@ -51,7 +51,7 @@ func Table(s Status, o Options) string {
 }
 
 func gpuTable(s Status, o Options) string {
-	head := []string{"GPU", "HEALTH", "USED", "GRANTED", "USABLE", "PERCENT", "UTIL", "LEVELS", "MODEL"}
+	head := []string{"GPU", "HEALTH", "USED", "GRANTED", "ALLOCATABLE", "PERCENT", "UTIL", "LEVELS", "MODEL"}
 	if o.Wide {
 		head = append(head, "UUID", "PCI", "NUMA", "BACKENDS", "REASON", "WHY-NOT")
 	}

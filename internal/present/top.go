@@ -47,12 +47,12 @@ func Top(s *telemetryv1.Sample, v TopView) string {
 }
 
 func topGPUs(s *telemetryv1.Sample, v TopView) string {
-	rows := [][]string{{"GPU", "MEMORY", "OF", "SM", "POWER", "TEMP", "MODEL"}}
+	rows := [][]string{{"GPU", "MEMORY", "ALLOCATABLE", "SM", "POWER", "TEMP", "MODEL"}}
 	if v.Wide {
 		rows[0] = append(rows[0], "UUID")
 	}
 	for _, g := range gpusInOrder(s, v) {
-		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryTotalBytes), unknown, unknown, unknown, or(g.GetModel())}
+		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryAllocatableBytes), unknown, unknown, unknown, or(g.GetModel())}
 		if g.SmRatio != nil {
 			row[3] = ratio(g.GetSmRatio())
 		}

@@ -21,7 +21,7 @@ func topSample() *telemetryv1.Sample {
 	return &telemetryv1.Sample{
 		Source: "nvml", DriverVersion: "615.1", AgentUp: true, Missed: 3,
 		Gpus: []*telemetryv1.GPU{
-			{Index: 0, Model: "H100", MemoryUsedBytes: &used, MemoryTotalBytes: &total, SmRatio: &sm, PowerWatts: &watts, Uses: []*telemetryv1.Use{
+			{Index: 0, Model: "H100", MemoryUsedBytes: &used, MemoryTotalBytes: &total, MemoryAllocatableBytes: &total, SmRatio: &sm, PowerWatts: &watts, Uses: []*telemetryv1.Use{
 				{Owner: "grant", Grant: "ml/a/train", Level: "driver", MemoryLimitBytes: 10 << 30, MemoryLentBytes: 1 << 30, ComputeLimitRatio: 0.25, Processes: 2, MemoryBytes: gib(4, "process"), SmRatio: part(0.5, "process"), EnergyJoules: part(175, "device-share")},
 				{Owner: "grant", Grant: "b\x1b[2J", Level: "none", MemoryLimitBytes: 20 << 30, IdleSeconds: &idle},
 				{Owner: "stranger", Processes: 1, MemoryBytes: gib(1, "process")},
@@ -39,10 +39,10 @@ func topSample() *telemetryv1.Sample {
 func TestTop(t *testing.T) {
 	const want = `source nvml, driver 615.1; 3 samples missed
 
-GPU  MEMORY  OF     SM   POWER  TEMP  MODEL
-0    12GiB   80GiB  80%  350W   -     H100
-1    -       -      -    -      -     no answer: lost
-2    -       -      -    -      -     -
+GPU  MEMORY  ALLOCATABLE  SM   POWER  TEMP  MODEL
+0    12GiB   80GiB        80%  350W   -     H100
+1    -       -            -    -      -     no answer: lost
+2    -       -            -    -      -     -
 
 GPU          OWNER        MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
 0            ml/a/train   4GiB    10GiB+1GiB  50%  25%    175J~   -     2      driver

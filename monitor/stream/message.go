@@ -63,7 +63,8 @@ func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
 	}
 	if v, ok := g.Fields[collect.FieldMemoryTotal]; ok {
 		total := uint64(v * float64(sharing.MiB))
-		out.MemoryTotalBytes = &total
+		allocatable := uint64(sharing.Bytes(total).SubFloor(sharing.Bytes(g.Fields[collect.FieldMemoryReserved] * float64(sharing.MiB))))
+		out.MemoryTotalBytes, out.MemoryAllocatableBytes = &total, &allocatable
 	}
 	if m := g.Device.Memory; m.Known {
 		used := uint64(m.Value)
@@ -224,7 +225,8 @@ func ownSample(s *collect.Snapshot, ids []string) *telemetryv1.Sample {
 		all := gpuOf(s, g, filter{grants: ids})
 		if len(all.GetUses()) > 0 {
 			out.Gpus = append(out.Gpus, &telemetryv1.GPU{
-				Uuid: all.GetUuid(), Index: all.GetIndex(), Model: all.GetModel(), Error: all.GetError(), MemoryTotalBytes: all.MemoryTotalBytes, Uses: all.GetUses(),
+				Uuid: all.GetUuid(), Index: all.GetIndex(), Model: all.GetModel(), Error: all.GetError(), Uses: all.GetUses(),
+				MemoryTotalBytes: all.MemoryTotalBytes, MemoryAllocatableBytes: all.MemoryAllocatableBytes,
 			})
 		}
 	}

@@ -148,7 +148,7 @@ func TestASampleAndItsParts(t *testing.T) {
 		Sequence: 1, Source: "fake", DriverVersion: "1.0", AgentUp: true,
 		Gpus: []*telemetryv1.GPU{
 			{
-				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
+				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryAllocatableBytes: &total, MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
 				Uses: []*telemetryv1.Use{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"), strangers, rest},
 			},
 			{Uuid: "GPU-1", Index: 1, Error: "lost"},

@@ -208,12 +208,33 @@ func (o *monitored) inTheTerminal() {
 	if d := cmp.Diff([]string{"w 20.4GiB", "b 7.4GiB", "a 4.4GiB", "(strangers) 1.4GiB", "(nobody's) 0B"}, owners); d != "" || r.code != 0 {
 		o.t.Errorf("kerf top: %v\n%s", r, d)
 	}
+	inStatus := column(o.kerf("status", "-o", "table").out, "ALLOCATABLE")
+	if inTop := column(r.out, "ALLOCATABLE"); len(inTop) == 0 || !slices.Equal(inTop, inStatus) {
+		o.t.Errorf("memory of the GPUs: %q in kerf top, %q in kerf status", inTop, inStatus)
+	}
 	if r := o.kerf("top", "--once", "-o", "json", "--grant", "a"); r.code != 0 || !strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"stranger"`) {
 		o.t.Errorf("kerf top of one grant: %v", r)
 	}
 	if r := o.kerf("top", "--sort", "size", "--interval", "1ms"); r.code == 0 || !strings.Contains(r.err, "--sort") || !strings.Contains(r.err, "--interval") {
 		o.t.Errorf("kerf top with mistakes: %v", r)
 	}
+}
+
+// column returns the values of a column in the first table of an output that has it.
+func column(out, name string) (values []string) {
+	at := -1
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case at < 0:
+			at = strings.Index(line, name)
+		case len(line) <= at:
+			return values
+		default:
+			values = append(values, strings.Fields(line[at:])[0])
+		}
+	}
+	return values
 }
 
 // faults lets the agent, a GPU, DCGM's library and the monitor fail.

@@ -215,9 +215,11 @@ type GPU struct {
 	Uses               []*Use   `protobuf:"bytes,10,rep,name=uses,proto3" json:"uses,omitempty"`
 	// excess_bytes is by how much the parts of the memory are more than the whole, because the driver was asked at
 	// different moments.
-	ExcessBytes   uint64 `protobuf:"varint,11,opt,name=excess_bytes,json=excessBytes,proto3" json:"excess_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ExcessBytes uint64 `protobuf:"varint,11,opt,name=excess_bytes,json=excessBytes,proto3" json:"excess_bytes,omitempty"`
+	// memory_allocatable_bytes is the memory that Kerf can grant: the capacity without the driver's reserved memory.
+	MemoryAllocatableBytes *uint64 `protobuf:"varint,12,opt,name=memory_allocatable_bytes,json=memoryAllocatableBytes,proto3,oneof" json:"memory_allocatable_bytes,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *GPU) Reset() {
@@ -323,6 +325,13 @@ func (x *GPU) GetUses() []*Use {
 func (x *GPU) GetExcessBytes() uint64 {
 	if x != nil {
 		return x.ExcessBytes
+	}
+	return 0
+}
+
+func (x *GPU) GetMemoryAllocatableBytes() uint64 {
+	if x != nil && x.MemoryAllocatableBytes != nil {
+		return *x.MemoryAllocatableBytes
 	}
 	return 0
 }
@@ -677,7 +686,7 @@ const file_api_telemetry_v1_telemetry_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12%\n" +
 	"\x0edriver_version\x18\x05 \x01(\tR\rdriverVersion\x12\x19\n" +
 	"\bagent_up\x18\x06 \x01(\bR\aagentUp\x12*\n" +
-	"\x04gpus\x18\a \x03(\v2\x16.kerf.telemetry.v1.GPUR\x04gpus\"\xec\x03\n" +
+	"\x04gpus\x18\a \x03(\v2\x16.kerf.telemetry.v1.GPUR\x04gpus\"\xc8\x04\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -691,12 +700,14 @@ const file_api_telemetry_v1_telemetry_proto_rawDesc = "" +
 	"\x13temperature_celsius\x18\t \x01(\x01H\x04R\x12temperatureCelsius\x88\x01\x01\x12*\n" +
 	"\x04uses\x18\n" +
 	" \x03(\v2\x16.kerf.telemetry.v1.UseR\x04uses\x12!\n" +
-	"\fexcess_bytes\x18\v \x01(\x04R\vexcessBytesB\x15\n" +
+	"\fexcess_bytes\x18\v \x01(\x04R\vexcessBytes\x12=\n" +
+	"\x18memory_allocatable_bytes\x18\f \x01(\x04H\x05R\x16memoryAllocatableBytes\x88\x01\x01B\x15\n" +
 	"\x13_memory_total_bytesB\x14\n" +
 	"\x12_memory_used_bytesB\v\n" +
 	"\t_sm_ratioB\x0e\n" +
 	"\f_power_wattsB\x16\n" +
-	"\x14_temperature_celsius\"\xe7\n" +
+	"\x14_temperature_celsiusB\x1b\n" +
+	"\x19_memory_allocatable_bytes\"\xe7\n" +
 	"\n" +
 	"\x03Use\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x14\n" +
