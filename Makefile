@@ -91,6 +91,7 @@ generate: need tools ## Write anew what is generated: the protobuf files' Go cod
 	cd tools/chart && $(AS_SCHEDULER) go run . ../../deploy
 	@go test -count=1 -run '^TestReference$$' ./internal/cli -update
 	@cd tools && go run ./reference ..
+	@cd tools && go run ./picture ../docs/picture.txt ../docs/picture.svg
 
 .PHONY: clean
 clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
@@ -241,6 +242,7 @@ verify-generated: need tools
 	@cd tools/chart && $(AS_SCHEDULER) go run . --check ../../deploy
 	@go test -count=1 -run '^(TestReference|TestCommandsInDocuments)$$' ./internal/cli
 	@cd tools && go run ./reference --check ..
+	@cd tools && go run ./picture --check ../docs/picture.txt ../docs/picture.svg
 
 .PHONY: verify-layers
 verify-layers: need
