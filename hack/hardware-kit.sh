@@ -11,7 +11,7 @@ bin=$1
 archive=$2
 version=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo devel)}
 newest_glibc=2.34
-most_bytes=$((40 * 1024 * 1024))
+most_bytes=40000000
 
 die() {
 	echo "hardware-kit: $*" >&2
@@ -23,7 +23,7 @@ trap 'rm -rf "$work"' EXIT
 kit=$work/kerf-hardware-kit
 mkdir -p "$kit/bin"
 
-if ! hack/kernels.sh test/kit/load/kernels.cu "$kit/bin"; then
+if ! hack/kernels.sh "$kit/bin" test/kit/load/*.cu; then
 	[ "${KERNELS:-}" = optional ] || die "the kernels were not compiled; see the messages above"
 	echo "hardware-kit: packed without kernels" >&2
 fi
@@ -46,4 +46,4 @@ size=$(stat -c %s "$work/kit.tar.gz")
 [ "$size" -le "$most_bytes" ] || [ "${GZIP_LEVEL:-9}" -lt 6 ] || die "the archive has $size bytes, and at most $most_bytes are allowed"
 mkdir -p "$(dirname "$archive")"
 mv "$work/kit.tar.gz" "$archive"
-echo "$archive: $((size / 1024 / 1024)) MiB"
+echo "$archive: $((size / 1000000)) MB"

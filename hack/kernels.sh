@@ -2,25 +2,28 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compiles kernels to PTX: kernels.sh SOURCE.cu FOLDER. It uses clang 14 or newer from PATH, else Debian's, which it unpacks
+# Compiles kernels to PTX: kernels.sh FOLDER SOURCE.cu... It uses clang 14 or newer from PATH, else Debian's, which it unpacks
 # into .cache/clang. It installs nothing on the system. The driver of a GPU compiles the PTX for that GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-source=$1
-out=$2
+out=$1
+shift
+sources=("$@")
 dir=$PWD/.cache/clang
 packages=(clang-14 libclang-cpp14 libclang-common-14-dev libllvm14 libz3-4)
 
-# compile CLANG ARCHITECTURE PTX
+# compile CLANG SOURCE ARCHITECTURE PTX
 compile() {
-	"$1" -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch="$2" -Xclang -target-feature -Xclang "+ptx$3" \
-		-O2 -S -o "$out/$2.ptx" "$source"
+	"$1" -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch="$3" -Xclang -target-feature -Xclang "+ptx$4" \
+		-O2 -S -o "$out/$(basename "$2" .cu)_$3.ptx" "$2"
 }
 
-# Older drivers take the first; newer ones may refuse it and take the second.
-both() {
-	compile "$1" sm_70 63 && compile "$1" sm_80 70
+# Older drivers take sm_70; newer ones may refuse it and take sm_80.
+all() {
+	for source in "${sources[@]}"; do
+		compile "$1" "$source" sm_70 63 && compile "$1" "$source" sm_80 70 || return 1
+	done
 }
 
 # Without "apt-get update" of the system's own lists, which may be absent or of another release.
@@ -49,7 +52,7 @@ CONF
 }
 
 mkdir -p "$out"
-if command -v clang >/dev/null && both clang 2>/dev/null; then
+if command -v clang >/dev/null && all clang 2>/dev/null; then
 	exit 0
 fi
 own=$dir/root/usr/lib/llvm-14/bin/clang
@@ -62,4 +65,4 @@ if [ ! -x "$own" ]; then
 	}
 fi
 export LD_LIBRARY_PATH=$dir/root/usr/lib/x86_64-linux-gnu:$dir/root/usr/lib/llvm-14/lib
-both "$own"
+all "$own"

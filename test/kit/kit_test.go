@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,6 +43,9 @@ var unpacked = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	var err error
+	if p := flag.Lookup("test.parallel"); p != nil { // the tests mostly wait
+		_ = p.Value.Set("8")
+	}
 	if folder, err = os.MkdirTemp("/tmp", "kp"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -176,6 +180,7 @@ const enterRoot = "chroot"
 
 // The kit runs from its archive where there is nothing but the C library, and in each poorer place. It reports each limit.
 func TestKitInPoorPlaces(t *testing.T) {
+	t.Parallel()
 	mountGroups := "mount -t cgroup2 none sys/fs/cgroup; "
 	for name, c := range map[string]struct {
 		wrap          []string
@@ -184,7 +189,7 @@ func TestKitInPoorPlaces(t *testing.T) {
 		lacks         string // the reason for which no agent runs; "" if one does
 		minutes       string // more than is needed, if the agent has to come to its verdict
 	}{
-		"empty root":          {nil, mountGroups, enterRoot, "", "", "0.25"},
+		"empty root":          {nil, mountGroups, enterRoot, "", "", "0.2"},
 		"unprivileged user":   {nil, mountGroups, enterRoot + " --userspec=65534:65534", "abi,attacks,crash", "kerf-agent needs root", "1"},
 		"without cgroup v2":   {nil, "", "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin " + enterRoot, "abi,memory,crash", "no cgroup v2 is mounted", "1"},
 		"own cgroup v2 mount": {nil, "", enterRoot, "abi,crash", "", "1"},

@@ -92,22 +92,19 @@ func (b *Bench) Settings(ctx context.Context, d *Driver) (core.Settings, error) 
 	return out, nil
 }
 
-// smiSettings adds what nvidia-smi tells. A query that the driver does not know is left out.
+// smiSettings adds what nvidia-smi tells: all of it, or nothing.
 func (b *Bench) smiSettings(ctx context.Context, out core.Settings) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
 	defer cancel()
-	for _, query := range []string{
-		"persistence_mode", "ecc.mode.current", "ecc.mode.pending", "accounting.mode", "clocks.applications.graphics",
-		"clocks.applications.memory", "mig.mode.pending", "power.management",
-	} {
-		text, code, err := b.Output(ctx, Way{env: b.environ()}, "nvidia-smi", "--query-gpu=uuid,"+query, "--format=csv,noheader")
-		if err != nil || code != 0 {
-			continue
-		}
-		for line := range strings.Lines(text) {
-			if id, value, ok := strings.Cut(strings.TrimSpace(line), ", "); ok && strings.HasPrefix(id, "GPU-") {
-				out[id+" "+query] = value
-			}
+	const query = "persistence_mode,ecc.mode.current,ecc.mode.pending,accounting.mode,clocks.applications.graphics," +
+		"clocks.applications.memory,mig.mode.pending,power.management"
+	text, code, err := b.Output(ctx, Way{env: b.environ()}, "nvidia-smi", "--query-gpu=uuid,"+query, "--format=csv,noheader")
+	if err != nil || code != 0 {
+		return
+	}
+	for line := range strings.Lines(text) {
+		if id, values, ok := strings.Cut(strings.TrimSpace(line), ", "); ok && strings.HasPrefix(id, "GPU-") {
+			out[core.SMI+id+" "+query] = values
 		}
 	}
 }

@@ -22,6 +22,7 @@ func Claims() []Claim {
 		{"context-listed", "NVML lists the memory of a context with its process.", "design/promises.md"},
 		{"managed-unlisted", "NVML lists managed memory with no process, but as used memory of the GPU.", "reference/enforcement.md"},
 		{"cap-rejects", "libkerf rejects memory above the cap, in each family of allocation.", "reference/enforcement.md"},
+		{"driver-rejects", "Driver r615 rejects memory above the cap, in each family of allocation except managed memory.", "reference/enforcement.md"},
 		{"cap-size", "A program sees its cap as the GPU's memory.", "design/promises.md"},
 		{"cap-shared", "The processes of one grant share one cap.", "design/promises.md"},
 		{"cap-peak", "The driver never shows more than the cap and one context; without an agent, one for each process.", "reference/enforcement.md"},

@@ -172,9 +172,10 @@ func TestCompare(t *testing.T) {
 		after core.Settings
 		want  []string
 	}{
-		"equal":   {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0"}, nil},
-		"changed": {core.Settings{"GPU-1 mode": "3", "GPU-1 power": "700", "GPU-2 mode": "0"}, []string{"GPU-1 mode was 0 before and is 3 now"}},
-		"gone":    {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700"}, []string{"GPU-2 mode was 0 before and cannot be read any more"}},
+		"equal":                {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0"}, nil},
+		"changed":              {core.Settings{"GPU-1 mode": "3", "GPU-1 power": "700", "GPU-2 mode": "0"}, []string{"GPU-1 mode was 0 before and is 3 now"}},
+		"gone":                 {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700"}, []string{"GPU-2 mode was 0 before and cannot be read any more"}},
+		"nvidia-smi told once": {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0", core.SMI + "GPU-1 x": "1"}, nil},
 		"new": {core.Settings{"GPU-1 ecc": "on", "GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0"},
 			[]string{"GPU-1 ecc is on and could not be read before"}},
 	} {

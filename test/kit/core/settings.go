@@ -7,13 +7,31 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Settings are what can be set on the GPUs of a machine: "UUID setting" to the value.
 type Settings map[string]string
 
-// Compare returns one sentence for each difference, sorted. A setting that could be read only once is a difference.
+// SMI begins the names of settings that nvidia-smi told. It may fail for reasons of its own.
+const SMI = "nvidia-smi: "
+
+// withoutSMI drops what nvidia-smi told, unless it told both times.
+func withoutSMI(before, after Settings) (Settings, Settings) {
+	told := func(key, _ string) bool { return strings.HasPrefix(key, SMI) }
+	was, is := maps.Clone(before), maps.Clone(after)
+	maps.DeleteFunc(was, told)
+	maps.DeleteFunc(is, told)
+	if len(was) == len(before) || len(is) == len(after) {
+		return was, is
+	}
+	return before, after
+}
+
+// Compare returns one sentence for each difference, sorted. A setting that could be read only once is a
+// difference.
 func Compare(before, after Settings) []string {
+	before, after = withoutSMI(before, after)
 	var out []string
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)

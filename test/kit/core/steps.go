@@ -43,7 +43,7 @@ func Steps() []Step {
 		{0, "identity", "The machine, the driver and the settings", 10, nil, nil},
 		{2, "abi", "Functions of the driver's libraries", 10, gpu, []string{"abi-known", "abi-identity"}},
 		{4, "caps", "libkerf: caps and data", 75, gpu,
-			[]string{"cap-rejects", "cap-size", "cap-shared", "cap-peak", "cap-returns", "data-intact"}},
+			[]string{"cap-rejects", "driver-rejects", "cap-size", "cap-shared", "cap-peak", "cap-returns", "data-intact"}},
 		{15, "serving", "Two serving programs on one GPU", 60, agent, []string{"serving-equal"}},
 		{7, "shares", "Shares of GPU time", 85, agent, []string{"share-strict", "share-seconds", "share-fair"}},
 		{3, "memory", "What the driver takes for itself", 25, gpu, []string{"context-listed", "managed-unlisted"}},

@@ -10,9 +10,6 @@
 
 typedef unsigned long long u64;
 
-extern "C" __attribute__((device)) void *malloc(unsigned long);
-extern "C" __attribute__((device)) int vprintf(const char *, void *);
-
 DEVICE u64 thread_index()
 {
 	return (u64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x();
@@ -69,28 +66,4 @@ KERNEL gpusim_sleep_ns_read(u64, const u64 *from, u64 n, u64 *out)
 		sum += from[i];
 	if (sum == 1)
 		*out = sum;
-}
-
-/* Takes memory of the heap, and keeps it. */
-KERNEL kit_heap(u64 bytes, u64 *out)
-{
-	void *p = malloc(bytes);
-	if (p)
-		*(volatile char *)p = 1;
-	*out = (u64)p;
-}
-
-KERNEL kit_printf(u64 n)
-{
-	u64 arguments[1] = { n };
-	vprintf("%llu\n", arguments);
-}
-
-/* Uses a stack of 4 KiB. */
-KERNEL kit_stack(u64 n, u64 *out)
-{
-	volatile u64 x[512];
-	for (u64 i = 0; i < 512; i++)
-		x[(i * n) & 511] = i;
-	*out = x[n & 511];
 }

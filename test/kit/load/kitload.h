@@ -102,6 +102,8 @@ uint64_t now_ns(void);
 bool open_driver(struct gpu *g);
 CUresult open_gpu(struct gpu *g, int device);
 CUresult load_kernels(struct gpu *g);
+/* load_limits does the same for the kernels heap, print and stack. */
+CUresult load_limits(struct gpu *g);
 /* run launches a function with enough threads for the whole GPU. */
 CUresult run(struct gpu *g, CUfunction f, void **params, CUstream stream);
 /* kernels_run reports whether kernels change memory. The simulated driver runs none. */

@@ -103,38 +103,57 @@ static CUresult find_kernels(struct gpu *g, CUmodule m)
 	} all[] = {
 		{ &g->empty, "kit_empty" }, { &g->fill, "kit_fill" }, { &g->check, "kit_check" },
 		{ &g->fma, "gpusim_sleep_ns_fma" }, { &g->read, "gpusim_sleep_ns_read" },
-		{ &g->heap, "kit_heap" }, { &g->print, "kit_printf" }, { &g->stack, "kit_stack" },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		CALL(g, get_function(all[i].f, m, all[i].name));
 	return CUDA_SUCCESS;
 }
 
-CUresult load_kernels(struct gpu *g)
+/* Loads the first of the files that the driver takes. */
+static CUresult load_module(struct gpu *g, const char *const files[2], CUmodule *m)
 {
 	enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
-	static const char *const files[] = { "sm_80.ptx", "sm_70.ptx" };
 	static char log[4096];
 	CUresult last = CUDA_ERROR_FILE_NOT_FOUND;
 	g->failed = "no PTX beside kitload";
-	for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+	for (size_t i = 0; i < 2; i++) {
 		int options[] = { JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE };
 		void *values[] = { log, (void *)(uintptr_t)(sizeof log - 1) };
-		CUmodule m;
 		char *text = beside(files[i]);
 		if (!text)
 			continue;
 		uint64_t from = now_ns();
-		last = g->module_load(&m, text, 2, options, values);
+		last = g->module_load(m, text, 2, options, values);
 		g->jit_ns = now_ns() - from;
 		free(text);
 		if (!last) {
 			g->ptx = files[i];
-			return find_kernels(g, m);
+			return last;
 		}
 		g->failed = log[0] ? log : "cuModuleLoadDataEx";
 	}
 	return last;
+}
+
+CUresult load_kernels(struct gpu *g)
+{
+	static const char *const files[] = { "kernels_sm_80.ptx", "kernels_sm_70.ptx" };
+	CUmodule m;
+	CUresult ret = load_module(g, files, &m);
+	return ret ? ret : find_kernels(g, m);
+}
+
+CUresult load_limits(struct gpu *g)
+{
+	static const char *const files[] = { "limits_sm_80.ptx", "limits_sm_70.ptx" };
+	CUmodule m;
+	CUresult ret = load_module(g, files, &m);
+	if (ret)
+		return ret;
+	CALL(g, get_function(&g->heap, m, "kit_heap"));
+	CALL(g, get_function(&g->print, m, "kit_printf"));
+	CALL(g, get_function(&g->stack, m, "kit_stack"));
+	return CUDA_SUCCESS;
 }
 
 CUresult run(struct gpu *g, CUfunction f, void **params, CUstream stream)

@@ -63,6 +63,10 @@ static CUresult limited(struct gpu *g, int limit, size_t value, CUfunction f)
 /* The heap comes last: a driver may refuse its limit once a kernel that allocates was launched. */
 static CUresult limits(struct gpu *g)
 {
+	CUresult ret = load_limits(g);
+	if (ret)
+		return ret;
+	STAGE("module with a heap", 0);
 	const struct {
 		const char *name, *refused;
 		int limit;
@@ -74,7 +78,7 @@ static CUresult limits(struct gpu *g)
 		{ "heap of 256 MiB used", "heap refused", CU_LIMIT_MALLOC_HEAP_SIZE, 256 << 20, g->heap },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-		CUresult ret = limited(g, all[i].limit, all[i].value, all[i].f);
+		ret = limited(g, all[i].limit, all[i].value, all[i].f);
 		STAGE(ret ? all[i].refused : all[i].name, all[i].value);
 	}
 	return CUDA_SUCCESS;

@@ -22,11 +22,6 @@ type loaded struct {
 
 const outOfMemory = "CUDA_ERROR_OUT_OF_MEMORY"
 
-// unsupported reports whether the driver or the GPU lacks what the program asked for.
-func (l loaded) unsupported() bool {
-	return strings.Contains(l.Error, "NOT_SUPPORTED") || strings.Contains(l.Error, "NOT_PERMITTED") || strings.Contains(l.Error, "NOT_FOUND")
-}
-
 // load runs gpuload and returns the line of each of its processes, and its exit status.
 func load(ctx context.Context, b *bench.Bench, w bench.Way, args ...string) ([]loaded, int, error) {
 	text, code, err := b.Output(ctx, w, b.Program("gpuload"), append([]string{"--json"}, args...)...)

@@ -46,6 +46,9 @@ func shares(ctx context.Context, b *bench.Bench) error {
 			if a, err = b.StartAgent(ctx, "backends: [driver, libkerf], compute: "+r.rule); err != nil {
 				return err
 			}
+			if by, err := enforcedBy(ctx, a); err != nil || by != "libkerf" {
+				return noShares(b, a, by, err)
+			}
 			rule = r.rule
 		}
 		if err := compete(ctx, b, a, r, base[r.kind]); err != nil {
@@ -54,6 +57,15 @@ func shares(ctx context.Context, b *bench.Bench) error {
 	}
 	a.Stop()
 	return nil
+}
+
+// noShares is for a machine on which nothing enforces compute percents.
+func noShares(b *bench.Bench, a *bench.Agent, by string, err error) error {
+	a.Stop()
+	for _, claim := range []string{"share-strict", "share-seconds", "share-fair"} {
+		b.Add(core.Impossible(claim, "the compute percent is enforced by "+by))
+	}
+	return err
 }
 
 // granted is a grant of 4 GiB with a compute percent.
@@ -68,19 +80,11 @@ func compete(ctx context.Context, b *bench.Bench, a *bench.Agent, r race, base c
 	if err != nil {
 		return err
 	}
-	by, err := enforcedBy(ctx, a)
-	if err != nil {
-		return err
-	}
 	what := fmt.Sprintf("%s %d:%d %s", r.kind, r.percent, 100-r.percent, r.rule)
 	b.SaveJSON(strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), ":", "-")+".json", w)
-	b.Fact(what, "%.1f%% of the work; %.0f%% and %.0f%% of the rate alone; p99 %.3f and %.3f ms; enforced by %s",
-		core.Share(w[0], w[1])*100, w[0].Rate()/base.Rate()*100, w[1].Rate()/base.Rate()*100, ms(w[0].P99), ms(w[1].P99), by)
+	b.Fact(what, "%.1f%% of the work; %.0f%% and %.0f%% of the rate alone; p99 %.3f and %.3f ms",
+		core.Share(w[0], w[1])*100, w[0].Rate()/base.Rate()*100, w[1].Rate()/base.Rate()*100, ms(w[0].P99), ms(w[1].P99))
 	target := float64(r.percent) / 100
-	if by != "libkerf" {
-		b.Add(core.Impossible("share-"+r.rule, "no grant has its compute percent enforced by libkerf: "+by))
-		return a.Idle(ctx)
-	}
 	if r.rule == "strict" {
 		b.Add(timed(b, core.SharesOf("share-strict", "share-seconds", what, w[0], w[1], target)...)...)
 	} else {
@@ -89,7 +93,7 @@ func compete(ctx context.Context, b *bench.Bench, a *bench.Agent, r race, base c
 	return a.Idle(ctx)
 }
 
-// enforcedBy is what enforced the compute percent in this agent's last grants, by its metrics. The programs may have ended.
+// enforcedBy is what enforces the compute percent of shares here. It follows from the levels.
 func enforcedBy(ctx context.Context, a *bench.Agent) (string, error) {
 	levels, err := a.Levels(ctx)
 	if err != nil {
