@@ -4,6 +4,7 @@
 package sharing
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -83,7 +84,17 @@ type GPU struct {
 }
 
 // Ref is the identity of the GPU, or of the shared MIG instance.
-func (g GPU) Ref() GPURef { return g.Part.On(g.UUID) }
+func (g *GPU) Ref() GPURef {
+	return GPURef{UUID: g.UUID, Instance: InstanceRef{Profile: g.Part.Profile, Start: g.Part.Start}}
+}
+
+// Compare orders GPUs by index, and those of one index by identity.
+func (g *GPU) Compare(other *GPU) int {
+	if c := cmp.Compare(g.Index, other.Index); c != 0 {
+		return c
+	}
+	return g.Ref().Compare(other.Ref())
+}
 
 // Usable is the memory that can be granted: all but the driver's own part.
 func (g GPU) Usable() Bytes { return g.Memory.SubFloor(g.Reserved) }

@@ -95,39 +95,45 @@ func ordered(gpus []GPUState) ([]GPUState, error) {
 	out := slices.Clone(gpus)
 	sortByIndex(out)
 	seen := make(map[sharing.GPURef]bool, len(out))
-	for _, g := range out {
-		if seen[g.GPU.Ref()] {
-			return nil, fmt.Errorf("gpu %q is listed twice: %w", g.GPU.Ref(), sharing.ErrInvalid)
+	for i := range out {
+		id := out[i].GPU.Ref()
+		if seen[id] {
+			return nil, fmt.Errorf("gpu %q is listed twice: %w", id, sharing.ErrInvalid)
 		}
-		seen[g.GPU.Ref()] = true
+		seen[id] = true
 	}
 	return out, nil
 }
 
 func sortByIndex(gpus []GPUState) {
-	slices.SortFunc(gpus, func(a, b GPUState) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), a.GPU.Ref().Compare(b.GPU.Ref()))
-	})
+	slices.SortFunc(gpus, func(a, b GPUState) int { return a.GPU.Compare(&b.GPU) })
 }
 
 // chooseShared returns the best r.GPUs of the GPUs that fit; they come by index, and so ties go.
 func chooseShared(fit []GPUState, r sharing.Request) []GPUState {
-	fit = slices.Clone(fit)
-	left := make(map[sharing.GPURef]uint64, len(fit))
-	for _, g := range fit {
-		left[g.GPU.Ref()] = leftover(g, r.On(g.GPU))
+	type ranked struct {
+		left uint64
+		at   int
 	}
-	slices.SortStableFunc(fit, func(a, b GPUState) int {
-		order := cmp.Or(heldFirst(a, b), cmp.Compare(left[a.GPU.Ref()], left[b.GPU.Ref()]))
+	ranks := make([]ranked, len(fit))
+	for i := range fit {
+		ranks[i] = ranked{leftover(fit[i], r.On(fit[i].GPU)), i}
+	}
+	slices.SortStableFunc(ranks, func(a, b ranked) int {
+		order := cmp.Or(heldFirst(&fit[a.at], &fit[b.at]), cmp.Compare(a.left, b.left))
 		if r.Place == sharing.PlaceSpread {
 			return -order
 		}
 		return order
 	})
-	return fit[:r.GPUs]
+	out := make([]GPUState, 0, r.GPUs)
+	for _, one := range ranks[:r.GPUs] {
+		out = append(out, fit[one.at])
+	}
+	return out
 }
 
-func heldFirst(a, b GPUState) int {
+func heldFirst(a, b *GPUState) int {
 	switch {
 	case a.Held == b.Held:
 		return 0

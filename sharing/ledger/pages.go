@@ -4,7 +4,6 @@
 package ledger
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,9 +100,7 @@ func (p *pages) GPUs() []View {
 	for _, g := range p.gpus {
 		out = append(out, g.view())
 	}
-	slices.SortFunc(out, func(a, b View) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), a.GPU.Ref().Compare(b.GPU.Ref()))
-	})
+	slices.SortFunc(out, func(a, b View) int { return a.GPU.Compare(&b.GPU) })
 	return out
 }
 

@@ -151,9 +151,7 @@ func (d *reader) readReport(s gpunode.Status) *report {
 	for _, g := range s.GPUs {
 		r.gpus = append(r.gpus, gpureport.GPU(g, r.holders[gpureport.Ref(g.UUID)]))
 	}
-	slices.SortFunc(r.gpus, func(a, b allocator.GPUState) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), a.GPU.Ref().Compare(b.GPU.Ref()))
-	})
+	slices.SortFunc(r.gpus, func(a, b allocator.GPUState) int { return a.GPU.Compare(&b.GPU) })
 	r.gpus = slices.CompactFunc(r.gpus, func(a, b allocator.GPUState) bool { return a.GPU.Ref() == b.GPU.Ref() })
 	link(r.gpus, s.GPUs)
 	return r

@@ -113,9 +113,7 @@ func Desired(pool config.Pool, gpus []sharing.GPU, has map[sharing.GPUID]config.
 // sorted are the uses by their GPUs.
 func sorted(uses []Use) []Use {
 	uses = slices.Clone(uses)
-	slices.SortFunc(uses, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(a.GPU.Index, b.GPU.Index), cmp.Compare(a.GPU.UUID, b.GPU.UUID))
-	})
+	slices.SortFunc(uses, func(a, b Use) int { return a.GPU.Compare(&b.GPU) })
 	return uses
 }
 
