@@ -31,10 +31,10 @@ func TestWalksDocuments(t *testing.T) {
 			t.Errorf("%s has %d pools and %d profiles", name, pools, profiles)
 		}
 	}
-	_, err := config.Decode(read("mistaken.yaml"))
+	_, err := config.Decode(read("invalid.yaml"))
 	for _, want := range []string{"did you mean shared?", "did you mean sharers?", "did you mean memory?"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("mistaken.yaml: %v, want %q", err, want)
+			t.Errorf("invalid.yaml: %v, want %q", err, want)
 		}
 	}
 	named := 0
