@@ -41,7 +41,7 @@ type verdict string
 
 const (
 	wasHeld  verdict = "held"
-	heldLate verdict = "held, but for a context that was seen late"
+	heldLate verdict = "held, except for a late context"
 	ended    verdict = "ended after the fact"
 	shown    verdict = "over, and shown"
 	refused  verdict = "refused"

@@ -4,7 +4,9 @@
 package machine_test
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kerf-gpu/kerf/test/documents"
@@ -22,5 +24,22 @@ func TestTextNamesTests(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("%d names of tests found, want at least 20", n)
+	}
+}
+
+// The page of the matrix has the text that `make matrix` writes, and a row for each attack. The results are from a run.
+func TestMatrixPageHasTheText(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "enforcement.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	if !strings.HasPrefix(page, introduction) || !strings.HasSuffix(page, limits) {
+		t.Error("the page has another text than the program: run make matrix")
+	}
+	for _, k := range attacks() {
+		if !strings.Contains(page, "\n| "+k.what) {
+			t.Errorf("the page has no row for %q: run make matrix", k.what)
+		}
 	}
 }

@@ -80,12 +80,12 @@ func (a attempt) leftOut() bool {
 func families() []family {
 	const (
 		uncounted = "the driver's limit does not count managed memory, by NVIDIA's documentation"
-		unasked   = "the library is not asked for this memory"
-		beside    = "MPS limits what its clients take of CUDA alone"
-		object    = "what the driver takes for the object is counted when it was seen"
-		another   = "the memory is another interface's"
-		imported  = "who made the memory has freed it, and who imported it is shown with it"
-		inFile    = "who made the memory has released it, and no process is shown with what a file alone holds"
+		unasked   = "the library sees no call for this memory"
+		beside    = "MPS limits only CUDA allocations of its clients"
+		object    = "the memory of the object counts after the next sample"
+		another   = "another interface allocates it"
+		imported  = "its maker has freed it, and the driver lists it for its importer"
+		inFile    = "its maker has released it, and the driver lists memory of a file for no process"
 	)
 	var all []family
 	for _, api := range []string{
@@ -98,7 +98,7 @@ func families() []family {
 		case "module", "heap", "library", "printf", "stack":
 			f.past = map[string]string{"libkerf": unasked}
 		case "external", "external-mipmap":
-			f.past = map[string]string{"libkerf": "the memory is another interface's, of which the library sees the import"}
+			f.past = map[string]string{"libkerf": "another interface allocates it, and the library sees the import"}
 		case "graphics", "gl", "gl-image", "egl", "vdpau", "gl-array", "gl-old", "egl-consumer":
 			f.past = map[string]string{"libkerf": another, "mps": beside}
 		case "ipc", "import", "pool-import":
@@ -150,27 +150,27 @@ func attacks() []attack {
 		{name: "no preload, page", past: unheld, what: "the same, and 4 KiB more than the cap in one call", script: hidden + "exec %ONCE --alloc 2097156KiB --hold 10s"},
 		{name: "no preload, small steps", past: unheld, what: "the same, and steps of 1 MiB", fine: true, script: hidden + "exec %ONCE --step 1MiB " + want},
 		{name: "deepbind", what: "libcuda.so.1 opened with RTLD_DEEPBIND", script: "exec %LOAD --driver deepbind " + want},
-		{name: "name space", what: "libcuda.so.1 opened in a name space of its own, by dlmopen", script: "exec %LOAD --driver namespace " + want},
+		{name: "name space", what: "libcuda.so.1 opened in a separate namespace, by dlmopen", script: "exec %LOAD --driver namespace " + want},
 		{name: "deepbind apart", what: "a library that was opened with RTLD_DEEPBIND, and so has the C library's own dlsym first", script: "exec %LOAD --driver apart " + want},
 		{name: "constructor", past: unheld, what: "a library that was opened with RTLD_DEEPBIND, and looks for libcuda.so.1 in its constructor", script: "exec %LOAD --driver early " + want},
-		{name: "name space apart", past: unheld, what: "a library in a name space of its own, by dlmopen, that looks for libcuda.so.1", script: "exec %LOAD --driver elsewhere " + want},
+		{name: "name space apart", past: unheld, what: "a library in a separate namespace, by dlmopen, that looks for libcuda.so.1", script: "exec %LOAD --driver elsewhere " + want},
 		{name: "no pipe", what: "CUDA_MPS_PIPE_DIRECTORY set to a directory that does not exist", script: "export CUDA_MPS_PIPE_DIRECTORY=/nowhere; exec %LOAD " + want},
 		{name: "foreign limit", past: map[string]string{"mps": "MPS drops its limits then"}, what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT naming a GPU that is not visible, which drops the limits of MPS", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=7=1G; exec %LOAD " + want},
 		{name: "larger limit", what: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT raised to 8 GiB", script: "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8G; exec %LOAD " + want},
-		{name: "control pipe", what: "a limit of 8 GiB told to the control daemon of MPS, by the client itself", script: tellMPS("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + want},
-		{name: "control quit", past: map[string]string{"mps": "without MPS there is no limit of MPS"}, what: "the control daemon of MPS told to quit, by the client itself", script: tellMPS("quit") + "sleep 0.3; exec %LOAD " + want},
-		{name: "child cgroup", what: "a cgroup of its own below the grant's, which it moves to", script: ownCgroup + `mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + want},
-		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone}, what: "a cgroup outside of the grant's, which it moves to: who may write the hierarchy, as no container may", script: ownCgroup + `A="$M/` + aside + `-${C##*/}"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
-		{name: "cgroup name space", what: "a name space of cgroups of its own", script: "exec unshare --cgroup %LOAD " + want},
+		{name: "control pipe", what: "the client sets a limit of 8 GiB at the control daemon of MPS", script: tellMPS("set_default_device_pinned_mem_limit 0 8G") + "exec %LOAD " + want},
+		{name: "control quit", past: map[string]string{"mps": "without MPS there is no limit of MPS"}, what: "the client tells the control daemon of MPS to quit", script: tellMPS("quit") + "sleep 0.3; exec %LOAD " + want},
+		{name: "child cgroup", what: "a new cgroup below the grant's, which it moves to", script: ownCgroup + `mkdir "$M$C/child" && echo $$ > "$M$C/child/cgroup.procs" || exit 1; exec %LOAD ` + want},
+		{name: "cgroup beside", past: map[string]string{"driver": gone, "mps": gone, "libkerf": gone}, what: "a cgroup outside of the grant's, which it moves to, with rights that no container has", script: ownCgroup + `A="$M/` + aside + `-${C##*/}"; mkdir -p "$A" && echo $$ > "$A/cgroup.procs" || exit 1; exec %LOAD ` + want},
+		{name: "cgroup name space", what: "a new cgroup namespace", script: "exec unshare --cgroup %LOAD " + want},
 		{name: "other GPU", what: "CUDA_VISIBLE_DEVICES naming a GPU that is another's", script: "export CUDA_VISIBLE_DEVICES=%OTHER; exec %LOAD " + want},
 		{name: "counters cleared", past: counted, what: "zeros written over the library's counters, again and again", script: counters + "(while :; do dd if=/dev/zero of=$U bs=4096 count=1 conv=notrunc; sleep 0.05; done) >/dev/null 2>&1 & exec %LOAD " + want},
-		{name: "counters filled", past: counted, what: "random bytes written over the library's counters beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + want},
-		{name: "counters cut", past: counted, what: "the library's counters truncated beside a program that holds half of the cap, then another program", says: 2, script: counters + held + "truncate -s 0 $U; exec %LOAD " + want},
-		{name: "limits written", past: map[string]string{"libkerf": "the library believes its limits"}, what: "the library's limits mounted anew to be writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
+		{name: "counters filled", past: counted, what: "random bytes in the library's counters while a program has half of the cap, then another program", says: 2, script: counters + held + "dd if=/dev/urandom of=$U bs=4096 count=64 conv=notrunc 2>/dev/null; exec %LOAD " + want},
+		{name: "counters cut", past: counted, what: "the library's counters truncated while a program has half of the cap, then another program", says: 2, script: counters + held + "truncate -s 0 $U; exec %LOAD " + want},
+		{name: "limits written", past: map[string]string{"libkerf": "the library believes its limits"}, what: "the library's limits remounted as writable, as no container may, and 8 GiB written there", script: "U=$(cat /etc/ld.so.preload 2>/dev/null) && D=${U%/*} && mount -o remount,bind,rw \"$D\" && printf '\\0\\0\\0\\0\\2\\0\\0\\0' | dd of=\"$D/limits\" bs=1 seek=32 conv=notrunc 2>/dev/null; exec %LOAD " + want},
 		{name: "foreign hook", only: "linear", past: map[string]string{"driver": "the node's root replaced the limit after Kerf had set it"}, what: "NVIDIA's hook `" + limitHook + "`, run on the grant's cgroup by the node's root, with `NVIDIA_GPU_MEMORY_REQUEST=1`", script: ownCgroup + foreignHook() + "exec %LOAD " + want},
 		{name: "killed holder", what: "a program killed with three quarters of the cap, then another", says: 2, script: "%LOAD --alloc 1536MiB --hold 1h & sleep 0.7; kill -9 $!; sleep 1.2; exec %LOAD " + want},
 		{name: "orphaned memory", only: "linear", past: each, what: "a program killed with three quarters of the cap, whose two forked children have its files open, then another", says: 2, script: orphaned + "exec %LOAD " + want},
-		{name: "orphans in turn", only: "linear", past: each, what: "four programs in turn that take three quarters of the cap, fork a child and end at once, before any look", says: 4, script: `for i in 1 2 3 4; do %LOAD --alloc 1536MiB --loaders 1 --leave --hold 10s; done; sleep 10`},
+		{name: "orphans in turn", only: "linear", past: each, what: "four programs in turn that take three quarters of the cap, fork a child and end before any sample", says: 4, script: `for i in 1 2 3 4; do %LOAD --alloc 1536MiB --loaders 1 --leave --hold 10s; done; sleep 10`},
 		{name: "reused PID", only: "linear", past: each, what: "the same, and the other has the PID of the killed one", says: 2, script: orphaned + "exec %SETPID $P %LOAD " + want},
 		{name: "fork and exec", past: each, what: "a child that takes three quarters, and its parent that becomes another program", says: 2, script: "%LOAD --alloc 1536MiB --hold 15s & exec sh -c 'exec %LOAD " + want + "'"},
 	}

@@ -37,7 +37,7 @@ func document(all []backend, got matrix) string {
 		}
 		fmt.Fprintf(&b, "`%s` (level %s) on %s", be.name, be.level, be.driver)
 	}
-	b.WriteString(". Behind all but the first the pool also watches, with `overCap: kill`.\n\n## Families of memory\n\n")
+	b.WriteString(". All pools but the first also list `reactive`, with `overCap: kill`.\n\n## Families of memory\n\n")
 	tableHead(&b, "what", all)
 	row := func(name, text string) {
 		b.WriteString("| " + text + " |")
@@ -61,14 +61,14 @@ func document(all []backend, got matrix) string {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(why)) {
-		fmt.Fprintf(&b, "- %s: %s.\n", k, strings.Join(why[k], ", "))
+		fmt.Fprintf(&b, "- %s: `%s`.\n", k, strings.Join(why[k], ", "))
 	}
-	fmt.Fprintf(&b, "\n## Attacks, by every family\n\nEach attack was made by all %d families. A cell says what became of `linear`, and then of which families something else became.\n\n", len(families()))
+	fmt.Fprintf(&b, "\n## Attacks, by every family\n\nEach attack uses all %d families. A cell has the result of `linear`, and then the families with other results.\n\n", len(families()))
 	tableHead(&b, "what", all)
 	for _, k := range attacks() {
 		text := k.what
 		if k.fine {
-			text += " (not by `checkpoint`, whose every piece is a process)"
+			text += " (not by `checkpoint`, which starts a process for each allocation)"
 		}
 		if k.only != "" {
 			text += " (by `" + k.only + "` alone)"
@@ -99,7 +99,7 @@ func (c cell) kind() string {
 	if c.verdict != ended {
 		return string(c.verdict)
 	}
-	reasons := map[string]string{"over_cap": "over its cap", "escaped": "beside its MPS", "stranger": "without a grant"}
+	reasons := map[string]string{"over_cap": "over its cap", "escaped": "without its MPS", "stranger": "without a grant"}
 	var why []string
 	for reason := range strings.SplitSeq(c.by, ", ") {
 		why = append(why, reasons[reason])
@@ -146,21 +146,21 @@ func grouped(k attack, got map[string]cell) string {
 	for i, g := range groups {
 		text := g.kind + g.worst.amount()
 		if i > 0 {
-			text += ": " + strings.Join(g.apis, ", ")
+			text += ": `" + strings.Join(g.apis, ", ") + "`"
 		}
 		parts = append(parts, text)
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, ". ")
 }
 
 // found is how soon the watch found what was over its cap.
 func found(all []backend, got matrix) string {
 	var b strings.Builder
 	b.WriteString(`
-## How soon it was found
+## Detection time
 
-Of the leases that the watch found over their caps: for how long each may have been so at most, by the watch's own metric
-(` + "`kerf_watch_detection_delay_seconds`" + `: the time since it was seen within its cap last). It is killed at the second look.
+The time for which a grant was over its cap at most: the time since it was last seen within its cap
+(` + "`kerf_watch_detection_delay_seconds`" + `). Kerf kills a process after the second sample.
 
 | backend | found | median | slowest |
 |---|---|---|---|
