@@ -119,7 +119,7 @@ func parseRuleLevel(field, s string) (sharing.Level, error) {
 
 func ruleBackendsField(to *BackendList) field {
 	var list []sharing.Backend
-	f := backendsField(&list, "The ways of holding a fraction of the GPUs to its size, in place of those of profile and pool, the strongest first, beginning with `driver`.")
+	f := backendsField(&list, "The backends for shares of these GPUs, in place of those of profile and pool. The strongest is first, starting with `driver`.")
 	read := f.read
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		before := len(r.mistakes)

@@ -209,10 +209,10 @@ type heading struct {
 }
 
 func (h *heading) fields() fields {
-	spec := object(&h.Doc, h.Doc.fields, "What is said.").must()
+	spec := object(&h.Doc, h.Doc.fields, "Pools, profiles and prices.").must()
 	spec.read = func(_ *reader, _ string, n *yaml.Node) { h.spec = n } // once the version is known
 	spec.write = func() any { return h.Doc.fields().node() }
-	version, kind := text(&h.Version, "The version of the document.").must(), text(&h.Kind, "The kind of the document.").must()
+	version, kind := text(&h.Version, "The version of the config.").must(), text(&h.Kind, "The kind of the config.").must()
 	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}}, Type{Kind: KindWord, Words: []string{Kind}}
 	return named(h, fields{version, kind, spec})
 }

@@ -15,68 +15,68 @@ import (
 
 func (d *Document) fields() fields {
 	return named(d, fields{
-		objects(&d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector it has; of several, to the one with the most labels. One of the files must have some.").def("another file has them").keep(),
-		objects(&d.Profiles, (*Profile).fields, "Requests with a name, and their rules."),
-		object(&d.Prices, d.Prices.fields, "What use costs, for `kerf usage`."),
+		objects(&d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector matches. If several match, the one with the most labels counts. At least one file must have pools.").def("another file has them").keep(),
+		objects(&d.Profiles, (*Profile).fields, "Named requests with rules."),
+		object(&d.Prices, d.Prices.fields, "Prices for `kerf usage`."),
 	})
 }
 
 func (p *Pool) fields() fields {
 	return named(p, fields{
-		text(&p.Name, "Unique among the pools: at most 63 of a-z, 0-9 and -.").must(),
+		text(&p.Name, "A unique name: at most 63 characters of a-z, 0-9 and -.").must(),
 		selector(&p.NodeSelector),
-		word(&p.Mode, ParseMode, "What the nodes offer to Kubernetes: fractions, whole GPUs, MIG instances, or `auto` for all of them.", ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
-		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen where neither pod nor profile says it: `pack` leaves whole GPUs free, `spread` gives the emptiest.", sharing.PlacePack, sharing.PlaceSpread).def("pack"),
-		minLevel(&p.MinLevel, "The least enforcement level of every grant. Kerf rejects what it cannot enforce so strongly. Only `none` allows shares that no backend enforces.").def("reactive for shares"),
-		backendsField(&p.Backends, "The backends that enforce shares of GPUs, the strongest first, beginning with `driver`. Kerf uses the first that the node supports.").def("[" + strings.Join(names(DefaultBackends()), ", ") + "]"),
-		word(&p.OverCap, ParseOverCap, "What Kerf does with a share that uses more than its cap where libkerf, MPS or the reactive backend enforces it.", OverCapWarn, OverCapKill, OverCapEvict).def(DefaultOverCap.String()),
-		word(&p.Strangers, ParseStrangers, "What happens to processes that use a GPU without a grant on it.", StrangersReport, StrangersKill).def("report"),
-		word(&p.ManagedMemory, ParseManagedMemory, "Whether programs with a share may allocate managed memory, which the driver lists in no process. Only libkerf can reject it.", ManagedAllow, ManagedReject).def("allow"),
+		word(&p.Mode, ParseMode, "What the nodes offer to Kubernetes: shares, whole GPUs, MIG instances, or `auto` for all of them.", ModeAuto, ModeShared, ModeWhole, ModeMIG).def("auto"),
+		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen if neither pod nor profile says it. `pack` keeps whole GPUs free, `spread` prefers the emptiest GPU.", sharing.PlacePack, sharing.PlaceSpread).def("pack"),
+		minLevel(&p.MinLevel, "The lowest enforcement level of each grant. Kerf rejects a request that cannot reach it. Only `none` allows shares that no backend enforces.").def("reactive for shares"),
+		backendsField(&p.Backends, "The backends that enforce shares, strongest first, starting with `driver`. Kerf uses the first that the node supports.").def("[" + strings.Join(names(DefaultBackends()), ", ") + "]"),
+		word(&p.OverCap, ParseOverCap, "What Kerf does with a share over its cap, if libkerf, MPS or the reactive backend enforces it.", OverCapWarn, OverCapKill, OverCapEvict).def(DefaultOverCap.String()),
+		word(&p.Strangers, ParseStrangers, "What Kerf does with unmanaged processes.", StrangersReport, StrangersKill).def("report"),
+		word(&p.ManagedMemory, ParseManagedMemory, "Whether programs with a share may allocate managed memory, which the driver lists for no process. Only libkerf can reject it.", ManagedAllow, ManagedReject).def("allow"),
 		quotaField(&p.UserQuota),
-		object(&p.Health, p.Health.fields, "What becomes of those who run on a faulty GPU, and what the cluster is told."),
-		object(&p.Idle, p.Idle.fields, "What becomes of pods that leave all their GPUs idle."),
-		word(&p.Compute, ParseCompute, "What becomes of GPU time that its owner does not use: `fair` lends it, `strict` gives it to nobody.", ComputeFair, ComputeStrict).def("fair"),
-		word(&p.TimeSlice, sharing.ParseTimeSlice, "How long one process's work runs on a GPU while another's waits; left out, it stays as it is.", sharing.TimeSlices()...),
-		word(&p.ComputeMode, parseComputeMode, "Which processes may have a context on a GPU; left out, it stays as it is. `exclusiveProcess` is for mode whole alone.", sharing.ComputeModeDefault, sharing.ComputeModeExclusiveProcess),
-		word(&p.MPSSharing, ParseMPSSharing, "Who shares a control daemon of MPS: the pods of one namespace, or all of the pool.", MPSSharingDomain, MPSSharingPool).def("domain"),
-		word(&p.MPSComputeMode, ParseMPSComputeMode, "The compute mode of GPUs on which MPS enforces shares: `manage` sets EXCLUSIVE_PROCESS for one domain and DEFAULT for several, `keep` leaves it as it is.", MPSComputeModeManage, MPSComputeModeKeep).def("manage"),
-		objects(&p.GPUs, (*GPURule).fields, "Rules for some of the nodes' GPUs; of those that fit a GPU, the first holds for it."),
+		object(&p.Health, p.Health.fields, "Reactions to a faulty GPU."),
+		object(&p.Idle, p.Idle.fields, "Reactions to pods that leave all their GPUs idle."),
+		word(&p.Compute, ParseCompute, "How unused GPU time is treated: `fair` gives it to busy grants, `strict` does not.", ComputeFair, ComputeStrict).def("fair"),
+		word(&p.TimeSlice, sharing.ParseTimeSlice, "How long one process runs on a GPU while another waits. If left out, it stays unchanged.", sharing.TimeSlices()...),
+		word(&p.ComputeMode, parseComputeMode, "Which processes may have a context on a GPU. If left out, it stays unchanged. `exclusiveProcess` needs mode whole.", sharing.ComputeModeDefault, sharing.ComputeModeExclusiveProcess),
+		word(&p.MPSSharing, ParseMPSSharing, "Which pods share a control daemon of MPS: those of one namespace, or all of the pool.", MPSSharingDomain, MPSSharingPool).def("domain"),
+		word(&p.MPSComputeMode, ParseMPSComputeMode, "The compute mode of GPUs on which MPS enforces shares. `manage` sets EXCLUSIVE_PROCESS for one domain and DEFAULT for several. `keep` leaves it unchanged.", MPSComputeModeManage, MPSComputeModeKeep).def("manage"),
+		objects(&p.GPUs, (*GPURule).fields, "Rules for some of the nodes' GPUs. The first rule that matches a GPU applies."),
 		sharersField(&p.Sharers, "no bound"),
 		reserveField(&p.MemoryReserve, "nothing"),
 		overcommitField(&p.Overcommit, "1"),
 		wattsField(&p.PowerLimitWatts, "as it is"),
-		number(&p.GPUHour, "The price of an hour of a whole GPU here.").like("2.50").def("that of spec.prices"),
+		number(&p.GPUHour, "The price of an hour of a whole GPU of this pool.").like("2.50").def("that of spec.prices"),
 		layoutsField(&p.MIG),
-		span(&p.MIGKeepWarm, parseWarm, leastWarm, mostWarm, "How long an instance that was cut for a claim stays after it, for the next one that asks for the same.").def("5m"),
-		flag(&p.MIGReset, "Allows the reset that a GPU before Hopper takes to change its MIG mode.").def("false"),
+		span(&p.MIGKeepWarm, parseWarm, leastWarm, mostWarm, "How long Kerf keeps an idle MIG instance for the next request of the same profile.").def("5m"),
+		flag(&p.MIGReset, "Allows the GPU reset that GPUs before Hopper need to switch MIG mode.").def("false"),
 		onDemandField(&p.MIGOnDemand),
-		texts(&p.Profiles, "The only profiles that requests may name here; then every request must name one.").def("all profiles, and requests without one"),
+		texts(&p.Profiles, "The only profiles that requests may name in this pool. Each request must then name one.").def("all profiles, and requests without one"),
 	})
 }
 
 func (p *Profile) fields() fields {
 	return named(p, fields{
-		text(&p.Name, "Unique among the profiles: at most 63 of a-z, 0-9 and -.").must(),
-		size(&p.Memory, "The memory in all, over the GPUs."),
-		whole(&p.Percent, sharing.ParsePercent, 1, int64(sharing.MaxGPUs)*int64(sharing.FullGPU), "The percent of GPUs' compute in all, over the GPUs; without memory, of their memory as well."),
-		whole(&p.GPUs, sharing.ParseGPUs, 1, sharing.MaxGPUs, "Over how many GPUs the amounts are; without memory and percent, the number of whole GPUs.").def("1"),
+		text(&p.Name, "A unique name: at most 63 characters of a-z, 0-9 and -.").must(),
+		size(&p.Memory, "The total memory over all GPUs of the request."),
+		whole(&p.Percent, sharing.ParsePercent, 1, int64(sharing.MaxGPUs)*int64(sharing.FullGPU), "The total compute percent over all GPUs of the request. Without `memory`, it also gives that percent of memory."),
+		whole(&p.GPUs, sharing.ParseGPUs, 1, sharing.MaxGPUs, "The number of GPUs that the amounts are divided over. Without `memory` and `percent`, the number of whole GPUs.").def("1"),
 		burstField(&p.Burst),
-		texts(&p.Models, "Globs over the GPU's model, `!` in front for not; they bind besides those of the pod.").like("*H100*"),
-		minLevel(&p.MinLevel, "The least enforcement level of every grant, if the pool's is not higher. Where the pool says nothing, `none` allows shares that no backend enforces.").def("the pool's"),
-		backendsField(&p.Backends, "Used in place of the pool's.").def("the pool's"),
-		word(&p.OverCap, ParseOverCap, "Used in place of the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
-		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen where the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
-		whole(&p.Priority, ParsePriority, -MaxPriority, MaxPriority, "The class by which idle GPU time is lent, the higher the earlier.").def("that of the pod"),
-		texts(&p.Namespaces, "Globs over the namespaces whose pods may use it, `!` in front for not; processes of no pod then may not.").like("ml-*").def("all"),
+		texts(&p.Models, "Globs for the GPU model. `!` in front excludes. They apply in addition to those of the pod.").like("*H100*"),
+		minLevel(&p.MinLevel, "The lowest enforcement level of each grant, if the pool's is not higher. If the pool has none, `none` allows shares that no backend enforces.").def("the pool's"),
+		backendsField(&p.Backends, "Replaces the pool's.").def("the pool's"),
+		word(&p.OverCap, ParseOverCap, "Replaces the pool's.", OverCapWarn, OverCapKill, OverCapEvict).def("the pool's"),
+		word(&p.Place, sharing.ParseSpread, "How GPUs are chosen if the pod does not say it.", sharing.PlacePack, sharing.PlaceSpread).def("the pool's"),
+		whole(&p.Priority, ParsePriority, -MaxPriority, MaxPriority, "The order in which grants get unused GPU time: higher first.").def("that of the pod"),
+		texts(&p.Namespaces, "Globs for namespaces whose pods may use the profile. `!` in front excludes. Processes outside of pods then may not use it.").like("ml-*").def("all"),
 		hoursField(&p.Hours),
-		size(&p.MaxPerPod, "The most memory that the containers of one pod may have by it together.").like("80GiB").def("no bound"),
-		flag(&p.Privileged, "Lets its pods go beyond the Pod Security baseline, with privileged containers for example, which no cap holds; only with `namespaces`.").def("false"),
+		size(&p.MaxPerPod, "The maximum memory of all containers of a pod with this profile.").like("80GiB").def("no bound"),
+		flag(&p.Privileged, "Exempts pods with this profile from the Pod Security baseline. No cap binds a privileged container. It needs `namespaces`.").def("false"),
 	})
 }
 
 func hoursField(to *[]Hours) field {
 	return field{
-		Field: Field{Doc: "The hours of the week at which use may begin, in UTC or by the time zone that is named after them; what runs goes on.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
+		Field: Field{Doc: "The hours of the week at which a grant may start, in UTC or the named time zone. Running pods continue.", Default: "always", Type: Type{Example: "Mon-Fri 20:00-06:00 Europe/Berlin"}},
 		to:    to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			*to = []Hours{}
@@ -103,7 +103,7 @@ func selector(to *map[string]string) field {
 
 func burstField(to *sharing.Burst) field {
 	return field{
-		Field: Field{Doc: "The hard limit up to which a grant is lent memory that nobody claims: a size, or a percentage of what is guaranteed.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
+		Field: Field{Doc: "The highest cap with burst memory: an amount, or a percentage of the guaranteed memory.", Default: "no burst", Type: Type{Kind: KindText, Example: "150%"}},
 		to:    to,
 		read:  func(r *reader, path string, n *yaml.Node) { *to = parsed(r, path, n, sharing.ParseBurst) },
 		write: func() any { return burst(*to) },

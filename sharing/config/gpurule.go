@@ -155,19 +155,19 @@ func (c *checker) amounts(path string, sharers, watts int) {
 func (r *GPURule) fields() fields {
 	s := &r.Settings
 	return named(r, fields{
-		texts(&r.Models, "Globs over the GPU's model, `!` in front for not.").like("*H100*").def("every model"),
+		texts(&r.Models, "Globs for the GPU model. `!` in front excludes.").like("*H100*").def("every model"),
 		indexes(&r.Indexes, "NVML indexes.").def("all"),
 		uuids(&r.UUIDs),
-		word(&r.MIG, ParseMIGAble, "Whether GPUs are meant that can be put in MIG mode, or those that cannot.", MIGAny, MIGCapable, MIGIncapable).def("any"),
-		flag(&s.Exclude, "Leaves the GPUs to another plugin, or to nobody: Kerf neither offers nor locks nor watches them.").def("false"),
-		word(&s.Mode, parseRuleMode, "What the GPUs give, to pods and processes alike.", ModeShared, ModeWhole, ModeMIG).def("what the pool offers"),
+		word(&r.MIG, ParseMIGAble, "Selects GPUs that support MIG, or those that do not.", MIGAny, MIGCapable, MIGIncapable).def("any"),
+		flag(&s.Exclude, "Leaves the GPUs to another device plugin. Kerf does not offer, lock or check them.").def("false"),
+		word(&s.Mode, parseRuleMode, "What the GPUs offer to pods and processes.", ModeShared, ModeWhole, ModeMIG).def("what the pool offers"),
 		ruleBackendsField(&s.Backends),
-		word(&s.MinLevel, parseRuleLevel, "The least enforcement level of every fraction of the GPUs, not below the pool's; what cannot be held so strongly gets none.", ruleLevels()...).def("no more than the pool's"),
+		word(&s.MinLevel, parseRuleLevel, "The lowest enforcement level of each share of these GPUs, at least that of the pool. Kerf rejects a share that cannot reach it.", ruleLevels()...).def("no more than the pool's"),
 		sharersField(&s.Sharers, "the pool's"),
 		reserveField(&s.MemoryReserve, "the pool's"),
 		overcommitField(&s.Overcommit, "the pool's"),
 		wattsField(&s.PowerLimitWatts, "the pool's"),
-		word(&s.TimeSlice, sharing.ParseTimeSlice, "In place of the pool's.", sharing.TimeSlices()...).def("the pool's"),
+		word(&s.TimeSlice, sharing.ParseTimeSlice, "Replaces the pool's.", sharing.TimeSlices()...).def("the pool's"),
 	})
 }
 
@@ -181,16 +181,16 @@ func parseRuleMode(field, s string) (Mode, error) {
 }
 
 func sharersField(to *int, def string) field {
-	return whole(to, upTo(MaxSharers, "is not a number of sharers"), 1, MaxSharers, "The most claims that may have a fragment of one GPU at once.").def(def)
+	return whole(to, upTo(MaxSharers, "is not a number of sharers"), 1, MaxSharers, "The maximum number of grants with a share of one GPU.").def(def)
 }
 
 func reserveField(to *sharing.Bytes, def string) field {
-	return size(to, "Memory of each GPU that nobody gets, beside the driver's own part.").like("2GiB").def(def)
+	return size(to, "Memory of each GPU that Kerf never grants, in addition to what the driver reserves.").like("2GiB").def(def)
 }
 
 func wattsField(to *int, def string) field {
 	return whole(to, upTo(MaxPowerWatts, "is not a power limit"), 1, MaxPowerWatts,
-		"The power limit in watts; it is set through the driver, read back, and put back as it was when it is wanted no more.").def(def)
+		"The power limit in watts. Kerf sets it, reads it back, and restores the earlier limit when the field goes.").def(def)
 }
 
 func upTo(most int, problem string) func(field, s string) (int, error) {

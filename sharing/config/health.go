@@ -114,10 +114,10 @@ func parseGrace(field, s string) (time.Duration, error) {
 
 func (h *Health) fields() fields {
 	return named(h, fields{
-		word(&h.OnFault, ParseOnFault, "What happens to what runs on a faulty GPU: `report` tells pods and status; `evict` sends SIGTERM, and after the grace evicts the pod.", FaultReport, FaultEvict).def("report"),
-		span(&h.Grace, parseGrace, 1, MaxGrace, "The time from the word to end until what runs is made to; only with `onFault: evict`.").def("30s"),
-		word(&h.Node, ParseNodeMark, "What the node's own object shows of GPUs that are not healthy: nothing, the condition KerfGPUsHealthy, or a taint too.", NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none"),
-		texts(&h.SpotTaints, "Keys of taints which say that the node will be taken away soon: while it has one, nothing new is granted, and pods are told."),
+		word(&h.OnFault, ParseOnFault, "What happens to programs on a faulty GPU. `report` sends an event and shows it in status. `evict` also sends SIGTERM, and evicts the pod after the grace period.", FaultReport, FaultEvict).def("report"),
+		span(&h.Grace, parseGrace, 1, MaxGrace, "The time between SIGTERM and eviction. It needs `onFault: evict`.").def("30s"),
+		word(&h.Node, ParseNodeMark, "What the Node shows of unhealthy GPUs: nothing, the condition KerfGPUsHealthy, or also a taint.", NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none"),
+		texts(&h.SpotTaints, "Taints of a node that will go away soon. While the node has one, Kerf makes no new grants there, and GPU pods get an event."),
 	})
 }
 

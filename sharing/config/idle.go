@@ -74,9 +74,9 @@ func parseIdleTime(field, s string) (time.Duration, error) {
 
 func (i *Idle) fields() fields {
 	return named(i, fields{
-		span(&i.After, parseIdleTime, MinIdle, MaxIdle, "How long no GPU time was used."),
-		word(&i.Do, ParseIdleDo, "What then happens: `report` shows it in status and audit log, `notify` tells the pod by an event too, `evict` evicts the pod too.", IdleReport, IdleNotify, IdleEvict).def("report"),
-		texts(&i.Except, "Namespaces that are left alone."),
+		span(&i.After, parseIdleTime, MinIdle, MaxIdle, "How long a pod may use no GPU time."),
+		word(&i.Do, ParseIdleDo, "What happens then. `report` shows it in status and audit log, `notify` also sends an event, `evict` also evicts the pod.", IdleReport, IdleNotify, IdleEvict).def("report"),
+		texts(&i.Except, "Namespaces that are exempt."),
 	})
 }
 

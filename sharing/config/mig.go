@@ -66,7 +66,7 @@ func (c *checker) onDemand(path string, p Pool) {
 
 // onDemandField is true, false, or left out.
 func onDemandField(to *OnDemand) field {
-	f := flag(new(bool), "Lets idle GPUs go in and out of MIG mode as demand asks, where no layout names them; for mode auto alone.").def("true in mode auto")
+	f := flag(new(bool), "Lets Kerf switch the MIG mode of idle GPUs on demand, if no layout names them. It needs mode auto.").def("true in mode auto")
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		if *to = OnDemandNo; r.flag(path, n) {
 			*to = OnDemandYes
@@ -175,11 +175,11 @@ func (c *checker) mig(path string, list []MIGLayout) {
 
 func (l *MIGLayout) fields() fields {
 	return named(l, fields{
-		texts(&l.PCI, "The products that are meant, as device and vendor, or with a board's own id after a colon: that board alone.").like("0x233010DE").def("every product").inline(),
-		indexes(&l.GPUs, "NVML indexes of the GPUs that are meant.").def("all"),
+		texts(&l.PCI, "PCI IDs of the products: device and vendor, or also the board's ID after a colon.").like("0x233010DE").def("every product").inline(),
+		indexes(&l.GPUs, "NVML indexes of the GPUs.").def("all"),
 		flag(&l.Enabled, "Whether the GPUs are in MIG mode.").must(),
 		l.instances(),
-		flag(&l.Shared, "Whether each instance is shared by memory among pods, in place of being given whole.").def("false"),
+		flag(&l.Shared, "Whether pods share each instance by memory. Otherwise each instance is granted as a unit.").def("false"),
 	})
 }
 
@@ -187,7 +187,7 @@ func (l *MIGLayout) fields() fields {
 func (l *MIGLayout) instances() field {
 	of := Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxMIGCount)}
 	return field{
-		Field: Field{Doc: "How many instances of each profile a GPU has, all of it; only where `enabled` is true.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
+		Field: Field{Doc: "The number of instances of each MIG profile on a GPU. It needs `enabled: true`.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
 		to:    &l.Instances,
 		read: func(r *reader, path string, n *yaml.Node) {
 			r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
@@ -206,7 +206,7 @@ func (l *MIGLayout) instances() field {
 
 // layoutsField is the list of a pool's layouts. What of a GPU's mode is left out is a mistake of its own.
 func layoutsField(to *[]MIGLayout) field {
-	f := objects(to, (*MIGLayout).fields, "What the nodes' GPUs are cut into, where that is fixed. Of several entries that mean one GPU the last one holds.")
+	f := objects(to, (*MIGLayout).fields, "Fixed MIG layouts of the nodes' GPUs. If several entries match a GPU, the last one applies.")
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		r.list(path, n, func(path string, n *yaml.Node) {
 			var l MIGLayout

@@ -82,15 +82,15 @@ func (r *reader) price(path string, n *yaml.Node) float64 {
 
 func (p *Prices) fields() fields {
 	return named(p, fields{
-		text(&p.Currency, "Its name.").like("EUR").must(),
-		number(&p.KWh, "The price of a kilowatt hour.").like("0.30"),
-		objects(&p.GPUHour, (*GPUPrice).fields, "The prices of an hour of a whole GPU; the first entry whose model fits counts."),
+		text(&p.Currency, "The name of the currency.").like("EUR").must(),
+		number(&p.KWh, "The price of a kilowatt-hour.").like("0.30"),
+		objects(&p.GPUHour, (*GPUPrice).fields, "Prices of an hour of a whole GPU. The first entry with a matching model counts."),
 	})
 }
 
 func (g *GPUPrice) fields() fields {
 	return named(g, fields{
-		text(&g.Model, "A glob over the GPU's model.").like("*H100*").must(),
+		text(&g.Model, "A glob for the GPU model.").like("*H100*").must(),
 		number(&g.Price, "The price of an hour.").like("2.50").def("0").keep(),
 	})
 }

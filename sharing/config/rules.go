@@ -52,10 +52,10 @@ func parseQuotaGrants(field, s string) (int, error) {
 func quotaField(to *sharing.UserQuota) field {
 	f := object(to, func() fields {
 		return named(to, fields{
-			whole(&to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "How many grants a user may have at a time.").like("4").def("no limit"),
-			size(&to.Memory, "How much GPU memory all grants of a user may have together.").like("40GiB").def("no limit"),
+			whole(&to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "The maximum number of grants of a user.").like("4").def("no limit"),
+			size(&to.Memory, "The maximum guaranteed memory of all grants of a user.").like("40GiB").def("no limit"),
 		})
-	}, "What each user other than root may have on a node at a time through `kerf run` and the node API. Pods are not counted.").def("no quota")
+	}, "What each user may have on a node at a time through `kerf run` and the node API. It does not apply to root and pods.").def("no quota")
 	f.Type.Example = "{grants: 4, memory: 40GiB}"
 	return f
 }

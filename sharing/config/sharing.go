@@ -192,7 +192,7 @@ func (c *checker) compute(path string, p Pool) {
 // overcommitField is how much more than a GPU has is given of it.
 func overcommitField(to *sharing.Overcommit, def string) field {
 	f := object(to, func() fields { return overcommitFields(to, def) },
-		"How much more of each GPU is given in fractions than it has; whole GPUs and MIG instances are given once.")
+		"Overcommit ratios for shares. Whole GPUs and MIG instances are never overcommitted.")
 	f.Type.Example = "{compute: 2}"
 	return f
 }
@@ -200,9 +200,9 @@ func overcommitField(to *sharing.Overcommit, def string) field {
 func overcommitFields(to *sharing.Overcommit, def string) fields {
 	return named(to, fields{
 		factor(&to.Memory, sharing.MaxMemoryFactor,
-			"Up to how often a GPU's memory is granted. Above 1 caps add up to more than there is: the driver may refuse a program what is below its cap, nothing is lent for bursts, and who demands level `driver` or more gets no such GPU.").like("1.25").def(def),
+			"The overcommit ratio of memory. Above 1, the driver can reject memory below a cap. Such a GPU gives no burst memory, and no share to requests of level `driver` or higher.").like("1.25").def(def),
 		factor(&to.Compute, sharing.MaxComputeFactor,
-			"Up to how often its compute is granted. Above 1 percents add up to more than 100, and each is worth its part of the sum.").like("2").def(def),
+			"The overcommit ratio of compute. Above 1, percents can add up to more than 100, and each is worth its part of the sum.").like("2").def(def),
 	})
 }
 
