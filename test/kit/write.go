@@ -6,6 +6,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,11 +16,21 @@ import (
 	"github.com/kerf-gpu/kerf/test/kit/core"
 )
 
+// simulator is the report of a run on the simulator, to compare with.
+//
+//go:embed reports/simulator.json
+var simulator []byte
+
 // write leaves three files: report.md, report.json and raw.tar.gz.
 func (r *runner) write(report *core.Report) error {
 	data, err := json.Marshal(report)
 	if err != nil {
 		return err
+	}
+	if !report.Simulated {
+		if err := json.Unmarshal(simulator, &report.Other); err != nil {
+			return err
+		}
 	}
 	err = errors.Join(
 		os.WriteFile(filepath.Join(r.out, "report.json"), append(data, '\n'), 0o644),

@@ -226,7 +226,11 @@ func TestMarkdown(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
-	if r.Simulated = false; strings.Contains(r.Markdown(), "imulated") {
+	r.Other = &core.Report{Steps: []core.Outcome{{ID: "abi", Facts: []core.Fact{{Name: "n", Value: "seven"}}}}}
+	if text := r.Markdown(); !strings.Contains(text, "| what | value | simulator |") || !strings.Contains(text, "xxx ... | seven |") {
+		t.Errorf("the simulator's facts are missing in:\n%s", text)
+	}
+	if r.Other, r.Simulated = nil, false; strings.Contains(r.Markdown(), "imulated") {
 		t.Error("a report of a real GPU is marked as simulated")
 	}
 }

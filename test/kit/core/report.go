@@ -37,6 +37,9 @@ type Report struct {
 	Changed   []string  `json:"changed_settings"`
 	Compared  bool      `json:"compared_settings"`
 	Steps     []Outcome `json:"steps"`
+
+	// Other is what the text shows next to the facts of this report: what the simulator gave.
+	Other *Report `json:"-"`
 }
 
 // Complete gives each claim of a step that has no result a verdict, in the order of the step's claims. Several results on a
@@ -159,18 +162,44 @@ func (r Report) Markdown() string {
 			fmt.Fprintf(&b, " It did not run to its end: %s.", cell(strings.TrimRight(s.Ended, ".")))
 		}
 		b.WriteString("\n\n")
-		facts(&b, s.Facts)
+		facts(&b, s.Facts, r.Other.factsOf(s.ID)...)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-func facts(b *strings.Builder, list []Fact) {
+// factsOf are those of a step, by its id.
+func (r *Report) factsOf(id string) []Fact {
+	if r == nil {
+		return nil
+	}
+	for _, s := range r.Steps {
+		if s.ID == id {
+			return s.Facts
+		}
+	}
+	return nil
+}
+
+// facts writes a table, with a column for the simulator if there is something to compare with.
+func facts(b *strings.Builder, list []Fact, other ...Fact) {
 	if len(list) == 0 {
 		return
 	}
-	b.WriteString("| what | value |\n|---|---|\n")
+	values := map[string]string{}
+	for _, f := range other {
+		values[f.Name] = f.Value
+	}
+	if len(other) == 0 {
+		b.WriteString("| what | value |\n|---|---|\n")
+	} else {
+		b.WriteString("| what | value | simulator |\n|---|---|---|\n")
+	}
 	for _, f := range list {
-		fmt.Fprintf(b, "| %s | %s |\n", cell(f.Name), cell(f.Value))
+		fmt.Fprintf(b, "| %s | %s |", cell(f.Name), cell(f.Value))
+		if len(other) > 0 {
+			fmt.Fprintf(b, " %s |", cell(values[f.Name]))
+		}
+		b.WriteString("\n")
 	}
 	b.WriteString("\n")
 }

@@ -44,7 +44,12 @@ func reports(t *testing.T) map[string]core.Report {
 // Each claim of a report exists, belongs to its step, and is judged once. The text is that of the numbers, and a report of the
 // simulator says so.
 func TestReports(t *testing.T) {
-	for name, r := range reports(t) {
+	all := reports(t)
+	simulator := all["simulator"]
+	for name, r := range all {
+		if !r.Simulated {
+			r.Other = &simulator
+		}
 		seen := map[string]bool{}
 		for _, x := range r.Results() {
 			if _, ok := core.ClaimText(x.Claim); !ok || seen[x.Claim] {
