@@ -29,7 +29,7 @@ if ! hack/kernels.sh "$kit/bin" test/kit/load/*.cu; then
 fi
 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$version" -o "$kit/kit" ./test/kit
 "${CC:-cc}" -std=gnu11 -O2 -Wall -Wextra ${WERROR:-} -D_GNU_SOURCE -I sim/lib -o "$kit/bin/kitload" test/kit/load/*.c -ldl
-for program in kerf kerf-agent kerf-monitor kerf-hook gpuload gpuload.so libkerf.so; do
+for program in kerf kerf-agent kerf-monitor gpuload gpuload.so libkerf.so; do
 	[ -e "$bin/$program" ] || die "$bin/$program is missing: run make build"
 	cp "$bin/$program" "$kit/bin/"
 done
