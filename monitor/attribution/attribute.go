@@ -27,8 +27,8 @@ type Sample struct {
 // GrantUse is one grant's use of one GPU, or of one MIG instance of it.
 type GrantUse struct {
 	Grant string
-	// Slot is the instance, or the zero Slot.
-	Slot Slot
+	// Instance is the zero value for a share of the GPU itself.
+	Instance sharing.InstanceRef
 	Use
 }
 
@@ -63,13 +63,13 @@ func Attribute(d Device, leases []Lease) Sample {
 	var parts []*part
 	for _, l := range leases {
 		for _, f := range l.Fragments {
-			if f.GPU == d.GPU {
-				parts = append(parts, &part{grant: l.Grant, fragment: f, instance: d.slot(f.Slot)})
+			if f.GPU.UUID == d.GPU {
+				parts = append(parts, &part{grant: l.Grant, fragment: f, instance: d.instance(f.GPU.Instance)})
 			}
 		}
 	}
 	slices.SortFunc(parts, func(a, b *part) int {
-		x, y := a.fragment.slot(), b.fragment.slot()
+		x, y := a.fragment.GPU.Instance, b.fragment.GPU.Instance
 		return cmp.Or(cmp.Compare(a.grant, b.grant), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Profile, y.Profile))
 	})
 	strangers, rest := &part{}, &part{}
@@ -81,7 +81,7 @@ func Attribute(d Device, leases []Lease) Sample {
 		alone := alone(p, all)
 		p.judge(d, alone)
 		p.judgeVideo(d, alone)
-		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.slot(), p.use})
+		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.GPU.Instance, p.use})
 	}
 	strangers.judge(d, false)
 	strangers.judgeVideo(d, false)
@@ -147,12 +147,9 @@ func others(p *part, all []*part) bool {
 	return slices.ContainsFunc(all, func(o *part) bool { return o != p && len(o.pids) > 0 })
 }
 
-// slot finds the instance that a fragment is.
-func (d Device) slot(s *Slot) *Instance {
-	if s == nil {
-		return nil
-	}
-	i := slices.IndexFunc(d.Instances, func(in Instance) bool { return in.Slot == *s })
+// instance finds the MIG instance of a fragment; nil if it has none, or it is not there.
+func (d Device) instance(ref sharing.InstanceRef) *Instance {
+	i := slices.IndexFunc(d.Instances, func(in Instance) bool { return !ref.None() && in.Ref == ref })
 	if i < 0 {
 		return nil
 	}
@@ -162,7 +159,7 @@ func (d Device) slot(s *Slot) *Instance {
 // has reports whether a process of the part's lease on that instance is within its fragment. Where the driver does not
 // say the instance, the process is taken for its lease's.
 func (p *part) has(gi int) bool {
-	return p.fragment.Slot == nil || gi == NoInstance || p.instance != nil && p.instance.GI == gi
+	return !p.fragment.GPU.IsInstance() || gi == NoInstance || p.instance != nil && p.instance.GI == gi
 }
 
 // take adds processes.
@@ -203,12 +200,12 @@ func (p *part) judge(d Device, alone bool) {
 		p.use.Memory = Amount[sharing.Bytes]{in.Memory.Value, ByInstance}
 	case d.Listed && !p.untold:
 		p.use.Memory = Amount[sharing.Bytes]{p.memory, ByProcess}
-	case d.Listed && alone && d.Memory.Known && p.fragment.Slot == nil:
+	case d.Listed && alone && d.Memory.Known && !p.fragment.GPU.IsInstance():
 		p.use.Memory = Amount[sharing.Bytes]{d.Memory.Value, whole}
 	}
 	activity := func(sum Ratio, of Reading[Ratio], part func(*Instance) Reading[Ratio]) Amount[Ratio] {
 		switch {
-		case p.fragment.Slot != nil:
+		case p.fragment.GPU.IsInstance():
 			if in != nil && part(in).Known && !p.shared {
 				return Amount[Ratio]{part(in).Value * in.Compute, ByInstance}
 			}

@@ -46,8 +46,8 @@ func about() cmp.Options {
 }
 
 func TestAttribute(t *testing.T) {
-	shared := Fragment{GPU: gpu0}
-	one, two := Slot{"1g.10gb", 0}, Slot{"2g.20gb", 2}
+	shared := Fragment{GPU: sharing.GPURef{UUID: gpu0}}
+	one, two := sharing.InstanceRef{Profile: "1g.10gb", Start: 0}, sharing.InstanceRef{Profile: "2g.20gb", Start: 2}
 	cases := map[string]struct {
 		device Device
 		leases []Lease
@@ -72,7 +72,7 @@ func TestAttribute(t *testing.T) {
 			Device{Memory: Told(10 * gib), Listed: true, Processes: []Process{
 				proc(1, "/cg/a", gib, 0), proc(2, "/cg/ab", gib, 0), proc(3, "/cg/else", gib, 0), proc(4, "", gib, 0), proc(5, "/user", gib, 0),
 			}},
-			[]Lease{lease("a", shared), lease("else", Fragment{GPU: "GPU-1"})},
+			[]Lease{lease("a", shared), lease("else", Fragment{GPU: sharing.GPURef{UUID: "GPU-1"}})},
 			Sample{
 				Grants:       []GrantUse{{Grant: "a", Use: Use{Memory: mem(gib, ByProcess), Processes: 1}}},
 				Strangers:    Use{Memory: mem(3*gib, ByProcess), Processes: 3},
@@ -115,7 +115,7 @@ func TestAttribute(t *testing.T) {
 		},
 		"a whole GPU's energy is its grant's": {
 			Device{Memory: Told(2 * gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Processes: []Process{proc(1, "/cg/a", gib, 0)}},
-			[]Lease{lease("a", Fragment{GPU: gpu0, Whole: true})},
+			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0}, Whole: true})},
 			Sample{
 				Grants:    []GrantUse{{Grant: "a", Use: Use{Memory: mem(gib, ByProcess), SM: rat(0.5, ByInstance), Energy: jou(10, ByInstance), Processes: 1}}},
 				Strangers: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess), Energy: jou(0, ByDeviceShare)},
@@ -130,16 +130,16 @@ func TestAttribute(t *testing.T) {
 					{PID: 3, GI: 9, Memory: Told(gib), Cgroup: "/cg/a"},
 				},
 				Instances: []Instance{
-					{GI: 7, Slot: one, Memory: Told(4 * gib), SM: Told(Ratio(0.7)), Compute: 1.0 / 7},
-					{GI: 9, Slot: two, Memory: Told(6 * gib), SM: Told(Ratio(0.7)), Compute: 2.0 / 7},
+					{GI: 7, Ref: one, Memory: Told(4 * gib), SM: Told(Ratio(0.7)), Compute: 1.0 / 7},
+					{GI: 9, Ref: two, Memory: Told(6 * gib), SM: Told(Ratio(0.7)), Compute: 2.0 / 7},
 				},
 			},
-			[]Lease{lease("a", Fragment{GPU: gpu0, Slot: &one}), lease("b", Fragment{GPU: gpu0, Slot: &two}), lease("c", Fragment{GPU: gpu0, Slot: &Slot{"1g.10gb", 6}})},
+			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: one}}), lease("b", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: two}}), lease("c", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 6}}})},
 			Sample{
 				Grants: []GrantUse{
-					{Grant: "a", Slot: one, Use: Use{Memory: mem(4*gib, ByInstance), SM: rat(0.1, ByInstance), Energy: jou(10, ByDeviceShare), Processes: 1}},
-					{Grant: "b", Slot: two, Use: Use{Memory: mem(5*gib, ByProcess), Processes: 1}},
-					{Grant: "c", Slot: Slot{"1g.10gb", 6}, Use: Use{Memory: mem(0, ByProcess)}},
+					{Grant: "a", Instance: one, Use: Use{Memory: mem(4*gib, ByInstance), SM: rat(0.1, ByInstance), Energy: jou(10, ByDeviceShare), Processes: 1}},
+					{Grant: "b", Instance: two, Use: Use{Memory: mem(5*gib, ByProcess), Processes: 1}},
+					{Grant: "c", Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 6}, Use: Use{Memory: mem(0, ByProcess)}},
 				},
 				Strangers:    Use{Memory: mem(gib, ByProcess), Processes: 1},
 				StrangerPIDs: []int{3},
@@ -148,12 +148,12 @@ func TestAttribute(t *testing.T) {
 		},
 		"two instances of one grant on one GPU": {
 			Device{Memory: Told(20 * gib), Listed: true, Processes: []Process{{PID: 1, GI: 7, Memory: Told(3 * gib), Cgroup: "/cg/a"}, {PID: 1, GI: 9, Memory: Told(4 * gib), Cgroup: "/cg/a"}},
-				Instances: []Instance{{GI: 7, Slot: one}, {GI: 9, Slot: two}}},
-			[]Lease{lease("a", Fragment{GPU: gpu0, Slot: &two}, Fragment{GPU: gpu0, Slot: &one})},
+				Instances: []Instance{{GI: 7, Ref: one}, {GI: 9, Ref: two}}},
+			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: two}}, Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: one}})},
 			Sample{
 				Grants: []GrantUse{
-					{Grant: "a", Slot: one, Use: Use{Memory: mem(3*gib, ByProcess), Processes: 1}},
-					{Grant: "a", Slot: two, Use: Use{Memory: mem(4*gib, ByProcess), Processes: 1}},
+					{Grant: "a", Instance: one, Use: Use{Memory: mem(3*gib, ByProcess), Processes: 1}},
+					{Grant: "a", Instance: two, Use: Use{Memory: mem(4*gib, ByProcess), Processes: 1}},
 				},
 				Strangers: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess)},
 				Rest:      Use{Memory: mem(13*gib, Unattributed)},
@@ -183,7 +183,7 @@ func TestAttribute(t *testing.T) {
 
 // A process below the cgroups of two leases is the deeper one's, in whichever order the leases come.
 func TestTheDeepestLeaseDecides(t *testing.T) {
-	above, below := lease("above", Fragment{GPU: gpu0}), lease("below", Fragment{GPU: gpu0})
+	above, below := lease("above", Fragment{GPU: sharing.GPURef{UUID: gpu0}}), lease("below", Fragment{GPU: sharing.GPURef{UUID: gpu0}})
 	below.Cgroup = above.Cgroup + "/inner"
 	d := Device{GPU: gpu0, Memory: Told(9 * gib), Listed: true, Processes: []Process{
 		proc(1, above.Cgroup, gib, 0), proc(2, below.Cgroup, 2*gib, 0), proc(3, below.Cgroup+"/x", 4*gib, 0), proc(4, above.Cgroup, gib, 0),
@@ -205,7 +205,7 @@ func TestSevenSharers(t *testing.T) {
 	var leases []Lease
 	for i := range 7 {
 		name := fmt.Sprint("g", i)
-		leases = append(leases, lease(name, Fragment{GPU: gpu0}))
+		leases = append(leases, lease(name, Fragment{GPU: sharing.GPURef{UUID: gpu0}}))
 		for k := range i + 1 {
 			d.Processes = append(d.Processes, proc(100*i+k+1, "/cg/"+name, gib, 1.0/28))
 		}
@@ -232,7 +232,7 @@ func TestTally(t *testing.T) {
 		sum.Add([]Sample{s}, 2*time.Second, living)
 	}
 	sum.Add(nil, -time.Hour, living) // a clock that jumped
-	got, _ := sum.Of(Place{Grant: "a", GPU: gpu0})
+	got, _ := sum.Of(Place{Grant: "a", GPU: sharing.GPURef{UUID: gpu0}})
 	want := Total{Peak: mem(5*gib, ByProcess), Energy: jou(20, ByDeviceShare), Active: time.Second, Watched: 6 * time.Second, Idle: 4 * time.Second}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -247,8 +247,8 @@ func TestTally(t *testing.T) {
 }
 
 func TestEngines(t *testing.T) {
-	shared := Fragment{GPU: gpu0}
-	slot := Slot{"1g.10gb", 0}
+	shared := Fragment{GPU: sharing.GPURef{UUID: gpu0}}
+	slot := sharing.InstanceRef{Profile: "1g.10gb", Start: 0}
 	video := func(p Process, enc, dec Ratio) Process {
 		p.Encoder, p.Decoder = enc, dec
 		return p
@@ -279,14 +279,14 @@ func TestEngines(t *testing.T) {
 		"alone, and an instance": {
 			Device{
 				Tensor: Told(Ratio(0.4)), Listed: true, Processes: []Process{{PID: 2, GI: 1, Cgroup: "/cg/b"}},
-				Instances: []Instance{{GI: 1, Slot: slot, Compute: 0.5, Tensor: Told(Ratio(0.6)), Occupancy: Told(Ratio(0.1))}},
+				Instances: []Instance{{GI: 1, Ref: slot, Compute: 0.5, Tensor: Told(Ratio(0.6)), Occupancy: Told(Ratio(0.1))}},
 			},
-			[]Lease{lease("a", Fragment{GPU: gpu0, Slot: &Slot{"1g.10gb", 4}}), lease("b", Fragment{GPU: gpu0, Slot: &slot})},
+			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 4}}}), lease("b", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: slot}})},
 			Engines{}, Engines{Tensor: rat(0.3, ByInstance), Occupancy: rat(0.05, ByInstance)}, Engines{Tensor: rat(0.1, Unattributed)},
 		},
 		"a whole GPU": {
 			Device{Encoder: Told(Ratio(0.5)), Tensor: Told(Ratio(0.4)), Listed: true, Processes: two[:1]},
-			[]Lease{lease("a", Fragment{GPU: gpu0, Whole: true})},
+			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0}, Whole: true})},
 			Engines{Encoder: rat(0.5, ByInstance), Tensor: rat(0.4, ByInstance)}, Engines{}, Engines{Encoder: rat(0, Unattributed), Tensor: rat(0, Unattributed)},
 		},
 	}

@@ -34,7 +34,7 @@ func randomDevice(r *rand.Rand) (Device, []Lease) {
 		slots = 1 + r.IntN(7)
 	}
 	for i := range slots {
-		in := Instance{GI: i + 1, Slot: Slot{"1g.10gb", i}, Compute: 1.0 / 7}
+		in := Instance{GI: i + 1, Ref: sharing.InstanceRef{Profile: "1g.10gb", Start: i}, Compute: 1.0 / 7}
 		if r.IntN(2) == 0 {
 			in.Memory, in.SM = Told(sharing.Bytes(r.Uint64N(1<<33))), Told(Ratio(r.Float64()))
 			in.Tensor = Told(Ratio(r.Float64() / 8))
@@ -43,12 +43,12 @@ func randomDevice(r *rand.Rand) (Device, []Lease) {
 	}
 	var leases []Lease
 	for i := range r.IntN(8) {
-		f := Fragment{GPU: gpu0, Whole: slots == 0 && r.IntN(5) == 0}
+		f := Fragment{GPU: sharing.GPURef{UUID: gpu0}, Whole: slots == 0 && r.IntN(5) == 0}
 		if i < slots {
-			f.Slot = &Slot{"1g.10gb", i}
+			f.GPU.Instance = sharing.InstanceRef{Profile: "1g.10gb", Start: i}
 		}
 		if r.IntN(6) == 0 {
-			f.GPU = "GPU-1"
+			f.GPU = sharing.GPURef{UUID: "GPU-1"}
 		}
 		leases = append(leases, lease(fmt.Sprint("g", i), f))
 	}

@@ -26,12 +26,6 @@ import (
 // NoInstance is the GPU instance of a process that is on none, or of which the driver does not say.
 const NoInstance = -1
 
-// Slot is a MIG instance's identity: its profile's name and where it begins. The zero Slot is none.
-type Slot struct {
-	Profile string
-	Start   int
-}
-
 // Device is what the driver told of one GPU. Activity and energy are of the interval that ends with the sample; the activity of
 // processes may be of a longer one.
 type Device struct {
@@ -53,7 +47,7 @@ type Device struct {
 // Instance is what the driver told of one MIG instance.
 type Instance struct {
 	GI     int
-	Slot   Slot
+	Ref    sharing.InstanceRef
 	Memory Reading[sharing.Bytes]
 	// SM and DRAM are parts of the instance, and Compute is the instance's part of the GPU's compute.
 	SM, DRAM Reading[Ratio]
@@ -86,20 +80,11 @@ type Lease struct {
 	Fragments []Fragment
 }
 
-// Fragment is a lease's part of one GPU. A lease has several on one GPU only where they are MIG instances.
+// Fragment is a grant's part of one GPU. A grant has several on one GPU only where they are MIG instances.
 type Fragment struct {
-	GPU   sharing.GPUID
+	// GPU is the GPU, or the MIG instance that the fragment is or is a share of.
+	GPU   sharing.GPURef
 	Whole bool
-	// Slot is the MIG instance that the fragment is, or nil.
-	Slot *Slot
-}
-
-// slot is the fragment's MIG instance, the zero Slot where it is none.
-func (f Fragment) slot() Slot {
-	if f.Slot == nil {
-		return Slot{}
-	}
-	return *f.Slot
 }
 
 // owns reports whether a process of that cgroup is the lease's.
@@ -197,7 +182,7 @@ type Use struct {
 func (p *part) judgeVideo(d Device, alone bool) {
 	amount := func(of Reading[Ratio], sum Ratio) Amount[Ratio] {
 		switch {
-		case !of.Known || !d.Listed || p.fragment.Slot != nil:
+		case !of.Known || !d.Listed || p.fragment.GPU.IsInstance():
 			return Amount[Ratio]{}
 		case len(p.pids) == 0:
 			return Amount[Ratio]{0, ByProcess}
@@ -224,7 +209,7 @@ func (s *Sample) divideEngines(d Device, parts, all []*part) {
 	for i, p := range parts {
 		amount := func(whole Reading[Ratio], of func(*Instance) Reading[Ratio]) Amount[Ratio] {
 			switch in := p.instance; {
-			case p.fragment.Slot != nil:
+			case p.fragment.GPU.IsInstance():
 				if in != nil && of(in).Known && !p.shared {
 					return Amount[Ratio]{of(in).Value * in.Compute, ByInstance}
 				}

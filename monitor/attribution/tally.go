@@ -13,9 +13,8 @@ import (
 type Place struct {
 	Grant    string
 	Stranger bool
-	GPU      sharing.GPUID
-	// Slot is the MIG instance, or the zero Slot.
-	Slot Slot
+	// GPU is the GPU, or the MIG instance of it.
+	GPU sharing.GPURef
 }
 
 // Total is what has come together at a place since it was first seen.
@@ -42,11 +41,12 @@ func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bo
 	}
 	passed = max(passed, 0)
 	for _, s := range samples {
+		gpu := sharing.GPURef{UUID: s.GPU}
 		for _, g := range s.Grants {
-			t.add(Place{Grant: g.Grant, GPU: s.GPU, Slot: g.Slot}, g.Use, passed)
+			t.add(Place{Grant: g.Grant, GPU: sharing.GPURef{UUID: s.GPU, Instance: g.Instance}}, g.Use, passed)
 		}
-		t.add(Place{GPU: s.GPU, Stranger: true}, s.Strangers, passed)
-		t.add(Place{GPU: s.GPU}, s.Rest, passed)
+		t.add(Place{GPU: gpu, Stranger: true}, s.Strangers, passed)
+		t.add(Place{GPU: gpu}, s.Rest, passed)
 	}
 	for p := range t.totals {
 		if p.Grant != "" && !living[p.Grant] {

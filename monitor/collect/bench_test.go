@@ -28,7 +28,7 @@ type benchNode struct {
 func (b *benchNode) Read(_ context.Context, g Info) Reading {
 	d := attribution.Device{Memory: attribution.Told(80 * sharing.GiB), Listed: true, Processes: b.told[g.Index]}
 	for i := range 7 {
-		d.Instances = append(d.Instances, attribution.Instance{GI: i, Slot: attribution.Slot{Profile: "1g.10gb", Start: i}, Memory: attribution.Told(10 * sharing.GiB), Compute: 1.0 / 7})
+		d.Instances = append(d.Instances, attribution.Instance{GI: i, Ref: sharing.InstanceRef{Profile: "1g.10gb", Start: i}, Memory: attribution.Told(10 * sharing.GiB), Compute: 1.0 / 7})
 	}
 	return Reading{Device: d, Fields: map[Field]float64{FieldPower: 300}}
 }
@@ -66,7 +66,7 @@ func BenchmarkCycle(b *testing.B) {
 				for i := range 7 {
 					id := fmt.Sprintf("%d-%d", g, i)
 					x := grant(id, uuid)
-					x.Lease.Fragments[0].Slot = &attribution.Slot{Profile: "1g.10gb", Start: i}
+					x.Lease.Fragments[0].GPU.Instance = sharing.InstanceRef{Profile: "1g.10gb", Start: i}
 					n.grants[id] = x
 				}
 			}

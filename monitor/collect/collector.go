@@ -267,10 +267,10 @@ func (c *Collector) totals(g GPU) map[attribution.Place]attribution.Total {
 		}
 	}
 	for _, u := range g.Use.Grants {
-		keep(attribution.Place{Grant: u.Grant, GPU: g.Info.UUID, Slot: u.Slot})
+		keep(attribution.Place{Grant: u.Grant, GPU: sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}})
 	}
-	keep(attribution.Place{GPU: g.Info.UUID, Stranger: true})
-	keep(attribution.Place{GPU: g.Info.UUID})
+	keep(attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Stranger: true})
+	keep(attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}})
 	return out
 }
 

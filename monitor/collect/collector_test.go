@@ -90,7 +90,7 @@ func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Hub) {
 }
 
 func grant(id string, gpu sharing.GPUID) Grant {
-	return Grant{ID: id, Name: id, Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: gpu}}}, Caps: []Cap{{Memory: 10}}}
+	return Grant{ID: id, Name: id, Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: gpu}}}}, Caps: []Cap{{Memory: 10}}}
 }
 
 func TestCycle(t *testing.T) {
@@ -122,16 +122,16 @@ func TestCycle(t *testing.T) {
 	if g.Use.Grants[0].Memory.Value != 4 || g.Use.Strangers.Memory.Value != 3 || g.Use.Rest.Memory.Value != 3 || g.Use.Rest.Processes != 1 {
 		t.Errorf("%+v", g.Use)
 	}
-	if got := g.Totals[attribution.Place{Grant: "a", GPU: "GPU-0"}].Peak.Value; got != 4 {
+	if got := g.Totals[attribution.Place{Grant: "a", GPU: sharing.GPURef{UUID: "GPU-0"}}].Peak.Value; got != 4 {
 		t.Errorf("peak %d", got)
 	}
 	if n := strings.Count(log.String(), "without a grant"); n != 1 {
 		t.Errorf("a stranger is told of %d times:\n%s", n, log.String())
 	}
-	if limit, ok := s.Grants["a"].CapOn("GPU-0", attribution.Slot{}); !ok || limit.Memory != 10 {
+	if limit, ok := s.Grants["a"].CapOn(sharing.GPURef{UUID: "GPU-0"}); !ok || limit.Memory != 10 {
 		t.Errorf("cap %+v, %t", limit, ok)
 	}
-	if _, ok := s.Grants["a"].CapOn("GPU-0", attribution.Slot{Profile: "1g.10gb"}); ok {
+	if _, ok := s.Grants["a"].CapOn(sharing.Instance{Profile: "1g.10gb"}.On("GPU-0")); ok {
 		t.Error("a cap on an instance that is not the grant's")
 	}
 }

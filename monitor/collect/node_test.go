@@ -101,7 +101,7 @@ func TestTheClockJumps(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c, h := f.collector(&bytes.Buffer{})
 	c.opts.Now = func() time.Time { return now }
-	at := attribution.Place{Grant: "a", GPU: "GPU-0"}
+	at := attribution.Place{Grant: "a", GPU: sharing.GPURef{UUID: "GPU-0"}}
 	var last attribution.Total
 	for _, step := range []time.Duration{0, time.Second, -time.Hour, time.Second, 2 * time.Hour, time.Second} {
 		now = now.Add(step)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/monitor/attribution"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // TestAContainerRestarts gives a grant to the next instance of its container, which has a cgroup of its own, and whose program
@@ -19,7 +20,7 @@ func TestAContainerRestarts(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c, h := f.collector(&bytes.Buffer{})
 	c.opts.Now = func() time.Time { return now }
-	at := attribution.Place{Grant: "a", GPU: "GPU-0"}
+	at := attribution.Place{Grant: "a", GPU: sharing.GPURef{UUID: "GPU-0"}}
 	instance := func(cgroup string, runs bool) {
 		g := grant("a", "GPU-0")
 		g.Lease.Cgroup = cgroup

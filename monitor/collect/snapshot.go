@@ -96,10 +96,9 @@ type CapEvents struct {
 }
 
 // CapOn returns the cap of a grant's fragment.
-func (g Grant) CapOn(id sharing.GPUID, slot attribution.Slot) (Cap, bool) {
+func (g Grant) CapOn(gpu sharing.GPURef) (Cap, bool) {
 	for i, f := range g.Lease.Fragments {
-		same := f.Slot == nil && slot == attribution.Slot{} || f.Slot != nil && *f.Slot == slot
-		if f.GPU == id && same && i < len(g.Caps) {
+		if f.GPU == gpu && i < len(g.Caps) {
 			return g.Caps[i], true
 		}
 	}
@@ -110,7 +109,7 @@ func (g Grant) CapOn(id sharing.GPUID, slot attribution.Slot) (Cap, bool) {
 func (s *Snapshot) Whole(id sharing.GPUID) (Grant, bool) {
 	for _, g := range s.Grants {
 		for _, f := range g.Lease.Fragments {
-			if f.GPU == id && f.Whole {
+			if f.GPU.UUID == id && f.Whole {
 				return g, true
 			}
 		}

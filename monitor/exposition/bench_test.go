@@ -25,7 +25,7 @@ func BenchmarkScrape(b *testing.B) {
 	for g := range 8 {
 		for i := range 100 {
 			id := fmt.Sprintf("p%d-%d", g, i)
-			p := pod(id, attribution.Fragment{GPU: sharing.GPUID(fmt.Sprint("GPU-", g))}, collect.Cap{Memory: sharing.GiB})
+			p := pod(id, attribution.Fragment{GPU: sharing.GPURef{UUID: sharing.GPUID(fmt.Sprint("GPU-", g))}}, collect.Cap{Memory: sharing.GiB})
 			s.Grants[id], leases = p, append(leases, p.Lease)
 		}
 	}

@@ -82,16 +82,16 @@ func (s *scrape) rows(g collect.GPU, of func(attribution.Use) (v float64, known 
 		add(g.Use.Strangers, who{})
 	}
 	for _, u := range g.Use.Grants {
-		add(u.Use, whoOf(s.snapshot.Grants[u.Grant], g, u.Slot))
+		add(u.Use, whoOf(s.snapshot.Grants[u.Grant], g, u.Instance))
 	}
 	return rows
 }
 
 // whoOf has a grant's pod and MIG instance as labels.
-func whoOf(grant collect.Grant, g collect.GPU, slot attribution.Slot) who {
-	r := who{profile: slot.Profile, container: grant.Container, namespace: grant.Namespace, pod: grant.Pod}
+func whoOf(grant collect.Grant, g collect.GPU, instance sharing.InstanceRef) who {
+	r := who{profile: instance.Profile, container: grant.Container, namespace: grant.Namespace, pod: grant.Pod}
 	for _, in := range g.Device.Instances {
-		if in.Slot == slot {
+		if in.Ref == instance {
 			r.instance = strconv.Itoa(in.GI)
 		}
 	}
@@ -115,9 +115,9 @@ func ofInstance(f collect.Field, in attribution.Instance) attribution.Reading[at
 
 // holder names an instance, and who has it where it is one grant's alone.
 func (s *scrape) holder(g collect.GPU, in attribution.Instance) who {
-	w, holders := who{profile: in.Slot.Profile, instance: strconv.Itoa(in.GI)}, 0
+	w, holders := who{profile: in.Ref.Profile, instance: strconv.Itoa(in.GI)}, 0
 	for _, u := range g.Use.Grants {
-		if u.Slot != in.Slot {
+		if u.Instance != in.Ref {
 			continue
 		}
 		if holders++; holders > 1 {

@@ -42,14 +42,14 @@ func process(pid int, dir string, mib sharing.Bytes, sm attribution.Ratio) attri
 // snapshot has a GPU with two pods, a stranger and a rest, one that a pod has whole, one that is cut, one without
 // grants whose driver tells little, and one that does not answer.
 func snapshot() *collect.Snapshot {
-	slot := attribution.Slot{Profile: "1g.10gb", Start: 2}
+	slot := sharing.InstanceRef{Profile: "1g.10gb", Start: 2}
 	s := &collect.Snapshot{
 		Seq: 7, Took: 2 * time.Millisecond, Source: "nvml", Driver: "615.71.09", Agent: true,
 		Grants: map[string]collect.Grant{
-			"a": pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true, Events: collect.CapEvents{Refused: 4, Counted: true, Violations: 2, Delay: 250 * time.Millisecond, Watched: true}}),
-			"b": pod("b", attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: 20 * sharing.GiB}),
-			"w": pod("w", attribution.Fragment{GPU: "GPU-1", Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
-			"m": pod("m", attribution.Fragment{GPU: "GPU-2", Slot: &slot}, collect.Cap{Memory: 10 * sharing.GiB}),
+			"a": pod("a", attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true, Events: collect.CapEvents{Refused: 4, Counted: true, Violations: 2, Delay: 250 * time.Millisecond, Watched: true}}),
+			"b": pod("b", attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 20 * sharing.GiB}),
+			"w": pod("w", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-1"}, Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
+			"m": pod("m", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-2", Instance: slot}}, collect.Cap{Memory: 10 * sharing.GiB}),
 		},
 	}
 	fields := map[collect.Field]float64{
@@ -70,8 +70,8 @@ func snapshot() *collect.Snapshot {
 		{
 			Memory: attribution.Told(8 * sharing.GiB), Listed: true, Processes: []attribution.Process{{PID: 5, GI: 9, Memory: attribution.Told(sharing.GiB), Cgroup: "/cg/m"}},
 			Instances: []attribution.Instance{
-				{GI: 9, Slot: slot, Memory: attribution.Told(2 * sharing.GiB), Compute: 1.0 / 7, SM: attribution.Told(attribution.Ratio(0.7)), Tensor: attribution.Told(attribution.Ratio(0.35))},
-				{GI: 10, Slot: attribution.Slot{Profile: "1g.10gb", Start: 3}, Compute: 1.0 / 7, SM: attribution.Told(attribution.Ratio(0))},
+				{GI: 9, Ref: slot, Memory: attribution.Told(2 * sharing.GiB), Compute: 1.0 / 7, SM: attribution.Told(attribution.Ratio(0.7)), Tensor: attribution.Told(attribution.Ratio(0.35))},
+				{GI: 10, Ref: sharing.InstanceRef{Profile: "1g.10gb", Start: 3}, Compute: 1.0 / 7, SM: attribution.Told(attribution.Ratio(0))},
 			},
 		},
 		{Memory: attribution.Told(8 * sharing.GiB)},
@@ -91,7 +91,7 @@ func snapshot() *collect.Snapshot {
 		}
 		tally.Add([]attribution.Sample{g.Use}, time.Second, living)
 		for _, u := range append(g.Use.Grants, attribution.GrantUse{}) {
-			for _, at := range []attribution.Place{{Grant: u.Grant, GPU: d.GPU, Slot: u.Slot}, {GPU: d.GPU, Stranger: true}} {
+			for _, at := range []attribution.Place{{Grant: u.Grant, GPU: sharing.GPURef{UUID: d.GPU, Instance: u.Instance}}, {GPU: sharing.GPURef{UUID: d.GPU}, Stranger: true}} {
 				g.Totals[at], _ = tally.Of(at)
 			}
 		}
@@ -150,7 +150,7 @@ func TestExposition(t *testing.T) {
 // old one ends.
 func TestRowsOfTheSameLabelsAreOne(t *testing.T) {
 	s := snapshot()
-	again := pod("a", attribution.Fragment{GPU: gpu0}, collect.Cap{})
+	again := pod("a", attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{})
 	again.ID, again.Name, again.Lease.Grant, again.Lease.Cgroup = "a2", "ml/a/train#a2", "a2", "/cg/a2"
 	run := collect.Grant{ID: "r", Name: "r", Lease: attribution.Lease{Grant: "r", Cgroup: "/cg/r", Fragments: again.Lease.Fragments}}
 	s.Grants["a2"], s.Grants["r"] = again, run
@@ -182,7 +182,7 @@ func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
 	for i := range pods {
 		now = now.Add(24 * time.Hour / pods)
 		id := fmt.Sprint("pod-", i)
-		grants[id] = pod(id, attribution.Fragment{GPU: gpu0}, collect.Cap{Memory: sharing.GiB})
+		grants[id] = pod(id, attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: sharing.GiB})
 		delete(grants, fmt.Sprint("pod-", i-alive))
 		if i%10 != 0 {
 			continue
@@ -198,7 +198,7 @@ func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
 		tally.Add([]attribution.Sample{use}, 10*24*time.Hour/pods, living)
 		gpu := collect.GPU{Info: collect.Info{UUID: gpu0}, Device: d, Use: use, Fields: map[collect.Field]float64{collect.FieldMemoryUsed: 1024}, Totals: map[attribution.Place]attribution.Total{}}
 		for id := range grants {
-			at := attribution.Place{Grant: id, GPU: gpu0}
+			at := attribution.Place{Grant: id, GPU: sharing.GPURef{UUID: gpu0}}
 			gpu.Totals[at], _ = tally.Of(at)
 		}
 		latest = &collect.Snapshot{Seq: uint64(i) + 1, At: now, Grants: grants, GPUs: []collect.GPU{gpu}}

@@ -77,12 +77,13 @@ func (s *scrape) owners(g collect.GPU) {
 	id, index := string(g.Info.UUID), strconv.Itoa(g.Info.Index)
 	for _, u := range g.Use.Grants {
 		grant := s.snapshot.Grants[u.Grant]
-		o := s.owner(values{grant.Container, grant.Name, index, u.Slot.Profile, start(u.Slot), grant.Namespace, "grant", grant.Pod, id})
+		gpu := sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}
+		o := s.owner(values{grant.Container, grant.Name, index, u.Instance.Profile, start(u.Instance), grant.Namespace, "grant", grant.Pod, id})
 		o.use(u.Use)
-		if limit, ok := grant.CapOn(g.Info.UUID, u.Slot); ok {
+		if limit, ok := grant.CapOn(gpu); ok {
 			o.limit(limit)
 		}
-		if t, ok := g.Totals[attribution.Place{Grant: u.Grant, GPU: g.Info.UUID, Slot: u.Slot}]; ok {
+		if t, ok := g.Totals[attribution.Place{Grant: u.Grant, GPU: gpu}]; ok {
 			o.totals(t)
 		}
 	}
@@ -93,8 +94,8 @@ func (s *scrape) owners(g collect.GPU) {
 			o.put(useEnergy, float64(t.Energy.Value), o.labels)
 		}
 	}
-	others("stranger", g.Use.Strangers, attribution.Place{GPU: g.Info.UUID, Stranger: true})
-	others(attribution.Unattributed.String(), g.Use.Rest, attribution.Place{GPU: g.Info.UUID})
+	others("stranger", g.Use.Strangers, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Stranger: true})
+	others(attribution.Unattributed.String(), g.Use.Rest, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}})
 }
 
 func (o owner) use(u attribution.Use) {
@@ -154,8 +155,8 @@ func (o owner) totals(t attribution.Total) {
 	}
 }
 
-func start(s attribution.Slot) string {
-	if s == (attribution.Slot{}) {
+func start(s sharing.InstanceRef) string {
+	if s.None() {
 		return ""
 	}
 	return strconv.Itoa(s.Start)

@@ -108,14 +108,10 @@ func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
 
 func fragmentOf(f *nodev1.Fragment) attribution.Fragment {
 	ref, _ := sharing.ParseGPURef(f.GetGpu()) // no reading is of what the agent did not write
-	out := attribution.Fragment{GPU: ref.UUID, Whole: f.GetWhole()}
-	if at := ref.Instance; !at.None() { // a share of a MIG instance
-		out.Slot = &attribution.Slot{Profile: at.Profile, Start: at.Start}
-	}
 	if p := f.GetMigProfile(); p != "" {
-		out.Slot = &attribution.Slot{Profile: p, Start: int(f.GetMigStart())}
+		ref.Instance = sharing.InstanceRef{Profile: p, Start: int(f.GetMigStart())}
 	}
-	return out
+	return attribution.Fragment{GPU: ref, Whole: f.GetWhole()}
 }
 
 // unique tells grants of one name apart: a pod may be made anew under its name while the old one's grant ends.

@@ -13,6 +13,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 func TestGrantsOfAPicture(t *testing.T) {
@@ -27,9 +28,9 @@ func TestGrantsOfAPicture(t *testing.T) {
 		return attribution.Lease{Grant: id, Cgroup: dir, Fragments: f}
 	}
 	want := map[string]collect.Grant{
-		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small", Lease: lease("k1", "/cg/k1", attribution.Fragment{GPU: "GPU-0"}), Caps: []collect.Cap{{Memory: 10, Lent: 5, Percent: 25, Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond, Watched: true}}}},
-		"k2": {ID: "k2", Name: "k2", Lease: lease("k2", "", attribution.Fragment{GPU: "GPU-0", Whole: true}), Caps: []collect.Cap{{}}},
-		"k5": {ID: "k5", Name: "k5", Lease: lease("k5", "", attribution.Fragment{GPU: "GPU-1", Slot: &attribution.Slot{Profile: "1g.10gb", Start: 2}}), Caps: []collect.Cap{{Memory: 10}}},
+		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small", Lease: lease("k1", "/cg/k1", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-0"}}), Caps: []collect.Cap{{Memory: 10, Lent: 5, Percent: 25, Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond, Watched: true}}}},
+		"k2": {ID: "k2", Name: "k2", Lease: lease("k2", "", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-0"}, Whole: true}), Caps: []collect.Cap{{}}},
+		"k5": {ID: "k5", Name: "k5", Lease: lease("k5", "", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-1", Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 2}}}), Caps: []collect.Cap{{Memory: 10}}},
 		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c", Lease: lease("k3", "")},
 		"k4": {ID: "k4", Name: "ml/p/c#k4", Namespace: "ml", Pod: "p", PodUID: "new", Container: "c", Lease: lease("k4", "")},
 	}

@@ -128,7 +128,7 @@ func percent(fields map[collect.Field]float64, f collect.Field) attribution.Read
 // instance is a GPU instance as a GPU was cut when stock was taken.
 type instance struct {
 	gi      int
-	slot    attribution.Slot
+	slot    sharing.InstanceRef
 	compute attribution.Ratio
 }
 
@@ -140,7 +140,7 @@ func instancesOf(profiles []nvml.MIGProfile, list []nvml.MIGInstance) []instance
 	var out []instance
 	for _, in := range list {
 		p := byID[in.Profile]
-		out = append(out, instance{in.GI, attribution.Slot{Profile: p.Name, Start: in.Start}, attribution.Ratio(float64(p.Compute) / float64(max(most, 1)))})
+		out = append(out, instance{in.GI, sharing.InstanceRef{Profile: p.Name, Start: in.Start}, attribution.Ratio(float64(p.Compute) / float64(max(most, 1)))})
 	}
 	return out
 }
@@ -155,7 +155,7 @@ func sameInstances(cut []instance, memory []nvml.InstanceMemory) bool {
 func devicesOf(cut []instance, memory []nvml.InstanceMemory) []attribution.Instance {
 	var out []attribution.Instance
 	for _, c := range cut {
-		in := attribution.Instance{GI: c.gi, Slot: c.slot, Compute: c.compute}
+		in := attribution.Instance{GI: c.gi, Ref: c.slot, Compute: c.compute}
 		for _, m := range memory {
 			if m.GI == c.gi {
 				in.Memory = attribution.Told(m.Memory.Used)

@@ -22,7 +22,7 @@ func BenchmarkSample(b *testing.B) {
 	for g := range 8 {
 		for i := range 7 {
 			id, uuid := fmt.Sprintf("k-%010d", 7*g+i), sharing.GPUID(fmt.Sprintf("GPU-%036d", g))
-			l := attribution.Lease{Grant: id, Cgroup: "/sys/fs/cgroup/kerf/" + id, Fragments: []attribution.Fragment{{GPU: uuid, Slot: &attribution.Slot{Profile: "1g.18gb", Start: i}}}}
+			l := attribution.Lease{Grant: id, Cgroup: "/sys/fs/cgroup/kerf/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: uuid, Instance: sharing.InstanceRef{Profile: "1g.18gb", Start: i}}}}}
 			s.Grants[id] = collect.Grant{ID: id, Name: "ml/" + id + "/main", Namespace: "ml", Pod: id, Container: "main", Level: "hardware", Lease: l, Caps: []collect.Cap{{Memory: 18 * sharing.GiB}}}
 			leases, living[id] = append(leases, l), true
 		}
@@ -33,7 +33,7 @@ func BenchmarkSample(b *testing.B) {
 		d := attribution.Device{GPU: uuid, Memory: attribution.Told(100 * sharing.GiB), SM: attribution.Told(attribution.Ratio(1)), Energy: attribution.Told(attribution.Joules(70)), Listed: true}
 		for i := range 7 {
 			d.Instances = append(d.Instances, attribution.Instance{
-				GI: i, Slot: attribution.Slot{Profile: "1g.18gb", Start: i}, Memory: attribution.Told(sharing.GiB), Compute: 1.0 / 7,
+				GI: i, Ref: sharing.InstanceRef{Profile: "1g.18gb", Start: i}, Memory: attribution.Told(sharing.GiB), Compute: 1.0 / 7,
 				SM: attribution.Told(attribution.Ratio(0.5)), DRAM: attribution.Told(attribution.Ratio(0.2)),
 			})
 		}
@@ -41,7 +41,7 @@ func BenchmarkSample(b *testing.B) {
 		tally.Add([]attribution.Sample{use}, time.Second, living)
 		totals := map[attribution.Place]attribution.Total{}
 		for _, u := range use.Grants {
-			at := attribution.Place{Grant: u.Grant, GPU: uuid, Slot: u.Slot}
+			at := attribution.Place{Grant: u.Grant, GPU: sharing.GPURef{UUID: uuid, Instance: u.Instance}}
 			totals[at], _ = tally.Of(at)
 		}
 		s.GPUs = append(s.GPUs, collect.GPU{

@@ -81,11 +81,11 @@ func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
 		}
 	}
 	if keep.everyone() {
-		strangers := useOf("stranger", g.Use.Strangers, g.Totals[attribution.Place{GPU: g.Info.UUID, Stranger: true}])
+		strangers := useOf("stranger", g.Use.Strangers, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Stranger: true}])
 		for _, pid := range g.Use.StrangerPIDs {
 			strangers.Pids = append(strangers.Pids, int32(pid)) //nolint:gosec // a pid
 		}
-		out.Uses = append(out.Uses, strangers, useOf(attribution.Unattributed.String(), g.Use.Rest, g.Totals[attribution.Place{GPU: g.Info.UUID}]))
+		out.Uses = append(out.Uses, strangers, useOf(attribution.Unattributed.String(), g.Use.Rest, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}}]))
 	}
 	return out
 }
@@ -99,11 +99,12 @@ func field(g collect.GPU, f collect.Field) *float64 {
 }
 
 func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telemetryv1.Use {
-	total := g.Totals[attribution.Place{Grant: u.Grant, GPU: g.Info.UUID, Slot: u.Slot}]
+	gpu := sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}
+	total := g.Totals[attribution.Place{Grant: u.Grant, GPU: gpu}]
 	out := useOf("grant", u.Use, total)
 	out.Grant, out.GrantId, out.Namespace, out.Pod, out.Container, out.Level = grant.Name, grant.ID, grant.Namespace, grant.Pod, grant.Container, grant.Level
-	out.InstanceProfile, out.InstanceStart = u.Slot.Profile, int32(u.Slot.Start) //nolint:gosec // a place on a GPU
-	if limit, ok := grant.CapOn(g.Info.UUID, u.Slot); ok {
+	out.InstanceProfile, out.InstanceStart = u.Instance.Profile, int32(u.Instance.Start) //nolint:gosec // a place on a GPU
+	if limit, ok := grant.CapOn(gpu); ok {
 		out.MemoryLimitBytes, out.MemoryLentBytes = uint64(limit.Memory), uint64(limit.Lent)
 		out.ComputeLimitRatio = float64(limit.Percent) / float64(sharing.FullGPU)
 		atCap(out, limit)

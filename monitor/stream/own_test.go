@@ -22,7 +22,7 @@ func TestOwn(t *testing.T) {
 	grant := func(id, uid string) collect.Grant {
 		return collect.Grant{
 			ID: id, Name: id, Pod: "p", PodUID: uid, Container: id,
-			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: "GPU-0"}}}, Caps: []collect.Cap{{Memory: sharing.GiB}},
+			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: "GPU-0"}}}}, Caps: []collect.Cap{{Memory: sharing.GiB}},
 		}
 	}
 	s := &collect.Snapshot{Seq: 3, Grants: map[string]collect.Grant{
