@@ -68,6 +68,19 @@ type Granted struct {
 	Who string
 }
 
+// AnyInstance in a User means that it is not known which instance is in use: all of the GPU count as in use.
+const AnyInstance = -1
+
+// User is a pod, grant, container or process that uses an instance.
+type User struct {
+	// GI is the driver's ID of the GPU instance, or AnyInstance.
+	GI int
+	// At replaces GI if it is set: Kerf's instance at this place is in use, whatever ID it has now.
+	At *Place
+	// Who uses it, for people.
+	Who string
+}
+
 // AnyStart leaves the start of an instance to the GPU.
 const AnyStart = -1
 

@@ -84,22 +84,10 @@ type Driver interface {
 	DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error
 }
 
-// AnyGI in a Hold means that it is not known which instance is held: all of them count as held.
-const AnyGI = -1
-
-// Hold says that an instance is in use.
-type Hold struct {
-	GI int // id of the GPU instance, or AnyGI
-	// At, where it is set, stands for GI: Kerf's instance at this place is meant, whatever id it has now.
-	At *mig.Place
-	// Who holds it, as people know it: a pod, a grant, a process.
-	Who string
-}
-
 // Holders is somebody who knows who uses a GPU's instances: the ledger, the container runtime, the driver's list of
 // processes. An error counts as "in use".
 type Holders interface {
-	Holders(ctx context.Context, gpu sharing.GPUID) ([]Hold, error)
+	Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error)
 }
 
 // Own is an instance of Kerf's.

@@ -240,17 +240,17 @@ func (g *state) check(ctx context.Context, steps []plan.Step) ([]mig.Place, erro
 }
 
 // holds asks all who may know, but for the last.
-func (g *state) holds(ctx context.Context) ([]Hold, error) {
+func (g *state) holds(ctx context.Context) ([]mig.User, error) {
 	return g.ask(ctx, g.opts.Holders)
 }
 
 // allHolds asks the last, too: something is about to end.
-func (g *state) allHolds(ctx context.Context) ([]Hold, error) {
+func (g *state) allHolds(ctx context.Context) ([]mig.User, error) {
 	return g.ask(ctx, slices.Concat(g.opts.Holders, g.opts.Last))
 }
 
-func (g *state) ask(ctx context.Context, whom []Holders) ([]Hold, error) {
-	var all []Hold
+func (g *state) ask(ctx context.Context, whom []Holders) ([]mig.User, error) {
+	var all []mig.User
 	for _, h := range whom {
 		list, err := h.Holders(ctx, g.gpu.ID)
 		if err != nil {
@@ -270,10 +270,10 @@ func (g *state) ask(ctx context.Context, whom []Holders) ([]Hold, error) {
 	return all, nil
 }
 
-func who(holds []Hold, gi int) []string {
+func who(holds []mig.User, gi int) []string {
 	var names []string
 	for _, h := range holds {
-		if h.GI == gi || h.GI == AnyGI {
+		if h.GI == gi || h.GI == mig.AnyInstance {
 			names = append(names, h.Who)
 		}
 	}

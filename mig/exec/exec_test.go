@@ -22,10 +22,10 @@ func TestHeld(t *testing.T) {
 	s := newScene(t)
 	before := s.writes
 	held := s.e.gpus[testGPU].mine[0]
-	for _, hold := range []Hold{{GI: held.GI}, {GI: AnyGI}, {GI: AnyGI, At: &held.Place}} {
+	for _, hold := range []mig.User{{GI: held.GI}, {GI: mig.AnyInstance}, {GI: mig.AnyInstance, At: &held.Place}} {
 		hold.Who = "pod default/train"
 		steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0}, {Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
-		s.holds = []Hold{hold}
+		s.holds = []mig.User{hold}
 		_, err := s.e.Apply(t.Context(), s.gpu(), steps)
 		wantErr(t, "held", err, sharing.ErrConflict)
 		s.holds, s.noWho = nil, errors.New("no answer")
@@ -37,7 +37,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("%d calls, trouble %q", s.writes-before, s.e.Trouble(s.gpu()))
 	}
 	// A neighbour of one that is held can go.
-	s.holds = []Hold{{GI: held.GI, Who: "pod default/train"}}
+	s.holds = []mig.User{{GI: held.GI, Who: "pod default/train"}}
 	uuid := held.UUID
 	if _, err := s.apply(s.e, "1g.10gb"); err != nil {
 		t.Fatal(err)
@@ -53,9 +53,9 @@ func TestHeldByWhoIsAskedLast(t *testing.T) {
 	s := newScene(t)
 	held := s.e.gpus[testGPU].mine[0]
 	steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0}, {Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
-	for _, hold := range []Hold{{GI: held.GI, Who: "container train"}, {GI: AnyGI, Who: "container train"}} {
+	for _, hold := range []mig.User{{GI: held.GI, Who: "container train"}, {GI: mig.AnyInstance, Who: "container train"}} {
 		before := s.writes
-		s.last = listing{holds: []Hold{hold}}
+		s.last = listing{holds: []mig.User{hold}}
 		_, err := s.e.Apply(t.Context(), s.gpu(), steps)
 		wantErr(t, "held", err, sharing.ErrConflict)
 		if s.last.asked == 0 || s.writes != before || !strings.Contains(err.Error(), "container train") {
@@ -88,7 +88,7 @@ func TestHeldMeanwhile(t *testing.T) {
 			})
 			if i >= 0 {
 				held = s.have[i]
-				s.holds = []Hold{{GI: held.GI, Who: "process 7"}}
+				s.holds = []mig.User{{GI: held.GI, Who: "process 7"}}
 			}
 		}
 		s.run(0, false, func() { _, _ = s.act() })
@@ -225,7 +225,7 @@ func TestMode(t *testing.T) {
 	for _, w := range []*world{ampere, hopper} {
 		w.mode.Current, w.mode.Pending = false, false
 		e := w.ready()
-		w.holds = []Hold{{GI: AnyGI, Who: "process 7"}}
+		w.holds = []mig.User{{GI: mig.AnyInstance, Who: "process 7"}}
 		wantErr(t, "held", e.SetMode(t.Context(), w.gpu(), true, true), sharing.ErrConflict)
 		w.holds = nil
 		if w.writes > 0 {

@@ -50,7 +50,7 @@ func (s *shared) act() ([]Own, error) { return s.apply(s.e, "2g.20gb", "3g.40gb"
 
 func (s *shared) again() *shared {
 	out := &shared{s.fresh(), s.neighbour}
-	out.holds = []Hold{{GI: s.neighbour.GI, Who: "pod default/train"}}
+	out.holds = []mig.User{{GI: s.neighbour.GI, Who: "pod default/train"}}
 	return out
 }
 

@@ -24,7 +24,7 @@ func plainWorld(t testing.TB) *world {
 func TestTurn(t *testing.T) {
 	w := plainWorld(t)
 	e := w.ready()
-	w.holds = []Hold{{GI: AnyGI, Who: "pod default/train"}}
+	w.holds = []mig.User{{GI: mig.AnyInstance, Who: "pod default/train"}}
 	wantErr(t, "held", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrConflict)
 	if held, err := e.Held(t.Context(), w.gpu()); err != nil || len(held) != 1 || held[0] != "pod default/train" {
 		t.Errorf("held by %v, %v", held, err)
@@ -140,7 +140,7 @@ func TestModeEndedByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mode = Mode{}
-	w.holds = []Hold{{GI: AnyGI, Who: "process 7"}}
+	w.holds = []mig.User{{GI: mig.AnyInstance, Who: "process 7"}}
 	if e := w.ready(); w.mode.Current || e.Trouble(w.gpu()) != "" || e.Kept(w.gpu()) {
 		t.Errorf("mode %+v, trouble %q, kept %t", w.mode, e.Trouble(w.gpu()), e.Kept(w.gpu()))
 	}
@@ -209,7 +209,7 @@ func TestTheModeCallResets(t *testing.T) {
 	calls := w.writes
 	e = w.start()
 	wantErr(t, "leave was taken away", e.Recover(t.Context(), w.gpu(), false), sharing.ErrUnavailable)
-	w.holds = []Hold{{GI: AnyGI, Who: "process 7"}}
+	w.holds = []mig.User{{GI: mig.AnyInstance, Who: "process 7"}}
 	wantErr(t, "held", e.Recover(t.Context(), w.gpu(), true), sharing.ErrConflict)
 	if w.writes != calls || !strings.Contains(e.Trouble(w.gpu()), "process 7") {
 		t.Errorf("%d calls, trouble %q", w.writes-calls, e.Trouble(w.gpu()))

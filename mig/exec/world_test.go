@@ -35,7 +35,7 @@ type world struct {
 	have    []Instance
 	uuids   int
 	disk    []byte
-	holds   []Hold
+	holds   []mig.User
 	writes  int // calls that change something
 	noWho   error
 	refuse  map[plan.Op]error // what calls answer instead of doing it
@@ -85,12 +85,12 @@ func newWorld(t testing.TB, name string) *world {
 
 // listing is a holder that is asked last.
 type listing struct {
-	holds []Hold
+	holds []mig.User
 	asked int
 	err   error
 }
 
-func (l *listing) Holders(context.Context, sharing.GPUID) ([]Hold, error) {
+func (l *listing) Holders(context.Context, sharing.GPUID) ([]mig.User, error) {
 	l.asked++
 	return l.holds, l.err
 }
@@ -178,7 +178,7 @@ func (w *world) Save(_ sharing.GPUID, data []byte) error {
 	})
 }
 
-func (w *world) Holders(context.Context, sharing.GPUID) ([]Hold, error) { return w.holds, w.noWho }
+func (w *world) Holders(context.Context, sharing.GPUID) ([]mig.User, error) { return w.holds, w.noWho }
 
 func (w *world) Mode(context.Context, sharing.GPUID) (m Mode, err error) {
 	err = w.event(func() error { m = w.mode; return nil })

@@ -143,14 +143,14 @@ type claims struct {
 }
 
 // Holders implements exec.Holders.
-func (c *claims) Holders(_ context.Context, gpu sharing.GPUID) ([]exec.Hold, error) {
+func (c *claims) Holders(_ context.Context, gpu sharing.GPUID) ([]mig.User, error) {
 	list, err := c.of(gpu)
 	if err != nil {
 		return nil, err
 	}
-	holds := make([]exec.Hold, len(list))
+	holds := make([]mig.User, len(list))
 	for i, one := range list {
-		holds[i] = exec.Hold{GI: exec.AnyGI, Who: one.Who}
+		holds[i] = mig.User{GI: mig.AnyInstance, Who: one.Who}
 		if !one.Instance.None() {
 			holds[i].At = &mig.Place{Profile: one.Instance.ID, Start: one.Instance.Start}
 		}

@@ -147,14 +147,14 @@ func (d *Driver) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) e
 }
 
 // Holders says which processes hold instances: the driver's own list.
-func (d *Driver) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, error) {
+func (d *Driver) Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error) {
 	list, err := d.lib.MIGProcesses(ctx, gpu)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
-	holds := make([]exec.Hold, len(list))
+	holds := make([]mig.User, len(list))
 	for i, p := range list {
-		holds[i] = exec.Hold{GI: p.GI, Who: fmt.Sprintf("process %d", p.PID)} // -1 is exec.AnyGI
+		holds[i] = mig.User{GI: p.GI, Who: fmt.Sprintf("process %d", p.PID)} // -1 is mig.AnyInstance
 	}
 	return holds, nil
 }

@@ -180,7 +180,7 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 		t.Errorf("%v, %v", files, err)
 	}
 	seen := []sharing.Seen{{Running: true, ID: "x", Devices: []string{"nvidia0", "nvidia-cap710"}}, {Running: true, ID: "y", Devices: []string{"nvidia0", "nvidia-cap310"}}}
-	if got := b.UnaccountedOn(b.gpus[0].UUID, seen); len(got) != 2 || got[0].GI != 1 || got[1].GI != AnyGI {
+	if got := b.UnaccountedOn(b.gpus[0].UUID, seen); len(got) != 2 || got[0].GI != 1 || got[1].GI != mig.AnyInstance {
 		t.Errorf("who holds what: %+v", got)
 	}
 	c.remove()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -24,18 +25,18 @@ func TestUnaccountedContainersHoldTheirGPU(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		seen   sharing.Seen
-		on     []int // of the instances of GPU 0, AnyGI for all
+		on     []int // of the instances of GPU 0, mig.AnyInstance for all
 		others bool  // GPU 1 is held
 	}{
 		"a claim accounts for it":          {seen: granted},
 		"no device":                        {seen: run(sharing.Seen{})},
-		"a GPU":                            {seen: run(sharing.Seen{}, "nvidia0"), on: []int{AnyGI}},
-		"guarded, and no grant":            {seen: run(sharing.Seen{CDINames: []string{sharing.GuardDevice}}, "nvidia0"), on: []int{AnyGI}},
+		"a GPU":                            {seen: run(sharing.Seen{}, "nvidia0"), on: []int{mig.AnyInstance}},
+		"guarded, and no grant":            {seen: run(sharing.Seen{CDINames: []string{sharing.GuardDevice}}, "nvidia0"), on: []int{mig.AnyInstance}},
 		"another GPU":                      {seen: run(sharing.Seen{}, "nvidia1"), others: true},
 		"one whose name begins alike":      {seen: run(sharing.Seen{}, "nvidia10")},
 		"an instance":                      {seen: run(sharing.Seen{}, "nvidia-cap120", "nvidia-cap121", "nvidia0"), on: []int{2}},
 		"an instance there, all of GPU 1":  {seen: run(sharing.Seen{}, "nvidia-cap130", "nvidia0", "nvidia1"), on: []int{3}, others: true},
-		"a right to no instance there is":  {seen: run(sharing.Seen{}, "nvidia-cap999", "nvidia0"), on: []int{AnyGI}},
+		"a right to no instance there is":  {seen: run(sharing.Seen{}, "nvidia-cap999", "nvidia0"), on: []int{mig.AnyInstance}},
 		"one that has ended":               {seen: sharing.Seen{ID: b.newID(), Gone: true, Devices: []string{"nvidia0"}}},
 		"one that was made, and never ran": {seen: sharing.Seen{ID: b.newID(), Devices: []string{"nvidia0"}}},
 	} {

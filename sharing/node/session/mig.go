@@ -67,7 +67,7 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 type listed struct{ session *Session }
 
 // Holders implements exec.Holders. Without Kubernetes, and where the runtime keeps no list for others, there are none.
-func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, error) {
+func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error) {
 	if l.session.Seen == nil {
 		return nil, nil
 	}
@@ -79,11 +79,7 @@ func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]exec.Hold, er
 		return nil, fmt.Errorf("list the container runtime's containers: %w", err)
 	}
 	seen = slices.DeleteFunc(seen, func(s sharing.Seen) bool { return slices.Contains(l.session.Options.Cluster.Exempt, s.Ref.Namespace) })
-	var holds []exec.Hold
-	for _, u := range l.session.Runtime.UnaccountedOn(gpu, seen) {
-		holds = append(holds, exec.Hold{GI: u.GI, Who: u.Who}) // node.AnyGI is exec.AnyGI
-	}
-	return holds, nil
+	return l.session.Runtime.UnaccountedOn(gpu, seen), nil
 }
 
 // awaitContainers waits until the container runtime has listed its containers. Before that, who has an instance is not known, so
