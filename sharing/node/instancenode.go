@@ -52,6 +52,8 @@ func (n instanceNode) Grant(id ledger.ClaimID) (out instances.Grant, is bool) {
 
 func (n instanceNode) Changed() <-chan struct{} { return n.r.changed.wait() }
 
+func (n instanceNode) Subscribe() instances.Transitions { return n.r.Store.Subscribe() }
+
 func (n instanceNode) Announce() { n.r.changed.announce() }
 
 func (n instanceNode) Created(g instances.Grant, res instances.Result) error {

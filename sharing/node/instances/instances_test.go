@@ -5,6 +5,7 @@ package instances
 
 import (
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -242,5 +243,46 @@ func TestFaults(t *testing.T) {
 	told.Health = sharing.HealthOK
 	if left := f.With(told); len(left) > 0 || len(f) != 1 {
 		t.Errorf("%+v of %+v", left, f)
+	}
+}
+
+// wakes counts how often a manager heard that grants ended.
+type wakes struct {
+	Manager
+	n int
+}
+
+func (w *wakes) Wake() { w.n++ }
+
+// The manager hears of grants that are gone. What becomes of attachments concerns no instance.
+func TestHeard(t *testing.T) {
+	grant := func(from, to ledger.State) ledger.Transition {
+		return ledger.Transition{Grant: "g", From: from, To: to}
+	}
+	attachment := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Gone, To: ledger.Assigned}
+	ended := ledger.Transition{Grant: "g", Attachment: true, From: ledger.Active, To: ledger.Gone}
+	for name, tt := range map[string]struct {
+		steps  []ledger.Transition
+		resync bool
+		look   bool
+		wakes  int
+	}{
+		"nothing":            {},
+		"a new grant":        {steps: []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}, look: true},
+		"attachments":        {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Active), ended, grant(ledger.Active, ledger.Reserved)}},
+		"a grant ended":      {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Gone)}, look: true, wakes: 1},
+		"some ended":         {steps: []ledger.Transition{grant(ledger.Reserved, ledger.Gone), grant(ledger.Releasing, ledger.Gone)}, look: true, wakes: 1},
+		"some of it is lost": {steps: []ledger.Transition{attachment}, resync: true, look: true, wakes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &wakes{}
+			s := New(slog.New(slog.DiscardHandler), nil, Files{})
+			s.SetManager(m)
+			if look := s.heard(tt.steps, tt.resync); look != tt.look || m.n != tt.wakes {
+				t.Errorf("look %v, %d wakes", look, m.n)
+			}
+			s.SetManager(nil)
+			s.heard(tt.steps, tt.resync)
+		})
 	}
 }

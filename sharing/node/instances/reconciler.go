@@ -36,7 +36,7 @@ type Manager interface {
 	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
 	// Ensure creates an instance. warm is true if it existed.
 	Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool, err error)
-	// Wake tells that a grant ended.
+	// Wake tells that grants ended.
 	Wake()
 	// States are the GPUs as the manager saw them last.
 	States() []mig.State
@@ -52,8 +52,19 @@ type Node interface {
 	// Changed returns a channel that is closed after the next change of the node's state. Announce is such a change.
 	Changed() <-chan struct{}
 	Announce()
+	// Subscribe delivers the transitions of all grants.
+	Subscribe() Transitions
 	// Created reports an attempt. Its error is that of the attempt.
 	Created(g Grant, r Result) error
+}
+
+// Transitions are those that were not taken yet, in order.
+type Transitions interface {
+	// Ready receives when there may be something to take.
+	Ready() <-chan struct{}
+	// Take returns the next ones. resync is true if some before them are missing.
+	Take() (steps []ledger.Transition, resync bool)
+	Close()
 }
 
 // Result is how an attempt to create an instance ended.
@@ -157,6 +168,8 @@ func (s *Reconciler) Manager() Manager {
 // Run creates instances until ctx ends. It also finds those that were created before it started.
 func (s *Reconciler) Run(ctx context.Context) error {
 	var g errgroup.Group
+	news := s.node.Subscribe()
+	defer news.Close()
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -169,13 +182,33 @@ func (s *Reconciler) Run(ctx context.Context) error {
 			})
 		}
 		s.hide(ctx)
-		select {
-		case <-ctx.Done():
-			return g.Wait()
-		case <-s.kick:
-		case <-t.C:
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return g.Wait()
+			case <-s.kick:
+				due = true
+			case <-t.C:
+				due = true
+			case <-news.Ready():
+				due = s.heard(news.Take())
+			}
 		}
 	}
+}
+
+// heard reports whether grants have come or gone. The manager hears of those that are gone.
+func (s *Reconciler) heard(steps []ledger.Transition, resync bool) bool {
+	came, gone := resync, resync
+	for _, step := range steps {
+		if !step.Attachment {
+			came, gone = came || step.From == ledger.Gone, gone || step.To == ledger.Gone
+		}
+	}
+	if m := s.Manager(); m != nil && gone {
+		m.Wake()
+	}
+	return came || gone
 }
 
 // due are the grants for which an attempt begins now. It forgets grants that ended.
@@ -282,14 +315,6 @@ func (s *Reconciler) Soon() {
 	case s.kick <- struct{}{}:
 	default:
 	}
-}
-
-// Ended tells that a grant ended.
-func (s *Reconciler) Ended() {
-	if m := s.Manager(); m != nil {
-		m.Wake()
-	}
-	s.Soon()
 }
 
 // Pending are sentences about instances whose first attempt has not ended.

@@ -252,7 +252,6 @@ func (r *Core) Forget(l store.Reader, g ledger.Grant) {
 		r.BackendOf(g, r.Driver.Get()).Release(GrantOf(l, g))
 	}
 	r.Guard.Drop(g.Claim.ID)
-	r.Instances.Ended()
 	r.Announce()
 }
 

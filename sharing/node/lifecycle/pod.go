@@ -15,7 +15,6 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
-	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/mode"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
 	"github.com/kerf-gpu/kerf/sharing/node/store"
@@ -179,9 +178,6 @@ func (r *Reserver) hold(l *ledger.Ledger, c ledger.Claim, ask sharing.ContainerA
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
-	if instances.In(c.Placement) {
-		r.Instances.Soon()
-	}
 	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
 	r.Log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", sharing.AskStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", c.Placement.GPUs())
