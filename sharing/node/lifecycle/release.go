@@ -25,17 +25,14 @@ import (
 // reservations stands, in the queue, for all claims without a lease.
 const reservations ledger.ClaimID = ""
 
-// Run ends leases and claims until ctx ends: a lease when its cgroup is empty, and claims when a grant ends. Nothing tells
+// Run ends leases and claims until ctx ends: a lease when its cgroup is empty, and claims when they are withdrawn. Nothing tells
 // that a reservation expires, or that the driver frees memory, so these are looked at again and again.
 func (r *Releaser) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Watcher.Run(ctx, r.emptied) })
 	g.Go(func() error { r.follow(ctx); return nil })
 	g.Go(func() error {
-		r.queue.Run(ctx, reconcileGap, func(ids []ledger.ClaimID) {
-			r.pass(ctx, ids)
-			_ = r.Store.Settle() // the condition has the error
-		})
+		r.queue.Run(ctx, reconcileGap, func(ids []ledger.ClaimID) { r.pass(ctx, ids) })
 		return nil
 	})
 	return g.Wait() //nolint:wrapcheck // it is that of the watcher
@@ -50,7 +47,8 @@ func (r *Releaser) emptied(group cgroup.Group) {
 	})
 }
 
-// follow has the Releaser look at what the transitions of grants concern.
+// follow has the Releaser look at what the transitions of grants concern. It settles the checkpoint at intervals: a container
+// that starts would wait for each write.
 func (r *Releaser) follow(ctx context.Context) {
 	news := r.Store.Subscribe()
 	defer news.Close()
@@ -62,14 +60,14 @@ func (r *Releaser) follow(ctx context.Context) {
 			return
 		case <-t.C:
 			r.queue.Add(reservations)
+			_ = r.Store.Settle() // the condition has the error
 		case <-news.Ready():
 		}
 		steps, resync := news.Take()
 		if resync {
 			r.Wake()
 		}
-		// What ended may have kept a claim that shares its cap.
-		if slices.ContainsFunc(steps, func(s ledger.Transition) bool { return s.To == ledger.Releasing || s.To == ledger.Gone }) {
+		if slices.ContainsFunc(steps, func(s ledger.Transition) bool { return !s.Attachment && s.To == ledger.Releasing }) {
 			r.queue.Add(reservations)
 		}
 	}
