@@ -48,7 +48,7 @@ func reach() map[string]command.Reach {
 		"mig apply": command.ReachMachine, "mig import": command.ReachNothing, "mig plan": command.ReachMachine,
 		"mig status": command.ReachAny, "oci hook": command.ReachMachine, "oci patch": command.ReachMachine,
 		"run": command.ReachAny, "simulate": command.ReachCluster, "status": command.ReachAny, "top": command.ReachAny,
-		"translate": command.ReachNothing, "usage": command.ReachAny, "version": command.ReachNothing,
+		"translate": command.ReachNamespace, "usage": command.ReachAny, "version": command.ReachNothing,
 	}
 }
 
@@ -65,9 +65,10 @@ func setReach(c *cobra.Command, name string) {
 func metricsCommand(a *command.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "metrics",
-		Short: "Print the agent's metrics",
-		Long:  "Print the agent's metrics in Prometheus' text format, as its /metrics answers them.",
-		Args:  cobra.NoArgs,
+		Short: "Print the metrics of the agent",
+		Long: `Print the metrics of the agent in Prometheus text format, as /metrics returns
+them.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return command.Fail(nodeclient.Metrics(c.Context(), a.Dir, a.Out))
 		},

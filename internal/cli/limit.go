@@ -23,16 +23,18 @@ func limitCommand(a *command.App) *cobra.Command {
 
 		Use:   "limit GRANT AMOUNT",
 		Short: "Change the memory of a grant while it runs",
-		Long: `Change the memory of a grant, such as 12GiB, while programs run in it: the total over its GPUs.
+		Long: `Change the memory of a grant while programs use it. AMOUNT is the total over its
+GPUs, such as 12GiB.
 
-GRANT is what kerf status shows: a name, namespace/pod/container of a pod, or an id. Its share of compute
-stays. A grant grows into what is free of its GPUs, and only root may let it grow. It shrinks to no less than
-its processes hold at that moment: otherwise nothing changes, and the message says how much they hold. Users
-shrink their own grants. What was given back is free for others at once.
+GRANT is a name, namespace/pod/container, or an ID, as kerf status shows it. The
+compute percent does not change. A grant grows into the free memory of its GPUs.
+Only root can let a grant grow; users can shrink their own grants. A grant
+cannot shrink below the memory that its processes use. In that case nothing
+changes, and the message states the amount.
 
-MPS gives a program its limit when it connects, and changes it for none that runs. A grant that MPS holds
-grows for the programs that start from then on, and the command says which go on with the limit they have; it
-shrinks while it has none.`,
+MPS sets the limit of a program when it connects. A grant with backend mps grows
+for programs that start later. The command names the programs that keep the old
+limit. Such a grant shrinks only while it has no program.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error { return limit(c.Context(), a, args[0], args[1]) },
 	}

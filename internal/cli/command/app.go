@@ -129,10 +129,12 @@ func (a *App) complain(command string, err error) {
 func (a *App) Root(commands Family) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kerf",
-		Short: "Pieces of a GPU for processes, held to their size",
-		Long: "kerf runs programs on pieces of GPUs and shows who holds what.\n\n" +
-			"It asks the kerf-agent of this machine; or the cluster, where kubectl calls it (as kubectl-kerf), where a flag names the\n" +
-			"cluster, and where no agent is on this machine. The other flags of kubectl for reaching a cluster are taken as well.",
+		Short: "Share NVIDIA GPUs between pods and processes",
+		Long: `kerf shares NVIDIA GPUs between pods and processes, and shows who uses them.
+
+On a machine it calls the kerf-agent. It uses a cluster if kubectl starts it as
+kubectl-kerf, if a flag names a cluster, or if the machine has no agent. It also
+accepts kubectl's other flags for the connection to a cluster.`,
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: true,
 		PersistentPreRunE: checkFlags,
 		Version:           a.versionLine(),

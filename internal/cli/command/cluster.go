@@ -55,7 +55,7 @@ func (a *App) DefineConnection(root *cobra.Command) {
 			flag.Hidden = true
 		}
 	}
-	f.Lookup("namespace").Usage = "namespace of the pods that are meant"
+	f.Lookup("namespace").Usage = "namespace of the pods"
 	f.Lookup("context").Usage = "context of the kubeconfig"
 	CompleteWith(root, "context", a.completeContexts)
 }

@@ -30,8 +30,8 @@ func Commands(a *command.App) []*cobra.Command {
 func configCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "The SharingConfig: pools and profiles",
-		Long:  "config has what concerns the SharingConfig, the document of pools and profiles.",
+		Short: "Validate, compare and import SharingConfigs",
+		Long:  `The SharingConfig has the pools, profiles and prices of a cluster.`,
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -85,10 +85,11 @@ func configValidateCommand(a *command.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Say everything that is wrong in a SharingConfig",
-		Long: "validate reads a SharingConfig as the agents do, and says every mistake with its file, line and path, what is\n" +
-			"allowed, and what may have been meant. Several files are one document. A FILE may be - for the standard input, and\n" +
-			"may be a manifest with a ConfigMap that holds the document. It needs no cluster, no GPU and no agent.",
+		Short: "Show all errors of a SharingConfig",
+		Long: `Show all errors of a SharingConfig, each with its file, line and path, the
+allowed values, and the value that was probably meant. Several files are one
+config. FILE can be - for standard input, or a manifest with a ConfigMap. The
+command needs no cluster, no GPU and no agent.`,
 		Example: "  kerf config validate sharing.yaml\n  kubectl get configmap -n kerf-system kerf-config -o yaml | kerf config validate -",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -25,11 +25,13 @@ func configDiffCommand(a *command.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "diff FILE...",
-		Short: "Show what a SharingConfig says differently from the one of the cluster",
-		Long: "diff compares a SharingConfig with the one in the cluster's ConfigMap kerf-system/kerf-config, field by field; how they\n" +
-			"are written makes no difference. Where nodes have another document in force, because what the ConfigMap says has\n" +
-			"mistakes or has not come to them yet, it is compared with that, too. FILE is as for validate.\n\n" +
-			"Exit status: 0 when nothing differs, 3 when something does, 1 when it cannot be told.",
+		Short: "Show the differences between a SharingConfig and the cluster's",
+		Long: `Compare a SharingConfig with the ConfigMap kerf-system/kerf-config, field by
+field. The format of the text does not matter. If nodes apply another config,
+because the ConfigMap has errors or has not reached them, the command also shows
+the differences from that config. FILE is as for kerf config validate.
+
+Exit status: 0 without differences, 3 with differences, 1 on an error.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := command.DocumentForm(output); err != nil {
@@ -64,13 +66,19 @@ func configPlanCommand(a *command.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "plan FILE...",
-		Short: "Show what a SharingConfig would change in the cluster, now and later",
-		Long: "plan compares a SharingConfig with what each node says it has in force, and with the ConfigMap of the cluster. It says for each node\n" +
-			"which pool it would be of; for each GPU what would change at once because nobody uses it (now), what would wait and for\n" +
-			"whom (waits), and what would concern new claims alone while those who are there keep what they have (new); and for\n" +
-			"each rule of pool, profile and prices (rule) whether it holds at once, for who runs as well, or for new claims. It also\n" +
-			"names the GPUs whose shares would be rejected because no backend enforces them strongly enough (shares). Where a\n" +
-			"node has its last good document in force and not the ConfigMap's, it says so. It changes nothing. FILE is as for validate.",
+		Short: "Show what a SharingConfig would change in the cluster",
+		Long: `Compare a SharingConfig with the config that each node applies, and with the
+cluster's ConfigMap. The command changes nothing. FILE is as for kerf config
+validate. It shows:
+
+  - for each node, the pool that it would have
+  - for each GPU, what changes at once because nothing uses it (now)
+  - for each GPU, what is pending, and which grants it waits for (waits)
+  - for each GPU, what applies to new grants only (new)
+  - for each rule of the pool, profiles and prices, when it applies (rule)
+  - the GPUs whose shares would be rejected because no backend is strong enough
+    (shares)
+  - the nodes that apply their last known good config`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := command.DocumentForm(output); err != nil {

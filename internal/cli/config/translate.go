@@ -21,15 +21,22 @@ func translateCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "translate FILE",
 		Short: "Turn manifests that ask for GPUs in another tool's words into ones of Kerf's",
-		Long: `Read manifests and print them with Kerf's resources and annotations in the place of another tool's: of NVIDIA's device
-plugin (nvidia.com/gpu, gpu.shared, mig-*), HAMi (gpumem, gpumem-percentage, gpucores, and annotations), KAI and Run:ai
-(gpu-fraction, gpu-memory, gpu-fraction-num-devices) and Volcano (volcano.sh/vgpu-*). Each becomes the same request, with memory
-rounded up to GiB, which is said on stderr. What has no counterpart is said for all objects at once, and then nothing is printed.
+		Long: `Read manifests of another tool and print them with Kerf's resources and
+annotations. It knows:
 
-All else stays as it is: schedulerName, comments, other resources. Pods are found in objects of every kind. With --namespace,
-objects of other namespaces are left alone. FILE may be - for the standard input, as a Helm post-renderer has it.
+  - NVIDIA's device plugin: nvidia.com/gpu, gpu.shared, mig-*
+  - HAMi: gpumem, gpumem-percentage, gpucores, and annotations
+  - KAI and Run:ai: gpu-fraction, gpu-memory, gpu-fraction-num-devices
+  - Volcano: volcano.sh/vgpu-*
 
-Nothing is translated by itself: a pod that is not written in Kerf's words is not Kerf's.`,
+Each request stays the same. The command rounds memory up to GiB and says so on
+standard error. If something has no counterpart, the command shows all such
+places of all objects and prints no manifest.
+
+Everything else stays: schedulerName, comments, other resources. The command
+finds pods in objects of each kind. With --namespace, it does not change objects
+of other namespaces. FILE can be - for standard input, for example as a Helm
+post-renderer. Kerf never translates a pod automatically.`,
 		Example: "  kerf translate deployment.yaml | kubectl apply -f -\n" +
 			"  helm template mychart | kerf translate - --replicas 4 > out.yaml\n" +
 			"  kubectl get deployment web -o yaml | kubectl kerf translate - | kubectl diff -f -",
@@ -80,14 +87,19 @@ func decimal(text string) string {
 func configImportCommand(a *command.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import FILE",
-		Short: "Turn another tool's configuration into a SharingConfig",
-		Long: `import reads how another tool shared GPUs, and prints a SharingConfig: the configuration of NVIDIA's device plugin
-(time-slicing, MPS, MIG strategy), HAMi's device-config.yaml (ConfigMap hami-scheduler-device) or its config.json (ConfigMap
-hami-device-plugin). What is left out is said on stderr, with the reason. What has no counterpart is said with its line, all of
-it at once, and then nothing is printed. FILE may be - for the standard input. It needs no GPU and no agent.
+		Short: "Convert another tool's config to a SharingConfig",
+		Long: `Read another tool's config and print a SharingConfig. It knows:
 
-Pools get no node selector, but for HAMi's config.json, which names nodes. MIG layouts come with kerf mig import, pods with
-kerf translate.`,
+  - NVIDIA's device plugin: time-slicing, MPS, MIG strategy
+  - HAMi's device-config.yaml (ConfigMap hami-scheduler-device)
+  - HAMi's config.json (ConfigMap hami-device-plugin)
+
+Standard error lists what the command omits, with the reason. If something has no
+counterpart, the command shows each such line and prints no config. FILE can be -
+for standard input. The command needs no GPU and no agent.
+
+Pools have no node selector, except from HAMi's config.json, which names nodes.
+kerf mig import converts MIG layouts, and kerf translate converts pods.`,
 		Example: "  kerf config import device-plugin.yaml > sharing.yaml\n" +
 			"  kubectl get configmap -n kube-system hami-scheduler-device -o 'jsonpath={.data.device-config\\.yaml}' | kerf config import -",
 		Args: cobra.ExactArgs(1),

@@ -35,7 +35,7 @@ func Commands(a *command.App) []*cobra.Command {
 func explainCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
-		Short: "Tell why something of the cluster is as it is",
+		Short: "Explain the state of a pod, or compute a setting for a program",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -48,15 +48,16 @@ func explainPodCommand(a *command.App) *cobra.Command {
 	var most int
 	c := &cobra.Command{
 		Use:   "pod NAME",
-		Short: "Tell why a pod has its GPU and what else was possible, or why it waits",
-		Long: `Tell why a pod has its GPU and what else was possible, or why it waits.
+		Short: "Explain why a pod has its GPU, or why it is pending",
+		Long: `Explain why a pod has its GPU, or why it is pending.
 
-It reads the cluster (nodes, pods, GPUNodes, and where that is allowed the pod's events, the agents' heartbeats and their
-configuration) and asks the same books that kerf-scheduler decides by. What it says of the nodes is computed now, of what the
-cluster is now and as if the pod were not placed yet; what was said when it was placed is in its events, below. CPU, memory of
-the machine, taints and affinity are not looked at.
+The command reads nodes, pods and GPUNodes. If it may, it also reads the pod's
+events, the heartbeats of the agents and their config. It uses the same code as
+kerf-scheduler. The result shows the cluster as it is now, without the pod. The
+events show the state at the time of the decision. The command ignores CPU, host
+memory, taints and affinity.
 
-Exit status: 0 when the pod has its GPU, 3 when it waits, 1 when it cannot be told.`,
+Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if output != "" && output != "json" && output != "yaml" {
@@ -93,7 +94,7 @@ Exit status: 0 when the pod has its GPU, 3 when it waits, 1 when it cannot be to
 	}
 	f := c.Flags()
 	f.StringVarP(&output, "output", "o", "", "json or yaml")
-	f.IntVar(&most, "nodes", 10, "how many nodes to show of those with room, and as many of those without; json has all")
+	f.IntVar(&most, "nodes", 10, "how many nodes to show of those that fit, and of those that do not; JSON has all")
 	command.Complete(c, "output", "json", "yaml")
 	return c
 }

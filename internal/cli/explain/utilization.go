@@ -23,14 +23,18 @@ func explainUtilizationCommand(a *command.App) *cobra.Command {
 	var gpus, use int
 	c := &cobra.Command{
 		Use:   "utilization MEMORY --seen SIZE",
-		Short: "Tell which part of a GPU's memory a program must be told to use, for its grant",
-		Long: `Tell which part of a GPU's memory a program must be told to use, for its grant: vLLM's --gpu-memory-utilization, and the like.
+		Short: "Compute the memory fraction that a program must use",
+		Long: `Compute the memory fraction that a program must use for its grant, such as
+vLLM's --gpu-memory-utilization. Programs apply this fraction to the memory that
+they see.
 
-Such a part is one of the memory that the program sees as the GPU's. MEMORY is what the grant has over all its GPUs, as the pod
-asks for it. --seen is what the container sees of each GPU: the total that nvidia-smi shows inside. That is the grant's own size
-where the grant is held at level client or more, and all of the GPU at levels reactive and none.
+MEMORY is the grant's total over all its GPUs, as the pod requests it. --seen is
+the memory that the container sees on each GPU, as nvidia-smi prints it there.
+At level client and above, that is the grant's own memory. At levels reactive
+and none, it is the whole GPU.
 
-The number is on standard output, for scripts, and how it comes about on standard error. It is rounded down.`,
+The result goes to standard output, and the calculation to standard error. The
+result is rounded down.`,
 		Example: "  kerf explain utilization 40GiB --seen 40GiB\n" +
 			"  kerf explain utilization 48GiB --gpus 2 --seen 81559MiB\n" +
 			"  vllm serve MODEL --gpu-memory-utilization $(kerf explain utilization 20GiB --seen 80GiB)",
@@ -48,9 +52,9 @@ The number is on standard output, for scripts, and how it comes about on standar
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&seen, "seen", "", "the memory of each GPU as the container sees it, such as 80GiB")
-	f.IntVar(&gpus, "gpus", 1, "over how many GPUs MEMORY is")
-	f.IntVar(&use, "use", usePercent, "how many percent of its grant the program is to take")
+	f.StringVar(&seen, "seen", "", "memory of each GPU as the container sees it, such as 80GiB")
+	f.IntVar(&gpus, "gpus", 1, "number of GPUs that share MEMORY")
+	f.IntVar(&use, "use", usePercent, "percent of its grant that the program uses")
 	command.DocumentFlag(c, &output)
 	return c
 }

@@ -27,8 +27,8 @@ func Commands(a *command.App) []*cobra.Command {
 func migCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mig",
-		Short: "GPUs that are cut into MIG instances",
-		Long:  "mig has what concerns GPUs that are cut into MIG instances: how they are cut, and as what the pool wants them.",
+		Short: "Show, plan and apply MIG layouts",
+		Long:  `Show the MIG instances of GPUs, and plan, apply or import MIG layouts.`,
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -40,12 +40,16 @@ func migImportCommand(a *command.App) *cobra.Command {
 	var chosen []string
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Turn a document of NVIDIA's mig-parted into pools of a SharingConfig",
-		Long: "import reads a configuration of mig-parted, of the kind that the GPU operator's MIG manager takes, and prints a\n" +
-			"SharingConfig: a pool for each named config, for the nodes whose label " + partedLabel + " has its name. With\n" +
-			"--config it is those configs alone. FILE may be - for the standard input. All mistakes are said, each with its\n" +
-			"line, and then nothing is printed. It needs no GPU and no agent.\n\n" +
-			"Not taken: compute instances inside a MIG instance (1c.3g.20gb).",
+		Short: "Convert a config of NVIDIA's mig-parted to pools of a SharingConfig",
+		Long: `Read a config of mig-parted, as the GPU operator's MIG manager uses it, and
+print a SharingConfig. Each named config becomes a pool for nodes with the label
+` + partedLabel + `=NAME. With --config, the command imports only these
+configs. FILE can be - for standard input. If the config has errors, the command
+shows each with its line and prints no SharingConfig. It needs no GPU and no
+agent.
+
+The command does not support compute instances inside a MIG instance
+(1c.3g.20gb).`,
 		Example: "  kerf mig import config.yaml\n" +
 			"  kubectl get configmap -n gpu-operator default-mig-parted-config -o 'jsonpath={.data.config\\.yaml}' | kerf mig import - --config all-balanced",
 		Args: cobra.ExactArgs(1),
@@ -62,7 +66,7 @@ func migImportCommand(a *command.App) *cobra.Command {
 			return command.Fail(err)
 		},
 	}
-	c.Flags().StringArrayVar(&chosen, "config", nil, "take this config alone; may be given several times")
+	c.Flags().StringArrayVar(&chosen, "config", nil, "import only this config (repeatable)")
 	return c
 }
 

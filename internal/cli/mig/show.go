@@ -22,10 +22,12 @@ func migStatusCommand(a *command.App) *cobra.Command {
 	l := &command.Listing{}
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show how each GPU is cut, who has what, and what it waits for",
-		Long: `Show each GPU's placement units with the instances on them, who has each, which are being cut and for whom, and what
-stands in the way where a GPU is not as its pool says. A letter is an instance of Kerf's, # one that Kerf did not make, and .
-a unit that is free. Of a cluster it shows the GPUs of all nodes. -o wide adds the UUIDs of the MIG devices; -o json is the part of kerf status -o json.`,
+		Short: "Show the MIG instances of each GPU",
+		Long: `Show the MIG instances of each GPU on its memory slices, and the grant of each.
+The output also shows the instances that the agent creates, for which request,
+and what prevents the layout of the pool. A letter is an instance that Kerf created, # an unmanaged
+instance, and . a free slice. For a cluster, the command shows all nodes.
+-o wide adds the UUIDs of the instances.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := l.Check(c); err != nil {
@@ -78,10 +80,12 @@ func migPlanCommand(a *command.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "plan [FILE]",
-		Short: "Say what is to be done for the GPUs to be cut as the pool wants them",
-		Long: `plan says, GPU by GPU, which steps are left until MIG mode and instances are as the agent's SharingConfig wants them, or
-the one in FILE (- for the standard input), and what stands in the way. It draws the GPU's slices as they are, with who has
-each, and as they are after these steps: an instance that stays has one letter in both. Nothing is changed.`,
+		Short: "Show the steps from the current MIG layout to the pool's",
+		Long: `Show, for each GPU, the steps from its current MIG mode and instances to those of
+the agent's SharingConfig, and what prevents them. With FILE, the command uses
+that config; - is standard input. It draws the memory slices of each GPU before
+and after the steps. An instance that stays has the same letter in both. The
+command changes nothing.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := command.DocumentForm(output); err != nil {
@@ -109,10 +113,11 @@ func migApplyCommand(a *command.App) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "apply",
-		Short: "Do now what the agent's SharingConfig wants of MIG, as far as it can be done",
-		Long: `apply has the agent look at all GPUs and do at once what it would do by itself sooner or later, and says what was
-done, how the GPUs are cut after it, and what stands in the way of the rest. It touches nothing that is in use, and nothing
-that Kerf did not make. Root alone may.`,
+		Short: "Apply the MIG layout of the agent's SharingConfig now",
+		Long: `Apply the MIG layout of the agent's SharingConfig now, as far as possible. The
+agent does the same later without this command. The output shows what was done,
+the layout of the GPUs, and what prevents the rest. The agent changes no
+instance that is in use or that Kerf did not create. Only root can run it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := command.DocumentForm(output); err != nil {

@@ -30,12 +30,12 @@ func onlyWithImage() []string {
 
 func (o *imageOptions) define(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.ref, "image", "", "run the command in a container from this image; without a command, the image's own")
-	f.StringVar(&o.pull, "pull", string(containerd.PullMissing), "with --image: fetch the image when it is missing, always, or never")
-	f.StringVar(&o.dir, "workdir", "", "with --image: directory in the container to start in")
-	f.StringArrayVarP(&o.env, "env", "e", nil, "with --image: NAME=VALUE, or NAME for the value that it has here (repeatable)")
-	f.StringArrayVarP(&o.volumes, "volume", "v", nil, "with --image: SOURCE:TARGET or SOURCE:TARGET:ro, files of this machine in the container (repeatable)")
-	f.StringVar(&o.socket, "containerd-socket", containerd.DefaultSocket, "with --image: containerd's socket")
+	f.StringVar(&o.ref, "image", "", "run the command, or that of the image, in a container from this image")
+	f.StringVar(&o.pull, "pull", string(containerd.PullMissing), "with --image: pull the image if missing, always, or never")
+	f.StringVar(&o.dir, "workdir", "", "with --image: working directory in the container")
+	f.StringArrayVarP(&o.env, "env", "e", nil, "with --image: NAME=VALUE, or NAME for its current value (repeatable)")
+	f.StringArrayVarP(&o.volumes, "volume", "v", nil, "with --image: mount SOURCE:TARGET or SOURCE:TARGET:ro (repeatable)")
+	f.StringVar(&o.socket, "containerd-socket", containerd.DefaultSocket, "with --image: socket of containerd")
 	command.Complete(c, "pull", string(containerd.PullMissing), string(containerd.PullAlways), string(containerd.PullNever))
 }
 

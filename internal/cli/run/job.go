@@ -52,10 +52,10 @@ func onlyForMachines() []string { return []string{"volume", "containerd-socket",
 
 func (o *jobOptions) define(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.scheduler, "scheduler", "kerf-scheduler", "in a cluster: schedulerName of the pod; empty for the cluster's own")
+	f.StringVar(&o.scheduler, "scheduler", "kerf-scheduler", "in a cluster: schedulerName of the pod; empty for the default scheduler")
 	f.StringVar(&o.account, "service-account", "", "in a cluster: service account of the pod")
-	f.BoolVar(&o.keep, "keep", false, "in a cluster: leave the Job there when it has ended, or ctrl-C was typed")
-	f.BoolVar(&o.detach, "detach", false, "in a cluster: make the Job, print its name and return")
+	f.BoolVar(&o.keep, "keep", false, "in a cluster: keep the Job at the end and on ctrl-C")
+	f.BoolVar(&o.detach, "detach", false, "in a cluster: create the Job, print its name and return")
 }
 
 // runJob runs the command in a Job of the cluster, and returns its exit status as a *command.Failure, or nil for 0.

@@ -44,7 +44,7 @@ type ociResult struct {
 func ociCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "oci",
-		Short: "Give a container of any OCI runtime a piece of a GPU",
+		Short: "Add a grant to a container of any OCI runtime",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -56,17 +56,19 @@ func ociPatchCommand(a *command.App) *cobra.Command {
 	o := &ociOptions{}
 	c := &cobra.Command{
 		Use:   "patch BUNDLE [flags]",
-		Short: "Put a grant into the config.json of an OCI bundle",
-		Long: `Put a grant into the config.json of an OCI bundle: the GPUs' devices and libraries, and the hook that arms the
-cap before the program runs and fails the start when it cannot. The bundle is then started with runc or crun,
-as root, under an id of at least 8 characters that its cgroup's name contains, as it does by default. Each
-start needs a grant, and so a patched bundle, of its own.
+		Short: "Add a grant to the config.json of an OCI bundle",
+		Long: `Add a grant to the config.json of an OCI bundle. The file gets the devices and
+libraries of the GPUs, and a hook that activates the cap before the program
+runs. If the hook fails, the container does not start. Start the bundle with runc or crun as
+root. Its ID needs at least 8 characters, and the name of its cgroup must
+contain the ID, as by default. Each start needs a new grant, and so a new patch.
 
-The grant is held for --hold; start the container within that time. From then on it is the container's, and
-ends with it. The file is replaced at once or not at all.
+The reservation lasts for --hold. Start the container within that time. The grant
+ends with the container. The command replaces the file completely or not at all.
 
-For Slurm's OCI containers, call it on the bundle where oci.conf's CreateEnvFile or RunTimeCreate has made it,
-with a runtime that runs as root. Podman and Docker make their bundles themselves: see kerf oci hook.`,
+For Slurm's OCI containers, call it on the bundle that oci.conf's CreateEnvFile
+or RunTimeCreate made, with a runtime that runs as root. Podman and Docker create
+their bundles themselves: see kerf oci hook.`,
 		Example: `  kerf oci patch ./bundle --memory 10GiB && runc run --bundle ./bundle train-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -81,15 +83,16 @@ func ociHookCommand(a *command.App) *cobra.Command {
 	o := &ociOptions{}
 	c := &cobra.Command{
 		Use:   "hook DIR [flags]",
-		Short: "Write a grant's hook for Podman's --hooks-dir",
-		Long: `Write a grant's hook into DIR, for engines that make the OCI bundle themselves and add hooks from a directory.
-DIR should be empty and for this one container: the hook is added to every container that is started with it.
-Run the container as root, with the devices that are printed:
+		Short: "Write the hook of a grant for Podman's --hooks-dir",
+		Long: `Write the hook of a grant into DIR, for engines that create the OCI bundle and
+add hooks from a directory. Use an empty directory for each container: the
+engine adds the hook to each container that it starts with it. Run the container
+as root, with the devices that the command prints:
 
   podman run --hooks-dir DIR --device kerf.dev/gpu=GPU-... IMAGE
 
-The grant is held for --hold; start the container within that time. Without --hooks-dir the container would
-have the GPU and no cap, so leave no --device without it.`,
+The reservation lasts for --hold. Start the container within that time. Never
+use --device without --hooks-dir: the container would have the GPU without a cap.`,
 		Example: `  d=$(mktemp -d) && kerf oci hook $d --memory 10GiB`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -103,8 +106,8 @@ have the GPU and no cap, so leave no --device without it.`,
 func (o *ociOptions) define(c *cobra.Command, completeGPUs command.Completer) {
 	defineAmounts(c, &o.flags, completeGPUs)
 	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
-	f.DurationVar(&o.hold, "hold", defaultHold, "how long the grant waits for the container's start, up to 1h")
+	f.StringVar(&o.name, "name", "", "name of the grant, unique on the node")
+	f.DurationVar(&o.hold, "hold", defaultHold, "time for the start of the container, up to 1h")
 	f.StringVarP(&o.output, "output", "o", "", "json")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
 	command.Complete(c, "output", "json")

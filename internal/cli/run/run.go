@@ -42,25 +42,29 @@ func runCommand(a *command.App) *cobra.Command {
 	o := &runOptions{}
 	c := &cobra.Command{
 		Use:   "run [flags] [--image IMAGE] -- COMMAND [ARG...]",
-		Short: "Run a command, or a container, on a piece of a GPU",
-		Long: `Run a command on a piece of a GPU, or on whole GPUs, held to its size.
+		Short: "Run a command or a container on a share of a GPU",
+		Long: `Run a command on a share of a GPU, or on whole GPUs, with an enforced cap.
 
-kerf becomes the command: signals, exit status and terminal are the command's own. The grant ends when the
-command and all that it started have ended.
+kerf becomes the command: signals, exit status and terminal are those of the
+command. The grant ends when the command and all its child processes have ended.
 
-With --image, the command runs in a container of containerd, in the namespace "kerf": with the image's files,
-the host's network, its own processes, and no GPU but the grant's. It has a terminal when kerf has one. kerf
-stays, passes signals on, and removes the container in the end. This needs root, and an agent that was started
-with --containers.
+With --image, the command runs in a container of containerd in the namespace
+"kerf". The container has the files of the image, the network of the host, its
+own PID namespace, and only the GPUs of the grant. It has a terminal if kerf has
+one. kerf waits, forwards signals and removes the container at the end. This
+needs root, and an agent with --containers.
 
-In a cluster (kubectl kerf run, with --context, or where no agent is on this machine) --image is needed, and the command runs
-in a Job: kerf makes it in the namespace, says why its pod waits, copies what it writes, and removes it in the end and on
-ctrl-C. --keep leaves it there, --detach returns at once. The command is the container's whole command line; -e gives it
-variables. GPU memory is rounded up to GiB.
+In a cluster (kubectl kerf run, with --context, or without an agent on this
+machine), --image is required and the command runs in a Job. kerf creates the
+Job, shows why its pod is pending, copies its output, and deletes it at the end
+and on ctrl-C. With --keep, the Job stays. With --detach, kerf returns at once.
+The command replaces the entrypoint of the image, and -e sets variables. Kerf
+rounds GPU memory up to GiB.
 
-Exit status: the command's own; 125 when Kerf refused or failed (the reason is on stderr and in the status
-file), 126 when the command cannot be executed, 127 when it is not found. A signal while kerf still waits for
-the agent ends it as that signal does (130 for ctrl-C).`,
+Exit status: that of the command. 125 if Kerf fails; the reason is on standard
+error and in the status file. 126 if the command is not executable, 127 if it
+does not exist. A signal while kerf waits for the agent ends kerf (130 for
+ctrl-C).`,
 		Example: `  kerf run --memory 10GiB -- python train.py
   kerf run --memory 10GiB --percent 25 --name train -- python train.py
   kerf run --gpus 2 -- ./bench
@@ -74,8 +78,8 @@ the agent ends it as that signal does (130 for ctrl-C).`,
 	f := c.Flags()
 	f.SetInterspersed(false)
 	defineAmounts(c, &o.flags, a.CompleteGPUs)
-	f.StringVar(&o.name, "name", "", "name of the grant, unique among living ones")
-	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the reason why there is none, to this file as JSON")
+	f.StringVar(&o.name, "name", "", "name of the grant, unique on the node")
+	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the error, to this file as JSON")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
 	o.image.define(c)
 	o.job.define(c)
@@ -85,15 +89,15 @@ the agent ends it as that signal does (130 for ctrl-C).`,
 // defineAmounts are the flags that say what is asked for.
 func defineAmounts(c *cobra.Command, flags *sharing.Flags, completeGPUs command.Completer) {
 	f := c.Flags()
-	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB: the total over its GPUs")
-	f.StringVar(&flags.Percent, "percent", "", "share of a GPU's compute, 1 to 100 per GPU; alone, also of its memory")
-	f.StringVar(&flags.GPUs, "gpus", "", "number of GPUs: whole ones when given alone, else those that the amounts are divided over")
-	f.StringVar(&flags.MIG, "mig", "", "a MIG instance of this profile, such as 1g.10gb, 1g or '>= 16GiB', cut for it where none is there")
+	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB; the total over all GPUs")
+	f.StringVar(&flags.Percent, "percent", "", "compute percent, 1 to 100 per GPU; without --memory, also percent of memory")
+	f.StringVar(&flags.GPUs, "gpus", "", "number of whole GPUs; with --memory or --percent, GPUs that share the amounts")
+	f.StringVar(&flags.MIG, "mig", "", "MIG profile, such as 1g.10gb, 1g or '>= 16GiB'; Kerf creates the instance")
 	f.StringArrayVar(&flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
 	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
-	f.StringVar(&flags.Placement, "placement", "", "pack (fill GPUs up) or spread (prefer empty ones)")
-	f.StringVar(&flags.Profile, "profile", "", "a profile of the agent's configuration; other flags narrow it")
-	f.StringVar(&flags.Level, "level", "", "the least enforcement level accepted: exclusive, hardware, driver, client, reactive (the default for shares) or none, which accepts a share that no backend enforces where the pool allows it")
+	f.StringVar(&flags.Placement, "placement", "", "pack (prefer used GPUs) or spread (prefer empty GPUs)")
+	f.StringVar(&flags.Profile, "profile", "", "profile of the SharingConfig; other flags restrict it")
+	f.StringVar(&flags.Level, "level", "", "minimum enforcement level: exclusive, hardware, driver, client, reactive (default for shares) or none (without enforcement, if the pool allows it)")
 	command.Complete(c, "placement", "pack", "spread")
 	command.CompleteWith(c, "gpu-uuid", completeGPUs)
 	command.Complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")

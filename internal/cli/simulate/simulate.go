@@ -48,15 +48,18 @@ func Command(a *command.App, more Extension) *cobra.Command {
 	s := &simulation{more: more}
 	c := &cobra.Command{
 		Use:   "simulate {--workload FILE | --from-cluster}",
-		Short: "Fill a cluster with pods and show how much of it they use",
-		Long: "simulate lets the pods of a YAML arrive at its nodes, until they have asked for --inflate times the GPUs, and none\n" +
-			"leaves. With --churn, or where the YAML says how often pods arrive, they leave too, until the cluster was long in\n" +
-			"a steady state. A pod that does not fit is refused for good. Pods are placed as kerf-scheduler does it. It needs\n" +
-			"no GPU, no agent and no cluster.\n\n" +
-			"With --from-cluster, nodes and pods are those of the cluster that the kubeconfig names, and nothing there is\n" +
-			"changed. Its pods stay where they are, and the answer is whether those fit that wait, that have to move because\n" +
-			"of --gone or --mig, and that --pods names. With --inflate or --churn its nodes are filled from empty with pods\n" +
-			"like its own.",
+		Short: "Simulate how pods fill a cluster",
+		Long: `Simulate how pods fill a cluster. The pods of a YAML file arrive until they
+request --inflate times the GPUs, and none ends. With --churn, or if the file
+has an arrival rate, pods also end, until a long steady state. A pod that does
+not fit is rejected. kerf-scheduler's code places the pods. The command needs no
+GPU, no agent and no cluster.
+
+With --from-cluster, nodes and pods are those of the cluster in the kubeconfig.
+The command changes nothing there. Running pods stay. The result shows whether
+these pods fit: pending pods, pods that --gone or --mig displace, and pods of
+--pods. With --inflate or --churn, the simulation starts with empty nodes and
+pods like those of the cluster.`,
 		Example: "  # How much of this cluster would be filled?\n" +
 			"  kerf simulate --workload cluster.yaml --seeds 1-5\n" +
 			"  # Do these pods fit, which not and why, and how many more GPUs until they do?\n" +
@@ -81,17 +84,17 @@ func Command(a *command.App, more Extension) *cobra.Command {
 
 func (s *simulation) define(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.Typical, "typical", "list", "whence kerf knows the usual workload: list (of the pods), or online (learnt while they arrive)")
-	f.StringVar(&s.Seeds, "seeds", "42", "seeds of the order of arrival, as 42, 42-51 or 1,5,9")
-	f.Float64Var(&s.Inflate, "inflate", 1.3, "how many times the cluster's GPUs are asked for")
-	f.Float64Var(&s.Churn, "churn", 0, "let pods leave too: how many times the cluster's GPUs they would hold on average")
+	f.StringVar(&s.Typical, "typical", "list", "source of the typical workload: list (the pods) or online (learned from arrivals)")
+	f.StringVar(&s.Seeds, "seeds", "42", "seeds of the arrival order, such as 42, 42-51 or 1,5,9")
+	f.Float64Var(&s.Inflate, "inflate", 1.3, "requested GPUs, as a multiple of the cluster's")
+	f.Float64Var(&s.Churn, "churn", 0, "let pods end, too: average requested GPUs, as a multiple of the cluster's")
 	f.StringVarP(&s.Output, "output", "o", "table", "table, json, yaml or csv")
 	command.Complete(c, "output", "table", "json", "yaml", "csv")
-	f.StringVar(&s.Workload, "workload", "", "YAML file of machines and pods")
-	f.BoolVar(&s.Live, "from-cluster", false, "take nodes and pods from the cluster of the kubeconfig, which nothing is written to")
-	f.StringVar(&s.Asked, "pods", "", "YAML file of pods: say whether they fit beside those that arrived, and what is missing")
-	f.StringSliceVar(&s.Gone, "gone", nil, "globs of nodes that are taken away before anything arrives")
-	f.StringSliceVar(&s.MIG, "mig", nil, "globs of nodes whose GPUs are put into MIG mode before anything arrives")
+	f.StringVar(&s.Workload, "workload", "", "YAML file of nodes and pods")
+	f.BoolVar(&s.Live, "from-cluster", false, "use nodes and pods of the cluster in the kubeconfig, read-only")
+	f.StringVar(&s.Asked, "pods", "", "YAML file of further pods: show whether they fit, and what is missing")
+	f.StringSliceVar(&s.Gone, "gone", nil, "globs of nodes to remove before the simulation")
+	f.StringSliceVar(&s.MIG, "mig", nil, "globs of nodes whose GPUs get MIG mode before the simulation")
 }
 
 // simulate runs the command.

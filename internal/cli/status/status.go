@@ -42,23 +42,24 @@ func statusCommand(a *command.App) *cobra.Command {
 	o := &statusOptions{}
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show the GPUs and who holds what",
-		Long: `Show the GPUs of this machine and who holds what: bars on a terminal, a table elsewhere. Of a cluster it shows each
-node's, as its agent tells of them (GPUNode), with --namespace the claims of that namespace alone.
+		Short: "Show GPUs and grants",
+		Long: `Show the GPUs and grants of this machine: bars on a terminal, else a table. For
+a cluster, show those of each node as its agent reports them in its GPUNode.
 
--o json, yaml and jsonpath are for scripts: their fields keep their names and meanings. -o wide adds UUIDs and cgroups.
--o bars and -o table choose a form for people.
+-o json, yaml and jsonpath are for scripts. -o wide adds UUIDs and cgroups.
+-o bars and -o table select a form for people.
 
---wait returns when its condition holds: "ready" (the agent takes claims) or "grants=N" (exactly N grants
-live). It waits for an agent that is not there yet or is restarting, and fails after --timeout.`,
+--wait returns when a condition is true: "ready" (the agent accepts requests) or
+"grants=N" (exactly N grants exist). It also waits while the agent restarts, and
+fails after --timeout.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return status(a, c, o) },
 	}
 	f := c.Flags()
 	o.Define(c, "table", "bars")
-	f.BoolVarP(&o.watch, "watch", "w", false, "show every change until ctrl-C")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show changes until ctrl-C")
 	f.StringVar(&o.wait, "wait", "", "wait for a condition: ready or grants=N")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "the longest time for --wait")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "longest time for --wait")
 	command.Complete(c, "wait", "ready", "grants=0")
 	return c
 }

@@ -40,12 +40,17 @@ func topCommand(a *command.App) *cobra.Command {
 	o := &topOptions{}
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Show what is used of the GPUs, and by whom",
-		Long: "Show what is used of the GPUs, and by whom, as kerf-monitor samples it: live on a terminal, else one text after the other. " +
-			"What no grant accounts for has lines of its own, so that the lines of a GPU add up to it.\n\n" +
-			"While it is live, < and > choose the order, r turns it round, v shows owners, pods or GPUs, and q ends it.\n\n" +
-			"Of a cluster it shows what the agents have booked, and what the monitors measure, which are asked over the API server: that needs " +
-			"the right to get pods/proxy in kerf-system.",
+		Short: "Show the measured usage of GPUs and grants",
+		Long: `Show the usage of GPUs and grants as kerf-monitor measures it: live on a
+terminal, else one table per sample. Usage without a grant has its own lines, so
+the lines of a GPU add up to its total.
+
+Keys: < and > change the order, r reverses it, v switches between owners, pods
+and GPUs, q quits.
+
+For a cluster, the command shows the grants that the agents report and the usage
+that the monitors measure. It reads the monitors through the API server, which
+needs the right to get pods/proxy in kerf-system.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(o.check(), o.Check(c)); err != nil {
@@ -61,17 +66,17 @@ func topCommand(a *command.App) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&o.interval, "interval", time.Second, "time between two samples, 100ms to 1m")
+	f.DurationVar(&o.interval, "interval", time.Second, "time between samples, 100ms to 1m")
 	f.StringVar(&o.sort, "sort", "gpu", "order: "+strings.Join(present.TopOrders(), ", "))
-	f.BoolVar(&o.reverse, "reverse", false, "turn the order round")
-	f.StringVar(&o.by, "by", "owner", "a line for each owner on each GPU, each pod, or GPUs alone: "+strings.Join(present.TopRows(), ", "))
+	f.BoolVar(&o.reverse, "reverse", false, "reverse the order")
+	f.StringVar(&o.by, "by", "owner", "one line per: "+strings.Join(present.TopRows(), ", "))
 	o.Define(c, "table")
-	f.BoolVar(&o.once, "once", false, "show one sample and end")
+	f.BoolVar(&o.once, "once", false, "show one sample and exit")
 	f.StringSliceVar(&o.gpus, "gpu-uuid", nil, "only this GPU (repeatable)")
 	f.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "only pods of this namespace (repeatable)")
 	command.CompleteWith(c, "gpu-uuid", a.CompleteGPUs)
 	command.Complete(c, "sort", present.TopOrders()...)
-	f.StringSliceVar(&o.grants, "grant", nil, "only this grant, by name or id (repeatable)")
+	f.StringSliceVar(&o.grants, "grant", nil, "only this grant, by name or ID (repeatable)")
 	return c
 }
 

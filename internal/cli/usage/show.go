@@ -163,16 +163,19 @@ func clusterUsage(ctx context.Context, a *command.App, since time.Time, take fun
 func auditCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Look after the node's audit log",
+		Short: "Check the audit log of a node",
 		Args:  cobra.NoArgs,
 	}
 	var expect string
 	verify := &cobra.Command{
 		Use:   "verify [AUDIT-DIR]",
-		Short: "Check that no line of the audit log was changed, taken out or put in",
-		Long: "Check that each line of the node's audit log is whole and hangs on the one before it. It reads the files themselves, and " +
-			"so needs the right to; without AUDIT-DIR they are those below --dir.\n\n" +
-			"That lines were cut off at the end is seen only with --expect: keep the hash that is printed somewhere else.",
+		Short: "Check that no line of the audit log was changed, removed or added",
+		Long: `Check that no line of the audit log was changed, removed or added. Each line
+has the hash of the line before it. The command reads the files, so it needs
+read access. Without AUDIT-DIR it reads the log below --dir.
+
+Only --expect detects lines that are missing at the end. Store the printed hash
+in another place.`,
 		Example: "  sudo kerf audit verify /var/lib/kerf/audit",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -183,7 +186,7 @@ func auditCommand(a *command.App) *cobra.Command {
 			return command.Fail(verifyAudit(a, dir, expect))
 		},
 	}
-	verify.Flags().StringVar(&expect, "expect", "", "hash that a line of the log must have, as an earlier run printed it")
+	verify.Flags().StringVar(&expect, "expect", "", "hash from an earlier run; one line must have it")
 	c.AddCommand(verify)
 	return c
 }

@@ -60,13 +60,20 @@ func usageCommand(a *command.App) *cobra.Command {
 	o := &usageOptions{}
 	c := &cobra.Command{
 		Use:   "usage",
-		Short: "Add up what grants used of what they were granted, and what that costs",
-		Long: "Add up what grants used of what they were granted, as the agents' audit logs have it. GPU hours are of whole GPUs: half a GPU for two " +
-			"hours is one. Idle is the part of wasted in which a grant used nothing at all; unknown is what the driver does not tell. What " +
-			"would be enough is the 99th percentile of use, of memory or time, whichever is more, and a tenth on top. Prices are those of " +
-			"the configuration (spec.prices). Of a cluster all agents are asked, over the API server, which needs the right to get pods/proxy in kerf-system.\n\nAgents look every ten seconds and write every 15 minutes, and when a grant ends. With --prometheus a Prometheus " +
-			"that scrapes kerf-monitor is asked instead, and the prices are this node's, or those of the first --agent. The environment may name " +
-			"one for all calls; where that one does not answer, which is said, the logs are asked.",
+		Short: "Sum up what grants used, and what that costs",
+		Long: `Sum up what grants used of their GPUs, from the audit logs of the agents. GPU
+hours count whole GPUs: half a GPU for two hours is one. wasted is granted but
+not used. idle is the part of wasted in which a grant used nothing. unknown is
+time without data from the driver. enough is the 99th percentile of usage, of
+memory or compute, whichever is more, plus 10%. Prices come from the config
+(spec.prices). For a cluster, the command asks all agents through the API
+server, which needs the right to get pods/proxy in kerf-system.
+
+Agents sample every 10 seconds and write every 15 minutes, and when a grant ends.
+With --prometheus, the command asks a Prometheus that scrapes kerf-monitor, and
+takes the prices from this node or from the first --agent. KERF_PROMETHEUS sets
+a Prometheus for all calls. If that one does not answer, the command says so and
+reads the logs.`,
 		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -80,12 +87,12 @@ func usageCommand(a *command.App) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "what to group by, with commas between: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
+	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "keys to group by, separated by commas: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
 	command.DaysFlag(c, &o.since, "since", 24*time.Hour, "how far back, such as 12h, 7d or 2w")
-	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable); this node's agent where none is given")
-	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, to be asked instead of the agents' logs (environment: KERF_PROMETHEUS; empty: the logs)")
+	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable; default: the agent of this node)")
+	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, instead of the audit logs (environment: KERF_PROMETHEUS)")
 	o.Define(c, "table", "csv")
-	f.StringVar(&o.plot, "plot", "", "also draw it as SVG into this file")
+	f.StringVar(&o.plot, "plot", "", "also write a chart to this SVG file")
 	return c
 }
 
