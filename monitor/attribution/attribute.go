@@ -15,9 +15,9 @@ type Sample struct {
 	GPU sharing.GPUID
 	// Grants has each fragment of a lease on the GPU, by grant and instance.
 	Grants []GrantUse
-	// Strangers is the use of processes that no lease accounts for here, and StrangerPIDs are they, in order.
-	Strangers    Use
-	StrangerPIDs []int
+	// Unmanaged is the use of processes that no lease accounts for here, and UnmanagedPIDs are they, in order.
+	Unmanaged     Use
+	UnmanagedPIDs []int
 	// Rest is what nobody accounts for; its processes are those whose cgroup cannot be told.
 	Rest Use
 	// Excess is by how much the parts are more than the GPU told, because its answers were of different moments.
@@ -54,7 +54,7 @@ type part struct {
 }
 
 // Attribute divides one GPU's use among the leases. Leases without a fragment on the GPU own nothing of it: their
-// processes are strangers there, as are those on another MIG instance than their own.
+// processes are unmanaged processes there, as are those on another MIG instance than their own.
 func Attribute(d Device, leases []Lease) Sample {
 	if !slices.IsSortedFunc(leases, deepest) {
 		leases = slices.Clone(leases)
@@ -72,10 +72,10 @@ func Attribute(d Device, leases []Lease) Sample {
 		x, y := a.fragment.GPU.Instance, b.fragment.GPU.Instance
 		return cmp.Or(cmp.Compare(a.grant, b.grant), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Profile, y.Profile))
 	})
-	strangers, rest := &part{}, &part{}
-	divideProcesses(d.Processes, leases, parts, strangers, rest)
-	s := Sample{GPU: d.GPU, StrangerPIDs: strangers.sorted()}
-	all := append(slices.Clone(parts), strangers, rest)
+	unmanaged, rest := &part{}, &part{}
+	divideProcesses(d.Processes, leases, parts, unmanaged, rest)
+	s := Sample{GPU: d.GPU, UnmanagedPIDs: unmanaged.sorted()}
+	all := append(slices.Clone(parts), unmanaged, rest)
 	s.Grants = make([]GrantUse, 0, len(parts))
 	for _, p := range parts {
 		alone := alone(p, all)
@@ -83,9 +83,9 @@ func Attribute(d Device, leases []Lease) Sample {
 		p.judgeVideo(d, alone)
 		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.GPU.Instance, p.use})
 	}
-	strangers.judge(d, false)
-	strangers.judgeVideo(d, false)
-	s.Strangers = strangers.use
+	unmanaged.judge(d, false)
+	unmanaged.judgeVideo(d, false)
+	s.Unmanaged = unmanaged.use
 	s.Rest.Processes = len(rest.sorted())
 	s.divideEnergy(d, parts, all)
 	s.divideEngines(d, parts, all)
@@ -100,7 +100,7 @@ func SortLeases(leases []Lease) { slices.SortStableFunc(leases, deepest) }
 func deepest(a, b Lease) int { return cmp.Compare(len(b.Cgroup), len(a.Cgroup)) }
 
 // divideProcesses gives each process to its owner.
-func divideProcesses(all []Process, leases []Lease, parts []*part, strangers, rest *part) {
+func divideProcesses(all []Process, leases []Lease, parts []*part, unmanaged, rest *part) {
 	lessors := map[string]int{} // by cgroup, which processes share
 	for len(all) > 0 {
 		// Those of one program come one after the other, and have one owner.
@@ -113,12 +113,12 @@ func divideProcesses(all []Process, leases []Lease, parts []*part, strangers, re
 			lessor = slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
 			lessors[p.Cgroup] = lessor
 		}
-		owner := strangers
+		owner := unmanaged
 		switch {
 		case p.Cgroup == "":
 			owner = rest
 		case lessor >= 0:
-			owner = ownerOf(p.GI, leases[lessor].Grant, parts, strangers)
+			owner = ownerOf(p.GI, leases[lessor].Grant, parts, unmanaged)
 		}
 		owner.take(all[:run])
 		all = all[run:]
@@ -131,10 +131,10 @@ func divideProcesses(all []Process, leases []Lease, parts []*part, strangers, re
 }
 
 // ownerOf finds the part of a grant that its process on an instance belongs to.
-func ownerOf(gi int, grant string, parts []*part, strangers *part) *part {
+func ownerOf(gi int, grant string, parts []*part, unmanaged *part) *part {
 	j := slices.IndexFunc(parts, func(o *part) bool { return o.grant == grant && o.has(gi) })
 	if j < 0 {
-		return strangers
+		return unmanaged
 	}
 	return parts[j]
 }
@@ -241,8 +241,8 @@ func (s *Sample) divideEnergy(d Device, parts, all []*part) {
 			s.Grants[i].Energy = Amount[Joules]{d.Energy.Value * Joules(p.use.SM.Value/busy), ByDeviceShare}
 		}
 	}
-	if s.Strangers.SM.Known() {
-		s.Strangers.Energy = Amount[Joules]{d.Energy.Value * Joules(s.Strangers.SM.Value/busy), ByDeviceShare}
+	if s.Unmanaged.SM.Known() {
+		s.Unmanaged.Energy = Amount[Joules]{d.Energy.Value * Joules(s.Unmanaged.SM.Value/busy), ByDeviceShare}
 	}
 }
 
@@ -273,6 +273,6 @@ func left[T Quantity](whole Reading[T], s *Sample, of func(Use) Amount[T]) (rest
 	for _, g := range s.Grants {
 		take(of(g.Use))
 	}
-	take(of(s.Strangers))
+	take(of(s.Unmanaged))
 	return rest, excess
 }

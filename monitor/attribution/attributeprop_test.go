@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// randomDevice makes a GPU with processes of leases, strangers and processes that have gone; in MIG mode half of the
+// randomDevice makes a GPU with processes of leases, unmanaged processes and processes that have gone; in MIG mode half of the
 // time.
 func randomDevice(r *rand.Rand) (Device, []Lease) {
 	d := Device{GPU: gpu0, Listed: r.IntN(10) > 0, Timed: r.IntN(2) == 0}
@@ -76,7 +76,7 @@ func TestPartsAddUp(t *testing.T) {
 	for range 3_000 {
 		d, leases := randomDevice(r)
 		s := Attribute(d, leases)
-		parts := []Use{s.Strangers, s.Rest}
+		parts := []Use{s.Unmanaged, s.Rest}
 		for _, g := range s.Grants {
 			parts = append(parts, g.Use)
 			seen[g.Memory.How]++

@@ -7,7 +7,7 @@
 // It promises:
 //
 //   - Every value carries how it is known. What is not known is absent, and never zero.
-//   - Nothing is counted twice and nothing is dropped: grants, strangers and what nobody accounts for add up to what the
+//   - Nothing is counted twice and nothing is dropped: grants, unmanaged processes and what nobody accounts for add up to what the
 //     GPU tells, exactly in memory and within rounding in the others. Where the driver's answers were from different
 //     moments and the parts are more than the whole, Sample.Excess says by how much.
 //   - A value is never divided by guess. Energy, tensor activity and occupancy alone are divided, by the time that the GPU
@@ -224,8 +224,8 @@ func (s *Sample) divideEngines(d Device, parts, all []*part) {
 		e.Tensor = amount(d.Tensor, func(in *Instance) Reading[Ratio] { return in.Tensor })
 		e.Occupancy = amount(d.Occupancy, func(in *Instance) Reading[Ratio] { return in.Occupancy })
 	}
-	s.Strangers.Engines.Tensor = byTime(d.Tensor, s.Strangers.SM, worked)
-	s.Strangers.Engines.Occupancy = byTime(d.Occupancy, s.Strangers.SM, worked)
+	s.Unmanaged.Engines.Tensor = byTime(d.Tensor, s.Unmanaged.SM, worked)
+	s.Unmanaged.Engines.Occupancy = byTime(d.Occupancy, s.Unmanaged.SM, worked)
 }
 
 // byTime is one's part of a value by its part of the time in which the GPU worked.

@@ -9,10 +9,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Place is one owner's part of one GPU: a grant, strangers, or with neither what nobody accounts for.
+// Place is one owner's part of one GPU: a grant, unmanaged processes, or with neither what nobody accounts for.
 type Place struct {
-	Grant    string
-	Stranger bool
+	Grant     string
+	Unmanaged bool
 	// GPU is the GPU, or the MIG instance of it.
 	GPU sharing.GPURef
 }
@@ -45,7 +45,7 @@ func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bo
 		for _, g := range s.Grants {
 			t.add(Place{Grant: g.Grant, GPU: sharing.GPURef{UUID: s.GPU, Instance: g.Instance}}, g.Use, passed)
 		}
-		t.add(Place{GPU: gpu, Stranger: true}, s.Strangers, passed)
+		t.add(Place{GPU: gpu, Unmanaged: true}, s.Unmanaged, passed)
 		t.add(Place{GPU: gpu}, s.Rest, passed)
 	}
 	for p := range t.totals {

@@ -79,8 +79,8 @@ func BenchmarkCycle(b *testing.B) {
 				c.Cycle(b.Context())
 			}
 			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-			if s := h.Latest().GPUs[7]; len(s.Use.Grants) != 7 || s.Use.Strangers.Processes != 0 {
-				b.Errorf("%d grants, %d strangers", len(s.Use.Grants), s.Use.Strangers.Processes)
+			if s := h.Latest().GPUs[7]; len(s.Use.Grants) != 7 || s.Use.Unmanaged.Processes != 0 {
+				b.Errorf("%d grants, %d strangers", len(s.Use.Grants), s.Use.Unmanaged.Processes)
 			}
 		})
 	}

@@ -67,8 +67,8 @@ type Collector struct {
 	tally  attribution.Tally
 	power  map[sharing.GPUID]power
 	last   time.Time
-	// known are strangers that were logged.
-	known map[stranger]bool
+	// known are unmanaged processes that were logged.
+	known map[user]bool
 }
 
 // placed are a GPU's processes as they were told last, and with their cgroups.
@@ -83,7 +83,7 @@ type power struct {
 	hasJ   bool
 }
 
-type stranger struct {
+type user struct {
 	gpu sharing.GPUID
 	pid int
 }
@@ -96,7 +96,7 @@ func New(o Options) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}}, placed: map[sharing.GPUID]placed{}, power: map[sharing.GPUID]power{}, known: map[stranger]bool{}}
+	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}}, placed: map[sharing.GPUID]placed{}, power: map[sharing.GPUID]power{}, known: map[user]bool{}}
 }
 
 // Run takes samples until ctx ends. A cycle that takes longer than the interval delays the next; none are made up for.
@@ -152,7 +152,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 	for i, g := range s.GPUs {
 		s.GPUs[i].Totals = c.totals(g)
 	}
-	c.tellStrangers(s)
+	c.logUnmanaged(s)
 	s.Took = c.opts.Now().Sub(at)
 	c.opts.Hub.Publish(s)
 }
@@ -269,17 +269,17 @@ func (c *Collector) totals(g GPU) map[attribution.Place]attribution.Total {
 	for _, u := range g.Use.Grants {
 		keep(attribution.Place{Grant: u.Grant, GPU: sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}})
 	}
-	keep(attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Stranger: true})
+	keep(attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true})
 	keep(attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}})
 	return out
 }
 
-// tellStrangers logs each process that no lease accounts for, once.
-func (c *Collector) tellStrangers(s *Snapshot) {
-	now := map[stranger]bool{}
+// logUnmanaged logs each process that no lease accounts for, once.
+func (c *Collector) logUnmanaged(s *Snapshot) {
+	now := map[user]bool{}
 	for _, g := range s.GPUs {
-		for _, pid := range g.Use.StrangerPIDs {
-			k := stranger{g.Info.UUID, pid}
+		for _, pid := range g.Use.UnmanagedPIDs {
+			k := user{g.Info.UUID, pid}
 			now[k] = true
 			if !c.known[k] {
 				c.opts.Log.Warn("process on a GPU without a grant for it", "gpu", string(g.Info.UUID), "pid", pid)

@@ -119,7 +119,7 @@ func TestCycle(t *testing.T) {
 		t.Errorf("a GPU that does not answer: %+v", g)
 	}
 	g := s.GPUs[0]
-	if g.Use.Grants[0].Memory.Value != 4 || g.Use.Strangers.Memory.Value != 3 || g.Use.Rest.Memory.Value != 3 || g.Use.Rest.Processes != 1 {
+	if g.Use.Grants[0].Memory.Value != 4 || g.Use.Unmanaged.Memory.Value != 3 || g.Use.Rest.Memory.Value != 3 || g.Use.Rest.Processes != 1 {
 		t.Errorf("%+v", g.Use)
 	}
 	if got := g.Totals[attribution.Place{Grant: "a", GPU: sharing.GPURef{UUID: "GPU-0"}}].Peak.Value; got != 4 {

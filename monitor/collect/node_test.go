@@ -39,8 +39,8 @@ func TestSharersOfOneGPU(t *testing.T) {
 			c, h := f.collector(&bytes.Buffer{})
 			c.Cycle(t.Context())
 			use := h.Latest().GPUs[0].Use
-			sum := use.Rest.Memory.Value + use.Strangers.Memory.Value
-			sm := use.Rest.SM.Value + use.Strangers.SM.Value
+			sum := use.Rest.Memory.Value + use.Unmanaged.Memory.Value
+			sm := use.Rest.SM.Value + use.Unmanaged.SM.Value
 			for _, g := range use.Grants {
 				if g.Memory.Value != want[g.Grant] || g.Memory.How != attribution.ByProcess || g.Processes != 3 {
 					t.Errorf("%s: %+v, want %d", g.Grant, g.Use, want[g.Grant])
@@ -55,7 +55,7 @@ func TestSharersOfOneGPU(t *testing.T) {
 	}
 }
 
-// TestAThousandProcesses has them on one GPU, of grants, of a stranger and of nobody.
+// TestAThousandProcesses has them on one GPU, of grants, of an unmanaged process and of nobody.
 func TestAThousandProcesses(t *testing.T) {
 	f := &fakeNode{grants: map[string]Grant{}, dirs: map[int]string{}}
 	for i := range 7 {
@@ -79,12 +79,12 @@ func TestAThousandProcesses(t *testing.T) {
 		c.Cycle(t.Context())
 	}
 	use := h.Latest().GPUs[0].Use
-	n := use.Strangers.Processes + use.Rest.Processes
+	n := use.Unmanaged.Processes + use.Rest.Processes
 	for _, g := range use.Grants {
 		n += g.Processes
 	}
-	if n != 1000 || use.Strangers.Processes != 111 || use.Rest.Processes != 111 || use.Grants[0].Processes != 111 || use.Grants[1].Processes != 112 {
-		t.Errorf("%d processes, %d strangers, %d of nobody: %+v", n, use.Strangers.Processes, use.Rest.Processes, use.Grants[:2])
+	if n != 1000 || use.Unmanaged.Processes != 111 || use.Rest.Processes != 111 || use.Grants[0].Processes != 111 || use.Grants[1].Processes != 112 {
+		t.Errorf("%d processes, %d strangers, %d of nobody: %+v", n, use.Unmanaged.Processes, use.Rest.Processes, use.Grants[:2])
 	}
 	if f.asked != 1000+2*111 || len(f.watched) != 1000 {
 		t.Errorf("%d looks at cgroups in three cycles, %d held", f.asked, len(f.watched))

@@ -32,7 +32,7 @@ func TestWhoseAPidIs(t *testing.T) {
 	steps := []struct {
 		name    string
 		do      func()
-		a, b, s int // processes of the grants, and strangers
+		a, b, s int // processes of the grants, and unmanaged processes
 		asked   int
 	}{
 		{"both are new", func() { f.on(7, 8) }, 1, 1, 0, 2},
@@ -53,8 +53,8 @@ func TestWhoseAPidIs(t *testing.T) {
 		now = now.Add(time.Second)
 		c.Cycle(t.Context())
 		u := h.Latest().GPUs[0].Use
-		if a, b := u.Grants[0].Processes, u.Grants[1].Processes; a != s.a || b != s.b || u.Strangers.Processes != s.s || f.asked != s.asked {
-			t.Errorf("%s: %d and %d processes, %d strangers, %d looks; want %d, %d, %d, %d", s.name, a, b, u.Strangers.Processes, f.asked, s.a, s.b, s.s, s.asked)
+		if a, b := u.Grants[0].Processes, u.Grants[1].Processes; a != s.a || b != s.b || u.Unmanaged.Processes != s.s || f.asked != s.asked {
+			t.Errorf("%s: %d and %d processes, %d strangers, %d looks; want %d, %d, %d, %d", s.name, a, b, u.Unmanaged.Processes, f.asked, s.a, s.b, s.s, s.asked)
 		}
 	}
 	f.on()

@@ -13,7 +13,7 @@ import (
 )
 
 // TestAContainerRestarts gives a grant to the next instance of its container, which has a cgroup of its own, and whose program
-// got the pid of the one before. What the grant used goes on, nobody is taken for a stranger, and while nothing runs nothing is
+// got the pid of the one before. What the grant used goes on, nobody is taken for an unmanaged process, and while nothing runs nothing is
 // used.
 func TestAContainerRestarts(t *testing.T) {
 	f := &fakeNode{grants: map[string]Grant{}, dirs: map[int]string{}}
@@ -48,7 +48,7 @@ func TestAContainerRestarts(t *testing.T) {
 		now = now.Add(time.Second)
 		c.Cycle(t.Context())
 		got := h.Latest().GPUs[0]
-		if n := got.Use.Strangers.Processes + got.Use.Rest.Processes; n != 0 || got.Use.Grants[0].Processes != step.processes {
+		if n := got.Use.Unmanaged.Processes + got.Use.Rest.Processes; n != 0 || got.Use.Grants[0].Processes != step.processes {
 			t.Errorf("look %d: %d processes of the grant, %d of others", i, got.Use.Grants[0].Processes, n)
 		}
 		total := got.Totals[at]

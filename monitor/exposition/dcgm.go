@@ -79,7 +79,7 @@ func (s *scrape) rows(g collect.GPU, of func(attribution.Use) (v float64, known 
 	}
 	if _, known := of(g.Use.Rest); known {
 		add(g.Use.Rest, who{})
-		add(g.Use.Strangers, who{})
+		add(g.Use.Unmanaged, who{})
 	}
 	for _, u := range g.Use.Grants {
 		add(u.Use, whoOf(s.snapshot.Grants[u.Grant], g, u.Instance))

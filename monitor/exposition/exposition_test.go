@@ -91,7 +91,7 @@ func snapshot() *collect.Snapshot {
 		}
 		tally.Add([]attribution.Sample{g.Use}, time.Second, living)
 		for _, u := range append(g.Use.Grants, attribution.GrantUse{}) {
-			for _, at := range []attribution.Place{{Grant: u.Grant, GPU: sharing.GPURef{UUID: d.GPU, Instance: u.Instance}}, {GPU: sharing.GPURef{UUID: d.GPU}, Stranger: true}} {
+			for _, at := range []attribution.Place{{Grant: u.Grant, GPU: sharing.GPURef{UUID: d.GPU, Instance: u.Instance}}, {GPU: sharing.GPURef{UUID: d.GPU}, Unmanaged: true}} {
 				g.Totals[at], _ = tally.Of(at)
 			}
 		}

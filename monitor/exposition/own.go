@@ -94,7 +94,7 @@ func (s *scrape) owners(g collect.GPU) {
 			o.put(useEnergy, float64(t.Energy.Value), o.labels)
 		}
 	}
-	others("stranger", g.Use.Strangers, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Stranger: true})
+	others("stranger", g.Use.Unmanaged, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true})
 	others(attribution.Unattributed.String(), g.Use.Rest, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}})
 }
 

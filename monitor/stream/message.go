@@ -81,11 +81,11 @@ func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
 		}
 	}
 	if keep.everyone() {
-		strangers := useOf("stranger", g.Use.Strangers, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Stranger: true}])
-		for _, pid := range g.Use.StrangerPIDs {
-			strangers.Pids = append(strangers.Pids, int32(pid)) //nolint:gosec // a pid
+		unmanaged := useOf("stranger", g.Use.Unmanaged, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true}])
+		for _, pid := range g.Use.UnmanagedPIDs {
+			unmanaged.Pids = append(unmanaged.Pids, int32(pid)) //nolint:gosec // a pid
 		}
-		out.Uses = append(out.Uses, strangers, useOf(attribution.Unattributed.String(), g.Use.Rest, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}}]))
+		out.Uses = append(out.Uses, unmanaged, useOf(attribution.Unattributed.String(), g.Use.Rest, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}}]))
 	}
 	return out
 }

@@ -92,7 +92,7 @@ func (n *naive) dying(i int, p Process) bool {
 		full, there := true, false
 		for _, g := range n.samples[j].GPUs {
 			full = full && g.Told
-			there = there || slices.Contains(g.Strangers, p) || slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p }) ||
+			there = there || slices.Contains(g.Unmanaged, p) || slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p }) ||
 				slices.ContainsFunc(g.Keepers, func(k Keeper) bool { return k.Process == p })
 		}
 		if full && !there {
@@ -149,11 +149,11 @@ func (n *naive) step(s Sample) (out []string) {
 		}
 	}
 	for _, g := range s.GPUs {
-		for _, p := range g.Strangers {
-			if i == 0 || !s.Strangers || !n.samples[i-1].Strangers || n.dying(i, p) || n.kills[i][p] {
+		for _, p := range g.Unmanaged {
+			if i == 0 || !s.EndUnmanaged || !n.samples[i-1].EndUnmanaged || n.dying(i, p) || n.kills[i][p] {
 				continue
 			}
-			if slices.ContainsFunc(n.samples[i-1].GPUs, func(b GPU) bool { return b.ID == g.ID && slices.Contains(b.Strangers, p) }) {
+			if slices.ContainsFunc(n.samples[i-1].GPUs, func(b GPU) bool { return b.ID == g.ID && slices.Contains(b.Unmanaged, p) }) {
 				n.kills[i][p] = true
 				out = append(out, fmt.Sprint(g.ID, p))
 			}
@@ -173,7 +173,7 @@ type world struct {
 }
 
 func (w *world) next(killStrangers bool) Sample {
-	s := Sample{Strangers: killStrangers}
+	s := Sample{EndUnmanaged: killStrangers}
 	for pid := range w.start {
 		if w.rnd.IntN(6) == 0 {
 			w.start[pid]++ // another process has the pid now
@@ -199,7 +199,7 @@ func (w *world) next(killStrangers bool) Sample {
 			case pid < 4 && w.keeps[pid] == 1:
 				g.Uses = append(g.Uses, Use{Process: Process{PID: pid + 1}, Lease: lease, Bytes: w.held[pid][gpu], Known: true, Ended: true, Inferred: w.rnd.IntN(8) == 0})
 			case pid == 5:
-				g.Strangers = append(g.Strangers, p)
+				g.Unmanaged = append(g.Unmanaged, p)
 			default:
 				g.Uses = append(g.Uses, Use{Process: p, Lease: lease, Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
 			}
@@ -232,7 +232,7 @@ func TestWatchAgreesWithNaiveModel(t *testing.T) {
 			for _, v := range w.Step(time.Unix(0, int64(step)), s).Verdicts {
 				switch {
 				case v.Action != Kill:
-				case v.Reason == Stranger:
+				case v.Reason == Unmanaged:
 					got = append(got, fmt.Sprint(v.GPU, v.Victim))
 				default:
 					got = append(got, fmt.Sprint(v.Lease, v.GPU, v.Victim))

@@ -91,8 +91,8 @@ type GPU struct {
 	Keepers []Keeper
 	// Unclear are leases of which it cannot be told what they hold here.
 	Unclear []LeaseID
-	// Strangers are processes without a lease here that may be ended, each once.
-	Strangers []Process
+	// Unmanaged are processes without a lease here that may be ended, each once.
+	Unmanaged []Process
 }
 
 // Cap is what one lease may hold of one GPU, and what happens past it.
@@ -110,8 +110,8 @@ type Cap struct {
 type Sample struct {
 	GPUs []GPU
 	Caps []Cap
-	// Strangers is true where processes without a lease are to be ended.
-	Strangers bool
+	// EndUnmanaged is true if processes without a grant must end.
+	EndUnmanaged bool
 	// Cost is how long it took to see it.
 	Cost time.Duration
 }
@@ -123,8 +123,8 @@ type Reason uint8
 const (
 	// OverCap: the lease holds more than it may.
 	OverCap Reason = iota
-	// Stranger: the process has no lease on the GPU that it uses.
-	Stranger
+	// Unmanaged: the process has no lease on the GPU that it uses.
+	Unmanaged
 	// Escaped: the process runs beside the MPS that holds its lease.
 	Escaped
 )
@@ -132,7 +132,7 @@ const (
 // String returns the reason as metrics and logs have it.
 func (r Reason) String() string {
 	switch r {
-	case Stranger:
+	case Unmanaged:
 		return "stranger"
 	case Escaped:
 		return "escaped"
@@ -146,18 +146,18 @@ type Verdict struct {
 	Action Action
 	Reason Reason
 	GPU    sharing.GPURef
-	// Lease is empty for a stranger.
+	// Lease is empty for an unmanaged process.
 	Lease LeaseID
 	// Victim is the process to end; for Warn and Evict it is zero, or the one that has escaped.
 	Victim Process
 	// Keeps is true if the victim is to be ended for what it keeps of a process that has ended.
 	Keeps bool
 	// Held is what the lease's processes hold, or the one that has escaped, as far as that is known, and Cap what they may;
-	// both 0 for a stranger.
+	// both 0 for an unmanaged process.
 	Held, Cap sharing.Bytes
 	// First is true for the first verdict since the lease was within its cap last.
 	First bool
-	// Delay is the time since the last sample in which the lease was within its cap, or the stranger not there;
+	// Delay is the time since the last sample in which the lease was within its cap, or the unmanaged process not there;
 	// where there is none, since the first one that saw it. It is thus the longest that it can have lasted.
 	Delay time.Duration
 }

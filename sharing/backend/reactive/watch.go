@@ -16,7 +16,7 @@ type place struct {
 	gpu   sharing.GPURef
 }
 
-// intruder is one stranger on one GPU.
+// intruder is one unmanaged process on one GPU.
 type intruder struct {
 	Process
 	gpu sharing.GPURef
@@ -41,8 +41,8 @@ type Watch struct {
 	// within is when each lease was seen within its cap last.
 	within map[place]time.Time
 	over   map[place]*episode
-	// strangers are those of the sample before, with when they were seen first.
-	strangers map[intruder]time.Time
+	// unmanaged processes are those of the sample before, with when they were seen first.
+	unmanaged map[intruder]time.Time
 	// escaped are those of the sample before, in the same way.
 	escaped map[intruder]escape
 	// named are the processes that were to be ended and that are still there.
@@ -55,7 +55,7 @@ type Watch struct {
 func New() *Watch {
 	return &Watch{
 		within: map[place]time.Time{}, over: map[place]*episode{},
-		strangers: map[intruder]time.Time{}, escaped: map[intruder]escape{}, named: map[Process]bool{},
+		unmanaged: map[intruder]time.Time{}, escaped: map[intruder]escape{}, named: map[Process]bool{},
 	}
 }
 
@@ -87,7 +87,7 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 	}
 	d.Verdicts = append(d.Verdicts, verdicts...)
 	w.last = now
-	if len(s.Caps) > 0 || s.Strangers {
+	if len(s.Caps) > 0 || s.EndUnmanaged {
 		d.Next = min(max(pace, costShare*s.Cost), Slowest)
 	}
 	return d
@@ -201,12 +201,12 @@ func worse(a, b Use) int {
 func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
 	seen := map[intruder]time.Time{}
 	for _, g := range s.GPUs {
-		if !s.Strangers || !g.Told {
+		if !s.EndUnmanaged || !g.Told {
 			continue
 		}
-		for _, p := range g.Strangers {
+		for _, p := range g.Unmanaged {
 			who := intruder{p, g.ID}
-			first, again := w.strangers[who]
+			first, again := w.unmanaged[who]
 			if !again {
 				if first, fresh = w.last, true; first.IsZero() {
 					first = now
@@ -215,11 +215,11 @@ func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bo
 			seen[who] = first
 			if again && !w.named[p] {
 				w.named[p] = true
-				verdicts = append(verdicts, Verdict{Action: Kill, Reason: Stranger, GPU: g.ID, Victim: p, First: true, Delay: now.Sub(first)})
+				verdicts = append(verdicts, Verdict{Action: Kill, Reason: Unmanaged, GPU: g.ID, Victim: p, First: true, Delay: now.Sub(first)})
 			}
 		}
 	}
-	w.strangers = seen
+	w.unmanaged = seen
 	return verdicts, fresh
 }
 
@@ -250,7 +250,7 @@ func (w *Watch) forget(s Sample) {
 		for _, k := range g.Keepers {
 			here[k.Process] = true
 		}
-		for _, p := range g.Strangers {
+		for _, p := range g.Unmanaged {
 			here[p] = true
 		}
 	}

@@ -194,7 +194,7 @@ func TestInterval(t *testing.T) {
 	costly.Cost = 50 * time.Millisecond
 	hung := one(Warn)
 	hung.Cost = 5 * time.Second
-	strange := Sample{Strangers: true, GPUs: []GPU{{ID: sharing.GPURef{UUID: "g"}, Told: true, Strangers: []Process{{5, 5}}}}}
+	strange := Sample{EndUnmanaged: true, GPUs: []GPU{{ID: sharing.GPURef{UUID: "g"}, Told: true, Unmanaged: []Process{{5, 5}}}}}
 	tests := map[string]struct {
 		s    Sample
 		want time.Duration
@@ -209,7 +209,7 @@ func TestInterval(t *testing.T) {
 		"cost":               {costly, time.Second},
 		"cost is bounded":    {hung, Slowest},
 		"a new stranger":     {strange, Fast},
-		"strangers are none": {Sample{Strangers: true}, Idle},
+		"strangers are none": {Sample{EndUnmanaged: true}, Idle},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -224,12 +224,12 @@ func TestStrangers(t *testing.T) {
 	at := func(told bool, pids ...int) Sample {
 		g := GPU{ID: sharing.GPURef{UUID: "g"}, Told: told}
 		for _, p := range pids {
-			g.Strangers = append(g.Strangers, Process{p, uint64(p)})
+			g.Unmanaged = append(g.Unmanaged, Process{p, uint64(p)})
 		}
-		return Sample{GPUs: []GPU{g}, Strangers: true}
+		return Sample{GPUs: []GPU{g}, EndUnmanaged: true}
 	}
 	off := at(true, 5)
-	off.Strangers = false
+	off.EndUnmanaged = false
 	tests := map[string]struct {
 		samples []Sample
 		want    [][]int

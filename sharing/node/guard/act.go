@@ -51,7 +51,7 @@ func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 
 func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule string) {
 	check := func() error { return g.checkVictim(v) }
-	if v.Reason == reactive.Stranger {
+	if v.Reason == reactive.Unmanaged {
 		check = func() error { return g.checkUnmanaged(v) }
 	}
 	victim := victimName(v.Victim.PID) // which cannot be read any more after the kill
@@ -74,7 +74,7 @@ func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule str
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("%s, which %s, was killed (%s)", victim, which, rule))
 	case reactive.Escaped:
 		g.notifyPod(ctx, gr, v, victim+" did not use the MPS daemon of its grant, so that nothing limited it, and was killed (whatever overCap says)")
-	case reactive.Stranger:
+	case reactive.Unmanaged:
 	}
 }
 

@@ -83,7 +83,7 @@ func (f *Findings) changeLocked(id ledger.ClaimID, do func(*Finding)) {
 
 // breached counts a verdict, once for each time that a grant is over its cap.
 func (f *Findings) breached(v reactive.Verdict) {
-	if v.Reason == reactive.Stranger || !v.First {
+	if v.Reason == reactive.Unmanaged || !v.First {
 		return
 	}
 	f.change(ledger.ClaimID(v.Lease), func(one *Finding) {

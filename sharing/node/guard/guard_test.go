@@ -98,7 +98,7 @@ func running(t *testing.T) (reactive.Process, *exec.Cmd) {
 // The guard checks a process again before it kills it. It kills none whose pid another process has now, that left the cgroup or
 // the GPU, or whose grant has another cap, another cgroup or another policy by now.
 func TestCheckBeforeKill(t *testing.T) {
-	unmanaged := func(m *machine, v *reactive.Verdict) { v.Reason, v.Lease, m.dir = reactive.Stranger, "", "/user" }
+	unmanaged := func(m *machine, v *reactive.Verdict) { v.Reason, v.Lease, m.dir = reactive.Unmanaged, "", "/user" }
 	for name, c := range map[string]struct {
 		change func(*machine, *reactive.Verdict)
 		killed bool

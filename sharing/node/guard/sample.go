@@ -26,16 +26,16 @@ const deadline = 500 * time.Millisecond
 // sample reads process lists, and finds to which grants their entries belong. unclear says why the usage of grants cannot be
 // read.
 func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear map[reactive.LeaseID]string) {
-	s.Strangers = v.kills()
+	s.EndUnmanaged = v.kills()
 	for _, gr := range v.Grants {
 		s.Caps = append(s.Caps, v.caps(gr)...)
 	}
-	if v.Driver == nil || len(s.Caps) == 0 && !s.Strangers {
+	if v.Driver == nil || len(s.Caps) == 0 && !s.EndUnmanaged {
 		return reactive.Sample{}, nil // without a driver every grant has level unknown already
 	}
 	var ask []sharing.GPURef
 	for _, gpu := range v.GPUs {
-		watched := s.Strangers && !gpu.MIG || slices.ContainsFunc(s.Caps, func(c reactive.Cap) bool { return c.GPU == gpu.Ref() })
+		watched := s.EndUnmanaged && !gpu.MIG || slices.ContainsFunc(s.Caps, func(c reactive.Cap) bool { return c.GPU == gpu.Ref() })
 		if watched && gpu.Health != sharing.HealthLost && gpu.Health != sharing.HealthSuspect {
 			ask = append(ask, gpu.Ref())
 		}
@@ -65,8 +65,8 @@ func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[rea
 				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Lease: v.speaker(ledger.ClaimID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
 				Escaped: line.Kind == listing.Running && !line.MPS && of.served(), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
 			})
-		case line.Kind == listing.Running && s.Strangers && line.Cgroup != "" && g.opt.mayEnd(v, line.PID, line.Cgroup):
-			out.Strangers = append(out.Strangers, reactive.Process(line.Process))
+		case line.Kind == listing.Running && s.EndUnmanaged && line.Cgroup != "" && g.opt.mayEnd(v, line.PID, line.Cgroup):
+			out.Unmanaged = append(out.Unmanaged, reactive.Process(line.Process))
 		}
 	}
 	for _, o := range v.Owners {
