@@ -13,9 +13,9 @@ import (
 // Sample is one GPU's use, divided.
 type Sample struct {
 	GPU sharing.GPUID
-	// Grants has each fragment of a lease on the GPU, by grant and instance.
+	// Grants has each share of an attachment on the GPU, by grant and instance.
 	Grants []GrantUse
-	// Unmanaged is the use of processes that no lease accounts for here, and UnmanagedPIDs are they, in order.
+	// Unmanaged is the use of processes that no attachment accounts for here, and UnmanagedPIDs are they, in order.
 	Unmanaged     Use
 	UnmanagedPIDs []int
 	// Rest is what nobody accounts for; its processes are those whose cgroup cannot be told.
@@ -41,8 +41,8 @@ type Excess struct {
 // part gathers what belongs to one owner.
 type part struct {
 	grant    string
-	fragment Fragment
-	instance *Instance // the fragment's, while it is there
+	share    Share
+	instance *Instance // the share's, while it is there
 	shared   bool      // the instance has processes of others, too
 	pids     []int
 	memory   sharing.Bytes
@@ -53,27 +53,27 @@ type part struct {
 	use      Use
 }
 
-// Attribute divides one GPU's use among the leases. Leases without a fragment on the GPU own nothing of it: their
+// Attribute divides one GPU's use among the attachments. Attachments without a share on the GPU own nothing of it: their
 // processes are unmanaged processes there, as are those on another MIG instance than their own.
-func Attribute(d Device, leases []Lease) Sample {
-	if !slices.IsSortedFunc(leases, deepest) {
-		leases = slices.Clone(leases)
-		SortLeases(leases)
+func Attribute(d Device, attachments []Attachment) Sample {
+	if !slices.IsSortedFunc(attachments, deepest) {
+		attachments = slices.Clone(attachments)
+		SortAttachments(attachments)
 	}
 	var parts []*part
-	for _, l := range leases {
-		for _, f := range l.Fragments {
+	for _, l := range attachments {
+		for _, f := range l.Shares {
 			if f.GPU.UUID == d.GPU {
-				parts = append(parts, &part{grant: l.Grant, fragment: f, instance: d.instance(f.GPU.Instance)})
+				parts = append(parts, &part{grant: l.Grant, share: f, instance: d.instance(f.GPU.Instance)})
 			}
 		}
 	}
 	slices.SortFunc(parts, func(a, b *part) int {
-		x, y := a.fragment.GPU.Instance, b.fragment.GPU.Instance
+		x, y := a.share.GPU.Instance, b.share.GPU.Instance
 		return cmp.Or(cmp.Compare(a.grant, b.grant), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Profile, y.Profile))
 	})
 	unmanaged, rest := &part{}, &part{}
-	divideProcesses(d.Processes, leases, parts, unmanaged, rest)
+	divideProcesses(d.Processes, attachments, parts, unmanaged, rest)
 	s := Sample{GPU: d.GPU, UnmanagedPIDs: unmanaged.sorted()}
 	all := append(slices.Clone(parts), unmanaged, rest)
 	s.Grants = make([]GrantUse, 0, len(parts))
@@ -81,7 +81,7 @@ func Attribute(d Device, leases []Lease) Sample {
 		alone := alone(p, all)
 		p.judge(d, alone)
 		p.judgeVideo(d, alone)
-		s.Grants = append(s.Grants, GrantUse{p.grant, p.fragment.GPU.Instance, p.use})
+		s.Grants = append(s.Grants, GrantUse{p.grant, p.share.GPU.Instance, p.use})
 	}
 	unmanaged.judge(d, false)
 	unmanaged.judgeVideo(d, false)
@@ -93,32 +93,32 @@ func Attribute(d Device, leases []Lease) Sample {
 	return s
 }
 
-// SortLeases brings leases into the order in which Attribute needs them: for many GPUs that is done once.
-func SortLeases(leases []Lease) { slices.SortStableFunc(leases, deepest) }
+// SortAttachments brings attachments into the order in which Attribute needs them: for many GPUs that is done once.
+func SortAttachments(attachments []Attachment) { slices.SortStableFunc(attachments, deepest) }
 
-// deepest orders leases so that the deepest cgroup decides, should one lease's ever be below another's.
-func deepest(a, b Lease) int { return cmp.Compare(len(b.Cgroup), len(a.Cgroup)) }
+// deepest orders attachments so that the deepest cgroup decides, should one attachment's ever be below another's.
+func deepest(a, b Attachment) int { return cmp.Compare(len(b.Cgroup), len(a.Cgroup)) }
 
 // divideProcesses gives each process to its owner.
-func divideProcesses(all []Process, leases []Lease, parts []*part, unmanaged, rest *part) {
-	lessors := map[string]int{} // by cgroup, which processes share
+func divideProcesses(all []Process, attachments []Attachment, parts []*part, unmanaged, rest *part) {
+	owners := map[string]int{} // by cgroup, which processes share
 	for len(all) > 0 {
 		// Those of one program come one after the other, and have one owner.
 		p, run := &all[0], 1
 		for run < len(all) && all[run].GI == p.GI && all[run].Cgroup == p.Cgroup {
 			run++
 		}
-		lessor, seen := lessors[p.Cgroup]
+		owning, seen := owners[p.Cgroup]
 		if !seen {
-			lessor = slices.IndexFunc(leases, func(l Lease) bool { return l.owns(p.Cgroup) })
-			lessors[p.Cgroup] = lessor
+			owning = slices.IndexFunc(attachments, func(l Attachment) bool { return l.owns(p.Cgroup) })
+			owners[p.Cgroup] = owning
 		}
 		owner := unmanaged
 		switch {
 		case p.Cgroup == "":
 			owner = rest
-		case lessor >= 0:
-			owner = ownerOf(p.GI, leases[lessor].Grant, parts, unmanaged)
+		case owning >= 0:
+			owner = ownerOf(p.GI, attachments[owning].Grant, parts, unmanaged)
 		}
 		owner.take(all[:run])
 		all = all[run:]
@@ -147,7 +147,7 @@ func others(p *part, all []*part) bool {
 	return slices.ContainsFunc(all, func(o *part) bool { return o != p && len(o.pids) > 0 })
 }
 
-// instance finds the MIG instance of a fragment; nil if it has none, or it is not there.
+// instance finds the MIG instance of a share; nil if it has none, or it is not there.
 func (d Device) instance(ref sharing.InstanceRef) *Instance {
 	i := slices.IndexFunc(d.Instances, func(in Instance) bool { return !ref.None() && in.Ref == ref })
 	if i < 0 {
@@ -156,10 +156,10 @@ func (d Device) instance(ref sharing.InstanceRef) *Instance {
 	return &d.Instances[i]
 }
 
-// has reports whether a process of the part's lease on that instance is within its fragment. Where the driver does not
-// say the instance, the process is taken for its lease's.
+// has reports whether a process of the part's attachment on that instance is within its share. Where the driver does not
+// say the instance, the process is taken for its attachment's.
 func (p *part) has(gi int) bool {
-	return !p.fragment.GPU.IsInstance() || gi == NoInstance || p.instance != nil && p.instance.GI == gi
+	return !p.share.GPU.IsInstance() || gi == NoInstance || p.instance != nil && p.instance.GI == gi
 }
 
 // take adds processes.
@@ -191,7 +191,7 @@ func (p *part) sorted() []int {
 func (p *part) judge(d Device, alone bool) {
 	p.use.Processes = len(p.sorted())
 	whole := ByDeviceShare
-	if p.fragment.Whole {
+	if p.share.Whole {
 		whole = ByInstance
 	}
 	in := p.instance
@@ -200,12 +200,12 @@ func (p *part) judge(d Device, alone bool) {
 		p.use.Memory = Amount[sharing.Bytes]{in.Memory.Value, ByInstance}
 	case d.Listed && !p.untold:
 		p.use.Memory = Amount[sharing.Bytes]{p.memory, ByProcess}
-	case d.Listed && alone && d.Memory.Known && !p.fragment.GPU.IsInstance():
+	case d.Listed && alone && d.Memory.Known && !p.share.GPU.IsInstance():
 		p.use.Memory = Amount[sharing.Bytes]{d.Memory.Value, whole}
 	}
 	activity := func(sum Ratio, of Reading[Ratio], part func(*Instance) Reading[Ratio]) Amount[Ratio] {
 		switch {
-		case p.fragment.GPU.IsInstance():
+		case p.share.GPU.IsInstance():
 			if in != nil && part(in).Known && !p.shared {
 				return Amount[Ratio]{part(in).Value * in.Compute, ByInstance}
 			}
@@ -235,7 +235,7 @@ func (s *Sample) divideEnergy(d Device, parts, all []*part) {
 	busy = max(busy, 1)
 	for i, p := range parts {
 		switch {
-		case p.fragment.Whole && len(parts) == 1 && d.Listed && !others(p, all):
+		case p.share.Whole && len(parts) == 1 && d.Listed && !others(p, all):
 			s.Grants[i].Energy = Amount[Joules]{d.Energy.Value, ByInstance}
 		case p.use.SM.Known():
 			s.Grants[i].Energy = Amount[Joules]{d.Energy.Value * Joules(p.use.SM.Value/busy), ByDeviceShare}

@@ -21,8 +21,8 @@ const (
 	gib                = sharing.GiB
 )
 
-func lease(grant string, f ...Fragment) Lease {
-	return Lease{Grant: grant, Cgroup: "/cg/" + grant, Fragments: f}
+func attachment(grant string, f ...Share) Attachment {
+	return Attachment{Grant: grant, Cgroup: "/cg/" + grant, Shares: f}
 }
 
 func proc(pid int, dir string, memory sharing.Bytes, sm Ratio) Process {
@@ -46,19 +46,19 @@ func about() cmp.Options {
 }
 
 func TestAttribute(t *testing.T) {
-	shared := Fragment{GPU: sharing.GPURef{UUID: gpu0}}
+	shared := Share{GPU: sharing.GPURef{UUID: gpu0}}
 	one, two := sharing.InstanceRef{Profile: "1g.10gb", Start: 0}, sharing.InstanceRef{Profile: "2g.20gb", Start: 2}
 	cases := map[string]struct {
-		device Device
-		leases []Lease
-		want   Sample
+		device      Device
+		attachments []Attachment
+		want        Sample
 	}{
 		"two sharers get their own numbers": {
 			Device{
 				Memory: Told(10 * gib), SM: Told(Ratio(0.8)), DRAM: Told(Ratio(0.4)), Energy: Told(Joules(100)), Listed: true, Timed: true,
 				Processes: []Process{proc(1, "/cg/a", 4*gib, 0.5), proc(2, "/cg/b/child", 3*gib, 0.2), proc(3, "/cg/b", 2*gib, 0)},
 			},
-			[]Lease{lease("a", shared), lease("b", shared)},
+			[]Attachment{attachment("a", shared), attachment("b", shared)},
 			Sample{
 				Grants: []GrantUse{
 					{Grant: "a", Use: use(mem(4*gib, ByProcess), rat(0.5, ByProcess), rat(0.25, ByProcess), jou(50, ByDeviceShare), 1)},
@@ -72,7 +72,7 @@ func TestAttribute(t *testing.T) {
 			Device{Memory: Told(10 * gib), Listed: true, Processes: []Process{
 				proc(1, "/cg/a", gib, 0), proc(2, "/cg/ab", gib, 0), proc(3, "/cg/else", gib, 0), proc(4, "", gib, 0), proc(5, "/user", gib, 0),
 			}},
-			[]Lease{lease("a", shared), lease("else", Fragment{GPU: sharing.GPURef{UUID: "GPU-1"}})},
+			[]Attachment{attachment("a", shared), attachment("else", Share{GPU: sharing.GPURef{UUID: "GPU-1"}})},
 			Sample{
 				Grants:        []GrantUse{{Grant: "a", Use: Use{Memory: mem(gib, ByProcess), Processes: 1}}},
 				Unmanaged:     Use{Memory: mem(3*gib, ByProcess), Processes: 3},
@@ -82,7 +82,7 @@ func TestAttribute(t *testing.T) {
 		},
 		"what is not told is absent": {
 			Device{Memory: Told(10 * gib), Listed: true, Processes: []Process{proc(1, "/cg/a", gib, 0), {PID: 2, Cgroup: "/cg/a"}, proc(3, "/cg/b", gib, 0)}},
-			[]Lease{lease("a", shared), lease("b", shared), lease("c", shared)},
+			[]Attachment{attachment("a", shared), attachment("b", shared), attachment("c", shared)},
 			Sample{
 				Grants: []GrantUse{
 					{Grant: "a", Use: Use{Processes: 2}},
@@ -95,7 +95,7 @@ func TestAttribute(t *testing.T) {
 		},
 		"no list, no numbers": {
 			Device{Memory: Told(gib), SM: Told(Ratio(0.5))},
-			[]Lease{lease("a", shared)},
+			[]Attachment{attachment("a", shared)},
 			Sample{
 				Grants: []GrantUse{{Grant: "a"}},
 				Rest:   Use{Memory: mem(gib, Unattributed), SM: rat(0.5, Unattributed)},
@@ -103,7 +103,7 @@ func TestAttribute(t *testing.T) {
 		},
 		"alone on a shared GPU": {
 			Device{Memory: Told(2 * gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Processes: []Process{{PID: 1, GI: NoInstance, Cgroup: "/cg/a"}}},
-			[]Lease{lease("a", shared), lease("b", shared)},
+			[]Attachment{attachment("a", shared), attachment("b", shared)},
 			Sample{
 				Grants: []GrantUse{
 					{Grant: "a", Use: Use{Memory: mem(2*gib, ByDeviceShare), SM: rat(0.5, ByDeviceShare), Energy: jou(5, ByDeviceShare), Processes: 1}},
@@ -115,7 +115,7 @@ func TestAttribute(t *testing.T) {
 		},
 		"a whole GPU's energy is its grant's": {
 			Device{Memory: Told(2 * gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Processes: []Process{proc(1, "/cg/a", gib, 0)}},
-			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0}, Whole: true})},
+			[]Attachment{attachment("a", Share{GPU: sharing.GPURef{UUID: gpu0}, Whole: true})},
 			Sample{
 				Grants:    []GrantUse{{Grant: "a", Use: Use{Memory: mem(gib, ByProcess), SM: rat(0.5, ByInstance), Energy: jou(10, ByInstance), Processes: 1}}},
 				Unmanaged: Use{Memory: mem(0, ByProcess), SM: rat(0, ByProcess), DRAM: rat(0, ByProcess), Energy: jou(0, ByDeviceShare)},
@@ -134,7 +134,7 @@ func TestAttribute(t *testing.T) {
 					{GI: 9, Ref: two, Memory: Told(6 * gib), SM: Told(Ratio(0.7)), Compute: 2.0 / 7},
 				},
 			},
-			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: one}}), lease("b", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: two}}), lease("c", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 6}}})},
+			[]Attachment{attachment("a", Share{GPU: sharing.GPURef{UUID: gpu0, Instance: one}}), attachment("b", Share{GPU: sharing.GPURef{UUID: gpu0, Instance: two}}), attachment("c", Share{GPU: sharing.GPURef{UUID: gpu0, Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 6}}})},
 			Sample{
 				Grants: []GrantUse{
 					{Grant: "a", Instance: one, Use: Use{Memory: mem(4*gib, ByInstance), SM: rat(0.1, ByInstance), Energy: jou(10, ByDeviceShare), Processes: 1}},
@@ -149,7 +149,7 @@ func TestAttribute(t *testing.T) {
 		"two instances of one grant on one GPU": {
 			Device{Memory: Told(20 * gib), Listed: true, Processes: []Process{{PID: 1, GI: 7, Memory: Told(3 * gib), Cgroup: "/cg/a"}, {PID: 1, GI: 9, Memory: Told(4 * gib), Cgroup: "/cg/a"}},
 				Instances: []Instance{{GI: 7, Ref: one}, {GI: 9, Ref: two}}},
-			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: two}}, Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: one}})},
+			[]Attachment{attachment("a", Share{GPU: sharing.GPURef{UUID: gpu0, Instance: two}}, Share{GPU: sharing.GPURef{UUID: gpu0, Instance: one}})},
 			Sample{
 				Grants: []GrantUse{
 					{Grant: "a", Instance: one, Use: Use{Memory: mem(3*gib, ByProcess), Processes: 1}},
@@ -161,7 +161,7 @@ func TestAttribute(t *testing.T) {
 		},
 		"answers of different moments": {
 			Device{Memory: Told(gib), SM: Told(Ratio(0.5)), Energy: Told(Joules(10)), Listed: true, Timed: true, Processes: []Process{proc(1, "/cg/a", 3*gib, 0.7), proc(2, "/x", gib, 0.6)}},
-			[]Lease{lease("a", shared)},
+			[]Attachment{attachment("a", shared)},
 			Sample{
 				Grants:        []GrantUse{{Grant: "a", Use: use(mem(3*gib, ByProcess), rat(0.7, ByProcess), rat(0.35, ByProcess), jou(7/1.3, ByDeviceShare), 1)}},
 				Unmanaged:     use(mem(gib, ByProcess), rat(0.6, ByProcess), rat(0.3, ByProcess), jou(6/1.3, ByDeviceShare), 1),
@@ -174,27 +174,27 @@ func TestAttribute(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			c.device.GPU, c.want.GPU = gpu0, gpu0
-			if d := cmp.Diff(c.want, Attribute(c.device, c.leases), about(), cmpopts.EquateEmpty()); d != "" {
+			if d := cmp.Diff(c.want, Attribute(c.device, c.attachments), about(), cmpopts.EquateEmpty()); d != "" {
 				t.Error(d)
 			}
 		})
 	}
 }
 
-// A process below the cgroups of two leases is the deeper one's, in whichever order the leases come.
+// A process below the cgroups of two attachments is the deeper one's, in whichever order the attachments come.
 func TestTheDeepestLeaseDecides(t *testing.T) {
-	above, below := lease("above", Fragment{GPU: sharing.GPURef{UUID: gpu0}}), lease("below", Fragment{GPU: sharing.GPURef{UUID: gpu0}})
+	above, below := attachment("above", Share{GPU: sharing.GPURef{UUID: gpu0}}), attachment("below", Share{GPU: sharing.GPURef{UUID: gpu0}})
 	below.Cgroup = above.Cgroup + "/inner"
 	d := Device{GPU: gpu0, Memory: Told(9 * gib), Listed: true, Processes: []Process{
 		proc(1, above.Cgroup, gib, 0), proc(2, below.Cgroup, 2*gib, 0), proc(3, below.Cgroup+"/x", 4*gib, 0), proc(4, above.Cgroup, gib, 0),
 	}}
-	for _, leases := range [][]Lease{{above, below}, {below, above}} {
-		given := slices.Clone(leases)
-		s := Attribute(d, leases)
+	for _, attachments := range [][]Attachment{{above, below}, {below, above}} {
+		given := slices.Clone(attachments)
+		s := Attribute(d, attachments)
 		if a, b := s.Grants[0].Memory, s.Grants[1].Memory; a != mem(2*gib, ByProcess) || b != mem(6*gib, ByProcess) {
-			t.Errorf("%s first: above %v, below %v", leases[0].Grant, a, b)
+			t.Errorf("%s first: above %v, below %v", attachments[0].Grant, a, b)
 		}
-		if d := cmp.Diff(given, leases); d != "" {
+		if d := cmp.Diff(given, attachments); d != "" {
 			t.Errorf("the caller's leases are in another order: %s", d)
 		}
 	}
@@ -202,15 +202,15 @@ func TestTheDeepestLeaseDecides(t *testing.T) {
 
 func TestSevenSharers(t *testing.T) {
 	d := Device{GPU: gpu0, Memory: Told(80 * gib), SM: Told(Ratio(1)), Energy: Told(Joules(700)), Listed: true, Timed: true}
-	var leases []Lease
+	var attachments []Attachment
 	for i := range 7 {
 		name := fmt.Sprint("g", i)
-		leases = append(leases, lease(name, Fragment{GPU: sharing.GPURef{UUID: gpu0}}))
+		attachments = append(attachments, attachment(name, Share{GPU: sharing.GPURef{UUID: gpu0}}))
 		for k := range i + 1 {
 			d.Processes = append(d.Processes, proc(100*i+k+1, "/cg/"+name, gib, 1.0/28))
 		}
 	}
-	s := Attribute(d, leases)
+	s := Attribute(d, attachments)
 	for i, g := range s.Grants {
 		want := use(mem(sharing.Bytes(i+1)*gib, ByProcess), rat(Ratio(i+1)/28, ByProcess), rat(Ratio(i+1)/56, ByProcess), jou(Joules(i+1)*25, ByDeviceShare), i+1)
 		if diff := cmp.Diff(want, g.Use, about()); diff != "" {
@@ -247,7 +247,7 @@ func TestTally(t *testing.T) {
 }
 
 func TestEngines(t *testing.T) {
-	shared := Fragment{GPU: sharing.GPURef{UUID: gpu0}}
+	shared := Share{GPU: sharing.GPURef{UUID: gpu0}}
 	slot := sharing.InstanceRef{Profile: "1g.10gb", Start: 0}
 	video := func(p Process, enc, dec Ratio) Process {
 		p.Encoder, p.Decoder = enc, dec
@@ -255,25 +255,25 @@ func TestEngines(t *testing.T) {
 	}
 	two := []Process{video(proc(1, "/cg/a", gib, 0.6), 0.3, 0), video(proc(2, "/cg/b", gib, 0.2), 0, 0.1)}
 	cases := map[string]struct {
-		device     Device
-		leases     []Lease
-		a, b, rest Engines
+		device      Device
+		attachments []Attachment
+		a, b, rest  Engines
 	}{
 		"sharers": {
 			Device{SM: Told(Ratio(0.8)), Encoder: Told(Ratio(0.5)), Decoder: Told(Ratio(0.1)), Tensor: Told(Ratio(0.4)), Occupancy: Told(Ratio(0.2)), Listed: true, Timed: true, Processes: two},
-			[]Lease{lease("a", shared), lease("b", shared)},
+			[]Attachment{attachment("a", shared), attachment("b", shared)},
 			Engines{rat(0.3, ByProcess), rat(0, ByProcess), rat(0.3, ByDeviceShare), rat(0.15, ByDeviceShare)},
 			Engines{rat(0, ByProcess), rat(0.1, ByProcess), rat(0.1, ByDeviceShare), rat(0.05, ByDeviceShare)},
 			Engines{rat(0.2, Unattributed), rat(0, Unattributed), rat(0, Unattributed), rat(0, Unattributed)},
 		},
 		"time that nobody accounts for has its part": {
 			Device{SM: Told(Ratio(1)), Tensor: Told(Ratio(0.5)), Listed: true, Timed: true, Processes: two},
-			[]Lease{lease("a", shared), lease("b", shared)},
+			[]Attachment{attachment("a", shared), attachment("b", shared)},
 			Engines{Tensor: rat(0.3, ByDeviceShare)}, Engines{Tensor: rat(0.1, ByDeviceShare)}, Engines{Tensor: rat(0.1, Unattributed)},
 		},
 		"no process is timed": {
 			Device{SM: Told(Ratio(0.8)), Encoder: Told(Ratio(0.5)), Tensor: Told(Ratio(0.4)), Listed: true, Processes: two},
-			[]Lease{lease("a", shared), lease("b", shared)},
+			[]Attachment{attachment("a", shared), attachment("b", shared)},
 			Engines{}, Engines{}, Engines{Encoder: rat(0.5, Unattributed), Tensor: rat(0.4, Unattributed)},
 		},
 		"alone, and an instance": {
@@ -281,19 +281,19 @@ func TestEngines(t *testing.T) {
 				Tensor: Told(Ratio(0.4)), Listed: true, Processes: []Process{{PID: 2, GI: 1, Cgroup: "/cg/b"}},
 				Instances: []Instance{{GI: 1, Ref: slot, Compute: 0.5, Tensor: Told(Ratio(0.6)), Occupancy: Told(Ratio(0.1))}},
 			},
-			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 4}}}), lease("b", Fragment{GPU: sharing.GPURef{UUID: gpu0, Instance: slot}})},
+			[]Attachment{attachment("a", Share{GPU: sharing.GPURef{UUID: gpu0, Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 4}}}), attachment("b", Share{GPU: sharing.GPURef{UUID: gpu0, Instance: slot}})},
 			Engines{}, Engines{Tensor: rat(0.3, ByInstance), Occupancy: rat(0.05, ByInstance)}, Engines{Tensor: rat(0.1, Unattributed)},
 		},
 		"a whole GPU": {
 			Device{Encoder: Told(Ratio(0.5)), Tensor: Told(Ratio(0.4)), Listed: true, Processes: two[:1]},
-			[]Lease{lease("a", Fragment{GPU: sharing.GPURef{UUID: gpu0}, Whole: true})},
+			[]Attachment{attachment("a", Share{GPU: sharing.GPURef{UUID: gpu0}, Whole: true})},
 			Engines{Encoder: rat(0.5, ByInstance), Tensor: rat(0.4, ByInstance)}, Engines{}, Engines{Encoder: rat(0, Unattributed), Tensor: rat(0, Unattributed)},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			c.device.GPU = gpu0
-			s := Attribute(c.device, c.leases)
+			s := Attribute(c.device, c.attachments)
 			got := []Engines{{}, {}, s.Rest.Engines}
 			for i, g := range s.Grants {
 				got[i] = g.Engines

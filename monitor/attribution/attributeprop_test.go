@@ -13,9 +13,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// randomDevice makes a GPU with processes of leases, unmanaged processes and processes that have gone; in MIG mode half of the
+// randomDevice makes a GPU with processes of attachments, unmanaged processes and processes that have gone; in MIG mode half of the
 // time.
-func randomDevice(r *rand.Rand) (Device, []Lease) {
+func randomDevice(r *rand.Rand) (Device, []Attachment) {
 	d := Device{GPU: gpu0, Listed: r.IntN(10) > 0, Timed: r.IntN(2) == 0}
 	if r.IntN(8) > 0 {
 		d.Memory = Told(sharing.Bytes(r.Uint64N(1 << 37)))
@@ -41,16 +41,16 @@ func randomDevice(r *rand.Rand) (Device, []Lease) {
 		}
 		d.Instances = append(d.Instances, in)
 	}
-	var leases []Lease
+	var attachments []Attachment
 	for i := range r.IntN(8) {
-		f := Fragment{GPU: sharing.GPURef{UUID: gpu0}, Whole: slots == 0 && r.IntN(5) == 0}
+		f := Share{GPU: sharing.GPURef{UUID: gpu0}, Whole: slots == 0 && r.IntN(5) == 0}
 		if i < slots {
 			f.GPU.Instance = sharing.InstanceRef{Profile: "1g.10gb", Start: i}
 		}
 		if r.IntN(6) == 0 {
 			f.GPU = sharing.GPURef{UUID: "GPU-1"}
 		}
-		leases = append(leases, lease(fmt.Sprint("g", i), f))
+		attachments = append(attachments, attachment(fmt.Sprint("g", i), f))
 	}
 	if d.Listed {
 		for pid := range r.IntN(30) {
@@ -65,7 +65,7 @@ func randomDevice(r *rand.Rand) (Device, []Lease) {
 			d.Processes = append(d.Processes, p)
 		}
 	}
-	return d, leases
+	return d, attachments
 }
 
 // TestPartsAddUp holds the parts against the whole, and what is known by process against a plain sum.
@@ -74,8 +74,8 @@ func TestPartsAddUp(t *testing.T) {
 	seen := map[How]int{}
 	excess := 0
 	for range 3_000 {
-		d, leases := randomDevice(r)
-		s := Attribute(d, leases)
+		d, attachments := randomDevice(r)
+		s := Attribute(d, attachments)
 		parts := []Use{s.Unmanaged, s.Rest}
 		for _, g := range s.Grants {
 			parts = append(parts, g.Use)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package attribution says whose a GPU's use is: it joins what the driver tells of a GPU, its MIG instances and its
-// processes with the leases of the node.
+// processes with the attachments of the node.
 //
 // It promises:
 //
@@ -72,23 +72,23 @@ type Process struct {
 	Cgroup string
 }
 
-// Lease is a grant in use.
-type Lease struct {
+// Attachment is a grant in use.
+type Attachment struct {
 	Grant string
-	// Cgroup is the absolute directory of the lease; what is below belongs to it.
-	Cgroup    string
-	Fragments []Fragment
+	// Cgroup is the absolute directory of the attachment; what is below belongs to it.
+	Cgroup string
+	Shares []Share
 }
 
-// Fragment is a grant's part of one GPU. A grant has several on one GPU only where they are MIG instances.
-type Fragment struct {
-	// GPU is the GPU, or the MIG instance that the fragment is or is a share of.
+// Share is a grant's part of one GPU. A grant has several on one GPU only where they are MIG instances.
+type Share struct {
+	// GPU is the GPU, or the MIG instance that the share is or is a share of.
 	GPU   sharing.GPURef
 	Whole bool
 }
 
-// owns reports whether a process of that cgroup is the lease's.
-func (l Lease) owns(dir string) bool {
+// owns reports whether a process of that cgroup is the attachment's.
+func (l Attachment) owns(dir string) bool {
 	rest, ok := strings.CutPrefix(dir, l.Cgroup)
 	return ok && l.Cgroup != "" && (rest == "" || rest[0] == '/')
 }
@@ -182,13 +182,13 @@ type Use struct {
 func (p *part) judgeVideo(d Device, alone bool) {
 	amount := func(of Reading[Ratio], sum Ratio) Amount[Ratio] {
 		switch {
-		case !of.Known || !d.Listed || p.fragment.GPU.IsInstance():
+		case !of.Known || !d.Listed || p.share.GPU.IsInstance():
 			return Amount[Ratio]{}
 		case len(p.pids) == 0:
 			return Amount[Ratio]{0, ByProcess}
 		case d.Timed && !p.untimed:
 			return Amount[Ratio]{sum, ByProcess}
-		case alone && p.fragment.Whole:
+		case alone && p.share.Whole:
 			return Amount[Ratio]{of.Value, ByInstance}
 		case alone:
 			return Amount[Ratio]{of.Value, ByDeviceShare}
@@ -209,11 +209,11 @@ func (s *Sample) divideEngines(d Device, parts, all []*part) {
 	for i, p := range parts {
 		amount := func(whole Reading[Ratio], of func(*Instance) Reading[Ratio]) Amount[Ratio] {
 			switch in := p.instance; {
-			case p.fragment.GPU.IsInstance():
+			case p.share.GPU.IsInstance():
 				if in != nil && of(in).Known && !p.shared {
 					return Amount[Ratio]{of(in).Value * in.Compute, ByInstance}
 				}
-			case p.fragment.Whole && len(parts) == 1 && d.Listed && whole.Known && !others(p, all):
+			case p.share.Whole && len(parts) == 1 && d.Listed && whole.Known && !others(p, all):
 				return Amount[Ratio]{whole.Value, ByInstance}
 			default:
 				return byTime(whole, p.use.SM, worked)

@@ -66,7 +66,7 @@ func BenchmarkCycle(b *testing.B) {
 				for i := range 7 {
 					id := fmt.Sprintf("%d-%d", g, i)
 					x := grant(id, uuid)
-					x.Lease.Fragments[0].GPU.Instance = sharing.InstanceRef{Profile: "1g.10gb", Start: i}
+					x.Attachment.Shares[0].GPU.Instance = sharing.InstanceRef{Profile: "1g.10gb", Start: i}
 					n.grants[id] = x
 				}
 			}

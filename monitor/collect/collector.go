@@ -128,13 +128,13 @@ func (c *Collector) Cycle(ctx context.Context) {
 	s := &Snapshot{At: at, Source: c.opts.Source.Name(), Driver: c.opts.Source.Driver()}
 	s.Grants, s.Agent = c.opts.Grants.Grants()
 	readings := c.read(ctx)
-	leases := make([]attribution.Lease, 0, len(s.Grants))
+	attachments := make([]attribution.Attachment, 0, len(s.Grants))
 	living := make(map[string]bool, len(s.Grants))
 	for id, g := range s.Grants {
-		leases = append(leases, g.Lease)
+		attachments = append(attachments, g.Attachment)
 		living[id] = true
 	}
-	attribution.SortLeases(leases)
+	attribution.SortAttachments(attachments)
 	var samples []attribution.Sample
 	c.place(readings, at)
 	for _, r := range readings {
@@ -143,7 +143,7 @@ func (c *Collector) Cycle(ctx context.Context) {
 			g.Fields, g.Device = r.Fields, r.Device
 			g.Device.GPU = r.Info.UUID
 			g.Device.Energy = c.energy(r, at)
-			g.Use = attribution.Attribute(g.Device, leases)
+			g.Use = attribution.Attribute(g.Device, attachments)
 			samples = append(samples, g.Use)
 		}
 		s.GPUs = append(s.GPUs, g)
@@ -274,7 +274,7 @@ func (c *Collector) totals(g GPU) map[attribution.Place]attribution.Total {
 	return out
 }
 
-// logUnmanaged logs each process that no lease accounts for, once.
+// logUnmanaged logs each process that no attachment accounts for, once.
 func (c *Collector) logUnmanaged(s *Snapshot) {
 	now := map[user]bool{}
 	for _, g := range s.GPUs {

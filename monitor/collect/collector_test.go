@@ -90,7 +90,7 @@ func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Hub) {
 }
 
 func grant(id string, gpu sharing.GPUID) Grant {
-	return Grant{ID: id, Name: id, Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: gpu}}}}, Caps: []Cap{{Memory: 10}}}
+	return Grant{ID: id, Name: id, Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: gpu}}}}, Caps: []Cap{{Memory: 10}}}
 }
 
 func TestCycle(t *testing.T) {

@@ -29,7 +29,7 @@ func TestSharersOfOneGPU(t *testing.T) {
 					f.grants[id] = g
 					for k := range 3 {
 						pid, memory := 100*p+10*c+k+1, sharing.Bytes(p+c+k+1)*sharing.MiB
-						f.dirs[pid] = fmt.Sprintf("%s/below/%d", g.Lease.Cgroup, k)
+						f.dirs[pid] = fmt.Sprintf("%s/below/%d", g.Attachment.Cgroup, k)
 						want[id] += memory
 						d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance, Memory: attribution.Told(memory), SM: 0.01})
 					}

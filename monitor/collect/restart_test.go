@@ -23,7 +23,7 @@ func TestAContainerRestarts(t *testing.T) {
 	at := attribution.Place{Grant: "a", GPU: sharing.GPURef{UUID: "GPU-0"}}
 	instance := func(cgroup string, runs bool) {
 		g := grant("a", "GPU-0")
-		g.Lease.Cgroup = cgroup
+		g.Attachment.Cgroup = cgroup
 		f.grants = map[string]Grant{"a": g}
 		if !runs {
 			f.on()

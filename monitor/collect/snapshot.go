@@ -64,8 +64,8 @@ type Grant struct {
 	// Namespace, Pod, PodUID and Container are empty for a grant that is no pod's.
 	Namespace, Pod, PodUID, Container string
 	Profile, Level                    string
-	Lease                             attribution.Lease
-	// Caps are by the order of Lease.Fragments.
+	Attachment                        attribution.Attachment
+	// Caps are by the order of Attachment.Shares.
 	Caps []Cap
 }
 
@@ -95,9 +95,9 @@ type CapEvents struct {
 	Watched    bool
 }
 
-// CapOn returns the cap of a grant's fragment.
+// CapOn returns the cap of a grant's share.
 func (g Grant) CapOn(gpu sharing.GPURef) (Cap, bool) {
-	for i, f := range g.Lease.Fragments {
+	for i, f := range g.Attachment.Shares {
 		if f.GPU == gpu && i < len(g.Caps) {
 			return g.Caps[i], true
 		}
@@ -108,7 +108,7 @@ func (g Grant) CapOn(gpu sharing.GPURef) (Cap, bool) {
 // Whole returns the grant that has the whole GPU, if one has.
 func (s *Snapshot) Whole(id sharing.GPUID) (Grant, bool) {
 	for _, g := range s.Grants {
-		for _, f := range g.Lease.Fragments {
+		for _, f := range g.Attachment.Shares {
 			if f.GPU.UUID == id && f.Whole {
 				return g, true
 			}

@@ -21,12 +21,12 @@ import (
 // BenchmarkScrape is of 8 GPUs with about a thousand series each.
 func BenchmarkScrape(b *testing.B) {
 	s := &collect.Snapshot{Seq: 1, Grants: map[string]collect.Grant{}}
-	var leases []attribution.Lease
+	var leases []attribution.Attachment
 	for g := range 8 {
 		for i := range 100 {
 			id := fmt.Sprintf("p%d-%d", g, i)
-			p := pod(id, attribution.Fragment{GPU: sharing.GPURef{UUID: sharing.GPUID(fmt.Sprint("GPU-", g))}}, collect.Cap{Memory: sharing.GiB})
-			s.Grants[id], leases = p, append(leases, p.Lease)
+			p := pod(id, attribution.Share{GPU: sharing.GPURef{UUID: sharing.GPUID(fmt.Sprint("GPU-", g))}}, collect.Cap{Memory: sharing.GiB})
+			s.Grants[id], leases = p, append(leases, p.Attachment)
 		}
 	}
 	for g := range 8 {

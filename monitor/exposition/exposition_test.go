@@ -28,10 +28,10 @@ var update = flag.Bool("update", false, "rewrite testdata; commit the difference
 
 const gpu0 sharing.GPUID = "GPU-0"
 
-func pod(id string, f attribution.Fragment, limit collect.Cap) collect.Grant {
+func pod(id string, f attribution.Share, limit collect.Cap) collect.Grant {
 	return collect.Grant{
 		ID: id, Name: "ml/" + id + "/train", Namespace: "ml", Pod: id, PodUID: "uid-" + id, Container: "train", Profile: "small", Level: "driver",
-		Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{f}}, Caps: []collect.Cap{limit},
+		Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{f}}, Caps: []collect.Cap{limit},
 	}
 }
 
@@ -46,10 +46,10 @@ func snapshot() *collect.Snapshot {
 	s := &collect.Snapshot{
 		Seq: 7, Took: 2 * time.Millisecond, Source: "nvml", Driver: "615.71.09", Agent: true,
 		Grants: map[string]collect.Grant{
-			"a": pod("a", attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true, Events: collect.CapEvents{Refused: 4, Counted: true, Violations: 2, Delay: 250 * time.Millisecond, Watched: true}}),
-			"b": pod("b", attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 20 * sharing.GiB}),
-			"w": pod("w", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-1"}, Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
-			"m": pod("m", attribution.Fragment{GPU: sharing.GPURef{UUID: "GPU-2", Instance: slot}}, collect.Cap{Memory: 10 * sharing.GiB}),
+			"a": pod("a", attribution.Share{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 10 * sharing.GiB, Lent: sharing.GiB, Percent: 25, Throttled: 90 * time.Second, Timed: true, Events: collect.CapEvents{Refused: 4, Counted: true, Violations: 2, Delay: 250 * time.Millisecond, Watched: true}}),
+			"b": pod("b", attribution.Share{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: 20 * sharing.GiB}),
+			"w": pod("w", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-1"}, Whole: true}, collect.Cap{Memory: 80 * sharing.GiB, Percent: 100}),
+			"m": pod("m", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-2", Instance: slot}}, collect.Cap{Memory: 10 * sharing.GiB}),
 		},
 	}
 	fields := map[collect.Field]float64{
@@ -77,10 +77,10 @@ func snapshot() *collect.Snapshot {
 		{Memory: attribution.Told(8 * sharing.GiB)},
 	}
 	told := []map[collect.Field]float64{fields, fields, {collect.FieldMemoryUsed: 8192}, {collect.FieldMemoryUsed: 8192}}
-	var leases []attribution.Lease
+	var leases []attribution.Attachment
 	living := map[string]bool{}
 	for id, g := range s.Grants {
-		leases, living[id] = append(leases, g.Lease), true
+		leases, living[id] = append(leases, g.Attachment), true
 	}
 	var tally attribution.Tally
 	for i, d := range devices {
@@ -150,13 +150,13 @@ func TestExposition(t *testing.T) {
 // old one ends.
 func TestRowsOfTheSameLabelsAreOne(t *testing.T) {
 	s := snapshot()
-	again := pod("a", attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{})
-	again.ID, again.Name, again.Lease.Grant, again.Lease.Cgroup = "a2", "ml/a/train#a2", "a2", "/cg/a2"
-	run := collect.Grant{ID: "r", Name: "r", Lease: attribution.Lease{Grant: "r", Cgroup: "/cg/r", Fragments: again.Lease.Fragments}}
+	again := pod("a", attribution.Share{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{})
+	again.ID, again.Name, again.Attachment.Grant, again.Attachment.Cgroup = "a2", "ml/a/train#a2", "a2", "/cg/a2"
+	run := collect.Grant{ID: "r", Name: "r", Attachment: attribution.Attachment{Grant: "r", Cgroup: "/cg/r", Shares: again.Attachment.Shares}}
 	s.Grants["a2"], s.Grants["r"] = again, run
-	var leases []attribution.Lease
+	var leases []attribution.Attachment
 	for _, g := range s.Grants {
-		leases = append(leases, g.Lease)
+		leases = append(leases, g.Attachment)
 	}
 	d := s.GPUs[0].Device
 	d.Processes = append(slices.Clone(d.Processes), process(8, "/cg/a2", 100, 0), process(9, "/cg/r", 200, 0))
@@ -182,17 +182,17 @@ func TestSeriesAreAsManyAsGrantsLive(t *testing.T) {
 	for i := range pods {
 		now = now.Add(24 * time.Hour / pods)
 		id := fmt.Sprint("pod-", i)
-		grants[id] = pod(id, attribution.Fragment{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: sharing.GiB})
+		grants[id] = pod(id, attribution.Share{GPU: sharing.GPURef{UUID: gpu0}}, collect.Cap{Memory: sharing.GiB})
 		delete(grants, fmt.Sprint("pod-", i-alive))
 		if i%10 != 0 {
 			continue
 		}
 		d := attribution.Device{GPU: gpu0, Memory: attribution.Told(sharing.GiB), Listed: true, Timed: true}
-		var leases []attribution.Lease
+		var leases []attribution.Attachment
 		living := map[string]bool{}
 		for id, one := range grants {
-			leases, living[id] = append(leases, one.Lease), true
-			d.Processes = append(d.Processes, process(len(d.Processes)+1, one.Lease.Cgroup, 1, 0.01))
+			leases, living[id] = append(leases, one.Attachment), true
+			d.Processes = append(d.Processes, process(len(d.Processes)+1, one.Attachment.Cgroup, 1, 0.01))
 		}
 		use := attribution.Attribute(d, leases)
 		tally.Add([]attribution.Sample{use}, 10*24*time.Hour/pods, living)

@@ -77,13 +77,13 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 		out := collect.Grant{
 			ID: g.GetId(), Name: cmp.Or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(), PodUID: g.GetPodUid(),
 			Container: g.GetContainer(), Profile: g.GetProfile(), Level: g.GetLevel(),
-			Lease: attribution.Lease{Grant: g.GetId(), Cgroup: g.GetCgroup()},
+			Attachment: attribution.Attachment{Grant: g.GetId(), Cgroup: g.GetCgroup()},
 		}
 		if out.Pod != "" {
 			out.Name = out.Namespace + "/" + out.Pod + "/" + out.Container
 		}
 		for _, f := range g.GetFragments() {
-			out.Lease.Fragments = append(out.Lease.Fragments, fragmentOf(f))
+			out.Attachment.Shares = append(out.Attachment.Shares, shareOf(f))
 			out.Caps = append(out.Caps, collect.Cap{
 				Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent()),
 				Throttled: time.Duration(f.GetTime().GetWaitedSeconds() * float64(time.Second)), Timed: f.GetTime() != nil,
@@ -106,12 +106,12 @@ func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
 	return e
 }
 
-func fragmentOf(f *nodev1.Fragment) attribution.Fragment {
+func shareOf(f *nodev1.Fragment) attribution.Share {
 	ref, _ := sharing.ParseGPURef(f.GetGpu()) // no reading is of what the agent did not write
 	if p := f.GetMigProfile(); p != "" {
 		ref.Instance = sharing.InstanceRef{Profile: p, Start: int(f.GetMigStart())}
 	}
-	return attribution.Fragment{GPU: ref, Whole: f.GetWhole()}
+	return attribution.Share{GPU: ref, Whole: f.GetWhole()}
 }
 
 // unique tells grants of one name apart: a pod may be made anew under its name while the old one's grant ends.

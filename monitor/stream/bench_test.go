@@ -17,13 +17,13 @@ import (
 // a millisecond it is hundredths of a percent of a core, at ten samples a second.
 func BenchmarkSample(b *testing.B) {
 	s := &collect.Snapshot{Seq: 1, At: time.Unix(1_700_000_000, 0), Source: "dcgm", Driver: "580.95.05", Agent: true, Grants: map[string]collect.Grant{}}
-	var leases []attribution.Lease
+	var leases []attribution.Attachment
 	living := map[string]bool{}
 	for g := range 8 {
 		for i := range 7 {
 			id, uuid := fmt.Sprintf("k-%010d", 7*g+i), sharing.GPUID(fmt.Sprintf("GPU-%036d", g))
-			l := attribution.Lease{Grant: id, Cgroup: "/sys/fs/cgroup/kerf/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: uuid, Instance: sharing.InstanceRef{Profile: "1g.18gb", Start: i}}}}}
-			s.Grants[id] = collect.Grant{ID: id, Name: "ml/" + id + "/main", Namespace: "ml", Pod: id, Container: "main", Level: "hardware", Lease: l, Caps: []collect.Cap{{Memory: 18 * sharing.GiB}}}
+			l := attribution.Attachment{Grant: id, Cgroup: "/sys/fs/cgroup/kerf/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: uuid, Instance: sharing.InstanceRef{Profile: "1g.18gb", Start: i}}}}}
+			s.Grants[id] = collect.Grant{ID: id, Name: "ml/" + id + "/main", Namespace: "ml", Pod: id, Container: "main", Level: "hardware", Attachment: l, Caps: []collect.Cap{{Memory: 18 * sharing.GiB}}}
 			leases, living[id] = append(leases, l), true
 		}
 	}

@@ -192,13 +192,13 @@ func Tenant(hub *collect.Hub, dir string) string {
 	return mine.ID
 }
 
-// grantAt is the grant whose lease has that cgroup; without an ID there is none.
+// grantAt is the grant whose attachment has that cgroup; without an ID there is none.
 func grantAt(s *collect.Snapshot, dir string) (mine collect.Grant) {
 	for _, g := range s.Grants {
-		lease := g.Lease.Cgroup
-		rest, below := strings.CutPrefix(dir, lease)
+		attachment := g.Attachment.Cgroup
+		rest, below := strings.CutPrefix(dir, attachment)
 		// The deepest decides, should one ever be below another.
-		if lease != "" && below && (rest == "" || rest[0] == '/') && len(lease) > len(mine.Lease.Cgroup) {
+		if attachment != "" && below && (rest == "" || rest[0] == '/') && len(attachment) > len(mine.Attachment.Cgroup) {
 			mine = g
 		}
 	}

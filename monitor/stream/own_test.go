@@ -22,7 +22,7 @@ func TestOwn(t *testing.T) {
 	grant := func(id, uid string) collect.Grant {
 		return collect.Grant{
 			ID: id, Name: id, Pod: "p", PodUID: uid, Container: id,
-			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: "GPU-0"}}}}, Caps: []collect.Cap{{Memory: sharing.GiB}},
+			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}}, Caps: []collect.Cap{{Memory: sharing.GiB}},
 		}
 	}
 	s := &collect.Snapshot{Seq: 3, Grants: map[string]collect.Grant{
@@ -30,9 +30,9 @@ func TestOwn(t *testing.T) {
 		"waiting": {ID: "waiting", Name: "waiting"},
 	}}
 	d := attribution.Device{GPU: "GPU-0", Memory: attribution.Told(sharing.GiB), SM: attribution.Told(attribution.Ratio(1)), Listed: true}
-	var leases []attribution.Lease
+	var leases []attribution.Attachment
 	for _, g := range s.Grants {
-		leases = append(leases, g.Lease)
+		leases = append(leases, g.Attachment)
 	}
 	s.GPUs = []collect.GPU{
 		{Info: collect.Info{UUID: "GPU-0", Model: "H100"}, Device: d, Fields: map[collect.Field]float64{collect.FieldPower: 300, collect.FieldTemperature: 50}, Use: attribution.Attribute(d, leases)},

@@ -57,8 +57,8 @@ func (node) Grants() (all map[string]collect.Grant, fresh bool) {
 	grant := func(id, namespace string) collect.Grant {
 		return collect.Grant{
 			ID: id, Name: "name-" + id, Namespace: namespace, Pod: "p", Container: "c", Level: "driver",
-			Lease: attribution.Lease{Grant: id, Cgroup: "/cg/" + id, Fragments: []attribution.Fragment{{GPU: sharing.GPURef{UUID: "GPU-0"}}}},
-			Caps:  []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25, Events: collect.CapEvents{Refused: 3, Counted: true, Violations: 1, Delay: time.Second, Watched: true}}},
+			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}},
+			Caps:       []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25, Events: collect.CapEvents{Refused: 3, Counted: true, Violations: 1, Delay: time.Second, Watched: true}}},
 		}
 	}
 	return map[string]collect.Grant{"a": grant("a", "x"), "b": grant("b", "y")}, true

@@ -5,7 +5,7 @@ package reactive
 
 import "time"
 
-// escape is a time during which a process ran beside the MPS that holds its lease.
+// escape is a time during which a process ran beside the MPS that holds its grant.
 type escape struct {
 	first time.Time
 	told  bool // a verdict was given
@@ -24,7 +24,7 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 				continue
 			}
 			for _, u := range g.Uses {
-				if u.Lease != c.Lease || !u.Escaped {
+				if u.Grant != c.Grant || !u.Escaped {
 					continue
 				}
 				who := intruder{u.Process, g.ID}
@@ -40,7 +40,7 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 				}
 				due := action == Kill || !now.Before(e.evict)
 				if again && !w.named[u.Process] && due {
-					v := Verdict{Action: action, Reason: Escaped, GPU: g.ID, Lease: c.Lease, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
+					v := Verdict{Action: action, Reason: Escaped, GPU: g.ID, Grant: c.Grant, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
 					if u.Known {
 						v.Held = u.Bytes
 					}

@@ -21,8 +21,8 @@ type naive struct {
 	kills   []map[Process]bool
 }
 
-// picture is what one lease holds of a GPU at one step. ok is false where the lease has no cap there, or the driver does not
-// tell all of it. spared is how much no process is ended for: the cap, and the slack of the lease's processes.
+// picture is what one grant holds of a GPU at one step. ok is false where the grant has no cap there, or the driver does not
+// tell all of it. spared is how much no process is ended for: the cap, and the slack of the grant's processes.
 type picture struct {
 	uses                          []Use
 	keepers                       []Process
@@ -30,10 +30,10 @@ type picture struct {
 	ok                            bool
 }
 
-func (n *naive) at(i int, lease LeaseID, gpu sharing.GPURef) (p picture) {
+func (n *naive) at(i int, grant GrantID, gpu sharing.GPURef) (p picture) {
 	slack, running := sharing.Bytes(0), 0
 	for _, c := range n.samples[i].Caps {
-		if c.Lease == lease && c.GPU == gpu {
+		if c.Grant == grant && c.GPU == gpu {
 			p.limit, slack, p.ok = c.Memory, c.Slack, true
 		}
 	}
@@ -41,9 +41,9 @@ func (n *naive) at(i int, lease LeaseID, gpu sharing.GPURef) (p picture) {
 		if g.ID != gpu {
 			continue
 		}
-		p.ok = p.ok && g.Told && !slices.Contains(g.Unclear, lease)
+		p.ok = p.ok && g.Told && !slices.Contains(g.Unclear, grant)
 		for _, u := range g.Uses {
-			if u.Lease != lease {
+			if u.Grant != grant {
 				continue
 			}
 			p.uses, p.held, p.ok = append(p.uses, u), p.held+u.Bytes, p.ok && u.Known
@@ -55,7 +55,7 @@ func (n *naive) at(i int, lease LeaseID, gpu sharing.GPURef) (p picture) {
 			}
 		}
 		for _, k := range g.Keepers {
-			if k.Lease == lease {
+			if k.Grant == grant {
 				p.keepers = append(p.keepers, k.Process)
 			}
 		}
@@ -69,13 +69,13 @@ func (p picture) had(one Process) bool {
 	return slices.Contains(p.keepers, one) || slices.ContainsFunc(p.uses, func(u Use) bool { return u.Process == one })
 }
 
-// escaped are the processes of a lease beside MPS on a GPU at step i, where the lease has a cap there.
-func (n *naive) escaped(i int, lease LeaseID, gpu sharing.GPURef) map[Process]bool {
+// escaped are the processes of a grant beside MPS on a GPU at step i, where the grant has a cap there.
+func (n *naive) escaped(i int, grant GrantID, gpu sharing.GPURef) map[Process]bool {
 	out := map[Process]bool{}
 	for _, g := range n.samples[i].GPUs {
-		capped := slices.ContainsFunc(n.samples[i].Caps, func(c Cap) bool { return c.Lease == lease && c.GPU == gpu })
+		capped := slices.ContainsFunc(n.samples[i].Caps, func(c Cap) bool { return c.Grant == grant && c.GPU == gpu })
 		for _, u := range g.Uses {
-			if g.ID == gpu && g.Told && capped && u.Lease == lease && u.Escaped {
+			if g.ID == gpu && g.Told && capped && u.Grant == grant && u.Escaped {
 				out[u.Process] = true
 			}
 		}
@@ -107,11 +107,11 @@ func (n *naive) step(s Sample) (out []string) {
 	i := len(n.samples)
 	n.samples, n.kills = append(n.samples, s), append(n.kills, map[Process]bool{})
 	for _, c := range s.Caps {
-		now := n.at(i, c.Lease, c.GPU)
+		now := n.at(i, c.Grant, c.GPU)
 		if i == 0 || c.Action != Kill || !now.ok || now.held-now.inferred <= now.spared {
 			continue
 		}
-		before := n.at(i-1, c.Lease, c.GPU)
+		before := n.at(i-1, c.Grant, c.GPU)
 		if !before.ok || before.held <= before.limit {
 			continue
 		}
@@ -137,14 +137,14 @@ func (n *naive) step(s Sample) (out []string) {
 		}
 		for _, p := range victims {
 			n.kills[i][p] = true
-			out = append(out, fmt.Sprint(c.Lease, c.GPU, p))
+			out = append(out, fmt.Sprint(c.Grant, c.GPU, p))
 		}
 	}
 	for _, c := range s.Caps {
-		for p := range n.escaped(i, c.Lease, c.GPU) {
-			if i > 0 && c.Action != Evict && n.escaped(i-1, c.Lease, c.GPU)[p] && !n.dying(i, p) && !n.kills[i][p] {
+		for p := range n.escaped(i, c.Grant, c.GPU) {
+			if i > 0 && c.Action != Evict && n.escaped(i-1, c.Grant, c.GPU)[p] && !n.dying(i, p) && !n.kills[i][p] {
 				n.kills[i][p] = true
-				out = append(out, fmt.Sprint(c.Lease, c.GPU, p))
+				out = append(out, fmt.Sprint(c.Grant, c.GPU, p))
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (n *naive) step(s Sample) (out []string) {
 	return out
 }
 
-// world makes samples that follow one another as a machine's would: leases with few processes, which grow,
+// world makes samples that follow one another as a machine's would: grants with few processes, which grow,
 // end, and come again under the same pid.
 type world struct {
 	rnd   *rand.Rand
@@ -191,26 +191,26 @@ func (w *world) next(killStrangers bool) Sample {
 		g := GPU{ID: id, Told: w.rnd.IntN(12) != 0}
 		for pid := range w.start {
 			p := Process{pid + 1, w.start[pid] + 1} // one that has ended has no start
-			lease := []LeaseID{"a", "b"}[pid%2]
+			grant := []GrantID{"a", "b"}[pid%2]
 			switch {
 			case !g.Told || w.rnd.IntN(10) == 0:
 			case pid < 4 && w.keeps[pid] > 1:
-				g.Keepers = append(g.Keepers, Keeper{p, lease})
+				g.Keepers = append(g.Keepers, Keeper{p, grant})
 			case pid < 4 && w.keeps[pid] == 1:
-				g.Uses = append(g.Uses, Use{Process: Process{PID: pid + 1}, Lease: lease, Bytes: w.held[pid][gpu], Known: true, Ended: true, Inferred: w.rnd.IntN(8) == 0})
+				g.Uses = append(g.Uses, Use{Process: Process{PID: pid + 1}, Grant: grant, Bytes: w.held[pid][gpu], Known: true, Ended: true, Inferred: w.rnd.IntN(8) == 0})
 			case pid == 5:
 				g.Unmanaged = append(g.Unmanaged, p)
 			default:
-				g.Uses = append(g.Uses, Use{Process: p, Lease: lease, Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
+				g.Uses = append(g.Uses, Use{Process: p, Grant: grant, Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
 			}
 		}
 		if g.Told && w.rnd.IntN(20) == 0 {
-			g.Unclear = []LeaseID{"a"}
+			g.Unclear = []GrantID{"a"}
 		}
 		s.GPUs = append(s.GPUs, g)
-		for _, lease := range []LeaseID{"a", "b"} {
+		for _, grant := range []GrantID{"a", "b"} {
 			if w.rnd.IntN(15) != 0 {
-				s.Caps = append(s.Caps, Cap{lease, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)], sharing.Bytes(max(0, w.rnd.IntN(6)-3))})
+				s.Caps = append(s.Caps, Cap{grant, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)], sharing.Bytes(max(0, w.rnd.IntN(6)-3))})
 			}
 		}
 	}
@@ -218,7 +218,7 @@ func (w *world) next(killStrangers bool) Sample {
 }
 
 // The watch and the naive model end the same processes, whatever was seen, and whoever is named was seen twice,
-// of this lease, on this GPU, with all of its use known.
+// of this grant, on this GPU, with all of its use known.
 func TestWatchAgreesWithNaiveModel(t *testing.T) {
 	const seed = 1
 	ended := 0
@@ -235,7 +235,7 @@ func TestWatchAgreesWithNaiveModel(t *testing.T) {
 				case v.Reason == Unmanaged:
 					got = append(got, fmt.Sprint(v.GPU, v.Victim))
 				default:
-					got = append(got, fmt.Sprint(v.Lease, v.GPU, v.Victim))
+					got = append(got, fmt.Sprint(v.Grant, v.GPU, v.Victim))
 				}
 			}
 			slices.Sort(want)

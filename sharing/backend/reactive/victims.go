@@ -9,21 +9,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// holdings are what one lease holds of a GPU.
+// holdings are what one grant holds of a GPU.
 type holdings struct {
 	uses    []Use
 	keepers []Process
 	bytes   sharing.Bytes
-	// inferred is the part of bytes that is only believed to be the lease's.
+	// inferred is the part of bytes that is only believed to be the grant's.
 	inferred sharing.Bytes
 	// known is false if one part is not.
 	known bool
 }
 
-func holdingsOf(lease LeaseID, g GPU) holdings {
-	h := holdings{known: g.Told && !slices.Contains(g.Unclear, lease)}
+func holdingsOf(grant GrantID, g GPU) holdings {
+	h := holdings{known: g.Told && !slices.Contains(g.Unclear, grant)}
 	for _, u := range g.Uses {
-		if u.Lease != lease {
+		if u.Grant != grant {
 			continue
 		}
 		h.uses = append(h.uses, u)
@@ -38,7 +38,7 @@ func holdingsOf(lease LeaseID, g GPU) holdings {
 		}
 	}
 	for _, k := range g.Keepers {
-		if k.Lease == lease {
+		if k.Grant == grant {
 			h.keepers = append(h.keepers, k.Process)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// place is one lease on one GPU.
+// place is one grant on one GPU.
 type place struct {
-	lease LeaseID
+	grant GrantID
 	gpu   sharing.GPURef
 }
 
@@ -22,9 +22,9 @@ type intruder struct {
 	gpu sharing.GPURef
 }
 
-// episode is a time during which a lease was over its cap in each sample.
+// episode is a time during which a grant was over its cap in each sample.
 type episode struct {
-	// within is when the lease was seen within its cap last, or over it first where it never was.
+	// within is when the grant was seen within its cap last, or over it first where it never was.
 	within time.Time
 	// samples counts those that saw it over, and judged is true once a verdict was given.
 	samples int
@@ -38,7 +38,7 @@ type episode struct {
 
 // Watch remembers from one sample to the next. Make it with New. It is not safe for concurrent use.
 type Watch struct {
-	// within is when each lease was seen within its cap last.
+	// within is when each grant was seen within its cap last.
 	within map[place]time.Time
 	over   map[place]*episode
 	// unmanaged processes are those of the sample before, with when they were seen first.
@@ -93,11 +93,11 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 	return d
 }
 
-// judge looks at one lease on one GPU. wanted is how soon it should be looked at again.
+// judge looks at one grant on one GPU. wanted is how soon it should be looked at again.
 func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Duration) {
-	at := place{c.Lease, c.GPU}
-	out := Standing{Lease: c.Lease, GPU: c.GPU}
-	h := holdingsOf(c.Lease, g)
+	at := place{c.Grant, c.GPU}
+	out := Standing{Grant: c.Grant, GPU: c.GPU}
+	h := holdingsOf(c.Grant, g)
 	if !h.known {
 		// What was seen before and after a gap is not in a row.
 		delete(w.over, at)
@@ -120,7 +120,7 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 		return out, nil, Fast
 	}
 	out.Over, out.Action = true, c.action(h)
-	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Lease: c.Lease, Held: h.bytes, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
+	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Grant: c.Grant, Held: h.bytes, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
 	switch out.Action {
 	case Warn:
 		if e.judged {
@@ -143,7 +143,7 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 	return out, []Verdict{v}, Fast
 }
 
-// episode notes one more sample in which a lease is over its cap, and returns who was there in the one before.
+// episode notes one more sample in which a grant is over its cap, and returns who was there in the one before.
 func (w *Watch) episode(now time.Time, at place, h holdings) (*episode, map[Process]bool) {
 	e := w.over[at]
 	if e == nil {
@@ -171,7 +171,7 @@ func (w *Watch) episode(now time.Time, at place, h holdings) (*episode, map[Proc
 	return e, before
 }
 
-// action is what is done about a lease that is over its cap.
+// action is what is done about a grant that is over its cap.
 func (c Cap) action(h holdings) Action {
 	slack := sharing.Bytes(0)
 	for _, u := range h.uses {
@@ -197,7 +197,7 @@ func worse(a, b Use) int {
 	return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 }
 
-// intruders judges the processes without a lease. fresh is true while one was seen for the first time.
+// intruders judges the processes without a grant. fresh is true while one was seen for the first time.
 func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
 	seen := map[intruder]time.Time{}
 	for _, g := range s.GPUs {
@@ -223,11 +223,11 @@ func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bo
 	return verdicts, fresh
 }
 
-// forget drops what is known of leases and processes that are gone.
+// forget drops what is known of grants and processes that are gone.
 func (w *Watch) forget(s Sample) {
 	caps := map[place]bool{}
 	for _, c := range s.Caps {
-		caps[place{c.Lease, c.GPU}] = true
+		caps[place{c.Grant, c.GPU}] = true
 	}
 	for at := range w.within {
 		if !caps[at] {

@@ -14,14 +14,14 @@ import (
 
 const gib = sharing.GiB
 
-// use is a process of lease "a" whose pid is also its start time.
+// use is a process of grant "a" whose pid is also its start time.
 func use(pid int, n sharing.Bytes) Use {
-	return Use{Process: Process{pid, uint64(pid)}, Lease: "a", Bytes: n, Known: true}
+	return Use{Process: Process{pid, uint64(pid)}, Grant: "a", Bytes: n, Known: true}
 }
 
-// one is a sample of one GPU, with a cap of 4 GiB for lease "a".
+// one is a sample of one GPU, with a cap of 4 GiB for grant "a".
 func one(action Action, uses ...Use) Sample {
-	return Sample{GPUs: []GPU{{ID: sharing.GPURef{UUID: "g"}, Told: true, Uses: uses}}, Caps: []Cap{{Lease: "a", GPU: sharing.GPURef{UUID: "g"}, Memory: 4 * gib, Action: action}}}
+	return Sample{GPUs: []GPU{{ID: sharing.GPURef{UUID: "g"}, Told: true, Uses: uses}}, Caps: []Cap{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Memory: 4 * gib, Action: action}}}
 }
 
 // steps feeds the samples, a tenth of a second apart, and returns the victims' pids by step, -1 for a warning.
@@ -41,12 +41,12 @@ func steps(w *Watch, samples ...Sample) [][]int {
 	return out
 }
 
-// ended is what a process of lease "a" held that has ended.
+// ended is what a process of grant "a" held that has ended.
 func ended(pid int, n sharing.Bytes) Use {
-	return Use{Process: Process{PID: pid}, Lease: "a", Bytes: n, Known: true, Ended: true}
+	return Use{Process: Process{PID: pid}, Grant: "a", Bytes: n, Known: true, Ended: true}
 }
 
-// kept is a sample in which processes of lease "a" keep what others held.
+// kept is a sample in which processes of grant "a" keep what others held.
 func kept(s Sample, keepers ...int) Sample {
 	for _, pid := range keepers {
 		s.GPUs[0].Keepers = append(s.GPUs[0].Keepers, Keeper{Process{pid, uint64(pid)}, "a"})
@@ -59,9 +59,9 @@ func TestEnded(t *testing.T) {
 	inferred := ended(1, 5*gib)
 	inferred.Inferred = true
 	unclear := kept(one(Kill, ended(1, 5*gib)), 11)
-	unclear.GPUs[0].Unclear = []LeaseID{"a"}
+	unclear.GPUs[0].Unclear = []GrantID{"a"}
 	others := kept(one(Kill, ended(1, 5*gib)), 11)
-	others.GPUs[0].Unclear = []LeaseID{"b"}
+	others.GPUs[0].Unclear = []GrantID{"b"}
 	twice := func(s Sample) []Sample { return []Sample{s, s} }
 	for name, tt := range map[string]struct {
 		samples []Sample
@@ -89,7 +89,7 @@ func TestEnded(t *testing.T) {
 			}
 		})
 	}
-	// What nobody in the lease keeps is waited for, and then those end that run.
+	// What nobody in the grant keeps is waited for, and then those end that run.
 	w, at := New(), time.Unix(100, 0)
 	outside := one(Kill, ended(1, 5*gib), use(2, gib))
 	for _, later := range []time.Duration{0, time.Second, ReturnTime - 1} {
@@ -104,7 +104,7 @@ func TestEnded(t *testing.T) {
 	s := kept(one(Kill, ended(1, 5*gib)), 11, 12)
 	w.Step(time.Unix(100, 0), s)
 	d := w.Step(time.Unix(101, 0), s)
-	v := Verdict{Action: Kill, GPU: sharing.GPURef{UUID: "g"}, Lease: "a", Victim: Process{11, 11}, Keeps: true, Held: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	v := Verdict{Action: Kill, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: Process{11, 11}, Keeps: true, Held: 5 * gib, Cap: 4 * gib, First: true, Delay: time.Second}
 	next := v
 	next.Victim, next.First = Process{12, 12}, false
 	if diff := cmp.Diff([]Verdict{v, next}, d.Verdicts); diff != "" {
@@ -116,7 +116,7 @@ func TestVerdicts(t *testing.T) {
 	unknown := use(9, 0)
 	unknown.Known = false
 	other := use(7, 9*gib)
-	other.Lease = "b"
+	other.Grant = "b"
 	later := use(2, 3*gib)
 	later.Start = 99
 	again := use(1, 5*gib)
@@ -175,11 +175,11 @@ func TestStandingsAndDelay(t *testing.T) {
 		t.Errorf("after one sample: %+v", d)
 	}
 	d := w.Step(at.Add(120*time.Millisecond), one(Kill, use(1, 6*gib)))
-	want := []Verdict{{Action: Kill, Reason: OverCap, GPU: sharing.GPURef{UUID: "g"}, Lease: "a", Victim: Process{1, 1}, Held: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
+	want := []Verdict{{Action: Kill, Reason: OverCap, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: Process{1, 1}, Held: 6 * gib, Cap: 4 * gib, First: true, Delay: 120 * time.Millisecond}}
 	if diff := cmp.Diff(want, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Standing{{Lease: "a", GPU: sharing.GPURef{UUID: "g"}, Known: true, Held: 6 * gib, Over: true, Action: Kill}}, d.Standings); diff != "" {
+	if diff := cmp.Diff([]Standing{{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Known: true, Held: 6 * gib, Over: true, Action: Kill}}, d.Standings); diff != "" {
 		t.Error(diff)
 	}
 	unknown := use(1, 0)
@@ -201,7 +201,7 @@ func TestInterval(t *testing.T) {
 	}{
 		"nothing to watch":   {Sample{}, 0},
 		"idle":               {one(Kill), Idle},
-		"only others":        {one(Kill, Use{Process: Process{8, 8}, Lease: "b", Bytes: gib, Known: true}), Idle},
+		"only others":        {one(Kill, Use{Process: Process{8, 8}, Grant: "b", Bytes: gib, Known: true}), Idle},
 		"in use":             {one(Kill, use(1, gib)), Default},
 		"near the cap":       {one(Kill, use(1, 4*gib-1)), Fast},
 		"seen over once":     {one(Kill, use(1, 5*gib)), Fast},
@@ -266,7 +266,7 @@ func TestEscapes(t *testing.T) {
 		"not another under its id": {[]Sample{one(Kill, out), one(Kill, again)}, [][]int{nil, nil}},
 		"also by a policy to warn": {[]Sample{one(Warn, out), one(Warn, out), one(Warn, out)}, [][]int{nil, {1}, nil}},
 		"not its neighbour":        {[]Sample{one(Kill, out, use(2, gib)), one(Kill, out, use(2, gib))}, [][]int{nil, {1}}},
-		"named once for both":      {[]Sample{one(Kill, Use{Process: out.Process, Lease: "a", Bytes: 9 * gib, Known: true, Escaped: true}), one(Kill, Use{Process: out.Process, Lease: "a", Bytes: 9 * gib, Known: true, Escaped: true})}, [][]int{nil, {1}}},
+		"named once for both":      {[]Sample{one(Kill, Use{Process: out.Process, Grant: "a", Bytes: 9 * gib, Known: true, Escaped: true}), one(Kill, Use{Process: out.Process, Grant: "a", Bytes: 9 * gib, Known: true, Escaped: true})}, [][]int{nil, {1}}},
 	} {
 		if d := cmp.Diff(test.want, steps(New(), test.samples...)); d != "" {
 			t.Errorf("%s: %s", name, d)
@@ -275,7 +275,7 @@ func TestEscapes(t *testing.T) {
 	w := New()
 	w.Step(time.Unix(100, 0), one(Kill, out))
 	d := w.Step(time.Unix(101, 0), one(Kill, out))
-	want := Verdict{Action: Kill, Reason: Escaped, GPU: sharing.GPURef{UUID: "g"}, Lease: "a", Victim: out.Process, Held: gib, Cap: 4 * gib, First: true, Delay: time.Second}
+	want := Verdict{Action: Kill, Reason: Escaped, GPU: sharing.GPURef{UUID: "g"}, Grant: "a", Victim: out.Process, Held: gib, Cap: 4 * gib, First: true, Delay: time.Second}
 	if diff := cmp.Diff([]Verdict{want}, d.Verdicts); diff != "" {
 		t.Error(diff)
 	}
@@ -320,7 +320,7 @@ func TestEvictEscaped(t *testing.T) {
 	}
 }
 
-// Where a lease has slack, nobody is ended for as much as that for each process, and no more than the cap in all; it is told.
+// Where a grant has slack, nobody is ended for as much as that for each process, and no more than the cap in all; it is told.
 func TestSlack(t *testing.T) {
 	with := func(uses ...Use) Sample {
 		s := one(Kill, uses...)
@@ -337,7 +337,7 @@ func TestSlack(t *testing.T) {
 		"two processes, more":       {[]Use{use(1, 3*gib), use(2, 3*gib+1)}, Kill},
 		"twice the cap in all":      {[]Use{use(1, 2*gib), use(2, 2*gib), use(3, 2*gib), use(4, gib), use(5, gib)}, Warn},
 		"more than twice the cap":   {[]Use{use(1, 2*gib), use(2, 2*gib), use(3, 2*gib), use(4, gib), use(5, gib+1)}, Kill},
-		"another lease's processes": {[]Use{use(1, 5*gib+1), {Process: Process{2, 2}, Lease: "b", Bytes: 1, Known: true}}, Kill},
+		"another lease's processes": {[]Use{use(1, 5*gib+1), {Process: Process{2, 2}, Grant: "b", Bytes: 1, Known: true}}, Kill},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := New()

@@ -31,7 +31,7 @@ func (g *Guard) notifyPod(ctx context.Context, gr Grant, v reactive.Verdict, don
 // act carries a verdict out, and reports it.
 func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 	now := g.opt.View()
-	gr, _ := now.grant(ledger.ClaimID(v.Lease)) // a grant ends with its last process: after a kill it may be gone
+	gr, _ := now.grant(ledger.ClaimID(v.Grant)) // a grant ends with its last process: after a kill it may be gone
 	rule := now.rule(gr.Claim.Request.Profile)
 	if v.Reason == reactive.OverCap && v.First {
 		g.opt.Observer.OverCap(v.Delay, v.Held-v.Cap)
@@ -40,7 +40,7 @@ func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 	switch v.Action {
 	case reactive.Warn:
 		g.noteViolation(gr, v, nil)
-		g.opt.Log.Warn("grant is over its cap", "claim", v.Lease, "gpu", v.GPU.String(), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+		g.opt.Log.Warn("grant is over its cap", "claim", v.Grant, "gpu", v.GPU.String(), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("nothing is done about it (%s)", rule))
 	case reactive.Evict:
 		g.evict(ctx, gr, v, rule)
@@ -63,7 +63,7 @@ func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule str
 		return
 	}
 	g.noteViolation(gr, v, nil)
-	g.opt.Log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", v.GPU.String(), "claim", v.Lease,
+	g.opt.Log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", v.GPU.String(), "claim", v.Grant,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
@@ -91,14 +91,14 @@ func (g *Guard) spared(gr Grant, v reactive.Verdict, err error) {
 		say = g.opt.Log.Warn
 	}
 	g.noteViolation(gr, v, err)
-	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", v.GPU.String(), "claim", v.Lease, "error", err.Error())
+	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", v.GPU.String(), "claim", v.Grant, "error", err.Error())
 }
 
 // checkVictim checks again, while the process is held, that it belongs to the grant that is over its cap.
 func (g *Guard) checkVictim(v reactive.Verdict) error {
-	now, id := g.opt.View(), ledger.ClaimID(v.Lease)
+	now, id := g.opt.View(), ledger.ClaimID(v.Grant)
 	if !now.capped(id, v) {
-		return fmt.Errorf("grant %q has no such cap any more: %w", v.Lease, sharing.ErrStale)
+		return fmt.Errorf("grant %q has no such cap any more: %w", v.Grant, sharing.ErrStale)
 	}
 	dir, err := g.opt.Cgroups.OfProcess(v.Victim.PID)
 	if err != nil {
@@ -106,7 +106,7 @@ func (g *Guard) checkVictim(v reactive.Verdict) error {
 	}
 	owner, ok := now.owner(id, v.GPU, dir)
 	if !ok {
-		return fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Lease, sharing.ErrStale)
+		return fmt.Errorf("it is in cgroup %q, which is not of grant %q: %w", dir, v.Grant, sharing.ErrStale)
 	}
 	if _, err := g.opt.Cgroups.Open(owner.Lease.Cgroup, owner.Lease.Inode); err != nil {
 		return fmt.Errorf("grant %q: %w", owner.Claim.ID, err)

@@ -29,13 +29,13 @@ func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule st
 			sentence = fmt.Sprintf("pod %s is over its cap and cannot be evicted (overCap: evict): %v", pod, err)
 		}
 		if _, there := g.opt.View().grant(gr.Claim.ID); there {
-			g.opt.Conditions.SetOf(conditions.Evict, string(v.Lease), sentence)
+			g.opt.Conditions.SetOf(conditions.Evict, string(v.Grant), sentence)
 		}
 		if err != nil {
-			g.opt.Log.Error("pod that is over its cap not evicted", "pod", pod, "claim", v.Lease, "error", err.Error())
+			g.opt.Log.Error("pod that is over its cap not evicted", "pod", pod, "claim", v.Grant, "error", err.Error())
 			return nil
 		}
-		g.opt.Log.Warn("pod evicted", "reason", v.Reason.String(), "pod", pod, "gpu", v.GPU.String(), "claim", v.Lease,
+		g.opt.Log.Warn("pod evicted", "reason", v.Reason.String(), "pod", pod, "gpu", v.GPU.String(), "claim", v.Grant,
 			"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 		g.notifyPod(ctx, gr, v, fmt.Sprintf("its pod is evicted (%s)", rule))
 		return nil

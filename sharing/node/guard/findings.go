@@ -86,7 +86,7 @@ func (f *Findings) breached(v reactive.Verdict) {
 	if v.Reason == reactive.Unmanaged || !v.First {
 		return
 	}
-	f.change(ledger.ClaimID(v.Lease), func(one *Finding) {
+	f.change(ledger.ClaimID(v.Grant), func(one *Finding) {
 		all := maps.Clone(one.breaches) // Of gave the old ones away
 		if all == nil {
 			all = map[sharing.GPURef]breaches{}
@@ -104,7 +104,7 @@ func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standi
 	maps.DeleteFunc(f.of, func(id ledger.ClaimID, _ Finding) bool { _, there := v.grant(id); return !there })
 	watched := map[ledger.ClaimID]bool{}
 	for _, c := range caps {
-		watched[ledger.ClaimID(c.Lease)] = true
+		watched[ledger.ClaimID(c.Grant)] = true
 	}
 	for _, g := range v.Grants {
 		was := f.of[g.Claim.ID]
@@ -113,7 +113,7 @@ func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standi
 		if g.served() {
 			held := map[sharing.GPURef]sharing.Bytes{}
 			for _, st := range standings {
-				if st.Known && ledger.ClaimID(st.Lease) == g.Claim.ID {
+				if st.Known && ledger.ClaimID(st.Grant) == g.Claim.ID {
 					held[st.GPU] = st.Held
 				}
 			}

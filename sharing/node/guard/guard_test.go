@@ -98,7 +98,7 @@ func running(t *testing.T) (reactive.Process, *exec.Cmd) {
 // The guard checks a process again before it kills it. It kills none whose pid another process has now, that left the cgroup or
 // the GPU, or whose grant has another cap, another cgroup or another policy by now.
 func TestCheckBeforeKill(t *testing.T) {
-	unmanaged := func(m *machine, v *reactive.Verdict) { v.Reason, v.Lease, m.dir = reactive.Unmanaged, "", "/user" }
+	unmanaged := func(m *machine, v *reactive.Verdict) { v.Reason, v.Grant, m.dir = reactive.Unmanaged, "", "/user" }
 	for name, c := range map[string]struct {
 		change func(*machine, *reactive.Verdict)
 		killed bool
@@ -108,7 +108,7 @@ func TestCheckBeforeKill(t *testing.T) {
 		"left its cgroup": {func(m *machine, _ *reactive.Verdict) { m.dir = "/kerf/own/k-10" }, false},
 		"left the GPU":    {func(m *machine, _ *reactive.Verdict) { m.closed = true }, false},
 		"another cap":     {func(_ *machine, v *reactive.Verdict) { v.Cap++ }, false},
-		"no such grant":   {func(_ *machine, v *reactive.Verdict) { v.Lease = "k-2" }, false},
+		"no such grant":   {func(_ *machine, v *reactive.Verdict) { v.Grant = "k-2" }, false},
 		"not active":      {func(m *machine, _ *reactive.Verdict) { m.view.Grants[0].Lease = nil }, false},
 		"another policy":  {func(m *machine, _ *reactive.Verdict) { m.view.Pool.OverCap = config.OverCapWarn }, false},
 		"to be evicted": {func(m *machine, _ *reactive.Verdict) {
@@ -129,7 +129,7 @@ func TestCheckBeforeKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, g := newMachine(config.Pool{Name: "a", OverCap: config.OverCapKill, Strangers: config.StrangersKill})
 			victim, cmd := running(t)
-			v := reactive.Verdict{Action: reactive.Kill, GPU: gpu, Lease: "k-1", Held: 5 * sharing.GiB, Cap: 4 * sharing.GiB, Victim: victim}
+			v := reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Held: 5 * sharing.GiB, Cap: 4 * sharing.GiB, Victim: victim}
 			c.change(m, &v)
 			g.act(t.Context(), v)
 			if c.killed {
@@ -159,7 +159,7 @@ func TestAuditNamesTheGrant(t *testing.T) {
 		}
 		return m.view
 	}
-	g.act(t.Context(), reactive.Verdict{Action: reactive.Kill, GPU: gpu, Lease: "k-1", Cap: 4 * sharing.GiB, Victim: victim})
+	g.act(t.Context(), reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Cap: 4 * sharing.GiB, Victim: victim})
 	if len(m.violations) != 1 || m.violations[0].Grant != "k-1" {
 		t.Errorf("audit log: %+v", m.violations)
 	}
@@ -172,10 +172,10 @@ func TestFindings(t *testing.T) {
 	v.Grants[1].Backend = sharing.BackendMPS
 	caps := append(v.caps(v.Grants[0]), v.caps(v.Grants[1])...)
 	stand := func(held sharing.Bytes) []reactive.Standing {
-		return []reactive.Standing{{Lease: "k-2", GPU: gpu, Known: held > 0, Held: held}}
+		return []reactive.Standing{{Grant: "k-2", GPU: gpu, Known: held > 0, Held: held}}
 	}
-	f.breached(reactive.Verdict{Lease: "k-1", GPU: gpu, First: true, Delay: time.Second})
-	f.breached(reactive.Verdict{Lease: "k-1", GPU: gpu, Delay: time.Minute}) // still the same time
+	f.breached(reactive.Verdict{Grant: "k-1", GPU: gpu, First: true, Delay: time.Second})
+	f.breached(reactive.Verdict{Grant: "k-1", GPU: gpu, Delay: time.Minute}) // still the same time
 	if !f.note(v, caps, stand(6*sharing.GiB), map[ledger.ClaimID]string{"k-1": "no answer"}) {
 		t.Error("levels change, and that is not said")
 	}

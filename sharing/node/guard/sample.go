@@ -25,7 +25,7 @@ const deadline = 500 * time.Millisecond
 
 // sample reads process lists, and finds to which grants their entries belong. unclear says why the usage of grants cannot be
 // read.
-func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear map[reactive.LeaseID]string) {
+func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear map[reactive.GrantID]string) {
 	s.EndUnmanaged = v.kills()
 	for _, gr := range v.Grants {
 		s.Caps = append(s.Caps, v.caps(gr)...)
@@ -40,7 +40,7 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 			ask = append(ask, gpu.Ref())
 		}
 	}
-	unclear = map[reactive.LeaseID]string{}
+	unclear = map[reactive.GrantID]string{}
 	for _, look := range g.opt.Lists.Judge(g.opt.Lists.AskAll(ctx, v.Driver, ask, deadline), v.Owners) {
 		if look.Err == nil {
 			s.GPUs = append(s.GPUs, g.sort(look, v, s, unclear))
@@ -55,14 +55,14 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 }
 
 // sort divides the entries of a GPU's list among grants and unmanaged processes. Nothing is done about unattributed entries.
-func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[reactive.LeaseID]string) reactive.GPU {
+func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[reactive.GrantID]string) reactive.GPU {
 	out := reactive.GPU{ID: look.GPU, Told: true}
 	for _, line := range look.Lines {
 		switch {
 		case line.Owner != "":
 			of, _ := v.grant(ledger.ClaimID(line.Owner))
 			out.Uses = append(out.Uses, reactive.Use{
-				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Lease: v.speaker(ledger.ClaimID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
+				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Grant: v.speaker(ledger.ClaimID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
 				Escaped: line.Kind == listing.Running && !line.MPS && of.served(), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
 			})
 		case line.Kind == listing.Running && s.EndUnmanaged && line.Cgroup != "" && g.opt.mayEnd(v, line.PID, line.Cgroup):
@@ -86,7 +86,7 @@ func (g *Guard) keepers(look lists.Look, v View, uses []reactive.Use, caps []rea
 	for _, c := range caps {
 		var held, ended sharing.Bytes
 		for _, u := range uses {
-			if u.Lease != c.Lease {
+			if u.Grant != c.Grant {
 				continue
 			}
 			if held += u.Bytes; u.Ended { // of one GPU, so that the sum does not wrap
@@ -97,12 +97,12 @@ func (g *Guard) keepers(look lists.Look, v View, uses []reactive.Use, caps []rea
 			continue
 		}
 		for _, o := range v.Owners {
-			if v.speaker(ledger.ClaimID(o.Owner)) != c.Lease {
+			if v.speaker(ledger.ClaimID(o.Owner)) != c.Grant {
 				continue
 			}
 			all, _ := g.opt.Lists.Keepers(look, o) // status says why they cannot be read
 			for _, p := range all {
-				out = append(out, reactive.Keeper{Process: reactive.Process(p), Lease: c.Lease})
+				out = append(out, reactive.Keeper{Process: reactive.Process(p), Grant: c.Grant})
 			}
 		}
 	}

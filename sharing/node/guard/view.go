@@ -82,11 +82,11 @@ func (v View) owner(id ledger.ClaimID, gpu sharing.GPURef, dir string) (Grant, b
 }
 
 // speaker is the grant that stands for the one named.
-func (v View) speaker(id ledger.ClaimID) reactive.LeaseID {
+func (v View) speaker(id ledger.ClaimID) reactive.GrantID {
 	if g, ok := v.grant(id); ok {
 		id = g.Speaker
 	}
-	return reactive.LeaseID(id)
+	return reactive.GrantID(id)
 }
 
 // index is a GPU's index, for people.
@@ -123,7 +123,7 @@ func (v View) caps(g Grant) (out []reactive.Cap) {
 	}
 	for _, f := range g.Caps() {
 		if !f.Whole {
-			out = append(out, reactive.Cap{Lease: reactive.LeaseID(g.Claim.ID), GPU: f.GPU, Memory: f.Memory, Action: v.action(g), Slack: slack})
+			out = append(out, reactive.Cap{Grant: reactive.GrantID(g.Claim.ID), GPU: f.GPU, Memory: f.Memory, Action: v.action(g), Slack: slack})
 		}
 	}
 	return out
