@@ -18,7 +18,7 @@ func Claims() []Claim {
 		{"nvml-functions", "The driver answers each NVML function that Kerf requires.", "design/architecture.md"},
 		{"nvml-samples", "The driver samples the GPU time of processes, and each sample names one process.", "design/compute.md"},
 		{"abi-known", "libkerf knows each function of the driver through which memory can be allocated.", "design/promises.md"},
-		{"abi-identity", "`cuGetProcAddress` returns functions that the driver exports.", "design/architecture.md"},
+		{"abi-identity", "`cuGetProcAddress` returns exported functions for all that libkerf counts.", "design/architecture.md"},
 		{"context-listed", "NVML lists the memory of a context with its process.", "design/promises.md"},
 		{"managed-unlisted", "NVML lists managed memory with no process, but as used memory of the GPU.", "reference/enforcement.md"},
 		{"cap-rejects", "libkerf rejects memory above the cap, in each family of allocation.", "reference/enforcement.md"},

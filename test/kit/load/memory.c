@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct family {
 	const char *name;
@@ -187,7 +188,8 @@ CUresult do_fill(struct gpu *g, const struct arguments *a)
 	return CUDA_SUCCESS;
 }
 
-/* Takes a step each --every until it is killed, has --alloc, or meets an error; a line for each. */
+/* Takes a step each --every until it is killed, has --alloc, or meets an error, with a line for each. Then it holds what it has
+ * until its input ends. */
 CUresult do_grow(struct gpu *g, const struct arguments *a)
 {
 	const struct family *f = find_family(a->api);
@@ -195,15 +197,19 @@ CUresult do_grow(struct gpu *g, const struct arguments *a)
 	for (uint64_t got = 0; got < a->alloc;) {
 		struct piece p = { .bytes = a->step };
 		CUresult ret = take(g, f, &p);
-		if (ret)
-			return ret;
-		CALL(g, memset(p.ptr, 1, p.bytes));
-		CALL(g, ctx_sync());
-		got += p.bytes;
-		printf("{\"at_ns\":%llu,\"bytes\":%llu}\n", (unsigned long long)now_ns(), (unsigned long long)got);
+		if (!ret) {
+			CALL(g, memset(p.ptr, 1, p.bytes));
+			CALL(g, ctx_sync());
+			got += p.bytes;
+		}
+		printf("{\"pid\":%d,\"at_ns\":%llu,\"bytes\":%llu,\"error\":\"%s\"}\n", (int)getpid(),
+		       (unsigned long long)now_ns(), (unsigned long long)got, name_of(g, ret));
 		fflush(stdout);
+		if (ret)
+			break;
 		nanosleep(&every, NULL);
 	}
-	getchar(); /* holds it until the input ends */
+	while (getchar() != EOF)
+		;
 	return CUDA_SUCCESS;
 }

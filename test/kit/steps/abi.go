@@ -5,6 +5,7 @@ package steps
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,28 +46,72 @@ func abi(ctx context.Context, b *bench.Bench) error {
 	}
 	unknown := table.Unknown(names)
 	b.Add(core.Is("abi-known", len(unknown) == 0, "%d unknown functions that may allocate %s", len(unknown), strings.Join(unknown, " ")))
-	return identities(ctx, b, names)
+	return identities(ctx, b, table, names)
 }
 
-// identities asks cuGetProcAddress for each name, with and without its version.
-func identities(ctx context.Context, b *bench.Bench, names []string) error {
+// identified is one answer of cuGetProcAddress, or the sum of all.
+type identified struct {
+	Other        string // a name whose function is not exported
+	Version      int
+	Flags        int
+	Asked, Found int
+	Failed, Call string
+}
+
+// identities asks cuGetProcAddress for each name, with and without its version. libkerf finds the functions that it counts by
+// their address, so these have to be exported. Others may be hidden.
+func identities(ctx context.Context, b *bench.Bench, table libkerf.Table, names []string) error {
 	all := slices.Clone(names)
 	for _, n := range names {
-		for _, suffix := range []string{"_ptsz", "_ptds", "_v4", "_v3", "_v2"} {
-			n = strings.TrimSuffix(n, suffix)
-		}
-		all = append(all, n)
+		all = append(all, baseName(n))
 	}
 	slices.Sort(all)
 	file := filepath.Join(b.Work, "names")
 	if err := os.WriteFile(file, []byte(strings.Join(slices.Compact(all), "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
-	var got struct{ Asked, Found, Others int }
-	if err := b.Run(ctx, b.Native(), &got, "abi", "--names", file); err != nil {
+	p, err := b.Start(b.Native(), b.Program("kitload"), "abi", "--names", file)
+	if err != nil {
 		return err
 	}
-	b.Fact("cuGetProcAddress", "%d questions, %d answers", got.Asked, got.Found)
-	b.Add(core.Is("abi-identity", got.Others == 0 && got.Found > 0, "%d of %d answers are no exported function", got.Others, got.Found))
-	return nil
+	defer p.End()
+	var hidden []identified
+	var counted []string
+	for {
+		var got identified
+		if err := p.Line(ctx, &got); err != nil {
+			return err
+		}
+		switch {
+		case got.Failed != "":
+			return fmt.Errorf("kitload abi: %s in %s", got.Failed, got.Call)
+		case got.Other != "":
+			hidden = append(hidden, got)
+			if counts(table, names, got.Other) {
+				counted = append(counted, got.Other)
+			}
+		default:
+			counted = slices.Compact(counted)
+			b.SaveJSON("hidden.json", hidden)
+			b.Fact("cuGetProcAddress", "%d questions, %d answers, %d of them no exported function", got.Asked, got.Found, len(hidden))
+			b.Add(core.Is("abi-identity", len(counted) == 0 && got.Found > 0, "%d functions that libkerf counts are hidden %v", len(counted), counted))
+			return nil
+		}
+	}
+}
+
+// baseName is a name without the suffixes of its versions.
+func baseName(name string) string {
+	for _, suffix := range []string{"_ptsz", "_ptds", "_v4", "_v3", "_v2"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}
+
+// counts reports whether libkerf counts a function, in any of the versions that the driver has.
+func counts(table libkerf.Table, names []string, name string) bool {
+	return slices.ContainsFunc(names, func(n string) bool {
+		class, known := table.Class(n)
+		return known && baseName(n) == baseName(name) && class != libkerf.None && class != libkerf.Host && class != libkerf.Resolve
+	})
 }

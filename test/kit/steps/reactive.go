@@ -70,8 +70,10 @@ func reactive(ctx context.Context, b *bench.Bench) error {
 
 // grown is a line of kitload grow.
 type grown struct {
+	PID          int
 	At           uint64 `json:"at_ns"`
 	Bytes        uint64
+	Error        string // the allocation failed; the program holds what it has
 	Failed, Call string
 }
 
@@ -103,8 +105,8 @@ func offend(ctx context.Context, b *bench.Bench, w bench.Way, own uint64, args [
 		if err != nil {
 			return 0, 0, err
 		}
-		if l.Failed != "" {
-			return 0, 0, fmt.Errorf("kitload grow: %s in %s", l.Failed, l.Call)
+		if l.Failed+l.Error != "" {
+			return 0, 0, fmt.Errorf("kitload grow: %s%s in %s", l.Failed, l.Error, l.Call)
 		}
 		if bytes = l.Bytes + own; bytes > limit && since == 0 {
 			since = l.At
@@ -132,8 +134,8 @@ func managedStays(ctx context.Context, b *bench.Bench, a *bench.Agent) error {
 	defer p.End()
 	for range 4 {
 		var l grown
-		if err := p.Line(ctx, &l); err != nil || l.Failed != "" {
-			b.Fact("managed memory", "the program got %d bytes, then %v %s", l.Bytes, err, l.Failed)
+		if err := p.Line(ctx, &l); err != nil || l.Failed+l.Error != "" {
+			b.Fact("managed memory", "the program got %d bytes, then %v %s%s", l.Bytes, err, l.Failed, l.Error)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -83,8 +83,12 @@ func python(ctx context.Context, b *bench.Bench, w bench.Way, part string) (t to
 	if ctx.Err() != nil {
 		return t, context.Cause(ctx)
 	}
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	last := lines[len(lines)-1]
+	last := ""
+	for line := range strings.Lines(text) { // warnings may follow the result
+		if strings.HasPrefix(line, "{") || !strings.HasPrefix(last, "{") {
+			last = strings.TrimSpace(line)
+		}
+	}
 	if code != 0 || json.Unmarshal([]byte(last), &t) != nil || t.Error != "" {
 		return t, fmt.Errorf("status %d: %s", code, last)
 	}
