@@ -96,9 +96,9 @@ const (
 	LabelMemory = Domain + "/gpu.memory"
 	// LabelDriver is the driver's version.
 	LabelDriver = Domain + "/driver"
-	// LabelLevel is the strongest enforcement level that a piece of every GPU can have.
+	// LabelLevel is the strongest enforcement level that a share of every GPU can have.
 	LabelLevel = Domain + "/level"
-	// LabelMIGCapable is true where a GPU can be cut into MIG instances.
+	// LabelMIGCapable is true if a GPU supports MIG.
 	LabelMIGCapable = Domain + "/mig.capable"
 )
 

@@ -127,8 +127,8 @@ type Mount struct {
 // NoteAnnotation is an OCI annotation of the container, which the agent writes: the grant (Injection.Note). It counts only together with the guard.
 const NoteAnnotation = Domain + "/grant"
 
-// PrivilegedLabel is `profile` on a pod that may have privileged containers beside a piece of a GPU because its profile says so. The
-// admission policies set it, and refuse it where no profile does.
+// PrivilegedLabel is `profile` on a GPU pod that may have privileged containers because its profile says so. The admission
+// policies set it, and reject it if no profile does.
 const PrivilegedLabel = Domain + "/privileged-by"
 
 // Seen is one container as the container runtime tells of it: the second witness of what runs.

@@ -13,9 +13,9 @@ import (
 const (
 	// Domain is the domain of every name that Kerf gives in Kubernetes.
 	Domain = "kerf.dev"
-	// ResourceMemory is GiB of GPU memory, the total over the container's fragments.
+	// ResourceMemory is GiB of GPU memory, the total over the container's GPUs.
 	ResourceMemory = Domain + "/gpu-memory-gib"
-	// ResourcePercent is percent of GPU compute, the total over the container's fragments.
+	// ResourcePercent is percent of GPU compute, the total over the container's GPUs.
 	ResourcePercent = Domain + "/gpu-percent"
 	// ResourceGPU is a number of whole GPUs.
 	ResourceGPU = Domain + "/gpu"

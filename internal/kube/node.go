@@ -137,8 +137,8 @@ func encoded(v any) []byte {
 }
 
 const (
-	// StartTaint is the taint, given to a node as it joins, that keeps pods away until the agent has seen that containers
-	// with a GPU can start there. The agent takes it off, and never puts it on.
+	// StartTaint is the taint of a new node that keeps pods away until GPU containers can start there. The agent removes it,
+	// and never sets it.
 	StartTaint = "kerf.dev/starting"
 
 	// gfdStamp is a label that NVIDIA's GPU feature discovery gives every node that it describes.

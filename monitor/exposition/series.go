@@ -59,7 +59,7 @@ func describe() []family {
 	counter := func(s series, name, help string) family { return family{s, name, help, true} }
 	return []family{
 		gauge(monitorInfo, "kerf_monitor_info", "Version, and where values come from; always 1."),
-		gauge(agentUp, "kerf_monitor_agent_up", "1 while the agent tells of its grants; while it is 0, those that it told of last are used."),
+		gauge(agentUp, "kerf_monitor_agent_up", "1 if the agent answers. If 0, kerf-monitor uses the last known grants."),
 		gauge(cycleSeconds, "kerf_monitor_cycle_duration_seconds", "How long the newest sample of all GPUs took."),
 		counter(cycles, "kerf_monitor_cycles_total", "Samples of all GPUs since the monitor started."),
 
@@ -79,18 +79,18 @@ func describe() []family {
 		gauge(usePeak, "kerf_use_memory_peak_bytes", "The most memory in any sample since the monitor or the grant started."),
 		gauge(useLimit, "kerf_use_memory_limit_bytes", "Memory that the grant is guaranteed."),
 		gauge(useLent, "kerf_use_memory_lent_bytes", "Memory that the grant may use beyond its guarantee now."),
-		counter(useEnergy, "kerf_use_energy_joules_total", "Energy that the GPU used for the owner; what it used for nobody is unattributed."),
+		counter(useEnergy, "kerf_use_energy_joules_total", "Energy that the GPU used for the owner. Other energy is unattributed."),
 		counter(useActive, "kerf_use_active_seconds_total", "How long the GPU worked for the owner."),
 		counter(useWatched, "kerf_use_watched_seconds_total", "How long it was known whether the GPU worked for the owner; active over watched seconds is the mean activity."),
 		gauge(useIdle, "kerf_use_idle_seconds", "How long the GPU has not worked for the grant."),
 		gauge(grantInfo, "kerf_use_grant_info", "Facts of the grant; always 1."),
 		gauge(useComputeLimit, "kerf_use_compute_limit_ratio", "Share of the GPU's compute that the grant has; absent for a fair share."),
-		counter(useThrottled, "kerf_use_throttled_seconds_total", "How long launches waited for the grant's share of time, summed over threads, as the agent told last; only where programs count it."),
+		counter(useThrottled, "kerf_use_throttled_seconds_total", "Time that launches waited for the grant's compute share, summed over threads. Only for grants of libkerf."),
 		gauge(useEncoder, "kerf_use_encoder_ratio", "Part of the time in which video was encoded for the owner, 0 to 1 of the GPU."),
 		gauge(useDecoder, "kerf_use_decoder_ratio", "Part of the time in which video was decoded for the owner, 0 to 1 of the GPU."),
 		gauge(useTensor, "kerf_use_tensor_active_ratio", "Part of the time in which the tensor pipe was active for the owner, 0 to 1 of the whole GPU; only with DCGM."),
 		gauge(useOccupancy, "kerf_use_sm_occupancy_ratio", "Part of the most warps that could have been resident which were the owner's, 0 to 1 of the whole GPU; only with DCGM."),
-		counter(useRefusals, "kerf_use_oom_refusals_total", "Calls that were refused because the grant's cap left no room, as the agent told last; absent where the driver, MPS or a MIG instance refuses, of which none tells."),
+		counter(useRefusals, "kerf_use_oom_refusals_total", "Calls that were rejected at the grant's cap, from the agent's last report. Absent unless libkerf enforces the cap."),
 		counter(useViolations, "kerf_use_cap_violations_total", "Times that the grant was found past its cap since the agent started; only where it is watched."),
 		gauge(useDelay, "kerf_use_detection_delay_seconds", "For how long at most the grant had been past its cap when that was found last; only after it was."),
 	}

@@ -255,6 +255,6 @@ const (
 	reasonGangFault = "GangFault"
 	// reasonPreempted of a pod: it gives way to a more important one, which is named.
 	reasonPreempted = "Preempted"
-	// reasonConfigRefused of the ConfigMap kerf-config: a document is not taken, what stays in force, and the mistakes.
+	// reasonConfigRefused of the ConfigMap kerf-config: a config was rejected, with its errors and the config that stays applied.
 	reasonConfigRefused = "SharingConfigRefused"
 )

@@ -237,10 +237,10 @@ type Register = func(metrics.Registerable) error
 func newConfigMetrics(register Register) (configMetrics, error) {
 	m := configMetrics{
 		info: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "kerf_scheduler_config_info", Help: "1 for the SharingConfig that this replica goes by, by the SHA-256 of the document; absent while it knows no valid one, and places no pod that asks for a GPU.", StabilityLevel: metrics.ALPHA,
+			Name: "kerf_scheduler_config_info", Help: "1 for the config of this replica, by its SHA-256. Absent without a valid config; the replica then places no GPU pods.", StabilityLevel: metrics.ALPHA,
 		}, []string{"sha256"}),
 		errors: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "kerf_scheduler_config_errors_total", Help: "Documents that were refused for their mistakes.", StabilityLevel: metrics.ALPHA,
+			Name: "kerf_scheduler_config_errors_total", Help: "Configs that were rejected because of errors.", StabilityLevel: metrics.ALPHA,
 		}),
 	}
 	for _, one := range []metrics.Registerable{m.info, m.errors} {

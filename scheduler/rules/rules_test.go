@@ -64,8 +64,8 @@ func TestConfigIsReadAgain(t *testing.T) {
 	// says requires that the document in force, and how many were refused, can be asked for.
 	says := func(text string, refused int) {
 		t.Helper()
-		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Documents that were refused for their mistakes.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
-			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the SharingConfig that this replica goes by, by the SHA-256 of the document; absent while it knows no valid one, and places no pod that asks for a GPU.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
+		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Configs that were rejected because of errors.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
+			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the config of this replica, by its SHA-256. Absent without a valid config; the replica then places no GPU pods.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
 			refused, sha256.Sum256([]byte(text)))
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 			t.Error(err)

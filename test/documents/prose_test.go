@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxOldPages may only shrink: these pages were written before the rules.
-	maxOldPages = 4
+	maxOldPages = 0
 	// maxWords of a page, maxAllWords of all pages, and maxCell are the bounds outside of docs/reference.
 	maxWords, maxAllWords, maxCell = 1500, 35000, 120
 )

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// reasonCut of a pod: its MIG instance is there, and how long it took to cut it.
+	// reasonCut of a pod: its MIG instance is ready, and the time of its creation.
 	reasonCut = "MIGInstanceReady"
 	// reasonUncut of a pod: its MIG instance is not there yet, and why; it is tried again.
 	reasonUncut = "MIGInstanceWaits"

@@ -40,8 +40,8 @@ func NewEvents(reg prometheus.Registerer) *Events {
 			Name: "kerf_allocate_duration_seconds", Help: "Time of an answer to kubelet's Allocate.",
 			Buckets: latencies(),
 		}),
-		configApplied: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_applied_total", Help: "Configuration documents put in force since this agent started, the first one among them."}),
-		configRefused: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configuration documents refused for their mistakes."}),
+		configApplied: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_applied_total", Help: "Configs that this agent has applied since it started, including the first one."}),
+		configRefused: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configs that were rejected because of errors."}),
 		mpsRestarts: r.NewCounter(prometheus.CounterOpts{
 			Name: "kerf_mps_restarts_total", Help: "Times that an MPS control daemon which died or hung was to be started again; its clients ended with it.",
 		}),

@@ -35,7 +35,7 @@ func newGrants(r promauto.Factory) *grants {
 			Buckets: latencies(),
 		}),
 		placed: r.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kerf_placement_wait_seconds", Help: "Time from a pod's first try on this node to its claims, by namespace, profile, and why the last try before was refused (none, exhausted, unavailable, ...).",
+			Name: "kerf_placement_wait_seconds", Help: "Time from a pod's first attempt on this node to its grants, by namespace, profile, and reason of the last rejection.",
 			Buckets: []float64{0.01, 0.1, 1, 5, 15, 60, 300, 1800, 7200},
 		}, []string{"namespace", "profile", "reason"}),
 		ended:        r.NewCounter(prometheus.CounterOpts{Name: "kerf_leases_ended_total", Help: "Leases that ended since this agent started."}),

@@ -113,7 +113,7 @@ func TestPlacementWait(t *testing.T) {
 	e.Placed("team", "half", fmt.Errorf("x: %w", sharing.ErrExhausted), 2*time.Second)
 	e.Placed("lab", "", fmt.Errorf("x: %w", sharing.ErrUnavailable), time.Second)
 	const want = `
-# HELP kerf_placement_wait_seconds Time from a pod's first try on this node to its claims, by namespace, profile, and why the last try before was refused (none, exhausted, unavailable, ...).
+# HELP kerf_placement_wait_seconds Time from a pod's first attempt on this node to its grants, by namespace, profile, and reason of the last rejection.
 # TYPE kerf_placement_wait_seconds histogram
 kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="0.01"} 0
 kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="0.1"} 0

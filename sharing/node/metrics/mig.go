@@ -22,7 +22,7 @@ type cuts struct {
 func newCuts(r promauto.Factory) *cuts {
 	return &cuts{
 		cut: r.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_mig_instances_total", Help: "MIG instances asked for, by outcome (cut, warm where it was there already, or why not).",
+			Name: "kerf_mig_instances_total", Help: "MIG instances requested, by outcome: `cut` if created, `warm` if it existed, or the reason of a failure.",
 		}, []string{"outcome"}),
 		cutSeconds: r.NewHistogram(prometheus.HistogramOpts{
 			Name: "kerf_mig_cut_duration_seconds", Help: "Time to make an instance that was not there, steps and their waits together.",
@@ -34,7 +34,7 @@ func newCuts(r promauto.Factory) *cuts {
 		}, []string{"step", "outcome"}),
 		refused: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_mig_refusals_total",
-			Help: "Requests for a MIG instance that no GPU of the node answered, each try of them, by the reason of the GPU that came nearest (full, fragmented, foreign, not_in_layout, no_such_profile, not_in_mig_mode, trouble, ...).",
+			Help: "Attempts to get a MIG instance that failed on this node, by the reason of the closest GPU, such as full, foreign or not_in_layout.",
 		}, []string{"reason"}),
 		turns: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_mig_mode_changes_total", Help: "Changes of a GPU's MIG mode that demand asked for, by the mode that was wanted (on, off) and outcome (done, or why not).",

@@ -16,12 +16,12 @@ func nodeFamilies() families[*nodev1.GetNodeResponse] {
 		plain.gauge("kerf_agent_ready", "1 when claims are taken, else 0.", truth(node.GetReady)),
 		plain.and("version", node.GetAgentVersion).and("driver", node.GetDriverVersion).
 			gauge("kerf_agent_info", "Versions; always 1.", info),
-		plain.gauge("kerf_config_errors", "Mistakes of a newer configuration that was refused; 0 when the newest is in force.",
+		plain.gauge("kerf_config_errors", "Errors of the newest config; 0 if it is applied.",
 			count(func(n node) []string { return n.GetConfig().GetErrors() })),
 		plain.and("sha256", func(n node) string { return n.GetConfig().GetSha256() }).
 			and("pool", func(n node) string { return n.GetConfig().GetPool() }).
-			gauge("kerf_config_info", "The configuration in force; always 1. sha256 is empty for the built-in default.", info),
-		plain.gauge("kerf_config_waiting_gpus", "GPUs whose settings by the configuration in force wait for those who use them.",
+			gauge("kerf_config_info", "The applied config; always 1. sha256 is empty for the built-in default.", info),
+		plain.gauge("kerf_config_waiting_gpus", "GPUs whose settings of the applied config are pending until their grants end.",
 			count(func(n node) []*nodev1.ConfigWaiting { return n.GetConfig().GetWaiting() })),
 	}
 }
@@ -92,7 +92,7 @@ func amountFamilies() families[amount] {
 		one.gauge("kerf_grant_memory_lent_bytes",
 			"Memory that the grant may use beyond its guarantee now; only of grants that may burst.", when(bursts, amount.GetLentBytes)),
 		one.gauge("kerf_grant_memory_burst_bytes",
-			"The most that guaranteed and lent memory may be together; only of grants that may burst.", when(bursts, amount.GetBurstBytes)),
+			"The highest sum of guaranteed and burst memory. Only for grants with burst memory.", when(bursts, amount.GetBurstBytes)),
 		one.gauge("kerf_grant_memory_used_bytes", "Memory that the grant uses on this GPU; absent when not known.",
 			when(amount.GetUsedKnown, amount.GetUsedBytes)),
 		one.gauge("kerf_grant_gpu_time_percent",
@@ -100,7 +100,7 @@ func amountFamilies() families[amount] {
 			when(func(a amount) bool { return counted(a) && a.GetTime().GetUsedPercent() >= 0 },
 				func(a amount) int32 { return a.GetTime().GetUsedPercent() })),
 		one.counter("kerf_grant_gpu_time_charged_seconds_total",
-			"GPU time that launches were charged, at the rate that the driver's samples imply; only of grants whose programs count it, as are the next three.",
+			"GPU time charged to launches, at the rate that the driver's samples imply. Only for grants of libkerf.",
 			when(counted, func(a amount) float64 { return a.GetTime().GetChargedSeconds() })),
 		one.counter("kerf_grant_launches_total", "Launches that were charged.",
 			when(counted, func(a amount) uint64 { return a.GetTime().GetLaunches() })),

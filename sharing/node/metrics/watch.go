@@ -26,7 +26,7 @@ type watch struct {
 func newWatch(r promauto.Factory) *watch {
 	return &watch{
 		tickSeconds: r.NewHistogram(prometheus.HistogramOpts{
-			Name: "kerf_watch_tick_duration_seconds", Help: "Time of one look at what leases use that only watching holds, with what was done about it; the count is the number of looks.",
+			Name: "kerf_watch_tick_duration_seconds", Help: "Duration of a check by the reactive backend, with its reactions. The count is the number of checks.",
 			Buckets: latencies(),
 		}),
 		delaySeconds: r.NewHistogram(prometheus.HistogramOpts{
@@ -38,10 +38,10 @@ func newWatch(r promauto.Factory) *watch {
 			Buckets: prometheus.ExponentialBuckets(float64(sharing.MiB), 2, 18),
 		}),
 		killed: r.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_watch_kills_total", Help: "Processes killed, by reason (over_cap, stranger, escaped), and grants whose processes were (gpu_fault).",
+			Name: "kerf_watch_kills_total", Help: "Processes killed, by reason: `over_cap`, `stranger`, `escaped`. For `gpu_fault`, it counts grants.",
 		}, []string{"reason"}),
 		spare: r.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_watch_spared_total", Help: "Processes that were to be killed and were not, because they had ended or were not the same when they were looked at again, by reason (over_cap, stranger, escaped).",
+			Name: "kerf_watch_spared_total", Help: "Kills that were skipped because the process had ended or was another one, by reason: `over_cap`, `stranger`, `escaped`.",
 		}, []string{"reason"}),
 		evicted: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_watch_evictions_total", Help: "Evictions of pods that were asked for, by reason (over_cap, escaped, gpu_fault, idle) and result (evicted, refused).",

@@ -12,7 +12,7 @@ import (
 
 // The reasons of events about MIG.
 const (
-	// reasonWaits of the node: a GPU is not cut as its pool says, and whom that waits for.
+	// reasonWaits of the node: a GPU does not have the MIG layout of its pool yet, and what it waits for.
 	reasonWaits = "MIGWaits"
 	// reasonTrouble of the node: a GPU gives no MIG instances, and why.
 	reasonTrouble = "MIGTrouble"

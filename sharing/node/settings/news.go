@@ -14,9 +14,9 @@ import (
 
 // The reasons of events about the configuration.
 const (
-	// reasonConfigRefused of the node: a document is not taken, with every mistake.
+	// reasonConfigRefused of the node: a config was rejected, with all its errors.
 	reasonConfigRefused = "SharingConfigRefused"
-	// reasonConfigInForce of the node: a document came into force after another one, with its hash.
+	// reasonConfigInForce of the node: a new config was applied, with its hash.
 	reasonConfigInForce = "SharingConfigInForce"
 )
 
