@@ -35,13 +35,13 @@ CUresult do_info(struct gpu *g, const struct arguments *a)
 	CALL(g, version(&version));
 	CALL(g, device_name(name, sizeof name, g->device));
 	CALL(g, mem_info(&left, &total));
-	CUresult ret = load_kernels(g);
-	if (!ret)
-		ret = kernels_run(g, &kernels);
-	if (ret)
-		return ret;
+	if (!load_kernels(g)) { /* without kernels, other commands still work */
+		CUresult ret = kernels_run(g, &kernels);
+		if (ret)
+			return ret;
+	}
 	printf("{\"cuda\":%d,\"name\":\"%s\",\"processors\":%d,\"total_bytes\":%zu,\"free_bytes\":%zu,\"ptx\":\"%s\",\"jit_ns\":%llu,\"kernels\":%s}\n",
-	       version, name, g->processors, total, left, g->ptx, (unsigned long long)g->jit_ns, kernels ? "true" : "false");
+	       version, name, g->processors, total, left, g->ptx ? g->ptx : "none", (unsigned long long)g->jit_ns, kernels ? "true" : "false");
 	return CUDA_SUCCESS;
 }
 
