@@ -50,19 +50,29 @@ func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 }
 
 func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule string) {
-	check := func() error { return g.checkVictim(v) }
+	check := g.checkVictim
 	if v.Reason == reactive.Unmanaged {
-		check = func() error { return g.checkUnmanaged(v) }
+		check = g.checkUnmanaged
 	}
 	victim := victimName(v.Victim.PID) // which cannot be read any more after the kill
-	err := process.Kill(v.Victim.PID, v.Victim.Start, check)
+	// The audit log has the violation before the release of the grant, which may follow the signal at once.
+	noted := false
+	err := process.Kill(v.Victim.PID, v.Victim.Start, func() error {
+		err := check(v)
+		if noted = err == nil && g.deniedBefore[v.Victim] == ""; noted {
+			g.noteViolation(gr, v, nil)
+		}
+		return err
+	})
 	g.opt.Observer.Killed(v.Reason.String(), err)
 	if err != nil {
 		g.core.Spare(v.Victim)
 		g.spared(gr, v, err)
 		return
 	}
-	g.noteViolation(gr, v, nil)
+	if !noted {
+		g.noteViolation(gr, v, nil)
+	}
 	g.opt.Log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", v.GPU.String(), "claim", v.Grant,
 		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
 	switch v.Reason {
