@@ -194,7 +194,7 @@ func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 	gone := map[sharing.GPURef]bool{}
 	for _, u := range v.inv.Units {
 		n := map[string]int{sharing.ResourceMemory: u.GiB, sharing.ResourcePercent: 100, sharing.ResourceGPU: 1}[v.resource]
-		if u.Cut {
+		if u.InMIGMode {
 			n = map[string]int{sharing.ResourceMemory: u.GiB, oneG: u.MIG[0].Count}[v.resource]
 		}
 		total += n
@@ -235,7 +235,7 @@ func TestDecideAgainstModel(t *testing.T) {
 		v := view{resource: append(fixed(), oneG)[r.IntN(4)], known: true, inv: Inventory{Memory: true, Percent: true, Whole: true, MIG: true}}
 		for i := range 1 + r.IntN(5) {
 			u := Unit{GPU: uuid(i), NUMA: r.IntN(3) - 1, GiB: r.IntN(8)}
-			if u.Cut = r.IntN(3) == 0; u.Cut {
+			if u.InMIGMode = r.IntN(3) == 0; u.InMIGMode {
 				u.MIG = []Instances{{oneG, 1 + r.IntN(7)}, {"kerf.dev/mig-7g.80gb", 1}}
 			}
 			v.inv.Units = append(v.inv.Units, u)

@@ -28,13 +28,13 @@ type Unit struct {
 	// GiB is what it offers: its usable memory in whole GiB, rounded down, or more where that is overcommitted. Percent is
 	// what it offers of its compute; 0 means all of it once.
 	GiB, Percent int
-	// Cut is true for a GPU in MIG mode, of which nobody gets percent, nor all.
-	Cut bool
+	// InMIGMode is true for a GPU in MIG mode, of which nobody gets percent, nor all.
+	InMIGMode bool
 	// NoShare is true for one that gives no fractions though others of the node do, and NoWhole for one that is not given
 	// whole.
 	NoShare, NoWhole bool
 	// MIG are the instances that it can have, each profile at most once; none for a GPU that is not cut. One that is not
-	// Cut and has some changes between being cut and not with demand, and counts for both.
+	// InMIGMode and has some changes its MIG mode with demand, and counts for both.
 	MIG []Instances
 	// Lost is true while nothing can run on it. It is counted all the same.
 	Lost bool
@@ -91,17 +91,17 @@ func (inv Inventory) advertises(resource string) bool {
 func (u Unit) ids(resource string) int {
 	switch resource {
 	case sharing.ResourceMemory:
-		if u.NoShare && !u.Cut {
+		if u.NoShare && !u.InMIGMode {
 			return 0
 		}
 		return u.GiB
 	case sharing.ResourcePercent:
-		if u.Cut || u.NoShare {
+		if u.InMIGMode || u.NoShare {
 			return 0
 		}
 		return max(int(sharing.FullGPU), u.Percent)
 	case sharing.ResourceGPU:
-		if u.Cut || u.NoWhole {
+		if u.InMIGMode || u.NoWhole {
 			return 0
 		}
 		return 1
@@ -156,7 +156,7 @@ func (inv Inventory) checked() (Inventory, error) {
 func (inv Inventory) equal(o Inventory) bool {
 	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && inv.MIG == o.MIG &&
 		slices.EqualFunc(inv.Units, o.Units, func(a, b Unit) bool {
-			return a.GPU == b.GPU && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost && a.Cut == b.Cut && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
+			return a.GPU == b.GPU && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost && a.InMIGMode == b.InMIGMode && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
 		})
 }
 

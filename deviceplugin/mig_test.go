@@ -20,7 +20,7 @@ import (
 
 // cutUnit is a GPU in MIG mode.
 func cutUnit(i int) Unit {
-	return Unit{GPU: uuid(i), GiB: 79, Cut: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1}, {"kerf.dev/mig-7g.80gb", 1}}}
+	return Unit{GPU: uuid(i), GiB: 79, InMIGMode: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1}, {"kerf.dev/mig-7g.80gb", 1}}}
 }
 
 // The profiles of GPUs in MIG mode are resources of their own, which come while the plugin runs, count the same whatever

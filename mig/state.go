@@ -111,18 +111,18 @@ type Reason string
 
 // The reasons. With Full and Fragmented, other instances are in use; with Fragmented there is room, but not in one piece.
 const (
-	Full       Reason = "full"
-	Fragmented Reason = "fragmented"
-	Foreign    Reason = "foreign"
-	NoProfile  Reason = "no_such_profile"
-	NotLaidOut Reason = "not_in_layout"
-	Shared     Reason = "shared"
-	NotCut     Reason = "not_in_mig_mode"
-	Trouble    Reason = "trouble"
-	NotChosen  Reason = "not_chosen"
-	Unhealthy  Reason = "unhealthy"
-	Cordoned   Reason = "cordoned"
-	NoManager  Reason = "unavailable"
+	Full         Reason = "full"
+	Fragmented   Reason = "fragmented"
+	Foreign      Reason = "foreign"
+	NoProfile    Reason = "no_such_profile"
+	NotLaidOut   Reason = "not_in_layout"
+	Shared       Reason = "shared"
+	NotInMIGMode Reason = "not_in_mig_mode"
+	Trouble      Reason = "trouble"
+	NotChosen    Reason = "not_chosen"
+	Unhealthy    Reason = "unhealthy"
+	Cordoned     Reason = "cordoned"
+	NoManager    Reason = "unavailable"
 )
 
 // Proposal is what Kerf would do for one GPU to be as a pool requires.

@@ -41,7 +41,7 @@ func TestGPURef(t *testing.T) {
 	if d := cmp.Diff([]GPURef{id}, planned.Refs()); d != "" {
 		t.Error(d)
 	}
-	if !shares[0].Cut() || (Fragment{GPU: GPURef{UUID: planA}}).Cut() || !(Fragment{GPU: GPURef{UUID: planA}, MIG: in}).Cut() {
+	if !shares[0].InInstance() || (Fragment{GPU: GPURef{UUID: planA}}).InInstance() || !(Fragment{GPU: GPURef{UUID: planA}, MIG: in}).InInstance() {
 		t.Error("which fragments lie in an instance")
 	}
 }

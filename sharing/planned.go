@@ -53,8 +53,8 @@ func (f Fragment) Instance() InstanceRef {
 	return f.GPU.Instance
 }
 
-// Cut reports whether the fragment lies in a MIG instance: it is all of it, or a share of one that is shared.
-func (f Fragment) Cut() bool { return !f.Instance().None() }
+// InInstance reports whether the fragment lies in a MIG instance: it is all of it, or a share of one that is shared.
+func (f Fragment) InInstance() bool { return !f.Instance().None() }
 
 // WhyNotInstance says why the shared MIG instance of that identity cannot answer the request, whatever is free of it. It is
 // empty if the instance can, and for a physical GPU.

@@ -317,8 +317,8 @@ func TestReasons(t *testing.T) {
 		"not in the layout": {layout, claim("1g"), "1g", mig.NotLaidOut},
 		"all of the layout": {layout, claim("3g", 0, 4), "3g", mig.Full},
 		"shared":            {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIG[0].Instances}}}, claim("3g"), "3g", mig.Shared},
-		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", mig.NotCut},
-		"never in MIG mode": {config.Pool{MIGOnDemand: config.OnDemandNo}, claim("1g"), "1g", mig.NotCut},
+		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", mig.NotInMIGMode},
+		"never in MIG mode": {config.Pool{MIGOnDemand: config.OnDemandNo}, claim("1g"), "1g", mig.NotInMIGMode},
 		"a driver that fails": {layout, func(w *world) {
 			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
 			w.refuse = sharing.ErrExhausted

@@ -23,10 +23,10 @@ func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 // kept is an offer of a Manager that changes nothing: of an instance that is there, or none.
 func kept(o mig.Offer) mig.Offer {
 	switch {
-	case o.Reason == mig.NotCut && !strings.Contains(o.Why, sharing.ReadOnlySettings):
+	case o.Reason == mig.NotInMIGMode && !strings.Contains(o.Why, sharing.ReadOnlySettings):
 		o.Why += ", and " + sharing.ReadOnlySettings
 	case o.Why == "" && o.Steps > 0:
-		return mig.Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true, Reason: mig.NotCut}
+		return mig.Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true, Reason: mig.NotInMIGMode}
 	}
 	return o
 }
@@ -55,9 +55,9 @@ func (m *Manager) offered(gpu sharing.GPUID, profile string, start int, claimed 
 	case p.trouble != "":
 		return mig.Offer{Why: p.trouble, Reason: mig.Trouble}
 	case !p.on && p.want.On && !p.want.Leave && p.waits != "":
-		return mig.Offer{Why: "is not in MIG mode yet: " + p.waits, Reason: mig.NotCut}
+		return mig.Offer{Why: "is not in MIG mode yet: " + p.waits, Reason: mig.NotInMIGMode}
 	case !p.on && (!p.turns || p.table == nil):
-		return mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotCut}
+		return mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotInMIGMode}
 	}
 	if _, err := mig.ParseWish("mig", profile); err != nil {
 		err = sharing.Invalid("mig", profile, "write one of "+p.table.Names(), "is not the name of a MIG profile")
@@ -68,7 +68,7 @@ func (m *Manager) offered(gpu sharing.GPUID, profile string, start int, claimed 
 	case err != nil:
 		return mig.Offer{Why: "has no such profile: it has " + p.table.Names(), Never: true, Unknown: err, Reason: mig.NoProfile}
 	case !p.on && !turned:
-		return mig.Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: mig.NotCut}
+		return mig.Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: mig.NotInMIGMode}
 	case p.want.Shared:
 		return mig.Offer{Why: "its MIG instances are shared, and none is given whole", Never: true, Reason: mig.Shared}
 	case len(p.want.Fixed) > 0:

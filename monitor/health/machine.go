@@ -83,7 +83,7 @@ func (m *Machine) Unnamed(xid uint64) bool {
 }
 
 // Probe takes one look at the GPU and reports whether the state changed.
-func (m *Machine) Probe(l Look) bool {
+func (m *Machine) Probe(l Sample) bool {
 	switch {
 	case l.Err == nil:
 		return m.answered(l)
@@ -106,7 +106,7 @@ func (m *Machine) Probe(l Look) bool {
 }
 
 // answered takes what a GPU that answers tells.
-func (m *Machine) answered(l Look) bool {
+func (m *Machine) answered(l Sample) bool {
 	bad := m.told.take(l.Sensors)
 	if l.Recovery.Known && l.Recovery.Action != "" {
 		m.causes.action, bad = l.Recovery.Action, append(bad, causeRecovery)
@@ -190,8 +190,8 @@ type Sensors struct {
 	Links Count
 }
 
-// Look is one probe: what came of one cheap call on the GPU and, where it answered, what it tells.
-type Look struct {
+// Sample is one probe: what came of one cheap call on the GPU and, where it answered, what it tells.
+type Sample struct {
 	// Err is nil when the GPU answered; it wraps sharing.ErrLost when the driver says that it is gone.
 	Err      error
 	Recovery Recovery

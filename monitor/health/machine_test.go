@@ -25,10 +25,10 @@ type step struct {
 }
 
 func probe(err error, rec Recovery) func(*Machine) {
-	return func(m *Machine) { m.Probe(Look{Err: err, Recovery: rec}) }
+	return func(m *Machine) { m.Probe(Sample{Err: err, Recovery: rec}) }
 }
 func senses(s Sensors) func(*Machine) {
-	return func(m *Machine) { m.Probe(Look{Recovery: nothing, Sensors: s}) }
+	return func(m *Machine) { m.Probe(Sample{Recovery: nothing, Sensors: s}) }
 }
 func xid(n uint64) func(*Machine) { return func(m *Machine) { m.XID(n) } }
 
@@ -118,7 +118,7 @@ func TestMachine(t *testing.T) {
 
 func TestChangeIsReported(t *testing.T) {
 	var m Machine
-	clean := Look{Recovery: nothing}
+	clean := Sample{Recovery: nothing}
 	if !m.Probe(clean) || m.Probe(clean) {
 		t.Error("becoming healthy is a change, staying so is not")
 	}

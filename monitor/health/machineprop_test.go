@@ -16,7 +16,7 @@ import (
 type input struct {
 	xid     uint64
 	unnamed bool
-	look    Look
+	look    Sample
 }
 
 // naive decides anew from all that ever happened. It keeps nothing but where health was left last, and looks back over
@@ -252,7 +252,7 @@ func TestMachineAgainstNaive(t *testing.T) {
 			}
 		}
 		// Whatever happened, a GPU that is well and says so comes back.
-		well := Look{Recovery: nothing, Sensors: Sensors{RemapPending: No, RemapFailed: No, Overheat: No, PowerBrake: No, Links: Count{true, 18}}}
+		well := Sample{Recovery: nothing, Sensors: Sensors{RemapPending: No, RemapFailed: No, Overheat: No, PowerBrake: No, Links: Count{true, 18}}}
 		for range cleanProbes << mostDoubled {
 			m.Probe(well)
 		}

@@ -154,7 +154,7 @@ func (s *silence) after(id sharing.GPUID, answered bool) (gone bool) {
 func (w *Watch) probe(ctx context.Context, id sharing.GPUID) bool {
 	ctx, cancel := context.WithTimeout(ctx, w.Deadline)
 	defer cancel()
-	l := Look{Err: w.Driver.Check(ctx, id)}
+	l := Sample{Err: w.Driver.Check(ctx, id)}
 	if l.Err == nil {
 		l.Recovery, l.Sensors = w.Driver.Recovery(ctx, id), w.Driver.Sensors(ctx, id)
 	}
@@ -234,7 +234,7 @@ func (w *Watch) wound(in Instance, xid uint64) {
 	m := w.Hurt[in]
 	if m == nil {
 		m = &Machine{}
-		m.Probe(Look{}) // it was well
+		m.Probe(Sample{}) // it was well
 		if w.Hurt == nil {
 			w.Hurt = map[Instance]*Machine{}
 		}
@@ -246,11 +246,11 @@ func (w *Watch) wound(in Instance, xid uint64) {
 }
 
 // mend has a look at a GPU count for its MIG instances on which a fault stands. What its sensors say is the GPU's.
-func (w *Watch) mend(gpu sharing.GPUID, l Look) {
+func (w *Watch) mend(gpu sharing.GPUID, l Sample) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for in, m := range w.Hurt {
-		if in.GPU != gpu || !m.Probe(Look{Err: l.Err, Recovery: l.Recovery}) {
+		if in.GPU != gpu || !m.Probe(Sample{Err: l.Err, Recovery: l.Recovery}) {
 			continue
 		}
 		w.tellInstance(in, m.State())

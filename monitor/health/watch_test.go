@@ -182,7 +182,7 @@ func TestAllSilentMeansTheDriverIsGone(t *testing.T) {
 // A fault of which the driver has no word must not be forgotten when the watch starts anew on the same driver.
 func TestAFaultOutlivesAWatch(t *testing.T) {
 	broken := &Machine{}
-	broken.Probe(Look{})
+	broken.Probe(Sample{})
 	broken.XID(48)
 	d := &fakeDriver{xids: make(chan change)}
 	told := make(chan change, 100)

@@ -15,10 +15,10 @@ type Code uint8
 // The codes, by what would have to change: another GPU, a stronger backend, a larger GPU, its health, the grants on it.
 const (
 	Fits Code = iota
-	// OtherModel, OtherUUID and OtherPart: the request names other GPUs, or takes no share of a MIG instance.
+	// OtherModel, OtherUUID and OtherInstance: the request names other GPUs, or takes no share of a MIG instance.
 	OtherModel
 	OtherUUID
-	OtherPart
+	OtherInstance
 	// InMIGMode: the GPU gives MIG instances now.
 	InMIGMode
 	// NoMemory: all memory of the GPU is reserved, or none is known.
@@ -106,7 +106,7 @@ func suits(g GPUState, r sharing.Request) Verdict {
 	}
 	switch {
 	case r.WhyNotInstance(g.GPU.Ref()) != "":
-		return never(OtherPart, "%s", r.WhyNotInstance(g.GPU.Ref()))
+		return never(OtherInstance, "%s", r.WhyNotInstance(g.GPU.Ref()))
 	case g.GPU.MIG && !g.Turns:
 		return never(InMIGMode, "is in MIG mode, which gives no fractions and is not given whole")
 	case g.GPU.Usable() == 0:

@@ -35,7 +35,7 @@ func TestFit(t *testing.T) {
 		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, Models: []string{"B200"}}, OtherModel, true, "its model is not one of"},
 		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, Profile: "small", ProfileModels: []string{"B200"}}, OtherModel, true, `profile "small"`},
 		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{"GPU-00000000-0000-0000-0000-000000000099"}}, OtherUUID, true, "UUIDs"},
-		{change(func(g *GPUState) { g.GPU.Part = sharing.Instance{Profile: "1g.10gb", Size: 1} }), whole, OtherPart, true, "no whole GPU"},
+		{change(func(g *GPUState) { g.GPU.Part = sharing.Instance{Profile: "1g.10gb", Size: 1} }), whole, OtherInstance, true, "no whole GPU"},
 		{change(func(g *GPUState) { g.GPU.MIG = true }), ten, InMIGMode, true, "gives no fractions"},
 		{change(func(g *GPUState) { g.GPU.MIG, g.Turns = true, true }), ten, InMIGMode, false, "leaves when it is idle"},
 		{change(func(g *GPUState) { g.GPU.Reserved = 80 * gib }), ten, NoMemory, true, "no usable memory"},

@@ -298,7 +298,7 @@ func reasonOf(c allocator.Code) Reason {
 	switch c {
 	case allocator.Fits:
 		return Fits
-	case allocator.OtherModel, allocator.OtherUUID, allocator.OtherPart, allocator.InMIGMode, allocator.NoMemory:
+	case allocator.OtherModel, allocator.OtherUUID, allocator.OtherInstance, allocator.InMIGMode, allocator.NoMemory:
 		return WrongModel
 	case allocator.Unenforced, allocator.BelowRequest, allocator.BelowPool, allocator.Contested:
 		return LacksLevel

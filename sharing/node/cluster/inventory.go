@@ -97,7 +97,7 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 			log.Warn("GPU of before not remembered", "file", file, "error", err.Error())
 			continue
 		}
-		k.units[ref] = deviceplugin.Unit{GPU: ref, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, Cut: u.Cut, MIG: u.MIG}
+		k.units[ref] = deviceplugin.Unit{GPU: ref, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, InMIGMode: u.Cut, MIG: u.MIG}
 	}
 	return k
 }
@@ -126,7 +126,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			continue
 		}
 		turns := rules.turns[g.UUID] && !g.Ref().IsInstance() || rules.turns == nil && turned(old)
-		u := deviceplugin.Unit{GPU: g.Ref(), NUMA: g.NUMA, GiB: int(g.Bookable() / sharing.GiB), Lost: lost, Cut: g.MIG && !turns || g.Ref().IsInstance()} //nolint:gosec // far below 2^31 GiB
+		u := deviceplugin.Unit{GPU: g.Ref(), NUMA: g.NUMA, GiB: int(g.Bookable() / sharing.GiB), Lost: lost, InMIGMode: g.MIG && !turns || g.Ref().IsInstance()} //nolint:gosec // far below 2^31 GiB
 		if p := g.BookablePercent(); p > sharing.FullGPU {
 			u.Percent = int(p)
 		}
@@ -136,7 +136,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		}
 		most := rules.most[g.UUID]
 		if g.MIG || turns {
-			if u.MIG = instancesOf(most); most == nil && (old.Cut || turned(old)) {
+			if u.MIG = instancesOf(most); most == nil && (old.InMIGMode || turned(old)) {
 				u.MIG = old.MIG
 			}
 		}
@@ -152,7 +152,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			}
 		}
 		k.units[g.Ref()] = u
-		grown = grown || !known || old.Cut != u.Cut || old.GiB != u.GiB || old.Percent != u.Percent || !slices.Equal(old.MIG, u.MIG)
+		grown = grown || !known || old.InMIGMode != u.InMIGMode || old.GiB != u.GiB || old.Percent != u.Percent || !slices.Equal(old.MIG, u.MIG)
 	}
 	if grown {
 		k.save()
@@ -161,7 +161,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 }
 
 // turned reports whether a unit counted with both modes.
-func turned(u deviceplugin.Unit) bool { return !u.Cut && len(u.MIG) > 0 }
+func turned(u deviceplugin.Unit) bool { return !u.InMIGMode && len(u.MIG) > 0 }
 
 // instancesOf names the profiles as resources; nil for none.
 func instancesOf(most map[string]int) []deviceplugin.Instances {
@@ -186,7 +186,7 @@ func (k *knownGPUs) sorted() []deviceplugin.Unit {
 func (k *knownGPUs) save() {
 	f := knownFile{BootID: k.boot}
 	for _, u := range k.sorted() {
-		f.Units = append(f.Units, knownUnit{UUID: u.GPU.String(), NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.Cut, MIG: u.MIG})
+		f.Units = append(f.Units, knownUnit{UUID: u.GPU.String(), NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.InMIGMode, MIG: u.MIG})
 	}
 	data, err := json.Marshal(f)
 	if err == nil {

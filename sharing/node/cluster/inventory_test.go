@@ -30,7 +30,7 @@ func TestKnownGPUs(t *testing.T) {
 	mig.MIG = true
 	most := map[sharing.GPUID]map[string]int{"c": {"1g.10gb+me": 1, "1g.10gb": 7, "no name": 1}}
 	cut := func(lost bool) deviceplugin.Unit {
-		return deviceplugin.Unit{GPU: sharing.GPURef{UUID: "c"}, NUMA: 1, Lost: lost, Cut: true, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}, {Resource: "kerf.dev/mig-1g.10gb.me", Count: 1}}}
+		return deviceplugin.Unit{GPU: sharing.GPURef{UUID: "c"}, NUMA: 1, Lost: lost, InMIGMode: true, MIG: []deviceplugin.Instances{{Resource: "kerf.dev/mig-1g.10gb", Count: 7}, {Resource: "kerf.dev/mig-1g.10gb.me", Count: 1}}}
 	}
 	gone := gpu("a", sharing.HealthUnknown)
 	gone.HealthReason = "no driver"
@@ -68,7 +68,7 @@ func TestKnownGPUs(t *testing.T) {
 	part := sharing.GPU{UUID: "c", Part: sharing.Instance{Profile: "3g.40gb", Size: 4}, Memory: 40 * sharing.GiB, Health: sharing.HealthOK}
 	shared := loadKnown(file, "boot-1", log)
 	rules := cutRules{most: most, memory: true, shared: map[sharing.GPUID]bool{"c": true}}
-	if got := shared.take([]sharing.GPU{mig, part}, rules); len(got) != 4 || got[2].GiB != 0 || got[2].MIG != nil || got[3].GiB != 40 || !got[3].Cut {
+	if got := shared.take([]sharing.GPU{mig, part}, rules); len(got) != 4 || got[2].GiB != 0 || got[2].MIG != nil || got[3].GiB != 40 || !got[3].InMIGMode {
 		t.Errorf("instances that are shared: %+v", got)
 	}
 	if got := shared.take([]sharing.GPU{mig}, rules); len(got) != 3 {

@@ -80,14 +80,14 @@ func offer(m offers, g Candidate, req sharing.Request, start int) mig.Offer {
 	case !named.Fits():
 		return mig.Offer{Why: named.Text, Never: true, Reason: mig.NotChosen}
 	case !g.GPU.MIG && !g.GPU.MIGCapable:
-		return mig.Offer{Why: "cannot do MIG", Never: true, Reason: mig.NotCut}
+		return mig.Offer{Why: "cannot do MIG", Never: true, Reason: mig.NotInMIGMode}
 	case !g.GPU.MIG && !g.Turns: // the manager says why it is not in MIG mode, which matters before its health
 	case open.Code == allocator.Cordoned:
 		return mig.Offer{Why: open.Text, Reason: mig.Cordoned}
 	case !open.Fits():
 		return mig.Offer{Why: open.Text, Reason: mig.Unhealthy}
 	case g.Switching != "":
-		return mig.Offer{Why: g.Switching, Reason: mig.NotCut}
+		return mig.Offer{Why: g.Switching, Reason: mig.NotInMIGMode}
 	}
 	return m.Offer(g.GPU.UUID, req.MIG, start, g.Taken)
 }
@@ -144,7 +144,7 @@ func (r *refusal) err() error {
 // nearest is the reason of the GPU that came nearest to an answer.
 func nearest(reasons []mig.Reason) mig.Reason {
 	for _, r := range []mig.Reason{
-		mig.Fragmented, mig.Full, mig.Foreign, mig.Cordoned, mig.Unhealthy, mig.Trouble, mig.NotLaidOut, mig.Shared, mig.NoProfile, mig.NotCut,
+		mig.Fragmented, mig.Full, mig.Foreign, mig.Cordoned, mig.Unhealthy, mig.Trouble, mig.NotLaidOut, mig.Shared, mig.NoProfile, mig.NotInMIGMode,
 	} {
 		if slices.Contains(reasons, r) {
 			return r

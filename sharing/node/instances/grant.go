@@ -24,7 +24,7 @@ type Grant struct {
 }
 
 // In reports whether a placement is a MIG instance, or a share of one.
-func In(p sharing.Placement) bool { return len(p) == 1 && p[0].Cut() }
+func In(p sharing.Placement) bool { return len(p) == 1 && p[0].InInstance() }
 
 // Name is the instance of a fragment, for people.
 func Name(f sharing.Fragment) string {

@@ -81,15 +81,15 @@ func TestChooseNone(t *testing.T) {
 		never   bool
 	}{
 		"no GPU":         {nil, mig.Offer{}, mig.NotChosen, "no GPU of this node can be put in MIG mode", true},
-		"no MIG":         {[]Candidate{with(func(g *Candidate) { g.GPU.MIG, g.GPU.MIGCapable = false, false })}, mig.Offer{}, mig.NotCut, "no GPU of this node can be put in MIG mode", true},
-		"mode off":       {[]Candidate{off}, mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotCut}, mig.NotCut, "their pool does not put them there", true},
-		"mode on demand": {[]Candidate{turns}, mig.Offer{Why: "is not in MIG mode", Reason: mig.NotCut}, mig.NotCut, "now: no GPU of this node is in MIG mode yet", false},
+		"no MIG":         {[]Candidate{with(func(g *Candidate) { g.GPU.MIG, g.GPU.MIGCapable = false, false })}, mig.Offer{}, mig.NotInMIGMode, "no GPU of this node can be put in MIG mode", true},
+		"mode off":       {[]Candidate{off}, mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotInMIGMode}, mig.NotInMIGMode, "their pool does not put them there", true},
+		"mode on demand": {[]Candidate{turns}, mig.Offer{Why: "is not in MIG mode", Reason: mig.NotInMIGMode}, mig.NotInMIGMode, "now: no GPU of this node is in MIG mode yet", false},
 		"full":           {[]Candidate{gpu("x"), off}, mig.Offer{Why: "is full", Reason: mig.Full}, mig.Full, " now", false},
 		"in pieces":      {[]Candidate{gpu("x")}, mig.Offer{Why: "in pieces", Reason: mig.Fragmented}, mig.Fragmented, " now", false},
 		"never":          {[]Candidate{gpu("x")}, mig.Offer{Why: "no", Never: true, Reason: mig.NoProfile}, mig.NoProfile, "could ever give it", true},
 		"cordoned":       {[]Candidate{with(func(g *Candidate) { g.GPU.Cordoned = "by hand" })}, mig.Offer{}, mig.Cordoned, " now", false},
 		"unhealthy":      {[]Candidate{with(func(g *Candidate) { g.GPU.Health = sharing.HealthUnhealthy })}, mig.Offer{}, mig.Unhealthy, " now", false},
-		"switches":       {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Offer{}, mig.NotCut, " now", false},
+		"switches":       {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Offer{}, mig.NotInMIGMode, " now", false},
 		"another model":  {[]Candidate{with(func(g *Candidate) { g.GPU.Model = "A100" })}, mig.Offer{}, mig.NotChosen, "could ever give it", true},
 	} {
 		offers := offersOf{"x": {mig.AnyStart: tt.offer}}

@@ -34,7 +34,7 @@ func TestSignsReachTheirState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var m health.Machine
 			look := func(s nvml.Signs) {
-				m.Probe(health.Look{Recovery: health.Recovery{Known: true}, Sensors: sensorsOf(s)})
+				m.Probe(health.Sample{Recovery: health.Recovery{Known: true}, Sensors: sensorsOf(s)})
 			}
 			look(well)
 			bad := well
