@@ -108,5 +108,5 @@ type Observer interface {
 // Deadlines of what the runtime does on behalf of a call.
 const (
 	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
-	watchPoll = time.Second
+	watchPoll = 500 * time.Millisecond
 )
