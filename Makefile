@@ -48,6 +48,8 @@ TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 RUNC := $(CURDIR)/.cache/bin/runc
 # NVIDIA's mig-parted, in the version of tools/migparted/go.mod: the machine suite runs it while the agent runs.
 MIG_PARTED := $(CURDIR)/.cache/bin/nvidia-mig-parted
+# NVIDIA's device plugin and GPU feature discovery, in the version of tools/k8sdeviceplugin/go.mod.
+DEVICE_PLUGIN := $(CURDIR)/.cache/bin/nvidia-device-plugin
 
 FUZZTIME ?= 5s
 SOAK_STEPS ?= 1000000
@@ -92,6 +94,7 @@ generate: need tools ## Write anew what is generated: the protobuf files' Go cod
 	@go test -count=1 -run '^TestReference$$' ./internal/cli -update
 	@cd tools && go run ./reference ..
 	@cd tools && go run ./picture ../docs/picture.txt ../docs/picture.svg
+	@cd tools && go run ./benchpages ../docs/benchmarks
 
 .PHONY: clean
 clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
@@ -101,7 +104,7 @@ clean: ## Remove bin/ (the linter in .cache/ stays; 'rm -r .cache' takes it too)
 
 .PHONY: test
 test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, and the tools' own tests
-	go test -timeout 9m ./test/machine ./... # the longest first: it mostly waits, and the others use the processors meanwhile
+	go test -timeout 15m ./test/machine ./... # the longest first: it mostly waits, and the others compile meanwhile
 	cd tools && go test ./...
 	cd scheduler && $(AS_SCHEDULER) go test ./...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
@@ -152,11 +155,11 @@ soak: build kerf-scheduler $(TOOLKIT) ## The long runs: property tests (SOAK_STE
 
 .PHONY: bench
 bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kubernetes, ROUNDS times: PODS (110; 0: none) pods at once, CUTS (40, none without PODS) pods with MIG instances, and both schedulers on NODES (1000; 0: none) hollow nodes; needs root
-	hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND) $(CUTS)
+	hack/record.sh hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND) $(CUTS)
 
 .PHONY: figures
 figures: build ## What caps and shares of GPU time cost and hold to, in some ten minutes; run it alone; needs root
-	hack/figures.sh
+	hack/record.sh hack/figures.sh
 
 .PHONY: kills
 kills: need ## Kill programs that count their memory at random moments, KILLS (10^5) in all; goes on where it was stopped
@@ -164,18 +167,27 @@ kills: need ## Kill programs that count their memory at random moments, KILLS (1
 
 .PHONY: bench-placement
 bench-placement: build ## Fill the clusters of TRACES=dir (openb CSV lists) with the policies kerf, fgd and bestfit
-	hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
+	hack/record.sh hack/bench-placement.sh bin/kerf-lab '$(TRACES)'
 
 .PHONY: matrix
 matrix: build $(TOOLKIT) ## Every way to get memory and every attack against every backend; writes docs/reference/enforcement.md; needs root
 	go test -count=1 -timeout 60m -run '^TestMatrix$$' ./test/machine -matrix '$(CURDIR)/docs/reference/enforcement.md'
 
 .PHONY: userland
-userland: build ## Run NVIDIA's CUDA runtime and programs of others from Debian, without Kerf and at each level, and print a table; needs root
+userland: build nvidia-tools ## Run NVIDIA's CUDA runtime and programs of others from Debian, without Kerf and at each level, and print a table; needs root
 	@hack/userland.sh
-	@go test -count=1 -timeout 30m -run '^TestUserland$$' ./test/machine -userland '$(CURDIR)/.cache/userland' \
-		-userland-table '$(CURDIR)/.cache/userland/table.md' || { cat '$(CURDIR)/.cache/userland/table.md'; exit 1; }
+	@go test -count=1 -timeout 60m -run '^TestUserland(Random)?$$' ./test/machine -patience 5m -userland '$(CURDIR)/.cache/userland' \
+		-userland-table '$(CURDIR)/.cache/userland/table.md' -userland-page '$(CURDIR)/docs/reference/userland.md' || { cat '$(CURDIR)/.cache/userland/table.md'; exit 1; }
 	@cat '$(CURDIR)/.cache/userland/table.md'
+
+.PHONY: nvidia-tools
+nvidia-tools: build $(TOOLKIT) ## Run NVIDIA's Go programs, unpatched, on the simulator's files of a driver, and print a table; needs root
+	@$(MAKE) '$(DEVICE_PLUGIN)' || rm -f '$(DEVICE_PLUGIN)' # without it, the table says so
+	@mkdir -p .cache/userland-tools
+	@go test -count=1 -timeout 10m -run '^TestNVIDIATools$$' ./test/machine -nvidia-tools '$(CURDIR)/.cache/bin' \
+		-nvidia-tools-table '$(CURDIR)/.cache/userland-tools/table.md' \
+		-userland-page '$(CURDIR)/docs/reference/userland.md'
+	@cat '$(CURDIR)/.cache/userland-tools/table.md'
 
 .PHONY: hardware-kit
 hardware-kit: build ## Pack bin/hardware-kit.tar.gz, which measures Kerf on a machine with a GPU in nine minutes (docs/reference/hardware-kit.md)
@@ -210,13 +222,19 @@ verify-format: need
 
 .PHONY: verify-tree
 verify-tree: need
-	@echo '--- licence headers, file sizes, links in documents, paths of one machine'
+	@echo '--- licence headers, file sizes, columns, links in documents, paths of one machine'
 	@cd tools && go run ./treecheck ..
 
 .PHONY: verify-prose
-verify-prose: $(VALE)
+verify-prose: need $(VALE)
 	@echo '--- prose of README, CONTRIBUTING and docs'
 	@hack/prose.sh '$(VALE)' error
+	@echo '--- prose of comments and strings in Go files'
+	@cd tools && go run ./goprose '$(VALE)' vale/styles ..
+
+.PHONY: prose-update
+prose-update: $(VALE) ## Lower the numbers of findings that Go files may still have (tools/goprose/testdata/allowed.txt)
+	@cd tools && go run ./goprose '$(VALE)' vale/styles .. -update
 
 .PHONY: prose
 prose: $(VALE) ## Check the prose of README, CONTRIBUTING and docs with Vale, and print its warnings
@@ -243,6 +261,7 @@ verify-generated: need tools
 	@go test -count=1 -run '^(TestReference|TestCommandsInDocuments)$$' ./internal/cli
 	@cd tools && go run ./reference --check ..
 	@cd tools && go run ./picture --check ../docs/picture.txt ../docs/picture.svg
+	@cd tools && go run ./benchpages --check ../docs/benchmarks
 
 .PHONY: verify-layers
 verify-layers: need
@@ -335,6 +354,14 @@ $(MIG_PARTED): tools/migparted/go.mod tools/migparted/go.sum
 	@mkdir -p $(@D)
 	cd tools/migparted && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $@ \
 		github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted
+	@touch $@
+
+$(DEVICE_PLUGIN): tools/k8sdeviceplugin/go.mod tools/k8sdeviceplugin/go.sum
+	@echo "building NVIDIA's device plugin for the tests, once"
+	@mkdir -p $(@D)
+	cd tools/k8sdeviceplugin && CGO_ENABLED=1 go build -buildvcs=false -ldflags '-extldflags=-Wl,-z,lazy' -o $(@D)/ \
+		github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery \
+		github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin
 	@touch $@
 
 $(TOOLKIT): tools/nvidiatoolkit/go.mod tools/nvidiatoolkit/go.sum

@@ -45,23 +45,27 @@ func TestAllocateRefuses(t *testing.T) {
 	}{
 		"one":                  {req: allocation("u0001")},
 		"as many as there are": {req: allocation(every...)},
-		"more than the most":   {req: allocation(append(every, "u0001")...), code: codes.InvalidArgument, text: `"10001"`},
-		"no containers":        {req: &pluginapi.AllocateRequest{}, code: codes.InvalidArgument, text: `"0"`},
-		"no ids":               {req: allocation(), code: codes.InvalidArgument, text: `"0"`},
-		"unknown":              {req: allocation("u0001", "u0000"), code: codes.InvalidArgument, text: `"u0000"`},
-		"twice":                {req: allocation("u0007", "u0007"), code: codes.InvalidArgument, text: `"u0007"`},
+		"more than the most": {req: allocation(append(every, "u0001")...), code: codes.InvalidArgument,
+			text: `"10001"`},
+		"no containers": {req: &pluginapi.AllocateRequest{}, code: codes.InvalidArgument, text: `"0"`},
+		"no ids":        {req: allocation(), code: codes.InvalidArgument, text: `"0"`},
+		"unknown":       {req: allocation("u0001", "u0000"), code: codes.InvalidArgument, text: `"u0000"`},
+		"twice":         {req: allocation("u0007", "u0007"), code: codes.InvalidArgument, text: `"u0007"`},
 		"a second container that is wrong": {
-			req:  &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: []string{"u0001"}}, {DevicesIds: []string{"x"}}}},
+			req: &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{
+				{DevicesIds: []string{"u0001"}}, {DevicesIds: []string{"x"}}}},
 			code: codes.InvalidArgument, text: `"x"`,
 		},
 		"a second container without ids": {
-			req:  &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: []string{"u0001"}}, {}}},
+			req: &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{
+				{DevicesIds: []string{"u0001"}}, {}}},
 			code: codes.InvalidArgument, text: "without an id",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, err := c.Allocate(t.Context(), tc.req)
-			if status.Code(err) != tc.code || err != nil && (!strings.Contains(err.Error(), tc.text) || !strings.Contains(err.Error(), sharing.ResourceMemory)) {
+			if status.Code(err) != tc.code || err != nil && (!strings.Contains(err.Error(), tc.text) ||
+				!strings.Contains(err.Error(), sharing.ResourceMemory)) {
 				t.Errorf("error %v, want %v with %q", err, tc.code, tc.text)
 			}
 			if (err == nil) != (len(resp.GetContainerResponses()) == 1) {
@@ -80,7 +84,8 @@ func TestLowestIDsFirst(t *testing.T) {
 	run(t, p)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
 	c := k.Client(sharing.ResourceMemory)
-	if o, err := c.GetDevicePluginOptions(t.Context(), &pluginapi.Empty{}); err != nil || !o.GetGetPreferredAllocationAvailable() {
+	if o, err := c.GetDevicePluginOptions(t.Context(), &pluginapi.Empty{}); err != nil ||
+		!o.GetGetPreferredAllocationAvailable() {
 		t.Errorf("options %v, %v", o, err)
 	}
 	for name, tc := range map[string]struct {
@@ -88,16 +93,21 @@ func TestLowestIDsFirst(t *testing.T) {
 		size            int32
 		want            []string
 	}{
-		"the lowest":         {available: []string{"u0012", "u0003", "u0020", "u0007"}, size: 2, want: []string{"u0003", "u0007"}},
-		"what it must have":  {available: []string{"u0003", "u0012", "u0007"}, must: []string{"u0012"}, size: 2, want: []string{"u0012", "u0003"}},
+		"the lowest": {available: []string{"u0012", "u0003", "u0020", "u0007"}, size: 2,
+			want: []string{"u0003", "u0007"}},
+		"what it must have": {available: []string{"u0003", "u0012", "u0007"}, must: []string{"u0012"}, size: 2,
+			want: []string{"u0012", "u0003"}},
 		"all that it has":    {available: []string{"u0002", "u0001"}, size: 2, want: []string{"u0001", "u0002"}},
 		"fewer than it asks": {available: []string{"u0002"}, size: 2, want: []string{"u0002"}},
 		"unknown ones last":  {available: []string{"gone", "u0002"}, size: 1, want: []string{"u0002"}},
 		"none":               {size: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: tc.available, MustIncludeDeviceIDs: tc.must, AllocationSize: tc.size}
-			pref, err := c.GetPreferredAllocation(t.Context(), &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{one}})
+			one := &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: tc.available,
+				MustIncludeDeviceIDs: tc.must, AllocationSize: tc.size}
+			pref, err := c.GetPreferredAllocation(t.Context(),
+				&pluginapi.PreferredAllocationRequest{
+					ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{one}})
 			if err != nil || len(pref.GetContainerResponses()) != 1 {
 				t.Fatalf("%v, %v", pref, err)
 			}
@@ -133,17 +143,22 @@ func TestPreferredOfOneNode(t *testing.T) {
 		size            int32
 		want            []string
 	}{
-		"two alike: the first":           {available: slices.Concat(zero, one, none), size: 1, want: zero[:1]},
-		"the fewer":                      {available: slices.Concat(zero, one[1:], none), size: 1, want: one[1:2]},
-		"the fewer are too few":          {available: slices.Concat(zero, one[2:], none), size: 2, want: zero[:2]},
-		"a node that is full":            {available: slices.Concat(one, none), size: 3, want: one},
-		"more than a node has":           {available: slices.Concat(none, one[2:], zero), size: 4, want: slices.Sorted(slices.Values(slices.Concat(zero, one[2:], none)))[:4]},
-		"beside what it has":             {available: slices.Concat(zero, one[1:]), must: one[1:2], size: 2, want: []string{one[1], zero[0]}},
+		"two alike: the first":  {available: slices.Concat(zero, one, none), size: 1, want: zero[:1]},
+		"the fewer":             {available: slices.Concat(zero, one[1:], none), size: 1, want: one[1:2]},
+		"the fewer are too few": {available: slices.Concat(zero, one[2:], none), size: 2, want: zero[:2]},
+		"a node that is full":   {available: slices.Concat(one, none), size: 3, want: one},
+		"more than a node has": {available: slices.Concat(none, one[2:], zero), size: 4,
+			want: slices.Sorted(slices.Values(slices.Concat(zero, one[2:], none)))[:4]},
+		"beside what it has": {available: slices.Concat(zero, one[1:]), must: one[1:2], size: 2,
+			want: []string{one[1], zero[0]}},
 		"those that kubelet has aligned": {available: one, size: 2, want: one[:2]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ask := &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: tc.available, MustIncludeDeviceIDs: tc.must, AllocationSize: tc.size}
-			pref, err := k.Client(sharing.ResourceGPU).GetPreferredAllocation(t.Context(), &pluginapi.PreferredAllocationRequest{ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{ask}})
+			ask := &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: tc.available,
+				MustIncludeDeviceIDs: tc.must, AllocationSize: tc.size}
+			pref, err := k.Client(sharing.ResourceGPU).GetPreferredAllocation(t.Context(),
+				&pluginapi.PreferredAllocationRequest{
+					ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{ask}})
 			if err != nil || len(pref.GetContainerResponses()) != 1 {
 				t.Fatalf("%v, %v", pref, err)
 			}
@@ -154,7 +169,7 @@ func TestPreferredOfOneNode(t *testing.T) {
 	}
 }
 
-// The same ids, again and in any order, are the same answer, and kubelet is told of no change.
+// The same IDs, again and in any order, give the same answer, and kubelet gets no change.
 func TestAllocateAgain(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
@@ -214,7 +229,7 @@ func TestAllocateWhileAllElseHangs(t *testing.T) {
 	const pods = 128
 	dir := folder(t)
 	k := kubelet(t, dir)
-	h := &holdings{next: k.List}
+	h := &podResources{next: k.List}
 	var waiting atomic.Int32
 	p := plugin(dir, h, func(o *Options) {
 		o.Gate = func(ctx context.Context) error {
@@ -336,9 +351,10 @@ func TestAwait(t *testing.T) {
 			}
 			return nil
 		}},
-		"closed":             {gate: func(context.Context) error { return slow }, err: slow},
-		"waits, then says":   {gate: func(ctx context.Context) error { <-ctx.Done(); return slow }, err: slow},
-		"waits, says naught": {gate: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, err: context.DeadlineExceeded},
+		"closed":           {gate: func(context.Context) error { return slow }, err: slow},
+		"waits, then says": {gate: func(ctx context.Context) error { <-ctx.Done(); return slow }, err: slow},
+		"waits, says naught": {gate: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+			err: context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limit := 3 * gateEvery
@@ -429,14 +445,15 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// The names of many kinds of container are told apart by kubelet's ids alone.
+// Only kubelet's IDs distinguish the names of many kinds of container.
 func BenchmarkAllocate(b *testing.B) {
 	dir := folder(b)
 	k := kubelet(b, dir)
 	p := plugin(dir, k)
 	set(b, p, Inventory{Units: []Unit{{GPU: uuid(0), GiB: 1536}}, Memory: true})
 	run(b, p)
-	for end := time.Now().Add(patience); k.Client(sharing.ResourceMemory) == nil || k.Updates(sharing.ResourceMemory) == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); k.Client(sharing.ResourceMemory) == nil ||
+		k.Updates(sharing.ResourceMemory) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			b.Fatal("not registered")
 		}

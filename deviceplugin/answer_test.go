@@ -55,27 +55,37 @@ func TestAnswer(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"memory":               {list: memory, ids: []string{"u0003", "u0020", "u0001"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:3"}},
-		"percent":              {list: percent, ids: []string{"u0100"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:1"}},
-		"unhealthy":            {list: sick, ids: []string{"u0001"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:1"}},
-		"whole of one node":    {list: whole, ids: []string{"g03", "g02"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/near=numa0:2"}},
-		"whole of two nodes":   {list: whole, ids: []string{"g04", "g02"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/near=numa0:1", "kerf.dev/near=numa1:1"}},
-		"whole without a node": {list: whole, ids: []string{"g01"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1"}},
-		"all of it":            {list: whole, ids: []string{"g01", "g02", "g03", "g04"}, want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:4", "kerf.dev/near=numa0:2", "kerf.dev/near=numa1:1"}},
-		"none":                 {list: memory, err: "without an id"},
-		"empty":                {list: memory, ids: []string{""}, err: "is no id"},
-		"unknown":              {list: memory, ids: []string{"u0001", "u0021"}, err: `"u0021" is no id`},
-		"another resource's":   {list: memory, ids: []string{"g01"}, err: `"g01" is no id`},
-		"a GPU":                {list: whole, ids: []string{uuid(0).String()}, err: `"GPU-`},
-		"another form":         {list: memory, ids: []string{"u1"}, err: `"u1" is no id`},
-		"twice":                {list: memory, ids: []string{"u0002", "u0001", "u0002"}, err: `"u0002" was named twice`},
-		"more than there are":  {list: whole, ids: []string{"g01", "g02", "g03", "g04", "g01"}, err: "the 4 there are"},
-		"control characters":   {list: memory, ids: []string{"u0001\x1b[2J\n"}, err: `\x1b[2J\n`},
+		"memory": {list: memory, ids: []string{"u0003", "u0020", "u0001"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:3"}},
+		"percent": {list: percent, ids: []string{"u0100"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:1"}},
+		"unhealthy": {list: sick, ids: []string{"u0001"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:1"}},
+		"whole of one node": {list: whole, ids: []string{"g03", "g02"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/numa=0:2"}},
+		"whole of two nodes": {list: whole, ids: []string{"g04", "g02"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/numa=0:1",
+				"kerf.dev/numa=1:1"}},
+		"whole without a node": {list: whole, ids: []string{"g01"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1"}},
+		"all of it": {list: whole, ids: []string{"g01", "g02", "g03", "g04"},
+			want: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:4", "kerf.dev/numa=0:2",
+				"kerf.dev/numa=1:1"}},
+		"none":                {list: memory, err: "without an id"},
+		"empty":               {list: memory, ids: []string{""}, err: "is no id"},
+		"unknown":             {list: memory, ids: []string{"u0001", "u0021"}, err: `"u0021" is no id`},
+		"another resource's":  {list: memory, ids: []string{"g01"}, err: `"g01" is no id`},
+		"a GPU":               {list: whole, ids: []string{uuid(0).String()}, err: `"GPU-`},
+		"another form":        {list: memory, ids: []string{"u1"}, err: `"u1" is no id`},
+		"twice":               {list: memory, ids: []string{"u0002", "u0001", "u0002"}, err: `"u0002" was named twice`},
+		"more than there are": {list: whole, ids: []string{"g01", "g02", "g03", "g04", "g01"}, err: "the 4 there are"},
+		"control characters":  {list: memory, ids: []string{"u0001\x1b[2J\n"}, err: `\x1b[2J\n`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := slices.Clone(tc.ids)
 			got, err := tc.list.answer(in)
-			if (err != nil) != (tc.err != "") || err != nil && (!strings.Contains(err.Error(), tc.err) || !errors.Is(err, sharing.ErrInvalid)) {
+			if (err != nil) != (tc.err != "") || err != nil && (!strings.Contains(err.Error(), tc.err) ||
+				!errors.Is(err, sharing.ErrInvalid)) {
 				t.Fatalf("error %v, want %q", err, tc.err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -107,7 +117,8 @@ func TestID(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []string{"", "u", "u0", "u0000", "u1", "u00001", "u-001", "u+001", "u10001", "u99999999999999999999", "x0001", "u0x01", "u0001 "} {
+	for _, s := range []string{"", "u", "u0", "u0000", "u1", "u00001", "u-001", "u+001", "u10001",
+		"u99999999999999999999", "x0001", "u0x01", "u0001 "} {
 		if n, ok := number(sharing.ResourceMemory, s); ok {
 			t.Errorf("%q is read as %d", s, n)
 		}
@@ -148,7 +159,8 @@ func TestInventory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Inventory{Units: tc.units}.checked()
-			if (err != nil) != (tc.err != "") || err != nil && (!strings.Contains(err.Error(), tc.err) || !errors.Is(err, sharing.ErrInvalid)) {
+			if (err != nil) != (tc.err != "") || err != nil && (!strings.Contains(err.Error(), tc.err) ||
+				!errors.Is(err, sharing.ErrInvalid)) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}
 		})

@@ -15,8 +15,8 @@ import (
 type view struct {
 	resource string
 	inv      Inventory
-	// held are the ids of this resource that each container holds; known is false while nobody could say.
-	// The keys have no PodUID, because podresources has none.
+	// held are the ids of this resource that each container holds; known is false until kubelet answers. The keys
+	// have no PodUID, because podresources has none.
 	held  map[sharing.ContainerRef][]string
 	known bool
 	// on are the GPUs of each container that holds a claim; keys as those of held.
@@ -58,7 +58,8 @@ func decide(v view) *list {
 		}
 	}
 	slices.SortStableFunc(free, func(a, b int) int {
-		return cmp.Or(order(v.was.unhealthy(l.devices[a].id), v.was.unhealthy(l.devices[b].id)), cmp.Compare(l.devices[b].number, l.devices[a].number))
+		return cmp.Or(order(v.was.unhealthy(l.devices[a].id), v.was.unhealthy(l.devices[b].id)),
+			cmp.Compare(l.devices[b].number, l.devices[a].number))
 	})
 	for _, near := range []bool{true, false} {
 		for _, i := range free {
@@ -128,7 +129,7 @@ func (v view) withdrawn(l *list) int {
 	return len(l.devices) - v.inv.total(v.resource)
 }
 
-// strike marks the ids of containers on lost GPUs, and returns the places of those that nobody holds.
+// strike marks the ids of containers on lost GPUs, and returns the places of unused ids.
 func (v view) strike(l *list, missing map[int]int) (free []int) {
 	gone := make(map[sharing.GPURef]bool)
 	for _, u := range v.inv.Units {
@@ -136,7 +137,8 @@ func (v view) strike(l *list, missing map[int]int) (free []int) {
 	}
 	held := make([]bool, len(l.devices))
 	left := maps.Clone(missing)
-	refs := slices.SortedFunc(maps.Keys(v.held), func(a, b sharing.ContainerRef) int { return cmp.Compare(a.String(), b.String()) })
+	refs := slices.SortedFunc(maps.Keys(v.held),
+		func(a, b sharing.ContainerRef) int { return cmp.Compare(a.String(), b.String()) })
 	for _, ref := range refs {
 		var mine []int
 		for _, s := range v.held[ref] {

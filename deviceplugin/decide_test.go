@@ -133,14 +133,16 @@ func TestDecide(t *testing.T) {
 		},
 		"a whole GPU: another node's id when its own are held": {
 			resource: sharing.ResourceGPU, units: lose(gpus(0, 0, 1, 1), 0), ids: 4,
-			held: holds{ref("a"): {"g01"}, ref("b"): {"g02"}}, on: sits{ref("a"): {uuid(1)}, ref("b"): {uuid(2)}}, sick: []string{"g04"},
+			held: holds{ref("a"): {"g01"}, ref("b"): {"g02"}}, on: sits{ref("a"): {uuid(1)}, ref("b"): {uuid(2)}},
+			sick: []string{"g04"},
 		},
 		"a GPU of each node": {
 			resource: sharing.ResourceGPU, units: lose(gpus(0, 0, 1, 1), 0, 2), ids: 4, sick: []string{"g02", "g04"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := view{resource: sharing.ResourceMemory, held: tc.held, on: tc.on, known: !tc.unknown, inv: Inventory{Units: tc.units, Memory: !tc.hidden, Percent: true, Whole: true}}
+			v := view{resource: sharing.ResourceMemory, held: tc.held, on: tc.on, known: !tc.unknown,
+				inv: Inventory{Units: tc.units, Memory: !tc.hidden, Percent: true, Whole: true}}
 			if tc.resource != "" {
 				v.resource = tc.resource
 			}
@@ -193,7 +195,8 @@ func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 	total, lost := 0, 0
 	gone := map[sharing.GPURef]bool{}
 	for _, u := range v.inv.Units {
-		n := map[string]int{sharing.ResourceMemory: u.GiB, sharing.ResourcePercent: 100, sharing.ResourceGPU: 1}[v.resource]
+		n := map[string]int{sharing.ResourceMemory: u.GiB, sharing.ResourcePercent: 100,
+			sharing.ResourceGPU: 1}[v.resource]
 		if u.InMIGMode {
 			n = map[string]int{sharing.ResourceMemory: u.GiB, oneG: u.MIG[0].Count}[v.resource]
 		}
@@ -232,7 +235,8 @@ func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 func TestDecideAgainstModel(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		v := view{resource: append(fixed(), oneG)[r.IntN(4)], known: true, inv: Inventory{Memory: true, Percent: true, Whole: true, MIG: true}}
+		v := view{resource: append(fixed(), oneG)[r.IntN(4)], known: true, inv: Inventory{Memory: true, Percent: true,
+			Whole: true, MIG: true}}
 		for i := range 1 + r.IntN(5) {
 			u := Unit{GPU: uuid(i), NUMA: r.IntN(3) - 1, GiB: r.IntN(8)}
 			if u.InMIGMode = r.IntN(3) == 0; u.InMIGMode {

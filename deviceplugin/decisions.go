@@ -31,12 +31,12 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 		// Who holds what decides nothing while all is well, and it changes with each start of a container.
 		matters = matters || inv != decided
 		if inv != nil && (matters || ticked) {
-			// Who holds what is looked at first, because the choice depends on it. While all is well nobody is
-			// asked: kubelet bears only so many questions, and a List can cost a pod its ids (Holdings).
+			// First read which container has which id, because the choice depends on it. While all GPUs are healthy,
+			// do not read: each List loads kubelet and can cost a pod its ids (PodResources).
 			if matters {
 				err := p.look(ctx)
 				if err != nil && ctx.Err() == nil && !failing {
-					p.opts.Log.Warn("who holds which id is not known now; the last known stays", "error", err)
+					p.opts.Log.Warn("failed to read assigned device IDs, using the last known", "error", err)
 				}
 				failing = err != nil
 			}
@@ -65,13 +65,13 @@ func (p *Plugin) decisions(ctx context.Context, serve func(*endpoint)) {
 
 // look reads who holds what. What cannot be read changes nothing.
 func (p *Plugin) look(ctx context.Context) error {
-	if p.opts.Holdings == nil {
+	if p.opts.PodResources == nil {
 		p.held = map[sharing.ContainerRef]map[string][]string{}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, holdingsDeadline)
+	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
-	held, err := p.opts.Holdings.List(ctx)
+	held, err := p.opts.PodResources.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,13 +96,13 @@ func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPURe
 		was := e.svc.board.cur.Load()
 		l := decide(view{resource: r, inv: inv, held: held, known: p.held != nil, on: on, was: was})
 		if was == nil && !inv.advertises(r) && len(l.devices) == 0 {
-			// Never told of, and nobody has any: kubelet need not know the name.
+			// Never advertised, and no container has any: kubelet need not know the name.
 			continue
 		}
 		matters = matters || l.healthy() < len(l.devices) || !inv.advertises(r) && len(l.devices) > 0
 		if !l.equal(was) {
 			e.svc.board.post(l)
-			p.opts.Log.Info("device list", "resource", r, "ids", len(l.devices), "healthy", l.healthy())
+			p.opts.Log.Info("sent device list to kubelet", "resource", r, "ids", len(l.devices), "healthy", l.healthy())
 		}
 	}
 	for _, u := range inv.Units {
@@ -120,7 +120,8 @@ func (l *list) answer(ids []string) ([]string, error) {
 		return nil, sharing.Invalid(l.resource, "", "", "was asked for without an id")
 	}
 	if len(ids) > len(l.devices) {
-		return nil, sharing.Invalid(l.resource, fmt.Sprint(len(ids)), "", "is more ids than the %d there are", len(l.devices))
+		return nil, sharing.Invalid(l.resource, fmt.Sprint(len(ids)), "", "is more ids than the %d there are",
+			len(l.devices))
 	}
 	taken := make([]bool, len(l.devices))
 	var near [sharing.MaxNUMA]int
@@ -159,7 +160,7 @@ type board struct {
 
 func newBoard() *board { return &board{changed: make(chan struct{})} }
 
-// post puts up a list; the former one is gone, whoever has read it.
+// post publishes a list and drops the former one, read or not.
 func (b *board) post(l *list) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// look is how often kubelet's socket and ours are looked at. There is no notification that cannot be lost
-	// or run out of, and three stats twenty times a second cost nothing. A kubelet that has started anew admits its
-	// pods again within some hundred milliseconds, and fails those whose resource it has not heard of by then.
+	// look is the interval of checks of kubelet's socket and Kerf's. Notifications can be lost; three stats twenty
+	// times a second cost nothing. A restarted kubelet admits its pods again within a few hundred milliseconds. It
+	// fails those whose resource is not registered by then.
 	look = 50 * time.Millisecond
 	// streamDeadline is how long kubelet may take from its answer to watching the list.
 	streamDeadline = 10 * time.Second
@@ -66,7 +66,7 @@ func (e *endpoint) run(ctx context.Context) {
 		} else {
 			reason := e.round(ctx, s, old, seen)
 			if ctx.Err() == nil {
-				e.log.Info("device plugin starts anew", "resource", e.svc.resource, "reason", reason)
+				e.log.Info("restarted device plugin", "resource", e.svc.resource, "reason", reason)
 			}
 			old.close()
 			old = s
@@ -141,7 +141,7 @@ func (e *endpoint) round(ctx context.Context, s, old *server, seen identity) str
 			// This is the proof that kubelet knows us, whatever becomes of its answer.
 			streaming, watched = nil, true
 			e.note(true, nil)
-			e.log.Info("device plugin registered", "resource", e.svc.resource, "socket", s.name())
+			e.log.Info("registered device plugin", "resource", e.svc.resource, "socket", s.name())
 			old.close()
 		case <-s.idle:
 			e.note(false, nil)
@@ -156,7 +156,7 @@ func (e *endpoint) round(ctx context.Context, s, old *server, seen identity) str
 			case err == nil:
 				patience = time.Now().Add(streamDeadline)
 			case status.Code(err) == codes.Unavailable:
-				// Nobody listens yet: the same socket will do.
+				// There is no listener yet: the same socket will do.
 				e.note(false, err)
 				due, pause = time.Now().Add(pause), min(2*pause, lastPause)
 			default:
@@ -183,7 +183,7 @@ func (e *endpoint) note(registered bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil && (e.last == nil || e.last.Error() != err.Error()) {
-		e.log.Warn("device plugin not registered", "resource", e.svc.resource, "error", err)
+		e.log.Warn("failed to register device plugin", "resource", e.svc.resource, "error", err)
 	}
 	e.registered, e.last = registered, err
 }

@@ -64,11 +64,12 @@ func run(t testing.TB, p *Plugin) (stop func()) {
 	return stop
 }
 
-func plugin(dir string, k Holdings, change ...func(*Options)) *Plugin {
+func plugin(dir string, k PodResources, change ...func(*Options)) *Plugin {
 	share := serve.NewShare(limit.Share{Bounds: limit.Bounds{
-		Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20,
+		Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 1 << 20,
+		PeerBytes: 1 << 20,
 	}})
-	o := Options{Dir: dir, Log: slog.New(slog.DiscardHandler), Holdings: k, Share: share}
+	o := Options{Dir: dir, Log: slog.New(slog.DiscardHandler), PodResources: k, Share: share}
 	for _, c := range change {
 		c(&o)
 	}
@@ -116,14 +117,14 @@ func freshNames(t *testing.T, k *fakekubelet.Kubelet) {
 	}
 }
 
-// holdings answers as a test says.
-type holdings struct {
+// podResources answers as a test requires.
+type podResources struct {
 	mu   sync.Mutex
 	next func(context.Context) (map[sharing.ContainerRef]map[string][]string, error)
 	n    int
 }
 
-func (h *holdings) List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
+func (h *podResources) List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
 	h.mu.Lock()
 	h.n++
 	next := h.next
@@ -131,13 +132,13 @@ func (h *holdings) List(ctx context.Context) (map[sharing.ContainerRef]map[strin
 	return next(ctx)
 }
 
-func (h *holdings) set(next func(context.Context) (map[sharing.ContainerRef]map[string][]string, error)) {
+func (h *podResources) set(next func(context.Context) (map[sharing.ContainerRef]map[string][]string, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.next = next
 }
 
-func (h *holdings) calls() int {
+func (h *podResources) calls() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.n

@@ -20,21 +20,21 @@ const (
 	NoNUMA = -1
 )
 
-// Unit is one GPU as kubelet is told of it.
+// Unit is one GPU as advertised to kubelet.
 type Unit struct {
 	GPU sharing.GPURef
 	// NUMA is its node, 0 to sharing.MaxNUMA-1. Anything else is NoNUMA.
 	NUMA int
-	// GiB is what it offers: its usable memory in whole GiB, rounded down, or more where that is overcommitted. Percent is
-	// what it offers of its compute; 0 means all of it once.
+	// GiB is what it offers: its usable memory in whole GiB, rounded down, or more where that is overcommitted. Percent
+	// is what it offers of its compute; 0 means all of it once.
 	GiB, Percent int
-	// InMIGMode is true for a GPU in MIG mode, of which nobody gets percent, nor all.
+	// InMIGMode is true for a GPU in MIG mode, which gives neither percent nor a whole GPU.
 	InMIGMode bool
-	// NoShare is true for one that gives no fractions though others of the node do, and NoWhole for one that is not given
-	// whole.
+	// NoShare is true for one that gives no fractions though others of the node do, and NoWhole for one that is not
+	// given whole.
 	NoShare, NoWhole bool
-	// MIG are the instances that it can have, each profile at most once; none for a GPU that is not cut. One that is not
-	// InMIGMode and has some changes its MIG mode with demand, and counts for both.
+	// MIG are the instances that it can have, each profile at most once; none for a GPU without MIG support. A GPU that
+	// is not InMIGMode and has some switches its MIG mode with demand, and counts for both.
 	MIG []Instances
 	// Lost is true while nothing can run on it. It is counted all the same.
 	Lost bool
@@ -52,8 +52,8 @@ type Instances struct {
 type Inventory struct {
 	// Units are all GPUs that are to be counted, the lost ones too: one that is left out is withdrawn.
 	Units []Unit
-	// Memory, Percent and Whole say which resources are advertised: gpu-memory-gib, gpu-percent, gpu; and MIG that those
-	// of MIG profiles are.
+	// Memory, Percent and Whole say which resources are advertised: gpu-memory-gib, gpu-percent, gpu; and MIG that
+	// those of MIG profiles are.
 	Memory, Percent, Whole, MIG bool
 }
 
@@ -118,7 +118,8 @@ func (u Unit) ids(resource string) int {
 // a whole GPU's id keeps its NUMA node over restarts. The error is a *sharing.FieldError.
 func (inv Inventory) checked() (Inventory, error) {
 	if len(inv.Units) == 0 {
-		return Inventory{}, sharing.Invalid("units", "", "name every GPU, and mark those that are gone as lost", "are missing")
+		return Inventory{}, sharing.Invalid("units", "", "name every GPU, and mark those that are gone as lost",
+			"are missing")
 	}
 	inv.Units = slices.Clone(inv.Units)
 	seen := make(map[sharing.GPURef]bool, len(inv.Units))
@@ -130,14 +131,18 @@ func (inv Inventory) checked() (Inventory, error) {
 			return Inventory{}, sharing.Invalid("units", u.GPU.String(), "name every GPU once", "are not distinct")
 		}
 		if u.Percent < 0 || u.Percent > MaxIDs {
-			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.Percent), "", "of GPU %q are no percent from 0 to %d", u.GPU, MaxIDs)
+			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.Percent), "",
+				"of GPU %q are no percent from 0 to %d", u.GPU, MaxIDs)
 		}
 		if u.GiB < 0 || u.GiB > MaxIDs {
-			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.GiB), "", "of GPU %q are no number of GiB from 0 to %d", u.GPU, MaxIDs)
+			return Inventory{}, sharing.Invalid("units", fmt.Sprint(u.GiB), "",
+				"of GPU %q are no number of GiB from 0 to %d", u.GPU, MaxIDs)
 		}
 		for k, m := range u.MIG {
-			if !sharing.IsMIGResource(m.Resource) || m.Count < 1 || m.Count > MaxIDs || slices.ContainsFunc(u.MIG[:k], func(o Instances) bool { return o.Resource == m.Resource }) {
-				return Inventory{}, sharing.Invalid("units", m.Resource, "name each profile once", "of GPU %q are no number of instances of a profile (%d)", u.GPU, m.Count)
+			if !sharing.IsMIGResource(m.Resource) || m.Count < 1 || m.Count > MaxIDs ||
+				slices.ContainsFunc(u.MIG[:k], func(o Instances) bool { return o.Resource == m.Resource }) {
+				return Inventory{}, sharing.Invalid("units", m.Resource, "name each profile once",
+					"of GPU %q are no number of instances of a profile (%d)", u.GPU, m.Count)
 			}
 		}
 		inv.Units[i].MIG = slices.Clone(u.MIG)
@@ -156,7 +161,9 @@ func (inv Inventory) checked() (Inventory, error) {
 func (inv Inventory) equal(o Inventory) bool {
 	return inv.Memory == o.Memory && inv.Percent == o.Percent && inv.Whole == o.Whole && inv.MIG == o.MIG &&
 		slices.EqualFunc(inv.Units, o.Units, func(a, b Unit) bool {
-			return a.GPU == b.GPU && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost && a.InMIGMode == b.InMIGMode && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole && slices.Equal(a.MIG, b.MIG)
+			return a.GPU == b.GPU && a.NUMA == b.NUMA && a.GiB == b.GiB && a.Percent == b.Percent && a.Lost == b.Lost &&
+				a.InMIGMode == b.InMIGMode && a.NoShare == b.NoShare && a.NoWhole == b.NoWhole &&
+				slices.Equal(a.MIG, b.MIG)
 		})
 }
 
@@ -182,13 +189,14 @@ func id(resource string, n int) string {
 	return fmt.Sprintf("%s%0*d", letter, width, n)
 }
 
-// number is the inverse of id; ok is false for what id never gives. Kubelet names all ids that are free whenever a container
-// is admitted, so that they are not written anew to compare them.
+// number is the inverse of id; ok is false for other strings. It builds no new strings: kubelet names all free ids
+// whenever it admits a container.
 func number(resource, s string) (n int, ok bool) {
 	letter, width := form(resource)
 	digits, ok := strings.CutPrefix(s, letter)
 	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 1 || n > MaxIDs || digits[0] == '+' || len(digits) < width || len(digits) > width && digits[0] == '0' {
+	if !ok || err != nil || n < 1 || n > MaxIDs || digits[0] == '+' || len(digits) < width || len(digits) > width &&
+		digits[0] == '0' {
 		return 0, false
 	}
 	return n, true

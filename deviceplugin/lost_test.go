@@ -18,7 +18,8 @@ import (
 )
 
 // shares admits n containers of one GiB and says that they sit on a GPU.
-func shares(t *testing.T, k *fakekubelet.Kubelet, p *Plugin, on map[sharing.GPURef]int) map[sharing.GPURef][]sharing.ContainerRef {
+func shares(t *testing.T, k *fakekubelet.Kubelet, p *Plugin,
+	on map[sharing.GPURef]int) map[sharing.GPURef][]sharing.ContainerRef {
 	t.Helper()
 	holders := map[sharing.GPURef][]sharing.ContainerRef{}
 	for gpu, n := range on {
@@ -72,13 +73,14 @@ func TestGPULost(t *testing.T) {
 		admit(t, k, r, sharing.ResourceMemory, 1)
 	}
 	if _, err := k.Admit(t.Context(), holders[uuid(0)][0], sharing.ResourceMemory, 1); err == nil {
-		t.Error("a container on the lost GPU was admitted anew")
+		t.Error("a container on the lost GPU was admitted again")
 	}
 	// Unhealthy ids are answered all the same: kubelet may have chosen them a moment ago.
-	if _, err := k.Client(sharing.ResourceMemory).Allocate(t.Context(), allocation(k.Unhealthy(sharing.ResourceMemory)...)); err != nil {
+	if _, err := k.Client(sharing.ResourceMemory).Allocate(t.Context(),
+		allocation(k.Unhealthy(sharing.ResourceMemory)...)); err != nil {
 		t.Error(err)
 	}
-	// Their owners go: the loss stays where it was, and new containers fit beside it.
+	// Their owners go: the loss stays where it was, and new containers fit in addition.
 	sick := k.Unhealthy(sharing.ResourceMemory)
 	for _, r := range holders[uuid(0)] {
 		k.Release(r)
@@ -101,7 +103,7 @@ func TestGPULost(t *testing.T) {
 func TestHoldingsFail(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
-	h := &holdings{next: broken}
+	h := &podResources{next: broken}
 	p := plugin(dir, h)
 	p.often = 20 * time.Millisecond
 	set(t, p, Inventory{Units: lose(gpus(0, 1), 0), Memory: true})
@@ -177,12 +179,12 @@ func TestInventoryShrinks(t *testing.T) {
 	}
 }
 
-// While all is well, kubelet is asked once for every change of the GPUs, and for nothing else: not for claims that
-// come and go, not for an inventory that is told again, and not because time passes.
+// If all is well, kubelet gets one question for every change of the GPUs, and no other: not for grants that come and
+// go, not for a repeated inventory, and not because time passes.
 func TestHoldingsAreAskedSeldom(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
-	h := &holdings{next: k.List}
+	h := &podResources{next: k.List}
 	p := plugin(dir, h)
 	p.often, p.seldom = time.Millisecond, time.Millisecond
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true})

@@ -20,18 +20,19 @@ import (
 
 // cutUnit is a GPU in MIG mode.
 func cutUnit(i int) Unit {
-	return Unit{GPU: uuid(i), GiB: 79, InMIGMode: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1}, {"kerf.dev/mig-7g.80gb", 1}}}
+	return Unit{GPU: uuid(i), GiB: 79, InMIGMode: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1},
+		{"kerf.dev/mig-7g.80gb", 1}}}
 }
 
-// The profiles of GPUs in MIG mode are resources of their own, which come while the plugin runs, count the same whatever
-// is cut, and are answered by their names alone.
+// The profiles of GPUs in MIG mode are separate resources. They appear while the plugin runs, count the same whatever
+// instances exist, and are answered by name only.
 func TestInstancesAreResources(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
 	var mu sync.Mutex
-	cutting := errors.New("MIG instance 1g.10gb at 6 is being cut")
+	cutting := errors.New("MIG instance 1g.10gb at 6 is being created")
 	p := plugin(dir, k, func(o *Options) {
-		o.Cuts = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return cutting }
+		o.MIGGate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return cutting }
 		o.preStart = 100 * time.Millisecond
 	})
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true, Percent: true, Whole: true, MIG: true})
@@ -45,7 +46,8 @@ func TestInstancesAreResources(t *testing.T) {
 	counts(t, k, sharing.ResourcePercent, 100, 100)
 
 	admit(t, k, ref("a"), oneG, 1)
-	if err := k.Prepare(t.Context(), ref("a")); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "is being cut") {
+	if err := k.Prepare(t.Context(), ref("a")); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "is being created") {
 		t.Errorf("before it is cut: %v", err)
 	}
 	admit(t, k, ref("b"), sharing.ResourceGPU, 1)
@@ -66,7 +68,8 @@ func TestInstancesAreResources(t *testing.T) {
 
 	l := decide(view{resource: oneG, inv: Inventory{Units: []Unit{cutUnit(0)}, MIG: true}, known: true})
 	names, err := l.answer([]string{"u0007"})
-	if want := []string{"kerf.dev/guard=armed", "kerf.dev/ask=mig-1g.10gb:1"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{"kerf.dev/guard=armed", "kerf.dev/ask=mig-1g.10gb:1"}; err != nil ||
+		!slices.Equal(names, want) {
 		t.Errorf("%q: %v", names, err)
 	}
 }
@@ -91,7 +94,8 @@ func TestHeldInstancesStayKnown(t *testing.T) {
 	for name, bad := range map[string][]Instances{
 		"no profile": {{"kerf.dev/mig-", 1}}, "none": {{oneG, 0}}, "twice": {{oneG, 1}, {oneG, 2}},
 	} {
-		if err := p.SetInventory(Inventory{Units: []Unit{{GPU: uuid(0), MIG: bad}}}); !errors.Is(err, sharing.ErrInvalid) {
+		if err := p.SetInventory(Inventory{Units: []Unit{{GPU: uuid(0), MIG: bad}}}); !errors.Is(err,
+			sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deviceplugin advertises a node's GPUs to kubelet (device plugin API v1beta1) and tells it, for each
-// container that it admits, the CDI names that make the container start only with its cap in force.
+// Package deviceplugin advertises a node's GPUs to kubelet (device plugin API v1beta1). For each admitted container
+// it returns the CDI names that keep the container from starting before its cap is enforced.
 //
 // It promises:
 //   - An id is a unit and tied to no GPU, so any ids that kubelet picks are right. Counts follow the hardware
@@ -11,8 +11,8 @@
 //     lost. An id that is held by a container on a sound GPU never does.
 //   - Allocate is a function of resource, count and the NUMA nodes of the ids: no disk, driver, API server or
 //     lock that something slow holds. The same ids in any order give the same answer.
-//   - Kubelet may restart, or our sockets may vanish, at any time: within a second of kubelet listening again
-//     each resource is registered anew, on a socket name that was never used before.
+//   - Kubelet may restart, or our sockets may vanish, at any time: within a second of kubelet listening again each
+//     resource is registered again, with a new socket name.
 //   - Nothing is registered before the first inventory.
 //
 // It does not say which container gets which GPU: kubelet's API names no container. It does not refuse double
@@ -36,16 +36,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Holdings tells which ids of Kerf's resources each container holds, as kubelet sees it.
-type Holdings interface {
-	// List returns, per container, the resource's name ("kerf.dev/gpu-percent") and its ids. The keys have no
-	// PodUID. An error means that nothing was learned: a partial picture is an error too. List ends when ctx
-	// does. Ids of a pod that has not come to the notice of who answers count as free until the next call: such a pod is
-	// told of by SetHolders as soon as it has a claim.
+// PodResources lists the ids of Kerf's resources by container, as kubelet sees it.
+type PodResources interface {
+	// List returns, per container, the resource's name ("kerf.dev/gpu-percent") and its ids. The keys have no PodUID.
+	// After an error nothing is known: a partial list is an error too. List ends when ctx does. Ids of a pod that the
+	// lister does not know yet count as free until the next call; SetHolders reports such a pod once it has a grant.
 	//
-	// Kubelet's own List is not fit for this while pods come: it forgets the ids of a pod that it admits just then, if it has
-	// counted the pods before and clears the rest away after (UpdateAllocatedDevices of its device manager, up to 1.37 at
-	// least), and that pod never starts.
+	// Kubelet's own List is not fit for this while pods come: it forgets the ids of a pod that it admits just then, if
+	// it has counted the pods before and clears the rest away after (UpdateAllocatedDevices of its device manager, up
+	// to 1.37 at least), and that pod never starts.
 	List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error)
 }
 
@@ -58,13 +57,13 @@ type Options struct {
 	// says what is in the way. It may wait or answer at once, and must return soon after ctx ends. It is called
 	// many times, also at once. A nil Gate is always open.
 	Gate func(ctx context.Context) error
-	// Cuts is what the starts of containers that may have a MIG instance (of a MIG profile, or of memory) wait for besides:
-	// that pending instances are cut. Nil means that there is nothing to wait for.
-	Cuts func(ctx context.Context) error
-	// Holdings are asked when the inventory changes and while hardware is lost or withdrawn, and not otherwise.
-	// Nil means that no container ever holds an id.
-	Holdings Holdings
-	// Answered is told how long each answer to Allocate took, for metrics; it returns at once. It may be nil.
+	// MIGGate waits for pending MIG instances. Starts of containers that may have one (a MIG profile, or memory) call
+	// it. Nil means that there is nothing to wait for.
+	MIGGate func(ctx context.Context) error
+	// PodResources is called when the inventory changes and while hardware is lost or withdrawn. Nil means that no
+	// container ever holds an id.
+	PodResources PodResources
+	// Answered receives the duration of each answer to Allocate, for metrics. It returns at once and may be nil.
 	Answered func(took time.Duration)
 	// Share counts the connections of its sockets.
 	Share *serve.Share
@@ -79,23 +78,23 @@ type Options struct {
 const (
 	// preStartWait is less than the 30 s after which kubelet gives up, so that it gets the reason.
 	preStartWait = 25 * time.Second
-	// holdingsDeadline bounds one look at who holds what; a lost GPU is told of after it at the latest.
-	holdingsDeadline = 2 * time.Second
-	// holdingsOften is how often that is tried again while nobody answers. holdingsSeldom is how often it is done
-	// while the answer matters and no claim comes or goes.
-	holdingsOften  = 2 * time.Second
-	holdingsSeldom = 15 * time.Second
+	// listDeadline bounds one call of PodResources, and so the delay until kubelet knows of a lost GPU.
+	listDeadline = 2 * time.Second
+	// listOften is the retry interval while List fails. listSeldom is the interval while the answer matters and no
+	// grant changes.
+	listOften  = 2 * time.Second
+	listSeldom = 15 * time.Second
 )
 
 // Plugin advertises the GPUs of one node to kubelet. It is made by New; Set methods and Status may be called
 // at any time, also before Run and while it runs.
 type Plugin struct {
 	opts Options
-	// endpoints are those of the resources that any node may have, then those of MIG profiles in the order in which they
-	// came; they only grow. mu guards them.
+	// endpoints are those of the resources that any node may have, then those of MIG profiles in the order in which
+	// they came; they only grow. mu guards them.
 	endpoints []*endpoint
 
-	// often and seldom are how long it is until holdings are read again after they could not be, and otherwise.
+	// often and seldom are the intervals until the next List, after a failure and otherwise.
 	often, seldom time.Duration
 
 	// kick asks for a new decision.
@@ -120,7 +119,7 @@ func New(o Options) *Plugin {
 	if o.preStart == 0 {
 		o.preStart = preStartWait
 	}
-	p := &Plugin{opts: o, often: holdingsOften, seldom: holdingsSeldom, kick: make(chan struct{}, 1)}
+	p := &Plugin{opts: o, often: listOften, seldom: listSeldom, kick: make(chan struct{}, 1)}
 	for _, r := range fixed() {
 		p.endpoints = append(p.endpoints, p.endpoint(r))
 	}
@@ -128,9 +127,10 @@ func New(o Options) *Plugin {
 }
 
 func (p *Plugin) endpoint(resource string) *endpoint {
-	s := service{resource: resource, board: newBoard(), gate: p.opts.Gate, wait: p.opts.preStart, log: p.opts.Log, answered: p.opts.Answered}
+	s := service{resource: resource, board: newBoard(), gate: p.opts.Gate, wait: p.opts.preStart, log: p.opts.Log,
+		answered: p.opts.Answered}
 	if resource == sharing.ResourceMemory || sharing.IsMIGResource(resource) {
-		s.gate = both(p.opts.Gate, p.opts.Cuts)
+		s.gate = both(p.opts.Gate, p.opts.MIGGate)
 	}
 	return &endpoint{svc: s, share: p.opts.Share, dir: p.opts.Dir, suffix: p.opts.Suffix, log: p.opts.Log}
 }
@@ -182,10 +182,9 @@ func (p *Plugin) all() []*endpoint {
 	return slices.Clone(p.endpoints)
 }
 
-// SetInventory says what there is. It returns at once; kubelet is told soon after. An inventory that cannot
-// be (no GPU, one GPU twice, more than MaxIDs of a resource) is refused with a *sharing.FieldError and changes
-// nothing. Resources that are no longer advertised, and units that are left out, are withdrawn: their free
-// ids at once, the held ones when they are free.
+// SetInventory sets the node's GPUs. It returns at once and kubelet learns it soon after. An invalid inventory (no
+// GPU, one GPU twice, more than MaxIDs of a resource) changes nothing and returns a *sharing.FieldError. It withdraws
+// resources and units that are missing from it: free ids at once, used ids when they are free.
 func (p *Plugin) SetInventory(inv Inventory) error {
 	inv, err := inv.checked()
 	if err != nil {
@@ -235,7 +234,8 @@ func (p *Plugin) decideSoon() {
 // *sharing.FieldError for options that cannot be. It may run once.
 func (p *Plugin) Run(ctx context.Context) error {
 	if !regexp.MustCompile(`^[a-z0-9]{1,16}$`).MatchString(p.opts.Suffix) {
-		return sharing.Invalid("suffix", p.opts.Suffix, "use 1 to 16 characters a-z and 0-9", "cannot be part of a socket's name")
+		return sharing.Invalid("suffix", p.opts.Suffix, "use 1 to 16 characters a-z and 0-9",
+			"cannot be part of a socket's name")
 	}
 	if !filepath.IsAbs(p.opts.Dir) {
 		return sharing.Invalid("dir", p.opts.Dir, "name kubelet's folder of device plugins", "is not an absolute path")
@@ -255,7 +255,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 func (p *Plugin) sweeps(ctx context.Context) {
 	for range 2 {
 		if err := sweep(ctx, p.opts.Dir, time.Now()); err != nil {
-			p.opts.Log.Warn("stale sockets stay", "error", err)
+			p.opts.Log.Warn("failed to remove stale sockets", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -269,7 +269,7 @@ func (p *Plugin) sweeps(ctx context.Context) {
 type Status struct {
 	// Resource is the full name.
 	Resource string
-	// Advertised is false until the resource has been told of for the first time.
+	// Advertised is false until the resource is advertised for the first time.
 	Advertised bool
 	// Registered is true while kubelet watches the list.
 	Registered bool
@@ -279,7 +279,7 @@ type Status struct {
 	Err error
 }
 
-// Status tells of each resource; what was told of stays in its order.
+// Status reports each resource, in the order of first advertisement.
 func (p *Plugin) Status() []Status {
 	endpoints := p.all()
 	out := make([]Status, 0, len(endpoints))

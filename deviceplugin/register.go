@@ -79,7 +79,7 @@ func register(ctx context.Context, dir, resource, endpoint string) error {
 	return nil
 }
 
-// sweep removes the sockets of earlier starts in dir that nobody listens on. What it cannot tell stays.
+// sweep removes the sockets of earlier starts in dir that have no listener. It keeps those in doubt.
 func sweep(ctx context.Context, dir string, now time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +124,7 @@ func ours(name string) bool {
 	return false
 }
 
-// silent reports whether a connection to the socket is refused: it is there, and nobody listens.
+// silent reports whether a connection to the socket is refused: it exists without a listener.
 func silent(ctx context.Context, path string) bool {
 	conn, err := (&net.Dialer{Timeout: dialDeadline}).DialContext(ctx, "unix", path)
 	if err == nil {

@@ -43,7 +43,7 @@ func TestNothingBeforeTheInventory(t *testing.T) {
 	set(t, p, Inventory{Units: over, Memory: true, Percent: true})
 	counts(t, k, sharing.ResourcePercent, 250, 250)
 	set(t, p, all(gpus(0, 1)))
-	// Each resource reaches kubelet on a stream of its own, in no order.
+	// Each resource reaches kubelet on a separate stream, in no order.
 	counts(t, k, sharing.ResourceGPU, 2, 2)
 	counts(t, k, sharing.ResourceMemory, 20, 20)
 	counts(t, k, sharing.ResourcePercent, 200, 200)
@@ -70,13 +70,15 @@ func TestAdmit(t *testing.T) {
 	for _, r := range fixed() {
 		eventually.True(t, r, func() bool { c, _ := k.Count(r); return c > 0 })
 	}
-	got := append(admit(t, k, ref("a"), sharing.ResourceMemory, 3), admit(t, k, ref("a"), sharing.ResourcePercent, 25)...)
-	want := []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:3", "kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25"}
+	got := append(admit(t, k, ref("a"), sharing.ResourceMemory, 3), admit(t, k, ref("a"), sharing.ResourcePercent,
+		25)...)
+	want := []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:3", "kerf.dev/guard=armed",
+		"kerf.dev/ask=gpu-percent:25"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("shared (-want +got):\n%s", diff)
 	}
 	got = admit(t, k, ref("b"), sharing.ResourceGPU, 2)
-	want = []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/near=numa0:1", "kerf.dev/near=numa1:1"}
+	want = []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/numa=0:1", "kerf.dev/numa=1:1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("whole (-want +got):\n%s", diff)
 	}
@@ -91,7 +93,8 @@ func TestAdmit(t *testing.T) {
 // Kubelet restarts, in order and by a kill, also twice: the same ids are there again, within a second of its
 // socket, and containers keep theirs.
 func TestKubeletRestart(t *testing.T) {
-	for name, end := range map[string]func(*fakekubelet.Kubelet){"stopped": (*fakekubelet.Kubelet).Stop, "killed": (*fakekubelet.Kubelet).Kill} {
+	for name, end := range map[string]func(*fakekubelet.Kubelet){"stopped": (*fakekubelet.Kubelet).Stop,
+		"killed": (*fakekubelet.Kubelet).Kill} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t)
 			k := kubelet(t, dir)
@@ -101,8 +104,8 @@ func TestKubeletRestart(t *testing.T) {
 			counts(t, k, sharing.ResourceMemory, 20, 20)
 			want := admit(t, k, ref("a"), sharing.ResourceMemory, 4)
 			quickest := patience
-			// Three restarts, and more on a machine on which none of them was quick: a test must not fail for what else its
-			// machine does.
+			// Three restarts, and more on a machine on which none of them was quick: a test must not fail for what else
+			// its machine does.
 			for i := 0; i < 3 || i < 15 && quickest > time.Second; i++ {
 				end(k)
 				// It stays away long enough for our attempts to fail, or not at all.
@@ -159,7 +162,7 @@ func TestSocketRemoved(t *testing.T) {
 	})
 	freshNames(t, k)
 	admit(t, k, ref("a"), sharing.ResourceMemory, 1)
-	// Somebody else's file under our name is not our socket either.
+	// Another program's file with our name is not our socket either.
 	now := k.Registrations()[1].Endpoint
 	if err := os.Rename(filepath.Join(dir, now), filepath.Join(dir, "elsewhere")); err != nil {
 		t.Fatal(err)
@@ -178,8 +181,12 @@ func TestStreamBroken(t *testing.T) {
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true})
 	run(t, p)
 	for n := 1; n <= 3; n++ {
-		// The one before may be there still when its successor registers: what is dropped is a stream that has brought its list.
-		eventually.True(t, "registration", func() bool { return len(k.Registrations()) == n && k.Updates(sharing.ResourceMemory) >= n })
+		// The one before may be there still when its successor registers: what is dropped is a stream that has brought
+		// its list.
+		eventually.True(t, "registration", func() bool {
+			return len(k.Registrations()) == n &&
+				k.Updates(sharing.ResourceMemory) >= n
+		})
 		eventually.True(t, "the end of the one before", func() bool { return k.Plugins(sharing.ResourceMemory) == 1 })
 		counts(t, k, sharing.ResourceMemory, 20, 20)
 		k.Drop(sharing.ResourceMemory)
@@ -211,7 +218,7 @@ func TestTwoPlugins(t *testing.T) {
 	freshNames(t, k)
 }
 
-// Kubelet refuses, and the folder is not even there at first: both are tried again for ever, and told of.
+// Kubelet refuses, and the folder is not even there at first: both are tried again forever, and reported.
 func TestKubeletLateAndUnwilling(t *testing.T) {
 	dir := folder(t)
 	k := fakekubelet.New(dir)
@@ -230,7 +237,11 @@ func TestKubeletLateAndUnwilling(t *testing.T) {
 	})
 	k.Refuse(nil)
 	counts(t, k, sharing.ResourceMemory, 10, 10)
-	eventually.True(t, "a status without an error", func() bool { s := p.Status()[0]; return s.Registered && s.Err == nil })
+	eventually.True(t, "a status without an error", func() bool {
+		s := p.Status()[0]
+		return s.Registered &&
+			s.Err == nil
+	})
 }
 
 func TestStaleSockets(t *testing.T) {
@@ -278,7 +289,8 @@ func TestStaleSockets(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	want := []string{"kerf-gpu-file.sock", "kerf-gpu-percent-live.sock", "kerf-gpu-percent-young.sock", "kerf-other-old.sock", "nvidia-gpu.sock"}
+	want := []string{"kerf-gpu-file.sock", "kerf-gpu-percent-live.sock", "kerf-gpu-percent-young.sock",
+		"kerf-other-old.sock", "nvidia-gpu.sock"}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left in the folder (-want +got):\n%s", diff)
 	}

@@ -24,8 +24,8 @@ type server struct {
 	// file is the socket as it was made, to tell when it is gone.
 	file os.FileInfo
 	grpc *grpc.Server
-	// streaming is closed when kubelet first watches the list, idle when nobody does any more, and failed
-	// when nothing is accepted any more.
+	// streaming is closed when kubelet first watches the list, idle when the last watch ends, and failed when the
+	// server stops accepting.
 	streaming, idle, failed chan struct{}
 
 	mu      sync.Mutex
@@ -36,8 +36,8 @@ type server struct {
 // maxRequest bounds what kubelet asks at once, in bytes. An id has at most some hundred bytes.
 const maxRequest = 4 << 20
 
-// kubeletCalls bounds the calls of kubelet's connection. Kubelet uses one for all pods: each pod of the node may wait in
-// PreStartContainer, and Allocate must not wait for them.
+// kubeletCalls bounds the calls of kubelet's connection. Kubelet uses one for all pods: each pod of the node may wait
+// in PreStartContainer, and Allocate must not wait for them.
 const kubeletCalls = 256
 
 // listen opens the socket, which must not exist yet, and answers on it until close.
@@ -69,7 +69,7 @@ func listen(ctx context.Context, path string, share *serve.Share, svc service) (
 	return s, nil
 }
 
-// name is the endpoint that kubelet is told: the socket's name in its folder.
+// name is the endpoint for kubelet: the socket's name in its folder.
 func (s *server) name() string { return filepath.Base(s.path) }
 
 func (s *server) began() {
@@ -97,7 +97,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// gone reports whether the socket's file is not ours any more: nobody can reach us.
+// gone reports whether the socket's file is not Kerf's any more, so kubelet cannot connect.
 func (s *server) gone() bool {
 	now, err := os.Lstat(s.path)
 	return err != nil || !os.SameFile(now, s.file)

@@ -27,7 +27,7 @@ type service struct {
 	gate     func(context.Context) error
 	wait     time.Duration
 	log      *slog.Logger
-	// answered is told how long an answer to Allocate took; nil where nobody asks.
+	// answered receives the duration of an answer to Allocate; it may be nil.
 	answered func(time.Duration)
 	// began and ended are called with each stream of the list.
 	began, ended func()
@@ -117,22 +117,23 @@ func (s *service) allocate(req *pluginapi.AllocateRequest) (*pluginapi.AllocateR
 	return out, nil
 }
 
-// GetPreferredAllocation prefers, of ids that have a NUMA node, those of the node that has the fewest left and enough: the
-// agent gives GPUs of that node, and keeps the others together so. Below that it prefers low numbers. Any ids are as good
-// as any others for what they give, but a lost GPU takes free ids from the highest number down (decide), and kubelet has ids in its books that nobody is known to
-// hold: those of init containers that have ended. With the two kept apart, a lost GPU does not make kubelet
-// refuse, when it starts anew, a pod that runs on another one.
-func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+// GetPreferredAllocation prefers, of ids with a NUMA node, those of the node with the fewest left and enough. The
+// agent then assigns GPUs of that node. Within that, it prefers low numbers. Any id is as good as another, but a lost
+// GPU takes free ids from the highest number down (decide). Kubelet also counts ids of ended init containers. Keeping
+// the two apart means that, after a kubelet restart, a lost GPU does not make it reject a pod on another GPU.
+func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (
+	*pluginapi.PreferredAllocationResponse, error) {
 	out := &pluginapi.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
-		out.ContainerResponses = append(out.ContainerResponses, &pluginapi.ContainerPreferredAllocationResponse{DeviceIDs: s.lowest(c)})
+		out.ContainerResponses = append(out.ContainerResponses,
+			&pluginapi.ContainerPreferredAllocationResponse{DeviceIDs: s.lowest(c)})
 	}
 	return out, nil
 }
 
 // lowest are the ids that a container must get, then those of the lowest numbers, as many as it is to have.
-// tightest is the NUMA node whose available ids are enough and the fewest, the lowest of several; NoNUMA where no node's are
-// enough, or some ids are given already.
+// tightest is the NUMA node whose available ids are enough and the fewest, the lowest of several; NoNUMA where no
+// node's are enough, or some ids are given already.
 func (l *list) tightest(c *pluginapi.ContainerPreferredAllocationRequest) int {
 	if len(c.GetMustIncludeDeviceIDs()) > 0 {
 		return NoNUMA
@@ -145,7 +146,8 @@ func (l *list) tightest(c *pluginapi.ContainerPreferredAllocationRequest) int {
 	}
 	node := NoNUMA
 	for n, count := range left {
-		if count >= int(c.GetAllocationSize()) && (node == NoNUMA || cmp.Or(cmp.Compare(count, left[node]), cmp.Compare(n, node)) < 0) {
+		if count >= int(c.GetAllocationSize()) &&
+			(node == NoNUMA || cmp.Or(cmp.Compare(count, left[node]), cmp.Compare(n, node)) < 0) {
 			node = n
 		}
 	}
@@ -170,7 +172,8 @@ func (s *service) lowest(c *pluginapi.ContainerPreferredAllocationRequest) []str
 	rest := slices.SortedFunc(slices.Values(c.GetAvailableDeviceIDs()), func(a, b string) int {
 		na, knownA := number(s.resource, a)
 		nb, knownB := number(s.resource, b)
-		return cmp.Or(order(knownA, knownB), order(l.numaOf(a) == node, l.numaOf(b) == node), cmp.Compare(na, nb), cmp.Compare(a, b))
+		return cmp.Or(order(knownA, knownB), order(l.numaOf(a) == node, l.numaOf(b) == node), cmp.Compare(na, nb),
+			cmp.Compare(a, b))
 	})
 	for _, id := range rest {
 		if len(ids) >= size {
@@ -185,11 +188,12 @@ func (s *service) lowest(c *pluginapi.ContainerPreferredAllocationRequest) []str
 
 // PreStartContainer waits until containers can start, and refuses with what is in the way when that takes
 // too long: kubelet shows the text with the pod and tries again, whatever the pod's restart policy.
-func (s *service) PreStartContainer(ctx context.Context, _ *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+func (s *service) PreStartContainer(ctx context.Context, _ *pluginapi.PreStartContainerRequest) (
+	*pluginapi.PreStartContainerResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	if err := await(ctx, s.gate); err != nil {
-		s.log.Warn("container start put off", "resource", s.resource, "error", err)
+		s.log.Warn("postponed container start", "resource", s.resource, "error", err)
 		return nil, status.Errorf(codes.Unavailable, "kerf is not ready to start GPU containers: %v", err)
 	}
 	return &pluginapi.PreStartContainerResponse{}, nil
@@ -232,7 +236,7 @@ type device struct {
 	healthy bool
 }
 
-// list is what kubelet is told of one resource. It never changes once made.
+// list is kubelet's list of one resource. It is immutable.
 type list struct {
 	resource string
 	// devices are ordered by number.

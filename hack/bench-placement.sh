@@ -28,7 +28,7 @@ find "$dir" -name '*pod_list*.csv' | sort | while read -r pods; do
 	means=$(for typical in list online; do
 		policies=kerf,fgd,bestfit
 		[ "$typical" = list ] || policies=kerf
-		"$lab" --trace-nodes "$nodes" --trace-pods "$pods" --policy "$policies" --typical "$typical" --seeds 42-51 -o csv |
+		"$lab" --trace-nodes "$nodes" --trace-pods "$pods" --policy "$policies" --workload-model "$typical" --seeds 42-51 -o csv |
 			awk -F, -v typical="$typical" '
 				NR == 1 { for (i = 1; i <= NF; i++) if ($i == "allocated_percent_100") at = i; next }
 				{ sum[$1] += $at; n[$1]++ }
@@ -37,4 +37,9 @@ find "$dir" -name '*pod_list*.csv' | sort | while read -r pods; do
 	of() { sed -n "s/^$1=//p" <<<"$means"; }
 	printf '%-32s %8s %8s %8s %8s %14s %18s\n' "$list" "$(of kerf)" "$(of online)" "$(of fgd)" "$(of bestfit)" \
 		"$(published "$list" FGD)" "$(published "$list" BestFit)"
+	trace=${list#openb_pod_list_}
+	means+=$(printf '\npublished-fgd=%s\npublished-bestfit=%s' "$(published "$list" FGD)" "$(published "$list" BestFit)")
+	while IFS== read -r policy percent; do
+		[ -z "$policy" ] || [ "$percent" = - ] || echo "RESULT placement.$trace.$policy $percent %"
+	done <<<"$means"
 done

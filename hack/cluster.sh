@@ -71,7 +71,7 @@ commands() {
 		#!/usr/bin/awk -f
 		/^# Source: / {agent = /\/30-agent.yaml$/}
 		{print}
-		agent && /^        - --dir=\/run\/kerf$/ {print "        - --caps-root=/run/gpusim"}
+		agent && /^        - --run-dir=\/run\/kerf$/ {print "        - --nvidia-caps-root=/run/gpusim"}
 		agent && /^        volumeMounts:$/ {print "        - {name: gpusim, mountPath: /run/gpusim, readOnly: true}"}
 		agent && /^      volumes:$/ {print "      - {name: gpusim, hostPath: {path: /run/gpusim, type: Directory}}"}
 	END
@@ -126,7 +126,7 @@ on_node() {
 # in_driver N: the limits that the driver of node N holds.
 in_driver() { at "$1" node "$PWD/bin/gpusim" limits --dir /run/gpusim -o json | found -v '^\[\]$'; }
 
-labels() { at 1 kubectl get nodes -o yaml | found -E '^ *(kerf\.dev/[a-z.]*|nvidia\.com/gpu\.[a-z]*): "?[a-zA-Z]'; }
+labels() { at 1 kubectl get nodes -o yaml | found -E '^ *(kerf\.dev/[a-z.-]*|nvidia\.com/gpu\.[a-z]*): "?[a-zA-Z]'; }
 
 kinds=clusterroles,clusterrolebindings,crds,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings
 kinds+=,mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps,daemonsets,deployments,rolebindings,networkpolicies

@@ -17,7 +17,7 @@ without+='|TestBesideAnotherLibrary|TestGpuloadOpensTheDriver'
 threads='TestEveryWayAtOnce|TestFamilies|TestEveryWayToTheDriver|TestTrimsOfPools|TestNobodyIsRefusedWhileBytesMove'
 threads+='|TestSharesOfTime|TestEachWayIsThrottled'
 threads+='|TestCUDAScenarios|TestDaemonScenarios|TestMPSThreads|TestMPSClient|TestNVMLReads|TestNVMLEvents|TestNVMLInterrupts'
-threads+='|TestGpuloadLaunches'
+threads+='|TestGpuloadLaunches|TestSmallAllocationsAtOnce'
 
 run() {
 	local name=$1 flags=$2

@@ -66,9 +66,8 @@ func (t *Table) arrange(index []int) []Place {
 	return places
 }
 
-// Rearranged reports whether instances of the profiles that o has, and of the one of that id beside them, fit a
-// GPU when all may be placed anew. Where it is true and no place of the profile is free, the GPU is fragmented;
-// where it is false, the GPU is full for that profile.
+// Rearranged reports whether o's instances and one of profile id fit the GPU if all are placed again. If true and no
+// place is free, the GPU is fragmented. If false, the GPU is full for that profile.
 func (t *Table) Rearranged(o Occupancy, id int) bool {
 	all := []int{t.index(id)}
 	if all[0] < 0 {
@@ -82,8 +81,8 @@ func (t *Table) Rearranged(o Occupancy, id int) bool {
 	return t.arrange(all) != nil
 }
 
-// Why says in words why no instance of the profile fits beside o: what is used up, or that the room is in
-// pieces. It is empty where one fits.
+// Why returns the reason why no instance of the profile fits with o: an exhausted resource, or fragmentation. It is
+// empty if one fits.
 func (t *Table) Why(o Occupancy, id int) string {
 	i := t.index(id)
 	if i < 0 {
@@ -103,7 +102,8 @@ func (t *Table) Why(o Occupancy, id int) string {
 	if t.Rearranged(o, id) {
 		kind = "fragmented"
 	}
-	return fmt.Sprintf("%s: %s takes %d of %d memory units from %s; %d are free (%s)", kind, p.Name, p.Size, t.axis, list(p.Starts), free.Count(), free)
+	return fmt.Sprintf("%s: %s takes %d of %d memory units from %s; %d are free (%s)", kind, p.Name, p.Size, t.axis,
+		list(p.Starts), free.Count(), free)
 }
 
 // lacks says which of the sums stands in the way of one more p.
@@ -113,7 +113,8 @@ func lacks(t *Table, o Occupancy, p Profile) string {
 		return fmt.Sprintf("%d of at most %d %s are there", o.counts[i], p.Most, p.Name)
 	}
 	if o.Compute+p.Compute > t.compute {
-		return fmt.Sprintf("%s takes %d of %d compute slices; %d are free", p.Name, p.Compute, t.compute, t.compute-o.Compute)
+		return fmt.Sprintf("%s takes %d of %d compute slices; %d are free", p.Name, p.Compute, t.compute,
+			t.compute-o.Compute)
 	}
 	for _, e := range engineSums(o.Engines, p.Engines, t.engines) {
 		if e.used+e.more > e.all {
@@ -177,7 +178,8 @@ func impossible(t *Table, index []int) error {
 	var parts, starts []string
 	for i, p := range t.profiles {
 		if n := counts[i]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d x %s (%d of %d memory units, %d of %d compute slices each)", n, p.Name, p.Size, t.axis, p.Compute, t.compute))
+			parts = append(parts, fmt.Sprintf("%d x %s (%d of %d memory units, %d of %d compute slices each)", n,
+				p.Name, p.Size, t.axis, p.Compute, t.compute))
 			starts = append(starts, fmt.Sprintf("%s begins at %s", p.Name, list(p.Starts)))
 		}
 	}
@@ -185,5 +187,6 @@ func impossible(t *Table, index []int) error {
 	if over := sums(t, index); over != "" {
 		return fmt.Errorf("%s takes %s: %w", all, over, sharing.ErrInvalid)
 	}
-	return fmt.Errorf("%s fits by its sums, but there are no places for all: %s: %w", all, strings.Join(starts, "; "), sharing.ErrInvalid)
+	return fmt.Errorf("%s fits by its sums, but there are no places for all: %s: %w", all, strings.Join(starts, "; "),
+		sharing.ErrInvalid)
 }

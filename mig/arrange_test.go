@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Which numbers of each profile fit at all is told by walking every legal set; Arrange must agree for each of
-// these, and for each with one more.
+// Walking every legal set shows which numbers of each profile fit at all. Arrange must agree for each of these, and for
+// each with one more.
 func TestArrangeAgainstBruteForce(t *testing.T) {
 	for model := range machines {
 		t.Run(model, func(t *testing.T) {
@@ -78,9 +78,12 @@ func TestWhyNotShowsTheArithmetic(t *testing.T) {
 		profile string
 		want    string
 	}{
-		"by a sum":   {[]string{"1g.10gb@0", "3g.40gb@4"}, "4g.40gb", "full: 4g.40gb takes 4 of 7 compute slices; 3 are free"},
-		"in pieces":  {[]string{"1g.10gb@0", "1g.10gb@4"}, "3g.40gb", "fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 6 are free (1-3,5-7)"},
-		"by units":   {[]string{"3g.40gb@0", "3g.40gb@4"}, "1g.10gb", "full: 1g.10gb takes 1 of 8 memory units from 0,1,2,3,4,5,6; 0 are free (none)"},
+		"by a sum": {[]string{"1g.10gb@0", "3g.40gb@4"}, "4g.40gb",
+			"full: 4g.40gb takes 4 of 7 compute slices; 3 are free"},
+		"in pieces": {[]string{"1g.10gb@0", "1g.10gb@4"}, "3g.40gb",
+			"fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 6 are free (1-3,5-7)"},
+		"by units": {[]string{"3g.40gb@0", "3g.40gb@4"}, "1g.10gb",
+			"full: 1g.10gb takes 1 of 8 memory units from 0,1,2,3,4,5,6; 0 are free (none)"},
 		"by count":   {[]string{"1g.10gb+me@0"}, "1g.10gb+me", "full: 1 of at most 1 1g.10gb+me are there"},
 		"not at all": {[]string{"1g.10gb@0"}, "2g.20gb", ""},
 	} {
@@ -97,7 +100,8 @@ func TestWhyNotShowsTheArithmetic(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model, profiles, want string
 	}{
-		"sums": {"H100", "3g.40gb 3g.40gb 3g.40gb", "takes 12 of 8 memory units, 9 of 7 compute slices, 9 of 7 decoders, 9 of 7 JPEG engines, 3 of at most 2 3g.40gb"},
+		"sums": {"H100", "3g.40gb 3g.40gb 3g.40gb", "takes 12 of 8 memory units, 9 of 7 compute slices, 9 of 7 " +
+			"decoders, 9 of 7 JPEG engines, 3 of at most 2 3g.40gb"},
 		"places": {"H100", "1g.20gb 2g.20gb 2g.20gb 2g.20gb 1g.10gb",
 			"takes 9 of 8 memory units, 8 of 7 compute slices, 8 of 7 decoders, 8 of 7 JPEG engines"},
 		"no places":  {"A100", "4g.40gb 2g.20gb 1g.10gb 1g.20gb", "9 of 8 memory units"},

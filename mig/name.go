@@ -51,7 +51,8 @@ func ParseWish(field, s string) (Wish, error) {
 		text = strings.TrimSpace(strings.TrimPrefix(text, prefix))
 	}
 	if sliced.MatchString(text) {
-		return Wish{}, sharing.Invalid(field, s, "write the instance's own profile, such as 3g.20gb; shares inside it come from memory and percent",
+		return Wish{}, sharing.Invalid(field, s,
+			"write the instance's own profile, such as 3g.20gb; shares inside it come from memory and percent",
 			"names a compute instance inside a MIG instance, which Kerf does not make")
 	}
 	if m := dotted.FindStringSubmatch(text); m != nil {
@@ -81,7 +82,7 @@ func parseAtLeast(field, s, size string) (Wish, error) {
 func (w Wish) String() string {
 	switch {
 	case w.AtLeast > 0:
-		// In bytes where the short form is cut.
+		// In bytes if the short form is truncated.
 		size := w.AtLeast.String()
 		if back, err := sharing.ParseBytes("", size); err != nil || back != w.AtLeast {
 			size = strconv.FormatUint(uint64(w.AtLeast), 10)
@@ -109,7 +110,8 @@ func (t *Table) Find(field string, w Wish) (Profile, error) {
 	var found []match
 	for _, p := range t.profiles {
 		name, err := ParseWish("", p.Name)
-		if err != nil || name.Attribute != w.Attribute || w.Compute > 0 && name.Compute != w.Compute || p.Memory < w.AtLeast {
+		if err != nil || name.Attribute != w.Attribute || w.Compute > 0 && name.Compute != w.Compute ||
+			p.Memory < w.AtLeast {
 			continue
 		}
 		off := max(name.GB-w.GB, w.GB-name.GB)
@@ -140,10 +142,12 @@ func (t *Table) Lookup(field, s string) (Profile, error) {
 func noSuch(t *Table, field string, w Wish) error {
 	all := t.Names()
 	if w.AtLeast > 0 {
-		return sharing.Invalid(field, w.String(), "write at most "+largest(t, w.Attribute), "is more than any such profile of this GPU has (%s)", all)
+		return sharing.Invalid(field, w.String(), "write at most "+largest(t, w.Attribute),
+			"is more than any such profile of this GPU has (%s)", all)
 	}
 	near := slices.MinFunc(t.profiles, func(a, b Profile) int { return cmp.Compare(distance(w, a), distance(w, b)) })
-	return sharing.Invalid(field, w.String(), fmt.Sprintf("did you mean %s? Write one of %s", near.Name, all), "is no profile of this GPU")
+	return sharing.Invalid(field, w.String(), fmt.Sprintf("did you mean %s? Write one of %s", near.Name, all),
+		"is no profile of this GPU")
 }
 
 // largest is the size of the largest profile with the attribute, or of the largest at all.

@@ -85,7 +85,8 @@ func TestEveryProfileIsFoundByItsName(t *testing.T) {
 }
 
 func FuzzParseWish(f *testing.F) {
-	for _, s := range []string{"1g.10gb", "1g+me.all", ">= 16GiB", ">=1+gfx", "mig-1g.5gb.me", "7g-me", ">= 1023.999MiB"} {
+	for _, s := range []string{"1g.10gb", "1g+me.all", ">= 16GiB", ">=1+gfx", "mig-1g.5gb.me", "7g-me",
+		">= 1023.999MiB"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

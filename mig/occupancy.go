@@ -76,9 +76,11 @@ func (t *Table) Add(o Occupancy, p Place) (Occupancy, error) {
 		return o, noPlace(t, p)
 	}
 	if o.Taken&m != 0 {
-		return o, fmt.Errorf("%s at %d needs units %s, of which %s are taken: %w", t.Name(p.Profile), p.Start, m, o.Taken&m, sharing.ErrExhausted)
+		return o, fmt.Errorf("%s at %d needs units %s, of which %s are taken: %w", t.Name(p.Profile), p.Start, m,
+			o.Taken&m, sharing.ErrExhausted)
 	}
-	return o, fmt.Errorf("%s at %d: %s: %w", t.Name(p.Profile), p.Start, lacks(t, o, t.profiles[t.index(p.Profile)]), sharing.ErrExhausted)
+	return o, fmt.Errorf("%s at %d: %s: %w", t.Name(p.Profile), p.Start, lacks(t, o, t.profiles[t.index(p.Profile)]),
+		sharing.ErrExhausted)
 }
 
 // Remove is o without one instance at p, which must be among those that o was made of.
@@ -137,7 +139,7 @@ func (t *Table) Try(o Occupancy, p Place) (Occupancy, bool) {
 	return o, false
 }
 
-// put is add by index in the table, for a profile that has room beside its place.
+// put is add by index in the table, for a profile that fits together with its place.
 func (t *Table) put(o Occupancy, i, j int) (Occupancy, bool) {
 	m := t.masks[i][j]
 	if o.Taken&m != 0 {

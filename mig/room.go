@@ -14,23 +14,23 @@ import (
 // Room is how many GPUs have which units free.
 type Room map[Mask]int
 
-// draws is over how many demands In takes the mean: a prime of which the powers of 3 meet each number below it. With 5 clusters
-// get a little less full, with 17 no fuller.
+// draws is over how many demands In takes the mean: a prime of which the powers of 3 meet each number below it. With 5
+// clusters get a little less full, with 17 no fuller.
 const draws = 7
 
-// usualWeight is the part of the usual values in those for a room. The prices in a room are often equal; from a fiftieth to a
-// tenth there is no difference.
+// usualWeight is the part of the usual values in those for a room. The prices in a room are often equal; from a
+// fiftieth to a tenth there is no difference.
 const usualWeight = 0.05
 
-// In is the values for the same demand where so many GPUs have which units free, and it comes until all that is free was
-// asked for once. The usual values price the profiles as if they were packed into empty GPUs; here each costs what its last
-// place is worth in the room that there is. Of two half GPUs that wait for the same profile the second is worth less, and an
-// empty GPU as much as profiles are expected that need one. What comes is known but for chance, so that the prices are the
-// mean over demands as they may turn out. Where they say nothing the usual values do.
+// In is the values for the same demand where so many GPUs have which units free, and it comes until all that is free
+// was asked for once. The usual values price the profiles as if they were packed into empty GPUs; here each costs what
+// its last place is worth in the room that there is. Of two half GPUs that wait for the same profile the second is
+// worth less, and an empty GPU as much as profiles are expected that need one. What comes is known but for chance, so
+// that the prices are the mean over demands as they may turn out. Where they say nothing the usual values do.
 //
-// An empty GPU is worth One at most, and less where more are left than are needed. With few GPUs the values change with each
-// instance, with many hardly. Where the demand is known by what was counted alone, it may turn out as differently as so few
-// requests leave open: who has seen three of a profile does not know whether thirty or ninety come.
+// An empty GPU is worth One at most, and less where more are left than are needed. With few GPUs the values change with
+// each instance, with many hardly. Where the demand is known by what was counted alone, it may turn out as differently
+// as so few requests leave open: who has seen three of a profile does not know whether thirty or ninety come.
 func (v *Values) In(room Room) *Values {
 	f := newFiller(v.shapes, room)
 	bins, units := make([]float64, len(f.bins)), 0.0
@@ -72,9 +72,9 @@ func (v *Values) In(room Room) *Values {
 // manyWanted is from where on a number is taken for one of a distribution that has no steps.
 const manyWanted = 64
 
-// notExceeded is the number that is not exceeded with the probability, where so many are expected: a Poisson number where that is
-// known. Unsure is the square of how far, as a part of it, what is expected may be wrong; the mean is then itself by chance
-// (a gamma number), and the number a negative binomial one.
+// notExceeded is the number that is not exceeded with the probability, where so many are expected: a Poisson number
+// where that is known. Unsure is the square of how far, as a part of it, what is expected may be wrong; the mean is
+// then itself by chance (a gamma number), and the number a negative binomial one.
 func notExceeded(expected, unsure, probability float64) float64 {
 	if expected > manyWanted {
 		z := math.Sqrt2 * math.Erfinv(2*probability-1)

@@ -33,7 +33,7 @@ func TestValuesInARoomGrowWithIt(t *testing.T) {
 			for free := range table.Full() + 1 {
 				for unit := range table.Axis() {
 					if loss := v.Loss(free|1<<unit, 1<<unit); loss < 0 {
-						t.Fatalf("%s: unit %d beside %s is worth %d", model, unit, free, loss)
+						t.Fatalf("%s: unit %d next to %s is worth %d", model, unit, free, loss)
 					}
 				}
 			}
@@ -51,8 +51,8 @@ func bigDemand(t *testing.T, table *mig.Table) mig.Demand {
 	return d
 }
 
-// A 3g can begin an empty GPU, at 4, or complete one whose units 0-3 are free, which a 4g could use too. One such GPU among
-// empty ones is kept for a 4g; many beside few empty ones, which a 7g needs, are not.
+// A 3g can begin an empty GPU, at 4, or complete one whose units 0-3 are free, which a 4g could use too. One such GPU
+// among empty ones is kept for a 4g; many with few empty ones, which a 7g needs, are not.
 func TestManyHalvesAreWorthLessThanOne(t *testing.T) {
 	table := table(t, "H100")
 	usual := mig.NewValues(table, bigDemand(t, table))
@@ -68,7 +68,7 @@ func TestManyHalvesAreWorthLessThanOne(t *testing.T) {
 	}
 }
 
-// What nobody can need any more of an empty GPU does not count: where 1g are all that comes, halves are as good.
+// Units of an empty GPU that no request can use any more do not count: if only 1g are requested, halves are as good.
 func TestScarceEmptyGPUsAreWorthMore(t *testing.T) {
 	table := table(t, "H100")
 	usual := mig.NewValues(table, bigDemand(t, table))
@@ -81,8 +81,8 @@ func TestScarceEmptyGPUsAreWorthMore(t *testing.T) {
 	}
 }
 
-// Of what nobody has asked for yet a place is worth something, and the less the more often others were asked for; who knows
-// the demand gives it up.
+// A profile without requests so far has some value, and less the more requests for others there were. A policy that
+// knows the demand gives it up.
 func TestWhatWasNotAskedForYetIsKept(t *testing.T) {
 	table := table(t, "H100")
 	small, err := table.Lookup("small", "1g.10gb")
@@ -110,7 +110,8 @@ func TestCountedNothing(t *testing.T) {
 		counted, alike := mig.Counted(table, nil), mig.NewValues(table, nil)
 		for free := range table.Full() + 1 {
 			if counted.Of(free) != alike.Of(free) {
-				t.Fatalf("%s: %s is worth %d, and %d where all are expected alike", model, free, counted.Of(free), alike.Of(free))
+				t.Fatalf("%s: %s is worth %d, and %d where all are expected alike", model, free, counted.Of(free),
+					alike.Of(free))
 			}
 		}
 	}

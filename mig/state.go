@@ -18,8 +18,8 @@ type State struct {
 	// Units is the number of memory slices, 0 while it is not known. Profiles are the names of the GPU's profiles.
 	Units    int
 	Profiles []string
-	// Geometry has these profiles while the GPU is in MIG mode, or demand may enable that. The caller must not change their
-	// Starts.
+	// Geometry has these profiles while the GPU is in MIG mode, or demand may enable that. The caller must not change
+	// their Starts.
 	Geometry []Profile
 	// Fixed is true if a layout lists the instances of the GPU, and if settings are read-only.
 	Fixed bool
@@ -30,8 +30,8 @@ type State struct {
 	Turns  bool
 	Busy   string
 	Turned time.Time
-	// Most is how many instances of each profile the GPU can have at once, by name: those of its layout, or as many as fit.
-	// With read-only settings it counts the instances that exist. It is nil without Geometry.
+	// Most is how many instances of each profile the GPU can have at once, by name: those of its layout, or as many as
+	// fit. With read-only settings it counts the instances that exist. It is nil without Geometry.
 	Most map[string]int
 	// Instances are in the order of their starts.
 	Instances []Instance
@@ -86,10 +86,10 @@ const AnyStart = -1
 
 // Offer is what a GPU gives to a request for an instance.
 type Offer struct {
-	// Fragment is the instance, if Why is empty.
-	Fragment sharing.Fragment
-	// Steps is the number of calls that create it, 0 if it exists. Loss is what it takes from the room for other instances,
-	// see Values.
+	// Share is the instance, if Why is empty.
+	Share sharing.Share
+	// Steps is the number of calls that create it, 0 if it exists. Loss is what it takes from the room for other
+	// instances, see Values.
 	Steps int
 	Loss  int64
 	// Why is why there is no instance. Never is true if that stays so whatever other grants release.
@@ -103,13 +103,15 @@ type Offer struct {
 
 // Better reports whether o costs other requests less than p: an instance that exists costs least.
 func (o Offer) Better(p Offer) bool {
-	return cmp.Or(cmp.Compare(min(o.Steps, 1), min(p.Steps, 1)), cmp.Compare(o.Loss, p.Loss), cmp.Compare(o.Steps, p.Steps)) < 0
+	return cmp.Or(cmp.Compare(min(o.Steps, 1), min(p.Steps, 1)), cmp.Compare(o.Loss, p.Loss),
+		cmp.Compare(o.Steps, p.Steps)) < 0
 }
 
 // Reason is why a GPU gives no instance.
 type Reason string
 
-// The reasons. With Full and Fragmented, other instances are in use; with Fragmented there is room, but not in one piece.
+// These are the reasons. With Full and Fragmented, other instances are in use. With Fragmented the free space is not
+// contiguous.
 const (
 	Full         Reason = "full"
 	Fragmented   Reason = "fragmented"
@@ -133,8 +135,8 @@ type Proposal struct {
 	Steps []string
 	// Waits says what prevents other steps, empty if nothing does.
 	Waits string
-	// After are the instances after the steps, by their starts. Units is the number of memory slices. Both are set only if
-	// there are steps.
+	// After are the instances after the steps, by their starts. Units is the number of memory slices. Both are set only
+	// if there are steps.
 	After []Instance
 	Units int
 }

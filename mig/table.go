@@ -58,14 +58,14 @@ func (e Engines) within(f Engines) bool {
 	return e.Decoders <= f.Decoders && e.Encoders <= f.Encoders && e.JPEGs <= f.JPEGs && e.OFAs <= f.OFAs
 }
 
-// Place is a stretch of a GPU for an instance: together with the GPU's UUID it is the instance's identity, since
-// the driver's instance ids and MIG UUIDs change whenever one is made anew.
+// Place is a stretch of a GPU for an instance. With the GPU's UUID it identifies the instance: the driver's instance
+// ids and MIG UUIDs change each time.
 type Place struct {
 	Profile int // ID
 	Start   int // placement unit
 }
 
-// Table is what one GPU can be cut into. It is made by NewTable.
+// Table is the MIG geometry of one GPU. NewTable creates it.
 type Table struct {
 	profiles []Profile
 	masks    [][]Mask // of each profile, in the order of its starts
@@ -82,7 +82,8 @@ func NewTable(profiles []Profile) (*Table, error) {
 		return nil, fmt.Errorf("the GPU reports no MIG profile: %w", sharing.ErrUnsupported)
 	}
 	if len(profiles) > MaxProfiles {
-		return nil, fmt.Errorf("the GPU reports %d MIG profiles, more than %d: %w", len(profiles), MaxProfiles, sharing.ErrUnsupported)
+		return nil, fmt.Errorf("the GPU reports %d MIG profiles, more than %d: %w", len(profiles), MaxProfiles,
+			sharing.ErrUnsupported)
 	}
 	t := &Table{}
 	for _, p := range profiles {
@@ -93,7 +94,8 @@ func NewTable(profiles []Profile) (*Table, error) {
 		}
 		for _, q := range t.profiles {
 			if q.ID == p.ID || q.Name == p.Name {
-				return nil, fmt.Errorf("MIG profiles %q (id %d) and %q (id %d) have one name or id: %w", q.Name, q.ID, p.Name, p.ID, sharing.ErrInvalid)
+				return nil, fmt.Errorf("MIG profiles %q (id %d) and %q (id %d) have one name or id: %w", q.Name, q.ID,
+					p.Name, p.ID, sharing.ErrInvalid)
 			}
 		}
 		t.profiles = append(t.profiles, p)
@@ -124,7 +126,8 @@ func (p Profile) check() error {
 	case p.ID < 0 || p.Name == "":
 		return fmt.Errorf("has no id or no name: %w", sharing.ErrInvalid)
 	case p.Compute < 1 || p.Most < 1 || p.Size < 1 || p.Memory == 0:
-		return fmt.Errorf("has %d compute slices, %s in %d placement units, at most %d times: %w", p.Compute, p.Memory, p.Size, p.Most, sharing.ErrInvalid)
+		return fmt.Errorf("has %d compute slices, %s in %d placement units, at most %d times: %w", p.Compute, p.Memory,
+			p.Size, p.Most, sharing.ErrInvalid)
 	case min(e.Decoders, e.Encoders, e.JPEGs, e.OFAs) < 0:
 		return fmt.Errorf("has a negative number of media engines: %w", sharing.ErrInvalid)
 	case len(p.Starts) == 0 || p.Starts[0] < 0:

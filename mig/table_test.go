@@ -68,7 +68,7 @@ func TestEveryLegalSet(t *testing.T) {
 				for i, at := range all {
 					want := legal(profiles, append(slices.Clip(set), at))
 					if got := table.Fits(o, at); got != want {
-						t.Fatalf("beside %v, %v fits: %v, want %v", set, at, got, want)
+						t.Fatalf("next to %v, %v fits: %v, want %v", set, at, got, want)
 					}
 					if !want || i < from {
 						continue
@@ -92,18 +92,21 @@ func TestEveryLegalSet(t *testing.T) {
 	}
 }
 
-// What is known of the hardware, beside the rule.
+// Known facts of the hardware, in addition to the rule.
 func TestKnownSets(t *testing.T) {
 	tests := map[string]struct {
 		model string
 		have  []string
 		want  string // the profiles that still fit, each with its starts
 	}{
-		"two 3g waste a compute slice":       {"A100", []string{"3g.40gb@0", "3g.40gb@4"}, ""},
-		"4g and 3g fill it":                  {"H100", []string{"4g.40gb@0", "3g.40gb@4"}, ""},
-		"a 1g at 0 blocks 4g and 7g":         {"H100", []string{"1g.10gb@0", "2g.20gb@2"}, "1g.10gb@1 1g.10gb@4 1g.10gb@5 1g.10gb@6 1g.10gb+me@1 1g.10gb+me@4 1g.10gb+me@5 1g.10gb+me@6 1g.20gb@4 1g.20gb@6 2g.20gb@4 3g.40gb@4"},
-		"seven 1g leave the last slice idle": {"H200", []string{"1g.18gb@0", "1g.18gb@1", "1g.18gb@2", "1g.18gb@3", "1g.18gb@4", "1g.18gb@5", "1g.18gb@6"}, ""},
-		"media engines are in one instance":  {"A30", []string{"1g.6gb+me@0"}, "1g.6gb@1 1g.6gb@2 1g.6gb@3 2g.12gb@2"},
+		"two 3g waste a compute slice": {"A100", []string{"3g.40gb@0", "3g.40gb@4"}, ""},
+		"4g and 3g fill it":            {"H100", []string{"4g.40gb@0", "3g.40gb@4"}, ""},
+		"a 1g at 0 blocks 4g and 7g": {"H100", []string{"1g.10gb@0", "2g.20gb@2"},
+			"1g.10gb@1 1g.10gb@4 1g.10gb@5 1g.10gb@6 1g.10gb+me@1 1g.10gb+me@4 1g.10gb+me@5 1g.10gb+me@6 1g.20gb@4 " +
+				"1g.20gb@6 2g.20gb@4 3g.40gb@4"},
+		"seven 1g leave the last slice idle": {"H200", []string{"1g.18gb@0", "1g.18gb@1", "1g.18gb@2", "1g.18gb@3",
+			"1g.18gb@4", "1g.18gb@5", "1g.18gb@6"}, ""},
+		"media engines are in one instance": {"A30", []string{"1g.6gb+me@0"}, "1g.6gb@1 1g.6gb@2 1g.6gb@3 2g.12gb@2"},
 		"all media in one leaves the rest without": {"RTX PRO 6000", []string{"1g.24gb+me.all@0"},
 			"1g.24gb-me@3 1g.24gb-me@6 1g.24gb-me@9 2g.48gb-me@6"},
 	}

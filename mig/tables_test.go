@@ -13,7 +13,8 @@ import (
 // machines are simulated machines by the model of their first GPU that has MIG: the tables are those of real
 // drivers, kept in one place for all tests.
 var machines = map[string]string{
-	"A100": "a100x8", "A30": "a30x2", "H100": "h100x8", "H200": "h200x8", "B200": "b200x8", "RTX PRO 6000": "rtxpro6000x4",
+	"A100": "a100x8", "A30": "a30x2", "H100": "h100x8", "H200": "h200x8", "B200": "b200x8",
+	"RTX PRO 6000": "rtxpro6000x4",
 }
 
 func table(t testing.TB, model string) *mig.Table {
@@ -33,8 +34,10 @@ func reported(m machine.Model) []mig.Profile {
 	var list []mig.Profile
 	for _, p := range m.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts,
-			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs)},
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			Size: p.Size, Starts: p.Starts,
+			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
+				OFAs: int(p.OFAs)},
 		})
 	}
 	return list

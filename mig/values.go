@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mig is the geometry of MIG: which instances a GPU can be cut into, where each may begin, what still
-// fits beside those that there are, and what the rest is worth for the pods that are expected.
+// Package mig has the geometry of MIG: possible instances, their placements, what fits with existing ones, and the
+// value of the free space for expected pods.
 //
 // A Table is built from what the driver reports of one GPU. Nothing in this package knows a product: names,
 // ids, sizes and the length of the axis vary with GPU and driver. A Table never changes and may be shared.
@@ -32,8 +32,8 @@ type Value int64
 // One is the value of an empty GPU.
 const One Value = 1_000_000
 
-// Values says what each set of free units of one model of GPU is worth for a demand: one number for each mask,
-// so that a look-up costs nothing. It is made by NewValues or Counted, never changes, and may be shared.
+// Values has the value of each set of free units of one GPU model for a demand: one number for each mask, so that
+// reading one costs nothing. NewValues or Counted create it. It never changes, and may be shared.
 //
 // The value has two parts. The first is the best filling of the free units, each profile at the price that it
 // has when the demand is packed into the fewest GPUs; what belongs to such a packing loses nothing, so that it
@@ -70,19 +70,22 @@ type shape struct {
 // all shapes are expected alike.
 func NewValues(t *Table, demand Demand) *Values { return newValues(t, shapesOf(t, demand)) }
 
-// supposed is how many requests for each shape are taken for seen before the first one is. With 1 to 3 clusters get equally full but for
-// chance.
+// supposed is how many requests for each shape are taken for seen before the first one is. With 1 to 3 clusters get
+// equally full but for chance.
 const supposed = 2
 
-// Counted values the masks of t for the demand that these requests show, in requests, of which there may be few or none.
-// Each shape counts as seen a few times more, so that what nobody has asked for yet has its value too.
+// Counted returns the values of t's masks for the demand in seen, which may be empty. Each shape has a small extra
+// count, so that shapes without requests also have a value.
 func Counted(t *Table, seen Demand) *Values {
 	shapes := shapesOf(t, nil)
 	for i := range shapes {
 		shapes[i].demand = supposed
 	}
 	for i, p := range t.profiles {
-		at := slices.IndexFunc(shapes, func(s shape) bool { return s.size == p.Size && slices.Equal(s.starts, t.masks[i]) })
+		at := slices.IndexFunc(shapes, func(s shape) bool {
+			return s.size == p.Size &&
+				slices.Equal(s.starts, t.masks[i])
+		})
 		shapes[at].demand += max(0, seen[p.ID])
 	}
 	v := newValues(t, shapes)
@@ -206,7 +209,8 @@ func packingPrices(axis int, shapes []shape) []float64 {
 	for i, s := range shapes {
 		wanted[i], alone[i] = s.demand, mostOf(s.starts)
 	}
-	return packing.Prices(wanted, alone, func(prices []float64) ([]float64, float64) { return fullest(axis, shapes, prices) })
+	return packing.Prices(wanted, alone,
+		func(prices []float64) ([]float64, float64) { return fullest(axis, shapes, prices) })
 }
 
 // mostOf is how many of the places, in order of their starts, do not overlap.

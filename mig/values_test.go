@@ -28,7 +28,7 @@ func TestValuesGrowWithRoom(t *testing.T) {
 			for free := range table.Full() + 1 {
 				for unit := range table.Axis() {
 					if loss := v.Loss(free|1<<unit, 1<<unit); loss < 0 {
-						t.Fatalf("%s: unit %d beside %s is worth %d", model, unit, free, loss)
+						t.Fatalf("%s: unit %d next to %s is worth %d", model, unit, free, loss)
 					}
 				}
 			}
@@ -36,8 +36,8 @@ func TestValuesGrowWithRoom(t *testing.T) {
 	}
 }
 
-// On an empty GPU each profile goes where it keeps the large ones possible, and a 1g not to 6: unit 7 beside it
-// would be lost, because no profile begins there.
+// On an empty GPU each profile goes where it keeps the large ones possible, and a 1g not to 6: unit 7 would be lost,
+// because no profile begins there.
 func TestWhereProfilesGoFirst(t *testing.T) {
 	table := table(t, "H100")
 	v := mig.NewValues(table, nil)

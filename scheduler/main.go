@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf-scheduler is kube-scheduler with the plugin Kerf compiled in. Its flags and its configuration are those of
-// kube-scheduler; deploy/manifests has the configuration that it is made for.
+// Command kerf-scheduler is kube-scheduler with the plugin Kerf compiled in. Its flags and its configuration are those
+// of kube-scheduler; deploy/manifests has the configuration that it is made for.
 package main
 
 import (

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// The CDI kinds that Kerf owns. The device plugin answers kubelet with their device names, kubelet hands
-// these to the container runtime, and nobody else can write them: a tenant's pod has no field that reaches
-// them. Every name stands in static specs on the host.
+// The CDI kinds that Kerf owns. The device plugin answers kubelet with their device names, and kubelet passes these
+// to the container runtime. A tenant's pod has no field that reaches them. Static specs on the host define every
+// name.
 const (
 	// CDIVendor is the vendor of all of them.
 	CDIVendor = Domain
@@ -21,7 +21,10 @@ const (
 	CDIGuard = CDIVendor + "/guard"
 	// CDIAsk has a device for every amount, "gpu-memory-gib:10".
 	CDIAsk = CDIVendor + "/ask"
-	// CDINear has a device for every NUMA node and number of whole GPUs, "numa0:2".
+	// CDINUMA has a device for every NUMA node and number of whole GPUs: "0:2" is two GPUs of NUMA node 0.
+	CDINUMA = CDIVendor + "/numa"
+	// CDINear is CDINUMA in earlier versions, with devices such as "numa0:2". Kubelet's checkpoint has these names for
+	// pods of those versions, so that the specs keep them for one release.
 	CDINear = CDIVendor + "/near"
 	// CDIGPU has a device for every GPU of the node, by UUID.
 	CDIGPU = CDIVendor + "/gpu"
@@ -32,7 +35,7 @@ const (
 	GuardDevice = CDIGuard + "=armed"
 
 	nearPrefix = "numa"
-	// MaxNUMA is the most NUMA nodes that CDINear has devices for.
+	// MaxNUMA is the most NUMA nodes that CDINUMA has devices for.
 	MaxNUMA = 16
 )
 
@@ -44,10 +47,11 @@ type Ask struct {
 	Count int
 }
 
-// AskResources are the resources that an Ask may name beside those of MIG profiles, in the order in which asks are
-// sorted; those of MIG profiles follow, by name.
+// AskResources are the resources that an Ask may name besides those of MIG profiles, in the order in which asks are
+// sorted. Those of MIG profiles follow, by name.
 func AskResources() []string {
-	return []string{strings.TrimPrefix(ResourceGPU, Domain+"/"), strings.TrimPrefix(ResourceMemory, Domain+"/"), strings.TrimPrefix(ResourcePercent, Domain+"/")}
+	return []string{strings.TrimPrefix(ResourceGPU, Domain+"/"), strings.TrimPrefix(ResourceMemory, Domain+"/"),
+		strings.TrimPrefix(ResourcePercent, Domain+"/")}
 }
 
 // String returns "gpu-memory-gib:10", the form in CDI names and in kerf-hook's arguments.
@@ -82,7 +86,8 @@ func ParseAsks(in []string) ([]Ask, error) {
 func ParseAsk(s string) (Ask, error) {
 	resource, count, ok := strings.Cut(s, ":")
 	if !ok || !slices.Contains(AskResources(), resource) && !IsMIGResource(Domain+"/"+resource) {
-		return Ask{}, Invalid("ask", s, "write RESOURCE:COUNT with one of "+strings.Join(AskResources(), ", ")+" or mig-PROFILE", "is not an ask")
+		return Ask{}, Invalid("ask", s, "write RESOURCE:COUNT with one of "+strings.Join(AskResources(), ", ")+
+			" or mig-PROFILE", "is not an ask")
 	}
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil || n == 0 || count[0] == '0' || count[0] == '+' {
@@ -137,11 +142,14 @@ type Near struct {
 	Count int
 }
 
-// String returns "numa0:2".
-func (n Near) String() string { return nearPrefix + strconv.Itoa(n.NUMA) + ":" + strconv.Itoa(n.Count) }
+// String returns "0:2", the name of its device in CDINUMA.
+func (n Near) String() string { return strconv.Itoa(n.NUMA) + ":" + strconv.Itoa(n.Count) }
+
+// Former returns "numa0:2", the name of its device in CDINear.
+func (n Near) Former() string { return nearPrefix + n.String() }
 
 // Device is the qualified CDI name.
-func (n Near) Device() string { return CDINear + "=" + n.String() }
+func (n Near) Device() string { return CDINUMA + "=" + n.String() }
 
 // Admitted is what the CDI names of a container say of it.
 type Admitted struct {
@@ -175,8 +183,8 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 				return Admitted{}, fmt.Errorf("cdi name %q: a second amount of %s: %w", name, a.Resource, ErrInvalid)
 			}
 			out.Asks = append(out.Asks, a)
-		case kind == CDINear:
-			n, err := parseNear(device)
+		case kind == CDINUMA || kind == CDINear:
+			n, err := ParseNear(kind, device)
 			if err != nil {
 				return Admitted{}, fmt.Errorf("cdi name %q: %w", name, err)
 			}
@@ -184,7 +192,8 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 				continue
 			}
 			if slices.ContainsFunc(out.Near, func(m Near) bool { return m.NUMA == n.NUMA }) {
-				return Admitted{}, fmt.Errorf("cdi name %q: a second amount of NUMA node %d: %w", name, n.NUMA, ErrInvalid)
+				return Admitted{}, fmt.Errorf("cdi name %q: a second amount of NUMA node %d: %w", name, n.NUMA,
+					ErrInvalid)
 			}
 			out.Near = append(out.Near, n)
 		case strings.HasPrefix(kind, CDIVendor+"/"):
@@ -202,14 +211,19 @@ func AdmittedBy(cdiNames []string) (Admitted, error) {
 	return out, nil
 }
 
-func parseNear(s string) (Near, error) {
-	rest, ok := strings.CutPrefix(s, nearPrefix)
-	node, count, two := strings.Cut(rest, ":")
+// ParseNear reads the name of a device of CDINUMA, or of CDINear. The error wraps ErrInvalid.
+func ParseNear(kind, device string) (Near, error) {
+	text, form, ok := device, "NUMA:COUNT", true
+	if kind == CDINear {
+		text, ok = strings.CutPrefix(device, nearPrefix)
+		form = nearPrefix + form
+	}
+	node, count, two := strings.Cut(text, ":")
 	numa, err := strconv.ParseUint(node, 10, 8)
 	n, err2 := strconv.ParseUint(count, 10, 31)
 	near := Near{NUMA: int(numa), Count: int(n)}
-	if !ok || !two || err != nil || err2 != nil || n == 0 || numa >= MaxNUMA || near.String() != s {
-		return Near{}, fmt.Errorf("%q is not numaN:COUNT: %w", s, ErrInvalid)
+	if !ok || !two || err != nil || err2 != nil || n == 0 || numa >= MaxNUMA || near.String() != text {
+		return Near{}, fmt.Errorf("%q is not %s: %w", device, form, ErrInvalid)
 	}
 	return near, nil
 }

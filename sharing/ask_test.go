@@ -50,7 +50,8 @@ func TestParseAsk(t *testing.T) {
 			}
 			var field *FieldError
 			switch {
-			case want == (Ask{}) && (!errors.As(err, &field) || field.Field != "ask" || field.Value != in || field.Remedy == ""):
+			case want == (Ask{}) && (!errors.As(err, &field) || field.Field != "ask" || field.Value != in ||
+				field.Remedy == ""):
 				t.Errorf("error %v is no *FieldError with field, value and remedy", err)
 			case want != (Ask{}) && (err != nil || got.String() != in || got.Device() != "kerf.dev/ask="+in):
 				t.Errorf("%v; reads back as %q, device %q", err, got, got.Device())
@@ -61,7 +62,8 @@ func TestParseAsk(t *testing.T) {
 
 func TestAsksOfAndLimits(t *testing.T) {
 	asks := AsksOf(map[string]string{
-		ResourcePercent: "25", ResourceMemory: "10", ResourceGPU: "0", "cpu": "4", "nvidia.com/gpu": "1", "kerf.dev/other": "3",
+		ResourcePercent: "25", ResourceMemory: "10", ResourceGPU: "0", "cpu": "4", "nvidia.com/gpu": "1",
+		"kerf.dev/other": "3",
 	})
 	want := []Ask{{"gpu-memory-gib", 10}, {"gpu-percent", 25}}
 	if d := cmp.Diff(want, asks); d != "" {
@@ -100,33 +102,65 @@ func TestAdmittedBy(t *testing.T) {
 		want  Admitted
 		fails bool
 	}{
-		"nothing":               {},
-		"others' names":         {names: []string{"nvidia.com/gpu=all", "vendor.example/kerf.dev=x", "kerf.device/x=y", "", "="}},
-		"memory":                {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:10"}, want: Admitted{Guarded: true, Asks: []Ask{{"gpu-memory-gib", 10}}}},
-		"order is not the name": {names: []string{"kerf.dev/ask=gpu-percent:25", "x/y=z", "kerf.dev/ask=gpu-memory-gib:10", "kerf.dev/guard=armed"}, want: Admitted{Guarded: true, Asks: []Ask{{"gpu-memory-gib", 10}, {"gpu-percent", 25}}}},
-		"each resource tells of the guard, so it comes twice": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25", "kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25"}, want: Admitted{Guarded: true, Asks: []Ask{{"gpu-percent", 25}}}},
+		"nothing": {},
+		"others' names": {names: []string{"nvidia.com/gpu=all", "vendor.example/kerf.dev=x", "kerf.device/x=y",
+			"", "="}},
+		"memory": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-memory-gib:10"},
+			want: Admitted{Guarded: true, Asks: []Ask{{"gpu-memory-gib", 10}}}},
+		"order is not the name": {names: []string{"kerf.dev/ask=gpu-percent:25", "x/y=z",
+			"kerf.dev/ask=gpu-memory-gib:10", "kerf.dev/guard=armed"},
+			want: Admitted{Guarded: true, Asks: []Ask{{"gpu-memory-gib", 10}, {"gpu-percent", 25}}}},
+		"each resource tells of the guard, so it comes twice": {names: []string{"kerf.dev/guard=armed",
+			"kerf.dev/ask=gpu-percent:25", "kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25"},
+			want: Admitted{Guarded: true, Asks: []Ask{{"gpu-percent", 25}}}},
 		"near": {
-			names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3", "kerf.dev/near=numa1:1", "kerf.dev/near=numa0:2", "kerf.dev/near=numa1:1"},
+			names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3", "kerf.dev/near=numa1:1",
+				"kerf.dev/near=numa0:2", "kerf.dev/near=numa1:1"},
+			want: Admitted{Guarded: true, Asks: []Ask{{"gpu", 3}}, Near: []Near{{0, 2}, {1, 1}}},
+		},
+		"numa": {
+			names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3", "kerf.dev/numa=1:1", "kerf.dev/numa=0:2",
+				"kerf.dev/numa=1:1"},
+			want: Admitted{Guarded: true, Asks: []Ask{{"gpu", 3}}, Near: []Near{{0, 2}, {1, 1}}},
+		},
+		"numa in both spellings": {
+			names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3", "kerf.dev/numa=1:1", "kerf.dev/near=numa0:2"},
 			want:  Admitted{Guarded: true, Asks: []Ask{{"gpu", 3}}, Near: []Near{{0, 2}, {1, 1}}},
 		},
-		"two amounts":           {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25", "kerf.dev/ask=gpu-percent:26"}, fails: true},
-		"two amounts near":      {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3", "kerf.dev/near=numa0:1", "kerf.dev/near=numa0:2"}, fails: true},
-		"an ask without guard":  {names: []string{"kerf.dev/ask=gpu-percent:25"}, fails: true},
-		"near without guard":    {names: []string{"kerf.dev/near=numa0:1"}, fails: true},
-		"a guard without ask":   {names: []string{"kerf.dev/guard=armed"}, fails: true},
-		"another guard":         {names: []string{"kerf.dev/guard=off", "kerf.dev/guard=armed", "kerf.dev/ask=gpu:1"}, fails: true},
-		"a guard with no name":  {names: []string{"kerf.dev/guard"}, fails: true},
-		"a GPU by its name":     {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/gpu=GPU-1"}, fails: true},
+		"two amounts in two spellings": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3",
+			"kerf.dev/numa=0:1", "kerf.dev/near=numa0:2"}, fails: true},
+		"two amounts": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu-percent:25",
+			"kerf.dev/ask=gpu-percent:26"}, fails: true},
+		"two amounts near": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:3", "kerf.dev/near=numa0:1",
+			"kerf.dev/near=numa0:2"}, fails: true},
+		"an ask without guard": {names: []string{"kerf.dev/ask=gpu-percent:25"}, fails: true},
+		"near without guard":   {names: []string{"kerf.dev/near=numa0:1"}, fails: true},
+		"a guard without ask":  {names: []string{"kerf.dev/guard=armed"}, fails: true},
+		"another guard": {names: []string{"kerf.dev/guard=off", "kerf.dev/guard=armed", "kerf.dev/ask=gpu:1"},
+			fails: true},
+		"a guard with no name": {names: []string{"kerf.dev/guard"}, fails: true},
+		"a GPU by its name": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/gpu=GPU-1"},
+			fails: true},
 		"a kind that is none":   {names: []string{"kerf.dev/=x"}, fails: true},
 		"an ask of nothing":     {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:0"}, fails: true},
 		"an ask of another":     {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=cpu:1"}, fails: true},
 		"an ask with no amount": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask"}, fails: true},
-		"near no node":          {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa:1"}, fails: true},
-		"near the 17th node":    {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa16:1"}, fails: true},
-		"near with none":        {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa0:0"}, fails: true},
-		"near with a zero":      {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa00:1"}, fails: true},
-		"near without a number": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa0"}, fails: true},
-		"near without a prefix": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=0:1"}, fails: true},
+		"near no node": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa:1"},
+			fails: true},
+		"near the 17th node": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1",
+			"kerf.dev/near=numa16:1"}, fails: true},
+		"near with none": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1",
+			"kerf.dev/near=numa0:0"}, fails: true},
+		"near with a zero": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1",
+			"kerf.dev/near=numa00:1"}, fails: true},
+		"near without a number": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=numa0"},
+			fails: true},
+		"numa with a prefix": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/numa=numa0:1"},
+			fails: true},
+		"numa the 17th node": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/numa=16:1"},
+			fails: true},
+		"near without a prefix": {names: []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:1", "kerf.dev/near=0:1"},
+			fails: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +182,8 @@ func TestAdmittedBy(t *testing.T) {
 }
 
 func FuzzParseAsk(f *testing.F) {
-	for _, s := range []string{"gpu:1", "gpu-memory-gib:10", "gpu-percent:0", "gpu:+1", "gpu:007", "gpu:2147483648", "x:1", ""} {
+	for _, s := range []string{"gpu:1", "gpu-memory-gib:10", "gpu-percent:0", "gpu:+1", "gpu:007", "gpu:2147483648",
+		"x:1", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -167,6 +202,7 @@ func FuzzParseAsk(f *testing.F) {
 func FuzzAdmittedBy(f *testing.F) {
 	f.Add("kerf.dev/guard=armed kerf.dev/ask=gpu-memory-gib:10 nvidia.com/gpu=0", uint64(1))
 	f.Add("kerf.dev/near=numa1:2 kerf.dev/guard=armed kerf.dev/ask=gpu:3 kerf.dev/near=numa0:1", uint64(2))
+	f.Add("kerf.dev/numa=1:2 kerf.dev/guard=armed kerf.dev/ask=gpu:3 kerf.dev/near=numa0:1", uint64(2))
 	f.Add("kerf.dev/ask=gpu:1", uint64(3))
 	f.Add("kerf.dev/guard=armed kerf.dev/guard=armed", uint64(4))
 	f.Fuzz(func(t *testing.T, joined string, seed uint64) {
@@ -190,6 +226,12 @@ func FuzzAdmittedBy(f *testing.F) {
 		}
 		for _, n := range got.Near {
 			ours[n.Device()] = true
+			if former := CDINear + "=" + n.Former(); slices.Contains(names, former) {
+				ours[former] = true
+				if !slices.Contains(names, n.Device()) {
+					delete(ours, n.Device())
+				}
+			}
 		}
 		for _, name := range names {
 			if strings.HasPrefix(name, CDIVendor+"/") && !ours[name] {

@@ -5,7 +5,7 @@ package sharing
 
 import "strings"
 
-// Backend is one way of holding a share of a GPU to its size.
+// Backend is the code that enforces the cap of a share.
 type Backend uint8
 
 // The backends, strongest first. MPS and libkerf are equally strong; where a list has both, the first counts.
@@ -53,7 +53,7 @@ func (b Backend) Level() Level {
 	case BackendDriver:
 		return LevelDriver
 	case BackendMPS, BackendLibkerf:
-		return LevelClient
+		return LevelUserspace
 	case BackendReactive:
 		return LevelReactive
 	case BackendNone:

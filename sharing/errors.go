@@ -15,7 +15,7 @@ import (
 var (
 	// ErrNotFound: the named thing does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the name or the piece is taken by another holder.
+	// ErrConflict: another user has the name or the share.
 	ErrConflict = errors.New("conflict")
 	// ErrExhausted: the request is well formed, and there is no room for it now.
 	ErrExhausted = errors.New("exhausted")
@@ -35,11 +35,12 @@ var (
 
 // vocabulary are all of them.
 func vocabulary() []error {
-	return []error{ErrNotFound, ErrConflict, ErrExhausted, ErrInvalid, ErrUnsupported, ErrUnavailable, ErrStale, ErrLost, ErrDenied}
+	return []error{ErrNotFound, ErrConflict, ErrExhausted, ErrInvalid, ErrUnsupported, ErrUnavailable, ErrStale,
+		ErrLost, ErrDenied}
 }
 
-// Plain is an error's text for people, in one line: the words of the vocabulary are for callers to test for, and say nothing at the end
-// of a sentence that has said what is wrong.
+// Plain is an error's text for people, in one line: the words of the vocabulary are for callers to test for, and say
+// nothing at the end of a sentence that has said what is wrong.
 func Plain(err error) string {
 	var out []string
 	for line := range strings.Lines(err.Error()) {
@@ -60,8 +61,8 @@ func Plain(err error) string {
 // FieldError says which input field is wrong, what was given, why it cannot be used, and what to write
 // instead. It is ErrInvalid.
 type FieldError struct {
-	// Field is the name the user knows: a flag (--memory), a resource (kerf.dev/gpu-percent), or a path in
-	// a document (profiles[2].memory).
+	// Field is the name that the user knows: a flag (--memory), a resource (kerf.dev/gpu-percent), or a path in a
+	// config (profiles[2].memory).
 	Field string
 	// Value is what was given, as text; empty when nothing was.
 	Value string
@@ -71,8 +72,8 @@ type FieldError struct {
 	Remedy string
 }
 
-// Error renders field, value, problem and remedy in one line; the value is quoted, so that control
-// characters of an input never reach a terminal or a log, and cut when it is long.
+// Error renders field, value, problem and remedy in one line. The value is quoted, so that control characters of an
+// input never reach a terminal or a log. A long value is shortened.
 func (e *FieldError) Error() string {
 	s := e.Field
 	if e.Value != "" {
@@ -93,7 +94,7 @@ func Invalid(field, value, remedy, problem string, args ...any) *FieldError {
 	return &FieldError{Field: field, Value: value, Remedy: remedy, Problem: fmt.Sprintf(problem, args...)}
 }
 
-// shorten cuts a value that is shown in an error, so that a huge input does not make a huge line.
+// shorten limits the length of a value in an error, so that a huge input does not make a huge line.
 func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {

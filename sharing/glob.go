@@ -48,11 +48,12 @@ func MatchModels(globs []string, model string) bool {
 	return matched || !positive
 }
 
-// PartOfName says what to write, as the end of a sentence, where a glob that does not match the model is a part of its name; empty
-// where none is.
+// PartOfName says what to write, as the end of a sentence, where a glob that does not match the model is a part of its
+// name; empty where none is.
 func PartOfName(globs []string, model string) string {
 	for _, g := range globs {
-		if g != "" && !strings.HasPrefix(g, "!") && !MatchModels([]string{g}, model) && MatchModels([]string{"*" + g + "*"}, model) {
+		if g != "" && !strings.HasPrefix(g, "!") && !MatchModels([]string{g}, model) &&
+			MatchModels([]string{"*" + g + "*"}, model) {
 			return fmt.Sprintf("; a pattern means the whole name: write %q", "*"+g+"*")
 		}
 	}

@@ -18,11 +18,11 @@ type Health uint8
 
 // The health states. Only HealthOK takes new claims.
 const (
-	// HealthUnknown: not yet, or no longer, told by the driver.
+	// HealthUnknown: the driver has not reported it yet, or does not any more.
 	HealthUnknown Health = iota
 	// HealthOK: answers, and no critical fault stands.
 	HealthOK
-	// HealthSuspect: a call hangs or failed once; no new claims until it is told.
+	// HealthSuspect: a call hangs or failed once; no new grants until it is known.
 	HealthSuspect
 	// HealthUnhealthy: a critical XID or the driver's recovery action stands.
 	HealthUnhealthy
@@ -79,7 +79,8 @@ type GPU struct {
 
 	Health       Health
 	HealthReason string // why not HealthOK, for people
-	// Cordoned says why an administrator wants nothing new on it, for people; empty where it takes claims. What is on it stays.
+	// Cordoned says why an administrator wants nothing new on it, for people; empty where it takes claims. What is on
+	// it stays.
 	Cordoned string
 }
 
@@ -113,7 +114,8 @@ func (g GPU) Validate() error {
 	case g.Memory == 0:
 		return fmt.Errorf("gpu %q reports no memory: %w", g.Ref(), ErrInvalid)
 	case g.Reserved > g.Memory:
-		return fmt.Errorf("gpu %q reports %d bytes reserved of %d: %w", g.Ref(), uint64(g.Reserved), uint64(g.Memory), ErrInvalid)
+		return fmt.Errorf("gpu %q reports %d bytes reserved of %d: %w", g.Ref(), uint64(g.Reserved), uint64(g.Memory),
+			ErrInvalid)
 	}
 	return nil
 }

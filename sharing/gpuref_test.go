@@ -15,7 +15,8 @@ import (
 func TestGPURef(t *testing.T) {
 	in := Instance{Profile: "1g.10gb+me", ID: 20, Start: 3, Size: 1}
 	id := in.On(planA)
-	if id != (GPURef{planA, InstanceRef{"1g.10gb+me", 3}}) || !id.IsInstance() || id.Device() != (GPURef{UUID: planA}) || id.Device().IsInstance() {
+	if id != (GPURef{planA, InstanceRef{"1g.10gb+me", 3}}) || !id.IsInstance() ||
+		id.Device() != (GPURef{UUID: planA}) || id.Device().IsInstance() {
 		t.Errorf("%+v of %+v", id, id.Device())
 	}
 	if g := id.GPU(); g.Ref() != id || !g.Part.None() {
@@ -26,12 +27,14 @@ func TestGPURef(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	for _, bad := range []string{planA + "/", planA + "/3g.40gb", planA + "/3g.40gb@", planA + "/3g.40gb@-1", planA + "/x@1", "/3g.40gb@1", planA + "/3g.40gb@1/3g.40gb@1"} {
+	for _, bad := range []string{planA + "/", planA + "/3g.40gb", planA + "/3g.40gb@", planA + "/3g.40gb@-1",
+		planA + "/x@1", "/3g.40gb@1", planA + "/3g.40gb@1/3g.40gb@1"} {
 		if got, err := ParseGPURef(bad); !errors.Is(err, ErrInvalid) || got != (GPURef{}) {
 			t.Errorf("%s: %+v, %v", bad, got, err)
 		}
 	}
-	sorted := []GPURef{id.Device(), {planA, InstanceRef{"1g.10gb+me", 1}}, id, {planA, InstanceRef{"1g.10gb", 0}}, {UUID: planB}}
+	sorted := []GPURef{id.Device(), {planA, InstanceRef{"1g.10gb+me", 1}}, id, {planA, InstanceRef{"1g.10gb", 0}},
+		{UUID: planB}}
 	slices.SortFunc(sorted, GPURef.Compare)
 	if !slices.IsSortedFunc(sorted, func(a, b GPURef) int { return strings.Compare(a.String(), b.String()) }) {
 		t.Errorf("not in the order of the text forms: %v", sorted)
@@ -41,7 +44,8 @@ func TestGPURef(t *testing.T) {
 	if d := cmp.Diff([]GPURef{id}, planned.Refs()); d != "" {
 		t.Error(d)
 	}
-	if !shares[0].InInstance() || (Fragment{GPU: GPURef{UUID: planA}}).InInstance() || !(Fragment{GPU: GPURef{UUID: planA}, MIG: in}).InInstance() {
+	if !shares[0].InInstance() || (Share{GPU: GPURef{UUID: planA}}).InInstance() ||
+		!(Share{GPU: GPURef{UUID: planA}, MIG: in}).InInstance() {
 		t.Error("which fragments lie in an instance")
 	}
 }

@@ -12,12 +12,16 @@ func TestDeviceOfHook(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"guard":               {program, []string{"kerf-hook", "arm", "--socket", "/s"}, GuardDevice},
-		"ask":                 {program, []string{"kerf-hook", "arm", "--socket", "/s", "--ask", "gpu-memory-gib:3"}, CDIAsk + "=gpu-memory-gib:3"},
-		"an ask of nothing":   {program, []string{"kerf-hook", "arm", "--ask"}, GuardDevice},
-		"another command":     {program, []string{"kerf-hook", "look", "--ask", "gpu:1"}, ""},
-		"another program":     {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "arm"}, ""},
-		"another's arguments": {program, []string{"hook", "arm"}, ""},
+		"guard": {program, []string{"kerf-hook", "activate", "--socket", "/s"}, GuardDevice},
+		"ask": {program, []string{"kerf-hook", "activate", "--socket", "/s", "--request", "gpu-memory-gib:3"},
+			CDIAsk + "=gpu-memory-gib:3"},
+		"guard of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s"}, GuardDevice},
+		"ask of an earlier version": {program, []string{"kerf-hook", "arm", "--socket", "/s", "--ask",
+			"gpu-memory-gib:3"}, "kerf.dev/ask=gpu-memory-gib:3"},
+		"an ask of nothing":   {program, []string{"kerf-hook", "activate", "--request"}, GuardDevice},
+		"another command":     {program, []string{"kerf-hook", "look", "--request", "gpu:1"}, ""},
+		"another program":     {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "activate"}, ""},
+		"another's arguments": {program, []string{"hook", "activate"}, ""},
 		"no arguments":        {program, nil, ""},
 	} {
 		if got, ok := DeviceOfHook(tc.program, tc.args); got != tc.want || ok != (tc.want != "") {

@@ -10,7 +10,7 @@ import (
 )
 
 // ShareWith names the container of the same pod whose GPUs and cap a container shares, by the annotation
-// share-with.kerf.dev/<container>. It is empty where the container shares nobody's.
+// share-cap-with.kerf.dev/<container>. It is empty if the container has a cap alone.
 func ShareWith(annotations map[string]string, container string) string {
 	return strings.TrimSpace(annotations[shareAnnotation(container)])
 }
@@ -21,20 +21,24 @@ func SharesCap(annotations map[string]string, container string) bool {
 		return true
 	}
 	for name, value := range annotations {
-		if key, _, ours := splitAnnotation(name); ours && key == keyShareWith && strings.TrimSpace(value) == container {
+		if key, _, ours := splitAnnotation(name); ours && key == keyShareCapWith &&
+			strings.TrimSpace(value) == container {
 			return true
 		}
 	}
 	return false
 }
 
-func shareAnnotation(container string) string { return keyShareWith + "." + Domain + "/" + container }
+func shareAnnotation(container string) string {
+	return keyShareCapWith + "." + Domain + "/" + container
+}
 
-// checkShareWith refuses what an annotation share-with cannot say, whatever the pod is.
+// checkShareWith rejects what an annotation share-cap-with cannot say, whatever the pod is.
 func checkShareWith(field, of, value string) error {
 	switch {
 	case of == "":
-		return Invalid(field, value, "write share-with."+Domain+"/CONTAINER with the other container's name", "is for a container, and names none")
+		return Invalid(field, value, "write "+shareAnnotation("CONTAINER")+" with the name of the other container",
+			"applies to one container, not to the pod")
 	case strings.TrimSpace(value) == of:
 		return Invalid(field, value, "name another container of the pod", "names the container itself")
 	}
@@ -45,11 +49,11 @@ func checkShareWith(field, of, value string) error {
 // Amounts add up: each of them asks for its part, and each may use all of it. They must ask for the same resources of
 // shared GPUs, without a profile, and choose GPUs alike.
 //
-// Every mistake is in the error, each a *FieldError, joined.
+// The error has all errors, each a *FieldError.
 func JoinAsks(asks []ContainerAsk) ([]ContainerAsk, error) {
 	out := slices.Clone(asks)
 	for i := range out { // what they asked for together before counts no more
-		out[i].Joint = Request{}
+		out[i].SharedCap = Request{}
 	}
 	var errs []error
 	for i, follower := range out {
@@ -66,11 +70,12 @@ func JoinAsks(asks []ContainerAsk) ([]ContainerAsk, error) {
 			errs = append(errs, err)
 			continue
 		}
-		out[leader].Joint, out[i].Joint = sum, sum
+		out[leader].SharedCap, out[i].SharedCap = sum, sum
 	}
 	for i, follower := range out { // the last of several has the whole sum
-		if leader := slices.IndexFunc(out, func(a ContainerAsk) bool { return a.Ref.Container == follower.With }); leader >= 0 {
-			out[i].Joint = out[leader].Joint.Clone()
+		if leader := slices.IndexFunc(out,
+			func(a ContainerAsk) bool { return a.Ref.Container == follower.With }); leader >= 0 {
+			out[i].SharedCap = out[leader].SharedCap.Clone()
 		}
 	}
 	if len(errs) > 0 {
@@ -86,7 +91,8 @@ func joinable(follower ContainerAsk, all []ContainerAsk, leader int) error {
 		return Invalid(field, follower.With, remedy, problem, args...)
 	}
 	if leader < 0 {
-		return bad("name a container with a limit such as "+ResourceMemory, "is no container of this pod that asks for a piece of a GPU")
+		return bad("name a container with a limit such as "+ResourceMemory,
+			"is no container of this pod that requests a share of a GPU")
 	}
 	l, f := all[leader], follower
 	lr, fr := l.Request, f.Request
@@ -94,16 +100,19 @@ func joinable(follower ContainerAsk, all []ContainerAsk, leader int) error {
 	case l.With != "":
 		return bad("name that one", "shares the cap of container %q itself", l.With)
 	case l.Kind == ContainerInit || f.Kind == ContainerInit:
-		return bad("leave it out: an init container uses the claim of a later one by itself", "joins an init container, which does not run beside the other")
+		return bad("leave it out: an init container uses the claim of a later one by itself",
+			"joins an init container, which does not run at the same time")
 	case lr.Kind == KindWhole || fr.Kind == KindWhole:
-		return bad("ask for a piece of a GPU in both", "joins whole GPUs, which have no cap")
+		return bad("request a share of a GPU in both", "joins whole GPUs, which have no cap")
 	case lr.Kind == KindMIG || fr.Kind == KindMIG:
 		return bad("ask for "+ResourceMemory+" in both", "joins MIG instances, which have no cap but their own size")
 	case lr.Profile != "" || fr.Profile != "":
 		return bad("leave the profile out", "joins the request of a profile, which is for one container")
 	case (lr.Memory == 0) != (fr.Memory == 0) || (lr.Percent == 0) != (fr.Percent == 0) || lr.GPUs != fr.GPUs:
-		return bad("ask for "+ResourceMemory+" in both or in none, and so for "+ResourcePercent, "joins other resources, or another number of GPUs")
-	case !slices.Equal(lr.Models, fr.Models) || !slices.Equal(lr.UUIDs, fr.UUIDs) || lr.MinLevel != fr.MinLevel || lr.Place != fr.Place:
+		return bad("ask for "+ResourceMemory+" in both or in none, and so for "+ResourcePercent,
+			"joins other resources, or another number of GPUs")
+	case !slices.Equal(lr.Models, fr.Models) || !slices.Equal(lr.UUIDs, fr.UUIDs) || lr.MinLevel != fr.MinLevel ||
+		lr.Place != fr.Place:
 		return bad("annotate the pod in place of the containers", "joins another choice of GPU")
 	}
 	return nil
@@ -111,7 +120,7 @@ func joinable(follower ContainerAsk, all []ContainerAsk, leader int) error {
 
 // together is what the leader and those that share with it ask for, now that f does, too.
 func together(l, f ContainerAsk) (Request, error) {
-	sum := l.Joint.Clone()
+	sum := l.SharedCap.Clone()
 	if sum.GPUs == 0 {
 		sum = l.Request.Clone()
 	}

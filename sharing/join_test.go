@@ -23,42 +23,54 @@ func TestJoinAsks(t *testing.T) {
 	main := sharer("main", "", Request{Memory: 6 * GiB, Percent: 20})
 	tests := map[string]struct {
 		asks []ContainerAsk
-		want map[string]Request // Joint
+		want map[string]Request // SharedCap
 		errs []string
 	}{
-		"nobody shares": {asks: []ContainerAsk{main, sharer("side", "", Request{Memory: GiB})}, want: map[string]Request{}},
+		"no one shares": {asks: []ContainerAsk{main, sharer("side", "", Request{Memory: GiB})},
+			want: map[string]Request{}},
 		"amounts add up": {
-			asks: []ContainerAsk{sharer("side", "main", Request{Memory: 4 * GiB, Percent: 5}), main, sharer("alone", "", Request{Memory: GiB})},
-			want: map[string]Request{"side": {Memory: 10 * GiB, Percent: 25, GPUs: 1}, "main": {Memory: 10 * GiB, Percent: 25, GPUs: 1}},
+			asks: []ContainerAsk{sharer("side", "main", Request{Memory: 4 * GiB, Percent: 5}), main,
+				sharer("alone", "", Request{Memory: GiB})},
+			want: map[string]Request{"side": {Memory: 10 * GiB, Percent: 25, GPUs: 1},
+				"main": {Memory: 10 * GiB, Percent: 25, GPUs: 1}},
 		},
 		"three": {
-			asks: []ContainerAsk{sharer("a", "main", Request{Memory: GiB, Percent: 1}), main, sharer("b", "main", Request{Memory: GiB, Percent: 1})},
+			asks: []ContainerAsk{sharer("a", "main", Request{Memory: GiB, Percent: 1}), main,
+				sharer("b", "main", Request{Memory: GiB, Percent: 1})},
 			want: map[string]Request{
-				"a": {Memory: 8 * GiB, Percent: 22, GPUs: 1}, "main": {Memory: 8 * GiB, Percent: 22, GPUs: 1}, "b": {Memory: 8 * GiB, Percent: 22, GPUs: 1},
+				"a": {Memory: 8 * GiB, Percent: 22, GPUs: 1}, "main": {Memory: 8 * GiB, Percent: 22, GPUs: 1},
+				"b": {Memory: 8 * GiB, Percent: 22, GPUs: 1},
 			},
 		},
 		"over two GPUs": {
-			asks: []ContainerAsk{sharer("main", "", Request{Percent: 20, GPUs: 2}), sharer("side", "main", Request{Percent: 10, GPUs: 2})},
+			asks: []ContainerAsk{sharer("main", "", Request{Percent: 20, GPUs: 2}),
+				sharer("side", "main", Request{Percent: 10, GPUs: 2})},
 			want: map[string]Request{"main": {Percent: 30, GPUs: 2}, "side": {Percent: 30, GPUs: 2}},
 		},
-		"nobody of that name": {
+		"none of that name": {
 			asks: []ContainerAsk{sharer("side", "mian", Request{Memory: GiB}), main},
-			errs: []string{`annotation share-with.kerf.dev/side "mian" is no container of this pod that asks for a piece of a GPU; name a container with a limit`},
+			errs: []string{
+				`annotation share-cap-with.kerf.dev/side "mian" is no container of this pod that requests a share of a GPU; name a container with a limit`},
 		},
 		"a chain": {
-			asks: []ContainerAsk{main, sharer("side", "main", Request{Memory: GiB, Percent: 1}), sharer("third", "side", Request{Memory: GiB, Percent: 1})},
-			errs: []string{`annotation share-with.kerf.dev/third "side" shares the cap of container "main" itself; name that one`},
+			asks: []ContainerAsk{main, sharer("side", "main", Request{Memory: GiB, Percent: 1}),
+				sharer("third", "side", Request{Memory: GiB, Percent: 1})},
+			errs: []string{
+				`annotation share-cap-with.kerf.dev/third "side" shares the cap of container "main" itself; name that one`},
 		},
 		"each other": {
 			asks: []ContainerAsk{sharer("a", "b", Request{Memory: GiB}), sharer("b", "a", Request{Memory: GiB})},
-			errs: []string{`share-with.kerf.dev/a "b" shares the cap of container "a" itself`, `share-with.kerf.dev/b "a" shares the cap of container "b" itself`},
+			errs: []string{`share-cap-with.kerf.dev/a "b" shares the cap of container "a" itself`,
+				`share-cap-with.kerf.dev/b "a" shares the cap of container "b" itself`},
 		},
 		"an init container": {
-			asks: []ContainerAsk{main, {Ref: ContainerRef{Container: "first"}, With: "main", Kind: ContainerInit, Request: Request{Memory: GiB, Percent: 1, GPUs: 1}}},
-			errs: []string{`share-with.kerf.dev/first "main" joins an init container`},
+			asks: []ContainerAsk{main, {Ref: ContainerRef{Container: "first"}, With: "main", Kind: ContainerInit,
+				Request: Request{Memory: GiB, Percent: 1, GPUs: 1}}},
+			errs: []string{`share-cap-with.kerf.dev/first "main" joins an init container`},
 		},
 		"whole GPUs": {
-			asks: []ContainerAsk{sharer("main", "", Request{Kind: KindWhole}), sharer("side", "main", Request{Memory: GiB})},
+			asks: []ContainerAsk{sharer("main", "", Request{Kind: KindWhole}),
+				sharer("side", "main", Request{Memory: GiB})},
 			errs: []string{`joins whole GPUs, which have no cap`},
 		},
 		"a profile": {
@@ -66,19 +78,23 @@ func TestJoinAsks(t *testing.T) {
 			errs: []string{`joins the request of a profile`},
 		},
 		"other resources": {
-			asks: []ContainerAsk{main, sharer("side", "main", Request{Memory: GiB}), sharer("more", "main", Request{Memory: 2 * GiB, Percent: 2, GPUs: 2})},
-			errs: []string{`share-with.kerf.dev/side "main" joins other resources`, `share-with.kerf.dev/more "main" joins other resources, or another number of GPUs`},
+			asks: []ContainerAsk{main, sharer("side", "main", Request{Memory: GiB}),
+				sharer("more", "main", Request{Memory: 2 * GiB, Percent: 2, GPUs: 2})},
+			errs: []string{`share-cap-with.kerf.dev/side "main" joins other resources`,
+				`share-cap-with.kerf.dev/more "main" joins other resources, or another number of GPUs`},
 		},
 		"another GPU": {
-			asks: []ContainerAsk{main, sharer("side", "main", Request{Memory: GiB, Percent: 1, Models: []string{"*T4*"}})},
+			asks: []ContainerAsk{main, sharer("side", "main",
+				Request{Memory: GiB, Percent: 1, Models: []string{"*T4*"}})},
 			errs: []string{`joins another choice of GPU; annotate the pod`},
 		},
 		"too much together": {
 			asks: []ContainerAsk{main, sharer("side", "main", Request{Memory: GiB, Percent: 81})},
-			errs: []string{`annotation share-with.kerf.dev/side "101%" is more than 1 GPU`},
+			errs: []string{`annotation share-cap-with.kerf.dev/side "101%" is more than 1 GPU`},
 		},
 		"more than can be counted": {
-			asks: []ContainerAsk{sharer("main", "", Request{Memory: 1<<64 - 1}), sharer("side", "main", Request{Memory: GiB})},
+			asks: []ContainerAsk{sharer("main", "", Request{Memory: 1<<64 - 1}),
+				sharer("side", "main", Request{Memory: GiB})},
 			errs: []string{`joins more memory than can be counted`},
 		},
 	}
@@ -92,10 +108,10 @@ func TestJoinAsks(t *testing.T) {
 			}
 			joint := map[string]Request{}
 			for i, a := range got {
-				if a.Joint.GPUs > 0 {
-					joint[a.Ref.Container] = a.Joint
+				if a.SharedCap.GPUs > 0 {
+					joint[a.Ref.Container] = a.SharedCap
 				}
-				a.Joint = Request{}
+				a.SharedCap = Request{}
 				if d := cmp.Diff(tt.asks[i], a); d != "" {
 					t.Errorf("more than Joint changed (-want +got):\n%s", d)
 				}
@@ -116,9 +132,10 @@ func TestJoinAsksAddsUp(t *testing.T) {
 		var asks []ContainerAsk
 		sums := map[string]Request{}
 		for i, name := range names {
-			a := sharer(name, "", Request{Memory: Bytes(1+r.IntN(9)) * GiB, Percent: Percent(1 + r.IntN(10))}) // #nosec G115 -- small
+			// #nosec G115 -- small
+			a := sharer(name, "", Request{Memory: Bytes(1+r.IntN(9)) * GiB, Percent: Percent(1 + r.IntN(10))})
 			root := name
-			if i > 1 && r.IntN(2) == 0 { // with a or b, which share with nobody
+			if i > 1 && r.IntN(2) == 0 { // with a or b, which share no cap
 				a.With = names[r.IntN(2)]
 				root = a.With
 			}
@@ -146,7 +163,7 @@ func TestJoinAsksAddsUp(t *testing.T) {
 			if members == 1 {
 				want = Request{}
 			}
-			if d := cmp.Diff(want, a.Joint); d != "" {
+			if d := cmp.Diff(want, a.SharedCap); d != "" {
 				t.Fatalf("seed %d, %s (-want +got):\n%s", seed, a.Ref.Container, d)
 			}
 		}
@@ -155,7 +172,8 @@ func TestJoinAsksAddsUp(t *testing.T) {
 
 func TestSharesCap(t *testing.T) {
 	t.Parallel()
-	all := map[string]string{"share-with.kerf.dev/side": " main ", "share-with.other.dev/x": "y", "kerf.dev/placement": "spread"}
+	all := map[string]string{"share-cap-with.kerf.dev/side": " main ", "share-with.other.dev/x": "y",
+		"kerf.dev/placement-policy": "spread"}
 	for container, want := range map[string]bool{"main": true, "side": true, "x": false, "y": false, "": false} {
 		if got := SharesCap(all, container); got != want {
 			t.Errorf("%q: %v", container, got)

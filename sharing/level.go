@@ -7,22 +7,22 @@ package sharing
 // overstated.
 type Level uint8
 
-// The levels, weakest first. LevelUnknown is not a rank: it satisfies no demand but "none" and is shown
-// where the truth cannot be told.
+// The levels, weakest first. LevelUnknown is not a rank: it satisfies no demand but "none" and is shown if the level
+// cannot be determined.
 const (
-	// LevelUnknown: it cannot be told what holds.
+	// LevelUnknown: the level cannot be determined.
 	LevelUnknown Level = iota
 	// LevelNone: nothing holds the grant to its size.
 	LevelNone
 	// LevelReactive: watched through NVML and acted on; overshoot is possible for one interval.
 	LevelReactive
-	// LevelClient: MPS limit or preloaded library; holds while the process plays along.
-	LevelClient
+	// LevelUserspace: MPS limit or preloaded library; holds while the process plays along.
+	LevelUserspace
 	// LevelDriver: the driver refuses allocations past the cap (NVML cgroup memory limit).
 	LevelDriver
 	// LevelHardware: a MIG instance.
 	LevelHardware
-	// LevelExclusive: a whole GPU; nobody else is on it.
+	// LevelExclusive: a whole GPU; no other grant is on it.
 	LevelExclusive
 )
 
@@ -33,8 +33,8 @@ func (l Level) String() string {
 		return "none"
 	case LevelReactive:
 		return "reactive"
-	case LevelClient:
-		return "client"
+	case LevelUserspace:
+		return "userspace"
 	case LevelDriver:
 		return "driver"
 	case LevelHardware:
@@ -62,11 +62,12 @@ func (l Level) AtLeast(least Level) bool {
 	}
 }
 
-// AllowUnenforced is what an admin does about a share that is rejected because no backend enforces it, as an imperative.
+// AllowUnenforced is what an admin does about a share that is rejected because no backend enforces it, as an
+// imperative.
 const AllowUnenforced = "set minEnforcement: none on the pool to grant shares without enforcement"
 
-// LeastOfShare is the level that a share of a GPU must have: the highest of the demands. Where all are LevelUnknown, it is
-// LevelReactive: only an explicit LevelNone allows a share that nothing enforces.
+// LeastOfShare is the level that a share of a GPU must have: the highest of the demands. Where all are LevelUnknown, it
+// is LevelReactive: only an explicit LevelNone allows a share that nothing enforces.
 func LeastOfShare(demands ...Level) Level {
 	least := LevelUnknown
 	for _, d := range demands {
@@ -78,8 +79,8 @@ func LeastOfShare(demands ...Level) Level {
 	return least
 }
 
-// ShareLevel is the strongest of the levels that a share of a GPU can have; LevelUnknown if there is none. Exclusive and hardware
-// are levels of other grants.
+// ShareLevel is the strongest of the levels that a share of a GPU can have; LevelUnknown if there is none. Exclusive
+// and hardware are levels of other grants.
 func ShareLevel(levels []Level) Level {
 	best := LevelUnknown
 	for _, l := range levels {
@@ -101,12 +102,20 @@ func ParseLevels(names []string) []Level {
 	return out
 }
 
+// OldLevelUserspace is the name that LevelUserspace had up to config version v1alpha1. ParseLevel reads it for one
+// release. The checkpoint has it, because the agent to which a node may roll back reads no other.
+const OldLevelUserspace = "client"
+
 // ParseLevel reads a level's name; field names the input for the error.
 func ParseLevel(field, s string) (Level, error) {
+	if s == OldLevelUserspace {
+		return LevelUserspace, nil
+	}
 	for l := LevelNone; l <= LevelExclusive; l++ {
 		if l.String() == s {
 			return l, nil
 		}
 	}
-	return LevelUnknown, Invalid(field, s, "write one of exclusive, hardware, driver, client, reactive, none", "is not an enforcement level")
+	return LevelUnknown, Invalid(field, s, "write one of exclusive, hardware, driver, userspace, reactive, none",
+		"is not an enforcement level")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Instance is a MIG instance's place on its GPU, by which it is known: the driver's ids and UUIDs change whenever it is
-// made anew. The zero value is none.
+// created again. The zero value is none.
 type Instance struct {
 	// Profile is the driver's name, such as "1g.10gb", and ID the driver's number for it.
 	Profile string
@@ -53,19 +53,24 @@ func (r Request) checkMIG(f Fields) (errs []error) {
 		bad(f.MIG, r.MIG, "write a profile such as 1g.10gb", "is not the name of a MIG profile")
 	}
 	if r.Memory != 0 {
-		bad(f.Memory, r.Memory.String(), "leave it out, or choose another profile", "cannot be given together with %s: the instance has its own memory, and takes no other limit", f.MIG)
+		bad(f.Memory, r.Memory.String(), "leave it out, or choose another profile",
+			"cannot be given together with %s: the instance has its own memory, and takes no other limit", f.MIG)
 	}
 	if r.Percent != 0 {
-		bad(f.Percent, r.Percent.String(), "leave it out, or choose another profile", "cannot be given together with %s: the instance has its own share of the compute", f.MIG)
+		bad(f.Percent, r.Percent.String(), "leave it out, or choose another profile",
+			"cannot be given together with %s: the instance has its own share of the compute", f.MIG)
 	}
 	if r.GPUs > 1 {
-		bad(f.GPUs, strconv.Itoa(r.GPUs), "ask for one instance", "cannot be given together with %s: a program uses one MIG instance at a time", f.MIG)
+		bad(f.GPUs, strconv.Itoa(r.GPUs), "ask for one instance",
+			"cannot be given together with %s: a program uses one MIG instance at a time", f.MIG)
 	}
 	if r.Profile != "" {
-		bad(f.Profile, r.Profile, "leave out one of them", "cannot be given together with %s: a profile gives fragments or whole GPUs", f.MIG)
+		bad(f.Profile, r.Profile, "leave out one of them",
+			"cannot be given together with %s: a profile gives shares or whole GPUs", f.MIG)
 	}
 	if r.MinLevel > LevelHardware {
-		bad(f.MinLevel, r.MinLevel.String(), "demand hardware at most, or a whole GPU", "is more than a MIG instance has")
+		bad(f.MinLevel, r.MinLevel.String(), "demand hardware at most, or a whole GPU",
+			"is more than a MIG instance has")
 	}
 	return errs
 }

@@ -1,14 +1,14 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharing is the model that every part of Kerf speaks: units, GPUs, requests, fragments,
-// placements, enforcement levels and the error vocabulary.
+// Package sharing is the model that every part of Kerf speaks: units, GPUs, requests, shares, placements, enforcement
+// levels and the error vocabulary.
 //
 // It promises to be pure: no I/O, no clock, no goroutine, no package state. All capacity arithmetic is
 // checked; nothing wraps.
 //
-// It does not decide anything: who holds what is sharing/ledger, which GPU answers a request is
-// sharing/allocator, and how a cap is put in force is sharing/backend.
+// It does not decide anything: sharing/ledger has the grants, sharing/allocator chooses the GPU for a request, and
+// sharing/backend enforces caps.
 package sharing
 
 import "strings"
@@ -37,9 +37,8 @@ func ValidateName(field, s string) error {
 	return nil
 }
 
-// ParseGPUID reads a GPU's UUID as nvidia-smi -L prints it and returns it in lower case. A MIG instance's
-// UUID is refused: it changes when the instance is made anew. field names the input for the error, a
-// *FieldError.
+// ParseGPUID reads a GPU's UUID as nvidia-smi -L prints it and returns it in lower case. A MIG instance's UUID is
+// refused: it changes when the instance is created again. field names the input for the error, a *FieldError.
 func ParseGPUID(field, s string) (GPUID, error) {
 	const remedy = "write a UUID as nvidia-smi -L shows it, such as GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
 	if strings.HasPrefix(s, "MIG-") {
@@ -74,36 +73,38 @@ func isUUID(s string) bool {
 
 // Labels that people and the chart set. Those that the chart's policies alone read are here for the reference.
 const (
-	// LabelNode, with the value true, has a node get an agent. An administrator sets it.
-	LabelNode = Domain + "/node"
-	// LabelTranslate, of a namespace and with the value true, has what its pods ask for in the words of other tools said in those of Kerf.
+	// LabelNode, with the value true, makes the DaemonSets run the agent on a node. An administrator sets it.
+	LabelNode = Domain + "/deploy-agent"
+	// LabelTranslate, of a namespace and with the value true, has what its pods ask for in the words of other tools
+	// said in those of Kerf.
 	LabelTranslate = Domain + "/translate"
-	// LabelScheduler, of a namespace and with the value own, keeps schedulerName of its pods as they are.
-	LabelScheduler = Domain + "/scheduler"
-	// LabelHostPaths, of a namespace and with the value allowed, lets its pods mount what reaches GPUs past Kerf.
-	LabelHostPaths = Domain + "/host-paths"
-	// LabelPrivileged, of a namespace and with the value allowed, lets its pods with a GPU have privileged containers.
-	LabelPrivileged = Domain + "/privileged-pods"
-	// LabelDaemonSet tells the pods of one entry of the chart's pools from those of another. The chart sets it.
-	LabelDaemonSet = Domain + "/daemonset"
+	// LabelScheduler, of a namespace and with the value false, keeps the schedulerName of its pods.
+	LabelScheduler = Domain + "/set-scheduler"
+	// LabelHostPaths, of a namespace and with the value true, lets its pods mount paths that give access to GPUs.
+	LabelHostPaths = Domain + "/allow-host-paths"
+	// LabelPrivileged, of a namespace and with the value true, lets its pods with a GPU have privileged containers.
+	LabelPrivileged = Domain + "/allow-privileged"
+	// LabelDaemonSet is the chart's pool that a pod of an agent belongs to. The chart sets it.
+	LabelDaemonSet = Domain + "/agent-pool"
 )
 
 // Labels that an agent gives its node with --node-labels.
 const (
 	// LabelModel is the product's name with - for spaces, or mixed where the GPUs differ.
-	LabelModel = Domain + "/gpu.model"
-	// LabelMemory is the GiB of the smallest GPU.
-	LabelMemory = Domain + "/gpu.memory"
+	LabelModel = Domain + "/gpu-model"
+	// LabelMemory is the memory of the smallest GPU, in GiB.
+	LabelMemory = Domain + "/gpu-memory-gib"
 	// LabelDriver is the driver's version.
-	LabelDriver = Domain + "/driver"
+	LabelDriver = Domain + "/driver-version"
 	// LabelLevel is the strongest enforcement level that a share of every GPU can have.
-	LabelLevel = Domain + "/level"
+	LabelLevel = Domain + "/enforcement-level"
 	// LabelMIGCapable is true if a GPU supports MIG.
-	LabelMIGCapable = Domain + "/mig.capable"
+	LabelMIGCapable = Domain + "/mig-capable"
 )
 
-// NVIDIALimitEnv are the container variables from which NVIDIA's hook apply-cuda-memory-limits (Container Toolkit 1.20.1)
-// takes a GPU memory limit, in MiB. The tenant writes them, so they must not reach that hook beside a grant.
+// NVIDIALimitEnv are the container variables from which NVIDIA's hook apply-cuda-memory-limits (Container Toolkit
+// 1.20.1) takes a GPU memory limit, in MiB. The tenant writes them, so they must not reach that hook if the container
+// has a grant.
 func NVIDIALimitEnv() []string {
 	return []string{"NVIDIA_GPU_MEMORY_LIMIT", "NVIDIA_GPU_MEMORY_REQUEST"}
 }

@@ -5,8 +5,8 @@ package sharing
 
 import "slices"
 
-// Nearest returns the word that differs least from s, for "did you mean". It returns an empty string if every word differs
-// in more than a third of its letters.
+// Nearest returns the word that differs least from s, for "did you mean". It returns an empty string if every word
+// differs in more than a third of its letters.
 func Nearest(s string, among []string) string {
 	const longest = 64
 	if s == "" || len(s) > longest {

@@ -12,8 +12,10 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	among := []string{"driver", "mps", "libkerf", "reactive", "nodeSelector", "kill"}
 	for in, want := range map[string]string{
-		"": "", "Driver": "driver", "drivre": "driver", "nodeselector": "nodeSelector", "node_selector": "nodeSelector", "nodSelektor": "nodeSelector",
-		"lib-kerf": "libkerf", "kil": "kill", "mpx": "mps", "mxx": "", "quite another": "", "reactive!": "reactive", "ktll": "kill",
+		"": "", "Driver": "driver", "drivre": "driver", "nodeselector": "nodeSelector", "node_selector": "nodeSelector",
+		"nodSelektor": "nodeSelector",
+		"lib-kerf":    "libkerf", "kil": "kill", "mpx": "mps", "mxx": "", "quite another": "", "reactive!": "reactive",
+		"ktll": "kill",
 	} {
 		if got := Nearest(in, among); got != want {
 			t.Errorf("nearest to %q is %q, want %q", in, got, want)

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Factor is how much more of a GPU is booked than there is, in hundredths: 125 is five for every four. What is not more than
-// 100, and so the zero value, books what there is.
+// Factor is the overcommit ratio of a GPU in hundredths: 125 grants five units for every four. A value of at most
+// 100, also the zero value, means no overcommit.
 type Factor uint16
 
-// The most that factors may be. Beyond twice its memory nobody could rely on a piece of a GPU.
+// The maximum of a factor. Above twice the memory, no share would be reliable.
 const (
 	MaxMemoryFactor  Factor = 200
 	MaxComputeFactor Factor = 500
@@ -43,8 +43,8 @@ func (f Factor) String() string {
 	return strings.TrimRight(whole+"."+strconv.Itoa(100 + rest)[1:], "0")
 }
 
-// ParseFactor reads a number from 1 to most with at most two digits behind the point. field names the input for the error,
-// a *FieldError.
+// ParseFactor reads a number from 1 to most with at most two digits behind the point. field names the input for the
+// error, a *FieldError.
 func ParseFactor(field, s string, most Factor) (Factor, error) {
 	number, rest, point := strings.Cut(s, ".")
 	n, problem := parseCount(number, int(most/100))
@@ -63,11 +63,11 @@ func ParseFactor(field, s string, most Factor) (Factor, error) {
 	return Factor(n), nil //nolint:gosec // at most most
 }
 
-// Overcommit is how much more of a GPU is given in fractions than it has. It is nothing for whole GPUs, and for MIG instances and
-// what they are divided into.
+// Overcommit is how much more of a GPU is given in fractions than it has. It is nothing for whole GPUs, and for MIG
+// instances and what they are divided into.
 type Overcommit struct {
-	// Memory lets the fragments' guarantees add up to more than the GPU has, so that the driver may refuse a program
-	// what is below its cap. No fragment is larger than the GPU.
+	// Memory lets the guarantees of the shares exceed the GPU's memory. The driver may then reject an allocation
+	// below the cap. No share is larger than the GPU.
 	Memory Factor `json:"memory,omitempty" yaml:"memory"`
 	// Compute lets their percents add up to more than 100; each is then worth its part of the sum.
 	Compute Factor `json:"compute,omitempty" yaml:"compute"`
@@ -89,7 +89,7 @@ func (o Overcommit) Plain() Overcommit {
 	return o
 }
 
-// Bookable is the memory that fragments may have together: Usable, or more where it is overcommitted.
+// Bookable is the total memory of shares: Usable, or more with overcommit.
 func (g GPU) Bookable() Bytes {
 	if g.indivisible() {
 		return g.Usable()
@@ -97,7 +97,7 @@ func (g GPU) Bookable() Bytes {
 	return g.Overcommit.Memory.Of(g.Usable())
 }
 
-// BookablePercent is the percent that fragments may have together: FullGPU, or more where it is overcommitted.
+// BookablePercent is the total percent of shares: FullGPU, or more with overcommit.
 func (g GPU) BookablePercent() Percent {
 	if g.indivisible() {
 		return FullGPU
@@ -105,8 +105,8 @@ func (g GPU) BookablePercent() Percent {
 	return max(FullGPU, FullGPU*Percent(min(g.Overcommit.Compute, MaxComputeFactor))/100)
 }
 
-// Contested reports whether fragments of g may have more memory together than there is, so that a neighbour can take what
-// one of them has not allocated yet.
+// Contested reports whether shares of g may have more memory together than there is. Then another share can take what
+// one has not allocated yet.
 func (g GPU) Contested() bool { return !g.indivisible() && g.Overcommit.Memory.More() }
 
 func (g GPU) indivisible() bool { return g.MIG || g.Ref().IsInstance() }

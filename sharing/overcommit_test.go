@@ -13,7 +13,8 @@ import (
 
 func TestParseFactor(t *testing.T) {
 	t.Parallel()
-	for s, want := range map[string]Factor{"1": 100, "2": 200, "1.25": 125, "1.5": 150, "1.05": 105, "1.50": 150, "2.00": 200} {
+	for s, want := range map[string]Factor{"1": 100, "2": 200, "1.25": 125, "1.5": 150, "1.05": 105, "1.50": 150,
+		"2.00": 200} {
 		got, err := ParseFactor("memory", s, MaxMemoryFactor)
 		if err != nil || got != want {
 			t.Errorf("%q is %d, %v, want %d", s, got, err, want)
@@ -22,8 +23,10 @@ func TestParseFactor(t *testing.T) {
 			t.Errorf("%q is written as %q, which is %d, %v", s, got, again, err)
 		}
 	}
-	for _, s := range []string{"", "0", "0.5", "-1", "2.01", "3", "1.255", "1.", ".5", "1e1", "1,5", "x", "1.-1", "1.+5", "99999999999999999999"} {
-		if got, err := ParseFactor("memory", s, MaxMemoryFactor); err == nil || !errors.Is(err, ErrInvalid) || got != 0 {
+	for _, s := range []string{"", "0", "0.5", "-1", "2.01", "3", "1.255", "1.", ".5", "1e1", "1,5", "x", "1.-1",
+		"1.+5", "99999999999999999999"} {
+		if got, err := ParseFactor("memory", s, MaxMemoryFactor); err == nil || !errors.Is(err, ErrInvalid) ||
+			got != 0 {
 			t.Errorf("%q is taken as %d, %v", s, got, err)
 		}
 	}
@@ -62,7 +65,7 @@ func TestBookable(t *testing.T) {
 	}
 }
 
-// Of memory that others were promised too, nothing is lent.
+// Overcommitted memory is not given as burst memory.
 func TestNoBurstWhereContested(t *testing.T) {
 	t.Parallel()
 	r := Request{Memory: GiB, GPUs: 1, Burst: Burst{Percent: 200}}

@@ -18,8 +18,8 @@ func PlacementValue(p Placement) string {
 	return strings.Join(parts, ",")
 }
 
-// Planned reads the placement that the scheduler wrote for a container. It is advice: of what cannot be read, and of a
-// MIG instance beside others, nothing is.
+// Planned reads the placement that the scheduler wrote for a container. It is advice: Planned ignores what it cannot
+// read, and a MIG instance among others.
 func Planned(annotations map[string]string, container string) Advice {
 	var a Advice
 	for s := range strings.SplitSeq(annotations[PlacementAnnotation(container)], ",") {
@@ -45,19 +45,19 @@ func (a Advice) Refs() []GPURef {
 	return out
 }
 
-// Instance is the MIG instance that the fragment is, or is a share of.
-func (f Fragment) Instance() InstanceRef {
+// Instance is the MIG instance that the share is, or lies in.
+func (f Share) Instance() InstanceRef {
 	if !f.MIG.None() {
 		return f.MIG.Ref()
 	}
 	return f.GPU.Instance
 }
 
-// InInstance reports whether the fragment lies in a MIG instance: it is all of it, or a share of one that is shared.
-func (f Fragment) InInstance() bool { return !f.Instance().None() }
+// InInstance reports whether the share lies in a MIG instance: all of it, or a part of a shared one.
+func (f Share) InInstance() bool { return !f.Instance().None() }
 
-// WhyNotInstance says why the shared MIG instance of that identity cannot answer the request, whatever is free of it. It is
-// empty if the instance can, and for a physical GPU.
+// WhyNotInstance says why the shared MIG instance of that identity cannot answer the request, whatever is free of it.
+// It is empty if the instance can, and for a physical GPU.
 func (r Request) WhyNotInstance(id GPURef) string {
 	switch {
 	case !id.IsInstance():

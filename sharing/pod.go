@@ -8,9 +8,9 @@ type ContainerKind uint8
 
 // The kinds of container.
 const (
-	// ContainerApp runs beside the pod's other app containers and sidecars.
+	// ContainerApp runs at the same time as the pod's other app containers and sidecars.
 	ContainerApp ContainerKind = iota
-	// ContainerSidecar is a restartable init container: it runs beside all that come after it.
+	// ContainerSidecar is a restartable init container: it runs together with all later containers.
 	ContainerSidecar
 	// ContainerInit runs to its end before the next container starts, and hands its claim over.
 	ContainerInit
@@ -50,8 +50,8 @@ type Pod struct {
 	Labels      map[string]string
 	// Containers are the init containers in their order, then the app containers.
 	Containers []PodContainer
-	// Priority is what admission made of its priority class: whoever may make pods chooses among the classes
-	// that an administrator has defined, and cannot write the number. 0 without a class.
+	// Priority is the number that admission derived from the pod's priority class; 0 without a class. Users choose
+	// among the classes of the administrator, and cannot write the number.
 	Priority int32
 	// Terminal is true when the pod has succeeded or failed for good: none of its containers starts again.
 	Terminal bool
@@ -74,14 +74,14 @@ type ContainerAsk struct {
 	Asks []Ask
 	// Request is the asks and the pod's annotations together, not yet completed by a profile.
 	Request Request
-	// With names the container of the same pod whose GPUs and cap it shares; empty for a container with a cap of its
-	// own.
+	// With names the container of the same pod whose GPUs and cap it shares; empty for a container with a separate
+	// cap.
 	With string
-	// Joint is what all containers that share one cap ask for together, the zero value where nobody shares. Request is
+	// SharedCap is the sum of the requests of all containers with one cap, and zero without a shared cap. Request is
 	// this container's part of it.
-	Joint Request
-	// HeldOnly says that no claim is to be made: it shares a cap, and what the others ask for is not known now. A claim that it has
-	// will do.
+	SharedCap Request
+	// HeldOnly says that no claim is to be made: it shares a cap, and what the others ask for is not known now. A claim
+	// that it has will do.
 	HeldOnly bool
 	// Advice is where it would like to be.
 	Advice Advice
@@ -91,7 +91,7 @@ type ContainerAsk struct {
 
 // Advice narrows the choice of GPUs where it can be followed, and is passed over where it cannot.
 type Advice struct {
-	// GPUs is the placement that the scheduler planned, one per fragment, in order.
+	// GPUs is the placement that the scheduler planned, one per share, in order.
 	GPUs []GPUID
 	// MIG is the place of the MIG instance that it planned on the one GPU; the zero value where it planned none.
 	MIG InstanceRef
@@ -124,14 +124,15 @@ type Mount struct {
 	ReadOnly       bool
 }
 
-// NoteAnnotation is an OCI annotation of the container, which the agent writes: the grant (Injection.Note). It counts only together with the guard.
+// NoteAnnotation is an OCI annotation of the container, which the agent writes: the grant (Injection.Note). It counts
+// only together with the guard.
 const NoteAnnotation = Domain + "/grant"
 
-// PrivilegedLabel is `profile` on a GPU pod that may have privileged containers because its profile says so. The admission
-// policies set it, and reject it if no profile does.
+// PrivilegedLabel is `profile` on a GPU pod that may have privileged containers because its profile says so. The
+// admission policies set it, and reject it if no profile does.
 const PrivilegedLabel = Domain + "/privileged-by"
 
-// Seen is one container as the container runtime tells of it: the second witness of what runs.
+// Seen is one container as the container runtime lists it: the second source for what runs.
 type Seen struct {
 	ID  string
 	Ref ContainerRef
@@ -143,9 +144,9 @@ type Seen struct {
 	Gone bool
 	// CDINames are the CDI devices that kubelet passed.
 	CDINames []string
-	// Devices are the names of the driver's files, such as nvidia0 and nvidia-cap12, that its OCI spec gives it one by one. A
-	// container that may use every device of the node has none here: it is given no GPU. Only containerd's own list tells
-	// them, not NRI's.
+	// Devices are the names of the driver's files, such as nvidia0 and nvidia-cap12, that its OCI spec gives it one by
+	// one. A container that may use every device of the node has none here: it is given no GPU. Only containerd's own
+	// list tells them, not NRI's.
 	Devices []string
 	// Note is the annotation that Inject gave, empty where it has none.
 	Note string
@@ -164,8 +165,8 @@ type HookCall struct {
 	Grant string
 }
 
-// placementKey is the scheduler's annotation: placement.kerf.dev/<container>.
-const placementKey = keyPlacement + "." + Domain + "/"
+// placementKey is the scheduler's annotation: scheduling.kerf.dev/<container>.
+const placementKey = keyScheduling + "." + Domain + "/"
 
 // PlacementAnnotation is the annotation's key in which the scheduler writes a container's placement.
 func PlacementAnnotation(container string) string { return placementKey + container }

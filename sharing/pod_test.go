@@ -39,7 +39,8 @@ func TestPlannedGPUs(t *testing.T) {
 			}
 		})
 	}
-	if got := Planned(map[string]string{"placement.kerf.dev/other": planA, "kerf.dev/placement": planA}, "main").GPUs; got != nil {
+	if got := Planned(map[string]string{"scheduling.kerf.dev/other": planA, "kerf.dev/placement-policy": planA},
+		"main").GPUs; got != nil {
 		t.Errorf("another's placement is taken: %v", got)
 	}
 	if got := Planned(nil, "main").GPUs; got != nil {
@@ -54,11 +55,13 @@ func TestPlannedInstance(t *testing.T) {
 		value string
 		want  Advice
 	}{
-		"as it is written":     {PlacementValue(placed), Advice{GPUs: []GPUID{planA}, MIG: InstanceRef{"1g.10gb+me", 6}}},
-		"two shares":           {PlacementValue(Placement{{GPU: GPURef{UUID: planA}}, {GPU: GPURef{UUID: planB}}}), Advice{GPUs: []GPUID{planA, planB}}},
+		"as it is written": {PlacementValue(placed),
+			Advice{GPUs: []GPUID{planA}, MIG: InstanceRef{"1g.10gb+me", 6}}},
+		"two shares": {PlacementValue(Placement{{GPU: GPURef{UUID: planA}}, {GPU: GPURef{UUID: planB}}}),
+			Advice{GPUs: []GPUID{planA, planB}}},
 		"at the beginning":     {planA + "/7g.80gb@0", Advice{GPUs: []GPUID{planA}, MIG: InstanceRef{"7g.80gb", 0}}},
-		"beside another":       {planB + "," + planA + "/7g.80gb@0", Advice{}},
-		"another beside it":    {planA + "/7g.80gb@0," + planB, Advice{}},
+		"next to another":      {planB + "," + planA + "/7g.80gb@0", Advice{}},
+		"another next to it":   {planA + "/7g.80gb@0," + planB, Advice{}},
 		"no start":             {planA + "/7g.80gb", Advice{}},
 		"a start that is none": {planA + "/7g.80gb@+1", Advice{}},
 		"past every GPU":       {planA + "/7g.80gb@64", Advice{}},
@@ -75,8 +78,9 @@ func TestPlannedInstance(t *testing.T) {
 
 func TestMIGResource(t *testing.T) {
 	for profile, want := range map[string]string{
-		"1g.10gb": "kerf.dev/mig-1g.10gb", "1g.24gb+me.all": "kerf.dev/mig-1g.24gb.me.all", "1g.24gb-me": "kerf.dev/mig-1g.24gb-me",
-		"": "", "MIG 1g.10gb": "", "1c.1g.10gb": "", "1g.10gb/x": "",
+		"1g.10gb": "kerf.dev/mig-1g.10gb", "1g.24gb+me.all": "kerf.dev/mig-1g.24gb.me.all",
+		"1g.24gb-me": "kerf.dev/mig-1g.24gb-me",
+		"":           "", "MIG 1g.10gb": "", "1c.1g.10gb": "", "1g.10gb/x": "",
 	} {
 		got, ok := MIGResource(profile)
 		if got != want || ok != (want != "") || ok != IsMIGResource(got) {
@@ -87,13 +91,13 @@ func TestMIGResource(t *testing.T) {
 
 func TestNamesForPeople(t *testing.T) {
 	for got, want := range map[string]string{
-		PlacementAnnotation("main"): "placement.kerf.dev/main",
+		PlacementAnnotation("main"): "scheduling.kerf.dev/main",
 		NoteAnnotation:              "kerf.dev/grant",
 		ContainerApp.String():       "app",
 		ContainerSidecar.String():   "sidecar",
 		ContainerInit.String():      "init",
 		ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "c"}.String(): "ns/p/c",
-		Near{NUMA: 3, Count: 2}.Device():                                              "kerf.dev/near=numa3:2",
+		Near{NUMA: 3, Count: 2}.Device():                                              "kerf.dev/numa=3:2",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -35,10 +35,12 @@ func (q UserQuota) Check(uid uint32, used UserUse, memory Bytes) error {
 	after := used.With(memory)
 	switch {
 	case q.Grants > 0 && after.Grants > q.Grants:
-		return fmt.Errorf("user quota of uid %d: 1 grant requested, %d used, %d allowed (userQuota.grants); end a grant first: %w",
+		return fmt.Errorf("user quota of uid %d: 1 grant requested, %d used, %d allowed (userQuota.grants); end a "+
+			"grant first: %w",
 			uid, used.Grants, q.Grants, ErrExhausted)
 	case q.Memory > 0 && after.Memory > q.Memory:
-		return fmt.Errorf("user quota of uid %d: %s requested, %s used, %s allowed (userQuota.memory); request less or end a grant first: %w",
+		return fmt.Errorf("user quota of uid %d: %s requested, %s used, %s allowed (userQuota.memory); request less "+
+			"or end a grant first: %w",
 			uid, memory, used.Memory, q.Memory, ErrExhausted)
 	}
 	return nil

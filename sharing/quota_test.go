@@ -18,10 +18,12 @@ func TestUserQuota(t *testing.T) {
 		memory Bytes
 		says   []string
 	}{
-		"no quota":          {UserQuota{}, UserUse{1 << 20, math.MaxUint64}, math.MaxUint64, nil},
-		"first grant":       {UserQuota{1, 10 * GiB}, UserUse{}, 10 * GiB, nil},
-		"one grant more":    {UserQuota{2, 0}, UserUse{2, 0}, GiB, []string{"uid 7", "1 grant requested, 2 used, 2 allowed", "userQuota.grants"}},
-		"one byte more":     {UserQuota{0, 10 * GiB}, UserUse{1, 4 * GiB}, 6*GiB + 1, []string{"uid 7", "6.0GiB requested, 4GiB used, 10GiB allowed", "userQuota.memory"}},
+		"no quota":    {UserQuota{}, UserUse{1 << 20, math.MaxUint64}, math.MaxUint64, nil},
+		"first grant": {UserQuota{1, 10 * GiB}, UserUse{}, 10 * GiB, nil},
+		"one grant more": {UserQuota{2, 0}, UserUse{2, 0}, GiB,
+			[]string{"uid 7", "1 grant requested, 2 used, 2 allowed", "userQuota.grants"}},
+		"one byte more": {UserQuota{0, 10 * GiB}, UserUse{1, 4 * GiB}, 6*GiB + 1,
+			[]string{"uid 7", "6.0GiB requested, 4GiB used, 10GiB allowed", "userQuota.memory"}},
 		"all that is left":  {UserQuota{3, 10 * GiB}, UserUse{2, 4 * GiB}, 6 * GiB, nil},
 		"more than a quota": {UserQuota{0, GiB}, UserUse{}, math.MaxUint64, []string{"0B used, 1GiB allowed"}},
 		"a sum that wraps":  {UserQuota{0, GiB}, UserUse{1, GiB}, math.MaxUint64, []string{"1GiB used"}},

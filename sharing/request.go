@@ -14,7 +14,7 @@ type Kind uint8
 
 // The kinds of request.
 const (
-	// KindShared: fragments of shared GPUs, by memory, percent or both.
+	// KindShared: shares of GPUs, by memory, percent or both.
 	KindShared Kind = iota
 	// KindWhole: whole GPUs.
 	KindWhole
@@ -34,7 +34,7 @@ func (k Kind) String() string {
 	return "shared"
 }
 
-// Spread says how fragments are chosen among GPUs that fit.
+// Spread says how to choose among GPUs that fit.
 type Spread uint8
 
 // The placement policies.
@@ -73,31 +73,29 @@ func ParseSpread(field, s string) (Spread, error) {
 const (
 	// MaxGPUs is the most GPUs that one request may ask for.
 	MaxGPUs = 64
-	// MinFragment is the least memory of a fragment: less holds no program, and a number this small is a
-	// forgotten unit.
-	MinFragment = MiB
+	// MinShare is the least memory of a share: less holds no program, and a number this small is a forgotten unit.
+	MinShare = MiB
 
 	gpusRemedy = "write a whole number of GPUs from 1 to 64"
 )
 
-// Request is what a container or process asks for. Amounts are totals over its fragments and divide
-// evenly by GPUs. Make one with the constructors of this package, which refuse every bad form by name; a
-// Request made by hand is checked by Validate.
+// Request is what a container or process requests. Amounts are totals over its shares and divide evenly by GPUs. Make
+// one with the constructors of this package, which name every problem. Validate checks a Request made by hand.
 //
-// A request that names a profile may leave Memory, Percent and GPUs at 0: it is then open (see Open) until
-// the profile has filled them, and is neither placed nor booked before.
+// A request with a profile may leave Memory, Percent and GPUs at 0. It is then open (see Open) until the profile has
+// filled them, and is neither placed nor reserved before.
 type Request struct {
 	Kind Kind
-	// Memory is the total over all fragments; 0 with KindShared means "percent alone": that share of the
-	// usable memory of whichever GPU. Always 0 with KindWhole.
+	// Memory is the total over all shares. With KindShared, 0 means "percent alone": that percent of the allocatable
+	// memory of any GPU. Always 0 with KindWhole.
 	Memory Bytes
-	// Percent is the total over all fragments, at most 100 times GPUs; 0 means compute is shared fairly.
-	// Always 0 with KindWhole and KindMIG.
+	// Percent is the total over all shares, at most 100 times GPUs. 0 means that compute is shared fairly. Always 0
+	// with KindWhole and KindMIG.
 	Percent Percent
 	// MIG is the profile of the MIG instance as it was asked for: a name such as "1g.10gb" or "1g", or a size such as
 	// ">= 16GiB". Set with KindMIG alone, where Memory is 0 and GPUs 1.
 	MIG string
-	// GPUs is the number of fragments, each on a GPU of its own, or the number of whole GPUs: 1 to MaxGPUs.
+	// GPUs is the number of shares, each on another GPU, or the number of whole GPUs: 1 to MaxGPUs.
 	GPUs int
 	// Models are globs over the GPU's model ("*H100*", "!*T4*"); a GPU must match one positive (if any)
 	// and no negative. Matching ignores case. See MatchModels.
@@ -118,10 +116,11 @@ type Request struct {
 
 // Open reports whether the amounts are still to come from the profile.
 func (r Request) Open() bool {
-	return r.Profile != "" && r.Kind != KindMIG && (r.GPUs == 0 || r.Kind == KindShared && r.Memory == 0 && r.Percent == 0)
+	return r.Profile != "" && r.Kind != KindMIG && (r.GPUs == 0 || r.Kind == KindShared && r.Memory == 0 &&
+		r.Percent == 0)
 }
 
-// Each returns the amounts of one fragment. Both are 0 for whole GPUs and while GPUs is not known.
+// Each returns the amounts of one share. Both are 0 for whole GPUs and while GPUs is not known.
 func (r Request) Each() (Bytes, Percent) {
 	if r.GPUs < 1 {
 		return 0, 0
@@ -130,21 +129,21 @@ func (r Request) Each() (Bytes, Percent) {
 	return r.Memory / n, Percent(Bytes(r.Percent) / n) //nolint:gosec // no more than r.Percent
 }
 
-// On returns the fragment that answers r on GPU g: all that is usable for a whole GPU, the share of the
-// usable memory for percent alone, and the asked amounts otherwise. It does not say whether it fits. What a MIG instance
-// is on a GPU, only the GPU's own list of profiles tells: that is no fragment here.
-func (r Request) On(g GPU) Fragment {
+// On returns the share that answers r on GPU g. It is all allocatable memory for a whole GPU, the percent of it for
+// percent alone, and the requested amounts otherwise. It does not say whether the share fits. For a MIG instance it
+// returns no share, because only the GPU's list of profiles has the amounts.
+func (r Request) On(g GPU) Share {
 	if r.Kind == KindMIG {
-		return Fragment{GPU: g.Ref()}
+		return Share{GPU: g.Ref()}
 	}
 	if r.Kind == KindWhole {
-		return Fragment{GPU: g.Ref(), Memory: g.Usable(), Percent: FullGPU, Whole: true}
+		return Share{GPU: g.Ref(), Memory: g.Usable(), Percent: FullGPU, Whole: true}
 	}
 	memory, percent := r.Each()
 	if memory == 0 {
 		memory = g.Usable().Share(percent)
 	}
-	f := Fragment{GPU: g.Ref(), Memory: memory, Percent: percent}
+	f := Share{GPU: g.Ref(), Memory: memory, Percent: percent}
 	if !g.Contested() { // of what is promised twice, nothing is left to lend
 		f.Burst = r.Burst.of(memory, g.Usable(), r.GPUs)
 	}
@@ -196,25 +195,24 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s over %d GPUs", amount, r.GPUs)
 }
 
-// Fragment is the piece of one GPU that answers a request.
-type Fragment struct {
+// Share is the part of one GPU that answers a request.
+type Share struct {
 	GPU GPURef
 	// Memory is what is guaranteed; for a whole GPU, all that is usable.
 	Memory Bytes
-	// Burst is the most that it may hold while nobody else claims it, more than Memory; 0 for Memory alone.
+	// Burst is the maximum while no other grant needs the memory, more than Memory; 0 for Memory alone.
 	Burst Bytes
 	// Percent is the compute share, 0..100; for a whole GPU 100.
 	Percent Percent
-	// Whole is true when nobody else may hold a piece of this GPU.
+	// Whole is true if no other grant may have a share of this GPU.
 	Whole bool
-	// MIG is the MIG instance that the fragment is; Memory is then the instance's, and Percent 0. None for a share of a
-	// GPU, or all of it.
+	// MIG is the MIG instance that the share is. Memory is then the instance's, and Percent 0. It is none for a share
+	// of a GPU, or a whole one.
 	MIG Instance
 }
 
-// Placement is the fragments of one container or process, each on another GPU, in the order in which
-// they are shown to it.
-type Placement []Fragment
+// Placement is the shares of one container or process, each on another GPU, in the order of its devices.
+type Placement []Share
 
 // GPUs are the text forms of its GPUs and shared MIG instances, in order.
 func (p Placement) GPUs() []string {
@@ -228,8 +226,8 @@ func (p Placement) GPUs() []string {
 // Clone returns a copy that shares nothing with p.
 func (p Placement) Clone() Placement { return slices.Clone(p) }
 
-// Total returns the sums over the fragments. A sum of memory that does not fit is the largest Bytes there
-// is; no placement that the ledger booked has one.
+// Total returns the sums over the shares. If the memory does not fit in Bytes, it is the largest Bytes. The ledger
+// accepts no such placement.
 func (p Placement) Total() (Bytes, Percent) {
 	var memory Bytes
 	var percent Percent
@@ -243,12 +241,12 @@ func (p Placement) Total() (Bytes, Percent) {
 	return memory, percent
 }
 
-// On returns the fragment on GPU id, if there is one.
-func (p Placement) On(id GPURef) (Fragment, bool) {
+// On returns the share on GPU id, if there is one.
+func (p Placement) On(id GPURef) (Share, bool) {
 	for _, f := range p {
 		if f.GPU == id {
 			return f, true
 		}
 	}
-	return Fragment{}, false
+	return Share{}, false
 }

@@ -18,13 +18,13 @@ type Fields struct {
 // plainFields name the parts where there is no flag, resource or document.
 func plainFields() Fields {
 	return Fields{
-		Memory: "memory", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models", UUIDs: "uuids",
+		Memory: "memory", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models",
+		UUIDs:    "uuids",
 		MinLevel: "min_level", Place: "place", Profile: "profile",
 	}
 }
 
-// Validate refuses a request that no machine could answer. Every mistake is in the error, each a
-// *FieldError, joined.
+// Validate rejects a request that no machine could answer. The error joins a *FieldError for each problem.
 func (r Request) Validate() error { return r.Check(plainFields()) }
 
 // Check is Validate with the user's own names for the fields.
@@ -40,10 +40,12 @@ func (r Request) Check(f Fields) error {
 	switch r.Kind {
 	case KindWhole:
 		if r.Memory != 0 {
-			bad(f.Memory, r.Memory.String(), "leave out one of them", "cannot be given together with %s: a whole GPU has all its memory", f.Whole)
+			bad(f.Memory, r.Memory.String(), "leave out one of them",
+				"cannot be given together with %s: a whole GPU has all its memory", f.Whole)
 		}
 		if r.Percent != 0 {
-			bad(f.Percent, r.Percent.String(), "leave out one of them", "cannot be given together with %s: a whole GPU has all its compute", f.Whole)
+			bad(f.Percent, r.Percent.String(), "leave out one of them",
+				"cannot be given together with %s: a whole GPU has all its compute", f.Whole)
 		}
 	case KindShared:
 		errs = append(errs, r.checkAmounts(f, counted)...)
@@ -62,7 +64,8 @@ func (r Request) Check(f Fields) error {
 // checkAmounts checks the amounts of a shared request; counted tells that GPUs can be reckoned with.
 func (r Request) checkAmounts(f Fields, counted bool) (errs []error) {
 	if r.Memory == 0 && r.Percent == 0 && r.Profile == "" {
-		errs = append(errs, Invalid("the request", "", fmt.Sprintf("give %s, %s or %s", f.Memory, f.Percent, f.Whole), "asks for nothing"))
+		errs = append(errs, Invalid("the request", "", fmt.Sprintf("give %s, %s or %s", f.Memory, f.Percent, f.Whole),
+			"asks for nothing"))
 	}
 	if !counted {
 		return errs
@@ -73,12 +76,13 @@ func (r Request) checkAmounts(f Fields, counted bool) (errs []error) {
 	case r.Memory%n != 0:
 		errs = append(errs, Invalid(f.Memory, r.Memory.String(), fmt.Sprintf("write a multiple of %d bytes", r.GPUs),
 			"does not divide evenly by %d GPUs", r.GPUs))
-	case r.Memory/n < MinFragment:
-		errs = append(errs, Invalid(f.Memory, r.Memory.String(), sizeRemedy, "is less than %s per GPU", MinFragment))
+	case r.Memory/n < MinShare:
+		errs = append(errs, Invalid(f.Memory, r.Memory.String(), sizeRemedy, "is less than %s per GPU", MinShare))
 	}
 	switch {
 	case uint64(r.Percent) > uint64(FullGPU)*uint64(n):
-		errs = append(errs, Invalid(f.Percent, r.Percent.String(), fmt.Sprintf("write at most %d, or ask for more GPUs", int(FullGPU)*r.GPUs),
+		errs = append(errs, Invalid(f.Percent, r.Percent.String(), fmt.Sprintf("write at most %d, or ask for more GPUs",
+			int(FullGPU)*r.GPUs),
 			"is more than %d GPU%s, 100%% each", r.GPUs, plural(r.GPUs)))
 	case uint64(r.Percent)%uint64(n) != 0:
 		errs = append(errs, Invalid(f.Percent, r.Percent.String(), fmt.Sprintf("write a multiple of %d", r.GPUs),
@@ -114,14 +118,17 @@ func (r Request) checkChoice(f Fields) (errs []error) {
 		seen[id] = true
 	}
 	if len(r.UUIDs) > 0 && r.GPUs > len(seen) {
-		errs = append(errs, Invalid(f.UUIDs, "", "name more, or ask for fewer GPUs", "names %d GPU%s where %d are asked for",
+		errs = append(errs, Invalid(f.UUIDs, "", "name more, or ask for fewer GPUs",
+			"names %d GPU%s where %d are asked for",
 			len(seen), plural(len(seen)), r.GPUs))
 	}
 	if r.MinLevel > LevelExclusive {
-		errs = append(errs, Invalid(f.MinLevel, strconv.Itoa(int(r.MinLevel)), "use a Level of this package", "is not an enforcement level"))
+		errs = append(errs, Invalid(f.MinLevel, strconv.Itoa(int(r.MinLevel)), "use a Level of this package",
+			"is not an enforcement level"))
 	}
 	if r.Place > PlaceSpread {
-		errs = append(errs, Invalid(f.Place, strconv.Itoa(int(r.Place)), "use a Spread of this package", "is not a placement policy"))
+		errs = append(errs, Invalid(f.Place, strconv.Itoa(int(r.Place)), "use a Spread of this package",
+			"is not a placement policy"))
 	}
 	if r.Profile != "" {
 		if err := ValidateName(f.Profile, r.Profile); err != nil {

@@ -5,15 +5,14 @@ package sharing
 
 import "errors"
 
-// draft is a request while its inputs are being read. It collects every mistake, so that the user mends
-// all of them at once.
+// draft is a request while its inputs are being read. It collects all errors, so that the user can fix them at once.
 type draft struct {
 	Request
 	fields Fields
 	errs   []error
 }
 
-// note keeps a mistake, if there is one.
+// note keeps an error, if there is one.
 func (d *draft) note(err error) {
 	if err != nil {
 		d.errs = append(d.errs, err)
@@ -43,8 +42,8 @@ func (d *draft) choice(models, uuids []string, level, place, profile string) {
 	d.Profile = profile
 }
 
-// finish adds the mistakes that only the whole shows. After an input that could not be read, those that
-// follow from its absence alone are not worth a line.
+// finish adds the errors that only the complete request shows. It leaves out errors that only follow from an
+// unreadable input.
 func (d *draft) finish() (Request, error) {
 	unread := len(d.errs) > 0
 	if d.GPUs == 0 && d.Profile == "" {
@@ -89,13 +88,12 @@ type Flags struct {
 func FlagFields() Fields {
 	return Fields{
 		Memory: "--memory", Percent: "--percent", GPUs: "--gpus", Whole: "--gpus", MIG: "--mig", Models: "--gpu-model",
-		UUIDs: "--gpu-uuid", MinLevel: "--level", Place: "--placement", Profile: "--profile",
+		UUIDs: "--gpu-uuid", MinLevel: "--min-enforcement", Place: "--placement-policy", Profile: "--profile",
 	}
 }
 
-// RequestFromFlags reads what a user typed. --gpus alone asks for whole GPUs; with --memory or --percent
-// it says over how many GPUs these totals are divided, and with --profile it narrows the profile. Every
-// mistake is in the error, each a *FieldError, joined.
+// RequestFromFlags reads what a user typed. --gpus alone requests whole GPUs. With --memory or --percent it divides
+// these totals, and with --profile it narrows the profile. The error joins a *FieldError for each problem.
 func RequestFromFlags(in Flags) (Request, error) {
 	d := draft{fields: FlagFields()}
 	var err error
@@ -135,13 +133,14 @@ type Amounts struct {
 // AmountFields are the names of the node API's fields, for errors.
 func AmountFields() Fields {
 	return Fields{
-		Memory: "memory_bytes", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models", UUIDs: "uuids",
+		Memory: "memory_bytes", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models",
+		UUIDs:    "uuids",
 		MinLevel: "min_level", Place: "place", Profile: "profile",
 	}
 }
 
-// RequestFromAmounts reads a ClaimRequest. Whole with gpus 0 is one whole GPU. Every mistake is in the
-// error, each a *FieldError, joined.
+// RequestFromAmounts reads a ClaimRequest. Whole with gpus 0 is one whole GPU. The error joins a *FieldError for each
+// problem.
 func RequestFromAmounts(in Amounts) (Request, error) {
 	d := draft{fields: AmountFields()}
 	d.Memory, d.Percent = Bytes(in.Memory), Percent(in.Percent)
@@ -151,7 +150,8 @@ func RequestFromAmounts(in Amounts) (Request, error) {
 	}
 	if in.MIG != "" {
 		if in.Whole {
-			d.note(Invalid(d.fields.Whole, "", "leave out one of them", "cannot be given together with %s", d.fields.MIG))
+			d.note(Invalid(d.fields.Whole, "", "leave out one of them", "cannot be given together with %s",
+				d.fields.MIG))
 		}
 		d.Kind, d.MIG = KindMIG, in.MIG
 	}

@@ -20,7 +20,8 @@ const (
 	// ResourceGPU is a number of whole GPUs.
 	ResourceGPU = Domain + "/gpu"
 
-	// resourceMIG is, with a profile's name after it, a number of MIG instances of that profile; "+" of the name is written ".".
+	// resourceMIG is, with a profile's name after it, a number of MIG instances of that profile; "+" of the name is
+	// written ".".
 	resourceMIG = Domain + "/mig-"
 )
 
@@ -30,33 +31,37 @@ const (
 	keyProfile = "profile"
 	// keyLevel is the least enforcement level that is accepted.
 	keyLevel = "min-enforcement"
-	// keyGPUs is over how many GPUs the amounts are divided.
-	keyGPUs = "gpus"
+	// keyGPUs is the number of GPUs that the amounts are divided over.
+	keyGPUs = "gpu-count"
 	// keyModel is globs over the GPU's model, with commas between them and "!" in front for not.
 	keyModel = "gpu-model"
 	// keyUUID is the GPUs that are meant, by UUID, with commas between them.
 	keyUUID = "gpu-uuid"
-	// keyPlacement is how GPUs are chosen, pack or spread; for one container it is the scheduler's, and has the GPUs that it chose.
-	keyPlacement = "placement"
+	// keyPlacement is how GPUs are chosen: pack or spread.
+	keyPlacement = "placement-policy"
 )
 
-// keyTranslated says what was rounded up when the pod was translated from another tool's words. It is for people.
-const keyTranslated = "translated"
+// keyTranslatedFrom says what was rounded up when the pod was translated from the words of another tool.
+const keyTranslatedFrom = "translated-from"
 
-// keyShareWith joins the cap of a container with that of the one it names. It is for one container alone.
-const keyShareWith = "share-with"
+// keyShareCapWith names the container of the same pod whose cap a container shares.
+const keyShareCapWith = "share-cap-with"
+
+// keyScheduling has the GPUs that kerf-scheduler chose for a container. Only kerf-scheduler sets it.
+const keyScheduling = "scheduling"
 
 func annotationKeys() []string {
-	return []string{keyProfile, keyLevel, keyGPUs, keyModel, keyUUID, keyPlacement, keyShareWith}
+	return []string{keyProfile, keyLevel, keyGPUs, keyModel, keyUUID, keyPlacement, keyShareCapWith}
 }
 
-// RequestFromResources reads what a pod's container asks for: its limits as decimal integers (the value of
-// a resource.Quantity, not its text) and the pod's annotations; resources and annotations of others are
-// not looked at. It returns false when the container asks for nothing of Kerf's: annotations alone, a
-// profile too, ask for nothing, because only a resource makes kubelet guard the container.
+// RequestFromResources reads what a pod's container requests: its limits as decimal integers (the value of a
+// resource.Quantity, not its text) and the pod's annotations. It ignores resources and annotations of others. It
+// returns false if the container requests none of Kerf's resources. Annotations alone, also a profile, request
+// nothing, because only a resource makes kubelet add the hook device.
 //
-// placement.kerf.dev/<container> is not read: that key is the scheduler's, and holds the GPUs that it
-// chose. A tenant writes kerf.dev/placement. Every mistake is in the error, each a *FieldError, joined.
+// It does not read scheduling.kerf.dev/<container>, which only the scheduler sets. A name of an earlier version is an
+// error that gives the new name; CurrentAnnotations converts those of a bound pod. Every error of the request is in
+// the error, each a *FieldError, joined.
 func RequestFromResources(limits, annotations map[string]string, container string) (Request, bool, error) {
 	d := draft{fields: Fields{Memory: ResourceMemory, Percent: ResourcePercent, Whole: ResourceGPU}}
 	asks := d.resources(limits)
@@ -91,12 +96,14 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 			d.instance(name, value, cut)
 			cut = name
 		default:
-			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU, "is not a resource of Kerf"))
+			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU,
+				"is not a resource of Kerf"))
 		}
 	}
 	if shared && d.Kind == KindWhole {
 		// Said once and by the resource's name; Check would say it per amount.
-		d.note(Invalid(ResourceGPU, limits[ResourceGPU], "ask for one kind in one container", "cannot be mixed with %s or %s", ResourceMemory, ResourcePercent))
+		d.note(Invalid(ResourceGPU, limits[ResourceGPU], "ask for one kind in one container",
+			"cannot be mixed with %s or %s", ResourceMemory, ResourcePercent))
 		d.Kind = KindShared
 	}
 	if cut != "" {
@@ -109,24 +116,28 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 func (d *draft) instance(name, value, before string) {
 	switch n, problem := parseCount(value, MaxGPUs); {
 	case !IsMIGResource(name):
-		d.note(Invalid(name, value, "write the profile as in "+resourceMIG+"1g.10gb, with . for +", "is not the name of a MIG profile"))
+		d.note(Invalid(name, value, "write the profile as in "+resourceMIG+"1g.10gb, with . for +",
+			"is not the name of a MIG profile"))
 	case before != "":
-		d.note(Invalid(name, value, "ask for one instance in one container", "cannot be mixed with %s: a program uses one MIG instance at a time", before))
+		d.note(Invalid(name, value, "ask for one instance in one container",
+			"cannot be mixed with %s: a program uses one MIG instance at a time", before))
 	case problem != "":
 		d.note(Invalid(name, value, "write 1", "%s", problem))
 	case n > 1:
-		d.note(Invalid(name, value, "write 1, and use more containers", "is more than one instance, and a program uses one MIG instance at a time"))
+		d.note(Invalid(name, value, "write 1, and use more containers",
+			"is more than one instance, and a program uses one MIG instance at a time"))
 	case n == 1:
 		d.MIG, d.fields.MIG = strings.TrimPrefix(name, resourceMIG), name
 	}
 }
 
-// instanceAlone makes the request one for a MIG instance, and refuses other kinds beside it: memory and percent would be
-// a cap on top of the instance's own.
+// instanceAlone makes the request one for a MIG instance, and rejects other kinds in addition to it: memory and percent
+// would be a cap on top of the instance's own.
 func (d *draft) instanceAlone(name string, limits map[string]string) {
 	for _, other := range []string{ResourceGPU, ResourceMemory, ResourcePercent} {
 		if value, given := limits[other]; given {
-			remedy, why := "leave it out, or choose another profile", "the instance has its own, and takes no other limit"
+			remedy, why := "leave it out, or choose another profile",
+				"the instance has its own, and takes no other limit"
 			if other == ResourceGPU {
 				remedy, why = "ask for one kind in one container", "an instance is a part of a GPU"
 			}
@@ -160,15 +171,16 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 		key, of, ours := splitAnnotation(name)
 		field, value := "annotation "+name, all[name]
 		switch {
-		case !ours || key == keyPlacement && of != "" || key == keyTranslated && of == "":
+		case !ours || key == keyScheduling && of != "" || key == keyTranslatedFrom && of == "":
 		case !slices.Contains(annotationKeys(), key):
-			d.note(Invalid(field, "", "use one of "+strings.Join(annotationKeys(), ", "), "is not known"))
+			d.note(Invalid(field, "", keyRemedy(key, of), "is not known"))
 		case of != "" && of != container:
 		case of != "" && !asks:
-			d.note(Invalid(field, "", "give the container a limit such as "+ResourceMemory, "is for a container that asks for no GPU"))
+			d.note(Invalid(field, "", "give the container a limit such as "+ResourceMemory,
+				"is for a container that asks for no GPU"))
 		case len(list(value)) == 0:
 			d.note(Invalid(field, value, "write a value, or leave it out", "is empty"))
-		case key == keyShareWith:
+		case key == keyShareCapWith:
 			d.note(checkShareWith(field, of, value))
 		case of != "":
 			own[key] = advice{field, value}
@@ -186,7 +198,8 @@ func (d *draft) annotations(all map[string]string, container string, asks bool) 
 	if over := pod[keyGPUs]; over.name != "" {
 		d.over(over)
 	}
-	d.choice(list(pod[keyModel].value), list(pod[keyUUID].value), pod[keyLevel].value, pod[keyPlacement].value, pod[keyProfile].value)
+	d.choice(list(pod[keyModel].value), list(pod[keyUUID].value), pod[keyLevel].value, pod[keyPlacement].value,
+		pod[keyProfile].value)
 }
 
 // over reads the number of GPUs that a shared request is divided over.
@@ -198,7 +211,8 @@ func (d *draft) over(a advice) {
 	case d.Kind == KindShared, d.Kind == KindMIG:
 		d.GPUs = n
 	case n != d.GPUs:
-		d.note(Invalid(a.name, a.value, "leave it out", "differs from %s, which is the number of whole GPUs", ResourceGPU))
+		d.note(Invalid(a.name, a.value, "leave it out", "differs from %s, which is the number of whole GPUs",
+			ResourceGPU))
 	}
 }
 

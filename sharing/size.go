@@ -128,10 +128,9 @@ func fraction(digits string, unit Bytes) (Bytes, bool) {
 	return Bytes(q), r == 0
 }
 
-// String returns the amount for people, in the largest binary unit that it reaches. Up to two decimals are
-// exact (10GiB, 1.5GiB, 79.25GiB). An amount that needs more is cut to one decimal, never rounded up, so
-// that free memory is not overstated; it keeps that decimal even when it is 0 (10.0GiB is a little more
-// than 10GiB).
+// String returns the amount for people, in the largest binary unit that it reaches. Up to two decimals are exact
+// (10GiB, 1.5GiB, 79.25GiB). An amount that needs more is truncated to one decimal, never rounded up, so that free
+// memory is not overstated; it keeps that decimal even when it is 0 (10.0GiB is a little more than 10GiB).
 func (b Bytes) String() string {
 	unit, name := Bytes(1), "B"
 	for _, u := range []struct {

@@ -33,10 +33,10 @@ func TestUseOf(t *testing.T) {
 		{PID: 8, At: at(-1), SM: 5},
 	}
 	want := TimeUse{To: at(time.Second), Rows: map[int]TimeRow{7: good, 8: also}, Doubt: []int{9, 10}}
-	if d := cmp.Diff(want, UseOf(rows, since)); d != "" || !UseOf(rows, since).Told() {
+	if d := cmp.Diff(want, UseOf(rows, since)); d != "" || !UseOf(rows, since).Known() {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if UseOf(nil, since).Told() || UseOf(rows[1:10], since).Told() {
-		t.Error("without a row something is told")
+	if UseOf(nil, since).Known() || UseOf(rows[1:10], since).Known() {
+		t.Error("without a row something is reported")
 	}
 }

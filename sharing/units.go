@@ -47,8 +47,8 @@ func (b Bytes) Mul(n uint64) (Bytes, error) {
 	return Bytes(lo), nil
 }
 
-// SubFloor returns b-c, or zero if c is larger. It is for free space on a GPU that shrank or went away
-// while pieces of it were held: free is then zero, never a huge number.
+// SubFloor returns b-c, or zero if c is larger. It is for free space on a GPU that shrank or went away while it had
+// grants: free is then zero, never a huge number.
 func (b Bytes) SubFloor(c Bytes) Bytes {
 	if c > b {
 		return 0
@@ -119,11 +119,11 @@ func parseCount(s string, most int) (n int, problem string) {
 	return n, ""
 }
 
-// Burst is how much memory a grant may hold while nobody else claims it: the hard limit, its guaranteed memory
-// and what it is lent together. It comes from a profile, never from a pod. The zero value is no burst; else one
-// of the fields is set.
+// Burst is how much memory a grant may use while no other grant needs it: the cap, which is its guaranteed and its
+// burst memory together. It comes from a profile, never from a pod. The zero value is no burst; else one of the fields
+// is set.
 type Burst struct {
-	// Memory is the total over the fragments.
+	// Memory is the total over the shares.
 	Memory Bytes
 	// Percent is a percentage of the guaranteed memory, 101 to maxBurst.
 	Percent uint32
@@ -154,7 +154,7 @@ func ParseBurst(field, s string) (Burst, error) {
 	return Burst{Percent: uint32(n)}, nil //nolint:gosec // parseCount bounds it
 }
 
-// String returns the burst as ParseBurst reads it, empty for none; a size is for people and may be cut.
+// String returns the burst as ParseBurst reads it, empty for none; an amount is for users and may be truncated.
 func (b Burst) String() string {
 	switch {
 	case b.Percent != 0:
@@ -165,8 +165,8 @@ func (b Burst) String() string {
 	return ""
 }
 
-// of is the hard limit of one of n fragments with so much guaranteed memory, on a GPU with so much usable: 0
-// where that is no more than what is guaranteed.
+// of is the cap of one of n shares with so much guaranteed memory, on a GPU with so much allocatable: 0 if that is not
+// more than the guarantee.
 func (b Burst) of(memory, usable Bytes, n int) Bytes {
 	most := b.Memory
 	switch {

@@ -16,7 +16,8 @@ func TestParseBytes(t *testing.T) {
 		"0": 0, "1": 1, "512B": 512, "10GiB": 10 * GiB, "10Gi": 10 * GiB, "1.5GiB": GiB + GiB/2,
 		"0.5KiB": 512, "1.25GiB": GiB + GiB/4, "1.50GiB": GiB + GiB/2, "1K": 1000, "1k": 1000, "1kB": 1000,
 		"1KB": 1000, "3MB": 3e6, "3M": 3e6, "2G": 2e9, "2GB": 2e9, "1TB": 1e12, "1T": 1e12, "1Ti": TiB, "1TiB": TiB,
-		"007MiB": 7 * MiB, "0.001KB": 1, "1.0": 1, "16777215TiB": 16777215 * TiB, "18446744073709551615": math.MaxUint64,
+		"007MiB": 7 * MiB, "0.001KB": 1, "1.0": 1, "16777215TiB": 16777215 * TiB,
+		"18446744073709551615": math.MaxUint64,
 	}
 	for in, want := range good {
 		got, err := ParseBytes("--memory", in)
@@ -25,14 +26,19 @@ func TestParseBytes(t *testing.T) {
 		}
 	}
 	bad := map[string]string{
-		"": "is empty", "-1": "is negative", "+1GiB": "has a sign", " 1GiB": "has a space", "1 GiB": "has a space", "1GiB ": "has a space",
-		"GiB": "is not a size", ".5GiB": "is not a size", "1.GiB": "is not a size", "1.5": "is not a whole number of bytes",
-		"nan": "is not a size", "inf": "is not a size", "NaNGiB": "is not a size", "1e3": "unknown unit", "1E3": "unknown unit",
+		"": "is empty", "-1": "is negative", "+1GiB": "has a sign", " 1GiB": "has a space", "1 GiB": "has a space",
+		"1GiB ": "has a space",
+		"GiB":   "is not a size", ".5GiB": "is not a size", "1.GiB": "is not a size",
+		"1.5": "is not a whole number of bytes",
+		"nan": "is not a size", "inf": "is not a size", "NaNGiB": "is not a size", "1e3": "unknown unit",
+		"1E3":  "unknown unit",
 		"0x10": "unknown unit", "1_000": "unknown unit", "1,5GiB": "unknown unit", "1.5.5GiB": "unknown unit",
 		"10gib": "unknown unit", "10m": "unknown unit", "10GiBs": "unknown unit", "10PiB": "unknown unit",
 		"١GiB": "is not a size", "1٠GiB": "unknown unit", "10G\u200biB": "unknown unit", "1\x00": "unknown unit",
-		"18446744073709551616": "is too large", "16777216TiB": "is too large", "99999999999999999999GiB": "is too large",
-		"16777215.9999999999999TiB": "is not a whole number", "0.1GiB": "is not a whole number", "0.0000000000000000001TiB": "is not a whole number",
+		"18446744073709551616": "is too large", "16777216TiB": "is too large",
+		"99999999999999999999GiB":   "is too large",
+		"16777215.9999999999999TiB": "is not a whole number", "0.1GiB": "is not a whole number",
+		"0.0000000000000000001TiB": "is not a whole number",
 	}
 	for in, want := range bad {
 		got, err := ParseBytes("--memory", in)
@@ -62,8 +68,9 @@ func TestParseSizeRefusesZero(t *testing.T) {
 func TestBytesString(t *testing.T) {
 	t.Parallel()
 	tests := map[Bytes]string{
-		0: "0B", 1: "1B", 1023: "1023B", KiB: "1KiB", KiB + 512: "1.5KiB", 10 * GiB: "10GiB", 79*GiB + GiB/4: "79.25GiB",
-		10*GiB + 1: "10.0GiB", 10*GiB - 1: "9.9GiB", GiB - 1: "1023.9MiB", 81559 * MiB: "79.6GiB", 2 * TiB: "2TiB",
+		0: "0B", 1: "1B", 1023: "1023B", KiB: "1KiB", KiB + 512: "1.5KiB", 10 * GiB: "10GiB",
+		79*GiB + GiB/4: "79.25GiB",
+		10*GiB + 1:     "10.0GiB", 10*GiB - 1: "9.9GiB", GiB - 1: "1023.9MiB", 81559 * MiB: "79.6GiB", 2 * TiB: "2TiB",
 		2048 * TiB: "2048TiB", math.MaxUint64: "16777215.9TiB", TiB + TiB/2: "1.5TiB", 5*GiB + 3*GiB/4: "5.75GiB",
 	}
 	for in, want := range tests {
@@ -119,10 +126,13 @@ func TestParsePercent(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"": "is empty", "%": "is empty", "0": "is zero", "0%": "is zero", "-5": "is negative", "1.5": "not a whole number", "6401": "is more than 6400",
-		"99999999999999999999": "is more than", "25%%": "not a whole number", "+5": "not a whole number", " 5": "not a whole number", "٥": "not a whole number", "-": "not a whole number",
+		"": "is empty", "%": "is empty", "0": "is zero", "0%": "is zero", "-5": "is negative",
+		"1.5": "not a whole number", "6401": "is more than 6400",
+		"99999999999999999999": "is more than", "25%%": "not a whole number", "+5": "not a whole number",
+		" 5": "not a whole number", "٥": "not a whole number", "-": "not a whole number",
 	} {
-		if _, err := ParsePercent("p", in); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, ErrInvalid) {
+		if _, err := ParsePercent("p", in); err == nil || !strings.Contains(err.Error(), want) ||
+			!errors.Is(err, ErrInvalid) {
 			t.Errorf("ParsePercent(%q) = %v, want %q", in, err, want)
 		}
 	}
@@ -135,18 +145,21 @@ func TestParseNames(t *testing.T) {
 			t.Errorf("ValidateName(%q) = %v", ok, err)
 		}
 	}
-	for _, bad := range []string{"", "A", "-a", "a-", ".a", "a.", "a_b", "a b", "ä", "a/b", "a\n", strings.Repeat("x", 64)} {
+	for _, bad := range []string{"", "A", "-a", "a-", ".a", "a.", "a_b", "a b", "ä", "a/b", "a\n",
+		strings.Repeat("x", 64)} {
 		if err := ValidateName("--name", bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("ValidateName(%q) = %v, want it refused", bad, err)
 		}
 	}
 	const uuid = "8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
-	for in, want := range map[string]GPUID{"GPU-" + uuid: "GPU-" + uuid, "GPU-" + strings.ToUpper(uuid): "GPU-" + uuid} {
+	for in, want := range map[string]GPUID{"GPU-" + uuid: "GPU-" + uuid, "GPU-" + strings.ToUpper(uuid): "GPU-" +
+		uuid} {
 		if got, err := ParseGPUID("u", in); err != nil || got != want {
 			t.Errorf("ParseGPUID(%q) = %q, %v", in, got, err)
 		}
 	}
-	for _, bad := range []string{"", "0", uuid, "gpu-" + uuid, "GPU-", "GPU-" + uuid + "0", "GPU-" + uuid[:35] + "g", "MIG-" + uuid, "GPU-" + strings.ReplaceAll(uuid, "-", "0")} {
+	for _, bad := range []string{"", "0", uuid, "gpu-" + uuid, "GPU-", "GPU-" + uuid + "0", "GPU-" + uuid[:35] + "g",
+		"MIG-" + uuid, "GPU-" + strings.ReplaceAll(uuid, "-", "0")} {
 		if _, err := ParseGPUID("u", bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("ParseGPUID(%q) = %v, want it refused", bad, err)
 		}

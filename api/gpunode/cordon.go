@@ -11,41 +11,57 @@ import (
 	"strings"
 )
 
-// unexplained is the reason of a cordon that has none.
+// unexplained is the reason of a cordon without one.
 const unexplained = "no reason was given"
 
-// Why says why it is cordoned, for people; never empty.
-func (c Cordon) Why() string {
-	why := c.Reason
-	if why == "" {
-		why = unexplained
+// Text is the reason and who cordoned the GPU, for people; never empty.
+func (c Cordon) Text() string {
+	text := c.Reason
+	if text == "" {
+		text = unexplained
 	}
 	if c.By != "" {
-		why += " (" + c.By + ")"
+		text += " (" + c.By + ")"
 	}
-	return why
+	return text
 }
 
-// Cordon marks the GPUs that the spec says are cordoned, for a reader that need not wait until the agent has heard of it.
-// GPUs that the agent says are cordoned stay so.
+// Cordon marks the GPUs that the spec cordons, for a client that does not wait for the agent. GPUs that the agent
+// reports as cordoned stay so.
 func (s *Status) Cordon(spec Spec) {
 	for i := range s.GPUs {
-		if c, ok := spec.Cordoned[s.GPUs[i].UUID]; ok {
-			s.GPUs[i].Cordoned = c.Why()
+		for _, c := range spec.CordonedGPUs {
+			if c.UUID == s.GPUs[i].UUID {
+				s.GPUs[i].Cordoned = c.Text()
+			}
 		}
 	}
 }
 
-// Fingerprint is the same for the same claims of pods, whatever their order, and whether their containers run or not:
-// who, and what of which GPU. It is empty where there are none.
-func Fingerprint(claims []Claim) string {
+// With is the spec with the cordon in place of an earlier one of the same GPU.
+func (s Spec) With(c Cordon) Spec {
+	out := s.Without(c.UUID)
+	out.CordonedGPUs = append(out.CordonedGPUs, c)
+	slices.SortFunc(out.CordonedGPUs, func(a, b Cordon) int { return strings.Compare(a.UUID, b.UUID) })
+	return out
+}
+
+// Without is the spec without a cordon of the GPU.
+func (s Spec) Without(uuid string) Spec {
+	return Spec{CordonedGPUs: slices.DeleteFunc(slices.Clone(s.CordonedGPUs),
+		func(c Cordon) bool { return c.UUID == uuid })}
+}
+
+// Fingerprint is the same for the same grants of pods, whatever their order and state. It is empty if there are none.
+func Fingerprint(grants []Grant) string {
 	var lines []string
-	for _, c := range claims {
-		if c.PodUID == "" {
+	for _, g := range grants {
+		if g.PodUID == "" {
 			continue
 		}
-		for _, f := range c.Fragments {
-			lines = append(lines, fmt.Sprintf("%q %q %q %d %d %t\n", c.PodUID, c.Container, f.GPU, f.MemoryBytes, f.Percent, f.Whole))
+		for _, f := range g.Shares {
+			lines = append(lines, fmt.Sprintf("%q %q %q %d %d %t\n", g.PodUID, g.Container, f.GPU, f.MemoryBytes,
+				f.Percent, f.Whole))
 		}
 	}
 	if len(lines) == 0 {

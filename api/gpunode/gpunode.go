@@ -1,13 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpunode is what an agent tells the cluster of its node: the status of the cluster-scoped object GPUNode
-// (kerf.dev/v1alpha1), one for each node and of the node's name; and what an administrator tells the agent there, its
-// spec. Its schema is deploy/manifests/05-crd-gpunodes.yaml.
+// Package gpunode has the types of the cluster-scoped custom resource GPUNode (kerf.dev/v1alpha1). There is one for
+// each node, with the name of the node. An administrator writes its spec, the agent its status. The schema is
+// deploy/manifests/05-crd-gpunodes.yaml.
 //
-// It promises to change only by fields that are added. Amounts of memory are bytes. Fields without a value are left
-// out. It holds what is booked and not what is measured: the use of a GPU changes all the time, and is a matter of the
-// metrics.
+// Amounts of memory are in bytes. Fields without a value are absent. The status has what is granted, not what is
+// measured: metrics have the usage.
 package gpunode
 
 // Where the object is found.
@@ -22,119 +21,147 @@ const (
 	Resource = "gpunodes"
 )
 
-// Spec is what an administrator says of a node's GPUs. No agent writes it.
-type Spec struct {
-	// Cordoned are the GPUs that take nothing new, by UUID. What runs on them goes on.
-	Cordoned map[string]Cordon `json:"cordoned,omitempty"`
+// Object is a GPUNode as clients read it. UnmarshalJSON also reads the form of agents before GPUNode's rename.
+type Object struct {
+	Metadata Metadata
+	Spec     Spec
+	Status   Status
 }
 
-// Cordon says why a GPU takes nothing new, who said so, and when (RFC 3339); all of it is for people.
+// Metadata is what clients read of an object's metadata.
+type Metadata struct {
+	Name            string `json:"name"`
+	ResourceVersion string `json:"resourceVersion"`
+	Generation      int64  `json:"generation"`
+}
+
+// Spec is what an administrator says about a node's GPUs. No agent writes it.
+type Spec struct {
+	// CordonedGPUs take no new grant. Their running containers are not disturbed.
+	CordonedGPUs []Cordon `json:"cordonedGPUs,omitempty"`
+}
+
+// Cordon says why a GPU takes no new grant, who cordoned it, and when (RFC 3339).
 type Cordon struct {
+	// UUID is the GPU's.
+	UUID   string `json:"uuid"`
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
 	Since  string `json:"since,omitempty"`
 }
 
-// Words of GPU.Gives: parts of it alone, all of it alone, and nothing, because it is left to others.
+// Values of GPU.Mode: the GPU gives shares only, is given whole only, gives MIG instances only, or Kerf leaves it
+// alone.
 const (
-	GivesShared  = "shared"
-	GivesWhole   = "whole"
-	GivesNothing = "nothing"
+	ModeShared   = "shared"
+	ModeWhole    = "whole"
+	ModeMIG      = "mig"
+	ModeExcluded = "excluded"
 )
 
-// Status is what an agent tells of its node.
+// Values of Grant.State.
+const (
+	// StateReserved: resources are reserved, no container or process uses them.
+	StateReserved = "Reserved"
+	// StateActive: a container or process uses the grant under its cap.
+	StateActive = "Active"
+	// StateReleasing: Kerf waits until no process uses the grant.
+	StateReleasing = "Releasing"
+)
+
+// Status is what an agent reports about its node.
 type Status struct {
-	// AgentVersion and DriverVersion are as the programs say; DriverVersion is empty while no driver answers.
+	// ObservedGeneration is the metadata.generation of the spec that the agent has applied.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions are Ready, DriverReady and ConfigApplied.
+	Conditions []Condition `json:"conditions,omitempty"`
+	// AgentVersion and DriverVersion are as the programs report them. DriverVersion is absent while no driver answers.
 	AgentVersion  string `json:"agentVersion,omitempty"`
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// Pool is the pool of the configuration in force that the node belongs to.
+	// Pool is the node's pool in the applied config.
 	Pool string `json:"pool,omitempty"`
-	// Config is the configuration in force; left out for the built-in default.
+	// Config is the applied config; absent for the built-in default.
 	Config *Config `json:"config,omitempty"`
-	// Ready is true when pods' containers can start; NotReady says why not.
-	Ready    bool     `json:"ready"`
-	NotReady []string `json:"notReady,omitempty"`
-	// Summary is for people, and for the columns of kubectl.
+	// Summary is for the columns of kubectl.
 	Summary Summary `json:"summary"`
 	GPUs    []GPU   `json:"gpus,omitempty"`
-	// Claims are all that hold a part of a GPU, with and without a container that runs.
-	Claims []Claim `json:"claims,omitempty"`
-	// Fingerprint tells one set of claims of pods from another: who compares it with the pods that it has bound knows
-	// whether the status reflects them. It is empty without any.
+	// Grants are all grants of the node, active or not.
+	Grants []Grant `json:"grants,omitempty"`
+	// Fingerprint identifies the set of grants of pods. A client that compares it with the pods that it assigned knows
+	// whether the status includes them. It is empty if there is no grant.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Unplaced are pods that were bound to the node, and for which no GPU of it had room when they were tried last.
-	Unplaced []Unplaced `json:"unplaced,omitempty"`
-	// Ending are pods that the agent has asked to end because of a faulty GPU of theirs (onFault: evict), for ten minutes
-	// after they have let go of it, too.
-	Ending []Ending `json:"ending,omitempty"`
+	// PendingPods are assigned to the node, and had no GPU with enough free capacity when the agent last tried.
+	PendingPods []PendingPod `json:"pendingPods,omitempty"`
+	// TerminatingPods are pods that the agent has ended because of a faulty GPU (onFault: evict), until ten minutes
+	// after they have released it.
+	TerminatingPods []TerminatingPod `json:"terminatingPods,omitempty"`
 }
 
-// Config is a configuration in force.
+// Config is the applied config.
 type Config struct {
-	// SHA256 is the hash of the document, as "kerf config validate" shows it.
+	// SHA256 is the config's hash, as "kerf config validate" prints it.
 	SHA256 string `json:"sha256,omitempty"`
-	// Mistakes are those of a newer document, which was refused.
-	Mistakes []string `json:"mistakes,omitempty"`
-	// Document is the text of what is in force, while a newer one is refused: then it is the last good one, which the ConfigMap
-	// has no more. It is left out otherwise, and where it is larger than an object of the cluster is to be.
-	Document string `json:"document,omitempty"`
-	// Waiting are the GPUs whose settings wait for those who use them.
-	Waiting []ConfigWaiting `json:"waiting,omitempty"`
-	// Excluded are the GPUs that are left to others, which are not among the node's GPUs.
+	// Errors are those of a newer config, which the agent rejected.
+	Errors []string `json:"errors,omitempty"`
+	// LastKnownGood is the text of the applied config while a newer one is rejected. It is absent if it is too large
+	// for the object.
+	LastKnownGood string `json:"lastKnownGood,omitempty"`
+	// Pending are the GPUs with settings that wait until they are idle.
+	Pending []PendingSettings `json:"pending,omitempty"`
+	// Excluded are the GPUs that the pool excludes. They are not in Status.GPUs.
 	Excluded []Excluded `json:"excluded,omitempty"`
 }
 
-// Excluded is a GPU that is left to others.
+// Excluded is a GPU that the pool excludes.
 type Excluded struct {
 	GPU   string `json:"gpu"`
 	Index int    `json:"index"`
 	Model string `json:"model,omitempty"`
 }
 
-// ConfigWaiting is a GPU whose settings wait.
-type ConfigWaiting struct {
+// PendingSettings are settings of a GPU that wait.
+type PendingSettings struct {
 	GPU string `json:"gpu"`
-	// What are the settings, each with before and after; For are those whose end they wait for: pods as namespace/name, and
-	// grants of no pod.
-	What []string `json:"what,omitempty"`
-	For  []string `json:"for,omitempty"`
-	// Has is what holds until then of each of the settings.
-	Has map[string]string `json:"has,omitempty"`
+	// Settings have the value before and after each. BlockedBy are pods (namespace/name) and grants of no pod.
+	Settings  []string `json:"settings,omitempty"`
+	BlockedBy []string `json:"blockedBy,omitempty"`
+	// Current has the current value of each setting.
+	Current map[string]string `json:"current,omitempty"`
 }
 
-// Unplaced is a pod that waits on the node for room.
-type Unplaced struct {
+// PendingPod is a pod that waits on the node for free capacity.
+type PendingPod struct {
 	PodUID    string `json:"podUID"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
-	// Reason is one sentence with the numbers.
+	// Reason is one sentence with the amounts.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Ending is a pod that ends for a fault.
-type Ending struct {
+// TerminatingPod is a pod that ends because of a fault.
+type TerminatingPod struct {
 	PodUID    string `json:"podUID"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	// Reason says what is wrong with which GPU, and the remedy.
 	Reason string `json:"reason,omitempty"`
-	// Since is when it was asked to (RFC 3339).
+	// Since is the time of the request to end (RFC 3339).
 	Since string `json:"since,omitempty"`
 }
 
-// Summary adds up what the node has.
+// Summary has the node's totals.
 type Summary struct {
 	GPUs   int `json:"gpus"`
-	Claims int `json:"claims"`
-	// Free and LargestFree are amounts of memory for people ("412GiB"): in all, and the largest piece that one GPU gives.
+	Grants int `json:"grants"`
+	// Free and LargestFree are amounts of memory for people ("412GiB"): of all GPUs, and the most of one GPU.
 	Free        string `json:"free"`
 	LargestFree string `json:"largestFree"`
-	// Levels are the enforcement levels that any GPU offers, strongest first, with commas between them.
+	// Levels are the enforcement levels of all GPUs, strongest first, separated by commas.
 	Levels string `json:"levels,omitempty"`
-	// Unhealthy counts the GPUs that take no claims for their health.
+	// Unhealthy is the number of GPUs that take no grant because of their health.
 	Unhealthy int `json:"unhealthy"`
-	// Config is the beginning of the hash of the configuration in force, and in a word what else is to be known of it: "refused"
-	// while a newer one has mistakes, "waits" while settings of GPUs wait.
+	// Config is the beginning of the applied config's hash, with "rejected" while a newer one has errors and "pending"
+	// while settings of GPUs wait.
 	Config string `json:"config,omitempty"`
 }
 
@@ -144,91 +171,93 @@ type GPU struct {
 	Index int    `json:"index"`
 	Model string `json:"model,omitempty"`
 	PCI   string `json:"pci,omitempty"`
-	// Product is what kind of GPU it is and Board what kind of board, as pools name them (mig[].pci).
+	// Product and Board are the PCI IDs of device and board, as pools write them.
 	Product string `json:"product,omitempty"`
 	Board   string `json:"board,omitempty"`
-	// NUMANode is left out where it is not known.
+	// NUMANode is absent if it is unknown.
 	NUMANode *int `json:"numaNode,omitempty"`
-	// NVLinkClique is the same number for the GPUs that reach each other over NVLink, and left out for one that reaches
+	// NVLinkClique is the same number for GPUs that reach each other over NVLink, and absent for a GPU that reaches
 	// none.
-	NVLinkClique *int   `json:"nvlinkClique,omitempty"`
-	MemoryBytes  uint64 `json:"memoryBytes"`
-	// UsableBytes can be granted in all, FreeBytes and FreePercent now, GrantedBytes and GrantedPercent are booked, and
-	// LentBytes are used beyond what is booked and are taken back when they are needed.
-	UsableBytes    uint64 `json:"usableBytes"`
-	FreeBytes      uint64 `json:"freeBytes"`
-	FreePercent    int    `json:"freePercent"`
-	GrantedBytes   uint64 `json:"grantedBytes"`
-	GrantedPercent int    `json:"grantedPercent"`
-	LentBytes      uint64 `json:"lentBytes,omitempty"`
-	// Whole is true while one claim has the GPU for itself.
+	NVLinkClique  *int  `json:"nvlinkClique,omitempty"`
+	CapacityBytes int64 `json:"capacityBytes"`
+	// AllocatableBytes can be granted in total, FreeBytes and FreePercent now. GrantedBytes and GrantedPercent are
+	// granted. BurstBytes are usable above the guarantees of the grants until another grant needs them.
+	AllocatableBytes int64 `json:"allocatableBytes"`
+	FreeBytes        int64 `json:"freeBytes"`
+	FreePercent      int   `json:"freePercent"`
+	GrantedBytes     int64 `json:"grantedBytes"`
+	GrantedPercent   int   `json:"grantedPercent"`
+	BurstBytes       int64 `json:"burstBytes,omitempty"`
+	// Whole is true while one grant has the GPU alone.
 	Whole bool `json:"whole,omitempty"`
-	// MIG is true while MIG mode is on.
+	// MIG is true while MIG mode is enabled.
 	MIG bool `json:"mig,omitempty"`
-	// MIGState is how the GPU is cut; left out for one that cannot be, and while nothing is known of that.
+	// MIGState has the MIG instances; absent for a GPU without MIG, and while it is unknown.
 	MIGState *MIGState `json:"migState,omitempty"`
-	// TurnsTo is what the GPU, which is idle, becomes for a pod that asks for that: mig, or shared (or given whole). It is left
-	// out where it stays as it is.
-	TurnsTo string `json:"turnsTo,omitempty"`
+	// SwitchableTo is the mode that the idle GPU switches to for a pod that requests it: mig, or shared (also for whole
+	// GPUs). It is absent if the mode stays.
+	SwitchableTo string `json:"switchableTo,omitempty"`
 	// Health is healthy, unknown, suspect, unhealthy or lost.
 	Health       string `json:"health"`
 	HealthReason string `json:"healthReason,omitempty"`
-	// Cordoned says why it takes nothing new though it may be healthy, as the agent heard of it; empty where it does.
+	// Cordoned is the reason for the cordon that the agent applies; empty if there is none.
 	Cordoned string `json:"cordoned,omitempty"`
-	// MaxSharers is the most claims that may have a fragment of it at once; left out for no bound.
-	MaxSharers int `json:"maxSharers,omitempty"`
-	// Overcommit is how much more than the GPU has is given in fractions; left out where it is no more.
+	// MaxShares is the highest number of shares on the GPU at once; absent for no bound.
+	MaxShares int `json:"maxShares,omitempty"`
+	// Overcommit is how much of the GPU is granted in shares; absent for no overcommit.
 	Overcommit *Overcommit `json:"overcommit,omitempty"`
-	// Gives is what the pool's rules let it give: shared, whole, mig or nothing; left out for all that it can.
-	Gives string `json:"gives,omitempty"`
-	// Levels are the enforcement levels that a claim can have here, strongest first.
+	// Mode is what the pool's rules let the GPU give: shared, whole, mig or excluded; absent for everything it can.
+	Mode string `json:"mode,omitempty"`
+	// Levels are the enforcement levels that a grant can have here, strongest first.
 	Levels []string `json:"levels,omitempty"`
-	// LevelReason says why each backend is not available where no backend enforces shares of it, or where that is unknown.
+	// LevelReason says why each backend is not available if no backend enforces shares of the GPU, or if that is
+	// unknown.
 	LevelReason string `json:"levelReason,omitempty"`
-	// MinEnforcement is the least level that the pool and its rules let a share of it have: without one of Levels that is as
-	// strong, it gives none. Where it is left out, that is reactive, unless the profile of a request says none.
+	// MinEnforcement is the lowest level that the pool and its rules allow for a share: without one of Levels that is
+	// as strong, the GPU gives none. If it is absent, that is reactive, unless the profile of a request says none.
 	MinEnforcement string `json:"minEnforcement,omitempty"`
 }
 
-// Overcommit is how much of a GPU is given in fractions, in percent of what it has; left out for 100.
+// Overcommit is how much of a GPU is granted in shares, in percent of its capacity; absent for 100.
 type Overcommit struct {
-	// MemoryPercent is above 100 where fragments may have more memory together than there is: the driver may then refuse
-	// a program what is below its cap.
+	// MemoryPercent above 100 lets shares have more memory together than the GPU has. The driver may then reject an
+	// allocation below the cap.
 	MemoryPercent int `json:"memoryPercent,omitempty"`
-	// ComputePercent is above 100 where their percents may add up to more.
+	// ComputePercent above 100 lets the compute percents add up to more.
 	ComputePercent int `json:"computePercent,omitempty"`
 }
 
-// MIGState is how a GPU is cut into MIG instances.
+// MIGState has the MIG instances of a GPU, and what it can have.
 type MIGState struct {
-	// Units is the number of its placement units, and Profiles are the names of what it can be cut into.
-	Units    int      `json:"units"`
-	Profiles []string `json:"profiles,omitempty"`
-	// Geometry is what it can be cut into while it is in MIG mode, or may be put there, as its driver says.
+	// MemorySlices is the number of the GPU's memory slices, and Profiles are the names of its profiles.
+	MemorySlices int      `json:"memorySlices"`
+	Profiles     []string `json:"profiles,omitempty"`
+	// Geometry has the profiles and placements that the driver reports, if the GPU is in MIG mode or may be put there.
 	Geometry []MIGProfile `json:"geometry,omitempty"`
-	// Fixed is true where a layout of the pool says what it has; else instances are cut on demand.
-	Fixed bool `json:"fixed,omitempty"`
-	// Instances are those that are there, or are being cut, by their starts.
+	// LayoutFromPool is true if a layout of the pool fixes the instances; else they are created on demand.
+	LayoutFromPool bool `json:"layoutFromPool,omitempty"`
+	// Instances exist, or are being created, in the order of their starts.
 	Instances []MIGInstance `json:"instances,omitempty"`
-	// Most is how many instances of each profile the GPU can have at once.
-	Most []MIGCount `json:"most,omitempty"`
-	// Waits says why the GPU is not as the pool says, and Trouble why it gives no instances; empty where all is well.
-	Waits   string `json:"waits,omitempty"`
-	Trouble string `json:"trouble,omitempty"`
+	// MaxInstances is how many instances of each profile the GPU can have at once.
+	MaxInstances []MIGCount `json:"maxInstances,omitempty"`
+	// PendingReason says why the GPU differs from its pool's layout, and Error why it gives no instance.
+	PendingReason string `json:"pendingReason,omitempty"`
+	Error         string `json:"error,omitempty"`
 }
 
-// MIGProfile is one size of MIG instance that a GPU gives.
+// MIGProfile is a MIG profile of a GPU.
 type MIGProfile struct {
 	// Name and ID are the driver's.
 	Name string `json:"name"`
 	ID   int    `json:"id"`
-	// Compute is the number of its compute slices, MemoryBytes what programs can use, and Most how many an empty GPU has.
-	Compute     int    `json:"compute"`
-	MemoryBytes uint64 `json:"memoryBytes"`
-	Most        int    `json:"most"`
-	// Size is the number of placement units that it takes, and Starts are those at which it can begin.
-	Size   int   `json:"size"`
-	Starts []int `json:"starts,omitempty"`
+	// Compute is the number of compute slices, MemoryBytes what programs can use, and MaxInstances how many an empty
+	// GPU has.
+	Compute      int   `json:"compute"`
+	MemoryBytes  int64 `json:"memoryBytes"`
+	MaxInstances int   `json:"maxInstances"`
+	// MemorySlices is the number of memory slices of an instance. PlacementStarts are those at which it can start.
+	MemorySlices    int   `json:"memorySlices"`
+	PlacementStarts []int `json:"placementStarts,omitempty"`
 	// Decoders, Encoders, JPEGs and OFAs are its media engines.
 	Decoders int `json:"decoders,omitempty"`
 	Encoders int `json:"encoders,omitempty"`
@@ -242,47 +271,47 @@ type MIGCount struct {
 	Count   int    `json:"count"`
 }
 
-// MIGInstance is a piece of a GPU in MIG mode, from Start over Size units.
+// MIGInstance is a MIG instance, from memory slice Start over MemorySlices slices.
 type MIGInstance struct {
-	Profile string `json:"profile"`
-	Start   int    `json:"start"`
-	Size    int    `json:"size"`
-	// Foreign is true for one that Kerf did not make: nobody gets it, and nobody destroys it.
-	Foreign bool `json:"foreign,omitempty"`
-	// Ready is false while it is being cut.
+	Profile      string `json:"profile"`
+	Start        int    `json:"start"`
+	MemorySlices int    `json:"memorySlices"`
+	// Managed is true for an instance that Kerf created. Kerf neither grants nor destroys others.
+	Managed bool `json:"managed"`
+	// Ready is false while it is being created.
 	Ready bool `json:"ready"`
-	// Claim has it, if one does, and For is whose that is, or who else it is being cut for, for people.
-	Claim string `json:"claim,omitempty"`
-	For   string `json:"for,omitempty"`
-	// Waits says why it is not cut yet; it is tried again.
-	Waits string `json:"waits,omitempty"`
+	// Grant has it, if one does. RequestedBy is the pod of the grant, or the one for which it is being created.
+	Grant       string `json:"grant,omitempty"`
+	RequestedBy string `json:"requestedBy,omitempty"`
+	// PendingReason says why it is not created yet; Kerf retries.
+	PendingReason string `json:"pendingReason,omitempty"`
 }
 
-// Claim is a part of one or several GPUs that somebody holds.
-type Claim struct {
+// Grant is the GPU resources of one container or process.
+type Grant struct {
 	ID string `json:"id"`
-	// PodUID, Namespace, Pod and Container are empty for a process that is of no pod.
+	// PodUID, Namespace, Pod and Container are empty for a process outside pods.
 	PodUID    string `json:"podUID,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
 	Profile   string `json:"profile,omitempty"`
-	// InUse is true while a container or process uses it.
-	InUse bool `json:"inUse"`
-	// Level is what holds it now, and Backend by what means.
-	Level     string     `json:"level"`
-	Backend   string     `json:"backend,omitempty"`
-	Fragments []Fragment `json:"fragments"`
+	// State is Reserved, Active or Releasing.
+	State string `json:"state"`
+	// Level is the enforcement level now, and Backend what enforces the cap.
+	Level   string  `json:"level"`
+	Backend string  `json:"backend,omitempty"`
+	Shares  []Share `json:"shares"`
 }
 
-// Fragment is a claim's part of one GPU.
-type Fragment struct {
+// Share is what a grant has of one GPU.
+type Share struct {
 	GPU         string `json:"gpu"`
-	MemoryBytes uint64 `json:"memoryBytes"`
+	MemoryBytes int64  `json:"memoryBytes"`
 	Percent     int    `json:"percent"`
 	Whole       bool   `json:"whole,omitempty"`
-	// MIGProfile is the profile of the MIG instance that it is, left out for a share of the GPU or all of it, and MIGStart
-	// where that begins.
+	// MIGProfile is the profile of the MIG instance, absent for a share of the GPU or the whole GPU. MIGStart is the
+	// memory slice at which the instance starts.
 	MIGProfile string `json:"migProfile,omitempty"`
 	MIGStart   int    `json:"migStart,omitempty"`
 }

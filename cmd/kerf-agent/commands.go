@@ -32,22 +32,29 @@ func holdContextCommand() *cobra.Command {
 	}
 }
 
-func removeCommand(env environment) *cobra.Command {
+func uninstallCommand(env environment) *cobra.Command {
 	r, stay := uninstall.Removal{Again: env.again}, false
 	c := &cobra.Command{
-		Use:   "remove",
-		Short: "Take everything that Kerf has put on this machine off again: settings of GPUs, CDI specs, hooks, sockets, records, labels of its node",
-		Long: `What an agent that was killed has set on GPUs (power limit, time slice, compute mode) gets back what was there before, which takes the driver.
-MPS daemons that it has left end.
-It waits until no agent runs here and no process uses a GPU by a grant: a grant's limit ends with its cgroup. It may be run again,
-and says what it waits for. What it empties may be a mount of its container: then the empty folder stays.`,
+		Use:   "uninstall",
+		Short: "Remove everything that Kerf put on this machine",
+		Long: `Remove everything that Kerf put on this machine: GPU settings, CDI specs, hooks,
+sockets, checkpoints and the labels of its Node.
+
+The command restores the power limits, time slices and compute modes that a
+killed agent could not restore. This needs the driver. It ends MPS daemons that
+the agent left.
+
+It waits until no agent runs here and no process uses a grant, and logs what it
+waits for. You may run it again. A directory that is a mount of the container
+stays, empty.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := logger(c.ErrOrStderr(), "info")
 			if err != nil {
 				return err
 			}
-			r.Log, r.Libraries, r.DriverFolders = log, nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
+			r.Log, r.Libraries, r.DriverFolders = log, nvml.DefaultLibraryPaths(env.libraryPath),
+				nvml.DriverFolders(env.libraryPath)
 			if err := r.Run(c.Context()); err != nil {
 				return err
 			}
@@ -58,17 +65,22 @@ and says what it waits for. What it empties may be a mount of its container: the
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&r.Dir, "dir", or(env.dir, "/run/kerf"), "the agent's --dir")
-	f.StringVar(&r.CDIDir, "cdi-dir", "/etc/cdi", "the agent's --cdi-dir, of which Kerf's specs alone are taken")
+	f.StringVar(&r.Dir, "run-dir", or(env.dir, "/run/kerf"), "the agent's --run-dir")
+	f.StringVar(&r.CDIDir, "cdi-dir", "/etc/cdi", "the agent's --cdi-dir; removes only Kerf's specs")
 	f.StringVar(&r.HookDir, "hook-dir", "/opt/kerf", "the agent's --hook-dir")
-	f.StringVar(&r.KubeletDir, "kubelet-dir", "", "the agent's --kubelet-dir, of whose device-plugins Kerf's sockets alone are taken; empty for none")
-	f.StringVar(&r.AuditDir, "audit-dir", "", "the agent's --audit-dir; empty keeps the audit log")
-	f.StringVar(&r.StateDir, "state-dir", "", "the agent's --state-dir; empty where it has none")
-	f.StringVar(&r.NodeName, "node-name", env.nodeName, "this node's name in Kubernetes, whose labels are taken off; empty for none")
-	f.StringVar(&r.Kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the pod")
+	f.StringVar(&r.KubeletDir, "kubelet-dir", "",
+		"the agent's --kubelet-dir; removes only Kerf's sockets in device-plugins; empty: none")
+	f.StringVar(&r.AuditDir, "audit-dir", "", "the agent's --audit-dir; empty: keep the audit log")
+	f.StringVar(&r.StateDir, "state-dir", "", "the agent's --state-dir; empty: it has none")
+	f.StringVar(&r.NodeName, "node-name", env.nodeName,
+		"name of the Node whose labels the command removes; empty: none")
+	f.StringVar(&r.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file; empty: the service account of the pod")
 	f.StringVar(&r.DevRoot, "dev-root", or(env.devRoot, "/"), "the agent's --dev-root")
-	f.StringVar(&r.NVIDIASMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
-	f.BoolVar(&r.LeaveSettings, "leave-gpu-settings", false, "leave GPUs the settings that Kerf made, where the driver is not there to put them back")
-	f.BoolVar(&stay, "stay", false, "when all is gone, stay until a signal comes, as a DaemonSet's container must")
+	f.StringVar(&r.NVIDIASMI, "nvidia-smi", "",
+		"path of the driver's nvidia-smi, which sets time slices; empty: search for it")
+	f.BoolVar(&r.LeaveSettings, "leave-gpu-settings", false,
+		"keep the GPU settings that Kerf made, for a machine without the driver")
+	f.BoolVar(&stay, "stay", false, "then wait for a signal, as the container of a DaemonSet must")
 	return c
 }

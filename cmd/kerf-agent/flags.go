@@ -33,8 +33,8 @@ type environment struct {
 func command(env environment, kill func(point string)) *cobra.Command {
 	opt, level := options.Options{Version: version, Again: env.again}, ""
 	c := &cobra.Command{
-		Use:           "kerf-agent --dir DIR",
-		Short:         "Kerf's node agent: claims, caps and keeps fragments of this machine's GPUs",
+		Use:           "kerf-agent --run-dir DIR",
+		Short:         "Run the node agent, which shares the GPUs of this machine",
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -50,46 +50,79 @@ func command(env environment, kill func(point string)) *cobra.Command {
 			return agent.Run(c.Context(), opt)
 		},
 	}
-	c.AddCommand(removeCommand(env), holdContextCommand())
+	c.AddCommand(uninstallCommand(env), holdContextCommand())
 	f := c.Flags()
-	f.StringVar(&opt.Dirs.Dir, "dir", or(env.dir, "/run/kerf"), "directory of the sockets and the record")
-	f.StringVar(&opt.Source.File, "config", env.config, "SharingConfig document, or a folder of its files; empty for the built-in default")
-	f.StringVar(&opt.Source.Map, "config-map", "", "namespace/name of the ConfigMap that holds the document; it is watched, and --config counts only until it was read (with --kubernetes)")
-	f.StringToStringVar(&opt.Source.Labels, "node-label", nil, "label of this node, by which its pool is chosen, over those of its object in Kubernetes (key=value, repeatable)")
-	f.StringVar(&opt.Driver.DevRoot, "dev-root", or(env.devRoot, "/"), "directory that holds dev/nvidiaN")
-	f.StringVar((*string)(&opt.Driver.By), "driver-by", "", "how the driver's library and device files reach this program's pod: runtimeClass or hostLibrary, as the chart's pools have it; empty for a program of the node itself. It changes only what is advised where they do not")
-	f.StringVar(&opt.Driver.CapsRoot, "caps-root", "", "directory that holds dev/nvidia-caps and proc/driver/nvidia/capabilities, by the same path for this program and the container runtime; empty for --dev-root")
-	f.StringVar(&opt.Driver.NVIDIASMI, "nvidia-smi", "", "the driver's nvidia-smi, which sets time slices; empty to look for it")
-	f.StringVar(&opt.Dirs.Locks, "lock-dir", "/run/kerf/locks", "directory of the locks that keep a second agent off a GPU; the same for all agents of a machine")
-	f.StringVar(&opt.Dirs.Audit, "audit-dir", "", "directory of the audit log, which should outlive a reboot; empty for audit in --dir")
-	f.StringVar(&opt.Dirs.State, "state-dir", "", "this agent's directory of what must outlive a reboot: the MIG journals, which tell Kerf's instances, and a MIG mode that is Kerf's, from another's, the last good document, and which GPUs are cordoned; empty for --dir")
-	f.StringVar(&opt.Access.Group, "group", "kerf", "group whose members may use the node socket; root alone may where there is no such group")
-	f.StringVar(&opt.Access.HTTP, "http", "", "also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")
-	f.BoolVar(&opt.Containers.Serve, "containers", false, "serve containers that are no pod's (kerf run --image, kerf oci patch): installs kerf-hook and CDI specs")
-	f.BoolVar(&opt.Cluster.Serve, "kubernetes", false, "serve kubelet and the container runtime on this node of a cluster")
+	f.StringVar(&opt.Dirs.Dir, "run-dir", or(env.dir, "/run/kerf"), "directory of the sockets and the checkpoint")
+	f.StringVar(&opt.Source.File, "config", env.config,
+		"SharingConfig file, or a directory of them; empty: the built-in config")
+	f.StringVar(&opt.Source.Map, "config-map", "", "NAMESPACE/NAME of the ConfigMap with the SharingConfig. The agent "+
+		"watches it, and uses --config only until it has read it (with --kubernetes)")
+	f.StringToStringVar(&opt.Source.Labels, "node-label", nil,
+		"label of this node that selects its pool, as KEY=VALUE; it overrides the label of the Node (repeatable)")
+	f.StringVar(&opt.Driver.DevRoot, "dev-root", or(env.devRoot, "/"),
+		"directory with dev/nvidia0 and the other device files")
+	f.StringVar((*string)(&opt.Driver.By), "driver-access", "", "how the driver's library and device files reach the "+
+		"agent's pod, for advice in errors: runtimeClass or hostLibrary, as in the chart; empty: the agent is no pod")
+	f.StringVar(&opt.Driver.CapsRoot, "nvidia-caps-root", "", "directory with dev/nvidia-caps and "+
+		"proc/driver/nvidia/capabilities, at the same path for agent and container runtime; empty: --dev-root")
+	f.StringVar(&opt.Driver.NVIDIASMI, "nvidia-smi", "",
+		"path of the driver's nvidia-smi, which sets time slices; empty: search for it")
+	f.StringVar(&opt.Dirs.Locks, "lock-dir", "/run/kerf/locks",
+		"directory of the locks against a second agent on a GPU; the same for all agents of a machine")
+	f.StringVar(&opt.Dirs.Audit, "audit-dir", "",
+		"directory of the audit log, which should survive a reboot; empty: audit in --run-dir")
+	f.StringVar(&opt.Dirs.State, "state-dir", "", "directory of what must survive a reboot: MIG journals, the last "+
+		"known good config, and the cordoned GPUs; empty: --run-dir")
+	f.StringVar(&opt.Access.Group, "group", "kerf",
+		"group whose members may use the node socket; only root may if the group does not exist")
+	f.StringVar(&opt.Access.HTTP, "metrics-bind-address", "",
+		"also serve /metrics, /healthz and /readyz on this TCP address, such as 127.0.0.1:9445")
+	f.BoolVar(&opt.Containers.Serve, "containers", false,
+		"serve containers that are not in a pod (kerf run --image, kerf oci patch); installs kerf-hook and CDI specs")
+	f.BoolVar(&opt.Cluster.Serve, "kubernetes", false,
+		"serve kubelet and the container runtime on this node of a cluster")
 	f.StringVar(&opt.Cluster.Node, "node-name", env.nodeName, "this node's name in Kubernetes")
-	f.BoolVar(&opt.Cluster.Label, "node-labels", false, "label this node's object by its GPUs, and take its taint kerf.dev/starting off when containers with a GPU can start")
-	f.StringVar(&opt.Cluster.Kubeconfig, "kubeconfig", "", "file to reach the API server with; empty for the service account of the agent's pod")
-	f.StringVar(&opt.Cluster.Kubelet, "kubelet-dir", "/var/lib/kubelet", "kubelet's directory, which holds device-plugins and pod-resources")
+	f.BoolVar(&opt.Cluster.Label, "node-labels", false, "label this Node by its GPUs, and remove its taint "+
+		"kerf.dev/agent-not-ready when containers with a GPU can start")
+	f.StringVar(&opt.Cluster.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file; empty: the service account of the agent's pod")
+	f.StringVar(&opt.Cluster.Kubelet, "kubelet-dir", "/var/lib/kubelet",
+		"kubelet's directory, with device-plugins and pod-resources")
 	f.StringVar(&opt.Cluster.NRISocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
-	f.StringVar(&opt.Cluster.RuntimeSocket, "containerd-socket", "/run/containerd/containerd.sock", "the container runtime's socket")
-	f.StringVar(&opt.Cluster.ToolkitConfig, "toolkit-config", "/etc/nvidia-container-runtime/config.toml", "configuration of NVIDIA's container toolkit, to judge whether containers can get around their grant by it")
-	f.StringVar(&opt.Containers.CDI, "cdi-dir", "/etc/cdi", "directory for Kerf's CDI specs; it should outlive a reboot")
-	f.StringVar(&opt.Containers.CDISources, "cdi-source-dirs", "/etc/cdi:/var/run/cdi", "directories of the node's nvidia.com/gpu CDI spec")
-	f.StringVar(&opt.Containers.Hooks, "hook-dir", "/opt/kerf", "directory on the host in which kerf-hook and libkerf.so are installed, under the agent's version")
-	f.StringVar(&opt.Containers.Hook, "hook-binary", "", "the kerf-hook to install; empty for the one beside this program")
-	f.StringVar(&opt.Containers.Library, "library", "", "the libkerf.so that backend libkerf preloads; empty for the one beside this program")
-	f.StringVar(&opt.Driver.Settings, "gpu-settings", sharing.GPUSettingsManage, "manage: change GPU settings as the pool says (MIG mode and instances, compute mode, time slice, power limit); read-only: change none, and report what needs a change as not supported")
-	f.StringVar(&opt.SubUIDs, "subuid-file", subuid.Path, "file of the users' subordinate UIDs, which count to their user in userQuota")
-	f.StringSliceVar(&opt.Cluster.Exempt, "exempt-namespace", []string{"kerf-system", "gpu-operator"}, "namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
-	f.StringSliceVar(&opt.Cluster.HostPaths, "host-path-namespace", []string{"kerf-system", "kube-system", "gpu-operator"}, "namespace whose containers may mount host paths that reach GPUs past Kerf, besides those with the label kerf.dev/host-paths=allowed (repeatable)")
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&opt.Cluster.RuntimeSocket, "containerd-socket", "/run/containerd/containerd.sock",
+		"the container runtime's socket")
+	f.StringVar(&opt.Cluster.ToolkitConfig, "toolkit-config", "/etc/nvidia-container-runtime/config.toml",
+		"config of NVIDIA's container toolkit; the agent checks whether containers can bypass their grant with it")
+	f.StringVar(&opt.Containers.CDI, "cdi-dir", "/etc/cdi",
+		"directory of Kerf's CDI specs, which should survive a reboot")
+	f.StringVar(&opt.Containers.CDISources, "cdi-source-dirs", "/etc/cdi:/var/run/cdi",
+		"directories of the node's nvidia.com/gpu CDI spec")
+	f.StringVar(&opt.Containers.Hooks, "hook-dir", "/opt/kerf",
+		"directory on the host where the agent installs kerf-hook and libkerf.so, by version")
+	f.StringVar(&opt.Containers.Hook, "hook-binary", "",
+		"path of the kerf-hook to install; empty: the one next to this program")
+	f.StringVar(&opt.Containers.Library, "library", "",
+		"path of the libkerf.so that backend libkerf preloads; empty: the one next to this program")
+	f.StringVar(&opt.Driver.Settings, "gpu-settings", sharing.GPUSettingsManage,
+		"manage (set MIG mode and instances, compute mode, time slice and power limit as the pool says) or "+
+			"read-only (change none, and reject what needs a change)")
+	f.StringVar(&opt.SubUIDs, "subuid-file", subuid.Path,
+		"file of the subordinate UIDs of users, for userQuota")
+	f.StringSliceVar(&opt.Cluster.Exempt, "exempt-namespaces", []string{"kerf-system", "gpu-operator"},
+		"namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
+	f.StringSliceVar(&opt.Cluster.HostPaths, "host-path-namespace",
+		[]string{"kerf-system", "kube-system", "gpu-operator"},
+		"namespace whose containers may mount host paths that give access to GPUs, in addition to namespaces with "+
+			"the label kerf.dev/allow-host-paths=true (repeatable)")
+	f.StringVar(&level, "log-level", "info", "least level of log lines: debug, info, warn or error")
+	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 60"))
 	return c
 }
 
 // complete adds what the environment says, and rejects options that cannot be used.
 func complete(opt *options.Options, env environment, kill func(point string)) error {
-	opt.Driver.Libraries, opt.Driver.Folders = nvml.DefaultLibraryPaths(env.libraryPath), nvml.DriverFolders(env.libraryPath)
+	opt.Driver.Libraries, opt.Driver.Folders = nvml.DefaultLibraryPaths(env.libraryPath),
+		nvml.DriverFolders(env.libraryPath)
 	opt.Driver.Path = env.path
 	if err := opt.Complete(env.pidSpace); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,20 +25,25 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		env  environment
 		want string
 	}{
-		"stray argument":    {args: []string{"x"}, want: "x"},
-		"unknown flag":      {args: []string{"--memory", "1"}, want: "--memory"},
-		"empty dir":         {args: []string{"--dir", ""}, want: "--dir"},
-		"dir too long":      {args: []string{"--dir", "/tmp/" + strings.Repeat("x", 120)}, want: "--dir"},
-		"bad log level":     {args: []string{"--dir", "/tmp/kerf-none", "--log-level", "loud"}, want: "--log-level"},
-		"label without =":   {args: []string{"--node-label", "gpu"}, want: "node-label"},
-		"no such failpoint": {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "no-such=error(x)"}, want: "no-such"},
-		"bad failpoint":     {args: []string{"--dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"}, want: "KERF_FAILPOINTS"},
-		"file for a dir":    {args: []string{"--dir", "/dev/null"}, want: "--dir"},
-		"no node name":      {args: []string{"--dir", "/tmp/kerf-none", "--kubernetes"}, want: "--node-name"},
-		"no such map":       {args: []string{"--dir", "/tmp/kerf-none", "--config-map", "kerf-config", "--kubernetes", "--node-name", "n"}, want: "--config-map"},
-		"no such setting":   {args: []string{"--dir", "/tmp/kerf-none", "--driver-by", "both"}, want: "--driver-by"},
-		"map, no cluster":   {args: []string{"--dir", "/tmp/kerf-none", "--config-map", "a/b"}, want: "--config-map"},
-		"others may write":  {args: []string{"--dir", "/tmp"}, want: "--dir"},
+		"stray argument":  {args: []string{"x"}, want: "x"},
+		"unknown flag":    {args: []string{"--memory", "1"}, want: "--memory"},
+		"empty dir":       {args: []string{"--run-dir", ""}, want: "--run-dir"},
+		"dir too long":    {args: []string{"--run-dir", "/tmp/" + strings.Repeat("x", 120)}, want: "--run-dir"},
+		"bad log level":   {args: []string{"--run-dir", "/tmp/kerf-none", "--log-level", "loud"}, want: "--log-level"},
+		"label without =": {args: []string{"--node-label", "gpu"}, want: "node-label"},
+		"no such failpoint": {args: []string{"--run-dir", "/tmp/kerf-none"},
+			env: environment{failpoints: "no-such=error(x)"}, want: "no-such"},
+		"bad failpoint": {args: []string{"--run-dir", "/tmp/kerf-none"}, env: environment{failpoints: "x=explode"},
+			want: "KERF_FAILPOINTS"},
+		"file for a dir": {args: []string{"--run-dir", "/dev/null"}, want: "--run-dir"},
+		"no node name":   {args: []string{"--run-dir", "/tmp/kerf-none", "--kubernetes"}, want: "--node-name"},
+		"no such map": {args: []string{"--run-dir", "/tmp/kerf-none", "--config-map", "kerf-config", "--kubernetes",
+			"--node-name", "n"}, want: "--config-map"},
+		"no such setting": {args: []string{"--run-dir", "/tmp/kerf-none", "--driver-access", "both"},
+			want: "--driver-access"},
+		"map, no cluster": {args: []string{"--run-dir", "/tmp/kerf-none", "--config-map", "a/b"},
+			want: "--config-map"},
+		"others may write": {args: []string{"--run-dir", "/tmp"}, want: "--run-dir"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,3 +62,5 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		})
 	}
 }
+
+func TestHelp(t *testing.T) { clitest.CheckHelp(t, command(environment{}, nil)) }

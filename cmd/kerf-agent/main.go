@@ -18,10 +18,9 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// callsAtOnce is how many goroutines may be inside the driver's library without keeping the others from running. A call
-// into C counts against GOMAXPROCS until the runtime notices that it takes long; on a node of two cores, two calls that
-// wait would so stop the agent for up to 10 ms, again and again while pods start. A container's start makes two calls for
-// each GPU, beside each other.
+// callsAtOnce is the number of concurrent driver calls that leave a thread for other goroutines. A call into C counts
+// against GOMAXPROCS until the Go runtime notices that it blocks. On two cores, two slow calls would delay the agent
+// by up to 10 ms. Each container start makes two concurrent calls per GPU.
 const callsAtOnce = 4
 
 // garbage is how much the heap may grow, in percent of what lives, before it is swept. While pods start at once, a

@@ -19,10 +19,16 @@ func TestParse(t *testing.T) {
 		args string
 		want client.Options
 	}{
-		"guard":      {"arm --socket /run/kerf/hook.sock", client.Options{Socket: "/run/kerf/hook.sock", Wait: time.Minute}},
-		"ask":        {"arm --socket /s --ask gpu-memory-gib:10", client.Options{Socket: "/s", Ask: "gpu-memory-gib:10", Wait: time.Minute}},
-		"no pod":     {"arm --socket /s --grant k-1a --ask gpu:1", client.Options{Socket: "/s", Ask: "gpu:1", Grant: "k-1a", Wait: time.Minute}},
-		"other wait": {"arm --socket=/s --wait=1s", client.Options{Socket: "/s", Wait: time.Second}},
+		"guard": {"activate --socket /run/kerf/hook.sock", client.Options{Socket: "/run/kerf/hook.sock",
+			Wait: time.Minute}},
+		"ask": {"activate --socket /s --request gpu-memory-gib:10",
+			client.Options{Socket: "/s", Ask: "gpu-memory-gib:10",
+				Wait: time.Minute}},
+		"of an earlier version": {"arm --socket /s --ask gpu-memory-gib:10", client.Options{Socket: "/s",
+			Ask: "gpu-memory-gib:10", Wait: time.Minute}},
+		"no pod": {"activate --socket /s --grant k-1a --request gpu:1", client.Options{Socket: "/s", Ask: "gpu:1",
+			Grant: "k-1a", Wait: time.Minute}},
+		"other wait": {"activate --socket=/s --wait=1s", client.Options{Socket: "/s", Wait: time.Second}},
 	}
 	for name, tc := range good {
 		t.Run(name, func(t *testing.T) {
@@ -36,23 +42,24 @@ func TestParse(t *testing.T) {
 		"nothing":         {},
 		"no subcommand":   {"--socket", "/s"},
 		"other":           {"disarm", "--socket", "/s"},
-		"no socket":       {"arm"},
-		"relative socket": {"arm", "--socket", "hook.sock"},
-		"abstract socket": {"arm", "--socket", "@kerf"},
-		"long socket":     {"arm", "--socket", "/" + strings.Repeat("s", 107)},
-		"empty ask":       {"arm", "--socket", "/s", "--ask", ""},
-		"long ask":        {"arm", "--socket", "/s", "--ask", strings.Repeat("a", 129)},
-		"odd ask":         {"arm", "--socket", "/s", "--ask", "gpu:1\n"},
-		"empty grant":     {"arm", "--socket", "/s", "--grant="},
-		"odd grant":       {"arm", "--socket", "/s", "--grant=../k"},
-		"no wait":         {"arm", "--socket", "/s", "--wait", "0s"},
-		"long wait":       {"arm", "--socket", "/s", "--wait", "61s"},
-		"unknown flag":    {"arm", "--socket", "/s", "--cap", "none"},
-		"argument":        {"arm", "--socket", "/s", "gpu:1"},
+		"no socket":       {"activate"},
+		"relative socket": {"activate", "--socket", "hook.sock"},
+		"abstract socket": {"activate", "--socket", "@kerf"},
+		"long socket":     {"activate", "--socket", "/" + strings.Repeat("s", 107)},
+		"empty ask":       {"activate", "--socket", "/s", "--request", ""},
+		"long ask":        {"activate", "--socket", "/s", "--request", strings.Repeat("a", 129)},
+		"odd ask":         {"activate", "--socket", "/s", "--request", "gpu:1\n"},
+		"empty grant":     {"activate", "--socket", "/s", "--grant="},
+		"odd grant":       {"activate", "--socket", "/s", "--grant=../k"},
+		"no wait":         {"activate", "--socket", "/s", "--wait", "0s"},
+		"long wait":       {"activate", "--socket", "/s", "--wait", "61s"},
+		"unknown flag":    {"activate", "--socket", "/s", "--cap", "none"},
+		"argument":        {"activate", "--socket", "/s", "gpu:1"},
 	}
 	for name, args := range bad {
 		t.Run(name, func(t *testing.T) {
-			if o, err := parse(append([]string{"kerf-hook"}, args...)); !errors.Is(err, errUsage) || o != (client.Options{}) {
+			if o, err := parse(append([]string{"kerf-hook"}, args...)); !errors.Is(err, errUsage) ||
+				o != (client.Options{}) {
 				t.Errorf("got %+v (%v), want the usage", o, err)
 			}
 		})
@@ -60,17 +67,18 @@ func TestParse(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("--socket\x00/s\x00--ask\x00gpu:1")
+	f.Add("--socket\x00/s\x00--request\x00gpu:1")
 	f.Add("--socket=/s\x00--grant=k-1\x00--wait=1s")
 	f.Fuzz(func(t *testing.T, joined string) {
-		o, err := parse(append([]string{"kerf-hook", "arm"}, strings.Split(joined, "\x00")...))
+		o, err := parse(append([]string{"kerf-hook", "activate"}, strings.Split(joined, "\x00")...))
 		if err != nil {
 			if !errors.Is(err, errUsage) {
 				t.Errorf("error %v is no usage", err)
 			}
 			return
 		}
-		if o.Wait <= 0 || o.Wait > maxWait || !strings.HasPrefix(o.Socket, "/") || o.Ask != "" && !client.IsWord(o.Ask) || o.Grant != "" && !client.IsWord(o.Grant) {
+		if o.Wait <= 0 || o.Wait > maxWait || !strings.HasPrefix(o.Socket, "/") || o.Ask != "" &&
+			!client.IsWord(o.Ask) || o.Grant != "" && !client.IsWord(o.Grant) {
 			t.Errorf("%+v was taken", o)
 		}
 	})

@@ -48,7 +48,8 @@ func TestProgramIsStaticAndStartsNoProcess(t *testing.T) {
 	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == "main.main" }) {
 		t.Error("no symbol main.main: this test looks at nothing")
 	}
-	starts := regexp.MustCompile(`^(syscall\.(forkExec|forkAndExecInChild1?|ForkExec|StartProcess|Exec|runtime_BeforeFork)|os\.(StartProcess|startProcess)|os/exec\..*|plugin\..*|x_cgo_.*)$`)
+	starts := regexp.MustCompile(
+		`^(syscall\.(forkExec|forkAndExecInChild1?|ForkExec|StartProcess|Exec|runtime_BeforeFork)|os\.(StartProcess|startProcess)|os/exec\..*|plugin\..*|x_cgo_.*)$`)
 	for _, s := range symbols {
 		if starts.MatchString(s.Name) {
 			t.Errorf("the program has %s: it can start a process or load code", s.Name)
@@ -64,7 +65,8 @@ var allowed = strings.Fields(`
 	unicode/utf8 unique unsafe weak`)
 
 // own are the packages of this module that the program is made of.
-var own = []string{"github.com/kerf-gpu/kerf/cmd/kerf-hook", "github.com/kerf-gpu/kerf/hooks/oci/client", "github.com/kerf-gpu/kerf/hooks/oci/wire"}
+var own = []string{"github.com/kerf-gpu/kerf/cmd/kerf-hook", "github.com/kerf-gpu/kerf/hooks/oci/client",
+	"github.com/kerf-gpu/kerf/hooks/oci/wire"}
 
 func TestDependencies(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}} {{.Standard}}", ".")
@@ -115,27 +117,33 @@ func TestProgram(t *testing.T) {
 		}
 		return cmd.ProcessState.ExitCode(), o.String(), e.String()
 	}
-	if code, out, errs := run(strings.NewReader(creating), "arm", "--socket", socket, "--ask", "gpu:1"); code != 0 || out+errs != "" {
+	if code, out, errs := run(strings.NewReader(creating), "activate", "--socket", socket, "--request",
+		"gpu:1"); code != 0 ||
+		out+errs != "" {
 		t.Errorf("exit %d, stdout %q, stderr %q, want silence", code, out, errs)
 	}
-	code, out, errs := run(strings.NewReader(creating), "arm", "--socket", socket)
-	if code != exitRefused || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasSuffix(errs, "\n") || strings.Contains(errs, "\x1b") || !strings.Contains(errs, "no room") {
+	code, out, errs := run(strings.NewReader(creating), "activate", "--socket", socket)
+	if code != exitRefused || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasSuffix(errs, "\n") ||
+		strings.Contains(errs, "\x1b") || !strings.Contains(errs, "no room") {
 		t.Errorf("refused: exit %d, stdout %q, stderr %q, want 1 and one line", code, out, errs)
 	}
-	if code, _, errs := run(strings.NewReader("{}"), "arm", "--socket", socket); code != exitRefused || strings.Count(errs, "\n") != 1 {
+	if code, _, errs := run(strings.NewReader("{}"), "activate", "--socket", socket); code != exitRefused ||
+		strings.Count(errs, "\n") != 1 {
 		t.Errorf("bad state: exit %d, stderr %q, want 1 and one line", code, errs)
 	}
-	if code, _, errs := run(strings.NewReader(creating), "disarm"); code != exitUsage || !strings.Contains(errs, "usage") {
+	if code, _, errs := run(strings.NewReader(creating), "disarm"); code != exitUsage ||
+		!strings.Contains(errs, "usage") {
 		t.Errorf("bad arguments: exit %d, stderr %q, want 2 and the usage", code, errs)
 	}
-	// A stdin that nobody closes does not hold it.
+	// The hook must not block on a stdin that stays open.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	defer w.Close()
-	if code, _, errs := run(r, "arm", "--socket", socket, "--wait", "50ms"); code != exitRefused || !strings.Contains(errs, "stdin") {
+	if code, _, errs := run(r, "activate", "--socket", socket, "--wait", "50ms"); code != exitRefused ||
+		!strings.Contains(errs, "stdin") {
 		t.Errorf("open stdin: exit %d, stderr %q, want 1 and the reason", code, errs)
 	}
 }

@@ -24,12 +24,14 @@ func TestProgramOpensNothingOfTheBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(watch)
-	for _, dir := range []string{"rootfs/etc", "rootfs/proc/self", "rootfs/sys", "rootfs/dev", "rootfs/usr/lib", "rootfs/run/kerf"} {
+	for _, dir := range []string{"rootfs/etc", "rootfs/proc/self", "rootfs/sys", "rootfs/dev", "rootfs/usr/lib",
+		"rootfs/run/kerf"} {
 		if err := os.MkdirAll(filepath.Join(bundle, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, data := range map[string]string{"config.json": "{}", "rootfs/etc/ld.so.preload": "/poc.so", "rootfs/etc/resolv.conf": "", "poc.so": "x", "rootfs/proc/self/cgroup": "0::/"} {
+	for name, data := range map[string]string{"config.json": "{}", "rootfs/etc/ld.so.preload": "/poc.so",
+		"rootfs/etc/resolv.conf": "", "poc.so": "x", "rootfs/proc/self/cgroup": "0::/"} {
 		if err := os.WriteFile(filepath.Join(bundle, name), []byte(data), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -51,9 +53,11 @@ func TestProgramOpensNothingOfTheBundle(t *testing.T) {
 		return max(n, 0)
 	}
 	events() // the walk opened folders after it watched them
-	cmd := exec.CommandContext(t.Context(), bin, "arm", "--socket", socket)
-	cmd.Dir, cmd.Stdin = bundle, strings.NewReader(`{"id":"c","status":"creating","pid":7,"bundle":"`+bundle+`","annotations":{"socket":"rootfs/run/kerf/hook.sock"}}`)
-	cmd.Env = []string{"LD_PRELOAD=" + bundle + "/poc.so", "LD_LIBRARY_PATH=" + bundle, "GODEBUG=netdns=cgo", "GOTRACEBACK=crash"}
+	cmd := exec.CommandContext(t.Context(), bin, "activate", "--socket", socket)
+	cmd.Dir, cmd.Stdin = bundle, strings.NewReader(`{"id":"c","status":"creating","pid":7,"bundle":"`+bundle+
+		`","annotations":{"socket":"rootfs/run/kerf/hook.sock"}}`)
+	cmd.Env = []string{"LD_PRELOAD=" + bundle + "/poc.so", "LD_LIBRARY_PATH=" + bundle, "GODEBUG=netdns=cgo",
+		"GOTRACEBACK=crash"}
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf-hook lets a container's program run only once its cap is in force. The OCI runtime runs it as
-// a createRuntime hook: as root, in the runtime's own namespaces, when the container's cgroup exists and its
-// program does not run yet.
+// Command kerf-hook delays a container's program until the kernel or the backend enforces its cap. The OCI runtime
+// runs it as a createRuntime hook, as root. At that time the container's cgroup exists and its program does not run
+// yet.
 //
-//	kerf-hook arm --socket PATH [--ask RESOURCE:COUNT] [--grant ID] [--wait DURATION] < OCI state
+//	kerf-hook activate --socket PATH [--request RESOURCE:COUNT] [--grant ID] [--wait DURATION] < OCI state
 //	kerf-hook version
 //
 // Package hooks/oci/client asks the agent. Exit 0 lets the program run, anything else stops the container, with one
@@ -30,7 +30,7 @@ import (
 // version is set when the program is built.
 var version = "devel"
 
-// The exit statuses beside 0. The runtime makes no difference; a person might.
+// These are the exit statuses other than 0. The OCI runtime treats all alike; they help people who debug.
 const (
 	exitRefused = 1
 	exitUsage   = 2

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// slack is how much later than it asked to be a thread may be woken: little beside the shortest interval of samples.
+	// slack is how late a thread may wake up. It is short compared with the shortest sample interval.
 	slack = time.Millisecond
 	// relaxed, in the environment, says that this program has started itself again for that.
 	relaxed = "KERF_MONITOR_RELAXED"
 )
 
-// relax has the threads of this program woken together: it starts itself again for that, once. Without, it only costs more.
+// relax has the threads of this program woken together: it starts itself again for that, once. Without, it only costs
+// more.
 func relax() {
 	if os.Getenv(relaxed) != "" {
 		return
@@ -31,7 +32,8 @@ func relax() {
 	}
 }
 
-// again starts this very program again in its place, as it was started, with more in its environment; it returns only an error.
+// again starts this very program again in its place, as it was started, with more in its environment; it returns only
+// an error.
 func again(more ...string) error {
 	env := append(os.Environ(), more...)
 	if path, err := os.Executable(); err == nil {

@@ -37,10 +37,11 @@ type flags struct {
 }
 
 func command(env environment) *cobra.Command {
-	s := flags{Options: service.Options{Libraries: nvml.DefaultLibraryPaths(env.libraryPath), Version: version, Again: env.again}}
+	s := flags{Options: service.Options{Libraries: nvml.DefaultLibraryPaths(env.libraryPath), Version: version,
+		Again: env.again}}
 	c := &cobra.Command{
-		Use:           "kerf-monitor --dir DIR",
-		Short:         "Kerf's monitor: what is used of this machine's GPUs, and by whom",
+		Use:           "kerf-monitor --run-dir DIR",
+		Short:         "Measure the usage of this machine's GPUs per grant",
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -57,16 +58,24 @@ func command(env environment) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&s.Dir, "dir", cmp.Or(env.dir, "/run/kerf"), "directory of the agent's sockets")
-	f.StringVar(&s.Group, "group", "kerf", "group whose members may watch the stream; root alone may where there is no such group")
-	f.StringVar(&s.HTTP, "http", "127.0.0.1:9446", "serve /metrics and /healthz on this TCP address; empty: not at all")
-	f.DurationVar(&s.Interval, "interval", collect.DefaultInterval, "time between two samples, 100ms to 1m; streams may ask for shorter ones")
-	f.StringVar(&s.fieldsFile, "fields", "", "file of dcgm-exporter's form that chooses the DCGM_FI_* series; empty for all")
-	f.BoolVar(&s.HostCgroups, "host-cgroups", false, "in a container: join the host's cgroup namespace, so that the cgroups of processes can be told")
-	f.BoolVar(&s.DCGM, "dcgm", true, "use NVIDIA's DCGM where its library is found; NVML alone tells where it is not")
-	f.StringVar(&s.DCGMEngine, "dcgm-engine", source.EngineAuto, "DCGM's host engine: auto (the one at "+source.LocalEngine+" if one runs, else one in this process), embedded, HOST:PORT, or unix://PATH")
-	f.StringVar(&s.NodeName, "node-name", cmp.Or(env.nodeName, env.hostname), "the label hostname of the DCGM_FI_* series")
-	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&s.Dir, "run-dir", cmp.Or(env.dir, "/run/kerf"), "directory of the agent's sockets")
+	f.StringVar(&s.Group, "group", "kerf",
+		"group whose members may watch the stream; only root may if the group does not exist")
+	f.StringVar(&s.HTTP, "metrics-bind-address", "127.0.0.1:9446",
+		"TCP address of /metrics and /healthz; empty: none")
+	f.DurationVar(&s.Interval, "interval", collect.DefaultInterval,
+		"time between two samples, 100ms to 1m; a stream may request a shorter one")
+	f.StringVar(&s.fieldsFile, "fields", "",
+		"file in dcgm-exporter's format that selects the DCGM_FI_* series; empty: all")
+	f.BoolVar(&s.HostCgroups, "host-cgroup-namespace", false,
+		"in a container: join the host's cgroup namespace, to know the cgroup of each process")
+	f.BoolVar(&s.DCGM, "dcgm", true, "use NVIDIA's DCGM if its library exists, else NVML only")
+	f.StringVar(&s.DCGMEngine, "dcgm-engine", source.EngineAuto, "DCGM's host engine: auto (the one at "+
+		source.LocalEngine+" if one runs, else one in this process), embedded, HOST:PORT, or unix://PATH")
+	f.StringVar(&s.NodeName, "node-name", cmp.Or(env.nodeName, env.hostname),
+		"the label hostname of the DCGM_FI_* series")
+	f.StringVar(&s.logLevel, "log-level", "info", "least level of log lines: debug, info, warn or error")
+	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	return c
 }
 
@@ -74,14 +83,17 @@ func command(env environment) *cobra.Command {
 func (s *flags) check() error {
 	abs, err := filepath.Abs(s.Dir)
 	if s.Dir == "" || err != nil {
-		return sharing.Invalid("--dir", s.Dir, "name the directory of the agent's sockets", "is not a directory's path")
+		return sharing.Invalid("--run-dir", s.Dir, "name the directory of the agent's sockets",
+			"is not a directory's path")
 	}
 	s.Dir = abs
 	if s.Interval < collect.ShortestInterval || s.Interval > time.Minute {
-		return sharing.Invalid("--interval", s.Interval.String(), "write 100ms to 1m", "is not an interval that is kept")
+		return sharing.Invalid("--interval", s.Interval.String(), "write 100ms to 1m",
+			"is not an interval that is kept")
 	}
 	if e := s.DCGMEngine; e != source.EngineAuto && e != source.EngineEmbedded && !strings.Contains(e, ":") {
-		return sharing.Invalid("--dcgm-engine", e, "write auto, embedded, HOST:PORT or unix://PATH", "is no host engine")
+		return sharing.Invalid("--dcgm-engine", e, "write auto, embedded, HOST:PORT or unix://PATH",
+			"is no host engine")
 	}
 	if s.fieldsFile == "" {
 		return nil

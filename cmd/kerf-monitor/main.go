@@ -4,8 +4,8 @@
 // Command kerf-monitor tells what is used of this machine's GPUs, and by whom: it samples the driver once per interval,
 // joins the samples with the agent's grants, and serves the result to Prometheus and to streams.
 //
-// It only reads. It is a process of its own, so that what crashes in the driver's libraries costs metrics and never a
-// grant: the agent neither starts it nor asks it anything.
+// It only reads. It is a separate process, so a crash in the driver's libraries costs metrics and never a grant. The
+// agent neither starts it nor calls it.
 package main
 
 import (
@@ -25,13 +25,13 @@ var version = "dev"
 // MiB.
 const garbage = 400
 
-// memory is from how many bytes on it is collected sooner: with the file of the program the whole stays below 80 MiB, also with many
-// readers of samples.
+// memory is from how many bytes on it is collected sooner: with the file of the program the whole stays below 80 MiB,
+// also with many readers of samples.
 const memory = 56 << 20
 
-// processors is on how many processors at a time it works, unless GOMAXPROCS in its environment says otherwise. Its work is some
-// hundredths of one; with more the runtime wakes threads for each reader and each answer of the driver, to look for work that
-// another has done meanwhile. A call that hangs in the driver takes none.
+// processors is on how many processors at a time it works, unless GOMAXPROCS in its environment says otherwise. Its
+// work is some hundredths of one; with more the runtime wakes threads for each reader and each answer of the driver, to
+// look for work that another has done meanwhile. A call that hangs in the driver takes none.
 const processors = 1
 
 func main() {
@@ -49,7 +49,8 @@ func main() {
 	}
 	env := environment{
 		again:       func() error { return again() },
-		libraryPath: os.Getenv("LD_LIBRARY_PATH"), dir: os.Getenv("KERF_DIR"), nodeName: os.Getenv("KERF_NODE_NAME"), hostname: hostname,
+		libraryPath: os.Getenv("LD_LIBRARY_PATH"), dir: os.Getenv("KERF_DIR"), nodeName: os.Getenv("KERF_NODE_NAME"),
+		hostname: hostname,
 	}
 	if err := command(env).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kerf-monitor:", err)

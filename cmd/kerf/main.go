@@ -1,9 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf runs programs on pieces of GPUs and shows who holds what. On a machine it is a client of its kerf-agent and
-// needs no rights but those of the agent's socket; in a cluster it is a client of the API server with the rights of its user.
-// Under the name kubectl-kerf it is kubectl's command "kerf".
+// Command kerf runs programs on shares of GPUs and shows who uses what. On a machine it is a client of kerf-agent and
+// needs only access to the agent's socket. In a cluster it is a client of the API server with the rights of its user.
+// Under the name kubectl-kerf it is the kubectl command "kerf".
 //
 // Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly. kerf run has that of
 // the program it runs; 125 when Kerf refused or failed, 126 when the program cannot be executed, and 127
@@ -25,7 +25,8 @@ var version = "dev"
 
 func main() {
 	code, stopped := command.Main(os.Args, command.Process{
-		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec, Version: version,
+		In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Exec: syscall.Exec,
+		Version: version,
 	}, cli.Root)
 	if stopped != 0 {
 		dieOf(stopped)

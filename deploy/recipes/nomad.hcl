@@ -11,7 +11,7 @@ job "train" {
       user   = "trainer"
       config {
         command = "/usr/local/bin/kerf"
-        args    = ["run", "--memory", "10GiB", "--percent", "25", "--level", "client", "--", "python3", "train.py"]
+        args    = ["run", "--memory", "10GiB", "--percent", "25", "--min-enforcement", "userspace", "--", "python3", "train.py"]
       }
       # Nomad does not count pieces of GPUs: a task for which none has room fails, and is tried again.
       restart {

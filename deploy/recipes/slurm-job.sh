@@ -9,4 +9,4 @@
 # Slurm counts the pieces (gres.conf: Name=shard Count=80 for a GPU of 80 GiB), Kerf holds each to its size. KERF_GIB is to be
 # the number of shards.
 set -euo pipefail
-exec kerf run --memory "${KERF_GIB:-10}GiB" --level client -- python3 train.py
+exec kerf run --memory "${KERF_GIB:-10}GiB" --min-enforcement userspace -- python3 train.py

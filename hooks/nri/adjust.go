@@ -28,14 +28,16 @@ func adjustGuarded(c *api.Container, in sharing.Injection) (*api.ContainerAdjust
 		return nil, err
 	}
 	if len(in.Placement) == 0 || in.Note == "" {
-		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
+		return nil, fmt.Errorf("container %q: grant %q has no GPU or no note: %w", c.GetName(), in.Grant,
+			sharing.ErrUnavailable)
 	}
 	a := &api.ContainerAdjustment{}
 	switch {
 	case in.Device.UUID != "": // it brings its GPU's own file
 		a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIMIG + "=" + in.Device.UUID})
-	case slices.ContainsFunc(in.Placement, func(f sharing.Fragment) bool { return !f.MIG.None() }):
-		return nil, fmt.Errorf("container %q: the MIG instance of grant %q has no device: %w", c.GetName(), in.Grant, sharing.ErrUnavailable)
+	case slices.ContainsFunc(in.Placement, func(f sharing.Share) bool { return !f.MIG.None() }):
+		return nil, fmt.Errorf("container %q: the MIG instance of grant %q has no device: %w", c.GetName(), in.Grant,
+			sharing.ErrUnavailable)
 	default:
 		for _, f := range in.Placement {
 			a.AddCDIDevice(&api.CDIDevice{Name: sharing.CDIGPU + "=" + f.GPU.String()})
@@ -121,15 +123,15 @@ func setEnv(a *api.ContainerAdjustment, key, value string) {
 	a.AddEnv(key, value)
 }
 
-// askRoots are where a mount asks NVIDIA's runtime for GPUs, if it is told to listen to that: before the environment, and
-// whatever that says.
+// askRoots are mount paths that request GPUs from NVIDIA's container runtime, if its config allows that. They take
+// precedence over the environment.
 func askRoots() []string {
 	return []string{"/var/run/nvidia-container-devices", "/run/nvidia-container-devices"}
 }
 
-// checkAsked refuses a container that asks NVIDIA's runtime for GPUs by a mount. Its target is cleaned first, as that runtime
-// does. NVIDIA's device plugin asks so for its own pods where it is told to (deviceListStrategy: volume-mounts); a tenant's mount
-// looks the same, so that such pods need an exempt namespace.
+// checkAsked rejects a container that requests GPUs from NVIDIA's container runtime by a mount. It first cleans the
+// target, as that runtime does. NVIDIA's device plugin can do so for its own pods (deviceListStrategy:
+// volume-mounts). A tenant's mount looks the same, so such pods need an exempt namespace.
 func checkAsked(c *api.Container) error {
 	for _, m := range c.GetMounts() {
 		at := path.Clean("/" + m.GetDestination())
@@ -143,8 +145,8 @@ func checkAsked(c *api.Container) error {
 	return nil
 }
 
-// checkVisible refuses a container without a grant that would keep GPUs visible in spite of setEnv. The runtime replaces the
-// first of several variables of one name, and lets those after it replace it again.
+// checkVisible refuses a container without a grant that would keep GPUs visible in spite of setEnv. The runtime
+// replaces the first of several variables of one name, and lets those after it replace it again.
 func checkVisible(c *api.Container) error {
 	times := 0
 	for _, e := range c.GetEnv() {
@@ -154,15 +156,18 @@ func checkVisible(c *api.Container) error {
 		}
 		times++
 		if times > 1 && value != "" && value != visibleVoid && value != "none" {
-			return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("environment variable "+visibleEnv, value,
-				"leave it out of the pod", "is set by the image and again by the pod, and would show the container GPUs that it was not given"))
+			return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("environment variable "+visibleEnv,
+				value,
+				"leave it out of the pod",
+				"is set by the image and again by the pod, and would show the container GPUs that it was not given"))
 		}
 	}
 	return nil
 }
 
-// cdiNames are the CDI devices that kubelet passed. A runtime that does not tell of them (containerd before 2.3) tells of the
-// hooks that they brought: guard and asks are known by theirs, and advice about NUMA nodes, which has none, is lost.
+// cdiNames are the CDI devices that kubelet passed. A runtime that does not tell of them (containerd before 2.3) tells
+// of the hooks that they brought: guard and asks are known by theirs, and advice about NUMA nodes, which has none, is
+// lost.
 func cdiNames(c *api.Container) []string {
 	var names []string
 	for _, d := range c.GetCDIDevices() {
@@ -187,7 +192,8 @@ func seenOf(pods []*api.PodSandbox, containers []*api.Container) []sharing.Seen 
 	}
 	seen := make([]sharing.Seen, 0, len(containers))
 	for _, c := range containers {
-		s := sharing.Seen{ID: c.GetId(), Ref: boxes[c.GetPodSandboxId()].ref(c.GetName()), PID: int(c.GetPid()), CDINames: cdiNames(c)}
+		s := sharing.Seen{ID: c.GetId(), Ref: boxes[c.GetPodSandboxId()].ref(c.GetName()), PID: int(c.GetPid()),
+			CDINames: cdiNames(c)}
 		switch c.GetState() {
 		case api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
 			s.Running = true
@@ -223,7 +229,8 @@ func clearLimitEnv(a *api.ContainerAdjustment, c *api.Container) error {
 			setEnv(a, name, "")
 		case times > 1:
 			return fmt.Errorf("container %q: %w", c.GetName(), sharing.Invalid("environment variable", name,
-				"leave it out of the pod", "is set by the image and again by the pod; Kerf sets the container's GPU memory limit"))
+				"leave it out of the pod",
+				"is set by the image and again by the pod; Kerf sets the container's GPU memory limit"))
 		}
 	}
 	return nil

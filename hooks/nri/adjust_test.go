@@ -49,7 +49,7 @@ func golden(t *testing.T, name string, v any) {
 
 func TestGoldenAdjustments(t *testing.T) {
 	two := injection()
-	two.Placement = append(two.Placement, sharing.Fragment{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB})
+	two.Placement = append(two.Placement, sharing.Share{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB})
 	sneaky := injection()
 	sneaky.Env = map[string]string{visibleEnv: "all"}
 	forged := containerOf("main")
@@ -57,7 +57,8 @@ func TestGoldenAdjustments(t *testing.T) {
 	held := injection()
 	held.Mounts = preloading()
 	cut := injection()
-	cut.Placement = sharing.Placement{{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: 6, Size: 1}}}
+	cut.Placement = sharing.Placement{{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB,
+		MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: 6, Size: 1}}}
 	cut.Device = sharing.MIGDevice{GPU: gpu1, UUID: "MIG-00000000-0000-0000-0000-000000000001"}
 	uncut := cut
 	uncut.Device = sharing.MIGDevice{}
@@ -67,18 +68,45 @@ func TestGoldenAdjustments(t *testing.T) {
 	tests := map[string]struct {
 		adjust func() (*api.ContainerAdjustment, error)
 	}{
-		"guarded with a library":  {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), held) }},
-		"guarded on one GPU":      {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), injection()) }},
-		"guarded on two GPUs":     {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), two) }},
-		"guarded on an instance":  {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), cut) }},
-		"guarded with sneaky env": {func() (*api.ContainerAdjustment, error) { return adjustGuarded(containerOf("main"), sneaky) }},
+		"guarded with a library": {func() (*api.ContainerAdjustment, error) {
+			return adjustGuarded(containerOf("main"),
+				held)
+		}},
+		"guarded on one GPU": {func() (*api.ContainerAdjustment, error) {
+			return adjustGuarded(containerOf("main"),
+				injection())
+		}},
+		"guarded on two GPUs": {func() (*api.ContainerAdjustment, error) {
+			return adjustGuarded(containerOf("main"),
+				two)
+		}},
+		"guarded on an instance": {func() (*api.ContainerAdjustment, error) {
+			return adjustGuarded(containerOf("main"),
+				cut)
+		}},
+		"guarded with sneaky env": {func() (*api.ContainerAdjustment, error) {
+			return adjustGuarded(containerOf("main"),
+				sneaky)
+		}},
 		"guarded with forged note": {func() (*api.ContainerAdjustment, error) {
 			return adjustGuarded(forged, injection())
 		}},
-		"other":                         {func() (*api.ContainerAdjustment, error) { return adjustOther(containerOf("main"), false) }},
-		"other with forged note":        {func() (*api.ContainerAdjustment, error) { return adjustOther(forged, false) }},
-		"other exempt":                  {func() (*api.ContainerAdjustment, error) { return adjustOther(containerOf("main"), true) }},
-		"other exempt with forged note": {func() (*api.ContainerAdjustment, error) { return adjustOther(forged, true) }},
+		"other": {func() (*api.ContainerAdjustment,
+			error) {
+			return adjustOther(containerOf("main"), false)
+		}},
+		"other with forged note": {func() (*api.ContainerAdjustment,
+			error) {
+			return adjustOther(forged, false)
+		}},
+		"other exempt": {func() (*api.ContainerAdjustment,
+			error) {
+			return adjustOther(containerOf("main"), true)
+		}},
+		"other exempt with forged note": {func() (*api.ContainerAdjustment,
+			error) {
+			return adjustOther(forged, true)
+		}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +132,10 @@ func TestVolumesOverTheLibraryAreRefused(t *testing.T) {
 	in := injection()
 	in.Mounts = preloading()
 	for at, refused := range map[string]bool{
-		"/etc/ld.so.preload": true, "/usr/local/lib/kerf": true, "/usr/local/lib/kerf/limits": true, "/usr/local/lib/../lib/kerf/libkerf.so": true,
-		"/etc": false, "/usr/local/lib": false, "/usr/local/lib/kerfuffle": false, "/data": false,
+		"/etc/ld.so.preload": true, "/usr/local/lib/kerf": true, "/usr/local/lib/kerf/limits": true,
+		"/usr/local/lib/../lib/kerf/libkerf.so": true,
+		"/etc":                                  false, "/usr/local/lib": false, "/usr/local/lib/kerfuffle": false,
+		"/data": false,
 	} {
 		c := containerOf("main")
 		c.Mounts = []*api.Mount{{Destination: at}}
@@ -137,10 +167,12 @@ func TestForgedEnvironmentAndAnnotations(t *testing.T) {
 	plug(t, c.socket(), &fakeNode{}).serving(t).know(specOf("train", memory("main", sharing.ContainerApp, "10")))
 	for range 50 { // the runtime applies annotations in the order of a map
 		ctr := containerOf("main", guarded()...)
-		ctr.Env = []string{"KERF_GRANT=k-666", "NVIDIA_VISIBLE_DEVICES=all", "KERF_GPUS=" + string(gpu1), "KERF_GRANT=k-667"}
+		ctr.Env = []string{"KERF_GRANT=k-666", "NVIDIA_VISIBLE_DEVICES=all", "KERF_GPUS=" + string(gpu1),
+			"KERF_GRANT=k-667"}
 		ctr.Annotations = map[string]string{sharing.NoteAnnotation: "mine", "other": "kept"}
 		raw := containerOf("main")
-		raw.Env, raw.Annotations = append([]string(nil), ctr.Env...), map[string]string{sharing.NoteAnnotation: "mine", "other": "kept"}
+		raw.Env, raw.Annotations = append([]string(nil), ctr.Env...), map[string]string{sharing.NoteAnnotation: "mine",
+			"other": "kept"}
 		a, err := c.create(podOf("train", sharing.NoteAnnotation+"x", "no key of ours"), ctr)
 		if err == nil {
 			t.Fatalf("a pod with an unknown annotation of ours got %v", a)
@@ -152,7 +184,8 @@ func TestForgedEnvironmentAndAnnotations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(map[string]string{sharing.NoteAnnotation: injection().Note, "other": "kept"}, spec.Annotations); d != "" {
+		if d := cmp.Diff(map[string]string{sharing.NoteAnnotation: injection().Note, "other": "kept"},
+			spec.Annotations); d != "" {
 			t.Fatal(d)
 		}
 		if got := envOf(spec, visibleEnv); len(got) != 1 || got[0] != visibleVoid {
@@ -166,7 +199,8 @@ func TestForgedEnvironmentAndAnnotations(t *testing.T) {
 
 // Whatever the environment, a container is refused or sees no GPU by NVIDIA_VISIBLE_DEVICES.
 func TestNoEnvironmentShowsGPUs(t *testing.T) {
-	pieces := []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=0,1",
+	pieces := []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=none",
+		"NVIDIA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=0,1",
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES_X=all", "PATH=/bin", "A=NVIDIA_VISIBLE_DEVICES=all", "=", ""}
 	rng := rand.New(rand.NewPCG(1, 2))
 	refused := 0
@@ -232,7 +266,7 @@ func TestTwiceIsRefusedForAReason(t *testing.T) {
 	if got := envOf(spec, visibleEnv); len(got) == 1 && got[0] == visibleVoid {
 		t.Errorf("the runtime overrides both values now (%q): checkVisible can go", got)
 	}
-	// A CDI device that sets the variable mends it: the runtime resolves CDI devices after the environment.
+	// A CDI device that sets the variable fixes it: the container runtime resolves CDI devices after the environment.
 	a.AddCDIDevice(&api.CDIDevice{Name: "kerf.dev/gpu=" + string(gpu0)})
 	spec, err = applied(ctr, a, voidByCDI)
 	if err != nil {
@@ -249,8 +283,8 @@ func TestTwiceIsRefusedForAReason(t *testing.T) {
 	}
 }
 
-// A mount asks NVIDIA's runtime for GPUs as the environment does, and is heard first. Single GPUs are refused like all of
-// them, however the path is written, with a grant and without.
+// A mount asks NVIDIA's runtime for GPUs as the environment does, and is heard first. Single GPUs are refused like all
+// of them, however the path is written, with a grant and without.
 func TestGPUsByMountAreRefused(t *testing.T) {
 	for at, want := range map[string]bool{
 		"/var/run/nvidia-container-devices/all":                    true,
@@ -269,10 +303,13 @@ func TestGPUsByMountAreRefused(t *testing.T) {
 		"/data/all": false,
 	} {
 		ctr := &api.Container{Name: "main", Mounts: []*api.Mount{{Source: "/dev/null", Destination: at}}}
-		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Note: "n", Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu0}}}})
+		_, guarded := adjustGuarded(ctr, sharing.Injection{Grant: "k-1", Note: "n",
+			Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu0}}}})
 		_, other := adjustOther(ctr, false)
 		for i, err := range []error{guarded, other} {
-			if (err != nil) != want || err != nil && (!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "that the container was not given; leave it out of the pod")) {
+			if (err != nil) != want || err != nil &&
+				(!errors.Is(err, sharing.ErrInvalid) ||
+					!strings.Contains(err.Error(), "that the container was not given; leave it out of the pod")) {
 				t.Errorf("%s, without a grant: %t: %v, want a refusal: %t", at, i == 1, err, want)
 			}
 		}
@@ -285,7 +322,8 @@ func TestGPUsByMountAreRefused(t *testing.T) {
 // nosy is another plugin, which acts before ours and sets what we set.
 type nosy struct{}
 
-func (nosy) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (nosy) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment,
+	[]*api.ContainerUpdate, error) {
 	a := &api.ContainerAdjustment{}
 	a.AddEnv(visibleEnv, "all")
 	a.AddEnv("KERF_GRANT", "k-666")
@@ -295,7 +333,8 @@ func (nosy) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*
 func TestOtherPlugin(t *testing.T) {
 	c := newContainerd(t).start()
 	plug(t, c.socket(), &fakeNode{}).serving(t).know(specOf("train", memory("main", sharing.ContainerApp, "10")))
-	other, err := stub.New(nosy{}, stub.WithPluginName("nosy"), stub.WithPluginIdx("10"), stub.WithSocketPath(c.socket()))
+	other, err := stub.New(nosy{}, stub.WithPluginName("nosy"), stub.WithPluginIdx("10"),
+		stub.WithSocketPath(c.socket()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +348,8 @@ func TestOtherPlugin(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, e := range a.Env {
-			if _, removal := e.IsMarkedForRemoval(); removal || e.Key == visibleEnv && e.Value != visibleVoid || e.Key == "KERF_GRANT" && cdi != nil && e.Value != "k-1" {
+			if _, removal := e.IsMarkedForRemoval(); removal || e.Key == visibleEnv && e.Value != visibleVoid ||
+				e.Key == "KERF_GRANT" && cdi != nil && e.Value != "k-1" {
 				t.Errorf("%s: env %s=%s", name, e.Key, e.Value)
 			}
 		}
@@ -325,21 +365,26 @@ func TestSeen(t *testing.T) {
 		c    *api.Container
 		want sharing.Seen
 	}{
-		"running": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, CDIDevices: devices(guarded()...), Annotations: note},
+		"running": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7,
+			CDIDevices: devices(guarded()...), Annotations: note},
 			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: guarded(), Note: "note"}},
 		"paused": {&api.Container{State: api.ContainerState_CONTAINER_PAUSED, Pid: 7},
 			sharing.Seen{Ref: ref, PID: 7, Running: true}},
-		"not made by the OCI runtime": {&api.Container{State: api.ContainerState_CONTAINER_CREATED, CDIDevices: devices(guarded()...), Annotations: note},
+		"not made by the OCI runtime": {&api.Container{State: api.ContainerState_CONTAINER_CREATED,
+			CDIDevices: devices(guarded()...), Annotations: note},
 			sharing.Seen{Ref: ref, CDINames: guarded(), Note: "note"}},
 		"in its hooks": {&api.Container{State: api.ContainerState_CONTAINER_CREATED, Pid: 7},
 			sharing.Seen{Ref: ref, PID: 7, Running: true}},
 		"ended": {&api.Container{State: api.ContainerState_CONTAINER_STOPPED, Pid: 7},
 			sharing.Seen{Ref: ref, Gone: true}},
 		"unknown": {&api.Container{}, sharing.Seen{Ref: ref}},
-		"a note without the guard is none": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, Annotations: note, CDIDevices: devices("a.b/c=d")},
+		"a note without the guard is none": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7,
+			Annotations: note, CDIDevices: devices("a.b/c=d")},
 			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: []string{"a.b/c=d"}}},
-		"a guard with names of a newer agent": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, Annotations: note, CDIDevices: devices(sharing.GuardDevice, "kerf.dev/new=1")},
-			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: []string{sharing.GuardDevice, "kerf.dev/new=1"}, Note: "note"}},
+		"a guard with names of a newer agent": {&api.Container{State: api.ContainerState_CONTAINER_RUNNING, Pid: 7,
+			Annotations: note, CDIDevices: devices(sharing.GuardDevice, "kerf.dev/new=1")},
+			sharing.Seen{Ref: ref, PID: 7, Running: true, CDINames: []string{sharing.GuardDevice, "kerf.dev/new=1"},
+				Note: "note"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -356,8 +401,10 @@ func TestSeen(t *testing.T) {
 
 func TestRefusalText(t *testing.T) {
 	ask := []sharing.ContainerAsk{
-		{Ref: sharing.ContainerRef{Container: "a"}, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 20}, {Resource: "gpu-percent", Count: 50}}, Request: sharing.Request{GPUs: 2}},
-		{Ref: sharing.ContainerRef{Container: "b"}, Asks: []sharing.Ask{{Resource: "gpu", Count: 2}}, Request: sharing.Request{Kind: sharing.KindWhole, GPUs: 2}},
+		{Ref: sharing.ContainerRef{Container: "a"}, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 20},
+			{Resource: "gpu-percent", Count: 50}}, Request: sharing.Request{GPUs: 2}},
+		{Ref: sharing.ContainerRef{Container: "b"}, Asks: []sharing.Ask{{Resource: "gpu", Count: 2}},
+			Request: sharing.Request{Kind: sharing.KindWhole, GPUs: 2}},
 	}
 	box := sandbox{namespace: "ns", name: "p"}
 	wrap := func(text string, kind error) error { return &refusal{text: text, cause: kind} }
@@ -367,11 +414,17 @@ func TestRefusalText(t *testing.T) {
 		want string
 	}{
 		"no room": {ask, wrap("no room\n  GPU 0: full\n  GPU 1: full", sharing.ErrExhausted),
-			"kerf: pod ns/p asks for kerf.dev/gpu-memory-gib=20 and kerf.dev/gpu-percent=50 in container a over 2 GPUs, kerf.dev/gpu=2 in container b: no room; kubelet tries again until there is room: " +
-				"ask for less, or end a pod that holds GPUs of this node (kerf status shows them) (GPU 0: full; GPU 1: full)"},
-		"never":       {nil, wrap("no GPU", sharing.ErrUnsupported), "kerf: pod ns/p: no GPU; this node will never give it: ask for less, or for another node"},
-		"not ready":   {nil, wrap("agent is not ready", sharing.ErrUnavailable), "kerf: pod ns/p: agent is not ready; kubelet tries again by itself"},
-		"mistakes":    {nil, errors.Join(sharing.Invalid("f", "1", "", "is bad"), sharing.Invalid("g", "2", "", "is bad")), `kerf: pod ns/p: f "1" is bad; g "2" is bad; mend this in the pod and create it anew`},
+			"kerf: pod ns/p asks for kerf.dev/gpu-memory-gib=20 and kerf.dev/gpu-percent=50 in container a over 2 " +
+				"GPUs, kerf.dev/gpu=2 in container b: no room; kubelet tries again until there is room: " +
+				"ask for less, or end a pod that holds GPUs of this node (kerf status shows them) (GPU 0: full; GPU " +
+				"1: full)"},
+		"never": {nil, wrap("no GPU", sharing.ErrUnsupported),
+			"kerf: pod ns/p: no GPU; this node will never give it: ask for less, or for another node"},
+		"not ready": {nil, wrap("agent is not ready", sharing.ErrUnavailable),
+			"kerf: pod ns/p: agent is not ready; kubelet tries again by itself"},
+		"mistakes": {nil, errors.Join(sharing.Invalid("f", "1", "", "is bad"),
+			sharing.Invalid("g", "2", "", "is bad")),
+			`kerf: pod ns/p: f "1" is bad; g "2" is bad; fix this in the pod and create it again`},
 		"of no kind":  {nil, errors.New("disk full"), "kerf: pod ns/p: disk full"},
 		"two reasons": {nil, wrap("a\nb", nil), "kerf: pod ns/p: a (b)"},
 	}

@@ -29,8 +29,9 @@ import (
 func TestSocketComesLater(t *testing.T) {
 	c := newContainerd(t)
 	b := plug(t, c.socket(), &fakeNode{})
-	eventually.True(t, "the missing socket is told of", func() bool {
-		return strings.Contains(b.said.last(), "there is no NRI socket at") && strings.Contains(b.said.last(), "turn NRI on")
+	eventually.True(t, "the missing socket is reported", func() bool {
+		return strings.Contains(b.said.last(), "there is no NRI socket at") &&
+			strings.Contains(b.said.last(), "turn NRI on")
 	})
 	c.start()
 	b.serving(t)
@@ -45,7 +46,8 @@ func TestSocketWithoutListener(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	b := plug(t, c.socket(), &fakeNode{})
-	eventually.True(t, "the dead socket is told of", func() bool { return strings.Contains(b.said.last(), "nobody answers at the NRI socket") })
+	eventually.True(t, "the dead socket is reported",
+		func() bool { return strings.Contains(b.said.last(), "no answer from the NRI socket") })
 	if err := os.Remove(c.socket()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,17 +63,20 @@ func TestReconnect(t *testing.T) {
 	b.know(specOf("train", memory("main", sharing.ContainerApp, "10")))
 	for i := range 3 {
 		c.stop()
-		eventually.True(t, "the lost connection is told of", func() bool { return b.said.last() != "" })
-		if !slices.ContainsFunc(b.said.list(), func(s string) bool { return strings.Contains(s, "closed the NRI connection") }) {
+		eventually.True(t, "the lost connection is reported", func() bool { return b.said.last() != "" })
+		if !slices.ContainsFunc(b.said.list(),
+			func(s string) bool { return strings.Contains(s, "closed the NRI connection") }) {
 			t.Errorf("said %q", b.said.list())
 		}
 		id := fmt.Sprintf("id-%d", i)
 		c.pods = []*api.PodSandbox{podOf("train")}
-		c.ctrs = []*api.Container{{Id: id, PodSandboxId: "box-train", Name: "main", State: api.ContainerState_CONTAINER_RUNNING, Pid: 7}}
+		c.ctrs = []*api.Container{{Id: id, PodSandboxId: "box-train", Name: "main",
+			State: api.ContainerState_CONTAINER_RUNNING, Pid: 7}}
 		c.start()
 		b.serving(t)
 		seen := b.node.witnessed()
-		want := []sharing.Seen{{ID: id, Ref: sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train", Container: "main"}, PID: 7, Running: true}}
+		want := []sharing.Seen{{ID: id, Ref: sharing.ContainerRef{PodUID: "uid-train", Namespace: "default",
+			Pod: "train", Container: "main"}, PID: 7, Running: true}}
 		if d := cmp.Diff(want, seen[len(seen)-1]); d != "" {
 			t.Error(d)
 		}
@@ -92,11 +97,12 @@ func TestLargeStateComesInParts(t *testing.T) {
 	for i := range n {
 		pod := podOf(fmt.Sprintf("p%d", i))
 		c.pods = append(c.pods, pod)
-		c.ctrs = append(c.ctrs, &api.Container{Id: fmt.Sprintf("c%d", i), PodSandboxId: pod.Id, Name: "main", Annotations: map[string]string{"filler": filler}})
+		c.ctrs = append(c.ctrs, &api.Container{Id: fmt.Sprintf("c%d", i), PodSandboxId: pod.Id, Name: "main",
+			Annotations: map[string]string{"filler": filler}})
 	}
 	c.start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
-	// On a machine that is slow enough, the runtime gives up and begins anew: each list must be whole.
+	// On a machine that is slow enough, the container runtime gives up and starts again: each list must be complete.
 	for _, seen := range b.node.witnessed() {
 		if len(seen) != n {
 			t.Fatalf("a list of %d containers, want %d", len(seen), n)
@@ -115,7 +121,8 @@ func TestPartOfAListIsNone(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	node := &fakeNode{}
-	r := &run{Options: Options{Log: slog.New(slog.DiscardHandler), Node: node}, jobs: newJobs(context.Background()), witness: make(chan struct{}, 1)}
+	r := &run{Options: Options{Log: slog.New(slog.DiscardHandler), Node: node}, jobs: newJobs(context.Background()),
+		syncing: make(chan struct{}, 1)}
 	defer r.jobs.stop()
 	s := &session{run: r, trunk: &watched{Conn: here, gone: make(chan struct{})}}
 	s.timeout.Store(int64(time.Minute))
@@ -128,12 +135,12 @@ func TestPartOfAListIsNone(t *testing.T) {
 		t.Errorf("Synchronize() = %v, want ErrUnavailable", err)
 	}
 	if n := len(node.witnessed()); n != 1 {
-		t.Errorf("the node was told %d times, want 1", n)
+		t.Errorf("the node got %d reports, want 1", n)
 	}
 }
 
 // A node that cannot take in what there is keeps the plugin out of service, and is asked again.
-func TestWitnessFails(t *testing.T) {
+func TestRuntimeSyncFails(t *testing.T) {
 	c := newContainerd(t).start()
 	refuse := make(chan struct{})
 	node := &fakeNode{look: func(context.Context, []sharing.Seen) error {
@@ -145,8 +152,9 @@ func TestWitnessFails(t *testing.T) {
 		}
 	}}
 	b := plug(t, c.socket(), node)
-	eventually.True(t, "the reason is told", func() bool {
-		return slices.ContainsFunc(b.said.list(), func(s string) bool { return strings.Contains(s, "the record is damaged") })
+	eventually.True(t, "the reason is reported", func() bool {
+		return slices.ContainsFunc(b.said.list(),
+			func(s string) bool { return strings.Contains(s, "the record is damaged") })
 	})
 	if slices.Contains(b.said.list(), "") {
 		t.Errorf("in service without the runtime's state: %q", b.said.list())
@@ -157,7 +165,8 @@ func TestWitnessFails(t *testing.T) {
 
 func TestBlindRuntimes(t *testing.T) {
 	for nri, want := range map[string]bool{
-		"v0.3.0": true, "v0.9.1-0.20250219030224-e597e7849f24": true, "v0.10.0": false, "v0.12.5": false, "v1.0.0": false,
+		"v0.3.0": true, "v0.9.1-0.20250219030224-e597e7849f24": true, "v0.10.0": false, "v0.12.5": false,
+		"v1.0.0":  false,
 		"unknown": false, "(devel)": false, "": false, "v": false,
 	} {
 		if got := blind("cri-o", nri); (got != "") != want || want && !strings.Contains(got, "update to CRI-O 1.34") {
@@ -262,7 +271,8 @@ func TestSocketOfSomethingElse(t *testing.T) {
 		}
 	}()
 	b := plug(t, filepath.Join(dir, "s"), &fakeNode{})
-	eventually.True(t, "the failure is told", func() bool { return strings.Contains(b.said.last(), "did not take the NRI plugin") })
+	eventually.True(t, "the failure is reported",
+		func() bool { return strings.Contains(b.said.last(), "did not take the NRI plugin") })
 	b.stop()
 	l.Close()
 	<-accepted

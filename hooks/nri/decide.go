@@ -29,7 +29,8 @@ type sandbox struct {
 }
 
 func sandboxOf(p *api.PodSandbox) sandbox {
-	return sandbox{uid: p.GetUid(), namespace: p.GetNamespace(), name: p.GetName(), annotations: p.GetAnnotations()}
+	return sandbox{uid: p.GetUid(), namespace: p.GetNamespace(), name: p.GetName(),
+		annotations: sharing.CurrentAnnotations(p.GetAnnotations())}
 }
 
 // String returns "namespace/name".
@@ -41,8 +42,8 @@ func (b sandbox) ref(container string) sharing.ContainerRef {
 	return sharing.ContainerRef{PodUID: b.uid, Namespace: b.namespace, Pod: b.name, Container: container}
 }
 
-// podAsks are the asks of all containers of the pod that ask for a piece of a GPU, read from its spec and the
-// sandbox's annotations. The error has every mistake of the pod, each a *sharing.FieldError.
+// podAsks are the requests of all containers of the pod that request a share of a GPU, from its spec and the
+// sandbox's annotations. The error has every problem of the pod, each a *sharing.FieldError.
 func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 	var asks []sharing.ContainerAsk
 	var errs []error
@@ -68,9 +69,9 @@ func podAsks(pod sharing.Pod, box sandbox) ([]sharing.ContainerAsk, error) {
 	return sharing.JoinAsks(asks)
 }
 
-// sharers are the asks of all containers that have one cap with this one, its own among them as kubelet admitted it: the
-// others' are in the pod's spec, and each is compared with what kubelet admitted when its container is made. It
-// returns none where nobody shares, or the pod is not known.
+// sharers are the requests of all containers that share one cap with this one, including its own as kubelet admitted
+// it. The others come from the pod's spec; each is compared with kubelet's when its container is created. It returns
+// none if the cap is not shared or the pod is unknown.
 func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.ContainerAsk, error) {
 	if pod.UID == "" || !sharing.SharesCap(box.annotations, own.Ref.Container) {
 		return nil, nil
@@ -88,7 +89,8 @@ func sharers(box sandbox, pod sharing.Pod, own sharing.ContainerAsk) ([]sharing.
 		return nil, err
 	}
 	root := cmp.Or(own.With, own.Ref.Container)
-	return slices.DeleteFunc(all, func(a sharing.ContainerAsk) bool { return cmp.Or(a.With, a.Ref.Container) != root }), nil
+	return slices.DeleteFunc(all, func(a sharing.ContainerAsk) bool { return cmp.Or(a.With, a.Ref.Container) != root }),
+		nil
 }
 
 // containerAsk is what a guarded container is to get: the amounts that kubelet admitted it with. The pod is empty where
@@ -101,8 +103,10 @@ func containerAsk(box sandbox, container string, pod sharing.Pod, a sharing.Admi
 	advice := sharing.Planned(box.annotations, container)
 	advice.Near = slices.Clone(a.Near)
 	return sharing.ContainerAsk{
-		Ref: box.ref(container), Kind: kindOf(pod, container), Asks: slices.Clone(a.Asks), Request: req, Priority: pod.Priority,
-		With: sharing.ShareWith(box.annotations, container), HeldOnly: pod.UID == "" && sharing.SharesCap(box.annotations, container),
+		Ref: box.ref(container), Kind: kindOf(pod, container), Asks: slices.Clone(a.Asks), Request: req,
+		Priority: pod.Priority,
+		With:     sharing.ShareWith(box.annotations, container), HeldOnly: pod.UID == "" &&
+			sharing.SharesCap(box.annotations, container),
 		Advice: advice,
 	}, nil
 }
@@ -143,7 +147,7 @@ func refusalText(box sandbox, asks []sharing.ContainerAsk, err error) string {
 	}
 	b.WriteString(": ")
 	if errors.Is(err, sharing.ErrInvalid) {
-		// Lines are mistakes of the same weight here.
+		// Each line is a separate error of equal weight.
 		reason, detail = strings.ReplaceAll(err.Error(), "\n", "; "), ""
 	}
 	b.WriteString(reason)
@@ -181,11 +185,12 @@ func askedFor(asks []sharing.ContainerAsk) string {
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, sharing.ErrInvalid):
-		return "mend this in the pod and create it anew"
+		return "fix this in the pod and create it again"
 	case errors.Is(err, sharing.ErrUnsupported):
 		return "this node will never give it: ask for less, or for another node"
 	case errors.Is(err, sharing.ErrExhausted):
-		return "kubelet tries again until there is room: ask for less, or end a pod that holds GPUs of this node (kerf status shows them)"
+		return "kubelet tries again until there is room: ask for less, or end a pod that holds GPUs of this node " +
+			"(kerf status shows them)"
 	case errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrConflict):
 		return "kubelet tries again by itself"
 	}

@@ -33,12 +33,14 @@ func (h *handlers) Configure(_ context.Context, _, runtime, version string) (api
 		s.timeout.Store(int64(t))
 	}
 	s.blind.Store(blind(runtime, nri))
-	s.Log.Info("registered with NRI", "runtime", runtime, "runtime_version", version, "nri_version", nri, "request_timeout", time.Duration(s.timeout.Load()).String())
+	s.Log.Info("registered with NRI", "runtime", runtime, "runtime_version", version, "nri_version", nri,
+		"request_timeout", time.Duration(s.timeout.Load()).String())
 	return 0, nil
 }
 
 // Synchronize passes on what the runtime has. It comes once per connection, while no container is being made.
-func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox,
+	containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	s := h.s
 	if s.trunk.over() {
 		// The stub forgets the parts of a list that it has collected when the connection ends, and then takes a
@@ -46,25 +48,26 @@ func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, cont
 		return nil, fmt.Errorf("kerf: the connection has ended: %w", sharing.ErrUnavailable)
 	}
 	seen := seenOf(pods, containers)
-	_, err := within(ctx, s.jobs, h.limit(ctx), "taking in the containers there are", func(ctx context.Context) (struct{}, error) {
-		select {
-		case s.witness <- struct{}{}:
-		case <-ctx.Done():
-			return struct{}{}, ctx.Err()
-		}
-		defer func() { <-s.witness }()
-		return struct{}{}, s.Node.Witness(ctx, seen)
-	}, nil)
+	_, err := within(ctx, s.jobs, h.limit(ctx), "taking in the containers there are",
+		func(ctx context.Context) (struct{}, error) {
+			select {
+			case s.syncing <- struct{}{}:
+			case <-ctx.Done():
+				return struct{}{}, ctx.Err()
+			}
+			defer func() { <-s.syncing }()
+			return struct{}{}, s.Node.SyncRuntime(ctx, seen)
+		}, nil)
 	switch {
 	case err != nil:
-		s.tell(fmt.Sprintf("what the container runtime told of its containers could not be taken in: %v", err), false)
+		s.tell(fmt.Sprintf("failed to read the container runtime's list of containers: %v", err), false)
 		return nil, err
 	case s.blind.Load() != "":
 		s.tell(s.blind.Load(), true)
 	default:
 		s.tell("", true)
 	}
-	s.Log.Info("synchronised with the container runtime", "pods", len(pods), "containers", len(containers))
+	s.Log.Info("synchronized with the container runtime", "pods", len(pods), "containers", len(containers))
 	if s.jobs.enter() {
 		go func() {
 			defer s.jobs.wg.Done()
@@ -78,13 +81,14 @@ func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox, cont
 func (h *handlers) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	s, box, limit := h.s, sandboxOf(pod), h.limit(ctx)
 	late := func(err error) {
-		s.Log.Warn("claims of a pod came late", "pod", box.String(), "error", err)
+		s.Log.Warn("reserved the grants of a pod too late", "pod", box.String(), "error", err)
 	}
-	_, err := within(ctx, s.jobs, limit, "holding the GPUs of pod "+box.String(), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.claim(ctx, box, limit)
-	}, late)
+	_, err := within(ctx, s.jobs, limit, "reserving GPUs for pod "+box.String(),
+		func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, s.claim(ctx, box, limit)
+		}, late)
 	if err != nil {
-		s.Log.Warn("pod refused", "pod", box.String(), "pod_uid", box.uid, "error", err)
+		s.Log.Warn("rejected pod", "pod", box.String(), "pod_uid", box.uid, "error", err)
 	}
 	return err
 }
@@ -111,24 +115,30 @@ func (s *session) claim(ctx context.Context, box sandbox, limit time.Duration) e
 }
 
 // CreateContainer gives a guarded container its grant, and hides the GPUs from all others.
-func (h *handlers) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (h *handlers) CreateContainer(ctx context.Context, pod *api.PodSandbox,
+	c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	s, box, limit := h.s, sandboxOf(pod), h.limit(ctx)
 	late := func(err error) {
-		s.Log.Warn("the grant of a container came late", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(), "error", err)
-		// The runtime has been told that this container failed, and tells nobody of it any more.
+		s.Log.Warn("injected the grant of a container too late", "pod", box.String(), "container", c.GetName(),
+			"container_id",
+			c.GetId(), "error", err)
+		// The container runtime knows that this container failed, and sends no further event for it.
 		s.Node.ContainerGone(c.GetId())
 	}
-	adjust, err := within(ctx, s.jobs, limit, "giving container "+c.GetName()+" of pod "+box.String()+" its GPUs", func(ctx context.Context) (*api.ContainerAdjustment, error) {
-		return s.create(ctx, box, c, limit)
-	}, late)
+	adjust, err := within(ctx, s.jobs, limit, "giving container "+c.GetName()+" of pod "+box.String()+" its GPUs",
+		func(ctx context.Context) (*api.ContainerAdjustment, error) {
+			return s.create(ctx, box, c, limit)
+		}, late)
 	if err != nil {
-		s.Log.Warn("container refused", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(), "error", err)
+		s.Log.Warn("rejected container", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(),
+			"error", err)
 		return nil, nil, err
 	}
 	return adjust, nil, nil
 }
 
-func (s *session) create(ctx context.Context, box sandbox, c *api.Container, limit time.Duration) (*api.ContainerAdjustment, error) {
+func (s *session) create(ctx context.Context, box sandbox, c *api.Container,
+	limit time.Duration) (*api.ContainerAdjustment, error) {
 	if err := s.eval(pointCreate); err != nil {
 		return nil, err
 	}
@@ -200,18 +210,21 @@ func (h *handlers) StartContainer(ctx context.Context, pod *api.PodSandbox, c *a
 	if c.GetAnnotations()[sharing.NoteAnnotation] == "" && !slices.Contains(cdiNames(c), sharing.GuardDevice) {
 		return nil
 	}
-	_, err := within(ctx, s.jobs, h.limit(ctx), "reading back the limits of container "+c.GetName()+" of pod "+box.String(), func(ctx context.Context) (struct{}, error) {
+	_, err := within(ctx, s.jobs, h.limit(ctx), "reading back the limits of container "+c.GetName()+" of pod "+
+		box.String(), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.Starts.Starting(ctx, c.GetId())
 	}, nil)
 	if err != nil {
-		s.Log.Warn("container start refused", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(), "error", err)
+		s.Log.Warn("rejected container start", "pod", box.String(), "container", c.GetName(), "container_id", c.GetId(),
+			"error", err)
 		return refused(box, nil, fmt.Errorf("container %q: %w", c.GetName(), err))
 	}
 	return nil
 }
 
 // StopContainer hints that a container ended; the node looks for itself.
-func (h *handlers) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+func (h *handlers) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate,
+	error) {
 	h.hint(ctx, c.GetId())
 	return nil, nil
 }
@@ -243,6 +256,6 @@ func (h *handlers) hint(ctx context.Context, id string) {
 		return struct{}{}, nil
 	}, nil)
 	if err != nil {
-		s.Log.Warn("the node was not told of an end in time", "id", id, "error", err)
+		s.Log.Warn("failed to report the end of a container in time", "id", id, "error", err)
 	}
 }

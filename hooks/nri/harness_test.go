@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must happen; no test passes by waiting.
 const patience = 30 * time.Second
 
-// containerd is the runtime's side: NRI's own, behind a socket whose connections a test can cut, as they are
-// cut when the runtime ends.
+// containerd is the container runtime's side: NRI's own, behind a socket whose connections a test can close, as they
+// close when the container runtime ends.
 type containerd struct {
 	t       testing.TB
 	dir     string
@@ -73,7 +73,8 @@ func (c *containerd) start() *containerd {
 	}
 	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
 	c.nri, err = adaptation.New("containerd", c.version, sync, update, adaptation.WithSocketPath(back),
-		adaptation.WithPluginPath(filepath.Join(c.dir, "none")), adaptation.WithPluginConfigPath(filepath.Join(c.dir, "none")))
+		adaptation.WithPluginPath(filepath.Join(c.dir, "none")),
+		adaptation.WithPluginConfigPath(filepath.Join(c.dir, "none")))
 	if err == nil {
 		err = c.nri.Start()
 	}
@@ -110,7 +111,7 @@ func (c *containerd) start() *containerd {
 	return c
 }
 
-// stop ends the runtime as a kill does: all its connections are cut.
+// stop ends the runtime as a kill does: all its connections close.
 func (c *containerd) stop() {
 	if c.nri == nil {
 		return
@@ -143,7 +144,7 @@ func (c *containerd) startContainer(pod *api.PodSandbox, ctr *api.Container) err
 	return c.nri.StartContainer(context.Background(), &api.StartContainerRequest{Pod: pod, Container: ctr})
 }
 
-// fakeNode answers what its functions answer, and notes what it was told.
+// fakeNode answers what its functions answer, and notes its calls.
 type fakeNode struct {
 	claim  func(context.Context, []sharing.ContainerAsk) error
 	inject func(context.Context, sharing.ContainerAsk, string) (sharing.Injection, error)
@@ -180,7 +181,7 @@ func (n *fakeNode) Inject(ctx context.Context, ask sharing.ContainerAsk, id stri
 	return injection(), nil
 }
 
-func (n *fakeNode) Witness(ctx context.Context, seen []sharing.Seen) error {
+func (n *fakeNode) SyncRuntime(ctx context.Context, seen []sharing.Seen) error {
 	n.mu.Lock()
 	n.seen = append(n.seen, seen)
 	n.mu.Unlock()
@@ -292,8 +293,10 @@ type bench struct {
 // plug runs a plugin at the socket until the test ends.
 func plug(t testing.TB, socket string, node *fakeNode, change ...func(*Options)) *bench {
 	t.Helper()
-	b := &bench{node: node, pods: &fakePods{byUID: map[string]sharing.Pod{}}, starts: &fakeStarts{refuse: map[string]error{}}, said: &conditions{}}
-	o := Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Node: node, Pods: b.pods, Starts: b.starts, Exempt: []string{"kerf-system"}, Condition: b.said.add}
+	b := &bench{node: node, pods: &fakePods{byUID: map[string]sharing.Pod{}},
+		starts: &fakeStarts{refuse: map[string]error{}}, said: &conditions{}}
+	o := Options{Socket: socket, Log: slog.New(slog.DiscardHandler), Node: node, Pods: b.pods, Starts: b.starts,
+		Exempt: []string{"kerf-system"}, Condition: b.said.add}
 	for _, f := range change {
 		f(&o)
 	}

@@ -23,7 +23,7 @@ func withHooks(name string, calls ...[]string) *api.Container {
 }
 
 func armed(ask ...string) []string {
-	return append([]string{"kerf-hook", "arm", "--socket", "/run/kerf/hook.sock"}, ask...)
+	return append([]string{"kerf-hook", "activate", "--socket", "/run/kerf/hook.sock"}, ask...)
 }
 
 // containerd before 2.3 tells plugins of no CDI devices, and of the hooks that they brought.
@@ -34,7 +34,7 @@ func TestRuntimeThatTellsOfHooksAlone(t *testing.T) {
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	pod := podOf("train")
 	b.know(specOf("train", memory("train", sharing.ContainerApp, "70")))
-	guarded := withHooks("train", armed(), armed("--ask", "gpu-memory-gib:10"))
+	guarded := withHooks("train", armed(), armed("--request", "gpu-memory-gib:10"))
 	a, err := c.create(pod, guarded)
 	if err != nil || len(a.GetCDIDevices()) != 1 {
 		t.Fatalf("got %v, %v", a, err)
@@ -42,10 +42,12 @@ func TestRuntimeThatTellsOfHooksAlone(t *testing.T) {
 	if d := cmp.Diff([]sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, b.node.asked["id-train"].Asks); d != "" {
 		t.Error(d)
 	}
-	if a, err := c.create(pod, withHooks("other", []string{"ldconfig", "arm"})); err != nil || len(a.GetCDIDevices()) != 0 {
+	if a, err := c.create(pod, withHooks("other", []string{"ldconfig", "activate"})); err != nil ||
+		len(a.GetCDIDevices()) != 0 {
 		t.Errorf("a container with another's hook got %v, %v", a, err)
 	}
-	if names := cdiNames(guarded); !cmp.Equal(names, []string{sharing.GuardDevice, sharing.CDIAsk + "=gpu-memory-gib:10"}) {
+	if names := cdiNames(guarded); !cmp.Equal(names,
+		[]string{sharing.GuardDevice, sharing.CDIAsk + "=gpu-memory-gib:10"}) {
 		t.Errorf("names %q", names)
 	}
 }

@@ -48,7 +48,8 @@ func (h HostPaths) reach(c *api.Container) string {
 			dir = unlinked(path.Clean(dir))
 			return from == dir || strings.HasPrefix(from, dir+"/")
 		}
-		if strings.HasPrefix(from, "/dev/nvidia") || proc.MatchString(from+"/") || slices.ContainsFunc(h.Guarded, below) {
+		if strings.HasPrefix(from, "/dev/nvidia") || proc.MatchString(from+"/") ||
+			slices.ContainsFunc(h.Guarded, below) {
 			return from
 		}
 	}
@@ -57,7 +58,8 @@ func (h HostPaths) reach(c *api.Container) string {
 
 // bound is true of a mount of files of the node. The source of others (proc, tmpfs) is no path.
 func bound(m *api.Mount) bool {
-	return path.IsAbs(m.GetSource()) && (m.GetType() == "bind" || slices.Contains(m.GetOptions(), "bind") || slices.Contains(m.GetOptions(), "rbind"))
+	return path.IsAbs(m.GetSource()) && (m.GetType() == "bind" || slices.Contains(m.GetOptions(), "bind") ||
+		slices.Contains(m.GetOptions(), "rbind"))
 }
 
 // unlinked is a path without the link that every system has: /var/run is /run.
@@ -68,14 +70,15 @@ func unlinked(p string) string {
 	return p
 }
 
-// check refuses a container of that namespace whose mounts reach GPUs past Kerf. It asks the API server only then, for at
-// most limit. Where that does not answer, the container is refused, and may come again.
+// check refuses a container of that namespace whose mounts reach GPUs past Kerf. It asks the API server only then, for
+// at most limit. Where that does not answer, the container is refused, and may come again.
 func (h HostPaths) check(ctx context.Context, namespace string, c *api.Container, limit time.Duration) error {
 	from := h.reach(c)
 	if from == "" || slices.Contains(h.Allowed, namespace) {
 		return nil
 	}
-	err := sharing.Invalid("host path", from, "leave it out of the pod, or label its namespace "+sharing.LabelHostPaths+"=allowed",
+	err := sharing.Invalid("host path", from, "leave it out of the pod, or label its namespace "+sharing.LabelHostPaths+
+		"=true",
 		"reaches GPUs past Kerf")
 	if h.Namespaces == nil {
 		return fmt.Errorf("container %q: %w", c.GetName(), err)
@@ -85,9 +88,10 @@ func (h HostPaths) check(ctx context.Context, namespace string, c *api.Container
 	labels, unread := h.Namespaces.NamespaceLabels(ctx, namespace)
 	switch {
 	case unread != nil:
-		return fmt.Errorf("container %q: host path %q reaches GPUs past Kerf, and whether namespace %q may mount it is not known: %w (%w)",
+		return fmt.Errorf("container %q: host path %q reaches GPUs past Kerf, and whether namespace %q may mount it "+
+			"is not known: %w (%w)",
 			c.GetName(), from, namespace, unread, sharing.ErrUnavailable)
-	case labels[sharing.LabelHostPaths] == "allowed":
+	case labels[sharing.LabelHostPaths] == "true":
 		return nil
 	}
 	return fmt.Errorf("container %q: %w", c.GetName(), err)

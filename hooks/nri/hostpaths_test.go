@@ -28,7 +28,7 @@ func (f *fakeNamespaces) NamespaceLabels(_ context.Context, name string) (map[st
 	defer f.mu.Unlock()
 	f.asked++
 	if name == "let-off" {
-		return map[string]string{sharing.LabelHostPaths: "allowed"}, f.fail
+		return map[string]string{sharing.LabelHostPaths: "true"}, f.fail
 	}
 	return map[string]string{sharing.LabelHostPaths: "maybe"}, f.fail
 }
@@ -51,11 +51,16 @@ func mounting(c *api.Container, from string) *api.Container {
 func TestReach(t *testing.T) {
 	h := hostPathsOf(nil)
 	for from, want := range map[string]bool{
-		"/run/kerf": true, "/var/run/kerf/hook.sock": true, "/run//kerf/./x": true, "/run/x/../kerf": true, "/run/kerf/": true,
-		"/opt/kerf": true, "/etc/cdi/nvidia.yaml": true, "/run/cdi": true, "/var/run/cdi": true, "/var/lib/kubelet/device-plugins/x.sock": true,
-		"/dev/nvidia0": true, "/dev/nvidiactl": true, "/dev/nvidia-caps/nvidia-cap1": true, "/proc/1/root": true, "/proc/self/root/dev": true, "/proc/42": true,
-		"/": false, "/run": false, "/etc": false, "/var/lib/kubelet": false, "/var/lib/kubelet/pods/u/volumes/x": false, "/opt/kerfuffle": false,
-		"/dev": false, "/dev/null": false, "/proc": false, "/proc/driver/nvidia": false, "/etc/cdix": false, "nvidia": false,
+		"/run/kerf": true, "/var/run/kerf/hook.sock": true, "/run//kerf/./x": true, "/run/x/../kerf": true,
+		"/run/kerf/": true,
+		"/opt/kerf":  true, "/etc/cdi/nvidia.yaml": true, "/run/cdi": true, "/var/run/cdi": true,
+		"/var/lib/kubelet/device-plugins/x.sock": true,
+		"/dev/nvidia0":                           true, "/dev/nvidiactl": true, "/dev/nvidia-caps/nvidia-cap1": true,
+		"/proc/1/root": true, "/proc/self/root/dev": true, "/proc/42": true,
+		"/": false, "/run": false, "/etc": false, "/var/lib/kubelet": false, "/var/lib/kubelet/pods/u/volumes/x": false,
+		"/opt/kerfuffle": false,
+		"/dev":           false, "/dev/null": false, "/proc": false, "/proc/driver/nvidia": false, "/etc/cdix": false,
+		"nvidia": false,
 	} {
 		if got := h.reach(mounting(containerOf("main"), from)); (got != "") != want {
 			t.Errorf("%s reaches GPUs past Kerf: %t (%q), want %t", from, got != "", got, want)
@@ -88,7 +93,8 @@ func TestHostPathsAreRefused(t *testing.T) {
 	}
 	for _, cdi := range [][]string{nil, guarded()} {
 		err := create("default", "/run/kerf", cdi...)
-		if err == nil || !strings.Contains(err.Error(), `host path "/run/kerf"`) || !strings.Contains(err.Error(), "kerf.dev/host-paths=allowed") {
+		if err == nil || !strings.Contains(err.Error(), `host path "/run/kerf"`) ||
+			!strings.Contains(err.Error(), "kerf.dev/allow-host-paths=true") {
 			t.Errorf("with CDI names %q: %v", cdi, err)
 		}
 	}
@@ -98,7 +104,8 @@ func TestHostPathsAreRefused(t *testing.T) {
 	}
 }
 
-// TestMissed: what was created while the plugin was away is told when it comes, until it ends.
+// TestMissed: a container that was created while the plugin was away is reported when the plugin comes, until the
+// container ends.
 func TestMissed(t *testing.T) {
 	c := newContainerd(t)
 	box, system := podOf("web"), podOf("plugin")
@@ -108,13 +115,15 @@ func TestMissed(t *testing.T) {
 		return ctr
 	}
 	asking := running(containerOf("asks"), box)
-	asking.Mounts = []*api.Mount{{Source: "/dev/null", Destination: "/var/run/x/../nvidia-container-devices/0", Type: "bind"}}
+	asking.Mounts = []*api.Mount{{Source: "/dev/null", Destination: "/var/run/x/../nvidia-container-devices/0",
+		Type: "bind"}}
 	stopped := running(mounting(containerOf("stopped"), "/run/kerf"), box)
 	stopped.State = api.ContainerState_CONTAINER_STOPPED
 	c.pods = []*api.PodSandbox{box, system}
 	c.ctrs = []*api.Container{
 		running(mounting(containerOf("mounts"), "/run/kerf"), box), asking, stopped,
-		running(mounting(containerOf("own"), "/run/kerf"), system), running(mounting(containerOf("data"), "/data"), box),
+		running(mounting(containerOf("own"), "/run/kerf"), system), running(mounting(containerOf("data"), "/data"),
+			box),
 		running(mounting(containerOf("grant", guarded()...), "/run/kerf/client/k-1"), box), // mounted by Kerf
 	}
 	var mu sync.Mutex
@@ -139,19 +148,26 @@ func TestMissed(t *testing.T) {
 		}
 		return names
 	}
-	eventually.True(t, "two are told", func() bool { return len(last()) == 2 })
-	if all := last(); !strings.HasPrefix(all[0], "asks: ") || !strings.Contains(all[0], "that the container was not given") ||
+	eventually.True(t, "two are reported", func() bool { return len(last()) == 2 })
+	if all := last(); !strings.HasPrefix(all[0], "asks: ") ||
+		!strings.Contains(all[0], "that the container was not given") ||
 		!strings.HasPrefix(all[1], "mounts: ") || !strings.Contains(all[1], `host path "/run/kerf"`) {
-		t.Errorf("told %q", all)
+		t.Errorf("reported %q", all)
 	}
 	end := func(name string) {
 		t.Helper()
 		defer c.nri.BlockPluginSync().Unblock() // until then the runtime may not have the plugin yet
-		if err := c.nri.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: box, Container: containerOf(name)}); err != nil {
+		if err := c.nri.RemoveContainer(context.Background(),
+			&api.RemoveContainerRequest{Pod: box, Container: containerOf(name)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	end("mounts")
 	end("asks")
-	eventually.True(t, "they have ended", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == 3 && len(told[2]) == 0 })
+	eventually.True(t, "they have ended", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) == 3 &&
+			len(told[2]) == 0
+	})
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const shareSide = "share-with.kerf.dev/side"
+const shareSide = "share-cap-with.kerf.dev/side"
 
-// Containers that share a cap are held together at the sandbox and again with each of them, and each is given what kubelet
-// admitted it with.
+// Containers that share a cap are held together at the sandbox and again with each of them, and each is given what
+// kubelet admitted it with.
 func TestSharedCap(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
-	b.know(specOf("train", memory("main", sharing.ContainerApp, "10"), memory("side", sharing.ContainerApp, "4"), memory("other", sharing.ContainerApp, "1")))
+	b.know(specOf("train", memory("main", sharing.ContainerApp, "10"), memory("side", sharing.ContainerApp, "4"),
+		memory("other", sharing.ContainerApp, "1")))
 	pod := podOf("train", shareSide, "main")
 	if err := c.runPod(pod); err != nil {
 		t.Fatal(err)
@@ -26,7 +27,8 @@ func TestSharedCap(t *testing.T) {
 	if _, err := c.create(pod, containerOf("main", guarded()...)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.create(pod, containerOf("side", sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:3")); err != nil { // not what the spec says
+	// not what the spec says
+	if _, err := c.create(pod, containerOf("side", sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:3")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.create(pod, containerOf("other", sharing.GuardDevice, "kerf.dev/ask=gpu-memory-gib:1")); err != nil {
@@ -37,43 +39,50 @@ func TestSharedCap(t *testing.T) {
 		t.Fatalf("%d claims of pods, want those of the sandbox, main and side", len(claims))
 	}
 	for i, want := range []struct {
-		members int
-		joint   sharing.Bytes
+		members   int
+		sharedCap sharing.Bytes
 	}{{3, 14 * sharing.GiB}, {2, 14 * sharing.GiB}, {2, 13 * sharing.GiB}} {
 		if len(claims[i]) != want.members {
 			t.Errorf("claim %d is of %d containers, want %d", i, len(claims[i]), want.members)
 		}
 		for _, a := range claims[i] {
-			if shares := a.Ref.Container != "other"; shares && a.Joint.Memory != want.joint || !shares && a.Joint.GPUs != 0 || (a.With == "main") != (a.Ref.Container == "side") {
-				t.Errorf("claim %d: %s with %q asks together for %v, want %v", i, a.Ref.Container, a.With, a.Joint, want.joint)
+			if shares := a.Ref.Container != "other"; shares && a.SharedCap.Memory != want.sharedCap || !shares &&
+				a.SharedCap.GPUs != 0 || (a.With == "main") != (a.Ref.Container == "side") {
+				t.Errorf("claim %d: %s with %q asks together for %v, want %v", i, a.Ref.Container, a.With, a.SharedCap,
+					want.sharedCap)
 			}
 		}
 	}
-	for name, want := range map[string]sharing.Bytes{"main": 10 * sharing.GiB, "side": 3 * sharing.GiB, "other": sharing.GiB} {
-		if ask := b.node.asked["id-"+name]; ask.Request.Memory != want || (ask.Joint.GPUs > 0) != (name != "other") {
-			t.Errorf("%s is given %v of %v", name, ask.Request, ask.Joint)
+	for name, want := range map[string]sharing.Bytes{"main": 10 * sharing.GiB, "side": 3 * sharing.GiB,
+		"other": sharing.GiB} {
+		if ask := b.node.asked["id-"+name]; ask.Request.Memory != want ||
+			(ask.SharedCap.GPUs > 0) != (name != "other") {
+			t.Errorf("%s is given %v of %v", name, ask.Request, ask.SharedCap)
 		}
 	}
 }
 
-// What cannot be shared is refused by name, and a container of a pod that is not known gets what it has, or nothing: none
-// starts with another cap than the pod says.
+// What cannot be shared is refused by name, and a container of a pod that is not known gets what it has, or nothing:
+// none starts with another cap than the pod says.
 func TestSharedCapRefused(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	b.know(specOf("train", memory("main", sharing.ContainerApp, "10"), memory("side", sharing.ContainerApp, "4")))
-	for value, want := range map[string]string{"mian": `annotation share-with.kerf.dev/side "mian" is no container of this pod`, "side": "names the container itself"} {
+	for value, want := range map[string]string{
+		"mian": `annotation share-cap-with.kerf.dev/side "mian" is no container of this pod`,
+		"side": "names the container itself"} {
 		if err := c.runPod(podOf("train", shareSide, value)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", value, err)
 		}
 	}
 	b.node.claim = func(context.Context, []sharing.ContainerAsk) error { return sharing.ErrExhausted }
-	if _, err := c.create(podOf("train", shareSide, "main"), containerOf("side", guarded()...)); err == nil || !strings.Contains(err.Error(), "kubelet tries again") || len(b.node.asked) > 0 {
+	if _, err := c.create(podOf("train", shareSide, "main"), containerOf("side", guarded()...)); err == nil ||
+		!strings.Contains(err.Error(), "kubelet tries again") || len(b.node.asked) > 0 {
 		t.Errorf("no room for all: %v, injected %v", err, b.node.asked)
 	}
-	stranger := podOf("stranger", shareSide, "main")
+	unmanaged := podOf("stranger", shareSide, "main")
 	for _, name := range []string{"main", "side"} {
-		if _, err := c.create(stranger, containerOf(name, guarded()...)); err != nil {
+		if _, err := c.create(unmanaged, containerOf(name, guarded()...)); err != nil {
 			t.Fatal(err)
 		}
 		if ask := b.node.asked["id-"+name]; !ask.HeldOnly || (ask.With == "main") != (name == "side") {

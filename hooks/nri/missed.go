@@ -24,7 +24,7 @@ type Missed struct {
 
 // missed are the containers that run, or may yet, although the plugin would have refused them.
 type missed struct {
-	// tell is told of all of them at each change, by one goroutine at a time; nil where nobody wants to know.
+	// tell receives all of them at each change, from one goroutine at a time; it may be nil.
 	tell func(context.Context, []Missed)
 
 	mu   sync.Mutex
@@ -66,8 +66,8 @@ func (m *missed) say(ctx context.Context) {
 	m.tell(ctx, all)
 }
 
-// findMissed looks for such containers among those that the runtime has. Containers with a grant are accounted for by the
-// node, and NVIDIA_VISIBLE_DEVICES alone says nothing of what a container that runs already was given.
+// findMissed looks for such containers among those that the runtime has. Containers with a grant are accounted for by
+// the node, and NVIDIA_VISIBLE_DEVICES alone says nothing of what a container that runs already was given.
 func (s *session) findMissed(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) {
 	boxes := make(map[string]sandbox, len(pods))
 	for _, p := range pods {

@@ -20,8 +20,10 @@ const daemonDir = "/run/kerf/mps/GPU/d/v"
 // byMPS is what a container gets that MPS holds.
 func byMPS() sharing.Injection {
 	in := injection()
-	in.Env = map[string]string{"CUDA_MPS_PIPE_DIRECTORY": daemonDir + "/pipe", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M"}
-	in.Mounts = []sharing.Mount{{Source: daemonDir + "/pipe", Target: daemonDir + "/pipe", ReadOnly: true}, {Source: daemonDir + "/shm", Target: "/dev/shm"}}
+	in.Env = map[string]string{"CUDA_MPS_PIPE_DIRECTORY": daemonDir + "/pipe",
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M"}
+	in.Mounts = []sharing.Mount{{Source: daemonDir + "/pipe", Target: daemonDir + "/pipe", ReadOnly: true},
+		{Source: daemonDir + "/shm", Target: "/dev/shm"}}
 	return in
 }
 
@@ -52,12 +54,16 @@ func TestSharedMemoryOfAnMPSDaemon(t *testing.T) {
 		for _, m := range a.GetMounts() {
 			got = append(got, m.GetSource()+" "+m.GetDestination()+" "+strings.Join(m.GetOptions(), ","))
 		}
-		want := []string{daemonDir + "/pipe " + daemonDir + "/pipe bind,nosuid,nodev,ro", daemonDir + "/shm /dev/shm bind,nosuid,nodev,rw"}
+		want := []string{daemonDir + "/pipe " + daemonDir + "/pipe bind,nosuid,nodev,ro",
+			daemonDir + "/shm /dev/shm bind,nosuid,nodev,rw"}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
 		for key, value := range byMPS().Env {
-			if !slices.ContainsFunc(a.GetEnv(), func(e *api.KeyValue) bool { return e.GetKey() == key && e.GetValue() == value }) {
+			if !slices.ContainsFunc(a.GetEnv(), func(e *api.KeyValue) bool {
+				return e.GetKey() == key &&
+					e.GetValue() == value
+			}) {
 				t.Errorf("%s is not set: %v", key, a.GetEnv())
 			}
 		}

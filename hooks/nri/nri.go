@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nri gives a pod's containers their pieces of GPUs while the container runtime makes them. It is a
-// plugin of NRI, the interface in which containerd and CRI-O tell of every pod and container that they make.
+// Package nri gives a pod's containers their shares of GPUs while the container runtime creates them. It is a plugin
+// of NRI, the interface through which containerd and CRI-O report each pod and container.
 //
 // When a pod's sandbox is made, the plugin has the node hold the pod's claims. When a container is made, it
 // reads the amounts from the CDI names that kubelet passed, asks the node which GPUs answer them, and adds
@@ -24,13 +24,12 @@
 // or gone. The guard, an OCI hook that kubelet's CDI names bring, refuses the start of a container whose
 // creation this plugin did not see. Nor does it decide who gets which GPU: that is the node's business.
 //
-// The adjustments go through two pieces of foreign code, and their form heeds both:
-//   - The runtime applies a removal and an addition of the same annotation in the order of a map. So the grant
-//     is added and never removed first.
-//   - Of an environment variable that stands twice in a container, once from the image and once from the pod,
-//     the runtime replaces the first and then lets the second win. So a container without a grant whose second
-//     NVIDIA_VISIBLE_DEVICES would show GPUs is refused. One with a grant has the CDI device of its GPU, which
-//     sets the variable once more, after all others.
+// The adjustments pass through the code of two other projects, which determines their form:
+//   - The container runtime applies the removal and the addition of one annotation in map order. So Kerf adds the
+//     grant and never removes it first.
+//   - If an environment variable occurs twice in a container, from the image and from the pod, the runtime replaces
+//     the first, and the second wins. So Kerf rejects a container without a grant whose second NVIDIA_VISIBLE_DEVICES
+//     would show GPUs. One with a grant has the CDI device of its GPU, which sets the variable after all others.
 package nri
 
 import (
@@ -83,8 +82,8 @@ type Node interface {
 	ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error
 	// Inject gives a container its grant. It may be repeated for the same container id.
 	Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error)
-	// Witness takes in all containers that the container runtime has, while none is being made.
-	Witness(ctx context.Context, seen []sharing.Seen) error
+	// SyncRuntime receives all containers of the container runtime, at a moment when none is being created.
+	SyncRuntime(ctx context.Context, seen []sharing.Seen) error
 	// ContainerMade tells that a guarded container was made, and with which note: none when the runtime made it
 	// without what Inject gave. It returns at once.
 	ContainerMade(containerID, note string)
@@ -122,11 +121,11 @@ type Options struct {
 	Exempt []string
 	// HostPaths says who may mount what reaches GPUs past Kerf.
 	HostPaths HostPaths
-	// Missed is told of all containers that were created while the plugin was away and that it would have refused, whenever
-	// these change. It returns soon; nil: nobody is told.
+	// Missed receives all containers that were created while the plugin was away and that it would have rejected, at
+	// each change. It returns soon. It may be nil.
 	Missed func(ctx context.Context, all []Missed)
-	// Condition is told why the plugin does not serve the container runtime, in a sentence, and "" when it
-	// does. It is called at each change, by one goroutine at a time, and returns soon.
+	// Condition receives a sentence on why the plugin does not serve the container runtime, and "" if it does. It is
+	// called at each change, from one goroutine at a time, and returns soon.
 	Condition func(sentence string)
 	// Failpoints may be nil.
 	Failpoints Points
@@ -142,7 +141,8 @@ func New(o Options) (*Plugin, error) {
 	for _, need := range []struct {
 		name string
 		is   bool
-	}{{"socket", o.Socket != ""}, {"log", o.Log != nil}, {"node", o.Node != nil}, {"pods", o.Pods != nil}, {"starts", o.Starts != nil}} {
+	}{{"socket", o.Socket != ""}, {"log", o.Log != nil}, {"node", o.Node != nil}, {"pods", o.Pods != nil},
+		{"starts", o.Starts != nil}} {
 		if !need.is {
 			return nil, fmt.Errorf("nri plugin without %s: %w", need.name, sharing.ErrInvalid)
 		}
@@ -154,7 +154,8 @@ func New(o Options) (*Plugin, error) {
 // Run serves the container runtime until ctx ends, and then returns nil. It connects again whenever the
 // connection ends, and returns when all that it started has ended.
 func (p *Plugin) Run(ctx context.Context) error {
-	r := &run{Options: p.opt, jobs: newJobs(ctx), witness: make(chan struct{}, 1), exempt: map[string]bool{}, missed: missed{tell: p.opt.Missed}}
+	r := &run{Options: p.opt, jobs: newJobs(ctx), syncing: make(chan struct{}, 1), exempt: map[string]bool{},
+		missed: missed{tell: p.opt.Missed}}
 	for _, ns := range p.opt.Exempt {
 		r.exempt[ns] = true
 	}
@@ -168,7 +169,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		if synchronised {
 			pause = firstRetry
 		}
-		r.Log.Warn("not connected to NRI; trying again", "socket", r.Socket, "after", pause.String(), "error", err)
+		r.Log.Warn("failed to connect to NRI, will retry", "socket", r.Socket, "after", pause.String(), "error", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -209,16 +210,18 @@ func (l stubLog) write(ctx context.Context, level slog.Level, format string, arg
 // runtimeContainerd is how containerd names itself.
 const runtimeContainerd = "containerd"
 
-// blind says, with the remedy, that a runtime with that version of NRI does not tell which containers are guarded; it is empty where
-// it does, and for a version that cannot be read: without a guard seen, no guarded container starts anyway. The Container
-// message has CDI devices since NRI 0.10. containerd tells of their hooks before that; other runtimes were not tried with them.
+// blind says, with the remedy, that a runtime with that version of NRI does not tell which containers are guarded; it
+// is empty where it does, and for a version that cannot be read: without a guard seen, no guarded container starts
+// anyway. The Container message has CDI devices since NRI 0.10. containerd tells of their hooks before that; other
+// runtimes were not tried with them.
 func blind(runtime, nri string) string {
 	var major, minor int
 	n, err := fmt.Sscanf(nri, "v%d.%d", &major, &minor)
 	if runtime == runtimeContainerd || n != 2 || err != nil || major > 0 || minor >= 10 {
 		return ""
 	}
-	return fmt.Sprintf("the NRI %s of %s does not tell plugins of CDI devices: update to CRI-O 1.34 or newer", nri, runtime)
+	return fmt.Sprintf("the NRI %s of %s does not tell plugins of CDI devices: update to CRI-O 1.34 or newer", nri,
+		runtime)
 }
 
 // said is a sentence that several goroutines use.
@@ -236,17 +239,19 @@ func (s *said) Load() string {
 // viewTarget is where a container finds the folder of the socket that tells it its own numbers.
 const viewTarget = "/run/kerf-pod"
 
-// addView mounts the host's folder view, if there is one. Nothing depends on it: a container that mounts something of its
-// own there, above it or below it, goes without.
+// addView mounts the host's folder view, if there is one. Nothing depends on it: if a container mounts something there,
+// above it or below it, it gets no view.
 func addView(a *api.ContainerAdjustment, c *api.Container, view string) {
 	if view == "" {
 		return
 	}
 	for _, own := range c.GetMounts() {
 		at := path.Clean(own.GetDestination())
-		if at == viewTarget || strings.HasPrefix(at, viewTarget+"/") || at != "/" && strings.HasPrefix(viewTarget, at+"/") {
+		if at == viewTarget || strings.HasPrefix(at, viewTarget+"/") || at != "/" &&
+			strings.HasPrefix(viewTarget, at+"/") {
 			return
 		}
 	}
-	a.AddMount(&api.Mount{Source: view, Destination: viewTarget, Type: "bind", Options: []string{"bind", "nosuid", "nodev", "noexec", "ro"}})
+	a.AddMount(&api.Mount{Source: view, Destination: viewTarget, Type: "bind",
+		Options: []string{"bind", "nosuid", "nodev", "noexec", "ro"}})
 }

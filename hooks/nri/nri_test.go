@@ -42,25 +42,30 @@ func TestPodAndContainer(t *testing.T) {
 	want := []sharing.ContainerAsk{
 		{Kind: sharing.ContainerInit, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 2}}},
 		{Kind: sharing.ContainerSidecar, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 1}}},
-		{Kind: sharing.ContainerApp, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, Advice: sharing.Advice{GPUs: []sharing.GPUID{gpu1}}},
+		{Kind: sharing.ContainerApp, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}},
+			Advice: sharing.Advice{GPUs: []sharing.GPUID{gpu1}}},
 	}
 	for i, name := range []string{"prepare", "log", "train"} {
-		want[i].Ref, want[i].Priority = sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train", Container: name}, 1000
+		want[i].Ref, want[i].Priority = sharing.ContainerRef{PodUID: "uid-train", Namespace: "default", Pod: "train",
+			Container: name}, 1000
 	}
 	got := b.node.claimed
 	if len(got) != 1 {
 		t.Fatalf("%d claims, want 1", len(got))
 	}
-	if d := cmp.Diff(want, got[0], cmpopts.IgnoreFields(sharing.ContainerAsk{}, "Request"), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got[0], cmpopts.IgnoreFields(sharing.ContainerAsk{}, "Request"),
+		cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)
 	}
 	for _, ask := range got[0] {
 		if ask.Request.MinLevel != sharing.LevelDriver {
-			t.Errorf("the request of %s has level %v: the annotation did not count", ask.Ref.Container, ask.Request.MinLevel)
+			t.Errorf("the request of %s has level %v: the annotation did not count", ask.Ref.Container,
+				ask.Request.MinLevel)
 		}
 	}
 	for i, name := range []string{"prepare", "log", "train"} {
-		a, err := c.create(pod, containerOf(name, sharing.GuardDevice, want[i].Asks[0].Device(), "kerf.dev/near=numa1:1"))
+		a, err := c.create(pod, containerOf(name, sharing.GuardDevice, want[i].Asks[0].Device(),
+			"kerf.dev/numa=1:1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +74,8 @@ func TestPodAndContainer(t *testing.T) {
 		}
 		ask := want[i]
 		ask.Advice.Near = []sharing.Near{{NUMA: 1, Count: 1}}
-		if d := cmp.Diff(ask, b.node.asked["id-"+name], cmpopts.IgnoreFields(sharing.ContainerAsk{}, "Request"), cmpopts.EquateEmpty()); d != "" {
+		if d := cmp.Diff(ask, b.node.asked["id-"+name], cmpopts.IgnoreFields(sharing.ContainerAsk{}, "Request"),
+			cmpopts.EquateEmpty()); d != "" {
 			t.Error(d)
 		}
 	}
@@ -153,7 +159,9 @@ func TestWrongCDINamesAreRefused(t *testing.T) {
 func TestRefusedClaimSaysWhy(t *testing.T) {
 	c := newContainerd(t).start()
 	node := &fakeNode{claim: func(context.Context, []sharing.ContainerAsk) error {
-		return fmt.Errorf("container %q: %w", "train", fmt.Errorf("no room for 10GiB of one GPU: none of the 2 GPUs that could give it has room now\n  GPU 0 (H100): 4GiB free of 79GiB, 10GiB asked\n  GPU 1 (H100): suspect: %w", sharing.ErrExhausted))
+		return fmt.Errorf("container %q: %w", "train",
+			fmt.Errorf("no room for 10GiB of one GPU: none of the 2 GPUs that could give it has room now\n  GPU 0 "+
+				"(H100): 4GiB free of 79GiB, 10GiB asked\n  GPU 1 (H100): suspect: %w", sharing.ErrExhausted))
 	}}
 	b := plug(t, c.socket(), node).serving(t)
 	b.know(specOf("train", memory("train", sharing.ContainerApp, "10")))
@@ -171,13 +179,15 @@ func TestRefusedClaimSaysWhy(t *testing.T) {
 func TestWrongRequestsAreToldAllAtOnce(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
-	b.know(specOf("train", sharing.PodContainer{Name: "a", Limits: map[string]string{sharing.ResourceGPU: "1", sharing.ResourceMemory: "3"}},
+	b.know(specOf("train", sharing.PodContainer{Name: "a", Limits: map[string]string{sharing.ResourceGPU: "1",
+		sharing.ResourceMemory: "3"}},
 		sharing.PodContainer{Name: "b", Limits: map[string]string{"kerf.dev/mig-1g.10gb": "2"}}))
 	err := c.runPod(podOf("train"))
 	if err == nil {
 		t.Fatal("the sandbox was made")
 	}
-	for _, want := range []string{`container "a": `, "cannot be mixed", `container "b": `, "kerf.dev/mig-1g.10gb", "mend this in the pod and create it anew"} {
+	for _, want := range []string{`container "a": `, "cannot be mixed", `container "b": `, "kerf.dev/mig-1g.10gb",
+		"fix this in the pod and create it again"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %s", want, err)
 		}
@@ -386,7 +396,8 @@ func TestMade(t *testing.T) {
 	forged.Annotations = with.Annotations
 	defer c.nri.BlockPluginSync().Unblock() // until then the runtime may not have the plugin yet
 	for _, ctr := range []*api.Container{with, without, forged} {
-		if err := c.nri.PostCreateContainer(context.Background(), &api.PostCreateContainerRequest{Pod: podOf("train"), Container: ctr}); err != nil {
+		if err := c.nri.PostCreateContainer(context.Background(), &api.PostCreateContainerRequest{Pod: podOf("train"),
+			Container: ctr}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -404,7 +415,8 @@ func TestFailpoints(t *testing.T) {
 	for _, name := range Failpoints() {
 		t.Run(name, func(t *testing.T) {
 			c := newContainerd(t).start()
-			b := plug(t, c.socket(), &fakeNode{}, func(o *Options) { o.Failpoints = points{name: errors.New("on purpose")} }).serving(t)
+			b := plug(t, c.socket(), &fakeNode{},
+				func(o *Options) { o.Failpoints = points{name: errors.New("on purpose")} }).serving(t)
 			b.know(specOf("train", memory("main", sharing.ContainerApp, "10")))
 			err := errors.Join(c.runPod(podOf("train")), func() error {
 				_, err := c.create(podOf("train"), containerOf("main", guarded()...))

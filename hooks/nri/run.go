@@ -19,13 +19,13 @@ type run struct {
 	jobs   *jobs
 	exempt map[string]bool
 	missed missed
-	// witness holds a token while the node takes in what there is: one list after the other.
-	witness chan struct{}
+	// syncing has a token while the node processes a list: one list after the other.
+	syncing chan struct{}
 	// unread is true after the API server was found not read.
 	unread atomic.Bool
 
 	mu   sync.Mutex
-	said string // the condition as it was last told
+	said string // the last reported condition
 }
 
 // say tells a change of the condition.
@@ -67,7 +67,8 @@ func (r *run) pod(ctx context.Context, box sandbox, limit time.Duration) (sharin
 	pod, ok, err := r.Pods.Pod(ctx, box.uid)
 	r.unread.Store(err != nil)
 	if err != nil || !ok {
-		r.Log.Warn("pod is not known yet; its claims are made container by container", "pod", box.String(), "pod_uid", box.uid, "error", err)
+		r.Log.Warn("failed to look up pod, will reserve its grants per container", "pod", box.String(), "pod_uid",
+			box.uid, "error", err)
 	}
 	return pod, ok && err == nil
 }
@@ -112,9 +113,10 @@ func errStopping() error {
 	return fmt.Errorf("kerf: the agent is stopping: %w", sharing.ErrUnavailable)
 }
 
-// within does the work and waits at most limit for it. Work that is not done by then goes on, and late is told
-// what became of it, if it is not nil. The error of that case wraps sharing.ErrUnavailable.
-func within[T any](ctx context.Context, j *jobs, limit time.Duration, what string, work func(context.Context) (T, error), late func(error)) (T, error) {
+// within does the work and waits at most limit for it. Unfinished work goes on; late receives its result, unless late
+// is nil. The error of that case wraps sharing.ErrUnavailable.
+func within[T any](ctx context.Context, j *jobs, limit time.Duration, what string,
+	work func(context.Context) (T, error), late func(error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -149,7 +151,8 @@ func within[T any](ctx context.Context, j *jobs, limit time.Duration, what strin
 		return r.value, r.err
 	case <-timer.C:
 		close(left)
-		return none, fmt.Errorf("kerf: %s is not done after %s; it goes on, and the next try finds it done: %w", what, limit.Round(time.Millisecond), sharing.ErrUnavailable)
+		return none, fmt.Errorf("kerf: %s is not done after %s; it goes on, and the next try finds it done: %w", what,
+			limit.Round(time.Millisecond), sharing.ErrUnavailable)
 	case <-ctx.Done():
 		close(left)
 		return none, fmt.Errorf("kerf: %s: the container runtime gave up: %w", what, ctx.Err())

@@ -75,7 +75,7 @@ func (r *run) serve(ctx context.Context) (synchronised bool, err error) {
 		s.await(closed)
 		return false, fmt.Errorf("register with NRI: %w", err)
 	}
-	s.tell("connected to NRI; the container runtime has not told of its containers yet", false)
+	s.tell("connected to NRI; the container runtime has not sent its containers yet", false)
 	select {
 	case <-closed:
 	case <-ctx.Done():
@@ -83,11 +83,12 @@ func (r *run) serve(ctx context.Context) (synchronised bool, err error) {
 		s.await(closed)
 		return s.end(""), ctx.Err()
 	}
-	return s.end("the container runtime closed the NRI connection; connecting again"), fmt.Errorf("the container runtime closed the connection: %w", sharing.ErrUnavailable)
+	return s.end("the container runtime closed the NRI connection; connecting again"),
+		fmt.Errorf("the container runtime closed the connection: %w", sharing.ErrUnavailable)
 }
 
-// start registers the plugin. The stub waits without limit for the configuration that follows a registration,
-// holding its lock: when the connection ends in between, the configuration is delivered here, and refused.
+// start registers the plugin. The stub waits without limit for the configuration that follows a registration, and
+// locks meanwhile. If the connection ends in between, start delivers a configuration and refuses it.
 func (s *session) start(ctx context.Context) error {
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(ctx) }()
@@ -129,7 +130,7 @@ func (s *session) await(closed <-chan struct{}) {
 	select {
 	case <-closed:
 	case <-time.After(closeLimit):
-		s.Log.Error("the NRI stub does not say that it closed its connection", "after", closeLimit.String())
+		s.Log.Error("failed to close the connection to NRI in time", "after", closeLimit.String())
 	}
 }
 
@@ -187,14 +188,16 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// unreachable is the condition while nobody answers at the socket.
+// unreachable is the condition while the socket does not answer.
 func unreachable(socket string, err error) string {
 	const remedy = `turn NRI on in the container runtime (containerd's configuration: disable = false below [plugins."io.containerd.nri.v1.nri"]; on by default since containerd 2.0), restart it, and mount the directory of its socket into the agent`
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("there is no NRI socket at %q: %s", socket, remedy)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("the NRI socket %q may not be opened: run the agent as root, and let it connect where SELinux or AppArmor forbids it", socket)
+		return fmt.Sprintf("the NRI socket %q may not be opened: run the agent as root, and let it connect where "+
+			"SELinux or AppArmor forbids it", socket)
 	}
-	return fmt.Sprintf("nobody answers at the NRI socket %q (%v): the container runtime is starting, or NRI is off; if this lasts, %s", socket, err, remedy)
+	return fmt.Sprintf("no answer from the NRI socket %q (%v): the container runtime is starting, or NRI is off; "+
+		"if this lasts, %s", socket, err, remedy)
 }

@@ -21,7 +21,8 @@ type specGen struct {
 // applied is the spec of a container with its adjustment, as the container runtime makes it. cdi stands for
 // the resolving of CDI devices and may be nil.
 func applied(c *api.Container, a *api.ContainerAdjustment, cdi func(*specs.Spec, []string) error) (*specs.Spec, error) {
-	g := &specGen{spec: &specs.Spec{Process: &specs.Process{Env: append([]string(nil), c.GetEnv()...)}, Annotations: map[string]string{}, Linux: &specs.Linux{}}}
+	g := &specGen{spec: &specs.Spec{Process: &specs.Process{Env: append([]string(nil), c.GetEnv()...)},
+		Annotations: map[string]string{}, Linux: &specs.Linux{}}}
 	maps.Copy(g.spec.Annotations, c.GetAnnotations())
 	if cdi == nil {
 		cdi = func(*specs.Spec, []string) error { return nil }

@@ -17,8 +17,10 @@ import (
 func TestStartReadsBack(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
-	good, bad, plain, noted := containerOf("good", guarded()...), containerOf("bad", guarded()...), containerOf("web"), containerOf("noted")
-	noted.Annotations = map[string]string{sharing.NoteAnnotation: injection().Note} // of a runtime that tells of no CDI device
+	good, bad, plain, noted := containerOf("good", guarded()...), containerOf("bad", guarded()...), containerOf("web"),
+		containerOf("noted")
+	// of a runtime that tells of no CDI device
+	noted.Annotations = map[string]string{sharing.NoteAnnotation: injection().Note}
 	b.starts.refuse[bad.Id] = fmt.Errorf("GPU %s has limit none (cap 10GiB): %w", gpu0, sharing.ErrConflict)
 	b.starts.refuse[plain.Id] = sharing.ErrConflict
 	pod := podOf("train")
@@ -35,7 +37,8 @@ func TestStartReadsBack(t *testing.T) {
 	if err == nil {
 		t.Fatal("a container starts whose limit was raised")
 	}
-	for _, word := range []string{"kerf: pod default/train", `container "bad"`, "limit none (cap 10GiB)", "kubelet tries again"} {
+	for _, word := range []string{"kerf: pod default/train", `container "bad"`, "limit none (cap 10GiB)",
+		"kubelet tries again"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q does not say %q", err, word)
 		}

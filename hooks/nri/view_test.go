@@ -12,7 +12,8 @@ import (
 )
 
 func TestAView(t *testing.T) {
-	want := []*api.Mount{{Source: "/run/kerf/pods", Destination: "/run/kerf-pod", Type: "bind", Options: []string{"bind", "nosuid", "nodev", "noexec", "ro"}}}
+	want := []*api.Mount{{Source: "/run/kerf/pods", Destination: "/run/kerf-pod", Type: "bind",
+		Options: []string{"bind", "nosuid", "nodev", "noexec", "ro"}}}
 	for at, given := range map[string]bool{
 		"/data": true, "/": true, "/run/kerf": true, "/run/kerf-pods": true, "/var/run": true,
 		"/run": false, "/run/": false, "/run/kerf-pod": false, "/run/./kerf-pod/x": false,

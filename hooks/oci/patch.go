@@ -1,9 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oci is the side of the OCI runtime: Server answers kerf-hook, which asks before a container's
-// program runs whether its cap is in force, and Patch puts the hook, the GPUs and the environment of a grant
-// into an OCI spec for containers that are no pod's.
+// Package oci is the side of the OCI runtime. Server answers kerf-hook, which asks whether a container's cap is
+// enforced before its program runs. Patch adds the hook, the GPUs and the environment of a grant to an OCI spec of a
+// container outside pods.
 //
 // Promised: only root is answered; each question is answered within a time that the hook waits for; the
 // answer is yes only when the Armer says so without an error; Patch changes a spec as a whole or not at all,
@@ -60,11 +60,10 @@ type Grant struct {
 // Patch puts a grant into the OCI spec of one container: the hook for the guard and one for each ask, the
 // GPUs, the environment, and the annotation. It is pure, and an error leaves spec as it was.
 //
-// A spec that has been patched before is sharing.ErrConflict: which of two grants would count cannot be said,
-// so make the spec anew. A spec that could not be held to the grant is sharing.ErrInvalid, a *FieldError that
-// names the part: one without process or Linux part, one that joins another container's cgroup namespace or
-// lies in no cgroup of its own, one that brings GPUs by itself or may use every device. Edits that are not
-// whole, or that Kerf does not know how to make, are sharing.ErrInvalid or sharing.ErrUnsupported.
+// Patch returns sharing.ErrConflict for a spec that is already patched, because two grants would be ambiguous. It
+// returns sharing.ErrInvalid, a *FieldError, for a spec on which it cannot enforce the grant: without process or
+// Linux part, in the cgroup or cgroup namespace of others, with GPUs already, or with access to every device. Edits
+// that are incomplete or unknown to Kerf are sharing.ErrInvalid or sharing.ErrUnsupported.
 func Patch(spec *specs.Spec, g Grant) error {
 	if err := g.check(); err != nil {
 		return err
@@ -84,7 +83,8 @@ func Patch(spec *specs.Spec, g Grant) error {
 		if m.ReadOnly {
 			options[3] = "ro"
 		}
-		spec.Mounts = append(slices.Clip(spec.Mounts), specs.Mount{Source: m.Source, Destination: m.Target, Type: "bind", Options: options})
+		spec.Mounts = append(slices.Clip(spec.Mounts), specs.Mount{Source: m.Source, Destination: m.Target,
+			Type: "bind", Options: options})
 	}
 	env := maps.Clone(g.Env)
 	if env == nil {
@@ -119,7 +119,8 @@ func checkMounts(spec *specs.Spec, mounts []sharing.Mount) error {
 		}
 		for _, own := range spec.Mounts {
 			if at := path.Clean(own.Destination); at == m.Target || strings.HasPrefix(at, m.Target+"/") {
-				return sharing.Invalid("mount of the spec", at, "mount it elsewhere", "is where the library lies that holds the container to its memory")
+				return sharing.Invalid("mount of the spec", at, "mount it elsewhere",
+					"is where the library lies that holds the container to its memory")
 			}
 		}
 	}
@@ -132,7 +133,7 @@ func (g Grant) hooks() []specs.Hook {
 		timeout := hookTimeout
 		return specs.Hook{
 			Path:    g.HookPath,
-			Args:    append([]string{hookName, "arm", "--socket", g.Socket, "--grant", g.ID}, args...),
+			Args:    append([]string{hookName, sharing.HookActivate, "--socket", g.Socket, "--grant", g.ID}, args...),
 			Env:     []string{hookEnv},
 			Timeout: &timeout,
 		}
@@ -141,7 +142,7 @@ func (g Grant) hooks() []specs.Hook {
 	sharing.SortAsks(asks)
 	out := []specs.Hook{hook()}
 	for _, a := range asks {
-		out = append(out, hook("--ask", a.String()))
+		out = append(out, hook(sharing.HookRequest, a.String()))
 	}
 	return out
 }
@@ -163,7 +164,8 @@ func (g Grant) check() error {
 			return err
 		}
 		if slices.ContainsFunc(g.Asks[:i], func(b sharing.Ask) bool { return b.Resource == a.Resource }) {
-			return sharing.Invalid("ask", a.String(), "give each resource one amount", "is a second amount of %s", a.Resource)
+			return sharing.Invalid("ask", a.String(), "give each resource one amount", "is a second amount of %s",
+				a.Resource)
 		}
 	}
 	for name, value := range g.Env {
@@ -205,7 +207,9 @@ func checkEdits(e cdispecs.ContainerEdits) error {
 		known := slices.Contains([]string{"b", "c", "u", "p"}, d.Type) && (d.Major > 0 || d.Type == "p")
 		permitted := d.Permissions == "none" || d.Permissions != "" && strings.Trim(d.Permissions, "rw") == ""
 		if !path.IsAbs(d.Path) || !known || !permitted {
-			return sharing.Invalid("device node of the GPU's edits", d.Path, "", "is not whole: type %q, numbers %d:%d, permissions %q (of r and w)", d.Type, d.Major, d.Minor, d.Permissions)
+			return sharing.Invalid("device node of the GPU's edits", d.Path, "",
+				"is not whole: type %q, numbers %d:%d, permissions %q (of r and w)", d.Type, d.Major, d.Minor,
+				d.Permissions)
 		}
 	}
 	for _, m := range e.Mounts {
@@ -214,8 +218,10 @@ func checkEdits(e cdispecs.ContainerEdits) error {
 		}
 	}
 	for _, h := range e.Hooks {
-		if _, ok := stages(&specs.Hooks{})[h.HookName]; !ok || !path.IsAbs(h.Path) || len(h.Env) == 0 || h.Timeout == nil || *h.Timeout <= 0 {
-			return sharing.Invalid("hook of the GPU's edits", h.Path, "", "is not whole: stage %q, environment %q, timeout", h.HookName, h.Env)
+		if _, ok := stages(&specs.Hooks{})[h.HookName]; !ok || !path.IsAbs(h.Path) || len(h.Env) == 0 ||
+			h.Timeout == nil || *h.Timeout <= 0 {
+			return sharing.Invalid("hook of the GPU's edits", h.Path, "",
+				"is not whole: stage %q, environment %q, timeout", h.HookName, h.Env)
 		}
 	}
 	return nil
@@ -234,7 +240,8 @@ func apply(spec *specs.Spec, e cdispecs.ContainerEdits) {
 		spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(have specs.Mount) bool {
 			return path.Clean(have.Destination) == path.Clean(m.ContainerPath)
 		})
-		spec.Mounts = append(spec.Mounts, specs.Mount{Source: m.HostPath, Destination: m.ContainerPath, Type: m.Type, Options: slices.Clone(m.Options)})
+		spec.Mounts = append(spec.Mounts, specs.Mount{Source: m.HostPath, Destination: m.ContainerPath, Type: m.Type,
+			Options: slices.Clone(m.Options)})
 	}
 	for _, h := range e.Hooks {
 		if spec.Hooks == nil {
@@ -255,7 +262,8 @@ func apply(spec *specs.Spec, e cdispecs.ContainerEdits) {
 
 // addNode adds a device node, and the right to use it. A node without an owner is the program's user's.
 func addNode(spec *specs.Spec, d *cdispecs.DeviceNode) {
-	node := specs.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID}
+	node := specs.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode,
+		UID: d.UID, GID: d.GID}
 	if uid := spec.Process.User.UID; node.UID == nil && uid > 0 {
 		node.UID = &uid
 	}
@@ -263,7 +271,8 @@ func addNode(spec *specs.Spec, d *cdispecs.DeviceNode) {
 		node.GID = &gid
 	}
 	linux := spec.Linux
-	linux.Devices = slices.DeleteFunc(slices.Clone(linux.Devices), func(have specs.LinuxDevice) bool { return path.Clean(have.Path) == path.Clean(d.Path) })
+	linux.Devices = slices.DeleteFunc(slices.Clone(linux.Devices),
+		func(have specs.LinuxDevice) bool { return path.Clean(have.Path) == path.Clean(d.Path) })
 	linux.Devices = append(linux.Devices, node)
 	if d.Permissions == "none" || d.Type == "p" {
 		return
@@ -276,5 +285,6 @@ func addNode(spec *specs.Spec, d *cdispecs.DeviceNode) {
 	if kind == "u" {
 		kind = "c" // the rules know no unbuffered devices
 	}
-	linux.Resources.Devices = append(slices.Clip(linux.Resources.Devices), specs.LinuxDeviceCgroup{Allow: true, Type: kind, Major: &major, Minor: &minor, Access: d.Permissions})
+	linux.Resources.Devices = append(slices.Clip(linux.Resources.Devices),
+		specs.LinuxDeviceCgroup{Allow: true, Type: kind, Major: &major, Minor: &minor, Access: d.Permissions})
 }

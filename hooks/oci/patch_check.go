@@ -31,11 +31,12 @@ func checkSpec(spec *specs.Spec) error {
 	}
 	for stage, hooks := range stages(spec.Hooks) {
 		if slices.ContainsFunc(*hooks, isOurs) {
-			return fmt.Errorf("%s hooks have kerf-hook already; make the spec anew: %w", stage, sharing.ErrConflict)
+			return fmt.Errorf("%s hooks have kerf-hook already; make the spec again: %w", stage, sharing.ErrConflict)
 		}
 	}
 	if note, ok := spec.Annotations[sharing.NoteAnnotation]; ok {
-		return fmt.Errorf("annotation %s is %q already; make the spec anew: %w", sharing.NoteAnnotation, shorten(note), sharing.ErrConflict)
+		return fmt.Errorf("annotation %s is %q already; make the spec again: %w", sharing.NoteAnnotation, shorten(note),
+			sharing.ErrConflict)
 	}
 	if err := checkCgroup(spec.Linux); err != nil {
 		return err
@@ -66,12 +67,14 @@ func isOurs(h specs.Hook) bool {
 func checkCgroup(linux *specs.Linux) error {
 	for _, ns := range linux.Namespaces {
 		if ns.Type == specs.CgroupNamespace && ns.Path != "" {
-			return sharing.Invalid("linux.namespaces", ns.Path, "give the container a cgroup of its own", "joins another's cgroup namespace")
+			return sharing.Invalid("linux.namespaces", ns.Path, "give the container a separate cgroup",
+				"joins another's cgroup namespace")
 		}
 	}
 	p := linux.CgroupsPath
 	if p != "" && (path.Clean("/"+p) == "/" || slices.Contains(strings.Split(p, "/"), "..")) {
-		return sharing.Invalid("linux.cgroupsPath", p, "leave it out, or name a cgroup for this container alone", "is no cgroup of its own")
+		return sharing.Invalid("linux.cgroupsPath", p, "leave it out, or name a cgroup for this container alone",
+			"is not a separate cgroup")
 	}
 	return nil
 }
@@ -86,7 +89,8 @@ func checkDevices(spec *specs.Spec) error {
 	for _, m := range spec.Mounts {
 		from := path.Clean(m.Source)
 		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
-		if strings.HasPrefix(path.Clean(m.Destination), nvidiaPrefix) || bind && (from == "/" || from == "/dev" || strings.HasPrefix(from, nvidiaPrefix)) {
+		if strings.HasPrefix(path.Clean(m.Destination), nvidiaPrefix) || bind &&
+			(from == "/" || from == "/dev" || strings.HasPrefix(from, nvidiaPrefix)) {
 			return sharing.Invalid("mounts", m.Destination, withoutGPUs, "brings GPUs that are not of the grant")
 		}
 	}
@@ -103,7 +107,8 @@ func mayUseGPUs(rules []specs.LinuxDeviceCgroup) bool {
 		if r.Type != "" && r.Type != "a" && !isChar(r.Type) || !wild(r.Major) && *r.Major != nvidiaMajor {
 			continue
 		}
-		read, write := r.Access == "" || strings.Contains(r.Access, "r"), r.Access == "" || strings.Contains(r.Access, "w")
+		read, write := r.Access == "" || strings.Contains(r.Access, "r"), r.Access == "" ||
+			strings.Contains(r.Access, "w")
 		switch {
 		case r.Allow && (read || write):
 			may = true
@@ -118,7 +123,7 @@ func isChar(t string) bool { return t == "c" || t == "u" }
 
 func wild(n *int64) bool { return n == nil || *n < 0 }
 
-// shorten cuts a value that is shown in an error.
+// shorten truncates a value that is shown in an error.
 func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {

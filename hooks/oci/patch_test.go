@@ -60,8 +60,12 @@ func hardware() Grant {
 				{Path: "/dev/nvidia0", Type: "c", Major: 195, Minor: 0, FileMode: &mode, Permissions: "rw"},
 				{Path: "/dev/nvidiactl", Type: "c", Major: 195, Minor: 255, FileMode: &mode, Permissions: "rw"},
 			},
-			Mounts:         []*cdispecs.Mount{{HostPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.615.10", ContainerPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.1", Options: []string{"ro", "nosuid", "nodev", "bind"}}},
-			Hooks:          []*cdispecs.Hook{{HookName: "createContainer", Path: "/usr/bin/nvidia-cdi-hook", Args: []string{"nvidia-cdi-hook", "update-ldcache"}, Env: []string{"NVIDIA_CTK_DEBUG=false"}, Timeout: &timeout}},
+			Mounts: []*cdispecs.Mount{{HostPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.615.10",
+				ContainerPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.1", Options: []string{"ro", "nosuid", "nodev",
+					"bind"}}},
+			Hooks: []*cdispecs.Hook{{HookName: "createContainer", Path: "/usr/bin/nvidia-cdi-hook",
+				Args: []string{"nvidia-cdi-hook", "update-ldcache"}, Env: []string{"NVIDIA_CTK_DEBUG=false"},
+				Timeout: &timeout}},
 			AdditionalGIDs: []uint32{0, 44, 44},
 		},
 	}
@@ -70,20 +74,24 @@ func hardware() Grant {
 func simulated() Grant {
 	g := hardware()
 	g.Asks, g.Env, g.Note = nil, nil, ""
-	g.Edits = cdispecs.ContainerEdits{Mounts: []*cdispecs.Mount{{HostPath: "/run/gpusim/dev/nvidia0", ContainerPath: "/dev/nvidia0", Options: []string{"rw", "bind"}}}}
+	g.Edits = cdispecs.ContainerEdits{Mounts: []*cdispecs.Mount{{HostPath: "/run/gpusim/dev/nvidia0",
+		ContainerPath: "/dev/nvidia0", Options: []string{"rw", "bind"}}}}
 	return g
 }
 
 func TestPatchMounts(t *testing.T) {
 	g := simulated()
-	g.Mounts = []sharing.Mount{{Source: "/r", Target: "/usr/local/lib/kerf", ReadOnly: true}, {Source: "/r/usage", Target: "/usr/local/lib/kerf/usage"}}
+	g.Mounts = []sharing.Mount{{Source: "/r", Target: "/usr/local/lib/kerf", ReadOnly: true},
+		{Source: "/r/usage", Target: "/usr/local/lib/kerf/usage"}}
 	s := plain(t)
 	if err := Patch(s, g); err != nil {
 		t.Fatal(err)
 	}
 	want := []specs.Mount{
-		{Source: "/r", Destination: "/usr/local/lib/kerf", Type: "bind", Options: []string{"bind", "nosuid", "nodev", "ro"}},
-		{Source: "/r/usage", Destination: "/usr/local/lib/kerf/usage", Type: "bind", Options: []string{"bind", "nosuid", "nodev", "rw"}},
+		{Source: "/r", Destination: "/usr/local/lib/kerf", Type: "bind", Options: []string{"bind", "nosuid", "nodev",
+			"ro"}},
+		{Source: "/r/usage", Destination: "/usr/local/lib/kerf/usage", Type: "bind",
+			Options: []string{"bind", "nosuid", "nodev", "rw"}},
 	}
 	if d := cmp.Diff(want, s.Mounts[len(s.Mounts)-2:]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -102,11 +110,12 @@ func TestPatchMounts(t *testing.T) {
 	}
 }
 
-// TestPatchRemovesLimitEnv: no variable by which NVIDIA's limit hook replaces the cap is left, however often it is there,
-// nor one that the edits of the GPU bring.
+// TestPatchRemovesLimitEnv: no variable by which NVIDIA's limit hook replaces the cap is left, however often it is
+// there, nor one that the edits of the GPU bring.
 func TestPatchRemovesLimitEnv(t *testing.T) {
 	s, g := plain(t), hardware()
-	s.Process.Env = append(s.Process.Env, "NVIDIA_GPU_MEMORY_LIMIT=1", "KEPT=1", "NVIDIA_GPU_MEMORY_REQUEST=2", "NVIDIA_GPU_MEMORY_LIMIT=3")
+	s.Process.Env = append(s.Process.Env, "NVIDIA_GPU_MEMORY_LIMIT=1", "KEPT=1", "NVIDIA_GPU_MEMORY_REQUEST=2",
+		"NVIDIA_GPU_MEMORY_LIMIT=3")
 	g.Edits.Env = append(g.Edits.Env, "NVIDIA_GPU_MEMORY_LIMIT=4")
 	if err := Patch(s, g); err != nil {
 		t.Fatal(err)
@@ -142,16 +151,19 @@ func TestPatchGolden(t *testing.T) {
 			t.Errorf("%s: %s", path, diff)
 		}
 		// What the golden file shows, once more in words.
-		ours := slices.DeleteFunc(slices.Clone(s.Hooks.CreateRuntime), func(h specs.Hook) bool { return h.Path != g.HookPath })
+		ours := slices.DeleteFunc(slices.Clone(s.Hooks.CreateRuntime),
+			func(h specs.Hook) bool { return h.Path != g.HookPath })
 		if len(ours) != 1+len(g.Asks) {
 			t.Errorf("%s: %d hooks of ours, want %d", name, len(ours), 1+len(g.Asks))
 		}
 		for _, h := range ours {
-			if h.Timeout == nil || *h.Timeout != hookTimeout || len(h.Env) != 1 || !strings.HasPrefix(h.Env[0], "PATH=") || !slices.Contains(h.Args, "k-7f3a") {
+			if h.Timeout == nil || *h.Timeout != hookTimeout || len(h.Env) != 1 ||
+				!strings.HasPrefix(h.Env[0], "PATH=") || !slices.Contains(h.Args, "k-7f3a") {
 				t.Errorf("%s: hook %+v", name, h)
 			}
 		}
-		visible := slices.DeleteFunc(slices.Clone(s.Process.Env), func(v string) bool { return !strings.HasPrefix(v, "NVIDIA_VISIBLE_DEVICES=") })
+		visible := slices.DeleteFunc(slices.Clone(s.Process.Env),
+			func(v string) bool { return !strings.HasPrefix(v, "NVIDIA_VISIBLE_DEVICES=") })
 		if !slices.Equal(visible, []string{"NVIDIA_VISIBLE_DEVICES=void"}) {
 			t.Errorf("%s: environment %q", name, visible)
 		}
@@ -187,15 +199,19 @@ func TestPatchRefusesSpecs(t *testing.T) {
 		change func(*specs.Spec)
 		want   error
 	}{
-		"no process":            {func(s *specs.Spec) { s.Process = nil }, sharing.ErrInvalid},
-		"no program":            {func(s *specs.Spec) { s.Process.Args = nil }, sharing.ErrInvalid},
-		"no Linux":              {func(s *specs.Spec) { s.Linux = nil }, sharing.ErrInvalid},
-		"hook of ours":          {func(s *specs.Spec) { s.Hooks.Poststart = []specs.Hook{{Path: "/opt/kerf/v0.1.0/kerf-hook"}} }, sharing.ErrConflict},
-		"hook of ours, renamed": {func(s *specs.Spec) { s.Hooks.CreateRuntime[0].Args[0] = "kerf-hook" }, sharing.ErrConflict},
-		"a note":                {func(s *specs.Spec) { s.Annotations[sharing.NoteAnnotation] = "" }, sharing.ErrConflict},
-		"another's cgroup":      {func(s *specs.Spec) { s.Linux.Namespaces[2].Path = "/proc/7/ns/cgroup" }, sharing.ErrInvalid},
-		"root cgroup":           {func(s *specs.Spec) { s.Linux.CgroupsPath = "/" }, sharing.ErrInvalid},
-		"cgroup with dots":      {func(s *specs.Spec) { s.Linux.CgroupsPath = "/a/../../b" }, sharing.ErrInvalid},
+		"no process": {func(s *specs.Spec) { s.Process = nil }, sharing.ErrInvalid},
+		"no program": {func(s *specs.Spec) { s.Process.Args = nil }, sharing.ErrInvalid},
+		"no Linux":   {func(s *specs.Spec) { s.Linux = nil }, sharing.ErrInvalid},
+		"hook of ours": {func(s *specs.Spec) {
+			s.Hooks.Poststart = []specs.Hook{{Path: "/opt/kerf/v0.1.0/kerf-hook"}}
+		}, sharing.ErrConflict},
+		"hook of ours, renamed": {func(s *specs.Spec) { s.Hooks.CreateRuntime[0].Args[0] = "kerf-hook" },
+			sharing.ErrConflict},
+		"a note": {func(s *specs.Spec) { s.Annotations[sharing.NoteAnnotation] = "" }, sharing.ErrConflict},
+		"another's cgroup": {func(s *specs.Spec) { s.Linux.Namespaces[2].Path = "/proc/7/ns/cgroup" },
+			sharing.ErrInvalid},
+		"root cgroup":      {func(s *specs.Spec) { s.Linux.CgroupsPath = "/" }, sharing.ErrInvalid},
+		"cgroup with dots": {func(s *specs.Spec) { s.Linux.CgroupsPath = "/a/../../b" }, sharing.ErrInvalid},
 		"a GPU": {func(s *specs.Spec) {
 			s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/nvidia1", Type: "c", Major: 195, Minor: 1}}
 		}, sharing.ErrInvalid},
@@ -205,19 +221,30 @@ func TestPatchRefusesSpecs(t *testing.T) {
 		"a GPU as mount": {func(s *specs.Spec) {
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/dev/nvidia1", Source: "/run/x"})
 		}, sharing.ErrInvalid},
-		"a GPU as mount, elsewhere":   {func(s *specs.Spec) { s.Mounts[2].Source = "/dev/nvidia1" }, sharing.ErrInvalid},
-		"the host's devices":          {func(s *specs.Spec) { s.Mounts[2].Source = "/dev/" }, sharing.ErrInvalid},
-		"the whole host":              {func(s *specs.Spec) { s.Mounts[2].Source = "/" }, sharing.ErrInvalid},
-		"every device":                {allow(specs.LinuxDeviceCgroup{Allow: true, Access: "rwm"}), sharing.ErrInvalid},
-		"every device, type a":        {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "a", Major: number(-1), Minor: number(-1)}), sharing.ErrInvalid},
-		"every character device":      {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "c", Access: "r"}), sharing.ErrInvalid},
-		"every GPU":                   {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: number(195), Access: "rw"}), sharing.ErrInvalid},
-		"one GPU":                     {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: number(195), Minor: number(1), Access: "rw"}), sharing.ErrInvalid},
-		"every device but some":       {allow(specs.LinuxDeviceCgroup{Allow: true}, specs.LinuxDeviceCgroup{Type: "c", Major: number(195), Minor: number(1), Access: "rwm"}), sharing.ErrInvalid},
-		"denied again":                {allow(specs.LinuxDeviceCgroup{Allow: true}, specs.LinuxDeviceCgroup{Access: "rwm"}), nil},
-		"disks, other devices, mknod": {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "b"}, specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: number(10), Access: "rwm"}, specs.LinuxDeviceCgroup{Allow: true, Access: "m"}), nil},
-		"no hooks, no annotations":    {func(s *specs.Spec) { s.Hooks, s.Annotations, s.Linux.Resources = nil, nil, nil }, nil},
-		"systemd's cgroup":            {func(s *specs.Spec) { s.Linux.CgroupsPath = "machine.slice:libpod:c1" }, nil},
+		"a GPU as mount, elsewhere": {func(s *specs.Spec) { s.Mounts[2].Source = "/dev/nvidia1" },
+			sharing.ErrInvalid},
+		"the host's devices": {func(s *specs.Spec) { s.Mounts[2].Source = "/dev/" }, sharing.ErrInvalid},
+		"the whole host":     {func(s *specs.Spec) { s.Mounts[2].Source = "/" }, sharing.ErrInvalid},
+		"every device":       {allow(specs.LinuxDeviceCgroup{Allow: true, Access: "rwm"}), sharing.ErrInvalid},
+		"every device, type a": {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "a", Major: number(-1),
+			Minor: number(-1)}), sharing.ErrInvalid},
+		"every character device": {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "c", Access: "r"}),
+			sharing.ErrInvalid},
+		"every GPU": {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: number(195),
+			Access: "rw"}), sharing.ErrInvalid},
+		"one GPU": {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: number(195),
+			Minor: number(1), Access: "rw"}), sharing.ErrInvalid},
+		"every device but some": {allow(specs.LinuxDeviceCgroup{Allow: true},
+			specs.LinuxDeviceCgroup{Type: "c", Major: number(195), Minor: number(1), Access: "rwm"}),
+			sharing.ErrInvalid},
+		"denied again": {allow(specs.LinuxDeviceCgroup{Allow: true},
+			specs.LinuxDeviceCgroup{Access: "rwm"}), nil},
+		"disks, other devices, mknod": {allow(specs.LinuxDeviceCgroup{Allow: true, Type: "b"},
+			specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: number(10), Access: "rwm"},
+			specs.LinuxDeviceCgroup{Allow: true, Access: "m"}), nil},
+		"no hooks, no annotations": {func(s *specs.Spec) { s.Hooks, s.Annotations, s.Linux.Resources = nil, nil, nil },
+			nil},
+		"systemd's cgroup": {func(s *specs.Spec) { s.Linux.CgroupsPath = "machine.slice:libpod:c1" }, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -279,9 +306,10 @@ func TestPatchRefusesGrants(t *testing.T) {
 		"hook without env":      {hook(func(h *cdispecs.Hook) { h.Env = nil }), sharing.ErrInvalid},
 		"hook without timeout":  {hook(func(h *cdispecs.Hook) { h.Timeout = nil }), sharing.ErrInvalid},
 		"hook with timeout 0":   {hook(func(h *cdispecs.Hook) { h.Timeout = &zero }), sharing.ErrInvalid},
-		"empty node":            {func(g *Grant) { g.Edits.DeviceNodes = append(g.Edits.DeviceNodes, nil) }, sharing.ErrInvalid},
-		"empty mount":           {func(g *Grant) { g.Edits.Mounts = append(g.Edits.Mounts, nil) }, sharing.ErrInvalid},
-		"empty hook":            {func(g *Grant) { g.Edits.Hooks = append(g.Edits.Hooks, nil) }, sharing.ErrInvalid},
+		"empty node": {func(g *Grant) { g.Edits.DeviceNodes = append(g.Edits.DeviceNodes, nil) },
+			sharing.ErrInvalid},
+		"empty mount": {func(g *Grant) { g.Edits.Mounts = append(g.Edits.Mounts, nil) }, sharing.ErrInvalid},
+		"empty hook":  {func(g *Grant) { g.Edits.Hooks = append(g.Edits.Hooks, nil) }, sharing.ErrInvalid},
 		"network device": {func(g *Grant) {
 			g.Edits.NetDevices = []*cdispecs.LinuxNetDevice{{HostInterfaceName: "ib0", Name: "ib0"}}
 		}, sharing.ErrUnsupported},
@@ -317,7 +345,8 @@ func FuzzPatch(f *testing.F) {
 			}
 			return
 		}
-		if n := len(s.Hooks.CreateRuntime); n < 3 || !isOurs(s.Hooks.CreateRuntime[n-1]) || !isOurs(s.Hooks.CreateRuntime[n-3]) {
+		if n := len(s.Hooks.CreateRuntime); n < 3 || !isOurs(s.Hooks.CreateRuntime[n-1]) ||
+			!isOurs(s.Hooks.CreateRuntime[n-3]) {
 			t.Errorf("hooks %+v", s.Hooks.CreateRuntime)
 		}
 		if Patch(&s, hardware()) == nil {

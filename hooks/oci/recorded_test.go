@@ -17,8 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestTheFirstHook: what the first hook asked is understood, and answered in words that it understands. The conversations
-// were recorded of programs of that time; the file is not to be made anew.
+// TestTheFirstHook: the server understands the requests of the first hook, and answers in its form. Programs of that
+// time recorded the conversations; do not generate the file again.
 func TestTheFirstHook(t *testing.T) {
 	text, err := os.ReadFile("wire/testdata/first.json")
 	if err != nil {
@@ -38,7 +38,8 @@ func TestTheFirstHook(t *testing.T) {
 				case "retry":
 					return fmt.Errorf("agent is not ready: no driver has been found yet: %w", sharing.ErrUnavailable)
 				case "refused":
-					return fmt.Errorf("container %q was made without its grant: %w", call.ContainerID, sharing.ErrDenied)
+					return fmt.Errorf("container %q was made without its grant: %w", call.ContainerID,
+						sharing.ErrDenied)
 				}
 				return nil
 			}), nil)
@@ -61,7 +62,8 @@ func TestTheFirstHook(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.Request[head:]), &q); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(sharing.HookCall{ContainerID: q.Container, PID: q.PID, Ask: q.Ask, Grant: q.Grant}, asked); d != "" {
+			if d := cmp.Diff(sharing.HookCall{ContainerID: q.Container, PID: q.PID, Ask: q.Ask, Grant: q.Grant},
+				asked); d != "" {
 				t.Errorf("understood (-want +got):\n%s", d)
 			}
 			was, is := map[string]any{}, map[string]any{}

@@ -29,10 +29,9 @@ const (
 	maxPause   = time.Second
 )
 
-// Armer puts the cap of one container in force, reads it back and takes the lease. It is called by many
-// goroutines at once and must give the same answer when it is asked the same again, since a hook whose agent
-// died asks a second time. An error that wraps sharing.ErrUnavailable, or the context's own, lets the hook
-// try again until its deadline; every other error is final.
+// Armer sets the cap of one container, reads it back and marks the grant Active. It must support concurrent calls. A
+// repeated call must return the same answer, because a hook whose agent died asks again. An error that wraps
+// sharing.ErrUnavailable, or the context's, makes the hook try again until its deadline. Every other error is final.
 type Armer interface {
 	ArmContainer(ctx context.Context, call sharing.HookCall) error
 }
@@ -48,14 +47,14 @@ type Server struct {
 	armTime, talkTime time.Duration
 }
 
-// NewServer returns a server that asks armer. version is the agent's own; it is told to hooks for their
-// messages.
+// NewServer returns a server that calls armer. version is the agent's; hooks use it in messages.
 func NewServer(armer Armer, log *slog.Logger, version string) *Server {
 	return &Server{armer: armer, log: log, version: version, peer: peerOf, armTime: armTime, talkTime: talkTime}
 }
 
 // Serve answers the hooks that connect to l, until ctx ends; it closes l and returns once the last answer has
-// been sent. l bounds how many it answers at once. The error is nil when ctx ended, and wraps sharing.ErrUnavailable when l was closed by another.
+// been sent. l bounds how many it answers at once. The error is nil when ctx ended, and wraps sharing.ErrUnavailable
+// when l was closed by another.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	var talks sync.WaitGroup
@@ -79,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("serve hooks on %q: %w (%w)", l.Addr(), err, sharing.ErrUnavailable)
 		}
 		// Too many open files, above all: it may pass, and hooks wait for it.
-		s.log.Error("no hook can connect", "error", err, "retry_after", pause)
+		s.log.Error("failed to accept connections of hooks", "error", err, "retry_in", pause)
 		if !sleep.For(ctx, pause) {
 			return nil
 		}
@@ -99,24 +98,25 @@ func (s *Server) talk(ctx context.Context, conn net.Conn) {
 	// The question is taken also from who gets no answer to it: one that still writes would not see a reason.
 	q, err := wire.ReadRequest(conn)
 	if denied != nil {
-		s.log.Warn("hook turned away", "peer_pid", pid, "peer_uid", uid, "error", denied)
+		s.log.Warn("rejected hook", "peer_pid", pid, "peer_uid", uid, "error", denied)
 		s.answer(conn, wire.Response{Message: denied.Error()})
 		return
 	}
 	if err != nil {
-		s.log.Warn("hook not understood", "peer_pid", pid, "error", err)
+		s.log.Warn("failed to read the request of a hook", "peer_pid", pid, "error", err)
 		s.answer(conn, wire.Response{Message: err.Error()})
 		return
 	}
 	p := s.arm(ctx, q)
-	log := s.log.With("container", q.Container, "pid", q.PID, "ask", q.Ask, "grant", q.Grant, "hook_version", q.Version, "took", time.Since(start))
+	log := s.log.With("container", q.Container, "pid", q.PID, "ask", q.Ask, "grant", q.Grant, "hook_version", q.Version,
+		"took", time.Since(start))
 	switch {
 	case p.OK:
-		log.Debug("container armed")
+		log.Debug("activated grant of container")
 	case p.Retry:
-		log.Info("container not armed yet", "reason", p.Message)
+		log.Info("postponed activation of container", "reason", p.Message)
 	default:
-		log.Warn("container refused", "reason", p.Message)
+		log.Warn("rejected container", "reason", p.Message)
 	}
 	s.answer(conn, p)
 }
@@ -132,7 +132,8 @@ func (s *Server) arm(ctx context.Context, q wire.Request) wire.Response {
 		return wire.Response{OK: true}
 	}
 	// An agent that stops leaves the question to the next one.
-	retry := errors.Is(err, sharing.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	retry := errors.Is(err, sharing.ErrUnavailable) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
 	return wire.Response{Retry: retry, Message: err.Error()}
 }
 
@@ -141,7 +142,7 @@ func (s *Server) answer(conn net.Conn, p wire.Response) {
 	_ = conn.SetDeadline(time.Now().Add(s.talkTime))
 	if err := wire.WriteResponse(conn, p); err != nil {
 		// The hook was killed, or has waited long enough. It has not let the program run.
-		s.log.Info("hook gone before its answer", "error", err)
+		s.log.Info("failed to answer hook", "error", err)
 	}
 }
 

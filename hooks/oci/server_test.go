@@ -75,7 +75,7 @@ func startOn(t *testing.T, a Armer, around func(net.Listener) net.Listener, chan
 		t.Fatal(err)
 	}
 	s := NewServer(a, slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})), "v2")
-	// Whoever runs the tests counts as root, but in the test that is about it.
+	// The user that runs the tests counts as root, except in the test about it.
 	s.peer = func(net.Conn) (int, uint32, error) { return os.Getpid(), 0, nil }
 	if change != nil {
 		change(s)
@@ -127,13 +127,17 @@ func TestAnswers(t *testing.T) {
 		message   string
 		log       string
 	}{
-		"armed":       {ok: true, log: "container armed"},
-		"not ready":   {err: fmt.Errorf("the driver does not answer: %w", sharing.ErrUnavailable), retry: true, message: "the driver does not answer", log: "not armed yet"},
-		"out of time": {err: fmt.Errorf("probe: %w", context.DeadlineExceeded), retry: true, message: "probe", log: "not armed yet"},
-		"stopping":    {err: context.Canceled, retry: true, message: "canceled", log: "not armed yet"},
-		"no claim":    {err: fmt.Errorf("no claim: %w", sharing.ErrNotFound), message: "no claim", log: "container refused"},
-		"other ask":   {err: sharing.Invalid("ask", "gpu:2\n", "", "is not the grant's"), message: `"gpu:2\n"`, log: "container refused"},
-		"no sentinel": {err: errors.New("odd"), message: "odd", log: "container refused"},
+		"armed": {ok: true, log: "activated grant of container"},
+		"not ready": {err: fmt.Errorf("the driver does not answer: %w", sharing.ErrUnavailable), retry: true,
+			message: "the driver does not answer", log: "postponed activation of container"},
+		"out of time": {err: fmt.Errorf("probe: %w", context.DeadlineExceeded), retry: true, message: "probe",
+			log: "postponed activation of container"},
+		"stopping": {err: context.Canceled, retry: true, message: "canceled", log: "postponed activation of container"},
+		"no claim": {err: fmt.Errorf("no claim: %w", sharing.ErrNotFound), message: "no claim",
+			log: "rejected container"},
+		"other ask": {err: sharing.Invalid("ask", "gpu:2\n", "", "is not the grant's"), message: `"gpu:2\n"`,
+			log: "rejected container"},
+		"no sentinel": {err: errors.New("odd"), message: "odd", log: "rejected container"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +159,8 @@ func TestAnswers(t *testing.T) {
 			if want := (sharing.HookCall{ContainerID: "c1\nx", PID: 4711, Ask: "gpu:1", Grant: "k-1"}); got != want {
 				t.Errorf("call %+v, want %+v", got, want)
 			}
-			if log := r.log.String(); !strings.Contains(log, tc.log) || !strings.Contains(log, `container="c1\nx"`) || strings.Count(log, "\n") != 1 {
+			if log := r.log.String(); !strings.Contains(log, tc.log) || !strings.Contains(log, `container="c1\nx"`) ||
+				strings.Count(log, "\n") != 1 {
 				t.Errorf("log %q, want one line with %q and the container quoted", log, tc.log)
 			}
 		})
@@ -175,11 +180,12 @@ func TestOnlyRootIsAnswered(t *testing.T) {
 		},
 	} {
 		r := start(t, a, func(s *Server) { s.peer = peer })
-		if p := r.ask(t, wire.Request{Container: "c", PID: 7}); p.OK || p.Retry || !strings.Contains(p.Message, sharing.ErrDenied.Error()) {
+		if p := r.ask(t, wire.Request{Container: "c", PID: 7}); p.OK || p.Retry ||
+			!strings.Contains(p.Message, sharing.ErrDenied.Error()) {
 			t.Errorf("%s: answer %+v, want a final refusal", name, p)
 		}
 		_ = r.stop()
-		if !strings.Contains(r.log.String(), "turned away") {
+		if !strings.Contains(r.log.String(), "rejected hook") {
 			t.Errorf("%s: log %q does not tell", name, r.log)
 		}
 	}
@@ -238,7 +244,8 @@ func TestBoundedInTimeAndNumber(t *testing.T) {
 			meet()
 		}
 		mu.Unlock()
-		<-ctx.Done() // hangs as long as it may, and the first one until there is another, however late that gets its turn
+		// hangs as long as it may, and the first one until there is another, however late that gets its turn
+		<-ctx.Done()
 		select {
 		case <-two:
 		case <-time.After(time.Minute):
@@ -306,7 +313,8 @@ func TestAcceptFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &buffer{}
-	s := NewServer(armer(func(context.Context, sharing.HookCall) error { return nil }), slog.New(slog.NewTextHandler(log, nil)), "v2")
+	s := NewServer(armer(func(context.Context, sharing.HookCall) error { return nil }),
+		slog.New(slog.NewTextHandler(log, nil)), "v2")
 	s.peer = func(net.Conn) (int, uint32, error) { return 2, 0, nil }
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(t.Context(), &flaky{inner, 2}) }()
@@ -318,7 +326,7 @@ func TestAcceptFails(t *testing.T) {
 	if err := <-done; !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("listener closed by another: %v, want an error", err)
 	}
-	if n := strings.Count(log.String(), "no hook can connect"); n != 2 {
+	if n := strings.Count(log.String(), "failed to accept connections of hooks"); n != 2 {
 		t.Errorf("%d lines of errors, want 2", n)
 	}
 }

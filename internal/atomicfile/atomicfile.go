@@ -102,7 +102,8 @@ func write(sys filesystem, path string, data []byte, mode fs.FileMode) (err erro
 	}
 	placed = true
 	if err := sys.syncDir(dir); err != nil {
-		return fmt.Errorf("flush directory of %q (new content is in place, but may not survive a power loss): %w", path, classify(err))
+		return fmt.Errorf("flush directory of %q (new content is in place, but may not survive a power loss): %w", path,
+			classify(err))
 	}
 	return nil
 }

@@ -32,12 +32,11 @@ type Derived struct {
 // Derive makes the spec of kerf.dev/gpu: one device for each of the GPUs, named by UUID, with the edits that
 // nvidia.com/gpu has for it. It is pure: the same input gives the same bytes.
 //
-// A source device may be named by UUID or by index. It is taken only if it brings the device file of that
-// GPU's minor number and of no other GPU: a spec that was made before the GPUs were numbered anew would give
-// a container its neighbour's GPU. Every device node becomes "rw", or less where the source gives less;
-// hooks keep their place and get an environment and a timeout where they have none; the nodes that give
-// rights over MIG itself are left out; NVIDIA_VISIBLE_DEVICES is "void", so that no older runtime adds GPUs
-// on its own. GPUs in MIG mode have no device.
+// A source device may be named by UUID or by index. It counts only if it has the device file of that GPU's minor
+// number and of no other GPU: an old spec may have another numbering and would give a container its neighbor's GPU.
+// Every device node becomes "rw", or less if the source gives less. Hooks keep their place and get an environment and
+// a timeout if they have none. Nodes with rights over MIG are left out. NVIDIA_VISIBLE_DEVICES is "void", so that no
+// older container runtime adds GPUs. GPUs in MIG mode have no device.
 //
 // The error wraps sharing.ErrInvalid: edits that come with every device bring the file of one GPU, or the
 // GPUs' devices come from several files.
@@ -56,12 +55,15 @@ func Derive(from []SourceSpec, gpus []sharing.GPU) (Derived, error) {
 			continue
 		}
 		if source != "" && source != s.Path {
-			return Derived{}, fmt.Errorf("cdi specs %q and %q both have GPUs of this node: remove the one that is out of date: %w", source, s.Path, sharing.ErrInvalid)
+			return Derived{}, fmt.Errorf(
+				"cdi specs %q and %q both have GPUs of this node: remove the one that is out of date: %w", source,
+				s.Path, sharing.ErrInvalid)
 		}
 		if source == "" {
 			source = s.Path
 			if given := minors(s.Common); len(given) > 0 {
-				return Derived{}, fmt.Errorf("cdi spec %q gives /dev/nvidia%d with every device: %s: %w", s.Path, given[0], generate, sharing.ErrInvalid)
+				return Derived{}, fmt.Errorf("cdi spec %q gives /dev/nvidia%d with every device: %s: %w", s.Path,
+					given[0], generate, sharing.ErrInvalid)
 			}
 			spec.ContainerEdits = tighten(s.Common)
 			spec.ContainerEdits.Env = withVoid(spec.ContainerEdits.Env)
@@ -97,7 +99,9 @@ func find(from []SourceSpec, g sharing.GPU) (SourceSpec, specs.Device, string) {
 				if got := minors(d.ContainerEdits); len(got) == 1 && got[0] == g.Minor {
 					return s, d, ""
 				}
-				why = fmt.Sprintf("device %q in %q does not bring /dev/nvidia%d and no other GPU, so the spec is not of now: %s", d.Name, s.Path, g.Minor, generate)
+				why = fmt.Sprintf(
+					"device %q in %q does not bring /dev/nvidia%d and no other GPU, so the spec is not of now: %s",
+					d.Name, s.Path, g.Minor, generate)
 			}
 		}
 	}
@@ -131,7 +135,8 @@ const (
 	sourceVendor = "nvidia.com"
 	sourceClass  = "gpu"
 	// generate is what to do when the node's specs do not say what they should.
-	generate = "run 'nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml' on the node (NVIDIA Container Toolkit 1.15 or newer)"
+	generate = "run 'nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml' on the node (NVIDIA Container " +
+		"Toolkit 1.15 or newer)"
 )
 
 // SourceSpec is one file that declares devices of nvidia.com/gpu.
@@ -163,7 +168,8 @@ func Source(dirs []string) ([]SourceSpec, error) {
 		from := SourceSpec{Path: s.GetPath(), Common: s.ContainerEdits}
 		for _, d := range s.Devices {
 			// A device that another file gives, or two give at the same rank, is not this file's.
-			if taken := cache.GetDevice(s.Kind + "=" + d.Name); taken != nil && taken.GetSpec().GetPath() == s.GetPath() {
+			if taken := cache.GetDevice(s.Kind + "=" + d.Name); taken != nil &&
+				taken.GetSpec().GetPath() == s.GetPath() {
 				from.Devices = append(from.Devices, d)
 			}
 		}
@@ -240,7 +246,8 @@ func findHoles(dirs []string) error {
 				continue
 			}
 			if _, err := parse(data); errors.Is(err, errHole) {
-				errs = append(errs, fmt.Errorf("cdi spec %q: %w; mend it or remove it, container runtimes crash over it", path, err))
+				errs = append(errs, fmt.Errorf(
+					"cdi spec %q: %w; fix or remove it: container runtimes crash on it", path, err))
 			}
 		}
 	}

@@ -95,7 +95,8 @@ func TestDerivedInjects(t *testing.T) {
 		at = append(at, m.Destination)
 	}
 	slices.Sort(at)
-	want := []string{"/dev/nvidia3", "/dev/nvidiactl", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}
+	want := []string{"/dev/nvidia3", "/dev/nvidiactl", "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+		"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}
 	if !slices.Equal(at, want) || !slices.Equal(spec.Process.Env, []string{void}) {
 		t.Errorf("mounts %q, environment %q", at, spec.Process.Env)
 	}
@@ -106,7 +107,8 @@ func devices(names map[string][]int) []specs.Device {
 	for name, minors := range names {
 		d := specs.Device{Name: name}
 		for _, n := range minors {
-			d.ContainerEdits.DeviceNodes = append(d.ContainerEdits.DeviceNodes, &specs.DeviceNode{Path: "/dev/nvidia" + string(rune('0'+n))})
+			d.ContainerEdits.DeviceNodes = append(d.ContainerEdits.DeviceNodes,
+				&specs.DeviceNode{Path: "/dev/nvidia" + string(rune('0'+n))})
 		}
 		out = append(out, d)
 	}
@@ -122,21 +124,33 @@ func TestDeriveFindsTheRightGPU(t *testing.T) {
 		node int
 		why  string
 	}{
-		"uuid":              {map[string][]int{string(gpuA): {2}}, []sharing.GPU{{UUID: gpuA, Index: 5, Minor: 2}}, 2, ""},
-		"upper case":        {map[string][]int{strings.ToUpper(string(gpuA)[:3]) + strings.ToUpper(string(gpuA)[3:]): {2}}, []sharing.GPU{{UUID: gpuA, Minor: 2}}, 2, ""},
-		"index":             {map[string][]int{"1": {2}, "2": {1}}, []sharing.GPU{{UUID: gpuA, Index: 1, Minor: 2}}, 2, ""},
-		"type and index":    {map[string][]int{"gpu1": {2}}, []sharing.GPU{{UUID: gpuA, Index: 1, Minor: 2}}, 2, ""},
-		"uuid before index": {map[string][]int{"0": {4}, string(gpuA): {2}}, []sharing.GPU{{UUID: gpuA, Index: 0, Minor: 2}}, 2, ""},
-		// Numbered anew since the spec was made: it would give the neighbour's GPU.
-		"old uuid":           {map[string][]int{string(gpuA): {0}, string(gpuB): {1}}, []sharing.GPU{{UUID: gpuA, Index: 1, Minor: 1}}, -1, "not of now"},
-		"old index":          {map[string][]int{"0": {0}}, []sharing.GPU{{UUID: gpuA, Index: 0, Minor: 1}}, -1, "nvidia-ctk"},
-		"old uuid, good 0":   {map[string][]int{"0": {1}, string(gpuA): {0}}, []sharing.GPU{{UUID: gpuA, Index: 0, Minor: 1}}, 1, ""},
-		"two GPUs in one":    {map[string][]int{string(gpuA): {0, 1}}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1, "no other GPU"},
-		"no file":            {map[string][]int{string(gpuA): nil}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1, "/dev/nvidia1"},
-		"only all":           {map[string][]int{"all": {1}}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1, "nvidia-ctk"},
-		"only a MIG device":  {map[string][]int{"0:0": {1}, "MIG-x": {1}}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1, "nvidia-ctk"},
-		"in MIG mode":        {map[string][]int{string(gpuA): {1}}, []sharing.GPU{{UUID: gpuA, Minor: 1, MIG: true}}, -1, "MIG mode"},
-		"index of no number": {map[string][]int{"01": {1}, "+1": {1}, "1 ": {1}}, []sharing.GPU{{UUID: gpuA, Index: 1, Minor: 1}}, -1, "nvidia-ctk"},
+		"uuid": {map[string][]int{string(gpuA): {2}}, []sharing.GPU{{UUID: gpuA, Index: 5, Minor: 2}}, 2,
+			""},
+		"upper case": {map[string][]int{strings.ToUpper(string(gpuA)[:3]) +
+			strings.ToUpper(string(gpuA)[3:]): {2}}, []sharing.GPU{{UUID: gpuA, Minor: 2}}, 2, ""},
+		"index": {map[string][]int{"1": {2}, "2": {1}}, []sharing.GPU{{UUID: gpuA, Index: 1, Minor: 2}}, 2,
+			""},
+		"type and index": {map[string][]int{"gpu1": {2}}, []sharing.GPU{{UUID: gpuA, Index: 1, Minor: 2}}, 2, ""},
+		"uuid before index": {map[string][]int{"0": {4}, string(gpuA): {2}},
+			[]sharing.GPU{{UUID: gpuA, Index: 0, Minor: 2}}, 2, ""},
+		// The numbers changed after the spec was made: it would give the neighbor's GPU.
+		"old uuid": {map[string][]int{string(gpuA): {0}, string(gpuB): {1}},
+			[]sharing.GPU{{UUID: gpuA, Index: 1, Minor: 1}}, -1, "not of now"},
+		"old index": {map[string][]int{"0": {0}}, []sharing.GPU{{UUID: gpuA, Index: 0, Minor: 1}}, -1,
+			"nvidia-ctk"},
+		"old uuid, good 0": {map[string][]int{"0": {1}, string(gpuA): {0}},
+			[]sharing.GPU{{UUID: gpuA, Index: 0, Minor: 1}}, 1, ""},
+		"two GPUs in one": {map[string][]int{string(gpuA): {0, 1}}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1,
+			"no other GPU"},
+		"no file": {map[string][]int{string(gpuA): nil}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1,
+			"/dev/nvidia1"},
+		"only all": {map[string][]int{"all": {1}}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1, "nvidia-ctk"},
+		"only a MIG device": {map[string][]int{"0:0": {1}, "MIG-x": {1}}, []sharing.GPU{{UUID: gpuA, Minor: 1}}, -1,
+			"nvidia-ctk"},
+		"in MIG mode": {map[string][]int{string(gpuA): {1}}, []sharing.GPU{{UUID: gpuA, Minor: 1, MIG: true}},
+			-1, "MIG mode"},
+		"index of no number": {map[string][]int{"01": {1}, "+1": {1}, "1 ": {1}},
+			[]sharing.GPU{{UUID: gpuA, Index: 1, Minor: 1}}, -1, "nvidia-ctk"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -168,8 +182,10 @@ func TestDeriveRefusesCommonGPU(t *testing.T) {
 		"odd path":     {DeviceNodes: []*specs.DeviceNode{{Path: "/dev/./nvidia1"}}},
 		"mount":        {Mounts: []*specs.Mount{{HostPath: "/run/x", ContainerPath: "/dev/nvidia1"}}},
 	} {
-		from := []SourceSpec{{Path: "/etc/cdi/hand.yaml", Devices: devices(map[string][]int{string(gpuA): {0}}), Common: common}}
-		if got, err := Derive(from, []sharing.GPU{{UUID: gpuA}}); !errors.Is(err, sharing.ErrInvalid) || got.File.Name != "" || !strings.Contains(err.Error(), "hand.yaml") {
+		from := []SourceSpec{{Path: "/etc/cdi/hand.yaml", Devices: devices(map[string][]int{string(gpuA): {0}}),
+			Common: common}}
+		if got, err := Derive(from, []sharing.GPU{{UUID: gpuA}}); !errors.Is(err, sharing.ErrInvalid) ||
+			got.File.Name != "" || !strings.Contains(err.Error(), "hand.yaml") {
 			t.Errorf("%s: %v, want a refusal that names the file", name, err)
 		}
 	}
@@ -181,7 +197,8 @@ func TestDeriveRefusesTwoFiles(t *testing.T) {
 		{Path: "/etc/cdi/b.yaml", Devices: devices(map[string][]int{string(gpuB): {1}})},
 	}
 	_, err := Derive(from, []sharing.GPU{{UUID: gpuA}, {UUID: gpuB, Minor: 1}})
-	if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "a.yaml") || !strings.Contains(err.Error(), "b.yaml") {
+	if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "a.yaml") ||
+		!strings.Contains(err.Error(), "b.yaml") {
 		t.Errorf("%v, want both files", err)
 	}
 }
@@ -200,7 +217,8 @@ func TestDeriveLeavesItsInputAlone(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
-	for in, want := range map[string]string{"": "rw", "rwm": "rw", "rw": "rw", "r": "r", "mr": "r", "m": "none", "none": "none", "wm": "w"} {
+	for in, want := range map[string]string{"": "rw", "rwm": "rw", "rw": "rw", "r": "r", "mr": "r", "m": "none",
+		"none": "none", "wm": "w"} {
 		if got := permissions(in); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}

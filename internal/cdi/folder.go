@@ -54,7 +54,8 @@ func conflict(path string) error {
 		return nil // removed meanwhile, or a link to nowhere
 	}
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSpec {
-		return fmt.Errorf("cdi spec %q cannot be looked at: remove it: %w", path, errors.Join(err, sharing.ErrUnavailable))
+		return fmt.Errorf("cdi spec %q cannot be looked at: remove it: %w", path,
+			errors.Join(err, sharing.ErrUnavailable))
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +65,8 @@ func conflict(path string) error {
 		return fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
 	}
 	if kind, found := declares(data); found {
-		return fmt.Errorf("cdi spec %q declares devices of %s, which Kerf alone may: remove it: %w", path, kind, sharing.ErrConflict)
+		return fmt.Errorf("cdi spec %q declares devices of %s, which Kerf alone may: remove it: %w", path, kind,
+			sharing.ErrConflict)
 	}
 	return nil
 }
@@ -73,7 +75,8 @@ func conflict(path string) error {
 // counts: the container runtime's may be of another version and read it.
 func declares(data []byte) (kind string, found bool) {
 	s, err := parse(data)
-	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINear, sharing.CDIGPU, sharing.CDIMIG} {
+	for _, kind := range []string{sharing.CDIGuard, sharing.CDIAsk, sharing.CDINUMA, sharing.CDINear, sharing.CDIGPU,
+		sharing.CDIMIG} {
 		if err == nil {
 			if s.Kind == kind {
 				return kind, true
@@ -87,7 +90,7 @@ func declares(data []byte) (kind string, found bool) {
 
 // look is one string of all that Keep's work depends on. A file's change time cannot be set back, so nothing
 // can be written without a difference here.
-func (k *Keeper) look(m Maxima, gpus []sharing.GPU) (string, error) {
+func (k *Manager) look(m Maxima, gpus []sharing.GPU) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v", m)
 	for _, g := range gpus {
@@ -97,9 +100,9 @@ func (k *Keeper) look(m Maxima, gpus []sharing.GPU) (string, error) {
 	return b.String(), err
 }
 
-// lookInto tells what the folders look like. The spec of the MIG instances is left out as long as it is as Instances left it:
-// it changes with each instance that is cut, and nothing else is made from it.
-func (k *Keeper) lookInto(b *strings.Builder, dirs []string) error {
+// lookInto describes the folders. It leaves out the spec of the MIG instances while that is as Instances wrote it: it
+// changes with each created instance, and nothing else depends on it.
+func (k *Manager) lookInto(b *strings.Builder, dirs []string) error {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,9 +134,9 @@ func looks(path string) string {
 	return fmt.Sprintf("%d %d %d.%d", stat.Ino, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
 }
 
-// source is Source for the keeper's folders, which reads them only when they have changed: a spec of eight GPUs has some
+// source is Source for the manager's folders. It reads them only after a change: a spec of eight GPUs has some
 // hundred files to mount, and a pod that waits for its MIG instance waits for this.
-func (k *Keeper) source() ([]SourceSpec, error) {
+func (k *Manager) source() ([]SourceSpec, error) {
 	var b strings.Builder
 	if err := k.lookInto(&b, k.dirs); err != nil {
 		return nil, err

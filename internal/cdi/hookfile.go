@@ -42,15 +42,15 @@ func InstallHook(dir, version, binary string) (string, error) {
 	return install(dir, version, hookName, binary)
 }
 
-// InstallLibrary puts the library that is preloaded into containers beside the hook, as <version>/libkerf.so, in the
-// way of InstallHook.
+// InstallLibrary puts the preloaded library next to the hook, as <version>/libkerf.so, like InstallHook.
 func InstallLibrary(dir, version, binary string) (string, error) {
 	return install(dir, version, libraryName, binary)
 }
 
 func install(dir, version, name, binary string) (string, error) {
 	if !isVersion(version) {
-		return "", sharing.Invalid("version", version, "build with a version of letters, digits and . _ + -", "cannot name a folder")
+		return "", sharing.Invalid("version", version, "build with a version of letters, digits and . _ + -",
+			"cannot name a folder")
 	}
 	data, err := readHook(binary)
 	if err != nil {
@@ -100,7 +100,8 @@ func HookLooks(path string) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d %s %d %d %d %d.%d", stat.Ino, info.Mode(), stat.Uid, stat.Gid, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
+	return fmt.Sprintf("%d %s %d %d %d %d.%d", stat.Ino, info.Mode(), stat.Uid, stat.Gid, stat.Size, stat.Ctim.Sec,
+		stat.Ctim.Nsec)
 }
 
 // VerifyHook looks whether the program at path is the one with that hash and can be run by root alone's
@@ -113,7 +114,8 @@ func VerifyHook(path string, sum [sha256.Size]byte) error {
 	case err != nil:
 		return fmt.Errorf("look at kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
 	case info.Mode() != hookMode || !trusted.Owned(info):
-		return fmt.Errorf("%q has mode %s and may not be root's: it must be root's, %s: %w", path, info.Mode(), hookMode, sharing.ErrStale)
+		return fmt.Errorf("%q has mode %s and may not be root's: it must be root's, %s: %w", path, info.Mode(),
+			hookMode, sharing.ErrStale)
 	}
 	data, err := readHook(path)
 	if err != nil {
@@ -133,7 +135,8 @@ func readHook(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read kerf-hook: %w (%w)", err, sharing.ErrUnavailable)
 	case !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxHook:
-		return nil, fmt.Errorf("read kerf-hook: %q (%s, %d bytes) is no program: %w", path, info.Mode(), info.Size(), sharing.ErrInvalid)
+		return nil, fmt.Errorf("read kerf-hook: %q (%s, %d bytes) is no program: %w", path, info.Mode(), info.Size(),
+			sharing.ErrInvalid)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

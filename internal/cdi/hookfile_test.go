@@ -44,7 +44,8 @@ func TestInstallHook(t *testing.T) {
 		t.Errorf("not the program: %v", err)
 	}
 	before := inodes(t, filepath.Dir(path))
-	if _, err := InstallHook(dir, "v1", binary); err != nil || inodes(t, filepath.Dir(path))["kerf-hook"] != before["kerf-hook"] {
+	if _, err := InstallHook(dir, "v1", binary); err != nil ||
+		inodes(t, filepath.Dir(path))["kerf-hook"] != before["kerf-hook"] {
 		t.Errorf("the same again was written (%v)", err)
 	}
 	// Another build of the same version, while the old one is open.
@@ -88,7 +89,8 @@ func TestHookLooks(t *testing.T) {
 	change := map[string]func() error{
 		"other content of the same size and time": func() error {
 			info, err := os.Stat(path)
-			return errors.Join(err, os.WriteFile(path, []byte("wrong"), 0o755), os.Chtimes(path, info.ModTime(), info.ModTime()))
+			return errors.Join(err, os.WriteFile(path, []byte("wrong"), 0o755),
+				os.Chtimes(path, info.ModTime(), info.ModTime()))
 		},
 		"mode":  func() error { return os.Chmod(path, 0o777) },
 		"owner": func() error { return os.Chown(path, 1, 1) },
@@ -121,7 +123,8 @@ func TestInstallHookKeepsThePreviousVersion(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
 	install := func(version string, want ...string) {
 		t.Helper()
-		if path, err := InstallLibrary(dir, version, binary); err != nil || path != filepath.Join(dir, version, "libkerf.so") {
+		if path, err := InstallLibrary(dir, version, binary); err != nil ||
+			path != filepath.Join(dir, version, "libkerf.so") {
 			t.Fatal(path, err)
 		}
 		if _, err := InstallHook(dir, version, binary); err != nil {

@@ -20,10 +20,10 @@ import (
 )
 
 func allNames() []string {
-	return []string{"kerf.dev-guard.json", "kerf.dev-ask.json", "kerf.dev-near.json"}
+	return []string{"kerf.dev-guard.json", "kerf.dev-ask.json", "kerf.dev-numa.json", "kerf.dev-near.json"}
 }
 
-// inodes tell a file that was written anew from one that was left alone.
+// inodes distinguish a file that was written again from one that was not.
 func inodes(t *testing.T, dir string) map[string]uint64 {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -52,7 +52,8 @@ func TestInstallWritesOnlyWhatDiffers(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, allNames()[0])} {
 		info, err := os.Stat(path)
-		if want := map[bool]fs.FileMode{true: fs.ModeDir | 0o755, false: 0o644}[info.IsDir()]; err != nil || info.Mode() != want {
+		if want := map[bool]fs.FileMode{true: fs.ModeDir | 0o755, false: 0o644}[info.IsDir()]; err != nil ||
+			info.Mode() != want {
 			t.Errorf("%q has mode %s, want %s", path, info.Mode(), want)
 		}
 	}
@@ -105,9 +106,12 @@ func TestRecorded(t *testing.T) {
 		data string
 		want Maxima
 	}{
-		"amounts":       {device("gpu-memory-gib:7", "gpu:2", "gpu-memory-gib:3", "gpu-percent:50"), Maxima{MemoryGiB: 7, Percent: 50, GPUs: 2}},
-		"instances":     {device("mig-1g.10gb:1", "mig-1g.10gb:2", "mig-7g.80gb:1"), Maxima{MIG: map[string]int{"mig-1g.10gb": 2, "mig-7g.80gb": 1}}},
-		"odd names":     {device("gpu-memory-gib:07", "gpu-memory-gib:-1", "gpu-memory-gib", "gpu:x", "mig:3", "gpu:1"), Maxima{GPUs: 1}},
+		"amounts": {device("gpu-memory-gib:7", "gpu:2", "gpu-memory-gib:3", "gpu-percent:50"),
+			Maxima{MemoryGiB: 7, Percent: 50, GPUs: 2}},
+		"instances": {device("mig-1g.10gb:1", "mig-1g.10gb:2", "mig-7g.80gb:1"),
+			Maxima{MIG: map[string]int{"mig-1g.10gb": 2, "mig-7g.80gb": 1}}},
+		"odd names": {device("gpu-memory-gib:07", "gpu-memory-gib:-1", "gpu-memory-gib", "gpu:x", "mig:3", "gpu:1"),
+			Maxima{GPUs: 1}},
 		"absurd amount": {device("gpu-memory-gib:2000000000", "gpu:1"), Maxima{GPUs: 1}},
 		"unknown field": {strings.Replace(device("gpu:1"), "{", `{"x":1,`, 1), Maxima{}},
 		"half":          {device("gpu:1")[:30], Maxima{}},
@@ -142,7 +146,8 @@ func TestVerifySeesEveryChangeAndInstallMendsIt(t *testing.T) {
 		"removed": {os.Remove, sharing.ErrNotFound},
 		"edited, same size": {func(p string) error {
 			data, err := os.ReadFile(p)
-			return errors.Join(err, os.WriteFile(p, []byte(strings.Replace(string(data), "/opt/kerf", "/tmp/kerf", 1)), 0o644))
+			return errors.Join(err, os.WriteFile(p, []byte(strings.Replace(string(data), "/opt/kerf", "/tmp/kerf", 1)),
+				0o644))
 		}, sharing.ErrStale},
 		"emptied":    {func(p string) error { return os.Truncate(p, 0) }, sharing.ErrStale},
 		"writable":   {func(p string) error { return os.Chmod(p, 0o666) }, sharing.ErrStale},
@@ -197,7 +202,8 @@ func TestInstallRefusesFoldersOfOthers(t *testing.T) {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
-		if written, err := Install(dir, mustStatic(t, small)); !errors.Is(err, sharing.ErrDenied) || len(written) > 0 || !strings.Contains(err.Error(), dir) {
+		if written, err := Install(dir, mustStatic(t, small)); !errors.Is(err, sharing.ErrDenied) || len(written) > 0 ||
+			!strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: wrote %q (%v), want a refusal", name, written, err)
 		}
 	}
@@ -255,7 +261,7 @@ func FuzzRecorded(f *testing.F) {
 		f.Add(file.Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, kind := range []string{sharing.CDIAsk, sharing.CDINear} {
+		for _, kind := range []string{sharing.CDIAsk, sharing.CDINUMA, sharing.CDINear} {
 			m := recorded(kind, data)
 			if err := m.check(); err != nil {
 				t.Errorf("%+v: %v", m, err)

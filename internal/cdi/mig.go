@@ -25,7 +25,7 @@ type Instance struct {
 	UUID string
 	// GPU is the one that it is of.
 	GPU sharing.GPU
-	// Caps are the nodes without which the driver lets nobody use it.
+	// Caps are the nodes that every process needs to use it.
 	Caps []Cap
 }
 
@@ -33,18 +33,18 @@ type Instance struct {
 type Cap struct {
 	// Path is where programs look for it, and Host where it is on the host.
 	Path, Host string
-	// Major and Minor are its numbers, with which a container's node is made whether the host has one or not. Major is 0
-	// where it is no device: then the file itself is shown.
+	// Major and Minor are its numbers, with which a container's node is made whether the host has one or not. Major is
+	// 0 where it is no device: then the file itself is shown.
 	Major, Minor int
 }
 
 // migFile is the spec of the MIG instances.
-func (k *Keeper) migFile() string { return filepath.Join(k.own, fileName(sharing.CDIMIG)) }
+func (k *Manager) migFile() string { return filepath.Join(k.own, fileName(sharing.CDIMIG)) }
 
-// Instances makes the keeper's folder hold the spec of kerf.dev/mig with a device for each of the instances, and no other;
-// none: no spec. What comes with every GPU is taken from the specs of nvidia.com/gpu. It reports whether something was
-// written. Errors are those of Source and Install, and sharing.ErrInvalid for a spec that gives another GPU with every device.
-func (k *Keeper) Instances(instances []Instance) (written bool, err error) {
+// Instances writes the spec of kerf.dev/mig with a device for each of the instances, and no other; without instances,
+// there is no spec. Common edits come from the specs of nvidia.com/gpu. It reports whether it wrote something. Errors
+// are those of Source and Install, and sharing.ErrInvalid for a spec that adds another GPU to every device.
+func (k *Manager) Instances(instances []Instance) (written bool, err error) {
 	defer func() { k.mig = looks(k.migFile()) }()
 	if len(instances) == 0 {
 		err := os.Remove(k.migFile())
@@ -73,7 +73,8 @@ func deriveInstances(from []SourceSpec, instances []Instance) (File, error) {
 	// The toolkit leaves a GPU in MIG mode out of its spec, so that which file has it tells nothing.
 	common := from[0].Common
 	if given := minors(common); len(given) > 0 {
-		return File{}, fmt.Errorf("cdi spec %q gives /dev/nvidia%d with every device: %s: %w", from[0].Path, given[0], generate, sharing.ErrInvalid)
+		return File{}, fmt.Errorf("cdi spec %q gives /dev/nvidia%d with every device: %s: %w", from[0].Path, given[0],
+			generate, sharing.ErrInvalid)
 	}
 	spec := &specs.Spec{Kind: sharing.CDIMIG, ContainerEdits: tighten(common)}
 	spec.ContainerEdits.Env = withVoid(spec.ContainerEdits.Env)
@@ -94,16 +95,19 @@ func ofGPU(from []SourceSpec, in Instance) specs.ContainerEdits {
 	if _, d, why := find(from, in.GPU); why == "" {
 		return tighten(d.ContainerEdits)
 	}
-	return specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia" + strconv.Itoa(in.GPU.Minor), Permissions: "rw"}}}
+	return specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia" + strconv.Itoa(in.GPU.Minor),
+		Permissions: "rw"}}}
 }
 
 func addCap(e *specs.ContainerEdits, c Cap) {
 	if c.Major == 0 {
-		e.Mounts = append(e.Mounts, &specs.Mount{HostPath: c.Host, ContainerPath: c.Path, Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}})
+		e.Mounts = append(e.Mounts, &specs.Mount{HostPath: c.Host, ContainerPath: c.Path,
+			Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}})
 		return
 	}
 	mode := os.FileMode(0o444)
 	e.DeviceNodes = append(e.DeviceNodes, &specs.DeviceNode{
-		Path: path.Clean(c.Path), Type: "c", Major: int64(c.Major), Minor: int64(c.Minor), FileMode: &mode, Permissions: "rw",
+		Path: path.Clean(c.Path), Type: "c", Major: int64(c.Major), Minor: int64(c.Minor), FileMode: &mode,
+		Permissions: "rw",
 	})
 }

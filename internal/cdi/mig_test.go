@@ -20,7 +20,8 @@ const migUUID = "MIG-0f8a1b2c-0000-1111-2222-333344445555"
 
 // An instance brings its GPU's own file, its own two capability nodes, and no others.
 func TestInstances(t *testing.T) {
-	for name, from := range map[string]string{"a real node": "nvidia-toolkit.yaml", "a simulated one": "simulated.json"} {
+	for name, from := range map[string]string{"a real node": "nvidia-toolkit.yaml",
+		"a simulated one": "simulated.json"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			data, err := os.ReadFile(filepath.Join("testdata", from))
@@ -30,15 +31,16 @@ func TestInstances(t *testing.T) {
 			writeFile(t, dir, from, string(data))
 			in := Instance{UUID: migUUID, GPU: node[0], Caps: []Cap{
 				{Path: "/dev/nvidia-caps/nvidia-cap12", Host: "/sim/dev/nvidia-caps/nvidia-cap12"},
-				{Path: "/dev/nvidia-caps/nvidia-cap13", Host: "/sim/dev/nvidia-caps/nvidia-cap13", Major: 236, Minor: 13},
+				{Path: "/dev/nvidia-caps/nvidia-cap13", Host: "/sim/dev/nvidia-caps/nvidia-cap13", Major: 236,
+					Minor: 13},
 			}}
 			in.GPU.MIG = true
-			keeper := NewKeeper(dir, []string{dir}, testHook)
-			written, err := keeper.Instances([]Instance{in})
+			manager := NewManager(dir, []string{dir}, testHook)
+			written, err := manager.Instances([]Instance{in})
 			if err != nil || !written {
 				t.Fatalf("written %t: %v", written, err)
 			}
-			if written, err = keeper.Instances([]Instance{in}); err != nil || written {
+			if written, err = manager.Instances([]Instance{in}); err != nil || written {
 				t.Errorf("again: written %t: %v", written, err)
 			}
 			data, err = os.ReadFile(filepath.Join(dir, "kerf.dev-mig.json"))
@@ -60,10 +62,12 @@ func TestInstances(t *testing.T) {
 				t.Errorf("environment %q", e.Env)
 			}
 			mounted := func(m *specs.Mount) bool {
-				return m.ContainerPath == "/dev/nvidia-caps/nvidia-cap12" && m.HostPath == "/sim/dev/nvidia-caps/nvidia-cap12" && slices.Contains(m.Options, "ro")
+				return m.ContainerPath == "/dev/nvidia-caps/nvidia-cap12" &&
+					m.HostPath == "/sim/dev/nvidia-caps/nvidia-cap12" && slices.Contains(m.Options, "ro")
 			}
 			made := func(d *specs.DeviceNode) bool {
-				return d.Path == "/dev/nvidia-caps/nvidia-cap13" && d.Type == "c" && d.Major == 236 && d.Minor == 13 && d.HostPath == "" && d.Permissions == "rw"
+				return d.Path == "/dev/nvidia-caps/nvidia-cap13" && d.Type == "c" && d.Major == 236 && d.Minor == 13 &&
+					d.HostPath == "" && d.Permissions == "rw"
 			}
 			if !slices.ContainsFunc(e.Mounts, mounted) || !slices.ContainsFunc(e.DeviceNodes, made) {
 				t.Errorf("capabilities: %s", data)
@@ -72,7 +76,8 @@ func TestInstances(t *testing.T) {
 				t.Errorf("%d names of capability nodes: %s", n, data)
 			}
 			whole, err := EditsForInstance(dir, migUUID)
-			if from == "simulated.json" && (err != nil || !slices.ContainsFunc(whole.Mounts, mounted) || !slices.ContainsFunc(whole.DeviceNodes, made)) {
+			if from == "simulated.json" && (err != nil || !slices.ContainsFunc(whole.Mounts, mounted) ||
+				!slices.ContainsFunc(whole.DeviceNodes, made)) {
 				t.Errorf("edits for a spec: %+v, %v", whole, err)
 			}
 			if _, err := EditsForInstance(dir, "MIG-other"); !errors.Is(err, sharing.ErrNotFound) {
@@ -81,10 +86,10 @@ func TestInstances(t *testing.T) {
 			if err := Conflicts(dir, []string{dir}); err != nil {
 				t.Errorf("our own spec: %v", err)
 			}
-			if written, err = keeper.Instances(nil); err != nil || !written {
+			if written, err = manager.Instances(nil); err != nil || !written {
 				t.Errorf("none: written %t: %v", written, err)
 			}
-			if written, err = keeper.Instances(nil); err != nil || written {
+			if written, err = manager.Instances(nil); err != nil || written {
 				t.Errorf("none again: written %t: %v", written, err)
 			}
 		})
@@ -107,12 +112,14 @@ func TestInstanceOfAGPUWithoutADevice(t *testing.T) {
 	if _, err := deriveInstances(from, []Instance{{UUID: migUUID, GPU: node[0]}}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("another GPU with every device: %v", err)
 	}
-	if _, err := NewKeeper(t.TempDir(), []string{t.TempDir()}, Hook{}).Instances([]Instance{{UUID: migUUID, GPU: node[0]}}); !errors.Is(err, sharing.ErrNotFound) {
+	if _, err := NewManager(t.TempDir(), []string{t.TempDir()},
+		Hook{}).Instances([]Instance{{UUID: migUUID, GPU: node[0]}}); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("no spec of the toolkit: %v", err)
 	}
 }
 
-// What instances come and go changes nothing else, so that nothing else is read for it; whatever somebody else changes is.
+// When instances come and go, nothing else changes and nothing else is read. A change by another program is still
+// noticed.
 func TestInstancesLeaveTheRestAlone(t *testing.T) {
 	k, own, run := newKept(t)
 	in := Instance{UUID: migUUID, GPU: node[0]}
@@ -143,9 +150,11 @@ func TestInstancesLeaveTheRestAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, run, "nvidia.json", strings.Replace(string(data), "/run/gpusim/dev/nvidiactl", "/run/elsewhere/nvidiactl", 1))
+	writeFile(t, run, "nvidia.json", strings.Replace(string(data), "/run/gpusim/dev/nvidiactl",
+		"/run/elsewhere/nvidiactl", 1))
 	show("after another spec of NVIDIA's", []Instance{in}, true)
-	if data, err = os.ReadFile(filepath.Join(own, "kerf.dev-mig.json")); err != nil || !strings.Contains(string(data), "/run/elsewhere/nvidiactl") {
+	if data, err = os.ReadFile(filepath.Join(own, "kerf.dev-mig.json")); err != nil ||
+		!strings.Contains(string(data), "/run/elsewhere/nvidiactl") {
 		t.Errorf("%v: %s", err, data)
 	}
 	settle()

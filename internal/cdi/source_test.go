@@ -92,11 +92,13 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("no conflict: %v", err)
 	}
 	for name, tc := range map[string]struct{ dir, file, data string }{
-		"guard without a hook":          {own, "zz.json", spec("kerf.dev/guard", "armed")},
-		"yaml":                          {own, "zz.yaml", "cdiVersion: 0.5.0\nkind: kerf.dev/ask\ndevices:\n- name: gpu:1\n  containerEdits: {env: [A=b]}\n"},
-		"our file in another folder":    {other, "kerf.dev-ask.json", spec("kerf.dev/ask", "gpu:1")},
-		"gpu":                           {other, "a.json", spec("kerf.dev/gpu", string(gpuA))},
-		"that this library cannot read": {other, "new.json", `{"cdiVersion":"9.0.0","kind":"kerf.dev/near","teleport":true}`},
+		"guard without a hook": {own, "zz.json", spec("kerf.dev/guard", "armed")},
+		"yaml": {own, "zz.yaml",
+			"cdiVersion: 0.5.0\nkind: kerf.dev/ask\ndevices:\n- name: gpu:1\n  containerEdits: {env: [A=b]}\n"},
+		"our file in another folder": {other, "kerf.dev-ask.json", spec("kerf.dev/ask", "gpu:1")},
+		"gpu":                        {other, "a.json", spec("kerf.dev/gpu", string(gpuA))},
+		"that this library cannot read": {other, "new.json",
+			`{"cdiVersion":"9.0.0","kind":"kerf.dev/near","teleport":true}`},
 	} {
 		path := writeFile(t, tc.dir, tc.file, tc.data)
 		if err := Conflicts(own, dirs); !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), path) {
@@ -137,20 +139,23 @@ func TestEditsFor(t *testing.T) {
 	for _, d := range got.DeviceNodes {
 		paths[d.Path]++
 	}
-	if !slices.Equal(minors(got), []int{0, 3}) || paths["/dev/nvidiactl"] != 1 || len(got.Hooks) != 3 || len(got.Mounts) != 3 {
+	if !slices.Equal(minors(got), []int{0, 3}) || paths["/dev/nvidiactl"] != 1 || len(got.Hooks) != 3 ||
+		len(got.Mounts) != 3 {
 		t.Errorf("nodes %v, %d hooks, %d mounts", paths, len(got.Hooks), len(got.Mounts))
 	}
 	one, err := editsFor(derived.File.Data, sharing.CDIGPU, []string{string(gpuA)})
 	if err != nil || !slices.Equal(minors(one), []int{0}) {
 		t.Errorf("one GPU brings /dev/nvidia%v (%v)", minors(one), err)
 	}
-	if _, err := editsFor(derived.File.Data, sharing.CDIGPU, []string{string(gpuA), string(gpuC)}); !errors.Is(err, sharing.ErrNotFound) {
+	if _, err := editsFor(derived.File.Data, sharing.CDIGPU, []string{string(gpuA), string(gpuC)}); !errors.Is(err,
+		sharing.ErrNotFound) {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
 	if _, err := EditsFor(t.TempDir(), []sharing.GPUID{gpuA}); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("no spec: %v", err)
 	}
-	if _, err := editsFor([]byte(spec("nvidia.com/gpu", string(gpuA))), sharing.CDIGPU, []string{string(gpuA)}); !errors.Is(err, sharing.ErrInvalid) {
+	if _, err := editsFor([]byte(spec("nvidia.com/gpu", string(gpuA))), sharing.CDIGPU,
+		[]string{string(gpuA)}); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("another's spec: %v", err)
 	}
 }
@@ -158,7 +163,9 @@ func TestEditsFor(t *testing.T) {
 func TestEditsForAsksTheMachine(t *testing.T) {
 	dir := t.TempDir()
 	put := func(node specs.DeviceNode) {
-		f, err := newFile(&specs.Spec{Kind: sharing.CDIGPU, Devices: []specs.Device{{Name: string(gpuA), ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{&node}}}}})
+		f, err := newFile(&specs.Spec{Kind: sharing.CDIGPU,
+			Devices: []specs.Device{{Name: string(gpuA),
+				ContainerEdits: specs.ContainerEdits{DeviceNodes: []*specs.DeviceNode{&node}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +184,8 @@ func TestEditsForAsksTheMachine(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d := got.DeviceNodes[0]; d.Type != "c" || d.Major != 1 || d.Minor != 3 || d.FileMode == nil || *d.FileMode == 0 || d.Permissions != "rw" || d.Path != node.Path {
+		if d := got.DeviceNodes[0]; d.Type != "c" || d.Major != 1 || d.Minor != 3 || d.FileMode == nil ||
+			*d.FileMode == 0 || d.Permissions != "rw" || d.Path != node.Path {
 			t.Errorf("%s: %+v", name, *d)
 		}
 	}
@@ -200,9 +208,12 @@ func TestEditsForAsksTheMachine(t *testing.T) {
 func TestHoles(t *testing.T) {
 	dir := t.TempDir()
 	for _, list := range []string{"deviceNodes", "netDevices", "hooks", "mounts"} {
-		text := "cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- name: a\n  containerEdits:\n    env: [A=b]\n    " + list + ":\n    -\n"
+		text :=
+			"cdiVersion: 1.1.0\nkind: example.com/gpu\ndevices:\n- name: a\n  containerEdits:\n    env: [A=b]\n    " +
+				list + ":\n    -\n"
 		path := writeFile(t, dir, "x.yaml", text)
-		if _, err := Source([]string{dir}); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), path) {
+		if _, err := Source([]string{dir}); !errors.Is(err, sharing.ErrInvalid) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want a refusal that names the file", list, err)
 		}
 		common := strings.Replace(text, "devices:", "containerEdits: {"+list+": [null]}\ndevices:", 1)

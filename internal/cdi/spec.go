@@ -35,7 +35,8 @@ func fileName(kind string) string { return strings.ReplaceAll(kind, "/", "-") + 
 
 // ourFiles are the names of all files that Install writes.
 func ourFiles() []string {
-	return []string{fileName(sharing.CDIGuard), fileName(sharing.CDIAsk), fileName(sharing.CDINear), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG)}
+	return []string{fileName(sharing.CDIGuard), fileName(sharing.CDIAsk), fileName(sharing.CDINUMA),
+		fileName(sharing.CDINear), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG)}
 }
 
 // newFile gives a spec the least version that it needs, checks it as the library does that container
@@ -129,7 +130,9 @@ func editsOf(dir, kind string, names []string) (specs.ContainerEdits, error) {
 	path := filepath.Join(dir, fileName(kind))
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return specs.ContainerEdits{}, fmt.Errorf("cdi spec %q is not there; the agent makes it from the specs of nvidia.com/gpu: %w", path, sharing.ErrNotFound)
+		return specs.ContainerEdits{}, fmt.Errorf(
+			"cdi spec %q is not there; the agent makes it from the specs of nvidia.com/gpu: %w", path,
+			sharing.ErrNotFound)
 	}
 	if err != nil {
 		return specs.ContainerEdits{}, fmt.Errorf("read cdi spec: %w (%w)", err, sharing.ErrUnavailable)
@@ -187,13 +190,14 @@ func complete(d *specs.DeviceNode) error {
 	}
 	info, err := os.Lstat(path)
 	if err != nil && whole {
-		return nil // the OCI runtime has a mode of its own
+		return nil // the OCI runtime has its own mode
 	}
 	if err != nil {
 		return fmt.Errorf("device %q: %w (%w)", path, err, sharing.ErrNotFound)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	kind := map[fs.FileMode]string{fs.ModeDevice | fs.ModeCharDevice: "c", fs.ModeDevice: "b", fs.ModeNamedPipe: "p"}[info.Mode().Type()]
+	kind := map[fs.FileMode]string{fs.ModeDevice | fs.ModeCharDevice: "c", fs.ModeDevice: "b",
+		fs.ModeNamedPipe: "p"}[info.Mode().Type()]
 	if !ok || kind == "" || d.Type != "" && d.Type != kind && (d.Type != "u" || kind != "c") {
 		return fmt.Errorf("device %q (%s) is no such device node: %w", path, info.Mode(), sharing.ErrInvalid)
 	}

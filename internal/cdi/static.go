@@ -1,21 +1,20 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi is the door to the Container Device Interface: the files in which container runtimes look up
-// the device names that kubelet and NRI hand them.
+// Package cdi is the adapter to the Container Device Interface: the files that map the device names of kubelet and
+// NRI to edits for container runtimes.
 //
 // Kerf's own kinds stand in four files. Guard, ask and near are the same for every container and every day:
 // Static makes them of amounts alone. The GPUs' file is made by Derive of the nvidia.com/gpu specs that
 // NVIDIA's toolkit writes, which Source reads. InstallHook puts kerf-hook where the guard's hook points.
 //
-// Promised: a name that was ever written keeps resolving, with the same meaning, as long as the file stays,
-// since Install never takes an amount away; a file is replaced as a whole or not at all, and only when its
-// content differs; every device node is "rw" and never more; every hook has an environment of its own and a
-// timeout; a device of a GPU gives that GPU's device file and no other GPU's. Names of Kerf's kinds in
-// files of others are an error (Conflicts), because a container runtime might follow them.
+// Promised: a name that was ever written keeps its meaning as long as the file stays, because Install never removes
+// an amount. A file is replaced as a whole or not at all, and only if its content differs. Every device node is "rw"
+// at most. Every hook has a fixed environment and a timeout. A device of a GPU gives only that GPU's device file.
+// Names of Kerf's kinds in files of others are an error (Conflicts), because a container runtime might use them.
 //
-// Not promised: that a container runtime has read a file when Install returns, and that nobody with root
-// changes a file afterwards.
+// Not promised: that a container runtime has read a file when Install returns, and that root never changes a file
+// afterwards.
 package cdi
 
 import (
@@ -35,11 +34,12 @@ const (
 	hookName = sharing.HookProgram
 	// hookTimeout is the runtime's own limit in seconds. The hook ends by itself after half of it.
 	hookTimeout = 120
-	// hookEnv is the whole environment of a hook that has none of its own. It must not be empty: with an empty
-	// one the runtime would pass on the environment that it was started with.
+	// hookEnv is the whole environment of a hook without one. It must not be empty: then the container runtime would
+	// pass on its environment.
 	hookEnv = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
-	// nearEnv shows a program what was admitted; nothing reads it.
+	// numaEnv shows a program the NUMA nodes of its GPUs; nothing reads it. nearEnv is its name in earlier versions.
+	numaEnv = "KERF_NUMA"
 	nearEnv = "KERF_NEAR"
 
 	// maxAmount bounds each amount, so that a file stays one that container runtimes load in no time.
@@ -140,7 +140,8 @@ func (m Maxima) check() error {
 	}
 	for _, resource := range slices.Sorted(maps.Keys(m.MIG)) {
 		if n := m.MIG[resource]; n < 1 || n > maxAmount || !sharing.IsMIGResource(sharing.Domain+"/"+resource) {
-			return sharing.Invalid("MIG instances of the node", resource, "", "are %d, not 1 to %d of a profile", n, maxAmount)
+			return sharing.Invalid("MIG instances of the node", resource, "", "are %d, not 1 to %d of a profile", n,
+				maxAmount)
 		}
 	}
 	return nil
@@ -160,7 +161,8 @@ func (h Hook) check() error {
 		return sharing.Invalid("path of the hook", h.Path, remedy, "is not a path of "+hookName)
 	}
 	if !path.IsAbs(h.Socket) || path.Clean(h.Socket) != h.Socket || len(h.Socket) > maxSocket {
-		return sharing.Invalid("socket of the hook", h.Socket, remedy, "is not the path of a socket (at most %d bytes)", maxSocket)
+		return sharing.Invalid("socket of the hook", h.Socket, remedy, "is not the path of a socket (at most %d bytes)",
+			maxSocket)
 	}
 	return nil
 }
@@ -171,13 +173,18 @@ func (h Hook) edit(args ...string) *specs.Hook {
 	return &specs.Hook{
 		HookName: createRuntime,
 		Path:     h.Path,
-		Args:     append([]string{hookName, sharing.HookArm, "--socket", h.Socket}, args...),
+		Args:     append([]string{hookName, sharing.HookActivate, "--socket", h.Socket}, args...),
 		Env:      []string{hookEnv},
 		Timeout:  &timeout,
 	}
 }
 
-// Static makes the specs of guard, ask and near for every amount up to m. A kind without any amount has no
+// numaDevice is a device that only shows its name to the program.
+func numaDevice(variable, name string) specs.Device {
+	return specs.Device{Name: name, ContainerEdits: specs.ContainerEdits{Env: []string{variable + "=" + name}}}
+}
+
+// Static makes the specs of guard, ask, numa and near for every amount up to m. A kind without any amount has no
 // file. It is pure: the same input gives the same bytes. Errors are *sharing.FieldError.
 func Static(m Maxima, h Hook) ([]File, error) {
 	if err := m.check(); err != nil {
@@ -195,21 +202,21 @@ func Static(m Maxima, h Hook) ([]File, error) {
 		for n := 1; n <= m.of(resource); n++ {
 			amount := sharing.Ask{Resource: resource, Count: n}.String()
 			ask.Devices = append(ask.Devices, specs.Device{
-				Name: amount, ContainerEdits: specs.ContainerEdits{Hooks: []*specs.Hook{h.edit(sharing.HookAsk, amount)}},
+				Name: amount, ContainerEdits: specs.ContainerEdits{
+					Hooks: []*specs.Hook{h.edit(sharing.HookRequest, amount)}},
 			})
 		}
 	}
-	near := &specs.Spec{Kind: sharing.CDINear}
+	numa, near := &specs.Spec{Kind: sharing.CDINUMA}, &specs.Spec{Kind: sharing.CDINear}
 	for node := range m.NUMANodes {
 		for n := 1; n <= m.GPUs; n++ {
-			amount := sharing.Near{NUMA: node, Count: n}.String()
-			near.Devices = append(near.Devices, specs.Device{
-				Name: amount, ContainerEdits: specs.ContainerEdits{Env: []string{nearEnv + "=" + amount}},
-			})
+			amount := sharing.Near{NUMA: node, Count: n}
+			numa.Devices = append(numa.Devices, numaDevice(numaEnv, amount.String()))
+			near.Devices = append(near.Devices, numaDevice(nearEnv, amount.Former()))
 		}
 	}
 	var files []File
-	for _, s := range []*specs.Spec{guard, ask, near} {
+	for _, s := range []*specs.Spec{guard, ask, numa, near} {
 		if len(s.Devices) == 0 {
 			continue
 		}

@@ -23,7 +23,8 @@ func TestStaticGolden(t *testing.T) {
 		golden(t, f.Name, f.Data)
 		names = append(names, f.Name)
 	}
-	if want := []string{"kerf.dev-guard.json", "kerf.dev-ask.json", "kerf.dev-near.json"}; !slices.Equal(names, want) {
+	if want := []string{"kerf.dev-guard.json", "kerf.dev-ask.json", "kerf.dev-numa.json",
+		"kerf.dev-near.json"}; !slices.Equal(names, want) {
 		t.Errorf("files %q, want %q", names, want)
 	}
 }
@@ -41,7 +42,7 @@ func TestStaticHooks(t *testing.T) {
 			if len(d.ContainerEdits.DeviceNodes)+len(d.ContainerEdits.Mounts) > 0 {
 				t.Errorf("%s=%s brings files", s.Kind, d.Name)
 			}
-			if s.Kind == sharing.CDINear {
+			if s.Kind == sharing.CDINUMA || s.Kind == sharing.CDINear {
 				continue
 			}
 			if n := len(d.ContainerEdits.Hooks); n != 1 {
@@ -54,15 +55,17 @@ func TestStaticHooks(t *testing.T) {
 			if h.Timeout == nil || *h.Timeout != 120 {
 				t.Errorf("%s=%s: timeout %v, want 120 s", s.Kind, d.Name, h.Timeout)
 			}
-			if len(h.Env) == 0 || slices.ContainsFunc(h.Env, func(v string) bool { return !strings.HasPrefix(v, "PATH=") }) {
+			if len(h.Env) == 0 || slices.ContainsFunc(h.Env,
+				func(v string) bool { return !strings.HasPrefix(v, "PATH=") }) {
 				t.Errorf("%s=%s: environment %q, want PATH alone", s.Kind, d.Name, h.Env)
 			}
 			if name, ok := sharing.DeviceOfHook(h.Path, h.Args); !ok || name != s.Kind+"="+d.Name {
-				t.Errorf("the hook of %s=%s is taken for that of %q where a runtime tells of hooks alone", s.Kind, d.Name, name)
+				t.Errorf("the hook of %s=%s is taken for that of %q where a runtime tells of hooks alone", s.Kind,
+					d.Name, name)
 			}
-			want := []string{"kerf-hook", "arm", "--socket", testHook.Socket}
+			want := []string{"kerf-hook", "activate", "--socket", testHook.Socket}
 			if s.Kind == sharing.CDIAsk {
-				want = append(want, "--ask", d.Name)
+				want = append(want, "--request", d.Name)
 				asks++
 			} else {
 				guards++
@@ -90,20 +93,26 @@ func TestNamesResolve(t *testing.T) {
 	if errs := cache.GetErrors(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	names := []string{sharing.GuardDevice, sharing.Ask{Resource: "gpu-memory-gib", Count: 3}.Device(), sharing.Ask{Resource: "gpu-percent", Count: 2}.Device(), sharing.Near{NUMA: 1, Count: 2}.Device()}
+	names := []string{sharing.GuardDevice, sharing.Ask{Resource: "gpu-memory-gib", Count: 3}.Device(),
+		sharing.Ask{Resource: "gpu-percent", Count: 2}.Device(), sharing.Near{NUMA: 1, Count: 2}.Device()}
 	admitted, err := sharing.AdmittedBy(names)
 	if err != nil || !admitted.Guarded || len(admitted.Asks) != 2 || len(admitted.Near) != 1 {
 		t.Fatalf("%+v (%v)", admitted, err)
 	}
-	spec := &oci.Spec{Process: &oci.Process{Env: []string{"KERF_NEAR=mine"}}}
+	spec := &oci.Spec{Process: &oci.Process{Env: []string{"KERF_NUMA=mine"}}}
 	if _, err := cache.InjectDevices(spec, names...); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(spec.Hooks.CreateRuntime); n != 3 || spec.Hooks.CreateRuntime[1].Args[5] != "gpu-memory-gib:3" {
 		t.Errorf("hooks %+v", spec.Hooks.CreateRuntime)
 	}
-	if !slices.Equal(spec.Process.Env, []string{"KERF_NEAR=numa1:2"}) {
+	if !slices.Equal(spec.Process.Env, []string{"KERF_NUMA=1:2"}) {
 		t.Errorf("environment %q", spec.Process.Env)
+	}
+	// What kubelet's checkpoint has of a pod that an earlier version admitted.
+	former := []string{"kerf.dev/guard=armed", "kerf.dev/ask=gpu:2", "kerf.dev/near=numa0:2"}
+	if _, err := cache.InjectDevices(&oci.Spec{}, former...); err != nil {
+		t.Errorf("names of an earlier version: %v", err)
 	}
 	if _, err := cache.InjectDevices(spec, sharing.Ask{Resource: "gpu-memory-gib", Count: 4}.Device()); err == nil {
 		t.Error("more than the node has resolves")

@@ -16,8 +16,8 @@ const (
 	void = visibleEnv + "=void"
 	// sourceTimeout is for hooks of the source without one, in seconds: they link files and run ldconfig.
 	sourceTimeout = 60
-	// limitHook is the name of NVIDIA's hook that sets a GPU memory limit on the container's cgroup. Toolkit 1.20.1 adds
-	// it to each device. Its amounts come from variables of the container, and it runs after kerf-hook.
+	// limitHook is the name of NVIDIA's hook that sets a GPU memory limit on the container's cgroup. Toolkit 1.20.1
+	// adds it to each device. Its amounts come from variables of the container, and it runs after kerf-hook.
 	limitHook = "apply-cuda-memory-limits"
 	// capsDir holds the nodes with rights over MIG itself (config, monitor) and over its instances.
 	capsDir = "/dev/nvidia-caps/"

@@ -17,14 +17,20 @@ func TestLimitHookIsDropped(t *testing.T) {
 		args []string
 		kept bool
 	}{
-		"nvidia-cdi-hook":        {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "apply-cuda-memory-limits", "--gpu-id", "GPU-1"}, false},
-		"nvidia-ctk hook":        {"/usr/bin/nvidia-ctk", []string{"nvidia-ctk", "hook", "apply-cuda-memory-limits", "--gpu-id", "GPU-1"}, false},
-		"the operator's wrapper": {"/usr/local/nvidia/toolkit/nvidia-cdi-hook.real", []string{"nvidia-cdi-hook", "apply-cuda-memory-limits"}, false},
-		"global options":         {"/usr/bin/nvidia-ctk", []string{"nvidia-ctk", "--config", "/etc/c.toml", "--quiet", "hook", "apply-cuda-memory-limits"}, false},
-		"no program name":        {"/usr/bin/nvidia-cdi-hook", []string{"apply-cuda-memory-limits"}, false},
-		"another hook":           {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "update-ldcache", "--folder", "/usr/lib"}, true},
-		"its name in a value":    {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "create-symlinks", "--link", "a::/apply-cuda-memory-limits"}, true},
-		"no arguments":           {"/usr/bin/some-hook", nil, true},
+		"nvidia-cdi-hook": {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "apply-cuda-memory-limits",
+			"--gpu-id", "GPU-1"}, false},
+		"nvidia-ctk hook": {"/usr/bin/nvidia-ctk", []string{"nvidia-ctk", "hook", "apply-cuda-memory-limits",
+			"--gpu-id", "GPU-1"}, false},
+		"the operator's wrapper": {"/usr/local/nvidia/toolkit/nvidia-cdi-hook.real",
+			[]string{"nvidia-cdi-hook", "apply-cuda-memory-limits"}, false},
+		"global options": {"/usr/bin/nvidia-ctk", []string{"nvidia-ctk", "--config", "/etc/c.toml", "--quiet",
+			"hook", "apply-cuda-memory-limits"}, false},
+		"no program name": {"/usr/bin/nvidia-cdi-hook", []string{"apply-cuda-memory-limits"}, false},
+		"another hook": {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "update-ldcache", "--folder",
+			"/usr/lib"}, true},
+		"its name in a value": {"/usr/bin/nvidia-cdi-hook", []string{"nvidia-cdi-hook", "create-symlinks", "--link",
+			"a::/apply-cuda-memory-limits"}, true},
+		"no arguments": {"/usr/bin/some-hook", nil, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

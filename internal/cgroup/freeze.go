@@ -190,7 +190,8 @@ func (h Hierarchy) Probe(rel string) error {
 func (h Hierarchy) Remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.EROFS):
-		return fmt.Sprintf("make it writable: mount -o remount,bind,rw %s (needs CAP_SYS_ADMIN); for a container, mount the host's /sys/fs/cgroup read-write", h.Mount)
+		return fmt.Sprintf("make it writable: mount -o remount,bind,rw %s (needs CAP_SYS_ADMIN); for a container, "+
+			"mount the host's /sys/fs/cgroup read-write", h.Mount)
 	case errors.Is(err, sharing.ErrDenied):
 		return "run as root with CAP_SYS_ADMIN"
 	case errors.Is(err, sharing.ErrExhausted):

@@ -235,10 +235,10 @@ func ProcsOf(groups []Group) (all []int, err error) {
 	return all, nil
 }
 
-// Enable makes a controller available in the groups beneath rel, by enabling it in rel and in every group
-// above, where it is not yet. It enables along this one path and disables nothing. Enabling a controller puts
-// no limit on anybody. Errors: sharing.ErrNotFound (no such group, or the kernel does not offer the
-// controller), sharing.ErrDenied, sharing.ErrUnavailable (a group on the way has processes of its own).
+// Enable makes a controller available in the groups below rel, by enabling it in rel and in every group above. It
+// enables along this one path and disables nothing. Enabling a controller limits no process. Errors:
+// sharing.ErrNotFound (no such group, or the kernel does not offer the controller), sharing.ErrDenied,
+// sharing.ErrUnavailable (a group on the way has processes).
 func (h Hierarchy) Enable(rel, controller string) error {
 	if err := checkRel(rel); err != nil {
 		return err

@@ -75,7 +75,8 @@ func emptied(t *testing.T, g Group) {
 	}
 }
 
-// noProcess is above the largest pid there is: that of a process that has ended may be another's by now, which would be moved.
+// noProcess is above the largest pid there is: that of a process that has ended may be another's by now, which would be
+// moved.
 const noProcess = 1 << 30
 
 // sleeper starts a process that lives until the test ends or it is ended.
@@ -157,7 +158,7 @@ func TestGroupLifeCycle(t *testing.T) {
 	}
 }
 
-// A group made anew under the same name must never be taken for the old one.
+// A new group with the same name must never count as the old one.
 func TestAnotherGroupOfTheSameNameIsStale(t *testing.T) {
 	h, base := scratch(t)
 	old, err := h.Create(base + "/x")
@@ -264,8 +265,8 @@ func TestControllers(t *testing.T) {
 	}
 }
 
-// Each group is told empty once: when its last process ends, when it is removed, or when it was empty at
-// once. Both with inotify and by polling alone.
+// Each group is reported empty once: when its last process ends, when it is removed, or when it was empty at once. Both
+// with inotify and by polling alone.
 func TestWatcher(t *testing.T) {
 	for name, poll := range map[string]time.Duration{"inotify": time.Hour, "polling": 5 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -292,22 +293,22 @@ func TestWatcher(t *testing.T) {
 			}
 			w.Add(early) // before Run, so that Run marks it
 			ctx, cancel := context.WithCancel(t.Context())
-			told := make(chan Group, 16)
+			reported := make(chan Group, 16)
 			var run sync.WaitGroup
 			run.Go(func() {
-				if err := w.Run(ctx, func(g Group) { told <- g }); err != nil {
+				if err := w.Run(ctx, func(g Group) { reported <- g }); err != nil {
 					t.Error(err)
 				}
 			})
 			expect := func(want Group) {
 				t.Helper()
 				select {
-				case got := <-told:
+				case got := <-reported:
 					if got != want {
-						t.Errorf("told of %q, want %q", got.Dir, want.Dir)
+						t.Errorf("reported %q, want %q", got.Dir, want.Dir)
 					}
 				case <-time.After(time.Minute):
-					t.Fatalf("not told of %q", want.Dir)
+					t.Fatalf("no report of %q", want.Dir)
 				}
 			}
 			w.Add(busy)
@@ -322,8 +323,8 @@ func TestWatcher(t *testing.T) {
 			expect(busy)
 			cancel()
 			run.Wait()
-			if len(told) != 0 {
-				t.Errorf("told again of %q", (<-told).Dir)
+			if len(reported) != 0 {
+				t.Errorf("reported %q again", (<-reported).Dir)
 			}
 			if err := dropped.Remove(); !errors.Is(err, sharing.ErrUnavailable) {
 				t.Errorf("Remove of the dropped group: %v, want ErrUnavailable", err)

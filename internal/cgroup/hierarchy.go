@@ -1,17 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup is the one door to cgroup v2: it finds the hierarchy, makes and removes groups, moves
-// processes into them, and tells when a group has become empty.
+// Package cgroup is the one adapter to cgroup v2. It finds the hierarchy, makes and removes groups, moves processes
+// into them, and reports when a group becomes empty.
 //
-// A group is named by its directory and that directory's inode. The kernel does not give an inode number of
-// the cgroup filesystem out again within a boot, so a group that was removed and made anew under the same name is never taken for the
-// old one: every operation opens the directory beneath the mount, without following a link or leaving the
-// filesystem, and compares the inode first.
+// A group is identified by its directory and that directory's inode. The kernel reuses no inode number of the cgroup
+// filesystem within a boot, so a new group of the same name is never taken for the old one. Every operation opens the
+// directory below the mount, without following a link or leaving the filesystem, and compares the inode first.
 //
 // It promises to touch nothing outside the mount, and of the root group nothing but that Enable adds a
-// controller to those of its children. It writes no limit; limits on GPU memory are the driver's (see package caps). Version 1 hierarchies are not
-// supported; on a hybrid system the version 2 one is found wherever it is mounted.
+// controller to those of its children. It writes no limit; limits on GPU memory are the driver's (see package caps).
+// Version 1 hierarchies are not supported; on a hybrid system the version 2 one is found wherever it is mounted.
 package cgroup
 
 import (
@@ -59,7 +58,8 @@ func Default() (Hierarchy, error) {
 			return Hierarchy{Mount: p}, nil
 		}
 	}
-	return Hierarchy{}, fmt.Errorf("find cgroup v2: no mount of the whole hierarchy in the mount table: %w", sharing.ErrUnsupported)
+	return Hierarchy{}, fmt.Errorf("find cgroup v2: no mount of the whole hierarchy in the mount table: %w",
+		sharing.ErrUnsupported)
 }
 
 func isCgroup2(p string) bool {
@@ -125,7 +125,8 @@ func (h Hierarchy) Open(dir string, inode uint64) (Group, error) {
 	return Group{Dir: dir, Inode: ino, mount: h.Mount}, nil
 }
 
-// Group is the group that was found at dir with that inode. It is not looked at: whether it is still there, its methods tell.
+// Group is the group that was found at dir with that inode. It is not looked at: whether it is still there, its methods
+// tell.
 func (h Hierarchy) Group(dir string, inode uint64) Group {
 	return Group{Dir: dir, Inode: inode, mount: h.Mount}
 }

@@ -88,7 +88,7 @@ func TestWatcherUnderLimits(t *testing.T) {
 			lines := underLimit(t, task)
 			warned, empty := 0, []string{}
 			for line := range lines {
-				if strings.Contains(line, "polling alone") && strings.Contains(line, want) {
+				if strings.Contains(line, "will poll") && strings.Contains(line, want) {
 					if warned++; warned == 1 {
 						end[0]()
 						end[1]()
@@ -106,7 +106,8 @@ func TestWatcherUnderLimits(t *testing.T) {
 	}
 }
 
-// underLimit runs watchUnderLimit in a user namespace of its own, whose limits bind nobody else, and returns its lines.
+// underLimit runs watchUnderLimit in a separate user namespace, whose limits affect no other process, and returns its
+// lines.
 func underLimit(t *testing.T, task string) <-chan string {
 	t.Helper()
 	root := []syscall.SysProcIDMap{{Size: 1}}

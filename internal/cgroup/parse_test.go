@@ -41,8 +41,8 @@ func TestCandidates(t *testing.T) {
 		"covered by a later mount":   {usual + tmpfs, nil},
 		"hidden beneath a later one": {hybrid + tmpfs, nil},
 		"version 1 only":             {proc + tmpfs + v1, nil},
-		"beside a very long line":    {long + strings.Repeat("/a", 50000) + "\n" + usual, at("/sys/fs/cgroup")},
-		"beside a line of rubbish":   {"x y\n" + usual + "1 2 0:3 / /a\\9 rw - tmpfs tmpfs rw\n", at("/sys/fs/cgroup")},
+		"next to a very long line":   {long + strings.Repeat("/a", 50000) + "\n" + usual, at("/sys/fs/cgroup")},
+		"next to a line of rubbish":  {"x y\n" + usual + "1 2 0:3 / /a\\9 rw - tmpfs tmpfs rw\n", at("/sys/fs/cgroup")},
 		"empty source and options":   {"30 24 0:26 / /sys/fs/cgroup rw - cgroup2  rw\n", at("/sys/fs/cgroup")},
 		"empty":                      {"", nil},
 		"rubbish":                    {"x\n - \n1 2 3 - cgroup2\n", nil},
@@ -60,9 +60,10 @@ func TestCandidates(t *testing.T) {
 
 func TestHasV1(t *testing.T) {
 	for table, want := range map[string]bool{
-		"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n":                                                                    false,
-		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n":                                                              true,
-		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n30 23 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n": true,
+		"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n":       false,
+		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n": true,
+		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n30 23 0:26 / /sys/fs/cgroup/unified rw - cgroup2 " +
+			"cgroup2 rw\n": true,
 		"": false,
 	} {
 		if got, err := hasV1(strings.NewReader(table)); got != want || err != nil {
@@ -183,12 +184,14 @@ func FuzzParseProcs(f *testing.F) {
 func TestPathsAreRefused(t *testing.T) {
 	h := Hierarchy{Mount: "/sys/fs/cgroup"}
 	long := strings.Repeat("a", 256)
-	for _, rel := range []string{"", "/abs", "..", "a/..", "a/../b", ".", "a/./b", "a//b", "a/", long, "a\nb", "a\x7f", strings.Repeat("a/", 4096) + "a"} {
+	for _, rel := range []string{"", "/abs", "..", "a/..", "a/../b", ".", "a/./b", "a//b", "a/", long, "a\nb", "a\x7f",
+		strings.Repeat("a/", 4096) + "a"} {
 		if _, err := h.Create(rel); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("Create(%.20q) = %v, want ErrInvalid", rel, err)
 		}
 	}
-	for _, dir := range []string{"", "/", "/sys/fs/cgroup", "/sys/fs/cgroup/", "/sys/fs/cgroupx/a", "a", "/sys/fs/cgroup/../../etc", "/sys/fs/cgroup//a"} {
+	for _, dir := range []string{"", "/", "/sys/fs/cgroup", "/sys/fs/cgroup/", "/sys/fs/cgroupx/a", "a",
+		"/sys/fs/cgroup/../../etc", "/sys/fs/cgroup//a"} {
 		if _, err := h.Open(dir, 0); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("Open(%q) = %v, want ErrInvalid", dir, err)
 		}

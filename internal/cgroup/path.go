@@ -20,7 +20,8 @@ import (
 // checkRel refuses every path that is not plain names beneath the root group.
 func checkRel(rel string) error {
 	bad := func(problem string) error {
-		return sharing.Invalid("cgroup", rel, "write names separated by single slashes, such as kerf/job-1", "%s", problem)
+		return sharing.Invalid("cgroup", rel, "write names separated by single slashes, such as kerf/job-1", "%s",
+			problem)
 	}
 	switch {
 	case rel == "":
@@ -46,7 +47,8 @@ func checkRel(rel string) error {
 // rel turns an absolute directory into a path beneath the mount, and refuses the mount itself.
 func (h Hierarchy) rel(dir string) (string, error) {
 	if !within(dir, h.Mount) {
-		return "", sharing.Invalid("cgroup", dir, fmt.Sprintf("name a directory beneath %q", h.Mount), "is not beneath the cgroup v2 mount")
+		return "", sharing.Invalid("cgroup", dir, fmt.Sprintf("name a directory beneath %q", h.Mount),
+			"is not beneath the cgroup v2 mount")
 	}
 	rel := strings.TrimPrefix(strings.TrimPrefix(dir, h.Mount), "/")
 	return rel, checkRel(rel)
@@ -94,8 +96,8 @@ func inodeOf(fd int) (uint64, error) {
 	return st.Ino, nil
 }
 
-// readAt reads a whole file of the group that is open as fd. It is asked for often, and the files are mostly of a few lines:
-// they take no more than a buffer of their size.
+// readAt reads a whole file of the group that is open as fd. It is asked for often, and the files are mostly of a few
+// lines: they take no more than a buffer of their size.
 func readAt(fd int, name string) ([]byte, error) {
 	file, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {

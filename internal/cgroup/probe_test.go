@@ -52,7 +52,8 @@ func TestProbeReadOnly(t *testing.T) {
 		return
 	}
 	h, _ := scratch(t)
-	c := exec.Command("sh", "-c", `mount -o remount,bind,ro "$0" && exec "$@"`, h.Mount, os.Args[0], "-test.run=^TestProbeReadOnly$", "-test.v")
+	c := exec.Command("sh", "-c", `mount -o remount,bind,ro "$0" && exec "$@"`, h.Mount, os.Args[0],
+		"-test.run=^TestProbeReadOnly$", "-test.v")
 	c.Env = append(os.Environ(), readOnly+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	out, err := c.CombinedOutput()

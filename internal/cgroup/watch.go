@@ -53,8 +53,8 @@ func NewWatcher(poll time.Duration, log *slog.Logger) *Watcher {
 // noMark stands for a group that is only polled.
 const noMark int = -1
 
-// Add watches g until it has been told empty once, or Drop. Adding a group twice is harmless. A group that
-// is empty or gone already is told at once.
+// Add watches g until it is reported empty once, or Drop. Adding a group twice is harmless. A group that is empty or
+// gone already is reported at once.
 func (w *Watcher) Add(g Group) {
 	w.mu.Lock()
 	if _, known := w.groups[g]; !known {
@@ -105,7 +105,7 @@ func (w *Watcher) mark(g Group) {
 	m, err := addMark(w.inotify, g.Dir)
 	if err != nil {
 		if !errors.Is(err, unix.ENOENT) {
-			w.log.Warn("cgroup is watched by polling alone", "cgroup", g.Dir, "error", err)
+			w.log.Warn("failed to watch cgroup, will poll it", "cgroup", g.Dir, "error", err)
 		}
 		return
 	}
@@ -140,7 +140,7 @@ func removeMark(f *os.File, m int) {
 func (w *Watcher) Run(ctx context.Context, emptied func(Group)) error {
 	stop, err := w.listen()
 	if err != nil {
-		w.log.Warn("cgroups are watched by polling alone", "error", err)
+		w.log.Warn("failed to watch cgroups, will poll them", "error", err)
 	} else {
 		defer stop()
 	}
@@ -202,8 +202,8 @@ func (w *Watcher) listen() (stop func(), err error) {
 	}, nil
 }
 
-// note takes in which groups changed. Where an event cannot be told, as after an overflow of the kernel's queue, any of
-// them may have.
+// note records which groups changed. If events are lost, as after an overflow of the kernel's queue, any of them may
+// have.
 func (w *Watcher) note(events []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +245,7 @@ func (w *Watcher) look(ctx context.Context, groups []Group, emptied func(Group))
 			continue
 		case err != nil && !errors.Is(err, sharing.ErrNotFound) && !errors.Is(err, sharing.ErrStale):
 			// Not known is not empty.
-			w.log.Warn("cgroup cannot be looked at", "cgroup", g.Dir, "error", err)
+			w.log.Warn("failed to read cgroup", "cgroup", g.Dir, "error", err)
 			continue
 		}
 		w.mu.Lock()

@@ -29,9 +29,10 @@ func TestWhatIsLookedAt(t *testing.T) {
 		all    bool
 		want   []string
 	}{
-		"nothing":            {},
-		"one":                {events: event(2, ""), want: []string{"b"}},
-		"one, with a name":   {events: slices.Concat(event(3, "name\x00\x00\x00\x00"), event(2, "")), want: []string{"b", "c"}},
+		"nothing": {},
+		"one":     {events: event(2, ""), want: []string{"b"}},
+		"one, with a name": {events: slices.Concat(event(3, "name\x00\x00\x00\x00"), event(2, "")),
+			want: []string{"b", "c"}},
 		"one twice":          {events: slices.Concat(event(1, ""), event(1, "")), want: []string{"a"}},
 		"dropped since":      {events: event(9, "")},
 		"the queue was full": {events: slices.Concat(event(1, ""), event(-1, "")), want: []string{"a", "b", "c"}},

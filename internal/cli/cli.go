@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line of kerf: it joins the commands of the packages below it. It reads no environment and ends no
-// process: cmd/kerf hands in the process.
+// Package cli is the command line of kerf: it joins the commands of the packages below it. It reads no environment and
+// ends no process: cmd/kerf hands in the process.
 package cli
 
 import (
@@ -26,9 +26,10 @@ func Root(a *command.App) *cobra.Command { return a.Root(Commands) }
 
 // Commands are all commands of kerf.
 func Commands(a *command.App) []*cobra.Command {
-	all := []*cobra.Command{limitCommand(a), metricsCommand(a), a.VersionCommand()}
+	all := []*cobra.Command{resizeCommand(a), metricsCommand(a), a.VersionCommand()}
 	for _, family := range []command.Family{
-		config.Commands, doctor.Commands, drain.Commands, explain.Commands, mig.Commands, run.Commands, simulate.Commands, status.Commands, usage.Commands,
+		config.Commands, doctor.Commands, drain.Commands, explain.Commands, mig.Commands, run.Commands,
+		simulate.Commands, status.Commands, usage.Commands,
 	} {
 		all = append(all, family(a)...)
 	}
@@ -42,9 +43,12 @@ func Commands(a *command.App) []*cobra.Command {
 func reach() map[string]command.Reach {
 	return map[string]command.Reach{
 		"audit verify": command.ReachMachine, "config diff": command.ReachCluster, "config plan": command.ReachCluster,
-		"config schema": command.ReachNothing, "config validate": command.ReachNothing, "config import": command.ReachNothing,
-		"cordon": command.ReachCluster, "doctor": command.ReachEither, "drain": command.ReachCluster, "uncordon": command.ReachCluster, "explain pod": command.ReachNamespace,
-		"explain utilization": command.ReachNothing, "limit": command.ReachMachine, "metrics": command.ReachMachine,
+		"config schema": command.ReachNothing, "config validate": command.ReachNothing,
+		"config import": command.ReachNothing, "config migrate": command.ReachNothing,
+		"cordon": command.ReachCluster, "doctor": command.ReachEither, "drain": command.ReachCluster,
+		"uncordon": command.ReachCluster, "describe pod": command.ReachNamespace,
+		"suggest gpu-memory-utilization": command.ReachNothing, "resize": command.ReachMachine,
+		"metrics":   command.ReachMachine,
 		"mig apply": command.ReachMachine, "mig import": command.ReachNothing, "mig plan": command.ReachMachine,
 		"mig status": command.ReachAny, "oci hook": command.ReachMachine, "oci patch": command.ReachMachine,
 		"run": command.ReachAny, "simulate": command.ReachCluster, "status": command.ReachAny, "top": command.ReachAny,

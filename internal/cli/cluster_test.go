@@ -36,17 +36,22 @@ func TestStatusOfACluster(t *testing.T) {
 		}
 	}
 	out, _, _ = f.Call("status", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Nodes) != 3 || doc.Nodes[0].Stale || !doc.Nodes[1].Stale {
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Nodes) != 3 || doc.Nodes[0].Stale ||
+		!doc.Nodes[1].Stale {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, _, code = f.Call("status", "-o", "yaml", "-n", "nobody"); code != command.ExitOK || !strings.Contains(out, "name: \"gpu-1\"") || strings.Contains(out, "chat-0") {
+	if out, _, code = f.Call("status", "-o", "yaml", "-n", "absent"); code != command.ExitOK ||
+		!strings.Contains(out, "name: \"gpu-1\"") || strings.Contains(out, "chat-0") {
 		t.Errorf("yaml of a namespace: %s", out)
 	}
-	if _, errOut, code = f.Call("status", "--wait", "ready"); code != command.ExitUsage || !strings.Contains(errOut, "kubectl wait") {
+	if _, errOut, code = f.Call("status", "--wait", "ready"); code != command.ExitUsage ||
+		!strings.Contains(errOut, "kubectl wait") {
 		t.Errorf("--wait: status %d: %s", code, errOut)
 	}
 	delete(f.Lists, command.GPUNodesPath)
-	if _, errOut, code = f.Call("status"); code != command.ExitFailure || !strings.Contains(errOut, "kubectl kerf status: list gpunodes") || !strings.Contains(errOut, "not installed in this cluster") {
+	if _, errOut, code = f.Call("status"); code != command.ExitFailure ||
+		!strings.Contains(errOut, "kubectl kerf status: list gpunodes") ||
+		!strings.Contains(errOut, "not installed in this cluster") {
 		t.Errorf("no Kerf: status %d: %s", code, errOut)
 	}
 }
@@ -57,24 +62,26 @@ func TestTopOfACluster(t *testing.T) {
 	if code != command.ExitOK || !strings.Contains(out, "team/chat-0/main") || !strings.Contains(out, "not known: ") {
 		t.Fatalf("without monitors: status %d: %s%s", code, out, errOut)
 	}
-	f.Lists["/api/v1/namespaces/kerf-system/pods"] = []string{`{"metadata":{"name":"kerf-monitor-a"},"spec":{"nodeName":"gpu-1"}}`}
+	f.Lists["/api/v1/namespaces/kerf-system/pods"] = []string{
+		`{"metadata":{"name":"kerf-monitor-a"},"spec":{"nodeName":"gpu-1"}}`}
 	f.On = func(w http.ResponseWriter, _, path, _ string) bool {
 		if path != "/api/v1/namespaces/kerf-system/pods/kerf-monitor-a:9446/proxy/metrics" {
 			return false
 		}
-		_, _ = io.WriteString(w, `# TYPE kerf_use_memory_bytes gauge
-kerf_use_memory_bytes{container="main",grant="x",index="0",known="process",namespace="team",owner="grant",pod="chat-0",uuid="GPU-gpu-1-0"} 2.147483648e+09
-kerf_use_memory_bytes{container="",grant="",index="1",known="process",namespace="",owner="stranger",pod="",uuid="GPU-gpu-1-1"} 1.073741824e+09
-# TYPE kerf_use_sm_ratio gauge
-kerf_use_sm_ratio{container="main",grant="x",index="0",known="process",namespace="team",owner="grant",pod="chat-0",uuid="GPU-gpu-1-0"} 0.25
+		_, _ = io.WriteString(w, `# TYPE kerf_usage_memory_bytes gauge
+kerf_usage_memory_bytes{attribution="process",container="main",gpu="0",gpu_uuid="GPU-gpu-1-0",grant="x",namespace="team",owner="grant",pod="chat-0"} 2.147483648e+09
+kerf_usage_memory_bytes{attribution="process",container="",gpu="1",gpu_uuid="GPU-gpu-1-1",grant="",namespace="",owner="unmanaged",pod=""} 1.073741824e+09
+# TYPE kerf_usage_sm_ratio gauge
+kerf_usage_sm_ratio{attribution="process",container="main",gpu="0",gpu_uuid="GPU-gpu-1-0",grant="x",namespace="team",owner="grant",pod="chat-0"} 0.25
 `)
 		return true
 	}
 	out, errOut, code = f.Call("top", "--once")
-	if code != command.ExitOK || !strings.Contains(out, "2GiB") || !strings.Contains(out, "25%") || !strings.Contains(out, "(no grant's)") || strings.Contains(out, "not known") {
+	if code != command.ExitOK || !strings.Contains(out, "2GiB") || !strings.Contains(out, "25%") ||
+		!strings.Contains(out, "(no grant's)") || strings.Contains(out, "not known") {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
-	if out, _, _ = f.Call("top", "--once", "-n", "nobody"); strings.Contains(out, "chat-0") {
+	if out, _, _ = f.Call("top", "--once", "-n", "absent"); strings.Contains(out, "chat-0") {
 		t.Errorf("of another namespace: %s", out)
 	}
 	if out, _, _ = f.Call("top", "--once", "-o", "json"); !strings.Contains(out, `"used_bytes": 2147483648`) {
@@ -90,12 +97,40 @@ kerf_use_sm_ratio{container="main",grant="x",index="0",known="process",namespace
 func TestDoctorOfACluster(t *testing.T) {
 	f := clitest.StartCluster(t, Commands)
 	out, errOut, code := f.Call("doctor")
-	if code != command.ExitFailure || !strings.Contains(out, "gpu-1 serves pods") || !strings.Contains(out, "gpu-2 does not serve pods\n  reason: the last report of its kerf-agent") || errOut == "" {
+	if code != command.ExitFailure || !strings.Contains(out, "gpu-1 serves pods") ||
+		!strings.Contains(out, "gpu-2 does not serve pods\n  reason: the last report of its kerf-agent") ||
+		errOut == "" {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
 	f.Lists["/api/v1/nodes"] = []string{`{"metadata":{"name":"gpu-1"},"status":{"allocatable":{"nvidia.com/gpu":"2"}}}`}
-	if out, _, code = f.Call("doctor", "-o", "yaml"); code != command.ExitOK || !strings.Contains(out, "advertises 2 nvidia.com/gpu here") {
+	if out, _, code = f.Call("doctor", "-o", "yaml"); code != command.ExitOK ||
+		!strings.Contains(out, "advertises 2 nvidia.com/gpu here") {
 		t.Errorf("status %d: %s", code, out)
+	}
+}
+
+// After an upgrade, doctor names the labels and taints that have no effect any more.
+func TestDoctorNamesRenamedLabels(t *testing.T) {
+	f := clitest.StartCluster(t, Commands)
+	f.Lists["/api/v1/nodes"] = []string{
+		`{"metadata":{"name":"gpu-1","labels":{"kerf.dev/node":"true","kerf.dev/deploy-agent":"true"}}}`,
+		`{"metadata":{"name":"gpu-3","labels":{"kerf.dev/node":"true"}},"spec":{"taints":[{"key":"kerf.dev/starting"}]}}`}
+	f.Lists["/api/v1/namespaces"] = []string{
+		`{"metadata":{"name":"team","labels":{"kerf.dev/host-paths":"allowed","kerf.dev/scheduler":"own"}}}`,
+		`{"metadata":{"name":"other","labels":{"kerf.dev/privileged-pods":"no"}}}`}
+	out, errOut, code := f.Call("doctor")
+	for _, want := range []string{"gpu-1 serves pods", "gpu-3 does not serve pods",
+		"kubectl label node gpu-3 kerf.dev/deploy-agent=true kerf.dev/node-",
+		"kubectl taint node gpu-3 kerf.dev/starting-", "namespace team does not serve pods",
+		"kubectl label namespace team kerf.dev/allow-host-paths=true kerf.dev/host-paths-",
+		"kubectl label namespace team kerf.dev/set-scheduler=false kerf.dev/scheduler-"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s%s", want, out, errOut)
+		}
+	}
+	if code != command.ExitFailure || strings.Contains(out, "namespace other") ||
+		strings.Contains(out, "node gpu-1 kerf.dev") {
+		t.Errorf("status %d:\n%s", code, out)
 	}
 }
 
@@ -110,14 +145,15 @@ func TestWhereACommandAsks(t *testing.T) {
 		args   []string
 		want   bool
 	}{
-		"no agent, no cluster":         {false, nil, []string{"--dir", without}, false},
+		"no agent, no cluster":         {false, nil, []string{"--run-dir", without}, false},
 		"kubectl":                      {true, nil, nil, true},
-		"kubectl, and an agent's name": {true, nil, []string{"--dir", with}, false},
+		"kubectl, and an agent's name": {true, nil, []string{"--run-dir", with}, false},
 		"a kubeconfig is there":        {false, map[string]string{"KUBECONFIG": f.Config}, nil, true},
-		"a context":                    {false, map[string]string{"KUBECONFIG": f.Config}, []string{"--context", "x"}, true},
-		"a server":                     {false, nil, []string{"--server", "https://a"}, true},
-		"an agent's name beside":       {false, map[string]string{"KUBECONFIG": f.Config, "KERF_DIR": with}, nil, false},
-		"a pod":                        {false, map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, nil, true},
+		"a context": {false, map[string]string{"KUBECONFIG": f.Config}, []string{"--context", "x"},
+			true},
+		"a server":             {false, nil, []string{"--server", "https://a"}, true},
+		"with an agent's name": {false, map[string]string{"KUBECONFIG": f.Config, "KERF_DIR": with}, nil, false},
+		"a pod":                {false, map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, nil, true},
 	} {
 		p := clitest.New(tt.env)
 		p.App.Plugin = tt.plugin
@@ -147,10 +183,12 @@ func TestWhereACommandAsks(t *testing.T) {
 func TestPluginName(t *testing.T) {
 	f := clitest.StartCluster(t, Commands)
 	out, _, _ := f.Call("status", "--help")
-	if !strings.Contains(out, "kubectl kerf status [flags]") || !strings.Contains(out, "--context") || strings.Contains(out, "--client-key") {
+	if !strings.Contains(out, "kubectl kerf status [flags]") || !strings.Contains(out, "--context") ||
+		strings.Contains(out, "--client-key") {
 		t.Errorf("help: %s", out)
 	}
-	if _, errOut, code := f.Call("nothing"); code != command.ExitUsage || !strings.Contains(errOut, "kubectl kerf: see kubectl kerf --help") {
+	if _, errOut, code := f.Call("nothing"); code != command.ExitUsage ||
+		!strings.Contains(errOut, "kubectl kerf: see kubectl kerf --help") {
 		t.Errorf("status %d: %s", code, errOut)
 	}
 }

@@ -38,7 +38,7 @@ func TestUsage(t *testing.T) {
 		"status":                                    {1, "no kerf-agent at"},
 		"metrics":                                   {1, "no kerf-agent at"},
 		"status --wait ready --timeout 300ms":       {1, "last seen: no kerf-agent at"},
-		"version":                                   {2, "--dir"},
+		"version":                                   {2, "--run-dir"},
 		"--version":                                 {0, ""},
 		"staus":                                     {2, "did you mean kerf status?"},
 		"config valdate":                            {2, "did you mean kerf config validate?"},
@@ -51,7 +51,7 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			p := clitest.New(nil)
-			code, _ := p.App.Execute(append([]string{"--dir", dir}, strings.Fields(line)...), Commands)
+			code, _ := p.App.Execute(append([]string{"--run-dir", dir}, strings.Fields(line)...), Commands)
 			if code != want.code || !strings.Contains(p.ErrOut.String(), want.text) {
 				t.Errorf("got %d, %q; want %d, %q", code, p.ErrOut.String(), want.code, want.text)
 			}

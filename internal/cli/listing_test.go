@@ -23,7 +23,7 @@ func TestListingOfACluster(t *testing.T) {
 		"status -o jsonpath=.nodes[0].name":   {"gpu-1\n", "gpu-2"},
 		"status -A":                           {"embed-2", "\x1b"},
 		"status -n team":                      {"chat-0", "\x1b"},
-		"status -n nobody":                    {"gpu-1", "chat-0"},
+		"status -n absent":                    {"gpu-1", "chat-0"},
 		"status -l app=chat":                  {"chat-0", "embed-2"},
 		"status -l app=chat -o wide":          {"chat-0", "embed-2"},
 		"top --once -l app=chat":              {"chat-0", "embed-2"},
@@ -66,7 +66,8 @@ func TestListingFlagsAreChecked(t *testing.T) {
 		"mig status -o csv":                            "is not a form of output",
 		"usage -l a=b --prometheus http://localhost:1": "have no effect with --prometheus",
 	} {
-		if _, errOut, code := f.Call(strings.Split(line, " ")...); code != command.ExitUsage || !strings.Contains(errOut, want) {
+		if _, errOut, code := f.Call(strings.Split(line, " ")...); code != command.ExitUsage ||
+			!strings.Contains(errOut, want) {
 			t.Errorf("%s: status %d: %s", line, code, errOut)
 		}
 	}
@@ -87,8 +88,9 @@ func TestListingOfAMachine(t *testing.T) {
 		"top --once -l app=chat":               {command.ExitUsage, "has no effect on one machine", "GPU"},
 	} {
 		p := clitest.New(nil)
-		code, _ := p.App.Execute(append([]string{"--dir", dir}, strings.Split(line, " ")...), Commands)
-		if text := p.Out.String() + p.ErrOut.String(); code != want.code || !strings.Contains(text, want.has) || strings.Contains(p.Out.String(), want.lacks) {
+		code, _ := p.App.Execute(append([]string{"--run-dir", dir}, strings.Split(line, " ")...), Commands)
+		if text := p.Out.String() + p.ErrOut.String(); code != want.code || !strings.Contains(text, want.has) ||
+			strings.Contains(p.Out.String(), want.lacks) {
 			t.Errorf("%s: status %d; want %q and not %q in\n%s", line, code, want.has, want.lacks, text)
 		}
 	}

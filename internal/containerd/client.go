@@ -52,8 +52,8 @@ const (
 	maxMessage = 64 << 20
 )
 
-// Client is a connection to the container runtime of one socket. It is made by Open, is safe for concurrent
-// use, and is closed by whoever made it.
+// Client is a connection to the container runtime of one socket. Open creates it. It is safe for concurrent use. The
+// caller closes it.
 type Client struct {
 	socket string
 	conn   *grpc.ClientConn
@@ -76,7 +76,8 @@ func Open(socket string) (*Client, error) {
 		grpc.WithAuthority("localhost"),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A restart of the runtime takes about a second: look again often.
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: 2 * time.Second},
 			MinConnectTimeout: dialTimeout,
 		}),
 		grpc.WithChainUnaryInterceptor(bounded),
@@ -97,7 +98,8 @@ func Open(socket string) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // bounded gives every call its deadline, if the caller's is not earlier.
-func bounded(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func bounded(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	if limit := timeoutOf(method); limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
@@ -212,7 +214,8 @@ func (l *link) explain(doing string, err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return &Error{fmt.Sprintf("%s: no container runtime at %q", doing, l.socket), ErrNoRuntime}
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EAGAIN):
-		return &Error{fmt.Sprintf("%s: the container runtime at %q does not listen: it is restarting, or was stopped", doing, l.socket), sharing.ErrUnavailable}
+		return &Error{fmt.Sprintf("%s: the container runtime at %q does not listen: it is restarting, or was stopped",
+			doing, l.socket), sharing.ErrUnavailable}
 	case errors.Is(err, fs.ErrPermission):
 		return &Error{fmt.Sprintf("%s: no permission for %q: run as root", doing, l.socket), sharing.ErrDenied}
 	}

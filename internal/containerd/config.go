@@ -42,16 +42,16 @@ type criRuntime struct {
 	Options              map[string]any `json:"options"`
 }
 
-// readContainerd adds what the CRI plugin's configuration says to r. It is JSON from another program: what
-// cannot be read is untold.
+// readContainerd adds the CRI plugin's configuration to r. It is JSON from another program, so unreadable parts are
+// reported as unchecked.
 func readContainerd(r *Report, config string) {
 	var c criConfig
 	if config == "" {
-		r.untold("the CRI plugin does not tell its configuration")
+		r.unchecked("the CRI plugin does not report its configuration")
 		return
 	}
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
-		r.untold("the CRI plugin's configuration cannot be read: %v", err)
+		r.unchecked("the CRI plugin's configuration cannot be read: %v", err)
 		return
 	}
 	version, known := parseVersion(r.Version)
@@ -67,11 +67,12 @@ func readContainerd(r *Report, config string) {
 	r.DefaultRuntime = c.Containerd.DefaultRuntimeName
 	for _, name := range slices.Sorted(maps.Keys(c.Containerd.Runtimes)) {
 		rt := c.Containerd.Runtimes[name]
-		h := Handler{Name: name, Type: rt.Type, PodAnnotations: rt.PodAnnotations, ContainerAnnotations: rt.ContainerAnnotations}
+		h := Handler{Name: name, Type: rt.Type, PodAnnotations: rt.PodAnnotations,
+			ContainerAnnotations: rt.ContainerAnnotations}
 		h.Binary, _ = rt.Options["BinaryName"].(string) // of another type, it is not runc's option
 		r.Handlers = append(r.Handlers, h)
 		if name == r.DefaultRuntime {
-			if systemd, told := rt.Options["SystemdCgroup"].(bool); told && systemd {
+			if systemd, known := rt.Options["SystemdCgroup"].(bool); known && systemd {
 				r.CgroupDriver = CgroupSystemd
 			} else if rt.Type == "io.containerd.runc.v2" {
 				r.CgroupDriver = CgroupFS
@@ -103,7 +104,7 @@ func parseVersion(s string) (r release, ok bool) {
 // maxConfig bounds a configuration that is read.
 const maxConfig = 4 << 20
 
-// crioConfig is what is read of the configuration in force that CRI-O answers.
+// crioConfig is the part of CRI-O's current configuration that Kerf reads.
 type crioConfig struct {
 	CRIO struct {
 		NRI struct {
@@ -128,7 +129,8 @@ type crioRuntime struct {
 func (c *Client) reportCRIO(ctx context.Context, r *Report) {
 	text, err := c.crioConfiguration(ctx)
 	if err != nil {
-		r.untold("CRI-O does not tell its configuration (%v): see what crio status config says of enable_nri, cdi_spec_dirs and default_runtime", err)
+		r.unchecked("CRI-O does not report its configuration (%v): see what crio status config says of enable_nri, "+
+			"cdi_spec_dirs and default_runtime", err)
 		return
 	}
 	readCRIO(r, text)
@@ -160,12 +162,12 @@ func (c *Client) crioConfiguration(ctx context.Context) ([]byte, error) {
 func readCRIO(r *Report, text []byte) {
 	var c crioConfig
 	if err := toml.Unmarshal(text, &c); err != nil {
-		r.untold("CRI-O's configuration cannot be read: %v", err)
+		r.unchecked("CRI-O's configuration cannot be read: %v", err)
 		return
 	}
 	switch {
 	case c.CRIO.NRI.Enable == nil:
-		r.untold("CRI-O does not tell whether NRI is on: see what crio status config says of enable_nri")
+		r.unchecked("CRI-O does not report whether NRI is on: see what crio status config says of enable_nri")
 	case *c.CRIO.NRI.Enable:
 		r.NRI = Yes
 	default:
@@ -182,7 +184,8 @@ func readCRIO(r *Report, text []byte) {
 	r.DefaultRuntime = run.DefaultRuntime
 	for _, name := range slices.Sorted(maps.Keys(run.Runtimes)) {
 		rt := run.Runtimes[name]
-		r.Handlers = append(r.Handlers, Handler{Name: name, Type: rt.Type, Binary: rt.Path, PodAnnotations: rt.Annotations})
+		r.Handlers = append(r.Handlers, Handler{Name: name, Type: rt.Type, Binary: rt.Path,
+			PodAnnotations: rt.Annotations})
 	}
 }
 
@@ -196,7 +199,8 @@ type Toolkit struct {
 	// Env tells whether NVIDIA_VISIBLE_DEVICES gives an unprivileged container GPUs. Without a word in the
 	// file it does.
 	Env Answer
-	// Mounts tells whether a mount of /dev/null below /var/run/nvidia-container-devices does. Without a word it does not.
+	// Mounts tells whether a mount of /dev/null below /var/run/nvidia-container-devices does. Without a word it does
+	// not.
 	Mounts Answer
 	// Problem says why neither is known.
 	Problem string

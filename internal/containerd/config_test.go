@@ -33,29 +33,40 @@ func TestConfigurations(t *testing.T) {
 		"containerd 1.7": {"1.7.24", asContainerd, golden(t, "containerd-1.7.json"), Report{
 			CDI: No, CDIDirs: dirs, CgroupDriver: CgroupSystemd, DefaultRuntime: "nvidia",
 			Handlers: []Handler{
-				{Name: "nvidia", Type: runc, Binary: "/usr/bin/nvidia-container-runtime", ContainerAnnotations: []string{"cdi.k8s.io/*"}},
+				{Name: "nvidia", Type: runc, Binary: "/usr/bin/nvidia-container-runtime",
+					ContainerAnnotations: []string{"cdi.k8s.io/*"}},
 				{Name: "runc", Type: runc, PodAnnotations: []string{}, ContainerAnnotations: []string{}},
 			},
 		}},
 		"containerd 2.4": {"2.4.2", asContainerd, golden(t, "containerd-2.4.json"), Report{
-			CDI: Yes, CDIDirs: dirs, CgroupDriver: CgroupFS, DefaultRuntime: "runc", Handlers: []Handler{{Name: "runc", Type: runc}},
+			CDI: Yes, CDIDirs: dirs, CgroupDriver: CgroupFS, DefaultRuntime: "runc",
+			Handlers: []Handler{{Name: "runc", Type: runc}},
 		}},
 		"2.0 with CDI off": {"2.0.5", asContainerd, []byte(`{"enableCDI":false}`), Report{CDI: No}},
 		"1.7 with CDI on":  {"1.7.2", asContainerd, []byte(`{"enableCDI":true}`), Report{CDI: Yes}},
 		"1.6 knows no CDI": {"1.6.20~ds1", asContainerd, []byte(`{}`), Report{CDI: No}},
 		"of no version":    {"devel", asContainerd, []byte(`{}`), Report{}},
-		"another shim":     {"2.1.0", asContainerd, []byte(`{"containerd":{"defaultRuntimeName":"kata","runtimes":{"kata":{"runtimeType":"io.containerd.kata.v2","options":{"BinaryName":7,"ConfigPath":"x"}}}}}`), Report{CDI: Yes, DefaultRuntime: "kata", Handlers: []Handler{{Name: "kata", Type: "io.containerd.kata.v2"}}}},
-		"no configuration": {"2.4.2", asContainerd, nil, Report{Untold: []string{"the CRI plugin does not tell its configuration"}}},
-		"another shape":    {"2.4.2", asContainerd, []byte(`{"cdiSpecDirs":{}}`), Report{Untold: []string{"the CRI plugin's configuration cannot be read: json: cannot unmarshal object into Go struct field criConfig.cdiSpecDirs of type []string"}}},
+		"another shim": {"2.1.0", asContainerd,
+			[]byte(
+				`{"containerd":{"defaultRuntimeName":"kata","runtimes":{"kata":{"runtimeType":"io.containerd.kata.v2","options":{"BinaryName":7,"ConfigPath":"x"}}}}}`), Report{CDI: Yes, DefaultRuntime: "kata", Handlers: []Handler{{Name: "kata", Type: "io.containerd.kata.v2"}}}},
+		"no configuration": {"2.4.2", asContainerd, nil,
+			Report{Unchecked: []string{"the CRI plugin does not report its configuration"}}},
+		"another shape": {"2.4.2", asContainerd, []byte(`{"cdiSpecDirs":{}}`),
+			Report{Unchecked: []string{"the CRI plugin's configuration cannot be read: json: cannot unmarshal object " +
+				"into Go struct field criConfig.cdiSpecDirs of type []string"}}},
 		"CRI-O": {"1.31.0", readCRIO, golden(t, "crio-1.31.toml"), Report{
 			NRI: Yes, CDI: Yes, CDIDirs: dirs, CgroupDriver: CgroupSystemd, DefaultRuntime: "crun",
 			Handlers: []Handler{
-				{Name: "crun", Binary: "/usr/libexec/crio/crun", PodAnnotations: []string{"io.containers.trace-syscall"}},
+				{Name: "crun", Binary: "/usr/libexec/crio/crun",
+					PodAnnotations: []string{"io.containers.trace-syscall"}},
 				{Name: "nvidia", Type: "oci", Binary: "/usr/bin/nvidia-container-runtime"},
 			},
 		}},
-		"CRI-O without NRI":     {"1.31.0", readCRIO, []byte("[crio.nri]\nenable_nri = false\n"), Report{NRI: No}},
-		"CRI-O that tells less": {"1.31.0", readCRIO, []byte("[crio.runtime]\ncgroup_manager = \"x\"\n"), Report{Untold: []string{"CRI-O does not tell whether NRI is on: see what crio status config says of enable_nri"}}},
+		"CRI-O without NRI": {"1.31.0", readCRIO, []byte("[crio.nri]\nenable_nri = false\n"), Report{NRI: No}},
+		"CRI-O that tells less": {"1.31.0", readCRIO, []byte("[crio.runtime]\ncgroup_manager = \"x\"\n"),
+			Report{
+				Unchecked: []string{
+					"CRI-O does not report whether NRI is on: see what crio status config says of enable_nri"}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +84,8 @@ func asContainerd(r *Report, text []byte) { readContainerd(r, string(text)) }
 
 // Whatever another program answers, reading it ends, and what is not understood is said or unknown.
 func FuzzConfigurations(f *testing.F) {
-	for _, s := range []string{`{"enableCDI":true}`, `{"containerd":{"runtimes":{"a":null}}}`, "[crio.nri]\nenable_nri = 1", "", "\x00"} {
+	for _, s := range []string{`{"enableCDI":true}`, `{"containerd":{"runtimes":{"a":null}}}`,
+		"[crio.nri]\nenable_nri = 1", "", "\x00"} {
 		f.Add("2.4.2", []byte(s))
 	}
 	f.Fuzz(func(t *testing.T, version string, text []byte) {
@@ -81,7 +93,7 @@ func FuzzConfigurations(f *testing.F) {
 		a.Version, b.Version = version, version
 		asContainerd(&a, text)
 		readCRIO(&b, text)
-		if len(a.Untold) > 0 && a.CDI != Unknown {
+		if len(a.Unchecked) > 0 && a.CDI != Unknown {
 			t.Errorf("read and not read: %+v", a)
 		}
 		if _, _, err := parseToolkit(text); err == nil {
@@ -93,7 +105,8 @@ func FuzzConfigurations(f *testing.F) {
 
 func TestParseVersion(t *testing.T) {
 	for s, want := range map[string]release{
-		"2.4.2": {2, 4, 2}, "v1.7.24-0ubuntu1~22.04.1": {1, 7, 24}, "2.0.0-rc.1": {2, 0, 0}, "1.6.20~ds1": {1, 6, 20}, "1.7": {1, 7, 0},
+		"2.4.2": {2, 4, 2}, "v1.7.24-0ubuntu1~22.04.1": {1, 7, 24}, "2.0.0-rc.1": {2, 0, 0}, "1.6.20~ds1": {1, 6, 20},
+		"1.7":   {1, 7, 0},
 		"2.1.x": {2, 1, 0}, "2.10.3.4": {2, 10, 3}, "2.2-dev": {2, 2, 0},
 	} {
 		if got, ok := parseVersion(s); !ok || got != want {
@@ -134,8 +147,9 @@ func TestReadToolkit(t *testing.T) {
 		t.Errorf("absent: %+v", got)
 	}
 	for text, want := range map[string]Answer{
-		"": No, "accept-nvidia-visible-devices-as-volume-mounts = true\n": Yes, "accept-nvidia-visible-devices-as-volume-mounts = false\n": No,
-		"accept-nvidia-visible-devices-as-volume-mounts = 1\n": Unknown,
+		"": No, "accept-nvidia-visible-devices-as-volume-mounts = true\n": Yes,
+		"accept-nvidia-visible-devices-as-volume-mounts = false\n": No,
+		"accept-nvidia-visible-devices-as-volume-mounts = 1\n":     Unknown,
 	} {
 		path := filepath.Join(dir, "mounts.toml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// labelRun, of a containerd container, marks those that Create makes for kerf run --image, and Sweep removes when they are left over.
+// labelRun, of a containerd container, marks those that Create makes for kerf run --image, and Sweep removes when they
+// are left over.
 const labelRun = sharing.Domain + "/run"
 
 // cgroupParent is the cgroup of the containers that Create makes, apart from the agent's own groups.
@@ -146,7 +147,8 @@ func asOnTheHost(s *specs.Spec) {
 }
 
 func bind(m Mount) specs.Mount {
-	out := specs.Mount{Type: "bind", Source: m.Source, Destination: m.Target, Options: []string{"rbind", "rprivate", "rw"}}
+	out := specs.Mount{Type: "bind", Source: m.Source, Destination: m.Target,
+		Options: []string{"rbind", "rprivate", "rw"}}
 	if m.ReadOnly {
 		out.Options[2] = "ro"
 	}
@@ -172,8 +174,8 @@ func (k *Container) Start(ctx context.Context) error {
 		if k.options.TTY {
 			return // a terminal has no end; to close it would hang up on the program
 		}
-		// The shim keeps the other end open, so the program sees the end of its input only when told so. A
-		// program that has ended meanwhile needs no telling.
+		// The shim keeps the other end open, so the program sees the end of its input only after CloseIO. An ended
+		// program does not need it.
 		_ = task.CloseIO(context.WithoutCancel(ctx), containerd.WithStdinCloser)
 	})
 	k.waiting, k.stopWait = context.WithCancel(context.WithoutCancel(ctx))
@@ -211,13 +213,14 @@ func (k *Container) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-// waitAgain waits anew after a wait that broke off, or says that it cannot.
+// waitAgain waits again after a wait that broke off, or returns why it cannot.
 func (k *Container) waitAgain(ctx context.Context, broken error) error {
 	doing := fmt.Sprintf("wait for container %q", k.container.ID())
 	switch err := k.client.plain(ctx, doing, broken); {
 	case errors.Is(err, sharing.ErrNotFound) && k.broken:
-		// A runtime that starts anew cleans up what it finds ended, and its status with it.
-		return &Error{doing + ": it ended while the container runtime was away, and its exit status is lost", sharing.ErrLost}
+		// A restarting container runtime deletes ended containers, with their status.
+		return &Error{doing + ": it ended while the container runtime was away, and its exit status is lost",
+			sharing.ErrLost}
 	case !errors.Is(err, sharing.ErrUnavailable):
 		return err
 	}
@@ -264,7 +267,8 @@ func (k *Container) Remove(ctx context.Context) error {
 	if k.task != nil {
 		_, taskErr = k.task.Delete(ctx, containerd.WithProcessKill)
 	}
-	return k.client.plain(ctx, doing, errors.Join(gone(taskErr), gone(k.container.Delete(ctx, containerd.WithSnapshotCleanup))))
+	return k.client.plain(ctx, doing, errors.Join(gone(taskErr),
+		gone(k.container.Delete(ctx, containerd.WithSnapshotCleanup))))
 }
 
 func gone(err error) error {
@@ -274,8 +278,8 @@ func gone(err error) error {
 	return err
 }
 
-// Sweep removes containers that Create made, that do not run, and that nobody has removed for a long time:
-// those of callers that were killed. It is best effort; the error is for logs.
+// Sweep removes containers of Create that do not run and were left long ago by killed callers. It is best effort; the
+// error is for logs.
 func (c *Client) Sweep(ctx context.Context) error {
 	ctx = namespaces.WithNamespace(ctx, NamespaceKerf)
 	list, err := c.ctr.Containers(ctx, fmt.Sprintf("labels.%q==1", labelRun))

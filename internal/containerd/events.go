@@ -49,7 +49,7 @@ const (
 	topicExit      = "/tasks/exit"
 	topicTaskGone  = "/tasks/delete"
 	topicContainer = "/containers/delete"
-	// topicHello is an event of our own: its return proves that the subscription is in force.
+	// topicHello is Kerf's event: its return proves that the subscription is active.
 	topicHello = "/kerf/hello"
 
 	// helloEvery is how often the hello is sent until it returns, and helloWithin how long it may take.
@@ -60,10 +60,10 @@ const (
 	retryMost  = 2 * time.Second
 )
 
-// Events calls fn, in one goroutine, for the ends of containers in the namespaces of Kubernetes and of kerf,
-// until ctx ends; it then returns nil. It connects again whenever the runtime goes away: what happened in
-// between is not told, so fn gets EventConnected after every connect, the first one too. fn should be quick.
-// The one error is that of a runtime that has no such events (CRI-O): ErrUnsupported, or ErrInvalid.
+// Events calls fn, in one goroutine, for the ends of containers in the namespaces of Kubernetes and of kerf, until
+// ctx ends; it then returns nil. It reconnects whenever the container runtime goes away. Events in between are lost,
+// so fn gets EventConnected after every connect, also the first. fn should be quick. The only error is that of a
+// runtime without such events (CRI-O): ErrUnsupported, or ErrInvalid.
 func (c *Client) Events(ctx context.Context, fn func(Event)) error {
 	pause := retryFirst
 	for ctx.Err() == nil {
@@ -83,7 +83,8 @@ func (c *Client) Events(ctx context.Context, fn func(Event)) error {
 	return nil
 }
 
-// follow subscribes once and calls fn until the stream ends; connected tells whether it ever was in force.
+// follow subscribes once and calls fn until the stream ends; connected reports whether the subscription was ever
+// active.
 func (c *Client) follow(parent context.Context, fn func(Event)) (connected bool, err error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -108,7 +109,8 @@ func (c *Client) follow(parent context.Context, fn func(Event)) (connected bool,
 }
 
 // receive reads the stream to its end. It closes stop once the hello has come back.
-func receive(stream grpc.ServerStreamingClient[apitypes.Envelope], hello string, fn func(Event), stop chan struct{}) (connected bool, err error) {
+func receive(stream grpc.ServerStreamingClient[apitypes.Envelope], hello string, fn func(Event),
+	stop chan struct{}) (connected bool, err error) {
 	for {
 		envelope, err := stream.Recv()
 		if err != nil {
@@ -137,7 +139,8 @@ func (c *Client) greet(ctx context.Context, giveUp context.CancelFunc, hello str
 	defer tick.Stop()
 	for {
 		// Any event type that containerd knows would do: only this package reads the topic.
-		err := c.ctr.EventService().Publish(namespaces.WithNamespace(ctx, NamespaceKerf), topicHello, &apievents.NamespaceUpdate{Name: hello})
+		err := c.ctr.EventService().Publish(namespaces.WithNamespace(ctx, NamespaceKerf), topicHello,
+			&apievents.NamespaceUpdate{Name: hello})
 		if err != nil {
 			giveUp()
 			return err

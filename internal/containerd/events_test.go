@@ -32,11 +32,13 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("first %+v", e)
 	}
 	for _, e := range []*apitypes.Envelope{
-		envelope(t, NamespaceKubernetes, topicExit, &apievents.TaskExit{ContainerID: "a", ID: "exec-1"}), // an exec's end
+		// an exec's end
+		envelope(t, NamespaceKubernetes, topicExit, &apievents.TaskExit{ContainerID: "a", ID: "exec-1"}),
 		envelope(t, NamespaceKubernetes, topicTaskGone, &apievents.TaskDelete{ContainerID: "a", ID: "exec-1"}),
 		envelope(t, NamespaceKerf, topicHello, &apievents.NamespaceUpdate{Name: "of another client"}),
 		envelope(t, NamespaceKerf, topicExit, &apievents.ContainerDelete{ID: "x"}), // another type
-		{Topic: topicExit, Event: &anypb.Any{TypeUrl: "containerd.events.TaskExit", Value: []byte{0xff}}}, {Topic: topicExit}, {Topic: "/other"},
+		{Topic: topicExit, Event: &anypb.Any{TypeUrl: "containerd.events.TaskExit", Value: []byte{0xff}}},
+		{Topic: topicExit}, {Topic: "/other"},
 		envelope(t, NamespaceKubernetes, topicExit, &apievents.TaskExit{ContainerID: "a", ID: "a"}),
 		envelope(t, NamespaceKubernetes, topicTaskGone, &apievents.TaskDelete{ContainerID: "a"}),
 		envelope(t, NamespaceKerf, topicContainer, &apievents.ContainerDelete{ID: "b"}),
@@ -44,7 +46,8 @@ func TestEvents(t *testing.T) {
 		f.send(e)
 	}
 	for _, want := range []Event{
-		{EventExit, NamespaceKubernetes, "a"}, {EventTaskGone, NamespaceKubernetes, "a"}, {EventContainerGone, NamespaceKerf, "b"},
+		{EventExit, NamespaceKubernetes, "a"}, {EventTaskGone, NamespaceKubernetes, "a"},
+		{EventContainerGone, NamespaceKerf, "b"},
 	} {
 		if got := <-events; got != want {
 			t.Errorf("got %+v, want %+v", got, want)

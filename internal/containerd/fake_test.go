@@ -83,7 +83,7 @@ func (f *fake) stop() {
 	<-f.done
 }
 
-// open starts f on a socket of its own and opens it.
+// open starts f on a new socket and opens it.
 func open(t *testing.T, f *fake) (*Client, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kerf") // short, for the socket's path
@@ -135,7 +135,8 @@ func (f *fake) ListContainers(context.Context, *criv1.ListContainersRequest) (*c
 func (f *fake) ListPodSandbox(context.Context, *criv1.ListPodSandboxRequest) (*criv1.ListPodSandboxResponse, error) {
 	out := &criv1.ListPodSandboxResponse{}
 	for _, uid := range f.pods {
-		out.Items = append(out.Items, &criv1.PodSandbox{Id: "box of " + uid, Metadata: &criv1.PodSandboxMetadata{Uid: uid}})
+		out.Items = append(out.Items, &criv1.PodSandbox{Id: "box of " + uid,
+			Metadata: &criv1.PodSandboxMetadata{Uid: uid}})
 	}
 	return out, nil
 }
@@ -163,7 +164,8 @@ type fakeIntrospection struct {
 	f *fake
 }
 
-func (i fakeIntrospection) Plugins(context.Context, *introspectionv1.PluginsRequest) (*introspectionv1.PluginsResponse, error) {
+func (i fakeIntrospection) Plugins(context.Context, *introspectionv1.PluginsRequest) (*introspectionv1.PluginsResponse,
+	error) {
 	return &introspectionv1.PluginsResponse{Plugins: i.f.plugins}, nil
 }
 
@@ -172,7 +174,8 @@ type fakeContainers struct {
 	f *fake
 }
 
-func (c fakeContainers) List(ctx context.Context, _ *containersv1.ListContainersRequest) (*containersv1.ListContainersResponse, error) {
+func (c fakeContainers) List(ctx context.Context, _ *containersv1.ListContainersRequest) (
+	*containersv1.ListContainersResponse, error) {
 	if err := inNamespace(ctx); err != nil {
 		return nil, err
 	}

@@ -56,10 +56,9 @@ type Image struct {
 	image containerd.Image
 }
 
-// Image gets the image that ref names: from the namespace of kerf, else from those in which other tools of
-// this machine keep theirs (then it is made known to kerf's, and its content is shared), else from its
-// registry as pull says. A short ref means what it means to Docker. notice is told before something that
-// takes long. Errors: ErrNotFound, ErrInvalid for a ref that names no image, ErrUnavailable.
+// Image gets the image that ref names: from the namespace of kerf, else from those of other tools on this machine (it
+// then shares the content), else from its registry as pull says. A short ref means what it means to Docker. notice is
+// called before a slow step. Errors: ErrNotFound, ErrInvalid for a ref that names no image, ErrUnavailable.
 func (c *Client) Image(ctx context.Context, ref string, pull Pull, notice func(string)) (*Image, error) {
 	name, err := FullName(ref)
 	if err != nil {
@@ -132,9 +131,11 @@ func (c *Client) adopt(ctx context.Context, from string, image images.Image) (co
 	fetch := images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		return nil, share(ctx, there, here, d)
 	})
-	children := images.LimitManifests(images.FilterPlatforms(images.ChildrenHandler(here), platforms.Default()), platforms.Default(), 1)
+	children := images.LimitManifests(images.FilterPlatforms(images.ChildrenHandler(here), platforms.Default()),
+		platforms.Default(), 1)
 	// Labels keep the parts as long as the image: they are what garbage collection follows.
-	if err := images.Dispatch(ctx, images.Handlers(fetch, images.SetChildrenLabels(here, children)), nil, image.Target); err != nil {
+	if err := images.Dispatch(ctx, images.Handlers(fetch, images.SetChildrenLabels(here, children)), nil,
+		image.Target); err != nil {
 		return nil, c.plain(ctx, doing, err)
 	}
 	made, err := c.ctr.ImageService().Create(ctx, images.Image{Name: image.Name, Target: image.Target})
@@ -170,7 +171,7 @@ func share(ctx, there context.Context, store content.Store, d ocispec.Descriptor
 }
 
 func (c *Client) pull(ctx context.Context, name string) (containerd.Image, error) {
-	// The fetcher prints failures by itself, on stderr, beside the error that it returns.
+	// The fetcher prints failures on stderr, in addition to the error that it returns.
 	if err := log.SetLevel("panic"); err != nil {
 		return nil, fmt.Errorf("pull image %q: %w", name, err)
 	}
@@ -190,12 +191,16 @@ func (c *Client) pull(ctx context.Context, name string) (containerd.Image, error
 // error is a *sharing.FieldError.
 func FullName(ref string) (string, error) {
 	bad := func(problem string) (string, error) {
-		return "", sharing.Invalid("--image", ref, "write a name such as nvcr.io/nvidia/pytorch:24.05-py3", "%s", problem)
+		return "", sharing.Invalid("--image", ref, "write a name such as nvcr.io/nvidia/pytorch:24.05-py3", "%s",
+			problem)
 	}
 	if ref == "" {
 		return bad("is empty")
 	}
-	if strings.ContainsFunc(ref, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\?*<>|;&$`, r) }) {
+	if strings.ContainsFunc(ref, func(r rune) bool {
+		return r <= ' ' || r > '~' ||
+			strings.ContainsRune(`"'\?*<>|;&$`, r)
+	}) {
 		return bad("is not the name of an image")
 	}
 	rest, digest, digested := strings.Cut(ref, "@")
@@ -211,7 +216,8 @@ func FullName(ref string) (string, error) {
 	}
 	repository, tag, tagged := strings.Cut(path, ":")
 	switch {
-	case repository == "" || repository != strings.ToLower(repository) || strings.Contains("/"+repository, "//") || strings.HasSuffix(repository, "/"):
+	case repository == "" || repository != strings.ToLower(repository) || strings.Contains("/"+repository, "//") ||
+		strings.HasSuffix(repository, "/"):
 		return bad("is not the name of an image: repositories are in lower case")
 	case tagged && tag == "" || strings.ContainsAny(tag, ":/"):
 		return bad("has no tag after the colon")

@@ -27,7 +27,8 @@ func TestFullName(t *testing.T) {
 		"kerf.test/agent:1":                "kerf.test/agent:1",
 		"busybox@sha256:0123":              "docker.io/library/busybox@sha256:0123",
 		"gcr.io/a/b:1@sha256:0123":         "gcr.io/a/b:1@sha256:0123",
-		"":                                 "", " ": "", "a b": "", "UPPER": "", "a:": "", "a@": "", "a@b": "", "gcr.io/": "", "gcr.io//a": "", "a/b/": "", "a:1:2": "", "a;b": "", "x\x00": "",
+		"":                                 "", " ": "", "a b": "", "UPPER": "", "a:": "", "a@": "", "a@b": "",
+		"gcr.io/": "", "gcr.io//a": "", "a/b/": "", "a:1:2": "", "a;b": "", "x\x00": "",
 	} {
 		got, err := FullName(ref)
 		if got != want || (err != nil) != (want == "") || err != nil && !errors.Is(err, sharing.ErrInvalid) {
@@ -55,34 +56,37 @@ func FuzzFullName(f *testing.F) {
 func TestAsOnTheHost(t *testing.T) {
 	s := &specs.Spec{
 		Process: &specs.Process{Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: 1024, Soft: 1024}}},
-		Mounts:  []specs.Mount{{Destination: "/proc"}, {Destination: "/dev/shm", Options: []string{"nosuid", "size=65536k", "mode=1777"}}},
+		Mounts: []specs.Mount{{Destination: "/proc"},
+			{Destination: "/dev/shm", Options: []string{"nosuid", "size=65536k", "mode=1777"}}},
 	}
 	asOnTheHost(s)
-	want := &specs.Spec{Process: &specs.Process{}, Mounts: []specs.Mount{{Destination: "/proc"}, {Destination: "/dev/shm", Options: []string{"nosuid", "mode=1777"}}}}
+	want := &specs.Spec{Process: &specs.Process{}, Mounts: []specs.Mount{{Destination: "/proc"},
+		{Destination: "/dev/shm", Options: []string{"nosuid", "mode=1777"}}}}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := bind(Mount{Source: "/a", Target: "/b", ReadOnly: true}); got.Options[2] != "ro" || got.Source != "/a" || got.Destination != "/b" {
+	if got := bind(Mount{Source: "/a", Target: "/b", ReadOnly: true}); got.Options[2] != "ro" || got.Source != "/a" ||
+		got.Destination != "/b" {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// The end of the input is told once, whether it comes before or after there is somebody to tell.
+// The end of the input is reported once, whether it comes before or after there is a receiver.
 func TestClosingReader(t *testing.T) {
 	for _, early := range []bool{true, false} {
-		r, told := &closingReader{from: strings.NewReader("abc")}, 0
+		r, known := &closingReader{from: strings.NewReader("abc")}, 0
 		if !early {
-			r.onEnd(func() { told++ })
+			r.onEnd(func() { known++ })
 		}
 		text, err := io.ReadAll(r)
 		if string(text) != "abc" || err != nil {
 			t.Errorf("read %q, %v", text, err)
 		}
 		if early {
-			r.onEnd(func() { told++ })
+			r.onEnd(func() { known++ })
 		}
-		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || told != 1 {
-			t.Errorf("early %t: told %d times, %v", early, told, err)
+		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || known != 1 {
+			t.Errorf("early %t: reported %d times, %v", early, known, err)
 		}
 	}
 	if (&closingReader{}).orNil() != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Answer is yes, no, or that it could not be told.
+// Answer is yes, no, or unknown.
 type Answer uint8
 
 // The answers.
@@ -61,16 +61,16 @@ type Report struct {
 	Version string
 	// CRI, NRI and CDI tell whether the runtime serves kubelet, takes NRI plugins, and resolves CDI names.
 	CRI, NRI, CDI Answer
-	// CDIDirs are where it looks for CDI specs, in rising order of precedence; nil when not told.
+	// CDIDirs are where it looks for CDI specs, in rising order of precedence; nil if unknown.
 	CDIDirs []string
-	// CgroupDriver is CgroupSystemd, CgroupFS, or empty when not told.
+	// CgroupDriver is CgroupSystemd, CgroupFS, or empty if unknown.
 	CgroupDriver string
-	// DefaultRuntime is the handler of pods that name no RuntimeClass; empty when not told.
+	// DefaultRuntime is the handler of pods that name no RuntimeClass; empty if unknown.
 	DefaultRuntime string
 	// Handlers are the OCI runtimes that pods can have, by name.
 	Handlers []Handler
-	// Untold says what could not be found out, and why, one sentence each.
-	Untold []string
+	// Unchecked has one sentence for each thing that is unknown, with the reason.
+	Unchecked []string
 }
 
 // Handler is one configured OCI runtime.
@@ -84,7 +84,7 @@ type Handler struct {
 	PodAnnotations, ContainerAnnotations []string
 }
 
-// Default is the handler of pods that name no RuntimeClass; false when not told.
+// Default is the handler of pods that name no RuntimeClass; false if unknown.
 func (r Report) Default() (Handler, bool) {
 	for _, h := range r.Handlers {
 		if h.Name == r.DefaultRuntime && h.Name != "" {
@@ -94,12 +94,12 @@ func (r Report) Default() (Handler, bool) {
 	return Handler{}, false
 }
 
-func (r *Report) untold(format string, args ...any) {
-	r.Untold = append(r.Untold, fmt.Sprintf(format, args...))
+func (r *Report) unchecked(format string, args ...any) {
+	r.Unchecked = append(r.Unchecked, fmt.Sprintf(format, args...))
 }
 
-// Report asks the runtime what it is and how it is configured. An error means that it could not be asked at
-// all; what it merely does not tell is in Untold.
+// Report reads the container runtime's version and configuration. It returns an error if the runtime does not answer
+// at all. What the runtime does not report is in Unchecked.
 func (c *Client) Report(ctx context.Context) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (c *Client) Report(ctx context.Context) (Report, error) {
 	case NameCRIO:
 		c.reportCRIO(ctx, &r)
 	default:
-		r.untold("%q is a container runtime that Kerf does not know", r.Name)
+		r.unchecked("%q is a container runtime that Kerf does not know", r.Name)
 	}
 	c.reportCgroups(ctx, &r)
 	return r, nil
@@ -133,7 +133,7 @@ func (c *Client) withoutCRI(ctx context.Context) (Report, error) {
 	}
 	r := Report{Name: NameContainerd, CRI: No, Version: strings.TrimPrefix(version.Version, "v")}
 	c.reportNRI(ctx, &r)
-	r.untold("its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off")
+	r.unchecked("its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off")
 	return r, nil
 }
 
@@ -141,7 +141,7 @@ func (c *Client) reportContainerd(ctx context.Context, r *Report) {
 	c.reportNRI(ctx, r)
 	status, err := c.cri.Status(ctx, &criv1.StatusRequest{Verbose: true})
 	if err != nil {
-		r.untold("%v", c.plain(ctx, "ask for the CRI plugin's configuration", err))
+		r.unchecked("%v", c.plain(ctx, "ask for the CRI plugin's configuration", err))
 		return
 	}
 	readContainerd(r, status.GetInfo()["config"])
@@ -153,12 +153,12 @@ func (c *Client) reportNRI(ctx context.Context, r *Report) {
 	plugins, err := c.ctr.IntrospectionService().Plugins(ctx, "type=="+nriPlugin)
 	switch {
 	case err != nil:
-		r.untold("%v", c.plain(ctx, "ask for NRI", err))
+		r.unchecked("%v", c.plain(ctx, "ask for NRI", err))
 	case len(plugins.GetPlugins()) == 0:
 		r.NRI = No
 	case plugins.GetPlugins()[0].GetInitErr() != nil:
 		r.NRI = No
-		r.untold("NRI did not start: %s", plugins.GetPlugins()[0].GetInitErr().GetMessage())
+		r.unchecked("NRI did not start: %s", plugins.GetPlugins()[0].GetInitErr().GetMessage())
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *Client) reportCgroups(ctx context.Context, r *Report) {
 		r.CgroupDriver = CgroupSystemd
 	}
 	if r.CgroupDriver == "" {
-		r.untold("the cgroup driver is not known")
+		r.unchecked("the cgroup driver is not known")
 	}
 }
 

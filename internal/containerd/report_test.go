@@ -39,7 +39,8 @@ func TestReport(t *testing.T) {
 		want Report
 	}{
 		"containerd 2.4": {
-			&fake{name: "containerd", version: "v2.4.2", config: string(golden(t, "containerd-2.4.json")), plugins: nri, driver: &systemd},
+			&fake{name: "containerd", version: "v2.4.2", config: string(golden(t, "containerd-2.4.json")), plugins: nri,
+				driver: &systemd},
 			Report{
 				Name: "containerd", Version: "2.4.2", CRI: Yes, CDI: Yes, CDIDirs: dirs, CgroupDriver: CgroupSystemd,
 				DefaultRuntime: "runc", Handlers: []Handler{{Name: "runc", Type: runc}},
@@ -47,22 +48,28 @@ func TestReport(t *testing.T) {
 		},
 		"1.6 has no NRI": {
 			&fake{name: "containerd", version: "1.6.20~ds1", config: `{"containerd":{}}`},
-			Report{Name: "containerd", Version: "1.6.20~ds1", CRI: Yes, NRI: No, CDI: No, Untold: []string{"the cgroup driver is not known"}},
+			Report{Name: "containerd", Version: "1.6.20~ds1", CRI: Yes, NRI: No, CDI: No,
+				Unchecked: []string{"the cgroup driver is not known"}},
 		},
 		"NRI that failed": {
 			&fake{
 				name: "containerd", version: "2.1.0", config: `{}`, driver: &systemd,
-				plugins: []*introspectionv1.Plugin{{Type: nriPlugin, InitErr: &rpcstatus.Status{Message: "address in use"}}},
+				plugins: []*introspectionv1.Plugin{
+					{Type: nriPlugin, InitErr: &rpcstatus.Status{Message: "address in use"}}},
 			},
-			Report{Name: "containerd", Version: "2.1.0", CRI: Yes, NRI: No, CDI: Yes, CgroupDriver: CgroupSystemd, Untold: []string{"NRI did not start: address in use"}},
+			Report{Name: "containerd", Version: "2.1.0", CRI: Yes, NRI: No, CDI: Yes, CgroupDriver: CgroupSystemd,
+				Unchecked: []string{"NRI did not start: address in use"}},
 		},
 		"docker's containerd": {
 			&fake{version: "1.7.24", plugins: nri},
-			Report{Name: "containerd", Version: "1.7.24", CRI: No, Untold: []string{"its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off"}},
+			Report{Name: "containerd", Version: "1.7.24", CRI: No,
+				Unchecked: []string{
+					"its CDI, cgroup driver and runtimes are settings of the CRI plugin, which is off"}},
 		},
 		"another": {
 			&fake{name: "frakti", version: "3", driver: &systemd},
-			Report{Name: "frakti", Version: "3", CRI: Yes, CgroupDriver: CgroupSystemd, Untold: []string{`"frakti" is a container runtime that Kerf does not know`}},
+			Report{Name: "frakti", Version: "3", CRI: Yes, CgroupDriver: CgroupSystemd,
+				Unchecked: []string{`"frakti" is a container runtime that Kerf does not know`}},
 		},
 	}
 	for name, tt := range tests {
@@ -84,25 +91,27 @@ func TestReport(t *testing.T) {
 func TestReportOfCRIO(t *testing.T) {
 	c, path := open(t, &fake{name: "CRI-O", version: "1.31.0"})
 	r, err := c.Report(t.Context())
-	if err != nil || r.Name != NameCRIO || r.NRI != Unknown || len(r.Untold) != 2 || !strings.Contains(r.Untold[0], "crio status config") {
+	if err != nil || r.Name != NameCRIO || r.NRI != Unknown || len(r.Unchecked) != 2 ||
+		!strings.Contains(r.Unchecked[0], "crio status config") {
 		t.Errorf("silent: %+v, %v", r, err)
 	}
 	l, err := net.Listen("unix", path+"2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/config" {
-			_, _ = w.Write(golden(t, "crio-1.31.toml"))
-		}
-	})}
+	s := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/config" {
+				_, _ = w.Write(golden(t, "crio-1.31.toml"))
+			}
+		})}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()
 	defer func() { _ = s.Close(); <-done }()
 	c.socket = path + "2"
 	r = Report{Name: NameCRIO}
 	c.reportCRIO(t.Context(), &r)
-	if r.NRI != Yes || r.CDI != Yes || r.CgroupDriver != CgroupSystemd || len(r.Untold) != 0 {
+	if r.NRI != Yes || r.CDI != Yes || r.CgroupDriver != CgroupSystemd || len(r.Unchecked) != 0 {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -117,12 +126,17 @@ func TestNoRuntime(t *testing.T) {
 	f.start(t, path)
 	eventually.True(t, "the condition", func() bool { _, err := c.Report(t.Context()); return err == nil })
 	f.stop()
-	if _, err := c.Report(t.Context()); err == nil || !errors.Is(err, sharing.ErrUnavailable) && !errors.Is(err, ErrNoRuntime) {
+	if _, err := c.Report(t.Context()); err == nil || !errors.Is(err, sharing.ErrUnavailable) &&
+		!errors.Is(err, ErrNoRuntime) {
 		t.Errorf("gone: %v", err)
 	}
 	again := &fake{name: "containerd", version: "2.4.3", config: `{}`}
 	again.start(t, path)
-	eventually.True(t, "the condition", func() bool { r, err := c.Report(t.Context()); return err == nil && r.Version == "2.4.3" })
+	eventually.True(t, "the condition", func() bool {
+		r, err := c.Report(t.Context())
+		return err == nil &&
+			r.Version == "2.4.3"
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Report(ctx); !errors.Is(err, context.Canceled) {
@@ -183,12 +197,14 @@ func TestKinds(t *testing.T) {
 		{sharing.Invalid("f", "v", "r", "p"), sharing.ErrInvalid},
 		{errors.New("x"), sharing.ErrUnavailable},
 	} {
-		if got := c.plain(t.Context(), "do it", tt.err); !errors.Is(got, tt.want) || !strings.HasPrefix(got.Error(), "do it: ") {
+		if got := c.plain(t.Context(), "do it", tt.err); !errors.Is(got, tt.want) ||
+			!strings.HasPrefix(got.Error(), "do it: ") {
 			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
 		}
 	}
 	absent, path := open(t, nil)
-	if _, err := absent.Image(t.Context(), "busybox:1", PullNever, nil); !errors.Is(err, ErrNoRuntime) || !strings.Contains(err.Error(), path) {
+	if _, err := absent.Image(t.Context(), "busybox:1", PullNever, nil); !errors.Is(err, ErrNoRuntime) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("absent: %v", err)
 	}
 }

@@ -39,15 +39,15 @@ const hookName = "kerf-hook"
 // gpuFile is the name of the file of a GPU, or of the right to use a MIG instance.
 var gpuFile = regexp.MustCompile(`^nvidia(-cap)?[0-9]+$`)
 
-// Containers lists the containers of a namespace as the second witness tells of them. CDINames are those of
-// the guard and the asks that the createRuntime hooks in the stored OCI spec stand for, which only root can
-// have put there; NRI alone tells the names themselves. Sandboxes are left out.
+// Containers lists the containers of a namespace, as a second source next to NRI. CDINames are those of the hook
+// device and request devices that the createRuntime hooks in the stored OCI spec stand for; only root can have
+// written them. NRI alone reports the names themselves. Sandboxes are left out.
 func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Seen, error) {
 	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, namespace), callTimeout)
 	defer cancel()
-	// The ends are asked for before and after: of one that kubelet removes meanwhile the end is told of before, and
-	// of one that ends meanwhile after. Containers come before tasks: of one that is deleted in between, the end
-	// is seen and not an end that is none.
+	// Read the ends before and after the list. The first read has containers that kubelet removes meanwhile, the
+	// second those that end meanwhile. Containers come before tasks, so that a container deleted in between is seen
+	// as ended.
 	exited := map[string]bool{}
 	if namespace == NamespaceKubernetes {
 		c.addExited(ctx, exited)
@@ -97,7 +97,8 @@ func (c *Client) addExited(ctx context.Context, exited map[string]bool) {
 }
 
 // seenOf joins containers with their tasks, in the order of their ids.
-func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Process, exited map[string]bool) []sharing.Seen {
+func seenOf(namespace string, list []containers.Container, tasks []*tasktypes.Process,
+	exited map[string]bool) []sharing.Seen {
 	byID := make(map[string]*tasktypes.Process, len(tasks))
 	for _, t := range tasks {
 		// The container's id is empty in what some versions answer, and the process's id is then it.
@@ -158,7 +159,7 @@ func readSpec(s *sharing.Seen, text []byte) {
 			s.Grant = grant
 		}
 		name := sharing.GuardDevice
-		if ask, err := sharing.ParseAsk(argument(h.Args, "--ask")); err == nil {
+		if ask, err := sharing.ParseAsk(sharing.RequestOfHook(h.Args)); err == nil {
 			name = ask.Device()
 		}
 		if !slices.Contains(s.CDINames, name) {
@@ -174,7 +175,8 @@ func devicesOf(l specs.Linux, mounts []specs.Mount) []string {
 	}
 	var names []string
 	add := func(file string) {
-		if folder := path.Dir(file); gpuFile.MatchString(path.Base(file)) && (folder == "/dev" || folder == "/dev/nvidia-caps") {
+		if folder := path.Dir(file); gpuFile.MatchString(path.Base(file)) &&
+			(folder == "/dev" || folder == "/dev/nvidia-caps") {
 			names = append(names, path.Base(file))
 		}
 	}

@@ -25,7 +25,8 @@ func stored(t *testing.T, id, kind string, s specs.Spec) *containersv1.Container
 	return &containersv1.Container{
 		ID: id, Spec: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Spec", Value: text},
 		Labels: map[string]string{
-			labelKind: kind, labelPodUID: "u1", labelPodNamespace: "team", labelPodName: "train", labelContainer: "main",
+			labelKind: kind, labelPodUID: "u1", labelPodNamespace: "team", labelPodName: "train",
+			labelContainer:   "main",
 			"kerf.dev/grant": "forged",
 		},
 	}
@@ -35,31 +36,38 @@ func stored(t *testing.T, id, kind string, s specs.Spec) *containersv1.Container
 func armed(args ...[]string) specs.Spec {
 	s := specs.Spec{Annotations: map[string]string{sharing.NoteAnnotation: "note"}, Hooks: &specs.Hooks{
 		// Hooks of others, and of other stages, say nothing of us.
-		CreateRuntime:   []specs.Hook{{Path: "/usr/bin/other-hook", Args: []string{"other", "--ask", "gpu:8", "--grant", "k-9"}}},
-		CreateContainer: []specs.Hook{{Path: "/opt/kerf/1/kerf-hook", Args: []string{"kerf-hook", "arm", "--grant", "k-8"}}},
+		CreateRuntime: []specs.Hook{{Path: "/usr/bin/other-hook", Args: []string{"other", "--request", "gpu:8",
+			"--grant",
+			"k-9"}}},
+		CreateContainer: []specs.Hook{{Path: "/opt/kerf/1/kerf-hook", Args: []string{"kerf-hook", "activate", "--grant",
+			"k-8"}}},
 	}}
 	for _, a := range args {
-		s.Hooks.CreateRuntime = append(s.Hooks.CreateRuntime, specs.Hook{Path: "/opt/kerf/1/kerf-hook", Args: append([]string{"kerf-hook", "arm", "--socket", "/run/kerf/hook.sock"}, a...)})
+		s.Hooks.CreateRuntime = append(s.Hooks.CreateRuntime, specs.Hook{Path: "/opt/kerf/1/kerf-hook",
+			Args: append([]string{"kerf-hook", "activate", "--socket", "/run/kerf/hook.sock"}, a...)})
 	}
 	return s
 }
 
 func TestContainers(t *testing.T) {
 	const container, sandbox = "container", "sandbox"
-	guarded := armed(nil, []string{"--ask", "gpu-memory-gib:10"}, []string{"--ask=gpu-percent:25"})
+	guarded := armed(nil, []string{"--request", "gpu-memory-gib:10"}, []string{"--ask=gpu-percent:25"})
 	process := func(id string, pid uint32, s tasktypes.Status) *tasktypes.Process {
 		return &tasktypes.Process{ContainerID: id, ID: id, Pid: pid, Status: s}
 	}
 	f := &fake{
 		name: "containerd", version: "2.4.2", exited: []string{"ended", "again"},
 		containers: []*containersv1.Container{
-			stored(t, "runs", container, guarded), stored(t, "made", container, guarded), stored(t, "waits", container, guarded),
-			stored(t, "stopped", container, guarded), stored(t, "ended", container, guarded), stored(t, "again", container, guarded),
+			stored(t, "runs", container, guarded), stored(t, "made", container, guarded),
+			stored(t, "waits", container, guarded),
+			stored(t, "stopped", container, guarded), stored(t, "ended", container, guarded),
+			stored(t, "again", container, guarded),
 			stored(t, "plain", container, specs.Spec{}), stored(t, "pause", sandbox, guarded),
 			{ID: "odd", Spec: &anypb.Any{Value: []byte("{")}}, {ID: "bare"},
 		},
 		tasks: []*tasktypes.Process{
-			process("runs", 10, tasktypes.Status_RUNNING), process("made", 11, tasktypes.Status_CREATED), process("stopped", 12, tasktypes.Status_STOPPED),
+			process("runs", 10, tasktypes.Status_RUNNING), process("made", 11, tasktypes.Status_CREATED),
+			process("stopped", 12, tasktypes.Status_STOPPED),
 			process("again", 13, tasktypes.Status_PAUSED), process("pause", 14, tasktypes.Status_RUNNING),
 			{ID: "plain", Pid: 15, Status: tasktypes.Status_RUNNING},
 		},
@@ -96,25 +104,31 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// The GPUs of a container are those whose files it is given one by one: who may use every device of the node is given none.
+// The GPUs of a container are those whose files it is given one by one: who may use every device of the node is given
+// none.
 func TestContainersSayWhichGPUsTheyHave(t *testing.T) {
 	device := func(file string) specs.LinuxDevice { return specs.LinuxDevice{Path: file, Type: "c"} }
-	some := &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Access: "rwm"}, {Allow: true, Type: "c", Access: "m"}, {Allow: true, Type: "c", Major: new(int64), Access: "rw"}}}
+	some := &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Access: "rwm"},
+		{Allow: true, Type: "c", Access: "m"}, {Allow: true, Type: "c", Major: new(int64), Access: "rw"}}}
 	every := &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}
 	for name, tt := range map[string]struct {
 		spec specs.Spec
 		want []string
 	}{
 		"devices": {specs.Spec{Linux: &specs.Linux{Resources: some, Devices: []specs.LinuxDevice{
-			device("/dev/nvidiactl"), device("/dev/nvidia1"), device("/dev/nvidia-caps/nvidia-cap12"), device("/dev/null"), device("/dev/nvidia-uvm"),
+			device("/dev/nvidiactl"), device("/dev/nvidia1"), device("/dev/nvidia-caps/nvidia-cap12"),
+			device("/dev/null"), device("/dev/nvidia-uvm"),
 		}}}, []string{"nvidia-cap12", "nvidia1"}},
 		"mounted": {specs.Spec{Mounts: []specs.Mount{
-			{Destination: "/dev/nvidia0"}, {Destination: "/dev/nvidia0"}, {Destination: "/data/nvidia3"}, {Destination: "/dev"},
+			{Destination: "/dev/nvidia0"}, {Destination: "/dev/nvidia0"}, {Destination: "/data/nvidia3"},
+			{Destination: "/dev"},
 		}}, []string{"nvidia0"}},
-		"privileged": {specs.Spec{Linux: &specs.Linux{Resources: every, Devices: []specs.LinuxDevice{device("/dev/nvidia0")}}}, nil},
-		"none":       {specs.Spec{}, nil},
+		"privileged": {specs.Spec{Linux: &specs.Linux{Resources: every,
+			Devices: []specs.LinuxDevice{device("/dev/nvidia0")}}}, nil},
+		"none": {specs.Spec{}, nil},
 	} {
-		c, _ := open(t, &fake{name: "containerd", version: "2.4.2", containers: []*containersv1.Container{stored(t, "a", "container", tt.spec)}})
+		c, _ := open(t, &fake{name: "containerd", version: "2.4.2",
+			containers: []*containersv1.Container{stored(t, "a", "container", tt.spec)}})
 		got, err := c.Containers(t.Context(), NamespaceKubernetes)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%s: %+v, %v", name, got, err)
@@ -127,10 +141,11 @@ func TestContainersSayWhichGPUsTheyHave(t *testing.T) {
 
 // Containers that end, or that kubelet removes, while the list is made have ended all the same.
 func TestContainersThatGoMeanwhile(t *testing.T) {
-	guarded := armed(nil, []string{"--ask", "gpu-memory-gib:10"})
+	guarded := armed(nil, []string{"--request", "gpu-memory-gib:10"})
 	f := &fake{
 		name: "containerd", version: "2.4.2", exited: []string{"removed"},
-		containers: []*containersv1.Container{stored(t, "ends", "container", guarded), stored(t, "removed", "container", guarded)},
+		containers: []*containersv1.Container{stored(t, "ends", "container", guarded),
+			stored(t, "removed", "container", guarded)},
 	}
 	f.meanwhile = func() { f.exited = []string{"ends"} }
 	c, _ := open(t, f)
@@ -159,20 +174,23 @@ func TestPods(t *testing.T) {
 
 // In kerf's own namespace a container's labels are its image's, and name no pod; the hook names the grant.
 func TestContainersOfKerf(t *testing.T) {
-	f := &fake{version: "2.4.2", containers: []*containersv1.Container{stored(t, "a", "", armed([]string{"--grant", "k-1"}))}}
+	f := &fake{version: "2.4.2", containers: []*containersv1.Container{
+		stored(t, "a", "", armed([]string{"--grant", "k-1"}))}}
 	c, _ := open(t, f)
 	got, err := c.Containers(t.Context(), NamespaceKerf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]sharing.Seen{{ID: "a", CDINames: []string{sharing.GuardDevice}, Note: "note", Grant: "k-1"}}, got); diff != "" {
+	if diff := cmp.Diff([]sharing.Seen{{ID: "a", CDINames: []string{sharing.GuardDevice}, Note: "note", Grant: "k-1"}},
+		got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func FuzzReadSpec(f *testing.F) {
 	for _, s := range []string{
-		`{"hooks":{"createRuntime":[{"path":"/a/kerf-hook","args":["kerf-hook","--ask"]}]}}`, `{"annotations":{"kerf.dev/grant":"x"}}`, `{"hooks":7}`, "",
+		`{"hooks":{"createRuntime":[{"path":"/a/kerf-hook","args":["kerf-hook","--request"]}]}}`,
+		`{"annotations":{"kerf.dev/grant":"x"}}`, `{"hooks":7}`, "",
 	} {
 		f.Add([]byte(s))
 	}

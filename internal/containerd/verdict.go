@@ -1,18 +1,18 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containerd is the one door to the container runtime.
+// Package containerd is the one adapter to the container runtime.
 //
-// It asks the runtime what it is and can do (Report, which Verdict judges for Kubernetes), what containers
-// it has (Containers) and what becomes of them (Events), as a second witness beside NRI, and it runs a
-// container from an image (Create) for kerf run --image.
+// It reports the container runtime's version and features (Report, which Verdict evaluates for Kubernetes), its
+// containers (Containers) and their ends (Events), as a second source next to NRI. It also runs a container from an
+// image (Create) for kerf run --image.
 //
 // It promises that every call ends: each has a deadline, and streams end with their context. A runtime that
 // is not there is no error of Open: it may come and go, and every call says for itself whether it could be
 // reached. Errors wrap the vocabulary of package sharing.
 //
-// It speaks to containerd from 1.7 on. CRI-O is recognised, and is asked what it can be asked; it has no
-// events and no images for kerf run. What could not be told is said to be unknown and never guessed.
+// It supports containerd from 1.7 on. It recognizes CRI-O and reads what CRI-O reports; CRI-O has no events and no
+// images for kerf run. What is unknown is reported as unknown and never guessed.
 package containerd
 
 import (
@@ -40,9 +40,11 @@ type Problem struct {
 func (p Problem) String() string { return p.Sentence + "; " + p.Remedy }
 
 const (
-	restartIt     = ", then restart containerd"
-	enableNRI     = `set disable = false under [plugins."io.containerd.nri.v1.nri"] in /etc/containerd/config.toml` + restartIt
-	enableCDI     = `set enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] in /etc/containerd/config.toml` + restartIt
+	restartIt = ", then restart containerd"
+	enableNRI = `set disable = false under [plugins."io.containerd.nri.v1.nri"] in /etc/containerd/config.toml` +
+		restartIt
+	enableCDI = `set enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] in /etc/containerd/config.toml` +
+		restartIt
 	enableCDI2    = `set enable_cdi = true under [plugins."io.containerd.cri.v1.runtime"] in /etc/containerd/config.toml` + restartIt
 	nvidiaRuntime = "nvidia-container-runtime"
 )
@@ -56,15 +58,18 @@ func Verdict(r Report, t Toolkit, cdiDir string) []Problem {
 	}
 	name := strings.TrimSpace(r.Name + " " + r.Version)
 	if r.CRI == No {
-		add(true, "cri-off", name+" does not serve kubelet: its CRI plugin is off", `take "cri" out of disabled_plugins in /etc/containerd/config.toml`+restartIt)
+		add(true, "cri-off", name+" does not serve kubelet: its CRI plugin is off",
+			`take "cri" out of disabled_plugins in /etc/containerd/config.toml`+restartIt)
 	}
 	version, known := parseVersion(r.Version)
 	old := r.tooOld(version)
 	switch {
 	case r.Name != NameContainerd && r.Name != NameCRIO:
-		add(true, "runtime-unknown", fmt.Sprintf("%q is no container runtime that Kerf knows", name), "use containerd 2.1 or newer, containerd 1.7 or CRI-O")
+		add(true, "runtime-unknown", fmt.Sprintf("%q is no container runtime that Kerf knows", name),
+			"use containerd 2.1 or newer, containerd 1.7 or CRI-O")
 	case !known:
-		add(false, "version-unknown", fmt.Sprintf("the version %q of %s cannot be read", r.Version, r.Name), "see that it is containerd 2.1, 1.7.30 or CRI-O 1.34 at least")
+		add(false, "version-unknown", fmt.Sprintf("the version %q of %s cannot be read", r.Version, r.Name),
+			"see that it is containerd 2.1, 1.7.30 or CRI-O 1.34 at least")
 	case old != (lack{}):
 		add(true, "runtime-old", name+" is too old: "+old[0], old[1])
 	}
@@ -96,19 +101,22 @@ func (r Report) tooOld(v release) lack {
 	case r.Name == NameContainerd:
 		return lacks(v)
 	case r.Name == NameCRIO && v.before(release{1, 34}):
-		return lack{"its NRI does not tell plugins of CDI devices", "install CRI-O 1.34 or newer, with enable_nri = true"}
+		return lack{"its NRI does not tell plugins of CDI devices",
+			"install CRI-O 1.34 or newer, with enable_nri = true"}
 	}
 	return lack{}
 }
 
-// lacks knows containerd by its source: its NRI gives containers the CDI devices that plugins name from 1.7.30 and 2.1.0 on, and in
-// no release of 2.0; before, it drops them without a word.
+// lacks knows containerd by its source: its NRI gives containers the CDI devices that plugins name from 1.7.30 and
+// 2.1.0 on, and in no release of 2.0; before, it drops them without a word.
 func lacks(v release) lack {
 	switch {
 	case v.before(release{1, 7}):
-		return lack{"it has no NRI or no CDI", "install containerd 2.1 or newer, or 1.7.30 with NRI and CDI switched on"}
+		return lack{"it has no NRI or no CDI",
+			"install containerd 2.1 or newer, or 1.7.30 with NRI and CDI switched on"}
 	case v.before(release{1, 7, 30}):
-		return lack{"its NRI drops the CDI devices that plugins give", "update to containerd 1.7.30, with NRI and CDI switched on, or to 2.1"}
+		return lack{"its NRI drops the CDI devices that plugins give",
+			"update to containerd 1.7.30, with NRI and CDI switched on, or to 2.1"}
 	case v[0] == 2 && v[1] == 0:
 		return lack{"its NRI drops the CDI devices that plugins give", "update to containerd 2.1 or newer"}
 	}
@@ -131,7 +139,8 @@ func (r Report) nriProblems(name string) []Problem {
 
 func (r Report) cdiProblems(name string, major int, cdiDir string) []Problem {
 	if r.CDI == No {
-		p := Problem{Key: "cdi-off", Blocking: true, Remedy: enableCDI, Sentence: name + " does not resolve CDI names, so containers would start without guard and GPU"}
+		p := Problem{Key: "cdi-off", Blocking: true, Remedy: enableCDI, Sentence: name +
+			" does not resolve CDI names, so containers would start without guard and GPU"}
 		if major >= 2 {
 			p.Remedy = enableCDI2
 		}
@@ -147,8 +156,9 @@ func (r Report) cdiProblems(name string, major int, cdiDir string) []Problem {
 	}
 	return []Problem{{
 		Key: "cdi-dir", Blocking: true,
-		Sentence: fmt.Sprintf("%s looks for CDI specs in %s, and not in %q where Kerf's are", name, strings.Join(r.CDIDirs, " and "), cdiDir),
-		Remedy:   "add it to cdi_spec_dirs of the runtime's configuration, or give kerf-agent --cdi-dir one of those",
+		Sentence: fmt.Sprintf("%s looks for CDI specs in %s, and not in %q where Kerf's are", name,
+			strings.Join(r.CDIDirs, " and "), cdiDir),
+		Remedy: "add it to cdi_spec_dirs of the runtime's configuration, or give kerf-agent --cdi-dir one of those",
 	}}
 }
 
@@ -181,29 +191,33 @@ func (r Report) nvidiaProblems(t Toolkit) []Problem {
 		case h.Name == r.DefaultRuntime:
 			out = append(out, Problem{
 				Key: "nvidia-default", Blocking: true,
-				Sentence: fmt.Sprintf("the default runtime %q is NVIDIA's (%s) and %s: every image with NVIDIA_VISIBLE_DEVICES=all would see every GPU", h.Name, h.Binary, accepts),
-				Remedy:   remedy + ", or make runc the default runtime",
+				Sentence: fmt.Sprintf("the default runtime %q is NVIDIA's (%s) and %s: every image with "+
+					"NVIDIA_VISIBLE_DEVICES=all would see every GPU", h.Name, h.Binary, accepts),
+				Remedy: remedy + ", or make runc the default runtime",
 			})
 		default:
 			others = append(others, Problem{
-				Key:      "nvidia-handler-" + h.Name,
-				Sentence: fmt.Sprintf("the runtime %q is NVIDIA's (%s) and %s: a pod whose RuntimeClass names it depends on NRI alone to be kept from every GPU", h.Name, h.Binary, accepts),
-				Remedy:   remedy,
+				Key: "nvidia-handler-" + h.Name,
+				Sentence: fmt.Sprintf("the runtime %q is NVIDIA's (%s) and %s: a pod whose RuntimeClass names it "+
+					"depends on NRI alone to be kept from every GPU", h.Name, h.Binary, accepts),
+				Remedy: remedy,
 			})
 		}
 	}
 	return append(out, others...)
 }
 
-// mountProblems tells of the way past the environment that NVIDIA's runtime has where it is told so.
+// mountProblems reports the way around the environment that NVIDIA's container runtime can have.
 func (r Report) mountProblems(t Toolkit) []Problem {
 	if t.Mounts != Yes || !slices.ContainsFunc(r.Handlers, Handler.IsNVIDIA) {
 		return nil
 	}
 	return []Problem{{
-		Key:      "nvidia-mounts",
-		Sentence: "NVIDIA's runtime takes mounts below /var/run/nvidia-container-devices for requests: a pod that may mount /dev/null of its node there sees GPUs that it was not given",
-		Remedy: "have tenants' namespaces enforce Pod Security baseline, which knows no hostPath; or, where NVIDIA's own device plugin does not need it, set " +
+		Key: "nvidia-mounts",
+		Sentence: "NVIDIA's runtime takes mounts below /var/run/nvidia-container-devices for requests: a pod that " +
+			"may mount /dev/null of its node there sees GPUs that it was not given",
+		Remedy: "have tenants' namespaces enforce Pod Security baseline, which knows no hostPath; or, where NVIDIA's " +
+			"own device plugin does not need it, set " +
 			"accept-nvidia-visible-devices-as-volume-mounts = false in " + t.Path,
 	}}
 }
@@ -219,8 +233,10 @@ func (r Report) annotationProblems() []Problem {
 			}
 			out = append(out, Problem{
 				Key: "annotations-" + h.Name, Blocking: true,
-				Sentence: fmt.Sprintf("the runtime %q passes annotations that match %q into containers, and with them names that are CDI's or Kerf's", h.Name, pattern),
-				Remedy:   "narrow pod_annotations and container_annotations of that runtime to what it needs",
+				Sentence: fmt.Sprintf(
+					"the runtime %q passes annotations that match %q into containers, and with them names that are "+
+						"CDI's or Kerf's", h.Name, pattern),
+				Remedy: "narrow pod_annotations and container_annotations of that runtime to what it needs",
 			})
 			break
 		}
@@ -235,7 +251,8 @@ func admits(pattern string) bool {
 			return true
 		}
 		// CRI-O's are prefixes; and a star alone means everything, slashes too.
-		if strings.HasSuffix(pattern, "*") && strings.HasPrefix(name, strings.TrimSuffix(pattern, "*")) || pattern != "" && strings.HasPrefix(name, pattern) {
+		if strings.HasSuffix(pattern, "*") && strings.HasPrefix(name, strings.TrimSuffix(pattern, "*")) ||
+			pattern != "" && strings.HasPrefix(name, pattern) {
 			return true
 		}
 	}

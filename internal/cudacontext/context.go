@@ -3,8 +3,8 @@
 
 // Package cudacontext is the adapter of the CUDA driver library, libcuda.so.1. It makes one context and nothing else.
 //
-// CUDA keeps a context until the process ends, and a fault in the library ends the process. So a short-lived helper calls it,
-// which Start starts.
+// CUDA keeps a context until the process ends, and a fault in the library ends the process. So a short-lived helper
+// calls it, which Start starts.
 package cudacontext
 
 /*
@@ -27,7 +27,8 @@ static void *kerf_cuda_open(const char *path, char *why, size_t n)
 	return library;
 }
 
-// kerf_make_context returns 0, the CUresult of the call that failed, or -1 if the library lacks a function. name is that call.
+// kerf_make_context returns 0, the CUresult of the call that failed, or -1 if the library lacks a function. name is
+// that call.
 static int kerf_make_context(void *library, const char **name)
 {
 	int device, err;
@@ -64,8 +65,8 @@ import (
 const whyLength = 512
 
 // Make makes the primary context of the first GPU that CUDA shows to this process. It stays until the process ends. The
-// library is the first of paths that can be loaded. Errors: sharing.ErrNotFound (no library), sharing.ErrUnsupported (it
-// lacks a function), sharing.ErrUnavailable (CUDA refuses).
+// library is the first of paths that can be loaded. Errors: sharing.ErrNotFound (no library), sharing.ErrUnsupported
+// (it lacks a function), sharing.ErrUnavailable (CUDA refuses).
 func Make(paths []string) error {
 	library, err := open(paths)
 	if err != nil {

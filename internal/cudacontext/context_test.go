@@ -22,7 +22,8 @@ func library(t *testing.T, source string) string {
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", out, file).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", out,
+		file).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, text)
 	}
 	return out
@@ -39,10 +40,13 @@ func TestMake(t *testing.T) {
 		source, says string
 		err          error
 	}{
-		"a context":       {initOK + deviceOK + retainOK, "", nil},
-		"no GPU":          {"int cuInit(unsigned f) { return 100; }\n" + deviceOK + retainOK, "cuInit: CUDA error 100", sharing.ErrUnavailable},
-		"no first GPU":    {initOK + "int cuDeviceGet(int *d, int n) { return 101; }\n" + retainOK, "cuDeviceGet: CUDA error 101", sharing.ErrUnavailable},
-		"no memory":       {initOK + deviceOK + "int cuDevicePrimaryCtxRetain(void **c, int d) { return 2; }\n", "cuDevicePrimaryCtxRetain: CUDA error 2", sharing.ErrUnavailable},
+		"a context": {initOK + deviceOK + retainOK, "", nil},
+		"no GPU": {"int cuInit(unsigned f) { return 100; }\n" + deviceOK + retainOK, "cuInit: CUDA error 100",
+			sharing.ErrUnavailable},
+		"no first GPU": {initOK + "int cuDeviceGet(int *d, int n) { return 101; }\n" + retainOK,
+			"cuDeviceGet: CUDA error 101", sharing.ErrUnavailable},
+		"no memory": {initOK + deviceOK + "int cuDevicePrimaryCtxRetain(void **c, int d) { return 2; }\n",
+			"cuDevicePrimaryCtxRetain: CUDA error 2", sharing.ErrUnavailable},
 		"another library": {initOK + deviceOK, "no cuDevicePrimaryCtxRetain", sharing.ErrUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,8 +27,8 @@ const (
 	lineMost = 1024
 )
 
-// Hold is the work of a helper: once a byte is read from in, it makes a context by Make, says so on out, and returns when in
-// ends. The caller then ends the process.
+// Hold is the work of a helper: once a byte is read from in, it makes a context by Make, says so on out, and returns
+// when in ends. The caller then ends the process.
 func Hold(in io.Reader, out io.Writer, libraries []string) error {
 	agent := bufio.NewReader(in)
 	if _, err := agent.ReadByte(); err != nil {
@@ -66,8 +66,8 @@ type Helper struct {
 	ended   chan struct{}
 }
 
-// Run starts the helper, which is killed when ctx ends. It makes its context when Ready is called. The caller calls Stop.
-// Errors: those of Keep, and sharing.ErrUnavailable.
+// Run starts the helper, which is killed when ctx ends. It makes its context when Ready is called. The caller calls
+// Stop. Errors: those of Keep, and sharing.ErrUnavailable.
 func (s Start) Run(ctx context.Context) (*Helper, error) {
 	h := &Helper{ended: make(chan struct{})}
 	if err := h.start(ctx, s); err != nil {
@@ -111,7 +111,8 @@ func (h *Helper) start(ctx context.Context, s Start) error {
 // PID is the helper.
 func (h *Helper) PID() int { return h.cmd.Process.Pid }
 
-// Ready has the helper make its context, and waits for it. The error wraps sharing.ErrUnavailable and has what the helper says.
+// Ready has the helper make its context, and waits for it. The error wraps sharing.ErrUnavailable and has what the
+// helper says.
 func (h *Helper) Ready(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = h.out.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -129,8 +130,8 @@ func (h *Helper) Ready(ctx context.Context) error {
 	return fmt.Errorf("context helper made no context: %w (%w)", err, sharing.ErrUnavailable)
 }
 
-// Stop kills the helper and waits until it has ended. With an error, which wraps sharing.ErrUnavailable, the driver holds it in
-// the kernel: it ends later, or never.
+// Stop kills the helper and waits until it has ended. With an error, which wraps sharing.ErrUnavailable, the driver
+// holds it in the kernel: it ends later, or never.
 func (h *Helper) Stop() error {
 	_ = h.cmd.Process.Kill() // it may have ended
 	h.close()

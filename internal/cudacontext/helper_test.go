@@ -86,14 +86,16 @@ int cuInit(unsigned f) {
 func TestHelperThatFails(t *testing.T) {
 	for name, c := range map[string]struct{ source, says string }{
 		"CUDA refuses": {"int cuInit(unsigned f) { return 100; }\n" + deviceOK + retainOK, "CUDA error 100"},
-		"it crashes":   {"#include <stdlib.h>\nint cuInit(unsigned f) { _Exit(3); }\n" + deviceOK + retainOK, "made no context"},
+		"it crashes": {"#include <stdlib.h>\nint cuInit(unsigned f) { _Exit(3); }\n" + deviceOK + retainOK,
+			"made no context"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, err := helping(t, library(t, c.source), free)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := h.Ready(t.Context()); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
+			if err := h.Ready(t.Context()); !errors.Is(err, sharing.ErrUnavailable) ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 			if err := h.Stop(); err != nil {
@@ -105,7 +107,8 @@ func TestHelperThatFails(t *testing.T) {
 
 // A helper that hangs in the driver's library ends with the context, and so does the wait for it.
 func TestHelperThatHangs(t *testing.T) {
-	h, err := helping(t, library(t, "#include <unistd.h>\nint cuInit(unsigned f) { for (;;) pause(); }\n"+deviceOK+retainOK), free)
+	h, err := helping(t, library(t, "#include <unistd.h>\nint cuInit(unsigned f) { for (;;) pause(); }\n"+deviceOK+
+		retainOK), free)
 	if err != nil {
 		t.Fatal(err)
 	}

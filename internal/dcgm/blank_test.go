@@ -18,9 +18,9 @@ func TestBlanksAreNoValues(t *testing.T) {
 		return v
 	}
 	cases := map[string]struct {
-		v    *dcgm.FieldValue_v2
-		want float64
-		told bool
+		v     *dcgm.FieldValue_v2
+		want  float64
+		known bool
 	}{
 		"a whole number":       {value(dcgm.DCGM_FT_INT64, 42, 0), 42, true},
 		"a real one":           {value(dcgm.DCGM_FT_DOUBLE, math.Float64bits(0.5), 0), 0.5, true},
@@ -36,12 +36,13 @@ func TestBlanksAreNoValues(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if n, told := numberOf(c.v); told != c.told || told && n != c.want {
-				t.Errorf("%g, told: %t", n, told)
+			if n, known := numberOf(c.v); known != c.known || known && n != c.want {
+				t.Errorf("%g, reported: %t", n, known)
 			}
 		})
 	}
-	for text, blank := range map[string]bool{"": true, "<<<NULL>>>": true, "<<<NOT_SUPPORTED>>>": true, "GPU-0": false} {
+	for text, blank := range map[string]bool{"": true, "<<<NULL>>>": true, "<<<NOT_SUPPORTED>>>": true,
+		"GPU-0": false} {
 		if blankText(text) != blank {
 			t.Errorf("%q: blank: %t", text, !blank)
 		}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dcgm is the one door to NVIDIA's Data Center GPU Manager: a host engine, within this process or another's, that
-// watches fields of all GPUs and MIG instances, and their newest values.
+// Package dcgm is the one adapter to NVIDIA's Data Center GPU Manager: a host engine, within this process or
+// another's, that watches fields of all GPUs and MIG instances, and their newest values.
 //
 // It promises that a library which is missing, or lacks a function that is called, is an error before anything of it
 // runs; that a value which DCGM has not (its blanks, and values with an error) is absent and never zero; and that
@@ -11,8 +11,9 @@
 // It does not promise to survive the library: a fault in it ends the process. That is why one program alone imports
 // this package, which nothing depends on. Calls may hang as the driver may; the caller has a goroutine for them.
 //
-// A process has one host engine, because go-dcgm keeps it in a variable of its own. It binds to one copy of the library for
-// its life. The program itself needs no function of the library, so it starts without DCGM and with LD_BIND_NOW set.
+// A process has one host engine, because go-dcgm keeps it in a package variable. It binds to one copy of the library
+// for its life. The program itself needs no function of the library, so it starts without DCGM and with LD_BIND_NOW
+// set.
 package dcgm
 
 import (
@@ -42,10 +43,10 @@ const (
 
 // Options say what is watched.
 type Options struct {
-	// Fields are DCGM's numbers of the fields, and Every how often DCGM reads them. Slow are more fields, which it reads
-	// five times as seldom.
+	// Fields are DCGM's numbers of the fields, and Every how often DCGM reads them. Slow are more fields, which it
+	// reads five times as seldom.
 	Fields, Slow []uint16
-	// Whole are profiling fields of whole GPUs alone: of MIG instances nobody needs them.
+	// Whole are profiling fields that are read for whole GPUs only.
 	Whole []uint16
 	Every time.Duration
 	// Remote is where another process's host engine answers, HOST:PORT or, from DCGM 4.5 on, unix://PATH; empty for one
@@ -54,7 +55,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Values are the newest values of a GPU, or of a MIG instance, by field; what is not told is absent.
+// Values are the newest values of a GPU, or of a MIG instance, by field; unknown ones are absent.
 type Values map[uint16]float64
 
 // Reading is what all tell.
@@ -94,10 +95,11 @@ func Open(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open dcgm: %w (%w)", err, sharing.ErrUnavailable)
 	}
-	e := &Engine{stop: stop, log: o.Log, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{}, instances: instances{every: o.Every}}
+	e := &Engine{stop: stop, log: o.Log, uuid: map[uint]sharing.GPUID{}, last: map[sharing.GPUID]Values{},
+		instances: instances{every: o.Every}}
 	plain, profiling := split(o.Fields)
 	slow, more := split(o.Slow)
-	// The UUIDs are read first: values of a GPU that has not told its own are of nobody.
+	// Read the UUIDs first: without a UUID, the values belong to no known GPU.
 	if err := e.watch("kerf-slow", dcgm.GroupAllGPUs(), append(slow, fieldUUID), slowness*o.Every); err != nil {
 		stop()
 		return nil, fmt.Errorf("open dcgm: %w", err)
@@ -109,18 +111,19 @@ func Open(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// watchAll watches the profiling fields that are supported together with the others, since each group that is read has its
-// price, and without them where they cannot be watched.
+// watchAll watches the profiling fields that are supported together with the others, since each group that is read has
+// its price, and without them where they cannot be watched.
 func (e *Engine) watchAll(plain, profiling []dcgm.Short, o Options) error {
 	supported, err := e.supported(profiling)
 	if err == nil {
 		err = e.watch("kerf", dcgm.GroupAllGPUs(), slices.Concat(plain, supported), o.Every)
 	}
 	if err == nil {
-		e.instances.fields = slices.DeleteFunc(supported, func(f dcgm.Short) bool { return slices.Contains(o.Whole, uint16(f)) })
+		e.instances.fields = slices.DeleteFunc(supported,
+			func(f dcgm.Short) bool { return slices.Contains(o.Whole, uint16(f)) })
 		return nil
 	}
-	o.Log.Info("no profiling fields", "reason", err.Error())
+	o.Log.Info("failed to enable profiling fields", "reason", err.Error())
 	return e.watch("kerf", dcgm.GroupAllGPUs(), plain, o.Every)
 }
 
@@ -177,15 +180,15 @@ func (e *Engine) watch(name string, of dcgm.GroupHandle, fields []dcgm.Short, ev
 	return nil
 }
 
-// Read returns the newest values of every GPU and MIG instance. A value that did not come anew stays as it was; one that
-// came blank is gone.
+// Read returns the newest values of every GPU and MIG instance. A value without an update stays; a blank one is
+// removed.
 func (e *Engine) Read() (Reading, error) {
 	now := time.Now()
 	if err := e.follow(now); err != nil {
 		return Reading{}, err
 	}
 	for _, g := range e.groups {
-		// A GPU is known by its UUID, which is slow: as long as one has not told it, all are asked.
+		// A GPU is identified by its UUID, which is slow. Until every UUID is known, all are read.
 		if now.Before(g.next) && len(e.uuid) > 0 {
 			continue
 		}
@@ -193,7 +196,8 @@ func (e *Engine) Read() (Reading, error) {
 		if err != nil {
 			return Reading{}, fmt.Errorf("read field group %q: %w (%w)", g.name, err, sharing.ErrUnavailable)
 		}
-		g.since, g.next = next, now.Add(g.every-g.every/8) // a read that is a little early is the one that was waited for
+		// a read that is a little early is the one that was waited for
+		g.since, g.next = next, now.Add(g.every-g.every/8)
 		e.take(values)
 	}
 	return Reading{copied(e.last), copied(e.instances.last)}, nil
@@ -207,8 +211,8 @@ func copied[K comparable](all map[K]Values) map[K]Values {
 	return out
 }
 
-// take puts values in their places, oldest first; those of one call come in no order. A value has four KiB, so that none is
-// moved.
+// take puts values in their places, oldest first; those of one call come in no order. A value has four KiB, so that
+// none is moved.
 func (e *Engine) take(values []dcgm.FieldValue_v2) {
 	order := make([]*dcgm.FieldValue_v2, len(values))
 	for i := range values {
@@ -237,8 +241,8 @@ func (e *Engine) take(values []dcgm.FieldValue_v2) {
 
 // keep puts one value in its place, or takes it away where it is blank.
 func keep[K comparable](all map[K]Values, at K, v *dcgm.FieldValue_v2) {
-	n, told := numberOf(v)
-	if !told {
+	n, known := numberOf(v)
+	if !known {
 		delete(all[at], uint16(v.FieldID))
 		return
 	}
@@ -274,8 +278,8 @@ const (
 	blankFloat = 140737488355328.0
 )
 
-// numberOf is a value as a number; told is false for one that is blank, that has an error, or that is none.
-func numberOf(v *dcgm.FieldValue_v2) (n float64, told bool) {
+// numberOf returns a value as a number; known is false for a blank value, an error, or text.
+func numberOf(v *dcgm.FieldValue_v2) (n float64, known bool) {
 	if v.Status != 0 {
 		return 0, false
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// cutEvery is how often it is asked how the GPUs are cut.
+// cutEvery is how often the engine asks for the GPUs' MIG instances.
 const cutEvery = 5 * time.Second
 
 // Instance names a MIG instance by its GPU and NVML's id of the GPU instance.
@@ -34,7 +34,8 @@ type instances struct {
 	of     *dcgm.GroupHandle // nil while there are none
 }
 
-// follow asks how the GPUs are cut, if it is time, and watches what is there. An engine that does not tell has no instances.
+// follow asks for the GPUs' MIG instances, if it is time, and watches what is there. An engine that does not answer has
+// no instances.
 func (e *Engine) follow(now time.Time) error {
 	in := &e.instances
 	if len(in.fields) == 0 || now.Before(in.next) {
@@ -43,7 +44,7 @@ func (e *Engine) follow(now time.Time) error {
 	in.next = now.Add(cutEvery)
 	all, err := dcgm.GetGPUInstanceHierarchy()
 	if err != nil {
-		e.log.Debug("dcgm does not tell of mig instances", "error", err.Error())
+		e.log.Debug("failed to read MIG instances from DCGM", "error", err.Error())
 		return nil
 	}
 	found := map[uint]Instance{}

@@ -44,8 +44,8 @@ var bound struct { //nolint:gochecknoglobals // see above
 }
 
 // bind leads go-dcgm's calls to the library, unless they go to it already. go-dcgm itself leaves its functions to the
-// dynamic linker, which ends a program at its start where the environment has LD_BIND_NOW. A library that lacks a function
-// which Kerf calls is an error.
+// dynamic linker, which ends a program at its start where the environment has LD_BIND_NOW. A library that lacks a
+// function which Kerf calls is an error.
 func bind(remote bool) error {
 	bound.Lock()
 	defer bound.Unlock()
@@ -56,7 +56,8 @@ func bind(remote bool) error {
 	defer C.free(unsafe.Pointer(name))
 	lib := C.kerf_dcgm_open(name)
 	if lib == nil {
-		return fmt.Errorf("load library %q: the dynamic linker does not find it, or cannot use it: %w", LibraryName, sharing.ErrUnavailable)
+		return fmt.Errorf("load library %q: the dynamic linker does not find it, or cannot use it: %w", LibraryName,
+			sharing.ErrUnavailable)
 	}
 	if err := has(lib, requiredFuncs(remote)); err != nil {
 		C.dlclose(lib)
@@ -87,8 +88,10 @@ func requiredFuncs(remote bool) []string {
 	}
 	return append(
 		engine,
-		"dcgmInit", "dcgmShutdown", "errorString", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy", "dcgmWatchFields", "dcgmUnwatchFields",
-		"dcgmUpdateAllFields", "dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups", "dcgmGetGpuInstanceHierarchy", "dcgmGroupCreate",
+		"dcgmInit", "dcgmShutdown", "errorString", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy", "dcgmWatchFields",
+		"dcgmUnwatchFields",
+		"dcgmUpdateAllFields", "dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups",
+		"dcgmGetGpuInstanceHierarchy", "dcgmGroupCreate",
 		"dcgmGroupAddEntity", "dcgmGroupDestroy",
 	)
 }

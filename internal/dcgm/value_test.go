@@ -14,7 +14,8 @@ import (
 // A value with an error, of another type, or without a finite number is unknown. All others keep their number.
 func FuzzValue(f *testing.F) {
 	float := math.Float64bits
-	for _, bits := range []uint64{0, 42, blankInt32, blankInt64, float(0.5), float(blankFloat), float(math.Inf(-1)), 1 << 63} {
+	for _, bits := range []uint64{0, 42, blankInt32, blankInt64, float(0.5), float(blankFloat), float(math.Inf(-1)),
+		1 << 63} {
 		f.Add(dcgm.DCGM_FT_INT64, bits, 0)
 		f.Add(dcgm.DCGM_FT_DOUBLE, bits, 0)
 	}

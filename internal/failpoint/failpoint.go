@@ -31,8 +31,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// ErrInjected is wrapped by every error that a point was told to return, so that a test can tell it from a
-// real one. Such errors are sharing.ErrUnavailable too, since that is what they stand in for.
+// ErrInjected is wrapped by every error of a failpoint, so that a test can recognize it. Such errors are
+// sharing.ErrUnavailable too, because they simulate such failures.
 var ErrInjected = errors.New("injected")
 
 // Actions are what a Set cannot do by itself.
@@ -117,7 +117,8 @@ func (s *Set) Check(known ...string) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(s.points)) {
 		if !slices.Contains(known, name) {
-			errs = append(errs, sharing.Invalid("failpoint", name, fmt.Sprintf("write one of %q", known), "is not a point of this program"))
+			errs = append(errs, sharing.Invalid("failpoint", name, fmt.Sprintf("write one of %q", known),
+				"is not a point of this program"))
 		}
 	}
 	return errors.Join(errs...)

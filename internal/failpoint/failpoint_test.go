@@ -40,8 +40,9 @@ func TestEval(t *testing.T) {
 		"off":              {spec: "a=off", eval: "a", errs: "-"},
 		"sleep":            {spec: "a=sleep(50ms)", eval: "a", errs: "-", did: []string{"sleep 50ms"}},
 		"counted then off": {spec: "a=2*error(x)", eval: "a a a", errs: "ee-"},
-		"chain":            {spec: "a=2*off->1*error(x)->sleep(1s)", eval: "a a a a a", errs: "--e--", did: []string{"sleep 1s", "sleep 1s"}},
-		"two points":       {spec: "a=error(x); b/c.d_e-1 = 1*error(y)", eval: "b/c.d_e-1 a b/c.d_e-1", errs: "ee-"},
+		"chain": {spec: "a=2*off->1*error(x)->sleep(1s)", eval: "a a a a a", errs: "--e--",
+			did: []string{"sleep 1s", "sleep 1s"}},
+		"two points": {spec: "a=error(x); b/c.d_e-1 = 1*error(y)", eval: "b/c.d_e-1 a b/c.d_e-1", errs: "ee-"},
 		"separators in text": {
 			spec: "a=1*error(2*off->exit;b=off)->off;b=error(b)", eval: "a a b", errs: "e-e",
 		},

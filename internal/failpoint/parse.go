@@ -16,8 +16,8 @@ const (
 	remedyTerm  = "write off, exit, error(text) or sleep(50ms), with 2* in front to count, several joined by \"->\""
 )
 
-// Parse reads a spec. It is strict: every mistake is a *sharing.FieldError, and no Set is made. An empty
-// spec gives a nil Set, which is off.
+// Parse reads a spec. It is strict: every problem is a *sharing.FieldError, and then there is no Set. An empty spec
+// gives a nil Set, which is off.
 func Parse(spec string, do Actions) (*Set, error) {
 	if strings.TrimSpace(spec) == "" {
 		return nil, nil
@@ -28,14 +28,15 @@ func Parse(spec string, do Actions) (*Set, error) {
 	s := &Set{do: do, points: map[string][]term{}}
 	for rest, more := spec, true; more; {
 		var point string
-		point, rest, more = cut(rest, ";")
+		point, rest, more = splitAt(rest, ";")
 		name, text, found := strings.Cut(point, "=")
 		name = strings.TrimSpace(name)
 		switch {
 		case !found:
 			return nil, sharing.Invalid("failpoint", point, remedyPoint, "has no action")
 		case !validName(name):
-			return nil, sharing.Invalid("failpoint", name, "use a-z, 0-9, \".\", \"/\", \"_\" and \"-\"", "is not a point's name")
+			return nil, sharing.Invalid("failpoint", name, "use a-z, 0-9, \".\", \"/\", \"_\" and \"-\"",
+				"is not a point's name")
 		case s.points[name] != nil:
 			return nil, sharing.Invalid("failpoint", name, "name each point once", "is given twice")
 		}
@@ -45,7 +46,8 @@ func Parse(spec string, do Actions) (*Set, error) {
 		}
 		for _, t := range terms {
 			if t.act == actExit && do.Exit == nil {
-				return nil, sharing.Invalid("failpoint "+name, "exit", "use error(text)", "cannot be done by this program")
+				return nil, sharing.Invalid("failpoint "+name, "exit", "use error(text)",
+					"cannot be done by this program")
 			}
 		}
 		s.points[name] = terms
@@ -57,13 +59,14 @@ func parseTerms(name, text string) ([]term, error) {
 	var terms []term
 	for rest, more := text, true; more; {
 		var one string
-		one, rest, more = cut(rest, "->")
+		one, rest, more = splitAt(rest, "->")
 		t, err := parseTerm(name, strings.TrimSpace(one))
 		if err != nil {
 			return nil, err
 		}
 		if !t.count && more {
-			return nil, sharing.Invalid("failpoint "+name, one, "put a count such as 2* in front of it", "acts for ever, so nothing after it is reached")
+			return nil, sharing.Invalid("failpoint "+name, one, "put a count such as 2* in front of it",
+				"acts for ever, so nothing after it is reached")
 		}
 		terms = append(terms, t)
 	}
@@ -109,8 +112,8 @@ func parseTerm(name, text string) (term, error) {
 	return t, nil
 }
 
-// cut splits at the first separator that is not inside parentheses.
-func cut(s, sep string) (before, after string, found bool) {
+// splitAt splits at the first separator that is not inside parentheses.
+func splitAt(s, sep string) (before, after string, found bool) {
 	inside := false
 	for i := range len(s) {
 		switch {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filelock keeps a second kerf-agent away from a folder or a GPU, with an flock on a file. The kernel releases it when
-// the process ends, however it ends.
+// Package filelock keeps a second kerf-agent away from a folder or a GPU, with an flock on a file. The kernel releases
+// it when the process ends, however it ends.
 package filelock
 
 import (
@@ -26,9 +26,9 @@ const patience = 3 * time.Second
 // Lock is held until Release, or the end of this process.
 type Lock struct{ file *os.File }
 
-// Take locks file, and makes it and its folder if they are missing. A lock that another process has is waited for, for up to
-// 3 s. what names the locked thing in errors; holder is written into the file for the error of another agent. Errors:
-// sharing.ErrConflict if another process still has the lock; the error names it.
+// Take locks file, and makes it and its folder if they are missing. A lock that another process has is waited for, for
+// up to 3 s. what names the locked thing in errors; holder is written into the file for the error of another agent.
+// Errors: sharing.ErrConflict if another process still has the lock; the error names it.
 func Take(ctx context.Context, file, what, holder string) (*Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", what, err)
@@ -50,14 +50,15 @@ func Take(ctx context.Context, file, what, holder string) (*Lock, error) {
 		select {
 		case <-ctx.Done():
 			who, _ := io.ReadAll(io.LimitReader(f, 512))
-			err = fmt.Errorf("%s is managed by another kerf-agent (%s); one agent per machine, so stop that one first: %w",
+			err = fmt.Errorf(
+				"%s is managed by another kerf-agent (%s); one agent per machine, so stop that one first: %w",
 				what, strings.TrimSpace(string(who)), sharing.ErrConflict)
 			return nil, errors.Join(err, f.Close())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 	// It only names the holder for people: a full disk, on which it fails, keeps no agent from its work.
-	text := fmt.Sprintf("pid %d, --dir %s\n", os.Getpid(), holder)
+	text := fmt.Sprintf("pid %d, --run-dir %s\n", os.Getpid(), holder)
 	if n, err := f.WriteAt([]byte(text), 0); err == nil {
 		_ = f.Truncate(int64(n))
 	}

@@ -23,7 +23,8 @@ func TestLockSaysWhoHasIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = Take(ctx, file, "GPU 0", "/run/two")
-	if !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), "/run/one") || !strings.Contains(err.Error(), "GPU 0") {
+	if !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), "/run/one") ||
+		!strings.Contains(err.Error(), "GPU 0") {
 		t.Errorf("second lock: %v", err)
 	}
 	// A former agent that is just being torn down is waited for.

@@ -18,10 +18,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// FollowConfigMap tells what is in one ConfigMap, at first and whenever it changes, or why that cannot be told (sharing.ErrDenied,
-// sharing.ErrUnavailable), until ctx ends. data is nil while there is no such ConfigMap. Nothing else is listed or watched, so
-// that the right to the one name is enough. tell is called from one goroutine at a time.
-func (c *Client) FollowConfigMap(ctx context.Context, namespace, name string, tell func(data map[string]string, err error)) {
+// FollowConfigMap sends the data of one ConfigMap, first and after each change, or the error (sharing.ErrDenied,
+// sharing.ErrUnavailable), until ctx ends. data is nil if there is no such ConfigMap. It lists and watches nothing
+// else, so the right to that name is enough. tell is called from one goroutine at a time.
+func (c *Client) FollowConfigMap(ctx context.Context, namespace, name string,
+	tell func(data map[string]string, err error)) {
 	maps := c.core.ConfigMaps(namespace)
 	follow(ctx, c.log, followed{
 		of: &corev1.ConfigMap{}, name: "the configuration", resource: "configmaps",
@@ -71,10 +72,15 @@ const (
 	cordonLast  = time.Minute
 )
 
-// FollowSpec tells the spec of this node's GPUNode, at first and whenever the object changes, until ctx ends; an object
-// without one tells null. What cannot be read is told as an error (sharing.ErrDenied, sharing.ErrNotFound,
-// sharing.ErrUnavailable), and tried again. tell is called from one goroutine.
-func (c *Client) FollowSpec(ctx context.Context, tell func(spec json.RawMessage, err error)) {
+// Spec is the spec of this node's GPUNode, null for an object without one, and its generation.
+type Spec struct {
+	Generation int64
+	Text       json.RawMessage
+}
+
+// FollowSpec sends the spec of this node's GPUNode, first and after each change, until ctx ends. It sends errors
+// (sharing.ErrDenied, sharing.ErrNotFound, sharing.ErrUnavailable), and tries again. tell is called from one goroutine.
+func (c *Client) FollowSpec(ctx context.Context, tell func(Spec, error)) {
 	wait := cordonRetry
 	for ctx.Err() == nil {
 		heard, err := c.watchSpec(ctx, tell)
@@ -82,7 +88,7 @@ func (c *Client) FollowSpec(ctx context.Context, tell func(spec json.RawMessage,
 			return
 		}
 		if err != nil && !heard {
-			tell(nil, err)
+			tell(Spec{}, err)
 			wait = min(2*wait, cordonLast)
 		} else {
 			wait = cordonRetry
@@ -96,11 +102,13 @@ func (c *Client) FollowSpec(ctx context.Context, tell func(spec json.RawMessage,
 	}
 }
 
-// watchSpec reads one watch to its end; heard is true when it told anything.
-func (c *Client) watchSpec(ctx context.Context, tell func(json.RawMessage, error)) (heard bool, err error) {
+// watchSpec reads one watch to its end; heard is true if it had any event.
+func (c *Client) watchSpec(ctx context.Context, tell func(Spec, error)) (heard bool, err error) {
 	doing := "watch gpunode " + c.node
-	stream, err := c.core.RESTClient().Get().AbsPath(gpuNodes[:len(gpuNodes)-1]).SetHeader("Accept", "application/json").
-		Param("watch", "true").Param("fieldSelector", "metadata.name="+c.node).Param("timeoutSeconds", cordonWatch).Stream(ctx)
+	stream, err := c.core.RESTClient().Get().AbsPath(gpuNodes[:len(gpuNodes)-1]).SetHeader("Accept",
+		"application/json").
+		Param("watch", "true").Param("fieldSelector", "metadata.name="+c.node).Param("timeoutSeconds",
+		cordonWatch).Stream(ctx)
 	if err != nil {
 		return false, applied(doing, err)
 	}
@@ -109,8 +117,9 @@ func (c *Client) watchSpec(ctx context.Context, tell func(json.RawMessage, error
 		var e struct {
 			Type   string
 			Object struct {
-				Message string
-				Spec    json.RawMessage
+				Message  string
+				Metadata struct{ Generation int64 }
+				Spec     json.RawMessage
 			}
 		}
 		if err := d.Decode(&e); err != nil {
@@ -119,7 +128,7 @@ func (c *Client) watchSpec(ctx context.Context, tell func(json.RawMessage, error
 		switch e.Type {
 		case "ADDED", "MODIFIED":
 			heard = true
-			tell(e.Object.Spec, nil)
+			tell(Spec{e.Object.Metadata.Generation, e.Object.Spec}, nil)
 		case "ERROR":
 			return heard, refused(doing, fmt.Errorf("the API server ends it: %s", e.Object.Message))
 		}

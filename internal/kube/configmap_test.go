@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A ConfigMap is read by a list and a watch of its name alone, and told as it comes, changes and goes.
+// A ConfigMap is read by a list and a watch of its name only, and reported as it comes, changes and goes.
 func TestFollowConfigMap(t *testing.T) {
 	a := newAPI(t)
 	var asked atomic.Value
@@ -24,7 +24,8 @@ func TestFollowConfigMap(t *testing.T) {
 	object := func(text, version string) corev1.ConfigMap {
 		return corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rules", ResourceVersion: version}, Data: map[string]string{"a.yaml": text},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rules", ResourceVersion: version},
+			Data:       map[string]string{"a.yaml": text},
 		}
 	}
 	a.mu.Lock()
@@ -37,8 +38,9 @@ func TestFollowConfigMap(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "" {
 			_ = json.NewEncoder(w).Encode(corev1.ConfigMapList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items: []corev1.ConfigMap{object("one", "1")},
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"},
+				ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+				Items:    []corev1.ConfigMap{object("one", "1")},
 			})
 			return
 		}
@@ -55,14 +57,14 @@ func TestFollowConfigMap(t *testing.T) {
 	}
 	a.mu.Unlock()
 	c := a.client(t, false)
-	told := make(chan map[string]string)
+	reported := make(chan map[string]string)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		c.FollowConfigMap(ctx, "ns", "rules", func(data map[string]string, _ error) {
 			select {
-			case told <- data:
+			case reported <- data:
 			case <-ctx.Done():
 			}
 		})
@@ -70,12 +72,12 @@ func TestFollowConfigMap(t *testing.T) {
 	next := func(want map[string]string) {
 		t.Helper()
 		select {
-		case got := <-told:
+		case got := <-reported:
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		case <-time.After(time.Minute):
-			t.Fatal("nothing is told")
+			t.Fatal("nothing is reported")
 		}
 	}
 	send := func(kind, text, version string) {

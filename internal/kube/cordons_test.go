@@ -5,7 +5,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,27 +17,32 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestFollowSpec: each word of the node's object is told, also after a watch that broke off, and what refuses it as well.
+// TestFollowSpec: each change of the node's object is reported, also after a broken watch, and invalid ones, too.
 func TestFollowSpec(t *testing.T) {
 	watches := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		if r.URL.Path != "/apis/kerf.dev/v1alpha1/gpunodes" || q.Get("watch") != "true" || q.Get("fieldSelector") != "metadata.name=n" {
+		if r.URL.Path != "/apis/kerf.dev/v1alpha1/gpunodes" || q.Get("watch") != "true" ||
+			q.Get("fieldSelector") != "metadata.name=n" {
 			t.Errorf("asked %s", r.URL)
 		}
 		watches++
 		switch watches {
 		case 1:
-			_, _ = io.WriteString(w, `{"type":"ADDED","object":{"metadata":{"name":"n"},"status":{}}}`+"\n"+`{"type":"BOOKMARK","object":{}}`)
+			_, _ = io.WriteString(w, `{"type":"ADDED","object":{"metadata":{"name":"n"},"status":{}}}`+"\n"+
+				`{"type":"BOOKMARK","object":{}}`)
 		case 2:
 			w.WriteHeader(http.StatusForbidden)
 		default:
-			_, _ = fmt.Fprintf(w, `{"type":"MODIFIED","object":{"spec":{"watch":%d}}}`, watches)
+			_, _ = fmt.Fprintf(w, `{"type":"MODIFIED","object":{"metadata":{"generation":5},"spec":{"watch":%d}}}`,
+				watches)
 		}
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: x, context: {cluster: c, user: u}}\ncurrent-context: x\nusers:\n- {name: u, user: {token: t}}\n", server.URL)
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- "+
+		"{name: x, context: {cluster: c, user: u}}\ncurrent-context: x\nusers:\n- {name: u, user: {token: t}}\n",
+		server.URL)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -48,21 +52,21 @@ func TestFollowSpec(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var told []string
-	c.FollowSpec(ctx, func(spec json.RawMessage, err error) {
+	var reported []string
+	c.FollowSpec(ctx, func(spec Spec, err error) {
 		switch {
 		case errors.Is(err, sharing.ErrDenied):
-			told = append(told, "denied")
+			reported = append(reported, "denied")
 		case err != nil:
-			told = append(told, err.Error())
+			reported = append(reported, err.Error())
 		default:
-			told = append(told, string(spec))
+			reported = append(reported, fmt.Sprint(spec.Generation, string(spec.Text)))
 		}
-		if len(told) == 3 {
+		if len(reported) == 3 {
 			cancel()
 		}
 	})
-	if want := []string{"", "denied", `{"watch":3}`}; fmt.Sprint(told) != fmt.Sprint(want) {
-		t.Errorf("told %q", told)
+	if want := []string{"0", "denied", `5{"watch":3}`}; fmt.Sprint(reported) != fmt.Sprint(want) {
+		t.Errorf("reported %q", reported)
 	}
 }

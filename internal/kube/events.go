@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,8 +34,9 @@ const (
 	maxMessage = 1024
 )
 
-// events sends events in the background. It takes the correlator of client-go's recorder and not its broadcaster, which drops
-// an event when the API server answers 429 or 5xx, sets no deadline on a request, and has no owner that waits for its goroutine.
+// events sends events in the background. It takes the correlator of client-go's recorder and not its broadcaster, which
+// drops an event when the API server answers 429 or 5xx, sets no deadline on a request, and has no owner that waits for
+// its goroutine.
 type events struct {
 	core  *core
 	node  string
@@ -46,17 +48,16 @@ func newEvents(core *core, node string, log *slog.Logger) *events {
 	return &events{core: core, node: node, log: log, queue: make(chan *corev1.Event, eventQueue)}
 }
 
-// Event says something about a pod, or about its container where ref names one, or about the node where ref
-// names no pod, to whoever looks at the events. It never waits: while the API server is away some events
-// wait in a queue, and what the queue cannot take is dropped. Events that repeat are counted in one, and
-// those that come too fast are left out. reason is one word in upper camel case; the message is made valid
-// UTF-8 and cut at 1024 bytes.
+// Event records an event for a pod, for its container if ref names one, or for the node if ref names no pod. It never
+// waits: while the API server is away some events wait in a queue, and the rest is dropped. Repeated events are
+// counted in one, and events that come too fast are left out. reason is CamelCase. The message gets an upper-case
+// letter at the start and a period at the end, becomes valid UTF-8, and has at most 1024 bytes.
 func (c *Client) Event(ctx context.Context, ref sharing.ContainerRef, reason, message string, warning bool) {
 	e := c.events.build(ref, reason, message, warning)
 	select {
 	case c.events.queue <- e:
 	default:
-		c.log.WarnContext(ctx, "an event is dropped: too many wait", "about", ref.String(), "reason", reason)
+		c.log.WarnContext(ctx, "dropped event because the queue is full", "about", ref.String(), "reason", reason)
 	}
 }
 
@@ -82,11 +83,23 @@ func (s *events) build(ref sharing.ContainerRef, reason, message string, warning
 	now := metav1.Now()
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano()), Namespace: namespace},
-		InvolvedObject: about, Type: kind, Reason: reason, Message: tidy(message), Count: 1,
+		InvolvedObject: about, Type: kind, Reason: reason, Message: tidy(sentence(message)), Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source:              corev1.EventSource{Component: component, Host: s.node},
 		ReportingController: component, ReportingInstance: s.node,
 	}
+}
+
+// sentence makes a sentence of a text, which may also be the reason of a status.
+func sentence(text string) string {
+	text = strings.TrimSpace(text)
+	if first, size := utf8.DecodeRuneInString(text); size > 0 {
+		text = string(unicode.ToUpper(first)) + text[size:]
+	}
+	if text == "" || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
 }
 
 // tidy makes a message one that the API server takes.
@@ -133,7 +146,8 @@ func (s *events) send(ctx context.Context, repeats *record.EventCorrelator, r *r
 			return
 		}
 		if !passing(err) || time.Now().After(old) {
-			s.log.Debug("an event is dropped", "about", r.Event.InvolvedObject.Name, "reason", r.Event.Reason, "error", err)
+			s.log.Debug("dropped event", "about", r.Event.InvolvedObject.Name, "reason", r.Event.Reason, "error",
+				err)
 			return
 		}
 		pause := time.NewTimer(eventPause)

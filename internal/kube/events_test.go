@@ -46,10 +46,12 @@ func TestEventIsSent(t *testing.T) {
 			eventually.True(t, "the event arrives", func() bool { return len(a.sent()) == 1 })
 			e := a.sent()[0]
 			o := e.InvolvedObject
-			if e.Type != tc.kind || o.Kind != tc.object || o.FieldPath != tc.path || e.Namespace != tc.in || e.Reason != "NoRoom" || e.Message != "no room for 100GiB" {
+			if e.Type != tc.kind || o.Kind != tc.object || o.FieldPath != tc.path || e.Namespace != tc.in ||
+				e.Reason != "NoRoom" || e.Message != "No room for 100GiB." {
 				t.Errorf("event %+v", e)
 			}
-			if e.Source.Component != component || e.Source.Host != node || tc.ref.Pod != "" && string(o.UID) != tc.ref.PodUID {
+			if e.Source.Component != component || e.Source.Host != node || tc.ref.Pod != "" &&
+				string(o.UID) != tc.ref.PodUID {
 				t.Errorf("event of %+v about %+v", e.Source, o)
 			}
 		})
@@ -64,7 +66,7 @@ func TestEventsThatRepeatAreCounted(t *testing.T) {
 		c.Event(context.Background(), ref, "NoRoom", "no room", true)
 	}
 	eventually.True(t, "all are counted", func() bool { s := a.sent(); return len(s) == 1 && s[0].Count == 4 })
-	// A pod that is told of in ever new words ends in one event, and not many are sent at all.
+	// Many different messages about one pod end in one event, and only a few are sent.
 	for i := range 100 {
 		c.Event(context.Background(), ref, "Odd", fmt.Sprintf("line %d", i), true)
 	}
@@ -104,7 +106,8 @@ func TestRefusedEventsDoNotHoldUpOthers(t *testing.T) {
 	a := newAPI(t)
 	a.away(proxied)
 	c := a.client(t, true)
-	c.Event(context.Background(), sharing.ContainerRef{Namespace: "team", Pod: "p", PodUID: uid(1)}, "NoRoom", "no room", true)
+	c.Event(context.Background(), sharing.ContainerRef{Namespace: "team", Pod: "p", PodUID: uid(1)}, "NoRoom",
+		"no room", true)
 	eventually.True(t, "it is refused", func() bool { return len(c.events.queue) == 0 })
 	a.away(nil)
 	c.Event(context.Background(), sharing.ContainerRef{}, "Last", "the last", false)
@@ -121,6 +124,18 @@ func TestTidy(t *testing.T) {
 	} {
 		if got := tidy(tc.in); got != tc.want || len(got) > maxMessage || !utf8.ValidString(got) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestSentence(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "the node terminates": "The node terminates.", "GPU 0 is lost.": "GPU 0 is lost.",
+		" ünder way\n": "Ünder way.", "Kerf tries again: no memory": "Kerf tries again: no memory.",
+	} {
+		if got := sentence(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -37,7 +37,8 @@ func IsStatic(podUID string) bool { return len(podUID) != uuidLength }
 // A static pod is gone only when its mirror is another's: without a mirror the API server knows nothing.
 func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, error) {
 	if ref.Namespace == "" || ref.Pod == "" || ref.PodUID == "" {
-		return false, fmt.Errorf("look up pod %q of %q: it has no UID, namespace or name: %w", ref.PodUID, ref.String(), sharing.ErrInvalid)
+		return false, fmt.Errorf("look up pod %q of %q: it has no UID, namespace or name: %w", ref.PodUID, ref.String(),
+			sharing.ErrInvalid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -48,7 +49,8 @@ func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, erro
 	case err != nil:
 		return false, refused("look up pod "+ref.Namespace+"/"+ref.Pod, err)
 	case p.Name != ref.Pod || p.Namespace != ref.Namespace || p.UID == "":
-		return false, fmt.Errorf("look up pod %s/%s: the answer is of %q: %w", ref.Namespace, ref.Pod, p.Namespace+"/"+p.Name, sharing.ErrUnavailable)
+		return false, fmt.Errorf("look up pod %s/%s: the answer is of %q: %w", ref.Namespace, ref.Pod, p.Namespace+"/"+
+			p.Name, sharing.ErrUnavailable)
 	}
 	mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
@@ -69,7 +71,8 @@ func isAbsent(err error, name string) bool {
 		return false
 	}
 	d := status.Status().Details
-	return d != nil && d.Kind == "pods" && d.Name == name && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return d != nil && d.Kind == "pods" && d.Name == name &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // refused puts an error of the client library into Kerf's vocabulary.
@@ -82,9 +85,9 @@ func refused(doing string, err error) error {
 	}
 }
 
-// Resync looks after pods whose end nobody saw: once when the node's pods have been read, and then every ten
-// seconds until ctx ends, it asks the API server after each pod of claims that it does not see running, and
-// tells gone of those that are. gone is told again for as long as claims names the pod.
+// Resync finds pods whose end was missed. After the first list, and then every ten seconds until ctx ends, it asks
+// the API server for each pod of claims that does not run, and calls gone for deleted ones. It repeats gone as long
+// as claims names the pod.
 func (c *Client) Resync(ctx context.Context, claims func() []sharing.ContainerRef, gone func(uid string)) {
 	if !c.pods.waitSynced(ctx) {
 		return
@@ -102,9 +105,10 @@ func (c *Client) Resync(ctx context.Context, claims func() []sharing.ContainerRe
 	}
 }
 
-// resync is one round, which ends before the next begins. known are the pods that were found gone before and
-// still have claims: a UID never comes back, so nobody is asked again.
-func (c *Client) resync(ctx context.Context, claims []sharing.ContainerRef, known map[string]bool, gone func(uid string)) {
+// resync is one round, which ends before the next begins. known are the pods that were found deleted and still have
+// claims: a UID never comes back, so the API server is not asked again.
+func (c *Client) resync(ctx context.Context, claims []sharing.ContainerRef, known map[string]bool,
+	gone func(uid string)) {
 	ctx, cancel := context.WithTimeout(ctx, resyncEvery)
 	defer cancel()
 	seen := map[string]bool{}
@@ -128,7 +132,8 @@ func (c *Client) ended(ctx context.Context, ref sharing.ContainerRef) bool {
 	}
 	is, err := c.Gone(ctx, ref)
 	if err != nil {
-		c.log.Debug("look up a pod with a claim", "pod", ref.Namespace+"/"+ref.Pod, "uid", ref.PodUID, "error", err)
+		c.log.Debug("failed to look up pod of a grant", "pod", ref.Namespace+"/"+ref.Pod, "uid", ref.PodUID,
+			"error", err)
 	}
 	return is && err == nil
 }
@@ -146,12 +151,14 @@ func (c *Client) Evict(ctx context.Context, ref sharing.ContainerRef) error {
 		return fmt.Errorf("%s: it has no UID, namespace or name: %w", doing, sharing.ErrInvalid)
 	}
 	if IsStatic(ref.PodUID) {
-		return fmt.Errorf("%s: a static pod ends when its file is removed from the node: %w", doing, sharing.ErrUnsupported)
+		return fmt.Errorf("%s: a static pod ends when its file is removed from the node: %w", doing,
+			sharing.ErrUnsupported)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	uid := types.UID(ref.PodUID)
-	err := c.core.Pods(ref.Namespace).Delete(ctx, ref.Pod, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := c.core.Pods(ref.Namespace).Delete(ctx, ref.Pod,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err == nil || isAbsent(err, ref.Pod) {
 		return nil
 	}
@@ -161,7 +168,7 @@ func (c *Client) Evict(ctx context.Context, ref sharing.ContainerRef) error {
 		}
 	}
 	if err = refused(doing, err); errors.Is(err, sharing.ErrDenied) {
-		return fmt.Errorf("%w; apply deploy/variants/evict-over-cap.yaml, or choose another overCap and onFault", err)
+		return fmt.Errorf("%w; apply deploy/variants/evict-over-cap.yaml, or choose another onOverCap and onFault", err)
 	}
 	return err
 }

@@ -29,12 +29,13 @@ func TestEvict(t *testing.T) {
 		text   string
 		left   bool
 	}{
-		"it goes":                 {ref: of(1)},
-		"it is gone":              {ref: of(1), none: true},
-		"another has its name":    {ref: of(2), left: true},
-		"there is no right to it": {ref: of(1), denied: true, want: sharing.ErrDenied, text: "evict-over-cap.yaml", left: true},
-		"a static pod":            {ref: static, want: sharing.ErrUnsupported, text: "file", left: true},
-		"of no pod":               {ref: sharing.ContainerRef{}, want: sharing.ErrInvalid, left: true},
+		"it goes":              {ref: of(1)},
+		"it is gone":           {ref: of(1), none: true},
+		"another has its name": {ref: of(2), left: true},
+		"there is no right to it": {ref: of(1), denied: true, want: sharing.ErrDenied, text: "evict-over-cap.yaml",
+			left: true},
+		"a static pod": {ref: static, want: sharing.ErrUnsupported, text: "file", left: true},
+		"of no pod":    {ref: sharing.ContainerRef{}, want: sharing.ErrInvalid, left: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
@@ -43,7 +44,8 @@ func TestEvict(t *testing.T) {
 			}
 			c := a.client(t, false)
 			err := c.Evict(context.Background(), tc.ref)
-			if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) || err != nil && !strings.Contains(err.Error(), tc.text) {
+			if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) || err != nil &&
+				!strings.Contains(err.Error(), tc.text) {
 				t.Errorf("%v, want %v with %q", err, tc.want, tc.text)
 			}
 			if left := a.pods["team/p"] != nil; left != tc.left {

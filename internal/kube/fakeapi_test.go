@@ -50,7 +50,8 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	a := &api{applied: map[string]map[string]any{}, pods: map[string]*corev1.Pod{}, watches: map[chan metav1.WatchEvent]bool{}, events: map[string]*corev1.Event{}, gets: map[string]int{}}
+	a := &api{applied: map[string]map[string]any{}, pods: map[string]*corev1.Pod{},
+		watches: map[chan metav1.WatchEvent]bool{}, events: map[string]*corev1.Event{}, gets: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", a.list)
 	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods/{name}", a.get)
@@ -77,7 +78,7 @@ func newAPI(t *testing.T) *api {
 	return a
 }
 
-// away cuts all watches and lets every request fail by h; nil heals.
+// away ends all watches and lets every request fail by h; nil heals.
 func (a *api) away(h http.HandlerFunc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +95,7 @@ func (a *api) cut() {
 	}
 }
 
-// put makes or changes a pod, and remove deletes it; watchers are told.
+// put makes or changes a pod, and remove deletes it; watchers get it.
 func (a *api) put(p *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +141,8 @@ func answer(w http.ResponseWriter, code int, v any) {
 
 func status(w http.ResponseWriter, code int32, reason metav1.StatusReason, d *metav1.StatusDetails) {
 	answer(w, int(code), metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: code, Reason: reason, Details: d,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: code, Reason: reason,
+		Details: d,
 	})
 }
 
@@ -219,7 +221,8 @@ func (a *api) getNode(w http.ResponseWriter, _ *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	answer(w, http.StatusOK, &corev1.Node{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(a.uid)},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: node,
+			UID: types.UID(a.uid)},
 	})
 }
 
@@ -236,13 +239,13 @@ func (a *api) getNamespace(w http.ResponseWriter, r *http.Request) {
 	default:
 		answer(w, http.StatusOK, &corev1.Namespace{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kerf.dev/host-paths": "allowed"}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kerf.dev/allow-host-paths": "true"}},
 		})
 	}
 }
 
-// apply does what the API server does with objects of custom kinds and with Leases: a status is written where its object
-// is.
+// apply does what the API server does with objects of custom kinds and with Leases: a status is written where its
+// object is.
 func (a *api) apply(w http.ResponseWriter, r *http.Request) {
 	data, _ := io.ReadAll(r.Body)
 	var o map[string]any
@@ -301,7 +304,8 @@ func (a *api) event(w http.ResponseWriter, r *http.Request) {
 	data, _ := io.ReadAll(r.Body)
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
 	e, ok := obj.(*corev1.Event)
-	if err != nil || !ok || e.Namespace != r.PathValue("ns") || e.InvolvedObject.Namespace != "" && e.InvolvedObject.Namespace != e.Namespace {
+	if err != nil || !ok || e.Namespace != r.PathValue("ns") || e.InvolvedObject.Namespace != "" &&
+		e.InvolvedObject.Namespace != e.Namespace {
 		status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, nil)
 		return
 	}
@@ -323,7 +327,8 @@ func (a *api) count(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	e := a.events[r.PathValue("name")]
 	if err != nil || e == nil {
-		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, &metav1.StatusDetails{Name: r.PathValue("name"), Kind: "events"})
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, &metav1.StatusDetails{Name: r.PathValue("name"),
+			Kind: "events"})
 		return
 	}
 	e.Count = patch.Count
@@ -335,12 +340,14 @@ func (a *api) count(w http.ResponseWriter, r *http.Request) {
 func (a *api) client(t *testing.T, run bool) *Client {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],`+
-		`"clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{}}]}`, a.server.URL)
+	text := fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],`+
+			`"clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{}}]}`, a.server.URL)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(Options{Kubeconfig: file, Node: node, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	c, err := Open(Options{Kubeconfig: file, Node: node,
+		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube is the door to the Kubernetes API server, as an agent on one node needs it: the node's pods,
-// whether a pod is gone for good, and events that users see.
+// Package kube is the adapter to the Kubernetes API server for an agent on one node: the node's pods, whether a pod
+// is gone, and events for users.
 //
 // It keeps no more of a pod than sharing.Pod holds, and only the pods of its node. It works while the API
 // server is away, at start and later: what was known stays known, and nothing is concluded from an error,
@@ -103,7 +103,8 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods(), owner: newOwner(), reach: reach{log: o.Log}}
+	c := &Client{node: o.Node, log: o.Log, http: client, core: core, pods: newPods(), owner: newOwner(),
+		reach: reach{log: o.Log}}
 	c.events = newEvents(core, o.Node, o.Log)
 	return c, nil
 }
@@ -112,7 +113,8 @@ func configure(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("read the pod's service account: %w (%w; name a kubeconfig outside of a pod)", err, sharing.ErrInvalid)
+			return nil, fmt.Errorf("read the pod's service account: %w (%w; name a kubeconfig outside of a pod)", err,
+				sharing.ErrInvalid)
 		}
 		return config, nil
 	}
@@ -166,9 +168,9 @@ func (r *reach) set(err error) {
 	case r.over:
 		return
 	case err != nil && !r.away:
-		r.log.Warn("the API server cannot be read; going on with what is known", "error", err)
+		r.log.Warn("failed to read from the API server, using the last known state", "error", err)
 	case err == nil && r.away:
-		r.log.Info("the API server can be read again")
+		r.log.Info("recovered the connection to the API server")
 	}
 	r.away = err != nil
 }
@@ -183,27 +185,27 @@ func (r *reach) end() {
 // Synced tells whether the node's pods have been read once.
 func (c *Client) Synced() bool { return c.pods.isSynced() }
 
-// Pod returns the node's pod of that UID, and waits for it until ctx ends. It returns false when the API
-// server has told of no such pod by then, which does not mean that there is none. The error wraps
-// sharing.ErrUnavailable: the API server has not been read yet.
+// Pod returns the node's pod of that UID, and waits for it until ctx ends. False means that the API server has not
+// reported such a pod by then; it may still exist. The error wraps sharing.ErrUnavailable: the API server has not
+// been read yet.
 func (c *Client) Pod(ctx context.Context, uid string) (sharing.Pod, bool, error) {
 	return c.pods.wait(ctx, uid)
 }
 
-// Labels are those of a pod of the node, as the API server told last; nil for one that is not known. It does not wait, and
-// the map is not to be changed.
+// Labels are those of a pod of the node, as last reported; nil for an unknown pod. It does not wait. Do not change
+// the map.
 func (c *Client) Labels(uid string) map[string]string {
 	p, _, _, _ := c.pods.get(uid)
 	return p.Labels
 }
 
-// Asking returns the node's pods that ask for Kerf's resources and are not at their end, as the API server told last, in no order;
-// false until it has been read once. What the pods point to is not to be changed.
+// Asking returns the node's pods that request Kerf's resources and have not ended, as last reported, in no order;
+// false until the first read. Do not change what the pods point to.
 func (c *Client) Asking() ([]sharing.Pod, bool) { return c.pods.asking() }
 
-// OnGone registers f to be told of each pod of the node, once, when it is deleted, or has succeeded or
-// failed for good. It is called from one goroutine and must return soon. A pod that went while nobody
-// watched is Resync's business. Register before Run.
+// OnGone registers f, which is called once for each pod of the node that is deleted, succeeded or failed. It is
+// called from one goroutine and must return soon. Resync handles a pod that ended while there was no watch. Register
+// before Run.
 func (c *Client) OnGone(f func(uid string)) { c.pods.onGone(f) }
 
 // core asks for the kinds of the group "" that are used here. The client library's own client of that group knows the
@@ -220,7 +222,8 @@ func newCore(c *rest.Config, h *http.Client) (*core, error) {
 	utilruntime.Must(corev1.AddToScheme(scheme)) // it fails only for kinds that contradict each other
 	config, version := *c, corev1.SchemeGroupVersion
 	config.GroupVersion, config.APIPath = &version, "/api"
-	config.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
+	config.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme,
+		serializer.NewCodecFactory(scheme)).WithoutConversion()
 	client, err := rest.RESTClientForConfigAndClient(&config, h)
 	if err != nil {
 		return nil, err
@@ -234,19 +237,22 @@ func (c *core) RESTClient() rest.Interface { return c.rest }
 // Pods are those of a namespace, or all.
 func (c *core) Pods(namespace string) *gentype.ClientWithList[*corev1.Pod, *corev1.PodList] {
 	return gentype.NewClientWithList("pods", c.rest, c.params, namespace,
-		func() *corev1.Pod { return &corev1.Pod{} }, func() *corev1.PodList { return &corev1.PodList{} }, gentype.PrefersProtobuf[*corev1.Pod]())
+		func() *corev1.Pod { return &corev1.Pod{} }, func() *corev1.PodList { return &corev1.PodList{} },
+		gentype.PrefersProtobuf[*corev1.Pod]())
 }
 
 // ConfigMaps are those of a namespace.
 func (c *core) ConfigMaps(namespace string) *gentype.ClientWithList[*corev1.ConfigMap, *corev1.ConfigMapList] {
 	return gentype.NewClientWithList("configmaps", c.rest, c.params, namespace,
-		func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} }, gentype.PrefersProtobuf[*corev1.ConfigMap]())
+		func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		func() *corev1.ConfigMapList { return &corev1.ConfigMapList{} }, gentype.PrefersProtobuf[*corev1.ConfigMap]())
 }
 
 // Nodes are all.
 func (c *core) Nodes() *gentype.ClientWithList[*corev1.Node, *corev1.NodeList] {
 	return gentype.NewClientWithList("nodes", c.rest, c.params, "",
-		func() *corev1.Node { return &corev1.Node{} }, func() *corev1.NodeList { return &corev1.NodeList{} }, gentype.PrefersProtobuf[*corev1.Node]())
+		func() *corev1.Node { return &corev1.Node{} }, func() *corev1.NodeList { return &corev1.NodeList{} },
+		gentype.PrefersProtobuf[*corev1.Node]())
 }
 
 // Events are those of a namespace.

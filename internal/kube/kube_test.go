@@ -95,7 +95,8 @@ func TestPodsBeforeTheAPIServerAnswers(t *testing.T) {
 	a.put(pod(uid(1), "p", corev1.PodRunning))
 	a.away(fails)
 	c := a.client(t, true)
-	if _, _, err := c.Pod(within(t, 50*time.Millisecond), uid(1)); !errors.Is(err, sharing.ErrUnavailable) || c.Synced() {
+	if _, _, err := c.Pod(within(t, 50*time.Millisecond), uid(1)); !errors.Is(err, sharing.ErrUnavailable) ||
+		c.Synced() {
 		t.Errorf("Pod: %v, synced %v; want ErrUnavailable, false", err, c.Synced())
 	}
 	a.away(nil)
@@ -106,7 +107,8 @@ func TestPodsBeforeTheAPIServerAnswers(t *testing.T) {
 
 func TestOnGoneTellsEachEndOnce(t *testing.T) {
 	a := newAPI(t)
-	for i, name := range []string{"runs", "succeeds", "fails", "is-deleted", "is-remade", "had-failed", "goes-unseen", "is-remade-unseen"} {
+	for i, name := range []string{"runs", "succeeds", "fails", "is-deleted", "is-remade", "had-failed", "goes-unseen",
+		"is-remade-unseen"} {
 		phase := corev1.PodRunning
 		if name == "had-failed" {
 			phase = corev1.PodFailed
@@ -123,7 +125,7 @@ func TestOnGoneTellsEachEndOnce(t *testing.T) {
 		want = append(want, more...)
 		eventually.True(t, what, func() bool { return len(h.all()) >= len(want) })
 		if got := h.all(); !slices.Equal(got, want) {
-			t.Fatalf("%s: told %v, want %v", what, got, want)
+			t.Fatalf("%s: reported %v, want %v", what, got, want)
 		}
 	}
 	expect("one had failed before")
@@ -140,7 +142,7 @@ func TestOnGoneTellsEachEndOnce(t *testing.T) {
 
 	a.away(fails)
 	a.remove("team", "goes-unseen")
-	expect("nothing is told while the API server is away")
+	expect("nothing is reported while the API server is away")
 	a.away(nil)
 	expect("one went meanwhile", uid(6))
 
@@ -198,13 +200,20 @@ func TestGoneConcludesNothingFromErrors(t *testing.T) {
 		broken http.HandlerFunc
 		want   error
 	}{
-		"an error inside":                {fails, sharing.ErrUnavailable},
-		"a proxy's 404":                  {proxied, sharing.ErrUnavailable},
-		"an API server without pods yet": {func(w http.ResponseWriter, _ *http.Request) { status(w, 404, "NotFound", nil) }, sharing.ErrUnavailable},
-		"no answer":                      {hang, sharing.ErrUnavailable},
-		"denied":                         {func(w http.ResponseWriter, _ *http.Request) { status(w, 403, "Forbidden", nil) }, sharing.ErrDenied},
-		"another pod":                    {func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, pod(uid(1), "q", corev1.PodFailed)) }, sharing.ErrUnavailable},
-		"an empty answer":                {func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, struct{}{}) }, sharing.ErrUnavailable},
+		"an error inside": {fails, sharing.ErrUnavailable},
+		"a proxy's 404":   {proxied, sharing.ErrUnavailable},
+		"an API server without pods yet": {func(w http.ResponseWriter, _ *http.Request) {
+			status(w, 404, "NotFound",
+				nil)
+		}, sharing.ErrUnavailable},
+		"no answer": {hang, sharing.ErrUnavailable},
+		"denied": {func(w http.ResponseWriter, _ *http.Request) { status(w, 403, "Forbidden", nil) },
+			sharing.ErrDenied},
+		"another pod": {func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, 200, pod(uid(1), "q", corev1.PodFailed))
+		}, sharing.ErrUnavailable},
+		"an empty answer": {func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, struct{}{}) },
+			sharing.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.away(tc.broken)
@@ -217,7 +226,7 @@ func TestGoneConcludesNothingFromErrors(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no one listens", func(t *testing.T) {
 		a.server.Close()
 		if gone, err := c.Gone(within(t, time.Minute), ref); gone || !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("Gone = %v, %v; want false, ErrUnavailable", gone, err)
@@ -254,7 +263,7 @@ func TestResync(t *testing.T) {
 	cancel()
 	<-done
 	if got := first.all(); !slices.Equal(got, gone) {
-		t.Errorf("told %v, want %v", got, gone)
+		t.Errorf("reported %v, want %v", got, gone)
 	}
 
 	a.away(fails)
@@ -262,7 +271,7 @@ func TestResync(t *testing.T) {
 	var h heard
 	c.resync(within(t, time.Minute), claims, known, h.tell)
 	if got := h.all(); got != nil {
-		t.Errorf("without an API server: told %v, want nothing", got)
+		t.Errorf("without an API server: reported %v, want nothing", got)
 	}
 	a.away(nil)
 	before := a.asked("failed")
@@ -270,7 +279,7 @@ func TestResync(t *testing.T) {
 		c.resync(within(t, time.Minute), claims, known, h.tell)
 	}
 	if got := h.all(); !slices.Equal(got, append(gone, gone...)) {
-		t.Errorf("two rounds: told %v, want each twice", got)
+		t.Errorf("two rounds: reported %v, want each twice", got)
 	}
 	if n := a.asked("failed") - before; n != 1 {
 		t.Errorf("a pod that is gone was asked after %d times, want once", n)

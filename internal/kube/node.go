@@ -22,13 +22,15 @@ import (
 
 const (
 	// ConditionType is the condition of a node that says how its GPUs are: True while all are healthy.
-	ConditionType = "KerfGPUsHealthy"
+	ConditionType = "kerf.dev/GPUsHealthy"
+	// formerCondition is the condition's type in earlier versions. The agent removes it.
+	formerCondition = "KerfGPUsHealthy"
 	// TaintKey is the taint, with effect NoSchedule, of a node with a GPU that is unhealthy or lost.
 	TaintKey = "kerf.dev/gpu-unhealthy"
 )
 
-// FollowNode tells the keys of this node's taints, at first and whenever the node changes, or why they cannot be told
-// (sharing.ErrDenied, sharing.ErrUnavailable), until ctx ends. tell is called from one goroutine at a time.
+// FollowNode sends the keys of this node's taints, first and after each change, or the error (sharing.ErrDenied,
+// sharing.ErrUnavailable), until ctx ends. tell is called from one goroutine at a time.
 func (c *Client) FollowNode(ctx context.Context, tell func(taints []string, err error)) {
 	nodes := c.core.Nodes()
 	follow(ctx, c.log, followed{
@@ -66,16 +68,18 @@ type NodeMark struct {
 	Clear bool
 }
 
-// MarkNode sets condition and taint of this node, and leaves all others as they are. Errors: sharing.ErrDenied, with what
-// gives the right, and sharing.ErrUnavailable, also when somebody changed the node's taints meanwhile.
+// MarkNode sets condition and taint of this node, and leaves all others as they are. Errors: sharing.ErrDenied, with
+// the way to grant the right, and sharing.ErrUnavailable, also if another client changed the node's taints meanwhile.
 func (c *Client) MarkNode(ctx context.Context, m NodeMark) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	nodes, doing := c.core.Nodes(), "mark node "+c.node
 	n, err := nodes.Get(ctx, c.node, metav1.GetOptions{})
 	if err == nil {
-		// The taints are patched as of the version that this makes: as of the one before, the API server would refuse them.
-		n, err = nodes.Patch(ctx, c.node, types.StrategicMergePatchType, conditionPatch(n, m), metav1.PatchOptions{FieldManager: fieldManager}, "status")
+		// The taints are patched as of the version that this makes: as of the one before, the API server would refuse
+		// them.
+		n, err = nodes.Patch(ctx, c.node, types.StrategicMergePatchType, conditionPatch(n, m),
+			metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	}
 	if patch := taintPatch(n, m); err == nil && patch != nil {
 		_, err = nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
@@ -107,15 +111,21 @@ func conditionPatch(n *corev1.Node, m NodeMark) []byte {
 			since = c.LastTransitionTime
 		}
 	}
-	var condition any = corev1.NodeCondition{Type: ConditionType, Status: status, Reason: m.Reason, Message: tidy(m.Message), LastHeartbeatTime: now, LastTransitionTime: since}
+	var condition any = corev1.NodeCondition{Type: ConditionType, Status: status, Reason: m.Reason,
+		Message: tidy(m.Message), LastHeartbeatTime: now, LastTransitionTime: since}
 	if m.Clear {
 		condition = map[string]string{"$patch": "delete", "type": ConditionType}
 	}
-	return encoded(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	conditions := []any{condition}
+	former := func(c corev1.NodeCondition) bool { return c.Type == formerCondition }
+	if slices.ContainsFunc(n.Status.Conditions, former) {
+		conditions = append(conditions, map[string]string{"$patch": "delete", "type": formerCondition})
+	}
+	return encoded(map[string]any{"status": map[string]any{"conditions": conditions}})
 }
 
-// taintPatch changes one taint of a list that is written whole, and only if nobody has changed it meanwhile; nil where there
-// is nothing to change.
+// taintPatch changes one taint of a list that is written whole, and only if no other client changed it meanwhile; nil
+// if nothing changes.
 func taintPatch(n *corev1.Node, m NodeMark) []byte {
 	ours := func(t corev1.Taint) bool { return t.Key == TaintKey }
 	if n == nil || slices.ContainsFunc(n.Spec.Taints, ours) == (m.Taint && !m.Clear) {
@@ -125,7 +135,8 @@ func taintPatch(n *corev1.Node, m NodeMark) []byte {
 	if m.Taint && !m.Clear {
 		taints = append(taints, corev1.Taint{Key: TaintKey, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
-	return encoded(map[string]any{"metadata": map[string]string{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"taints": taints}})
+	return encoded(map[string]any{"metadata": map[string]string{"resourceVersion": n.ResourceVersion},
+		"spec": map[string]any{"taints": taints}})
 }
 
 func encoded(v any) []byte {
@@ -137,9 +148,9 @@ func encoded(v any) []byte {
 }
 
 const (
-	// StartTaint is the taint of a new node that keeps pods away until GPU containers can start there. The agent removes it,
-	// and never sets it.
-	StartTaint = "kerf.dev/starting"
+	// StartTaint is the taint of a new node that keeps pods away until GPU containers can start there. The agent
+	// removes it, and never sets it.
+	StartTaint = "kerf.dev/agent-not-ready"
 
 	// gfdStamp is a label that NVIDIA's GPU feature discovery gives every node that it describes.
 	gfdStamp = "nvidia.com/gfd.timestamp"
@@ -156,9 +167,9 @@ type NodeLabels struct {
 	Started bool
 }
 
-// LabelNode gives this node its labels, takes off those that it gave it before and that are not wanted any more, and
-// leaves all others as they are. It writes nothing where nothing changes. Errors: sharing.ErrDenied, with what gives the right,
-// and sharing.ErrUnavailable, also when somebody changed the node's taints meanwhile.
+// LabelNode sets this node's labels, removes earlier ones that are no longer wanted, and leaves all others as they
+// are. It writes nothing if nothing changes. Errors: sharing.ErrDenied, with the way to grant the right, and
+// sharing.ErrUnavailable, also if another client changed the node's taints meanwhile.
 func (c *Client) LabelNode(ctx context.Context, l NodeLabels) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -173,8 +184,10 @@ func (c *Client) LabelNode(ctx context.Context, l NodeLabels) error {
 	}
 	if !labelled(n, want) {
 		force := true
-		body := encoded(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": c.node, "labels": want}})
-		if n, err = nodes.Patch(ctx, c.node, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: labelManager, Force: &force}); err != nil {
+		body := encoded(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": c.node,
+			"labels": want}})
+		if n, err = nodes.Patch(ctx, c.node, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: labelManager,
+			Force: &force}); err != nil {
 			return noLabels(refused(doing, err))
 		}
 	}
@@ -186,13 +199,14 @@ func (c *Client) LabelNode(ctx context.Context, l NodeLabels) error {
 		"metadata": map[string]string{"resourceVersion": n.ResourceVersion},
 		"spec":     map[string]any{"taints": slices.DeleteFunc(slices.Clone(n.Spec.Taints), starting)},
 	})
-	if _, err = nodes.Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+	if _, err = nodes.Patch(ctx, c.node, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
 		return noLabels(refused("take taint "+StartTaint+" off node "+c.node, err))
 	}
 	return nil
 }
 
-// labelled is true where the node has all of want, and we own none beside it.
+// labelled is true if the node has all of want, and no other label of Kerf.
 func labelled(n *corev1.Node, want map[string]string) bool {
 	for k, v := range want {
 		if has, ok := n.Labels[k]; !ok || has != v {
@@ -225,8 +239,8 @@ func noLabels(err error) error {
 	return err
 }
 
-// OwnLabels are the labels of this node's object, as the API server has them in its cache. Errors: sharing.ErrDenied, with what
-// gives the right, and sharing.ErrUnavailable.
+// OwnLabels are the labels of this node's object, as the API server has them in its cache. Errors: sharing.ErrDenied,
+// with what gives the right, and sharing.ErrUnavailable.
 func (c *Client) OwnLabels(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -37,9 +37,11 @@ type nodeAPI struct {
 
 func newNodeAPI(a *api) *nodeAPI {
 	n := &nodeAPI{news: make(chan struct{}, 16), node: corev1.Node{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: "1"},
-		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: node,
+			ResourceVersion: "1"},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	}}
 	a.away(n.serve)
 	return n
@@ -71,9 +73,10 @@ func (n *nodeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	case q.Get("sendInitialEvents") != "":
 		status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, nil) // as one that does not stream lists
 	case q.Get("watch") == "":
-		answer(w, http.StatusOK, &corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: now.ResourceVersion}, Items: []corev1.Node{*now}})
+		answer(w, http.StatusOK, &corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: now.ResourceVersion}, Items: []corev1.Node{*now}})
 	default:
-		select { // a watch that ends at each change: the client lists anew
+		select { // a watch that ends at each change: the client lists again
 		case <-n.news:
 		case <-r.Context().Done():
 		}
@@ -98,7 +101,8 @@ func (n *nodeAPI) patch(w http.ResponseWriter, r *http.Request) {
 			Metadata struct{ ResourceVersion string }
 			Spec     struct{ Taints []corev1.Taint }
 		}
-		if err = json.Unmarshal(data, &p); err == nil && (n.race || p.Metadata.ResourceVersion != n.node.ResourceVersion) {
+		if err = json.Unmarshal(data, &p); err == nil &&
+			(n.race || p.Metadata.ResourceVersion != n.node.ResourceVersion) {
 			status(w, http.StatusConflict, metav1.StatusReasonConflict, nil)
 			return
 		}
@@ -139,7 +143,8 @@ func (n *nodeAPI) applied(data []byte, manager string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	is.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(string(fields))}}
+	is.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply,
+		FieldsV1: metav1.NewFieldsV1(string(fields))}}
 	return json.Marshal(is)
 }
 
@@ -166,18 +171,31 @@ func TestMarkNode(t *testing.T) {
 		conditions []string
 		taints     []string
 	}{
-		{NodeMark{Healthy: true, Reason: "AllHealthy"}, []string{"KerfGPUsHealthy=True", "Ready=True"}, []string{"theirs"}},
-		{NodeMark{Reason: "GPUFaulty", Message: "GPU 0 is lost", Taint: true}, []string{"KerfGPUsHealthy=False", "Ready=True"}, []string{"theirs", TaintKey}},
-		{NodeMark{Reason: "GPUFaulty", Message: "GPU 1 too", Taint: true}, []string{"KerfGPUsHealthy=False", "Ready=True"}, []string{"theirs", TaintKey}},
-		{NodeMark{Reason: "GPUFaulty"}, []string{"KerfGPUsHealthy=False", "Ready=True"}, []string{"theirs"}},
+		{NodeMark{Healthy: true, Reason: "AllHealthy"}, []string{"Ready=True", "kerf.dev/GPUsHealthy=True"},
+			[]string{"theirs"}},
+		{NodeMark{Reason: "GPUUnhealthy", Message: "GPU 0 is lost", Taint: true},
+			[]string{"Ready=True", "kerf.dev/GPUsHealthy=False"}, []string{"theirs", TaintKey}},
+		{NodeMark{Reason: "GPUUnhealthy", Message: "GPU 1 too", Taint: true},
+			[]string{"Ready=True", "kerf.dev/GPUsHealthy=False"}, []string{"theirs", TaintKey}},
+		{NodeMark{Reason: "GPUUnhealthy"}, []string{"Ready=True", "kerf.dev/GPUsHealthy=False"}, []string{"theirs"}},
 		{NodeMark{Clear: true, Taint: true}, []string{"Ready=True"}, []string{"theirs"}},
 	} {
 		if err := c.MarkNode(t.Context(), tc.mark); err != nil {
 			t.Fatalf("%+v: %v", tc.mark, err)
 		}
-		if conditions, taints := n.shows(); !slices.Equal(conditions, tc.conditions) || !slices.Equal(taints, tc.taints) {
+		if conditions, taints := n.shows(); !slices.Equal(conditions, tc.conditions) ||
+			!slices.Equal(taints, tc.taints) {
 			t.Errorf("%+v: conditions %v, taints %v", tc.mark, conditions, taints)
 		}
+	}
+	n.change(func(o *corev1.Node) {
+		o.Status.Conditions = append(o.Status.Conditions, corev1.NodeCondition{Type: formerCondition, Status: "True"})
+	})
+	if err := c.MarkNode(t.Context(), NodeMark{Healthy: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := n.shows(); !slices.Equal(got, []string{"Ready=True", "kerf.dev/GPUsHealthy=True"}) {
+		t.Errorf("after an upgrade: conditions %v", got)
 	}
 	n.race = true
 	if err := c.MarkNode(t.Context(), NodeMark{Taint: true}); !errors.Is(err, sharing.ErrUnavailable) {

@@ -53,12 +53,13 @@ func TestLabelNode(t *testing.T) {
 	shows("nothing has changed", all, 2, "theirs")
 	n.change(func(o *corev1.Node) { o.Labels["kerf.dev/a"] = "other" })
 	label(NodeLabels{Own: own, GFD: gfd})
-	shows("somebody changed one", all, 3, "theirs")
+	shows("a user changed one", all, 3, "theirs")
 	label(NodeLabels{Own: map[string]string{"kerf.dev/a": "1"}, GFD: gfd})
 	shows("one is not wanted any more", map[string]string{"kerf.dev/a": "1", "nvidia.com/gpu.count": "8"}, 4, "theirs")
 	n.change(func(o *corev1.Node) { o.Labels[gfdStamp] = "1" })
 	label(NodeLabels{Own: own, GFD: gfd})
-	shows("GPU feature discovery came", map[string]string{"kerf.dev/a": "1", "kerf.dev/b": "2", gfdStamp: "1"}, 5, "theirs")
+	shows("GPU feature discovery came", map[string]string{"kerf.dev/a": "1", "kerf.dev/b": "2", gfdStamp: "1"}, 5,
+		"theirs")
 
 	if has, err := c.OwnLabels(t.Context()); err != nil || has["theirs"] != "stays" || has["kerf.dev/a"] != "1" {
 		t.Errorf("its labels are %v, %v", has, err)

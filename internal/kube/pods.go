@@ -17,15 +17,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// pods are the node's pods as the API server last told. It is the reflector's store: the reflector's
-// goroutine alone calls Add, Update, Delete, Replace and Resync. An informer's store would keep whole pods, since it
-// takes only objects with metadata, and could not tell who waits for a pod that it has come.
+// pods are the node's pods as last reported. It is the reflector's store: only the reflector's goroutine calls Add,
+// Update, Delete, Replace and Resync. An informer's store would keep whole pods, because it takes only objects with
+// metadata, and could not wake those that wait for a pod.
 type pods struct {
 	mu     sync.Mutex
 	byUID  map[string]sharing.Pod
-	byName map[string]string // namespace/name to UID: a name can pass to another pod between two looks
+	byName map[string]string // namespace/name to UID: a name can pass to another pod between two checks
 	synced bool
-	// changed is closed at the next change; nil while nobody waits.
+	// changed is closed at the next change; nil while no goroutine waits.
 	changed chan struct{}
 	tell    []func(uid string)
 }
@@ -116,7 +116,7 @@ func (s *pods) put(p sharing.Pod, gone []string) []string {
 	return gone
 }
 
-// drop forgets a pod. One that was terminal has been told of already.
+// drop forgets a pod. A terminal one has been reported already.
 func (s *pods) drop(uid string, gone []string) []string {
 	p, ok := s.byUID[uid]
 	if !ok {
@@ -164,7 +164,8 @@ func (s *pods) asking() (all []sharing.Pod, synced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.byUID {
-		if !p.Terminal && slices.ContainsFunc(p.Containers, func(c sharing.PodContainer) bool { return len(c.Limits) > 0 }) {
+		if !p.Terminal && slices.ContainsFunc(p.Containers,
+			func(c sharing.PodContainer) bool { return len(c.Limits) > 0 }) {
 			all = append(all, p)
 		}
 	}
@@ -215,7 +216,8 @@ func (s *pods) wait(ctx context.Context, uid string) (sharing.Pod, bool, error) 
 		case <-changed:
 		case <-ctx.Done():
 			if !synced {
-				return sharing.Pod{}, false, fmt.Errorf("look up pod %q: the API server has not been read yet: %w", uid, sharing.ErrUnavailable)
+				return sharing.Pod{}, false, fmt.Errorf("look up pod %q: the API server has not been read yet: %w", uid,
+					sharing.ErrUnavailable)
 			}
 			return sharing.Pod{}, false, nil
 		}
@@ -235,7 +237,7 @@ type owner struct {
 
 func newOwner() *owner { return &owner{renewed: make(chan struct{}, 1)} }
 
-// saw notes the UID of the Node. Where the Node was made anew, the API server deletes what the former one owned.
+// saw notes the UID of the Node. If the Node was replaced, the API server deletes what the former one owned.
 func (o *owner) saw(uid types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -254,7 +256,8 @@ func (o *owner) of(node string, metadata map[string]any) types.UID {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.uid != "" {
-		metadata["ownerReferences"] = []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": node, "uid": string(o.uid)}}
+		metadata["ownerReferences"] = []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": node,
+			"uid": string(o.uid)}}
 	}
 	return o.uid
 }
@@ -273,6 +276,6 @@ func (o *owner) changed() bool {
 	return o.uid != o.written
 }
 
-// Renewed has a word whenever this node's object is another one than before, so that what it owned is to be written anew. The
-// first reading of the node counts as well.
+// Renewed receives a value whenever this node's object was replaced, so that its dependents are written again. The
+// first read of the node counts as well.
 func (c *Client) Renewed() <-chan struct{} { return c.owner.renewed }

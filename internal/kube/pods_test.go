@@ -22,15 +22,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestPodsAgainstAModel changes a few pods at random, shows some changes at once and some only by the next
-// list, and compares with what must be known: each pod that was ever shown and is over has been told of once,
-// and no other.
+// TestPodsAgainstAModel changes a few pods at random, and shows some changes at once and some only by the next list.
+// Each pod that was ever shown and is over must be reported once, and no other.
 func TestPodsAgainstAModel(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := newPods()
-		told := map[string]int{}
-		s.onGone(func(uid string) { told[uid]++ })
+		reported := map[string]int{}
+		s.onGone(func(uid string) { reported[uid]++ })
 		there := map[string]*corev1.Pod{} // by name, as the API server has it
 		shown := map[string]bool{}        // UIDs that the store has seen
 		next, stale := 0, false           // stale: the store has missed something
@@ -57,7 +56,7 @@ func TestPodsAgainstAModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				stale = false
-				check(t, seed, s, there, shown, told)
+				check(t, seed, s, there, shown, reported)
 				continue
 			case r.IntN(8) == 0:
 				stale = true
@@ -88,7 +87,8 @@ func TestPodsAgainstAModel(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, seed uint64, s *pods, there map[string]*corev1.Pod, shown map[string]bool, told map[string]int) {
+func check(t *testing.T, seed uint64, s *pods, there map[string]*corev1.Pod, shown map[string]bool,
+	reported map[string]int) {
 	t.Helper()
 	lives := map[string]bool{}
 	for _, p := range there {
@@ -107,16 +107,17 @@ func check(t *testing.T, seed uint64, s *pods, there map[string]*corev1.Pod, sho
 		if lives[uid] {
 			want = 0
 		}
-		if told[uid] != want {
-			t.Fatalf("seed %d: pod %s told of %d times, want %d", seed, uid, told[uid], want)
+		if reported[uid] != want {
+			t.Fatalf("seed %d: pod %s reported %d times, want %d", seed, uid, reported[uid], want)
 		}
 	}
-	if strangers := slices.DeleteFunc(slices.Collect(maps.Keys(told)), func(uid string) bool { return shown[uid] }); len(strangers) > 0 {
-		t.Fatalf("seed %d: told of %v, which were never shown", seed, strangers)
+	if others := slices.DeleteFunc(slices.Collect(maps.Keys(reported)),
+		func(uid string) bool { return shown[uid] }); len(others) > 0 {
+		t.Fatalf("seed %d: reported %v, which were never shown", seed, others)
 	}
 }
 
-// Only pods that ask for something of Kerf's, and go on, are told of as such.
+// Only pods that request something from Kerf, and still run, are reported as such.
 func TestAsking(t *testing.T) {
 	s := newPods()
 	if all, synced := s.asking(); len(all) != 0 || synced {
@@ -128,12 +129,14 @@ func TestAsking(t *testing.T) {
 		for _, r := range resources {
 			limits[r] = resource.MustParse("1")
 		}
-		p.Spec.Containers = []corev1.Container{{Name: "none"}, {Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}
+		p.Spec.Containers = []corev1.Container{{Name: "none"},
+			{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}
 		return p
 	}
 	list := []any{
 		asks(1, corev1.PodRunning, sharing.ResourceMemory), asks(2, corev1.PodPending, "nvidia.com/gpu"),
-		asks(3, corev1.PodSucceeded, sharing.ResourceMemory), asks(4, corev1.PodPending, sharing.ResourceGPU, corev1.ResourceCPU),
+		asks(3, corev1.PodSucceeded, sharing.ResourceMemory), asks(4, corev1.PodPending, sharing.ResourceGPU,
+			corev1.ResourceCPU),
 	}
 	if err := s.Replace(list, ""); err != nil {
 		t.Fatal(err)
@@ -151,7 +154,8 @@ func TestAsking(t *testing.T) {
 func TestStoreRefusesWhatIsNoPod(t *testing.T) {
 	s := newPods()
 	for name, err := range map[string]error{
-		"add": s.Add(&corev1.Node{}), "update": s.Update(nil), "delete": s.Delete("x"), "replace": s.Replace([]any{&corev1.Node{}}, ""),
+		"add": s.Add(&corev1.Node{}), "update": s.Update(nil), "delete": s.Delete("x"),
+		"replace": s.Replace([]any{&corev1.Node{}}, ""),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -168,7 +172,8 @@ func TestLibraryLogsAreQuiet(t *testing.T) {
 		slog.LevelDebug: {"level=DEBUG msg=failed", "level=DEBUG msg=said"},
 	} {
 		var out bytes.Buffer
-		log := logr.FromSlogHandler(quiet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})}).WithName("x").WithValues("a", 1)
+		log := logr.FromSlogHandler(quiet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})}).WithName(
+			"x").WithValues("a", 1)
 		log.Error(nil, "failed")
 		log.V(2).Info("said")
 		log.V(8).Info("babbled")

@@ -37,9 +37,9 @@ type object struct {
 	Status     json.RawMessage `json:"status,omitempty"`
 }
 
-// PublishStatus writes the status of this node's GPUNode, a JSON object, by server-side apply, and makes the object where
-// there is none. The Node owns it. Errors: sharing.ErrDenied (no right to it), sharing.ErrNotFound (the cluster does not know
-// the kind), sharing.ErrInvalid (the schema does not take it), sharing.ErrUnavailable.
+// PublishStatus writes the status of this node's GPUNode, a JSON object, by server-side apply, and makes the object
+// where there is none. The Node owns it. Errors: sharing.ErrDenied (no right to it), sharing.ErrNotFound (the cluster
+// does not know the kind), sharing.ErrInvalid (the schema does not take it), sharing.ErrUnavailable.
 func (c *Client) PublishStatus(ctx context.Context, status json.RawMessage) error {
 	if c.owner.changed() {
 		if err := c.makeGPUNode(ctx); err != nil {
@@ -59,7 +59,8 @@ func (c *Client) PublishStatus(ctx context.Context, status json.RawMessage) erro
 
 // makeGPUNode makes this node's GPUNode, or gives it the owner that it lacks.
 func (c *Client) makeGPUNode(ctx context.Context) error {
-	o := object{APIVersion: gpuNodeVersion, Kind: gpuNodeKind, Metadata: map[string]any{"name": c.node, "labels": ownLabels()}}
+	o := object{APIVersion: gpuNodeVersion, Kind: gpuNodeKind,
+		Metadata: map[string]any{"name": c.node, "labels": ownLabels()}}
 	uid := c.owner.of(c.node, o.Metadata)
 	if err := c.core.apply(ctx, gpuNodes+c.node, o); err != nil {
 		return applied("make gpunode "+c.node, err)
@@ -71,8 +72,8 @@ func (c *Client) makeGPUNode(ctx context.Context) error {
 // ownLabels are those by which everything of Kerf's is found.
 func ownLabels() map[string]string { return map[string]string{"app.kubernetes.io/part-of": "kerf"} }
 
-// Heartbeat renews the Lease that says that this node's agent lives: whoever finds it older than valid may take the
-// node's GPUNode for stale. Errors are those of PublishStatus.
+// Heartbeat renews the Lease of this node's agent. If it is older than valid, readers may treat the node's GPUNode as
+// stale. Errors are those of PublishStatus.
 func (c *Client) Heartbeat(ctx context.Context, now time.Time, valid time.Duration) error {
 	name := heartbeatPrefix + c.node
 	metadata := map[string]any{"name": name, "namespace": "kerf-system", "labels": ownLabels()}
@@ -81,7 +82,8 @@ func (c *Client) Heartbeat(ctx context.Context, now time.Time, valid time.Durati
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Metadata: metadata,
 		Spec: map[string]any{
-			"holderIdentity": c.node, "leaseDurationSeconds": int(valid / time.Second), "renewTime": now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
+			"holderIdentity": c.node, "leaseDurationSeconds": int(valid / time.Second),
+			"renewTime": now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
 		},
 	}))
 }
@@ -95,7 +97,8 @@ func (c *core) apply(ctx context.Context, path string, o object) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return c.RESTClient().Patch(types.ApplyPatchType).AbsPath(path).
-		Param("fieldManager", fieldManager).Param("force", "true").Param("fieldValidation", "Strict").Body(body).Do(ctx).Error()
+		Param("fieldManager", fieldManager).Param("force", "true").Param("fieldValidation",
+		"Strict").Body(body).Do(ctx).Error()
 }
 
 // applied puts an error into Kerf's vocabulary.

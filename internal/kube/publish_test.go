@@ -44,8 +44,8 @@ func TestPublishStatus(t *testing.T) {
 	}
 }
 
-// The Node owns what the agent writes, so that both go when it goes. An object of an agent that gave none gets the owner, and so
-// does what is written after the Node was made anew.
+// The Node owns what the agent writes, so that both go when it goes. An object of an agent that gave none gets the
+// owner, and so does what is written after the Node was created again.
 func TestTheNodeOwns(t *testing.T) {
 	a := newAPI(t)
 	a.kinds = true
@@ -86,7 +86,7 @@ func TestTheNodeOwns(t *testing.T) {
 	select {
 	case <-c.Renewed():
 	default:
-		t.Error("nobody is told of the new Node")
+		t.Error("no one hears of the new Node")
 	}
 	puts := a.puts
 	write("second")
@@ -102,7 +102,7 @@ func TestNamespaceLabels(t *testing.T) {
 		t.Errorf("a namespace that is gone: %v", err)
 	}
 	got, err := c.NamespaceLabels(t.Context(), "labelled")
-	if err != nil || got["kerf.dev/host-paths"] != "allowed" {
+	if err != nil || got["kerf.dev/allow-host-paths"] != "true" {
 		t.Errorf("%v, %v", got, err)
 	}
 	a.denied = true
@@ -120,7 +120,8 @@ func TestHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := a.applied["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases/kerf-node-"+node]
-	want := map[string]any{"holderIdentity": node, "leaseDurationSeconds": 40., "renewTime": "2026-11-01T11:00:00.005000Z"}
+	want := map[string]any{"holderIdentity": node, "leaseDurationSeconds": 40.,
+		"renewTime": "2026-11-01T11:00:00.005000Z"}
 	if d := cmp.Diff(want, got["spec"]); d != "" || got["kind"] != "Lease" {
 		t.Errorf("%v (-want +got):\n%s", got, d)
 	}

@@ -47,7 +47,8 @@ func follow(ctx context.Context, log *slog.Logger, f followed) {
 	}).RunWithContext(logr.NewContext(ctx, logger))
 }
 
-// single is the store of a reflector that follows one object. It keeps nothing, and tells of the object, or that there is none.
+// single is the store of a reflector that follows one object. It keeps nothing, and tells of the object, or that there
+// is none.
 type single[T runtime.Object] struct {
 	is   func(T)
 	gone func()

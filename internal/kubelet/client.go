@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet is the door to kubelet's podresources socket: which container holds which ids of Kerf's
-// resources, as kubelet counts them.
+// Package kubelet is the adapter to kubelet's podresources socket: which container has which ids of Kerf's resources,
+// as kubelet counts them.
 //
-// It promises that an answer is whole: a call that fails, is cut off, or names something without a name is an
-// error, from which nothing follows. It waits a while where kubelet says that it is asked too often.
+// It promises that an answer is complete: a call that fails or is interrupted, or an answer without a name, is an
+// error. It waits a while if kubelet reports too many requests.
 //
 // An entry is no proof that a container runs: kubelet tells of pods that have ended until it has cleaned up
 // after them. It does not tell what init containers hold that are not restartable. It knows names of pods,
@@ -46,8 +46,8 @@ const (
 // SocketPath is where the kubelet of directory dir (usually /var/lib/kubelet) listens.
 func SocketPath(dir string) string { return filepath.Join(dir, "pod-resources", "kubelet.sock") }
 
-// Client is a connection to one kubelet. It is made by Open, is safe for concurrent use, and is closed by
-// whoever made it. It outlives restarts of kubelet.
+// Client is a connection to one kubelet. Open creates it. It is safe for concurrent use and outlives restarts of
+// kubelet. The caller closes it.
 type Client struct {
 	socket string
 	conn   *grpc.ClientConn
@@ -82,9 +82,9 @@ func (c *Client) Close() error { return c.conn.Close() }
 // List returns which ids of Kerf's resources each container holds: per container (without PodUID) and full
 // name of the resource, the ids in order and without repetition. Containers that hold none are left out.
 //
-// It disturbs kubelet, up to 1.37 at least: kubelet counts the pods, then clears away the ids of all others, and those of a
-// pod that it has admitted in between are among them (UpdateAllocatedDevices of its device manager). Such a pod never
-// starts. Ask Get where the pods are known.
+// It disturbs kubelet, up to 1.37 at least: kubelet counts the pods, then clears away the ids of all others, and those
+// of a pod that it has admitted in between are among them (UpdateAllocatedDevices of its device manager). Such a pod
+// never starts. Ask Get where the pods are known.
 //
 // It takes 5 s at most. An error means that nothing was learned; it wraps sharing.ErrUnavailable where trying
 // again may help, sharing.ErrDenied or ErrUnsupported where it does not, and sharing.ErrInvalid for an answer
@@ -98,7 +98,7 @@ func (c *Client) List(ctx context.Context) (map[sharing.ContainerRef]map[string]
 	if err != nil {
 		return nil, fmt.Errorf("list pod resources at %q: %w", c.socket, plain(err))
 	}
-	ids, err := holdings(resp.GetPodResources())
+	ids, err := idsOf(resp.GetPodResources())
 	if err != nil {
 		return nil, fmt.Errorf("list pod resources at %q: %w", c.socket, err)
 	}
@@ -134,7 +134,7 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// plain puts the sentinel of package sharing beside gRPC's error.
+// plain adds the sentinel of package sharing to gRPC's error.
 func plain(err error) error {
 	kind := sharing.ErrUnavailable
 	switch status.Code(err) {
@@ -150,7 +150,8 @@ func plain(err error) error {
 }
 
 // Get returns which ids of Kerf's resources the containers of one pod hold, as List does for all pods. Unlike List it
-// only reads: kubelet clears nothing away for it. The pod is the one that has the name now; kubelet does not say its UID.
+// only reads: kubelet clears nothing away for it. The pod is the one that has the name now; kubelet does not say its
+// UID.
 //
 // It takes 5 s at most. Its errors are those of List, and sharing.ErrNotFound where kubelet knows no pod of that name:
 // it has none, or has not heard of it yet, as in its first moments. It is sharing.ErrUnsupported where kubelet has no
@@ -170,15 +171,15 @@ func (c *Client) Get(ctx context.Context, namespace, pod string) (map[sharing.Co
 	if p := resp.GetPodResources(); p.GetNamespace() != namespace || p.GetName() != pod {
 		return fail(fmt.Errorf("the answer is of %q: %w", p.GetNamespace()+"/"+p.GetName(), sharing.ErrInvalid))
 	}
-	ids, err := holdings([]*podresources.PodResources{resp.GetPodResources()})
+	ids, err := idsOf([]*podresources.PodResources{resp.GetPodResources()})
 	if err != nil {
 		return fail(err)
 	}
 	return ids, nil
 }
 
-// spoken is plain for what kubelet's Get says in words alone: it gives these two errors no code, and the words are the same
-// in every version that has the call. Other words are no answer.
+// spoken is plain for what kubelet's Get says in words alone: it gives these two errors no code, and the words are the
+// same in every version that has the call. Other words are no answer.
 func spoken(err error, namespace, pod string) error {
 	if s := status.Convert(err); s.Code() == codes.Unknown {
 		switch {
@@ -194,18 +195,20 @@ func spoken(err error, namespace, pod string) error {
 // held are the ids of Kerf's resources per container (without PodUID) and full name of the resource.
 type held = map[sharing.ContainerRef]map[string][]string
 
-// holdings turns kubelet's answer around. What has no name is a sign that the answer is not whole, and spoils
-// all of it. Kubelet gives one entry for each id, or for each group of ids of one NUMA node.
-func holdings(pods []*podresources.PodResources) (held, error) {
+// idsOf inverts kubelet's answer. An entry without a name means an incomplete answer, which is an error. Kubelet
+// gives one entry for each id, or for each group of ids of one NUMA node.
+func idsOf(pods []*podresources.PodResources) (held, error) {
 	out := make(held)
 	for _, pod := range pods {
 		if pod.GetName() == "" || pod.GetNamespace() == "" {
-			return nil, fmt.Errorf("a pod without a name (%q in namespace %q): %w", pod.GetName(), pod.GetNamespace(), sharing.ErrInvalid)
+			return nil, fmt.Errorf("a pod without a name (%q in namespace %q): %w", pod.GetName(), pod.GetNamespace(),
+				sharing.ErrInvalid)
 		}
 		for _, c := range pod.GetContainers() {
 			ref := sharing.ContainerRef{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: c.GetName()}
 			if ref.Container == "" {
-				return nil, fmt.Errorf("a container of pod %q without a name: %w", ref.Namespace+"/"+ref.Pod, sharing.ErrInvalid)
+				return nil, fmt.Errorf("a container of pod %q without a name: %w", ref.Namespace+"/"+ref.Pod,
+					sharing.ErrInvalid)
 			}
 			for _, d := range c.GetDevices() {
 				resource := d.GetResourceName()
@@ -231,8 +234,9 @@ func holdings(pods []*podresources.PodResources) (held, error) {
 	return out, nil
 }
 
-// Others returns the devices that device plugins other than Kerf's hand out on this node: per full name of the resource, the
-// ids as the plugin gave them, in order. It takes 5 s at most, and does not try again. Its errors are those of List.
+// Others returns the devices that device plugins other than Kerf's hand out on this node: per full name of the
+// resource, the ids as the plugin gave them, in order. It takes 5 s at most, and does not try again. Its errors are
+// those of List.
 func (c *Client) Others(ctx context.Context) (map[string][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()

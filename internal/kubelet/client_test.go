@@ -42,7 +42,8 @@ type answer struct {
 	hang bool
 }
 
-func (f *fake) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (f *fake) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (
+	*podresources.ListPodResourcesResponse, error) {
 	f.calls.Add(1)
 	f.mu.Lock()
 	a := f.answers[0]
@@ -98,7 +99,8 @@ func devices(resource string, ids ...string) *podresources.ContainerDevices {
 }
 
 func pod(name string, containers ...*podresources.ContainerResources) *podresources.ListPodResourcesResponse {
-	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{Name: name, Namespace: "ns", Containers: containers}}}
+	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
+		{Name: name, Namespace: "ns", Containers: containers}}}
 }
 
 func container(name string, d ...*podresources.ContainerDevices) *podresources.ContainerResources {
@@ -123,21 +125,39 @@ func TestList(t *testing.T) {
 		err     error
 		calls   int32
 	}{
-		"entries for single ids are joined":  {answers: []answer{{resp: good}}, want: want, calls: 1},
-		"no pods":                            {answers: []answer{{resp: &podresources.ListPodResourcesResponse{}}}, want: map[sharing.ContainerRef]map[string][]string{}, calls: 1},
-		"too many calls, then an answer":     {answers: []answer{busy, busy, {resp: good}}, want: want, calls: 3},
-		"too many calls for ever":            {answers: []answer{busy}, within: 300 * time.Millisecond, err: sharing.ErrUnavailable},
-		"not ready after a restart":          {answers: []answer{{err: status.Error(codes.FailedPrecondition, "not ready")}}, err: sharing.ErrUnavailable, calls: 1},
-		"hangs":                              {answers: []answer{{hang: true}}, within: 2 * time.Second, err: sharing.ErrUnavailable, calls: 1},
-		"a kubelet without the service":      {answers: []answer{{err: status.Error(codes.Unimplemented, "no")}}, err: sharing.ErrUnsupported, calls: 1},
-		"refused":                            {answers: []answer{{err: status.Error(codes.PermissionDenied, "no")}}, err: sharing.ErrDenied, calls: 1},
-		"a pod without a name":               {answers: []answer{{resp: pod("")}}, err: sharing.ErrInvalid, calls: 1},
-		"a container without a name":         {answers: []answer{{resp: pod("p", container(""))}}, err: sharing.ErrInvalid, calls: 1},
-		"an entry without ids":               {answers: []answer{{resp: pod("p", container("main", devices(sharing.ResourceGPU)))}}, err: sharing.ErrInvalid, calls: 1},
-		"an empty id":                        {answers: []answer{{resp: pod("p", container("main", devices(sharing.ResourceGPU, "g01", "")))}}, err: sharing.ErrInvalid, calls: 1},
-		"an empty id of somebody else's":     {answers: []answer{{resp: pod("p", container("main", devices("other.example/x", "")))}}, want: map[sharing.ContainerRef]map[string][]string{}, calls: 1},
-		"a name that only begins like ours":  {answers: []answer{{resp: pod("p", container("main", devices("kerf.devil/gpu", "g01")))}}, want: map[sharing.ContainerRef]map[string][]string{}, calls: 1},
-		"half an answer, then a lost answer": {answers: []answer{{err: status.Error(codes.Internal, "stream terminated")}}, err: sharing.ErrUnavailable, calls: 1},
+		"entries for single ids are joined": {answers: []answer{{resp: good}}, want: want, calls: 1},
+		"no pods": {answers: []answer{{resp: &podresources.ListPodResourcesResponse{}}},
+			want: map[sharing.ContainerRef]map[string][]string{}, calls: 1},
+		"too many calls, then an answer": {answers: []answer{busy, busy, {resp: good}}, want: want, calls: 3},
+		"too many calls for ever": {answers: []answer{busy}, within: 300 * time.Millisecond,
+			err: sharing.ErrUnavailable},
+		"not ready after a restart": {
+			answers: []answer{{err: status.Error(codes.FailedPrecondition, "not ready")}}, err: sharing.ErrUnavailable,
+			calls: 1},
+		"hangs": {answers: []answer{{hang: true}}, within: 2 * time.Second,
+			err: sharing.ErrUnavailable, calls: 1},
+		"a kubelet without the service": {answers: []answer{{err: status.Error(codes.Unimplemented, "no")}},
+			err: sharing.ErrUnsupported, calls: 1},
+		"refused": {answers: []answer{{err: status.Error(codes.PermissionDenied, "no")}},
+			err: sharing.ErrDenied, calls: 1},
+		"a pod without a name": {answers: []answer{{resp: pod("")}}, err: sharing.ErrInvalid, calls: 1},
+		"a container without a name": {answers: []answer{{resp: pod("p", container(""))}},
+			err: sharing.ErrInvalid, calls: 1},
+		"an entry without ids": {
+			answers: []answer{{resp: pod("p", container("main", devices(sharing.ResourceGPU)))}},
+			err:     sharing.ErrInvalid, calls: 1},
+		"an empty id": {
+			answers: []answer{{resp: pod("p", container("main", devices(sharing.ResourceGPU, "g01", "")))}},
+			err:     sharing.ErrInvalid, calls: 1},
+		"an empty id of somebody else's": {
+			answers: []answer{{resp: pod("p", container("main", devices("other.example/x", "")))}},
+			want:    map[sharing.ContainerRef]map[string][]string{}, calls: 1},
+		"a name that only begins like ours": {
+			answers: []answer{{resp: pod("p", container("main", devices("kerf.devil/gpu", "g01")))}},
+			want:    map[sharing.ContainerRef]map[string][]string{}, calls: 1},
+		"half an answer, then a lost answer": {
+			answers: []answer{{err: status.Error(codes.Internal, "stream terminated")}}, err: sharing.ErrUnavailable,
+			calls: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, socket := open(t)
@@ -182,7 +202,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// What is cut off in the middle is an error, wherever the cut is.
+// An answer that is truncated anywhere is an error.
 func TestCutOff(t *testing.T) {
 	c, socket := open(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)

@@ -28,7 +28,8 @@ type getter struct {
 	calls atomic.Int32
 }
 
-func (g *getter) Get(_ context.Context, req *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+func (g *getter) Get(_ context.Context, req *podresources.GetPodResourcesRequest) (
+	*podresources.GetPodResourcesResponse, error) {
 	n := int(g.calls.Add(1))
 	if n <= len(g.errs) {
 		return nil, g.errs[n-1]
@@ -41,7 +42,9 @@ func (g *getter) Get(_ context.Context, req *podresources.GetPodResourcesRequest
 }
 
 func TestGet(t *testing.T) {
-	good := pod("p", container("main", devices(sharing.ResourceMemory, "u0002"), devices(sharing.ResourceMemory, "u0001"), devices("other.example/x", "7")), container("idle")).GetPodResources()[0]
+	good := pod("p", container("main", devices(sharing.ResourceMemory, "u0002"),
+		devices(sharing.ResourceMemory, "u0001"), devices("other.example/x", "7")),
+		container("idle")).GetPodResources()[0]
 	want := map[sharing.ContainerRef]map[string][]string{
 		{Namespace: "ns", Pod: "p", Container: "main"}: {sharing.ResourceMemory: {"u0001", "u0002"}},
 	}
@@ -54,18 +57,24 @@ func TestGet(t *testing.T) {
 		err   error
 		calls int32
 	}{
-		"a pod":                       {pod: good, want: want, calls: 1},
-		"nothing given out yet":       {pod: pod("p", container("main")).GetPodResources()[0], want: map[sharing.ContainerRef]map[string][]string{}, calls: 1},
-		"too many calls":              {pod: good, errs: []error{busy, busy}, want: want, calls: 3},
-		"a pod that is not there":     {ask: "q", err: sharing.ErrNotFound, calls: 1},
-		"a name that says disabled":   {ask: "Get method disabled", err: sharing.ErrNotFound, calls: 1},
-		"switched off":                {errs: []error{errors.New("PodResources API Get method disabled")}, err: sharing.ErrUnsupported, calls: 1},
-		"a kubelet without it":        {errs: []error{status.Error(codes.Unimplemented, "unknown method Get")}, err: sharing.ErrUnsupported, calls: 1},
-		"other words":                 {errs: []error{errors.New("pod q in namespace ns not found")}, err: sharing.ErrUnavailable, calls: 1},
-		"not found, by somebody else": {errs: []error{status.Error(codes.NotFound, "pod p in namespace ns not found")}, err: sharing.ErrUnavailable, calls: 1},
-		"no pod in the answer":        {err: sharing.ErrInvalid, calls: 1},
-		"another pod in the answer":   {pod: pod("q").GetPodResources()[0], err: sharing.ErrInvalid, calls: 1},
-		"an entry without ids":        {pod: pod("p", container("main", devices(sharing.ResourceGPU))).GetPodResources()[0], err: sharing.ErrInvalid, calls: 1},
+		"a pod": {pod: good, want: want, calls: 1},
+		"nothing given out yet": {pod: pod("p", container("main")).GetPodResources()[0],
+			want: map[sharing.ContainerRef]map[string][]string{}, calls: 1},
+		"too many calls":            {pod: good, errs: []error{busy, busy}, want: want, calls: 3},
+		"a pod that is not there":   {ask: "q", err: sharing.ErrNotFound, calls: 1},
+		"a name that says disabled": {ask: "Get method disabled", err: sharing.ErrNotFound, calls: 1},
+		"switched off": {errs: []error{errors.New("PodResources API Get method disabled")},
+			err: sharing.ErrUnsupported, calls: 1},
+		"a kubelet without it": {errs: []error{status.Error(codes.Unimplemented, "unknown method Get")},
+			err: sharing.ErrUnsupported, calls: 1},
+		"other words": {errs: []error{errors.New("pod q in namespace ns not found")},
+			err: sharing.ErrUnavailable, calls: 1},
+		"not found, by somebody else": {errs: []error{status.Error(codes.NotFound, "pod p in namespace ns not found")},
+			err: sharing.ErrUnavailable, calls: 1},
+		"no pod in the answer":      {err: sharing.ErrInvalid, calls: 1},
+		"another pod in the answer": {pod: pod("q").GetPodResources()[0], err: sharing.ErrInvalid, calls: 1},
+		"an entry without ids": {pod: pod("p",
+			container("main", devices(sharing.ResourceGPU))).GetPodResources()[0], err: sharing.ErrInvalid, calls: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, socket := open(t)

@@ -21,7 +21,8 @@ type allocatable struct {
 	devices []*podresources.ContainerDevices
 }
 
-func (a *allocatable) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (a *allocatable) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (
+	*podresources.AllocatableResourcesResponse, error) {
 	return &podresources.AllocatableResourcesResponse{Devices: a.devices}, nil
 }
 
@@ -30,9 +31,11 @@ func TestOthers(t *testing.T) {
 	if _, err := c.Others(t.Context()); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("no kubelet: %v", err)
 	}
-	a := &allocatable{devices: []*podresources.ContainerDevices{devices("nvidia.com/gpu", "GPU-b"), devices(sharing.ResourceGPU, "u1"), devices("nvidia.com/gpu", "GPU-a")}}
+	a := &allocatable{devices: []*podresources.ContainerDevices{devices("nvidia.com/gpu", "GPU-b"),
+		devices(sharing.ResourceGPU, "u1"), devices("nvidia.com/gpu", "GPU-a")}}
 	startServer(t, socket, a)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // until the connection is made anew
+	// until there is a new connection
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		got, err := c.Others(t.Context())
 		if errors.Is(err, sharing.ErrUnavailable) {
 			continue

@@ -32,7 +32,26 @@ type Budget struct {
 	Past uint64
 	// Waited is how long launches waited for a budget, summed over threads.
 	Waited time.Duration
+	// Occupied is the measured time from launches until their end was seen. The wait for other programs on the GPU is
+	// part of it.
+	Occupied time.Duration
 }
+
+// Turn tells the processes of a region whether they may launch.
+type Turn uint8
+
+// The turns.
+const (
+	// TurnOpen: as the budget allows.
+	TurnOpen Turn = iota
+	// TurnHold: not now, because the launches of another region are measured.
+	TurnHold
+	// TurnAlone: all others hold. The first launch of each kind needs no budget, and is measured.
+	TurnAlone
+)
+
+// firstAlone is the lowest number of a TurnAlone. The other turns are the words 0 and 1.
+const firstAlone = 2
 
 // SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process.
 // sharing.ErrNotFound: the region has no such GPU.
@@ -45,8 +64,8 @@ func (r *Region) SetPercent(gpu sharing.GPURef, percent sharing.Percent) error {
 	return nil
 }
 
-// Budgets reads the budgets, GPU by GPU in the order of Create. It is sharing.ErrStale where the container has
-// cut its file.
+// Budgets reads the budgets, GPU by GPU in the order of Create. It is sharing.ErrStale if the container has truncated
+// its file.
 func (r *Region) Budgets() ([]Budget, error) {
 	out := make([]Budget, len(r.gpus))
 	err := guard(func() {
@@ -57,6 +76,7 @@ func (r *Region) Budgets() ([]Budget, error) {
 				Balance: time.Duration(atomic.LoadInt64(&t.budget)), Charged: time.Duration(atomic.LoadUint64(&t.charged)), //nolint:gosec // any pattern is a duration
 				Launches: atomic.LoadUint64(&t.launches), Past: atomic.LoadUint64(&t.past),
 				Waited: time.Duration(atomic.LoadUint64(&t.waited)), Ran: time.Duration(atomic.LoadUint64(&t.ran)), //nolint:gosec // as above
+				Occupied: time.Duration(atomic.LoadUint64(&t.occupied)), //nolint:gosec // as above
 			}
 		}
 	})
@@ -78,9 +98,10 @@ func (r *Region) Settle(gpu sharing.GPURef, ran time.Duration) error {
 	return nil
 }
 
-// Refill adds to a GPU's budget, also nothing, which tells processes that somebody refills, and wakes those that wait
-// for it. Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrStale (the container has cut its file).
-func (r *Region) Refill(gpu sharing.GPURef, add time.Duration) error {
+// Refill adds to a GPU's budget, also zero, and tells processes whether they may launch. It shows them that the agent
+// refills, and wakes those that wait.
+// Errors: sharing.ErrNotFound (the region has no such GPU), sharing.ErrStale (the container truncated its file).
+func (r *Region) Refill(gpu sharing.GPURef, add time.Duration, turn Turn) error {
 	i, ok := r.place[gpu]
 	if !ok {
 		return fmt.Errorf("refill gpu %q: %w", gpu, sharing.ErrNotFound)
@@ -88,12 +109,20 @@ func (r *Region) Refill(gpu sharing.GPURef, add time.Duration) error {
 	t := &r.usage.total[i]
 	err := guard(func() {
 		atomic.AddInt64(&t.budget, int64(add))
+		word := uint64(turn)
+		if turn == TurnAlone { // each such turn has another number
+			if word = atomic.LoadUint64(&t.turn); word < firstAlone {
+				word = firstAlone + atomic.LoadUint64(&t.refills)
+			}
+		}
+		atomic.StoreUint64(&t.turn, word)
 		atomic.AddUint64(&t.refills, 1)
 	})
 	if err != nil {
 		return fmt.Errorf("refill gpu %q: %w", gpu, err)
 	}
-	const wake = 1                                                                                                  // FUTEX_WAKE; the counter's lower half, which comes first, is the futex
+	// FUTEX_WAKE; the counter's lower half, which comes first, is the futex
+	const wake = 1
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&t.refills)), wake, math.MaxInt32, 0, 0, 0) //nolint:gosec // it is the kernel's to look at
 	if errno != 0 {
 		return fmt.Errorf("wake processes at gpu %q: %w (%w)", gpu, errno, sharing.ErrUnavailable)

@@ -62,8 +62,8 @@ func (r *Region) Counts() []Count {
 }
 
 // Check looks whether the region's files in dir are those that r has mapped, and whole. The container's processes can
-// write to the usage file. The error wraps sharing.ErrStale: what the processes count can no longer be trusted, and r is of
-// no use. Call it in Guarded.
+// write to the usage file. The error wraps sharing.ErrStale: what the processes count can no longer be trusted, and r
+// is of no use. Call it in Guarded.
 func (r *Region) Check(dir string) error {
 	for i, name := range []string{LimitsFile, UsageFile} {
 		path := filepath.Join(dir, name)
@@ -74,7 +74,8 @@ func (r *Region) Check(dir string) error {
 		case !os.SameFile(info, r.files[i]):
 			return fmt.Errorf("region file %q is another one than processes have: %w", path, sharing.ErrStale)
 		case info.Size() != int64(len(r.maps[i])):
-			return fmt.Errorf("region file %q has %d bytes instead of %d: %w", path, info.Size(), len(r.maps[i]), sharing.ErrStale)
+			return fmt.Errorf("region file %q has %d bytes instead of %d: %w", path, info.Size(), len(r.maps[i]),
+				sharing.ErrStale)
 		}
 	}
 	if atomic.LoadUint64(&r.usage.magic) != usageMagic {
@@ -83,8 +84,8 @@ func (r *Region) Check(dir string) error {
 	return nil
 }
 
-// Guarded calls f, which uses regions, and turns the fault of reading a file that a tenant has cut meanwhile into an
-// error that wraps sharing.ErrStale.
+// Guarded calls f, which uses regions. If a tenant has truncated a file meanwhile, the fault becomes an error that
+// wraps sharing.ErrStale.
 func Guarded(f func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(before)
@@ -97,7 +98,7 @@ func Guarded(f func() error) (err error) {
 		if !ok {
 			panic(cause) //nolint:forbidigo // it is another's, and goes on its way
 		}
-		err = fmt.Errorf("region is cut at address %#x: %w", fault.Addr(), sharing.ErrStale)
+		err = fmt.Errorf("region is truncated at address %#x: %w", fault.Addr(), sharing.ErrStale)
 	}()
 	return f()
 }
@@ -155,8 +156,8 @@ type Reserved struct {
 }
 
 // SetContext sets how much each process is to put aside on a GPU before it makes a context; 0: nothing.
-// With UnknownContext a process takes the bound, or all the room there is if that does not fit, and waits until the agent
-// has seen what the context takes. So do those who find no room. sharing.ErrNotFound: the region has no such GPU.
+// With UnknownContext a process takes the bound, or all the room there is if that does not fit, and waits until the
+// agent has seen what the context takes. So do those who find no room. sharing.ErrNotFound: the region has no such GPU.
 func (r *Region) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
@@ -166,8 +167,8 @@ func (r *Region) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
 	return nil
 }
 
-// SetBound sets the most that a context takes on a GPU; 0: not known. It counts while the size is UnknownContext. A library
-// that is older than bounds goes on without. sharing.ErrNotFound: the region has no such GPU.
+// SetBound sets the most that a context takes on a GPU; 0: not known. It counts while the size is UnknownContext. A
+// library that is older than bounds goes on without. sharing.ErrNotFound: the region has no such GPU.
 func (r *Region) SetBound(gpu sharing.GPURef, bound sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
@@ -177,9 +178,9 @@ func (r *Region) SetBound(gpu sharing.GPURef, bound sharing.Bytes) error {
 	return nil
 }
 
-// SawContext notes that a context of this region took so much. The region keeps the least: with UnknownContext no context is
-// made in less room. Programs of the region can change what is seen, so it is used for this region alone. Only one goroutine
-// of one process may call it at a time. sharing.ErrNotFound: the region has no such GPU.
+// SawContext notes that a context of this region took so much. The region keeps the least: with UnknownContext no
+// context is made in less room. Programs of the region can change what is seen, so it is used for this region alone.
+// Only one goroutine of one process may call it at a time. sharing.ErrNotFound: the region has no such GPU.
 func (r *Region) SawContext(gpu sharing.GPURef, took sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {
@@ -191,11 +192,11 @@ func (r *Region) SawContext(gpu sharing.GPURef, took sharing.Bytes) error {
 	return nil
 }
 
-// Correct tells how many bytes the driver holds for the container on a GPU beyond what is counted: contexts,
-// modules, pools. They count against the cap. What processes have reserved for contexts and seen is the part of it that
-// is given back to them, unless a process has reserved more meanwhile: it is counted by one or the other at every moment,
-// and nobody is refused for the moment in which it is counted by both. Only one goroutine of one process may call
-// it at a time. sharing.ErrNotFound: the region has no such GPU; sharing.ErrStale: the container has cut the file.
+// Correct sets the bytes that the driver holds for the container on a GPU beyond what is counted: contexts, modules,
+// pools. They count against the cap. seen is the part of the processes' reservation for contexts that it releases,
+// unless a process has reserved more meanwhile. Each byte is always counted at least once, and no process is refused
+// for a moment of double counting. One goroutine of one process may call it at a time. sharing.ErrNotFound: the
+// region has no such GPU; sharing.ErrStale: the container truncated the file.
 func (r *Region) Correct(gpu sharing.GPURef, overhead sharing.Bytes, seen []Reserved) error {
 	i, ok := r.place[gpu]
 	if !ok {
@@ -215,8 +216,8 @@ func (r *Region) Correct(gpu sharing.GPURef, overhead sharing.Bytes, seen []Rese
 	})
 }
 
-// Moving calls do, which moves bytes from the counters to the overhead. Meanwhile they count twice, and a process that finds
-// no room waits for the end of it. Calls may be nested.
+// Moving calls do, which moves bytes from the counters to the overhead. Meanwhile they count twice, and a process that
+// finds no room waits for the end of it. Calls may be nested.
 func (r *Region) Moving(do func() error) error {
 	if r.moving {
 		return do()

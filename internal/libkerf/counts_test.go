@@ -27,7 +27,8 @@ func TestCounts(t *testing.T) {
 	want := []Count{
 		{
 			Process{PID: 5, Start: 9}, 7, true,
-			map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 40}, map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 25}, map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 30},
+			map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 40}, map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 25},
+			map[sharing.GPURef]sharing.Bytes{gpu0: 0, gpu1: 30},
 		},
 		{Process{PID: 7, Start: 3}, 0, false, none, none, none},
 		{Process{PID: 6, Start: 1 << 40, Space: 77}, 2, false, none, none, none},

@@ -13,21 +13,21 @@
 // that no process waits for another, and that Bury takes back what dead processes held, at whatever
 // instruction they died.
 //
-// The library is libkerf.so, built from lib/ (make build). A program that preloads it, with the region's two files in
-// the library's folder, meets an error "out of memory" where the limit ends and is told the limit as the GPU's size,
-// by CUDA and by NVML. What it counts is what lib/wrapped.def names; without a region, or on a GPU that the region
-// does not name, there is no memory to be had. A program that finds no room first takes what the dead of its pid
-// namespace held. One that has nothing to do with CUDA does not notice the library.
+// The library is libkerf.so, built from lib/ (make build). A program preloads it, with the region's two files in the
+// library's folder. It gets "out of memory" at the cap and sees the cap as the GPU's size, through CUDA and NVML.
+// lib/wrapped.def lists the counted functions. Without a region, or on a GPU that the region does not name, there is
+// no memory. A program that finds no room first reclaims the memory of ended processes of its pid namespace. A
+// program without CUDA does not notice the library.
 //
-// A program preloads it by PreloadPath. Programs of musl and programs of ASan, TSan, MSan, LSan and UBSan start with it.
-// 32-bit programs load an empty library instead. In musl's programs the library does nothing: NVIDIA's driver has no
-// library for musl.
+// A program preloads it by PreloadPath. Programs of musl and programs of ASan, TSan, MSan, LSan and UBSan start with
+// it. 32-bit programs load an empty library instead. In musl's programs the library does nothing: NVIDIA's driver has
+// no library for musl.
 //
-// Not promised: that anything is counted. A program that writes to the counters or does not preload the library gets past
-// them, and so does a library that was loaded into another name space and looks for the driver by itself: it finds the C
-// library's dlsym of that space. (The driver itself may be opened so. What is loaded with RTLD_DEEPBIND is led here as soon
-// as it is loaded; what its constructors look up before is not.)
-// Only the driver's own figures tell, and Correct is where they come in. What the driver holds for contexts and modules, and
-// in small allocations beyond their size, is only in those, too; so is what a graphics driver holds, also where CUDA maps it.
-// The files of the counters are the tenants' to write to: whoever uses a Region calls it within Guarded and asks Check.
+// Not promised: that anything is counted. A program that writes to the counters or does not preload the library
+// bypasses them. So does a library in another link-map namespace that looks for the driver itself: it finds the C
+// library's dlsym of that namespace. (A program may open the driver so. A library that is loaded with RTLD_DEEPBIND
+// gets the wrappers as soon as it is loaded, but not what its constructors look up before.) Only the driver's amounts
+// are reliable, and Correct applies them. Only they have what the driver uses for contexts and modules, and in small
+// allocations above their size. The same holds for a graphics driver, also if CUDA maps its memory. Tenants can write
+// the files of the counters: a user of a Region calls it within Guarded and checks with Check.
 package libkerf

@@ -22,8 +22,10 @@ func CheckFile(path string) error {
 		return fmt.Errorf("look at libkerf.so: %w (%w)", err, sharing.ErrUnavailable)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.Mode().IsRegular() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 || info.Mode().Perm()&0o004 == 0 {
-		return fmt.Errorf("%q (%s) is not a file that all can read and root alone can write to: %w", path, info.Mode(), sharing.ErrDenied)
+	if !ok || !info.Mode().IsRegular() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 ||
+		info.Mode().Perm()&0o004 == 0 {
+		return fmt.Errorf("%q (%s) is not a file that all can read and root alone can write to: %w", path, info.Mode(),
+			sharing.ErrDenied)
 	}
 	var mount syscall.Statfs_t
 	const noexec = 8 // ST_NOEXEC

@@ -22,9 +22,9 @@ const (
 	inner = "region"
 )
 
-// Folder is what the folder of a grant is made of. It is a tmpfs of its own, of fixed size and inode count: a program
-// that fills it or cuts a file in it harms this grant alone. Only its owner and root can enter it. Containers get the
-// region's folder in it, which programs of every user can enter.
+// Folder describes the folder of a grant. It is a separate tmpfs, of fixed size and inode count: a program that fills
+// it or truncates a file harms this grant alone. Only its owner and root can enter it. Containers get the region's
+// folder in it, which programs of every user can enter.
 type Folder struct {
 	// Owner is the user that may enter the folder: the caller of "kerf run", root for a container.
 	Owner uint32
@@ -75,7 +75,8 @@ func (f Folder) make(dir string) (*Region, error) {
 
 // volume has exactly the room that the region needs, so that no program can add to it.
 func (f Folder) volume() mountns.Volume {
-	// The root, the region's folder, and in it limits, usage, preload, the library's place, and the names of PreloadPath.
+	// The root, the region's folder, and in it limits, usage, preload, the library's place, and the names of
+	// PreloadPath.
 	v := mountns.Volume{Inodes: 6 + len(platforms64()) + 2*len(platforms32()), Owner: f.Owner}
 	sizes := []uintptr{unsafe.Sizeof(limitsPage{}), unsafe.Sizeof(usagePage{}), uintptr(len(f.Preload) + 1)}
 	for range platforms32() {
@@ -121,7 +122,7 @@ func makeFile(path string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// ShowFolder makes a grant's folder visible to a process with mounts of its own, see mountns.Show.
+// ShowFolder makes a grant's folder visible to a process in another mount namespace, see mountns.Show.
 func ShowFolder(dir string, pid int) error { return mountns.Show(dir, pid) } //nolint:wrapcheck // it says what it did
 
 // RegionIn is the region's folder in a grant's folder. In a folder that Kerf made before it used volumes that is the

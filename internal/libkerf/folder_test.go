@@ -63,8 +63,9 @@ func TestFolder(t *testing.T) {
 	dir := folder(t)
 	region := filepath.Join(dir, "region")
 	for path, want := range map[string]string{
-		filepath.Dir(dir): "drwx--x--x 0", dir: "drwx------ 4711", region: "drwxr-xr-x 0", region + "/limits": "-rw-r--r-- 0",
-		region + "/usage": "-rw-rw-rw- 0", region + "/preload": "-rw-r--r-- 0", region + "/libkerf.so": "-rw-r--r-- 0",
+		filepath.Dir(dir): "drwx--x--x 0", dir: "drwx------ 4711", region: "drwxr-xr-x 0",
+		region + "/limits": "-rw-r--r-- 0",
+		region + "/usage":  "-rw-rw-rw- 0", region + "/preload": "-rw-r--r-- 0", region + "/libkerf.so": "-rw-r--r-- 0",
 	} {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -87,10 +88,12 @@ func TestFolder(t *testing.T) {
 func TestFolderKeepsOtherUsersOut(t *testing.T) {
 	dir := folder(t)
 	for _, script := range []string{
-		`ls "$1"`, `ls "$(dirname "$1")"`, `cat "$1/region/limits"`, `: >> "$1/region/usage"`, `truncate -s 0 "$1/region/usage"`,
+		`ls "$1"`, `ls "$(dirname "$1")"`, `cat "$1/region/limits"`, `: >> "$1/region/usage"`,
+		`truncate -s 0 "$1/region/usage"`,
 		`fallocate -l 1M "$1/region/usage"`, `touch "$1/region/x"`, `rm -f "$1/region/usage"`, `mv "$1/region" "$1/x"`,
 	} {
-		if out := as(t, stranger4712, script+` && echo done`, dir); !strings.Contains(out, "denied") || strings.Contains(out, "done") {
+		if out := as(t, stranger4712, script+` && echo done`, dir); !strings.Contains(out, "denied") ||
+			strings.Contains(out, "done") {
 			t.Errorf("%s: %q", script, out)
 		}
 	}
@@ -103,15 +106,18 @@ func TestFolderKeepsOtherUsersOut(t *testing.T) {
 func TestFolderIsFull(t *testing.T) {
 	dir := folder(t)
 	for script, want := range map[string]string{
-		`fallocate -l 1M "$1/region/usage"`: "No space", `echo > "$1/x"`: "No space", `mkdir "$1/x"`: "No space", `ln -s / "$1/x"`: "No space",
+		`fallocate -l 1M "$1/region/usage"`: "No space", `echo > "$1/x"`: "No space", `mkdir "$1/x"`: "No space",
+		`ln -s / "$1/x"`: "No space",
 		`truncate -s 1G "$1/region/usage"; dd if=/dev/zero of="$1/region/usage" bs=64k seek=16 count=1 conv=notrunc`: "No space",
-		`echo > "$1/region/limits"`: "denied", `rm -f "$1/region/limits"`: "denied", `mv "$1/region/usage" "$1/x"`: "denied",
+		`echo > "$1/region/limits"`: "denied", `rm -f "$1/region/limits"`: "denied",
+		`mv "$1/region/usage" "$1/x"`: "denied",
 	} {
 		if out := as(t, owner4711, script, dir); !strings.Contains(out, want) {
 			t.Errorf("%s: %q, want %q", script, out, want)
 		}
 	}
-	if out := as(t, owner4711, `mv "$1/region" "$1/x" && mkdir "$1/region"; mv "$1/x" "$1/limits"`, dir); !strings.Contains(out, "No space") {
+	if out := as(t, owner4711, `mv "$1/region" "$1/x" && mkdir "$1/region"; mv "$1/x" "$1/limits"`,
+		dir); !strings.Contains(out, "No space") {
 		t.Errorf("a folder in place of the region's: %q", out)
 	}
 	if r, err := Open(RegionIn(dir)); err == nil {
@@ -120,7 +126,8 @@ func TestFolderIsFull(t *testing.T) {
 	}
 }
 
-// A region that a program punches or cuts is a fault that Guarded turns into an error, and only of this region.
+// A program can punch a hole in a region, or truncate it. Guarded turns the fault into an error, and only of this
+// region.
 func TestFolderThatIsSpoilt(t *testing.T) {
 	for name, script := range map[string]string{
 		"cut": `truncate -s 0 "$1"`, "punched": `fallocate -p -o 0 -l 329792 "$1"`,
@@ -141,7 +148,8 @@ func TestFolderThatIsSpoilt(t *testing.T) {
 			if err := check(); !errors.Is(err, sharing.ErrStale) {
 				t.Errorf("%v", err)
 			}
-			if err := Guarded(func() error { r.Counts(); _, err := reclaim(r, nobody); return err }); err != nil && !errors.Is(err, sharing.ErrStale) {
+			if err := Guarded(func() error { r.Counts(); _, err := reclaim(r, nobody); return err }); err != nil &&
+				!errors.Is(err, sharing.ErrStale) {
 				t.Errorf("%v", err)
 			}
 		})

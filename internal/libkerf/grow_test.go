@@ -29,7 +29,8 @@ func TestOpenGrowsAnOlderRegion(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer again.Close()
-			if u := again.Usage()[0]; again.RejectsManaged() || u.Limit != 100 || u.Bound != 0 || u.Least != 0 || len(again.Counts()) != 0 {
+			if u := again.Usage()[0]; again.RejectsManaged() || u.Limit != 100 || u.Bound != 0 || u.Least != 0 ||
+				len(again.Counts()) != 0 {
 				t.Errorf("rejects %v, %+v", again.RejectsManaged(), u)
 			}
 			again.RejectManaged(true)

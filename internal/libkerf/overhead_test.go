@@ -31,7 +31,8 @@ func TestCorrect(t *testing.T) {
 				t.Fatal(err)
 			}
 			u := r.Usage()[0]
-			if s.held[0] != tc.wantHeld || s.waiting[0] != tc.wantWaiting || u.Overhead != 25 || uint64(u.Used) != 100-(tc.held-tc.wantHeld) {
+			if s.held[0] != tc.wantHeld || s.waiting[0] != tc.wantWaiting || u.Overhead != 25 ||
+				uint64(u.Used) != 100-(tc.held-tc.wantHeld) {
 				t.Errorf("held %d, waiting %d, %+v", s.held[0], s.waiting[0], u)
 			}
 			if m := r.limits.device[0].moves; m != 2 {
@@ -40,12 +41,14 @@ func TestCorrect(t *testing.T) {
 		})
 	}
 	r, files := region(t, 1000)
-	for _, err := range []error{r.Correct(sharing.GPURef{UUID: "GPU-x"}, 1, nil), r.SetContext(sharing.GPURef{UUID: "GPU-x"}, 1), r.SetBound(sharing.GPURef{UUID: "GPU-x"}, 1), r.SawContext(sharing.GPURef{UUID: "GPU-x"}, 1)} {
+	for _, err := range []error{r.Correct(sharing.GPURef{UUID: "GPU-x"}, 1, nil),
+		r.SetContext(sharing.GPURef{UUID: "GPU-x"}, 1), r.SetBound(sharing.GPURef{UUID: "GPU-x"}, 1),
+		r.SawContext(sharing.GPURef{UUID: "GPU-x"}, 1)} {
 		if !errors.Is(err, sharing.ErrNotFound) {
 			t.Errorf("another GPU: %v", err)
 		}
 	}
-	// An agent that dies in between leaves nobody to wait.
+	// An agent that dies in between lets no process wait.
 	r.limits.device[1].moves = 5
 	again, err := Open(files[0][:len(files[0])-len("/"+LimitsFile)])
 	if err != nil {

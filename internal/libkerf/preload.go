@@ -21,7 +21,7 @@ const LibraryFile = "libkerf.so"
 // "libasan.so".
 const preloadName = "libasan.so-"
 
-// platforms64 are what glibc puts there in 64-bit programs (AT_PLATFORM of the kernel, and names of its own for some
+// platforms64 are glibc's values in 64-bit programs (AT_PLATFORM of the kernel, and glibc's names for some
 // processors). musl leaves the variable as it is. platforms32 are those of 32-bit programs.
 func platforms64() []string {
 	return []string{"x86_64", "haswell", "xeon_phi", "aarch64", "$PLATFORM"}
@@ -29,7 +29,7 @@ func platforms64() []string {
 
 func platforms32() []string { return []string{"i386", "i486", "i586", "i686"} }
 
-// PreloadPath is how the dynamic loader is told to load the library of a region's folder, in LD_PRELOAD or in
+// PreloadPath is the library path of a region's folder for the dynamic loader, in LD_PRELOAD or in
 // /etc/ld.so.preload. MakePreload makes the folder ready for it.
 func PreloadPath(dir string) string {
 	return filepath.Join(dir, preloadName+"$PLATFORM", LibraryFile)

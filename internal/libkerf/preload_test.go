@@ -15,7 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Each processor name leads 64-bit programs to the library of the folder, and 32-bit programs to a library without code.
+// Each processor name leads 64-bit programs to the library of the folder, and 32-bit programs to a library without
+// code.
 func TestMakePreload(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // a folder that an earlier agent made

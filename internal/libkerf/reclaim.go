@@ -11,8 +11,8 @@ import (
 // settleTries bounds how often Reclaim waits for a moment in which no process is between two counters.
 const settleTries = 1000
 
-// buried owns a slot while it is freed. No process has that name, so that an agent that dies here is followed by one that
-// frees the slot.
+// buried owns a slot while it is freed. No process has that name, so that an agent that dies here is followed by one
+// that frees the slot.
 const buried = 1<<64 - 1
 
 // Grave is the slot of a process that has ended.
@@ -23,9 +23,9 @@ type Grave struct {
 	owner, space uint64
 }
 
-// Dead finds the slots of processes that have ended: those that ended returns. Dead reads the slots before it calls ended, so
-// that a process that comes meanwhile is safe. What they hold still counts, because the driver frees
-// memory only with the last descriptor of a process's files: see Bury. sharing.ErrStale: the container has cut the file.
+// Dead finds the slots of processes that have ended: those that ended returns. It reads the slots before it calls
+// ended, so a process that comes meanwhile is safe. Their memory still counts, because the driver frees it only with
+// the last descriptor of a process's files: see Bury. sharing.ErrStale: the container has truncated the file.
 func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]Grave, error) {
 	var owners, spaces [MaxProcesses]uint64
 	if err := guard(func() {
@@ -55,7 +55,7 @@ func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]
 // totals what no slot accounts for, which a process leaves that dies between two counters; where processes are between
 // counters at each try, that waits for the next call. It reports how many slots were freed.
 //
-// Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has cut the file.
+// Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has truncated the file.
 func (r *Region) Bury(graves []Grave) (freed int, err error) {
 	err = guard(func() {
 		for _, g := range graves {

@@ -52,8 +52,8 @@ type Device struct {
 type Usage struct {
 	GPU                   sharing.GPURef
 	Limit, Overhead, Used sharing.Bytes
-	// Context is what each process puts aside before it makes a context. If it is UnknownContext, Bound is the most that one
-	// takes, and Least the least that one of this region was seen to take; 0: not known.
+	// Context is what each process puts aside before it makes a context. If it is UnknownContext, Bound is the most
+	// that one takes, and Least the least that one of this region was seen to take; 0: not known.
 	Context, Bound, Least sharing.Bytes
 	// Refused is how many calls were refused because the limit left no room.
 	Refused uint64
@@ -70,13 +70,14 @@ type Region struct {
 	moving bool // see Moving
 }
 
-// Create makes the region's files in dir, which exists and has none, and maps them. A MIG instance that is shared is
-// alone in its region: the UUID that programs see of it is another one whenever it is made, and whatever device a program
-// has counts for it. Errors: sharing.ErrInvalid (no GPU, more than MaxDevices, one twice, an instance beside others, or an
-// id that is none), sharing.ErrConflict (there is a region), sharing.ErrUnavailable (the disk refuses).
+// Create makes the region's files in dir, which exists and has none, and maps them. A shared MIG instance is alone in
+// its region: its UUID changes each time it is created, and any device of a program counts for it. Errors:
+// sharing.ErrInvalid (no GPU, more than MaxDevices, one twice, an instance with others, or an invalid id),
+// sharing.ErrConflict (there is a region), sharing.ErrUnavailable (the disk refuses).
 func Create(dir string, devices []Device) (*Region, error) {
 	if len(devices) == 0 || len(devices) > MaxDevices {
-		return nil, fmt.Errorf("create region %q: %d GPUs, want 1 to %d: %w", dir, len(devices), MaxDevices, sharing.ErrInvalid)
+		return nil, fmt.Errorf("create region %q: %d GPUs, want 1 to %d: %w", dir, len(devices), MaxDevices,
+			sharing.ErrInvalid)
 	}
 	limits := &limitsPage{devices: uint64(len(devices))}
 	seen := map[sharing.GPURef]bool{}
@@ -92,7 +93,8 @@ func Create(dir string, devices []Device) (*Region, error) {
 			return nil, err
 		}
 		if err != nil || len(id) != 16 || seen[d.GPU] {
-			return nil, fmt.Errorf("create region %q: gpu %q is twice there or has no UUID: %w", dir, d.GPU, sharing.ErrInvalid)
+			return nil, fmt.Errorf("create region %q: gpu %q is twice there or has no UUID: %w", dir, d.GPU,
+				sharing.ErrInvalid)
 		}
 		seen[d.GPU] = true
 		limits.device[i].limit = uint64(d.Limit)
@@ -103,7 +105,7 @@ func Create(dir string, devices []Device) (*Region, error) {
 	for name, page := range map[string][]byte{LimitsFile: bytesOf(limits), UsageFile: bytesOf(usage)} {
 		mode := os.FileMode(0o644) // its owner opens it to write, too: an agent in a container may not override modes
 		if name == UsageFile {
-			mode = 0o666 // the container's processes, whoever they are, count here
+			mode = 0o666 // the container's processes of any user count here
 		}
 		if err := makeFile(filepath.Join(dir, name), page, mode); err != nil {
 			return nil, fmt.Errorf("create region %q: %w", dir, err)
@@ -127,7 +129,8 @@ func readPart(dir string) (sharing.GPURef, error) {
 	text, err := os.ReadFile(filepath.Join(dir, PartFile))
 	id, bad := sharing.ParseGPURef(string(text))
 	if err != nil || bad != nil || !id.IsInstance() || len(text) > maxPartID {
-		return sharing.GPURef{}, fmt.Errorf("open region %q: it does not say of which MIG instance it is: %w", dir, errors.Join(sharing.ErrInvalid, err))
+		return sharing.GPURef{}, fmt.Errorf("open region %q: it does not say of which MIG instance it is: %w", dir,
+			errors.Join(sharing.ErrInvalid, err))
 	}
 	return id, nil
 }
@@ -163,7 +166,8 @@ func Open(dir string) (*Region, error) {
 			atomic.AddUint64(&l.moves, 1)
 		}
 		u := r.limits.device[i].uuid
-		id := sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]))}
+		id := sharing.GPURef{UUID: sharing.GPUID(fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10],
+			u[10:]))}
 		if bytes.Equal(u[:], anyDevice()) {
 			if id, err = readPart(dir); err != nil {
 				_ = r.Close()
@@ -204,7 +208,8 @@ func (r *Region) SetLimit(gpu sharing.GPURef, limit sharing.Bytes) error {
 	return nil
 }
 
-// Usage reads the counters, GPU by GPU in the order of Create. Used and Refused are 0 where the container has cut its file.
+// Usage reads the counters, GPU by GPU in the order of Create. Used and Refused are 0 if the container has truncated
+// its file.
 func (r *Region) Usage() []Usage {
 	out := make([]Usage, len(r.gpus))
 	for i, gpu := range r.gpus {
@@ -227,13 +232,13 @@ func (r *Region) Usage() []Usage {
 }
 
 // Rejected is how often programs were given a function that rejects each call, because the function that they asked for
-// allocates and libkerf does not know it. Tenants can write it. It is 0 where the container has cut its file.
+// allocates and libkerf does not know it. Tenants can write it. It is 0 if the container has truncated its file.
 func (r *Region) Rejected() (n uint64) {
 	_ = guard(func() { n = atomic.LoadUint64(&r.usage.rejected) })
 	return n
 }
 
-// guard is Guarded for what gives no error of its own.
+// guard is Guarded for a function without an error.
 func guard(touch func()) error {
 	return Guarded(func() error {
 		touch()
@@ -267,7 +272,8 @@ func olderSizes() map[string][]int64 {
 // grow gives the files of an older agent the words that came later, all zero. A library that has a shorter file mapped
 // never touches them. A file that is missing or of any other size is left for the caller to report.
 func grow(dir string) error {
-	now := map[string]int64{LimitsFile: int64(unsafe.Sizeof(limitsPage{})), UsageFile: int64(unsafe.Sizeof(usagePage{}))}
+	now := map[string]int64{LimitsFile: int64(unsafe.Sizeof(limitsPage{})),
+		UsageFile: int64(unsafe.Sizeof(usagePage{}))}
 	for name, sizes := range olderSizes() {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && slices.Contains(sizes, info.Size()) {

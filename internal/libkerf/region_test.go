@@ -62,10 +62,14 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	var l limitsPage
 	var u usagePage
 	want := fmt.Sprintln(unsafe.Sizeof(l), unsafe.Offsetof(l.device), unsafe.Offsetof(l.device[0].overhead),
-		unsafe.Offsetof(l.percent), unsafe.Offsetof(l.rejectsManaged), unsafe.Offsetof(l.bound), unsafe.Offsetof(l.least), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past), unsafe.Sizeof(u),
+		unsafe.Offsetof(l.percent), unsafe.Offsetof(l.rejectsManaged), unsafe.Offsetof(l.bound),
+		unsafe.Offsetof(l.least), unsafe.Offsetof(u.total[0].budget), unsafe.Offsetof(u.total[0].past),
+		unsafe.Sizeof(u),
 		unsafe.Offsetof(u.total), unsafe.Offsetof(u.slot), unsafe.Sizeof(u.slot[0]), unsafe.Offsetof(u.slot[0].begun),
 		unsafe.Offsetof(u.slot[0].held), unsafe.Offsetof(l.device[0].moves), unsafe.Offsetof(u.slot[0].making),
-		unsafe.Offsetof(u.slot[0].waiting), unsafe.Offsetof(u.total[0].refused), unsafe.Offsetof(u.rejected), unsafe.Offsetof(u.managed), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
+		unsafe.Offsetof(u.slot[0].waiting), unsafe.Offsetof(u.total[0].refused), unsafe.Offsetof(u.total[0].turn),
+		unsafe.Offsetof(u.total[0].occupied), unsafe.Offsetof(u.rejected),
+		unsafe.Offsetof(u.managed), MaxDevices, MaxProcesses, uint64(limitsMagic), uint64(usageMagic))
 	if d := cmp.Diff(want, string(out)); d != "" {
 		t.Errorf("(-Go +C):\n%s", d)
 	}
@@ -82,7 +86,8 @@ func TestCreateAndOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if err := errors.Join(r.SetLimit(gpu0, 50), r.Correct(gpu1, 3, nil), r.SetContext(gpu0, 9), r.SetBound(gpu0, 11), r.SawContext(gpu1, 2), r.SawContext(gpu1, 3)); err != nil {
+	if err := errors.Join(r.SetLimit(gpu0, 50), r.Correct(gpu1, 3, nil), r.SetContext(gpu0, 9), r.SetBound(gpu0, 11),
+		r.SawContext(gpu1, 2), r.SawContext(gpu1, 3)); err != nil {
 		t.Fatal(err)
 	}
 	want := []Usage{{GPU: gpu0, Limit: 50, Context: 9, Bound: 11}, {GPU: gpu1, Limit: 7, Overhead: 3, Least: 2}}
@@ -93,7 +98,8 @@ func TestCreateAndOpen(t *testing.T) {
 		t.Errorf("another GPU: %v", err)
 	}
 	for name, devices := range map[string][]Device{
-		"none": nil, "twice": {{gpu0, 1}, {gpu0, 2}}, "no UUID": {{sharing.GPURef{UUID: "GPU-12"}, 1}}, "many": make([]Device, MaxDevices+1),
+		"none": nil, "twice": {{gpu0, 1}, {gpu0, 2}}, "no UUID": {{sharing.GPURef{UUID: "GPU-12"}, 1}},
+		"many": make([]Device, MaxDevices+1),
 	} {
 		if _, err := Create(t.TempDir(), devices); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -104,15 +110,16 @@ func TestCreateAndOpen(t *testing.T) {
 	}
 }
 
-// 64 processes with 4 threads each, and room for exactly one reservation of each thread: nobody may be refused, and the
-// total may never be past the limit.
+// 64 processes with 4 threads each, and room for exactly one reservation of each thread: no call may be rejected, and
+// the total may never exceed the limit.
 func TestManyProcessesUnderOneLimit(t *testing.T) {
 	const processes, threads, bytes = 64, 4, 1 << 20
 	program := counter(t)
 	r, files := region(t, processes*threads*bytes)
 	var all []*exec.Cmd
 	for range processes {
-		c := exec.CommandContext(t.Context(), program, "load", files[0], files[1], fmt.Sprint(threads), "200", fmt.Sprint(bytes))
+		c := exec.CommandContext(t.Context(), program, "load", files[0], files[1], fmt.Sprint(threads), "200",
+			fmt.Sprint(bytes))
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +196,7 @@ func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
 	}
 }
 
-// A container can cut the file that its counters are in; that is its own loss.
+// A container can truncate the file of its counters; only that container is affected.
 func TestAFileThatWasCut(t *testing.T) {
 	r, files := region(t, 100)
 	if err := os.Truncate(files[1], 0); err != nil {
@@ -221,10 +228,11 @@ func TestReclaimLeavesWhatIsAnothersByNow(t *testing.T) {
 	}
 }
 
-// Processes of two containers with the same pid and start time are told apart by their pid namespaces.
+// Processes of two containers with the same pid and start time are distinguished by their PID namespaces.
 func TestReclaimTellsNamesakes(t *testing.T) {
 	for living, want := range map[Process]sharing.Bytes{
-		{PID: 5, Start: 9, Space: 1}: 10, {PID: 5, Start: 9, Space: 2}: 100, {PID: 5, Start: 9}: 1, {PID: 6, Start: 9, Space: 1}: 0,
+		{PID: 5, Start: 9, Space: 1}: 10, {PID: 5, Start: 9, Space: 2}: 100, {PID: 5, Start: 9}: 1,
+		{PID: 6, Start: 9, Space: 1}: 0,
 	} {
 		r, _ := region(t, 1000)
 		for i, space := range []uint64{1, 2, 0} {
@@ -232,7 +240,9 @@ func TestReclaimTellsNamesakes(t *testing.T) {
 			s.owner, s.space, s.held[0] = owner(5, 9), space, []uint64{10, 100, 1}[i]
 			r.usage.total[0].bytes += s.held[0]
 		}
-		if _, err := reclaim(r, func() (map[Process]bool, error) { return map[Process]bool{living: true}, nil }); err != nil || r.Usage()[0].Used != want {
+		if _, err := reclaim(r, func() (map[Process]bool, error) {
+			return map[Process]bool{living: true}, nil
+		}); err != nil || r.Usage()[0].Used != want {
 			t.Errorf("%+v lives: %v are left, want %v (%v)", living, r.Usage()[0].Used, want, err)
 		}
 	}
@@ -259,7 +269,8 @@ func TestReclaimFindsWhatNoSlotHolds(t *testing.T) {
 		t.Errorf("freed %d, %v, left %v", freed, err, r.Usage()[0])
 	}
 	failed := errors.New("no list")
-	if _, err := reclaim(r, func() (map[Process]bool, error) { return nil, failed }); !errors.Is(err, failed) || r.Usage()[0].Used != 10 {
+	if _, err := reclaim(r, func() (map[Process]bool, error) { return nil, failed }); !errors.Is(err, failed) ||
+		r.Usage()[0].Used != 10 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }

@@ -23,8 +23,8 @@ type Table struct {
 	family *regexp.Regexp
 }
 
-// familyNames matches the names through which device memory can be had or the GPU's time is taken, now or, by their pattern, in a driver
-// to come.
+// familyNames matches the names through which device memory can be had or the GPU's time is taken, now or, by their
+// pattern, in a driver to come.
 const familyNames = `^cu(Mem[A-Z]|Array|MipmappedArray|DeviceTotalMem|Device.*(MemPool|GraphMem)|` +
 	`Graph(AddMem(Alloc|Free)|AddNode|Mem(Alloc|Free)|Instantiate|Launch|Upload)|Graphics|GL|VDPAU|EGL|Import|External|` +
 	`DestroyExternalMemory|Ipc.*Mem|Multicast|Ctx(Create|Attach|Detach|Destroy|SetLimit|FromGreen)|GreenCtx|` +
@@ -176,8 +176,8 @@ type total struct {
 	bytes                                    uint64
 	budget                                   int64
 	charged, refills, launches, past, waited uint64
-	ran, refused                             uint64
-	_                                        [7]uint64
+	ran, refused, turn, occupied             uint64
+	_                                        [5]uint64
 }
 
 type usagePage struct {

@@ -56,7 +56,7 @@ func TestKnowsEveryPublishedName(t *testing.T) {
 			t.Errorf("no driver has published %q", name)
 		}
 	}
-	// The test above is worth what Unknown is: each name that goes missing has to be told.
+	// The test above depends on Unknown: it has to report each missing name.
 	for _, name := range slices.Sorted(maps.Keys(table.class)) {
 		class := table.class[name]
 		delete(table.class, name)
@@ -70,9 +70,11 @@ func TestKnowsEveryPublishedName(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	got := shipped(t).Unknown([]string{
 		"cuMemAlloc_v3", "cuMemAlloc_v2", "cuMemcpy_v9", "cuMemsetD64", "cublasCreate", "cuArrayCreate_v9",
-		"cuStreamQuery", "cuGraphAddNode_v3_ptsz", "cuMemAlloc_v3", "cuDeviceTotalMem_v3", "cuLaunchKernel_v9", "cuStreamBatchMemOp_v2",
+		"cuStreamQuery", "cuGraphAddNode_v3_ptsz", "cuMemAlloc_v3", "cuDeviceTotalMem_v3", "cuLaunchKernel_v9",
+		"cuStreamBatchMemOp_v2",
 	})
-	want := []string{"cuArrayCreate_v9", "cuDeviceTotalMem_v3", "cuGraphAddNode_v3_ptsz", "cuLaunchKernel_v9", "cuMemAlloc_v3", "cuMemcpy_v9", "cuMemsetD64"}
+	want := []string{"cuArrayCreate_v9", "cuDeviceTotalMem_v3", "cuGraphAddNode_v3_ptsz", "cuLaunchKernel_v9",
+		"cuMemAlloc_v3", "cuMemcpy_v9", "cuMemsetD64"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -133,10 +135,11 @@ func TestClasses(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"no entry": "cuMemAlloc", "no such class": "FAMILY(cuMemAlloc, charges)", "not the driver's": "FAMILY(nvmlInit, none)",
-		"twice":       "FAMILY(cuMemAlloc, charge)\nFAMILY(cuMemAlloc, none)",
-		"two in one":  "FAMILY(cuMemAlloc, charge) FAMILY(cuMemFree, release)",
-		"stray space": " FAMILY(cuMemAlloc, charge)",
+		"no entry": "cuMemAlloc", "no such class": "FAMILY(cuMemAlloc, charges)",
+		"not the driver's": "FAMILY(nvmlInit, none)",
+		"twice":            "FAMILY(cuMemAlloc, charge)\nFAMILY(cuMemAlloc, none)",
+		"two in one":       "FAMILY(cuMemAlloc, charge) FAMILY(cuMemFree, release)",
+		"stray space":      " FAMILY(cuMemAlloc, charge)",
 	} {
 		if _, err := parse(text); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -182,7 +185,8 @@ int main(void)
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "table")
-	build := exec.CommandContext(t.Context(), cc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", "lib", "-o", program, filepath.Join(dir, "table.c"))
+	build := exec.CommandContext(t.Context(), cc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-I", "lib", "-o", program,
+		filepath.Join(dir, "table.c"))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

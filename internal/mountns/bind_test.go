@@ -59,7 +59,8 @@ func TestBind(t *testing.T) {
 // A target may be above its source, which it hides.
 func TestBindOverItsOwnParent(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "outer", "inner"), 0o755), os.WriteFile(filepath.Join(dir, "outer", "inner", "f"), []byte("1"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "outer", "inner"), 0o755),
+		os.WriteFile(filepath.Join(dir, "outer", "inner", "f"), []byte("1"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	outer := filepath.Join(dir, "outer")
@@ -88,7 +89,8 @@ func TestBindRefuses(t *testing.T) {
 	}
 	masked(t, nil, func() error {
 		dir := t.TempDir()
-		if err := mountns.Bind([]sharing.Mount{{Source: dir, Target: filepath.Join(dir, "absent")}}); !errors.Is(err, sharing.ErrUnavailable) {
+		if err := mountns.Bind([]sharing.Mount{{Source: dir, Target: filepath.Join(dir, "absent")}}); !errors.Is(err,
+			sharing.ErrUnavailable) {
 			t.Errorf("no target: %v", err)
 		}
 		return nil

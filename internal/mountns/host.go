@@ -46,8 +46,8 @@ func within(namespace *os.File, do func() error) error {
 	})
 }
 
-// IsHost reports whether this process is in the mount namespace that InHost uses: the machine and its container runtimes
-// then see what it mounts. Errors are those of InHost.
+// IsHost reports whether this process is in the mount namespace that InHost uses: the machine and its container
+// runtimes then see what it mounts. Errors are those of InHost.
 func IsHost() (bool, error) {
 	host, same, err := hostMounts()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // opened, and a socket address that leads to it refuses every connection.
 const nothing = "/dev/null"
 
-// Mask moves the calling thread into a mount namespace of its own and hides each path there: an open of a
-// hidden character device fails with EACCES, and a connect to a hidden socket is refused.
+// Mask moves the calling thread into a separate mount namespace and hides each path there: an open of a hidden
+// character device fails with EACCES, and a connect to a hidden socket is refused.
 //
 // The caller has locked its goroutine to the thread (runtime.LockOSThread), never unlocks it, and executes
 // the program from that same thread; other threads keep the old namespace. Paths are absolute. One that
@@ -86,7 +86,7 @@ func hide(path string) error {
 	return verify(path)
 }
 
-// verify tells whether path now leads to a character device under a nodev mount, which nobody can open or
+// verify reports whether path now leads to a character device under a nodev mount, which no process can open or
 // connect to. It opens nothing: to open a GPU's file may wake the GPU.
 func verify(path string) error {
 	var st unix.Stat_t
@@ -134,7 +134,8 @@ func Only(folder string, files []string) error {
 		}
 		held = append(held, fd)
 	}
-	if err := unix.Mount("kerf", folder, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, "mode=0755,size=64k"); err != nil {
+	if err := unix.Mount("kerf", folder, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV,
+		"mode=0755,size=64k"); err != nil {
 		return fmt.Errorf("hide %q: %w", folder, wrap("mount", err))
 	}
 	for i, f := range files {
@@ -142,7 +143,8 @@ func Only(folder string, files []string) error {
 			return fmt.Errorf("leave %q: %w", f, err)
 		}
 	}
-	if err := unix.Mount("", folder, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, "mode=0755,size=64k"); err != nil {
+	if err := unix.Mount("", folder, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV,
+		"mode=0755,size=64k"); err != nil {
 		return fmt.Errorf("hide %q: %w", folder, wrap("remount", err))
 	}
 	return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// masked hides paths on a thread of its own and runs look there; it skips the test only when the kernel
-// itself says that mounting is not permitted.
+// masked hides paths on a separate thread and runs look there. It skips the test only if the kernel itself reports that
+// mounting is not permitted.
 func masked(t *testing.T, paths []string, look func() error) {
 	t.Helper()
 	err := mountns.OnThread(func() error {

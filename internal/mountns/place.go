@@ -17,9 +17,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Place makes sure that a file exists in the mount namespace of the calling thread, so that Bind can mount over it. Call
-// Mask first. If the file exists, nothing changes. Otherwise an empty one appears in the namespace, and nowhere else:
-// a read-only file system covers the folder, and each entry of the folder is mounted at its place there.
+// Place makes sure that a file exists in the mount namespace of the calling thread, so that Bind can mount over it.
+// Call Mask first. If the file exists, nothing changes. Otherwise an empty one appears in the namespace, and nowhere
+// else: a read-only file system covers the folder, and each entry of the folder is mounted at its place there.
 //
 // Writes below the folder still reach its files and its subfolders. The namespace does not see entries that others add
 // to the folder, remove from it or replace later, and a program cannot do so. Errors are those of Mask, and
@@ -59,7 +59,8 @@ func cover(folder, more string) error {
 		return wrap("read folder", err)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	options := fmt.Sprintf("mode=%o,uid=%d,gid=%d,size=1m,nr_inodes=%d", st.Mode&0o7777, st.Uid, st.Gid, len(entries)+2)
+	options := fmt.Sprintf("mode=%o,uid=%d,gid=%d,size=1m,nr_inodes=%d", st.Mode&0o7777, owner(st.Uid), st.Gid,
+		len(entries)+2)
 	if err := unix.Mount("kerf", folder, "tmpfs", flags, options); err != nil {
 		return wrap("mount", err)
 	}
@@ -76,6 +77,15 @@ func cover(folder, more string) error {
 		return wrap("remount", err)
 	}
 	return nil
+}
+
+// owner is the owner of a file system that covers a folder of user uid. CAP_SYS_ADMIN allows a mount, but only the
+// owner or root can add entries. The file system becomes read-only before any program sees it.
+func owner(uid uint32) uint32 {
+	if own := unix.Geteuid(); own != 0 {
+		return uint32(own) //nolint:gosec // a user ID
+	}
+	return uid
 }
 
 // show makes an entry of a covered folder visible again. One that is gone meanwhile stays away.
@@ -120,8 +130,8 @@ func makeEmpty(path string, mode fs.FileMode) error {
 }
 
 // Bind shows files and folders at other places, in the mount namespace of the calling thread, which Mask has made
-// for it: call Mask first, with no paths if there are none to hide. The targets exist. Each counts as mounted only after
-// it was looked at again. Errors are those of Mask.
+// for it: call Mask first, with no paths if there are none to hide. The targets exist. Each counts as mounted only
+// after it was looked at again. Errors are those of Mask.
 func Bind(mounts []sharing.Mount) error {
 	for _, m := range mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {

@@ -7,6 +7,7 @@ package mountns_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +78,8 @@ func TestPlace(t *testing.T) {
 		if err := os.WriteFile(at("new"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 			t.Errorf("a new file: %v, want an error", err)
 		}
-		if err := errors.Join(os.WriteFile(at("hosts"), []byte("changed"), 0o600), os.WriteFile(at("sub/new"), nil, 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(at("hosts"), []byte("changed"), 0o600),
+			os.WriteFile(at("sub/new"), nil, 0o600)); err != nil {
 			t.Errorf("a write below the folder: %v", err)
 		}
 		return mountns.Bind([]sharing.Mount{{Source: library, Target: at("ld.so.preload"), ReadOnly: true}})
@@ -90,7 +92,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// A file that exists stays as it is, with all that is beside it.
+// A file that exists stays as it is, with all other files.
 func TestPlaceOfAFileThatExists(t *testing.T) {
 	folder := etcLike(t)
 	masked(t, nil, func() error {
@@ -116,4 +118,33 @@ func TestPlaceRejects(t *testing.T) {
 			t.Errorf("%q: %v, want %v", path, err, want)
 		}
 	}
+}
+
+// A user who may mount, and has no other right of root, can place a file in root's folder.
+func TestPlaceAsAUserWhoMayMount(t *testing.T) {
+	folder := etcLike(t)
+	for d := folder; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil { // another user is to read it
+			t.Fatal(err)
+		}
+	}
+	masked(t, nil, func() error {
+		if err := onlyMount(1234); err != nil {
+			return fmt.Errorf("become a user: %w", err)
+		}
+		return mountns.Place(filepath.Join(folder, "ld.so.preload"))
+	})
+}
+
+// onlyMount makes the calling thread one of a user whose only capability is CAP_SYS_ADMIN.
+func onlyMount(uid uintptr) error {
+	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 { // of this thread alone
+		return errno
+	}
+	var caps [2]unix.CapUserData
+	caps[0].Effective, caps[0].Permitted = 1<<unix.CAP_SYS_ADMIN, 1<<unix.CAP_SYS_ADMIN
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0])
 }

@@ -29,8 +29,8 @@ type Volume struct {
 }
 
 // Mount mounts the volume at an existing folder, in the host's mount namespace, and checks that this process sees it.
-// Errors wrap sharing.ErrInvalid for a path that is not absolute, those of InHost, and sharing.ErrUnavailable if the host
-// has another folder at the path or if the mount does not reach this process.
+// Errors wrap sharing.ErrInvalid for a path that is not absolute, those of InHost, and sharing.ErrUnavailable if the
+// host has another folder at the path or if the mount does not reach this process.
 func (v Volume) Mount(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("mount a volume at %q: the path is not absolute: %w", dir, sharing.ErrInvalid)
@@ -49,7 +49,8 @@ func (v Volume) Mount(dir string) error {
 			return wrap("stat on the host", err)
 		}
 		if host.Dev != own.Dev || host.Ino != own.Ino {
-			return fmt.Errorf("the host has another folder there; mount it into this container at the host's path: %w", sharing.ErrUnavailable)
+			return fmt.Errorf("the host has another folder there; mount it into this container at the host's path: %w",
+				sharing.ErrUnavailable)
 		}
 		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o,uid=%d,gid=0", v.Size, v.Inodes, mode, v.Owner)
 		return wrapped("mount", unix.Mount("kerf", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options))
@@ -57,7 +58,9 @@ func (v Volume) Mount(dir string) error {
 	if err == nil {
 		var seen bool
 		if seen, err = Mounted(dir); err == nil && !seen {
-			err = fmt.Errorf("this process does not see the mount; use mountPropagation HostToContainer, and a shared mount on the host: %w",
+			err = fmt.Errorf(
+				"this process does not see the mount; use mountPropagation HostToContainer, and a shared mount on "+
+					"the host: %w",
 				sharing.ErrUnavailable)
 		}
 		if err != nil {
@@ -70,10 +73,10 @@ func (v Volume) Mount(dir string) error {
 	return nil
 }
 
-// Unmount takes every mount at a folder away, in the host's mount namespace and in this process's own. What is open stays
-// usable for the processes that have it open. Without a mount it does nothing. Errors are those of InHost; if this process
-// may not enter the host's namespace and sees no mount, there is none, since the removal of the folder ends one that it
-// does not see.
+// Unmount takes every mount at a folder away, in the host's mount namespace and in this process's own. What is open
+// stays usable for the processes that have it open. Without a mount it does nothing. Errors are those of InHost; if
+// this process may not enter the host's namespace and sees no mount, there is none, since the removal of the folder
+// ends one that it does not see.
 func Unmount(dir string) error {
 	seen, err := Mounted(dir)
 	if err != nil {

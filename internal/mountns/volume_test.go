@@ -21,7 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// small is a volume with room for one page and, beside its root, one file.
+// small is a volume with room for one page and, besides its root, one file.
 func small() mountns.Volume {
 	return mountns.Volume{Size: sharing.Bytes(os.Getpagesize()), Inodes: 2, Owner: 4711}
 }
@@ -113,7 +113,7 @@ func TestVolumeRejects(t *testing.T) {
 // helperDir names the folder for TestHelper, and helperHide says that it hides the host's folder first.
 const helperDir, helperHide = "KERF_TEST_VOLUME", "KERF_TEST_HIDE"
 
-// TestHelper is not a test: it mounts a volume from a mount namespace of its own, for the tests below.
+// TestHelper is not a test: it mounts a volume from a separate mount namespace, for the tests below.
 func TestHelper(t *testing.T) {
 	dir := os.Getenv(helperDir)
 	if dir == "" {
@@ -135,7 +135,7 @@ func TestHelper(t *testing.T) {
 	fmt.Println("mounted:", mounted, err)
 }
 
-// A process with mounts of its own, as in a container, mounts for the host. It counts only if the mount reaches it.
+// A process with separate mounts, as in a container, mounts for the host. It counts only if the mount reaches it.
 func TestVolumeFromAnotherNamespace(t *testing.T) {
 	if !mountns.Allowed() {
 		t.Skip("mounting needs CAP_SYS_ADMIN")

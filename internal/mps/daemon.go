@@ -1,16 +1,17 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mps is the door to nvidia-cuda-mps-control, the program by which NVIDIA's MPS is run: it starts control
-// daemons, asks them, and says which of them run. It speaks the interface of version 2, which all drivers since Volta
-// have.
+// Package mps is the adapter to nvidia-cuda-mps-control, the program that runs NVIDIA's MPS: it starts control
+// daemons, queries them, and lists the running ones. It uses the interface of version 2, which all drivers since
+// Volta have.
 //
-// It promises: each call ends by its context or within ten seconds; nothing that the program prints is taken for an
-// answer that is not of that answer's form; a daemon is of one GPU, which is its ordinal 0; a pipe directory whose socket
-// could not be bound is refused, because the program would say nothing of it; what is missing is told with how to mend it.
+// It promises: each call ends by its context or within ten seconds. It accepts only output in the expected form. A
+// daemon serves one GPU, which is its ordinal 0. It rejects a pipe directory whose socket path is too long, because
+// the program would not report that. An error for something missing has the fix.
 //
 // It does not promise that a daemon serves because it was started: NVIDIA's programs report neither a socket
-// that cannot be bound nor a server that ends at once, so ask for the server. It holds no state and starts no goroutine.
+// that cannot be bound nor a server that ends at once, so ask for the server. It holds no state and starts no
+// goroutine.
 package mps
 
 import (
@@ -34,10 +35,11 @@ type Daemon struct {
 	Pipe, Logs string
 	// GPU is the only one that its servers use; for them and their clients it is device 0.
 	GPU sharing.GPUID
-	// Shm is the folder that is /dev/shm for it and its servers, and must be for its clients; empty: that of the caller.
+	// Shm is the folder that is /dev/shm for it and its servers, and must be for its clients; empty: that of the
+	// caller.
 	Shm string
-	// Volume is a folder that it and its servers see in place of its parent, which they could not enter; empty: none. Only
-	// with Shm.
+	// Volume is a folder that it and its servers see in place of its parent, which they could not enter; empty: none.
+	// Only with Shm.
 	Volume string
 }
 
@@ -55,7 +57,8 @@ func CheckPipe(dir string) error {
 }
 
 func (d Daemon) env() []string {
-	return []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe, "CUDA_MPS_LOG_DIRECTORY=" + d.Logs, "CUDA_VISIBLE_DEVICES=" + string(d.GPU)}
+	return []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.Pipe, "CUDA_MPS_LOG_DIRECTORY=" + d.Logs, "CUDA_VISIBLE_DEVICES=" +
+		string(d.GPU)}
 }
 
 // run executes the program where the daemon's mounts are.
@@ -198,7 +201,8 @@ func (d Daemon) DefaultPercent(ctx context.Context) (float64, error) {
 	return d.percent(ctx, 0, "get_default_active_thread_percentage")
 }
 
-// Quit ends the daemon and its servers; clients get so long to leave, in whole seconds, before they lose what they hold.
+// Quit ends the daemon and its servers; clients get so long to leave, in whole seconds, before they lose what they
+// hold.
 func (d Daemon) Quit(ctx context.Context, grace time.Duration) error {
 	return d.quiet(ctx, "quit", "-t", strconv.Itoa(int(grace/time.Second)))
 }

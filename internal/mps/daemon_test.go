@@ -29,7 +29,8 @@ func onNode(t *testing.T) Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := Daemon{Program: program, Pipe: dir + "/p", Logs: dir + "/l", GPU: sharing.GPUID(mpstest.UUID(dir, machineName, 2))}
+	d := Daemon{Program: program, Pipe: dir + "/p", Logs: dir + "/l",
+		GPU: sharing.GPUID(mpstest.UUID(dir, machineName, 2))}
 	for _, p := range []string{d.Pipe, d.Logs} {
 		if err := os.Mkdir(p, 0o755); err != nil {
 			t.Fatal(err)
@@ -70,7 +71,8 @@ func TestDaemon(t *testing.T) {
 	if err := d.Start(ctx); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("a second start: %v", err)
 	}
-	err := errors.Join(d.SetDefaultMemory(ctx, 10*sharing.GiB+1), d.SetDefaultPercent(ctx, 30), d.StartServer(ctx, uint32(os.Getuid())))
+	err := errors.Join(d.SetDefaultMemory(ctx, 10*sharing.GiB+1), d.SetDefaultPercent(ctx, 30),
+		d.StartServer(ctx, uint32(os.Getuid())))
 	servers, err2 := d.Servers(ctx)
 	if err := errors.Join(err, err2); err != nil || len(servers) != 1 {
 		t.Fatalf("servers %v, %v", servers, err)
@@ -79,20 +81,23 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("default percent: %v, %v", p, err)
 	}
 	_, terms := mpstest.Connect(t, d.Pipe)
-	if want := []string{fmt.Sprintf("server %d 30", servers[0]), fmt.Sprintf("%s %d", d.GPU, 10*sharing.GiB)}; !slices.Equal(terms, want) {
-		t.Errorf("a client is told %q, want %q", terms, want)
+	if want := []string{fmt.Sprintf("server %d 30", servers[0]),
+		fmt.Sprintf("%s %d", d.GPU, 10*sharing.GiB)}; !slices.Equal(terms, want) {
+		t.Errorf("a client gets %q, want %q", terms, want)
 	}
 	if err := errors.Join(d.SetMemory(ctx, servers[0], sharing.GiB), d.SetPercent(ctx, servers[0], 5)); err != nil {
 		t.Error(err)
 	}
-	if _, terms := mpstest.Connect(t, d.Pipe); terms[0] != fmt.Sprintf("server %d 5", servers[0]) || !strings.HasSuffix(terms[1], " 1073741824") {
-		t.Errorf("the next client is told %q", terms)
+	if _, terms := mpstest.Connect(t, d.Pipe); terms[0] != fmt.Sprintf("server %d 5", servers[0]) ||
+		!strings.HasSuffix(terms[1], " 1073741824") {
+		t.Errorf("the next client gets %q", terms)
 	}
 	if clients, err := d.Clients(ctx, servers[0]); err != nil || !slices.Equal(clients, []int{os.Getpid()}) {
 		t.Errorf("clients %v, %v", clients, err)
 	}
 	for name, err := range map[string]error{
-		"clients of no server": second(d.Clients(ctx, 1)), "memory of no server": d.SetMemory(ctx, 1, sharing.GiB), "no such share": d.SetPercent(ctx, servers[0], 200),
+		"clients of no server": second(d.Clients(ctx, 1)), "memory of no server": d.SetMemory(ctx, 1, sharing.GiB),
+		"no such share": d.SetPercent(ctx, servers[0], 200),
 	} {
 		if !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
@@ -102,7 +107,8 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("a limit of one byte: %v", err)
 	}
 	found, err := Running(filepath.Dir(d.Pipe))
-	if err != nil || len(found) != 2 || found[0].Server == found[1].Server || found[0].Pipe != d.Pipe || found[0].Start == 0 {
+	if err != nil || len(found) != 2 || found[0].Server == found[1].Server || found[0].Pipe != d.Pipe ||
+		found[0].Start == 0 {
 		t.Errorf("running: %+v, %v", found, err)
 	}
 	if other, err := Running(d.Pipe + "x"); err != nil || len(other) != 0 {
@@ -164,7 +170,8 @@ func TestBadPrograms(t *testing.T) {
 func TestFind(t *testing.T) {
 	full, half := t.TempDir(), t.TempDir()
 	for path, mode := range map[string]os.FileMode{
-		full + "/" + controlName: 0o700, full + "/" + serverName: 0o700, half + "/" + controlName: 0o700, half + "/" + serverName: 0o600,
+		full + "/" + controlName: 0o700, full + "/" + serverName: 0o700, half + "/" + controlName: 0o700,
+		half + "/" + serverName: 0o600,
 	} {
 		if err := os.WriteFile(path, nil, mode); err != nil {
 			t.Fatal(err)
@@ -174,7 +181,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("found %+v, %v", p, err)
 	}
 	for _, path := range []string{"", "/nowhere", half, "relative"} {
-		if _, err := Find(path, nil); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "install") {
+		if _, err := Find(path, nil); !errors.Is(err, sharing.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "install") {
 			t.Errorf("in %q: %v", path, err)
 		}
 	}
@@ -184,11 +192,13 @@ func TestFind(t *testing.T) {
 func TestLibraryPath(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{controlName, serverName} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho \"$LD_LIBRARY_PATH\"\n"), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho \"$LD_LIBRARY_PATH\"\n"),
+			0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for want, libraries := range map[string][]string{"": nil, "/a": {"/a"}, "/usr/local/nvidia/lib64:/b": {"/usr/local/nvidia/lib64", "/b"}} {
+	for want, libraries := range map[string][]string{"": nil, "/a": {"/a"},
+		"/usr/local/nvidia/lib64:/b": {"/usr/local/nvidia/lib64", "/b"}} {
 		program, err := Find(dir, libraries)
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +226,8 @@ func TestCheckPipe(t *testing.T) {
 
 func TestClientEnv(t *testing.T) {
 	got, err := ClientEnv("/run/p", 10*sharing.GiB, 25)
-	want := []string{"CUDA_MPS_PIPE_DIRECTORY=/run/p", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=10240M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25"}
+	want := []string{"CUDA_MPS_PIPE_DIRECTORY=/run/p", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=10240M",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -62,7 +62,8 @@ func parseStatus(answer string) (Status, error) {
 
 // refusals are words with which the program says that it did not carry a command out. NVIDIA documents no answer.
 func refusals() []string {
-	return []string{"error", "fail", "invalid", "illegal", "unknown", "unrecognized", "unsupported", "not ", "cannot", "can't", "denied", "usage:"}
+	return []string{"error", "fail", "invalid", "illegal", "unknown", "unrecognized", "unsupported", "not ", "cannot",
+		"can't", "denied", "usage:"}
 }
 
 // carriedOut is for commands of which NVIDIA documents no answer. A text is an error only if it says so: programs may

@@ -16,7 +16,8 @@ import (
 func TestParsePIDs(t *testing.T) {
 	for answer, want := range map[string][]int{
 		"": nil, "\n": nil, "12\n": {12}, "30\n12\n12\n": {12, 30}, " 7 ": {7}, "2147483647": {2147483647},
-		"0\n": {-1}, "-1": {-1}, "12 13": {-1}, "2147483648": {-1}, "12\nServer is not found\n": {-1}, "Cannot find MPS control daemon process": {-1},
+		"0\n": {-1}, "-1": {-1}, "12 13": {-1}, "2147483648": {-1}, "12\nServer is not found\n": {-1},
+		"Cannot find MPS control daemon process": {-1},
 	} {
 		got, err := parsePIDs(answer)
 		if bad := slices.Equal(want, []int{-1}); bad != (err != nil) || !bad && !slices.Equal(got, want) {
@@ -38,7 +39,8 @@ func TestParsePercent(t *testing.T) {
 
 func TestAmount(t *testing.T) {
 	for b, want := range map[sharing.Bytes]string{
-		sharing.MiB: "1M", 10 * sharing.GiB: "10240M", 10*sharing.GiB + sharing.MiB - 1: "10240M", sharing.MiB - 1: "", 0: "",
+		sharing.MiB: "1M", 10 * sharing.GiB: "10240M", 10*sharing.GiB + sharing.MiB - 1: "10240M", sharing.MiB - 1: "",
+		0: "",
 	} {
 		got, err := amount(b)
 		if got != want || (err == nil) != (want != "") {
@@ -73,7 +75,8 @@ func FuzzAnswers(f *testing.F) {
 }
 
 func TestParseStatus(t *testing.T) {
-	for answer, want := range map[string]Status{"ACTIVE\n": Active, " initializing ": Initializing, "FAULT": Fault, "DRAINING": "DRAINING"} {
+	for answer, want := range map[string]Status{"ACTIVE\n": Active, " initializing ": Initializing, "FAULT": Fault,
+		"DRAINING": "DRAINING"} {
 		if got, err := parseStatus(answer); err != nil || got != want {
 			t.Errorf("%q: %q, %v", answer, got, err)
 		}
@@ -87,12 +90,14 @@ func TestParseStatus(t *testing.T) {
 
 // A confirmation is no error; a refusal is one, whatever its case.
 func TestCarriedOut(t *testing.T) {
-	for _, answer := range []string{"", "\n", "0 1024M\n", "Set the limit of device 0 to 1024M", "Starting server for user 1000"} {
+	for _, answer := range []string{"", "\n", "0 1024M\n", "Set the limit of device 0 to 1024M",
+		"Starting server for user 1000"} {
 		if err := carriedOut(answer); err != nil {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
-	for _, answer := range []string{"Unknown command: x", "Server 1 is not found", "ERROR: x", "Failed to start server", "Invalid device", "Cannot find MPS control daemon process"} {
+	for _, answer := range []string{"Unknown command: x", "Server 1 is not found", "ERROR: x", "Failed to start server",
+		"Invalid device", "Cannot find MPS control daemon process"} {
 		if err := carriedOut(answer); !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("%q: %v", answer, err)
 		}

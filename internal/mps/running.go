@@ -40,7 +40,8 @@ type Process struct {
 
 // Running returns the control daemons and servers whose pipe directory lies below root, from their names and
 // environments. A program that calls itself so is taken for one: use it to find what is left of one's own, of which the
-// pid and start time are known from elsewhere, or to end what has no business below root. A control program without -d and
+// pid and start time are known from elsewhere, or to end what has no business below root. A control program without -d
+// and
 // -f is a client of a daemon: it is not returned.
 func Running(root string) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
@@ -127,18 +128,20 @@ const (
 type Program struct {
 	// Path is where it lies, absolute.
 	Path string
-	// Env is what it, and the daemons and servers that it starts, get beside MPS's own variables: PATH, and
-	// LD_LIBRARY_PATH where the driver's library needs it.
+	// Env is the environment of the program, its daemons and servers in addition to MPS's variables: PATH, and
+	// LD_LIBRARY_PATH if the driver's library needs it.
 	Env []string
 }
 
-// Find looks the program up in the folders of a PATH. Servers look for the driver's library in the folders libraries too,
-// which become LD_LIBRARY_PATH. It is sharing.ErrUnsupported, with the remedy, when it or the server's program is missing.
+// Find looks the program up in the folders of a PATH. Servers look for the driver's library in the folders libraries
+// too, which become LD_LIBRARY_PATH. It is sharing.ErrUnsupported, with the remedy, when it or the server's program is
+// missing.
 func Find(path string, libraries []string) (Program, error) {
 	control, server := lookUp(controlName, path), lookUp(serverName, path)
 	for name, found := range map[string]string{controlName: control, serverName: server} {
 		if found == "" {
-			return Program{}, fmt.Errorf("there is no %s in PATH; install the driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils): %w",
+			return Program{}, fmt.Errorf("there is no %s in PATH; install the driver's compute utilities (Debian: "+
+				"nvidia-cuda-mps, Ubuntu: nvidia-compute-utils): %w",
 				name, sharing.ErrUnsupported)
 		}
 	}
@@ -152,7 +155,8 @@ func Find(path string, libraries []string) (Program, error) {
 func lookUp(name, path string) string {
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() &&
+			info.Mode().Perm()&0o111 != 0 {
 			return file
 		}
 	}

@@ -19,8 +19,8 @@ import (
 // SharedMemory is where programs look for POSIX shared memory. A client must see its daemon's there.
 const SharedMemory = "/dev/shm"
 
-// MountVolume mounts a tmpfs at a folder, if there is none yet: what a daemon shares with containers lies there, so that
-// what they write fills neither a disk nor the node's own /run and /dev/shm. It has the kernel's size, half of the
+// MountVolume mounts a tmpfs at a folder, if there is none yet: what a daemon shares with containers lies there, so
+// that what they write fills neither a disk nor the node's own /run and /dev/shm. It has the kernel's size, half of the
 // machine's memory, which counts against the memory limit of who writes. No symbolic link in it is followed (Linux 5.10
 // and newer): the daemon is root on the node and clients make files there. The container runtime sees it if the caller
 // shares its mounts, see mountns.IsHost. Errors: sharing.ErrDenied (no CAP_SYS_ADMIN), sharing.ErrUnavailable.
@@ -29,7 +29,8 @@ func MountVolume(dir string) error {
 	if err != nil || mounted {
 		return err
 	}
-	if err := unix.Mount("kerf-mps", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSYMFOLLOW, "mode=0711"); err != nil {
+	if err := unix.Mount("kerf-mps", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_NOSYMFOLLOW,
+		"mode=0711"); err != nil {
 		return volumeError("mount a volume at", dir, err)
 	}
 	return nil
@@ -65,8 +66,8 @@ func volumeError(what, dir string, err error) error {
 	return fmt.Errorf("%s %q: %w (%w)", what, dir, err, kind)
 }
 
-// seeing calls do on a thread with the daemon's mounts: programs that do starts see them, and nothing else does. Without
-// a Shm it only calls do.
+// seeing calls do on a thread with the daemon's mounts: programs that do starts see them, and nothing else does.
+// Without a Shm it only calls do.
 func (d Daemon) seeing(do func() error) error {
 	if d.Shm == "" {
 		return do()

@@ -32,12 +32,13 @@ func newVolume(t *testing.T) string {
 	return dir
 }
 
-// What is in a volume stays when it is wanted again, and is gone, for who has it mounted elsewhere too, when it is taken
-// away.
+// What is in a volume stays when it is wanted again, and is gone, for who has it mounted elsewhere too, when it is
+// taken away.
 func TestVolume(t *testing.T) {
 	dir, elsewhere := newVolume(t), t.TempDir()
 	file := filepath.Join(dir, "shm", "f")
-	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("x"), 0o600), MountVolume(dir)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("x"), 0o600),
+		MountVolume(dir)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); err != nil {

@@ -8,8 +8,8 @@
 // it tells apart an agent that is not there, one that is restarting, one that went away in the middle of a
 // call and one that answered with a refusal.
 //
-// It does not repeat a call by itself: after an agent went away in the middle of a call nobody knows
-// whether the call took effect, and only the caller knows what is safe then.
+// It does not repeat a call: after an agent went away in the middle of a call, its effect is unknown, and only the
+// caller knows what is safe then.
 package nodeclient
 
 import (
@@ -28,7 +28,7 @@ import (
 const (
 	// callTimeout is for calls that the agent answers from memory.
 	callTimeout = 10 * time.Second
-	// cutTimeout is for calls that may have to cut a MIG instance first.
+	// cutTimeout is for calls that may have to create a MIG instance first.
 	cutTimeout = 75 * time.Second
 	// armTimeout is longer: arming talks to the driver, and one call of it may wait for another.
 	armTimeout = 30 * time.Second
@@ -39,8 +39,8 @@ const (
 // SocketPath is where the agent of directory dir listens for the node API.
 func SocketPath(dir string) string { return filepath.Join(dir, "kerf.sock") }
 
-// Client is a connection to the agent of one directory. It is made by New, is safe for concurrent use, and
-// is closed by whoever made it.
+// Client is a connection to the agent of one directory. New creates it. It is safe for concurrent use. The caller
+// closes it.
 type Client struct {
 	conn *grpc.ClientConn
 	node nodev1.NodeClient
@@ -87,7 +87,7 @@ func (c *Client) Claim(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.Gra
 	return resp.GetGrant(), c.plain(err, timeout)
 }
 
-// claimTimeout is how long a claim may take: a MIG instance may have to be cut for it.
+// claimTimeout is how long a claim may take: the agent may have to create a MIG instance for it.
 func claimTimeout(r *nodev1.ClaimRequest) time.Duration {
 	if r.GetMig() != "" || r.GetMinLevel() == sharing.LevelHardware.String() {
 		return cutTimeout
@@ -95,8 +95,8 @@ func claimTimeout(r *nodev1.ClaimRequest) time.Duration {
 	return callTimeout
 }
 
-// PlanMIG asks what is to be done for the GPUs to be cut as a SharingConfig wants it, empty for the one in force, or
-// with apply has done what can be.
+// PlanMIG returns the steps that make the GPUs match a SharingConfig's MIG layouts; empty means the applied one. With
+// apply, it runs the possible steps.
 func (c *Client) PlanMIG(ctx context.Context, document string, apply bool) ([]*nodev1.MIGPlan, error) {
 	ctx, cancel := context.WithTimeout(ctx, cutTimeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func (c *Client) Release(ctx context.Context, id string) error {
 	return c.plain(err, callTimeout)
 }
 
-// Arm puts the cap in force and moves this process into the claim's cgroup.
+// Arm sets the cap and moves this process into the grant's cgroup.
 func (c *Client) Arm(ctx context.Context, r *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, armTimeout)
 	defer cancel()

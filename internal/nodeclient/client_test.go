@@ -35,7 +35,7 @@ func client(t *testing.T, dir string) *nodeclient.Client {
 	return c
 }
 
-// stale leaves a socket file in dir on which nobody listens, as a killed agent does.
+// stale leaves a socket file in dir on which no process listens, as a killed agent does.
 func stale(t *testing.T, dir string) {
 	t.Helper()
 	l, err := net.Listen("unix", nodeclient.SocketPath(dir))
@@ -63,12 +63,14 @@ func TestMissingAgent(t *testing.T) {
 		kind    error
 		text    string
 	}{
-		"no directory": {func(_ *testing.T, dir string) string { return filepath.Join(dir, "no") }, nodeclient.ErrNoAgent, "start it with kerf-agent --dir"},
-		"no socket":    {func(_ *testing.T, dir string) string { return dir }, nodeclient.ErrNoAgent, "start it with kerf-agent --dir"},
-		"nobody listens": {func(t *testing.T, dir string) string { stale(t, dir); return dir },
+		"no directory": {func(_ *testing.T, dir string) string { return filepath.Join(dir, "no") },
+			nodeclient.ErrNoAgent, "start it with kerf-agent --run-dir"},
+		"no socket": {func(_ *testing.T, dir string) string { return dir }, nodeclient.ErrNoAgent,
+			"start it with kerf-agent --run-dir"},
+		"no one listens": {func(t *testing.T, dir string) string { stale(t, dir); return dir },
 			nodeclient.ErrRestarting, "does not listen"},
 		"path too long": {func(_ *testing.T, dir string) string { return dir + "/" + strings.Repeat("d", 120) },
-			sharing.ErrInvalid, "use a shorter --dir"},
+			sharing.ErrInvalid, "use a shorter --run-dir"},
 		"directory is a file": {func(t *testing.T, dir string) string {
 			f := filepath.Join(dir, "f")
 			if err := os.WriteFile(f, nil, 0o600); err != nil {

@@ -89,14 +89,14 @@ func (c *watchedConn) note(err error) {
 	c.link.broken = true
 }
 
-// refused tells whether err means that the socket is there and nobody listens now, or too many ask at once.
+// refused reports whether err means that the socket exists without a listener, or has too many callers.
 func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EAGAIN)
 }
 
-// Await waits until the agent of directory dir listens, at most for window, and reports whether it had to
-// wait. Without a socket it returns at once: nobody is about to come back there. Errors are those of a
-// call that could not connect.
+// Await waits until the agent of directory dir listens, at most for window, and reports whether it had to wait.
+// Without a socket it returns at once, because no agent is about to come back. Errors are those of a call that could
+// not connect.
 func Await(ctx context.Context, dir string, window time.Duration) (waited bool, err error) {
 	const pause = 100 * time.Millisecond
 	l := &link{dir: dir, path: SocketPath(dir)}
@@ -127,7 +127,7 @@ func Await(ctx context.Context, dir string, window time.Duration) (waited bool, 
 var (
 	// ErrNoAgent: there is no socket, so no agent was started there. It is sharing.ErrNotFound.
 	ErrNoAgent = fmt.Errorf("no agent: %w", sharing.ErrNotFound)
-	// ErrRestarting: the socket is there, and nobody listens. It is sharing.ErrUnavailable.
+	// ErrRestarting: the socket exists without a listener. It is sharing.ErrUnavailable.
 	ErrRestarting = fmt.Errorf("agent does not listen: %w", sharing.ErrUnavailable)
 	// ErrNotReady: the agent answered that it takes no claims now, and why; nothing took effect. It is
 	// sharing.ErrUnavailable.
@@ -174,14 +174,18 @@ func (c *Client) plain(err error, timeout time.Duration) error {
 func (l *link) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return &Error{fmt.Sprintf("no kerf-agent at %q: start it with kerf-agent --dir %q", l.dir, l.dir), ErrNoAgent}
+		return &Error{fmt.Sprintf("no kerf-agent at %q: start it with kerf-agent --run-dir %q", l.dir, l.dir),
+			ErrNoAgent}
 	case refused(err):
-		return &Error{fmt.Sprintf("the kerf-agent at %q does not listen: it is restarting, or was stopped", l.dir), ErrRestarting}
+		return &Error{fmt.Sprintf("the kerf-agent at %q does not listen: it is restarting, or was stopped", l.dir),
+			ErrRestarting}
 	case errors.Is(err, fs.ErrPermission):
 		return &Error{fmt.Sprintf("no permission for %q: become a member of the socket's group "+
 			"(usermod -aG kerf USER, then log in again), or run as root", l.path), sharing.ErrDenied}
 	case errors.Is(err, syscall.EINVAL):
-		return &Error{fmt.Sprintf("the socket path %q is too long for a unix socket (107 bytes): use a shorter --dir", l.path), sharing.ErrInvalid}
+		return &Error{
+			fmt.Sprintf("the socket path %q is too long for a unix socket (107 bytes): use a shorter --run-dir",
+				l.path), sharing.ErrInvalid}
 	}
 	return &Error{fmt.Sprintf("connect to %q: %v", l.path, err), sharing.ErrUnavailable}
 }

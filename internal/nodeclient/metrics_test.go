@@ -26,7 +26,9 @@ func TestMetrics(t *testing.T) {
 		"exposition": {handler: func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte(r.Method + " " + r.URL.Path + "\n"))
 		}, want: "GET /metrics\n"},
-		"refused":  {handler: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) }, kind: sharing.ErrUnavailable, text: "503 Service Unavailable: busy"},
+		"refused": {handler: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		}, kind: sharing.ErrUnavailable, text: "503 Service Unavailable: busy"},
 		"no agent": {kind: nodeclient.ErrNoAgent, text: "start it with kerf-agent"},
 	}
 	for name, tt := range tests {

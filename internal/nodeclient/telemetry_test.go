@@ -43,10 +43,11 @@ func TestTelemetry(t *testing.T) {
 		stop    uint64 // after so many
 		want    error
 	}{
-		"nobody there":          {nil, 0, ErrNoAgent},
+		"no one there":          {nil, 0, ErrNoAgent},
 		"the reader has enough": {&monitorOf{samples: 3}, 2, enough},
-		"a wrong request":       {&monitorOf{end: status.Error(codes.InvalidArgument, "interval")}, 0, sharing.ErrInvalid},
-		"it is ending":          {&monitorOf{samples: 2, end: status.Error(codes.Unavailable, "")}, 0, ErrBroken},
+		"a wrong request": {&monitorOf{end: status.Error(codes.InvalidArgument, "interval")}, 0,
+			sharing.ErrInvalid},
+		"it is ending": {&monitorOf{samples: 2, end: status.Error(codes.Unavailable, "")}, 0, ErrBroken},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

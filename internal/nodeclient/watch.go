@@ -65,10 +65,10 @@ func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodev
 	}
 }
 
-// Follow is Watch over restarts of the agent: after an error it calls away with it, waits a moment and
-// connects anew, until see or away returns an error or ctx ends. Its error is see's, away's, or
-// context.Cause of ctx.
-func Follow(ctx context.Context, dir string, every time.Duration, see func(*nodev1.GetNodeResponse) error, away func(error) error) error {
+// Follow is Watch over restarts of the agent: after an error it calls away with it, waits a moment and reconnects,
+// until see or away returns an error or ctx ends. Its error is see's, away's, or context.Cause of ctx.
+func Follow(ctx context.Context, dir string, every time.Duration, see func(*nodev1.GetNodeResponse) error,
+	away func(error) error) error {
 	const pause = 200 * time.Millisecond
 	for {
 		var own error
@@ -93,7 +93,7 @@ func Follow(ctx context.Context, dir string, every time.Duration, see func(*node
 	}
 }
 
-// once watches over a connection of its own, so that no backoff of an earlier one delays it.
+// once watches over a new connection, so that the backoff of an earlier one does not delay it.
 func once(ctx context.Context, dir string, every time.Duration, see func(*nodev1.GetNodeResponse) error) error {
 	c, err := New(dir)
 	if err != nil {
@@ -111,13 +111,15 @@ func TelemetryPath(dir string) string { return filepath.Join(dir, "telemetry.soc
 // Telemetry calls see with each sample of the monitor of directory dir, until see returns an error, ctx ends or the
 // monitor goes away. The error says which; it is see's own unchanged. It never returns nil. see is called on the
 // caller's goroutine; while it works, samples are missed and counted.
-func Telemetry(ctx context.Context, dir string, in *telemetryv1.WatchRequest, see func(*telemetryv1.Sample) error) error {
+func Telemetry(ctx context.Context, dir string, in *telemetryv1.WatchRequest,
+	see func(*telemetryv1.Sample) error) error {
 	l := &link{dir: dir, path: TelemetryPath(dir)}
 	conn, err := grpc.NewClient("passthrough:///kerf-monitor",
 		grpc.WithContextDialer(l.dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// With windows of a fixed size nothing is measured: that would be a message to the monitor and back for each sample.
+		// With windows of a fixed size nothing is measured: that would be a message to the monitor and back for each
+		// sample.
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 	)
 	if err != nil {
@@ -154,7 +156,8 @@ func (l *link) explainMonitor(ctx context.Context, err error, limit time.Duratio
 	case broken:
 		return &Error{"the monitor went away", ErrBroken}
 	case errors.Is(failed, fs.ErrNotExist), errors.Is(failed, syscall.ENOTDIR), failed != nil && refused(failed):
-		return &Error{fmt.Sprintf("no kerf-monitor at %q: start it with kerf-monitor --dir %q", l.dir, l.dir), ErrNoAgent}
+		return &Error{fmt.Sprintf("no kerf-monitor at %q: start it with kerf-monitor --run-dir %q", l.dir, l.dir),
+			ErrNoAgent}
 	case failed != nil:
 		return l.explain(failed)
 	case st.Code() == codes.Unavailable:
@@ -167,8 +170,8 @@ func (l *link) explainMonitor(ctx context.Context, err error, limit time.Duratio
 // Metrics writes the agent's exposition of metrics to w. On an error, part of it may have been written.
 func Metrics(ctx context.Context, dir string, w io.Writer) error { return get(ctx, dir, "metrics", w) }
 
-// Usage writes what grants used since then to w, as the agent's audit log has it: JSON lines, the first of which has the
-// prices. On an error, part of it may have been written.
+// Usage writes what grants used since then to w, as the agent's audit log has it: JSON lines, the first of which has
+// the prices. On an error, part of it may have been written.
 func Usage(ctx context.Context, dir string, since time.Time, w io.Writer) error {
 	return get(ctx, dir, "usage?since="+url.QueryEscape(since.UTC().Format(time.RFC3339)), w)
 }
@@ -194,7 +197,8 @@ func get(ctx context.Context, dir, what string, w io.Writer) error {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		head, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only to explain the status
-		return &Error{fmt.Sprintf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(head))), sharing.ErrUnavailable}
+		return &Error{fmt.Sprintf("the agent answered %s: %s", resp.Status, strings.TrimSpace(string(head))),
+			sharing.ErrUnavailable}
 	}
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		return l.httpError(ctx, fmt.Errorf("copy the answer: %w", err))

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvidiasmi is the door to the program nvidia-smi, for the one thing that Kerf wants of a GPU and no call of NVML
-// does: its time slice (nvidia-smi compute-policy).
+// Package nvidiasmi is the adapter to the program nvidia-smi, for the one setting without an NVML call: a GPU's time
+// slice (nvidia-smi compute-policy).
 //
 // It promises that a call ends by its deadline, whatever the program does; that at most one of it runs at a time, and
 // a second is not started while one that was to be killed still hangs in the driver; and that a time slice which was
@@ -64,13 +64,14 @@ func New(o Options) *Program {
 	return p
 }
 
-// Find returns the path of nvidia-smi: named if it is not empty, else that of a simulated node, of the system, or of a driver
-// that runs in a container. devRoot is the folder that has dev/nvidiaN.
+// Find returns the path of nvidia-smi: named if it is not empty, else that of a simulated node, of the system, or of a
+// driver that runs in a container. devRoot is the folder that has dev/nvidiaN.
 func Find(named, devRoot string) string {
 	if named != "" {
 		return named
 	}
-	places := []string{filepath.Join(devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi", "/run/nvidia/driver/usr/bin/nvidia-smi"}
+	places := []string{filepath.Join(devRoot, "bin/nvidia-smi"), "/usr/bin/nvidia-smi",
+		"/run/nvidia/driver/usr/bin/nvidia-smi"}
 	for _, p := range places {
 		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
 			return p
@@ -103,7 +104,8 @@ func (p *Program) SetTimeSlice(ctx context.Context, gpu sharing.GPUID, slice sha
 		return err
 	}
 	if got != slice {
-		return fmt.Errorf("set time slice of gpu %q: it reads back as %s, not %s: %w", string(gpu), got, slice, sharing.ErrConflict)
+		return fmt.Errorf("set time slice of gpu %q: it reads back as %s, not %s: %w", string(gpu), got, slice,
+			sharing.ErrConflict)
 	}
 	return nil
 }
@@ -121,7 +123,7 @@ func (p *Program) TimeSlice(ctx context.Context, gpu sharing.GPUID) (sharing.Tim
 	return sharing.TimeSliceAsIs, fmt.Errorf("read time slice of gpu %q: %w", string(gpu), err)
 }
 
-// parseList finds the one time slice that a list of one GPU names: a word of its own, in whatever frame.
+// parseList finds the one time slice in a list of one GPU: a separate word, in any frame.
 func parseList(out string) (sharing.TimeSlice, error) {
 	found := sharing.TimeSliceAsIs
 	for line := range strings.Lines(out) {
@@ -152,7 +154,8 @@ func (p *Program) run(ctx context.Context, args ...string) (string, error) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
-		return "", fmt.Errorf("an earlier nvidia-smi has not ended: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+		return "", fmt.Errorf("an earlier nvidia-smi has not ended: %w (%w)", context.Cause(ctx),
+			sharing.ErrUnavailable)
 	}
 	type result struct {
 		out string

@@ -25,7 +25,8 @@ import (
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == smi.Name {
 		status := uintptr(0)
-		if err := smi.Run(context.Background(), filepath.Dir(filepath.Dir(os.Args[0])), os.Args[1:], os.Stdout); err != nil {
+		if err := smi.Run(context.Background(), filepath.Dir(filepath.Dir(os.Args[0])), os.Args[1:],
+			os.Stdout); err != nil {
 			status = 1
 		}
 		// The race detector would have each process wait a second at an ordinary end.
@@ -103,7 +104,8 @@ func TestHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := p.TimeSlice(ctx, gpu); !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Minute {
+	if _, err := p.TimeSlice(ctx, gpu); !errors.Is(err, sharing.ErrUnavailable) ||
+		!errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	if _, err := p.run(t.Context(), "compute-policy", "-i", "x", "--set"); err != nil {
@@ -122,7 +124,8 @@ func TestOnASimulatedNode(t *testing.T) {
 	d, err3 := daemon.New(daemon.Options{Dir: dir, Machine: m, Driver: drv, Log: slog.New(slog.DiscardHandler)})
 	self, err4 := os.Executable()
 	path := filepath.Join(dir, "bin", smi.Name)
-	if err := errors.Join(err1, err2, err3, err4, os.Mkdir(filepath.Dir(path), 0o700), os.Symlink(self, path)); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, os.Mkdir(filepath.Dir(path), 0o700),
+		os.Symlink(self, path)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -143,7 +146,8 @@ func TestOnASimulatedNode(t *testing.T) {
 		if err := p.SetTimeSlice(t.Context(), sharing.GPUID(s.GPUs[1].UUID), want); err != nil {
 			t.Error(err)
 		}
-		if got, err := p.TimeSlice(t.Context(), sharing.GPUID(s.GPUs[0].UUID)); err != nil || got != sharing.TimeSliceDefault {
+		if got, err := p.TimeSlice(t.Context(), sharing.GPUID(s.GPUs[0].UUID)); err != nil ||
+			got != sharing.TimeSliceDefault {
 			t.Errorf("the other GPU: %v, %v", got, err)
 		}
 	}

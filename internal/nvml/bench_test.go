@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// BenchmarkResidents makes the list of a GPU with seven instances and 28 processes on each. The time of the processors is
-// what counts: kerf-monitor makes one for each GPU in each sample.
+// BenchmarkResidents makes the list of a GPU with seven instances and 28 processes on each. The time of the processors
+// is what counts: kerf-monitor makes one for each GPU in each sample.
 func BenchmarkResidents(b *testing.B) {
 	var list []resident
 	for i := range 7 * 28 {

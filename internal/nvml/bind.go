@@ -40,8 +40,9 @@ import "sync"
 // bindOnce guards the process's one binding, which no value owns.
 var bindOnce sync.Mutex //nolint:gochecknoglobals // see above
 
-// bind leads go-nvml's calls to the library at path, unless they go to one already. go-nvml itself leaves its functions to
-// the dynamic linker, which ends a program at its start where the environment has LD_BIND_NOW and no library is loaded.
+// bind leads go-nvml's calls to the library at path, unless they go to one already. go-nvml itself leaves its functions
+// to the dynamic linker, which ends a program at its start where the environment has LD_BIND_NOW and no library is
+// loaded.
 func bind(path string) error {
 	bindOnce.Lock()
 	defer bindOnce.Unlock()

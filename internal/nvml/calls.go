@@ -47,7 +47,8 @@ const (
 
 // String returns the action as a phrase.
 func (r Recovery) String() string {
-	names := [...]string{"nothing", "a GPU reset", "a reboot of the node", "draining peer-to-peer traffic", "draining and a GPU reset", "recovering the IMEX domain"}
+	names := [...]string{"nothing", "a GPU reset", "a reboot of the node", "draining peer-to-peer traffic",
+		"draining and a GPU reset", "recovering the IMEX domain"}
 	if uint64(r) < uint64(len(names)) {
 		return names[r]
 	}
@@ -86,8 +87,8 @@ func (r *Readings) Processes(ctx context.Context, id sharing.GPUID) ([]Process, 
 	})
 }
 
-// ProcessesIn is Processes for one GPU instance: those that hold it, and what they hold of it. The list is the GPU's own;
-// a process of which the driver does not say on which instance it is counts on each, with a use that is not known.
+// ProcessesIn is Processes for one GPU instance: those that hold it, and what they hold of it. The list is the GPU's
+// own; a process of which the driver does not say on which instance it is counts on each, with a use that is not known.
 func (r *Readings) ProcessesIn(ctx context.Context, id sharing.GPUID, gi int) ([]Process, error) {
 	return onGPU(ctx, r.driver, "list processes of a mig instance", id, func(d device) ([]Process, error) {
 		lists, err := d.processes()

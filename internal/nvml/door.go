@@ -14,9 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// door is what the Library needs of NVML: plain calls that may hang or fail. The real one is goDoor; tests
-// put their own in its place. Errors are as check makes them.
-type door interface {
+// adapter is what the Library needs of NVML: plain calls that may hang or fail. The real one is goAdapter; tests have
+// fakes. Errors are as check makes them.
+type adapter interface {
 	system() (System, error)
 	count() (int, error)
 	byIndex(i int) (device, error)
@@ -91,7 +91,7 @@ type rawEvent struct {
 }
 
 // goDoor is NVML through go-nvml and, for long lists, through lists.
-type goDoor struct {
+type goAdapter struct {
 	lib     nvml.Interface
 	handles *handles
 	lists   *lists
@@ -100,7 +100,7 @@ type goDoor struct {
 }
 
 // openDoor initialises the library at path, which preflight has accepted.
-func openDoor(path string) (*goDoor, error) {
+func openAdapter(path string) (*goAdapter, error) {
 	if err := bind(path); err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func openDoor(path string) (*goDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &goDoor{lib: nvml.New(nvml.WithLibraryPath(path)), handles: h, lists: openLists(h)}
+	d := &goAdapter{lib: nvml.New(nvml.WithLibraryPath(path)), handles: h, lists: openLists(h)}
 	if err := check("nvmlInit_v2", d.lib.Init()); err != nil {
 		h.close()
 		return nil, err
@@ -116,7 +116,7 @@ func openDoor(path string) (*goDoor, error) {
 	return d, nil
 }
 
-func (d *goDoor) shutdown() error {
+func (d *goAdapter) shutdown() error {
 	err := check("nvmlShutdown", d.lib.Shutdown())
 	d.handles.close()
 	return err
@@ -124,14 +124,14 @@ func (d *goDoor) shutdown() error {
 
 // need tells whether one of the named functions is in the library. It goes before every call of a function
 // that is not in the list of required ones.
-func (d *goDoor) need(names ...string) error {
+func (d *goAdapter) need(names ...string) error {
 	if slices.ContainsFunc(names, d.has) {
 		return nil
 	}
 	return absent(names[len(names)-1])
 }
 
-func (d *goDoor) has(name string) bool {
+func (d *goAdapter) has(name string) bool {
 	if there, known := d.found.Load(name); known {
 		return there == true
 	}
@@ -140,7 +140,7 @@ func (d *goDoor) has(name string) bool {
 	return there
 }
 
-func (d *goDoor) system() (System, error) {
+func (d *goAdapter) system() (System, error) {
 	driver, r1 := d.lib.SystemGetDriverVersion()
 	lib, r2 := d.lib.SystemGetNVMLVersion()
 	s := System{DriverVersion: driver, NVMLVersion: lib}
@@ -152,12 +152,12 @@ func (d *goDoor) system() (System, error) {
 	return s, errors.Join(check("nvmlSystemGetDriverVersion", r1), check("nvmlSystemGetNVMLVersion", r2))
 }
 
-func (d *goDoor) count() (int, error) {
+func (d *goAdapter) count() (int, error) {
 	n, r := d.lib.DeviceGetCount()
 	return n, check("nvmlDeviceGetCount_v2", r)
 }
 
-func (d *goDoor) byIndex(i int) (device, error) {
+func (d *goAdapter) byIndex(i int) (device, error) {
 	dev, r := d.lib.DeviceGetHandleByIndex(i)
 	if err := check("nvmlDeviceGetHandleByIndex_v2", r); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (d *goDoor) byIndex(i int) (device, error) {
 	return goDevice{d, dev}, nil
 }
 
-func (d *goDoor) byUUID(id sharing.GPUID) (device, error) {
+func (d *goAdapter) byUUID(id sharing.GPUID) (device, error) {
 	dev, r := d.lib.DeviceGetHandleByUUID(string(id))
 	if err := check("nvmlDeviceGetHandleByUUID", r); err != nil {
 		return nil, err
@@ -173,8 +173,9 @@ func (d *goDoor) byUUID(id sharing.GPUID) (device, error) {
 	return goDevice{d, dev}, nil
 }
 
-func (d *goDoor) newEvents() (eventSet, error) {
-	if err := errors.Join(d.need("nvmlEventSetCreate"), d.need("nvmlEventSetFree"), d.need("nvmlEventSetWait_v2", "nvmlEventSetWait"),
+func (d *goAdapter) newEvents() (eventSet, error) {
+	if err := errors.Join(d.need("nvmlEventSetCreate"), d.need("nvmlEventSetFree"),
+		d.need("nvmlEventSetWait_v2", "nvmlEventSetWait"),
 		d.need("nvmlDeviceRegisterEvents"), d.need("nvmlDeviceGetSupportedEventTypes")); err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (d *goDoor) newEvents() (eventSet, error) {
 }
 
 type goEvents struct {
-	d   *goDoor
+	d   *goAdapter
 	set nvml.EventSet
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// driver lets calls into an initialised NVML: one at a time for each GPU, and none after its end. It knows the handles of
-// the GPUs.
+// driver lets calls into an initialised NVML: one at a time for each GPU, and none after its end. It knows the handles
+// of the GPUs.
 type driver struct {
 	opts       Options
-	door       door
+	adapter    adapter
 	systemLane *lane
 	calls      sync.WaitGroup // every call in the driver
 
@@ -29,9 +29,9 @@ type driver struct {
 	known  map[sharing.GPUID]device
 }
 
-func newDriver(d door, opts Options) *driver {
+func newDriver(d adapter, opts Options) *driver {
 	return &driver{
-		opts: opts, door: d, systemLane: newLane("the driver", opts.HangAfter),
+		opts: opts, adapter: d, systemLane: newLane("the driver", opts.HangAfter),
 		slots: map[int]*lane{}, lanes: map[sharing.GPUID]*lane{}, known: map[sharing.GPUID]device{},
 	}
 }
@@ -68,7 +68,8 @@ func call[T any](ctx context.Context, d *driver, way *lane, fn func() (T, error)
 }
 
 // onGPU runs fn with the GPU's handle in its lane.
-func onGPU[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(device) (T, error)) (T, error) {
+func onGPU[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(device) (T, error)) (T,
+	error) {
 	v, err := call(ctx, d, d.laneOf(id), func() (T, error) {
 		dev, err := d.handle(id)
 		if err != nil {
@@ -84,7 +85,8 @@ func onGPU[T any](ctx context.Context, d *driver, what string, id sharing.GPUID,
 }
 
 // change is onGPU for a call that changes the GPU. Every such call but the memory limit goes through it.
-func change[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(device) (T, error)) (T, error) {
+func change[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(device) (T, error)) (T,
+	error) {
 	if d.opts.ReadOnly {
 		var zero T
 		return zero, fmt.Errorf("gpu %q: %w", string(id), &sharing.ReadOnlyError{Change: what})
@@ -104,7 +106,7 @@ func (d *driver) handle(id sharing.GPUID) (device, error) {
 	if err := checkUUID(id); err != nil {
 		return nil, err
 	}
-	dev, err := d.door.byUUID(id)
+	dev, err := d.adapter.byUUID(id)
 	if errors.Is(err, sharing.ErrInvalid) {
 		err = fmt.Errorf("%w (%w)", err, sharing.ErrNotFound) // well formed, and the driver does not take it
 	}
@@ -138,7 +140,8 @@ func checkUUID(id sharing.GPUID) error {
 	s, ok := strings.CutPrefix(string(id), "GPU-")
 	bad := func(r rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF-", r) }
 	if !ok || s == "" || len(s) > 64 || strings.ContainsFunc(s, bad) {
-		return sharing.Invalid("gpu", string(id), "write a UUID as nvidia-smi -L shows it, such as GPU-0123abcd-...", "is not a GPU's UUID")
+		return sharing.Invalid("gpu", string(id), "write a UUID as nvidia-smi -L shows it, such as GPU-0123abcd-...",
+			"is not a GPU's UUID")
 	}
 	return nil
 }

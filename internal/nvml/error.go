@@ -40,8 +40,8 @@ const (
 	LackNone Lack = iota
 	// LackLibrary is that no usable library was found.
 	LackLibrary
-	// LackDevices is a library that is there and does not reach the kernel's side, by its device files: the driver is not
-	// loaded, or this process has no such files, or may not open them.
+	// LackDevices is a library that is there and does not reach the kernel's side, by its device files: the driver is
+	// not loaded, or this process has no such files, or may not open them.
 	LackDevices
 )
 
@@ -103,7 +103,8 @@ func meaning(function string, code nvml.Return) (text string, word error) {
 	case nvml.ERROR_RESET_REQUIRED:
 		return "the GPU needs a reset", sharing.ErrUnavailable
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return "the library and the loaded kernel driver are of different versions; reload the driver or reboot, then restart this process", sharing.ErrUnavailable
+		return "the library and the loaded kernel driver are of different versions; reload the driver or reboot, " +
+			"then restart this process", sharing.ErrUnavailable
 	case nvml.ERROR_IN_USE:
 		return "in use", sharing.ErrUnavailable
 	case nvml.ERROR_MEMORY, nvml.ERROR_INSUFFICIENT_RESOURCES:

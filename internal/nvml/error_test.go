@@ -44,8 +44,8 @@ func TestLackOf(t *testing.T) {
 	}
 }
 
-// Each code that nvml.h documents for a function of the memory limits, and what it means there: both ways, so that no code has a
-// meaning that the header does not give it, and none is missing.
+// Each code that nvml.h documents for a function of the memory limits, and what it means there: both ways, so that no
+// code has a meaning that the header does not give it, and none is missing.
 func TestCodesOfTheMemoryLimits(t *testing.T) {
 	type meant struct {
 		word error
@@ -73,7 +73,8 @@ func TestCodesOfTheMemoryLimits(t *testing.T) {
 	for function, codes := range documented {
 		for _, table := range []map[nvml.Return]meant{both, codes} {
 			for code, want := range table {
-				if err := check(function, code); !errors.Is(err, want.word) || !strings.Contains(err.Error(), want.text) {
+				if err := check(function, code); !errors.Is(err, want.word) ||
+					!strings.Contains(err.Error(), want.text) {
 					t.Errorf("%s, code %d: %v", function, code, err)
 				}
 			}

@@ -29,7 +29,7 @@ const (
 	lastBackOff  = 30 * time.Second
 )
 
-// Faults waits for faults of GPUs in a goroutine of its own, which the first WaitEvent starts and Close ends.
+// Faults waits for faults of GPUs in a separate goroutine, which the first WaitEvent starts and Close ends.
 type Faults struct {
 	driver  *driver
 	ctx     context.Context
@@ -39,8 +39,8 @@ type Faults struct {
 	once    sync.Once
 	wg      sync.WaitGroup
 
-	// mu guards what follows. held counts those for whom no event set is to be; free is closed when there is none and
-	// somebody holds; more is closed when nobody holds any more.
+	// mu guards what follows. held counts the callers that need the event set away. free is closed when there is no
+	// event set and held is above 0; more is closed when held is 0 again.
 	mu         sync.Mutex
 	held       int
 	open       bool
@@ -80,9 +80,9 @@ func (f *Faults) WaitEvent(ctx context.Context) (Event, error) {
 	}
 }
 
-// HoldEvents frees the registration for faults, and has none made until resume is called: a driver may take it for a use of
-// what it is of. It returns once it is free, which takes as long as one wait for faults at most, and returns the context's
-// error if that is over before. Faults that happen meanwhile are not told; the caller looks at the GPUs afterwards.
+// HoldEvents frees the registration for faults, and blocks a new one until resume is called: a driver may count it as
+// a use of the GPU. It returns once it is free, after one wait for faults at most, or the context's error. Faults
+// meanwhile are lost; the caller reads the GPUs' health afterwards.
 func (f *Faults) HoldEvents(ctx context.Context) (resume func(), err error) {
 	f.mu.Lock()
 	if f.held++; f.held == 1 {
@@ -105,11 +105,12 @@ func (f *Faults) HoldEvents(ctx context.Context) (resume func(), err error) {
 		return resume, nil
 	case <-ctx.Done():
 		resume()
-		return nil, fmt.Errorf("free the registration for gpu events: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+		return nil, fmt.Errorf("free the registration for gpu events: %w (%w)", context.Cause(ctx),
+			sharing.ErrUnavailable)
 	}
 }
 
-// enter waits until nobody holds, and notes that there is an event set; false at the end.
+// enter waits until no caller holds, and notes that there is an event set; false at the end.
 func (f *Faults) enter() bool {
 	for f.ctx.Err() == nil {
 		f.mu.Lock()
@@ -165,14 +166,14 @@ func (f *Faults) run() {
 
 // session uses one event set until an error, and reports whether it ever worked.
 func (f *Faults) session() (worked bool) {
-	set, err := f.driver.door.newEvents()
+	set, err := f.driver.adapter.newEvents()
 	if err != nil {
 		f.fail(err)
 		return false
 	}
 	defer func() {
 		if err := set.free(); err != nil {
-			f.driver.opts.Log.Warn("event set is not freed", "error", err)
+			f.driver.opts.Log.Warn("failed to free event set", "error", err)
 		}
 	}()
 	tried := map[device]bool{}
@@ -210,7 +211,8 @@ func (f *Faults) register(set eventSet, tried map[device]bool) (n int, err error
 		case rerr == nil:
 			n++
 		case !errors.Is(rerr, sharing.ErrUnsupported):
-			f.driver.opts.Log.Warn("faults of a gpu are not watched", "gpu", string(f.name(dev)), "error", rerr)
+			f.driver.opts.Log.Warn("failed to register for XID events of GPU", "gpu", string(f.name(dev)), "error",
+				rerr)
 			err = rerr
 		}
 	}

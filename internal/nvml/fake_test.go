@@ -15,7 +15,7 @@ import (
 )
 
 // fakeDoor is a driver of fake GPUs. Set fields before use, or under mu.
-type fakeDoor struct {
+type fakeAdapter struct {
 	mu        sync.Mutex
 	gpus      []*fakeGPU
 	eventsErr error
@@ -61,9 +61,9 @@ func (g *fakeGPU) limit(dir string) (Limit, error) {
 	return Limit{}, check(getLimitsFunc, nvml.ERROR_NOT_FOUND)
 }
 
-func (d *fakeDoor) system() (System, error) { return System{DriverVersion: "615.1"}, nil }
+func (d *fakeAdapter) system() (System, error) { return System{DriverVersion: "615.1"}, nil }
 
-func (d *fakeDoor) count() (int, error) {
+func (d *fakeAdapter) count() (int, error) {
 	if d.countGate != nil {
 		<-d.countGate
 	}
@@ -72,7 +72,7 @@ func (d *fakeDoor) count() (int, error) {
 	return len(d.gpus), nil
 }
 
-func (d *fakeDoor) byIndex(i int) (device, error) {
+func (d *fakeAdapter) byIndex(i int) (device, error) {
 	d.mu.Lock()
 	g := d.gpus[i]
 	d.mu.Unlock()
@@ -82,7 +82,7 @@ func (d *fakeDoor) byIndex(i int) (device, error) {
 	return g, nil
 }
 
-func (d *fakeDoor) byUUID(id sharing.GPUID) (device, error) {
+func (d *fakeAdapter) byUUID(id sharing.GPUID) (device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, g := range d.gpus {
@@ -93,29 +93,29 @@ func (d *fakeDoor) byUUID(id sharing.GPUID) (device, error) {
 	return nil, check("nvmlDeviceGetHandleByUUID", nvml.ERROR_NOT_FOUND)
 }
 
-func (d *fakeDoor) hasLimits() bool { return true }
+func (d *fakeAdapter) hasLimits() bool { return true }
 
-func (d *fakeDoor) shutdown() error {
+func (d *fakeAdapter) shutdown() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.shut++
 	return nil
 }
 
-func (d *fakeDoor) newEvents() (eventSet, error) {
+func (d *fakeAdapter) newEvents() (eventSet, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d, d.eventsErr
 }
 
-func (d *fakeDoor) register(dev device) error {
+func (d *fakeAdapter) register(dev device) error {
 	if dev.(*fakeGPU).noEvents {
 		return check("nvmlDeviceRegisterEvents", nvml.ERROR_NOT_SUPPORTED)
 	}
 	return nil
 }
 
-func (d *fakeDoor) wait() (rawEvent, bool, error) {
+func (d *fakeAdapter) wait() (rawEvent, bool, error) {
 	d.mu.Lock()
 	d.waits++
 	err := d.waitErr
@@ -131,7 +131,7 @@ func (d *fakeDoor) wait() (rawEvent, bool, error) {
 	}
 }
 
-func (d *fakeDoor) free() error { return nil }
+func (d *fakeAdapter) free() error { return nil }
 
 func (g *fakeGPU) pass() {
 	if g.gate != nil {
@@ -171,9 +171,9 @@ func gpu(n int) *fakeGPU {
 	}
 }
 
-func open4test(t *testing.T, opts Options, gpus ...*fakeGPU) (*Library, *fakeDoor) {
+func open4test(t *testing.T, opts Options, gpus ...*fakeGPU) (*Library, *fakeAdapter) {
 	t.Helper()
-	d := &fakeDoor{gpus: gpus, events: make(chan rawEvent), waitGate: make(chan struct{})}
+	d := &fakeAdapter{gpus: gpus, events: make(chan rawEvent), waitGate: make(chan struct{})}
 	l := newLibrary(d, opts, func() {})
 	l.Faults.backOff = 0
 	return l, d

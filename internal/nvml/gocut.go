@@ -30,7 +30,8 @@ func (g goMIG) createGI(profile, start, size int) (int, error) {
 }
 
 func (g goMIG) instance(gi int) (nvml.GpuInstance, error) {
-	return ask(g.d, "nvmlDeviceGetGpuInstanceById", func() (nvml.GpuInstance, nvml.Return) { return g.dev.GetGpuInstanceById(gi) })
+	return ask(g.d, "nvmlDeviceGetGpuInstanceById",
+		func() (nvml.GpuInstance, nvml.Return) { return g.dev.GetGpuInstanceById(gi) })
 }
 
 func (g goMIG) destroyGI(gi int) error {
@@ -74,7 +75,8 @@ func (g goMIG) destroyCI(gi, ci int) error {
 	if err != nil {
 		return err
 	}
-	c, err := ask(g.d, "nvmlGpuInstanceGetComputeInstanceById", func() (nvml.ComputeInstance, nvml.Return) { return h.GetComputeInstanceById(ci) })
+	c, err := ask(g.d, "nvmlGpuInstanceGetComputeInstanceById",
+		func() (nvml.ComputeInstance, nvml.Return) { return h.GetComputeInstanceById(ci) })
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // goDevice is one GPU through go-nvml. go-nvml's device is a handle in a struct, so two values are equal when
 // they are one GPU.
 type goDevice struct {
-	d   *goDoor
+	d   *goAdapter
 	dev nvml.Device
 }
 
@@ -81,7 +81,8 @@ func (g goDevice) memory() (Memory, error) {
 		m, r := g.dev.GetMemoryInfo_v2()
 		err := check("nvmlDeviceGetMemoryInfo_v2", r)
 		if err == nil {
-			return Memory{Total: sharing.Bytes(m.Total), Reserved: sharing.Bytes(m.Reserved), Free: sharing.Bytes(m.Free), Used: sharing.Bytes(m.Used)}, nil
+			return Memory{Total: sharing.Bytes(m.Total), Reserved: sharing.Bytes(m.Reserved),
+				Free: sharing.Bytes(m.Free), Used: sharing.Bytes(m.Used)}, nil
 		}
 		if !errors.Is(err, sharing.ErrUnsupported) {
 			return Memory{}, err
@@ -89,7 +90,8 @@ func (g goDevice) memory() (Memory, error) {
 	}
 	// The older form counts the driver's own part as used and does not tell it apart.
 	m, r := g.dev.GetMemoryInfo()
-	return Memory{Total: sharing.Bytes(m.Total), Free: sharing.Bytes(m.Free), Used: sharing.Bytes(m.Used)}, check("nvmlDeviceGetMemoryInfo", r)
+	return Memory{Total: sharing.Bytes(m.Total), Free: sharing.Bytes(m.Free), Used: sharing.Bytes(m.Used)},
+		check("nvmlDeviceGetMemoryInfo", r)
 }
 
 func (g goDevice) processes() ([][]resident, error) {
@@ -173,7 +175,8 @@ func (g goDevice) recovery() (Recovery, error) {
 const maxLinks = 64
 
 func (g goDevice) links() ([]link, error) {
-	if err := errors.Join(g.d.need("nvmlDeviceGetNvLinkState"), g.d.need("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo")); err != nil {
+	if err := errors.Join(g.d.need("nvmlDeviceGetNvLinkState"), g.d.need("nvmlDeviceGetNvLinkRemotePciInfo_v2",
+		"nvmlDeviceGetNvLinkRemotePciInfo")); err != nil {
 		return nil, err
 	}
 	tellsKind := g.d.need("nvmlDeviceGetNvLinkRemoteDeviceType") == nil
@@ -190,7 +193,8 @@ func (g goDevice) links() ([]link, error) {
 			continue
 		}
 		if tellsKind {
-			if kind, r := g.dev.GetNvLinkRemoteDeviceType(i); r == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+			if kind, r := g.dev.GetNvLinkRemoteDeviceType(i); r == nvml.SUCCESS &&
+				kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
 				out = append(out, link{toSwitch: true})
 				continue
 			}
@@ -208,7 +212,7 @@ const (
 	getLimitsFunc = "nvmlDeviceGetMemoryLimits_v1"
 )
 
-func (d *goDoor) hasLimits() bool {
+func (d *goAdapter) hasLimits() bool {
 	return d.need(setLimitsFunc) == nil && d.need(getLimitsFunc) == nil
 }
 
@@ -227,11 +231,12 @@ func (g goDevice) limit(dir string) (Limit, error) {
 	if err := check(getLimitsFunc, r); err != nil {
 		return Limit{}, err
 	}
-	return Limit{Soft: sharing.Bytes(got.SoftLimit), Hard: sharing.Bytes(got.HardLimit), Used: sharing.Bytes(got.CurrentUsed)}, nil
+	return Limit{Soft: sharing.Bytes(got.SoftLimit), Hard: sharing.Bytes(got.HardLimit),
+		Used: sharing.Bytes(got.CurrentUsed)}, nil
 }
 
-// ofLimits is what a code of the memory limits' functions means, by nvml.h of NVML 13.4; ok is false for a code that means
-// there what it means elsewhere.
+// ofLimits is what a code of the memory limits' functions means, by nvml.h of NVML 13.4; ok is false for a code that
+// means there what it means elsewhere.
 func ofLimits(function string, code nvml.Return) (text string, ok bool, word error) {
 	set := function == setLimitsFunc
 	switch {

@@ -39,15 +39,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// computeList is the function that lists compute processes, and timesList that which lists what processes did. go-nvml asks each
-// time how long the list is before it asks for the list, and the driver goes through all processes twice; lists asks once, with
-// room for as many as there were.
+// computeList is the function that lists compute processes, and timesList that which lists what processes did. go-nvml
+// asks each time how long the list is before it asks for the list, and the driver goes through all processes twice;
+// lists asks once, with room for as many as there were.
 const (
 	computeList = "nvmlDeviceGetComputeRunningProcesses"
 	timesList   = "nvmlDeviceGetProcessUtilization"
 )
 
-// spareRoom is how many more processes there may be at the next look.
+// spareRoom is how many more processes the next call can list.
 const spareRoom = 32
 
 // lists asks for lists of compute processes, and of what processes did.
@@ -64,7 +64,7 @@ type listed struct {
 	uuid  string
 	room  []C.kerf_process
 	times []C.kerf_time
-	// last is the list of processes that was told last; it is never changed.
+	// last is the last reported process list; it is immutable.
 	last []resident
 }
 
@@ -92,8 +92,9 @@ func (l *lists) gpu(dev nvml.Device) (*listed, unsafe.Pointer) {
 	return g, handle
 }
 
-// compute lists a GPU's processes; ok is false where go-nvml has to: the library is of the oldest kind, the list has become
-// longer than the room, or the driver has an error to tell. A list that is as the last one is that: nobody may change it.
+// compute lists a GPU's processes. ok is false if go-nvml has to do it: the library is of the oldest kind, the list
+// has outgrown the buffer, or the driver reports an error. An unchanged list is returned as the same slice: do not
+// change it.
 func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {
 	if l.fn == nil {
 		return nil, false
@@ -109,10 +110,11 @@ func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {
 		g.room = make([]C.kerf_process, int(n)+spareRoom)
 		return nil, false
 	case r != nvml.SUCCESS || int(n) > len(g.room):
-		_ = l.handles.judge(g.uuid, computeList, C.int(r)) // the next call looks the handle up anew
+		_ = l.handles.judge(g.uuid, computeList, C.int(r)) // the next call looks up the handle again
 		return nil, false
 	}
-	if g.last == nil || !slices.EqualFunc(g.last, g.room[:n], func(was resident, p C.kerf_process) bool { return was == processOf(p) }) {
+	if g.last == nil || !slices.EqualFunc(g.last, g.room[:n],
+		func(was resident, p C.kerf_process) bool { return was == processOf(p) }) {
 		g.last = make([]resident, 0, n)
 		for _, p := range g.room[:n] {
 			g.last = append(g.last, processOf(p))
@@ -125,8 +127,8 @@ func processOf(p C.kerf_process) resident {
 	return residentOf(uint32(p.pid), uint64(p.used), uint32(p.gi), uint32(p.ci))
 }
 
-// processTimes lists what a GPU's processes did since a moment, in microseconds; ok is false where go-nvml has to, as with
-// compute.
+// processTimes lists what a GPU's processes did since a moment, in microseconds; ok is false where go-nvml has to, as
+// with compute.
 func (l *lists) processTimes(dev nvml.Device, since uint64) (out []sharing.TimeRow, ok bool) {
 	if l.times == nil {
 		return nil, false
@@ -144,17 +146,18 @@ func (l *lists) processTimes(dev nvml.Device, since uint64) (out []sharing.TimeR
 		g.times = make([]C.kerf_time, int(n)+spareRoom)
 		return nil, false
 	case r != nvml.SUCCESS || int(n) > len(g.times):
-		_ = l.handles.judge(g.uuid, timesList, C.int(r)) // the next call looks the handle up anew
+		_ = l.handles.judge(g.uuid, timesList, C.int(r)) // the next call looks up the handle again
 		return nil, false
 	}
 	out = make([]sharing.TimeRow, 0, n)
 	for _, s := range g.times[:n] {
-		out = append(out, rowOf(uint32(s.pid), uint64(s.at), uint32(s.sm), uint32(s.memory), uint32(s.encoder), uint32(s.decoder)))
+		out = append(out, rowOf(uint32(s.pid), uint64(s.at), uint32(s.sm), uint32(s.memory), uint32(s.encoder),
+			uint32(s.decoder)))
 	}
 	return out, true
 }
 
-// of is what is kept of a GPU; nil when not even its UUID can be told.
+// of is the cached state of a GPU; nil if its UUID is unknown.
 func (l *lists) of(dev nvml.Device) *listed {
 	l.mu.Lock()
 	defer l.mu.Unlock()

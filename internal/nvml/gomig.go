@@ -23,7 +23,7 @@ const (
 )
 
 // ask calls a function after its symbol was found.
-func ask[T any](d *goDoor, name string, fn func() (T, nvml.Return)) (T, error) {
+func ask[T any](d *goAdapter, name string, fn func() (T, nvml.Return)) (T, error) {
 	if err := d.need(name); err != nil {
 		var zero T
 		return zero, err
@@ -33,7 +33,7 @@ func ask[T any](d *goDoor, name string, fn func() (T, nvml.Return)) (T, error) {
 }
 
 // do is ask for a function that answers nothing.
-func do(d *goDoor, name string, fn func() nvml.Return) error {
+func do(d *goAdapter, name string, fn func() nvml.Return) error {
 	_, err := ask(d, name, func() (struct{}, nvml.Return) { return struct{}{}, fn() })
 	return err
 }
@@ -41,7 +41,7 @@ func do(d *goDoor, name string, fn func() nvml.Return) error {
 // goMIG is the part of MIG of one GPU.
 type goMIG struct{ goDevice }
 
-func (g goDevice) cutter() cutter { return goMIG{g} }
+func (g goDevice) partitioner() partitioner { return goMIG{g} }
 
 func (g goMIG) migMode() (MIGMode, error) {
 	return ask(g.d, "nvmlDeviceGetMigMode", func() (MIGMode, nvml.Return) {
@@ -114,16 +114,18 @@ func (g goMIG) profile(kind int) (MIGProfile, error) {
 		name = append(name, byte(c)) //nolint:gosec // a C string
 	}
 	p := MIGProfile{
-		ID: int(info.Id), Name: strings.TrimPrefix(string(name), "MIG "), Compute: int(info.SliceCount), SMs: int(info.MultiprocessorCount),
+		ID: int(info.Id), Name: strings.TrimPrefix(string(name), "MIG "), Compute: int(info.SliceCount),
+		SMs:  int(info.MultiprocessorCount),
 		Most: int(info.InstanceCount), CopyEngines: int(info.CopyEngineCount), Decoders: int(info.DecoderCount),
 		Encoders: int(info.EncoderCount), JPEGs: int(info.JpegCount), OFAs: int(info.OfaCount),
 	}
 	if err := errors.Join(checkName(p.Name), p.setMemory(info.MemorySizeMB)); err != nil {
 		return MIGProfile{}, fmt.Errorf("mig profile %d: %w (%w)", p.ID, err, sharing.ErrUnavailable)
 	}
-	places, err := ask(g.d, "nvmlDeviceGetGpuInstancePossiblePlacements_v2", func() ([]nvml.GpuInstancePlacement, nvml.Return) {
-		return g.dev.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: info.Id})
-	})
+	places, err := ask(g.d, "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+		func() ([]nvml.GpuInstancePlacement, nvml.Return) {
+			return g.dev.GetGpuInstancePossiblePlacements(&nvml.GpuInstanceProfileInfo{Id: info.Id})
+		})
 	for _, at := range places {
 		p.Size = int(at.Size)
 		p.Starts = append(p.Starts, int(at.Start))
@@ -197,13 +199,15 @@ func (g goMIG) migSlots() ([]MIGInstance, error) {
 
 // compute returns a compute profile of a GPU instance.
 func (g goMIG) compute(h nvml.GpuInstance, kind int) (nvml.ComputeInstanceProfileInfo, error) {
-	return ask(g.d, "nvmlGpuInstanceGetComputeInstanceProfileInfo", func() (nvml.ComputeInstanceProfileInfo, nvml.Return) {
-		return h.GetComputeInstanceProfileInfo(kind, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
-	})
+	return ask(g.d, "nvmlGpuInstanceGetComputeInstanceProfileInfo",
+		func() (nvml.ComputeInstanceProfileInfo, nvml.Return) {
+			return h.GetComputeInstanceProfileInfo(kind, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		})
 }
 
 // eachCompute calls fn for each compute profile of a GPU instance, until it says that this was enough.
-func (g goMIG) eachCompute(h nvml.GpuInstance, fn func(nvml.ComputeInstanceProfileInfo) (enough bool, err error)) error {
+func (g goMIG) eachCompute(h nvml.GpuInstance, fn func(nvml.ComputeInstanceProfileInfo) (enough bool,
+	err error)) error {
 	for kind := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		p, err := g.compute(h, kind)
 		if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
@@ -224,7 +228,8 @@ func (g goMIG) computes(h nvml.GpuInstance, slicesOfGI int) ([]MIGCompute, error
 	var list []MIGCompute
 	err := g.eachCompute(h, func(p nvml.ComputeInstanceProfileInfo) (bool, error) {
 		p.InstanceCount = maxInstances
-		handles, err := ask(g.d, "nvmlGpuInstanceGetComputeInstances", func() ([]nvml.ComputeInstance, nvml.Return) { return h.GetComputeInstances(&p) })
+		handles, err := ask(g.d, "nvmlGpuInstanceGetComputeInstances",
+			func() ([]nvml.ComputeInstance, nvml.Return) { return h.GetComputeInstances(&p) })
 		for _, c := range handles {
 			info, err := ask(g.d, "nvmlComputeInstanceGetInfo_v2", c.GetInfo)
 			if err != nil {
@@ -250,7 +255,8 @@ func (g goMIG) migDevices() ([]MIGDevice, error) {
 	}
 	var list []MIGDevice
 	for i := range min(most, maxInstances) {
-		h, err := ask(g.d, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) { return g.dev.GetMigDeviceHandleByIndex(i) })
+		h, err := ask(g.d, "nvmlDeviceGetMigDeviceHandleByIndex",
+			func() (nvml.Device, nvml.Return) { return g.dev.GetMigDeviceHandleByIndex(i) })
 		if errors.Is(err, sharing.ErrNotFound) {
 			continue // indexes have holes
 		}

@@ -44,11 +44,16 @@ func (g goDevice) sensors(want func(Sensor) bool) map[Sensor]uint64 {
 		}
 	}
 	small("nvmlDeviceGetEnforcedPowerLimit", SensorPowerLimit, g.dev.GetEnforcedPowerLimit)
-	small("nvmlDeviceGetClockInfo", SensorSMClock, func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_SM) })
-	small("nvmlDeviceGetClockInfo", SensorMemoryClock, func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_MEM) })
-	small("nvmlDeviceGetTemperature", SensorTemperature, func() (uint32, nvml.Return) { return g.dev.GetTemperature(nvml.TEMPERATURE_GPU) })
-	small("nvmlDeviceGetEncoderUtilization", SensorEncoder, func() (uint32, nvml.Return) { v, _, r := g.dev.GetEncoderUtilization(); return v, r })
-	small("nvmlDeviceGetDecoderUtilization", SensorDecoder, func() (uint32, nvml.Return) { v, _, r := g.dev.GetDecoderUtilization(); return v, r })
+	small("nvmlDeviceGetClockInfo", SensorSMClock,
+		func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_SM) })
+	small("nvmlDeviceGetClockInfo", SensorMemoryClock,
+		func() (uint32, nvml.Return) { return g.dev.GetClockInfo(nvml.CLOCK_MEM) })
+	small("nvmlDeviceGetTemperature", SensorTemperature,
+		func() (uint32, nvml.Return) { return g.dev.GetTemperature(nvml.TEMPERATURE_GPU) })
+	small("nvmlDeviceGetEncoderUtilization", SensorEncoder,
+		func() (uint32, nvml.Return) { v, _, r := g.dev.GetEncoderUtilization(); return v, r })
+	small("nvmlDeviceGetDecoderUtilization", SensorDecoder,
+		func() (uint32, nvml.Return) { v, _, r := g.dev.GetDecoderUtilization(); return v, r })
 	large("nvmlDeviceGetTotalEccErrors", SensorECCCorrected, func() (uint64, nvml.Return) {
 		return g.dev.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC)
 	})
@@ -87,7 +92,8 @@ func (g goDevice) instances() ([]part, error) {
 	}
 	var out []part
 	for i := range min(most, maxInstances) {
-		h, err := ask(g.d, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) { return g.dev.GetMigDeviceHandleByIndex(i) })
+		h, err := ask(g.d, "nvmlDeviceGetMigDeviceHandleByIndex",
+			func() (nvml.Device, nvml.Return) { return g.dev.GetMigDeviceHandleByIndex(i) })
 		if errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) {
 			continue // indexes have holes; outside MIG mode there is none
 		}

@@ -21,7 +21,7 @@ import (
 type LeftOut struct {
 	// Index is the GPU's NVML index, -1 for one that was there before and is not listed any more.
 	Index int
-	// UUID is empty when it was not told.
+	// UUID is empty if unknown.
 	UUID sharing.GPUID
 	Err  error
 }
@@ -37,7 +37,7 @@ func (e *LeftOut) Error() string {
 // Unwrap returns the reason.
 func (e *LeftOut) Unwrap() error { return e.Err }
 
-// found is what one GPU told in inventory.
+// found is what one GPU reported in inventory.
 type found struct {
 	gpu   sharing.GPU
 	addr  pciAddress
@@ -75,7 +75,7 @@ func (v Inventory) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
 
 // Count is how many GPUs the driver tells of.
 func (v Inventory) Count(ctx context.Context) (int, error) {
-	n, err := call(ctx, v.driver, v.systemLane, v.door.count)
+	n, err := call(ctx, v.driver, v.systemLane, v.adapter.count)
 	if err != nil {
 		return 0, fmt.Errorf("count gpus: %w", err)
 	}
@@ -84,7 +84,7 @@ func (v Inventory) Count(ctx context.Context) (int, error) {
 
 // inspect asks one GPU for all that inventory wants. What it found is in f, also when the GPU cannot be used.
 func (v Inventory) inspect(i int) (f found, err error) {
-	dev, err := v.door.byIndex(i)
+	dev, err := v.adapter.byIndex(i)
 	if err != nil {
 		return f, err
 	}
@@ -92,7 +92,8 @@ func (v Inventory) inspect(i int) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Hardware: sharing.Hardware{PCI: id.pci.String(), NUMA: id.numa, Product: id.product, Board: id.board}, Model: id.model, Health: sharing.HealthOK}
+	f.gpu = sharing.GPU{UUID: id.uuid, Index: i, Minor: id.minor, Hardware: sharing.Hardware{PCI: id.pci.String(),
+		NUMA: id.numa, Product: id.product, Board: id.board}, Model: id.model, Health: sharing.HealthOK}
 	f.addr = id.pci
 	if err := errors.Join(checkUUID(id.uuid), checkName(id.model)); err != nil {
 		return f, err
@@ -112,20 +113,21 @@ func (v Inventory) inspect(i int) (f found, err error) {
 	f.gpu.MIGCapable = err == nil
 	if f.links, err = dev.links(); err != nil && !errors.Is(err, sharing.ErrUnsupported) {
 		// Topology is a preference; a GPU without it is still a GPU.
-		v.opts.Log.Warn("nvlinks are not known", "gpu", string(id.uuid), "error", err)
+		v.opts.Log.Warn("failed to read NVLinks", "gpu", string(id.uuid), "error", err)
 	}
 	switch r, err := dev.recovery(); {
 	case err == nil && r != RecoveryNone:
 		f.gpu.Health, f.gpu.HealthReason = sharing.HealthUnhealthy, "the driver asks for: "+r.String()
 	case err != nil && !errors.Is(err, sharing.ErrUnsupported):
-		f.gpu.Health, f.gpu.HealthReason = sharing.HealthSuspect, "recovery action is not told: "+err.Error()
+		f.gpu.Health, f.gpu.HealthReason = sharing.HealthSuspect, "unknown recovery action: "+err.Error()
 	}
 	return f, nil
 }
 
 // checkName refuses a name that could not be shown.
 func checkName(name string) error {
-	if name == "" || len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
+	if name == "" || len(name) > 128 || strings.ContainsFunc(name,
+		func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
 		return fmt.Errorf("model %q is not a name: %w", name, sharing.ErrInvalid)
 	}
 	return nil
@@ -142,7 +144,7 @@ func judge(all []found) (gpus []sharing.GPU, left []error) {
 	var ok []found
 	for i, f := range all {
 		if f.err == nil && times[f.gpu.UUID] > 1 {
-			// Which of them an answer would be about cannot be told, so none is taken.
+			// An answer could belong to either GPU, so none is taken.
 			f.err = fmt.Errorf("%d gpus report this UUID: %w", times[f.gpu.UUID], sharing.ErrInvalid)
 		}
 		if f.err != nil {
@@ -181,7 +183,8 @@ func vanished(known []sharing.GPUID, all []found) []error {
 	var left []error
 	for _, id := range known {
 		if !slices.ContainsFunc(all, func(f found) bool { return f.gpu.UUID == id }) {
-			left = append(left, &LeftOut{Index: -1, UUID: id, Err: fmt.Errorf("the driver does not list it any more: %w", sharing.ErrLost)})
+			left = append(left, &LeftOut{Index: -1, UUID: id,
+				Err: fmt.Errorf("the driver does not list it any more: %w", sharing.ErrLost)})
 		}
 	}
 	slices.SortFunc(left, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -37,7 +37,8 @@ func TestHangIsContained(t *testing.T) {
 		before := runtime.NumGoroutine()
 		start := time.Now()
 		err := l.Check(within(t, 5*time.Second), bad.id.uuid)
-		if took := time.Since(start); !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || took != 5*time.Second {
+		if took := time.Since(start); !errors.Is(err, sharing.ErrUnavailable) ||
+			!errors.Is(err, context.DeadlineExceeded) || took != 5*time.Second {
 			t.Fatalf("after %v: %v", took, err)
 		}
 		start = time.Now()
@@ -122,7 +123,8 @@ func TestCallWithoutDeadlineEnds(t *testing.T) {
 		g.gate = make(chan struct{})
 		l, _ := open4test(t, Options{CallTimeout: 3 * time.Second}, g)
 		start := time.Now()
-		if err := l.Check(t.Context(), g.id.uuid); !errors.Is(err, sharing.ErrUnavailable) || time.Since(start) != 3*time.Second {
+		if err := l.Check(t.Context(), g.id.uuid); !errors.Is(err, sharing.ErrUnavailable) ||
+			time.Since(start) != 3*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		close(g.gate)
@@ -174,7 +176,7 @@ func TestWaitEvent(t *testing.T) {
 	}
 	gi := uint32(3)
 	d.events <- rawEvent{dev: a, xid: 79, gi: &gi}
-	d.events <- rawEvent{dev: gpu(9), xid: 48} // collected while nobody waits
+	d.events <- rawEvent{dev: gpu(9), xid: 48} // collected while no caller waits
 	ev, err := l.WaitEvent(within(t, 10*time.Second))
 	if err != nil || ev.GPU != a.id.uuid || ev.XID != 79 || ev.GI == nil || *ev.GI != 3 || ev.CI != nil {
 		t.Errorf("%+v, %v", ev, err)
@@ -184,7 +186,7 @@ func TestWaitEvent(t *testing.T) {
 	}
 }
 
-// While somebody holds the registration there is none, and faults are told again afterwards.
+// While a caller keeps the registration there is none, and faults are reported again afterwards.
 func TestHoldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
@@ -247,7 +249,7 @@ func TestHoldEvents(t *testing.T) {
 	})
 }
 
-// Errors are told, do not end the waiting, and are not asked for in a tight loop.
+// Errors are returned, do not end the waiting, and are not asked for in a tight loop.
 func TestWaitEventBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
@@ -258,15 +260,15 @@ func TestWaitEventBacksOff(t *testing.T) {
 		}
 		d.waitErr = lost()
 		ctx := within(t, 10*time.Minute)
-		told := 0
+		reported := 0
 		for ctx.Err() == nil {
 			if _, err := l.WaitEvent(ctx); errors.Is(err, sharing.ErrLost) {
-				told++
+				reported++
 			}
 		}
 		d.mu.Lock()
-		if d.waits > 30 || told < 10 || told > d.waits {
-			t.Errorf("in 10 minutes asked %d times, told %d errors", d.waits, told)
+		if d.waits > 30 || reported < 10 || reported > d.waits {
+			t.Errorf("in 10 minutes asked %d times, told %d errors", d.waits, reported)
 		}
 		d.waitErr = nil
 		d.mu.Unlock()
@@ -274,7 +276,7 @@ func TestWaitEventBacksOff(t *testing.T) {
 		for {
 			ev, err := l.WaitEvent(t.Context())
 			if errors.Is(err, sharing.ErrLost) {
-				continue // the last error was told in the meantime
+				continue // the last error was returned in the meantime
 			}
 			if err != nil || ev.XID != 13 {
 				t.Errorf("after recovery: %+v, %v", ev, err)

@@ -14,9 +14,9 @@ import (
 
 // lane lets one call at a time into the driver, and keeps a call that hangs from taking others with it.
 //
-// A call whose caller has left (its context ended) stays in the lane until the driver returns. Once such a
-// call is older than hangAfter it counts as hung: whoever waits or comes is refused at once. Before that,
-// others wait: a caller that cancels a call of normal length must not make the GPU look broken.
+// A call whose caller has left (its context ended) stays in the lane until the driver returns. Once such a call is
+// older than hangAfter it counts as hung: all callers get an error at once. Before that, others wait: a caller that
+// cancels a call of normal length must not make the GPU look broken.
 type lane struct {
 	name      string
 	hangAfter time.Duration
@@ -49,7 +49,7 @@ func in[T any](ctx context.Context, l *lane, done func(), fn func() (T, error)) 
 		err   error
 	}
 	f := &flight{started: time.Now()}
-	out := make(chan result, 1) // room for the answer that nobody waits for any more
+	out := make(chan result, 1) // room for the answer after the caller has left
 	go func() {
 		defer done()
 		v, err := fn()
@@ -61,7 +61,8 @@ func in[T any](ctx context.Context, l *lane, done func(), fn func() (T, error)) 
 		return r.value, r.err
 	case <-ctx.Done():
 		l.abandon(f)
-		return zero, fmt.Errorf("wait for the driver on %s: %w (%w)", l.name, context.Cause(ctx), sharing.ErrUnavailable)
+		return zero, fmt.Errorf("wait for the driver on %s: %w (%w)", l.name, context.Cause(ctx),
+			sharing.ErrUnavailable)
 	}
 }
 
@@ -101,7 +102,7 @@ func (l *lane) leave(f *flight) {
 	<-l.turn
 }
 
-// abandon notes that nobody waits for f any more.
+// abandon notes that no caller waits for f any more.
 func (l *lane) abandon(f *flight) {
 	mark := func() {
 		l.mu.Lock()

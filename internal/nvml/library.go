@@ -1,9 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml is the one door to NVIDIA's driver: inventory, memory and processes as the driver sees them,
-// faults, the driver's own memory limits per cgroup, and MIG: what a GPU can be cut into, what it is cut into, and the
-// calls that cut.
+// Package nvml is the one adapter to NVIDIA's driver: inventory, memory and processes as the driver sees them,
+// faults, the driver's memory limits per cgroup, and MIG: geometry, instances, and the calls that create and destroy
+// them.
 //
 // It promises that a library without a function, a library that is missing, a driver that is not loaded, a
 // GPU that fell off the bus and a driver that hangs are all errors of the vocabulary in package sharing, and
@@ -18,9 +18,9 @@
 //     GPUs with one UUID) leaves the GPU out, with the reason.
 //
 // A process binds to one copy of the library for its life: bind resolves its functions once and keeps it loaded. So one
-// Library is open at a time, Open after Close works when the driver was reloaded, and another version of the library needs
-// a new process. The program itself needs no function of the library, so it starts on a machine without a driver and with
-// LD_BIND_NOW set.
+// Library is open at a time, Open after Close works when the driver was reloaded, and another version of the library
+// needs a new process. The program itself needs no function of the library, so it starts on a machine without a driver
+// and with LD_BIND_NOW set.
 package nvml
 
 import (
@@ -48,11 +48,12 @@ type Options struct {
 	// They are needed because the C library remembers which directories of LD_LIBRARY_PATH did not exist when
 	// the process started, and never looks there again.
 	LibraryPaths []string
-	// ReadOnly rejects each call that changes a GPU, with a *sharing.ReadOnlyError. Memory limits of cgroups are allowed.
+	// ReadOnly rejects each call that changes a GPU, with a *sharing.ReadOnlyError. Memory limits of cgroups are
+	// allowed.
 	ReadOnly bool
 	// CallTimeout bounds every call besides its context; 0 means 10 s.
 	CallTimeout time.Duration
-	// HangAfter is the age from which a call that nobody waits for any more counts as hung; 0 means 1 s.
+	// HangAfter is the age from which a call without a waiting caller counts as hung; 0 means 1 s.
 	HangAfter time.Duration
 	// Log may be nil.
 	Log *slog.Logger
@@ -75,8 +76,7 @@ func (o Options) withDefaults() Options {
 type System struct {
 	DriverVersion string
 	NVMLVersion   string
-	// CUDAVersion is the highest CUDA version that the driver serves, as 1000 * major + 10 * minor; 0 when
-	// it is not told.
+	// CUDAVersion is the highest CUDA version that the driver serves, as 1000 * major + 10 * minor; 0 if unknown.
 	CUDAVersion int
 }
 
@@ -96,10 +96,11 @@ type Library struct {
 	ended     func() // gives the process's one session back
 }
 
-func newLibrary(d door, opts Options, ended func()) *Library {
+func newLibrary(d adapter, opts Options, ended func()) *Library {
 	dr := newDriver(d, opts.withDefaults())
 	return &Library{
-		Inventory: Inventory{dr}, Readings: Readings{driver: dr}, Limits: Limits{dr}, Settings: Settings{dr}, MIG: MIG{dr},
+		Inventory: Inventory{dr}, Readings: Readings{driver: dr}, Limits: Limits{dr}, Settings: Settings{dr},
+		MIG:    MIG{dr},
 		Faults: newFaults(dr), driver: dr, ended: ended, closeWait: defaultCloseWait,
 	}
 }
@@ -123,7 +124,7 @@ func (l *Library) Close() error {
 	go func() {
 		l.driver.calls.Wait() // first: a WaitEvent among them may just be starting the event loop
 		l.Faults.wg.Wait()
-		err := l.driver.door.shutdown()
+		err := l.driver.adapter.shutdown()
 		l.ended()
 		done <- err
 	}()
@@ -138,9 +139,9 @@ func (l *Library) Close() error {
 	}
 }
 
-// session holds one token while a Library is open or a call to open one is in the driver. It is the one
-// piece of package state: what it guards, the library's single initialisation and the program's binding to
-// it, belongs to the process and not to any value.
+// session holds one token while a Library is open or a call to open one is in the driver. It is the only package
+// state: the library's single initialization and the program's binding to it belong to the process and not to any
+// value.
 var session = make(chan struct{}, 1) //nolint:gochecknoglobals // see above
 
 // Open loads the library and initialises it. It waits, within ctx, for an earlier Library of this process
@@ -153,7 +154,8 @@ func Open(ctx context.Context, opts Options) (*Library, error) {
 	select {
 	case session <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("open nvml: another use of it in this process has not ended: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+		return nil, fmt.Errorf("open nvml: another use of it in this process has not ended: %w (%w)",
+			context.Cause(ctx), sharing.ErrUnavailable)
 	}
 	type result struct {
 		lib *Library
@@ -168,10 +170,10 @@ func Open(ctx context.Context, opts Options) (*Library, error) {
 		select {
 		case out <- result{lib, err}:
 		case <-ctx.Done():
-			// Nobody waits any more: the driver hung and came back.
+			// The caller has left: the driver hung and came back.
 			if lib != nil {
 				if err := lib.Close(); err != nil {
-					opts.Log.Warn("nvml opened too late and did not close", "error", err)
+					opts.Log.Warn("failed to close NVML that opened too late", "error", err)
 				}
 			}
 		}
@@ -180,7 +182,8 @@ func Open(ctx context.Context, opts Options) (*Library, error) {
 	case r := <-out:
 		return r.lib, r.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("open nvml: the driver does not answer: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+		return nil, fmt.Errorf("open nvml: the driver does not answer: %w (%w)", context.Cause(ctx),
+			sharing.ErrUnavailable)
 	}
 }
 
@@ -190,7 +193,7 @@ func open(opts Options) (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open nvml: %w", err)
 	}
-	d, err := openDoor(path)
+	d, err := openAdapter(path)
 	if err != nil {
 		return nil, fmt.Errorf("open nvml: %w", err)
 	}
@@ -202,7 +205,7 @@ func open(opts Options) (*Library, error) {
 		err = errors.Join(err, d.shutdown())
 		return nil, fmt.Errorf("open nvml: %w", err)
 	}
-	opts.Log.Info("nvml is open", "library", l.path, "driver", l.system.DriverVersion)
+	opts.Log.Info("opened NVML", "library", l.path, "driver", l.system.DriverVersion)
 	return l, nil
 }
 
@@ -219,7 +222,7 @@ func choose(candidates []string, opts Options) (string, error) {
 		}
 		errs = append(errs, err)
 	}
-	opts.Log.Debug("no nvml library", "tried", candidates)
+	opts.Log.Debug("failed to find NVML library", "tried", candidates)
 	// The first reason is of the name that everybody looks for; the others are mostly "no such file".
 	return "", fmt.Errorf("%w (tried %d places): %w", errNoLibrary, len(candidates), errs[0])
 }

@@ -56,9 +56,15 @@ func TestGPUs(t *testing.T) {
 		t.Fatal(left, err)
 	}
 	want := []sharing.GPU{
-		{UUID: a.id.uuid, Index: 0, Minor: 0, Hardware: sharing.Hardware{PCI: "0000:10:00.0"}, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{b.id.uuid}, Health: sharing.HealthOK},
-		{UUID: b.id.uuid, Index: 1, Minor: 1, Hardware: sharing.Hardware{PCI: "0000:11:00.0"}, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{a.id.uuid}, Health: sharing.HealthOK},
-		{UUID: c.id.uuid, Index: 2, Minor: 2, Hardware: sharing.Hardware{PCI: "0000:12:00.0"}, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, MIG: true, Health: sharing.HealthUnhealthy, HealthReason: "the driver asks for: a GPU reset"},
+		{UUID: a.id.uuid, Index: 0, Minor: 0, Hardware: sharing.Hardware{PCI: "0000:10:00.0"}, Model: "NVIDIA H100",
+			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{b.id.uuid},
+			Health: sharing.HealthOK},
+		{UUID: b.id.uuid, Index: 1, Minor: 1, Hardware: sharing.Hardware{PCI: "0000:11:00.0"}, Model: "NVIDIA H100",
+			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, NVLinks: []sharing.GPUID{a.id.uuid},
+			Health: sharing.HealthOK},
+		{UUID: c.id.uuid, Index: 2, Minor: 2, Hardware: sharing.Hardware{PCI: "0000:12:00.0"}, Model: "NVIDIA H100",
+			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, MIGCapable: true, MIG: true,
+			Health: sharing.HealthUnhealthy, HealthReason: "the driver asks for: a GPU reset"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -67,7 +73,8 @@ func TestGPUs(t *testing.T) {
 
 func TestMIGProcesses(t *testing.T) {
 	g := gpu(0)
-	g.lists = [][]resident{{{pid: 7, gi: 2}, {pid: 7, gi: 1}, {pid: 0, gi: 1}}, {{pid: 7, gi: 2, mps: true}, {pid: 5, gi: noInstance}}}
+	g.lists = [][]resident{{{pid: 7, gi: 2}, {pid: 7, gi: 1}, {pid: 0, gi: 1}},
+		{{pid: 7, gi: 2, mps: true}, {pid: 5, gi: noInstance}}}
 	l, _ := open4test(t, Options{}, g)
 	got, err := l.MIGProcesses(t.Context(), g.id.uuid)
 	if d := cmp.Diff([]MIGProcess{{5, -1}, {7, 1}, {7, 2}}, got); d != "" || err != nil {
@@ -81,7 +88,8 @@ func TestMIGProcesses(t *testing.T) {
 func TestProcessesOfAnInstance(t *testing.T) {
 	g := gpu(0)
 	g.lists = [][]resident{
-		{{pid: 7, gi: 2, used: 5, known: true}, {pid: 7, gi: 1, used: 9, known: true}, {pid: 8, gi: 1, used: 1, known: true}, {pid: 5, gi: noInstance, used: 3, known: true}},
+		{{pid: 7, gi: 2, used: 5, known: true}, {pid: 7, gi: 1, used: 9, known: true},
+			{pid: 8, gi: 1, used: 1, known: true}, {pid: 5, gi: noInstance, used: 3, known: true}},
 		{{pid: 7, gi: 2, used: 5, known: true, mps: true}},
 	}
 	l, _ := open4test(t, Options{}, g)
@@ -93,7 +101,7 @@ func TestProcessesOfAnInstance(t *testing.T) {
 
 func TestDirectNVLinks(t *testing.T) {
 	a, b, c := gpu(0), gpu(1), gpu(2)
-	a.peers = []link{{pci: b.id.pci}, {pci: b.id.pci}} // told by one side only
+	a.peers = []link{{pci: b.id.pci}, {pci: b.id.pci}} // reported by one side only
 	c.peers = []link{{pci: pciAddress{9, 9, 9}}}       // to something that is no GPU of ours
 	l, _ := open4test(t, Options{}, a, b, c)
 	got, _, err := l.GPUs(t.Context())
@@ -114,18 +122,19 @@ func TestAbsurdGPUsAreLeftOut(t *testing.T) {
 		want  error
 		left  int
 	}{
-		"no memory":         {func(b, _ *fakeGPU) { b.mem.Total = 0 }, sharing.ErrInvalid, 1},
-		"reserved > total":  {func(b, _ *fakeGPU) { b.mem.Reserved = b.mem.Total + 1 }, sharing.ErrInvalid, 1},
-		"no uuid":           {func(b, _ *fakeGPU) { b.id.uuid = "" }, sharing.ErrInvalid, 1},
-		"control in uuid":   {func(b, _ *fakeGPU) { b.id.uuid = "GPU-1\n2" }, sharing.ErrInvalid, 1},
-		"mig uuid":          {func(b, _ *fakeGPU) { b.id.uuid = "MIG-1234" }, sharing.ErrInvalid, 1},
-		"control in name":   {func(b, _ *fakeGPU) { b.id.model = "H100\x1b[31m" }, sharing.ErrInvalid, 1},
-		"name not utf-8":    {func(b, _ *fakeGPU) { b.id.model = "H\xff" }, sharing.ErrInvalid, 1},
-		"no name":           {func(b, _ *fakeGPU) { b.id.model = "" }, sharing.ErrInvalid, 1},
-		"same uuid":         {func(b, g *fakeGPU) { b.id.uuid = g.id.uuid }, sharing.ErrInvalid, 2},
-		"lost":              {func(b, _ *fakeGPU) { b.err = lost() }, sharing.ErrLost, 1},
-		"lost, no handle":   {func(b, _ *fakeGPU) { b.err, b.early = lost(), true }, sharing.ErrLost, 1},
-		"mig mode not told": {func(b, _ *fakeGPU) { b.migErr = check("nvmlDeviceGetMigMode", nvml.ERROR_UNKNOWN) }, sharing.ErrUnavailable, 1},
+		"no memory":        {func(b, _ *fakeGPU) { b.mem.Total = 0 }, sharing.ErrInvalid, 1},
+		"reserved > total": {func(b, _ *fakeGPU) { b.mem.Reserved = b.mem.Total + 1 }, sharing.ErrInvalid, 1},
+		"no uuid":          {func(b, _ *fakeGPU) { b.id.uuid = "" }, sharing.ErrInvalid, 1},
+		"control in uuid":  {func(b, _ *fakeGPU) { b.id.uuid = "GPU-1\n2" }, sharing.ErrInvalid, 1},
+		"mig uuid":         {func(b, _ *fakeGPU) { b.id.uuid = "MIG-1234" }, sharing.ErrInvalid, 1},
+		"control in name":  {func(b, _ *fakeGPU) { b.id.model = "H100\x1b[31m" }, sharing.ErrInvalid, 1},
+		"name not utf-8":   {func(b, _ *fakeGPU) { b.id.model = "H\xff" }, sharing.ErrInvalid, 1},
+		"no name":          {func(b, _ *fakeGPU) { b.id.model = "" }, sharing.ErrInvalid, 1},
+		"same uuid":        {func(b, g *fakeGPU) { b.id.uuid = g.id.uuid }, sharing.ErrInvalid, 2},
+		"lost":             {func(b, _ *fakeGPU) { b.err = lost() }, sharing.ErrLost, 1},
+		"lost, no handle":  {func(b, _ *fakeGPU) { b.err, b.early = lost(), true }, sharing.ErrLost, 1},
+		"mig mode not told": {func(b, _ *fakeGPU) { b.migErr = check("nvmlDeviceGetMigMode", nvml.ERROR_UNKNOWN) },
+			sharing.ErrUnavailable, 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +156,7 @@ func TestAbsurdGPUsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A GPU that was there and is lost is told by its UUID, whichever way the driver shows the loss.
+// A lost GPU that was there is reported by its UUID, however the driver shows the loss.
 func TestKnownGPUThatIsGoneIsNamed(t *testing.T) {
 	for _, way := range []string{"no handle", "not listed"} {
 		t.Run(way, func(t *testing.T) {
@@ -185,16 +194,20 @@ func TestMergeProcesses(t *testing.T) {
 		lists [][]resident
 		want  []Process
 	}{
-		"empty":             {nil, []Process{}},
-		"several":           {[][]resident{{r(9, none, 5), r(3, none, 7)}}, []Process{{3, 7, true, false}, {9, 5, true, false}}},
-		"in two lists":      {[][]resident{{r(3, none, 7)}, {r(3, none, 7)}, {r(3, none, 6)}}, []Process{{3, 7, true, false}}},
+		"empty": {nil, []Process{}},
+		"several": {[][]resident{{r(9, none, 5), r(3, none, 7)}},
+			[]Process{{3, 7, true, false}, {9, 5, true, false}}},
+		"in two lists": {[][]resident{{r(3, none, 7)}, {r(3, none, 7)}, {r(3, none, 6)}},
+			[]Process{{3, 7, true, false}}},
 		"over instances":    {[][]resident{{r(3, 1, 7), r(3, 2, 5)}, {r(3, 1, 7)}}, []Process{{3, 12, true, false}}},
 		"unknown":           {[][]resident{{unknown(3, none)}}, []Process{{3, 0, false, false}}},
 		"known in one list": {[][]resident{{unknown(3, none)}, {r(3, none, 4)}}, []Process{{3, 4, true, false}}},
 		"unknown elsewhere": {[][]resident{{r(3, 1, 4), unknown(3, 2)}}, []Process{{3, 0, false, false}}},
 		"sum overflows":     {[][]resident{{r(3, 1, math.MaxUint64-1), r(3, 2, 5)}}, []Process{{3, 0, false, false}}},
-		"of an MPS server":  {[][]resident{{r(3, none, 7), r(4, none, 1)}, {{pid: 3, gi: none, ci: none, used: 7, known: true, mps: true}}}, []Process{{3, 7, true, true}, {4, 1, true, false}}},
-		"no pid":            {[][]resident{{r(0, none, 4)}}, []Process{}},
+		"of an MPS server": {[][]resident{{r(3, none, 7), r(4, none, 1)},
+			{{pid: 3, gi: none, ci: none, used: 7, known: true, mps: true}}},
+			[]Process{{3, 7, true, true}, {4, 1, true, false}}},
+		"no pid": {[][]resident{{r(0, none, 4)}}, []Process{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +272,7 @@ func TestReadings(t *testing.T) {
 		t.Errorf("absurd utilization is told: %d, %v", u, err)
 	}
 	g.times = []sharing.TimeRow{{PID: 9, At: now, SM: 101}}
-	if p, err := l.ProcessTime(ctx, id, now.Add(-time.Second)); err != nil || p.Told() {
+	if p, err := l.ProcessTime(ctx, id, now.Add(-time.Second)); err != nil || p.Known() {
 		t.Errorf("an absurd share of time is told: %v, %v", p, err)
 	}
 	g.err = lost()
@@ -292,7 +305,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 	_, _, gpusErr := l.GPUs(t.Context())
 	_, evErr := l.WaitEvent(t.Context())
-	for what, err := range map[string]error{"GPUs": gpusErr, "Check": l.Check(t.Context(), g.id.uuid), "WaitEvent": evErr} {
+	for what, err := range map[string]error{"GPUs": gpusErr, "Check": l.Check(t.Context(), g.id.uuid),
+		"WaitEvent": evErr} {
 		if !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("%s after Close: %v, want ErrUnavailable", what, err)
 		}
@@ -327,7 +341,8 @@ func TestDefaultLibraryPaths(t *testing.T) {
 	}
 	for _, place := range []string{ // Google's, Windows', distributions' and the driver container's
 		"/usr/local/nvidia/lib64", "/home/kubernetes/bin/nvidia/lib64", "/var/lib/nvidia/lib64", "/usr/lib/wsl/lib",
-		"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+		"/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
 	} {
 		if !slices.Contains(got, place+"/libnvidia-ml.so.1") {
 			t.Errorf("%s is not looked at: %q", place, got)

@@ -80,15 +80,17 @@ type named struct{ nvml.Device }
 
 func (named) GetUUID() (string, nvml.Return) { return "GPU-1", nvml.SUCCESS }
 
-// TestListsInOneQuestion has lists that grow beyond the room for them, shrink, and cannot be told. go-nvml has to ask after they
-// have grown and where there is an error, and else the library is asked once.
+// TestListsInOneQuestion has lists that outgrow their buffer, shrink, and fail. After growth or an error, go-nvml has
+// to ask again. In all other cases the library is asked once.
 func TestListsInOneQuestion(t *testing.T) {
 	dir := t.TempDir()
-	length, source, library := filepath.Join(dir, "length"), filepath.Join(dir, "listing.c"), filepath.Join(dir, "liblisting.so")
+	length, source, library := filepath.Join(dir, "length"), filepath.Join(dir, "listing.c"),
+		filepath.Join(dir, "liblisting.so")
 	if err := os.WriteFile(source, []byte(listing), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", `-DFILE_NAME="`+length+`"`, "-o", library, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", `-DFILE_NAME="`+length+`"`, "-o", library,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("build a library: %v\n%s", err, out)
 	}
 	lim, err := openHandles(library)
@@ -104,8 +106,10 @@ func TestListsInOneQuestion(t *testing.T) {
 		ok   bool
 		same bool // the slice is the one before
 	}{
-		{"0", 0, true, false}, {"1", 1, true, false}, {"1", 1, true, true}, {"32", 32, true, false}, {"33", 0, false, false}, {"33", 33, true, false},
-		{"33", 33, true, true}, {"65", 65, true, false}, {"66", 0, false, false}, {"999", 0, false, false}, {"66", 66, true, false}, {"2", 2, true, false}, {"0", 0, true, false},
+		{"0", 0, true, false}, {"1", 1, true, false}, {"1", 1, true, true}, {"32", 32, true, false},
+		{"33", 0, false, false}, {"33", 33, true, false},
+		{"33", 33, true, true}, {"65", 65, true, false}, {"66", 0, false, false}, {"999", 0, false, false},
+		{"66", 66, true, false}, {"2", 2, true, false}, {"0", 0, true, false},
 	} {
 		if err := os.WriteFile(length, []byte(s.long), 0o600); err != nil {
 			t.Fatal(err)
@@ -128,7 +132,8 @@ func TestListsInOneQuestion(t *testing.T) {
 			t.Errorf("what %s processes did: %d, %v", s.long, len(times), ok)
 		}
 		for i, x := range times {
-			if x != (sharing.TimeRow{PID: 100 + i, At: time.UnixMicro(7), SM: i % 100, Memory: 1, Encoder: 2, Decoder: 3}) {
+			if x != (sharing.TimeRow{PID: 100 + i, At: time.UnixMicro(7), SM: i % 100, Memory: 1, Encoder: 2,
+				Decoder: 3}) {
 				t.Errorf("what process %d of %s did is %+v", i, s.long, x)
 			}
 		}

@@ -57,7 +57,8 @@ type handles struct {
 	devices map[string]unsafe.Pointer
 }
 
-// openHandles loads the library at path once more. Only a library that cannot be loaded is an error; it may lack the function.
+// openHandles loads the library at path once more. Only a library that cannot be loaded is an error; it may lack the
+// function.
 func openHandles(path string) (*handles, error) {
 	lib, err := dlopen(path)
 	if err != nil {
@@ -88,7 +89,7 @@ func (h *handles) device(uuid string) (unsafe.Pointer, error) {
 	return dev, nil
 }
 
-// judge turns a code into an error. After one that may be the handle's fault, the next call looks it up anew.
+// judge turns a code into an error. After one that may be the handle's fault, the next call looks it up again.
 func (h *handles) judge(uuid, function string, code C.int) error {
 	err := check(function, nvml.Return(code))
 	if err != nil && !errors.Is(err, sharing.ErrUnsupported) {
@@ -106,7 +107,8 @@ func dlopen(path string) (unsafe.Pointer, error) {
 	var why [512]C.char
 	lib := C.kerf_open(p, &why[0], C.size_t(len(why)))
 	if lib == nil {
-		return nil, fmt.Errorf("load library %q: %s: %w", path, strings.ToValidUTF8(C.GoString(&why[0]), "?"), sharing.ErrUnavailable)
+		return nil, fmt.Errorf("load library %q: %s: %w", path, strings.ToValidUTF8(C.GoString(&why[0]), "?"),
+			sharing.ErrUnavailable)
 	}
 	return lib, nil
 }

@@ -35,20 +35,21 @@ func buildLibraries(t *testing.T) string {
 	return out
 }
 
-// inChild runs a case in a process of its own, where the library's folder comes first, so that it is found also
-// on a machine that has a real driver.
+// inChild runs a case in a separate process, where the library's folder comes first, so that it is found also on a
+// machine that has a real driver.
 func inChild(t *testing.T, name, library string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSimulated$", "-test.v")
-	cmd.Env = append(os.Environ(), caseEnv+"="+name, libraryEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library), "LD_BIND_NOW=1")
+	cmd.Env = append(os.Environ(), caseEnv+"="+name, libraryEnv+"="+library, "LD_LIBRARY_PATH="+filepath.Dir(library),
+		"LD_BIND_NOW=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s with %s: %v\n%s", name, library, err, out)
 	}
 }
 
-// TestSimulated runs the door against the libraries of the simulated driver.
+// TestSimulated runs the adapter with the libraries of the simulator.
 func TestSimulated(t *testing.T) {
 	library := os.Getenv(libraryEnv)
 	switch name := os.Getenv(caseEnv); name {
@@ -76,7 +77,9 @@ func TestSimulated(t *testing.T) {
 		t.Run("driver "+driver, func(t *testing.T) { inChild(t, "driver", nodeWith(t, out, driver)) })
 	}
 	t.Run("mig r550", func(t *testing.T) { inChild(t, "mig", nodeWith(t, out, "r550")) })
-	t.Run("library that comes later", func(t *testing.T) { inChild(t, "later", filepath.Join(out, "later", LibraryName)) })
+	t.Run("library that comes later", func(t *testing.T) {
+		inChild(t, "later", filepath.Join(out, "later", LibraryName))
+	})
 }
 
 // nodeWith makes a folder with a driver's libraries in the form of a node, and returns the one of NVML.
@@ -102,7 +105,8 @@ func testLoader(t *testing.T, library string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Base(filepath.Dir(library)) == "r615"; (dlsym(h.lib, setLimitsFunc) != nil) != want || h.find == nil {
+	if want := filepath.Base(filepath.Dir(library)) == "r615"; (dlsym(h.lib, setLimitsFunc) != nil) != want ||
+		h.find == nil {
 		t.Errorf("memory limits present: %v, want %v", !want, want)
 	}
 	h.close()
@@ -115,7 +119,8 @@ func wantNoDriver(t *testing.T, library string) {
 	t.Helper()
 	l, err := Open(t.Context(), Options{LibraryPaths: DefaultLibraryPaths(os.Getenv("LD_LIBRARY_PATH"))})
 	var e *Error
-	if l != nil || !errors.Is(err, sharing.ErrUnavailable) || !errors.As(err, &e) || e.Code != int(nvml.ERROR_DRIVER_NOT_LOADED) {
+	if l != nil || !errors.Is(err, sharing.ErrUnavailable) || !errors.As(err, &e) ||
+		e.Code != int(nvml.ERROR_DRIVER_NOT_LOADED) {
 		t.Fatalf("%v, %v; want a driver that is not loaded", l, err)
 	}
 	if got := boundLibrary(); got != library {

@@ -20,7 +20,7 @@ type Activation uint8
 // The outcomes. All but ActivationDone leave the mode pending.
 const (
 	ActivationDone  Activation = iota
-	ActivationInUse            // the GPU is held or cut: set the mode again once it is idle
+	ActivationInUse            // the GPU is in use or has instances: set the mode again once it is idle
 	ActivationReset            // the GPU takes the mode with its next reset
 )
 
@@ -78,11 +78,11 @@ type MIGProcess struct {
 	GI int
 }
 
-// cuttable is a device that can be cut: what not every door has.
-type cuttable interface{ cutter() cutter }
+// partitionable is a device with MIG calls, which not every adapter has.
+type partitionable interface{ partitioner() partitioner }
 
 // cutter is the part of MIG of a device.
-type cutter interface {
+type partitioner interface {
 	migMode() (MIGMode, error)
 	migNeedsReset() (bool, error)
 	setMIGMode(on bool) (Activation, error)
@@ -97,23 +97,27 @@ type cutter interface {
 	destroyCI(gi, ci int) error
 }
 
-func onCutter[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
-	return onGPU(ctx, d, what, id, cutting(fn))
+func onPartitioner[T any](ctx context.Context, d *driver, what string, id sharing.GPUID,
+	fn func(partitioner) (T, error)) (T,
+	error) {
+	return onGPU(ctx, d, what, id, partitioning(fn))
 }
 
 // changeMIG is onCutter for a call that changes the GPU.
-func changeMIG[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(cutter) (T, error)) (T, error) {
-	return change(ctx, d, what, id, cutting(fn))
+func changeMIG[T any](ctx context.Context, d *driver, what string, id sharing.GPUID, fn func(partitioner) (T, error)) (
+	T,
+	error) {
+	return change(ctx, d, what, id, partitioning(fn))
 }
 
-func cutting[T any](fn func(cutter) (T, error)) func(device) (T, error) {
+func partitioning[T any](fn func(partitioner) (T, error)) func(device) (T, error) {
 	return func(d device) (T, error) {
-		c, ok := d.(cuttable)
+		c, ok := d.(partitionable)
 		if !ok {
 			var zero T
 			return zero, absent("nvmlDeviceGetMigMode")
 		}
-		return fn(c.cutter())
+		return fn(c.partitioner())
 	}
 }
 
@@ -122,18 +126,19 @@ type MIG struct{ driver *driver }
 
 // MIGMode reads the GPU's mode. It is sharing.ErrUnsupported for a GPU that cannot do MIG.
 func (m MIG) MIGMode(ctx context.Context, id sharing.GPUID) (MIGMode, error) {
-	return onCutter(ctx, m.driver, "read mig mode", id, cutter.migMode)
+	return onPartitioner(ctx, m.driver, "read mig mode", id, partitioner.migMode)
 }
 
-// SetMIGMode turns MIG on or off. It needs root. Before Hopper this may reset the GPU, and with it all that runs there:
-// whoever calls this has looked that nothing does. A mode that is not taken at once is no error.
+// SetMIGMode enables or disables MIG. It needs root. Before Hopper this may reset the GPU, and with it all that runs
+// there: the caller must verify that nothing does. A mode that does not become current at once is no error.
 func (m MIG) SetMIGMode(ctx context.Context, id sharing.GPUID, on bool) (Activation, error) {
-	return changeMIG(ctx, m.driver, "set mig mode", id, func(c cutter) (Activation, error) { return c.setMIGMode(on) })
+	return changeMIG(ctx, m.driver, "set mig mode", id,
+		func(c partitioner) (Activation, error) { return c.setMIGMode(on) })
 }
 
 // MIGNeedsReset reports whether the GPU changes its mode with a reset: those before Hopper do.
 func (m MIG) MIGNeedsReset(ctx context.Context, id sharing.GPUID) (bool, error) {
-	return onCutter(ctx, m.driver, "read compute capability", id, cutter.migNeedsReset)
+	return onPartitioner(ctx, m.driver, "read compute capability", id, partitioner.migNeedsReset)
 }
 
 // MIGProcesses returns which processes hold which instances, each pair once.
@@ -153,7 +158,10 @@ func (m MIG) MIGProcesses(ctx context.Context, id sharing.GPUID) ([]MIGProcess, 
 				all = append(all, p)
 			}
 		}
-		slices.SortFunc(all, func(a, b MIGProcess) int { return cmp.Or(cmp.Compare(a.GI, b.GI), cmp.Compare(a.PID, b.PID)) })
+		slices.SortFunc(all, func(a, b MIGProcess) int {
+			return cmp.Or(cmp.Compare(a.GI, b.GI),
+				cmp.Compare(a.PID, b.PID))
+		})
 		return all, nil
 	})
 }
@@ -161,23 +169,23 @@ func (m MIG) MIGProcesses(ctx context.Context, id sharing.GPUID) ([]MIGProcess, 
 // MIGProfiles returns the sizes of GPU instance that the GPU offers, each once. It is sharing.ErrUnsupported for a GPU
 // that cannot do MIG.
 func (m MIG) MIGProfiles(ctx context.Context, id sharing.GPUID) ([]MIGProfile, error) {
-	return onCutter(ctx, m.driver, "read mig profiles", id, cutter.migProfiles)
+	return onPartitioner(ctx, m.driver, "read mig profiles", id, partitioner.migProfiles)
 }
 
 // MIGInstances returns the GPU instances by their ids, none outside MIG mode.
 func (m MIG) MIGInstances(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
-	return onCutter(ctx, m.driver, "list mig instances", id, cutter.migInstances)
+	return onPartitioner(ctx, m.driver, "list mig instances", id, partitioner.migInstances)
 }
 
 // MIGSlots returns the GPU instances that have a compute instance, without saying which, by their ids; none outside MIG
 // mode. It is MIGInstances for who looks often.
 func (m MIG) MIGSlots(ctx context.Context, id sharing.GPUID) ([]MIGInstance, error) {
-	return onCutter(ctx, m.driver, "find mig instances", id, cutter.migSlots)
+	return onPartitioner(ctx, m.driver, "find mig instances", id, partitioner.migSlots)
 }
 
 // MIGDevices returns the MIG devices with their UUIDs, none outside MIG mode. On a loaded node it can take seconds.
 func (m MIG) MIGDevices(ctx context.Context, id sharing.GPUID) ([]MIGDevice, error) {
-	return onCutter(ctx, m.driver, "list mig devices", id, cutter.migDevices)
+	return onPartitioner(ctx, m.driver, "list mig devices", id, partitioner.migDevices)
 }
 
 // CreateGI makes a GPU instance of the profile with that id at a placement, and returns its id. It needs root. Errors:
@@ -185,24 +193,30 @@ func (m MIG) MIGDevices(ctx context.Context, id sharing.GPUID) ([]MIGDevice, err
 // placement), sharing.ErrUnsupported (not in MIG mode). When ctx ends while the driver hangs, the instance may still be
 // made later.
 func (m MIG) CreateGI(ctx context.Context, id sharing.GPUID, profile, start, size int) (int, error) {
-	return changeMIG(ctx, m.driver, "create gpu instance", id, func(c cutter) (int, error) { return c.createGI(profile, start, size) })
+	return changeMIG(ctx, m.driver, "create gpu instance", id,
+		func(c partitioner) (int, error) { return c.createGI(profile, start, size) })
 }
 
 // DestroyGI ends a GPU instance. Errors: sharing.ErrUnavailable (it has a compute instance, or is in use),
 // sharing.ErrNotFound.
 func (m MIG) DestroyGI(ctx context.Context, id sharing.GPUID, gi int) error {
-	_, err := changeMIG(ctx, m.driver, "destroy gpu instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyGI(gi) })
+	_, err := changeMIG(ctx, m.driver, "destroy gpu instance", id, func(c partitioner) (struct{}, error) {
+		return struct{}{},
+			c.destroyGI(gi)
+	})
 	return err
 }
 
 // CreateCI makes the compute instance that takes all of a GPU instance, and returns its id. Errors:
 // sharing.ErrExhausted (there is one already), sharing.ErrNotFound.
 func (m MIG) CreateCI(ctx context.Context, id sharing.GPUID, gi int) (int, error) {
-	return changeMIG(ctx, m.driver, "create compute instance", id, func(c cutter) (int, error) { return c.createCI(gi) })
+	return changeMIG(ctx, m.driver, "create compute instance", id,
+		func(c partitioner) (int, error) { return c.createCI(gi) })
 }
 
 // DestroyCI ends a compute instance. Errors: sharing.ErrUnavailable (a process holds it), sharing.ErrNotFound.
 func (m MIG) DestroyCI(ctx context.Context, id sharing.GPUID, gi, ci int) error {
-	_, err := changeMIG(ctx, m.driver, "destroy compute instance", id, func(c cutter) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
+	_, err := changeMIG(ctx, m.driver, "destroy compute instance", id,
+		func(c partitioner) (struct{}, error) { return struct{}{}, c.destroyCI(gi, ci) })
 	return err
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// ProcessTime returns what part of the time since then, in percent, each process used of the GPU's multiprocessors, as far as
-// the driver's samples tell. Rows that say nothing of that time are left out, one by one. It is sharing.ErrUnsupported where the
-// driver does not tell at all (MIG mode, old libraries).
+// ProcessTime returns what part of the time since then, in percent, each process used of the GPU's multiprocessors, as
+// far as the driver's samples tell. Rows that say nothing of that time are left out, one by one. It is
+// sharing.ErrUnsupported where the driver does not tell at all (MIG mode, old libraries).
 func (r *Readings) ProcessTime(ctx context.Context, id sharing.GPUID, since time.Time) (sharing.TimeUse, error) {
 	return onGPU(ctx, r.driver, "read processes' use of time", id, func(d device) (sharing.TimeUse, error) {
 		rows, err := d.processTime(since)
@@ -57,8 +57,8 @@ func (g goDevice) processTime(since time.Time) ([]sharing.TimeRow, error) {
 	return out, nil
 }
 
-// processUtilization asks how long the list is, and then for the list. go-nvml cuts its buffer to the length that the
-// second answer tells, and panics where the list has grown in between: ok is then false.
+// processUtilization asks for the length of the list, and then for the list. go-nvml truncates its buffer to the length
+// in the second answer, and panics if the list has grown in between: ok is then false.
 func processUtilization(dev nvml.Device, since uint64) (got []nvml.ProcessUtilizationSample, r nvml.Return, ok bool) {
 	defer func() { _ = recover() }()
 	got, r = dev.GetProcessUtilization(since)

@@ -29,10 +29,13 @@ const (
 // method of spy.
 func deviceMethods() map[string]kind {
 	return map[string]kind{
-		"identity": reads, "mig": reads, "memory": reads, "processes": reads, "utilization": reads, "processTime": reads, "recovery": reads,
-		"links": reads, "computeMode": reads, "powerLimit": reads, "limit": reads, "signs": reads, "power": reads, "linksUp": reads,
+		"identity": reads, "mig": reads, "memory": reads, "processes": reads, "utilization": reads,
+		"processTime": reads, "recovery": reads,
+		"links": reads, "computeMode": reads, "powerLimit": reads, "limit": reads, "signs": reads, "power": reads,
+		"linksUp": reads,
 		"sensors": reads, "computeProcesses": reads, "instances": reads,
-		"migMode": reads, "migNeedsReset": reads, "migProfiles": reads, "migInstances": reads, "migDevices": reads, "migSlots": reads,
+		"migMode": reads, "migNeedsReset": reads, "migProfiles": reads, "migInstances": reads, "migDevices": reads,
+		"migSlots": reads,
 
 		"setComputeMode": changes, "setPowerLimit": changes, "setMIGMode": changes,
 		"createGI": changes, "destroyGI": changes, "createCI": changes, "destroyCI": changes,
@@ -44,16 +47,21 @@ func deviceMethods() map[string]kind {
 // libraryMethods are all exported methods of a Library. A new one needs its line here.
 func libraryMethods() map[string]kind {
 	return map[string]kind{
-		"Memory": reads, "Processes": reads, "ProcessesIn": reads, "Utilization": reads, "MemoryLimit": reads, "Check": reads, "RecoveryAction": reads,
-		"ComputeMode": reads, "MIGMode": reads, "MIGNeedsReset": reads, "MIGProcesses": reads, "MIGProfiles": reads, "MIGInstances": reads, "MIGDevices": reads,
-		"PowerLimit": reads, "ProcessTime": reads, "Signs": reads, "Power": reads, "Telemetry": reads, "InstanceMemory": reads, "MIGSlots": reads,
+		"Memory": reads, "Processes": reads, "ProcessesIn": reads, "Utilization": reads, "MemoryLimit": reads,
+		"Check": reads, "RecoveryAction": reads,
+		"ComputeMode": reads, "MIGMode": reads, "MIGNeedsReset": reads, "MIGProcesses": reads, "MIGProfiles": reads,
+		"MIGInstances": reads, "MIGDevices": reads,
+		"PowerLimit": reads, "ProcessTime": reads, "Signs": reads, "Power": reads, "Telemetry": reads,
+		"InstanceMemory": reads, "MIGSlots": reads,
 		"GPUs": reads, "Count": reads,
 
-		"SetComputeMode": changes, "SetMIGMode": changes, "CreateGI": changes, "DestroyGI": changes, "CreateCI": changes, "DestroyCI": changes, "SetPowerLimit": changes,
+		"SetComputeMode": changes, "SetMIGMode": changes, "CreateGI": changes, "DestroyGI": changes,
+		"CreateCI": changes, "DestroyCI": changes, "SetPowerLimit": changes,
 
 		"SetMemoryLimit": limits, "PutMemoryLimit": limits,
 
-		"System": apart, "Path": apart, "HasMemoryLimits": apart, "Close": apart, "WaitEvent": apart, "HoldEvents": apart,
+		"System": apart, "Path": apart, "HasMemoryLimits": apart, "Close": apart, "WaitEvent": apart,
+		"HoldEvents": apart,
 	}
 }
 
@@ -70,9 +78,9 @@ func (s *spy) note(method string) {
 	s.made = append(s.made, method)
 }
 
-var _ cutter = (*spy)(nil)
+var _ partitioner = (*spy)(nil)
 
-func (s *spy) cutter() cutter { return s }
+func (s *spy) partitioner() partitioner { return s }
 
 func (s *spy) setComputeMode(sharing.ComputeMode) error            { s.note("setComputeMode"); return nil }
 func (s *spy) setPowerLimit(uint32) error                          { s.note("setPowerLimit"); return nil }
@@ -91,18 +99,19 @@ func (s *spy) migSlots() ([]MIGInstance, error)     { return nil, nil }
 func (s *spy) migDevices() ([]MIGDevice, error)     { return nil, nil }
 
 // spyDoor has one GPU.
-type spyDoor struct {
-	*fakeDoor
+type spyAdapter struct {
+	*fakeAdapter
 	gpu *spy
 }
 
-func (d *spyDoor) byIndex(int) (device, error)          { return d.gpu, nil }
-func (d *spyDoor) byUUID(sharing.GPUID) (device, error) { return d.gpu, nil }
+func (d *spyAdapter) byIndex(int) (device, error)          { return d.gpu, nil }
+func (d *spyAdapter) byUUID(sharing.GPUID) (device, error) { return d.gpu, nil }
 
 func newSpy(readOnly bool) (*Library, *spy) {
 	g := &spy{fakeGPU: gpu(0)}
 	g.lists = [][]resident{{}}
-	return newLibrary(&spyDoor{&fakeDoor{gpus: []*fakeGPU{g.fakeGPU}}, g}, Options{ReadOnly: readOnly}, func() {}), g
+	return newLibrary(&spyAdapter{&fakeAdapter{gpus: []*fakeGPU{g.fakeGPU}}, g}, Options{ReadOnly: readOnly},
+		func() {}), g
 }
 
 // call calls a method with a context, the GPU where it takes one, and zero values, and returns its error.
@@ -152,7 +161,9 @@ func TestReadOnlyRejectsEveryChange(t *testing.T) {
 // The table of what changes a GPU has all that there is, and a library that is not read-only reaches each of it.
 func TestEveryChangeIsKnown(t *testing.T) {
 	listed := deviceMethods()
-	for _, of := range []reflect.Type{reflect.TypeFor[device](), reflect.TypeFor[cutter](), reflect.TypeFor[signer](), reflect.TypeFor[senses]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[device](), reflect.TypeFor[partitioner](),
+		reflect.TypeFor[signer](),
+		reflect.TypeFor[senses]()} {
 		for method := range of.Methods() {
 			if _, known := listed[method.Name]; !known {
 				t.Errorf("%s.%s is not in deviceMethods: does it change the GPU?", of, method.Name)

@@ -27,7 +27,7 @@ type Limits struct{ driver *driver }
 
 // HasMemoryLimits reports whether the library has the functions of the driver's memory limits (driver r615
 // and newer). Whether the kernel side works is another question; see package caps.
-func (l Limits) HasMemoryLimits() bool { return l.driver.door.hasLimits() }
+func (l Limits) HasMemoryLimits() bool { return l.driver.adapter.hasLimits() }
 
 // SetMemoryLimit sets the driver's limits on what the processes of cgroup dir (an absolute cgroup v2
 // directory) hold of the GPU: soft is kept for them, past hard their allocations fail. NoLimit as hard takes
@@ -40,8 +40,9 @@ func (l Limits) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string
 }
 
 // PutMemoryLimit is SetMemoryLimit, and then MemoryLimit in the same turn: no other call comes between the two, and a
-// caller with many GPUs waits once for each. When only the reading fails the error says so, and the limit may be in force.
-func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit, error) {
+// caller with many GPUs waits once for each. If only the reading fails, the error says so, and the limit may be set.
+func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit,
+	error) {
 	return onGPU(ctx, l.driver, "put memory limit", id, func(d device) (Limit, error) {
 		if err := d.setLimit(dir, soft, hard); err != nil {
 			return Limit{}, err
@@ -54,9 +55,9 @@ func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string
 	})
 }
 
-// MemoryLimit reads what SetMemoryLimit has set: the limit on dir or, with the driver's own accounting instead of the kernel's
-// dmem controller, the nearest one above it. Where none is, a driver answers sharing.ErrNotFound, sharing.ErrUnsupported, or a
-// soft limit of 0 and a hard one of NoLimit.
+// MemoryLimit reads what SetMemoryLimit has set: the limit on dir or, with the driver's own accounting instead of the
+// kernel's dmem controller, the nearest one above it. Where none is, a driver answers sharing.ErrNotFound,
+// sharing.ErrUnsupported, or a soft limit of 0 and a hard one of NoLimit.
 func (l Limits) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
 	return onGPU(ctx, l.driver, "read memory limit", id, func(d device) (Limit, error) { return d.limit(dir) })
 }
@@ -73,7 +74,10 @@ func (s Settings) ComputeMode(ctx context.Context, id sharing.GPUID) (sharing.Co
 // SetComputeMode changes it; contexts that there are stay. It needs root. When ctx ends while the driver hangs, the
 // mode may still be set later.
 func (s Settings) SetComputeMode(ctx context.Context, id sharing.GPUID, mode sharing.ComputeMode) error {
-	_, err := change(ctx, s.driver, "set compute mode", id, func(d device) (struct{}, error) { return struct{}{}, d.setComputeMode(mode) })
+	_, err := change(ctx, s.driver, "set compute mode", id, func(d device) (struct{}, error) {
+		return struct{}{},
+			d.setComputeMode(mode)
+	})
 	return err
 }
 
@@ -104,8 +108,9 @@ func (g goDevice) setComputeMode(mode sharing.ComputeMode) error {
 		return err
 	}
 	modes := map[sharing.ComputeMode]nvml.ComputeMode{
-		sharing.ComputeModeDefault: nvml.COMPUTEMODE_DEFAULT, sharing.ComputeModeExclusiveProcess: nvml.COMPUTEMODE_EXCLUSIVE_PROCESS,
-		sharing.ComputeModeProhibited: nvml.COMPUTEMODE_PROHIBITED,
+		sharing.ComputeModeDefault:          nvml.COMPUTEMODE_DEFAULT,
+		sharing.ComputeModeExclusiveProcess: nvml.COMPUTEMODE_EXCLUSIVE_PROCESS,
+		sharing.ComputeModeProhibited:       nvml.COMPUTEMODE_PROHIBITED,
 	}
 	m, ok := modes[mode]
 	if !ok {
@@ -116,7 +121,7 @@ func (g goDevice) setComputeMode(mode sharing.ComputeMode) error {
 
 // PowerLimit is to how much power a GPU is held, in milliwatts.
 type PowerLimit struct {
-	// Now is the limit in force.
+	// Now is the enforced limit.
 	Now uint32
 	// Least and Most bound what can be set; both are 0 where the driver does not tell.
 	Least, Most uint32
@@ -127,11 +132,14 @@ func (s Settings) PowerLimit(ctx context.Context, id sharing.GPUID) (PowerLimit,
 	return onGPU(ctx, s.driver, "read power limit", id, device.powerLimit)
 }
 
-// SetPowerLimit holds the GPU to so many milliwatts, until the driver is loaded anew. It needs root. A limit that is out of
-// the GPU's bounds is sharing.ErrInvalid, and the error names them. When ctx ends while the driver hangs, the limit may still
-// be set later.
+// SetPowerLimit limits the GPU to so many milliwatts, until the driver is loaded again. It needs root. A limit out of
+// the GPU's bounds is sharing.ErrInvalid, and the error names them. When ctx ends while the driver hangs, the limit
+// may still be set later.
 func (s Settings) SetPowerLimit(ctx context.Context, id sharing.GPUID, milliwatts uint32) error {
-	_, err := change(ctx, s.driver, "set power limit", id, func(d device) (struct{}, error) { return struct{}{}, d.setPowerLimit(milliwatts) })
+	_, err := change(ctx, s.driver, "set power limit", id, func(d device) (struct{}, error) {
+		return struct{}{},
+			d.setPowerLimit(milliwatts)
+	})
 	if errors.Is(err, sharing.ErrInvalid) {
 		if p, bounds := s.PowerLimit(ctx, id); bounds == nil && p.Most > 0 {
 			return fmt.Errorf("%w; the GPU takes %d to %d watts", err, (p.Least+999)/1000, p.Most/1000)

@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Signs are what a GPU tells of its own health. What it does not tell is nil.
+// Signs are a GPU's health values. Unknown ones are nil.
 type Signs struct {
 	// Uncorrected counts memory errors since the driver was loaded that could not be corrected.
 	Uncorrected *uint64
@@ -25,7 +25,7 @@ type Signs struct {
 	Links *uint64
 }
 
-// signer is a device that tells of its health: what not every door has. Its signs are without the links, which it counts
+// signer is a device with health values, which not every adapter has. They are without the links, which it counts
 // apart: that takes a call for each.
 type signer interface {
 	signs() Signs
@@ -65,7 +65,7 @@ func (c *linkCounts) of(id sharing.GPUID, count func() *uint64) *uint64 {
 	return last.up
 }
 
-// Signs asks a GPU for what it tells of its own health. Links is at most three seconds old.
+// Signs reads a GPU's health values. Links is at most three seconds old.
 func (r *Readings) Signs(ctx context.Context, id sharing.GPUID) (Signs, error) {
 	return onGPU(ctx, r.driver, "read signs of health", id, func(d device) (Signs, error) {
 		s, ok := d.(signer)
@@ -106,14 +106,15 @@ func (g goDevice) signs() Signs {
 	}
 	if has("nvmlDeviceGetCurrentClocksEventReasons") {
 		if bits, r := g.dev.GetCurrentClocksEventReasons(); r == nvml.SUCCESS {
-			hot, brake := bits&nvml.ClocksThrottleReasonHwThermalSlowdown != 0, bits&nvml.ClocksThrottleReasonHwPowerBrakeSlowdown != 0
+			hot, brake := bits&nvml.ClocksThrottleReasonHwThermalSlowdown != 0,
+				bits&nvml.ClocksThrottleReasonHwPowerBrakeSlowdown != 0
 			s.ThermalSlowdown, s.PowerBrake = &hot, &brake
 		}
 	}
 	return s
 }
 
-// linksUp counts the NVLinks that are up, nil where there are none or they cannot be told.
+// linksUp counts the NVLinks that are up, nil if there are none or they are unknown.
 func (g goDevice) linksUp() *uint64 {
 	if g.d.need("nvmlDeviceGetNvLinkState") != nil {
 		return nil

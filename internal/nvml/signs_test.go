@@ -32,7 +32,8 @@ func TestLinksAreCountedSeldom(t *testing.T) {
 		for _, step := range []struct {
 			after time.Duration
 			want  uint64
-		}{{0, 1}, {time.Second, 1}, {1900 * time.Millisecond, 1}, {100 * time.Millisecond, 2}, {time.Second, 2}, {time.Minute, 3}} {
+		}{{0, 1}, {time.Second, 1}, {1900 * time.Millisecond, 1}, {100 * time.Millisecond, 2}, {time.Second, 2},
+			{time.Minute, 3}} {
 			time.Sleep(step.after)
 			s, err := l.Signs(t.Context(), id)
 			if err != nil || s.Links == nil || *s.Links != step.want {

@@ -21,16 +21,17 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// testMIG cuts the first GPU of machines of each kind, as any other program would.
+// testMIG creates instances on the first GPU of machines of each kind, as any other program would.
 func testMIG(t *testing.T, library string) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may cut")
 	}
 	s := newSim(t, library)
-	for name, reset := range map[string]bool{"a100x8": true, "a30x2": true, "h100x8": false, "b200x8": false, "rtxpro6000x4": false} {
+	for name, reset := range map[string]bool{"a100x8": true, "a30x2": true, "h100x8": false, "b200x8": false,
+		"rtxpro6000x4": false} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		s.startMachine(t, name)
-		c := cutTest{t, ctx, s, open4sim(ctx, t), machineOf(t, name), ""}
+		c := partitionTest{t, ctx, s, open4sim(ctx, t), machineOf(t, name), ""}
 		c.run(reset)
 		if err := c.l.Close(); err != nil {
 			t.Error(err)
@@ -82,7 +83,7 @@ func testNoMIG(t *testing.T, s *sim) {
 }
 
 // cutTest is a library on a machine's first GPU.
-type cutTest struct {
+type partitionTest struct {
 	*testing.T
 	ctx context.Context
 	s   *sim
@@ -91,14 +92,14 @@ type cutTest struct {
 	id  sharing.GPUID
 }
 
-func (c cutTest) want(what string, err, want error) {
+func (c partitionTest) want(what string, err, want error) {
 	c.Helper()
 	if !errors.Is(err, want) {
 		c.Errorf("%s: %s: %v, want %v", c.m.Name, what, err, want)
 	}
 }
 
-func (c cutTest) run(reset bool) {
+func (c partitionTest) run(reset bool) {
 	gpus, _, err := c.l.GPUs(c.ctx)
 	if err != nil || len(gpus) == 0 {
 		c.Fatal(err)
@@ -122,8 +123,10 @@ func (c cutTest) run(reset bool) {
 	var want []MIGProfile
 	for _, p := range model.Profiles {
 		want = append(want, MIGProfile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, SMs: int(p.SMs), Most: p.Max, Memory: p.Memory, CopyEngines: int(p.CopyEngines),
-			Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs), Size: p.Size, Starts: p.Starts,
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, SMs: int(p.SMs), Most: p.Max, Memory: p.Memory,
+			CopyEngines: int(p.CopyEngines),
+			Decoders:    int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs),
+			Size: p.Size, Starts: p.Starts,
 		})
 	}
 	byID := cmp.Transformer("byID", func(list []MIGProfile) map[int]MIGProfile {
@@ -149,7 +152,8 @@ func (s *sim) ask(t *testing.T, gpu int, req wire.Request) wire.Status {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: fmt.Sprintf("%s/dev/nvidia%d", s.dir, gpu), Net: "unixpacket"})
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: fmt.Sprintf("%s/dev/nvidia%d", s.dir, gpu),
+		Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +174,9 @@ func (s *sim) ask(t *testing.T, gpu int, req wire.Request) wire.Status {
 	return r.Status
 }
 
-// divide cuts an instance of at least three slices by hand, and gives it several compute instances, as other programs may: each
-// is told, none as the whole, and what makes the whole finds no room.
-func (c cutTest) divide() {
+// divide creates an instance of at least three slices, and gives it several compute instances, as other programs may.
+// Each is reported, none as the whole, and a compute instance of the whole does not fit.
+func (c partitionTest) divide() {
 	c.Helper()
 	profiles, err := c.l.MIGProfiles(c.ctx, c.id)
 	c.want("profiles", err, nil)
@@ -184,14 +188,16 @@ func (c cutTest) divide() {
 	gi, err := c.l.CreateGI(c.ctx, c.id, p.ID, p.Starts[0], p.Size)
 	c.want("create "+p.Name, err, nil)
 	for range 2 {
-		if got := c.s.ask(c.T, 0, wire.Request{Op: wire.OpCICreate, Args: [wire.NArgs]uint64{uint64(gi), 1, wire.Unknown}}); got != wire.OK {
+		if got := c.s.ask(c.T, 0, wire.Request{Op: wire.OpCICreate,
+			Args: [wire.NArgs]uint64{uint64(gi), 1, wire.Unknown}}); got != wire.OK {
 			c.Errorf("%s: a compute instance of one slice: %v", c.m.Name, got)
 		}
 	}
 	_, err = c.l.CreateCI(c.ctx, c.id, gi)
 	c.want("the whole beside parts", err, sharing.ErrExhausted)
 	list, err := c.l.MIGInstances(c.ctx, c.id)
-	if d := cmp.Diff([]MIGInstance{{GI: gi, Profile: p.ID, Start: p.Starts[0], Computes: []MIGCompute{{0, false}, {1, false}}}}, list); d != "" || err != nil {
+	if d := cmp.Diff([]MIGInstance{{GI: gi, Profile: p.ID, Start: p.Starts[0],
+		Computes: []MIGCompute{{0, false}, {1, false}}}}, list); d != "" || err != nil {
 		c.Errorf("%s: %s in parts: %v\n%s", c.m.Name, p.Name, err, d)
 	}
 	devices, err := c.l.MIGDevices(c.ctx, c.id)
@@ -209,7 +215,7 @@ func (c cutTest) divide() {
 }
 
 // mode switches, with a reset where the GPU wants one.
-func (c cutTest) mode(on, reset bool) {
+func (c partitionTest) mode(on, reset bool) {
 	c.Helper()
 	got, err := c.l.SetMIGMode(c.ctx, c.id, on)
 	want := ActivationDone
@@ -225,8 +231,8 @@ func (c cutTest) mode(on, reset bool) {
 	}
 }
 
-// cut makes an instance of the profile, looks at it, and destroys it.
-func (c cutTest) cut(p MIGProfile, start int) {
+// cut creates an instance of the profile, checks it, and destroys it.
+func (c partitionTest) cut(p MIGProfile, start int) {
 	c.Helper()
 	_, err := c.l.CreateGI(c.ctx, c.id, p.ID, start, p.Size+1)
 	c.want("a size that is none", err, sharing.ErrInvalid)
@@ -245,11 +251,13 @@ func (c cutTest) cut(p MIGProfile, start int) {
 	_, err = c.l.CreateCI(c.ctx, c.id, gi)
 	c.want("create another one", err, sharing.ErrExhausted)
 	list, err = c.l.MIGInstances(c.ctx, c.id)
-	if d := cmp.Diff([]MIGInstance{{GI: gi, Profile: p.ID, Start: start, Computes: []MIGCompute{{ci, true}}}}, list); d != "" || err != nil {
+	if d := cmp.Diff([]MIGInstance{{GI: gi, Profile: p.ID, Start: start, Computes: []MIGCompute{{ci, true}}}},
+		list); d != "" || err != nil {
 		c.Errorf("%s: %s: %v\n%s", c.m.Name, p.Name, err, d)
 	}
 	devices, err := c.l.MIGDevices(c.ctx, c.id)
-	if len(devices) != 1 || devices[0].GI != gi || devices[0].CI != ci || !strings.HasPrefix(devices[0].UUID, "MIG-") || err != nil {
+	if len(devices) != 1 || devices[0].GI != gi || devices[0].CI != ci || !strings.HasPrefix(devices[0].UUID, "MIG-") ||
+		err != nil {
 		c.Errorf("%s: %s: devices %+v, %v", c.m.Name, p.Name, devices, err)
 	}
 	memory, err := c.l.InstanceMemory(c.ctx, c.id)

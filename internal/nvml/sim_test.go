@@ -21,15 +21,15 @@ import (
 	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
-// sim is a simulated node of 8 GPUs. Its driver runs in this process, beside the library that talks to it over
-// sockets as any other process would.
+// sim is a simulated node of 8 GPUs. Its driver runs in this process. The library talks to it over sockets, as in any
+// other process.
 type sim struct {
 	dir    string
 	driver string
 	stop   func(t *testing.T) // ends the driver and joins it
 }
 
-// newSim gives the library's folder the form of a node: DIR/lib beside DIR/dev.
+// newSim gives the library's folder the form of a node: DIR/lib next to DIR/dev.
 func newSim(t *testing.T, library string) *sim {
 	t.Helper()
 	dir := filepath.Dir(filepath.Dir(library))
@@ -72,7 +72,7 @@ func (s *sim) set(ctx context.Context, t *testing.T, words ...string) {
 	}
 }
 
-// testDriver runs the whole door against a driver that other processes could see, too.
+// testDriver runs the whole adapter with a driver that other processes could see, too.
 func testDriver(t *testing.T, library string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -94,7 +94,8 @@ func testDriver(t *testing.T, library string) {
 		if g.NUMA != i/4 {
 			t.Errorf("GPU %d is of NUMA node %d", i, g.NUMA)
 		}
-		if len(g.NVLinks) != 7 || g.MIG || g.Health != sharing.HealthOK || g.Reserved == 0 || g.Usable() < 70*sharing.GiB {
+		if len(g.NVLinks) != 7 || g.MIG || g.Health != sharing.HealthOK || g.Reserved == 0 ||
+			g.Usable() < 70*sharing.GiB {
 			t.Errorf("gpu %+v", g)
 		}
 		m, err := l.Memory(ctx, g.UUID)
@@ -110,7 +111,7 @@ func testDriver(t *testing.T, library string) {
 	if u, err := l.Utilization(ctx, first); err != nil || u != 80 {
 		t.Errorf("utilization %d, %v", u, err)
 	}
-	if p, err := l.ProcessTime(ctx, first, time.Now().Add(-time.Second)); err != nil || p.Told() || len(p.Rows) != 0 {
+	if p, err := l.ProcessTime(ctx, first, time.Now().Add(-time.Second)); err != nil || p.Known() || len(p.Rows) != 0 {
 		t.Errorf("time of processes %v, %v", p, err)
 	}
 	testTelemetry(ctx, t, l, first)
@@ -154,8 +155,10 @@ func testSigns(ctx context.Context, t *testing.T, l *Library, s *sim, id sharing
 		if err != nil || got.RemapPending == nil || got.ThermalSlowdown == nil || got.Links == nil || *got.Links != 18 {
 			t.Fatalf("%s: %+v, %v", when, got, err)
 		}
-		if *got.RemapPending != pending || *got.RemapFailed != failed || *got.ThermalSlowdown != hot || *got.PowerBrake != brake {
-			t.Errorf("%s: pending %t, failed %t, hot %t, brake %t", when, *got.RemapPending, *got.RemapFailed, *got.ThermalSlowdown, *got.PowerBrake)
+		if *got.RemapPending != pending || *got.RemapFailed != failed || *got.ThermalSlowdown != hot ||
+			*got.PowerBrake != brake {
+			t.Errorf("%s: pending %t, failed %t, hot %t, brake %t", when, *got.RemapPending, *got.RemapFailed,
+				*got.ThermalSlowdown, *got.PowerBrake)
 		}
 	}
 	want("all well", false, false, false, false)
@@ -169,13 +172,15 @@ func testSigns(ctx context.Context, t *testing.T, l *Library, s *sim, id sharing
 // testTelemetry reads a GPU that is busy for 80 percent of the time, and runs nothing.
 func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID) {
 	got, err := l.Telemetry(ctx, id, Ask{})
-	if err != nil || !got.Listed || got.Timed || len(got.Residents) != 0 || len(got.Activity) != 0 || got.Memory.Total < 70*sharing.GiB {
+	if err != nil || !got.Listed || got.Timed || len(got.Residents) != 0 || len(got.Activity) != 0 ||
+		got.Memory.Total < 70*sharing.GiB {
 		t.Errorf("telemetry %+v, %v", got, err)
 	}
-	if got.Sensors[SensorBusy] != 80 || got.Sensors[SensorPower] == 0 || got.Sensors[SensorPower] >= got.Sensors[SensorPowerLimit] {
+	if got.Sensors[SensorBusy] != 80 || got.Sensors[SensorPower] == 0 ||
+		got.Sensors[SensorPower] >= got.Sensors[SensorPowerLimit] {
 		t.Errorf("sensors %v", got.Sensors)
 	}
-	if _, told := got.Sensors[SensorPCIeReplays]; told {
+	if _, reported := got.Sensors[SensorPCIeReplays]; reported {
 		t.Errorf("a sensor that the driver does not have is told: %v", got.Sensors)
 	}
 	if in, err := l.InstanceMemory(ctx, id); err != nil || len(in) != 0 {
@@ -184,7 +189,8 @@ func testTelemetry(ctx context.Context, t *testing.T, l *Library, id sharing.GPU
 }
 
 func testComputeMode(ctx context.Context, t *testing.T, l *Library, id, other sharing.GPUID) {
-	for _, want := range []sharing.ComputeMode{sharing.ComputeModeProhibited, sharing.ComputeModeExclusiveProcess, sharing.ComputeModeDefault} {
+	for _, want := range []sharing.ComputeMode{sharing.ComputeModeProhibited, sharing.ComputeModeExclusiveProcess,
+		sharing.ComputeModeDefault} {
 		if err := l.SetComputeMode(ctx, id, want); os.Geteuid() != 0 && errors.Is(err, sharing.ErrDenied) {
 			return
 		} else if err != nil {
@@ -207,7 +213,8 @@ func testPowerLimit(ctx context.Context, t *testing.T, l *Library, id, other sha
 	if err != nil || before.Now == 0 || before.Most < before.Now || before.Least >= before.Now {
 		t.Fatalf("power limit %+v, %v", before, err)
 	}
-	if err := l.SetPowerLimit(ctx, id, before.Most+1000); os.Geteuid() == 0 && (!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "watts")) {
+	if err := l.SetPowerLimit(ctx, id, before.Most+1000); os.Geteuid() == 0 &&
+		(!errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "watts")) {
 		t.Errorf("beyond the most: %v, want ErrInvalid with the bounds", err)
 	}
 	for _, want := range []uint32{before.Least, before.Now} {
@@ -230,7 +237,8 @@ func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID,
 		t.Errorf("HasMemoryLimits %v, want %v", got, want)
 	}
 	if !l.HasMemoryLimits() {
-		if err := l.SetMemoryLimit(ctx, id, "/sys/fs/cgroup/x", 0, sharing.GiB); !errors.Is(err, sharing.ErrUnsupported) {
+		if err := l.SetMemoryLimit(ctx, id, "/sys/fs/cgroup/x", 0, sharing.GiB); !errors.Is(err,
+			sharing.ErrUnsupported) {
 			t.Errorf("SetMemoryLimit: %v, want ErrUnsupported", err)
 		}
 		return
@@ -269,17 +277,21 @@ func testLimits(ctx context.Context, t *testing.T, l *Library, id sharing.GPUID,
 		"above the GPU's size":  {g.Dir, 0, sharing.TiB, sharing.ErrInvalid, "above the GPU's memory"},
 		"soft above hard":       {g.Dir, 2 * sharing.GiB, sharing.GiB, sharing.ErrInvalid, "above the hard limit"},
 	} {
-		if err := l.SetMemoryLimit(ctx, id, tt.dir, tt.soft, tt.hard); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+		if err := l.SetMemoryLimit(ctx, id, tt.dir, tt.soft, tt.hard); !errors.Is(err, tt.want) ||
+			!strings.Contains(err.Error(), tt.text) {
 			t.Errorf("limit %s: %v, want %v", what, err, tt.want)
 		}
 	}
-	if lim, err := l.MemoryLimit(ctx, id, g.Dir+"/gone"); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "cannot be opened") {
+	if lim, err := l.MemoryLimit(ctx, id, g.Dir+"/gone"); !errors.Is(err, sharing.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "cannot be opened") {
 		t.Errorf("limit of a cgroup that is gone: %+v, %v", lim, err)
 	}
-	if got, err := l.PutMemoryLimit(ctx, id, g.Dir, 0, 5*sharing.GiB); err != nil || got.Hard != 5*sharing.GiB || got.Soft != 0 {
+	if got, err := l.PutMemoryLimit(ctx, id, g.Dir, 0, 5*sharing.GiB); err != nil || got.Hard != 5*sharing.GiB ||
+		got.Soft != 0 {
 		t.Errorf("put a limit of 5 GiB: in force is %+v, %v", got, err)
 	}
-	if got, err := l.PutMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrUnavailable) || got != (Limit{}) {
+	if got, err := l.PutMemoryLimit(ctx, id, "/tmp", 0, sharing.GiB); !errors.Is(err, sharing.ErrUnavailable) ||
+		got != (Limit{}) {
 		t.Errorf("put a limit on a directory that is no cgroup: %+v, %v", got, err)
 	}
 	if err := l.SetMemoryLimit(ctx, id, g.Dir, 0, NoLimit); err != nil {

@@ -33,11 +33,13 @@ func TestTelemetry(t *testing.T) {
 	row := func(pid int, at time.Time, sm, memory, encoder, decoder int) sharing.TimeRow {
 		return sharing.TimeRow{PID: pid, At: at, SM: sm, Memory: memory, Encoder: encoder, Decoder: decoder}
 	}
-	g.times = []sharing.TimeRow{row(7, now, 20, 5, 4, 3), row(9, now, 50, 20, 0, 0), row(7, now.Add(-time.Second), 30, 6, 0, 4), row(0, now, 5, 5, 5, 5), row(11, now, 10, 1, 1, 101)}
+	g.times = []sharing.TimeRow{row(7, now, 20, 5, 4, 3), row(9, now, 50, 20, 0, 0),
+		row(7, now.Add(-time.Second), 30, 6, 0, 4), row(0, now, 5, 5, 5, 5), row(11, now, 10, 1, 1, 101)}
 	want := Telemetry{
 		Memory: g.mem, Listed: true, Timed: true,
-		Residents: []Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1, Used: 4, Known: true, MPS: true}},
-		Activity:  map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}}, Doubt: []int{11},
+		Residents: []Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true},
+			{PID: 9, GI: -1, Used: 4, Known: true, MPS: true}},
+		Activity: map[int]Activity{7: {20, 5, 4, 3}, 9: {50, 20, 0, 0}}, Doubt: []int{11},
 	}
 	got, err := l.Telemetry(ctx, id, Ask{})
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Telemetry{})); d != "" || err != nil {
@@ -99,28 +101,30 @@ func (s *sensing) processTime(time.Time) ([]sharing.TimeRow, error) {
 }
 
 // sensingDoor has one such device.
-type sensingDoor struct {
-	*fakeDoor
+type sensingAdapter struct {
+	*fakeAdapter
 	dev *sensing
 }
 
-func (d sensingDoor) byUUID(sharing.GPUID) (device, error) { return d.dev, nil }
-func (d sensingDoor) byIndex(int) (device, error)          { return d.dev, nil }
+func (d sensingAdapter) byUUID(sharing.GPUID) (device, error) { return d.dev, nil }
+func (d sensingAdapter) byIndex(int) (device, error)          { return d.dev, nil }
 
-// TestTelemetryAgain asks again and again: what is young is not asked for anew, and all is told nevertheless.
+// TestTelemetryAgain asks again and again: recent values are not read again, and the answer has all values.
 func TestTelemetryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, in := gpu(0), gpu(1)
 		dev := &sensing{fakeGPU: g, asked: map[string]int{}, value: 1, cut: []part{{3, in}}}
 		l, fake := open4test(t, Options{}, g)
-		l.door = sensingDoor{fake, dev}
+		l.adapter = sensingAdapter{fake, dev}
 		g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}}, nil}
 		var last *Telemetry
-		names := map[string]Sensor{"power": SensorPower, "temperature": SensorTemperature, "ecc": SensorECCCorrected, "throttle": SensorThrottle, "energy": SensorEnergy}
+		names := map[string]Sensor{"power": SensorPower, "temperature": SensorTemperature, "ecc": SensorECCCorrected,
+			"throttle": SensorThrottle, "energy": SensorEnergy}
 		ask := func(step string, want map[string]int) Telemetry {
 			t.Helper()
 			clear(dev.asked)
-			got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: last, Instances: true, Skip: func(s Sensor) bool { return s == SensorEnergy }})
+			got, err := l.Telemetry(t.Context(), g.id.uuid,
+				Ask{Before: last, Instances: true, Skip: func(s Sensor) bool { return s == SensorEnergy }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,56 +147,66 @@ func TestTelemetryAgain(t *testing.T) {
 				t.Errorf("%s: %+v", step, got)
 			}
 			for s := range sensorsEnd {
-				if _, told := got.Sensors[s]; told == (s == SensorThrottle || s == SensorEnergy) {
+				if _, reported := got.Sensors[s]; reported == (s == SensorThrottle || s == SensorEnergy) {
 					t.Errorf("%s: sensor %d: %v", step, s, got.Sensors)
 				}
 			}
 			return got
 		}
-		ask("at first", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1, "time": 1, "instances": 1})
+		ask("at first", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1,
+			"time": 1, "instances": 1})
 		dev.value = 2
 		time.Sleep(100 * time.Millisecond)
 		in.mem.Used++
-		if got := ask("soon", map[string]int{"compute": 1}); got.Sensors[SensorPower] != 1 || got.Sensors[SensorTemperature] != 1 || got.Instances[0].Memory.Used == in.mem.Used {
+		if got := ask("soon", map[string]int{"compute": 1}); got.Sensors[SensorPower] != 1 ||
+			got.Sensors[SensorTemperature] != 1 || got.Instances[0].Memory.Used == in.mem.Used {
 			t.Errorf("sensors %v, instances %v", got.Sensors, got.Instances)
 		}
 		g.lists[0][0].used++
 		g.mem.Used++
-		if got := ask("when a process has more", map[string]int{"compute": 1, "memory": 1}); got.Instances[0].Memory.Used != in.mem.Used || got.Memory.Used != g.mem.Used {
+		if got := ask("when a process has more",
+			map[string]int{"compute": 1, "memory": 1}); got.Instances[0].Memory.Used != in.mem.Used ||
+			got.Memory.Used != g.mem.Used {
 			t.Errorf("memory %v, instances %v", got.Memory, got.Instances)
 		}
 		time.Sleep(200 * time.Millisecond)
 		ask("a little later", map[string]int{"power": 1, "compute": 1, "time": 1})
 		in.mem.Used++
 		time.Sleep(100 * time.Millisecond)
-		if got := ask("with as much in use", map[string]int{"compute": 1, "memory": 1}); got.Instances[0].Memory.Used == in.mem.Used {
+		if got := ask("with as much in use",
+			map[string]int{"compute": 1, "memory": 1}); got.Instances[0].Memory.Used == in.mem.Used {
 			t.Errorf("instances %v", got.Instances)
 		}
 		g.mem.Used++
 		time.Sleep(300 * time.Millisecond)
-		if got := ask("with more in use", map[string]int{"power": 1, "compute": 1, "memory": 1, "time": 1}); got.Instances[0].Memory.Used != in.mem.Used || got.Memory.Used != g.mem.Used {
+		if got := ask("with more in use", map[string]int{"power": 1, "compute": 1, "memory": 1,
+			"time": 1}); got.Instances[0].Memory.Used != in.mem.Used || got.Memory.Used != g.mem.Used {
 			t.Errorf("memory %v, instances %v", got.Memory, got.Instances)
 		}
 		time.Sleep(300 * time.Millisecond)
-		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1, "time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
+		if got := ask("after a second", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1,
+			"time": 1}); got.Sensors[SensorTemperature] != 2 || got.Sensors[SensorECCCorrected] != 1 {
 			t.Errorf("sensors %v", got.Sensors)
 		}
 		in.mem.Used++
 		time.Sleep(700 * time.Millisecond)
-		if got := ask("with as much in use for long", map[string]int{"power": 1, "compute": 1, "memory": 1, "time": 1}); got.Instances[0].Memory.Used == in.mem.Used {
+		if got := ask("with as much in use for long", map[string]int{"power": 1, "compute": 1, "memory": 1,
+			"time": 1}); got.Instances[0].Memory.Used == in.mem.Used {
 			t.Errorf("instances %v", got.Instances)
 		}
-		in.err = lost() // the instance was made anew: its handle is none any more
+		in.err = lost() // the instance was created again: its handle is invalid
 		again := gpu(2)
 		dev.cut = []part{{3, again}}
 		g.mem.Used--
 		time.Sleep(300 * time.Millisecond)
-		ask("with a stale handle", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1, "time": 1, "instances": 1})
+		ask("with a stale handle", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1, "time": 1,
+			"instances": 1})
 		time.Sleep(1500 * time.Millisecond)
 		ask("after three seconds", map[string]int{"power": 1, "temperature": 1, "lists": 1, "memory": 1, "time": 1})
 		time.Sleep(4 * time.Second)
 		again.mem.Used = 5
-		if got := ask("after seven seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1, "lists": 1, "memory": 1, "time": 1, "instances": 1}); got.Instances[0].Memory.Used != 5 {
+		if got := ask("after seven seconds", map[string]int{"power": 1, "temperature": 1, "ecc": 1, "throttle": 1,
+			"lists": 1, "memory": 1, "time": 1, "instances": 1}); got.Instances[0].Memory.Used != 5 {
 			t.Errorf("instances %v", got.Instances)
 		}
 	})
@@ -205,7 +219,8 @@ func TestResidents(t *testing.T) {
 		lists := make([][]resident, 1+r.IntN(3))
 		for i := range lists {
 			for range r.IntN(8) {
-				one := resident{pid: r.IntN(5), gi: uint32(r.IntN(3)), ci: uint32(r.IntN(2)), known: r.IntN(4) > 0, mps: i == 2}
+				one := resident{pid: r.IntN(5), gi: uint32(r.IntN(3)), ci: uint32(r.IntN(2)), known: r.IntN(4) > 0,
+					mps: i == 2}
 				if one.gi == 2 {
 					one.gi, one.ci = noInstance, noInstance
 				}
@@ -241,14 +256,14 @@ func TestResidents(t *testing.T) {
 	}
 }
 
-// TestTelemetryOfUntoldProcesses: the GPU's memory is asked for each time while it is not known what a process has of it, and an
-// error of the lists hides none of the GPU's.
+// TestTelemetryOfUntoldProcesses: the GPU's memory is asked for each time while it is not known what a process has of
+// it, and an error of the lists hides none of the GPU's.
 func TestTelemetryOfUntoldProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
 		dev := &sensing{fakeGPU: g, asked: map[string]int{}}
 		l, fake := open4test(t, Options{}, g)
-		l.door = sensingDoor{fake, dev}
+		l.adapter = sensingAdapter{fake, dev}
 		g.lists = [][]resident{{{pid: 7, gi: noInstance}, {pid: 8, gi: noInstance, used: 5, known: true}}}
 		last, err := l.Telemetry(t.Context(), g.id.uuid, Ask{})
 		if err != nil {
@@ -279,8 +294,9 @@ func TestTelemetryOfGraphics(t *testing.T) {
 	g := gpu(0)
 	dev := &sensing{fakeGPU: g, asked: map[string]int{}}
 	l, fake := open4test(t, Options{}, g)
-	l.door = sensingDoor{fake, dev}
-	g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}}, {{pid: 9, gi: noInstance, used: 5, known: true}}}
+	l.adapter = sensingAdapter{fake, dev}
+	g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}},
+		{{pid: 9, gi: noInstance, used: 5, known: true}}}
 	var last *Telemetry
 	for range 3 {
 		got, err := l.Telemetry(t.Context(), g.id.uuid, Ask{Before: last})

@@ -18,21 +18,21 @@ const (
 	freeCell     = "·"
 	reservedCell = "╳"
 	lentCell     = "~"
-	// keys name the pieces of one GPU, in its bar and its legend.
+	// keys name the shares of one GPU, in its bar and its legend.
 	keys = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// piece is one grant's part of one GPU.
-type piece struct {
+// grantShare is one grant's share of one GPU.
+type grantShare struct {
 	grant Grant
-	part  Fragment
+	part  Share
 	key   string
 	style style
 	shade string
 }
 
-// Bars renders s for a terminal: each GPU as a bar over its memory, a piece per grant, and a legend below.
-// No line is wider than o.Width (at least 40).
+// Bars renders s for a terminal: each GPU as a bar over its memory, a segment per grant, and a legend below. No line is
+// wider than o.Width (at least 40).
 func Bars(s Status, o Options) string {
 	width := o.Width
 	if width == 0 {
@@ -57,7 +57,7 @@ func Bars(s Status, o Options) string {
 
 // gpuLines are title, bar and legend of one GPU.
 func gpuLines(s Status, g GPU, o Options, width int) []line {
-	pieces := piecesOf(s, g.UUID)
+	shares := sharesOf(s, g.UUID)
 	lines := []line{title(g)}
 	if o.Wide {
 		lines = append(lines, line{{dim, fmt.Sprintf("  %s  pci %s  numa %d", or(g.UUID), or(g.PCI), g.NUMA)}})
@@ -65,7 +65,7 @@ func gpuLines(s Status, g GPU, o Options, width int) []line {
 			lines = append(lines, line{{dim, "  " + clean(b.String())}})
 		}
 	}
-	lines = append(append(lines, bar(g, pieces, o, width)), legend(pieces, o)...)
+	lines = append(append(lines, bar(g, shares, o, width)), legend(shares, o)...)
 	if g.MIGState != nil && g.MIGState.On {
 		for _, l := range g.MIGState.lines(o.Wide) {
 			lines = append(lines, text(l))
@@ -91,35 +91,37 @@ func title(g GPU) line {
 		l = l.add(plainStyle, "  MIG mode")
 	}
 	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %s  util %s",
-		withLent(g.GrantedBytes, g.LentBytes), times(size(g.usable()), int(g.MemoryOvercommit)), sizeOr(g.UsedBytes), ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization)))
+		withLent(g.GrantedBytes, g.CurrentBurstBytes), times(size(g.usable()), int(g.MemoryOvercommit)),
+		sizeOr(g.UsedBytes),
+		ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization)))
 }
 
-// bar draws the GPU's whole memory: pieces, what is lent beyond them, free memory, the driver's own part.
-func bar(g GPU, pieces []piece, o Options, width int) line {
+// bar draws the GPU's whole memory: shares, their burst memory, free memory, and the driver's part.
+func bar(g GPU, shares []grantShare, o Options, width int) line {
 	var amounts []uint64
 	left := g.usable()
-	for _, p := range pieces {
+	for _, p := range shares {
 		// A GPU may have shrunk since it was granted; the bar then shows what there is.
 		a := min(p.part.MemoryBytes, left)
 		amounts, left = append(amounts, a), left-a
 	}
-	lent := min(g.LentBytes, left)
+	lent := min(g.CurrentBurstBytes, left)
 	amounts = append(amounts, lent, left-lent, min(g.ReservedBytes, g.MemoryBytes))
 	cells := apportion(amounts, width-4)
 	l := text("  ▕")
-	for i, p := range pieces {
+	for i, p := range shares {
 		l = append(l, p.draw(cells[i], o.Color)...)
 	}
-	n := len(pieces)
+	n := len(shares)
 	l = l.add(dim, strings.Repeat(lentCell, cells[n]))
 	l = l.add(dim, strings.Repeat(freeCell, cells[n+1]))
 	l = l.add(dim, strings.Repeat(reservedCell, cells[n+2]))
 	return l.add(plainStyle, "▏")
 }
 
-// draw is the piece in n cells, its key first. With colour the used part is solid and the rest is light;
-// without, the shade tells neighbours apart.
-func (p piece) draw(n int, color bool) line {
+// draw is the share in n cells, its key first. With colour the used part is solid and the rest is light; without, the
+// shade tells neighbours apart.
+func (p grantShare) draw(n int, color bool) line {
 	if n == 0 {
 		return nil
 	}
@@ -134,13 +136,15 @@ func (p piece) draw(n int, color bool) line {
 	return line{{p.style + ";7", p.key}, {p.style, strings.Repeat("█", solid) + strings.Repeat("░", n-1-solid)}}
 }
 
-// legend explains pieces, one line each, in columns.
-func legend(pieces []piece, o Options) []line {
-	rows := make([][]string, len(pieces))
-	for i, p := range pieces {
+// legend explains shares, one line each, in columns.
+func legend(shares []grantShare, o Options) []line {
+	rows := make([][]string, len(shares))
+	for i, p := range shares {
 		rows[i] = []string{
-			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + withLent(p.part.MemoryBytes, p.part.LentBytes),
-			meter(p.part.UsedBytes, p.part.MemoryBytes+p.part.LentBytes, 8), percent(p.part.Percent), clean(p.grant.held()),
+			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + withLent(p.part.MemoryBytes,
+				p.part.CurrentBurstBytes),
+			meter(p.part.UsedBytes, p.part.MemoryBytes+p.part.CurrentBurstBytes, 8), percent(p.part.Percent),
+			clean(p.grant.held()),
 			plural(len(p.grant.PIDs), "pid"), o.user(p.grant),
 		}
 		if p.grant.State != "leased" {
@@ -151,8 +155,8 @@ func legend(pieces []piece, o Options) []line {
 		}
 	}
 	columns := widths(rows)
-	lines := make([]line, len(pieces))
-	for i, p := range pieces {
+	lines := make([]line, len(shares))
+	for i, p := range shares {
 		l := text("  ").add(p.style, p.key+" ")
 		for j, c := range rows[i] {
 			st := plainStyle
@@ -183,48 +187,48 @@ func widths(rows [][]string) []int {
 	return out
 }
 
-// piecesOf are the fragments on one GPU, with keys and looks by their order.
-func piecesOf(s Status, uuid string) []piece {
-	var out []piece
+// sharesOf are the shares on one GPU, with keys and styles by their order.
+func sharesOf(s Status, uuid string) []grantShare {
+	var out []grantShare
 	for _, g := range s.Grants {
-		for _, f := range g.Fragments {
+		for _, f := range g.Shares {
 			if f.GPU == uuid {
-				out = append(out, piece{grant: g, part: f})
+				out = append(out, grantShare{grant: g, part: f})
 			}
 		}
 	}
 	return dressed(out)
 }
 
-// strays are the fragments on GPUs that are not in the inventory.
-func strays(s Status) []piece {
-	var out []piece
+// strays are the shares on GPUs that are not in the inventory.
+func strays(s Status) []grantShare {
+	var out []grantShare
 	for _, g := range s.Grants {
-		for _, f := range g.Fragments {
+		for _, f := range g.Shares {
 			if !slices.ContainsFunc(s.GPUs, func(gpu GPU) bool { return gpu.UUID == f.GPU }) {
-				out = append(out, piece{grant: g, part: f})
+				out = append(out, grantShare{grant: g, part: f})
 			}
 		}
 	}
 	return dressed(out)
 }
 
-func dressed(pieces []piece) []piece {
+func dressed(shares []grantShare) []grantShare {
 	palette := []style{"36", "35", "34", "33", "32", "96", "95", "94", "93", "92"}
 	shades := []string{"█", "▓", "▒"}
-	for i := range pieces {
-		pieces[i].key = "+"
+	for i := range shares {
+		shares[i].key = "+"
 		if i < len(keys) {
-			pieces[i].key = keys[i : i+1]
+			shares[i].key = keys[i : i+1]
 		}
-		pieces[i].style, pieces[i].shade = palette[i%len(palette)], shades[i%len(shades)]
+		shares[i].style, shares[i].shade = palette[i%len(palette)], shades[i%len(shades)]
 	}
-	return pieces
+	return shares
 }
 
-// apportion shares width cells among amounts in proportion, so that the cells add up to width and every
-// amount that is not zero has a cell of its own when there are enough. The sum of amounts fits in 64 bits.
-// It is deterministic: where two have the same right to a cell, the first gets it.
+// apportion divides width cells among amounts in proportion. The cells add up to width, and every amount above zero has
+// a cell if there are enough. The sum of amounts fits in 64 bits. The result is deterministic: on a tie, the first gets
+// the cell.
 func apportion(amounts []uint64, width int) []int {
 	cells := make([]int, len(amounts))
 	var total uint64

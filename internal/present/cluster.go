@@ -26,7 +26,8 @@ type Cluster struct {
 // ClusterNode is one node's report.
 type ClusterNode struct {
 	Name string `json:"name"`
-	// Heard is when its agent was heard from last, nil where that is not known; Stale is true once that is too long ago.
+	// Heard is when its agent was heard from last, nil where that is not known; Stale is true once that is too long
+	// ago.
 	Heard *time.Time `json:"heard"`
 	Stale bool       `json:"stale"`
 	gpunode.Status
@@ -36,7 +37,8 @@ type ClusterNode struct {
 func (c Cluster) Filter(keep func(namespace, pod string) bool) Cluster {
 	out := Cluster{Left: c.Left}
 	for _, n := range c.Nodes {
-		n.Claims = slices.DeleteFunc(slices.Clone(n.Claims), func(g gpunode.Claim) bool { return !keep(g.Namespace, g.Pod) })
+		n.Grants = slices.DeleteFunc(slices.Clone(n.Grants),
+			func(g gpunode.Grant) bool { return !keep(g.Namespace, g.Pod) })
 		out.Nodes = append(out.Nodes, n)
 	}
 	return out
@@ -56,11 +58,12 @@ func ClusterTable(c Cluster, o Options) string {
 	var b strings.Builder
 	b.WriteString(nodeTable(c, o))
 	b.WriteString("\n" + clusterGPUs(c, o))
-	b.WriteString("\n" + claimTable(c, o))
+	b.WriteString("\n" + clusterGrants(c, o))
 	b.WriteString(configLines(c))
 	for _, n := range c.Nodes {
-		for _, u := range n.Unplaced {
-			fmt.Fprintf(&b, "%s: pod %s/%s waits for room: %s\n", clean(n.Name), or(u.Namespace), or(u.Pod), clean(u.Reason))
+		for _, u := range n.PendingPods {
+			fmt.Fprintf(&b, "%s: pod %s/%s is pending: %s\n", clean(n.Name), or(u.Namespace), or(u.Pod),
+				clean(u.Reason))
 		}
 	}
 	for _, l := range c.Left {
@@ -69,12 +72,20 @@ func ClusterTable(c Cluster, o Options) string {
 	return b.String()
 }
 
+// notReady says why containers with a GPU cannot start; empty if they can.
+func (n ClusterNode) notReady() string {
+	if n.Ready() {
+		return ""
+	}
+	return n.Condition(gpunode.ConditionReady).Message
+}
+
 // state is how a node is in a word, with the style of it.
 func (n ClusterNode) state() (string, style) {
 	switch {
 	case n.Stale:
 		return "stale", red
-	case !n.Ready:
+	case !n.Ready():
 		return "not ready", red
 	case n.Summary.Unhealthy > 0:
 		return "degraded", yellow
@@ -83,31 +94,34 @@ func (n ClusterNode) state() (string, style) {
 }
 
 func nodeTable(c Cluster, o Options) string {
-	head := []string{"NODE", "STATE", "GPUS", "FREE", "LARGEST", "CLAIMS", "LEVELS", "CONFIG"}
+	head := []string{"NODE", "STATE", "GPUS", "FREE", "LARGEST-FREE", "GRANTS", "ENFORCEMENT", "CONFIG"}
 	if o.Wide {
-		head = append(head, "POOL", "DRIVER", "AGENT", "HEARD", "WHY")
+		head = append(head, "POOL", "DRIVER", "AGENT", "LAST-SEEN", "REASON")
 	}
 	rows, styles := [][]string{head}, []style{bold}
 	for _, n := range c.Nodes {
 		word, st := n.state()
-		row := []string{clean(n.Name), word, strconv.Itoa(n.Summary.GPUs), or(n.Summary.Free), or(n.Summary.LargestFree), strconv.Itoa(n.Summary.Claims), or(n.Summary.Levels), or(n.Summary.Config)}
+		row := []string{clean(n.Name), word, strconv.Itoa(n.Summary.GPUs), or(n.Summary.Free),
+			or(n.Summary.LargestFree), strconv.Itoa(n.Summary.Grants), or(n.Summary.Levels), or(n.Summary.Config)}
 		if o.Wide {
 			heard := ""
 			if n.Heard != nil {
 				heard = n.Heard.UTC().Format(time.RFC3339)
 			}
-			row = append(row, or(n.Pool), or(n.DriverVersion), or(n.AgentVersion), or(heard), or(strings.Join(n.NotReady, "; ")))
+			row = append(row, or(n.Pool), or(n.DriverVersion), or(n.AgentVersion), or(heard),
+				or(strings.ReplaceAll(n.notReady(), "\n", "; ")))
 		}
 		rows, styles = append(rows, row), append(styles, st)
 	}
 	if len(rows) == 1 {
-		return "No node reports of GPUs: is the agent deployed, and does its node have the label kerf.dev/node=true?\n"
+		return "No node reports of GPUs: is the agent deployed, and does its node have the label " +
+			"kerf.dev/deploy-agent=true?\n"
 	}
 	return painted(rows, styles, o)
 }
 
-// configLines are what is to be known of the configuration in force: nodes that have another one than the rest, why a newer one was
-// refused, and which settings of which GPUs wait for whom.
+// configLines describe the applied configs. They name nodes that have another config than the rest, why a node rejected
+// a newer one, and which settings of GPUs are pending.
 func configLines(c Cluster) string {
 	var b strings.Builder
 	have := map[string][]string{}
@@ -119,33 +133,35 @@ func configLines(c Cluster) string {
 		have[hash] = append(have[hash], clean(n.Name))
 	}
 	if len(have) > 1 {
-		b.WriteString("The nodes have different configurations in force:\n")
+		b.WriteString("The nodes have applied different configs:\n")
 		for _, hash := range slices.Sorted(maps.Keys(have)) {
-			fmt.Fprintf(&b, "  %s on %s\n", cmp.Or(clean(hash), "the built-in one, or none,"), strings.Join(have[hash], ", "))
+			fmt.Fprintf(&b, "  %s on %s\n", cmp.Or(clean(hash), "the built-in default, or none,"),
+				strings.Join(have[hash], ", "))
 		}
 	}
 	for _, n := range c.Nodes {
 		if n.Config == nil {
 			continue
 		}
-		for _, m := range n.Config.Mistakes {
-			fmt.Fprintf(&b, "%s: new config refused: %s\n", clean(n.Name), clean(m))
+		for _, m := range n.Config.Errors {
+			fmt.Fprintf(&b, "%s: new config rejected: %s\n", clean(n.Name), clean(m))
 		}
-		for _, w := range n.Config.Waiting {
+		for _, w := range n.Config.Pending {
 			name := clean(n.Name) + "/" + clean(w.GPU)
 			if i := slices.IndexFunc(n.GPUs, func(g gpunode.GPU) bool { return g.UUID == w.GPU }); i >= 0 {
 				name = GPUName(n.Name, n.GPUs[i])
 			}
-			fmt.Fprintf(&b, "%s: waits for %s: %s\n", name, clean(strings.Join(w.For, ", ")), clean(strings.Join(w.What, ", ")))
+			fmt.Fprintf(&b, "%s: waits for %s: %s\n", name, clean(strings.Join(w.BlockedBy, ", ")),
+				clean(strings.Join(w.Settings, ", ")))
 		}
 	}
 	return b.String()
 }
 
 func clusterGPUs(c Cluster, o Options) string {
-	head := []string{"NODE/GPU", "STATE", "GRANTED", "FREE", "ALLOCATABLE", "PERCENT", "LEVELS", "MODEL"}
+	head := []string{"NODE/GPU", "STATE", "GRANTED", "FREE", "ALLOCATABLE", "PERCENT", "ENFORCEMENT", "MODEL"}
 	if o.Wide {
-		head = append(head, "UUID", "PCI", "NUMA", "WHY")
+		head = append(head, "UUID", "PCI", "NUMA", "REASON")
 	}
 	rows, styles := [][]string{head}, []style{bold}
 	for _, n := range c.Nodes {
@@ -156,7 +172,9 @@ func clusterGPUs(c Cluster, o Options) string {
 				over = *g.Overcommit
 			}
 			row := []string{
-				GPUName(n.Name, g), word, withLent(g.GrantedBytes, g.LentBytes), size(g.FreeBytes), times(size(g.UsableBytes), over.MemoryPercent),
+				GPUName(n.Name, g), word, withLent(unsigned(g.GrantedBytes), unsigned(g.BurstBytes)),
+				memory(g.FreeBytes),
+				times(memory(g.AllocatableBytes), over.MemoryPercent),
 				ofPercent(g.GrantedPercent, over.ComputePercent), or(strings.Join(g.Levels, ",")), or(g.Model),
 			}
 			if o.Wide {
@@ -190,8 +208,8 @@ func gpuState(g gpunode.GPU) (word, why string, st style) {
 // GPUName is how people name one GPU of a cluster: its node's name and its index.
 func GPUName(node string, g gpunode.GPU) string { return clean(node) + "/" + strconv.Itoa(g.Index) }
 
-func claimTable(c Cluster, o Options) string {
-	head := []string{"CLAIM", "NODE/GPU", "STATE", "MEMORY", "PERCENT", "LEVEL"}
+func clusterGrants(c Cluster, o Options) string {
+	head := []string{"GRANT", "NODE/GPU", "STATE", "MEMORY", "PERCENT", "LEVEL"}
 	if o.Wide {
 		head = append(head, "BACKEND", "PROFILE", "ID")
 	}
@@ -201,19 +219,19 @@ func claimTable(c Cluster, o Options) string {
 		for _, g := range n.GPUs {
 			name[g.UUID] = GPUName(n.Name, g)
 		}
-		for _, claim := range n.Claims {
-			for _, f := range claim.Fragments {
+		for _, grant := range n.Grants {
+			for _, f := range grant.Shares {
 				on := name[f.GPU]
 				if on == "" {
 					on = clean(n.Name) + "/" + clean(f.GPU)
 				}
-				state, st := "held", dim
-				if claim.InUse {
-					state, st = "in use", plainStyle
+				st := plainStyle
+				if grant.State == gpunode.StateReserved {
+					st = dim
 				}
-				row := []string{claimName(claim), on, state, size(f.MemoryBytes), share(f), or(claim.Level)}
+				row := []string{grantName(grant), on, or(grant.State), memory(f.MemoryBytes), share(f), or(grant.Level)}
 				if o.Wide {
-					row = append(row, or(claim.Backend), or(claim.Profile), or(claim.ID))
+					row = append(row, or(grant.Backend), or(grant.Profile), or(grant.ID))
 				}
 				rows, styles = append(rows, row), append(styles, st)
 			}
@@ -222,8 +240,8 @@ func claimTable(c Cluster, o Options) string {
 	return painted(rows, styles, o)
 }
 
-// share is the part of a GPU's compute, or what else the fragment is.
-func share(f gpunode.Fragment) string {
+// share is the part of a GPU's compute, or the kind of the share.
+func share(f gpunode.Share) string {
 	switch {
 	case f.Whole:
 		return "whole"
@@ -233,13 +251,18 @@ func share(f gpunode.Fragment) string {
 	return percent(uint32(max(0, f.Percent))) //nolint:gosec // not below 0
 }
 
-// claimName is whose a claim is.
-func claimName(c gpunode.Claim) string {
+// grantName names the container or process that has a grant.
+func grantName(c gpunode.Grant) string {
 	if c.Pod == "" {
 		return clean(c.ID)
 	}
 	return clean(c.Namespace + "/" + c.Pod + "/" + c.Container)
 }
+
+// unsigned reads an amount of memory of a report; a negative one is 0.
+func unsigned(n int64) uint64 { return uint64(max(0, n)) }
+
+func memory(n int64) string { return size(unsigned(n)) }
 
 // painted lays rows out in columns and gives each line its style where colours are allowed.
 func painted(rows [][]string, styles []style, o Options) string {
@@ -251,7 +274,7 @@ func painted(rows [][]string, styles []style, o Options) string {
 	return b.String()
 }
 
-// ClusterSlices draws how the GPUs of a cluster are cut into MIG instances, those that can be.
+// ClusterSlices draws the MIG instances of a cluster's GPUs that support MIG.
 func ClusterSlices(c Cluster, o Options) string {
 	var b strings.Builder
 	for _, n := range c.Nodes {
@@ -267,21 +290,26 @@ func ClusterSlices(c Cluster, o Options) string {
 		}
 	}
 	if b.Len() == 0 {
-		return "No GPU of this cluster can be cut into MIG instances.\n"
+		return "No GPU of this cluster supports MIG.\n"
 	}
 	return b.String()
 }
 
-// fromReport is nil for a GPU that cannot be cut, or of which nothing is known.
+// fromReport is nil for a GPU without MIG support, or if nothing is known.
 func fromReport(g gpunode.GPU) *MIG {
 	if g.MIGState == nil {
 		return nil
 	}
 	s := g.MIGState
-	m := &MIG{On: g.MIG, Fixed: s.Fixed, Units: int32(s.Units), Profiles: list(s.Profiles), Trouble: s.Trouble, Waits: s.Waits, TurnsTo: g.TurnsTo, Pieces: []MIGPiece{}} //nolint:gosec // at most 8
+	m := &MIG{
+		On: g.MIG, Fixed: s.LayoutFromPool, Units: int32(s.MemorySlices), //nolint:gosec // at most 8
+		Profiles: list(s.Profiles), Trouble: s.Error, Waits: s.PendingReason, TurnsTo: g.SwitchableTo,
+		Instances: []MIGInstance{},
+	}
 	for _, p := range s.Instances {
-		m.Pieces = append(m.Pieces, MIGPiece{
-			Profile: p.Profile, Start: int32(p.Start), Size: int32(p.Size), Ours: !p.Foreign, Ready: p.Ready, Grant: p.Claim, Holder: p.For, //nolint:gosec // at most 8
+		m.Instances = append(m.Instances, MIGInstance{
+			Profile: p.Profile, Start: int32(p.Start), Size: int32(p.MemorySlices), //nolint:gosec // at most 8
+			Ours: p.Managed, Ready: p.Ready, Grant: p.Grant, Holder: p.RequestedBy,
 		})
 	}
 	return m

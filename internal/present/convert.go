@@ -13,7 +13,7 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// FromNode makes the document of a picture: GPUs by index, grants by name and id.
+// FromNode converts a sample of a node: GPUs by index, grants by name and ID.
 func FromNode(p *nodev1.GetNodeResponse) Status {
 	c := p.GetConfig()
 	s := Status{
@@ -27,7 +27,8 @@ func FromNode(p *nodev1.GetNodeResponse) Status {
 		GPUs:     []GPU{}, Grants: []Grant{},
 	}
 	for _, w := range c.GetWaiting() {
-		s.Config.Waiting = append(s.Config.Waiting, Waiting{GPU: w.GetGpu(), Index: w.GetIndex(), What: list(w.GetWhat()), For: list(w.GetFor())})
+		s.Config.Waiting = append(s.Config.Waiting, Waiting{GPU: w.GetGpu(), Index: w.GetIndex(),
+			What: list(w.GetWhat()), For: list(w.GetFor())})
 	}
 	for _, g := range p.GetGpus() {
 		s.GPUs = append(s.GPUs, fromGPU(g))
@@ -49,14 +50,16 @@ func fromGPU(g *nodev1.GPU) GPU {
 		UUID: g.GetUuid(), Index: g.GetIndex(), Model: g.GetModel(), PCI: g.GetPci(), NUMA: g.GetNuma(),
 		MemoryBytes: g.GetMemoryBytes(), ReservedBytes: g.GetReservedBytes(),
 		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
-		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), LentBytes: g.GetLentBytes(),
+		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), CurrentBurstBytes: g.GetLentBytes(),
 		MemoryOvercommit: g.GetMemoryOvercommitPercent(), ComputeOvercommit: g.GetComputeOvercommitPercent(),
-		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()), MIG: g.GetMig(), MIGState: fromMIG(g.GetMigState()),
+		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()),
+		MIG: g.GetMig(), MIGState: fromMIG(g.GetMigState()),
 		Backends: []Backend{},
 	}
 	for _, b := range g.GetBackends() {
 		out.Backends = append(out.Backends, Backend{
-			Name: b.GetName(), Level: b.GetLevel(), Listed: b.GetListed(), Answer: b.GetAnswer(), Reason: b.GetReason(), Remedy: b.GetRemedy(),
+			Name: b.GetName(), Level: b.GetLevel(), Listed: b.GetListed(), Answer: b.GetAnswer(), Reason: b.GetReason(),
+			Remedy: b.GetRemedy(),
 		})
 	}
 	if u := g.GetUtilization(); u >= 0 {
@@ -65,29 +68,35 @@ func fromGPU(g *nodev1.GPU) GPU {
 	return out
 }
 
-// FromGrant makes the document of one grant.
+// FromGrant converts one grant.
 func FromGrant(g *nodev1.Grant) Grant {
 	out := Grant{
-		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), GPUs: []string{}, Fragments: []Fragment{},
+		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), GPUs: []string{}, Shares: []Share{},
 		MemoryBytes: g.GetMemoryBytes(), Percent: g.GetPercent(), UsedBytes: known(g.GetUsedBytes(), g.GetUsedKnown()),
-		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Backend: g.GetBackend(), Cgroup: g.GetCgroup(), PIDs: list(g.GetPids()),
-		UID: g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
+		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Backend: g.GetBackend(), Cgroup: g.GetCgroup(),
+		PIDs: list(g.GetPids()),
+		UID:  g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
-		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(), UsedBy: g.GetUsedBy(),
-		InForce: []Fragment{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy(), Priority: g.GetCompute().GetPriority()},
+		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(),
+		UsedBy:  g.GetUsedBy(),
+		InForce: []Share{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy(),
+			Priority: g.GetCompute().GetPriority()},
 	}
 	for _, f := range g.GetInForce() {
-		out.InForce = append(out.InForce, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(), MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart()})
+		out.InForce = append(out.InForce, Share{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(),
+			Percent: f.GetPercent(), Whole: f.GetWhole(), MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart()})
 	}
-	out.With, out.Joint = g.GetWith(), []Fragment{}
+	out.With, out.SharedCap = g.GetWith(), []Share{}
 	for _, f := range g.GetJoint() {
-		out.Joint = append(out.Joint, Fragment{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent()})
+		out.SharedCap = append(out.SharedCap, Share{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(),
+			Percent: f.GetPercent()})
 	}
 	for _, f := range g.GetFragments() {
 		out.GPUs = append(out.GPUs, f.GetGpu())
-		out.Fragments = append(out.Fragments, Fragment{
+		out.Shares = append(out.Shares, Share{
 			GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(),
-			LentBytes: f.GetLentBytes(), BurstBytes: f.GetBurstBytes(), UsedBytes: known(f.GetUsedBytes(), f.GetUsedKnown()),
+			CurrentBurstBytes: f.GetLentBytes(), BurstBytes: f.GetBurstBytes(),
+			UsedBytes:  known(f.GetUsedBytes(), f.GetUsedKnown()),
 			MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart(), Time: fromTime(f.GetTime()),
 		})
 	}
@@ -192,7 +201,7 @@ func (g Grant) times() []string {
 	var waited float64
 	var past uint64
 	counted := false
-	for _, f := range g.Fragments {
+	for _, f := range g.Shares {
 		if f.Time == nil {
 			continue
 		}
@@ -203,5 +212,6 @@ func (g Grant) times() []string {
 	if !counted {
 		return []string{unknown, unknown, unknown}
 	}
-	return []string{strings.Join(percents, ","), strconv.FormatFloat(waited, 'f', 1, 64) + "s", strconv.FormatUint(past, 10)}
+	return []string{strings.Join(percents, ","), strconv.FormatFloat(waited, 'f', 1, 64) + "s",
+		strconv.FormatUint(past, 10)}
 }

@@ -11,25 +11,25 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// MIG is how a GPU is cut into MIG instances. Units are its placement units. Trouble is why nothing is given of it, and
-// Waits why it is not as the pool says. TurnsTo is what it becomes with demand ("mig", or "shared"), empty where demand does
-// not change its mode; TurnsFor is who it changes for now, and TurnStays what keeps it as it is for now.
+// MIG is the MIG state of a GPU. Units are its memory slices. Trouble is why it gives nothing, and Waits why it is not
+// as the pool requires. TurnsTo is the mode that demand switches it to ("mig", or "shared"), empty if demand does not
+// switch it. TurnsFor is the request that it switches for now, and TurnStays what keeps its mode for now.
 type MIG struct {
-	On        bool       `json:"on"`
-	Fixed     bool       `json:"fixed"`
-	Units     int32      `json:"units"`
-	Profiles  []string   `json:"profiles"`
-	Pieces    []MIGPiece `json:"pieces"`
-	Trouble   string     `json:"trouble"`
-	Waits     string     `json:"waits"`
-	TurnsTo   string     `json:"turns_to"`
-	TurnsFor  string     `json:"turns_for"`
-	TurnStays string     `json:"turn_stays"`
+	On        bool          `json:"on"`
+	Fixed     bool          `json:"fixed"`
+	Units     int32         `json:"units"`
+	Profiles  []string      `json:"profiles"`
+	Instances []MIGInstance `json:"pieces"`
+	Trouble   string        `json:"trouble"`
+	Waits     string        `json:"waits"`
+	TurnsTo   string        `json:"turns_to"`
+	TurnsFor  string        `json:"turns_for"`
+	TurnStays string        `json:"turn_stays"`
 }
 
-// MIGPiece is a MIG instance, from Start over Size units. One that is not Ours was made by others; one that is not Ready
-// is being cut. Grant has it, if one does, and Holder is whose that is.
-type MIGPiece struct {
+// MIGInstance has Size units from Start on. If it is not Ours, others made it. If it is not Ready, it is being created.
+// Grant has it, if one does, and Holder is the owner.
+type MIGInstance struct {
 	Profile string `json:"profile"`
 	Start   int32  `json:"start"`
 	Size    int32  `json:"size"`
@@ -40,24 +40,25 @@ type MIGPiece struct {
 	Holder  string `json:"holder"`
 }
 
-// fromMIG is nil for a GPU that cannot be cut, or of which nothing is known.
+// fromMIG is nil for a GPU without MIG support, or if nothing is known.
 func fromMIG(m *nodev1.MIG) *MIG {
 	if m == nil || !m.GetAble() && m.GetTrouble() == "" && m.GetWaits() == "" {
 		return nil
 	}
 	out := &MIG{
-		On: m.GetOn(), Fixed: m.GetFixed(), Units: m.GetUnits(), Profiles: list(m.GetProfiles()), Pieces: []MIGPiece{},
-		Trouble: m.GetTrouble(), Waits: m.GetWaits(),
+		On: m.GetOn(), Fixed: m.GetFixed(), Units: m.GetUnits(), Profiles: list(m.GetProfiles()),
+		Instances: []MIGInstance{},
+		Trouble:   m.GetTrouble(), Waits: m.GetWaits(),
 		TurnsTo: m.GetTurnsTo(), TurnsFor: m.GetTurnsFor(), TurnStays: m.GetTurnStays(),
 	}
-	out.Pieces = append(out.Pieces, fromPieces(m.GetPieces())...)
+	out.Instances = append(out.Instances, fromPieces(m.GetPieces())...)
 	return out
 }
 
-func fromPieces(pieces []*nodev1.MIGPiece) []MIGPiece {
-	var out []MIGPiece
+func fromPieces(pieces []*nodev1.MIGInstance) []MIGInstance {
+	var out []MIGInstance
 	for _, p := range pieces {
-		out = append(out, MIGPiece{
+		out = append(out, MIGInstance{
 			Profile: p.GetProfile(), Start: p.GetStart(), Size: p.GetSize(), Ours: p.GetOurs(), Ready: p.GetReady(),
 			UUID: p.GetUuid(), Grant: p.GetGrant(), Holder: p.GetHolder(),
 		})
@@ -65,7 +66,7 @@ func fromPieces(pieces []*nodev1.MIGPiece) []MIGPiece {
 	return out
 }
 
-// The cells of a unit that no piece has, and of one whose piece Kerf did not make.
+// The cells of a unit without an instance, and of one with an unmanaged instance.
 const (
 	freeUnit    = "."
 	foreignUnit = "#"
@@ -74,18 +75,18 @@ const (
 // maxUnits bounds what is drawn; no GPU has as many.
 const maxUnits = 64
 
-// draw is the GPU's units with the pieces' keys on them: "[..abcccc]".
+// draw is the GPU's units with the instances' keys on them: "[..abcccc]".
 func (m *MIG) draw() string {
 	cells := slices.Repeat([]string{freeUnit}, int(min(max(m.Units, 0), maxUnits)))
-	for i := range m.Pieces {
+	for i := range m.Instances {
 		m.mark(cells, i)
 	}
 	return "[" + strings.Join(cells, "") + "]"
 }
 
-// mark puts the key of a piece on its units.
+// mark puts the key of an instance on its units.
 func (m *MIG) mark(cells []string, i int) {
-	p := m.Pieces[i]
+	p := m.Instances[i]
 	for u := max(p.Start, 0); u < min(p.Start+p.Size, int32(len(cells))); u++ { //nolint:gosec // at most maxUnits
 		cells[u] = m.key(i)
 	}
@@ -93,7 +94,7 @@ func (m *MIG) mark(cells []string, i int) {
 
 func (m *MIG) key(i int) string {
 	switch {
-	case !m.Pieces[i].Ours:
+	case !m.Instances[i].Ours:
 		return foreignUnit
 	case i < len(keys):
 		return keys[i : i+1]
@@ -101,12 +102,12 @@ func (m *MIG) key(i int) string {
 	return "+"
 }
 
-func (p MIGPiece) state() string {
+func (p MIGInstance) state() string {
 	switch {
 	case !p.Ours:
 		return "not made by Kerf"
 	case !p.Ready && p.Holder != "":
-		return "being cut for " + p.Holder
+		return "being created for " + p.Holder
 	case !p.Ready:
 		return "not ready"
 	case p.Holder != "":
@@ -115,17 +116,17 @@ func (p MIGPiece) state() string {
 	return "free"
 }
 
-// lines draw one GPU's instances: its units, a line for each piece, and what it waits for.
+// lines draw one GPU's instances: its units, a line for each instance, and what it waits for.
 func (m *MIG) lines(wide bool) []string {
 	var rows [][]string
-	for i, p := range m.Pieces {
+	for i, p := range m.Instances {
 		row := []string{"  " + m.key(i), clean(p.Profile), fmt.Sprintf("at %d", p.Start), clean(p.state())}
 		if wide {
 			row = append(row, or(p.UUID))
 		}
 		rows = append(rows, row)
 	}
-	how := "cut on demand"
+	how := "created on demand"
 	switch {
 	case !m.On:
 		how = "not in MIG mode"
@@ -133,7 +134,7 @@ func (m *MIG) lines(wide bool) []string {
 		how = "fixed layout"
 	}
 	out := []string{"  " + m.draw() + "  " + how}
-	if m.Units == 0 && len(m.Pieces) == 0 { // it cannot be cut
+	if m.Units == 0 && len(m.Instances) == 0 { // it does not support MIG
 		out = []string{"  " + how}
 	}
 	out = append(out, aligning(rows)...)
@@ -151,9 +152,9 @@ func (m *MIG) lines(wide bool) []string {
 
 // turns says what becomes of a GPU whose mode is demand's to change.
 func (m *MIG) turns() string {
-	to := "turns to MIG mode"
+	to := "switches to MIG mode"
 	if m.TurnsTo != "mig" {
-		to = "turns back from MIG mode"
+		to = "switches back from MIG mode"
 	}
 	switch {
 	case m.TurnsFor != "":
@@ -164,7 +165,7 @@ func (m *MIG) turns() string {
 	return to + " with demand"
 }
 
-// Slices draws how the GPUs are cut into MIG instances, those that can be.
+// Slices draws the MIG instances of the GPUs that support MIG.
 func Slices(s Status, o Options) string {
 	var b strings.Builder
 	for _, g := range s.GPUs {
@@ -177,7 +178,7 @@ func Slices(s Status, o Options) string {
 		}
 	}
 	if b.Len() == 0 {
-		return "No GPU of this machine can be cut into MIG instances.\n"
+		return "No GPU of this machine supports MIG.\n"
 	}
 	return b.String()
 }

@@ -10,12 +10,12 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// Each instance is drawn where it is, with whose it is; a GPU that cannot be cut is left out.
+// Each instance is drawn at its place, with its owner. A GPU without MIG support is left out.
 func TestSlices(t *testing.T) {
 	s := FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{
 		{Index: 0, Model: "H100", Mig: true, MigState: &nodev1.MIG{
 			Able: true, On: true, Units: 8, Waits: "waits for a reset\x1b[2J",
-			Pieces: []*nodev1.MIGPiece{
+			Pieces: []*nodev1.MIGInstance{
 				{Profile: "1g.10gb", Start: 2, Size: 1, Ours: true, Ready: true, Holder: "pod a/b", Uuid: "MIG-1"},
 				{Profile: "1g.10gb", Start: 3, Size: 1, Ready: true},
 				{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Holder: "grant k-1"},
@@ -26,15 +26,20 @@ func TestSlices(t *testing.T) {
 		{Index: 2, Model: "L40S"},
 		{Index: 3, Model: "A100", MigState: &nodev1.MIG{Able: true, Units: 8, Fixed: true}},
 		{Index: 4, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8, TurnsTo: "mig"}},
-		{Index: 5, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8, TurnsTo: "mig", TurnStays: "is held by pod a/c\x1b"}},
-		{Index: 6, Model: "H100", MigState: &nodev1.MIG{Able: true, On: true, Units: 8, TurnsTo: "shared", TurnsFor: "pod a/d"}},
+		{Index: 5, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8, TurnsTo: "mig",
+			TurnStays: "is held by pod a/c\x1b"}},
+		{Index: 6, Model: "H100", MigState: &nodev1.MIG{Able: true, On: true, Units: 8, TurnsTo: "shared",
+			TurnsFor: "pod a/d"}},
 	}})
 	got := Slices(s, Options{})
 	for _, want := range []string{
-		"GPU 0  H100\n  [..a#cccd]  cut on demand\n", "a  1g.10gb  at 2  pod a/b", "#  1g.10gb  at 3  not made by Kerf",
-		"c  3g.40gb  at 4  being cut for grant k-1", "d  9g       at 7  free", "GPU 3  A100\n  [........]  not in MIG mode\n", "not as the pool says: waits for a reset",
-		"GPU 4  H100\n  [........]  not in MIG mode\n  turns to MIG mode with demand\n", "turns to MIG mode with demand, but not now: it is held by pod a/c",
-		"GPU 6  H100\n  [........]  cut on demand\n  turns back from MIG mode now, for pod a/d\n",
+		"GPU 0  H100\n  [..a#cccd]  created on demand\n", "a  1g.10gb  at 2  pod a/b",
+		"#  1g.10gb  at 3  not made by Kerf",
+		"c  3g.40gb  at 4  being created for grant k-1", "d  9g       at 7  free",
+		"GPU 3  A100\n  [........]  not in MIG mode\n", "not as the pool says: waits for a reset",
+		"GPU 4  H100\n  [........]  not in MIG mode\n  switches to MIG mode with demand\n",
+		"switches to MIG mode with demand, but not now: it is held by pod a/c",
+		"GPU 6  H100\n  [........]  created on demand\n  switches back from MIG mode now, for pod a/d\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -11,9 +11,9 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who holds
-// them, as they are once the steps are done, the steps, and why the rest is left undone. With done the steps are those that were
-// taken, and s is of after them: then it is drawn once.
+// MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who
+// holds them, as they are once the steps are done, the steps, and why the rest is left undone. With done the steps are
+// those that were taken, and s is of after them: then it is drawn once.
 func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
 	var b strings.Builder
 	for _, p := range plans {
@@ -56,43 +56,44 @@ type MIGPlan struct {
 	// Waits says what stands in the way of the rest, empty where nothing does.
 	Waits string `json:"waits"`
 	// Units are the GPU's placement units, and After the instances on them once the steps are done.
-	Units int32      `json:"units"`
-	After []MIGPiece `json:"after"`
+	Units int32         `json:"units"`
+	After []MIGInstance `json:"after"`
 }
 
 // MIGPlanned are the plans for scripts, of all GPUs.
 func MIGPlanned(plans []*nodev1.MIGPlan, done bool) []MIGPlan {
 	out := []MIGPlan{}
 	for _, p := range plans {
-		out = append(out, MIGPlan{p.GetGpu(), p.GetIndex(), done, list(p.GetSteps()), p.GetWaits(), p.GetUnits(), append([]MIGPiece{}, fromPieces(p.GetAfter())...)})
+		out = append(out, MIGPlan{p.GetGpu(), p.GetIndex(), done, list(p.GetSteps()), p.GetWaits(), p.GetUnits(),
+			append([]MIGInstance{}, fromPieces(p.GetAfter())...)})
 	}
 	return out
 }
 
-// planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An instance that
-// stays has one letter in both.
+// planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An instance
+// that stays has one letter in both.
 func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
-	all := &MIG{Units: max(m.Units, p.GetUnits()), Pieces: slices.Clone(m.Pieces)}
+	all := &MIG{Units: max(m.Units, p.GetUnits()), Instances: slices.Clone(m.Instances)}
 	now := all.draw()
 	var rows [][]string
 	row := func(i int, state string) {
-		at := all.Pieces[i]
+		at := all.Instances[i]
 		rows = append(rows, []string{all.key(i), clean(at.Profile), fmt.Sprintf("at %d", at.Start), clean(state)})
 	}
-	if all.Units == 0 && len(all.Pieces) == 0 {
-		return nil // it cannot be cut
+	if all.Units == 0 && len(all.Instances) == 0 {
+		return nil // it does not support MIG
 	}
 	if done || len(p.GetSteps()) == 0 {
-		for i, in := range all.Pieces {
+		for i, in := range all.Instances {
 			row(i, in.state())
 		}
 		return append([]string{"now   " + now}, aligning(rows)...)
 	}
 	after := fromPieces(p.GetAfter())
-	same := func(in MIGPiece) func(MIGPiece) bool {
-		return func(o MIGPiece) bool { return o.Profile == in.Profile && o.Start == in.Start && o.Ours == in.Ours }
+	same := func(in MIGInstance) func(MIGInstance) bool {
+		return func(o MIGInstance) bool { return o.Profile == in.Profile && o.Start == in.Start && o.Ours == in.Ours }
 	}
-	for i, in := range all.Pieces {
+	for i, in := range all.Instances {
 		if state := in.state(); slices.ContainsFunc(after, same(in)) {
 			row(i, state)
 		} else {
@@ -101,10 +102,10 @@ func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
 	}
 	cells := slices.Repeat([]string{freeUnit}, int(min(max(all.Units, 0), maxUnits)))
 	for _, in := range after {
-		i := slices.IndexFunc(all.Pieces, same(in))
+		i := slices.IndexFunc(all.Instances, same(in))
 		if i < 0 {
-			i = len(all.Pieces)
-			all.Pieces = append(all.Pieces, in)
+			i = len(all.Instances)
+			all.Instances = append(all.Instances, in)
 			row(i, "is made")
 		}
 		all.mark(cells, i)

@@ -11,26 +11,31 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// A plan is drawn as the GPU is and as it is after it, with what stays under one letter; what was done is drawn as it is.
+// A plan is drawn as the GPU is and as it is after it, with what stays under one letter; what was done is drawn as it
+// is.
 func TestMIGPlans(t *testing.T) {
 	s := FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{
-		{Uuid: "GPU-0", Index: 0, Model: "H100", Mig: true, MigState: &nodev1.MIG{Able: true, On: true, Units: 8, Pieces: []*nodev1.MIGPiece{
-			{Profile: "1g.10gb", Start: 1, Size: 1},
-			{Profile: "2g.20gb", Start: 2, Size: 2, Ours: true, Ready: true, Holder: "pod a/b"},
-			{Profile: "1g.10gb", Start: 6, Size: 1, Ours: true, Ready: true},
-		}}},
+		{Uuid: "GPU-0", Index: 0, Model: "H100", Mig: true, MigState: &nodev1.MIG{Able: true, On: true, Units: 8,
+			Pieces: []*nodev1.MIGInstance{
+				{Profile: "1g.10gb", Start: 1, Size: 1},
+				{Profile: "2g.20gb", Start: 2, Size: 2, Ours: true, Ready: true, Holder: "pod a/b"},
+				{Profile: "1g.10gb", Start: 6, Size: 1, Ours: true, Ready: true},
+			}}},
 		{Uuid: "GPU-1", Index: 1, Model: "H100"},
 		{Uuid: "GPU-2", Index: 2, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8}},
 	}})
 	plans := []*nodev1.MIGPlan{
 		{
-			Gpu: "GPU-0", Units: 8, Steps: []string{"destroy 1g.10gb at 6", "create 3g.40gb at 4"}, Waits: "waits for pod a/b\x1b[2J",
-			After: []*nodev1.MIGPiece{
-				{Profile: "1g.10gb", Start: 1, Size: 1, Ready: true}, {Profile: "2g.20gb", Start: 2, Size: 2, Ours: true, Ready: true},
+			Gpu: "GPU-0", Units: 8, Steps: []string{"destroy 1g.10gb at 6", "create 3g.40gb at 4"},
+			Waits: "waits for pod a/b\x1b[2J",
+			After: []*nodev1.MIGInstance{
+				{Profile: "1g.10gb", Start: 1, Size: 1, Ready: true},
+				{Profile: "2g.20gb", Start: 2, Size: 2, Ours: true, Ready: true},
 				{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Ready: true},
 			},
 		},
-		{Gpu: "GPU-1", Index: 1, Units: 4, Steps: []string{"set MIG mode on", "create 4g at 0"}, After: []*nodev1.MIGPiece{{Profile: "4g", Size: 4, Ours: true, Ready: true}}},
+		{Gpu: "GPU-1", Index: 1, Units: 4, Steps: []string{"set MIG mode on", "create 4g at 0"},
+			After: []*nodev1.MIGInstance{{Profile: "4g", Size: 4, Ours: true, Ready: true}}},
 		{Gpu: "GPU-2", Index: 2},
 		{Gpu: "GPU-9", Index: 9, Waits: "this GPU cannot do MIG"},
 	}
@@ -75,7 +80,8 @@ GPU 9  GPU-9
 
 func TestMIGPlanned(t *testing.T) {
 	got, err := JSON(MIGPlanned([]*nodev1.MIGPlan{
-		{Gpu: "GPU-0", Index: 1, Units: 8, Steps: []string{"create 3g.40gb at 4"}, Waits: "why", After: []*nodev1.MIGPiece{{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Ready: true}}},
+		{Gpu: "GPU-0", Index: 1, Units: 8, Steps: []string{"create 3g.40gb at 4"}, Waits: "why",
+			After: []*nodev1.MIGInstance{{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Ready: true}}},
 		{Gpu: "GPU-1"},
 	}, true), false)
 	const want = `[{"gpu":"GPU-0","index":1,"done":true,"steps":["create 3g.40gb at 4"],"waits":"why","units":8,` +

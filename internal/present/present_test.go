@@ -24,14 +24,15 @@ var update = flag.Bool("update", false, "rewrite the golden files; commit only a
 
 const gib = 1 << 30
 
-// node is a picture with everything that has a look of its own: GPUs that are shared, whole, empty, lost
-// and in MIG mode, use that is not known, a claim, a burst, a pod, a name with control characters, a fragment on a
-// GPU that is gone.
+// node is a sample with every case: GPUs that are shared, whole, empty, lost and in MIG mode, unknown usage, a reserved
+// grant, a burst, a pod, a name with control characters, a share on a GPU that is gone.
 func node() *nodev1.GetNodeResponse {
 	gpu := func(i int32, change func(*nodev1.GPU)) *nodev1.GPU {
 		g := &nodev1.GPU{
-			Uuid: "GPU-0000000" + string('0'+i) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i, Model: "NVIDIA H100 80GB HBM3",
-			Pci: "0000:1" + string('0'+i) + ":00.0", MemoryBytes: 80 * gib, ReservedBytes: gib / 2, UsedBytes: 512 << 20, UsedKnown: true,
+			Uuid: "GPU-0000000" + string('0'+i) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i,
+			Model: "NVIDIA H100 80GB HBM3",
+			Pci:   "0000:1" + string('0'+i) + ":00.0", MemoryBytes: 80 * gib, ReservedBytes: gib / 2,
+			UsedBytes: 512 << 20, UsedKnown: true,
 			Utilization: 0, Health: "healthy", Levels: []string{"exclusive", "driver"},
 		}
 		change(g)
@@ -40,23 +41,27 @@ func node() *nodev1.GetNodeResponse {
 	uuid := func(i int32) string { return gpu(i, func(*nodev1.GPU) {}).Uuid }
 	shared := func(id, name string, gpu int32, size, used uint64, pct uint32) *nodev1.Grant {
 		return &nodev1.Grant{
-			Id: id, Name: name, State: "leased", MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true, Level: "driver", Backend: "driver",
+			Id: id, Name: name, State: "leased", MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true,
+			Level: "driver", Backend: "driver",
 			Cgroup: "/sys/fs/cgroup/kerf/" + id, Pids: []int32{4100}, Uid: 1000, Health: "healthy",
-			Fragments: []*nodev1.Fragment{{Gpu: uuid(gpu), MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true}},
+			Fragments: []*nodev1.Share{{Gpu: uuid(gpu), MemoryBytes: size, Percent: pct, UsedBytes: used,
+				UsedKnown: true}},
 		}
 	}
 	whole := shared("g-0004", "whole", 1, 79*gib+gib/2, 60*gib, 100)
 	whole.Whole, whole.Level, whole.Backend, whole.Fragments[0].Whole = true, "exclusive", "none", true
 	blind := shared("g-0003", "", 0, 20*gib, 0, 0)
-	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.Backend, blind.LevelReason = false, false, "none", "none", "driver 580 has no memory limits"
+	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.Backend, blind.LevelReason = false, false, "none",
+		"none", "driver 580 has no memory limits"
 	claimed := shared("g-0005", "soon", 0, gib, 0, 5)
-	claimed.Level, claimed.Backend = "client", "libkerf"
+	claimed.Level, claimed.Backend = "userspace", "libkerf"
 	claimed.Compute = &nodev1.Compute{By: "libkerf", Why: "fair", Priority: 1000}
-	claimed.Fragments[0].Time = &nodev1.Time{UsedPercent: 7, ChargedSeconds: 12.5, Launches: 900, LaunchesPastBudget: 3, WaitedSeconds: 1.25}
+	claimed.Fragments[0].Time = &nodev1.Time{UsedPercent: 7, ChargedSeconds: 12.5, Launches: 900, LaunchesPastBudget: 3,
+		WaitedSeconds: 1.25}
 	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
-	pod.With, pod.Joint = "g-0009", []*nodev1.Fragment{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
+	pod.With, pod.Joint = "g-0009", []*nodev1.Share{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
 	burst := shared("g-0008", "burst", 2, 10*gib, 25*gib, 0)
 	burst.Compute = &nodev1.Compute{By: "none", Why: "it has no percent of a GPU"}
 	burst.Fragments[0].LentBytes, burst.Fragments[0].BurstBytes = 20*gib, 40*gib
@@ -64,7 +69,8 @@ func node() *nodev1.GetNodeResponse {
 	stray.Fragments[0].Gpu, stray.Health = "GPU-99999999-aaaa-bbbb-cccc-dddddddddddd", "lost"
 	return &nodev1.GetNodeResponse{
 		Ready: true, DriverVersion: "615.71.09", AgentVersion: "0.1.0",
-		Config:   &nodev1.ConfigStatus{Source: "/etc/kerf.yaml", Sha256: "ab12", Pool: "default", Errors: []string{"profiles[2].memory \"-1\" is negative"}},
+		Config: &nodev1.ConfigStatus{Source: "/etc/kerf.yaml", Sha256: "ab12", Pool: "default",
+			Errors: []string{"profiles[2].memory \"-1\" is negative"}},
 		Warnings: []string{"cgroup \"/kerf/old\" is still busy"},
 		Gpus: []*nodev1.GPU{
 			gpu(1, func(g *nodev1.GPU) {
@@ -73,18 +79,21 @@ func node() *nodev1.GetNodeResponse {
 			gpu(0, func(g *nodev1.GPU) {
 				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 41*gib, 55, 20*gib, 42
 				g.Backends = []*nodev1.Backend{
-					{Name: "driver", Level: "driver", Listed: true, Answer: "not supported", Reason: "it is too old", Remedy: "install r615"},
-					{Name: "libkerf", Level: "client", Listed: true, Answer: "supported"},
+					{Name: "driver", Level: "driver", Listed: true, Answer: "not supported", Reason: "it is too old",
+						Remedy: "install r615"},
+					{Name: "libkerf", Level: "userspace", Listed: true, Answer: "supported"},
 					{Name: "reactive", Level: "reactive", Answer: "supported"},
 				}
 			}),
 			gpu(2, func(g *nodev1.GPU) { g.Utilization, g.GrantedBytes, g.LentBytes = -1, 10*gib, 20*gib }),
 			gpu(3, func(g *nodev1.GPU) {
-				g.Health, g.HealthReason, g.UsedKnown, g.Utilization, g.Levels = "lost", "XID 79: fell off the bus", false, -1, nil
+				g.Health, g.HealthReason, g.UsedKnown, g.Utilization, g.Levels = "lost", "XID 79: fell off the bus",
+					false, -1, nil
 			}),
 			gpu(4, func(g *nodev1.GPU) { g.Mig, g.Levels = true, nil }),
 		},
-		Grants: []*nodev1.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod, stray, burst},
+		Grants: []*nodev1.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod,
+			stray, burst},
 	}
 }
 
@@ -161,7 +170,8 @@ func TestJSONIsTheInterface(t *testing.T) {
 			}
 		})
 	}
-	text, err := present.JSON(present.FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{{MemoryBytes: 1<<64 - 1}}}), false)
+	text, err := present.JSON(present.FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{{MemoryBytes: 1<<64 - 1}}}),
+		false)
 	if err != nil || !strings.Contains(string(text), `"memory_bytes":18446744073709551615`) {
 		t.Errorf("got %s, %v", text, err)
 	}

@@ -53,16 +53,20 @@ func Table(s Status, o Options) string {
 func gpuTable(s Status, o Options) string {
 	head := []string{"GPU", "HEALTH", "USED", "GRANTED", "ALLOCATABLE", "PERCENT", "UTIL", "LEVELS", "MODEL"}
 	if o.Wide {
-		head = append(head, "UUID", "PCI", "NUMA", "BACKENDS", "REASON", "WHY-NOT")
+		head = append(head, "UUID", "PCI", "NUMA", "BACKENDS", "REASON", "UNSUPPORTED")
 	}
 	rows := [][]string{head}
 	for _, g := range s.GPUs {
 		row := []string{
-			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes), withLent(g.GrantedBytes, g.LentBytes), times(size(g.usable()), int(g.MemoryOvercommit)),
-			ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization), or(strings.Join(g.Levels, ",")), or(g.Model),
+			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes),
+			withLent(g.GrantedBytes, g.CurrentBurstBytes),
+			times(size(g.usable()), int(g.MemoryOvercommit)),
+			ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization),
+			or(strings.Join(g.Levels, ",")), or(g.Model),
 		}
 		if o.Wide {
-			row = append(row, or(g.UUID), or(g.PCI), strconv.Itoa(int(g.NUMA)), or(g.works()), or(g.HealthReason), or(strings.Join(g.whyNot(), ". ")))
+			row = append(row, or(g.UUID), or(g.PCI), strconv.Itoa(int(g.NUMA)), or(g.works()), or(g.HealthReason),
+				or(strings.Join(g.whyNot(), ". ")))
 		}
 		rows = append(rows, row)
 	}
@@ -74,18 +78,22 @@ func grantTable(s Status, o Options) string {
 	for _, g := range s.GPUs {
 		index[g.UUID] = g.Index
 	}
-	head := []string{"GRANT", "STATE", "GPUS", "USED", "MEMORY", "PERCENT", "LEVEL", "BACKEND", "PIDS", "HEALTH", "USER"}
+	head := []string{"GRANT", "STATE", "GPUS", "USED", "MEMORY", "PERCENT", "LEVEL", "BACKEND", "PIDS", "HEALTH",
+		"USER"}
 	if o.Wide {
-		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON", "COMPUTE", "TIME-USED", "WAITED", "PAST-BUDGET")
+		head = append(head, "ID", "UUIDS", "CGROUP", "PROFILE", "REASON", "COMPUTE", "GPU-TIME", "THROTTLED",
+			"OVER-BUDGET")
 	}
 	rows := [][]string{head}
 	for _, g := range s.Grants {
 		row := []string{
-			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes), withLent(g.MemoryBytes, g.lent()),
+			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes),
+			withLent(g.MemoryBytes, g.burst()),
 			percent(g.Percent), or(g.Level), or(g.Backend), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
 		}
 		if o.Wide {
-			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason), or(g.Compute.String()))
+			row = append(row, or(g.ID), or(strings.Join(g.GPUs, ",")), or(g.Cgroup), or(g.Profile), or(g.LevelReason),
+				or(g.Compute.String()))
 			row = append(row, g.times()...)
 		}
 		rows = append(rows, row)

@@ -65,7 +65,7 @@ func ofPercent(granted, percent int) string {
 	return text
 }
 
-// withLent is what is guaranteed, and after a plus what is lent beyond it.
+// withLent is the guaranteed memory, and after a plus the burst memory.
 func withLent(guaranteed, lent uint64) string {
 	if lent == 0 {
 		return size(guaranteed)
@@ -160,20 +160,22 @@ func block(n *yaml.Node) {
 	}
 }
 
-// shortHash is how much of a document's hash is shown to people: enough to tell documents apart.
+// shortHash is how many characters of a config's hash users see: enough to distinguish configs.
 const shortHash = 12
 
-// summary is the node in a few lines: the state first, then every reason and warning on a line of its own.
+// summary is the node in a few lines: the state first, then every reason and warning on a separate line.
 func summary(s Status) []line {
 	state := line{{green, "ready"}}
 	if !s.Ready {
 		state = line{{red, "not ready"}}
 	}
-	state = state.add(plainStyle, fmt.Sprintf("  driver %s  agent %s  pool %s  %s, %s", or(s.DriverVersion), or(s.AgentVersion),
+	state = state.add(plainStyle, fmt.Sprintf("  driver %s  agent %s  pool %s  %s, %s", or(s.DriverVersion),
+		or(s.AgentVersion),
 		or(s.Config.Pool), plural(len(s.GPUs), "GPU"), plural(len(s.Grants), "grant")))
 	lines := []line{state}
 	if c := s.Config; c.SHA256 != "" {
-		lines = append(lines, line{{plainStyle, clean(fmt.Sprintf("config %.*s from %s", shortHash, c.SHA256, or(c.Source)))}})
+		lines = append(lines, line{{plainStyle,
+			clean(fmt.Sprintf("config %.*s from %s", shortHash, c.SHA256, or(c.Source)))}})
 	}
 	for _, r := range s.NotReady {
 		lines = append(lines, line{{red, "not ready: "}, {plainStyle, clean(r)}})
@@ -185,7 +187,8 @@ func summary(s Status) []line {
 		lines = append(lines, line{{yellow, "new config refused: "}, {plainStyle, clean(e)}})
 	}
 	for _, w := range s.Config.Waiting {
-		text := fmt.Sprintf("GPU %d: %s, when these have ended: %s", w.Index, strings.Join(w.What, ", "), strings.Join(w.For, ", "))
+		text := fmt.Sprintf("GPU %d: %s, when these have ended: %s", w.Index, strings.Join(w.What, ", "),
+			strings.Join(w.For, ", "))
 		lines = append(lines, line{{yellow, "config waits: "}, {plainStyle, clean(text)}})
 	}
 	return lines

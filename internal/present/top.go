@@ -29,7 +29,7 @@ func Top(s *telemetryv1.Sample, v TopView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "source %s, driver %s", or(s.GetSource()), or(s.GetDriverVersion()))
 	if !s.GetAgentUp() {
-		b.WriteString("; the agent is away: grants are as it told of them last")
+		b.WriteString("; the agent does not answer: showing the last known grants")
 	}
 	if n := s.GetMissed(); n > 0 {
 		fmt.Fprintf(&b, "; %d samples missed", n)
@@ -52,7 +52,8 @@ func topGPUs(s *telemetryv1.Sample, v TopView) string {
 		rows[0] = append(rows[0], "UUID")
 	}
 	for _, g := range gpusInOrder(s, v) {
-		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryAllocatableBytes), unknown, unknown, unknown, or(g.GetModel())}
+		row := []string{strconv.Itoa(int(g.GetIndex())), sizeOr(g.MemoryUsedBytes), sizeOr(g.MemoryAllocatableBytes),
+			unknown, unknown, unknown, or(g.GetModel())}
 		if g.SmRatio != nil {
 			row[3] = ratio(g.GetSmRatio())
 		}
@@ -98,7 +99,8 @@ func topRows(s *telemetryv1.Sample, v TopView) []topRow {
 	var rows []topRow
 	for _, g := range s.GetGpus() {
 		for _, u := range g.GetUses() {
-			if u.GetOwner() == "grant" || u.GetProcesses() > 0 || u.GetMemoryBytes().GetValue() > 0 || u.GetSmRatio().GetValue() > 0 {
+			if u.GetOwner() == "grant" || u.GetProcesses() > 0 || u.GetMemoryBytes().GetValue() > 0 ||
+				u.GetSmRatio().GetValue() > 0 {
 				rows = append(rows, topRow{gpu: g, use: u})
 			}
 		}
@@ -141,9 +143,9 @@ func topName(u *telemetryv1.Use) string {
 	case "grant":
 		return or(u.GetGrant())
 	case "stranger":
-		return "(strangers)"
+		return "(unmanaged)"
 	}
-	return "(nobody's)"
+	return "(unattributed)"
 }
 
 func topUses(rows []topRow) string {
@@ -151,8 +153,10 @@ func topUses(rows []topRow) string {
 	for _, r := range rows {
 		u := r.use
 		line := []string{
-			r.at(), topName(u), topAmount(u.GetMemoryBytes(), func(v float64) string { return size(uint64(v)) }), unknown,
-			topAmount(u.GetSmRatio(), ratio), unknown, topAmount(u.GetEnergyJoules(), func(v float64) string { return fmt.Sprintf("%.0fJ", v) }),
+			r.at(), topName(u), topAmount(u.GetMemoryBytes(), func(v float64) string { return size(uint64(v)) }),
+			unknown,
+			topAmount(u.GetSmRatio(), ratio), unknown,
+			topAmount(u.GetEnergyJoules(), func(v float64) string { return fmt.Sprintf("%.0fJ", v) }),
 			unknown, strconv.Itoa(int(u.GetProcesses())), or(u.GetLevel()),
 		}
 		if p := u.GetInstanceProfile(); p != "" {
@@ -180,7 +184,7 @@ func topAmount(a *telemetryv1.Amount, text func(float64) string) string {
 
 func ratio(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
-// ClusterUse is what one owner uses of one GPU of a cluster. Amounts are nil where nobody told them.
+// ClusterUse is what one owner uses of one GPU of a cluster. Amounts are nil if unknown.
 type ClusterUse struct {
 	Node string `json:"node"`
 	GPU  string `json:"gpu"`

@@ -21,15 +21,19 @@ func topSample() *telemetryv1.Sample {
 	return &telemetryv1.Sample{
 		Source: "nvml", DriverVersion: "615.1", AgentUp: true, Missed: 3,
 		Gpus: []*telemetryv1.GPU{
-			{Index: 0, Model: "H100", MemoryUsedBytes: &used, MemoryTotalBytes: &total, MemoryAllocatableBytes: &total, SmRatio: &sm, PowerWatts: &watts, Uses: []*telemetryv1.Use{
-				{Owner: "grant", Grant: "ml/a/train", Level: "driver", MemoryLimitBytes: 10 << 30, MemoryLentBytes: 1 << 30, ComputeLimitRatio: 0.25, Processes: 2, MemoryBytes: gib(4, "process"), SmRatio: part(0.5, "process"), EnergyJoules: part(175, "device-share")},
-				{Owner: "grant", Grant: "b\x1b[2J", Level: "none", MemoryLimitBytes: 20 << 30, IdleSeconds: &idle},
-				{Owner: "stranger", Processes: 1, MemoryBytes: gib(1, "process")},
-				{Owner: "unattributed", MemoryBytes: gib(7, "unattributed"), SmRatio: part(0.3, "unattributed")},
-			}},
+			{Index: 0, Model: "H100", MemoryUsedBytes: &used, MemoryTotalBytes: &total, MemoryAllocatableBytes: &total,
+				SmRatio: &sm, PowerWatts: &watts, Uses: []*telemetryv1.Use{
+					{Owner: "grant", Grant: "ml/a/train", Level: "driver", MemoryLimitBytes: 10 << 30,
+						MemoryLentBytes: 1 << 30, ComputeLimitRatio: 0.25, Processes: 2, MemoryBytes: gib(4, "process"),
+						SmRatio: part(0.5, "process"), EnergyJoules: part(175, "device-share")},
+					{Owner: "grant", Grant: "b\x1b[2J", Level: "none", MemoryLimitBytes: 20 << 30, IdleSeconds: &idle},
+					{Owner: "stranger", Processes: 1, MemoryBytes: gib(1, "process")},
+					{Owner: "unattributed", MemoryBytes: gib(7, "unattributed"), SmRatio: part(0.3, "unattributed")},
+				}},
 			{Index: 1, Model: "H100", Error: "lost"},
 			{Index: 2, Uses: []*telemetryv1.Use{
-				{Owner: "grant", Grant: "m", InstanceProfile: "1g.10gb", InstanceStart: 2, MemoryLimitBytes: 10 << 30, MemoryBytes: gib(2, "instance")},
+				{Owner: "grant", Grant: "m", InstanceProfile: "1g.10gb", InstanceStart: 2, MemoryLimitBytes: 10 << 30,
+					MemoryBytes: gib(2, "instance")},
 				{Owner: "stranger"}, {Owner: "unattributed"},
 			}},
 		},
@@ -44,12 +48,12 @@ GPU  MEMORY  ALLOCATABLE  SM   POWER  TEMP  MODEL
 1    -       -            -    -      -     no answer: lost
 2    -       -            -    -      -     -
 
-GPU          OWNER        MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
-0            ml/a/train   4GiB    10GiB+1GiB  50%  25%    175J~   -     2      driver
-0            b?[2J        -       20GiB       -    fair   -       12s   0      none
-0            (strangers)  1GiB    -           -    -      -       -     1      -
-0            (nobody's)   7GiB    -           30%  -      -       -     0      -
-2/1g.10gb@2  m            2GiB*   10GiB       -    fair   -       -     0      -
+GPU          OWNER           MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
+0            ml/a/train      4GiB    10GiB+1GiB  50%  25%    175J~   -     2      driver
+0            b?[2J           -       20GiB       -    fair   -       12s   0      none
+0            (unmanaged)     1GiB    -           -    -      -       -     1      -
+0            (unattributed)  7GiB    -           30%  -      -       -     0      -
+2/1g.10gb@2  m               2GiB*   10GiB       -    fair   -       -     0      -
 
 * of a MIG instance or a whole GPU   ~ a part of the GPU's value
 `
@@ -59,7 +63,8 @@ GPU          OWNER        MEMORY  LIMIT       SM   SHARE  ENERGY  IDLE  PROCS  L
 }
 
 func TestTopOrders(t *testing.T) {
-	first := map[string]string{"gpu": "ml/a/train", "memory": "(nobody's)", "sm": "ml/a/train", "energy": "ml/a/train", "idle": "b?[2J", "name": "(nobody's)"}
+	first := map[string]string{"gpu": "ml/a/train", "memory": "(unattributed)", "sm": "ml/a/train",
+		"energy": "ml/a/train", "idle": "b?[2J", "name": "(unattributed)"}
 	for _, order := range TopOrders() {
 		text := Top(topSample(), TopView{Order: order})
 		_, rows, _ := strings.Cut(text, "LEVEL\n")
@@ -67,7 +72,8 @@ func TestTopOrders(t *testing.T) {
 			t.Errorf("by %s: %q is first, want %q", order, got, first[order])
 		}
 	}
-	if text := Top(&telemetryv1.Sample{}, TopView{}); !strings.Contains(text, "agent is away") || strings.Contains(text, "OWNER") {
+	if text := Top(&telemetryv1.Sample{}, TopView{}); !strings.Contains(text, "agent does not answer") ||
+		strings.Contains(text, "OWNER") {
 		t.Errorf("a node without anything: %s", text)
 	}
 }
@@ -77,24 +83,27 @@ func TestTopPerPod(t *testing.T) {
 	use := func(container string, mem float64) *telemetryv1.Use {
 		idle := mem
 		return &telemetryv1.Use{
-			Owner: "grant", Grant: "ml/p/" + container, GrantId: container, Namespace: "ml", Pod: "p", Container: container, Level: "driver", Processes: 1,
-			MemoryLimitBytes: 10 << 30, ComputeLimitRatio: 0.25, MemoryBytes: &telemetryv1.Amount{Value: mem * (1 << 30), Known: "process"}, IdleSeconds: &idle,
+			Owner: "grant", Grant: "ml/p/" + container, GrantId: container, Namespace: "ml", Pod: "p",
+			Container: container, Level: "driver", Processes: 1,
+			MemoryLimitBytes: 10 << 30, ComputeLimitRatio: 0.25,
+			MemoryBytes: &telemetryv1.Amount{Value: mem * (1 << 30), Known: "process"}, IdleSeconds: &idle,
 		}
 	}
 	s.Gpus[0].Uses = append([]*telemetryv1.Use{use("a", 3), use("b", 1)}, s.Gpus[0].Uses[2:]...)
 	s.Gpus[2].Uses = append(s.Gpus[2].Uses, use("a", 2))
 	s.Gpus[2].Uses[len(s.Gpus[2].Uses)-1].SmRatio = &telemetryv1.Amount{Value: 0.5, Known: "device-share"}
-	const want = `GPU  OWNER        MEMORY  LIMIT  SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
-0,2  ml/p         6GiB    30GiB  -    75%    -       1s    3      driver
-2    m            2GiB*   10GiB  -    fair   -       -     0      -
-0    (strangers)  1GiB    -      -    -      -       -     1      -
-0    (nobody's)   7GiB    -      30%  -      -       -     0      -
+	const want = `GPU  OWNER           MEMORY  LIMIT  SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
+0,2  ml/p            6GiB    30GiB  -    75%    -       1s    3      driver
+2    m               2GiB*   10GiB  -    fair   -       -     0      -
+0    (unmanaged)     1GiB    -      -    -      -       -     1      -
+0    (unattributed)  7GiB    -      30%  -      -       -     0      -
 `
 	text := Top(s, TopView{Order: "name", Reverse: true, By: "pod"})
 	if !strings.Contains(text, want) {
 		t.Errorf("want\n%s\ngot\n%s", want, text)
 	}
-	if text := Top(s, TopView{Order: "memory", Reverse: true, By: "gpu"}); strings.Contains(text, "OWNER") || strings.Index(text, "\n0 ") < strings.Index(text, "\n2 ") {
+	if text := Top(s, TopView{Order: "memory", Reverse: true, By: "gpu"}); strings.Contains(text, "OWNER") ||
+		strings.Index(text, "\n0 ") < strings.Index(text, "\n2 ") {
 		t.Errorf("GPUs alone, the emptiest first: %s", text)
 	}
 }

@@ -25,7 +25,7 @@ type TopView struct {
 // TopOrders are the orders in which Top can put what uses the GPUs.
 func TopOrders() []string { return []string{"gpu", "memory", "sm", "energy", "idle", "name"} }
 
-// TopRows are what Top can have lines of beside the GPUs.
+// TopRows are the rows that Top can show in addition to the GPUs.
 func TopRows() []string { return []string{"owner", "pod", "gpu"} }
 
 // topKeys are the keys of Key, for people.
@@ -35,21 +35,21 @@ const topKeys = "keys: < > order by, r reverse, v owners/pods/GPUs, q quit"
 func (v TopView) Key(key string) (next TopView, quit bool) {
 	switch key {
 	case "<", "left":
-		v.Order = beside(TopOrders(), v.Order, -1)
+		v.Order = step(TopOrders(), v.Order, -1)
 	case ">", "right":
-		v.Order = beside(TopOrders(), v.Order, 1)
+		v.Order = step(TopOrders(), v.Order, 1)
 	case "r":
 		v.Reverse = !v.Reverse
 	case "v":
-		v.By = beside(TopRows(), v.By, 1)
+		v.By = step(TopRows(), v.By, 1)
 	case "q":
 		return v, true
 	}
 	return v, false
 }
 
-// beside is the element that many places further, round and round; the first where there is no such element.
-func beside(all []string, at string, by int) string {
+// step is the element that many places after at, cyclic. If at is not in all, it is the first element.
+func step(all []string, at string, by int) string {
 	i := slices.Index(all, at)
 	if i < 0 {
 		return all[0]
@@ -101,8 +101,10 @@ func podUse(u *telemetryv1.Use) *telemetryv1.Use {
 		name = u.GetNamespace() + "/" + u.GetPod()
 	}
 	return &telemetryv1.Use{
-		Owner: u.GetOwner(), Grant: name, Level: u.GetLevel(), MemoryLimitBytes: u.GetMemoryLimitBytes(), MemoryLentBytes: u.GetMemoryLentBytes(),
-		ComputeLimitRatio: u.GetComputeLimitRatio(), Processes: u.GetProcesses(), MemoryBytes: u.GetMemoryBytes(), SmRatio: u.GetSmRatio(),
+		Owner: u.GetOwner(), Grant: name, Level: u.GetLevel(), MemoryLimitBytes: u.GetMemoryLimitBytes(),
+		MemoryLentBytes:   u.GetMemoryLentBytes(),
+		ComputeLimitRatio: u.GetComputeLimitRatio(), Processes: u.GetProcesses(), MemoryBytes: u.GetMemoryBytes(),
+		SmRatio:      u.GetSmRatio(),
 		EnergyJoules: u.GetEnergyJoules(), IdleSeconds: u.IdleSeconds,
 	}
 }

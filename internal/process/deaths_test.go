@@ -50,8 +50,9 @@ func TestDeaths(t *testing.T) {
 		}
 		d.Forget(c.Process.Pid)
 	}
-	for end := time.Now().Add(time.Minute); len(got) < len(want) && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		got = append(got, d.Ended()...) // also those that nobody has waited for
+	for end := time.Now().Add(time.Minute); len(got) < len(want) &&
+		time.Now().Before(end); time.Sleep(time.Millisecond) {
+		got = append(got, d.Ended()...) // also those without a wait
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -61,7 +62,8 @@ func TestDeaths(t *testing.T) {
 	for _, c := range all {
 		_ = c.Wait() // killed
 	}
-	if err := d.Watch(1 << 30); !errors.Is(err, sharing.ErrNotFound) { // the pid of one that has ended may be another's by now
+	// the pid of one that has ended may be another's by now
+	if err := d.Watch(1 << 30); !errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("one that is not there: %v", err)
 	}
 	if err := errors.Join(d.Watch(0)); !errors.Is(err, sharing.ErrInvalid) {

@@ -63,10 +63,10 @@ func identify(path string) (DeviceFile, error) {
 // threads, or as a mapping, which keeps a file open after its descriptor is closed. A zombie has none. A descriptor
 // that is on its way through a socket is not seen.
 //
-// An error means that the answer is unknown: sharing.ErrNotFound (no such process), sharing.ErrDenied (the caller has no
-// CAP_SYS_PTRACE, or the process is another user's and the caller has no CAP_DAC_READ_SEARCH), sharing.ErrUnavailable
-// (for example, the caller is out of descriptors). The answer is about the process that has the pid now. Hold a Handle
-// across the call to know which process that is.
+// An error means that the answer is unknown: sharing.ErrNotFound (no such process), sharing.ErrDenied (the caller has
+// no CAP_SYS_PTRACE, or the process is another user's and the caller has no CAP_DAC_READ_SEARCH),
+// sharing.ErrUnavailable (for example, the caller is out of descriptors). The answer is about the process that has the
+// pid now. Hold a Handle across the call to know which process that is.
 func OpenDevices(pid int, files []DeviceFile) ([]bool, error) {
 	s := deviceScan{pid: strconv.Itoa(pid), files: files, open: make([]bool, len(files))}
 	if err := s.run(); err != nil {

@@ -46,7 +46,7 @@ func openers() map[string]func(path string) error {
 	}
 }
 
-// inThread calls f in a thread with descriptors of its own, which is not the process's first and lives on.
+// inThread calls f in a thread with separate descriptors. It is not the process's first thread and lives on.
 func inThread(f func() error) error {
 	done := make(chan error)
 	var work func()
@@ -154,8 +154,10 @@ func TestOpenDevices(t *testing.T) {
 		how, path string
 		want      int // in files; -1: none
 	}{
-		{"not", "", -1}, {"closed", node, -1}, {"descriptor", node, 0}, {"descriptor", "/dev/zero", 0}, {"path", socket, 1},
-		{"descriptor", plain, 2}, {"mapping", node, 0}, {"mapping", plain, 2}, {"thread", node, 0}, {"thread", plain, 2},
+		{"not", "", -1}, {"closed", node, -1}, {"descriptor", node, 0}, {"descriptor", "/dev/zero", 0},
+		{"path", socket, 1},
+		{"descriptor", plain, 2}, {"mapping", node, 0}, {"mapping", plain, 2}, {"thread", node, 0},
+		{"thread", plain, 2},
 	} {
 		t.Run(c.how+" "+filepath.Base(c.path), func(t *testing.T) {
 			got, err := OpenDevices(opener(t, c.how, c.path), files)

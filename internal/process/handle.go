@@ -100,8 +100,7 @@ func (h *Handle) PID() int { return h.pid }
 // StartTime is when the process started, in clock ticks since boot (field 22 of /proc/PID/stat).
 func (h *Handle) StartTime() uint64 { return h.start }
 
-// Alive reports whether the process runs: false once it has exited, also while nobody has waited for it,
-// and false after Close.
+// Alive reports whether the process runs: false once it has exited, also before a wait for it, and false after Close.
 func (h *Handle) Alive() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +128,8 @@ func (h *Handle) Signal(sig unix.Signal) error {
 	}
 	err := unix.PidfdSendSignal(h.fd, sig, nil, 0)
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("signal process %d: %w: it is another user's, and this program has no CAP_KILL: give its container the capability KILL (%w)", h.pid, err, sharing.ErrDenied)
+		return fmt.Errorf("signal process %d: %w: it is another user's, and this program has no CAP_KILL: give its "+
+			"container the capability KILL (%w)", h.pid, err, sharing.ErrDenied)
 	}
 	if err != nil {
 		return fmt.Errorf("signal process %d: %w (%w)", h.pid, err, classify(err))

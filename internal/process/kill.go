@@ -103,8 +103,8 @@ func signalHeld(h *Handle, sig unix.Signal, check func() error) error {
 }
 
 // Deaths knows of any number of processes which of them have ended, for one system call whenever it is asked. So what
-// was found out of a process stays true of its pid for as long as it is watched. It costs a descriptor for each process.
-// It is not safe for concurrent use. Its owner closes it.
+// was found out of a process stays true of its pid for as long as it is watched. It costs a descriptor for each
+// process. It is not safe for concurrent use. Its owner closes it.
 type Deaths struct {
 	epoll int
 	fds   map[int]int // by pid
@@ -120,8 +120,8 @@ func NewDeaths() (*Deaths, error) {
 }
 
 // Watch watches a process; one that is watched already stays so. Errors: sharing.ErrNotFound (no such process),
-// sharing.ErrInvalid (no pid of a process), sharing.ErrUnsupported (kernel without pidfd), sharing.ErrUnavailable (out of
-// descriptors).
+// sharing.ErrInvalid (no pid of a process), sharing.ErrUnsupported (kernel without pidfd), sharing.ErrUnavailable (out
+// of descriptors).
 func (d *Deaths) Watch(pid int) error {
 	if _, ok := d.fds[pid]; ok {
 		return nil
@@ -183,10 +183,10 @@ func (d *Deaths) Close() error {
 	return nil
 }
 
-// RelaxTimers lets the kernel wake the calling thread, and those that it makes, up to slack later than they ask for (Linux does so
-// by 50 us), so that several are woken at once. It reports whether that was less before; the caller then locks the thread and
-// executes its program again, since threads that are running already keep theirs, among them the Go runtime's that looks every 20
-// us at the others for as long as one of them is in a system call or in C.
+// RelaxTimers lets the kernel wake the calling thread, and those that it makes, up to slack later than they ask for
+// (Linux does so by 50 us), so that several are woken at once. It reports whether that was less before; the caller then
+// locks the thread and executes its program again, since threads that are running already keep theirs, among them the
+// Go runtime's that looks every 20 us at the others for as long as one of them is in a system call or in C.
 //
 // The error wraps ErrUnsupported where the kernel does not let it.
 func RelaxTimers(slack time.Duration) (relaxed bool, err error) {
@@ -201,7 +201,8 @@ func RelaxTimers(slack time.Duration) (relaxed bool, err error) {
 		return false, fmt.Errorf("set the timers' slack: %w (%w)", err, sharing.ErrUnsupported)
 	}
 	// Some that are no Linux, or keep others from it, say that they do.
-	if now, err = unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || int64(now) != slack.Nanoseconds() {
+	if now, err = unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil ||
+		int64(now) != slack.Nanoseconds() {
 		return false, fmt.Errorf("set the timers' slack to %s: it is %d ns: %w", slack, now, sharing.ErrUnsupported)
 	}
 	return true, nil

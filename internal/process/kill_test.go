@@ -101,17 +101,19 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// The pid of a process that ended is given to another one, by the kernel: the other one is not killed. Pids are chosen in a
-// namespace of its own, where nobody else relies on the next one being new.
+// The kernel gives the PID of an ended process to another one, which must not be killed. The PIDs are in a separate
+// namespace, where no other program uses the next one.
 func TestKillAfterThePidWasGivenAgain(t *testing.T) {
 	const last, inside = "/proc/sys/kernel/ns_last_pid", "KERF_TEST_OWN_PIDS"
 	if os.Getenv(inside) == "" {
 		if os.Geteuid() != 0 {
 			t.Skip("pids of its own need root:", sharing.ErrDenied)
 		}
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount -t proc proc /proc && exec "$0" "$@"`, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount -t proc proc /proc && exec "$0" "$@"`, os.Args[0],
+			"-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), inside+"=1")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+			Unshareflags: syscall.CLONE_NEWNS}
 		out, err := cmd.CombinedOutput()
 		switch {
 		case err != nil:
@@ -161,7 +163,7 @@ func TestKillAfterThePidWasGivenAgain(t *testing.T) {
 	t.Skip("pids are taken too fast here to choose one:", sharing.ErrUnsupported)
 }
 
-// Root without CAP_KILL may not end another user's process, and is told what it lacks.
+// Root without CAP_KILL may not end another user's process, and the error names the missing capability.
 func TestKillOfAnotherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a process of another user needs root:", sharing.ErrDenied)
@@ -173,7 +175,8 @@ func TestKillOfAnotherUsers(t *testing.T) {
 	}
 	fine := func() error { return nil }
 	without(t, unix.CAP_KILL, func() {
-		if err := KillNow(cmd.Process.Pid, fine); !errors.Is(err, sharing.ErrDenied) || !strings.Contains(err.Error(), "capability KILL") {
+		if err := KillNow(cmd.Process.Pid, fine); !errors.Is(err, sharing.ErrDenied) ||
+			!strings.Contains(err.Error(), "capability KILL") {
 			t.Errorf("without the capability: %v", err)
 		}
 	})

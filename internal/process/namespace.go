@@ -20,8 +20,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// InitialPIDSpace is the number of the pid namespace of the machine itself, in which all processes are: PROC_PID_INIT_INO of
-// the kernel's include/linux/proc_ns.h.
+// InitialPIDSpace is the number of the pid namespace of the machine itself, in which all processes are:
+// PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
 const InitialPIDSpace = 0xEFFFFFFC
 
 // InnermostPID is the pid that the process knows itself by: the one in the innermost pid namespace that it is in.
@@ -53,8 +53,8 @@ func PIDSpace(pid int) (uint64, error) {
 	return n, nil
 }
 
-// MayMount reports whether the process has CAP_SYS_ADMIN in effect, without which it cannot have mounts of its own.
-// Errors are those of InnermostPID.
+// MayMount reports whether the process has CAP_SYS_ADMIN in effect, without which it cannot have private mounts. Errors
+// are those of InnermostPID.
 func MayMount(pid int) (bool, error) { return capable(pid, unix.CAP_SYS_ADMIN) }
 
 // MayOverride reports whether the process has CAP_DAC_OVERRIDE in effect, without which it cannot enter the private
@@ -127,7 +127,8 @@ const hostCgroupNS = "/proc/1/ns/cgroup"
 // The error wraps ErrDenied without CAP_SYS_ADMIN and ErrUnsupported without the host's pid namespace.
 func JoinHostCgroups() (moved bool, err error) {
 	if os.Getpid() == 1 {
-		return false, fmt.Errorf("this process is the first of its pid namespace, so the machine's processes cannot be seen: run the pod with hostPID: true: %w", sharing.ErrUnsupported)
+		return false, fmt.Errorf("this process is the first of its pid namespace, so the machine's processes cannot "+
+			"be seen: run the pod with hostPID: true: %w", sharing.ErrUnsupported)
 	}
 	host, err := os.Open(hostCgroupNS)
 	if err != nil {
@@ -159,8 +160,8 @@ func sameFile(a, b string) (bool, error) {
 	return os.SameFile(x, y), nil
 }
 
-// RestartInHostCgroups makes this program run in the host's cgroup namespace: again starts the program again in its place if
-// it must. again returns only an error.
+// RestartInHostCgroups makes this program run in the host's cgroup namespace: again starts the program again in its
+// place if it must. again returns only an error.
 func RestartInHostCgroups(log *slog.Logger, again func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -168,20 +169,22 @@ func RestartInHostCgroups(log *slog.Logger, again func() error) error {
 	if err != nil || !moved {
 		return err
 	}
-	log.Info("starting again in the host's cgroup namespace")
+	log.Info("restarted in the host's cgroup namespace")
 	return fmt.Errorf("start again in the host's cgroup namespace: %w", again())
 }
 
-// The files below /proc/PID of a process's own time namespace, and of the one that its children get: time_namespaces(7).
+// The files below /proc/PID of a process's own time namespace, and of the one that its children get:
+// time_namespaces(7).
 const (
 	timeSpaceFile     = "ns/time"
 	childrenSpaceFile = "ns/time_for_children"
 	offsetsFile       = "timens_offsets"
 )
 
-// BootOffset is how far the boot clock of a process is ahead of this program's, because it is in another time namespace. The
-// process sees all start times later by that much. Errors: sharing.ErrNotFound (no such process), sharing.ErrUnsupported (it
-// has made a time namespace for its children, and the kernel tells the offsets of that one), sharing.ErrUnavailable.
+// BootOffset is how far the boot clock of a process is ahead of this program's, because it is in another time
+// namespace. The process sees all start times later by that much. Errors: sharing.ErrNotFound (no such process),
+// sharing.ErrUnsupported (it has made a time namespace for its children, and the kernel tells the offsets of that one),
+// sharing.ErrUnavailable.
 func BootOffset(pid int) (time.Duration, error) {
 	offset, err := bootOffset("/proc/self", "/proc/"+strconv.Itoa(pid))
 	if err != nil {
@@ -224,7 +227,8 @@ func offsetOf(dir string) (time.Duration, error) {
 		return 0, ofProcess(err)
 	}
 	if children != space {
-		return 0, fmt.Errorf("its children get time namespace %s, and it has %s: %w", children, space, sharing.ErrUnsupported)
+		return 0, fmt.Errorf("its children get time namespace %s, and it has %s: %w", children, space,
+			sharing.ErrUnsupported)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, offsetsFile))
 	if err != nil {

@@ -35,7 +35,8 @@ func TestInnermostPID(t *testing.T) {
 
 func TestPIDSpace(t *testing.T) {
 	own, err := PIDSpace(os.Getpid())
-	if text, linked := os.Readlink("/proc/self/ns/pid"); err != nil || linked != nil || text != fmt.Sprintf("pid:[%d]", own) {
+	if text, linked := os.Readlink("/proc/self/ns/pid"); err != nil || linked != nil ||
+		text != fmt.Sprintf("pid:[%d]", own) {
 		t.Errorf("%d %v, /proc says %q %v", own, err, text, linked)
 	}
 	if _, err := PIDSpace(1 << 30); !errors.Is(err, sharing.ErrNotFound) {
@@ -43,7 +44,7 @@ func TestPIDSpace(t *testing.T) {
 	}
 }
 
-// What a process may do is told by the capabilities that it has in effect.
+// The effective capabilities decide what a process may do.
 func TestCapabilities(t *testing.T) {
 	for name, may := range map[string]func(pid int) (bool, error){"mount": MayMount, "override": MayOverride} {
 		if got, err := may(os.Getpid()); err != nil || os.Geteuid() != 0 && got {
@@ -57,7 +58,8 @@ func TestCapabilities(t *testing.T) {
 		t.Skip("capabilities can be given by root alone:", sharing.ErrDenied)
 	}
 	cmd := exec.CommandContext(t.Context(), "cat")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}, AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN}}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -53,14 +53,15 @@ func PeerOf(conn *net.UnixConn) (Peer, error) {
 	return newPeer(cred, pidfd, pidfdErr)
 }
 
-// newPeer judges what the socket told. It owns pidfd when pidfdErr is nil.
+// newPeer checks the socket's answer. It owns pidfd when pidfdErr is nil.
 func newPeer(cred *unix.Ucred, pidfd int, pidfdErr error) (Peer, error) {
 	p := Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}
 	if cred.Pid <= 0 {
 		if pidfdErr == nil {
 			_ = unix.Close(pidfd)
 		}
-		return Peer{}, fmt.Errorf("read peer credentials: the peer has no pid here (another pid namespace): %w", sharing.ErrDenied)
+		return Peer{}, fmt.Errorf("read peer credentials: the peer has no pid here (another pid namespace): %w",
+			sharing.ErrDenied)
 	}
 	var err error
 	switch {

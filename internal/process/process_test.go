@@ -129,20 +129,21 @@ func TestParseStat(t *testing.T) {
 		start uint64
 		bad   bool
 	}{
-		"plain":                 {in: "17 (cat)" + tail, pid: 17, start: 4242},
-		"spaces":                {in: "17 (a b c)" + tail, pid: 17, start: 4242},
-		"closing parentheses":   {in: "17 (a) S 1 2)" + tail, pid: 17, start: 4242},
-		"forged second process": {in: "17 (x) R 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 99 (y)" + tail, pid: 17, start: 4242},
-		"newline":               {in: "17 (a\nb)" + tail + "\n", pid: 17, start: 4242},
-		"empty name":            {in: "17 ()" + tail, pid: 17, start: 4242},
-		"empty":                 {in: "", bad: true},
-		"no name":               {in: "17 S 1 2", bad: true},
-		"no pid":                {in: "(cat)" + tail, bad: true},
-		"negative pid":          {in: "-4 (cat)" + tail, bad: true},
-		"huge pid":              {in: "99999999999 (cat)" + tail, bad: true},
-		"reversed":              {in: "17 )(", bad: true},
-		"cut":                   {in: "17 (cat) S 1 2 3", bad: true},
-		"start is no number":    {in: "17 (cat)" + strings.Replace(tail, "4242", "-1", 1), bad: true},
+		"plain":               {in: "17 (cat)" + tail, pid: 17, start: 4242},
+		"spaces":              {in: "17 (a b c)" + tail, pid: 17, start: 4242},
+		"closing parentheses": {in: "17 (a) S 1 2)" + tail, pid: 17, start: 4242},
+		"forged second process": {in: "17 (x) R 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 99 (y)" + tail, pid: 17,
+			start: 4242},
+		"newline":            {in: "17 (a\nb)" + tail + "\n", pid: 17, start: 4242},
+		"empty name":         {in: "17 ()" + tail, pid: 17, start: 4242},
+		"empty":              {in: "", bad: true},
+		"no name":            {in: "17 S 1 2", bad: true},
+		"no pid":             {in: "(cat)" + tail, bad: true},
+		"negative pid":       {in: "-4 (cat)" + tail, bad: true},
+		"huge pid":           {in: "99999999999 (cat)" + tail, bad: true},
+		"reversed":           {in: "17 )(", bad: true},
+		"cut":                {in: "17 (cat) S 1 2 3", bad: true},
+		"start is no number": {in: "17 (cat)" + strings.Replace(tail, "4242", "-1", 1), bad: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +161,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestParseStatEnded has zombies: of a process whose first thread has ended and of which others run, and of one that has ended.
+// TestParseStatEnded has zombies: of a process whose first thread has ended and of which others run, and of one that
+// has ended.
 func TestParseStatEnded(t *testing.T) {
 	for in, want := range map[string]bool{
 		tail:                                   false,
@@ -220,7 +222,8 @@ func TestBootID(t *testing.T) {
 	if b, err := BootID(); err != nil || a != b {
 		t.Errorf("%q then %q (%v)", a, b, err)
 	}
-	for _, s := range []string{"", "\n", "not-a-uuid", strings.Repeat("a", 36), strings.ToUpper("0a0b0c0d-0000-4000-8000-00000000000a")} {
+	for _, s := range []string{"", "\n", "not-a-uuid", strings.Repeat("a", 36),
+		strings.ToUpper("0a0b0c0d-0000-4000-8000-00000000000a")} {
 		if got, err := parseBootID(s); !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("parseBootID(%q) = %q, %v", s, got, err)
 		}

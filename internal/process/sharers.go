@@ -24,12 +24,12 @@ const (
 )
 
 // Sharers lists the processes that are not in pids and share an address space or a table of descriptors with a process
-// in pids, sorted. Such a process was made by clone(CLONE_VM) or clone(CLONE_FILES) without CLONE_THREAD, or is a
-// vfork child that has not executed its program yet. It acts on the memory or files of the other like a thread, and is
-// in a cgroup of its own.
+// in pids, sorted. Such a process was made by clone(CLONE_VM) or clone(CLONE_FILES) without CLONE_THREAD, or is a vfork
+// child that has not executed its program yet. It acts on the memory or files of the other like a thread, and can be in
+// another cgroup.
 //
-// Sharers skips a process that the kernel does not let the caller compare, such as one under a security module's rule. A
-// process that replaces itself by another while Sharers looks can be missed. Errors: sharing.ErrUnsupported (kernel
+// Sharers skips a process that the kernel does not let the caller compare, such as one under a security module's rule.
+// A process that replaces itself by another while Sharers looks can be missed. Errors: sharing.ErrUnsupported (kernel
 // without kcmp), sharing.ErrDenied (not even pids can be compared: no CAP_SYS_PTRACE), sharing.ErrUnavailable.
 func Sharers(pids []int) ([]int, error) {
 	var threads []int
@@ -77,7 +77,11 @@ func ownTables(pid int) ([]int, error) {
 		if _, err := kcmp(tid, tid, kcmpMemory); err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(own, func(o int) bool { same, err := kcmp(o, tid, kcmpFiles); return err == nil && same }) {
+		if !slices.ContainsFunc(own, func(o int) bool {
+			same, err := kcmp(o, tid, kcmpFiles)
+			return err == nil &&
+				same
+		}) {
 			own = append(own, tid)
 		}
 	}
@@ -133,7 +137,8 @@ func kcmp(a, b, what int) (bool, error) {
 	case errors.Is(errno, unix.ESRCH):
 		return false, nil
 	case errors.Is(errno, unix.ENOSYS):
-		return false, fmt.Errorf("compare processes: %w: this kernel has no CONFIG_KCMP (%w)", errno, sharing.ErrUnsupported)
+		return false, fmt.Errorf("compare processes: %w: this kernel has no CONFIG_KCMP (%w)", errno,
+			sharing.ErrUnsupported)
 	}
 	return false, fmt.Errorf("compare processes %d and %d: %w (%w)", a, b, errno, classifyFile(errno))
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRelaxTimers is on a thread of its own, which ends with it.
+// TestRelaxTimers is on a separate thread, which ends with it.
 func TestRelaxTimers(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
@@ -21,7 +21,8 @@ func TestRelaxTimers(t *testing.T) {
 			slack   time.Duration
 			relaxed bool
 			want    int
-		}{{2 * time.Millisecond, true, 2_000_000}, {2 * time.Millisecond, false, 2_000_000}, {time.Millisecond, false, 2_000_000}, {3 * time.Millisecond, true, 3_000_000}} {
+		}{{2 * time.Millisecond, true, 2_000_000}, {2 * time.Millisecond, false, 2_000_000},
+			{time.Millisecond, false, 2_000_000}, {3 * time.Millisecond, true, 3_000_000}} {
 			relaxed, err := RelaxTimers(s.slack)
 			got, err2 := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 			if relaxed != s.relaxed || err != nil || err2 != nil || got != s.want {

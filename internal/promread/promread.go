@@ -55,7 +55,8 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 func (s Source) api() (prom.API, error) {
 	client, err := api.NewClient(api.Config{Address: s.URL, RoundTripper: bounded{api.DefaultRoundTripper}})
 	if err != nil {
-		return nil, sharing.Invalid("--prometheus", s.URL, "write an address such as http://prometheus:9090", "is not an address")
+		return nil, sharing.Invalid("--prometheus", s.URL, "write an address such as http://prometheus:9090",
+			"is not an address")
 	}
 	return prom.NewAPI(client), nil
 }
@@ -71,7 +72,8 @@ func (s Source) instant(ctx context.Context, query string, at time.Time) (model.
 }
 
 // between asks for the values of each series from a moment to another, a step apart.
-func (s Source) between(ctx context.Context, query string, from, to time.Time, step time.Duration) (model.Matrix, error) {
+func (s Source) between(ctx context.Context, query string, from, to time.Time, step time.Duration) (model.Matrix,
+	error) {
 	v, err := s.ask(ctx, query, func(ctx context.Context, at prom.API) (model.Value, error) {
 		v, _, _, err := at.QueryRange(ctx, query, prom.Range{Start: from, End: to, Step: step})
 		return v, err
@@ -80,7 +82,8 @@ func (s Source) between(ctx context.Context, query string, from, to time.Time, s
 	return rows, err
 }
 
-func (s Source) ask(ctx context.Context, query string, do func(context.Context, prom.API) (model.Value, error)) (model.Value, error) {
+func (s Source) ask(ctx context.Context, query string, do func(context.Context, prom.API) (model.Value, error)) (
+	model.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryDeadline)
 	defer cancel()
 	from, err := s.api()
@@ -93,7 +96,8 @@ func (s Source) ask(ctx context.Context, query string, do func(context.Context, 
 	case err == nil:
 		return v, nil
 	case errors.As(err, &refused) && (refused.Type == prom.ErrBadData || refused.Type == prom.ErrExec):
-		return nil, fmt.Errorf("ask prometheus %q: it refused %q: %q: %w", s.URL, query, short(refused.Msg), sharing.ErrInvalid)
+		return nil, fmt.Errorf("ask prometheus %q: it refused %q: %q: %w", s.URL, query, short(refused.Msg),
+			sharing.ErrInvalid)
 	}
 	return nil, fmt.Errorf("ask prometheus %q: %w (%w)", s.URL, err, sharing.ErrUnavailable)
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // ident are the labels that a grant's series on one GPU have in common.
-const ident = "node, uuid, instance_profile, instance_start, grant, namespace, pod, container"
+const ident = "node, gpu_uuid, instance_profile, instance_start, grant, namespace, pod, container"
 
 // Step is the time between two moments at which a time that long is looked at.
 func Step(since time.Duration) time.Duration {
@@ -45,23 +45,30 @@ func values(step time.Duration) []value {
 	return []value{
 		{
 			// The larger of the parts of memory and compute, as deploy/monitoring/rules.yaml has it.
-			"max by (" + ident + `) (kerf_use_memory_limit_bytes{owner="grant"} / on (node, uuid) group_left () kerf_device_memory_total_bytes ` +
-				`or label_replace(kerf_use_compute_limit_ratio{owner="grant"}, "kind", "compute", "", ""))`,
+			"max by (" + ident +
+				`) (kerf_usage_memory_guaranteed_bytes{owner="grant"} / on (node, gpu_uuid) group_left () kerf_gpu_memory_total_bytes ` +
+				`or label_replace(kerf_usage_compute_granted_ratio{owner="grant"}, "kind", "compute", "", ""))`,
 			func(p *usage.Point, v float64) { p.Share = v },
 		},
-		{"max by (" + ident + `) (kerf_use_memory_limit_bytes{owner="grant"})`, func(p *usage.Point, v float64) { p.Granted = sharing.Bytes(v) }},
-		{"sum by (" + ident + `) (kerf_use_memory_bytes{owner="grant"})`, func(p *usage.Point, v float64) { p.Used, p.UsedKnown = sharing.Bytes(v), true }},
+		{"max by (" + ident + `) (kerf_usage_memory_guaranteed_bytes{owner="grant"})`,
+			func(p *usage.Point, v float64) { p.Granted = sharing.Bytes(v) }},
+		{"sum by (" + ident + `) (kerf_usage_memory_bytes{owner="grant"})`, func(p *usage.Point, v float64) {
+			p.Used,
+				p.UsedKnown = sharing.Bytes(v), true
+		}},
 		{
-			"sum by (" + ident + ") (" + rate("kerf_use_active_seconds_total") + " / (" + rate("kerf_use_watched_seconds_total") + " > 0))",
+			"sum by (" + ident + ") (" + rate("kerf_usage_active_seconds_total") + " / (" +
+				rate("kerf_usage_observed_seconds_total") + " > 0))",
 			func(p *usage.Point, v float64) { p.Busy, p.BusyKnown = v, true },
 		},
-		{"sum by (" + ident + ") (" + rate("kerf_use_energy_joules_total") + ")", func(p *usage.Point, v float64) { p.Watts, p.WattsKnown = v, true }},
+		{"sum by (" + ident + ") (" + rate("kerf_usage_energy_joules_total") + ")",
+			func(p *usage.Point, v float64) { p.Watts, p.WattsKnown = v, true }},
 	}
 }
 
-// Usage adds up what grants used from since on, with the pods' labels that keys name. Profiles and levels are those of the
-// monitor, models those of the agent, and labels those of kube-state-metrics; where it is not scraped, there are none. Users
-// of processes of no pod are not told. Errors: sharing.ErrUnavailable, sharing.ErrInvalid.
+// Usage adds up what grants used from since on, with the pods' labels that keys name. Profiles and levels are those of
+// the monitor, models those of the agent, and labels those of kube-state-metrics; where it is not scraped, there are
+// none. It does not report the users of processes without a pod. Errors: sharing.ErrUnavailable, sharing.ErrInvalid.
 func (s Source) Usage(ctx context.Context, now time.Time, since time.Duration, keys []string) ([]usage.Part, error) {
 	step := Step(since)
 	from := now.Add(-since).Add(step) // a moment stands for the time before it
@@ -86,14 +93,16 @@ func (s Source) Usage(ctx context.Context, now time.Time, since time.Duration, k
 }
 
 // fill puts the values of rows into the points of their tracks.
-func fill(tracks map[string]*usage.Track, rows model.Matrix, put func(*usage.Point, float64), from time.Time, step time.Duration, n int) {
+func fill(tracks map[string]*usage.Track, rows model.Matrix, put func(*usage.Point, float64), from time.Time,
+	step time.Duration, n int) {
 	for _, r := range rows {
 		of := labels(r.Metric)
 		key := keyOf(of, strings.Split(ident, ", ")...)
 		t := tracks[key]
 		if t == nil {
-			t = &usage.Track{GPU: of["uuid"], Points: make([]usage.Point, n), Labels: map[string]string{
-				"namespace": of["namespace"], "pod": of["pod"], "container": of["container"], "node": of["node"], "grant": of["grant"],
+			t = &usage.Track{GPU: of["gpu_uuid"], Points: make([]usage.Point, n), Labels: map[string]string{
+				"namespace": of["namespace"], "pod": of["pod"], "container": of["container"], "node": of["node"],
+				"grant": of["grant"],
 			}}
 			tracks[key] = t
 		}
@@ -106,24 +115,27 @@ func fill(tracks map[string]*usage.Track, rows model.Matrix, put func(*usage.Poi
 	}
 }
 
-// name adds what is told of grants, GPUs and pods by others than their use.
-func (s Source) name(ctx context.Context, now time.Time, since time.Duration, tracks map[string]*usage.Track, keys []string) error {
+// name adds the data on grants, GPUs and pods that comes from other sources than their usage.
+func (s Source) name(ctx context.Context, now time.Time, since time.Duration, tracks map[string]*usage.Track,
+	keys []string) error {
 	last := func(by, of string) (map[string]map[string]string, error) {
-		rows, err := s.instant(ctx, fmt.Sprintf("max by (%s) (last_over_time(%s[%ds]))", by, of, int(since.Seconds())), now)
+		rows, err := s.instant(ctx, fmt.Sprintf("max by (%s) (last_over_time(%s[%ds]))", by, of, int(since.Seconds())),
+			now)
 		out := map[string]map[string]string{}
 		for _, r := range rows {
 			of := labels(r.Metric)
-			for _, k := range []string{keyOf(of, "node", "grant"), keyOf(of, "uuid"), keyOf(of, "namespace", "pod")} {
+			for _, k := range []string{keyOf(of, "node", "grant"), keyOf(of, "gpu_uuid"),
+				keyOf(of, "namespace", "pod")} {
 				out[k] = of
 			}
 		}
 		return out, err
 	}
-	grants, err := last("node, grant, profile, level", "kerf_use_grant_info")
+	grants, err := last("node, grant, profile, level", "kerf_usage_grant_info")
 	if err != nil {
 		return err
 	}
-	gpus, err := last("uuid, model", "kerf_gpu_info")
+	gpus, err := last("gpu_uuid, model", "kerf_gpu_info")
 	if err != nil {
 		return err
 	}
@@ -134,13 +146,14 @@ func (s Source) name(ctx context.Context, now time.Time, since time.Duration, tr
 		}
 	}
 	if len(names) > 0 {
-		if pods, err = last("namespace, pod, "+strings.Join(slices.Sorted(maps.Values(names)), ", "), "kube_pod_labels"); err != nil {
+		if pods, err = last("namespace, pod, "+strings.Join(slices.Sorted(maps.Values(names)), ", "),
+			"kube_pod_labels"); err != nil {
 			return err
 		}
 	}
 	for _, t := range tracks {
 		of := grants[keyOf(t.Labels, "node", "grant")]
-		t.Model = gpus[keyOf(map[string]string{"uuid": t.GPU}, "uuid")]["model"]
+		t.Model = gpus[keyOf(map[string]string{"gpu_uuid": t.GPU}, "gpu_uuid")]["model"]
 		t.Labels["profile"], t.Labels["level"], t.Labels["model"] = of["profile"], of["level"], t.Model
 		for k, name := range names {
 			t.Labels[k] = pods[keyOf(t.Labels, "namespace", "pod")][name]

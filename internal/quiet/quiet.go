@@ -4,16 +4,18 @@
 // Package quiet lets one process ask others to let go of a GPU for a moment: kerf-agent before a MIG instance or a MIG
 // mode ends, and kerf-monitor, which has handles that the driver may take for a use.
 //
-// A folder has two files for each GPU, on which flock(2) is taken; their content means nothing. Who reads a GPU holds
-// "<UUID>.use" shared while it does. Who wants it for itself holds "<UUID>.ask" alone, and then waits for "<UUID>.use".
-// Before each read a reader looks whether somebody holds "ask": if so, it lets go and reads nothing. The files stay; who
-// removes them has those who read hold what nobody asks for.
+// A folder has two files for each GPU, on which flock(2) is taken; their content means nothing. A reader has a shared
+// lock on "<UUID>.use" while it reads the GPU. A program that needs the GPU alone takes an exclusive lock on
+// "<UUID>.ask", and then waits for one on "<UUID>.use". Before each read, a reader checks "ask": if it is locked, the
+// reader releases its lock and reads nothing. Do not remove the files: readers would lock a file that no other program
+// sees.
 //
-// Library stands for all GPUs at once, and for having the driver's library open at all: who resets a GPU asks for it, since
-// that takes more than that nobody reads.
+// Library stands for all GPUs at once, and for any use of the driver's library. A program that resets a GPU asks for
+// it, because a reset needs more than that no program reads.
 //
-// It promises that nobody who ends, however, stays in the way: locks end with their process. It does not promise that a
-// reader lets go: Ask says who is asked in vain, and its caller goes on or not. Nothing of a tenant's reaches the folder.
+// It promises that no ended process blocks others: locks end with their process. It does not promise that a reader
+// releases its lock: Ask names the lock that is still taken, and its caller decides. Nothing from a tenant reaches the
+// folder.
 package quiet
 
 import (
@@ -29,7 +31,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Dir is the folder. It need not exist before Ask; for readers nobody asks while it does not.
+// Dir is the folder. It need not exist before Ask; without it, no request exists for readers.
 type Dir string
 
 // Library is asked for like a GPU: until it is given back, no reader has the driver's library open.
@@ -38,8 +40,8 @@ const Library = sharing.GPUID("library")
 // poll is how often a lock that is taken is tried again.
 const poll = 20 * time.Millisecond
 
-// Ask has the readers of the GPU let go, and returns when they have; until release is called they read nothing of it.
-// The error wraps sharing.ErrUnavailable when one has not by the end of ctx, or when somebody else asks.
+// Ask waits until the readers of the GPU have released it. They read nothing of it until the call of release. The error
+// wraps sharing.ErrUnavailable if one has not released it by the end of ctx, or if another program asks.
 func (d Dir) Ask(ctx context.Context, gpu sharing.GPUID) (release func(), err error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, fmt.Errorf("ask for gpu %q: %w (%w)", string(gpu), err, sharing.ErrUnavailable)
@@ -56,7 +58,7 @@ func (d Dir) Ask(ctx context.Context, gpu sharing.GPUID) (release func(), err er
 	for _, f := range []*os.File{ask, use} {
 		if err := lock(ctx, f); err != nil {
 			release()
-			return nil, fmt.Errorf("ask for gpu %q: somebody holds %s: %w", string(gpu), f.Name(), err)
+			return nil, fmt.Errorf("ask for gpu %q: another process has locked %s: %w", string(gpu), f.Name(), err)
 		}
 	}
 	return release, nil

@@ -18,7 +18,7 @@ const (
 	gpuB = sharing.GPUID("GPU-00000000-0000-0000-0000-000000000002")
 )
 
-// mustRead reads as a process of its own would.
+// mustRead reads as a separate process would.
 func mustRead(t *testing.T, d Dir, gpu sharing.GPUID) func() {
 	t.Helper()
 	r := d.Reader()
@@ -37,7 +37,7 @@ func mustRead(t *testing.T, d Dir, gpu sharing.GPUID) func() {
 // Who asks gets the GPU when the last reader is done, keeps new ones off it alone, and gives it back.
 func TestAskAndRead(t *testing.T) {
 	d := Dir(filepath.Join(t.TempDir(), "quiet"))
-	mustRead(t, d, gpuA)() // no folder yet: nobody asks
+	mustRead(t, d, gpuA)() // no folder yet: no request
 	if release, err := d.Ask(t.Context(), gpuA); err != nil {
 		t.Fatal(err)
 	} else {
@@ -80,7 +80,7 @@ func TestAskAndRead(t *testing.T) {
 	mustRead(t, d, gpuA)()
 }
 
-// One reader's reads are held together, and what it holds already does not let it read on when somebody asks.
+// One reader's reads share one lock. A lock that it has already does not let it read on after a request.
 func TestReadTwice(t *testing.T) {
 	d := Dir(t.TempDir())
 	r := d.Reader()

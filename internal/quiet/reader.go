@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Reader reads GPUs of a folder's. It keeps the files open, so that a read costs two system calls or four. It is safe for
-// concurrent use. Its owner closes it.
+// Reader reads GPUs of a folder's. It keeps the files open, so that a read costs two system calls or four. It is safe
+// for concurrent use. Its owner closes it.
 type Reader struct {
 	dir Dir
 
@@ -32,8 +32,8 @@ type files struct {
 // Reader makes one that holds nothing.
 func (d Dir) Reader() *Reader { return &Reader{dir: d, files: map[sharing.GPUID]*files{}} }
 
-// Read begins to read a GPU, and done, which is called once, ends it. The error wraps sharing.ErrUnavailable while somebody
-// asks for the GPU: then it is not to be read, and what is held of it is to be let go.
+// Read begins to read a GPU, and done, which is called once, ends it. The error wraps sharing.ErrUnavailable while
+// another program asks for the GPU. Then the caller must not read it, and must release what it has of it.
 func (r *Reader) Read(gpu sharing.GPUID) (done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *Reader) Read(gpu sharing.GPUID) (done func(), err error) {
 	return func() { r.done(f) }, nil
 }
 
-// shared takes a lock beside others, or not at all.
+// shared takes a shared lock, or fails at once.
 func shared(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) }
 
 // refused says why a GPU is not read.

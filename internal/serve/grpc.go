@@ -24,22 +24,22 @@ const (
 	shakeTime = 3 * time.Second
 	// idleTime is how long a connection may have no call.
 	idleTime = 10 * time.Second
-	// pingTime is how long a peer may be silent until it is asked whether it is there, and pingWait how long it may take to
-	// answer.
+	// pingTime is how long a peer may be silent until it is asked whether it is there, and pingWait how long it may
+	// take to answer.
 	pingTime, pingWait = 30 * time.Second, 10 * time.Second
 	// pingLeast is the least time between two questions of a peer whether the server is there.
 	pingLeast = 5 * time.Second
 	// sendTime bounds how long a reader of a stream may take for one message.
 	sendTime = 20 * time.Second
-	// callTime bounds a call that is no stream, with the sending of its answer. The longest is a claim that creates a MIG
-	// instance.
+	// callTime bounds a call that is no stream, with the sending of its answer. The longest is a claim that creates a
+	// MIG instance.
 	callTime = 90 * time.Second
 	// maxStreams bounds the calls of one connection, if the rules give no bound.
 	maxStreams = 32
 	// callBuffer is the size of the read and the write buffer of a connection, in bytes.
 	callBuffer = 4 << 10
-	// callWindow is how much a peer may send ahead of its reader, in bytes. 64 KiB is the least that gRPC takes as a fixed
-	// value.
+	// callWindow is how much a peer may send ahead of its reader, in bytes. 64 KiB is the least that gRPC takes as a
+	// fixed value.
 	callWindow = 64 << 10
 )
 
@@ -69,7 +69,8 @@ func GRPC(r GRPCRules) []grpc.ServerOption {
 		grpc.ReadBufferSize(callBuffer), grpc.WriteBufferSize(callBuffer),
 		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(callWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingLeast, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: pingTime, Timeout: pingWait}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: pingTime,
+			Timeout: pingWait}),
 	}
 }
 
@@ -90,7 +91,8 @@ func (a admission) admit(ctx context.Context, info *tap.Info) (context.Context, 
 	end, ok := conn.Begin(kind)
 	if !ok {
 		// Unavailable says that nothing took effect and that trying again helps.
-		return ctx, status.Errorf(codes.Unavailable, "%s has too many %s in flight, or all users together have; try again later", conn.peer, what)
+		return ctx, status.Errorf(codes.Unavailable,
+			"%s has too many %s in flight, or all users together have; try again later", conn.peer, what)
 	}
 	context.AfterFunc(ctx, end)
 	if kind == limit.Request {
@@ -110,8 +112,8 @@ func connOf(ctx context.Context) *Conn {
 	return nil
 }
 
-// boundSends closes the connection of a stream whose reader does not take a message within sendTime, and counts the bytes
-// of the message meanwhile.
+// boundSends closes the connection of a stream whose reader does not take a message within sendTime, and counts the
+// bytes of the message meanwhile.
 func boundSends(srv any, out grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 	conn := connOf(out.Context())
 	if conn == nil {

@@ -29,7 +29,8 @@ type answers struct {
 	who        func(context.Context)
 }
 
-func (a *answers) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (a *answers) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse,
+	error) {
 	if a.who != nil {
 		a.who(ctx)
 		return &grpc_health_v1.HealthCheckResponse{}, nil
@@ -40,7 +41,8 @@ func (a *answers) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckReques
 }
 
 // Watch sends one message and waits for the end of the stream.
-func (a *answers) Watch(_ *grpc_health_v1.HealthCheckRequest, out grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
+func (a *answers) Watch(_ *grpc_health_v1.HealthCheckRequest,
+	out grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	if err := out.Send(&grpc_health_v1.HealthCheckResponse{}); err != nil {
 		return err
 	}
@@ -58,13 +60,15 @@ type callable struct {
 // newCallable serves answers on a Unix socket until the test ends.
 func newCallable(t *testing.T, b limit.Bounds, who func(context.Context)) callable {
 	t.Helper()
-	c := callable{answers: &answers{began: make(chan struct{}), let: make(chan struct{}), who: who}, share: NewShare(limit.Share{Bounds: b})}
+	c := callable{answers: &answers{began: make(chan struct{}), let: make(chan struct{}), who: who},
+		share: NewShare(limit.Share{Bounds: b})}
 	c.path = filepath.Join(t.TempDir(), "s")
 	inner, err := net.Listen("unix", c.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(GRPC(GRPCRules{MaxRequest: 1 << 10, Streams: []string{grpc_health_v1.Health_Watch_FullMethodName}, Identify: true})...)
+	g := grpc.NewServer(GRPC(GRPCRules{MaxRequest: 1 << 10,
+		Streams: []string{grpc_health_v1.Health_Watch_FullMethodName}, Identify: true})...)
 	grpc_health_v1.RegisterHealthServer(g, c.answers)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(c.share.Listen(inner, Rules{})) }()
@@ -88,7 +92,8 @@ func (c callable) check(ctx context.Context) error {
 	return err
 }
 
-// TestCallsInFlight has as many calls in flight as a peer may have; the next is rejected, and says that it may try again.
+// TestCallsInFlight has as many calls in flight as a peer may have; the next is rejected, and says that it may try
+// again.
 func TestCallsInFlight(t *testing.T) {
 	b := roomy()
 	b.PeerRequests = 2
@@ -98,7 +103,8 @@ func TestCallsInFlight(t *testing.T) {
 		go func() { ended <- c.check(t.Context()) }()
 		<-c.began
 	}
-	if err := c.check(t.Context()); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "too many calls in flight") {
+	if err := c.check(t.Context()); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "too many calls in flight") {
 		t.Errorf("one more: %v", err)
 	}
 	close(c.let)
@@ -138,7 +144,8 @@ func TestStreamsInFlight(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := open(t.Context()); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "too many streams") {
+	if err := open(t.Context()); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "too many streams") {
 		t.Errorf("one more: %v", err)
 	}
 	if err := c.check(t.Context()); err != nil {
@@ -163,7 +170,8 @@ func TestIdentity(t *testing.T) {
 	if err := c.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if failed != nil || got.PID != os.Getpid() || got.UID != uint32(os.Geteuid()) || got.GID != uint32(os.Getegid()) || got.Start == 0 {
+	if failed != nil || got.PID != os.Getpid() || got.UID != uint32(os.Geteuid()) || got.GID != uint32(os.Getegid()) ||
+		got.Start == 0 {
 		t.Errorf("%+v, %v", got, failed)
 	}
 	if _, err := IdentityOf(t.Context()); err == nil {

@@ -32,12 +32,13 @@ const (
 	stopTime = 3 * time.Second
 )
 
-// HTTP answers on l with h until ctx ends, and closes l. A connection has one answer. The error is nil when ctx ended it.
+// HTTP answers on l with h until ctx ends, and closes l. A connection has one answer. The error is nil when ctx ended
+// it.
 func HTTP(ctx context.Context, l *Listener, h http.Handler) error {
 	s := &http.Server{
 		Handler: limited(h), ReadHeaderTimeout: headerTime, WriteTimeout: answerTime, MaxHeaderBytes: maxHeader,
 		ConnContext: withConn,
-		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // a peer's mistakes are its own
+		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // a peer's errors concern only the peer
 	}
 	s.SetKeepAlivesEnabled(false)
 	done := make(chan error, 1)
@@ -75,8 +76,8 @@ func ConnOf(ctx context.Context) *Conn {
 	return c
 }
 
-// limited answers a request with h if its peer may have one more. A request with a body is rejected: no answer depends on
-// one.
+// limited answers a request with h if its peer may have one more. A request with a body is rejected: no answer depends
+// on one.
 func limited(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := ConnOf(r.Context())
@@ -127,8 +128,8 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 // Value is what the listener's Identify function returned for the connection.
 func (c *Conn) Value() any { return c.value }
 
-// Begin takes a request of the connection. Call the returned function when the request ended. ok is false if the peer, or
-// all peers together, have too many.
+// Begin takes a request of the connection. Call the returned function when the request ended. ok is false if the peer,
+// or all peers together, have too many.
 func (c *Conn) Begin(k limit.Kind) (end func(), ok bool) {
 	if !c.share.begin(c.id, k) {
 		return nil, false
@@ -189,7 +190,8 @@ func (p peerCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.Auth
 	}
 	unix, ok := conn.NetConn().(*net.UnixConn)
 	if !ok {
-		return nil, nil, fmt.Errorf("connection of type %T has no peer credentials: %w", conn.NetConn(), sharing.ErrDenied)
+		return nil, nil, fmt.Errorf("connection of type %T has no peer credentials: %w", conn.NetConn(),
+			sharing.ErrDenied)
 	}
 	who, err := process.PeerOf(unix)
 	if err != nil {

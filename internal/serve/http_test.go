@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // roomy are bounds that a test does not reach by accident.
 func roomy() limit.Bounds {
-	return limit.Bounds{Conns: 100, PeerConns: 100, Requests: 50, PeerRequests: 50, Streams: 20, PeerStreams: 20, Bytes: 1 << 20, PeerBytes: 1 << 20}
+	return limit.Bounds{Conns: 100, PeerConns: 100, Requests: 50, PeerRequests: 50, Streams: 20, PeerStreams: 20,
+		Bytes: 1 << 20, PeerBytes: 1 << 20}
 }
 
 // site is an HTTP server on TCP.
@@ -167,17 +168,19 @@ func TestIdentifiedPeer(t *testing.T) {
 // TestRequestsInFlight holds as many requests as a peer may have; the next is rejected with the reason.
 func TestRequestsInFlight(t *testing.T) {
 	began, let := make(chan struct{}), make(chan struct{})
-	s := newSite(t, func(b *limit.Bounds, _ *Rules) { b.PeerRequests = 2 }, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		began <- struct{}{}
-		<-let
-	}))
+	s := newSite(t, func(b *limit.Bounds, _ *Rules) { b.PeerRequests = 2 },
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			began <- struct{}{}
+			<-let
+		}))
 	ended := make(chan int, 2)
 	for range 2 {
 		c := s.dial()
 		go func() { code, _ := s.ask(c, get); ended <- code }()
 		<-began
 	}
-	if code, body := s.ask(s.dial(), get); code != http.StatusServiceUnavailable || !strings.Contains(body, "too many requests") {
+	if code, body := s.ask(s.dial(), get); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "too many requests") {
 		t.Errorf("one more: %d %q", code, body)
 	}
 	if now, rejected := s.share.Stats(); now.Requests != 2 || rejected.Requests != 1 {
@@ -198,11 +201,12 @@ func TestRequestsInFlight(t *testing.T) {
 // TestHandlerOutlivesItsPeer closes connections while their requests are in flight: the requests still count.
 func TestHandlerOutlivesItsPeer(t *testing.T) {
 	began, let := make(chan struct{}), make(chan struct{})
-	s := newSite(t, func(b *limit.Bounds, _ *Rules) { b.PeerRequests = 1 }, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
-		<-r.Context().Done()
-		<-let
-	}))
+	s := newSite(t, func(b *limit.Bounds, _ *Rules) { b.PeerRequests = 1 },
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			began <- struct{}{}
+			<-r.Context().Done()
+			<-let
+		}))
 	c := s.dial()
 	if _, err := io.WriteString(c, get+"\r\n\r\n"); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@
 // limit decides what a Share takes. This package asks it for each connection and request.
 //
 // It promises:
-//   - a listener never takes what belongs to another Share, so a flood of one socket leaves the others their connections;
+//   - a listener never takes what belongs to another Share, so a flood of one socket leaves the others their
+//     connections;
 //   - all Shares of a Plan together leave a number of file descriptors to the rest of the program;
 //   - a peer that sends slowly, reads slowly or sends nothing keeps its connection for a bounded time;
 //   - a stop lets answers in progress end, but waits a bounded time for them.
@@ -31,8 +32,9 @@ import (
 )
 
 const (
-	// A listener pauses for crowdPause after crowdRun connections of which each took another's place or was rejected. That
-	// bounds what a flood costs to 8,000 connections per second. A peer behind a full queue of 4,096 waits for half a second.
+	// A listener pauses for crowdPause after crowdRun connections of which each took another's place or was rejected.
+	// That bounds what a flood costs to 8,000 connections per second. A peer behind a full queue of 4,096 waits for
+	// half a second.
 	crowdRun   = 8
 	crowdPause = time.Millisecond
 	// socketBuffer is how much of an answer the kernel takes for a peer on TCP, in bytes.
@@ -41,8 +43,8 @@ const (
 
 // Rules say how a Listener treats connections.
 type Rules struct {
-	// Identify returns the peer's name, and a value for Conn.Value. Connections with one name share the bounds of a peer. Nil
-	// means PeerName. If it returns an error, the connection is closed.
+	// Identify returns the peer's name, and a value for Conn.Value. Connections with one name share the bounds of a
+	// peer. Nil means PeerName. If it returns an error, the connection is closed.
 	Identify func(net.Conn) (peer string, value any, err error)
 	// Root is the Share of the Unix peers with user id 0. Nil means that they use the listener's own.
 	Root *Share
@@ -148,8 +150,8 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// PeerName names who is at the other end: the user of a Unix peer, the address of an IPv4 peer, or the network of 64 bits
-// of an IPv6 peer, because such a network often belongs to one host. Errors wrap sharing.ErrDenied or
+// PeerName names who is at the other end: the user of a Unix peer, the address of an IPv4 peer, or the network of 64
+// bits of an IPv6 peer, because such a network often belongs to one host. Errors wrap sharing.ErrDenied or
 // sharing.ErrUnavailable.
 func PeerName(c net.Conn) (string, error) {
 	if unix, ok := c.(*net.UnixConn); ok {
@@ -175,13 +177,14 @@ func PeerName(c net.Conn) (string, error) {
 	return network.String(), nil
 }
 
-// ListenUnix listens on a socket for root and one group. It replaces a socket that is there, so the caller must hold the lock on
-// its folder.
+// ListenUnix listens on a socket for root and one group. It replaces a socket that is there, so the caller must hold
+// the lock on its folder.
 func ListenUnix(path string, gid int) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove old socket: %w", err)
 	}
-	// The socket gets its name once owner and mode are right: no client connects before, or meets a socket without a listener.
+	// The socket gets its name once owner and mode are right: no client connects before, or meets a socket without a
+	// listener.
 	temp := path + ".new"
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove old socket: %w", err)

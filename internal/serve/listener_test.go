@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 )
 
-// TestOneOfManyIsServed lets one peer open four times as many connections as it may have. All that is closed is its own,
-// and its newest connection is answered.
+// TestOneOfManyIsServed lets one peer open four times as many connections as it may have. All that is closed is its
+// own, and its newest connection is answered.
 func TestOneOfManyIsServed(t *testing.T) {
 	const most = 8
 	var greedy atomic.Bool
@@ -51,7 +51,8 @@ func TestOneOfManyIsServed(t *testing.T) {
 	}
 }
 
-// TestManyPeersWithOneConnectionEach fills the share with peers of one connection: the next one takes the oldest's place.
+// TestManyPeersWithOneConnectionEach fills the share with peers of one connection: the next one takes the oldest's
+// place.
 func TestManyPeersWithOneConnectionEach(t *testing.T) {
 	const most = 8
 	var n atomic.Int32
@@ -120,7 +121,8 @@ func TestWaitLeavesConnectionsInTheQueue(t *testing.T) {
 
 // TestRootHasItsOwnShare fills the users' share of a socket. Root is served from another.
 func TestRootHasItsOwnShare(t *testing.T) {
-	users, root := NewShare(limit.Share{Name: "users", Bounds: roomy()}), NewShare(limit.Share{Name: "root", Bounds: roomy()})
+	users, root := NewShare(limit.Share{Name: "users", Bounds: roomy()}),
+		NewShare(limit.Share{Name: "root", Bounds: roomy()})
 	inner, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -148,9 +150,11 @@ func TestRootHasItsOwnShare(t *testing.T) {
 
 func TestPeerName(t *testing.T) {
 	for addr, want := range map[string]string{
-		"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1": "fe80::/64",
+		"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8:1:2:3::4": "2001:db8:1:2::/64",
+		"fe80::1": "fe80::/64",
 	} {
-		if got, err := PeerName(from{addr: net.TCPAddr{IP: net.ParseIP(addr), Zone: "eth0"}}); got != want || err != nil {
+		if got, err := PeerName(from{addr: net.TCPAddr{IP: net.ParseIP(addr), Zone: "eth0"}}); got != want ||
+			err != nil {
 			t.Errorf("%s: %q, %v", addr, got, err)
 		}
 	}
@@ -172,8 +176,8 @@ func (f from) RemoteAddr() net.Addr {
 	return &f.addr
 }
 
-// TestSlowReaderHoldsBytes has one reader take nothing of a large answer: others are told to come later, and h is not
-// occupied.
+// TestSlowReaderHoldsBytes has one reader take nothing of a large answer: others get the answer to come later, and h is
+// not occupied.
 func TestSlowReaderHoldsBytes(t *testing.T) {
 	const size = 4 << 20 // more than the sockets of both sides buffer
 	large := make([]byte, size)

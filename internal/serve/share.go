@@ -39,8 +39,8 @@ type Share struct {
 type Rejected struct {
 	// Conns were closed at once. Evicted were idle, and closed for new connections.
 	Conns, Evicted uint64
-	// Requests were in excess of the requests or streams that a peer or the Share may have. Answers were in excess of the
-	// bytes.
+	// Requests were in excess of the requests or streams that a peer or the Share may have. Answers were in excess of
+	// the bytes.
 	Requests, Answers uint64
 }
 
@@ -62,8 +62,8 @@ func (s *Share) Stats() (limit.Totals, Rejected) {
 	return s.state.Totals(), s.rejected
 }
 
-// admit takes a connection. It returns nil, and closes c, if there is no room. crowded is true if c or another connection
-// had to be closed.
+// admit takes a connection. It returns nil, and closes c, if there is no room. crowded is true if c or another
+// connection had to be closed.
 func (s *Share) admit(c net.Conn, peer string, value any) (taken *Conn, crowded bool) {
 	s.mu.Lock()
 	id, evicted, ok := s.state.Open(peer)
@@ -139,11 +139,12 @@ func (s *Share) free(id limit.ConnID, n int64) {
 // Encoded is a message in its wire format. One Encoded can go to any number of readers.
 type Encoded struct{ parts mem.BufferSlice }
 
-// NewEncoded makes a message of parts, whose fields add up as those of one message. The parts must not change afterwards.
+// NewEncoded makes a message of parts, whose fields add up as those of one message. The parts must not change
+// afterwards.
 func NewEncoded(parts ...[]byte) *Encoded {
 	e := &Encoded{}
 	for _, p := range parts {
-		e.parts = append(e.parts, mem.SliceBuffer(p)) // without a count of users: nobody frees it
+		e.parts = append(e.parts, mem.SliceBuffer(p)) // without a count of users: nothing frees it
 	}
 	return e
 }
@@ -233,7 +234,9 @@ func Plan(shares []limit.Share, reserve int) (map[string]*Share, error) {
 	const most = 1 << 20 // far more than all shares; the subtraction does not wrap
 	fitted, err := limit.Fit(shares, int(min(files.Cur, most))-reserve)
 	if err != nil {
-		return nil, fmt.Errorf("%w; raise the limit on open files (ulimit -n, LimitNOFILE=), which is %d and leaves %d for other files", err, files.Cur, reserve)
+		return nil,
+			fmt.Errorf("%w; raise the limit on open files (ulimit -n, LimitNOFILE=), which is %d and leaves %d for "+
+				"other files", err, files.Cur, reserve)
 	}
 	out := make(map[string]*Share, len(fitted))
 	for _, s := range fitted {

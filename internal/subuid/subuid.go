@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package subuid says to which user a UID belongs. The system gives users ranges of subordinate UIDs in /etc/subuid (see
-// subuid(5)), and a user can run processes as each of them.
+// Package subuid says to which user a UID belongs. The system gives users ranges of subordinate UIDs in /etc/subuid
+// (see subuid(5)), and a user can run processes as each of them.
 //
 // It reads that file alone, and no ranges that a name service has.
 package subuid
@@ -34,8 +34,8 @@ type Range struct {
 	Owner, First, Count uint32
 }
 
-// Parse reads the lines NAME:FIRST:COUNT, where NAME is a login name, which uidOf resolves, or a UID. It leaves out lines that
-// are none, names that are not known, and ranges of root: its subordinate UIDs are not root.
+// Parse reads the lines NAME:FIRST:COUNT, where NAME is a login name, which uidOf resolves, or a UID. It leaves out
+// lines that are none, names that are not known, and ranges of root: its subordinate UIDs are not root.
 func Parse(r io.Reader, uidOf func(name string) (uint32, bool)) ([]Range, error) {
 	var out []Range
 	lines := bufio.NewScanner(r)
@@ -87,8 +87,8 @@ type File struct {
 	was    os.FileInfo
 }
 
-// Read takes what the file has now, and resolves no name if it is the same as before. A file that is not there has no ranges.
-// On an error the ranges stay as they were.
+// Read takes what the file has now, and resolves no name if it is the same as before. A file that is not there has no
+// ranges. On an error the ranges stay as they were.
 func (f *File) Read(path string, uidOf func(name string) (uint32, bool)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

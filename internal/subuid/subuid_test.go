@@ -41,7 +41,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Range{{1000, 100_000, 65_536}, {1001, 165_536, 65_536}, {1003, 300_000, 1}, {77, 300_001, 2}, {1001, math.MaxUint32, 1}}
+	want := []Range{{1000, 100_000, 65_536}, {1001, 165_536, 65_536}, {1003, 300_000, 1}, {77, 300_001, 2},
+		{1001, math.MaxUint32, 1}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
 	}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trusted decides whether a directory belongs to this process alone: whether no other user than root, and the user
-// of this process, can put a file into it or replace the directory itself.
+// Package trusted decides whether a directory belongs to this process alone: whether no other user than root, and the
+// user of this process, can put a file into it or replace the directory itself.
 package trusted
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Dir checks dir and each directory above it. The error wraps sharing.ErrDenied if another user can write to one of them
-// or owns it, and sharing.ErrUnavailable if one cannot be read. Above dir, others may write to a sticky directory such as
-// /tmp, in which they cannot touch what is not theirs.
+// Dir checks dir and each directory above it. The error wraps sharing.ErrDenied if another user can write to one of
+// them or owns it, and sharing.ErrUnavailable if one cannot be read. Above dir, others may write to a sticky directory
+// such as /tmp, in which they cannot touch what is not theirs.
 func Dir(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -33,9 +33,11 @@ func Dir(dir string) error {
 		case !info.IsDir():
 			return fmt.Errorf("%q is no directory: %w", at, sharing.ErrDenied)
 		case !Owned(info):
-			return fmt.Errorf("directory %q is owned by another user than root, who can replace what is in %q: %w", at, dir, sharing.ErrDenied)
+			return fmt.Errorf("directory %q is owned by another user than root, who can replace what is in %q: %w", at,
+				dir, sharing.ErrDenied)
 		case info.Mode().Perm()&0o022 != 0 && !sticky:
-			return fmt.Errorf("directory %q has mode %#o, so others can replace what is in %q: %w", at, info.Mode().Perm(), dir, sharing.ErrDenied)
+			return fmt.Errorf("directory %q has mode %#o, so others can replace what is in %q: %w", at,
+				info.Mode().Perm(), dir, sharing.ErrDenied)
 		case at == filepath.Dir(at):
 			return nil
 		}

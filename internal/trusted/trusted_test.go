@@ -20,16 +20,25 @@ func TestDir(t *testing.T) {
 		root   bool // only root can change it so
 		says   string
 	}{
-		"own":                        {func(string, string) error { return nil }, false, ""},
-		"of another user":            {func(_, dir string) error { return os.Chown(dir, stranger, -1) }, true, "owned by another user"},
-		"in one of another user":     {func(above, _ string) error { return os.Chown(above, stranger, -1) }, true, "owned by another user"},
-		"writable by the group":      {func(_, dir string) error { return os.Chmod(dir, 0o775) }, false, "mode 0775"},
-		"writable by others":         {func(_, dir string) error { return os.Chmod(dir, 0o757) }, false, "mode 0757"},
-		"sticky":                     {func(_, dir string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false, "mode 0777"},
-		"in one that others write":   {func(above, _ string) error { return os.Chmod(above, 0o777) }, false, "mode 0777"},
-		"in one like /tmp":           {func(above, _ string) error { return os.Chmod(above, 0o777|os.ModeSticky) }, false, ""},
-		"by a link to another's":     {func(above, dir string) error { return link(above, dir, stranger) }, true, "owned by another user"},
-		"a file":                     {func(_, dir string) error { return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600)) }, false, "is no directory"},
+		"own": {func(string, string) error { return nil }, false, ""},
+		"of another user": {func(_, dir string) error { return os.Chown(dir, stranger, -1) }, true,
+			"owned by another user"},
+		"in one of another user": {func(above, _ string) error { return os.Chown(above, stranger, -1) }, true,
+			"owned by another user"},
+		"writable by the group": {func(_, dir string) error { return os.Chmod(dir, 0o775) }, false, "mode 0775"},
+		"writable by others":    {func(_, dir string) error { return os.Chmod(dir, 0o757) }, false, "mode 0757"},
+		"sticky": {func(_, dir string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false,
+			"mode 0777"},
+		"in one that others write": {func(above, _ string) error { return os.Chmod(above, 0o777) }, false,
+			"mode 0777"},
+		"in one like /tmp": {func(above, _ string) error { return os.Chmod(above, 0o777|os.ModeSticky) },
+			false, ""},
+		"by a link to another's": {func(above, dir string) error { return link(above, dir, stranger) }, true,
+			"owned by another user"},
+		"a file": {func(_, dir string) error {
+			return errors.Join(os.Remove(dir),
+				os.WriteFile(dir, nil, 0o600))
+		}, false, "is no directory"},
 		"of another group, for root": {func(_, dir string) error { return os.Chown(dir, -1, stranger) }, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +54,8 @@ func TestDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := Dir(dir)
-			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, sharing.ErrDenied) || !strings.Contains(err.Error(), c.says)) {
+			if c.says == "" && err != nil || c.says != "" &&
+				(!errors.Is(err, sharing.ErrDenied) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})

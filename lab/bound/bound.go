@@ -4,9 +4,9 @@
 // Package bound tells when no packing whatever has room for requests, so that no policy is to blame for a refusal.
 //
 // It promises that what it calls impossible is: the proof is checked in integers, by prices at which the requests are
-// worth more than all that the nodes can hold. It does not promise to see all that is impossible, since it forgets which
-// node of its kind a CPU belongs to, that the parts of a request for several GPUs go to one node, and that requests are
-// whole. It moves nothing, and knows no time.
+// worth more than all that the nodes can hold. It does not promise to see all that is impossible, since it forgets
+// which node of its kind a CPU belongs to, that the parts of a request for several GPUs go to one node, and that
+// requests are whole. It moves nothing, and knows no time.
 package bound
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// Room is what the nodes of a cluster have, whoever is on them.
+// Room is what the nodes of a cluster have, used or free.
 type Room struct {
 	kinds []kind
 	// nodes has one node of each kind, empty.
@@ -35,8 +35,8 @@ type kind struct {
 	gpus, cpu, memory int64
 }
 
-// New counts the nodes by kind. They are as they come, before anything is placed; a GPU of which something is free then counts
-// as whole, and cordoned nodes have no room.
+// New counts the nodes by kind. They are as they come, before anything is placed; a GPU of which something is free then
+// counts as whole, and cordoned nodes have no room.
 func New(nodes []cluster.Node) *Room {
 	r := &Room{}
 	places := map[alike]int{}
@@ -75,7 +75,8 @@ type alike struct {
 }
 
 func alikeOf(n *cluster.Node) alike {
-	a := alike{cpu: n.CPU, memory: n.Memory, model: n.Model, gpuMemory: n.GPUMemory, overcommit: n.Overcommit, level: n.Level, table: n.Table}
+	a := alike{cpu: n.CPU, memory: n.Memory, model: n.Model, gpuMemory: n.GPUMemory, overcommit: n.Overcommit,
+		level: n.Level, table: n.Table}
 	for _, left := range n.GPUs {
 		if left > 0 {
 			a.gpus++
@@ -84,28 +85,31 @@ func alikeOf(n *cluster.Node) alike {
 	return a
 }
 
-// item is the requests that are the same, in pieces of one GPU each; one piece where no GPU is asked for.
+// item is the requests that are the same, in shares of one GPU each; one share where no GPU is asked for.
 type item struct {
 	wanted int64
-	// pieces is how many a request has. CPU (thousandths of a core) and memory (MiB, rounded down) are a request's.
-	pieces, cpu, memory int64
-	// share is what a piece takes of a GPU of each kind, 0 where none is asked for; barred where the kind cannot answer.
+	// units is how many shares a request has. CPU (thousandths of a core) and memory (MiB, rounded down) are a
+	// request's.
+	units, cpu, memory int64
+	// share is what one share takes of a GPU of each kind, 0 where none is asked for; barred where the kind cannot
+	// answer.
 	share []int64
-	// size is what a piece counts for when as much as can be is placed.
+	// size is what one share counts for when as much as can be is placed.
 	size float64
 }
 
 const barred = -1
 
-// items are the requests in an order that does not vary; false when there is one that no node can answer even when it is empty.
+// items are the requests in an order that does not vary; false when there is one that no node can answer even when it
+// is empty.
 func (r *Room) items(requests map[cluster.Request]int) ([]item, bool) {
 	var list []item
 	for _, q := range slices.SortedFunc(maps.Keys(requests), compare) {
 		if requests[q] <= 0 {
 			continue
 		}
-		it := item{pieces: int64(max(1, q.GPUs)), cpu: int64(q.CPU), memory: int64(q.Memory / sharing.MiB)} //nolint:gosec // far below
-		it.wanted = int64(requests[q]) * it.pieces
+		it := item{units: int64(max(1, q.GPUs)), cpu: int64(q.CPU), memory: int64(q.Memory / sharing.MiB)} //nolint:gosec // far below
+		it.wanted = int64(requests[q]) * it.units
 		least, some := int64(cluster.WholeGPU), false
 		for k := range r.kinds {
 			share := r.share(k, q)
@@ -126,8 +130,8 @@ func (r *Room) items(requests map[cluster.Request]int) ([]item, bool) {
 	return list, true
 }
 
-// cpuWorth is how much a request without a GPU counts for, beside the GPUs that go with that CPU. It changes nothing in what is
-// true, and is above nothing for requests that ask for CPU.
+// cpuWorth is how much a request without a GPU counts for, compared with the GPUs that go with that CPU. It changes
+// nothing in what is true, and is above nothing for requests that ask for CPU.
 const cpuWorth = 0.5
 
 // share is what a request takes of each GPU of the kind, at least.
@@ -140,19 +144,23 @@ func (r *Room) share(k int, q cluster.Request) int64 {
 		return 0
 	}
 	if n.Table != nil {
-		p, _ := n.Instance(q.Shape)                                            // it fits, so there is one
-		return int64(cluster.WholeGPU) * int64(p.Size) / int64(n.Table.Axis()) // rounded down, so that as many fit as there are
+		p, _ := n.Instance(q.Shape) // it fits, so there is one
+		// rounded down, so that as many fit as there are
+		return int64(cluster.WholeGPU) * int64(p.Size) / int64(n.Table.Axis())
 	}
 	return int64(n.Resolve(q.Shape).Share)
 }
 
 func compare(a, b cluster.Request) int {
-	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Share, b.Share), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory),
-		cmp.Compare(a.Models, b.Models), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.GPUMemory, b.GPUMemory), cmp.Compare(a.Level, b.Level))
+	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Share, b.Share), cmp.Compare(a.CPU, b.CPU),
+		cmp.Compare(a.Memory, b.Memory),
+		cmp.Compare(a.Models, b.Models), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.GPUMemory, b.GPUMemory),
+		cmp.Compare(a.Level, b.Level))
 }
 
 func (a alike) node() cluster.Node {
-	n := cluster.Node{CPU: a.cpu, Memory: a.memory, Model: a.model, GPUMemory: a.gpuMemory, Overcommit: a.overcommit, Level: a.level, Table: a.table}
+	n := cluster.Node{CPU: a.cpu, Memory: a.memory, Model: a.model, GPUMemory: a.gpuMemory, Overcommit: a.overcommit,
+		Level: a.level, Table: a.table}
 	for range a.gpus {
 		n.GPUs = append(n.GPUs, cluster.WholeGPU)
 	}

@@ -32,24 +32,39 @@ func TestImpossible(t *testing.T) {
 		asked map[cluster.Request]int
 		want  bool
 	}{
-		"nothing is asked":                {[]cluster.Node{a}, nil, false},
-		"no node":                         {nil, map[cluster.Request]int{ask(1, 1, 0, 0, ""): 1}, true},
-		"all GPUs":                        {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 6}, false},
-		"one GPU too many":                {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 7}, true},
-		"shares that fill":                {[]cluster.Node{a}, map[cluster.Request]int{ask(1, 700, 0, 0, ""): 2, ask(1, 300, 0, 0, ""): 2}, false},
-		"holes that nothing fills":        {[]cluster.Node{a}, map[cluster.Request]int{ask(1, 700, 0, 0, ""): 2, ask(1, 301, 0, 0, ""): 1}, true},
-		"three of 400 are not on one":     {[]cluster.Node{a}, map[cluster.Request]int{ask(1, 400, 0, 0, ""): 5}, true},
-		"the model has no more":           {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 0, 0, "A"): 3}, true},
-		"CPU for all":                     {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 500, 2000, 0, ""): 6}, false},
-		"the CPU is short":                {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 500, 2000, 0, ""): 7}, true},
-		"the memory is short":             {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 100, 0, 5*sharing.GiB, ""): 4}, true},
-		"CPU where the GPUs are not":      {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 3000, 0, "B"): 2}, true},
-		"no node is large enough":         {[]cluster.Node{a, b}, map[cluster.Request]int{ask(5, 1000, 0, 0, ""): 1}, true},
-		"one node has enough GPUs":        {[]cluster.Node{a, b}, map[cluster.Request]int{ask(4, 1000, 0, 0, ""): 1, ask(1, 1000, 0, 0, ""): 2}, false},
-		"large ones take what is left":    {[]cluster.Node{a, b}, map[cluster.Request]int{ask(4, 1000, 0, 0, ""): 1, ask(1, 1000, 0, 0, "B"): 1}, true},
-		"CPU that no GPU goes with":       {[]cluster.Node{a, b}, map[cluster.Request]int{ask(0, 0, 4000, 0, ""): 3}, false},
-		"CPU that is gone":                {[]cluster.Node{a, b}, map[cluster.Request]int{ask(0, 0, 4000, 0, ""): 3, ask(1, 100, 1000, 0, ""): 1}, true},
-		"a number of 0 is not asked for":  {[]cluster.Node{a}, map[cluster.Request]int{ask(9, 1000, 0, 0, ""): 0}, false},
+		"nothing is asked": {[]cluster.Node{a}, nil, false},
+		"no node":          {nil, map[cluster.Request]int{ask(1, 1, 0, 0, ""): 1}, true},
+		"all GPUs": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 6},
+			false},
+		"one GPU too many": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 7},
+			true},
+		"shares that fill": {[]cluster.Node{a}, map[cluster.Request]int{ask(1, 700, 0, 0, ""): 2,
+			ask(1, 300, 0, 0, ""): 2}, false},
+		"holes that nothing fills": {[]cluster.Node{a}, map[cluster.Request]int{ask(1, 700, 0, 0, ""): 2,
+			ask(1, 301, 0, 0, ""): 1}, true},
+		"three of 400 are not on one": {[]cluster.Node{a}, map[cluster.Request]int{ask(1, 400, 0, 0, ""): 5}, true},
+		"the model has no more": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 1000, 0, 0, "A"): 3},
+			true},
+		"CPU for all": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 500, 2000, 0, ""): 6},
+			false},
+		"the CPU is short": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(1, 500, 2000, 0, ""): 7},
+			true},
+		"the memory is short": {[]cluster.Node{a, b},
+			map[cluster.Request]int{ask(1, 100, 0, 5*sharing.GiB, ""): 4}, true},
+		"CPU where the GPUs are not": {[]cluster.Node{a, b},
+			map[cluster.Request]int{ask(1, 1000, 3000, 0, "B"): 2}, true},
+		"no node is large enough": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(5, 1000, 0, 0, ""): 1},
+			true},
+		"one node has enough GPUs": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(4, 1000, 0, 0, ""): 1,
+			ask(1, 1000, 0, 0, ""): 2}, false},
+		"large ones take what is left": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(4, 1000, 0, 0, ""): 1,
+			ask(1, 1000, 0, 0, "B"): 1}, true},
+		"CPU that no GPU goes with": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(0, 0, 4000, 0, ""): 3},
+			false},
+		"CPU that is gone": {[]cluster.Node{a, b}, map[cluster.Request]int{ask(0, 0, 4000, 0, ""): 3,
+			ask(1, 100, 1000, 0, ""): 1}, true},
+		"a number of 0 is not asked for": {[]cluster.Node{a}, map[cluster.Request]int{ask(9, 1000, 0, 0, ""): 0},
+			false},
 		"what is asked for asks for none": {[]cluster.Node{a}, map[cluster.Request]int{ask(0, 0, 0, 0, ""): 9}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +81,8 @@ func TestNodesThatTakeNothingHaveNoRoom(t *testing.T) {
 	c := node("A", 2, 0, 0)
 	c.Cordoned = true
 	r := bound.New([]cluster.Node{n, c})
-	if r.Impossible(map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 1}) || !r.Impossible(map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 2}) {
+	if r.Impossible(map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 1}) ||
+		!r.Impossible(map[cluster.Request]int{ask(1, 1000, 0, 0, ""): 2}) {
 		t.Error("there is room for one GPU")
 	}
 }
@@ -105,13 +121,15 @@ func TestNothingThatIsPossibleIsCalledImpossible(t *testing.T) {
 	for range 1500 {
 		var nodes []cluster.Node
 		for i := range 1 + r.IntN(3) {
-			nodes = append(nodes, node([]string{"A", "B"}[r.IntN(2)], 1+r.IntN(3), pick(2000, 4000, 8000), sharing.Bytes(1+r.IntN(4))*sharing.GiB))
+			nodes = append(nodes, node([]string{"A", "B"}[r.IntN(2)], 1+r.IntN(3), pick(2000, 4000, 8000),
+				sharing.Bytes(1+r.IntN(4))*sharing.GiB))
 			nodes[i].Name = fmt.Sprint(i)
 		}
 		var list []cluster.Request
 		counts := map[cluster.Request]int{}
 		for range 2 + r.IntN(5) {
-			q := ask(1, pick(190, 250, 333, 460, 500, 650, 810, 1000), pick(0, 500, 1500, 3000), sharing.Bytes(r.IntN(3))*sharing.GiB/2, []string{"", "", "A", "B"}[r.IntN(4)])
+			q := ask(1, pick(190, 250, 333, 460, 500, 650, 810, 1000), pick(0, 500, 1500, 3000),
+				sharing.Bytes(r.IntN(3))*sharing.GiB/2, []string{"", "", "A", "B"}[r.IntN(4)])
 			switch r.IntN(6) {
 			case 0:
 				q.GPUs = 2

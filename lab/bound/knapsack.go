@@ -9,8 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// knapsack finds what is worth most on one GPU. Its cells are the greatest step that all shares are multiples of, so that
-// nothing is rounded.
+// knapsack finds what is worth most on one GPU. Its cells are the greatest step that all shares are multiples of, so
+// that nothing is rounded.
 type knapsack struct {
 	// shares are those that there are, in cells, ascending; at has the index of each, by thousandths.
 	shares []int

@@ -14,22 +14,23 @@ const (
 	dearest = 1e16
 )
 
-// proves reports that the prices are a proof: with a price for each piece, and for the CPU and the memory of each kind of node, a
-// GPU is worth the best that can be on it beyond what that costs in CPU and memory; and all that is wanted is worth more than all
-// GPUs, CPU and memory together. If everything could be placed it would be worth no more. Nothing here depends on how the prices
-// were found.
+// proves reports that the prices are a proof. They price each share, and the CPU and the memory of each kind of node. A
+// GPU is worth the best that can be on it beyond what that costs in CPU and memory. The proof holds if all that is
+// wanted is worth more than all GPUs, CPU and memory together. If everything could be placed it would be worth no more.
+// Nothing here depends on how the prices were found.
 func (s *search) proves(prices []float64) bool {
 	type cost struct{ cpu, memory int64 } // of a thousandth of a core, of a MiB
 	costs := make([]cost, len(s.kinds))
 	for k, kind := range s.kinds {
 		row := prices[k*perKind : (k+1)*perKind]
-		costs[k] = cost{whole(row[ofCPU] / float64(max(1, kind.cpu))), whole(row[ofMemory] / float64(max(1, kind.memory)))}
+		costs[k] = cost{whole(row[ofCPU] / float64(max(1, kind.cpu))),
+			whole(row[ofMemory] / float64(max(1, kind.memory)))}
 	}
-	// least is what CPU and memory cost that a piece takes on a kind, rounded down.
+	// least is what CPU and memory cost that a share takes on a kind, rounded down.
 	least := func(k int, it *item) *big.Int {
 		sum := times(costs[k].cpu, it.cpu)
 		sum.Add(sum, times(costs[k].memory, it.memory))
-		return sum.Div(sum, big.NewInt(it.pieces))
+		return sum.Div(sum, big.NewInt(it.units))
 	}
 	value := make([]*big.Int, len(s.list))
 	wanted := new(big.Int)

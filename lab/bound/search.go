@@ -8,8 +8,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/packing"
 )
 
-// Impossible reports that no packing has room for all the requests together, each as often as its number says. False says that
-// there may be one.
+// Impossible reports that no packing has room for all the requests together, each as often as its number says. False
+// says that there may be one.
 func (r *Room) Impossible(requests map[cluster.Request]int) bool {
 	items, some := r.items(requests)
 	if !some {
@@ -30,14 +30,15 @@ const (
 	perKind
 )
 
-// search packs as much as can be in fractions: a column is a GPU of some kind with what is on it, or a request without a GPU.
+// search packs as much as possible in fractions. A column is a GPU of some kind with its shares, or a request without
+// a GPU.
 type search struct {
 	*Room
 	list []item
 	// target is the size of all that is wanted, together.
 	target float64
 	fill   knapsack
-	// worth and best are, for each share, what the best piece of it is worth, and which that is.
+	// worth and best are, for each share, the value of its best variant, and which that is.
 	worth []float64
 	best  []int
 }
@@ -62,7 +63,7 @@ func (s *search) limits() []float64 {
 	return limits
 }
 
-// near is what counts as the same beside the sizes of requests.
+// near is the difference that counts as equal, small compared with the sizes of requests.
 const near = 1e-7
 
 // column is what packing.Most asks for.
@@ -86,7 +87,8 @@ func (s *search) column(prices, takes []float64, placed float64) float64 {
 			gain, at, alone = single, k, what
 		}
 		kind := s.kinds[k]
-		most += max(filled, 0)*float64(kind.nodes*kind.gpus) + max(0, prices[row+ofCPU])*float64(kind.nodes) + max(0, prices[row+ofMemory])*float64(kind.nodes)
+		most += max(filled, 0)*float64(kind.nodes*kind.gpus) + max(0, prices[row+ofCPU])*float64(kind.nodes) +
+			max(0, prices[row+ofMemory])*float64(kind.nodes)
 		if single > near {
 			most = s.target // it could be placed at these prices as often as one likes, so they prove nothing
 		}
@@ -111,27 +113,28 @@ func (s *search) column(prices, takes []float64, placed float64) float64 {
 
 func (s *search) row(item int) int { return len(s.kinds)*perKind + item }
 
-// take adds pieces of an item on a node of the kind.
-func (s *search) take(takes []float64, k, i int, pieces float64) {
+// take adds units of an item on a node of the kind.
+func (s *search) take(takes []float64, k, i int, units float64) {
 	cpu, memory := s.parts(k, i)
-	takes[k*perKind+ofCPU] += pieces * cpu
-	takes[k*perKind+ofMemory] += pieces * memory
-	takes[s.row(i)] += pieces
+	takes[k*perKind+ofCPU] += units * cpu
+	takes[k*perKind+ofMemory] += units * memory
+	takes[s.row(i)] += units
 }
 
-// parts are what a piece takes of the CPU and the memory of one node of the kind.
+// parts are what a unit takes of the CPU and the memory of one node of the kind.
 func (s *search) parts(k, i int) (cpu, memory float64) {
 	it := &s.list[i]
 	if it.cpu > 0 {
-		cpu = float64(it.cpu) / float64(it.pieces) / float64(s.kinds[k].cpu)
+		cpu = float64(it.cpu) / float64(it.units) / float64(s.kinds[k].cpu)
 	}
 	if it.memory > 0 {
-		memory = float64(it.memory) / float64(it.pieces) / float64(s.kinds[k].memory)
+		memory = float64(it.memory) / float64(it.units) / float64(s.kinds[k].memory)
 	}
 	return cpu, memory
 }
 
-// offer finds the best piece of each share on the kind, beyond what its CPU and memory cost, and the best request without a GPU.
+// offer finds the best unit of each share on the kind, beyond the price of its CPU and memory, and the best request
+// without a GPU.
 func (s *search) offer(k int, prices []float64) (single float64, what int) {
 	clear(s.worth)
 	for i := range s.list {

@@ -71,7 +71,8 @@ func TestSimulateAsDocumented(t *testing.T) {
 			if strings.Contains(shown, "DECISIONS/S") {
 				said, shown = speed.ReplaceAllString(said, ""), speed.ReplaceAllString(shown, "")
 			}
-			if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(said, "\n")); code != command.ExitOK || diff != "" {
+			if diff := cmp.Diff(strings.Split(shown, "\n"), strings.Split(said, "\n")); code != command.ExitOK ||
+				diff != "" {
 				t.Errorf("%s %s: status %d, %s (-docs +said):\n%s", program, args, code, errOut, diff)
 			}
 		}

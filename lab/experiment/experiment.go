@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package experiment is the command line of kerf-lab: kerf simulate with the policies that Kerf's own is compared with, published
-// traces, plots, and what no policy could have placed.
+// Package experiment is the command line of kerf-lab: kerf simulate with the policies that Kerf's own is compared with,
+// published traces, plots, and what no policy could have placed.
 package experiment
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// experiment is the flags of kerf-lab beside those of kerf simulate.
+// experiment has the flags of kerf-lab in addition to those of kerf simulate.
 type experiment struct {
 	nodes, pods, plot string
 	policies          []string
@@ -39,7 +39,8 @@ func Command(a *command.App) *cobra.Command {
 	c := run.Command(a, &experiment{})
 	c.Use = "kerf-lab {--trace-nodes FILE --trace-pods FILE | --workload FILE | --from-cluster}"
 	c.Short = "Fill a cluster with pods and show how much of it each policy uses"
-	c.Long = "kerf-lab lets the pods of a list arrive at the nodes of a list, both CSV in the openb format or one YAML, as kerf simulate\n" +
+	c.Long = "kerf-lab lets the pods of a list arrive at the nodes of a list, both CSV in the openb format or one " +
+		"YAML, as kerf simulate\n" +
 		"does it, and compares policies."
 	c.Example = "  # How much of this cluster would that policy fill?\n" +
 		"  kerf-lab --workload cluster.yaml --policy kerf,nvidia-whole --seeds 1-5 --plot out.svg\n" +
@@ -55,11 +56,16 @@ func (x *experiment) Define(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&x.nodes, "trace-nodes", "", "CSV file of the nodes")
 	f.StringVar(&x.pods, "trace-pods", "", "CSV file of the pods")
-	f.StringSliceVar(&x.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(policy.Policies(), ", "))
-	f.Float64Var(&x.lives, "churn-lives", simulate.CountedLives, "with --churn, for how many mean life times it is counted, after 2.5 that are not")
-	f.Float64Var(&x.usable, "usable", 0, "with --churn, show too what one pool of this percent of the GPUs would refuse, whatever the policy")
-	f.BoolVar(&x.bound, "bound", false, "with --churn, show too at least how much of what is refused no packing of the same pods had room for, whatever the policy")
-	f.StringVar(&x.plot, "plot", "", "SVG file to draw: allocation, fragments and refused pods over the load, and the GPUs at the end")
+	f.StringSliceVar(&x.policies, "policy", []string{"kerf"}, "policies to compare: "+strings.Join(policy.Policies(),
+		", "))
+	f.Float64Var(&x.lives, "churn-lives", simulate.CountedLives,
+		"with --churn, for how many mean life times it is counted, after 2.5 that are not")
+	f.Float64Var(&x.usable, "usable", 0,
+		"with --churn, show too what one pool of this percent of the GPUs would refuse, whatever the policy")
+	f.BoolVar(&x.bound, "bound", false, "with --churn, show too at least how much of what is refused no packing of "+
+		"the same pods had room for, whatever the policy")
+	f.StringVar(&x.plot, "plot", "",
+		"SVG file to draw: allocation, fragmentation and refused pods over the load, and the GPUs at the end")
 }
 
 // Check implements the extension.
@@ -78,7 +84,7 @@ func (x *experiment) Check(o run.Options) error {
 	case o.Live && (lists || o.Workload != ""):
 		return errors.New("--from-cluster stands for --workload and both lists: leave them out")
 	case o.Live && x.plot != "" && o.AsItIs():
-		return errors.New("--plot draws what fills up: with --from-cluster it needs --inflate or --churn")
+		return errors.New("--plot draws what fills up: with --from-cluster it needs --load or --churn")
 	case o.Live:
 	case o.Workload != "" && lists:
 		return errors.New("--workload stands for both lists: leave --trace-nodes and --trace-pods out")
@@ -125,7 +131,8 @@ func (x *experiment) Lists() (string, []cluster.Node, []simulate.Pod, error) {
 // Begin implements the extension.
 func (x *experiment) Begin(departures bool) error {
 	if x.bound && !departures {
-		return errors.New("--bound asks about pods that come and go: it needs --churn, or a YAML that says how often they arrive")
+		return errors.New("--bound asks about pods that come and go: it needs --churn, or a YAML that says how often " +
+			"they arrive")
 	}
 	return nil
 }
@@ -134,7 +141,8 @@ func (x *experiment) Begin(departures bool) error {
 func (x *experiment) Policies() []string { return x.policies }
 
 // Policy implements the extension.
-func (x *experiment) Policy(name string, nodes []cluster.Node, pods []simulate.Pod, seed int64) (cluster.Policy, error) {
+func (x *experiment) Policy(name string, nodes []cluster.Node, pods []simulate.Pod, seed int64) (cluster.Policy,
+	error) {
 	return policy.New(name, nodes, pods, seed)
 }
 

@@ -37,7 +37,8 @@ func shares(t *testing.T, name string, gpus int, load float64, bound bool, each 
 	if bound {
 		observers = append(observers, measure.NewPacking(nodes))
 	}
-	r, err := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: chosen, Now: still, Counted: 200, Observers: observers}.Churn(pods, load, 7)
+	r, err := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: chosen, Now: still, Counted: 200,
+		Observers: observers}.Churn(pods, load, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func shares(t *testing.T, name string, gpus int, load float64, bound bool, each 
 func TestWhatNoPackingHasRoomFor(t *testing.T) {
 	// One GPU holds one of them, whatever the policy.
 	r := shares(t, "bestfit", 1, 1, true, 700)
-	if r.RejectedDemandPercent < 10 || r.NoPacking.Percent != r.RejectedDemandPercent || r.NoPacking.Rejects["share"] != r.Rejects["share"] {
+	if r.RejectedDemandPercent < 10 || r.NoPacking.Percent != r.RejectedDemandPercent ||
+		r.NoPacking.Rejects["share"] != r.Rejects["share"] {
 		t.Errorf("%.2f %% refused (%v), %+v", r.RejectedDemandPercent, r.Rejects, r.NoPacking)
 	}
 	// Small ones on every GPU keep large ones out, and need not.
@@ -77,7 +79,8 @@ func still() time.Time { return time.Time{} }
 
 // One GPU that a pool has wholly is refused only when it is in use; half of it is never enough for a whole one.
 func TestPoolRefusesForTheLoadAlone(t *testing.T) {
-	nodes := []cluster.Node{{CPU: 1_000_000, GPUs: []cluster.Milli{1000}}, {CPU: 1_000_000, GPUs: []cluster.Milli{1000}}}
+	nodes := []cluster.Node{{CPU: 1_000_000, GPUs: []cluster.Milli{1000}},
+		{CPU: 1_000_000, GPUs: []cluster.Milli{1000}}}
 	pods := []simulate.Pod{{Name: "a", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600}}}}
 	run := func(usable, lives float64) simulate.Result {
 		e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy.BestFit{}, Now: still, Counted: lives}
@@ -92,8 +95,10 @@ func TestPoolRefusesForTheLoadAlone(t *testing.T) {
 	}
 	// Two of 600 fit two GPUs, and a pool takes a third: it refuses less. With a part of it that holds none, all.
 	all, none, off := run(1, 200), run(0.2, 200), run(0, 200)
-	if all.PooledRejectedPercent <= 0 || all.PooledRejectedPercent >= all.RejectedDemandPercent || none.PooledRejectedPercent != 100 || off.PooledRejectedPercent != 0 {
-		t.Errorf("pool %v of %v, none %v, off %v", all.PooledRejectedPercent, all.RejectedDemandPercent, none.PooledRejectedPercent, off.PooledRejectedPercent)
+	if all.PooledRejectedPercent <= 0 || all.PooledRejectedPercent >= all.RejectedDemandPercent ||
+		none.PooledRejectedPercent != 100 || off.PooledRejectedPercent != 0 {
+		t.Errorf("pool %v of %v, none %v, off %v", all.PooledRejectedPercent, all.RejectedDemandPercent,
+			none.PooledRejectedPercent, off.PooledRejectedPercent)
 	}
 	if off.RejectedDemandPercent != all.RejectedDemandPercent {
 		t.Error("the pool changes the run")

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure has what an experiment measures beside a run with departures: what no packing had room for, and what one
-// pool of all GPUs would refuse.
+// Package measure has what an experiment measures in addition to a run with departures: what no packing had room for,
+// and what one pool of all GPUs would reject.
 package measure
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// Packing is what is there as if it could be packed anew at each refusal.
+// Packing is the present set of pods as if all were packed again at each rejection.
 type Packing struct {
 	room  *bound.Room
 	there map[cluster.Request]int
@@ -25,7 +25,8 @@ type Packing struct {
 
 // NewPacking is a Packing into empty nodes.
 func NewPacking(nodes []cluster.Node) *Packing {
-	return &Packing{room: bound.New(nodes), there: map[cluster.Request]int{}, rejects: map[string]int{}, lacking: map[cluster.Request]bool{}}
+	return &Packing{room: bound.New(nodes), there: map[cluster.Request]int{}, rejects: map[string]int{},
+		lacking: map[cluster.Request]bool{}}
 }
 
 // Begin implements simulate.Observer.

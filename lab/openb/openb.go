@@ -30,7 +30,8 @@ func ReadNodes(r io.Reader) ([]cluster.Node, error) {
 			return fmt.Errorf("gpu %d: at most %d in a node", n[2], simulate.MostGPUs)
 		}
 		//nolint:gosec // numbers gives no negative one
-		node := cluster.Node{Name: f["sn"], CPU: cluster.Milli(n[0]), Memory: sharing.Bytes(n[1]) * sharing.MiB, Model: f["model"]}
+		node := cluster.Node{Name: f["sn"], CPU: cluster.Milli(n[0]), Memory: sharing.Bytes(n[1]) * sharing.MiB,
+			Model: f["model"]}
 		for range n[2] {
 			node.GPUs = append(node.GPUs, cluster.WholeGPU)
 		}
@@ -44,26 +45,27 @@ func ReadNodes(r io.Reader) ([]cluster.Node, error) {
 // gpu_spec where there is one. What a list says of times is not looked at.
 func ReadPods(r io.Reader) ([]simulate.Pod, error) {
 	var pods []simulate.Pod
-	err := rows(r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(f map[string]string) error {
-		n, err := numbers(f, "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-		if err != nil {
-			return err
-		}
-		p := simulate.Pod{Name: f["name"]}
-		//nolint:gosec // as above
-		p.CPU, p.Memory = cluster.Milli(n[0]), sharing.Bytes(n[1])*sharing.MiB
-		if n[2] > 0 {
-			if n[2] > simulate.MostGPUs {
-				return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], simulate.MostGPUs)
+	err := rows(r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"},
+		func(f map[string]string) error {
+			n, err := numbers(f, "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+			if err != nil {
+				return err
 			}
-			if n[3] < 1 || n[3] > int64(cluster.WholeGPU) {
-				return fmt.Errorf("gpu_milli %d: not in 1 to 1000, the thousandths of each GPU", n[3])
+			p := simulate.Pod{Name: f["name"]}
+			//nolint:gosec // as above
+			p.CPU, p.Memory = cluster.Milli(n[0]), sharing.Bytes(n[1])*sharing.MiB
+			if n[2] > 0 {
+				if n[2] > simulate.MostGPUs {
+					return fmt.Errorf("num_gpu %d: at most %d for a pod", n[2], simulate.MostGPUs)
+				}
+				if n[3] < 1 || n[3] > int64(cluster.WholeGPU) {
+					return fmt.Errorf("gpu_milli %d: not in 1 to 1000, the thousandths of each GPU", n[3])
+				}
+				p.GPUs, p.Share, p.Models = int(n[2]), cluster.Milli(n[3]), f["gpu_spec"]
 			}
-			p.GPUs, p.Share, p.Models = int(n[2]), cluster.Milli(n[3]), f["gpu_spec"]
-		}
-		pods = append(pods, p)
-		return nil
-	})
+			pods = append(pods, p)
+			return nil
+		})
 	return pods, err
 }
 
@@ -86,7 +88,8 @@ func rows(r io.Reader, need []string, each func(map[string]string) error) error 
 	}
 	for _, name := range need {
 		if !have[name] {
-			return fmt.Errorf("no column %q: the first line names %q, and %s are needed, with commas between them", name, head, strings.Join(need, ", "))
+			return fmt.Errorf("no column %q: the first line names %q, and %s are needed, with commas between them",
+				name, head, strings.Join(need, ", "))
 		}
 	}
 	for {
@@ -96,7 +99,8 @@ func rows(r io.Reader, need []string, each func(map[string]string) error) error 
 		}
 		if errors.Is(err, csv.ErrFieldCount) {
 			line, _ := in.FieldPos(0)
-			return fmt.Errorf("line %d has %d fields, and the first line names %d columns", line, len(record), len(head))
+			return fmt.Errorf("line %d has %d fields, and the first line names %d columns", line, len(record),
+				len(head))
 		}
 		if err != nil {
 			return fmt.Errorf("read row: %w", err)

@@ -23,11 +23,13 @@ const (
 
 // text is anchored at its start, middle or end.
 func (c *canvas) text(x, y float64, anchor string, size int, s string) {
-	_, _ = fmt.Fprintf(&c.body, "<text x=\"%s\" y=\"%s\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", px(x), px(y), anchor, size, escape(s))
+	_, _ = fmt.Fprintf(&c.body, "<text x=\"%s\" y=\"%s\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", px(x), px(y),
+		anchor, size, escape(s))
 }
 
 func (c *canvas) rect(x, y, w, h float64, style string) {
-	_, _ = fmt.Fprintf(&c.body, "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" %s/>\n", px(x), px(y), px(w), px(h), style)
+	_, _ = fmt.Fprintf(&c.body, "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" %s/>\n", px(x), px(y), px(w), px(h),
+		style)
 }
 
 func (c *canvas) line(x1, y1, x2, y2 float64, style string) {
@@ -43,9 +45,11 @@ func (c *canvas) path(d, style string) {
 // document is the whole SVG. The background is white, since a page may be dark.
 func (c *canvas) document(w, h float64, title string) []byte {
 	var out bytes.Buffer
-	_, _ = fmt.Fprintf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %s %s\" role=\"img\" font-family=\"sans-serif\" fill=\"%s\">\n",
+	_, _ = fmt.Fprintf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %s "+
+		"%s\" role=\"img\" font-family=\"sans-serif\" fill=\"%s\">\n",
 		px(w), px(h), px(w), px(h), ink)
-	_, _ = fmt.Fprintf(&out, "<title>%s</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", escape(title))
+	_, _ = fmt.Fprintf(&out, "<title>%s</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+		escape(title))
 	out.Write(c.body.Bytes())
 	out.WriteString("</svg>\n")
 	return out.Bytes()

@@ -114,7 +114,8 @@ func byModel(nodes []simulate.Sketch) []group {
 	slices.SortFunc(groups, func(a, b group) int { return cmp.Compare(a.model, b.model) })
 	for _, g := range groups {
 		slices.SortStableFunc(g.nodes, func(a, b simulate.Sketch) int {
-			return cmp.Or(cmp.Compare(len(b.GPUs), len(a.GPUs)), cmp.Compare(free(a), free(b)), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(cmp.Compare(len(b.GPUs), len(a.GPUs)), cmp.Compare(free(a), free(b)),
+				cmp.Compare(a.Name, b.Name))
 		})
 	}
 	return groups

@@ -67,7 +67,7 @@ type policy struct {
 	runs        []*simulate.Result
 }
 
-// colours are told apart by people who see few; a second round is dashed.
+// colours are distinguishable by people with color blindness; a second round is dashed.
 func colours() []string {
 	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 }
@@ -121,8 +121,13 @@ func (p *picture) legend(y float64) float64 {
 
 func (p *picture) charts(y float64) float64 {
 	half, third := float64(width-2*margin)/2, float64(width-2*margin)/3
-	p.chart(margin, y, half, bigHeight, p.over("Allocated GPU, % of the cluster", func(s *simulate.Sample) (float64, bool) { return s.Allocated, true }))
-	p.chart(margin+half, y, half, bigHeight, p.over("Fragments, % of the idle GPU", func(s *simulate.Sample) (float64, bool) { return s.Fragmentation, true }))
+	p.chart(margin, y, half, bigHeight, p.over("Allocated GPU, % of the cluster",
+		func(s *simulate.Sample) (float64, bool) { return s.Allocated, true }))
+	p.chart(margin+half, y, half, bigHeight,
+		p.over("Fragmentation, % of the idle GPU", func(s *simulate.Sample) (float64, bool) {
+			return s.Fragmentation,
+				true
+		}))
 	y += bigHeight + 8
 	for i, class := range simulate.Classes() {
 		refused := p.over("Refused "+inWords(class)+", % so far", func(s *simulate.Sample) (float64, bool) {

@@ -24,15 +24,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata; commit the difference only if you have looked at the drawing")
+var update = flag.Bool("update", false,
+	"rewrite testdata; commit the difference only if you have looked at the drawing")
 
 // runs are two seeds of two policies on a few nodes.
 func runs(t *testing.T, load float64, policies ...string) []simulate.Result {
 	t.Helper()
 	s := simulate.Scenario{
-		Machines: []simulate.Machine{{Name: "h", Count: 4, Cores: 64, GPUs: 4, Model: "H"}, {Name: "t", Count: 2, Cores: 32, GPUs: 2, Model: "T"}, {Name: "cpu", Count: 1, Cores: 8}},
+		Machines: []simulate.Machine{{Name: "h", Count: 4, Cores: 64, GPUs: 4, Model: "H"},
+			{Name: "t", Count: 2, Cores: 32, GPUs: 2, Model: "T"}, {Name: "cpu", Count: 1, Cores: 8}},
 		Pods: []simulate.PodType{
-			{Name: "share", Count: 12, Cores: 4, Percent: 45, Vary: 0.4}, {Name: "cpu", Cores: 6}, {Name: "one", Count: 3, GPUs: 1},
+			{Name: "share", Count: 12, Cores: 4, Percent: 45, Vary: 0.4}, {Name: "cpu", Cores: 6},
+			{Name: "one", Count: 3, GPUs: 1},
 			{Name: "pair", Count: 1, GPUs: 2, Models: []string{"H"}},
 		},
 		Draw: simulate.Draw{Pods: 80, Seed: 2},
@@ -139,14 +142,16 @@ func TestDrawShowsAllPolicies(t *testing.T) {
 		switch {
 		case e.Name.Local == "svg":
 			paper = of
-		case e.Name.Local == "text" && (of["x"] <= 0 || of["x"] > paper["width"] || of["y"] <= 0 || of["y"] > paper["height"]):
+		case e.Name.Local == "text" && (of["x"] <= 0 || of["x"] > paper["width"] || of["y"] <= 0 ||
+			of["y"] > paper["height"]):
 			t.Errorf("text at %g %g is not on the paper", of["x"], of["y"])
 		}
 	}
 }
 
 func TestDrawLeavesNodesOutOfThousands(t *testing.T) {
-	r := simulate.Result{Policy: "kerf", CapacityMilli: 4_000_000, Kept: simulate.Kept{Samples: []simulate.Sample{{Allocated: 5, Refused: map[string]float64{"share": 1}}}}}
+	r := simulate.Result{Policy: "kerf", CapacityMilli: 4_000_000,
+		Kept: simulate.Kept{Samples: []simulate.Sample{{Allocated: 5, Refused: map[string]float64{"share": 1}}}}}
 	for i := range 4000 {
 		r.Nodes = append(r.Nodes, simulate.Sketch{Name: fmt.Sprint(i), GPUs: []simulate.Hole{{Free: 500, Lost: 200}}})
 	}
@@ -155,7 +160,8 @@ func TestDrawLeavesNodesOutOfThousands(t *testing.T) {
 		t.Fatal(err)
 	}
 	wellFormed(t, svg)
-	for _, want := range []string{"one node of 10,", "GPUs: 4000 nodes, 4000 GPUs, 50.0 % booked, 20.0 % fragments", "no such pod arrived"} {
+	for _, want := range []string{"one node of 10,", "GPUs: 4000 nodes, 4000 GPUs, 50.0 % booked, 20.0 % fragments",
+		"no such pod arrived"} {
 		if !strings.Contains(string(svg), want) {
 			t.Errorf("no %q", want)
 		}

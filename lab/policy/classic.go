@@ -45,7 +45,7 @@ const tierStep = 1 << 20
 
 func leastFree(n *cluster.Node) int64 { return tierStep - 1 - int64(min(n.Free(), tierStep-1)) }
 
-// Random takes any node and any GPU. It draws anew for each decision, from its seed alone.
+// Random takes any node and any GPU. It draws again for each decision, from its seed alone.
 type Random struct{ state uint64 }
 
 // NewRandom is Random from a seed.

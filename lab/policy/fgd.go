@@ -9,8 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// FGD is fragmentation gradient descent: the node whose fragments grow least. Its score has the hundred
-// steps of the published one; the steps matter, since ties then fill the first nodes first.
+// FGD is fragmentation gradient descent: the node whose fragmentation grows least. Its score has the hundred steps of
+// the published one; the steps matter, because ties then fill the first nodes first.
 type FGD struct {
 	workload cluster.Workload
 	steps    [101]int64
@@ -27,9 +27,9 @@ func NewFGD(w cluster.Workload) *FGD {
 
 // Score implements Policy.
 func (f *FGD) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
-	before := f.workload.Fragments(n)
+	before := f.workload.Fragmentation(n)
 	return cluster.Each(n, s, func(gpus []cluster.Milli, _ int) int64 {
-		gain := (before - f.workload.FragmentsIf(n, n.CPU-s.CPU, gpus)) * 1000
+		gain := (before - f.workload.FragmentationIf(n, n.CPU-s.CPU, gpus)) * 1000
 		low, high := 0, 99
 		for low < high {
 			mid := (low + high + 1) / 2

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy has the placement policies that Kerf's own is compared with. They score nodes alone, and promise no more than
-// their sentences say.
+// Package policy has the placement policies that Kerf's own is compared with. They score nodes alone, and promise no
+// more than their sentences say.
 package policy
 
 import (

@@ -43,8 +43,8 @@ func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
 		{policy.TimeSlice{}, cpu, 1, 0},
 	} {
 		r := tt.r
-		if b, ok := tt.of.(cluster.Booker); ok {
-			r = b.Books(r)
+		if b, ok := tt.of.(cluster.Charger); ok {
+			r = b.Charge(r)
 		}
 		c := cluster.New(nodes, tt.of)
 		// Half of the first node's CPU is in use, so that the others have more left.
@@ -52,7 +52,8 @@ func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, ok := c.Choose(r); !ok || p.Node != tt.node || r.Share != tt.books {
-			t.Errorf("%T %+v: node %d, books %d, want node %d, books %d", tt.of, tt.r, p.Node, r.Share, tt.node, tt.books)
+			t.Errorf("%T %+v: node %d, books %d, want node %d, books %d", tt.of, tt.r, p.Node, r.Share, tt.node,
+				tt.books)
 		}
 	}
 }
@@ -85,7 +86,8 @@ func TestClusteringKeepsKindsTogether(t *testing.T) {
 func TestRandomDrawsAnewAndRepeats(t *testing.T) {
 	var nodes []cluster.Node
 	for i := range 20 {
-		nodes = append(nodes, cluster.Node{Name: fmt.Sprint("n", i), CPU: 96000, GPUs: slices.Repeat([]cluster.Milli{1000}, 1+i%8)})
+		nodes = append(nodes, cluster.Node{Name: fmt.Sprint("n", i), CPU: 96000,
+			GPUs: slices.Repeat([]cluster.Milli{1000}, 1+i%8)})
 	}
 	draw := func(seed int64) map[string]bool {
 		c, seen := cluster.New(nodes, policy.NewRandom(seed)), map[string]bool{}

@@ -12,8 +12,8 @@ import "github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 // memory left, as kube-scheduler does by default.
 type WholeOnly struct{}
 
-// Books implements Booker: a share takes the whole GPU.
-func (WholeOnly) Books(r cluster.Request) cluster.Request {
+// Charge implements Charger: a share takes the whole GPU.
+func (WholeOnly) Charge(r cluster.Request) cluster.Request {
 	if r.GPUs > 0 {
 		r.Share, r.GPUMemory = cluster.WholeGPU, 0
 	}
@@ -32,8 +32,8 @@ const timeSlices = 4
 // so one above a quarter, or by memory, is given a whole GPU. The replica is one of the GPU with the most left.
 type TimeSlice struct{}
 
-// Books implements Booker: a share takes a replica, or the whole GPU.
-func (TimeSlice) Books(r cluster.Request) cluster.Request {
+// Charge implements Charger: a share takes a replica, or the whole GPU.
+func (TimeSlice) Charge(r cluster.Request) cluster.Request {
 	switch {
 	case r.GPUs == 0:
 	case r.Share <= cluster.WholeGPU/timeSlices && r.GPUMemory == 0:

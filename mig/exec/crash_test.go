@@ -15,7 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// scene is a GPU that is about to change: a foreign instance, some of Kerf's, and a layout that needs some of them gone.
+// scene is a GPU that is about to change: a foreign instance, some of Kerf's, and a layout that needs some of them
+// gone.
 type scene struct {
 	*world
 	e              *Executor
@@ -45,7 +46,8 @@ func (s *scene) fresh() *scene {
 
 func (s *scene) act() ([]Own, error) { return s.apply(s.e, "3g.40gb", "1g.10gb") }
 
-// end checks a process after the change was cut off or failed: all that was wanted, or all that was before.
+// end checks a process after its change was interrupted or failed: the GPU has all of the wanted state, or all of the
+// state before.
 func (s *scene) end(e *Executor, what string) {
 	s.t.Helper()
 	got := s.ours(e, s.foreign)
@@ -72,7 +74,7 @@ func reference(t *testing.T) (r *scene, events int) {
 	return r, events
 }
 
-// Killed at each event, and its recovery killed at each of its own: the next one ends in one of the two states.
+// Killed at each event, and its recovery killed at each of its events: the next one ends in one of the two states.
 func TestKilledAnywhere(t *testing.T) {
 	base, events := reference(t)
 	finished, undone := 0, 0
@@ -92,7 +94,8 @@ func TestKilledAnywhere(t *testing.T) {
 					undone++
 				}
 				if again == 0 { // and it goes on from there
-					if _, err := s.apply(e, "3g.40gb", "1g.10gb"); err != nil || !slices.Equal(s.ours(e, s.foreign), s.wanted) {
+					if _, err := s.apply(e, "3g.40gb", "1g.10gb"); err != nil ||
+						!slices.Equal(s.ours(e, s.foreign), s.wanted) {
 						t.Fatalf("the change after the recovery: %v", err)
 					}
 				}
@@ -107,8 +110,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// Each call fails, and those that would undo it fail too: the GPU is in trouble and says so, nothing is offered or
-// done, and when the driver is well again a recovery mends it. A process that is killed meanwhile changes nothing.
+// Each call fails, and the calls that would undo it fail too. The GPU reports an error, and gives and changes nothing.
+// When the driver works again, a recovery repairs it. A process that is killed meanwhile changes nothing.
 func TestUndoFailsToo(t *testing.T) {
 	for _, op := range []plan.Op{plan.DestroyCI, plan.DestroyGI, plan.CreateGI, plan.CreateCI} {
 		for _, why := range []error{sharing.ErrUnavailable, sharing.ErrExhausted} {
@@ -143,8 +146,8 @@ func TestUndoFailsToo(t *testing.T) {
 	}
 }
 
-// Somebody makes an instance by hand at each moment, where Kerf wants one, with a compute instance or without: it is
-// left alone.
+// Another program creates an instance at each moment, where Kerf wants one, with a compute instance or without. Kerf
+// does not change it.
 func TestByHandMeanwhile(t *testing.T) {
 	base, events := reference(t)
 	place := mig.Place{Profile: 9, Start: 0}
@@ -157,7 +160,7 @@ func TestByHandMeanwhile(t *testing.T) {
 		gi := -1
 		var cis []Compute
 		s.meanwhileAt, s.meanwhile = at/2, func() {
-			id, err := s.cut(place)
+			id, err := s.create(place)
 			if err != nil {
 				return
 			}
@@ -200,7 +203,10 @@ func TestDiskFails(t *testing.T) {
 	for at := 1; at <= events; at++ {
 		s := base.fresh()
 		writes := -1
-		s.meanwhileAt, s.meanwhile = at, func() { s.diskErr, writes = fmt.Errorf("full: %w", sharing.ErrUnavailable), s.writes }
+		s.meanwhileAt, s.meanwhile = at, func() {
+			s.diskErr, writes = fmt.Errorf("full: %w", sharing.ErrUnavailable),
+				s.writes
+		}
 		var err error
 		s.run(0, false, func() { _, err = s.act() })
 		if err == nil {
@@ -221,7 +227,7 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// A journal that is cut at any byte, or has a bit flipped, is not believed: nothing is touched while there are
+// A journal that is truncated at any byte, or has a bit flipped, is not used: nothing is touched while there are
 // instances.
 func TestJournalCut(t *testing.T) {
 	s := newScene(t)

@@ -11,17 +11,17 @@
 // layout is made again.
 //
 // Promises:
-//   - An instance is destroyed only if Kerf made it and nobody who is asked says that it is held. An instance is known
-//     again by its place, its id and the UUID of its MIG device; one that somebody made by hand at the same place is
-//     not taken for it.
-//   - No call that changes something is made before the journal says so: on a full disk nothing is touched.
-//   - A journal that is damaged, or of a newer program, is not guessed at: the GPU is left alone until it is empty.
-//   - Recover and Apply may be cut off anywhere and called again.
+//   - It destroys an instance only if Kerf made it and no holder uses it. It identifies an instance by its place,
+//     its id and the UUID of its MIG device. An instance that an admin made at the same place is not Kerf's.
+//   - It writes the journal before each call that changes something. On a full disk it changes nothing.
+//   - It does not guess at a journal that is damaged or of a newer program. It leaves the GPU alone until the GPU is
+//     empty.
+//   - Recover and Apply may stop at any point and run again.
 //
-// Not promised: to tell an instance without a compute instance that somebody makes by hand at the very place where
-// Kerf is about to make one, if Kerf is killed in that moment. Two executors on one directory: whoever makes one holds
-// the directory's lock. A GPU is never reset by this package, but a MIG mode that is set before Hopper may reset it,
-// which SetMode does only where it is allowed.
+// Not promised: if Kerf is killed just before it makes an instance, and an admin makes one without a compute instance
+// at that place, Kerf cannot distinguish them. Only one executor may use a directory; its owner holds the directory's
+// lock. This package never resets a GPU. Before Hopper, setting the MIG mode may reset it; SetMode does so only if
+// allowed.
 package exec
 
 import (
@@ -39,7 +39,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// GPU names a GPU for the journal: UUID, and PCI address for whoever reads it.
+// GPU names a GPU for the journal by UUID. The PCI address is for human readers.
 type GPU struct {
 	ID  sharing.GPUID
 	PCI string
@@ -68,8 +68,8 @@ type Mode struct {
 	NeedsReset bool
 }
 
-// Driver is what the executor needs of the driver. Its errors wrap the words of package sharing: ErrUnavailable for
-// what is in use or cannot be told to have been done, any other for what was not done.
+// Driver is what the executor needs of the driver. Its errors wrap those of package sharing. ErrUnavailable means in
+// use, or of unknown outcome; any other error means that the call changed nothing.
 type Driver interface {
 	Mode(ctx context.Context, gpu sharing.GPUID) (Mode, error)
 	// SetMode returns whether the mode is current now.
@@ -84,8 +84,8 @@ type Driver interface {
 	DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) error
 }
 
-// Holders is somebody who knows who uses a GPU's instances: the ledger, the container runtime, the driver's list of
-// processes. An error counts as "in use".
+// Holders reports who uses a GPU's instances: the ledger, the container runtime, the driver's process list. An error
+// counts as "in use".
 type Holders interface {
 	Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, error)
 }
@@ -124,7 +124,7 @@ func (j journal) own(in Instance) (Own, bool) {
 	case len(in.CIs) == 0:
 		return Own{in.Place, in.GI, -1, ""}, m.CI < 0 || j.was(plan.DestroyCI, in.Place, in.GI)
 	case len(in.CIs) > 1 || !in.CIs[0].Whole:
-		return Own{}, false // somebody has divided it
+		return Own{}, false // it has instances that Kerf did not make
 	case m.CI < 0:
 		return Own{in.Place, in.GI, in.CIs[0].CI, in.CIs[0].UUID}, j.was(plan.CreateCI, in.Place, in.GI)
 	}

@@ -96,8 +96,8 @@ func (e *Executor) Trouble(gpu GPU) string {
 	return g.trouble
 }
 
-// Look returns the GPU's instances for a plan: whose they are, and who holds them. Errors: sharing.ErrUnavailable for a
-// GPU in trouble, or one of whose holders cannot be told; else the driver's.
+// Look returns the GPU's instances for a plan, with owners and holders. Errors: sharing.ErrUnavailable for a GPU in
+// an error state or with unknown holders, else the driver's.
 func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 	g := e.of(gpu)
 	g.mu.Lock()
@@ -121,7 +121,8 @@ func (e *Executor) Look(ctx context.Context, gpu GPU) ([]plan.Instance, error) {
 		list = append(list, in)
 	}
 	for _, f := range g.foreign {
-		in := plan.Instance{Place: f.Place, GI: f.GI, Ready: len(f.CIs) == 1 && f.CIs[0].Whole, Holders: who(holds, f.GI)}
+		in := plan.Instance{Place: f.Place, GI: f.GI, Ready: len(f.CIs) == 1 && f.CIs[0].Whole,
+			Holders: who(holds, f.GI)}
 		for _, c := range f.CIs {
 			in.CIs = append(in.CIs, c.CI)
 		}
@@ -163,7 +164,10 @@ func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own
 	}
 	if e.opts.Quiesce != nil {
 		what := Makes
-		if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Op == plan.DestroyCI || s.Op == plan.DestroyGI }) {
+		if slices.ContainsFunc(steps, func(s plan.Step) bool {
+			return s.Op == plan.DestroyCI ||
+				s.Op == plan.DestroyGI
+		}) {
 			what = Ends
 		}
 		resume, err := e.opts.Quiesce(ctx, gpu.ID, what)
@@ -205,13 +209,16 @@ func (g *state) check(ctx context.Context, steps []plan.Step) ([]mig.Place, erro
 		i := slices.Index(wanted, s.Place)
 		switch {
 		case s.Op == plan.CreateGI && i >= 0:
-			return nil, fmt.Errorf("%s at %d is there already: %w", table.Name(s.Place.Profile), s.Place.Start, sharing.ErrStale)
+			return nil, fmt.Errorf("%s at %d is there already: %w", table.Name(s.Place.Profile), s.Place.Start,
+				sharing.ErrStale)
 		case s.Op == plan.CreateGI:
 			wanted = append(wanted, s.Place)
 		case i < 0:
-			return nil, fmt.Errorf("%s at %d is none of Kerf's: %w", table.Name(s.Place.Profile), s.Place.Start, sharing.ErrStale)
+			return nil, fmt.Errorf("%s at %d is none of Kerf's: %w", table.Name(s.Place.Profile), s.Place.Start,
+				sharing.ErrStale)
 		case s.GI >= 0 && !slices.ContainsFunc(g.mine, func(o Own) bool { return o.Place == s.Place && o.GI == s.GI }):
-			return nil, fmt.Errorf("%s at %d has not the id %d any more: %w", table.Name(s.Place.Profile), s.Place.Start, s.GI, sharing.ErrStale)
+			return nil, fmt.Errorf("%s at %d has not the id %d any more: %w", table.Name(s.Place.Profile),
+				s.Place.Start, s.GI, sharing.ErrStale)
 		case s.Op == plan.DestroyGI:
 			wanted = slices.Delete(wanted, i, i+1)
 		}
@@ -233,7 +240,8 @@ func (g *state) check(ctx context.Context, steps []plan.Step) ([]mig.Place, erro
 	}
 	for _, o := range g.mine {
 		if by := who(holds, o.GI); len(by) > 0 && !slices.Contains(wanted, o.Place) {
-			return nil, fmt.Errorf("%s at %d is held by %s: %w", table.Name(o.Place.Profile), o.Place.Start, strings.Join(by, ", "), sharing.ErrConflict)
+			return nil, fmt.Errorf("%s at %d is held by %s: %w", table.Name(o.Place.Profile), o.Place.Start,
+				strings.Join(by, ", "), sharing.ErrConflict)
 		}
 	}
 	return wanted, nil

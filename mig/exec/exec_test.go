@@ -17,20 +17,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// What somebody holds is not touched, whoever says so; and who cannot tell counts as somebody.
+// An instance in use is not changed, whichever source reports the use. A source that cannot answer counts as a use.
 func TestHeld(t *testing.T) {
 	s := newScene(t)
 	before := s.writes
 	held := s.e.gpus[testGPU].mine[0]
 	for _, hold := range []mig.User{{GI: held.GI}, {GI: mig.AnyInstance}, {GI: mig.AnyInstance, At: &held.Place}} {
 		hold.Who = "pod default/train"
-		steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0}, {Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
+		steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0},
+			{Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
 		s.holds = []mig.User{hold}
 		_, err := s.e.Apply(t.Context(), s.gpu(), steps)
 		wantErr(t, "held", err, sharing.ErrConflict)
 		s.holds, s.noWho = nil, errors.New("no answer")
 		_, err = s.e.Apply(t.Context(), s.gpu(), steps)
-		wantErr(t, "nobody can tell", err, sharing.ErrUnavailable)
+		wantErr(t, "unknown", err, sharing.ErrUnavailable)
 		s.noWho = nil
 	}
 	if s.writes != before || s.e.Trouble(s.gpu()) != "" {
@@ -52,8 +53,10 @@ func TestHeld(t *testing.T) {
 func TestHeldByWhoIsAskedLast(t *testing.T) {
 	s := newScene(t)
 	held := s.e.gpus[testGPU].mine[0]
-	steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0}, {Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
-	for _, hold := range []mig.User{{GI: held.GI, Who: "container train"}, {GI: mig.AnyInstance, Who: "container train"}} {
+	steps := []plan.Step{{Op: plan.DestroyCI, Place: held.Place, GI: held.GI, CI: 0},
+		{Op: plan.DestroyGI, Place: held.Place, GI: held.GI, CI: -1}}
+	for _, hold := range []mig.User{{GI: held.GI, Who: "container train"},
+		{GI: mig.AnyInstance, Who: "container train"}} {
 		before := s.writes
 		s.last = listing{holds: []mig.User{hold}}
 		_, err := s.e.Apply(t.Context(), s.gpu(), steps)
@@ -64,7 +67,7 @@ func TestHeldByWhoIsAskedLast(t *testing.T) {
 		wantErr(t, "another mode", s.e.SetMode(t.Context(), s.gpu(), false, true), sharing.ErrConflict)
 		s.last = listing{err: errors.New("no answer")}
 		_, err = s.e.Apply(t.Context(), s.gpu(), steps)
-		wantErr(t, "nobody can tell", err, sharing.ErrUnavailable)
+		wantErr(t, "unknown", err, sharing.ErrUnavailable)
 	}
 	s.last = listing{}
 	if _, err := s.e.Apply(t.Context(), s.gpu(), nil); err != nil || s.last.asked != 0 {
@@ -75,7 +78,7 @@ func TestHeldByWhoIsAskedLast(t *testing.T) {
 	}
 }
 
-// Somebody takes an instance after the change has begun: it is not destroyed.
+// An instance that is taken after the change has begun is not destroyed.
 func TestHeldMeanwhile(t *testing.T) {
 	base, events := reference(t)
 	kept := 0
@@ -129,7 +132,8 @@ func TestStalePlans(t *testing.T) {
 	}
 }
 
-// What somebody destroys and makes anew at the same place, with the same id, is theirs, before and after a restart.
+// Another program destroys an instance and creates it again at the same place, with the same ID. Then it is unmanaged,
+// before and after a restart.
 func TestRemadeByHand(t *testing.T) {
 	s := newScene(t)
 	mine := s.e.gpus[testGPU].mine[0]
@@ -153,7 +157,7 @@ func TestRemadeByHand(t *testing.T) {
 	}
 }
 
-// A process that nobody knows of holds an instance for a while: the driver says IN_USE. If it stays, all is as before.
+// An unknown process uses an instance for a while: the driver returns IN_USE. If it stays, all is as before.
 func TestInUse(t *testing.T) {
 	s := newScene(t)
 	s.refuse[plan.DestroyCI], s.refused[plan.DestroyCI] = fmt.Errorf("in use: %w", sharing.ErrUnavailable), attempts-1
@@ -181,7 +185,7 @@ func TestGPUWithoutMIG(t *testing.T) {
 	}
 }
 
-// After a reboot mode and layout are made again, also when it is cut off by the next one, or cannot be had at first.
+// After a reboot, mode and layout are set again, also if the next reboot interrupts that, or if it fails at first.
 func TestReboot(t *testing.T) {
 	for _, name := range []string{"h100x8", "a30x2"} {
 		w := newWorld(t, name)

@@ -15,9 +15,9 @@ import (
 )
 
 // soak has the enumeration be of every moment, and not of every few.
-var soak = flag.Bool("soak", false, "enumerate each moment of kills beside changes by hand")
+var soak = flag.Bool("soak", false, "enumerate each moment of kills next to changes by hand")
 
-// shared is a scene in which somebody runs on one of Kerf's instances, at a place that is wanted before and after.
+// shared is a scene with a program on one of Kerf's instances, at a place that the layout has before and after.
 type shared struct {
 	*scene
 	neighbour Instance
@@ -45,7 +45,7 @@ func newShared(t *testing.T) (base *shared, events int) {
 	return base, events
 }
 
-// act is a change beside the neighbour.
+// act is a change with that neighbor.
 func (s *shared) act() ([]Own, error) { return s.apply(s.e, "2g.20gb", "3g.40gb") }
 
 func (s *shared) again() *shared {
@@ -54,10 +54,11 @@ func (s *shared) again() *shared {
 	return out
 }
 
-// idle is an instance of Kerf's that nobody runs on; nil where there is none.
+// idle is a managed instance without a program; nil if there is none.
 func (s *shared) idle() *Instance {
 	i := slices.IndexFunc(s.have, func(in Instance) bool {
-		return in.GI != s.foreign.GI && in.GI != s.neighbour.GI && (slices.Contains(s.before, in.Place) || slices.Contains(s.wanted, in.Place))
+		return in.GI != s.foreign.GI && in.GI != s.neighbour.GI &&
+			(slices.Contains(s.before, in.Place) || slices.Contains(s.wanted, in.Place))
 	})
 	if i < 0 {
 		return nil
@@ -65,7 +66,8 @@ func (s *shared) idle() *Instance {
 	return &s.have[i]
 }
 
-// byAdmin are what an administrator's nvidia-smi does meanwhile; each returns the instance that is theirs by then, if one is.
+// byAdmin are what an administrator's nvidia-smi does meanwhile; each returns the instance that is theirs by then, if
+// one is.
 func byAdmin() map[string]func(s *shared) *Instance {
 	create := func(s *shared, compute bool) *Instance {
 		for start := range 7 {
@@ -73,7 +75,7 @@ func byAdmin() map[string]func(s *shared) *Instance {
 			if slices.Contains(s.before, at) || slices.Contains(s.wanted, at) {
 				continue
 			}
-			if gi, err := s.cut(at); err == nil {
+			if gi, err := s.create(at); err == nil {
 				if compute {
 					_, _ = s.compute(gi)
 				}
@@ -104,8 +106,8 @@ func byAdmin() map[string]func(s *shared) *Instance {
 			return nil
 		},
 		"makes one anew": func(s *shared) *Instance {
-			// GPU instances have no UUID, and that of what Kerf makes is on disk only with the next write: what is made anew with
-			// the same id before that is told apart by nobody.
+			// GPU instances have no UUID, and the UUID of a created one is on disk only with the next write. Before
+			// that, an instance that another program creates with the same ID cannot be distinguished.
 			if in := s.idle(); in == nil || len(in.CIs) == 0 || !slices.Contains(s.before, in.Place) {
 				return nil
 			}
@@ -121,9 +123,9 @@ func byAdmin() map[string]func(s *shared) *Instance {
 	}
 }
 
-// An administrator changes the GPU at each moment of a change that is killed at each of its own, or at none, and the next
-// process recovers: who runs there runs on, what was made by hand stays theirs, nothing is on the GPU that nobody tells of,
-// and where neither the change nor its undoing can be had, the GPU is in trouble, and says why.
+// An administrator changes the GPU at each moment of a change. The change is killed at each of its moments, or at none,
+// and the next process recovers. Running programs go on, unmanaged instances stay unmanaged, and each instance on the
+// GPU is reported. If neither the change nor its undo works, the GPU reports an error with its reason.
 func TestByHandAtEachMoment(t *testing.T) {
 	base, events := newShared(t)
 	step := 4
@@ -138,7 +140,9 @@ func TestByHandAtEachMoment(t *testing.T) {
 					s := base.again()
 					var theirs *Instance
 					s.meanwhileAt, s.meanwhile = hand, func() {
-						if s.ending { // a call that ends something by its id, and cannot be told apart from who asks for it
+						// A call that destroys something by its ID affects an instance that another program created
+						// with this ID.
+						if s.ending {
 							return
 						}
 						theirs = act(s)
@@ -158,12 +162,13 @@ func TestByHandAtEachMoment(t *testing.T) {
 						trouble++
 						_, look := e.Look(t.Context(), s.gpu())
 						if e.Trouble(s.gpu()) == "" || !errors.Is(look, sharing.ErrUnavailable) {
-							t.Fatalf("%s: not recovered (%v), and trouble %q, look %v", what, err, e.Trouble(s.gpu()), look)
+							t.Fatalf("%s: not recovered (%v), and trouble %q, look %v", what, err, e.Trouble(s.gpu()),
+								look)
 						}
 						continue
 					}
 					well++
-					s.told(what, e, theirs)
+					s.reports(what, e, theirs)
 				}
 			}
 			if well+trouble < 100 || well == 0 && trouble == 0 {
@@ -186,8 +191,8 @@ func (s *shared) same(what string, was Instance) {
 	}
 }
 
-// told checks that what a process tells of a GPU is what the driver has, each instance once, and whose it is.
-func (s *shared) told(what string, e *Executor, theirs *Instance) {
+// reports checks that a process reports what the driver has, each instance once, with its owner.
+func (s *shared) reports(what string, e *Executor, theirs *Instance) {
 	s.t.Helper()
 	mine, foreign, err := e.List(s.t.Context(), s.gpu())
 	if err != nil {
@@ -211,15 +216,15 @@ func (s *shared) told(what string, e *Executor, theirs *Instance) {
 	slices.Sort(told)
 	slices.Sort(have)
 	if !slices.Equal(told, have) {
-		s.t.Fatalf("%s: told of %v, and the driver has %v", what, told, have)
+		s.t.Fatalf("%s: reported %v, and the driver has %v", what, told, have)
 	}
 	if j := e.of(s.gpu()).journal; j.Change != nil {
 		s.t.Fatalf("%s: recovered with a change left open: %+v", what, j.Change)
 	}
 }
 
-// Another agent, with a directory of its own, comes up at each moment at which the first one was killed: it takes nothing
-// for its own and touches nothing, and the first one then recovers as if nobody had been there.
+// Another agent, with a separate directory, starts at each moment at which the first one was killed. It takes no
+// instance as managed and changes nothing. The first one then recovers as without it.
 func TestAnotherAgentAtEachMoment(t *testing.T) {
 	base, events := newShared(t)
 	for kill := 1; kill <= events; kill++ {
@@ -236,13 +241,15 @@ func TestAnotherAgentAtEachMoment(t *testing.T) {
 				t.Fatalf("%s: another agent: %v", what, err)
 			}
 			mine, foreign, err := other.List(t.Context(), s.gpu())
-			if err != nil || len(mine) > 0 || len(foreign) != len(s.have) || fmt.Sprint(s.have) != have || s.writes != writes {
-				t.Fatalf("%s: another agent takes %v for its own, leaves %v to others, of %v, after %d calls: %v", what, mine, foreign, s.have, s.writes-writes, err)
+			if err != nil || len(mine) > 0 || len(foreign) != len(s.have) || fmt.Sprint(s.have) != have ||
+				s.writes != writes {
+				t.Fatalf("%s: another agent takes %v for its own, leaves %v to others, of %v, after %d calls: %v", what,
+					mine, foreign, s.have, s.writes-writes, err)
 			}
 			s.disk = disk
 			e := s.ready()
 			s.same(what, s.neighbour)
-			s.told(what, e, nil)
+			s.reports(what, e, nil)
 			s.end(e, what)
 		}
 	}

@@ -25,27 +25,34 @@ func TestIdentify(t *testing.T) {
 		cis   []Compute
 		want  *Own
 	}{
-		"as it was left":                        {mine(0, "MIG-1"), nil, whole, &Own{at.mig(), 3, 0, "MIG-1"}},
-		"another device":                        {mine(0, "MIG-0"), nil, whole, nil},
-		"divided":                               {mine(0, "MIG-1"), nil, []Compute{{0, false, "MIG-1"}, {1, false, "MIG-2"}}, nil},
-		"not whole":                             {mine(0, "MIG-1"), nil, []Compute{{0, false, "MIG-1"}}, nil},
-		"half made":                             {mine(-1, ""), nil, nil, &Own{at.mig(), 3, -1, ""}},
-		"compute instance gone":                 {mine(0, "MIG-1"), nil, nil, nil},
-		"compute instance destroyed":            {mine(0, "MIG-1"), &doing{"destroy-ci", at, 3}, nil, &Own{at.mig(), 3, -1, ""}},
-		"another's compute instance destroyed":  {mine(0, "MIG-1"), &doing{"destroy-ci", other, 2}, nil, nil},
-		"compute instance made":                 {mine(-1, ""), &doing{"create-ci", at, 3}, whole, &Own{at.mig(), 3, 0, "MIG-1"}},
-		"compute instance made by somebody":     {mine(-1, ""), &doing{"destroy-gi", at, 3}, whole, nil},
-		"divided while made":                    {mine(-1, ""), &doing{"create-ci", at, 3}, []Compute{{0, false, "MIG-1"}}, nil},
-		"made":                                  {nil, &doing{"create-gi", at, -1}, nil, &Own{at.mig(), 3, -1, ""}},
-		"made elsewhere":                        {nil, &doing{"create-gi", other, -1}, nil, nil},
-		"made by somebody, and in use by now":   {nil, &doing{"create-gi", at, -1}, whole, nil},
-		"never heard of":                        {nil, nil, whole, nil},
-		"never heard of, no compute instance":   {nil, nil, nil, nil},
-		"id of one at another place":            {[]owned{{other, 3, 0, "MIG-1"}}, nil, whole, nil},
-		"place of one with another id":          {[]owned{{at, 4, 0, "MIG-1"}}, nil, whole, nil},
-		"destroying it had not begun":           {mine(-1, ""), &doing{"destroy-gi", at, 3}, nil, &Own{at.mig(), 3, -1, ""}},
-		"destroying its compute had not begun":  {mine(0, "MIG-1"), &doing{"destroy-ci", at, 3}, whole, &Own{at.mig(), 3, 0, "MIG-1"}},
-		"compute instance made anew by another": {mine(0, "MIG-1"), &doing{"destroy-ci", at, 3}, []Compute{{0, true, "MIG-2"}}, nil},
+		"as it was left": {mine(0, "MIG-1"), nil, whole, &Own{at.mig(), 3, 0, "MIG-1"}},
+		"another device": {mine(0, "MIG-0"), nil, whole, nil},
+		"divided": {mine(0, "MIG-1"), nil,
+			[]Compute{{0, false, "MIG-1"}, {1, false, "MIG-2"}}, nil},
+		"not whole":             {mine(0, "MIG-1"), nil, []Compute{{0, false, "MIG-1"}}, nil},
+		"half made":             {mine(-1, ""), nil, nil, &Own{at.mig(), 3, -1, ""}},
+		"compute instance gone": {mine(0, "MIG-1"), nil, nil, nil},
+		"compute instance destroyed": {mine(0, "MIG-1"), &doing{"destroy-ci", at, 3}, nil,
+			&Own{at.mig(), 3, -1, ""}},
+		"another's compute instance destroyed": {mine(0, "MIG-1"), &doing{"destroy-ci", other, 2}, nil, nil},
+		"compute instance made": {mine(-1, ""), &doing{"create-ci", at, 3}, whole,
+			&Own{at.mig(), 3, 0, "MIG-1"}},
+		"compute instance made by hand": {mine(-1, ""), &doing{"destroy-gi", at, 3}, whole, nil},
+		"divided while made": {mine(-1, ""), &doing{"create-ci", at, 3},
+			[]Compute{{0, false, "MIG-1"}}, nil},
+		"made":                                {nil, &doing{"create-gi", at, -1}, nil, &Own{at.mig(), 3, -1, ""}},
+		"made elsewhere":                      {nil, &doing{"create-gi", other, -1}, nil, nil},
+		"made by hand, and in use by now":     {nil, &doing{"create-gi", at, -1}, whole, nil},
+		"never heard of":                      {nil, nil, whole, nil},
+		"never heard of, no compute instance": {nil, nil, nil, nil},
+		"id of one at another place":          {[]owned{{other, 3, 0, "MIG-1"}}, nil, whole, nil},
+		"place of one with another id":        {[]owned{{at, 4, 0, "MIG-1"}}, nil, whole, nil},
+		"destroying it had not begun": {mine(-1, ""), &doing{"destroy-gi", at, 3}, nil,
+			&Own{at.mig(), 3, -1, ""}},
+		"destroying its compute had not begun": {mine(0, "MIG-1"), &doing{"destroy-ci", at, 3}, whole,
+			&Own{at.mig(), 3, 0, "MIG-1"}},
+		"compute instance created again by another": {mine(0, "MIG-1"), &doing{"destroy-ci", at, 3},
+			[]Compute{{0, true, "MIG-2"}}, nil},
 	}
 	for name, tt := range tests {
 		j := journal{Mine: tt.mine, Change: &change{Doing: tt.doing}}
@@ -59,7 +66,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// Whoever asked goes away in the middle, at each event: what was begun is finished or undone all the same.
+// If the caller goes away in the middle, at each event, the change is still finished or undone.
 func TestAskerGoesAway(t *testing.T) {
 	base, events := reference(t)
 	failed := 0

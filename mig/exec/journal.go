@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// schema is the version of the document.
+// schema is the version of the file.
 const schema = 1
 
 // maxJournal bounds what is read; a journal is some kilobytes at most.
@@ -64,7 +64,7 @@ type owned struct {
 	UUID string `json:"uuid,omitempty"`
 }
 
-// place is mig.Place; the document has its own types, so that a change of the model is none of the document.
+// place is mig.Place. The file has separate types, so that a change of the model does not change the file.
 type place struct {
 	Profile int `json:"profile"`
 	Start   int `json:"start"`
@@ -104,7 +104,7 @@ func fromOwned(list []owned) []Own {
 	return out
 }
 
-// envelope is the document's outer form. SHA256 is over the bytes of Body as they stand.
+// envelope is the outer form of the file. SHA256 is over the bytes of Body as written.
 type envelope struct {
 	Schema int             `json:"schema"`
 	SHA256 string          `json:"sha256"`
@@ -136,7 +136,9 @@ func decode(data []byte) (journal, error) {
 		return journal{}, err
 	}
 	if e.Schema > schema {
-		return journal{}, fmt.Errorf("the mig journal has schema %d and this program reads %d: run the newer one again: %w", e.Schema, schema, sharing.ErrUnsupported)
+		return journal{},
+			fmt.Errorf("the mig journal has schema %d and this program reads %d: run the newer one again: %w", e.Schema,
+				schema, sharing.ErrUnsupported)
 	}
 	sum := sha256.Sum256(e.Body)
 	if e.Schema < 1 || e.SHA256 != hex.EncodeToString(sum[:]) {

@@ -27,8 +27,9 @@ func FuzzDecode(f *testing.F) {
 	on := true
 	full := journal{
 		BootID: "boot", GPU: "GPU-1", PCI: "0000:01:00.0", Mode: true, Turning: &on,
-		Mine:   []owned{{place{9, 4}, 1, 0, "MIG-1"}},
-		Change: &change{Before: []place{{9, 4}}, Wanted: []place{{19, 0}}, Undo: true, Doing: &doing{"create", place{19, 0}, 3}},
+		Mine: []owned{{place{9, 4}, 1, 0, "MIG-1"}},
+		Change: &change{Before: []place{{9, 4}}, Wanted: []place{{19, 0}}, Undo: true,
+			Doing: &doing{"create", place{19, 0}, 3}},
 	}
 	for _, j := range []journal{{}, full} {
 		body, err := json.Marshal(j)

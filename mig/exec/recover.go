@@ -12,10 +12,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Recover makes a GPU usable: at start, before its instances are offered, and again, with growing pauses, while it is
-// in trouble. A change that was cut off is finished, or else undone; after a reboot MIG mode and layout are made again.
-// mayReset is SetMode's. An error says why the GPU is in trouble; Trouble then says so too. A GPU that cannot do MIG is usable,
-// and has no instances.
+// Recover makes a GPU usable: at start, before its instances are offered, and again, with growing pauses, while it has
+// an error. An interrupted change is finished, or else undone. After a reboot, MIG mode and layout are set again.
+// mayReset is SetMode's. An error is why the GPU is not usable; Trouble then returns it, too. A GPU without MIG support
+// is usable, and has no instances.
 func (e *Executor) Recover(ctx context.Context, gpu GPU, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()
@@ -77,7 +77,8 @@ func (g *state) withoutJournal(ctx context.Context, damage error) error {
 		return nil
 	}
 	if err == nil && len(seen) > 0 {
-		err = fmt.Errorf("nobody can tell which of %d MIG instances Kerf made: destroy them with nvidia-smi mig, and this is mended", len(seen))
+		err = fmt.Errorf("cannot determine which of %d MIG instances Kerf made: destroy them with nvidia-smi mig, and "+
+			"Kerf recovers", len(seen))
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", damage, err), sharing.ErrUnavailable)
@@ -105,8 +106,8 @@ func (g *state) remake() bool {
 	return true
 }
 
-// mode puts a GPU back into MIG mode that Kerf uses in it, where that takes no reset or may take one. Where nothing of Kerf's is on it, and
-// somebody has ended the mode in this boot, that stands: who wants the mode sets it anew.
+// mode restores the MIG mode that Kerf uses, if that takes no reset or may take one. If Kerf has nothing on the GPU
+// and an admin ended the mode in this boot, the mode stays off. A later request sets it again.
 func (g *state) mode(ctx context.Context, rebooted, mayReset bool) error {
 	used := g.journal.Mode || g.journal.Change != nil
 	m, err := g.opts.Driver.Mode(ctx, g.gpu.ID)
@@ -115,7 +116,7 @@ func (g *state) mode(ctx context.Context, rebooted, mayReset bool) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("read mig mode: %w", err)
-	case g.journal.Ending && m.Current == m.Pending: // it has ended, or was never asked to: who wants that asks anew
+	case g.journal.Ending && m.Current == m.Pending: // it has ended, or was not requested; a later request starts again
 		g.journal.Ending = false
 		return g.save()
 	case g.journal.Ending && (!m.NeedsReset || mayReset):

@@ -30,7 +30,7 @@ func (g *state) settle(ctx context.Context) error {
 		g.journal.Change.Undo = true // is on disk before the next call, like all of the journal
 	}
 	if g.journal.Change.Undo {
-		// Not to be cut short: what ended the change must not leave half of it.
+		// Without cancellation: what ended the change must not leave half of it.
 		if err := g.converge(context.WithoutCancel(ctx)); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("undo: %w", err))
 			g.trouble = sharing.Plain(failed)
@@ -56,9 +56,8 @@ func (g *state) goal() []mig.Place {
 	return fromPlaces(g.journal.Change.Wanted)
 }
 
-// converge makes and destroys Kerf's instances until they are at their goal, and looks whether they are. What
-// is in use is tried again, some times; the GPU is looked at anew each time, since nobody knows what a call did that
-// failed.
+// converge makes and destroys Kerf's instances until they match the goal, and verifies them. It retries what is in
+// use. It reads the GPU before each try, because a failed call may have had an effect.
 func (g *state) converge(ctx context.Context) error {
 	pause := firstPause
 	for failures := 1; ; failures++ {
@@ -66,7 +65,8 @@ func (g *state) converge(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if _, disk := errors.AsType[*saveError](err); disk || !errors.Is(err, sharing.ErrUnavailable) || failures == attempts {
+		if _, disk := errors.AsType[*saveError](err); disk || !errors.Is(err, sharing.ErrUnavailable) ||
+			failures == attempts {
 			return err
 		}
 		if stop := g.opts.Wait(ctx, pause); stop != nil {
@@ -94,13 +94,14 @@ func (g *state) steps(ctx context.Context) error {
 		return err
 	}
 	if step, more := next(g.mine, g.goal()); more {
-		return fmt.Errorf("read back: the profile %d at %d is not as it was left: %w", step.Place.Profile, step.Place.Start, sharing.ErrUnavailable)
+		return fmt.Errorf("read back: the profile %d at %d is not as it was left: %w", step.Place.Profile,
+			step.Place.Start, sharing.ErrUnavailable)
 	}
 	return nil
 }
 
-// do makes one call, after the journal has it. What goes is looked at once more: somebody may have taken it since, or made
-// it anew by hand, with the same id.
+// do makes one call, after the journal has it. Before it destroys, it reads the GPU again: an admin may have replaced
+// the instance and reused its id.
 func (g *state) do(ctx context.Context, s plan.Step) error {
 	ends := s.Op == plan.DestroyCI || s.Op == plan.DestroyGI
 	if ends {
@@ -123,7 +124,7 @@ func (g *state) do(ctx context.Context, s plan.Step) error {
 	}
 	err := g.call(ctx, s)
 	if err == nil || !errors.Is(err, sharing.ErrUnavailable) {
-		// It was done, and noted, or not done: what is there beside what was noted is somebody else's.
+		// The change is done and noted, or not done. Any other instance belongs to others.
 		g.journal.Change.Doing = nil
 	}
 	if err != nil {
@@ -181,8 +182,8 @@ func (g *state) call(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// observe looks at the GPU: whose instances are there. What of Kerf's somebody has destroyed or made anew by hand is
-// Kerf's no more.
+// observe reads the GPU and finds the owners of its instances. An instance that an admin destroyed or replaced is no
+// longer Kerf's.
 func (g *state) observe(ctx context.Context) error {
 	seen, err := g.opts.Driver.Instances(ctx, g.gpu.ID)
 	if errors.Is(err, sharing.ErrUnsupported) { // a GPU that cannot do MIG has none
@@ -198,15 +199,19 @@ func (g *state) observe(ctx context.Context) error {
 	return nil
 }
 
-// forget takes out of a change what others have destroyed since: somebody else may have its place by now.
+// forget removes instances that others have destroyed from a change. Their places may be in use again.
 func (g *state) forget(had []mig.Place) {
 	c := g.journal.Change
 	if c == nil {
 		return
 	}
 	lost := func(p place) bool {
-		return slices.Contains(had, p.mig()) && !slices.Contains(places(g.mine), p.mig()) && (c.Doing == nil || c.Doing.place != p)
+		return slices.Contains(had, p.mig()) && !slices.Contains(places(g.mine), p.mig()) &&
+			(c.Doing == nil || c.Doing.place != p)
 	}
-	c.Wanted = slices.DeleteFunc(slices.Clone(c.Wanted), func(p place) bool { return slices.Contains(c.Before, p) && lost(p) })
+	c.Wanted = slices.DeleteFunc(slices.Clone(c.Wanted), func(p place) bool {
+		return slices.Contains(c.Before, p) &&
+			lost(p)
+	})
 	c.Before = slices.DeleteFunc(slices.Clone(c.Before), lost)
 }

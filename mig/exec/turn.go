@@ -11,9 +11,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Turn changes the MIG mode of a GPU that nobody holds and that has no instances, or leaves it as it was: unlike with
-// SetMode, a mode that does not become current at once is taken back. mayReset is SetMode's. Errors: those of SetMode, and
-// sharing.ErrStale (it has that mode already, by somebody else's hand).
+// Turn changes the MIG mode of a GPU without holders and instances, or restores it. Unlike SetMode, it takes back a
+// mode that does not become current at once. mayReset is as in SetMode. Errors: those of SetMode, and
+// sharing.ErrStale if others have set that mode already.
 func (e *Executor) Turn(ctx context.Context, gpu GPU, on, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()
@@ -83,7 +83,7 @@ func (g *state) turn(ctx context.Context, on, mayReset bool) error {
 	if failed == nil && !current {
 		failed = fmt.Errorf("the GPU is in use, or cannot be reset now: %w", sharing.ErrUnavailable)
 	}
-	// Nobody knows what a call did that failed. What is to be looked at is not cut short by what ended the call.
+	// A failed call may have had an effect. The check must run even if the context of the call has ended.
 	g.settled = false
 	if err := g.turned(context.WithoutCancel(ctx)); err != nil {
 		g.trouble = sharing.Plain(err)
@@ -125,7 +125,7 @@ func (g *state) turned(ctx context.Context) error {
 	return nil
 }
 
-// clear makes sure that nobody holds the GPU, and has it let go of what Kerf itself holds.
+// clear verifies that the GPU has no holder, and releases what Kerf itself holds.
 func (g *state) clear(ctx context.Context, reset bool) (resume func(), err error) {
 	holds, err := g.allHolds(ctx)
 	if err != nil {
@@ -147,10 +147,10 @@ func (g *state) clear(ctx context.Context, reset bool) (resume func(), err error
 	return resume, nil
 }
 
-// SetMode turns a GPU's MIG mode on, and keeps it on over reboots, or off. mayReset says whether a GPU that changes its
-// mode with a reset may be asked to. Errors: sharing.ErrConflict (somebody holds the GPU, or it has instances that would
-// go; nothing was touched), sharing.ErrDenied (it takes a reset, which is not allowed), sharing.ErrUnavailable (the
-// mode is pending, and the GPU in trouble until it is current), sharing.ErrUnsupported (no MIG on this GPU).
+// SetMode enables a GPU's MIG mode, also over reboots, or disables it. mayReset allows a reset if the change takes
+// one. Errors: sharing.ErrConflict (a holder or an instance is on the GPU; nothing changed), sharing.ErrDenied (it
+// takes a reset, which is not allowed), sharing.ErrUnavailable (the mode is pending, and the GPU unusable until
+// then), sharing.ErrUnsupported (no MIG on this GPU).
 func (e *Executor) SetMode(ctx context.Context, gpu GPU, on, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()
@@ -177,14 +177,15 @@ func (g *state) setMode(ctx context.Context, on, mayReset bool) error {
 		g.journal.Mode, g.journal.Ending = on, false
 		return g.save()
 	case n > 0:
-		return fmt.Errorf("it has %d instances, of which Kerf did not make %d; the mode changes once it has none: %w", n, len(g.foreign), sharing.ErrConflict)
+		return fmt.Errorf("it has %d instances, of which Kerf did not make %d; the mode changes once it has none: %w",
+			n, len(g.foreign), sharing.ErrConflict)
 	case m.NeedsReset && !mayReset:
 		return fmt.Errorf("this GPU takes a reset for it, which the pool does not allow: %w", sharing.ErrDenied)
 	}
 	return g.enter(ctx, on, m.NeedsReset)
 }
 
-// enter sets the mode of a GPU that nobody may hold; reset says that it takes one.
+// enter sets the mode of a GPU without holders. reset says that it takes one.
 func (g *state) enter(ctx context.Context, on, reset bool) error {
 	resume, err := g.clear(ctx, reset)
 	if err != nil {
@@ -207,6 +208,6 @@ func (g *state) enter(ctx context.Context, on, reset bool) error {
 	if on {
 		return nil
 	}
-	g.journal.Ending = false // a mode that somebody sets by hand later on is theirs
+	g.journal.Ending = false // a mode that an admin sets later is not Kerf's
 	return g.save()
 }

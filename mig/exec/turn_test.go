@@ -30,7 +30,7 @@ func TestTurn(t *testing.T) {
 		t.Errorf("held by %v, %v", held, err)
 	}
 	w.holds, w.noWho = nil, errors.New("no answer")
-	wantErr(t, "nobody can tell", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrUnavailable)
+	wantErr(t, "unknown", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrUnavailable)
 	w.noWho = nil
 	if w.writes > 0 {
 		t.Fatalf("%d calls", w.writes)
@@ -40,7 +40,7 @@ func TestTurn(t *testing.T) {
 	}
 	wantErr(t, "again", e.Turn(t.Context(), w.gpu(), true, false), sharing.ErrStale)
 	theirs := w.byHand(mig.Place{Profile: 19, Start: 6})
-	wantErr(t, "off beside an instance", e.Turn(t.Context(), w.gpu(), false, false), sharing.ErrConflict)
+	wantErr(t, "off next to an instance", e.Turn(t.Context(), w.gpu(), false, false), sharing.ErrConflict)
 	in, err := w.find(theirs.GI)
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +83,8 @@ func TestTurnTakesBack(t *testing.T) {
 	}
 }
 
-// Killed at each event of a change to MIG mode and back, and its recovery killed at each of its own: the GPU is in one of
-// the two modes, usable, and a MIG mode that it is in is Kerf's to end.
+// Killed at each event of a change to MIG mode and back, and its recovery killed at each of its events: the GPU is in
+// one of the two modes, usable, and a MIG mode that it is in is Kerf's to end.
 func TestTurnKilledAnywhere(t *testing.T) {
 	base := plainWorld(t)
 	for _, on := range []bool{true, false} {
@@ -107,7 +107,8 @@ func TestTurnKilledAnywhere(t *testing.T) {
 						survived = survived && !killed
 						w.run(again, after, func() { _ = w.start().Recover(t.Context(), w.gpu(), false) })
 						e = w.ready()
-						what := fmt.Sprintf("to %t, with a reset %t, killed at %d (after: %t), then at %d", on, reset, at, after, again)
+						what := fmt.Sprintf("to %t, with a reset %t, killed at %d (after: %t), then at %d", on, reset,
+							at, after, again)
 						if w.mode.Current != w.mode.Pending || e.Kept(w.gpu()) != w.mode.Current {
 							t.Fatalf("%s: mode %+v, kept %t", what, w.mode, e.Kept(w.gpu()))
 						}
@@ -132,8 +133,8 @@ func TestTurnKilledAnywhere(t *testing.T) {
 	}
 }
 
-// A mode that somebody ends by hand is not set again at the next start where nothing of Kerf's was on the GPU, whoever uses
-// it by then.
+// A mode that an administrator ends is not set again at the next start if no managed instance was on the GPU, even if
+// it is in use by then.
 func TestModeEndedByHand(t *testing.T) {
 	w := plainWorld(t)
 	if err := w.ready().Turn(t.Context(), w.gpu(), true, false); err != nil {
@@ -153,7 +154,8 @@ func TestTouch(t *testing.T) {
 		act   func(w *world, e *Executor) error
 		want  Touch
 	}{
-		"an instance is made": {false, func(w *world, e *Executor) error { _, err := w.apply(e, "1g"); return err }, Makes},
+		"an instance is made": {false, func(w *world, e *Executor) error { _, err := w.apply(e, "1g"); return err },
+			Makes},
 		"one ends": {false, func(w *world, e *Executor) error {
 			if _, err := w.apply(e, "1g"); err != nil {
 				return err
@@ -162,10 +164,24 @@ func TestTouch(t *testing.T) {
 			_, err := w.apply(e)
 			return err
 		}, Ends},
-		"a mode ends":        {false, func(w *world, e *Executor) error { return e.SetMode(t.Context(), w.gpu(), false, false) }, Ends},
-		"with a reset":       {true, func(w *world, e *Executor) error { _ = e.SetMode(t.Context(), w.gpu(), false, true); return nil }, Resets},
-		"on demand":          {false, func(w *world, e *Executor) error { return e.Turn(t.Context(), w.gpu(), false, false) }, Ends},
-		"on demand, a reset": {true, func(w *world, e *Executor) error { _ = e.Turn(t.Context(), w.gpu(), false, true); return nil }, Resets},
+		"a mode ends": {false, func(w *world, e *Executor) error {
+			return e.SetMode(t.Context(), w.gpu(), false,
+				false)
+		}, Ends},
+		"with a reset": {true, func(w *world, e *Executor) error {
+			_ = e.SetMode(t.Context(), w.gpu(), false,
+				true)
+			return nil
+		}, Resets},
+		"on demand": {false, func(w *world, e *Executor) error {
+			return e.Turn(t.Context(), w.gpu(), false,
+				false)
+		}, Ends},
+		"on demand, a reset": {true, func(w *world, e *Executor) error {
+			_ = e.Turn(t.Context(), w.gpu(), false,
+				true)
+			return nil
+		}, Resets},
 	} {
 		w := newWorld(t, "h100x8")
 		w.mode.NeedsReset = tt.reset
@@ -178,8 +194,9 @@ func TestTouch(t *testing.T) {
 	}
 }
 
-// Where the call itself resets a GPU before Hopper, its mode is current at once, with leave. What was in the way of the reset for a
-// moment leaves the mode pending; the next recovery sets it again, with leave alone, and once nobody holds the GPU.
+// If the call itself resets a GPU before Hopper, its mode is current at once, with permission. A temporary obstacle to
+// the reset leaves the mode pending. The next recovery sets it again, only with permission, and once no process uses
+// the GPU.
 func TestTheModeCallResets(t *testing.T) {
 	ampere := func(resets bool) (*world, *Executor) {
 		w := newWorld(t, "a100x8")
@@ -221,8 +238,8 @@ func TestTheModeCallResets(t *testing.T) {
 	}
 }
 
-// A mode that could not be ended, because somebody had the GPU open just then, is ended by a later recovery, with leave where it
-// takes a reset; but not once an instance is there, and never one that Kerf did not mean to end.
+// A mode that could not be ended, because a process had the GPU open, is ended by a later recovery, with permission if
+// it needs a reset. It is not ended if an instance exists, or if Kerf did not mean to end it.
 func TestAModeThatDoesNotEndAtOnce(t *testing.T) {
 	w := newWorld(t, "a100x8")
 	w.resets = true
@@ -251,8 +268,8 @@ func TestAModeThatDoesNotEndAtOnce(t *testing.T) {
 	}
 }
 
-// A process that is killed while it ends a mode leaves no trouble behind, also where somebody makes an instance before the next
-// one comes: that stays theirs, and is told.
+// A process that is killed while it ends a mode leaves no error behind. If another program creates an instance before
+// the next process starts, the instance stays unmanaged, and is reported.
 func TestKilledWhileAModeEnds(t *testing.T) {
 	kills := 0
 	for kill := 1; ; kill++ {

@@ -41,7 +41,8 @@ type world struct {
 	refuse  map[plan.Op]error // what calls answer instead of doing it
 	refused map[plan.Op]int   // how often still; absent: always
 	diskErr error
-	// resets has the call that sets the mode of a GPU which takes a reset for it make that, as outside of virtual machines.
+	// resets has the call that sets the mode of a GPU which takes a reset for it make that, as outside of virtual
+	// machines.
 	resets bool
 	// refuseMode has the driver refuse each mode that is set, and refuseBack only one that the GPU has.
 	refuseMode, refuseBack bool
@@ -69,8 +70,10 @@ func newWorld(t testing.TB, name string) *world {
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts,
-			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs)},
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			Size: p.Size, Starts: p.Starts,
+			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
+				OFAs: int(p.OFAs)},
 		})
 	}
 	table, err := mig.NewTable(list)
@@ -78,7 +81,8 @@ func newWorld(t testing.TB, name string) *world {
 		t.Fatal(err)
 	}
 	return &world{
-		t: t, table: table, boot: "boot 1", mode: Mode{Current: true, Pending: true, NeedsReset: m.GPUs[0].Model.CCMajor < 9},
+		t: t, table: table, boot: "boot 1", mode: Mode{Current: true, Pending: true,
+			NeedsReset: m.GPUs[0].Model.CCMajor < 9},
 		refuse: map[plan.Op]error{}, refused: map[plan.Op]int{},
 	}
 }
@@ -140,7 +144,7 @@ func (w *world) event(effect func() error) error {
 	return err
 }
 
-// change is an event that the driver may be told to refuse.
+// change is an event that the test can make the driver refuse.
 func (w *world) change(ctx context.Context, op plan.Op, effect func() error) error {
 	w.ending = op == plan.DestroyCI || op == plan.DestroyGI
 	defer func() { w.ending = false }()
@@ -218,12 +222,12 @@ func (w *world) Instances(context.Context, sharing.GPUID) (list []Instance, err 
 }
 
 func (w *world) CreateGI(ctx context.Context, _ sharing.GPUID, at mig.Place) (gi int, err error) {
-	err = w.change(ctx, plan.CreateGI, func() error { gi, err = w.cut(at); return err })
+	err = w.change(ctx, plan.CreateGI, func() error { gi, err = w.create(at); return err })
 	return gi, err
 }
 
-// cut makes an instance with the lowest id that is free, as drivers do.
-func (w *world) cut(at mig.Place) (int, error) {
+// create creates an instance with the lowest id that is free, as drivers do.
+func (w *world) create(at mig.Place) (int, error) {
 	if !w.mode.Current {
 		return 0, fmt.Errorf("no MIG mode: %w", sharing.ErrUnsupported)
 	}
@@ -299,10 +303,10 @@ func (w *world) DestroyCI(ctx context.Context, _ sharing.GPUID, gi, ci int) erro
 	})
 }
 
-// byHand makes an instance as somebody else does.
+// byHand creates an unmanaged instance.
 func (w *world) byHand(at mig.Place) Instance {
 	w.t.Helper()
-	gi, err := w.cut(at)
+	gi, err := w.create(at)
 	if err == nil {
 		_, err = w.compute(gi)
 	}

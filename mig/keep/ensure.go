@@ -1,15 +1,14 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keep holds a node's GPUs to what its pool wants of MIG, and cuts instances for claims.
+// Package keep keeps a node's GPUs in the MIG state that its pool requires, and creates instances for grants.
 //
 // A Manager recovers each GPU, sets its MIG mode, makes fixed layouts, answers what a GPU could give to a request,
 // makes the instance that was chosen, and takes idle ones away when they have been kept for long enough. Whatever it
 // does to a GPU, package exec does for it: journalled, and never to what is held or was made by others.
 //
-// Promises: Offer asks no driver, so that it may be called with a lock held; what it offers overlaps no claim that it
-// was told of. A GPU that cannot be recovered is told as one in trouble, and gives nothing, while the others go on.
-// Nothing is done twice at once on one GPU.
+// Promises: Offer calls no driver, so callers may hold a lock. Its offers overlap no known grant. A GPU that cannot
+// be recovered reports an error and offers nothing; others continue. One GPU has one operation at a time.
 //
 // Not promised: that what was offered is there a moment later. Ensure makes it, or says why it cannot.
 package keep
@@ -29,18 +28,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Ensure makes the instance that a claim has, where it is not there yet, and returns it. The claim is in the books, so
-// that nobody takes the place meanwhile. It may be called again. warm is true where nothing was to be done. Errors:
-// sharing.ErrNotFound (no such GPU), sharing.ErrConflict (something that is held, or was made by others, is in the way),
-// sharing.ErrUnavailable (the GPU is in trouble, or in use), and the driver's.
-func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool, err error) {
+// Ensure creates the instance of a grant unless it exists, and returns it. The ledger has the grant, so no other
+// grant takes the place. It may be called again. warm is true if the instance existed. Errors: sharing.ErrNotFound
+// (no such GPU), sharing.ErrConflict (a held or unmanaged instance is in the way), sharing.ErrUnavailable (the GPU
+// has an error or is in use), and the driver's.
+func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice,
+	warm bool, err error) {
 	p := m.page(gpu)
 	if p == nil {
 		return d, false, fmt.Errorf("mig instance %s of gpu %q: %w", in, string(gpu), sharing.ErrNotFound)
 	}
 	at := mig.Place{Profile: in.ID, Start: in.Start}
-	p.note(func(s *seen) { s.cutting[at] = who })
-	defer p.note(func(s *seen) { delete(s.cutting, at) })
+	p.note(func(s *seen) { s.creating[at] = who })
+	defer p.note(func(s *seen) { delete(s.creating, at) })
 	ctx, cancel := context.WithTimeout(ctx, cutDeadline)
 	defer cancel()
 	if err := p.begin(); err != nil {
@@ -56,7 +56,8 @@ func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Inst
 	}
 	p.note(func(s *seen) { delete(s.idle, at) })
 	if !warm {
-		m.opt.Log.Info("mig instance cut", "gpu", string(gpu), "profile", in.Profile, "start", in.Start, "for", who, "uuid", own.UUID)
+		m.opt.Log.Info("created MIG instance", "gpu", string(gpu), "profile", in.Profile, "start", in.Start, "for", who,
+			"uuid", own.UUID)
 	}
 	return sharing.MIGDevice{GPU: gpu, UUID: own.UUID, GI: own.GI, CI: own.CI}, warm, nil
 }
@@ -78,7 +79,7 @@ func (p *page) ensure(ctx context.Context, at mig.Place, who string) (exec.Own, 
 	if err != nil {
 		return exec.Own{}, false, err
 	}
-	// Somebody may change the GPU by hand between the look and the change: then it is looked at again, once.
+	// An admin may change the GPU between the read and the change. Then read it once more.
 	for again := range 2 {
 		have, err := p.exec.Look(ctx, p.gpu)
 		if err != nil {
@@ -86,10 +87,11 @@ func (p *page) ensure(ctx context.Context, at mig.Place, who string) (exec.Own, 
 		}
 		for i := range have {
 			if have[i].Ours && have[i].Place == at {
-				have[i].Holders = nil // the claim's own: it is not ready, so that nobody can use it
+				have[i].Holders = nil // the grant's instance: it is not ready, so no process can use it
 			}
 		}
-		made, err := plan.Make(plan.Ask{Table: table, Values: values, Have: have, Wishes: []plan.Wish{{Profile: at.Profile, Start: at.Start, For: who}}})
+		made, err := plan.Make(plan.Ask{Table: table, Values: values, Have: have,
+			Wishes: []plan.Wish{{Profile: at.Profile, Start: at.Start, For: who}}})
 		if err != nil {
 			return exec.Own{}, false, err //nolint:wrapcheck // as above
 		}
@@ -126,13 +128,13 @@ type Want struct {
 	Auto bool
 	// On is the MIG mode that is wanted, if not Leave.
 	On bool
-	// Fixed are all the instances that the GPU has; nil where they are cut on demand.
+	// Fixed are all the instances that the GPU has; nil where they are created on demand.
 	Fixed []config.MIGCount
 	// Shared is true where the instances are shared, and none is given whole.
 	Shared bool
 }
 
-// wanted is what the pool in force wants of the GPU. Demand changes no mode where settings are read-only.
+// wanted is what the current pool requires of the GPU. Demand changes no mode if settings are read-only.
 func (d *deps) wanted(g sharing.GPU) Want {
 	w := Wanted(d.opt.Pool(), g)
 	w.Auto = w.Auto && !d.opt.ReadOnly
@@ -148,9 +150,10 @@ func (d *deps) mayChange(what string) error {
 }
 
 // Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
-// of MIG instances wants the mode of GPUs that can do it, and one that offers everything leaves it to demand, unless it says otherwise.
+// of MIG instances wants the mode of GPUs that can do it, and one that offers everything leaves it to demand, unless it
+// says otherwise.
 func Wanted(pool config.Pool, g sharing.GPU) Want {
-	for _, l := range slices.Backward(pool.MIG) {
+	for _, l := range slices.Backward(pool.MIGLayouts) {
 		if !means(l, g) {
 			continue
 		}
@@ -166,7 +169,7 @@ func Wanted(pool config.Pool, g sharing.GPU) Want {
 	case config.ModeMIG:
 		return Want{On: true}
 	case config.ModeAuto:
-		return Want{Leave: true, Auto: pool.FollowsDemand() && !pool.Of(g).Exclude}
+		return Want{Leave: true, Auto: pool.FollowsDemand() && !pool.Of(g).Excluded}
 	case config.ModeShared, config.ModeWhole:
 	}
 	return Want{Leave: true}
@@ -193,13 +196,13 @@ func (w Want) String() string {
 	case !w.On:
 		return "off"
 	case len(w.Fixed) == 0:
-		return "on, cut on demand"
+		return "on, created on demand"
 	}
-	var pieces []string
+	var texts []string
 	for _, n := range w.Fixed {
-		pieces = append(pieces, fmt.Sprintf("%s: %d", n.Profile, n.Count))
+		texts = append(texts, fmt.Sprintf("%s: %d", n.Profile, n.Count))
 	}
-	text := "{" + strings.Join(pieces, ", ") + "}"
+	text := "{" + strings.Join(texts, ", ") + "}"
 	if w.Shared {
 		text += ", shared"
 	}
@@ -207,5 +210,6 @@ func (w Want) String() string {
 }
 
 func (w Want) equal(v Want) bool {
-	return w.Leave == v.Leave && w.Auto == v.Auto && w.On == v.On && w.Shared == v.Shared && slices.Equal(w.Fixed, v.Fixed)
+	return w.Leave == v.Leave && w.Auto == v.Auto && w.On == v.On && w.Shared == v.Shared &&
+		slices.Equal(w.Fixed, v.Fixed)
 }

@@ -24,8 +24,7 @@ type Options struct {
 	Driver exec.Driver
 	Store  exec.Store
 	BootID string
-	// Claims are those on a GPU. An error says that they cannot be told yet: then nothing is destroyed, and no mode
-	// changed.
+	// Claims returns those on a GPU. After an error, Kerf destroys nothing and changes no mode.
 	Claims func(gpu sharing.GPUID) ([]mig.Granted, error)
 	// Holders are all others who may say that an instance is held.
 	Holders []exec.Holders
@@ -33,7 +32,7 @@ type Options struct {
 	Last []exec.Holders
 	// Quiesce is exec.Options.Quiesce.
 	Quiesce func(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error)
-	// Pool is the node's pool in force.
+	// Pool returns the node's current pool.
 	Pool func() config.Pool
 	// ReadOnly keeps all GPUs as they are: what a pool wants beyond that waits, with a *sharing.ReadOnlyError.
 	ReadOnly bool
@@ -95,11 +94,11 @@ type page struct {
 // seen is what is known of a GPU.
 type seen struct {
 	want Want
-	// table is nil for a GPU that cannot do MIG, and before the first look.
+	// table is nil for a GPU without MIG support, and before the first check.
 	table  *mig.Table
 	values *mig.Values
-	// on is MIG mode, and turns that demand may change it now or later. busy says what keeps such a GPU as it is, and turned
-	// is when Turn changed it last.
+	// on is MIG mode, and turns that demand may change it now or later. busy says what keeps such a GPU as it is, and
+	// turned is when Turn changed it last.
 	on, turns bool
 	busy      string
 	turned    time.Time
@@ -109,8 +108,8 @@ type seen struct {
 	trouble, waits string
 	// idle says since when an instance of ours has had no claim.
 	idle map[mig.Place]time.Time
-	// cutting are the places that Ensure is making now, with who wants them.
-	cutting map[mig.Place]string
+	// creating are the places that Ensure is creating now, with the owners.
+	creating map[mig.Place]string
 }
 
 // New returns a Manager of the GPUs. Nothing is known of them before the first Tick.
@@ -121,14 +120,16 @@ func New(o Options, gpus []sharing.GPU) *Manager {
 		driver = &around{o.Driver, o.Around}
 	}
 	m.exec = exec.New(exec.Options{
-		Driver: driver, Store: &brake{o.Store, &m.stopped}, BootID: o.BootID, Holders: append(slices.Clone(o.Holders), &claims{o.Claims}), Last: o.Last,
+		Driver: driver, Store: &brake{o.Store, &m.stopped}, BootID: o.BootID,
+		Holders: append(slices.Clone(o.Holders), &claims{o.Claims}), Last: o.Last,
 		Quiesce: o.Quiesce, Wait: wait,
 	})
 	for _, g := range gpus {
 		p := &page{
 			deps: m.deps,
 			gpu:  exec.GPU{ID: g.UUID, PCI: g.PCI}, facts: g,
-			seen: seen{trouble: "its MIG instances were not looked at yet", idle: map[mig.Place]time.Time{}, cutting: map[mig.Place]string{}},
+			seen: seen{trouble: "its MIG instances were not looked at yet", idle: map[mig.Place]time.Time{},
+				creating: map[mig.Place]string{}},
 		}
 		p.goOn(o.Before)
 		m.pages = append(m.pages, p)

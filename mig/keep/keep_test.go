@@ -23,7 +23,7 @@ import (
 
 const gpuID = sharing.GPUID("GPU-01234567-89ab-cdef-0123-456789abcdef")
 
-// world is a GPU's driver, disk, clock, books and pool.
+// world is a GPU's driver, disk, clock, grants and pool.
 type world struct {
 	t      testing.TB
 	table  *mig.Table
@@ -51,15 +51,18 @@ func newWorld(t testing.TB, name string, pool config.Pool) *world {
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts,
-			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs)},
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			Size: p.Size, Starts: p.Starts,
+			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
+				OFAs: int(p.OFAs)},
 		})
 	}
 	table, err := mig.NewTable(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, table: table, pool: pool, now: time.Unix(1e9, 0), mode: exec.Mode{NeedsReset: m.GPUs[0].Model.CCMajor < 9}}
+	w := &world{t: t, table: table, pool: pool, now: time.Unix(1e9, 0),
+		mode: exec.Mode{NeedsReset: m.GPUs[0].Model.CCMajor < 9}}
 	w.start()
 	return w
 }
@@ -142,18 +145,19 @@ func (w *world) DestroyCI(_ context.Context, _ sharing.GPUID, gi, _ int) error {
 func (w *world) view() mig.State { return w.States()[0] }
 
 func demandPool() config.Pool {
-	return config.Pool{Mode: config.ModeMIG, MIGKeepWarm: time.Minute}
+	return config.Pool{Mode: config.ModeMIG, MIGIdleTTL: time.Minute}
 }
 
-// Whatever is claimed, cut, given back and swept, an offer overlaps no claim and nothing foreign, what was offered can
-// be made, no claimed instance changes, and in the end nothing of ours is left.
+// For any sequence of grants and creations: an offer overlaps no grant and no unmanaged instance, an offered instance
+// can be created, no granted instance changes, and at the end no managed instance remains.
 func TestDemand(t *testing.T) {
 	for _, name := range []string{"a30x2", "h100x8", "rtxpro6000x4"} {
 		w := newWorld(t, name, demandPool())
 		w.mode.NeedsReset = false
 		r := rand.New(rand.NewPCG(1, 2))
 		w.Tick(t.Context())
-		if _, err := w.CreateGI(t.Context(), gpuID, mig.Place{Profile: w.table.Profiles()[0].ID, Start: 0}); err != nil {
+		if _, err := w.CreateGI(t.Context(), gpuID, mig.Place{Profile: w.table.Profiles()[0].ID,
+			Start: 0}); err != nil {
 			t.Fatal(err)
 		}
 		w.Tick(t.Context())
@@ -178,13 +182,14 @@ func TestDemand(t *testing.T) {
 				}
 				taken, err := w.table.Occupy(occupied)
 				if err != nil || w.table.Why(taken, p.ID) == "" {
-					t.Fatalf("%s, step %d: %s is refused (%s) beside %v", name, step, p.Name, o.Why, occupied)
+					t.Fatalf("%s, step %d: %s is refused (%s) next to %v", name, step, p.Name, o.Why, occupied)
 				}
 				continue
 			}
 			offered++
-			c := mig.Granted{Instance: o.Fragment.MIG, Who: fmt.Sprintf("claim %d", step)}
-			for _, other := range append(slices.Clone(w.claims), mig.Granted{Instance: instance(w.table, w.have[0].Place)}) {
+			c := mig.Granted{Instance: o.Share.MIG, Who: fmt.Sprintf("claim %d", step)}
+			for _, other := range append(slices.Clone(w.claims),
+				mig.Granted{Instance: instance(w.table, w.have[0].Place)}) {
 				if other.Instance.Overlaps(c.Instance) {
 					t.Fatalf("%s, step %d: %v overlaps %v", name, step, c.Instance, other)
 				}
@@ -196,7 +201,8 @@ func TestDemand(t *testing.T) {
 			}
 			devices[c.Who] = d.UUID
 			for _, c := range w.claims {
-				if d, warm, err := w.Ensure(t.Context(), gpuID, c.Instance, c.Who); err != nil || !warm || d.UUID != devices[c.Who] {
+				if d, warm, err := w.Ensure(t.Context(), gpuID, c.Instance, c.Who); err != nil || !warm ||
+					d.UUID != devices[c.Who] {
 					t.Fatalf("%s, step %d: %v became %v: %v", name, step, devices[c.Who], d, err)
 				}
 			}
@@ -219,8 +225,8 @@ func TestWarm(t *testing.T) {
 	w := newWorld(t, "h100x8", demandPool())
 	w.Tick(t.Context())
 	o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
-	w.claims = []mig.Granted{{Instance: o.Fragment.MIG, Who: "a"}}
-	if _, _, err := w.Ensure(t.Context(), gpuID, o.Fragment.MIG, "a"); err != nil {
+	w.claims = []mig.Granted{{Instance: o.Share.MIG, Who: "a"}}
+	if _, _, err := w.Ensure(t.Context(), gpuID, o.Share.MIG, "a"); err != nil {
 		t.Fatal(err)
 	}
 	w.now = w.now.Add(time.Hour)
@@ -247,22 +253,25 @@ func TestWarm(t *testing.T) {
 	}
 }
 
-// A GPU in trouble gives nothing and says why, is tried again at growing intervals, and is well again when the driver is.
+// A GPU in trouble gives nothing and says why, is tried again at growing intervals, and is well again when the driver
+// is.
 func TestTrouble(t *testing.T) {
-	pool := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
+	pool := config.Pool{MIGLayouts: []config.MIGLayout{
+		{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
 	w := newWorld(t, "h100x8", pool)
 	w.Tick(t.Context())
 	if v := w.view(); !v.On || !v.Fixed || len(v.Instances) != 2 || v.Waits != "" {
 		t.Fatalf("%+v", v)
 	}
-	w.pool.MIG[0].Instances = []config.MIGCount{{Profile: "7g", Count: 1}}
+	w.pool.MIGLayouts[0].Instances = []config.MIGCount{{Profile: "7g", Count: 1}}
 	w.refuse = sharing.ErrExhausted
 	w.Tick(t.Context())
 	v := w.view()
 	if o := w.Offer(gpuID, "7g", mig.AnyStart, nil); v.Trouble == "" || o.Why != v.Trouble || o.Never {
 		t.Fatalf("%+v, %+v", v, o)
 	}
-	if _, _, err := w.Ensure(t.Context(), gpuID, sharing.Instance{Profile: "7g.80gb", ID: 0, Size: 8}, "x"); !errors.Is(err, sharing.ErrUnavailable) {
+	if _, _, err := w.Ensure(t.Context(), gpuID, sharing.Instance{Profile: "7g.80gb", ID: 0, Size: 8},
+		"x"); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("ensured on a GPU in trouble: %v", err)
 	}
 	tries := 0
@@ -285,7 +294,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// Why nothing is given is told in a word, too: full is not fragmented, and what others made is neither.
+// Each refusal has a reason in a word. A full GPU has another reason than a fragmented one, and so has one with
+// unmanaged instances.
 func TestReasons(t *testing.T) {
 	place := func(w *world, profile string, start int) sharing.Instance {
 		p, err := w.table.Lookup("profile", profile)
@@ -297,42 +307,52 @@ func TestReasons(t *testing.T) {
 	claim := func(profile string, starts ...int) func(*world) {
 		return func(w *world) {
 			for _, at := range starts {
-				w.claims = append(w.claims, mig.Granted{Instance: place(w, profile, at), Who: fmt.Sprintf("pod %d", at)})
+				w.claims = append(w.claims, mig.Granted{Instance: place(w, profile, at),
+					Who: fmt.Sprintf("pod %d", at)})
 			}
 		}
 	}
-	layout := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
+	layout := config.Pool{MIGLayouts: []config.MIGLayout{
+		{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
 	for name, tt := range map[string]struct {
 		pool config.Pool
 		set  func(*world)
 		ask  string
 		want mig.Reason
 	}{
-		"there is room":     {demandPool(), claim("1g", 6), "4g", ""},
-		"room in pieces":    {demandPool(), claim("1g", 0), "4g", mig.Fragmented},
-		"no room":           {demandPool(), claim("1g", 0, 1, 2, 3, 4, 5, 6), "1g", mig.Full},
-		"somebody else's":   {demandPool(), func(w *world) { _, _ = w.CreateGI(t.Context(), gpuID, mig.Place{Profile: place(w, "7g", 0).ID}) }, "1g", mig.Foreign},
+		"there is room":  {demandPool(), claim("1g", 6), "4g", ""},
+		"room in pieces": {demandPool(), claim("1g", 0), "4g", mig.Fragmented},
+		"no room":        {demandPool(), claim("1g", 0, 1, 2, 3, 4, 5, 6), "1g", mig.Full},
+		"somebody else's": {demandPool(),
+			func(w *world) { _, _ = w.CreateGI(t.Context(), gpuID, mig.Place{Profile: place(w, "7g", 0).ID}) }, "1g",
+			mig.Foreign},
 		"no such profile":   {demandPool(), claim("1g"), "9g", mig.NoProfile},
 		"no name":           {demandPool(), claim("1g"), "small", mig.NoProfile},
 		"not in the layout": {layout, claim("1g"), "1g", mig.NotLaidOut},
 		"all of the layout": {layout, claim("3g", 0, 4), "3g", mig.Full},
-		"shared":            {config.Pool{MIG: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIG[0].Instances}}}, claim("3g"), "3g", mig.Shared},
+		"shared": {config.Pool{
+			MIGLayouts: []config.MIGLayout{{Enabled: true, Shared: true, Instances: layout.MIGLayouts[0].Instances}}},
+			claim("3g"),
+			"3g", mig.Shared},
 		"not in MIG mode":   {config.Pool{}, claim("1g"), "1g", mig.NotInMIGMode},
-		"never in MIG mode": {config.Pool{MIGOnDemand: config.OnDemandNo}, claim("1g"), "1g", mig.NotInMIGMode},
+		"never in MIG mode": {config.Pool{AutoMIGMode: config.AutoMIGModeOff}, claim("1g"), "1g", mig.NotInMIGMode},
 		"a driver that fails": {layout, func(w *world) {
-			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
+			w.pool = config.Pool{MIGLayouts: []config.MIGLayout{
+				{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
 			w.refuse = sharing.ErrExhausted
 		}, "7g", mig.Trouble},
 		"a layout that is not made yet": {layout, func(w *world) {
 			w.claims = []mig.Granted{{Instance: place(w, "3g", 0), Who: "pod a/b"}}
-			w.pool = config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
+			w.pool = config.Pool{MIGLayouts: []config.MIGLayout{
+				{Enabled: true, Instances: []config.MIGCount{{Profile: "7g", Count: 1}}}}}
 		}, "7g", mig.Trouble},
 	} {
 		w := newWorld(t, "h100x8", tt.pool)
 		w.Tick(t.Context())
 		tt.set(w)
 		w.Tick(t.Context())
-		if o := w.Offer(gpuID, tt.ask, mig.AnyStart, w.claims); o.Reason != tt.want || (o.Why == "") != (tt.want == "") {
+		if o := w.Offer(gpuID, tt.ask, mig.AnyStart, w.claims); o.Reason != tt.want ||
+			(o.Why == "") != (tt.want == "") {
 			t.Errorf("%s: %q: %s, want %q", name, o.Reason, o.Why, tt.want)
 		}
 	}
@@ -340,9 +360,12 @@ func TestReasons(t *testing.T) {
 
 // What is proposed is shown as the GPU is after it: what stays is there, what goes is not, and what others made stays.
 func TestProposedAfter(t *testing.T) {
-	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})
+	w := newWorld(t, "h100x8", config.Pool{
+		MIGLayouts: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1},
+			{Profile: "3g", Count: 1}}}}})
 	w.Tick(t.Context())
-	next := config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
+	next := config.Pool{MIGLayouts: []config.MIGLayout{
+		{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}}}
 	p := w.Propose(t.Context(), next)[0]
 	w.pool = next
 	w.Tick(t.Context())
@@ -363,18 +386,19 @@ func TestProposedAfter(t *testing.T) {
 	if again := w.Propose(t.Context(), next)[0]; len(again.Steps) > 0 || again.After != nil {
 		t.Errorf("nothing is left to be done, and %+v", again)
 	}
-	off := w.Propose(t.Context(), config.Pool{MIG: []config.MIGLayout{{}}})[0]
+	off := w.Propose(t.Context(), config.Pool{MIGLayouts: []config.MIGLayout{{}}})[0]
 	if len(off.Steps) != 3 || len(off.After) > 0 {
 		t.Errorf("without MIG mode: %+v", off)
 	}
 }
 
-// What stands in the way is said in words of this trade alone, with what to do about it, and a plan says no less than the agent does.
+// What stands in the way is said in words of this trade alone, with what to do about it, and a plan says no less than
+// the agent does.
 func TestWhatIsLeftUndone(t *testing.T) {
 	on := func(counts ...config.MIGCount) config.Pool {
-		return config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: counts}}}
+		return config.Pool{MIGLayouts: []config.MIGLayout{{Enabled: true, Instances: counts}}}
 	}
-	off := config.Pool{MIG: []config.MIGLayout{{}}}
+	off := config.Pool{MIGLayouts: []config.MIGLayout{{}}}
 	byHand := func(w *world) {
 		w.mode.Current, w.mode.Pending = true, true
 		whole, err := w.table.Lookup("whole", "7g")
@@ -390,9 +414,13 @@ func TestWhatIsLeftUndone(t *testing.T) {
 		first func(*world)
 		want  []string
 	}{
-		"impossible":              {on(config.MIGCount{Profile: "3g", Count: 3}), func(*world) {}, []string{"this GPU can never have that layout: 3 x 3g.40gb", "takes 12 of 8 memory units"}},
-		"misspelt":                {on(config.MIGCount{Profile: "5g", Count: 1}), func(*world) {}, []string{`"5g" is no profile of this GPU`, "7g.80gb"}},
-		"beside what is theirs":   {on(config.MIGCount{Profile: "3g", Count: 1}), byHand, []string{"3g.40gb takes", "an instance that Kerf did not make is left alone; destroy it with nvidia-smi mig"}},
+		"impossible": {on(config.MIGCount{Profile: "3g", Count: 3}), func(*world) {},
+			[]string{"this GPU can never have that layout: 3 x 3g.40gb", "takes 12 of 8 memory units"}},
+		"misspelt": {on(config.MIGCount{Profile: "5g", Count: 1}), func(*world) {},
+			[]string{`"5g" is no profile of this GPU`, "7g.80gb"}},
+		"next to what is theirs": {on(config.MIGCount{Profile: "3g", Count: 1}), byHand,
+			[]string{"3g.40gb takes",
+				"an instance that Kerf did not make is left alone; destroy it with nvidia-smi mig"}},
 		"off with what is theirs": {off, byHand, []string{"once", "instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -418,23 +446,27 @@ func TestWhatIsLeftUndone(t *testing.T) {
 
 // What a fixed layout has is all that it gives.
 func TestFixed(t *testing.T) {
-	w := newWorld(t, "h100x8", config.Pool{MIG: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1}, {Profile: "3g", Count: 1}}}}})
+	w := newWorld(t, "h100x8", config.Pool{
+		MIGLayouts: []config.MIGLayout{{Enabled: true, Instances: []config.MIGCount{{Profile: "1g", Count: 1},
+			{Profile: "3g", Count: 1}}}}})
 	w.Tick(t.Context())
 	o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
 	if o.Why != "" || o.Steps != 0 {
 		t.Fatalf("%+v", o)
 	}
-	if o := w.Offer(gpuID, "1g", mig.AnyStart, []mig.Granted{{Instance: o.Fragment.MIG, Who: "a"}}); !strings.Contains(o.Why, "in use") || o.Never {
+	if o := w.Offer(gpuID, "1g", mig.AnyStart, []mig.Granted{{Instance: o.Share.MIG, Who: "a"}}); !strings.Contains(
+		o.Why, "in use") || o.Never {
 		t.Errorf("a second one: %+v", o)
 	}
 	if o := w.Offer(gpuID, "2g", mig.AnyStart, nil); !strings.Contains(o.Why, "layout has no") || !o.Never {
 		t.Errorf("another profile: %+v", o)
 	}
-	if o := w.Offer(gpuID, "9g", mig.AnyStart, nil); o.Unknown == nil || !strings.Contains(o.Unknown.Error(), "7g.80gb") {
+	if o := w.Offer(gpuID, "9g", mig.AnyStart, nil); o.Unknown == nil ||
+		!strings.Contains(o.Unknown.Error(), "7g.80gb") {
 		t.Errorf("no profile at all: %+v", o)
 	}
-	w.claims = []mig.Granted{{Instance: o.Fragment.MIG, Who: "pod a/b"}}
-	w.pool.MIG[0].Enabled, w.pool.MIG[0].Instances = false, nil
+	w.claims = []mig.Granted{{Instance: o.Share.MIG, Who: "pod a/b"}}
+	w.pool.MIGLayouts[0].Enabled, w.pool.MIGLayouts[0].Instances = false, nil
 	w.Tick(t.Context())
 	if v := w.view(); !v.On || !strings.Contains(v.Waits, "pod a/b") || len(v.Instances) != 1 {
 		t.Errorf("leaving MIG mode with an instance in use: %+v", v)

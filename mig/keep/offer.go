@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Offer says what the GPU gives to who asks for the profile of that name, beginning at that placement unit or at mig.AnyStart,
-// beside the claims that there are. It asks no driver: what it says is of the last look.
+// Offer returns what the GPU can give for that profile, at that placement start or at mig.AnyStart, in addition to
+// the existing grants. It calls no driver and uses the last sample.
 func (m *Manager) Offer(gpu sharing.GPUID, profile string, start int, claimed []mig.Granted) mig.Offer {
 	return m.offer(gpu, profile, start, claimed, false)
 }
@@ -26,7 +26,8 @@ func kept(o mig.Offer) mig.Offer {
 	case o.Reason == mig.NotInMIGMode && !strings.Contains(o.Why, sharing.ReadOnlySettings):
 		o.Why += ", and " + sharing.ReadOnlySettings
 	case o.Why == "" && o.Steps > 0:
-		return mig.Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true, Reason: mig.NotInMIGMode}
+		return mig.Offer{Why: "has no such instance, and none is created: " + sharing.ReadOnlySettings, Never: true,
+			Reason: mig.NotInMIGMode}
 	}
 	return o
 }
@@ -66,7 +67,8 @@ func (m *Manager) offered(gpu sharing.GPUID, profile string, start int, claimed 
 	found, err := p.table.Lookup("mig", profile)
 	switch {
 	case err != nil:
-		return mig.Offer{Why: "has no such profile: it has " + p.table.Names(), Never: true, Unknown: err, Reason: mig.NoProfile}
+		return mig.Offer{Why: "has no such profile: it has " + p.table.Names(), Never: true, Unknown: err,
+			Reason: mig.NoProfile}
 	case !p.on && !turned:
 		return mig.Offer{Why: "is not in MIG mode, and changes to it when it is idle", Reason: mig.NotInMIGMode}
 	case p.want.Shared:
@@ -110,17 +112,19 @@ func (p *page) fixed(found mig.Profile, start int, claimed []mig.Granted) mig.Of
 		}
 		in := instance(p.table, o.Place)
 		if !slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
-			return mig.Offer{Fragment: p.fragment(in)}
+			return mig.Offer{Share: p.share(in)}
 		}
 	}
 	switch {
 	case has > 0:
 	case p.laysOut(found):
-		return mig.Offer{Why: fmt.Sprintf("the %s of its layout is not made yet: %s", found.Name, p.waits), Reason: mig.Trouble}
+		return mig.Offer{Why: fmt.Sprintf("the %s of its layout is not made yet: %s", found.Name, p.waits),
+			Reason: mig.Trouble}
 	default:
 		return mig.Offer{Why: fmt.Sprintf("its layout has no %s", found.Name), Never: true, Reason: mig.NotLaidOut}
 	}
-	return mig.Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name), Reason: mig.Full}
+	return mig.Offer{Why: fmt.Sprintf("all %d instances %s of its layout are in use", has, found.Name),
+		Reason: mig.Full}
 }
 
 // laysOut reports whether the layout has the profile, made or not; it needs p.mu.
@@ -131,10 +135,11 @@ func (s *seen) laysOut(found mig.Profile) bool {
 	})
 }
 
-// demanded offers what can be cut; it needs p.mu.
+// demanded offers what can be created; it needs p.mu.
 func (p *page) demanded(found mig.Profile, start int, claimed []mig.Granted) mig.Offer {
 	have, taken := p.have(claimed)
-	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have, Wishes: []plan.Wish{{Profile: found.ID, Start: start}}})
+	made, err := plan.Make(plan.Ask{Table: p.table, Values: p.values, Have: have,
+		Wishes: []plan.Wish{{Profile: found.ID, Start: start}}})
 	if err != nil {
 		return mig.Offer{Why: err.Error(), Reason: mig.Trouble}
 	}
@@ -142,7 +147,7 @@ func (p *page) demanded(found mig.Profile, start int, claimed []mig.Granted) mig
 	case plan.Ready, plan.Made:
 		mask, _ := p.table.Mask(a.Place) // one of the table's own places
 		return mig.Offer{
-			Fragment: p.fragment(instance(p.table, a.Place)), Steps: len(made.Steps),
+			Share: p.share(instance(p.table, a.Place)), Steps: len(made.Steps),
 			Loss: int64(p.values.Loss(p.table.Free(taken), mask)),
 		}
 	case plan.Waits:
@@ -172,7 +177,7 @@ func (s *seen) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 		at := mig.Place{Profile: c.Instance.ID, Start: c.Instance.Start}
 		after, ok := s.table.Try(taken, at)
 		if c.Instance.None() || !ok {
-			continue // what does not fit beside the others is said where it is made
+			continue // creation reports what does not fit with the others
 		}
 		taken = after
 		have = append(have, plan.Instance{Place: at, GI: -1, Ready: true, Ours: true, Holders: []string{c.Who}})
@@ -193,7 +198,7 @@ func (s *seen) have(claimed []mig.Granted) ([]plan.Instance, mig.Occupancy) {
 	return have, taken
 }
 
-func (p *page) fragment(in sharing.Instance) sharing.Fragment {
+func (p *page) share(in sharing.Instance) sharing.Share {
 	profile, _ := p.table.Profile(in.ID) // it is of this table
-	return sharing.Fragment{GPU: sharing.GPURef{UUID: p.gpu.ID}, Memory: profile.Memory, MIG: in}
+	return sharing.Share{GPU: sharing.GPURef{UUID: p.gpu.ID}, Memory: profile.Memory, MIG: in}
 }

@@ -38,7 +38,7 @@ func (m *Manager) Propose(ctx context.Context, pool config.Pool) []mig.Proposal 
 func (p *page) propose(ctx context.Context, want Want, pool config.Pool, to *mig.Proposal) error {
 	mode, err := p.opt.Driver.Mode(ctx, p.gpu.ID)
 	switch {
-	case want.Leave || errors.Is(err, sharing.ErrUnsupported) && (!want.On || len(pool.MIG) == 0):
+	case want.Leave || errors.Is(err, sharing.ErrUnsupported) && (!want.On || len(pool.MIGLayouts) == 0):
 		return nil
 	case errors.Is(err, sharing.ErrUnsupported):
 		return fmt.Errorf("this GPU cannot do MIG: %w", sharing.ErrUnsupported)
@@ -57,8 +57,9 @@ func (p *page) propose(ctx context.Context, want Want, pool config.Pool, to *mig
 	}
 	if !mode.Current {
 		to.Steps = append(to.Steps, setting("on", mode.NeedsReset))
-		if mode.NeedsReset && !pool.MIGReset {
-			short = errors.Join(short, fmt.Errorf("MIG mode takes a reset of this GPU, which the pool does not allow: %w", sharing.ErrDenied))
+		if mode.NeedsReset && !pool.AllowGPUReset {
+			short = errors.Join(short, fmt.Errorf(
+				"MIG mode takes a reset of this GPU, which the pool does not allow: %w", sharing.ErrDenied))
 		}
 	}
 	p.mu.Lock()
@@ -67,7 +68,7 @@ func (p *page) propose(ctx context.Context, want Want, pool config.Pool, to *mig
 	to.Steps = append(to.Steps, said(table, made.Steps)...)
 	if !want.On {
 		to.Steps = append(to.Steps, setting("off", mode.NeedsReset))
-		short = errors.Join(short, modeStays(have, mode.NeedsReset && !pool.MIGReset))
+		short = errors.Join(short, modeStays(have, mode.NeedsReset && !pool.AllowGPUReset))
 	}
 	if table != nil && len(to.Steps) > 0 {
 		to.Units, to.After = table.Axis(), after(table, have, made.Steps)
@@ -75,14 +76,15 @@ func (p *page) propose(ctx context.Context, want Want, pool config.Pool, to *mig
 	return short
 }
 
-// modeStays says what keeps a GPU in MIG mode beside those who use its instances; nil where nothing does.
+// modeStays returns what keeps a GPU in MIG mode apart from users of its instances; nil if nothing does.
 func modeStays(have []plan.Instance, denied bool) error {
 	var why error
 	if n := foreign(have); n > 0 {
 		why = fmt.Errorf("MIG mode ends once the GPU has no instance; %s: %w", theirs(n), sharing.ErrConflict)
 	}
 	if denied {
-		why = errors.Join(why, fmt.Errorf("the end of MIG mode takes a reset of this GPU, which the pool does not allow: %w", sharing.ErrDenied))
+		why = errors.Join(why, fmt.Errorf(
+			"the end of MIG mode takes a reset of this GPU, which the pool does not allow: %w", sharing.ErrDenied))
 	}
 	return why
 }
@@ -95,7 +97,8 @@ func setting(mode string, reset bool) string {
 }
 
 // toLayout plans a layout, on an empty GPU where that is not in MIG mode yet; short says what it leaves undone.
-func (p *page) toLayout(ctx context.Context, want Want, cut bool) (made plan.Plan, have []plan.Instance, leaves, err error) {
+func (p *page) toLayout(ctx context.Context, want Want, cut bool) (made plan.Plan, have []plan.Instance, leaves,
+	err error) {
 	table, values, err := p.tableOf(ctx)
 	if err != nil {
 		return plan.Plan{}, nil, nil, err

@@ -17,18 +17,20 @@ import (
 
 // With read-only settings nothing is changed, whatever the pool wants, and each answer says why.
 func TestReadOnlyChangesNothing(t *testing.T) {
-	layout := func(l ...config.MIGLayout) config.Pool { return config.Pool{MIG: l, MIGKeepWarm: time.Minute} }
+	layout := func(l ...config.MIGLayout) config.Pool { return config.Pool{MIGLayouts: l, MIGIdleTTL: time.Minute} }
 	for name, tc := range map[string]struct {
 		pool  config.Pool
 		on    bool // MIG mode
 		waits bool // a warning says what is not as the pool says
 	}{
-		"demand":            {config.Pool{MIGKeepWarm: time.Minute}, false, false},
-		"demand, in mode":   {demandPool(), true, false},
-		"a mode":            {layout(config.MIGLayout{Enabled: true}), false, true},
-		"no mode":           {layout(config.MIGLayout{}), true, true},
-		"a layout":          {layout(config.MIGLayout{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}), true, true},
-		"a layout and mode": {layout(config.MIGLayout{Enabled: true, Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}), false, true},
+		"demand":          {config.Pool{MIGIdleTTL: time.Minute}, false, false},
+		"demand, in mode": {demandPool(), true, false},
+		"a mode":          {layout(config.MIGLayout{Enabled: true}), false, true},
+		"no mode":         {layout(config.MIGLayout{}), true, true},
+		"a layout": {layout(config.MIGLayout{Enabled: true,
+			Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}), true, true},
+		"a layout and mode": {layout(config.MIGLayout{Enabled: true,
+			Instances: []config.MIGCount{{Profile: "3g", Count: 2}}}), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "h100x8", tc.pool)
@@ -39,11 +41,12 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			w.Tick(t.Context())
 			v := w.view()
-			if got := strings.Contains(v.Waits, sharing.ReadOnlySettings); got != tc.waits || v.Turns || v.Trouble != "" {
+			if got := strings.Contains(v.Waits, sharing.ReadOnlySettings); got != tc.waits || v.Turns ||
+				v.Trouble != "" {
 				t.Errorf("%+v", v)
 			}
 			o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
-			if o.Why == "" || len(tc.pool.MIG) == 0 && strings.Count(o.Why, sharing.ReadOnlySettings) != 1 {
+			if o.Why == "" || len(tc.pool.MIGLayouts) == 0 && strings.Count(o.Why, sharing.ReadOnlySettings) != 1 {
 				t.Errorf("offer %+v", o)
 			}
 			if err := w.Manager.Turn(t.Context(), gpuID, !tc.on); !errors.Is(err, sharing.ErrDenied) {
@@ -63,17 +66,17 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 func TestReadOnlyGivesWhatIsThere(t *testing.T) {
 	w := newWorld(t, "h100x8", demandPool())
 	w.Tick(t.Context())
-	had := w.Offer(gpuID, "3g", mig.AnyStart, nil).Fragment.MIG
+	had := w.Offer(gpuID, "3g", mig.AnyStart, nil).Share.MIG
 	if _, _, err := w.Ensure(t.Context(), gpuID, had, "a"); err != nil {
 		t.Fatal(err)
 	}
-	other := w.Offer(gpuID, "1g", mig.AnyStart, []mig.Granted{{Instance: had, Who: "a"}}).Fragment.MIG
+	other := w.Offer(gpuID, "1g", mig.AnyStart, []mig.Granted{{Instance: had, Who: "a"}}).Share.MIG
 	w.readOnly, w.calls = true, nil
 	w.start()
 	w.Tick(t.Context())
 	w.now = w.now.Add(time.Hour)
 	w.Tick(t.Context())
-	if o := w.Offer(gpuID, "3g", mig.AnyStart, nil); o.Why != "" || o.Fragment.MIG != had {
+	if o := w.Offer(gpuID, "3g", mig.AnyStart, nil); o.Why != "" || o.Share.MIG != had {
 		t.Errorf("offer of what is there: %+v", o)
 	}
 	if _, warm, err := w.Ensure(t.Context(), gpuID, had, "b"); err != nil || !warm {

@@ -43,7 +43,8 @@ func (m *Manager) GI(gpu sharing.GPUID, profile string, start int) (int, bool) {
 
 // view needs p.mu.
 func (p *page) view() mig.State {
-	v := mig.State{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Shared: p.want.Shared, Trouble: p.trouble, Waits: p.waits, Turns: p.turns, Turned: p.turned}
+	v := mig.State{GPU: p.gpu.ID, Able: p.table != nil, On: p.on, Fixed: len(p.want.Fixed) > 0, Shared: p.want.Shared,
+		Trouble: p.trouble, Waits: p.waits, Turns: p.turns, Turned: p.turned}
 	if p.turns {
 		v.Busy = p.busy
 	}
@@ -59,17 +60,26 @@ func (p *page) view() mig.State {
 	}
 	v.Most, v.Geometry = p.most(), p.table.Profiles()
 	for _, o := range p.mine {
-		v.Instances = append(v.Instances, mig.Instance{Instance: instance(p.table, o.Place), Memory: p.memory(o.Place), GI: o.GI, Ours: true, Ready: o.CI >= 0, UUID: o.UUID, Holder: p.cutting[o.Place]})
+		v.Instances = append(v.Instances, mig.Instance{Instance: instance(p.table, o.Place), Memory: p.memory(o.Place),
+			GI: o.GI, Ours: true, Ready: o.CI >= 0, UUID: o.UUID, Holder: p.creating[o.Place]})
 	}
 	for _, f := range p.foreign {
-		v.Instances = append(v.Instances, mig.Instance{Instance: instance(p.table, f.Place), Memory: p.memory(f.Place), GI: f.GI, Ready: len(f.CIs) > 0})
+		v.Instances = append(v.Instances, mig.Instance{Instance: instance(p.table, f.Place), Memory: p.memory(f.Place),
+			GI: f.GI, Ready: len(f.CIs) > 0})
 	}
-	for at, who := range p.cutting {
-		if !slices.ContainsFunc(v.Instances, func(one mig.Instance) bool { return one.ID == at.Profile && one.Start == at.Start }) {
-			v.Instances = append(v.Instances, mig.Instance{Instance: instance(p.table, at), Memory: p.memory(at), GI: -1, Ours: true, Holder: who})
+	for at, who := range p.creating {
+		if !slices.ContainsFunc(v.Instances, func(one mig.Instance) bool {
+			return one.ID == at.Profile &&
+				one.Start == at.Start
+		}) {
+			v.Instances = append(v.Instances, mig.Instance{Instance: instance(p.table, at), Memory: p.memory(at),
+				GI: -1, Ours: true, Holder: who})
 		}
 	}
-	slices.SortFunc(v.Instances, func(a, b mig.Instance) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(v.Instances, func(a, b mig.Instance) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start),
+			cmp.Compare(a.ID, b.ID))
+	})
 	return v
 }
 

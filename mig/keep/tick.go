@@ -82,10 +82,10 @@ func (p *page) due(all bool) bool {
 func (p *page) tend(ctx context.Context) {
 	p.looked = p.opt.Now()
 	if p.exec.Trouble(p.gpu) != "" {
-		if err := p.exec.Recover(ctx, p.gpu, p.opt.Pool().MIGReset); err != nil {
+		if err := p.exec.Recover(ctx, p.gpu, p.opt.Pool().AllowGPUReset); err != nil {
 			p.pause = min(max(2*p.pause, firstRetry), mostRetry)
 			p.retry = p.opt.Now().Add(p.pause)
-			p.opt.Log.Warn("mig instances not recovered", "gpu", string(p.gpu.ID), "error", err.Error())
+			p.opt.Log.Warn("failed to recover MIG instances", "gpu", string(p.gpu.ID), "error", err.Error())
 			p.note(func(s *seen) { s.trouble = p.exec.Trouble(p.gpu) })
 			return
 		}
@@ -114,7 +114,7 @@ func (p *page) note(change func(*seen)) {
 func (p *page) reach(ctx context.Context, want Want) error {
 	mode, err := p.opt.Driver.Mode(ctx, p.gpu.ID)
 	switch {
-	case errors.Is(err, sharing.ErrUnsupported) && (want.Leave || !want.On || len(p.opt.Pool().MIG) == 0):
+	case errors.Is(err, sharing.ErrUnsupported) && (want.Leave || !want.On || len(p.opt.Pool().MIGLayouts) == 0):
 		return nil // a GPU that cannot do it is none of a pool's concern unless a layout names it
 	case errors.Is(err, sharing.ErrUnsupported):
 		return fmt.Errorf("this GPU cannot do MIG: %w", sharing.ErrUnsupported)
@@ -128,10 +128,10 @@ func (p *page) reach(ctx context.Context, want Want) error {
 		if err := p.emptyFor(ctx, want); err != nil {
 			return err
 		}
-		if err := p.exec.SetMode(ctx, p.gpu, want.On, p.opt.Pool().MIGReset); err != nil {
+		if err := p.exec.SetMode(ctx, p.gpu, want.On, p.opt.Pool().AllowGPUReset); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		p.opt.Log.Info("mig mode set", "gpu", string(p.gpu.ID), "on", want.On)
+		p.opt.Log.Info("switched MIG mode", "gpu", string(p.gpu.ID), "on", want.On)
 		mode.Current = want.On
 	}
 	if !mode.Current {
@@ -192,7 +192,7 @@ func (p *page) carryOut(ctx context.Context, wishes []plan.Wish) error {
 		if _, err := p.exec.Apply(ctx, p.gpu, made.Steps); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		p.opt.Log.Info("mig layout made", "gpu", string(p.gpu.ID), "steps", len(made.Steps))
+		p.opt.Log.Info("created MIG layout", "gpu", string(p.gpu.ID), "steps", len(made.Steps))
 	}
 	return short(made, foreign(have))
 }
@@ -249,7 +249,8 @@ func short(made plan.Plan, foreign int) error {
 		}
 	}
 	for _, l := range made.Left {
-		why = append(why, fmt.Sprintf("an instance at %d that the layout has not waits for %s", l.Place.Start, strings.Join(l.WaitsFor, ", ")))
+		why = append(why, fmt.Sprintf("an instance at %d that the layout has not waits for %s", l.Place.Start,
+			strings.Join(l.WaitsFor, ", ")))
 	}
 	if len(why) == 0 {
 		return nil
@@ -263,9 +264,10 @@ func short(made plan.Plan, foreign int) error {
 // theirs says what Kerf does with instances that others made, and what to do about them.
 func theirs(n int) string {
 	if n == 1 {
-		return "an instance that Kerf did not make is left alone; destroy it with nvidia-smi mig when nobody needs it"
+		return "an instance that Kerf did not make is left alone; destroy it with nvidia-smi mig when it is unused"
 	}
-	return fmt.Sprintf("%d instances that Kerf did not make are left alone; destroy them with nvidia-smi mig when nobody needs them", n)
+	return fmt.Sprintf("%d instances that Kerf did not make are left alone; destroy them with nvidia-smi mig when "+
+		"they are unused", n)
 }
 
 // sweep takes away what has been idle for longer than the pool keeps it.
@@ -281,7 +283,10 @@ func (p *page) sweep(ctx context.Context) error {
 		if err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		i := slices.IndexFunc(have, func(in plan.Instance) bool { return in.Ours && in.Place == at && len(in.Holders) == 0 })
+		i := slices.IndexFunc(have, func(in plan.Instance) bool {
+			return in.Ours && in.Place == at &&
+				len(in.Holders) == 0
+		})
 		if i < 0 {
 			continue
 		}
@@ -289,10 +294,11 @@ func (p *page) sweep(ctx context.Context) error {
 		for _, ci := range have[i].CIs {
 			steps = append(steps, plan.Step{Op: plan.DestroyCI, Place: at, GI: have[i].GI, CI: ci})
 		}
-		if _, err := p.exec.Apply(ctx, p.gpu, append(steps, plan.Step{Op: plan.DestroyGI, Place: at, GI: have[i].GI, CI: -1})); err != nil {
+		if _, err := p.exec.Apply(ctx, p.gpu,
+			append(steps, plan.Step{Op: plan.DestroyGI, Place: at, GI: have[i].GI, CI: -1})); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
-		p.opt.Log.Info("idle mig instance given back", "gpu", string(p.gpu.ID), "start", at.Start)
+		p.opt.Log.Info("destroyed idle MIG instance", "gpu", string(p.gpu.ID), "start", at.Start)
 	}
 	return nil
 }
@@ -360,7 +366,7 @@ func (p *page) refresh(ctx context.Context) {
 		}
 		s.age(held, herr == nil, now)
 		if turns && s.on && s.turned.IsZero() {
-			s.turned = now // by a process before this one: nobody knows when
+			s.turned = now // by an earlier process, at an unknown time
 		}
 	})
 	if turns {

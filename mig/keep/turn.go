@@ -15,16 +15,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// stopPatience is how long Stop waits for what is under way, before that is cut off, and stopPoll how often it looks.
+// stopPatience is how long Stop waits for what is under way, before it interrupts that, and stopPoll how often it
+// checks.
 const (
 	stopPatience = 10 * time.Second
 	stopPoll     = 10 * time.Millisecond
 )
 
-// Turn changes the MIG mode of an idle GPU whose mode is demand's to change; instances of Kerf's that nobody needs any
-// more go before it. It leaves the GPU as it was, or as one in trouble, where it fails. Errors: sharing.ErrNotFound (no
-// such GPU), sharing.ErrDenied (the pool leaves the mode to nobody, or allows no reset), sharing.ErrConflict (something
-// is on it), sharing.ErrUnavailable (it is in trouble, or in use), and the driver's.
+// Turn changes the MIG mode of an idle GPU whose mode follows demand. It first destroys Kerf's unused instances. If
+// it fails, it restores the GPU or reports an error for it. Errors: sharing.ErrNotFound (no such GPU),
+// sharing.ErrDenied (the pool allows no mode switch or no reset), sharing.ErrConflict (something is on it),
+// sharing.ErrUnavailable (it has an error or is in use), and the driver's.
 func (m *Manager) Turn(ctx context.Context, gpu sharing.GPUID, on bool) error {
 	p := m.page(gpu)
 	if p == nil {
@@ -43,7 +44,7 @@ func (m *Manager) Turn(ctx context.Context, gpu sharing.GPUID, on bool) error {
 	}
 	p.note(func(s *seen) { s.turned = m.opt.Now() })
 	m.Wake()
-	m.opt.Log.Info("mig mode set", "gpu", string(gpu), "on", on)
+	m.opt.Log.Info("switched MIG mode", "gpu", string(gpu), "on", on)
 	return nil
 }
 
@@ -66,7 +67,8 @@ func (p *page) switches() bool {
 // turn needs p.work.
 func (p *page) turn(ctx context.Context, on bool) error {
 	if !p.switches() || !p.mayTurn(!on) {
-		return fmt.Errorf("change mig mode of gpu %q: its pool does not leave it to demand: %w", string(p.gpu.ID), sharing.ErrDenied)
+		return fmt.Errorf("change mig mode of gpu %q: its pool does not leave it to demand: %w", string(p.gpu.ID),
+			sharing.ErrDenied)
 	}
 	if !on {
 		if busy := p.keeps(ctx, p.opt.Now()); busy != "" {
@@ -76,14 +78,14 @@ func (p *page) turn(ctx context.Context, on bool) error {
 			return err
 		}
 	}
-	return p.exec.Turn(ctx, p.gpu, on, p.opt.Pool().MIGReset) //nolint:wrapcheck // it says what and where
+	return p.exec.Turn(ctx, p.gpu, on, p.opt.Pool().AllowGPUReset) //nolint:wrapcheck // it says what and where
 }
 
-// mayTurn reports whether demand may change the GPU's mode, which is this one now. A MIG mode that Kerf has not set stays.
-// It needs p.work.
+// mayTurn reports whether demand may change the GPU's mode, which is this one now. A MIG mode that Kerf has not set
+// stays. It needs p.work.
 func (p *page) mayTurn(on bool) bool {
 	pool := p.opt.Pool()
-	return p.wanted(p.facts).Auto && (!p.reset || pool.MIGReset) && (!on || p.exec.Kept(p.gpu))
+	return p.wanted(p.facts).Auto && (!p.reset || pool.AllowGPUReset) && (!on || p.exec.Kept(p.gpu))
 }
 
 // keeps says what keeps a GPU's mode as it is; empty where nothing does. It needs p.work.
@@ -119,11 +121,11 @@ func (p *page) begin() error {
 		return nil
 	}
 	p.work.Unlock()
-	return fmt.Errorf("mig on gpu %q: stock is taken anew: %w", string(p.gpu.ID), sharing.ErrUnavailable)
+	return fmt.Errorf("mig on gpu %q: the GPUs are being read again: %w", string(p.gpu.ID), sharing.ErrUnavailable)
 }
 
-// Stop ends the Manager's work, so that another one may have the GPUs. What is under way has some seconds to end; then it
-// is cut off as if the process had been killed: it writes no journal any more, and without that makes no call.
+// Stop ends the Manager's work, so that another one may have the GPUs. A running change has some seconds to end. Then
+// it stops as if the process had been killed: it writes no journal any more, and without that makes no call.
 func (m *Manager) Stop(ctx context.Context) {
 	m.closing.Store(true)
 	defer m.stopped.Store(true)
@@ -148,7 +150,7 @@ type brake struct {
 // Save implements exec.Store.
 func (b *brake) Save(gpu sharing.GPUID, data []byte) error {
 	if b.stopped.Load() {
-		return fmt.Errorf("mig on gpu %q: stock is taken anew: %w", string(gpu), sharing.ErrUnavailable)
+		return fmt.Errorf("mig on gpu %q: the GPUs are being read again: %w", string(gpu), sharing.ErrUnavailable)
 	}
 	return b.Store.Save(gpu, data) //nolint:wrapcheck // it says what and where
 }

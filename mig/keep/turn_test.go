@@ -16,7 +16,7 @@ import (
 // auto is a GPU outside of MIG mode in a pool that leaves its mode to demand.
 func auto(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, "h100x8", config.Pool{MIGKeepWarm: time.Minute})
+	w := newWorld(t, "h100x8", config.Pool{MIGIdleTTL: time.Minute})
 	w.Tick(t.Context())
 	return w
 }
@@ -34,7 +34,7 @@ func TestTurn(t *testing.T) {
 		t.Errorf("an unknown profile: %+v", o)
 	}
 	would := w.Would(gpuID, "1g", mig.AnyStart, nil)
-	if would.Why != "" || would.Fragment.MIG.Start != 6 && would.Fragment.MIG.Start != 5 {
+	if would.Why != "" || would.Share.MIG.Start != 6 && would.Share.MIG.Start != 5 {
 		t.Errorf("as if it were: %+v", would)
 	}
 	if err := w.Manager.Turn(t.Context(), gpuID, true); err != nil {
@@ -43,14 +43,15 @@ func TestTurn(t *testing.T) {
 	if v = w.view(); !v.On || !v.Turns || v.Busy != "" || !v.Turned.Equal(w.now) {
 		t.Errorf("in MIG mode: %+v", v)
 	}
-	w.claims = []mig.Granted{{Instance: would.Fragment.MIG, Who: "pod a/b"}}
-	if _, _, err := w.Ensure(t.Context(), gpuID, would.Fragment.MIG, "pod a/b"); err != nil {
+	w.claims = []mig.Granted{{Instance: would.Share.MIG, Who: "pod a/b"}}
+	if _, _, err := w.Ensure(t.Context(), gpuID, would.Share.MIG, "pod a/b"); err != nil {
 		t.Fatal(err)
 	}
 	refusedAs := func(what string) {
 		t.Helper()
 		w.Tick(t.Context())
-		if err := w.Manager.Turn(t.Context(), gpuID, false); !errors.Is(err, sharing.ErrConflict) || w.view().Busy == "" || len(w.have) != 1 {
+		if err := w.Manager.Turn(t.Context(), gpuID, false); !errors.Is(err, sharing.ErrConflict) ||
+			w.view().Busy == "" || len(w.have) != 1 {
 			t.Errorf("%s: %v, busy %q, %v", what, err, w.view().Busy, w.have)
 		}
 	}
@@ -70,15 +71,16 @@ func TestTurn(t *testing.T) {
 // Only what the pool leaves to demand, and what Kerf itself has put in MIG mode, is demand's to change.
 func TestTurnsNot(t *testing.T) {
 	tests := map[string]func(w *world){
-		"a pool that says so":   func(w *world) { w.pool.MIGOnDemand = config.OnDemandNo },
+		"a pool that says so":   func(w *world) { w.pool.AutoMIGMode = config.AutoMIGModeOff },
 		"a pool of shares":      func(w *world) { w.pool.Mode = config.ModeShared },
 		"a pool of MIG":         func(w *world) { w.pool.Mode = config.ModeMIG },
-		"a layout":              func(w *world) { w.pool.MIG = []config.MIGLayout{{Enabled: true}} },
+		"a layout":              func(w *world) { w.pool.MIGLayouts = []config.MIGLayout{{Enabled: true}} },
 		"a reset without leave": func(w *world) { w.mode.NeedsReset = true },
 		"a mode set by hand":    func(w *world) { w.mode.Current, w.mode.Pending = true, true },
 		"a driver that tells no profiles outside of MIG mode": func(w *world) { w.table = nil },
 		"a rule for the GPU": func(w *world) {
-			w.pool.GPUs = []config.GPURule{{Indexes: []int{0}, Settings: config.GPUSettings{Mode: config.ModeWhole}}}
+			w.pool.GPURules = []config.GPURule{{Indexes: []int{0},
+				Settings: config.GPUSettings{Mode: config.ModeWhole}}}
 		},
 	}
 	for name, change := range tests {
@@ -86,11 +88,12 @@ func TestTurnsNot(t *testing.T) {
 		change(w)
 		w.Tick(t.Context())
 		calls := len(w.calls)
-		if err := w.Manager.Turn(t.Context(), gpuID, !w.mode.Current); !errors.Is(err, sharing.ErrDenied) || w.view().Turns || w.view().Trouble != "" || len(w.calls) != calls {
+		if err := w.Manager.Turn(t.Context(), gpuID, !w.mode.Current); !errors.Is(err, sharing.ErrDenied) ||
+			w.view().Turns || w.view().Trouble != "" || len(w.calls) != calls {
 			t.Errorf("%s: %v, %+v", name, err, w.view())
 		}
 	}
-	w := newWorld(t, "a30x2", config.Pool{MIGReset: true})
+	w := newWorld(t, "a30x2", config.Pool{AllowGPUReset: true})
 	if w.Tick(t.Context()); !w.view().Turns {
 		t.Error("a GPU before Hopper does not change where a reset is allowed")
 	}
@@ -111,7 +114,7 @@ func TestClocksGoOn(t *testing.T) {
 	}
 	at := w.now
 	o := w.Offer(gpuID, "1g", mig.AnyStart, nil)
-	if _, _, err := w.Ensure(t.Context(), gpuID, o.Fragment.MIG, "x"); err != nil {
+	if _, _, err := w.Ensure(t.Context(), gpuID, o.Share.MIG, "x"); err != nil {
 		t.Fatal(err)
 	}
 	w.Tick(t.Context())

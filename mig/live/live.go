@@ -46,7 +46,7 @@ func (d *Driver) SetMode(ctx context.Context, gpu sharing.GPUID, on bool) (bool,
 	return err == nil && a == nvml.ActivationDone, err //nolint:wrapcheck // as above
 }
 
-// Table returns what the GPU can be cut into. Errors are also those of mig.NewTable.
+// Table returns the MIG geometry of the GPU. Errors are also those of mig.NewTable.
 func (d *Driver) Table(ctx context.Context, gpu sharing.GPUID) (*mig.Table, error) {
 	d.mu.Lock()
 	t := d.tables[gpu]
@@ -61,7 +61,8 @@ func (d *Driver) Table(ctx context.Context, gpu sharing.GPUID) (*mig.Table, erro
 	list := make([]mig.Profile, len(profiles))
 	for i, p := range profiles {
 		list[i] = mig.Profile{
-			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: p.Memory, SMs: p.SMs, Most: p.Most, Size: p.Size, Starts: p.Starts,
+			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: p.Memory, SMs: p.SMs, Most: p.Most, Size: p.Size,
+			Starts:  p.Starts,
 			Engines: mig.Engines{Decoders: p.Decoders, Encoders: p.Encoders, JPEGs: p.JPEGs, OFAs: p.OFAs},
 		}
 	}
@@ -103,7 +104,8 @@ func (d *Driver) Instances(ctx context.Context, gpu sharing.GPUID) ([]exec.Insta
 func uuid(devices []nvml.MIGDevice, gpu sharing.GPUID, gi, ci int) (string, error) {
 	i := slices.IndexFunc(devices, func(d nvml.MIGDevice) bool { return d.GI == gi && d.CI == ci && d.UUID != "" })
 	if i < 0 {
-		return "", fmt.Errorf("the UUID of MIG device %d/%d of gpu %q is not told: %w", gi, ci, string(gpu), sharing.ErrUnavailable)
+		return "", fmt.Errorf("the UUID of MIG device %d/%d of gpu %q is not available: %w", gi, ci, string(gpu),
+			sharing.ErrUnavailable)
 	}
 	return devices[i].UUID, nil
 }
@@ -126,8 +128,8 @@ func (d *Driver) DestroyGI(ctx context.Context, gpu sharing.GPUID, gi int) error
 	return d.lib.DestroyGI(ctx, gpu, gi) //nolint:wrapcheck // as above
 }
 
-// CreateCI makes the compute instance over all of a GPU instance. That its UUID cannot be told afterwards is an error
-// too, sharing.ErrUnavailable: whoever looks again finds it.
+// CreateCI makes the compute instance over all of a GPU instance. If its UUID stays unknown, it returns
+// sharing.ErrUnavailable; a later read finds the instance.
 func (d *Driver) CreateCI(ctx context.Context, gpu sharing.GPUID, gi int) (exec.Compute, error) {
 	ci, err := d.lib.CreateCI(ctx, gpu, gi)
 	if err != nil {

@@ -49,7 +49,8 @@ func TestOnTheSimulatedDriver(t *testing.T) {
 	built := filepath.Join(dir, "out")
 	lib := filepath.Join(built, "r550")
 	target := filepath.Join(lib, nvml.LibraryName)
-	if out, err := osexec.CommandContext(ctx, "make", "-s", "-C", "../../sim/lib", "OUT="+built, target).CombinedOutput(); err != nil {
+	if out, err := osexec.CommandContext(ctx, "make", "-s", "-C", "../../sim/lib", "OUT="+built,
+		target).CombinedOutput(); err != nil {
 		t.Fatalf("build the simulated driver's library: %v\n%s", err, out)
 	}
 	if err := os.Symlink(lib, filepath.Join(dir, "lib")); err != nil {
@@ -96,7 +97,7 @@ func (m *mortal) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci int) e
 	return m.call(m.Driver.DestroyCI(ctx, gpu, gi, ci))
 }
 
-// onMachine cuts the first GPU in many ways, and is killed after each call.
+// onMachine changes the instances of the first GPU in many ways, and is killed after each call.
 func onMachine(t *testing.T, dir, name string) {
 	stop := startNode(t, dir, name)
 	defer stop()
@@ -134,15 +135,16 @@ func onMachine(t *testing.T, dir, name string) {
 	foreign := byHand(t, lib, gpu.ID, table)
 	profiles := table.Profiles()
 	small, large := profiles[0].ID, profiles[len(profiles)-1].ID
-	for _, p := range profiles { // the largest that fits beside the foreign one
-		if at, _ := table.Occupy([]mig.Place{foreign.Place}); slices.ContainsFunc(table.Places(at), func(q mig.Place) bool { return q.Profile == p.ID }) {
+	for _, p := range profiles { // the largest that fits with the unmanaged one
+		if at, _ := table.Occupy([]mig.Place{foreign.Place}); slices.ContainsFunc(table.Places(at),
+			func(q mig.Place) bool { return q.Profile == p.ID }) {
 			large = p.ID
 		}
 	}
 	kills := 0
 	for round := range 15 {
 		layout := [][]int{{small, small}, {large}, {}}[round%3]
-		died := cut(t, start(1+round%5), gpu, table, layout)
+		died := apply(t, start(1+round%5), gpu, table, layout)
 		e = start(0)
 		if err := e.Recover(ctx, gpu, false); err != nil {
 			t.Fatal(err)
@@ -171,13 +173,14 @@ func onMachine(t *testing.T, dir, name string) {
 		t.Errorf("killed %d times: too few to be a test", kills)
 	}
 	last, err := live.New(lib).Instances(ctx, gpu.ID)
-	if i := slices.IndexFunc(last, func(in exec.Instance) bool { return in.Place == foreign.Place }); err != nil || i < 0 || !slices.Equal(last[i].CIs, foreign.CIs) {
+	if i := slices.IndexFunc(last, func(in exec.Instance) bool { return in.Place == foreign.Place }); err != nil ||
+		i < 0 || !slices.Equal(last[i].CIs, foreign.CIs) {
 		t.Errorf("the foreign instance %+v is not among %+v, %v", foreign, last, err)
 	}
 }
 
-// cut plans a layout and applies it, and reports whether the process was killed.
-func cut(t *testing.T, e *exec.Executor, gpu exec.GPU, table *mig.Table, layout []int) (died bool) {
+// apply plans and applies a layout, and reports whether the process was killed.
+func apply(t *testing.T, e *exec.Executor, gpu exec.GPU, table *mig.Table, layout []int) (died bool) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {

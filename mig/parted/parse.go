@@ -18,43 +18,45 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Bounds of a document: what a ConfigMap can hold, and no more values than that has even where anchors repeat them.
+// Bounds of a file: what a ConfigMap can have, and no more values than that has even if anchors repeat them.
 const (
-	MaxSize     = 1 << 20
-	maxValues   = 1 << 17
-	maxMistakes = 100
+	MaxSize   = 1 << 20
+	maxValues = 1 << 17
+	maxErrors = 100
 )
 
-// Parse reads a document, YAML or JSON. The error joins all mistakes, at most 100, each a *sharing.FieldError with
-// its line in front; then nothing of the document is returned.
-func Parse(data []byte) (Document, error) {
+// Parse reads a config, YAML or JSON. The error joins all problems, at most 100, each a *sharing.FieldError after its
+// line. With an error it returns nothing else.
+func Parse(data []byte) (File, error) {
 	r := &reader{}
 	if len(data) > MaxSize {
-		return Document{}, sharing.Invalid("the document", "", "split it", "is larger than %d bytes", MaxSize)
+		return File{}, sharing.Invalid("the file", "", "split it", "is larger than %d bytes", MaxSize)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root, second yaml.Node
 	if err := decoder.Decode(&root); err != nil || len(root.Content) != 1 {
 		if err == nil || errors.Is(err, io.EOF) {
-			return Document{}, sharing.Invalid("the document", "", "begin with version: v1", "is empty")
+			return File{}, sharing.Invalid("the file", "", "begin with version: v1", "is empty")
 		}
-		return Document{}, sharing.Invalid("the document", "", "mend the syntax", "is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return File{}, sharing.Invalid("the file", "", "fix the syntax", "is not YAML: %s",
+			strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return Document{}, sharing.Invalid("the document", "", "put all in the first document", "is followed by another one")
+		return File{}, sharing.Invalid("the file", "", "put all in the first YAML document",
+			"is followed by another one")
 	}
 	doc := r.document(root.Content[0])
-	if len(r.mistakes) > 0 {
-		return Document{}, errors.Join(r.mistakes...)
+	if len(r.errs) > 0 {
+		return File{}, errors.Join(r.errs...)
 	}
 	return doc, nil
 }
 
-// reader walks the nodes, since the library's own decoding stops at the first mistake.
+// reader walks the nodes, because the library's decoding stops at the first error.
 type reader struct {
-	mistakes []error
-	values   int
-	past     bool // that there are too many was said
+	errs   []error
+	values int
+	past   bool // that there are too many was said
 }
 
 func (r *reader) bad(n *yaml.Node, field, value, remedy, problem string, args ...any) {
@@ -62,19 +64,19 @@ func (r *reader) bad(n *yaml.Node, field, value, remedy, problem string, args ..
 }
 
 func (r *reader) note(n *yaml.Node, err error) {
-	if len(r.mistakes) < maxMistakes {
-		r.mistakes = append(r.mistakes, fmt.Errorf("line %d: %w", n.Line, err))
+	if len(r.errs) < maxErrors {
+		r.errs = append(r.errs, fmt.Errorf("line %d: %w", n.Line, err))
 	}
 }
 
-func (r *reader) document(n *yaml.Node) (doc Document) {
+func (r *reader) document(n *yaml.Node) (doc File) {
 	if follow(n).Kind != yaml.MappingNode {
-		r.bad(n, "the document", "", "begin with version: v1", "is not a mapping of fields")
+		r.bad(n, "the file", "", "begin with version: v1", "is not a mapping of fields")
 		return doc
 	}
 	version := ""
 	var configs *yaml.Node
-	r.mapping(n, "the document", func(name string, key, value *yaml.Node) {
+	r.mapping(n, "the file", func(name string, key, value *yaml.Node) {
 		switch name {
 		case "version":
 			if version = r.text(value, name); version != "" && version != "v1" {
@@ -115,7 +117,9 @@ func (r *reader) entry(n *yaml.Node, field string) (e Entry) {
 				if f, ok := filter(s); ok {
 					e.Filters = append(e.Filters, f)
 				} else {
-					r.bad(n, field, s, "write device and vendor, such as 0x233010DE, or with the subsystem 0x233010DE:0x16C110DE", "is not a PCI id")
+					r.bad(n, field, s,
+						"write device and vendor, such as 0x233010DE, or with the subsystem 0x233010DE:0x16C110DE",
+						"is not a PCI id")
 				}
 			})
 		case "devices":

@@ -4,10 +4,9 @@
 // Package parted reads the configuration of NVIDIA's mig-parted and says what each of its named configs means for a
 // GPU: MIG on or off, and which instances.
 //
-// It takes what mig-parted takes: version v1, device filters with and without subsystem, lists of devices, names of
-// profiles; it refuses what mig-parted refuses, all mistakes at once and with their lines. It refuses
-// one thing more, names of compute instances (1c.3g.20gb): Kerf divides an instance in another way. Anchors and merge
-// keys of YAML may be used.
+// It accepts what mig-parted accepts: version v1, device filters with and without subsystem, device lists, profile
+// names. It rejects what mig-parted rejects and reports all errors with their lines. It also rejects names of compute
+// instances (1c.3g.20gb), because Kerf divides an instance in another way. YAML anchors and merge keys work.
 //
 // It reads no file and changes no GPU. Where an instance goes is decided by package plan; mig-parted has no word for
 // it either.
@@ -24,8 +23,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Document is what a file says.
-type Document struct {
+// File is the content of a file.
+type File struct {
 	// Configs are in the file's order; their names differ.
 	Configs []Config
 }
@@ -65,7 +64,7 @@ type Filter struct {
 }
 
 // Config returns the config of that name. The error is a *sharing.FieldError that lists those that there are.
-func (d Document) Config(field, name string) (Config, error) {
+func (d File) Config(field, name string) (Config, error) {
 	names := make([]string, len(d.Configs))
 	for i, c := range d.Configs {
 		if c.Name == name {
@@ -73,7 +72,8 @@ func (d Document) Config(field, name string) (Config, error) {
 		}
 		names[i] = c.Name
 	}
-	return Config{}, sharing.Invalid(field, name, "write one of "+strings.Join(names, ", "), "is no config of the document")
+	return Config{}, sharing.Invalid(field, name, "write one of "+strings.Join(names, ", "),
+		"is no config of the file")
 }
 
 // follow is what an alias stands for, or the node itself.
@@ -84,13 +84,13 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// open is follow, but refuses more values than a document may have and nodes of another kind.
+// open is follow, but refuses more values than a file may have and nodes of another kind.
 func (r *reader) open(n *yaml.Node, field string, kind yaml.Kind, want string) (*yaml.Node, bool) {
 	to := follow(n)
 	if r.values += 1 + len(to.Content); r.values > maxValues {
 		if !r.past {
 			r.past = true
-			r.bad(n, field, "", "split the document", "is past the %d values that are read", maxValues)
+			r.bad(n, field, "", "split the file", "is past the %d values that are read", maxValues)
 		}
 		return nil, false
 	}
@@ -101,13 +101,14 @@ func (r *reader) open(n *yaml.Node, field string, kind yaml.Kind, want string) (
 	return to, true
 }
 
-// mapping calls do for each pair of a mapping; a key that stands twice is a mistake, and the first one holds. Then come those of
-// the mappings that it merges (<<), but for the keys that were there before.
+// mapping calls do for each pair of a mapping. A repeated key is an error, and its first value counts. Then come
+// pairs of merged mappings (<<), except keys that were there before.
 func (r *reader) mapping(n *yaml.Node, field string, do func(name string, key, value *yaml.Node)) {
 	r.pairs(n, field, map[string]bool{}, do)
 }
 
-func (r *reader) pairs(n *yaml.Node, field string, before map[string]bool, do func(name string, key, value *yaml.Node)) {
+func (r *reader) pairs(n *yaml.Node, field string, before map[string]bool,
+	do func(name string, key, value *yaml.Node)) {
 	n, ok := r.open(n, field, yaml.MappingNode, "a mapping of fields")
 	if !ok {
 		return
@@ -140,7 +141,8 @@ func (r *reader) pairs(n *yaml.Node, field string, before map[string]bool, do fu
 }
 
 // merge is pairs of what a merge key names: a mapping, or a list of them of which the first one that has a key holds.
-func (r *reader) merge(n *yaml.Node, field string, before map[string]bool, do func(name string, key, value *yaml.Node)) {
+func (r *reader) merge(n *yaml.Node, field string, before map[string]bool,
+	do func(name string, key, value *yaml.Node)) {
 	if follow(n).Kind != yaml.SequenceNode {
 		r.pairs(n, field+".<<", before, do)
 		return

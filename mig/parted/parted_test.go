@@ -29,8 +29,10 @@ func gpu(t *testing.T, name string, index int) (parted.GPU, *mig.Table) {
 	var list []mig.Profile
 	for _, p := range model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts,
-			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs)},
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			Size: p.Size, Starts: p.Starts,
+			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
+				OFAs: int(p.OFAs)},
 		})
 	}
 	table, err := mig.NewTable(list)
@@ -40,7 +42,7 @@ func gpu(t *testing.T, name string, index int) (parted.GPU, *mig.Table) {
 	return parted.GPU{Index: index, Device: uint32(model.PCIDevice), Subsystem: uint32(model.PCISubsys)}, table
 }
 
-// What each config of the document means for a GPU of each kind, as a text.
+// What each config of the file means for a GPU of each kind, as a text.
 func TestWhatADocumentMeans(t *testing.T) {
 	data, err := os.ReadFile("testdata/all-fields.yaml")
 	if err != nil {
@@ -97,13 +99,15 @@ func TestMistakes(t *testing.T) {
 		doc  string
 		want []string
 	}{
-		"nothing":         {"", []string{"the document is empty; begin with version: v1"}},
-		"a comment":       {"# nothing", []string{"the document is empty"}},
-		"no YAML":         {"a: [", []string{"is not YAML"}},
-		"a list":          {"- 1", []string{"line 1: the document is not a mapping of fields"}},
-		"two documents":   {"version: v1\n---\nversion: v1", []string{"is followed by another one"}},
-		"no version":      {"mig-configs: {a: [{devices: all, mig-enabled: false}]}", []string{"line 1: version is missing"}},
-		"another version": {"version: v2\nmig-configs: {a: [{devices: all, mig-enabled: false}]}", []string{`line 1: version "v2" is not a version`}},
+		"nothing":       {"", []string{"the file is empty; begin with version: v1"}},
+		"a comment":     {"# nothing", []string{"the file is empty"}},
+		"no YAML":       {"a: [", []string{"is not YAML"}},
+		"a list":        {"- 1", []string{"line 1: the file is not a mapping of fields"}},
+		"two documents": {"version: v1\n---\nversion: v1", []string{"is followed by another one"}},
+		"no version": {"mig-configs: {a: [{devices: all, mig-enabled: false}]}",
+			[]string{"line 1: version is missing"}},
+		"another version": {"version: v2\nmig-configs: {a: [{devices: all, mig-enabled: false}]}",
+			[]string{`line 1: version "v2" is not a version`}},
 		"no configs":      {"version: v1", []string{"mig-configs is missing"}},
 		"empty configs":   {"version: v1\nmig-configs: {}", []string{"line 2: mig-configs is empty"}},
 		"an empty config": {"version: v1\nmig-configs:\n  a: []", []string{"line 3: mig-configs.a is empty"}},
@@ -136,10 +140,14 @@ mig-configs:
 			"line 12: mig-configs.a[3].mig-enabled is there twice",
 			"line 12: mig-configs.a[3].mig-devices has instances where mig-enabled is false",
 		}},
-		"no mapping is merged": {"version: v1\nmig-configs:\n  a:\n  - <<: 5\n    devices: all\n    mig-enabled: false\n  b:\n  - <<: [{devices: all}, x]\n    mig-enabled: false", []string{
-			"line 4: mig-configs.a[0].<< is not a mapping of fields", "line 8: mig-configs.b[0].<<[1] is not a mapping of fields"}},
-		"mistakes that are merged": {"version: v1\nmig-configs:\n  a:\n  - &x {devices: all, mig-enabled: false, nothing: 1}\n  - <<: *x\n    devices: [0]\n  - {\"<<\": 1, devices: all, mig-enabled: false}", []string{
-			"line 4: mig-configs.a[0].nothing is not a known field", "line 4: mig-configs.a[1].nothing is not a known field",
+		"no mapping is merged": {"version: v1\nmig-configs:\n  a:\n  - <<: 5\n    devices: all\n    mig-enabled: " +
+			"false\n  b:\n  - <<: [{devices: all}, x]\n    mig-enabled: false", []string{
+			"line 4: mig-configs.a[0].<< is not a mapping of fields",
+			"line 8: mig-configs.b[0].<<[1] is not a mapping of fields"}},
+		"errors that are merged": {"version: v1\nmig-configs:\n  a:\n  - &x {devices: all, mig-enabled: false, " +
+			"nothing: 1}\n  - <<: *x\n    devices: [0]\n  - {\"<<\": 1, devices: all, mig-enabled: false}", []string{
+			"line 4: mig-configs.a[0].nothing is not a known field",
+			"line 4: mig-configs.a[1].nothing is not a known field",
 			"line 7: mig-configs.a[2].<< is not a known field"}},
 	}
 	for name, tt := range tests {
@@ -150,18 +158,18 @@ mig-configs:
 			}
 			got := strings.Split(err.Error(), "\n")
 			if len(got) != len(tt.want) {
-				t.Fatalf("%d mistakes, want %d:\n%s", len(got), len(tt.want), err)
+				t.Fatalf("%d errors, want %d:\n%s", len(got), len(tt.want), err)
 			}
 			for i, want := range tt.want {
 				if !strings.Contains(got[i], want) {
-					t.Errorf("mistake %d is %q, want %q", i, got[i], want)
+					t.Errorf("error %d is %q, want %q", i, got[i], want)
 				}
 			}
 		})
 	}
 }
 
-// A document that repeats itself by anchors costs no more than a large one.
+// A file that repeats itself by anchors costs no more than a large one.
 func TestAnchorsAreBounded(t *testing.T) {
 	var doc strings.Builder
 	doc.WriteString("version: v1\nmig-configs:\n  a: &a\n")
@@ -171,7 +179,8 @@ func TestAnchorsAreBounded(t *testing.T) {
 	for i := range 400 {
 		fmt.Fprintf(&doc, "  b%d: *a\n", i)
 	}
-	if _, err := parted.Parse([]byte(doc.String())); err == nil || !strings.Contains(err.Error(), "is past the 131072 values that are read") {
+	if _, err := parted.Parse([]byte(doc.String())); err == nil ||
+		!strings.Contains(err.Error(), "is past the 131072 values that are read") {
 		t.Errorf("error %.200v", err)
 	}
 	if _, err := parted.Parse(make([]byte, parted.MaxSize+1)); !errors.Is(err, sharing.ErrInvalid) {
@@ -186,20 +195,26 @@ func TestMergesAreBounded(t *testing.T) {
 	for i := range 30 {
 		fmt.Fprintf(&doc, "  - &m%d {<<: [*m%d, *m%d]}\n", i+1, i, i)
 	}
-	if _, err := parted.Parse([]byte(doc.String())); err == nil || !strings.Contains(err.Error(), "is past the 131072 values that are read") {
+	if _, err := parted.Parse([]byte(doc.String())); err == nil ||
+		!strings.Contains(err.Error(), "is past the 131072 values that are read") {
 		t.Errorf("error %.200v", err)
 	}
-	if _, err := parted.Parse([]byte("version: v1\nmig-configs:\n  a:\n  - &m {<<: *m, devices: all, mig-enabled: false}")); !errors.Is(err, sharing.ErrInvalid) {
+	if _, err := parted.Parse(
+		[]byte("version: v1\nmig-configs:\n  a:\n  - &m {<<: *m, devices: all, mig-enabled: false}")); !errors.Is(err,
+		sharing.ErrInvalid) {
 		t.Errorf("a merge of itself: %v", err)
 	}
 }
 
 func TestUnknownConfig(t *testing.T) {
-	doc, err := parted.Parse([]byte("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: false}], b: [{devices: all, mig-enabled: false}]}"))
+	doc,
+		err := parted.Parse([]byte("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: false}], b: " +
+		"[{devices: all, mig-enabled: false}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := doc.Config("--config", "c"); err == nil || !strings.Contains(err.Error(), `--config "c" is no config of the document; write one of a, b`) {
+	if _, err := doc.Config("--config", "c"); err == nil ||
+		!strings.Contains(err.Error(), `--config "c" is no config of the file; write one of a, b`) {
 		t.Errorf("error %v", err)
 	}
 	if c, err := doc.Config("--config", "b"); err != nil || c.Name != "b" {
@@ -213,7 +228,8 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [&x {devices: all, mig-enabled: false}, {<<: [*x, *x], devices: [1]}]"))
+	f.Add(
+		[]byte("version: v1\nmig-configs:\n  a: [&x {devices: all, mig-enabled: false}, {<<: [*x, *x], devices: [1]}]"))
 	f.Add([]byte("version: v1\nmig-configs: {a: [{devices: [0], mig-enabled: true, mig-devices: {1g: 99999}}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		doc, err := parted.Parse(data)

@@ -13,9 +13,9 @@ import (
 	"github.com/kerf-gpu/kerf/mig/plan"
 )
 
-// One plan after the other for random GPUs, of each model that can be cut: for one wish, for one to seven, and for layouts of one
-// to seven. p99 is of single plans, in microseconds; state-p50 and state-p99 are of the states, each at the best of seven,
-// which a busy machine beside it does not change.
+// One plan after the other for random GPUs of each model with MIG: for one wish, for one to seven, and for layouts of
+// one to seven. p99 is of single plans, in microseconds. state-p50 and state-p99 are of the states, each the best of
+// seven runs, so that other programs do not change it.
 func BenchmarkMake(b *testing.B) {
 	for _, name := range []string{"a30x2", "a100x8", "h100x8", "h200x8", "b200x8", "rtxpro6000x4"} {
 		b.Run(name+"/pod", func(b *testing.B) { bench(b, name, 1, false) })
@@ -32,7 +32,8 @@ func bench(b *testing.B, machine string, most int, exact bool) {
 	for len(asks) < 1000 {
 		w := wishes(table, r, most)
 		if !exact || plan.Possible(table, w) == nil {
-			asks = append(asks, plan.Ask{Table: table, Values: values, Have: random(table, r).have, Wishes: w, Exact: exact})
+			asks = append(asks, plan.Ask{Table: table, Values: values, Have: random(table, r).have, Wishes: w,
+				Exact: exact})
 		}
 	}
 	var took []time.Duration

@@ -35,12 +35,12 @@ func (s *search) usesOf(place mig.Place) uses {
 	return u
 }
 
-// finder looks for the fewest pieces that must end for a profile to have a place. A piece that overlaps the place must end in any
-// case, and of those that take what is short one must: so it tries no other sets, however many pieces there are.
+// finder searches for the fewest instances that must end so that a profile has a place. An instance on the place must
+// end. Of those that use a scarce resource, at least one must end. So it tries only such sets.
 type finder struct {
 	*search
-	profile mig.Profile
-	pieces  []piece
+	profile  mig.Profile
+	blockers []blocker
 	// foreign are the units of what never ends, and spare is what it and the profile itself leave of all else.
 	foreign mig.Mask
 	spare   amounts
@@ -51,7 +51,7 @@ type finder struct {
 	best  ending
 }
 
-// ending is a way to make room: the pieces (bits) that end, and what the place and the room beside it then are.
+// ending is a way to make room: the instances (bits) that end, and the resulting place and free space.
 type ending struct {
 	found  bool
 	start  int
@@ -59,8 +59,8 @@ type ending struct {
 	room   mig.Value
 }
 
-func (s *search) finder(p mig.Profile, pieces []piece) *finder {
-	f := &finder{search: s, profile: p, pieces: pieces, spare: amountsOf(s.Table.Compute(), s.Table.Engines())}
+func (s *search) finder(p mig.Profile, blockers []blocker) *finder {
+	f := &finder{search: s, profile: p, blockers: blockers, spare: amountsOf(s.Table.Compute(), s.Table.Engines())}
 	f.spare[ofProfile] = p.Most
 	for _, in := range s.Have {
 		if !in.Ours {
@@ -82,8 +82,8 @@ func (f *finder) take(from *amounts, u uses) {
 	}
 }
 
-// find is the best ending for the wish: of the fewest pieces, then the one that leaves the most valuable room, then the one of
-// the pieces that come first, then the one of the highest place.
+// find returns the best ending for the wish: fewest instances, then most valuable free space, then earliest
+// instances, then highest place.
 func (f *finder) find(w Wish) ending {
 	for _, f.start = range slices.Backward(f.profile.Starts) {
 		place := mig.Place{Profile: f.profile.ID, Start: f.start}
@@ -95,7 +95,7 @@ func (f *finder) find(w Wish) ending {
 	return f.best
 }
 
-// try looks at all sets that have the pieces of some and none of those that are barred.
+// try searches all sets that contain the instances of some and none of the barred ones.
 func (f *finder) try(some, barred uint32) {
 	some |= f.overlapping(some)
 	if some&barred != 0 || f.best.found && bits.OnesCount32(some) > bits.OnesCount32(f.best.ending) {
@@ -127,17 +127,17 @@ func (e ending) better(than ending) bool {
 	return e.ending < than.ending
 }
 
-// overlapping are the pieces that must end, beside those that do, because they are on the place: those that are there, and those
-// that wait and are not gone before it.
+// overlapping returns further instances that must end because they are on the place: existing ones, and waiting ones
+// that are not gone before it.
 func (f *finder) overlapping(ending uint32) uint32 {
 	for {
 		more, gone := uint32(0), f.gone(ending)
-		for i := range f.pieces {
+		for i := range f.blockers {
 			bit := uint32(1) << i
-			if f.pieces[i].uses.units&f.units == 0 || ending&bit != 0 {
+			if f.blockers[i].uses.units&f.units == 0 || ending&bit != 0 {
 				continue
 			}
-			if f.pieces[i].after == 0 || gone&bit == 0 {
+			if f.blockers[i].after == 0 || gone&bit == 0 {
 				more |= bit
 			}
 		}
@@ -148,23 +148,25 @@ func (f *finder) overlapping(ending uint32) uint32 {
 	}
 }
 
-// gone are the pieces that are no longer there when those of ending have ended and the wishes that wait have their places.
+// gone returns the instances that are no longer there when those of ending have ended and the waiting wishes have
+// their places.
 func (f *finder) gone(ending uint32) uint32 {
 	gone := ending
-	for i := range f.pieces {
+	for i := range f.blockers {
 		if ending&(1<<i) == 0 {
-			gone |= f.pieces[i].after
+			gone |= f.blockers[i].after
 		}
 	}
 	return gone
 }
 
-// short are the pieces of which at least one more must end for want of something that is not units; true when nothing is short.
-func (f *finder) short(ending uint32) (pieces uint32, enough bool) {
+// short returns instances of which at least one more must end, because a resource other than memory slices is scarce.
+// enough is true if none is scarce.
+func (f *finder) short(ending uint32) (blockers uint32, enough bool) {
 	gone := f.gone(ending)
 	now, later := f.spare, f.spare
-	for i := range f.pieces {
-		p := &f.pieces[i]
+	for i := range f.blockers {
+		p := &f.blockers[i]
 		if p.after == 0 && ending&(1<<i) == 0 {
 			f.take(&now, p.uses)
 		}
@@ -176,30 +178,30 @@ func (f *finder) short(ending uint32) (pieces uint32, enough bool) {
 		if now[what] >= 0 && later[what] >= 0 {
 			continue
 		}
-		for i := range f.pieces {
-			p, bit := &f.pieces[i], uint32(1)<<i
+		for i := range f.blockers {
+			p, bit := &f.blockers[i], uint32(1)<<i
 			there := gone&bit == 0
 			if now[what] < 0 {
 				there = p.after == 0 && ending&bit == 0
 			}
 			if there && (p.uses.amounts[what] > 0 || what == ofProfile && p.uses.profile == f.profile.ID) {
-				pieces |= bit
+				blockers |= bit
 			}
 		}
-		return pieces, false
+		return blockers, false
 	}
 	return 0, true
 }
 
-// room is what is left beside the place in the end.
+// room returns the free space around the place in the end.
 func (f *finder) room(ending uint32) mig.Value {
 	if f.Values == nil {
 		return 0
 	}
 	taken, gone := f.foreign|f.units, f.gone(ending)
-	for i := range f.pieces {
+	for i := range f.blockers {
 		if gone&(1<<i) == 0 {
-			taken |= f.pieces[i].uses.units
+			taken |= f.blockers[i].uses.units
 		}
 	}
 	return f.Values.Of(f.Table.Full() &^ taken)
@@ -216,8 +218,8 @@ func (s *search) apart(taken mig.Occupancy) []int {
 	return list
 }
 
-// stay are the idle instances beside what is taken that need not go. Mostly that is all of them; where they want
-// engines or slices that are taken, as many steps as possible are saved.
+// stay returns the idle instances that need not go. Mostly these are all. If they use engines or slices that are
+// taken, it saves as many steps as possible.
 func (s *search) stay(taken mig.Occupancy) []int {
 	if s.Exact {
 		return nil

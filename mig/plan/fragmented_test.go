@@ -14,9 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/mig/plan"
 )
 
-// pieces is a GPU on which small instances were made wherever there was room, and some of them have ended: what is left is
-// busy, or somebody else's, and the room between is in pieces.
-func pieces(table *mig.Table, r *rand.Rand) *gpu {
+// blockers is a GPU on which small instances were created everywhere, and some of them have ended. The rest is busy or
+// unmanaged, and the free units between are not adjacent.
+func blockers(table *mig.Table, r *rand.Rand) *gpu {
 	g := &gpu{table: table, next: 1}
 	for range 12 {
 		small := slices.DeleteFunc(table.Places(g.occupancy(nil)), func(p mig.Place) bool {
@@ -50,9 +50,9 @@ func fitTogether(table *mig.Table, profiles []int, taken []mig.Place) bool {
 	return false
 }
 
-// On GPUs of each kind whose room is in pieces: an instance is made exactly where there is room for it, at the place that leaves
-// the most valuable room, by trying each; one that has none is told that the room is in pieces exactly where the instances
-// that there are could be placed so that it fits, by trying all their places.
+// On fragmented GPUs of each kind, an instance is created exactly if it fits. It gets the place that leaves the most
+// valuable free units, by trying each. A refusal reports fragmentation exactly if other places of the existing
+// instances would let it fit, by trying all their places.
 func TestPiecesAgainstBruteForce(t *testing.T) {
 	for _, name := range []string{"a30x2", "a100x8", "h100x8", "h200x8", "b200x8", "rtxpro6000x4"} {
 		t.Run(name, func(t *testing.T) {
@@ -61,10 +61,11 @@ func TestPiecesAgainstBruteForce(t *testing.T) {
 			r := rand.New(rand.NewPCG(21, 5))
 			made, full, fragmented := 0, 0, 0
 			for range 120 {
-				g := pieces(table, r)
+				g := blockers(table, r)
 				now := g.occupancy(t)
 				for _, p := range table.Profiles() {
-					made1, err := plan.Make(plan.Ask{Table: table, Values: values, Have: g.have, Wishes: []plan.Wish{{Profile: p.ID, Start: plan.Any}}})
+					made1, err := plan.Make(plan.Ask{Table: table, Values: values, Have: g.have,
+						Wishes: []plan.Wish{{Profile: p.ID, Start: plan.Any}}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -80,7 +81,8 @@ func TestPiecesAgainstBruteForce(t *testing.T) {
 					if best >= 0 {
 						o, _ := table.Try(now, a.Place)
 						if got := values.Of(table.Free(o)); got != best {
-							t.Fatalf("%s on %+v goes to %d, which leaves %d and not %d", p.Name, g.have, a.Place.Start, got, best)
+							t.Fatalf("%s on %+v goes to %d, which leaves %d and not %d", p.Name, g.have, a.Place.Start,
+								got, best)
 						}
 						made++
 						continue

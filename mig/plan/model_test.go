@@ -24,8 +24,10 @@ func table(t testing.TB, name string) *mig.Table {
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
 		list = append(list, mig.Profile{
-			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts,
-			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs), OFAs: int(p.OFAs)},
+			ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max,
+			Size: p.Size, Starts: p.Starts,
+			Engines: mig.Engines{Decoders: int(p.Decoders), Encoders: int(p.Encoders), JPEGs: int(p.JPEGs),
+				OFAs: int(p.OFAs)},
 		})
 	}
 	table, err := mig.NewTable(list)
@@ -71,7 +73,7 @@ func (g *gpu) create(p mig.Place) {
 	g.next++
 }
 
-// occupancy is what the instances take; t is told when they cannot be together.
+// occupancy is what the instances take; t fails if they cannot be together.
 func (g *gpu) occupancy(t testing.TB) mig.Occupancy {
 	places := make([]mig.Place, len(g.have))
 	for i, in := range g.have {
@@ -144,7 +146,7 @@ func (g *gpu) key() string {
 	return strings.Join(parts, ";")
 }
 
-// serves reports whether each of the wishes has an instance of its own; for a layout also one that is busy.
+// serves reports whether each of the wishes has a separate instance; for a layout also a busy one.
 func (g *gpu) serves(wishes []plan.Wish, exact bool) bool {
 	var try func(n int, used map[int]bool) bool
 	try = func(n int, used map[int]bool) bool {
@@ -175,8 +177,8 @@ func (g *gpu) shortest(wishes []plan.Wish) int {
 	})
 }
 
-// wanted reports whether an instance there could serve one of the wishes. What is made elsewhere only takes room: without the
-// calls that make it, what is left of any way is one too, and shorter.
+// wanted reports whether an instance there could serve one of the wishes. What is made elsewhere only takes room:
+// without the calls that make it, what is left of any way is one too, and shorter.
 func wanted(wishes []plan.Wish, at mig.Place) bool {
 	return slices.ContainsFunc(wishes, func(w plan.Wish) bool {
 		return w.Profile == at.Profile && (w.Start == plan.Any || w.Start == at.Start)

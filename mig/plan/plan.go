@@ -10,8 +10,8 @@
 // fewest steps it is one that leaves the most valuable room, so that large profiles stay possible; the same
 // input gives the same plan.
 //
-// The package does not talk to a driver, knows no time and remembers nothing: whoever carries a plan out looks
-// again, and asks for a new one, whenever the GPU or the wishes have changed.
+// The package does not call a driver, has no clock and keeps no state. The caller of a plan reads the GPU again, and
+// makes a new plan after each change of GPU or wishes.
 package plan
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// MaxWishes is the largest number of wishes in one Ask: no GPU has room for more. With the instances that there can be
-// besides, what is in the way of the last wish has no more pieces than a word of bits.
+// MaxWishes is the largest number of wishes in one Ask: no GPU has room for more. With it, the instances in the way
+// of the last wish fit a word of bits.
 const MaxWishes = 12
 
 // Instance is one GPU instance that the driver reports.
@@ -60,8 +60,8 @@ type Ask struct {
 	Have   []Instance
 	// Wishes are in the order in which they are served.
 	Wishes []Wish
-	// Exact makes the wishes a layout: all that the GPU should have. Instances in use count for it, and idle ones
-	// of ours that are not in it go. Otherwise each wish is for one idle instance, and what is in nobody's way stays.
+	// Exact makes the wishes a layout: all that the GPU should have. Instances in use count for it, and idle managed
+	// ones outside it go. Otherwise each wish is for one idle instance, and instances that block nothing stay.
 	Exact bool
 }
 
@@ -105,8 +105,8 @@ type Answer struct {
 	Place mig.Place
 	// WaitsFor are the holders that must end first, only with Waits.
 	WaitsFor []string
-	// Fragmented is true when the room is there and in pieces: the instances that stand in the way could be
-	// placed so that this one fits. Otherwise the GPU is full for it. Only with Waits and Foreign.
+	// Fragmented is true if the free space would suffice in one block: the instances in the way could be placed so
+	// that this one fits. Otherwise the GPU is full for it. Only with Waits and Foreign.
 	Fragmented bool
 	// Why says in words, with the numbers, why it is neither Ready nor Made.
 	Why string
@@ -167,7 +167,8 @@ type Plan struct {
 // error shows the arithmetic), or what the driver reports cannot be on this GPU; then nothing may be done to it.
 func Make(ask Ask) (Plan, error) {
 	if len(ask.Wishes) > MaxWishes {
-		return Plan{}, fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(ask.Wishes), MaxWishes, sharing.ErrInvalid)
+		return Plan{}, fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(ask.Wishes),
+			MaxWishes, sharing.ErrInvalid)
 	}
 	if ask.Exact {
 		if err := Possible(ask.Table, ask.Wishes); err != nil {
@@ -186,7 +187,8 @@ func Make(ask Ask) (Plan, error) {
 // shows the arithmetic.
 func Possible(t *mig.Table, wishes []Wish) error {
 	if len(wishes) > MaxWishes {
-		return fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(wishes), MaxWishes, sharing.ErrInvalid)
+		return fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(wishes), MaxWishes,
+			sharing.ErrInvalid)
 	}
 	ids := make([]int, len(wishes))
 	demanded := false

@@ -66,8 +66,8 @@ func want(t *testing.T, table *mig.Table, list []string) []plan.Wish {
 	return out
 }
 
-// told writes a plan as people would.
-func told(table *mig.Table, p plan.Plan) []string {
+// written writes a plan as an admin would.
+func written(table *mig.Table, p plan.Plan) []string {
 	at := func(place mig.Place) string { return fmt.Sprintf("%s@%d", table.Name(place.Profile), place.Start) }
 	var out []string
 	for _, s := range p.Steps {
@@ -99,27 +99,36 @@ func TestMake(t *testing.T) {
 		want       []string
 	}{
 		"nothing is wanted": {have: []string{"1g.10gb@6"}},
-		"on an empty GPU":   {wish: []string{"3g.40gb"}, want: []string{"create-gi 3g.40gb@4", "create-ci 3g.40gb@4", "made 3g.40gb@4"}},
-		"beside one that is in use": {have: []string{"3g.40gb@4 pod-a"}, wish: []string{"2g.20gb"},
+		"on an empty GPU": {wish: []string{"3g.40gb"}, want: []string{"create-gi 3g.40gb@4", "create-ci 3g.40gb@4",
+			"made 3g.40gb@4"}},
+		"next to one that is in use": {have: []string{"3g.40gb@4 pod-a"}, wish: []string{"2g.20gb"},
 			want: []string{"create-gi 2g.20gb@2", "create-ci 2g.20gb@2", "made 2g.20gb@2"}},
-		"a warm one is there": {have: []string{"1g.10gb@0", "1g.10gb@6 pod-a"}, wish: []string{"1g.10gb"}, want: []string{"ready 1g.10gb@0"}},
+		"a warm one is there": {have: []string{"1g.10gb@0", "1g.10gb@6 pod-a"}, wish: []string{"1g.10gb"},
+			want: []string{"ready 1g.10gb@0"}},
 		"a half made one is there": {have: []string{"half 1g.10gb@0"}, wish: []string{"1g.10gb"},
 			want: []string{"create-ci 1g.10gb@0", "made 1g.10gb@0"}},
 		"one cut in two is there": {have: []string{"two 7g.80gb@0"}, wish: []string{"7g.80gb"},
 			want: []string{"destroy-ci 7g.80gb@0", "destroy-ci 7g.80gb@0", "create-ci 7g.80gb@0", "made 7g.80gb@0"}},
-		"an idle one gives way, and the fewer of them": {have: []string{"1g.10gb@0", "1g.10gb@1", "1g.20gb@6"}, wish: []string{"3g.40gb"},
-			want: []string{"destroy-ci 1g.20gb@6", "destroy-gi 1g.20gb@6", "create-gi 3g.40gb@4", "create-ci 3g.40gb@4", "made 3g.40gb@4"}},
+		"an idle one gives way, and the fewer of them": {have: []string{"1g.10gb@0", "1g.10gb@1", "1g.20gb@6"},
+			wish: []string{"3g.40gb"},
+			want: []string{"destroy-ci 1g.20gb@6", "destroy-gi 1g.20gb@6", "create-gi 3g.40gb@4", "create-ci 3g.40gb@4",
+				"made 3g.40gb@4"}},
 		"the only engine is in an idle one elsewhere": {have: []string{"1g.10gb+me@0"}, wish: []string{"1g.10gb+me@6"},
-			want: []string{"destroy-ci 1g.10gb+me@0", "destroy-gi 1g.10gb+me@0", "create-gi 1g.10gb+me@6", "create-ci 1g.10gb+me@6", "made 1g.10gb+me@6"}},
+			want: []string{"destroy-ci 1g.10gb+me@0", "destroy-gi 1g.10gb+me@0", "create-gi 1g.10gb+me@6",
+				"create-ci 1g.10gb+me@6", "made 1g.10gb+me@6"}},
 		"full": {have: []string{"4g.40gb@0 pod-a", "3g.40gb@4 pod-b"}, wish: []string{"1g.10gb"},
 			want: []string{"waits 1g.10gb@3 for pod-a: full: 1g.10gb takes 1 of 7 compute slices; 0 are free"}},
 		"fragmented": {have: []string{"1g.10gb@0 pod-a", "1g.10gb@4 pod-b"}, wish: []string{"4g.40gb"},
-			want: []string{"waits 4g.40gb@0 for pod-a: fragmented: 4g.40gb takes 4 of 8 memory units from 0; 6 are free (1-3,5-7)"}},
+			want: []string{
+				"waits 4g.40gb@0 for pod-a: fragmented: 4g.40gb takes 4 of 8 memory units from 0; 6 are free " +
+					"(1-3,5-7)"}},
 		"who waits keeps the place": {have: []string{"7g.80gb@0 pod-a"}, wish: []string{"4g.40gb", "4g.40gb"},
 			want: []string{"waits 4g.40gb@0 for pod-a: full: 4g.40gb takes 4 of 7 compute slices; 0 are free",
 				"waits 4g.40gb@0 for new-1,pod-a: full: 4g.40gb takes 4 of 7 compute slices; 0 are free"}},
-		"foreign ones stay, idle or not": {have: []string{"foreign 1g.10gb@0", "foreign 1g.10gb@4 someone"}, wish: []string{"3g.40gb"},
-			want: []string{"foreign: fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 6 are free (1-3,5-7); in the way are instances that Kerf did not make: 1g.10gb at 0, 1g.10gb at 4"}},
+		"foreign ones stay, idle or not": {have: []string{"foreign 1g.10gb@0", "foreign 1g.10gb@4 someone"},
+			wish: []string{"3g.40gb"},
+			want: []string{"foreign: fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 6 are free (1-3,5-7); " +
+				"in the way are instances that Kerf did not make: 1g.10gb at 0, 1g.10gb at 4"}},
 		"a start that is taken": {have: []string{"1g.10gb@5 pod-a"}, wish: []string{"1g.10gb@5"},
 			want: []string{"waits 1g.10gb@5 for pod-a: 1g.10gb at 5 is taken"}},
 		"a start that there is not": {wish: []string{"4g.40gb@4"}, want: []string{"never: 4g.40gb cannot begin at 4"}},
@@ -131,21 +140,23 @@ func TestMake(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			table := table(t, "h100x8")
-			p, err := plan.Make(plan.Ask{Table: table, Values: mig.NewValues(table, nil), Have: have(t, table, tt.have), Wishes: want(t, table, tt.wish), Exact: tt.exact})
+			p, err := plan.Make(plan.Ask{Table: table, Values: mig.NewValues(table, nil), Have: have(t, table, tt.have),
+				Wishes: want(t, table, tt.wish), Exact: tt.exact})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(tt.want, told(table, p)); d != "" {
+			if d := cmp.Diff(tt.want, written(table, p)); d != "" {
 				t.Errorf("plan (-want +got):\n%s", d)
 			}
 		})
 	}
 }
 
-// As many wishes as there may be, on a GPU that is busy all over: each waits for somebody, the last ones for wishes that
-// wait themselves, and none is told that others than Kerf are in the way.
+// As many wishes as possible, on a GPU that is all busy: each waits for a user, the last ones for wishes that wait
+// themselves, and none reports unmanaged instances as its reason.
 func TestAllWishesWait(t *testing.T) {
-	for name, tc := range map[string]struct{ small, whole string }{"h100x8": {"1g.10gb", "7g.80gb"}, "b200x8": {"1g.23gb", "7g.180gb"}} {
+	for name, tc := range map[string]struct{ small, whole string }{"h100x8": {"1g.10gb", "7g.80gb"},
+		"b200x8": {"1g.23gb", "7g.180gb"}} {
 		table := table(t, name)
 		var busy, wishes []string
 		for i := range 7 {
@@ -183,11 +194,13 @@ func TestWhatCannotBePlanned(t *testing.T) {
 			want: "takes 9 of 8 memory units"},
 		"a layout whose starts collide": {wish: []string{"1g.10gb@0", "4g.40gb"}, exact: true,
 			want: "the starts that are given leave no place for 4g.40gb"},
-		"instances that cannot be": {have: []string{"3g.40gb@0", "1g.10gb@1"}, want: "1g.10gb at 1 needs units 1, of which 1 are taken"},
+		"instances that cannot be": {have: []string{"3g.40gb@0", "1g.10gb@1"},
+			want: "1g.10gb at 1 needs units 1, of which 1 are taken"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, err := plan.Make(plan.Ask{Table: table, Have: have(t, table, tt.have), Wishes: want(t, table, tt.wish), Exact: tt.exact})
+			p, err := plan.Make(plan.Ask{Table: table, Have: have(t, table, tt.have), Wishes: want(t, table, tt.wish),
+				Exact: tt.exact})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || len(p.Steps) > 0 {
 				t.Errorf("%+v, error %v, want %q", p, err, tt.want)
 			}

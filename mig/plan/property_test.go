@@ -19,7 +19,8 @@ import (
 // Random states and wishes: each plan is carried out on a GPU that refuses what is not safe, and must keep what
 // it says. After every step there is a legal set, and from every prefix a new plan reaches the same answers.
 func TestPlansKeepTheirWord(t *testing.T) {
-	for name, rounds := range map[string]int{"a30x2": 1500, "a100x8": 1500, "b200x8": 1500, "rtxpro6000x4": 1500, "h100x8": 500, "h200x8": 500} {
+	for name, rounds := range map[string]int{"a30x2": 1500, "a100x8": 1500, "b200x8": 1500, "rtxpro6000x4": 1500,
+		"h100x8": 500, "h200x8": 500} {
 		t.Run(name, func(t *testing.T) {
 			table := table(t, name)
 			values := mig.NewValues(table, nil)
@@ -27,7 +28,8 @@ func TestPlansKeepTheirWord(t *testing.T) {
 			states := map[plan.State]int{}
 			for range rounds {
 				g := random(table, r)
-				ask := plan.Ask{Table: table, Values: values, Have: g.have, Wishes: wishes(table, r, 4), Exact: r.IntN(3) == 0}
+				ask := plan.Ask{Table: table, Values: values, Have: g.have, Wishes: wishes(table, r, 4),
+					Exact: r.IntN(3) == 0}
 				p, err := plan.Make(ask)
 				if err != nil {
 					if ask.Exact && errors.Is(err, sharing.ErrInvalid) && plan.Possible(table, ask.Wishes) != nil {
@@ -114,7 +116,8 @@ func again(t *testing.T, g *gpu, ask plan.Ask, first plan.Plan) {
 		t.Fatalf("%+v\ncontinues with %+v, longer than %+v", ask, p.Steps, first.Steps)
 	}
 	for i, a := range first.Answers {
-		was, is := a.State == plan.Ready || a.State == plan.Made, p.Answers[i].State == plan.Ready || p.Answers[i].State == plan.Made
+		was, is := a.State == plan.Ready || a.State == plan.Made, p.Answers[i].State == plan.Ready ||
+			p.Answers[i].State == plan.Made
 		if was != is {
 			t.Fatalf("%+v\nwish %d was %v and is %v", ask, i, a, p.Answers[i])
 		}
@@ -138,7 +141,8 @@ func ends(t *testing.T, g *gpu, ask plan.Ask, i int, a plan.Answer) {
 // Against all that could be done: nothing that is said to be impossible is possible, who comes first is served
 // first, and nothing is shorter.
 func TestPlansAreShortest(t *testing.T) {
-	for name, rounds := range map[string]int{"a30x2": 150, "rtxpro6000x4": 100, "b200x8": 60, "a100x8": 60, "h100x8": 60, "h200x8": 60} {
+	for name, rounds := range map[string]int{"a30x2": 150, "rtxpro6000x4": 100, "b200x8": 60, "a100x8": 60,
+		"h100x8": 60, "h200x8": 60} {
 		t.Run(name, func(t *testing.T) {
 			table := table(t, name)
 			r := rand.New(rand.NewPCG(7, 8))
@@ -166,7 +170,8 @@ func TestPlansAreShortest(t *testing.T) {
 	}
 }
 
-// Leaving out what can be of no use leaves out no shortest way: on the GPU where all calls can be tried, they find none shorter.
+// Leaving out what can be of no use leaves out no shortest way: on the GPU where all calls can be tried, they find none
+// shorter.
 func TestNothingElseIsOfUse(t *testing.T) {
 	table := table(t, "a30x2")
 	r := rand.New(rand.NewPCG(9, 10))

@@ -27,14 +27,14 @@ type search struct {
 	reasons map[int]Answer
 }
 
-// position is where a search stands: the wish that is next, the units that are taken, which busy instances (bits by their
-// order) serve wishes of a layout, and how many wishes of each profile got an instance. With what no plan touches, that says all of
-// the room that is taken, in fewer bytes: a search looks up many.
+// position is where a search stands: the wish that is next, the units that are taken, which busy instances (bits by
+// their order) serve wishes of a layout, and how many wishes of each profile got an instance. With what no plan
+// touches, that says all of the room that is taken, in fewer bytes: a search looks up many.
 type position struct {
 	taken  mig.Mask
 	served uint32
-	// made has a digit of four bits for each profile that is wished for, in the order in which they first are, and the next wish
-	// in its last four bits: there are fewer than sixteen wishes.
+	// made has a digit of four bits for each profile that is wished for, in the order in which they first are, and the
+	// next wish in its last four bits: there are fewer than sixteen wishes.
 	made uint64
 }
 
@@ -66,7 +66,8 @@ func newSearch(ask Ask) (*search, error) {
 	for i, in := range ask.Have {
 		var err error
 		if all, err = ask.Table.Add(all, in.Place); err != nil {
-			return nil, fmt.Errorf("instances that the driver reports do not fit each other: %w (%w)", err, sharing.ErrInvalid)
+			return nil, fmt.Errorf("instances that the driver reports do not fit each other: %w (%w)", err,
+				sharing.ErrInvalid)
 		}
 		m, _ := ask.Table.Mask(in.Place) // Add knows the place
 		s.units = append(s.units, m)

@@ -11,41 +11,41 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 )
 
-// piece is something in the way of a wish that is not served.
-type piece struct {
+// blocker is an instance or a place in the way of a wish that is not served.
+type blocker struct {
 	place   mig.Place
 	holders []string
 	uses    uses
-	// after are the pieces (bits) that must end before this one is there: it is the place that a wish before waits
-	// for. 0 for what is there, or made by the plan.
+	// after are the blockers (bits) that must end before this one exists: it is the place that an earlier wish waits
+	// for. 0 for existing instances, and for those that the plan makes.
 	after uint32
 }
 
 // explain answers the wishes that are not served: each with the place that is had soonest, for whom it waits, or
 // that there is none. The place for which a wish waits is kept from those that come after it.
 func (s *search) explain(answers []Answer, choices []choice) {
-	var pieces []piece
+	var blockers []blocker
 	for _, i := range s.busy {
-		pieces = append(pieces, s.piece(s.Have[i].Place, s.Have[i].Holders, 0))
+		blockers = append(blockers, s.blocker(s.Have[i].Place, s.Have[i].Holders, 0))
 	}
 	for i, c := range choices {
 		if c.served && c.busy == 0 {
-			pieces = append(pieces, s.piece(c.place, []string{s.who(i)}, 0))
+			blockers = append(blockers, s.blocker(c.place, []string{s.who(i)}, 0))
 		}
 	}
 	for i, c := range choices {
 		if c.served {
 			continue
 		}
-		a, ending := s.wait(s.Wishes[i], pieces)
+		a, ending := s.wait(s.Wishes[i], blockers)
 		if answers[i] = a; a.State == Waits {
-			pieces = append(pieces, s.piece(a.Place, []string{s.who(i)}, ending))
+			blockers = append(blockers, s.blocker(a.Place, []string{s.who(i)}, ending))
 		}
 	}
 }
 
-func (s *search) piece(place mig.Place, holders []string, after uint32) piece {
-	return piece{place, holders, s.usesOf(place), after}
+func (s *search) blocker(place mig.Place, holders []string, after uint32) blocker {
+	return blocker{place, holders, s.usesOf(place), after}
 }
 
 // who is who a wish is for.
@@ -56,9 +56,9 @@ func (s *search) who(i int) string {
 	return fmt.Sprintf("wish %d", i+1)
 }
 
-// wait finds the place of w that becomes free when the fewest pieces end; of equal ones the one that leaves the
-// most valuable room. The second result has a bit for each piece that must end.
-func (s *search) wait(w Wish, pieces []piece) (Answer, uint32) {
+// wait finds the place of w that becomes free when the fewest blockers end; of equal ones the one with the most
+// valuable free space. The second result has a bit for each blocker that must end.
+func (s *search) wait(w Wish, blockers []blocker) (Answer, uint32) {
 	p, ok := s.Table.Profile(w.Profile)
 	if !ok {
 		return Answer{Why: fmt.Sprintf("the GPU has no MIG profile %d", w.Profile)}, 0
@@ -66,29 +66,29 @@ func (s *search) wait(w Wish, pieces []piece) (Answer, uint32) {
 	if w.Start != Any && !slices.Contains(p.Starts, w.Start) {
 		return Answer{Why: fmt.Sprintf("%s cannot begin at %d", p.Name, w.Start)}, 0
 	}
-	a := s.why(p, pieces)
+	a := s.why(p, blockers)
 	if a.Why == "" {
 		a.Why = fmt.Sprintf("%s at %d is taken", p.Name, w.Start) // there is room elsewhere, and a start is demanded
 	}
-	f := s.finder(p, pieces)
+	f := s.finder(p, blockers)
 	best := f.find(w)
 	if !best.found {
 		a.Why += "; in the way are instances that Kerf did not make: " + s.foreignNames()
 		return a, 0
 	}
-	a.State, a.Place, a.WaitsFor = Waits, mig.Place{Profile: p.ID, Start: best.start}, holders(pieces, best.ending)
+	a.State, a.Place, a.WaitsFor = Waits, mig.Place{Profile: p.ID, Start: best.start}, holders(blockers, best.ending)
 	return a, best.ending
 }
 
 // why says what is in the way of the profile now, which is the same for each wish for it.
-func (s *search) why(p mig.Profile, pieces []piece) Answer {
+func (s *search) why(p mig.Profile, blockers []blocker) Answer {
 	if a, ok := s.reasons[p.ID]; ok {
 		return a
 	}
 	now := s.foreign()
-	for _, other := range pieces {
+	for _, other := range blockers {
 		if other.after == 0 {
-			now, _ = s.Table.Try(now, other.place) // pieces that are there at one time are beside each other
+			now, _ = s.Table.Try(now, other.place) // blockers that exist at the same time do not overlap
 		}
 	}
 	a := Answer{State: Foreign, Fragmented: s.Table.Rearranged(now, p.ID), Why: s.Table.Why(now, p.ID)}
@@ -120,9 +120,9 @@ func (s *search) foreignNames() string {
 	return strings.Join(names, ", ")
 }
 
-func holders(pieces []piece, ending uint32) []string {
+func holders(blockers []blocker, ending uint32) []string {
 	var names []string
-	for i, p := range pieces {
+	for i, p := range blockers {
 		if ending&(1<<i) != 0 {
 			names = append(names, p.holders...)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/kerf-gpu/kerf/mig/plan"
 )
 
-// waiting is what a wish that is not served waits for: a place, and bits of the pieces that must end.
+// waiting is what a wish that is not served waits for: a place, and bits of the instances that must end.
 type waiting struct {
-	places  []mig.Place // of pieces: who is busy, wishes that are served, wishes that wait
+	places  []mig.Place // of instances: busy ones, served wishes, waiting wishes
 	holders [][]string
 	after   []uint32
 }
@@ -26,7 +26,7 @@ func (w *waiting) add(p mig.Place, holders []string, after uint32) {
 	w.places, w.holders, w.after = append(w.places, p), append(w.holders, holders), append(w.after, after)
 }
 
-// fits tries a place beside the foreign instances and the pieces that are left.
+// fits tries a place together with the unmanaged instances and the instances that stay.
 func (w *waiting) fits(t *mig.Table, foreign []mig.Place, left func(i int) bool, p mig.Place) (mig.Occupancy, bool) {
 	places := slices.Clone(foreign)
 	for i := range w.places {
@@ -38,8 +38,10 @@ func (w *waiting) fits(t *mig.Table, foreign []mig.Place, left func(i int) bool,
 	return o, err == nil
 }
 
-// first is the best of all sets of pieces, by trying each: the fewest, then the most valuable room, then the lowest number.
-func (w *waiting) first(t *mig.Table, values *mig.Values, foreign []mig.Place, wish plan.Wish) (mig.Place, uint32, bool) {
+// first is the best of all sets of instances, by trying each: the fewest, then the most valuable room, then the lowest
+// number.
+func (w *waiting) first(t *mig.Table, values *mig.Values, foreign []mig.Place, wish plan.Wish) (mig.Place, uint32,
+	bool) {
 	p, _ := t.Profile(wish.Profile)
 	best, at, room, found := uint32(0), mig.Place{}, mig.Value(0), false
 	for ending := uint32(1); ending < 1<<len(w.places); ending++ {
@@ -73,7 +75,8 @@ func (w *waiting) first(t *mig.Table, values *mig.Values, foreign []mig.Place, w
 	return at, best, found
 }
 
-// Who a wish waits for is what trying all sets gives, on GPUs of each kind, in pieces, with others' instances among them.
+// The instances that a wish waits for are the best of all sets, on fragmented GPUs of each kind, with unmanaged
+// instances among them.
 func TestWishesWaitForTheFewest(t *testing.T) {
 	for _, name := range []string{"a30x2", "a100x8", "b200x8", "rtxpro6000x4"} {
 		t.Run(name, func(t *testing.T) {

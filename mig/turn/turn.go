@@ -1,8 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package turn decides which idle GPUs change between MIG mode and being shared or given whole, because somebody asks for
-// what no GPU gives as they are.
+// Package turn decides which idle GPUs switch their MIG mode, because a request fits no GPU in its present mode.
 //
 // It is pure: what is there, what found no room and what time it is go in, and what is to be turned comes out. It
 // promises that only a GPU is turned that its pool leaves to demand, that is idle, and whose mode is as old as the pool
@@ -42,7 +41,7 @@ type Need struct {
 	Since time.Time
 	// On is true where MIG mode is wanted of a GPU.
 	On bool
-	// Prefer are GPUs that somebody has planned for it, best first.
+	// Prefer are GPUs that the scheduler planned for it, best first.
 	Prefer []sharing.GPUID
 	// Fits reports whether it has room once these GPUs have the mode that it wants. More GPUs never take room away.
 	Fits func(turned []sharing.GPUID) bool
@@ -69,11 +68,14 @@ type Plan struct {
 	Waits []Wait
 }
 
-// Decide says what to turn. hold is how long a GPU keeps a mode, from the last change on. A need that has room by now, or
-// that no change of mode would give room, is left out.
+// Decide says what to turn. hold is how long a GPU keeps a mode, from the last change on. A need that has room by now,
+// or that no change of mode would give room, is left out.
 func Decide(gpus []GPU, needs []Need, hold time.Duration, now time.Time) Plan {
 	needs = slices.Clone(needs)
-	slices.SortStableFunc(needs, func(a, b Need) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Who, b.Who)) })
+	slices.SortStableFunc(needs, func(a, b Need) int {
+		return cmp.Or(a.Since.Compare(b.Since),
+			cmp.Compare(a.Who, b.Who))
+	})
 	var p Plan
 	for _, n := range needs {
 		turned := p.to(n.On)
@@ -139,7 +141,8 @@ func byPreference(gpus []GPU, prefer []sharing.GPUID) {
 		return len(prefer)
 	}
 	slices.SortFunc(gpus, func(a, b GPU) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Turned.Compare(b.Turned), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Turned.Compare(b.Turned), cmp.Compare(a.Index, b.Index),
+			cmp.Compare(a.ID, b.ID))
 	})
 }
 

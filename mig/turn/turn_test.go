@@ -46,10 +46,11 @@ func TestDecide(t *testing.T) {
 		needs []Need
 		want  Plan
 	}{
-		"nobody asks": {gpus: []GPU{{ID: "a"}, {ID: "b", On: true}}},
+		"no one asks": {gpus: []GPU{{ID: "a"}, {ID: "b", On: true}}},
 		"an idle one goes to MIG": {
-			gpus: []GPU{{ID: "a", Busy: "is held by pod x"}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "a", "b")},
-			want: Plan{Turns: []Turn{{"b", true, "pod y"}}},
+			gpus:  []GPU{{ID: "a", Busy: "is held by pod x"}, {ID: "b", Index: 1}},
+			needs: []Need{of("pod y", true, 1, "a", "b")},
+			want:  Plan{Turns: []Turn{{"b", true, "pod y"}}},
 		},
 		"and back": {
 			gpus: []GPU{{ID: "a", On: true, Turned: long}}, needs: []Need{of("pod y", false, 1, "a")},
@@ -57,33 +58,39 @@ func TestDecide(t *testing.T) {
 		},
 		"who has room by now needs nothing": {gpus: []GPU{{ID: "a"}}, needs: []Need{of("pod y", true, 0)}},
 		"one for two that it has room for": {
-			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "a", "b"), of("pod z", true, 1, "a", "b")},
+			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "a", "b"),
+				of("pod z", true, 1, "a", "b")},
 			want: Plan{Turns: []Turn{{"a", true, "pod y"}}},
 		},
 		"two of which each needs another": {
-			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "b"), of("pod z", true, 1, "a")},
+			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "b"),
+				of("pod z", true, 1, "a")},
 			want: Plan{Turns: []Turn{{"b", true, "pod y"}, {"a", true, "pod z"}}},
 		},
 		"who waits longest is served": {
-			gpus: []GPU{{ID: "a", On: true}, {ID: "b", Index: 1}}, needs: []Need{of("late", false, 1, "a", "b").since(time.Minute), of("early", true, 2, "a", "b")},
-			want: Plan{Turns: []Turn{{"a", false, "late"}}}, // the early one cannot be helped
+			gpus:  []GPU{{ID: "a", On: true}, {ID: "b", Index: 1}},
+			needs: []Need{of("late", false, 1, "a", "b").since(time.Minute), of("early", true, 2, "a", "b")},
+			want:  Plan{Turns: []Turn{{"a", false, "late"}}}, // the early one cannot be helped
 		},
 		"what was planned goes first": {
 			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "a", "b").planned("b")},
 			want: Plan{Turns: []Turn{{"b", true, "pod y"}}},
 		},
 		"no more than are needed": {
-			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1}, {ID: "c", Index: 2}}, needs: []Need{of("pod y", true, 2, "b", "c")},
-			want: Plan{Turns: []Turn{{"b", true, "pod y"}, {"c", true, "pod y"}}},
+			gpus:  []GPU{{ID: "a"}, {ID: "b", Index: 1}, {ID: "c", Index: 2}},
+			needs: []Need{of("pod y", true, 2, "b", "c")},
+			want:  Plan{Turns: []Turn{{"b", true, "pod y"}, {"c", true, "pod y"}}},
 		},
 		"nothing in vain": {
-			gpus: []GPU{{ID: "a"}, {ID: "b", Index: 1, Busy: "is held by pod x"}}, needs: []Need{of("pod y", true, 2, "a", "b")},
-			want: Plan{Waits: []Wait{{"pod y", "GPU 1 is held by pod x"}}},
+			gpus:  []GPU{{ID: "a"}, {ID: "b", Index: 1, Busy: "is held by pod x"}},
+			needs: []Need{of("pod y", true, 2, "a", "b")},
+			want:  Plan{Waits: []Wait{{"pod y", "GPU 1 is held by pod x"}}},
 		},
 		"what no turn would help is none of ours": {gpus: []GPU{{ID: "a"}}, needs: []Need{of("pod y", true, 1, "c")}},
 		"a mode is kept for a while": {
 			gpus: []GPU{{ID: "a", On: true, Turned: short}}, needs: []Need{of("pod y", false, 1, "a")},
-			want: Plan{Waits: []Wait{{"pod y", "GPU 0 changed its mode at " + short.Format(time.TimeOnly) + ", and keeps it for 5m0s"}}},
+			want: Plan{Waits: []Wait{{"pod y", "GPU 0 changed its mode at " + short.Format(time.TimeOnly) +
+				", and keeps it for 5m0s"}}},
 		},
 		"the one that changed longest ago": {
 			gpus: []GPU{{ID: "a", Turned: long}, {ID: "b", Index: 1}}, needs: []Need{of("pod y", true, 1, "a", "b")},
@@ -122,8 +129,8 @@ func chance(r *rand.Rand, now time.Time) ([]GPU, []Need) {
 	return gpus, needs
 }
 
-// Against a model that tries every set of GPUs: what is turned may be turned and is needed, the first who waits is served
-// if any set would do, and who is told to wait is served by none.
+// Against a model that tries every set of GPUs: each switched GPU may switch and is needed, the first waiting request
+// is served if any set would do, and no set serves a request that has to wait.
 func TestAgainstEverySet(t *testing.T) {
 	turned, waited := 0, 0
 	for seed := range uint64(20000) {

@@ -18,9 +18,10 @@ type Sample struct {
 	// Unmanaged is the use of processes that no attachment accounts for here, and UnmanagedPIDs are they, in order.
 	Unmanaged     Use
 	UnmanagedPIDs []int
-	// Rest is what nobody accounts for; its processes are those whose cgroup cannot be told.
+	// Rest is usage without an owner. Its processes are those with an unknown cgroup.
 	Rest Use
-	// Excess is by how much the parts are more than the GPU told, because its answers were of different moments.
+	// Excess is the sum of the owners minus the GPU's total, if positive. The driver's answers may be from different
+	// moments.
 	Excess Excess
 }
 
@@ -46,15 +47,15 @@ type part struct {
 	shared   bool      // the instance has processes of others, too
 	pids     []int
 	memory   sharing.Bytes
-	untold   bool // a process whose memory is not told
+	unknown  bool // has a process with unknown memory
 	untimed  bool // one whose activity is not
 	sm, dram Ratio
 	enc, dec Ratio
 	use      Use
 }
 
-// Attribute divides one GPU's use among the attachments. Attachments without a share on the GPU own nothing of it: their
-// processes are unmanaged processes there, as are those on another MIG instance than their own.
+// Attribute divides one GPU's use among the attachments. Attachments without a share on the GPU own nothing of it:
+// their processes are unmanaged processes there, as are those on another MIG instance than their own.
 func Attribute(d Device, attachments []Attachment) Sample {
 	if !slices.IsSortedFunc(attachments, deepest) {
 		attachments = slices.Clone(attachments)
@@ -139,7 +140,7 @@ func ownerOf(gi int, grant string, parts []*part, unmanaged *part) *part {
 	return parts[j]
 }
 
-// alone reports whether p has processes on the GPU and nobody else has.
+// alone reports whether p is the only one with processes on the GPU.
 func alone(p *part, all []*part) bool { return len(p.pids) > 0 && !others(p, all) }
 
 // others reports whether anybody but p has processes on the GPU.
@@ -156,8 +157,8 @@ func (d Device) instance(ref sharing.InstanceRef) *Instance {
 	return &d.Instances[i]
 }
 
-// has reports whether a process of the part's attachment on that instance is within its share. Where the driver does not
-// say the instance, the process is taken for its attachment's.
+// has reports whether a process of the part's attachment on that instance is within its share. Where the driver does
+// not say the instance, the process is taken for its attachment's.
 func (p *part) has(gi int) bool {
 	return !p.share.GPU.IsInstance() || gi == NoInstance || p.instance != nil && p.instance.GI == gi
 }
@@ -173,7 +174,7 @@ func (p *part) take(all []Process) {
 		p.untimed = p.untimed || r.Untimed
 		sum, err := p.memory.Add(r.Memory.Value)
 		if !r.Memory.Known || err != nil {
-			p.untold = true
+			p.unknown = true
 			continue
 		}
 		p.memory = sum
@@ -198,7 +199,7 @@ func (p *part) judge(d Device, alone bool) {
 	switch {
 	case in != nil && in.Memory.Known && !p.shared:
 		p.use.Memory = Amount[sharing.Bytes]{in.Memory.Value, ByInstance}
-	case d.Listed && !p.untold:
+	case d.Listed && !p.unknown:
 		p.use.Memory = Amount[sharing.Bytes]{p.memory, ByProcess}
 	case d.Listed && alone && d.Memory.Known && !p.share.GPU.IsInstance():
 		p.use.Memory = Amount[sharing.Bytes]{d.Memory.Value, whole}
@@ -222,8 +223,8 @@ func (p *part) judge(d Device, alone bool) {
 	p.use.DRAM = activity(p.dram, d.DRAM, func(i *Instance) Reading[Ratio] { return i.DRAM })
 }
 
-// divideEnergy gives each the energy of the time that the GPU worked for it. A GPU that was granted whole and that
-// nothing else uses is its grant's, idle or not; else what it draws while it is idle is nobody's.
+// divideEnergy attributes energy by the time that the GPU worked for each. If one grant has the whole GPU and nothing
+// else uses it, that grant gets all energy. Otherwise idle energy has no owner.
 func (s *Sample) divideEnergy(d Device, parts, all []*part) {
 	if !d.Energy.Known {
 		return

@@ -13,21 +13,22 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// randomDevice makes a GPU with processes of attachments, unmanaged processes and processes that have gone; in MIG mode half of the
-// time.
+// randomDevice makes a GPU with processes of attachments, unmanaged processes and processes that have gone; in MIG mode
+// half of the time.
 func randomDevice(r *rand.Rand) (Device, []Attachment) {
 	d := Device{GPU: gpu0, Listed: r.IntN(10) > 0, Timed: r.IntN(2) == 0}
 	if r.IntN(8) > 0 {
-		d.Memory = Told(sharing.Bytes(r.Uint64N(1 << 37)))
+		d.Memory = Known(sharing.Bytes(r.Uint64N(1 << 37)))
 	}
 	if r.IntN(4) > 0 {
-		d.SM, d.DRAM = Told(Ratio(r.Float64())), Told(Ratio(r.Float64()))
+		d.SM, d.DRAM = Known(Ratio(r.Float64())), Known(Ratio(r.Float64()))
 	}
 	if r.IntN(4) > 0 {
-		d.Energy = Told(Joules(r.Float64() * 1000))
+		d.Energy = Known(Joules(r.Float64() * 1000))
 	}
 	if r.IntN(2) == 0 {
-		d.Encoder, d.Tensor, d.Occupancy = Told(Ratio(r.Float64())), Told(Ratio(r.Float64())), Told(Ratio(r.Float64()))
+		d.Encoder, d.Tensor, d.Occupancy = Known(Ratio(r.Float64())), Known(Ratio(r.Float64())),
+			Known(Ratio(r.Float64()))
 	}
 	slots := 0
 	if r.IntN(2) == 0 {
@@ -36,8 +37,8 @@ func randomDevice(r *rand.Rand) (Device, []Attachment) {
 	for i := range slots {
 		in := Instance{GI: i + 1, Ref: sharing.InstanceRef{Profile: "1g.10gb", Start: i}, Compute: 1.0 / 7}
 		if r.IntN(2) == 0 {
-			in.Memory, in.SM = Told(sharing.Bytes(r.Uint64N(1<<33))), Told(Ratio(r.Float64()))
-			in.Tensor = Told(Ratio(r.Float64() / 8))
+			in.Memory, in.SM = Known(sharing.Bytes(r.Uint64N(1<<33))), Known(Ratio(r.Float64()))
+			in.Tensor = Known(Ratio(r.Float64() / 8))
 		}
 		d.Instances = append(d.Instances, in)
 	}
@@ -54,7 +55,8 @@ func randomDevice(r *rand.Rand) (Device, []Attachment) {
 	}
 	if d.Listed {
 		for pid := range r.IntN(30) {
-			dir := []string{"", "/elsewhere", fmt.Sprint("/cg/g", r.IntN(8)), fmt.Sprint("/cg/g", r.IntN(8), "/below")}[r.IntN(4)]
+			dir := []string{"", "/elsewhere", fmt.Sprint("/cg/g", r.IntN(8)),
+				fmt.Sprint("/cg/g", r.IntN(8), "/below")}[r.IntN(4)]
 			p := proc(pid+1, dir, sharing.Bytes(r.Uint64N(1<<33)), Ratio(r.Float64()/8))
 			if slots > 0 {
 				p.GI = 1 + r.IntN(slots)
@@ -81,7 +83,7 @@ func TestPartsAddUp(t *testing.T) {
 			parts = append(parts, g.Use)
 			seen[g.Memory.How]++
 			if want, told := naive(d, g.Grant); g.Memory.How == ByProcess && (!told || g.Memory.Value != want) {
-				t.Fatalf("%s has %d, its processes %d (told: %t)\n%+v", g.Grant, g.Memory.Value, want, told, d)
+				t.Fatalf("%s has %d, its processes %d (reported: %t)\n%+v", g.Grant, g.Memory.Value, want, told, d)
 			}
 		}
 		var memory sharing.Bytes
@@ -115,7 +117,7 @@ func TestPartsAddUp(t *testing.T) {
 	}
 }
 
-// engineParts holds the parts of a GPU's engines against the whole. What is told by instances may be more than that.
+// engineParts compares the parts of a GPU's engines with the whole. The sum of instances may be more than that.
 func engineParts(t *testing.T, d Device, s Sample, parts []Use) {
 	t.Helper()
 	for name, of := range map[string]struct {
@@ -142,8 +144,8 @@ func engineParts(t *testing.T, d Device, s Sample, parts []Use) {
 	}
 }
 
-// naive is the memory of the processes of a grant that are on its own instance; told is false where one is not.
-func naive(d Device, grant string) (sum sharing.Bytes, told bool) {
+// naive is the memory of a grant's processes on its instance; known is false if one is elsewhere.
+func naive(d Device, grant string) (sum sharing.Bytes, known bool) {
 	for _, p := range d.Processes {
 		if p.Cgroup != "/cg/"+grant && !strings.HasPrefix(p.Cgroup, "/cg/"+grant+"/") {
 			continue

@@ -6,15 +6,15 @@
 //
 // It promises:
 //
-//   - Every value carries how it is known. What is not known is absent, and never zero.
-//   - Nothing is counted twice and nothing is dropped: grants, unmanaged processes and what nobody accounts for add up to what the
-//     GPU tells, exactly in memory and within rounding in the others. Where the driver's answers were from different
-//     moments and the parts are more than the whole, Sample.Excess says by how much.
-//   - A value is never divided by guess. Energy, tensor activity and occupancy alone are divided, by the time that the GPU
-//     worked for each, and say so.
+//   - Every value has its source. An unknown value is absent, and never zero.
+//   - Nothing counts twice and nothing is lost. Grants, unmanaged processes and unattributed usage add up to the
+//     GPU's total, exactly in memory and within rounding in the others. If the sum exceeds the total, Sample.Excess is
+//     the difference.
+//   - A value is never divided by guess. Only energy, tensor activity and occupancy are divided, by working time,
+//     and are marked so.
 //
-// It does not read anything: which cgroup a process is in, and what the driver said, is given to it. It knows a process
-// by one sample alone, so that a pid which is used again between two samples belongs to whoever has it then.
+// It reads nothing itself: callers provide the driver's values and the cgroups of processes. It identifies a process
+// within one sample only, so a reused pid belongs to its present process.
 package attribution
 
 import (
@@ -26,8 +26,8 @@ import (
 // NoInstance is the GPU instance of a process that is on none, or of which the driver does not say.
 const NoInstance = -1
 
-// Device is what the driver told of one GPU. Activity and energy are of the interval that ends with the sample; the activity of
-// processes may be of a longer one.
+// Device has the driver's values of one GPU. Activity and energy cover the interval that ends with the sample; the
+// activity of processes may cover a longer one.
 type Device struct {
 	GPU sharing.GPUID
 	// Memory is what is in use, without the driver's own part.
@@ -36,15 +36,15 @@ type Device struct {
 	Energy   Reading[Joules]
 	// Encoder, Decoder, Tensor and Occupancy are as in Engines.
 	Encoder, Decoder, Tensor, Occupancy Reading[Ratio]
-	// Listed is true when Processes is the whole list, and Timed when it tells their activity: a process without any then
-	// had none, unless it is Untimed.
+	// Listed is true when Processes is the whole list, and Timed when it tells their activity: a process without any
+	// then had none, unless it is Untimed.
 	Listed, Timed bool
 	Processes     []Process
 	// Instances are the MIG instances there are.
 	Instances []Instance
 }
 
-// Instance is what the driver told of one MIG instance.
+// Instance has the driver's values of one MIG instance.
 type Instance struct {
 	GI     int
 	Ref    sharing.InstanceRef
@@ -63,12 +63,11 @@ type Process struct {
 	GI       int
 	Memory   Reading[sharing.Bytes]
 	SM, DRAM Ratio
-	// Encoder and Decoder count where the Device's are told.
+	// Encoder and Decoder count if the Device's are known.
 	Encoder, Decoder Ratio
-	// Untimed: of this one it is not told what it did.
+	// Untimed is true if the activity of this process is unknown.
 	Untimed bool
-	// Cgroup is the absolute directory that the process is in; empty when it cannot be told, because the process has
-	// ended, say.
+	// Cgroup is the absolute directory of the process's cgroup; empty if unknown, for example after its end.
 	Cgroup string
 }
 
@@ -104,14 +103,14 @@ type Quantity interface {
 	sharing.Bytes | Ratio | Joules
 }
 
-// Reading is what a source told. The zero value: it told nothing.
+// Reading is a value of a source. The zero value has none.
 type Reading[T Quantity] struct {
 	Value T
 	Known bool
 }
 
-// Told is a reading with a value.
-func Told[T Quantity](v T) Reading[T] { return Reading[T]{v, true} }
+// Known returns a reading with a value.
+func Known[T Quantity](v T) Reading[T] { return Reading[T]{v, true} }
 
 // How says how an amount is known.
 type How uint8
@@ -119,7 +118,7 @@ type How uint8
 // The ways, the zero value first: Unknown means that there is no amount.
 const (
 	Unknown How = iota
-	// ByProcess: summed over the processes, each of which the driver told.
+	// ByProcess is the sum over the processes, each with a known value.
 	ByProcess
 	// ByInstance: the value of a MIG instance, or of a GPU that was granted whole and that nothing else uses.
 	ByInstance
@@ -198,8 +197,8 @@ func (p *part) judgeVideo(d Device, alone bool) {
 	p.use.Engines.Encoder, p.use.Engines.Decoder = amount(d.Encoder, p.enc), amount(d.Decoder, p.dec)
 }
 
-// divideEngines gives each its instance's tensor activity and occupancy, or of the GPU's as much as it has of the time in
-// which the GPU worked: an idle GPU has neither.
+// divideEngines gives each its instance's tensor activity and occupancy, or of the GPU's as much as it has of the time
+// in which the GPU worked: an idle GPU has neither.
 func (s *Sample) divideEngines(d Device, parts, all []*part) {
 	worked := Ratio(0)
 	for _, p := range all {

@@ -9,7 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Place is one owner's part of one GPU: a grant, unmanaged processes, or with neither what nobody accounts for.
+// Place is one owner's usage of one GPU: a grant, unmanaged processes, or neither (unattributed).
 type Place struct {
 	Grant     string
 	Unmanaged bool

@@ -16,19 +16,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// benchNode has GPUs that are cut into seven instances, each granted, with processes on each. What the driver's answers
-// cost is not in it.
+// benchNode has GPUs with seven instances each, each granted, with processes on each. The time of the driver's answers
+// is not in it.
 type benchNode struct {
 	fakeNode
 	processes int // of a GPU
-	// told are those of each GPU: a source tells them in the very same place for as long as they are as before.
-	told map[int][]attribution.Process
+	// reported are the processes of each GPU: a source returns the same slice for as long as they are as before.
+	reported map[int][]attribution.Process
 }
 
 func (b *benchNode) Read(_ context.Context, g Info) Reading {
-	d := attribution.Device{Memory: attribution.Told(80 * sharing.GiB), Listed: true, Processes: b.told[g.Index]}
+	d := attribution.Device{Memory: attribution.Known(80 * sharing.GiB), Listed: true, Processes: b.reported[g.Index]}
 	for i := range 7 {
-		d.Instances = append(d.Instances, attribution.Instance{GI: i, Ref: sharing.InstanceRef{Profile: "1g.10gb", Start: i}, Memory: attribution.Told(10 * sharing.GiB), Compute: 1.0 / 7})
+		d.Instances = append(d.Instances,
+			attribution.Instance{GI: i, Ref: sharing.InstanceRef{Profile: "1g.10gb", Start: i},
+				Memory: attribution.Known(10 * sharing.GiB), Compute: 1.0 / 7})
 	}
 	return Reading{Device: d, Fields: map[Field]float64{FieldPower: 300}}
 }
@@ -56,12 +58,14 @@ func cpu(b *testing.B) time.Duration {
 func BenchmarkCycle(b *testing.B) {
 	for _, processes := range []int{200, 1400} {
 		b.Run(fmt.Sprintf("%d processes each", processes), func(b *testing.B) {
-			n := &benchNode{processes: processes, told: map[int][]attribution.Process{}, fakeNode: fakeNode{grants: map[string]Grant{}}}
+			n := &benchNode{processes: processes, reported: map[int][]attribution.Process{},
+				fakeNode: fakeNode{grants: map[string]Grant{}}}
 			for g := range 8 {
 				uuid := sharing.GPUID(fmt.Sprint("GPU-", g))
 				n.readings = append(n.readings, Reading{Info: Info{UUID: uuid, Index: g}})
 				for i := range processes { // those of one program come one after the other
-					n.told[g] = append(n.told[g], attribution.Process{PID: g<<16 + i + 1, GI: i * 7 / processes, Memory: attribution.Told(sharing.GiB)})
+					n.reported[g] = append(n.reported[g], attribution.Process{PID: g<<16 + i + 1, GI: i * 7 / processes,
+						Memory: attribution.Known(sharing.GiB)})
 				}
 				for i := range 7 {
 					id := fmt.Sprintf("%d-%d", g, i)
@@ -80,7 +84,7 @@ func BenchmarkCycle(b *testing.B) {
 			}
 			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 			if s := h.Latest().GPUs[7]; len(s.Use.Grants) != 7 || s.Use.Unmanaged.Processes != 0 {
-				b.Errorf("%d grants, %d strangers", len(s.Use.Grants), s.Use.Unmanaged.Processes)
+				b.Errorf("%d grants, %d unmanaged", len(s.Use.Grants), s.Use.Unmanaged.Processes)
 			}
 		})
 	}

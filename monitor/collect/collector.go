@@ -22,7 +22,7 @@ const (
 	DefaultInterval = time.Second
 	// readDeadline bounds how long a cycle waits for a GPU that does not answer.
 	readDeadline = 2 * time.Second
-	// patience is how long GPUs are asked one after the other before one more is asked beside them.
+	// patience is how long the collector reads GPUs one by one before it reads the others concurrently.
 	patience = 5 * time.Millisecond
 	// longestGap is the time between two samples beyond which energy is not computed from power, unless samples are
 	// that far apart by the interval.
@@ -71,8 +71,8 @@ type Collector struct {
 	known map[user]bool
 }
 
-// placed are a GPU's processes as they were told last, and with their cgroups.
-type placed struct{ told, known []attribution.Process }
+// placed are a GPU's processes as last reported, and the same with their cgroups.
+type placed struct{ reported, known []attribution.Process }
 
 // power is what energy is computed from.
 type power struct {
@@ -81,6 +81,8 @@ type power struct {
 	hasW   bool
 	joules float64
 	hasJ   bool
+	// ahead is the energy, in joules, that was computed from power since the counter moved last.
+	ahead float64
 }
 
 type user struct {
@@ -96,7 +98,8 @@ func New(o Options) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}}, placed: map[sharing.GPUID]placed{}, power: map[sharing.GPUID]power{}, known: map[user]bool{}}
+	return &Collector{opts: o, places: places{processes: o.Processes, known: map[int]*place{}},
+		placed: map[sharing.GPUID]placed{}, power: map[sharing.GPUID]power{}, known: map[user]bool{}}
 }
 
 // Run takes samples until ctx ends. A cycle that takes longer than the interval delays the next; none are made up for.
@@ -157,8 +160,8 @@ func (c *Collector) Cycle(ctx context.Context) {
 	c.opts.Hub.Publish(s)
 }
 
-// read asks the GPUs, one after the other while they answer soon: that takes the least of the processors. When one has not
-// by and by, the others are asked beside it.
+// read reads the GPUs one by one while they answer soon, which takes the least CPU. If one is slow, it reads the
+// others concurrently.
 func (c *Collector) read(ctx context.Context) []Reading {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
@@ -191,13 +194,13 @@ func (c *Collector) read(ctx context.Context) []Reading {
 	return out
 }
 
-// place finds out which cgroups the processes are in. What is as in the sample before, with all that is known of it, is not
-// gone through again.
+// place finds out which cgroups the processes are in. What is as in the sample before, with all that is known of it, is
+// not gone through again.
 func (c *Collector) place(readings []Reading, now time.Time) {
 	c.places.look()
 	other := func(r Reading) bool {
 		before, ok := c.placed[r.Info.UUID]
-		return !ok || !alike(r.Device.Processes, before.told)
+		return !ok || !alike(r.Device.Processes, before.reported)
 	}
 	if len(readings) == len(c.placed) && c.places.hold(now) && !slices.ContainsFunc(readings, other) {
 		for i, r := range readings {
@@ -215,15 +218,15 @@ func (c *Collector) place(readings []Reading, now time.Time) {
 	c.placed = all
 }
 
-// inCgroups are a GPU's processes with their cgroups. Those that are as before, and where they were, are those of the sample
-// before, which nobody changes: snapshots have them in common.
-func (c *Collector) inCgroups(told []attribution.Process, before placed, now time.Time) placed {
-	p, shared := placed{told, before.known}, alike(told, before.told)
+// inCgroups returns a GPU's processes with their cgroups. Unchanged ones are shared with the sample before; they are
+// immutable.
+func (c *Collector) inCgroups(reported []attribution.Process, before placed, now time.Time) placed {
+	p, shared := placed{reported, before.known}, alike(reported, before.reported)
 	if !shared {
-		p.known = slices.Clone(told)
+		p.known = slices.Clone(reported)
 	}
-	for i := range told {
-		dir := c.places.of(told[i].PID, now)
+	for i := range reported {
+		dir := c.places.of(reported[i].PID, now)
 		if p.known[i].Cgroup == dir {
 			continue
 		}
@@ -240,23 +243,39 @@ func alike(a, b []attribution.Process) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// energy is what the GPU used since its last sample: by its own counter, else by its power, taken to have changed
-// evenly in between.
+// energy is what the GPU used since its last sample. Its counter is read less often than its power, and takes 3 ms. So
+// energy is computed from power, taken to have changed evenly, until the counter moves, and is set right then.
 func (c *Collector) energy(r Reading, at time.Time) attribution.Reading[attribution.Joules] {
 	mj, hasJ := r.Fields[FieldEnergy]
 	w, hasW := r.Fields[FieldPower]
-	now := power{at, w, hasW, mj / 1000, hasJ}
+	now := power{at: at, watts: w, hasW: hasW, joules: mj / 1000, hasJ: hasJ}
 	then, seen := c.power[r.Info.UUID]
-	c.power[r.Info.UUID] = now
-	gap := at.Sub(then.at)
-	switch {
-	case !seen:
-	case then.hasJ && hasJ && now.joules >= then.joules:
-		return attribution.Told(attribution.Joules(now.joules - then.joules))
-	case then.hasW && hasW && gap >= 0 && gap <= max(longestGap, 2*c.opts.Interval):
-		return attribution.Told(attribution.Joules((then.watts + now.watts) / 2 * gap.Seconds()))
+	used, known := 0.0, false
+	if seen {
+		used, known = now.since(then, max(longestGap, 2*c.opts.Interval))
 	}
-	return attribution.Reading[attribution.Joules]{}
+	if counted := then.hasJ && hasJ && now.joules >= then.joules; seen && counted {
+		if moved := now.joules - then.joules; moved > 0 || !known {
+			now.ahead = max(0, then.ahead-moved)
+			used, known = max(0, moved-then.ahead), true
+		} else {
+			now.ahead = then.ahead + used
+		}
+	}
+	c.power[r.Info.UUID] = now
+	if !known {
+		return attribution.Reading[attribution.Joules]{}
+	}
+	return attribution.Known(attribution.Joules(used))
+}
+
+// since is the energy since then, in joules, by power. It is not known after a gap that is longer than longest.
+func (p power) since(then power, longest time.Duration) (joules float64, known bool) {
+	gap := p.at.Sub(then.at)
+	if !then.hasW || !p.hasW || gap < 0 || gap > longest {
+		return 0, false
+	}
+	return (then.watts + p.watts) / 2 * gap.Seconds(), true
 }
 
 func (c *Collector) totals(g GPU) map[attribution.Place]attribution.Total {
@@ -282,7 +301,7 @@ func (c *Collector) logUnmanaged(s *Snapshot) {
 			k := user{g.Info.UUID, pid}
 			now[k] = true
 			if !c.known[k] {
-				c.opts.Log.Warn("process on a GPU without a grant for it", "gpu", string(g.Info.UUID), "pid", pid)
+				c.opts.Log.Warn("found unmanaged process on GPU", "gpu", string(g.Info.UUID), "pid", pid)
 			}
 		}
 	}

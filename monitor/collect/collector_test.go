@@ -90,7 +90,8 @@ func (f *fakeNode) collector(log *bytes.Buffer) (*Collector, *Hub) {
 }
 
 func grant(id string, gpu sharing.GPUID) Grant {
-	return Grant{ID: id, Name: id, Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: gpu}}}}, Caps: []Cap{{Memory: 10}}}
+	return Grant{ID: id, Name: id, Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id,
+		Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: gpu}}}}, Caps: []Cap{{Memory: 10}}}
 }
 
 func TestCycle(t *testing.T) {
@@ -98,10 +99,12 @@ func TestCycle(t *testing.T) {
 	f := &fakeNode{
 		readings: []Reading{
 			{Info: Info{UUID: "GPU-1", Index: 1}, Err: lost},
-			{Info: Info{UUID: "GPU-0"}, Device: attribution.Device{Memory: attribution.Told(sharing.Bytes(10)), Listed: true, Processes: []attribution.Process{
-				{PID: 7, GI: attribution.NoInstance, Memory: attribution.Told(sharing.Bytes(4))}, {PID: 8, GI: attribution.NoInstance, Memory: attribution.Told(sharing.Bytes(3))},
-				{PID: 9, GI: attribution.NoInstance, Memory: attribution.Told(sharing.Bytes(1))},
-			}}},
+			{Info: Info{UUID: "GPU-0"}, Device: attribution.Device{Memory: attribution.Known(sharing.Bytes(10)),
+				Listed: true, Processes: []attribution.Process{
+					{PID: 7, GI: attribution.NoInstance, Memory: attribution.Known(sharing.Bytes(4))},
+					{PID: 8, GI: attribution.NoInstance, Memory: attribution.Known(sharing.Bytes(3))},
+					{PID: 9, GI: attribution.NoInstance, Memory: attribution.Known(sharing.Bytes(1))},
+				}}},
 		},
 		grants: map[string]Grant{"a": grant("a", "GPU-0"), "b": grant("b", "GPU-1")},
 		dirs:   map[int]string{7: "/cg/a/below", 8: "/user"},
@@ -119,14 +122,15 @@ func TestCycle(t *testing.T) {
 		t.Errorf("a GPU that does not answer: %+v", g)
 	}
 	g := s.GPUs[0]
-	if g.Use.Grants[0].Memory.Value != 4 || g.Use.Unmanaged.Memory.Value != 3 || g.Use.Rest.Memory.Value != 3 || g.Use.Rest.Processes != 1 {
+	if g.Use.Grants[0].Memory.Value != 4 || g.Use.Unmanaged.Memory.Value != 3 || g.Use.Rest.Memory.Value != 3 ||
+		g.Use.Rest.Processes != 1 {
 		t.Errorf("%+v", g.Use)
 	}
 	if got := g.Totals[attribution.Place{Grant: "a", GPU: sharing.GPURef{UUID: "GPU-0"}}].Peak.Value; got != 4 {
 		t.Errorf("peak %d", got)
 	}
-	if n := strings.Count(log.String(), "without a grant"); n != 1 {
-		t.Errorf("a stranger is told of %d times:\n%s", n, log.String())
+	if n := strings.Count(log.String(), "found unmanaged process"); n != 1 {
+		t.Errorf("an unmanaged process is logged %d times:\n%s", n, log.String())
 	}
 	if limit, ok := s.Grants["a"].CapOn(sharing.GPURef{UUID: "GPU-0"}); !ok || limit.Memory != 10 {
 		t.Errorf("cap %+v, %t", limit, ok)
@@ -146,13 +150,25 @@ func TestEnergy(t *testing.T) {
 	}
 	cases := map[string][]step{
 		"its own counter": {
-			{0, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "-"}, {time.Second, map[Field]float64{FieldEnergy: 5250, FieldPower: 100}, "0.25"},
+			{0, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "-"},
+			{time.Second, map[Field]float64{FieldEnergy: 5250, FieldPower: 100}, "0.25"},
 		},
-		"a driver that was loaded anew": {
-			{0, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "-"}, {time.Second, map[Field]float64{FieldEnergy: 10, FieldPower: 200}, "150"},
+		"a counter that is read seldom": {
+			{0, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "-"},
+			{time.Second, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "100"},
+			{2 * time.Second, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "100"},
+			{3 * time.Second, map[Field]float64{FieldEnergy: 335_000, FieldPower: 100}, "130"},
+			{4 * time.Second, map[Field]float64{FieldEnergy: 335_000, FieldPower: 300}, "200"},
+			{5 * time.Second, map[Field]float64{FieldEnergy: 485_000, FieldPower: 300}, "0"}, // 50 J too much so far
+			{6 * time.Second, map[Field]float64{FieldEnergy: 785_000, FieldPower: 300}, "250"},
+		},
+		"a driver that was loaded again": {
+			{0, map[Field]float64{FieldEnergy: 5000, FieldPower: 100}, "-"},
+			{time.Second, map[Field]float64{FieldEnergy: 10, FieldPower: 200}, "150"},
 		},
 		"power": {
-			{0, map[Field]float64{FieldPower: 100}, "-"}, {2 * time.Second, map[Field]float64{FieldPower: 200}, "300"}, {3 * time.Second, nil, "-"}, {4 * time.Second, map[Field]float64{FieldPower: 200}, "-"},
+			{0, map[Field]float64{FieldPower: 100}, "-"}, {2 * time.Second, map[Field]float64{FieldPower: 200}, "300"},
+			{3 * time.Second, nil, "-"}, {4 * time.Second, map[Field]float64{FieldPower: 200}, "-"},
 		},
 		"a gap": {{0, map[Field]float64{FieldPower: 100}, "-"}, {time.Minute, map[Field]float64{FieldPower: 100}, "-"}},
 	}

@@ -4,10 +4,9 @@
 // Package collect takes the samples: once per interval it reads every GPU from a source, finds out whose processes are
 // there, has package attribution divide the use, and publishes one Snapshot.
 //
-// It promises that all readers see the same snapshots, that none is slowed by another, and that a reader which comes
-// too late is told how many it missed. A GPU that does not answer costs the others nothing, and shows as not answering;
-// its values are absent. Intervals are measured by the monotonic clock, so that a wall clock which jumps changes no
-// value.
+// It promises that all readers see the same snapshots, that none delays another, and that a slow reader gets the
+// number of missed ones. A GPU that does not answer delays nothing, and its values are absent. Intervals use the
+// monotonic clock, so a jump of the wall clock changes no value.
 //
 // It does not act, and it does not know where samples come from or go: source, grants and cgroups reach it through
 // interfaces that it declares.
@@ -22,7 +21,7 @@ import (
 // kept is how many snapshots a reader may be behind before it misses one: three seconds at the shortest interval.
 const kept = 30
 
-// Hub hands snapshots to readers. Readers hold their place themselves, so that a slow one costs nobody anything.
+// Hub hands snapshots to readers. Each reader keeps its position, so a slow one delays no other.
 type Hub struct {
 	mu   sync.Mutex
 	ring [kept]*Snapshot
@@ -121,7 +120,7 @@ const placeKept = 30 * time.Second
 type Processes interface {
 	// Cgroup is the absolute directory of a process's cgroup.
 	Cgroup(pid int) (string, error)
-	// Watch takes hold of a process, so that its end is told of: its pid may then be another's. Forget lets go of it.
+	// Watch opens a process, so that its end is noticed before its pid is reused. Forget closes it.
 	Watch(pid int) error
 	Forget(pid int)
 	// Ended are the watched processes that have ended since the last call; they are forgotten.
@@ -145,8 +144,8 @@ type places struct {
 	gone      bool      // one that was known has ended
 }
 
-// look finds out who has ended. It comes after the GPUs' lists were read, so that a pid on them which has ended meanwhile is
-// looked at anew.
+// look finds ended processes. It runs after the read of the GPUs' lists, so that a reused pid on them is resolved
+// again.
 func (p *places) look() {
 	for _, pid := range p.processes.Ended() {
 		delete(p.known, pid)
@@ -154,8 +153,8 @@ func (p *places) look() {
 	}
 }
 
-// hold reports whether all that is known holds until now, so that processes that are on the GPUs as in the cycle before need no
-// other one.
+// hold reports whether all that is known holds until now, so that processes that are on the GPUs as in the cycle before
+// need no other one.
 func (p *places) hold(now time.Time) bool { return !p.gone && now.Before(p.due) }
 
 // begin begins a cycle.
@@ -164,14 +163,14 @@ func (p *places) begin() {
 	p.gone = false
 }
 
-// of is the cgroup's directory of a process, empty when it cannot be told.
+// of returns the cgroup directory of a process, empty if unknown.
 func (p *places) of(pid int, now time.Time) string {
 	at := p.known[pid]
 	if at != nil && (at.cycle == p.cycle || now.Before(at.until)) {
 		at.cycle = p.cycle
 		return at.dir
 	}
-	// First held, then looked at: what is found is then of this process or, if it ended in between, told of.
+	// Open first, then read: the result belongs to this process, or its end is reported.
 	held := p.processes.Watch(pid) == nil
 	dir, err := p.processes.Cgroup(pid)
 	if err != nil {

@@ -30,7 +30,7 @@ func (h *hungNode) Read(ctx context.Context, g Info) Reading {
 	return h.fakeNode.Read(ctx, g)
 }
 
-// TestHungGPUs: those that hang cost the others nothing but a moment, and slow ones are asked beside each other.
+// TestHungGPUs: GPUs that hang delay the others by only a moment, and slow ones are read in parallel.
 func TestHungGPUs(t *testing.T) {
 	cases := map[string]struct {
 		hung       func(int) bool
@@ -46,7 +46,8 @@ func TestHungGPUs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := &hungNode{hung: c.hung, took: c.each}
 				for i := range 8 {
-					n.readings = append(n.readings, Reading{Info: Info{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i}})
+					n.readings = append(n.readings,
+						Reading{Info: Info{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i}})
 				}
 				collector, hub := n.collector(&bytes.Buffer{})
 				collector.opts.Source = n

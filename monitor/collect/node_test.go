@@ -18,7 +18,8 @@ import (
 func TestSharersOfOneGPU(t *testing.T) {
 	for _, pods := range []int{2, 7} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
-			d := attribution.Device{Memory: attribution.Told(80 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.9)), Listed: true, Timed: true}
+			d := attribution.Device{Memory: attribution.Known(80 * sharing.GiB),
+				SM: attribution.Known(attribution.Ratio(0.9)), Listed: true, Timed: true}
 			f := &fakeNode{grants: map[string]Grant{}, dirs: map[int]string{}}
 			want := map[string]sharing.Bytes{}
 			for p := range pods {
@@ -31,7 +32,8 @@ func TestSharersOfOneGPU(t *testing.T) {
 						pid, memory := 100*p+10*c+k+1, sharing.Bytes(p+c+k+1)*sharing.MiB
 						f.dirs[pid] = fmt.Sprintf("%s/below/%d", g.Attachment.Cgroup, k)
 						want[id] += memory
-						d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance, Memory: attribution.Told(memory), SM: 0.01})
+						d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance,
+							Memory: attribution.Known(memory), SM: 0.01})
 					}
 				}
 			}
@@ -55,7 +57,7 @@ func TestSharersOfOneGPU(t *testing.T) {
 	}
 }
 
-// TestAThousandProcesses has them on one GPU, of grants, of an unmanaged process and of nobody.
+// TestAThousandProcesses has them on one GPU: of grants, an unmanaged process and unattributed ones.
 func TestAThousandProcesses(t *testing.T) {
 	f := &fakeNode{grants: map[string]Grant{}, dirs: map[int]string{}}
 	for i := range 7 {
@@ -68,7 +70,7 @@ func TestAThousandProcesses(t *testing.T) {
 		switch k := pid % 9; k {
 		case 7:
 			f.dirs[pid] = "/user"
-		case 8: // cannot be told
+		case 8: // unknown
 		default:
 			f.dirs[pid] = fmt.Sprintf("/cg/g%d", k)
 		}
@@ -83,8 +85,10 @@ func TestAThousandProcesses(t *testing.T) {
 	for _, g := range use.Grants {
 		n += g.Processes
 	}
-	if n != 1000 || use.Unmanaged.Processes != 111 || use.Rest.Processes != 111 || use.Grants[0].Processes != 111 || use.Grants[1].Processes != 112 {
-		t.Errorf("%d processes, %d strangers, %d of nobody: %+v", n, use.Unmanaged.Processes, use.Rest.Processes, use.Grants[:2])
+	if n != 1000 || use.Unmanaged.Processes != 111 || use.Rest.Processes != 111 || use.Grants[0].Processes != 111 ||
+		use.Grants[1].Processes != 112 {
+		t.Errorf("%d processes, %d unmanaged, %d unattributed: %+v", n, use.Unmanaged.Processes, use.Rest.Processes,
+			use.Grants[:2])
 	}
 	if f.asked != 1000+2*111 || len(f.watched) != 1000 {
 		t.Errorf("%d looks at cgroups in three cycles, %d held", f.asked, len(f.watched))
@@ -107,7 +111,8 @@ func TestTheClockJumps(t *testing.T) {
 		now = now.Add(step)
 		c.Cycle(t.Context())
 		got := h.Latest().GPUs[0].Totals[at]
-		if got.Active < last.Active || got.Watched < last.Watched || got.Energy.Value < last.Energy.Value || got.Idle < 0 {
+		if got.Active < last.Active || got.Watched < last.Watched || got.Energy.Value < last.Energy.Value ||
+			got.Idle < 0 {
 			t.Errorf("after %s: %+v, before %+v", step, got, last)
 		}
 		last = got
@@ -141,7 +146,9 @@ func TestADayOfPods(t *testing.T) {
 		c.Cycle(t.Context())
 	}
 	s := h.Latest()
-	if n := c.tally.Len(); n != alive+2 || len(c.places.known) != alive || len(f.watched) != alive || len(s.GPUs[0].Use.Grants) != alive || len(s.GPUs[0].Totals) != alive+2 || len(c.known) != 0 {
-		t.Errorf("%d places, %d processes known and %d held, %d grants, %d totals, %d strangers", n, len(c.places.known), len(f.watched), len(s.GPUs[0].Use.Grants), len(s.GPUs[0].Totals), len(c.known))
+	if n := c.tally.Len(); n != alive+2 || len(c.places.known) != alive || len(f.watched) != alive ||
+		len(s.GPUs[0].Use.Grants) != alive || len(s.GPUs[0].Totals) != alive+2 || len(c.known) != 0 {
+		t.Errorf("%d places, %d processes known and %d held, %d grants, %d totals, %d unmanaged", n,
+			len(c.places.known), len(f.watched), len(s.GPUs[0].Use.Grants), len(s.GPUs[0].Totals), len(c.known))
 	}
 }

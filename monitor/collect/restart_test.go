@@ -12,9 +12,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestAContainerRestarts gives a grant to the next instance of its container, which has a cgroup of its own, and whose program
-// got the pid of the one before. What the grant used goes on, nobody is taken for an unmanaged process, and while nothing runs nothing is
-// used.
+// TestAContainerRestarts gives a grant to the next instance of its container. This has another cgroup, and its program
+// has the PID of the one before. The usage of the grant continues, no process counts as unmanaged, and while nothing
+// runs, nothing is used.
 func TestAContainerRestarts(t *testing.T) {
 	f := &fakeNode{grants: map[string]Grant{}, dirs: map[int]string{}}
 	now := time.Unix(1_000_000, 0)
@@ -42,13 +42,15 @@ func TestAContainerRestarts(t *testing.T) {
 		runs      bool
 		processes int
 	}{
-		{"/cg/first", true, 1}, {"/cg/first", true, 1}, {"", false, 0}, {"/cg/second", true, 1}, {"/cg/second", true, 1},
+		{"/cg/first", true, 1}, {"/cg/first", true, 1}, {"", false, 0}, {"/cg/second", true, 1},
+		{"/cg/second", true, 1},
 	} {
 		instance(step.cgroup, step.runs)
 		now = now.Add(time.Second)
 		c.Cycle(t.Context())
 		got := h.Latest().GPUs[0]
-		if n := got.Use.Unmanaged.Processes + got.Use.Rest.Processes; n != 0 || got.Use.Grants[0].Processes != step.processes {
+		if n := got.Use.Unmanaged.Processes + got.Use.Rest.Processes; n != 0 ||
+			got.Use.Grants[0].Processes != step.processes {
 			t.Errorf("look %d: %d processes of the grant, %d of others", i, got.Use.Grants[0].Processes, n)
 		}
 		total := got.Totals[at]

@@ -19,7 +19,7 @@ type Snapshot struct {
 	Took time.Duration
 	// Source names where the values come from, and Driver is its version.
 	Source, Driver string
-	// Agent is true while the agent tells of its grants. While it is false, Grants are those that it told of last.
+	// Agent is true if the agent answers. If false, Grants are the last known ones.
 	Agent  bool
 	Grants map[string]Grant
 	GPUs   []GPU
@@ -30,7 +30,7 @@ type GPU struct {
 	Info Info
 	// Err is why the GPU did not answer; nothing else but Info is then there.
 	Err error
-	// Fields are what the GPU told.
+	// Fields are the GPU's values.
 	Fields map[Field]float64
 	Device attribution.Device
 	Use    attribution.Sample
@@ -51,8 +51,8 @@ type Info struct {
 type Reading struct {
 	Info   Info
 	Fields map[Field]float64
-	// Device is without its processes' cgroups and without energy, which the collector adds. Its processes are never changed;
-	// they may be the very slice of the reading before when they are as they were.
+	// Device is without its processes' cgroups and without energy, which the collector adds. Its processes are never
+	// changed; they may be the very slice of the reading before when they are as they were.
 	Device attribution.Device
 	Err    error
 }
@@ -71,21 +71,21 @@ type Grant struct {
 
 // Cap is what a grant may use of one GPU.
 type Cap struct {
-	// Memory is guaranteed, and Lent may be used beyond it until somebody claims it.
-	Memory, Lent sharing.Bytes
+	// Memory is guaranteed, and Burst is burst memory.
+	Memory, Burst sharing.Bytes
 	// Percent is the share of compute; 0 is a fair share.
 	Percent sharing.Percent
-	// Throttled is how long its launches have waited for that share, summed over threads, since the grant began; only when
-	// Timed. The agent tells it with its grants, every some seconds.
+	// Throttled is how long its launches have waited for that share, summed over threads, since the grant began; only
+	// when Timed. The agent tells it with its grants, every some seconds.
 	Throttled time.Duration
 	Timed     bool
 	Events    CapEvents
 }
 
-// CapEvents is what happened at a cap, as the agent told with its grants. What nobody counts is not known.
+// CapEvents are the events at a cap, as the agent reports them. Uncounted ones are unknown.
 type CapEvents struct {
-	// Refused is how many calls of the grant's programs were refused because the cap left no room; only when Counted, by
-	// the programs.
+	// Refused is how many calls of the grant's programs were refused because the cap left no room; only when Counted,
+	// by the programs.
 	Refused uint64
 	Counted bool
 	// Violations is how many times the grant was found past its cap since the agent started, and Delay for how long at
@@ -117,7 +117,7 @@ func (s *Snapshot) Whole(id sharing.GPUID) (Grant, bool) {
 	return Grant{}, false
 }
 
-// Field names a value of a GPU by DCGM's number for it, in DCGM's units, whichever source told it.
+// Field is a GPU value by DCGM's number, in DCGM's units, from any source.
 type Field uint16
 
 // The fields, with their units.
@@ -129,7 +129,7 @@ const (
 	FieldTemperature         Field = 150  // degrees Celsius
 	FieldPower               Field = 155  // watts
 	FieldEnergy              Field = 156  // millijoules since the driver was loaded
-	FieldPowerLimit          Field = 164  // watts, in force
+	FieldPowerLimit          Field = 164  // watts, enforced
 	FieldPCIeReplays         Field = 202  // since the driver was loaded
 	FieldBusy                Field = 203  // percent of the time in which a kernel ran
 	FieldMemoryBusy          Field = 204  // percent of the time in which memory was accessed
@@ -180,12 +180,13 @@ func Fields() []FieldInfo {
 	return []FieldInfo{
 		{FieldSMClock, "DCGM_FI_DEV_SM_CLOCK", Gauge, "SM clock frequency (in MHz)."},
 		{FieldMemoryClock, "DCGM_FI_DEV_MEM_CLOCK", Gauge, "Memory clock frequency (in MHz)."},
-		{FieldThrottle, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", Gauge, "Why the clocks are lower than they could be (bits)."},
+		{FieldThrottle, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", Gauge,
+			"Why the clocks are lower than they could be (bits)."},
 		{FieldMemoryTemperature, "DCGM_FI_DEV_MEMORY_TEMP", Gauge, "Memory temperature (in C)."},
 		{FieldTemperature, "DCGM_FI_DEV_GPU_TEMP", Gauge, "GPU temperature (in C)."},
 		{FieldPower, "DCGM_FI_DEV_POWER_USAGE", Gauge, "Power draw (in W)."},
 		{FieldEnergy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", Counter, "Energy since the driver was loaded (in mJ)."},
-		{FieldPowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", Gauge, "Power limit in force (in W)."},
+		{FieldPowerLimit, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", Gauge, "Enforced power limit (in W)."},
 		{FieldPCIeReplays, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", Counter, "PCIe retries since the driver was loaded."},
 		{FieldBusy, "DCGM_FI_DEV_GPU_UTIL", Gauge, "Time in which a kernel ran (in %)."},
 		{FieldMemoryBusy, "DCGM_FI_DEV_MEM_COPY_UTIL", Gauge, "Time in which device memory was accessed (in %)."},
@@ -196,21 +197,31 @@ func Fields() []FieldInfo {
 		{FieldMemoryFree, "DCGM_FI_DEV_FB_FREE", Gauge, "Device memory free (in MiB)."},
 		{FieldMemoryUsed, "DCGM_FI_DEV_FB_USED", Gauge, "Device memory used (in MiB)."},
 		{FieldMemoryReserved, "DCGM_FI_DEV_FB_RESERVED", Gauge, "Device memory reserved by the driver (in MiB)."},
-		{FieldECCCorrected, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", Counter, "ECC errors corrected since the driver was loaded."},
-		{FieldECCUncorrected, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Counter, "ECC errors not corrected since the driver was loaded."},
+		{FieldECCCorrected, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", Counter,
+			"ECC errors corrected since the driver was loaded."},
+		{FieldECCUncorrected, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Counter,
+			"ECC errors not corrected since the driver was loaded."},
 		{FieldRetiredSingle, "DCGM_FI_DEV_RETIRED_SBE", Counter, "Pages retired for single-bit errors."},
 		{FieldRetiredDouble, "DCGM_FI_DEV_RETIRED_DBE", Counter, "Pages retired for double-bit errors."},
 		{FieldRetiredPending, "DCGM_FI_DEV_RETIRED_PENDING", Gauge, "Pages that wait to be retired."},
-		{FieldRemappedUncorrected, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Counter, "Rows remapped for uncorrectable errors."},
-		{FieldRemappedCorrected, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Counter, "Rows remapped for correctable errors."},
+		{FieldRemappedUncorrected, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Counter,
+			"Rows remapped for uncorrectable errors."},
+		{FieldRemappedCorrected, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Counter,
+			"Rows remapped for correctable errors."},
 		{FieldRemapFailed, "DCGM_FI_DEV_ROW_REMAP_FAILURE", Gauge, "1 when a row could not be remapped."},
 		{FieldNVLinkBandwidth, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", Counter, "Bandwidth counter of all NVLinks."},
-		{FieldProfGREngine, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", Gauge, "Part of the time in which graphics or compute ran."},
-		{FieldProfSMActive, "DCGM_FI_PROF_SM_ACTIVE", Gauge, "Part of the time in which a warp was on a multiprocessor, mean over them."},
-		{FieldProfSMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", Gauge, "Part of the most warps that could have been resident."},
-		{FieldProfTensor, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Gauge, "Part of the time in which the tensor pipe was active."},
+		{FieldProfGREngine, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", Gauge,
+			"Part of the time in which graphics or compute ran."},
+		{FieldProfSMActive, "DCGM_FI_PROF_SM_ACTIVE", Gauge,
+			"Part of the time in which a warp was on a multiprocessor, mean over them."},
+		{FieldProfSMOccupancy, "DCGM_FI_PROF_SM_OCCUPANCY", Gauge,
+			"Part of the most warps that could have been resident."},
+		{FieldProfTensor, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Gauge,
+			"Part of the time in which the tensor pipe was active."},
 		{FieldProfDRAM, "DCGM_FI_PROF_DRAM_ACTIVE", Gauge, "Part of the time in which device memory was accessed."},
-		{FieldProfPCIeSent, "DCGM_FI_PROF_PCIE_TX_BYTES", Gauge, "Sent over PCIe, headers and data (in bytes a second)."},
-		{FieldProfPCIeReceived, "DCGM_FI_PROF_PCIE_RX_BYTES", Gauge, "Received over PCIe, headers and data (in bytes a second)."},
+		{FieldProfPCIeSent, "DCGM_FI_PROF_PCIE_TX_BYTES", Gauge,
+			"Sent over PCIe, headers and data (in bytes a second)."},
+		{FieldProfPCIeReceived, "DCGM_FI_PROF_PCIE_RX_BYTES", Gauge,
+			"Received over PCIe, headers and data (in bytes a second)."},
 	}
 }

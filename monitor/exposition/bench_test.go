@@ -25,17 +25,20 @@ func BenchmarkScrape(b *testing.B) {
 	for g := range 8 {
 		for i := range 100 {
 			id := fmt.Sprintf("p%d-%d", g, i)
-			p := pod(id, attribution.Share{GPU: sharing.GPURef{UUID: sharing.GPUID(fmt.Sprint("GPU-", g))}}, collect.Cap{Memory: sharing.GiB})
+			p := pod(id, attribution.Share{GPU: sharing.GPURef{UUID: sharing.GPUID(fmt.Sprint("GPU-", g))}},
+				collect.Cap{Memory: sharing.GiB})
 			s.Grants[id], leases = p, append(leases, p.Attachment)
 		}
 	}
 	for g := range 8 {
-		d := attribution.Device{GPU: sharing.GPUID(fmt.Sprint("GPU-", g)), Memory: attribution.Told(80 * sharing.GiB), SM: attribution.Told(attribution.Ratio(1)), Listed: true, Timed: true}
+		d := attribution.Device{GPU: sharing.GPUID(fmt.Sprint("GPU-", g)), Memory: attribution.Known(80 * sharing.GiB),
+			SM: attribution.Known(attribution.Ratio(1)), Listed: true, Timed: true}
 		fields := map[collect.Field]float64{}
 		for _, f := range collect.Fields() {
 			fields[f.Field] = 50
 		}
-		s.GPUs = append(s.GPUs, collect.GPU{Info: collect.Info{UUID: d.GPU, Index: g}, Device: d, Fields: fields, Use: attribution.Attribute(d, leases)})
+		s.GPUs = append(s.GPUs, collect.GPU{Info: collect.Info{UUID: d.GPU, Index: g}, Device: d, Fields: fields,
+			Use: attribution.Attribute(d, leases)})
 	}
 	g := New(Options{Latest: func() *collect.Snapshot { return s }})
 	b.Run("gather", func(b *testing.B) {

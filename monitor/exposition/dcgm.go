@@ -24,21 +24,22 @@ type who struct {
 }
 
 func (a who) compare(b who) int {
-	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod), cmp.Compare(a.container, b.container),
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod),
+		cmp.Compare(a.container, b.container),
 		cmp.Compare(a.profile, b.profile), cmp.Compare(a.instance, b.instance))
 }
 
-// gpuFields exposes fields as dcgm-exporter does. Three of them are use, which has an owner: memory used, and activity
-// of the GPU and of its memory. They have one row per grant and one, without a pod, for what no grant accounts for. Four are
-// told of MIG instances, too, of which each has a row. All others are the device's: one row, with the pod where one pod has
-// the whole GPU.
+// gpuFields exposes fields as dcgm-exporter does. Memory used and the activity of the GPU and of its memory have
+// owners. Each grant has a row, and one row without a pod has the rest. Four also have a row per MIG instance. All
+// others have one row, with the pod if one pod has the whole GPU.
 //
 // The node has both names that dcgm-exporter gave it: Hostname, and since May 2026 hostname. Dashboards ask for either.
 func (s *scrape) gpuFields(g collect.GPU) {
 	index, device, bus := strconv.Itoa(g.Info.Index), "nvidia"+strconv.Itoa(g.Info.Minor), busID(g.Info.PCI)
 	labels := func(w who) []*dto.LabelPair {
 		return s.labels.of(byField, values{
-			s.snapshot.Driver, w.instance, w.profile, s.opts.Hostname, string(g.Info.UUID), w.container, device, index, s.opts.Hostname, g.Info.Model, w.namespace, bus, w.pod,
+			s.snapshot.Driver, w.instance, w.profile, s.opts.Hostname, string(g.Info.UUID), w.container, device, index,
+			s.opts.Hostname, g.Info.Model, w.namespace, bus, w.pod,
 		})
 	}
 	whole := who{}
@@ -68,8 +69,7 @@ func (s *scrape) gpuFields(g collect.GPU) {
 	}
 }
 
-// rows are one field's values by whose they are. What has the same labels is one row: grants that are no pod's are with
-// what nobody accounts for.
+// rows are one field's values by owner. Equal labels share a row: grants outside pods are in the row without a pod.
 func (s *scrape) rows(g collect.GPU, of func(attribution.Use) (v float64, known bool)) map[who]float64 {
 	rows := make(map[who]float64, len(g.Use.Grants)+1)
 	add := func(u attribution.Use, w who) {
@@ -100,7 +100,7 @@ func whoOf(grant collect.Grant, g collect.GPU, instance sharing.InstanceRef) who
 
 // ofInstance is what a MIG instance tells of a field, as a part of the instance.
 func ofInstance(f collect.Field, in attribution.Instance) attribution.Reading[attribution.Ratio] {
-	switch f { //nolint:exhaustive // the others are told of GPUs alone
+	switch f { //nolint:exhaustive // the others exist for GPUs alone
 	case collect.FieldProfGREngine:
 		return in.SM
 	case collect.FieldProfSMOccupancy:
@@ -129,7 +129,8 @@ func (s *scrape) holder(g collect.GPU, in attribution.Instance) who {
 	return w
 }
 
-// busID is a PCI address as DCGM writes it, with a domain of eight digits and capitals. What is no address stays as it is.
+// busID is a PCI address as DCGM writes it, with a domain of eight digits and capitals. What is no address stays as it
+// is.
 func busID(pci string) string {
 	domain, rest, ok := strings.Cut(strings.ToUpper(pci), ":")
 	if !ok || len(domain) > 8 {

@@ -4,12 +4,11 @@
 // Package exposition turns the monitor's newest snapshot into Prometheus metrics: Kerf's own series, and the names and
 // labels that dcgm-exporter has for the same facts, so that dashboards made for it work.
 //
-// It promises that a value which is not known is absent, never zero; that the rows of a GPU's use add up to the GPU,
-// because what no grant accounts for has rows of its own; and that the number of series is bounded by GPUs, MIG
-// instances and living grants: no label holds a pid, an id of a container or anything else that comes and goes with
-// processes.
+// It promises that an unknown value is absent, never zero. The rows of a GPU's usage add up to the GPU, because
+// unattributed usage has separate rows. GPUs, MIG instances and current grants bound the number of series: no label
+// has a pid or a container id.
 //
-// A scrape reads the newest snapshot and asks nobody.
+// A scrape reads the newest snapshot and calls nothing else.
 package exposition
 
 import (
@@ -61,7 +60,8 @@ func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.labels.next()
-	out := scrape{Gatherer: g, snapshot: s, own: make([]*dto.MetricFamily, len(g.families)), fields: make([]*dto.MetricFamily, len(g.opts.Fields))}
+	out := scrape{Gatherer: g, snapshot: s, own: make([]*dto.MetricFamily, len(g.families)),
+		fields: make([]*dto.MetricFamily, len(g.opts.Fields))}
 	for _, f := range g.families {
 		out.own[f.number] = f.empty()
 	}
@@ -72,8 +72,8 @@ func (g *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	return inOrder(slices.Concat(out.own, out.fields)), nil
 }
 
-// Beside is a gatherer of all that two gather. No name may be of both.
-func Beside(a, b prometheus.Gatherer) prometheus.Gatherer {
+// Merge returns a gatherer of both. They must have no common name.
+func Merge(a, b prometheus.Gatherer) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		one, err := a.Gather()
 		if err != nil {
@@ -99,7 +99,7 @@ type scrape struct {
 	cells       []cell
 }
 
-// cell is a metric with its value, in one piece of memory.
+// cell is a metric with its value, in one allocation.
 type cell struct {
 	metric  dto.Metric
 	gauge   dto.Gauge

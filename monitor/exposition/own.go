@@ -21,7 +21,8 @@ func (s *scrape) all() {
 	s.put(cycleSeconds, n.Took.Seconds(), nil)
 	s.put(cycles, float64(n.Seq), nil)
 	for _, g := range n.Grants {
-		s.put(grantInfo, 1, s.labels.of(byGrant, values{g.Container, g.Name, g.ID, g.Level, g.Namespace, g.Pod, g.PodUID, g.Profile}))
+		s.put(grantInfo, 1, s.labels.of(byGrant, values{g.Container, g.Name, g.ID, g.Level, g.Namespace, g.Pod,
+			g.PodUID, g.Profile}))
 	}
 	for _, g := range n.GPUs {
 		s.device(g)
@@ -34,26 +35,26 @@ func (s *scrape) all() {
 
 func (s *scrape) device(g collect.GPU) {
 	at := s.labels.of(byGPU, values{strconv.Itoa(g.Info.Index), string(g.Info.UUID)})
-	s.put(deviceUp, truth(g.Err == nil), at)
+	s.put(gpuUp, truth(g.Err == nil), at)
 	if g.Err != nil {
 		return
 	}
 	if v, ok := g.Fields[collect.FieldMemoryTotal]; ok {
-		s.put(deviceTotal, v*float64(sharing.MiB), at)
+		s.put(gpuTotal, v*float64(sharing.MiB), at)
 	}
 	if g.Device.Memory.Known {
-		s.put(deviceUsed, float64(g.Device.Memory.Value), at)
-		s.put(deviceMemoryExcess, float64(g.Use.Excess.Memory), at)
+		s.put(gpuUsed, float64(g.Device.Memory.Value), at)
+		s.put(gpuMemoryExcess, float64(g.Use.Excess.Memory), at)
 	}
 	if g.Device.SM.Known {
-		s.put(deviceSM, float64(g.Device.SM.Value), at)
-		s.put(deviceSMExcess, float64(g.Use.Excess.SM), at)
+		s.put(gpuSM, float64(g.Device.SM.Value), at)
+		s.put(gpuSMExcess, float64(g.Use.Excess.SM), at)
 	}
 	if v, ok := g.Fields[collect.FieldPower]; ok {
-		s.put(devicePower, v, at)
+		s.put(gpuPower, v, at)
 	}
 	if v, ok := g.Fields[collect.FieldTemperature]; ok {
-		s.put(deviceTemperature, v, at)
+		s.put(gpuTemperature, v, at)
 	}
 }
 
@@ -66,10 +67,11 @@ type owner struct {
 
 func (s *scrape) owner(v values) owner { return owner{s, v, s.labels.of(byOwner, v)} }
 
-// known are the labels of a value that is known so.
-func (o owner) known(h attribution.How) []*dto.LabelPair {
-	v := o.values
-	return o.scrape.labels.of(byKnown, values{v[0], v[1], v[2], v[3], v[4], h.String(), v[5], v[6], v[7], v[8]})
+// by are the labels of a value with that attribution, which is the first label.
+func (o owner) by(h attribution.How) []*dto.LabelPair {
+	v := values{h.String()}
+	copy(v[1:], o.values[:])
+	return o.scrape.labels.of(byValue, v)
 }
 
 // owners exposes a GPU's use by whose it is.
@@ -78,80 +80,82 @@ func (s *scrape) owners(g collect.GPU) {
 	for _, u := range g.Use.Grants {
 		grant := s.snapshot.Grants[u.Grant]
 		gpu := sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}
-		o := s.owner(values{grant.Container, grant.Name, index, u.Instance.Profile, start(u.Instance), grant.Namespace, "grant", grant.Pod, id})
+		o := s.owner(values{grant.Container, index, id, grant.Name, u.Instance.Profile, start(u.Instance),
+			grant.Namespace, "grant", grant.Pod})
 		o.use(u.Use)
-		if limit, ok := grant.CapOn(gpu); ok {
-			o.limit(limit)
+		if granted, ok := grant.CapOn(gpu); ok {
+			o.grant(granted)
 		}
 		if t, ok := g.Totals[attribution.Place{Grant: u.Grant, GPU: gpu}]; ok {
 			o.totals(t)
 		}
 	}
 	others := func(name string, u attribution.Use, at attribution.Place) {
-		o := s.owner(values{2: index, 6: name, 8: id})
+		o := s.owner(values{1: index, 2: id, 7: name})
 		o.use(u)
 		if t, ok := g.Totals[at]; ok && t.Energy.Known() {
-			o.put(useEnergy, float64(t.Energy.Value), o.labels)
+			o.put(usageEnergy, float64(t.Energy.Value), o.labels)
 		}
 	}
-	others("stranger", g.Use.Unmanaged, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true})
+	others("unmanaged", g.Use.Unmanaged, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true})
 	others(attribution.Unattributed.String(), g.Use.Rest, attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}})
 }
 
 func (o owner) use(u attribution.Use) {
 	if u.Memory.Known() {
-		o.put(useMemory, float64(u.Memory.Value), o.known(u.Memory.How))
+		o.put(usageMemory, float64(u.Memory.Value), o.by(u.Memory.How))
 	}
 	if u.SM.Known() {
-		o.put(useSM, float64(u.SM.Value), o.known(u.SM.How))
+		o.put(usageSM, float64(u.SM.Value), o.by(u.SM.How))
 	}
 	if u.DRAM.Known() {
-		o.put(useDRAM, float64(u.DRAM.Value), o.known(u.DRAM.How))
+		o.put(usageDRAM, float64(u.DRAM.Value), o.by(u.DRAM.How))
 	}
 	for _, e := range [...]struct {
 		series series
 		amount attribution.Amount[attribution.Ratio]
 	}{
-		{useEncoder, u.Engines.Encoder}, {useDecoder, u.Engines.Decoder}, {useTensor, u.Engines.Tensor}, {useOccupancy, u.Engines.Occupancy},
+		{usageEncoder, u.Engines.Encoder}, {usageDecoder, u.Engines.Decoder}, {usageTensor, u.Engines.Tensor},
+		{usageOccupancy, u.Engines.Occupancy},
 	} {
 		if e.amount.Known() {
-			o.put(e.series, float64(e.amount.Value), o.known(e.amount.How))
+			o.put(e.series, float64(e.amount.Value), o.by(e.amount.How))
 		}
 	}
-	o.put(useProcesses, float64(u.Processes), o.labels)
+	o.put(usageProcesses, float64(u.Processes), o.labels)
 }
 
-func (o owner) limit(c collect.Cap) {
-	o.put(useLimit, float64(c.Memory), o.labels)
-	o.put(useLent, float64(c.Lent), o.labels)
+func (o owner) grant(c collect.Cap) {
+	o.put(usageGuaranteed, float64(c.Memory), o.labels)
+	o.put(usageBurst, float64(c.Burst), o.labels)
 	if c.Percent > 0 {
-		o.put(useComputeLimit, float64(c.Percent)/float64(sharing.FullGPU), o.labels)
+		o.put(usageCompute, float64(c.Percent)/float64(sharing.FullGPU), o.labels)
 	}
 	if c.Timed {
-		o.put(useThrottled, c.Throttled.Seconds(), o.known(attribution.ByProcess))
+		o.put(usageThrottled, c.Throttled.Seconds(), o.by(attribution.ByProcess))
 	}
 	if c.Events.Counted {
-		o.put(useRefusals, float64(c.Events.Refused), o.known(attribution.ByProcess))
+		o.put(usageRefusals, float64(c.Events.Refused), o.by(attribution.ByProcess))
 	}
 	if c.Events.Watched {
-		o.put(useViolations, float64(c.Events.Violations), o.known(attribution.ByProcess))
+		o.put(usageViolations, float64(c.Events.Violations), o.by(attribution.ByProcess))
 	}
 	if c.Events.Violations > 0 {
-		o.put(useDelay, c.Events.Delay.Seconds(), o.known(attribution.ByProcess))
+		o.put(usageDetection, c.Events.Delay.Seconds(), o.by(attribution.ByProcess))
 	}
 }
 
 func (o owner) totals(t attribution.Total) {
 	if t.Peak.Known() {
-		o.put(usePeak, float64(t.Peak.Value), o.labels)
+		o.put(usagePeak, float64(t.Peak.Value), o.labels)
 	}
 	if t.Energy.Known() {
-		o.put(useEnergy, float64(t.Energy.Value), o.labels)
+		o.put(usageEnergy, float64(t.Energy.Value), o.labels)
 	}
 	if t.Watched > 0 {
-		o.put(useActive, t.Active.Seconds(), o.labels)
-		o.put(useWatched, t.Watched.Seconds(), o.labels)
-		o.put(useIdle, t.Idle.Seconds(), o.labels)
+		o.put(usageActive, t.Active.Seconds(), o.labels)
+		o.put(usageObserved, t.Watched.Seconds(), o.labels)
+		o.put(usageIdle, t.Idle.Seconds(), o.labels)
 	}
 }
 

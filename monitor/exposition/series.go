@@ -5,6 +5,7 @@ package exposition
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,77 +23,131 @@ const (
 	agentUp
 	cycleSeconds
 	cycles
-	deviceUp
-	deviceTotal
-	deviceUsed
-	deviceSM
-	devicePower
-	deviceTemperature
-	deviceMemoryExcess
-	deviceSMExcess
-	useMemory
-	useSM
-	useDRAM
-	useProcesses
-	usePeak
-	useLimit
-	useLent
-	useEnergy
-	useActive
-	useWatched
-	useIdle
+	gpuUp
+	gpuTotal
+	gpuUsed
+	gpuSM
+	gpuPower
+	gpuTemperature
+	gpuMemoryExcess
+	gpuSMExcess
+	usageMemory
+	usageSM
+	usageDRAM
+	usageProcesses
+	usagePeak
+	usageGuaranteed
+	usageBurst
+	usageEnergy
+	usageActive
+	usageObserved
+	usageIdle
 	grantInfo
-	useComputeLimit
-	useThrottled
-	useEncoder
-	useDecoder
-	useTensor
-	useOccupancy
-	useRefusals
-	useViolations
-	useDelay
+	usageCompute
+	usageThrottled
+	usageEncoder
+	usageDecoder
+	usageTensor
+	usageOccupancy
+	usageRefusals
+	usageViolations
+	usageDetection
 )
 
 // describe has the names and helps, by number.
 func describe() []family {
-	gauge := func(s series, name, help string) family { return family{s, name, help, false} }
-	counter := func(s series, name, help string) family { return family{s, name, help, true} }
+	return slices.Concat(ofMonitor(), ofGPUs(), ofUsage(), ofGrants(), ofEngines())
+}
+
+func gauge(s series, name, help string, by shape) family {
+	return family{number: s, name: name, help: help, shape: by}
+}
+
+func counter(s series, name, help string, by shape) family {
+	return family{number: s, name: name, help: help, shape: by, counter: true}
+}
+
+func ofMonitor() []family {
 	return []family{
-		gauge(monitorInfo, "kerf_monitor_info", "Version, and where values come from; always 1."),
-		gauge(agentUp, "kerf_monitor_agent_up", "1 if the agent answers. If 0, kerf-monitor uses the last known grants."),
-		gauge(cycleSeconds, "kerf_monitor_cycle_duration_seconds", "How long the newest sample of all GPUs took."),
-		counter(cycles, "kerf_monitor_cycles_total", "Samples of all GPUs since the monitor started."),
+		gauge(monitorInfo, "kerf_monitor_info", "Versions of monitor and driver, and the source of values; always 1.",
+			byMonitor),
+		gauge(agentUp, "kerf_monitor_agent_up",
+			"1 if the agent answers. If 0, kerf-monitor uses the last known grants.", plain),
+		gauge(cycleSeconds, "kerf_monitor_cycle_duration_seconds", "Time of the last sample of all GPUs, in seconds.",
+			plain),
+		counter(cycles, "kerf_monitor_cycles_total", "Samples of all GPUs since the monitor started.", plain),
+	}
+}
 
-		gauge(deviceUp, "kerf_device_up", "1 when the GPU answered in the newest sample, else 0."),
-		gauge(deviceTotal, "kerf_device_memory_total_bytes", "Memory of the GPU."),
-		gauge(deviceUsed, "kerf_device_memory_used_bytes", "Memory in use, without the driver's own part; the sum of kerf_use_memory_bytes."),
-		gauge(deviceSM, "kerf_device_sm_ratio", "Part of the time in which the GPU worked, 0 to 1."),
-		gauge(devicePower, "kerf_device_power_watts", "Power drawn."),
-		gauge(deviceTemperature, "kerf_device_temperature_celsius", "Temperature of the GPU."),
-		gauge(deviceMemoryExcess, "kerf_device_memory_excess_bytes", "By how much the parts of the memory are more than the whole, because the driver was asked at different moments."),
-		gauge(deviceSMExcess, "kerf_device_sm_excess_ratio", "By how much the parts of the activity are more than the whole."),
+func ofGPUs() []family {
+	return []family{
+		gauge(gpuUp, "kerf_gpu_up", "1 if the GPU answered in the last sample, else 0.", byGPU),
+		gauge(gpuTotal, "kerf_gpu_memory_total_bytes", "Memory of the GPU, in bytes.", byGPU),
+		gauge(gpuUsed, "kerf_gpu_memory_used_bytes", "Used memory of the GPU without the memory that the driver "+
+			"reserves, in bytes. It is the sum of kerf_usage_memory_bytes.", byGPU),
+		gauge(gpuSM, "kerf_gpu_sm_ratio", "Ratio of time in which the GPU worked, 0 to 1.", byGPU),
+		gauge(gpuPower, "kerf_gpu_power_watts", "Power draw of the GPU, in watts.", byGPU),
+		gauge(gpuTemperature, "kerf_gpu_temperature_celsius", "Temperature of the GPU, in degrees Celsius.", byGPU),
+		gauge(gpuMemoryExcess, "kerf_gpu_memory_excess_bytes", "Memory by which the sum over owners exceeds the "+
+			"GPU's used memory, in bytes. The driver reports them at different moments.", byGPU),
+		gauge(gpuSMExcess, "kerf_gpu_sm_excess_ratio",
+			"Activity by which the sum over owners exceeds the GPU's activity, 0 to 1.", byGPU),
+	}
+}
 
-		gauge(useMemory, "kerf_use_memory_bytes", "Memory in use by the owner; over all owners it is what the GPU has in use."),
-		gauge(useSM, "kerf_use_sm_ratio", "Part of the time in which the GPU worked for the owner, 0 to 1 of the whole GPU."),
-		gauge(useDRAM, "kerf_use_memory_active_ratio", "Part of the time in which the GPU's memory was accessed for the owner, 0 to 1 of the whole GPU."),
-		gauge(useProcesses, "kerf_use_processes", "Processes of the owner on the GPU."),
-		gauge(usePeak, "kerf_use_memory_peak_bytes", "The most memory in any sample since the monitor or the grant started."),
-		gauge(useLimit, "kerf_use_memory_limit_bytes", "Memory that the grant is guaranteed."),
-		gauge(useLent, "kerf_use_memory_lent_bytes", "Memory that the grant may use beyond its guarantee now."),
-		counter(useEnergy, "kerf_use_energy_joules_total", "Energy that the GPU used for the owner. Other energy is unattributed."),
-		counter(useActive, "kerf_use_active_seconds_total", "How long the GPU worked for the owner."),
-		counter(useWatched, "kerf_use_watched_seconds_total", "How long it was known whether the GPU worked for the owner; active over watched seconds is the mean activity."),
-		gauge(useIdle, "kerf_use_idle_seconds", "How long the GPU has not worked for the grant."),
-		gauge(grantInfo, "kerf_use_grant_info", "Facts of the grant; always 1."),
-		gauge(useComputeLimit, "kerf_use_compute_limit_ratio", "Share of the GPU's compute that the grant has; absent for a fair share."),
-		counter(useThrottled, "kerf_use_throttled_seconds_total", "Time that launches waited for the grant's compute share, summed over threads. Only for grants of libkerf."),
-		gauge(useEncoder, "kerf_use_encoder_ratio", "Part of the time in which video was encoded for the owner, 0 to 1 of the GPU."),
-		gauge(useDecoder, "kerf_use_decoder_ratio", "Part of the time in which video was decoded for the owner, 0 to 1 of the GPU."),
-		gauge(useTensor, "kerf_use_tensor_active_ratio", "Part of the time in which the tensor pipe was active for the owner, 0 to 1 of the whole GPU; only with DCGM."),
-		gauge(useOccupancy, "kerf_use_sm_occupancy_ratio", "Part of the most warps that could have been resident which were the owner's, 0 to 1 of the whole GPU; only with DCGM."),
-		counter(useRefusals, "kerf_use_oom_refusals_total", "Calls that were rejected at the grant's cap, from the agent's last report. Absent unless libkerf enforces the cap."),
-		counter(useViolations, "kerf_use_cap_violations_total", "Times that the grant was found past its cap since the agent started; only where it is watched."),
-		gauge(useDelay, "kerf_use_detection_delay_seconds", "For how long at most the grant had been past its cap when that was found last; only after it was."),
+func ofUsage() []family {
+	return []family{
+		gauge(usageMemory, "kerf_usage_memory_bytes",
+			"Memory that the owner uses on the GPU, in bytes. The sum over owners is the GPU's used memory.", byValue),
+		gauge(usageSM, "kerf_usage_sm_ratio",
+			"Ratio of time in which the GPU worked for the owner, 0 to 1 of the whole GPU.", byValue),
+		gauge(usageDRAM, "kerf_usage_memory_active_ratio",
+			"Ratio of time in which the owner accessed the GPU's memory, 0 to 1 of the whole GPU.", byValue),
+		gauge(usageProcesses, "kerf_usage_processes", "Processes of the owner on the GPU.", byOwner),
+		gauge(usagePeak, "kerf_usage_memory_peak_bytes",
+			"Highest memory in a sample since the monitor or the grant started, in bytes.", byOwner),
+		counter(usageEnergy, "kerf_usage_energy_joules_total",
+			"Energy that the GPU used for the owner, in joules. Other energy is unattributed.", byOwner),
+		counter(usageActive, "kerf_usage_active_seconds_total",
+			"Time in which the GPU worked for the owner, in seconds.", byOwner),
+		counter(usageObserved, "kerf_usage_observed_seconds_total", "Time in which the owner's activity was known, in "+
+			"seconds. Active divided by observed seconds is the mean activity.", byOwner),
+		gauge(usageIdle, "kerf_usage_idle_seconds", "Time since the GPU last worked for the grant, in seconds.",
+			byOwner),
+	}
+}
+
+func ofGrants() []family {
+	return []family{
+		gauge(grantInfo, "kerf_usage_grant_info", "Pod, profile and enforcement level of the grant; always 1.",
+			byGrant),
+		gauge(usageGuaranteed, "kerf_usage_memory_guaranteed_bytes", "Guaranteed memory of the grant, in bytes.",
+			byOwner),
+		gauge(usageBurst, "kerf_usage_memory_burst_bytes",
+			"Memory that the grant may use above its guarantee now, in bytes.", byOwner),
+		gauge(usageCompute, "kerf_usage_compute_granted_ratio",
+			"Compute percent of the grant, as a ratio of 0 to 1 of the GPU. Absent for a fair share.", byOwner),
+		counter(usageThrottled, "kerf_usage_throttled_seconds_total", "Time that launches waited because of the "+
+			"grant's compute percent, in seconds, summed over threads. Only for grants of libkerf.", byValue),
+		counter(usageRefusals, "kerf_usage_oom_refusals_total", "Calls that were rejected at the grant's cap, from "+
+			"the agent's last report. Absent unless libkerf enforces the cap.", byValue),
+		counter(usageViolations, "kerf_usage_cap_violations_total", "Times that the grant was found over its cap "+
+			"since the agent started. Absent if the reactive backend does not check the grant.", byValue),
+		gauge(usageDetection, "kerf_usage_detection_seconds", "Longest possible time that the grant was over its cap "+
+			"before the last detection, in seconds. Absent without a violation.", byValue),
+	}
+}
+
+func ofEngines() []family {
+	return []family{
+		gauge(usageEncoder, "kerf_usage_encoder_ratio",
+			"Ratio of time in which the GPU encoded video for the owner, 0 to 1 of the GPU.", byValue),
+		gauge(usageDecoder, "kerf_usage_decoder_ratio",
+			"Ratio of time in which the GPU decoded video for the owner, 0 to 1 of the GPU.", byValue),
+		gauge(usageTensor, "kerf_usage_tensor_active_ratio", "Ratio of time in which the tensor pipe worked for the "+
+			"owner, 0 to 1 of the whole GPU. Only with DCGM.", byValue),
+		gauge(usageOccupancy, "kerf_usage_sm_occupancy_ratio", "Resident warps of the owner divided by the GPU's "+
+			"maximum, 0 to 1. Only with DCGM.", byValue),
 	}
 }
 
@@ -100,6 +155,7 @@ func describe() []family {
 type family struct {
 	number     series
 	name, help string
+	shape      shape // of its labels
 	counter    bool
 }
 
@@ -120,7 +176,7 @@ const (
 	byGrant
 	byGPU
 	byOwner
-	byKnown // byOwner, with how the value is known
+	byValue // byOwner, with the attribution of the value
 	byField // dcgm-exporter's
 )
 
@@ -133,14 +189,17 @@ func (s shape) names() []string {
 	case byGrant:
 		return []string{"container", "grant", "id", "level", "namespace", "pod", "pod_uid", "profile"}
 	case byGPU:
-		return []string{"index", "uuid"}
+		return []string{"gpu", "gpu_uuid"}
 	case byOwner:
-		return []string{"container", "grant", "index", "instance_profile", "instance_start", "namespace", "owner", "pod", "uuid"}
-	case byKnown:
-		return []string{"container", "grant", "index", "instance_profile", "instance_start", "known", "namespace", "owner", "pod", "uuid"}
+		return []string{"container", "gpu", "gpu_uuid", "grant", "instance_profile", "instance_start", "namespace",
+			"owner", "pod"}
+	case byValue:
+		return []string{"attribution", "container", "gpu", "gpu_uuid", "grant", "instance_profile", "instance_start",
+			"namespace", "owner", "pod"}
 	case byField:
 		return []string{
-			"DCGM_FI_DRIVER_VERSION", "GPU_I_ID", "GPU_I_PROFILE", "Hostname", "UUID", "container", "device", "gpu", "hostname", "modelName", "namespace", "pci_bus_id", "pod",
+			"DCGM_FI_DRIVER_VERSION", "GPU_I_ID", "GPU_I_PROFILE", "Hostname", "UUID", "container", "device", "gpu",
+			"hostname", "modelName", "namespace", "pci_bus_id", "pod",
 		}
 	}
 	return nil
@@ -188,16 +247,17 @@ func (l *labels) of(s shape, v values) []*dto.LabelPair {
 	return pairs
 }
 
-// pair is a label pair with its strings, in one piece of memory.
+// pair is a label pair with its strings, in one allocation.
 type pair struct {
 	dto.LabelPair
 	name, value string
 }
 
-// ParseFields reads the file by which dcgm-exporter is told what to expose: lines of "FIELD, gauge|counter|label,
-// help", comments after "#". Second come the names of fields that the monitor does not have, which is no
-// error, since the file is one that works for dcgm-exporter; labels are passed over, because the driver's version is always one. The
-// error holds a *sharing.FieldError for each line that is none, and for a field that stands twice.
+// ParseFields reads dcgm-exporter's field file: lines of "FIELD, gauge
+// counter
+// label, help", comments after "#". The second result names fields that the monitor does not have; this is no error,
+// because the file works for dcgm-exporter. It ignores labels, because the driver's version is always one. The error
+// has a *sharing.FieldError for each invalid line and each repeated field.
 func ParseFields(text string) ([]collect.FieldInfo, []string, error) {
 	known := map[string]collect.FieldInfo{}
 	for _, f := range collect.Fields() {

@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// cause is one thing that keeps a GPU from being healthy. Those of a lower number are told first.
+// cause is one thing that keeps a GPU from being healthy. Lower numbers are reported first.
 type cause uint8
 
 const (
@@ -83,10 +83,10 @@ func (s *standing) xid(xid uint64) bool {
 }
 
 // state is what the first cause makes of the GPU.
-func (s *standing) state(told readings) State {
+func (s *standing) state(last readings) State {
 	for c := range causes {
 		if s.stand[c] {
-			reason, remedy := s.text(c, told)
+			reason, remedy := s.text(c, last)
 			return State{c.health(), reason, remedy}
 		}
 	}
@@ -94,7 +94,7 @@ func (s *standing) state(told readings) State {
 }
 
 // text says what a cause is and what to do about it.
-func (s *standing) text(c cause, told readings) (reason, remedy string) {
+func (s *standing) text(c cause, last readings) (reason, remedy string) {
 	switch c {
 	case causeLost:
 		return s.lostWhy, remedyReset
@@ -109,15 +109,19 @@ func (s *standing) text(c cause, told readings) (reason, remedy string) {
 	case causeRemapPending:
 		return "a memory row is to be remapped", remedyDrain
 	case causeErrors:
-		return "memory errors that could not be corrected were counted", "nothing, unless it comes again; then " + remedyReset
+		return "memory errors that could not be corrected were counted", "nothing, unless it comes again; then " +
+			remedyReset
 	case causeUnnamed:
-		return fmt.Sprintf("XID %d of a GPU that the driver did not name", s.unnamed), "nothing if it goes by; the kernel's log may name the GPU"
+		return fmt.Sprintf("XID %d of a GPU that the driver did not name", s.unnamed),
+			"nothing if it goes by; the kernel's log may name the GPU"
 	case causeLinks:
-		return fmt.Sprintf("%d of %d NVLinks are up", told.links.N, told.mostLinks), "look after the link or its bridge; " + remedyReset
+		return fmt.Sprintf("%d of %d NVLinks are up", last.links.N, last.mostLinks),
+			"look after the link or its bridge; " + remedyReset
 	case causeOverheat:
 		return "the hardware slows itself down for heat, and goes on doing so", "look after the node's cooling"
 	case causePowerBrake:
-		return "the hardware slows itself down because its power supply says so, and goes on doing so", "look after the node's power supply"
+		return "the hardware slows itself down because its power supply says so, and goes on doing so",
+			"look after the node's power supply"
 	case causes:
 	}
 	return "", ""
@@ -125,7 +129,8 @@ func (s *standing) text(c cause, told readings) (reason, remedy string) {
 
 // describeAll names the XIDs of a cause. The remedy is that of the first.
 func describeAll(xids []uint64, c cause) (reason, remedy string) {
-	of := slices.DeleteFunc(slices.Clone(xids), func(x uint64) bool { return (Classify(x) == Drain) != (c == causeDrain) })
+	of := slices.DeleteFunc(slices.Clone(xids),
+		func(x uint64) bool { return (Classify(x) == Drain) != (c == causeDrain) })
 	var more []string
 	for i, x := range of {
 		if i == 0 {

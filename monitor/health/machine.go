@@ -5,8 +5,8 @@
 // driver's own recovery action.
 //
 // It promises that a Machine is pure, and that it marks exactly the GPU that a fault is on; that a fault which an
-// application causes itself marks nothing; that no fault is forgotten because many came at once; that each state which is
-// not healthy says why and what to do; and that a GPU comes back by itself once nothing is wrong any more and enough
+// application causes itself marks nothing; that no fault is forgotten because many came at once; that each state which
+// is not healthy says why and what to do; and that a GPU comes back by itself once nothing is wrong any more and enough
 // probes in a row were clean: more of them for one that goes back and forth.
 //
 // It does not probe: the caller feeds it. It does not act on grants: the ledger refuses new claims on a GPU that is not
@@ -52,7 +52,7 @@ func (s State) String() string {
 type Machine struct {
 	state  State
 	causes standing
-	told   readings
+	last   readings
 	// clean counts good probes since the last bad sign, silent those without an answer since the GPU was healthy last.
 	clean, silent int
 	// turns is how often it left health, and calm the clean probes in health since it was last counted down.
@@ -82,7 +82,7 @@ func (m *Machine) Unnamed(xid uint64) bool {
 	return m.settle()
 }
 
-// Probe takes one look at the GPU and reports whether the state changed.
+// Probe takes one sample of the GPU and reports whether the state changed.
 func (m *Machine) Probe(l Sample) bool {
 	switch {
 	case l.Err == nil:
@@ -107,12 +107,12 @@ func (m *Machine) Probe(l Sample) bool {
 
 // answered takes what a GPU that answers tells.
 func (m *Machine) answered(l Sample) bool {
-	bad := m.told.take(l.Sensors)
+	bad := m.last.take(l.Sensors)
 	if l.Recovery.Known && l.Recovery.Action != "" {
 		m.causes.action, bad = l.Recovery.Action, append(bad, causeRecovery)
 	}
 	m.causes.add(bad...)
-	// Without the driver's word that it is mended, a fault stands until the driver is loaded anew.
+	// Unless the driver reports recovery, a fault stands until the driver is loaded again.
 	if len(bad) > 0 || len(m.causes.xids) > 0 && !l.Recovery.Known {
 		m.clean = 0
 		return m.settle()
@@ -146,7 +146,7 @@ func (m *Machine) needed() int {
 // settle makes the state of the causes that stand, and reports whether it changed.
 func (m *Machine) settle() bool {
 	was := m.state
-	m.state = m.causes.state(m.told)
+	m.state = m.causes.state(m.last)
 	if was.Health == sharing.HealthOK && m.state.Health != sharing.HealthOK {
 		m.turns, m.calm = m.turns+1, 0
 	}
@@ -166,7 +166,7 @@ type Flag uint8
 
 // The flags.
 const (
-	Untold Flag = iota
+	FlagUnknown Flag = iota
 	No
 	Yes
 )
@@ -177,14 +177,14 @@ type Count struct {
 	N     uint64
 }
 
-// Sensors are what a GPU tells of itself beside that it answers; the zero value tells nothing.
+// Sensors are a GPU's sensor values. The zero value has none.
 type Sensors struct {
 	// Uncorrected counts the memory errors since the driver was loaded that could not be corrected.
 	Uncorrected Count
 	// RemapPending: a memory row is remapped at the next reset. RemapFailed: there is no row left to remap it to.
 	RemapPending, RemapFailed Flag
-	// Overheat and PowerBrake: the hardware itself slows the GPU down for its heat, or because its power supply says so.
-	// Slowing down by the driver's software is everyday life and is not meant.
+	// Overheat and PowerBrake: the hardware itself slows the GPU down for its heat, or because its power supply says
+	// so. Slowing down by the driver's software is everyday life and is not meant.
 	Overheat, PowerBrake Flag
 	// Links counts the NVLinks that are up.
 	Links Count
@@ -201,7 +201,7 @@ type Sample struct {
 // slowProbes in a row with the hardware slowed down count.
 const slowProbes = 30
 
-// readings are what was told last of the sensors.
+// readings are the last known sensor values.
 type readings struct {
 	errors, links           Count
 	mostLinks               uint64
@@ -235,7 +235,7 @@ func (r *readings) take(s Sensors) (bad []cause) {
 
 // hold keeps what a flag said last.
 func hold(last *bool, f Flag) bool {
-	if f != Untold {
+	if f != FlagUnknown {
 		*last = f == Yes
 	}
 	return *last
@@ -248,7 +248,7 @@ func row(n *int, f Flag) int {
 		*n = min(*n+1, slowProbes)
 	case No:
 		*n = 0
-	case Untold:
+	case FlagUnknown:
 	}
 	return *n
 }

@@ -47,57 +47,81 @@ func rows(parts ...[]step) (out []step) {
 }
 
 func TestMachine(t *testing.T) {
-	const ok, suspect, unhealthy, lost = sharing.HealthOK, sharing.HealthSuspect, sharing.HealthUnhealthy, sharing.HealthLost
+	const ok, suspect, unhealthy, lost = sharing.HealthOK, sharing.HealthSuspect, sharing.HealthUnhealthy,
+		sharing.HealthLost
 	up := step{probe(nil, nothing), ok}
 	ecc := func(n uint64) func(*Machine) { return senses(Sensors{Uncorrected: Count{true, n}}) }
 	links := func(n uint64) func(*Machine) { return senses(Sensors{Links: Count{true, n}}) }
 	tests := map[string][]step{
 		"first clean probe makes it healthy": {up},
 		"an application's XIDs mark nothing": {
-			up, {xid(13), ok}, {xid(31), ok}, {xid(43), ok}, {xid(45), ok}, {xid(68), ok}, {xid(92), ok}, {xid(94), ok}, {xid(109), ok}, {xid(154), ok},
+			up, {xid(13), ok}, {xid(31), ok}, {xid(43), ok}, {xid(45), ok}, {xid(68), ok}, {xid(92), ok}, {xid(94), ok},
+			{xid(109), ok}, {xid(154), ok},
 		},
-		"lost, and back after three clean probes": {up, {probe(errLost, Recovery{}), lost}, {probe(nil, nothing), lost}, {probe(nil, nothing), lost}, up},
+		"lost, and back after three clean probes": {up, {probe(errLost, Recovery{}), lost}, {probe(nil, nothing), lost},
+			{probe(nil, nothing), lost}, up},
 		"a bad probe between clean ones starts the count again": {
 			up, {probe(errLost, Recovery{}), lost}, {probe(nil, nothing), lost},
 			{probe(errLost, Recovery{}), lost}, {probe(nil, nothing), lost}, {probe(nil, nothing), lost}, up,
 		},
-		"XID 79 is lost before any probe sees it": {up, {xid(79), lost}, {probe(errLost, Recovery{}), lost}, {probe(nil, nothing), lost}, {probe(nil, nothing), lost}, up},
-		"XID 79 heals without the driver's word":  {up, {xid(79), lost}, {probe(nil, Recovery{}), lost}, {probe(nil, Recovery{}), lost}, {probe(nil, Recovery{}), ok}},
+		"XID 79 is lost before any probe sees it": {up, {xid(79), lost}, {probe(errLost, Recovery{}), lost},
+			{probe(nil, nothing), lost}, {probe(nil, nothing), lost}, up},
+		"XID 79 heals without the driver's word": {up, {xid(79), lost}, {probe(nil, Recovery{}), lost},
+			{probe(nil, Recovery{}), lost}, {probe(nil, Recovery{}), ok}},
 		"a critical XID stands until the driver asks for nothing": {
 			up, {xid(48), unhealthy}, {probe(nil, reset), unhealthy},
 			{probe(nil, reset), unhealthy}, {probe(nil, nothing), unhealthy}, {probe(nil, nothing), unhealthy}, up,
 		},
-		"without the driver's word a critical XID stands": {up, {xid(48), unhealthy}, {probe(nil, Recovery{}), unhealthy}, {probe(nil, Recovery{}), unhealthy}, {probe(nil, Recovery{}), unhealthy}},
-		"a GPU that hangs after an XID stays unhealthy":   {up, {xid(119), unhealthy}, {probe(errHang, Recovery{}), unhealthy}, {probe(nil, nothing), unhealthy}, {probe(nil, nothing), unhealthy}, up},
-		"a recovery action alone marks it":                {{probe(nil, reset), unhealthy}},
-		"one hang is suspect and one answer clears":       {up, {probe(errHang, Recovery{}), suspect}, up},
+		"without the driver's word a critical XID stands": {up, {xid(48), unhealthy},
+			{probe(nil, Recovery{}), unhealthy}, {probe(nil, Recovery{}), unhealthy},
+			{probe(nil, Recovery{}), unhealthy}},
+		"a GPU that hangs after an XID stays unhealthy": {up, {xid(119), unhealthy},
+			{probe(errHang, Recovery{}), unhealthy}, {probe(nil, nothing), unhealthy}, {probe(nil, nothing), unhealthy},
+			up},
+		"a recovery action alone marks it":          {{probe(nil, reset), unhealthy}},
+		"one hang is suspect and one answer clears": {up, {probe(errHang, Recovery{}), suspect}, up},
 		"a GPU that hung longer needs three answers": {
 			up, {probe(errHang, Recovery{}), suspect}, {probe(errHang, Recovery{}), suspect},
-			{probe(nil, nothing), suspect}, {probe(nil, nothing), suspect}, up, {probe(errHang, Recovery{}), suspect}, up,
+			{probe(nil, nothing), suspect}, {probe(nil, nothing), suspect}, up, {probe(errHang, Recovery{}), suspect},
+			up,
 		},
-		"a GPU that never answers is unhealthy in the end": rows([]step{up}, times(muteProbes-1, step{probe(errHang, Recovery{}), suspect}), []step{{probe(errHang, Recovery{}), unhealthy}}),
-		"a hang does not make a lost GPU less lost":        {up, {probe(errLost, Recovery{}), lost}, {probe(errHang, Recovery{}), lost}},
+		"a GPU that never answers is unhealthy in the end": rows([]step{up},
+			times(muteProbes-1, step{probe(errHang, Recovery{}), suspect}),
+			[]step{{probe(errHang, Recovery{}), unhealthy}}),
+		"a hang does not make a lost GPU less lost": {up, {probe(errLost, Recovery{}), lost},
+			{probe(errHang, Recovery{}), lost}},
 		"a GPU that goes back and forth has to be clean for longer": {
 			up, {probe(errHang, nothing), suspect}, up, {probe(errHang, nothing), suspect}, up,
 			{probe(errHang, nothing), suspect}, {probe(nil, nothing), suspect}, up,
-			{probe(errHang, nothing), suspect}, {probe(nil, nothing), suspect}, {probe(nil, nothing), suspect}, {probe(nil, nothing), suspect}, up,
+			{probe(errHang, nothing), suspect}, {probe(nil, nothing), suspect}, {probe(nil, nothing), suspect},
+			{probe(nil, nothing), suspect}, up,
 		},
 		"what went wrong long ago is forgotten": rows(
-			times(1, up), rows([]step{{probe(errHang, nothing), suspect}, up}, []step{{probe(errHang, nothing), suspect}, up}),
+			times(1, up), rows([]step{{probe(errHang, nothing), suspect}, up},
+				[]step{{probe(errHang, nothing), suspect}, up}),
 			times(2*calmProbes, up), []step{{probe(errHang, nothing), suspect}, up},
 		),
 		"a row to be remapped drains": {
-			up, {senses(Sensors{RemapPending: Yes}), suspect}, {probe(nil, nothing), suspect}, // what is not told is as it was
+			// A value that is absent stays as it was.
+			up, {senses(Sensors{RemapPending: Yes}), suspect}, {probe(nil, nothing), suspect},
 			{senses(Sensors{RemapPending: No}), suspect}, {probe(nil, nothing), suspect}, up,
 		},
 		"XID 63 drains and 64 does not":              {up, {xid(63), suspect}, {xid(64), unhealthy}},
 		"a row that cannot be remapped is unhealthy": {up, {senses(Sensors{RemapFailed: Yes}), unhealthy}},
-		"errors of before do not count, new ones do": {{ecc(7), ok}, {ecc(7), ok}, {ecc(8), suspect}, {ecc(8), suspect}, {ecc(8), suspect}, {ecc(8), ok}, {ecc(0), ok}, {ecc(1), suspect}},
-		"a link that went down is suspect":           {{links(18), ok}, {links(17), suspect}, {probe(nil, nothing), suspect}, {links(18), suspect}, {links(18), suspect}, {links(18), ok}},
-		"heat counts when it lasts": rows([]step{up}, times(slowProbes-1, step{senses(Sensors{Overheat: Yes}), ok}), []step{{senses(Sensors{Overheat: No}), ok}},
-			times(slowProbes-1, step{senses(Sensors{Overheat: Yes}), ok}), []step{{senses(Sensors{Overheat: Yes}), suspect}}),
-		"a power brake counts when it lasts":            rows([]step{up}, times(slowProbes-1, step{senses(Sensors{PowerBrake: Yes}), ok}), []step{{senses(Sensors{PowerBrake: Yes}), suspect}}),
-		"an XID of a GPU without a name makes suspects": {up, {func(m *Machine) { m.Unnamed(48) }, suspect}, {func(m *Machine) { m.Unnamed(31) }, suspect}, {probe(nil, nothing), suspect}, {probe(nil, nothing), suspect}, up},
+		"errors of before do not count, new ones do": {{ecc(7), ok}, {ecc(7), ok}, {ecc(8), suspect}, {ecc(8), suspect},
+			{ecc(8), suspect}, {ecc(8), ok}, {ecc(0), ok}, {ecc(1), suspect}},
+		"a link that went down is suspect": {{links(18), ok}, {links(17), suspect}, {probe(nil, nothing), suspect},
+			{links(18), suspect}, {links(18), suspect}, {links(18), ok}},
+		"heat counts when it lasts": rows([]step{up}, times(slowProbes-1, step{senses(Sensors{Overheat: Yes}), ok}),
+			[]step{{senses(Sensors{Overheat: No}), ok}},
+			times(slowProbes-1, step{senses(Sensors{Overheat: Yes}), ok}),
+			[]step{{senses(Sensors{Overheat: Yes}), suspect}}),
+		"a power brake counts when it lasts": rows([]step{up},
+			times(slowProbes-1, step{senses(Sensors{PowerBrake: Yes}), ok}),
+			[]step{{senses(Sensors{PowerBrake: Yes}), suspect}}),
+		"an XID of a GPU without a name makes suspects": {up, {func(m *Machine) { m.Unnamed(48) }, suspect},
+			{func(m *Machine) { m.Unnamed(31) }, suspect}, {probe(nil, nothing), suspect},
+			{probe(nil, nothing), suspect}, up},
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +152,8 @@ func TestChangeIsReported(t *testing.T) {
 	if !m.XID(95) {
 		t.Error("a second fault is a change")
 	}
-	if s := m.State().String(); !strings.Contains(s, "XID 62") || !strings.Contains(s, "95") || !strings.Contains(s, "remedy: reset") {
+	if s := m.State().String(); !strings.Contains(s, "XID 62") || !strings.Contains(s, "95") ||
+		!strings.Contains(s, "remedy: reset") {
 		t.Errorf("%q does not name the XIDs and the remedy", s)
 	}
 }

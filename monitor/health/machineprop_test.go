@@ -12,15 +12,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// input is one event (xid != 0) or one look.
+// input is one event (xid != 0) or one sample.
 type input struct {
 	xid     uint64
 	unnamed bool
 	look    Sample
 }
 
-// naive decides anew from all that ever happened. It keeps nothing but where health was left last, and looks back over
-// the history for everything else.
+// naive decides from the whole history each time. It keeps only the last health, and reads the history for everything
+// else.
 type naive struct {
 	history []input
 	// alone is what each input made of the GPU by itself, when it came.
@@ -80,7 +80,7 @@ func (n *naive) health(at int) sharing.Health {
 // last is what a flag said last, up to at.
 func (n *naive) last(at int, of func(Sensors) Flag) Flag {
 	for i := at; i >= 0; i-- {
-		if f := of(n.history[i].look.Sensors); n.answered(i) && f != Untold {
+		if f := of(n.history[i].look.Sensors); n.answered(i) && f != FlagUnknown {
 			return f
 		}
 	}
@@ -89,7 +89,7 @@ func (n *naive) last(at int, of func(Sensors) Flag) Flag {
 
 func (n *naive) answered(i int) bool { return n.history[i].xid == 0 && n.history[i].look.Err == nil }
 
-// row is how often a flag was set since it was told not to be.
+// row is how often a flag was set since it was last reported clear.
 func (n *naive) row(at int, of func(Sensors) Flag) (count int) {
 	for i := at; i >= 0; i-- {
 		if !n.answered(i) {
@@ -100,7 +100,7 @@ func (n *naive) row(at int, of func(Sensors) Flag) (count int) {
 			return count
 		case Yes:
 			count++
-		case Untold:
+		case FlagUnknown:
 		}
 	}
 	return count
@@ -142,7 +142,8 @@ func (n *naive) worst(at int) sharing.Health {
 	case in.look.Recovery.Action != "", n.last(at, func(s Sensors) Flag { return s.RemapFailed }) == Yes:
 		return sharing.HealthUnhealthy
 	case n.moreErrors(at), n.fewerLinks(at), n.last(at, func(s Sensors) Flag { return s.RemapPending }) == Yes,
-		n.row(at, func(s Sensors) Flag { return s.Overheat }) >= slowProbes, n.row(at, func(s Sensors) Flag { return s.PowerBrake }) >= slowProbes:
+		n.row(at, func(s Sensors) Flag { return s.Overheat }) >= slowProbes,
+		n.row(at, func(s Sensors) Flag { return s.PowerBrake }) >= slowProbes:
 		return sharing.HealthSuspect
 	}
 	return sharing.HealthOK
@@ -172,7 +173,7 @@ func (n *naive) fewerLinks(at int) bool {
 	return now != nil && *now < most
 }
 
-// clean says whether a look counts towards coming back.
+// clean reports whether a sample counts towards recovery.
 func (n *naive) clean(at int) bool {
 	if !n.answered(at) || n.alone[at] != sharing.HealthOK {
 		return false
@@ -252,7 +253,8 @@ func TestMachineAgainstNaive(t *testing.T) {
 			}
 		}
 		// Whatever happened, a GPU that is well and says so comes back.
-		well := Sample{Recovery: nothing, Sensors: Sensors{RemapPending: No, RemapFailed: No, Overheat: No, PowerBrake: No, Links: Count{true, 18}}}
+		well := Sample{Recovery: nothing, Sensors: Sensors{RemapPending: No, RemapFailed: No, Overheat: No,
+			PowerBrake: No, Links: Count{true, 18}}}
 		for range cleanProbes << mostDoubled {
 			m.Probe(well)
 		}
@@ -276,7 +278,7 @@ func randomInput(rnd *rand.Rand, mood int) input {
 	if in.look.Recovery = nothing; rnd.IntN(20) == 0 {
 		in.look.Recovery = []Recovery{{}, reset}[rnd.IntN(2)]
 	}
-	flag := func() Flag { return []Flag{Untold, No, No, Yes}[rnd.IntN(4)] }
+	flag := func() Flag { return []Flag{FlagUnknown, No, No, Yes}[rnd.IntN(4)] }
 	s := &in.look.Sensors
 	switch rnd.IntN(24) {
 	case 0:

@@ -23,7 +23,7 @@ type Driver interface {
 	Check(ctx context.Context, gpu sharing.GPUID) error
 	// Recovery is the driver's own word on what the GPU needs.
 	Recovery(ctx context.Context, gpu sharing.GPUID) Recovery
-	// Sensors is what the GPU tells beside that; what cannot be read is not told.
+	// Sensors reads the GPU's sensors. It leaves out what it cannot read.
 	Sensors(ctx context.Context, gpu sharing.GPUID) Sensors
 	// NextXID waits for the next XID event.
 	NextXID(ctx context.Context) (XID, error)
@@ -54,19 +54,19 @@ type Watch struct {
 	Log    *slog.Logger
 	// Tell is called with each change, never twice at once; reason has the remedy in it.
 	Tell func(gpu sharing.GPUID, h sharing.Health, reason string)
-	// TellInstance is Tell for a MIG instance on which a fault was that left the rest of its GPU alone: it is told of as
-	// unhealthy, and as healthy again after as many clean probes of the GPU. Nil: such faults count for the whole GPU.
+	// TellInstance is Tell for a MIG instance with a fault that left the rest of its GPU alone. The instance is
+	// unhealthy until as many clean probes of the GPU. If nil, such faults count for the whole GPU.
 	TellInstance func(in Instance, h sharing.Health, reason string)
-	// Fault counts each XID event, also those of applications; gpu is empty where the driver does not name it. Nil for
-	// nobody who counts.
+	// Fault counts each XID event, also those of applications; gpu is empty if the driver does not name it. It may be
+	// nil.
 	Fault func(gpu sharing.GPUID, xid uint64, class Class)
 	// Every is the time between probes of one GPU; Deadline bounds one probe.
 	Every, Deadline time.Duration
-	// Machines are the states that an earlier watch over the same driver left; nil after a driver was loaded.
-	// The watch adds those that are missing. Nobody else touches them while it runs.
+	// Machines are the states of an earlier watch over the same driver; nil after the driver was loaded. The watch
+	// adds missing ones. Only the watch changes them while it runs.
 	Machines map[sharing.GPUID]*Machine
-	// Hurt are the MIG instances on which a fault stands, as Machines are the GPUs.
-	Hurt map[Instance]*Machine
+	// Faulty are the MIG instances with a fault, as Machines are the GPUs.
+	Faulty map[Instance]*Machine
 
 	mu sync.Mutex
 }
@@ -99,7 +99,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// probes probes each GPU by itself, so that one that hangs delays the look at no other.
+// probes probes each GPU separately, so that one that hangs delays no other.
 func (w *Watch) probes(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	silent := silence{missed: map[sharing.GPUID]int{}, gpus: len(w.GPUs)}
@@ -162,7 +162,7 @@ func (w *Watch) probe(ctx context.Context, id sharing.GPUID) bool {
 		return l.Err == nil // the watch is ending: its own cancelled calls say nothing of the GPU
 	}
 	w.feed(id, func(m *Machine) bool { return m.Probe(l) })
-	w.mend(id, l)
+	w.recover(id, l)
 	return l.Err == nil
 }
 
@@ -177,13 +177,13 @@ func (w *Watch) events(ctx context.Context) error {
 			w.fault(x)
 			continue
 		case errors.Is(err, sharing.ErrUnsupported):
-			w.Log.Info("no XID events on this driver; probes alone tell the health", "reason", err.Error())
+			w.Log.Info("failed to register for XID events, will use probes for GPU health", "reason", err.Error())
 			<-ctx.Done()
 			continue
 		case ctx.Err() != nil:
 			continue
 		}
-		w.Log.Warn("wait for XID events", "error", err.Error(), "again_in", backoff.String())
+		w.Log.Warn("failed to wait for XID events, will retry", "error", err.Error(), "retry_in", backoff.String())
 		if !sleep.For(ctx, backoff) {
 			return nil
 		}
@@ -220,9 +220,10 @@ func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 	}
 	s := m.State()
 	if s.Health == sharing.HealthOK {
-		w.Log.Info("GPU is healthy", "gpu", string(id))
+		w.Log.Info("GPU became healthy", "gpu", string(id))
 	} else {
-		w.Log.Warn("GPU takes no new grants", "gpu", string(id), "health", s.Health.String(), "reason", s.Reason, "remedy", s.Remedy)
+		w.Log.Warn("GPU stopped accepting grants", "gpu", string(id), "health", s.Health.String(), "reason", s.Reason,
+			"remedy", s.Remedy)
 	}
 	w.Tell(id, s.Health, s.String())
 }
@@ -231,37 +232,39 @@ func (w *Watch) feed(id sharing.GPUID, in func(*Machine) bool) {
 func (w *Watch) wound(in Instance, xid uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := w.Hurt[in]
+	m := w.Faulty[in]
 	if m == nil {
 		m = &Machine{}
 		m.Probe(Sample{}) // it was well
-		if w.Hurt == nil {
-			w.Hurt = map[Instance]*Machine{}
+		if w.Faulty == nil {
+			w.Faulty = map[Instance]*Machine{}
 		}
-		w.Hurt[in] = m
+		w.Faulty[in] = m
 	}
 	if m.XID(xid) {
 		w.tellInstance(in, m.State())
 	}
 }
 
-// mend has a look at a GPU count for its MIG instances on which a fault stands. What its sensors say is the GPU's.
-func (w *Watch) mend(gpu sharing.GPUID, l Sample) {
+// recover counts a probe of a GPU for its faulty MIG instances. The sensor values belong to the GPU.
+func (w *Watch) recover(gpu sharing.GPUID, l Sample) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for in, m := range w.Hurt {
+	for in, m := range w.Faulty {
 		if in.GPU != gpu || !m.Probe(Sample{Err: l.Err, Recovery: l.Recovery}) {
 			continue
 		}
 		w.tellInstance(in, m.State())
 		if m.State().Health == sharing.HealthOK {
-			delete(w.Hurt, in)
+			delete(w.Faulty, in)
 		}
 	}
 }
 
 // tellInstance needs w.mu.
 func (w *Watch) tellInstance(in Instance, s State) {
-	w.Log.Warn("health of a MIG instance", "gpu", string(in.GPU), "gi", in.GI, "health", s.Health.String(), "reason", s.Reason)
+	w.Log.Warn("health of MIG instance changed", "gpu", string(in.GPU), "gi", in.GI, "health", s.Health.String(),
+		"reason",
+		s.Reason)
 	w.TellInstance(in, s.Health, s.String())
 }

@@ -76,87 +76,88 @@ func (d *fakeDriver) set(f func()) { d.mu.Lock(); defer d.mu.Unlock(); f() }
 func start(t *testing.T, d *fakeDriver, gpus ...sharing.GPUID) (<-chan change, <-chan error) {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	told, done := make(chan change, 100), make(chan error, 1)
+	last, done := make(chan change, 100), make(chan error, 1)
 	w := &Watch{
 		Driver: d, GPUs: gpus, Log: slog.New(slog.DiscardHandler),
-		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
+		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
 		Every: 5 * time.Millisecond, Deadline: 20 * time.Millisecond,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	joined := make(chan struct{})
 	go func() { done <- w.Run(ctx); close(joined) }()
 	t.Cleanup(func() { cancel(); <-joined })
-	return told, done
+	return last, done
 }
 
-func await(t *testing.T, told <-chan change, want change) {
+func await(t *testing.T, last <-chan change, want change) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
 		select {
-		case got := <-told:
+		case got := <-last:
 			if got == want {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("never told %v", want)
+			t.Fatalf("never reported %v", want)
 		}
 	}
 }
 
 func TestAFaultMarksOneGPUAndItComesBack(t *testing.T) {
 	d := &fakeDriver{lost: map[sharing.GPUID]bool{}, hangs: map[sharing.GPUID]bool{}, xids: make(chan change)}
-	told, _ := start(t, d, "a", "b")
-	await(t, told, change{"a", sharing.HealthOK})
+	last, _ := start(t, d, "a", "b")
+	await(t, last, change{"a", sharing.HealthOK})
 	d.set(func() { d.lost["a"] = true })
-	await(t, told, change{"a", sharing.HealthLost})
+	await(t, last, change{"a", sharing.HealthLost})
 	d.set(func() { d.lost["a"] = false })
-	await(t, told, change{"a", sharing.HealthOK})
+	await(t, last, change{"a", sharing.HealthOK})
 	d.xids <- change{"b", 48}
-	await(t, told, change{"b", sharing.HealthUnhealthy})
+	await(t, last, change{"b", sharing.HealthUnhealthy})
 	d.xids <- change{"nobody", 48} // a GPU that is not watched is no crash
 	d.set(func() { d.hangs["a"] = true })
-	await(t, told, change{"a", sharing.HealthSuspect})
+	await(t, last, change{"a", sharing.HealthSuspect})
 }
 
 // A fault of a MIG instance counts for that instance until probes are clean, unless it is one of more than that.
 func TestAFaultOfAnInstance(t *testing.T) {
 	d := &fakeDriver{xids: make(chan change), inside: make(chan XID, 8)}
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	type hurt struct {
+	type faulty struct {
 		Instance
 		health sharing.Health
 	}
-	told, instances := make(chan change, 100), make(chan hurt, 100)
+	last, instances := make(chan change, 100), make(chan faulty, 100)
 	w := &Watch{
-		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler), Every: 5 * time.Millisecond, Deadline: time.Second,
-		Tell:         func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
-		TellInstance: func(in Instance, h sharing.Health, _ string) { instances <- hurt{in, h} },
+		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler), Every: 5 * time.Millisecond,
+		Deadline:     time.Second,
+		Tell:         func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
+		TellInstance: func(in Instance, h sharing.Health, _ string) { instances <- faulty{in, h} },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	await(t, told, change{"a", sharing.HealthOK})
+	await(t, last, change{"a", sharing.HealthOK})
 	d.inside <- XID{"a", 2, 31} // an application's
 	d.inside <- XID{"a", 2, 48}
-	for _, want := range []hurt{{Instance{"a", 2}, sharing.HealthUnhealthy}, {Instance{"a", 2}, sharing.HealthOK}} {
+	for _, want := range []faulty{{Instance{"a", 2}, sharing.HealthUnhealthy}, {Instance{"a", 2}, sharing.HealthOK}} {
 		select {
 		case got := <-instances:
 			if got != want {
-				t.Errorf("told %v, want %v", got, want)
+				t.Errorf("reported %v, want %v", got, want)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("never told %v", want)
+			t.Fatalf("never reported %v", want)
 		}
 	}
 	d.inside <- XID{"b", 1, 119}
-	await(t, told, change{"b", sharing.HealthUnhealthy})
+	await(t, last, change{"b", sharing.HealthUnhealthy})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	close(told)
-	for c := range told {
+	close(last)
+	for c := range last {
 		if c.gpu == "a" && c.health != sharing.HealthOK {
 			t.Errorf("the whole GPU: %v", c)
 		}
@@ -179,22 +180,24 @@ func TestAllSilentMeansTheDriverIsGone(t *testing.T) {
 	}
 }
 
-// A fault of which the driver has no word must not be forgotten when the watch starts anew on the same driver.
+// A fault that the driver does not report itself must not be forgotten when the watch starts again on the same driver.
 func TestAFaultOutlivesAWatch(t *testing.T) {
 	broken := &Machine{}
 	broken.Probe(Sample{})
 	broken.XID(48)
 	d := &fakeDriver{xids: make(chan change)}
-	told := make(chan change, 100)
+	last := make(chan change, 100)
 	w := &Watch{
-		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler), Machines: map[sharing.GPUID]*Machine{"a": broken},
-		Tell: func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} }, Every: time.Hour, Deadline: time.Second,
+		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.DiscardHandler),
+		Machines: map[sharing.GPUID]*Machine{"a": broken},
+		Tell:     func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} }, Every: time.Hour,
+		Deadline: time.Second,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	await(t, told, change{"a", sharing.HealthUnhealthy})
-	await(t, told, change{"b", sharing.HealthOK})
+	await(t, last, change{"a", sharing.HealthUnhealthy})
+	await(t, last, change{"b", sharing.HealthOK})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -205,8 +208,8 @@ func TestAFaultOutlivesAWatch(t *testing.T) {
 func TestEventErrorsBackOff(t *testing.T) {
 	d := &fakeDriver{fail: errHang, xids: make(chan change)}
 	began := time.Now()
-	told, _ := start(t, d, "a")
-	await(t, told, change{"a", sharing.HealthOK})
+	last, _ := start(t, d, "a")
+	await(t, last, change{"a", sharing.HealthOK})
 	time.Sleep(50 * time.Millisecond)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,30 +223,32 @@ func TestEventErrorsBackOff(t *testing.T) {
 	}
 }
 
-// A burst is told once in the log, counted in full, and ends in the state that its events make, whoever is slow.
+// A burst of events is logged once, counted in full, and ends in the state that its events cause, however slow the
+// reader is.
 func TestABurstIsCoalesced(t *testing.T) {
 	var out bytes.Buffer
 	d := &fakeDriver{xids: make(chan change)}
 	counted := map[uint64]int{}
-	told := make(chan change, 100)
+	last := make(chan change, 100)
 	w := &Watch{
-		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.NewTextHandler(&out, nil)), Every: time.Hour, Deadline: time.Second,
-		Tell:  func(id sharing.GPUID, h sharing.Health, _ string) { told <- change{id, h} },
-		Fault: func(_ sharing.GPUID, xid uint64, _ Class) { counted[xid]++ },
+		Driver: d, GPUs: []sharing.GPUID{"a", "b"}, Log: slog.New(slog.NewTextHandler(&out, nil)), Every: time.Hour,
+		Deadline: time.Second,
+		Tell:     func(id sharing.GPUID, h sharing.Health, _ string) { last <- change{id, h} },
+		Fault:    func(_ sharing.GPUID, xid uint64, _ Class) { counted[xid]++ },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	<-told // both are well, in any order
-	<-told
+	<-last // both are well, in any order
+	<-last
 	const burst = 10000
 	for range burst {
 		d.xids <- change{"a", 31}
 	}
 	d.xids <- change{"a", 48}
-	await(t, told, change{"a", sharing.HealthUnhealthy})
+	await(t, last, change{"a", sharing.HealthUnhealthy})
 	d.xids <- change{"", 62}
-	await(t, told, change{"b", sharing.HealthSuspect})
+	await(t, last, change{"b", sharing.HealthSuspect})
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -266,7 +271,8 @@ func TestBurstsSayHowManyMore(t *testing.T) {
 	b.tell("b", 31)
 	now = now.Add(burstQuiet)
 	b.tell("a", 31)
-	if got := strings.Count(out.String(), "msg=XID"); got != 3 || !strings.Contains(out.String(), "since=4") {
+	if got := strings.Count(out.String(), `msg="received XID events"`); got != 3 ||
+		!strings.Contains(out.String(), "since=4") {
 		t.Errorf("%d lines:\n%s", got, out.String())
 	}
 }

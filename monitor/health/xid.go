@@ -40,11 +40,11 @@ func (c Class) String() string {
 	return "application"
 }
 
-// Classify tells what an XID means, by NVIDIA's XID catalogue. One that is not known here is critical. The application's
-// (13 graphics exception, 31 memory page fault, 43 reset channel, 45 preemptive cleanup, 68 video processor exception,
-// 109 context switch timeout) are also what NVIDIA's own device plugin leaves out; beside them stand a high rate of
-// corrected errors (92), an uncorrectable error that was contained to one process (94), and the word that the recovery
-// action has changed (154), which probes read by themselves.
+// Classify returns the class of an XID by NVIDIA's catalogue. An unknown one is critical. Application faults are 13
+// (graphics exception), 31 (memory page fault), 43 (reset channel), 45 (preemptive cleanup), 68 (video processor
+// exception) and 109 (context switch timeout). NVIDIA's device plugin leaves these out, too. Also in this class: 92
+// (high rate of corrected errors), 94 (contained uncorrectable error) and 154 (the recovery action changed, which
+// probes read).
 func Classify(xid uint64) Class {
 	switch xid {
 	case 13, 31, 43, 45, 68, 92, 94, 109, 154:
@@ -108,8 +108,8 @@ func describe(xid uint64) (what, remedy string) {
 // burstQuiet is how long one XID of one GPU is not logged again.
 const burstQuiet = 10 * time.Second
 
-// bursts logs XIDs, and of many that are the same the first, and later how many there were since. GPUs and XIDs are few,
-// so what it keeps is small.
+// bursts logs XIDs, and of many that are the same the first, and later how many there were since. GPUs and XIDs are
+// few, so what it keeps is small.
 type bursts struct {
 	log *slog.Logger
 	now func() time.Time
@@ -141,5 +141,5 @@ func (b *bursts) tell(gpu sharing.GPUID, xid uint64) {
 		more = q.since
 	}
 	b.of[key] = &quiet{until: now.Add(burstQuiet)}
-	b.log.Warn("XID", "gpu", string(gpu), "xid", xid, "class", Classify(xid).String(), "since", more)
+	b.log.Warn("received XID events", "gpu", string(gpu), "xid", xid, "class", Classify(xid).String(), "since", more)
 }

@@ -21,7 +21,7 @@ import (
 // so that it is seldom; changes come at once.
 const pictureEvery = 15 * time.Second
 
-// grants are the agent's grants as it told of them last.
+// grants are the agent's last known grants.
 type grants struct {
 	log *slog.Logger
 
@@ -44,7 +44,7 @@ func (g *grants) follow(ctx context.Context, dir string) error {
 	said := ""
 	see := func(p *nodev1.GetNodeResponse) error {
 		if said != "" {
-			g.log.Info("the agent is back")
+			g.log.Info("reconnected to the agent")
 			said = ""
 		}
 		g.set(grantsOf(p))
@@ -52,7 +52,7 @@ func (g *grants) follow(ctx context.Context, dir string) error {
 	}
 	away := func(err error) error {
 		if text := err.Error(); text != said {
-			g.log.Warn("the agent is away; its grants are taken to be as they were", "reason", text)
+			g.log.Warn("failed to reach the agent, using its last known grants", "reason", text)
 			said = text
 		}
 		g.mu.Lock()
@@ -75,7 +75,8 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 	all := make(map[string]collect.Grant, len(p.GetGrants()))
 	for _, g := range p.GetGrants() {
 		out := collect.Grant{
-			ID: g.GetId(), Name: cmp.Or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(), PodUID: g.GetPodUid(),
+			ID: g.GetId(), Name: cmp.Or(g.GetName(), g.GetId()), Namespace: g.GetPodNamespace(), Pod: g.GetPodName(),
+			PodUID:    g.GetPodUid(),
 			Container: g.GetContainer(), Profile: g.GetProfile(), Level: g.GetLevel(),
 			Attachment: attribution.Attachment{Grant: g.GetId(), Cgroup: g.GetCgroup()},
 		}
@@ -85,9 +86,11 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 		for _, f := range g.GetFragments() {
 			out.Attachment.Shares = append(out.Attachment.Shares, shareOf(f))
 			out.Caps = append(out.Caps, collect.Cap{
-				Memory: sharing.Bytes(f.GetMemoryBytes()), Lent: sharing.Bytes(f.GetLentBytes()), Percent: sharing.Percent(f.GetPercent()),
-				Throttled: time.Duration(f.GetTime().GetWaitedSeconds() * float64(time.Second)), Timed: f.GetTime() != nil,
-				Events: eventsOf(f.GetCapEvents()),
+				Memory: sharing.Bytes(f.GetMemoryBytes()), Burst: sharing.Bytes(f.GetLentBytes()),
+				Percent:   sharing.Percent(f.GetPercent()),
+				Throttled: time.Duration(f.GetTime().GetWaitedSeconds() * float64(time.Second)),
+				Timed:     f.GetTime() != nil,
+				Events:    eventsOf(f.GetCapEvents()),
 			})
 		}
 		all[out.ID] = out
@@ -101,12 +104,13 @@ func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
 		e.Refused, e.Counted = m.GetRefused(), true
 	}
 	if m != nil && m.Violations != nil {
-		e.Violations, e.Delay, e.Watched = m.GetViolations(), time.Duration(m.GetDelaySeconds()*float64(time.Second)), true
+		e.Violations, e.Delay, e.Watched = m.GetViolations(), time.Duration(m.GetDelaySeconds()*float64(time.Second)),
+			true
 	}
 	return e
 }
 
-func shareOf(f *nodev1.Fragment) attribution.Share {
+func shareOf(f *nodev1.Share) attribution.Share {
 	ref, _ := sharing.ParseGPURef(f.GetGpu()) // no reading is of what the agent did not write
 	if p := f.GetMigProfile(); p != "" {
 		ref.Instance = sharing.InstanceRef{Profile: p, Start: int(f.GetMigStart())}
@@ -114,7 +118,7 @@ func shareOf(f *nodev1.Fragment) attribution.Share {
 	return attribution.Share{GPU: ref, Whole: f.GetWhole()}
 }
 
-// unique tells grants of one name apart: a pod may be made anew under its name while the old one's grant ends.
+// unique distinguishes grants of one name: a new pod may have the name of one whose grant still ends.
 func unique(all map[string]collect.Grant) map[string]collect.Grant {
 	times := map[string]int{}
 	for _, g := range all {

@@ -18,9 +18,12 @@ import (
 
 func TestGrantsOfAPicture(t *testing.T) {
 	got := grantsOf(&nodev1.GetNodeResponse{Grants: []*nodev1.Grant{
-		{Id: "k1", Name: "train", Cgroup: "/cg/k1", Level: "driver", Profile: "small", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10, LentBytes: 5, Percent: 25, CapEvents: &nodev1.CapEvents{Refused: proto.Uint64(0), Violations: proto.Uint64(2), DelaySeconds: 0.5}}}},
-		{Id: "k2", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", Whole: true}}},
-		{Id: "k5", Fragments: []*nodev1.Fragment{{Gpu: "GPU-1", MemoryBytes: 10, MigProfile: "1g.10gb", MigStart: 2}}},
+		{Id: "k1", Name: "train", Cgroup: "/cg/k1", Level: "driver", Profile: "small",
+			Fragments: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 10, LentBytes: 5, Percent: 25,
+				CapEvents: &nodev1.CapEvents{Refused: proto.Uint64(0), Violations: proto.Uint64(2),
+					DelaySeconds: 0.5}}}},
+		{Id: "k2", Fragments: []*nodev1.Share{{Gpu: "GPU-0", Whole: true}}},
+		{Id: "k5", Fragments: []*nodev1.Share{{Gpu: "GPU-1", MemoryBytes: 10, MigProfile: "1g.10gb", MigStart: 2}}},
 		{Id: "k3", PodNamespace: "ml", PodName: "p", PodUid: "old", Container: "c"},
 		{Id: "k4", PodNamespace: "ml", PodName: "p", PodUid: "new", Container: "c"},
 	}})
@@ -28,11 +31,20 @@ func TestGrantsOfAPicture(t *testing.T) {
 		return attribution.Attachment{Grant: id, Cgroup: dir, Shares: f}
 	}
 	want := map[string]collect.Grant{
-		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small", Attachment: lease("k1", "/cg/k1", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"}}), Caps: []collect.Cap{{Memory: 10, Lent: 5, Percent: 25, Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond, Watched: true}}}},
-		"k2": {ID: "k2", Name: "k2", Attachment: lease("k2", "", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"}, Whole: true}), Caps: []collect.Cap{{}}},
-		"k5": {ID: "k5", Name: "k5", Attachment: lease("k5", "", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-1", Instance: sharing.InstanceRef{Profile: "1g.10gb", Start: 2}}}), Caps: []collect.Cap{{Memory: 10}}},
-		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c", Attachment: lease("k3", "")},
-		"k4": {ID: "k4", Name: "ml/p/c#k4", Namespace: "ml", Pod: "p", PodUID: "new", Container: "c", Attachment: lease("k4", "")},
+		"k1": {ID: "k1", Name: "train", Level: "driver", Profile: "small",
+			Attachment: lease("k1", "/cg/k1", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"}}),
+			Caps: []collect.Cap{{Memory: 10, Burst: 5, Percent: 25,
+				Events: collect.CapEvents{Counted: true, Violations: 2, Delay: 500 * time.Millisecond,
+					Watched: true}}}},
+		"k2": {ID: "k2", Name: "k2", Attachment: lease("k2", "", attribution.Share{GPU: sharing.GPURef{UUID: "GPU-0"},
+			Whole: true}), Caps: []collect.Cap{{}}},
+		"k5": {ID: "k5", Name: "k5", Attachment: lease("k5", "",
+			attribution.Share{GPU: sharing.GPURef{UUID: "GPU-1", Instance: sharing.InstanceRef{Profile: "1g.10gb",
+				Start: 2}}}), Caps: []collect.Cap{{Memory: 10}}},
+		"k3": {ID: "k3", Name: "ml/p/c#k3", Namespace: "ml", Pod: "p", PodUID: "old", Container: "c",
+			Attachment: lease("k3", "")},
+		"k4": {ID: "k4", Name: "ml/p/c#k4", Namespace: "ml", Pod: "p", PodUID: "new", Container: "c",
+			Attachment: lease("k4", "")},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -4,9 +4,9 @@
 // Package service is kerf-monitor: it samples GPUs once per interval, joins the samples with the agent's grants, and
 // serves the result to Prometheus and to streams.
 //
-// Promised: it only reads. Each listener has its own bounds, and a container is told of its own use alone.
+// Promised: it only reads. Each listener has separate bounds. A container gets only its pod's usage.
 //
-// Not promised: that grants are told while the agent is away. Those that it told of last are used, and marked so.
+// Not promised: current grants while the agent does not answer. The last known ones are used, and marked.
 package service
 
 import (
@@ -92,7 +92,7 @@ func (m *monitor) joinHost() error {
 	if err != nil || !moved {
 		return err
 	}
-	m.Log.Info("starting again in the host's cgroup namespace")
+	m.Log.Info("restarted in the host's cgroup namespace")
 	return fmt.Errorf("start again in the host's cgroup namespace: %w", m.Again())
 }
 
@@ -100,7 +100,7 @@ func (m *monitor) joinHost() error {
 func (m *monitor) run(ctx context.Context) error {
 	if m.HostCgroups {
 		if err := m.joinHost(); err != nil {
-			return fmt.Errorf("--host-cgroups: %w", err)
+			return fmt.Errorf("--host-cgroup-namespace: %w", err)
 		}
 	}
 	shares, err := serve.Plan(listenerShares(), reservedFiles)
@@ -117,18 +117,18 @@ func (m *monitor) run(ctx context.Context) error {
 	}
 	defer func() {
 		if err := deaths.Close(); err != nil {
-			m.Log.Warn("the watch of processes did not close", "error", err.Error())
+			m.Log.Warn("failed to stop following processes", "error", err.Error())
 		}
 	}()
 	if len(m.Others) > 0 {
-		m.Log.Warn("fields that this monitor does not have are left out", "fields", m.Others)
+		m.Log.Warn("ignored unknown fields", "fields", m.Others)
 	}
 	var web net.Listener
 	if m.HTTP != "" {
 		if web, err = net.Listen("tcp", m.HTTP); err != nil {
-			return fmt.Errorf("--http %q: %w", m.HTTP, err)
+			return fmt.Errorf("--metrics-bind-address %q: %w", m.HTTP, err)
 		}
-		m.Log.Info("serving metrics", "address", web.Addr().String())
+		m.Log.Info("started serving metrics", "address", web.Addr().String())
 	}
 	unix, err := m.listen()
 	var pods net.Listener
@@ -145,12 +145,12 @@ func (m *monitor) run(ctx context.Context) error {
 	}
 	others := quiet.Dir(filepath.Join(m.Dir, quietDir))
 	if err := os.MkdirAll(string(others), 0o700); err != nil { // it has to be there before the agent asks
-		m.Log.Warn("kerf-agent cannot ask this monitor to let go of a GPU", "error", err.Error())
+		m.Log.Warn("failed to serve release requests of kerf-agent", "error", err.Error())
 	}
 	reader := others.Reader()
 	defer func() {
 		if err := reader.Close(); err != nil {
-			m.Log.Warn("the locks of GPUs did not close", "error", err.Error())
+			m.Log.Warn("failed to close the locks of GPUs", "error", err.Error())
 		}
 	}()
 	hub, grants, nvml := collect.NewHub(), newGrants(m.Log), source.NewNVML(m.Libraries, reader, m.Log)
@@ -161,7 +161,8 @@ func (m *monitor) run(ctx context.Context) error {
 		g.Go(func() error { return d.Stream(ctx) })
 		gpus = d
 	}
-	c := collect.New(collect.Options{Source: gpus, Grants: grants, Processes: processes{deaths, hierarchy}, Hub: hub, Log: m.Log, Interval: m.Interval})
+	c := collect.New(collect.Options{Source: gpus, Grants: grants, Processes: processes{deaths, hierarchy}, Hub: hub,
+		Log: m.Log, Interval: m.Interval})
 	g.Go(func() error { return nvml.Follow(ctx) })
 	g.Go(func() error { return grants.follow(ctx, m.Dir) })
 	g.Go(func() error { return c.Run(ctx) })
@@ -177,12 +178,16 @@ func (m *monitor) run(ctx context.Context) error {
 }
 
 // serveHTTP answers /metrics and /healthz until ctx ends.
-func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map[string]*serve.Share, hub *collect.Hub) error {
+func (m *monitor) serveHTTP(ctx context.Context, web *serve.Listener, shares map[string]*serve.Share,
+	hub *collect.Hub) error {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(servemetrics.New(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
-	all := exposition.Beside(exposition.New(exposition.Options{Latest: hub.Latest, Version: m.Version, Hostname: m.NodeName, Fields: m.Fields}), reg)
+	reg.MustRegister(servemetrics.New(shares), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector())
+	all := exposition.Merge(exposition.New(exposition.Options{Latest: hub.Latest, Version: m.Version,
+		Hostname: m.NodeName, Fields: m.Fields}), reg)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), scrapesAtOnce))
+	mux.Handle("GET /metrics", serve.Rendered(promhttp.HandlerFor(all,
+		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), scrapesAtOnce))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		s := hub.Latest()
 		if s == nil || time.Since(s.At) > 10*time.Second+5*m.Interval {

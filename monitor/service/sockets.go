@@ -29,8 +29,8 @@ func (m *monitor) listen() (net.Listener, error) {
 	return listenOn(nodeclient.TelemetryPath(m.Dir), 0o660, m.give)
 }
 
-// listenForPods opens the socket that containers are given, for everybody: who asks is told by the kernel, and gets its
-// own numbers.
+// listenForPods opens the containers' socket for all users. The kernel identifies the caller, which gets only its
+// pod's numbers.
 func (m *monitor) listenForPods() (net.Listener, error) {
 	return listenOn(filepath.Join(m.Dir, podFolder, podSocket), 0o666, func(string) error { return nil })
 }
@@ -41,7 +41,7 @@ const (
 	podSocket = "telemetry.sock"
 )
 
-// listenOn opens a unix socket. One that is there already is a dead monitor's, unless somebody answers on it.
+// listenOn opens a unix socket. It replaces an existing one unless a process answers on it.
 func listenOn(path string, mode fs.FileMode, give func(path string) error) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("another monitor listens on %s: %w", path, sharing.ErrConflict), c.Close())
@@ -72,7 +72,7 @@ func listenOn(path string, mode fs.FileMode, give func(path string) error) (net.
 func (m *monitor) give(path string) error {
 	g, err := user.LookupGroup(m.Group)
 	if err != nil {
-		m.Log.Info("only this user may watch the stream", "reason", err.Error())
+		m.Log.Info("restricted the stream to this user", "reason", err.Error())
 		return nil
 	}
 	gid, err := strconv.Atoi(g.Gid)
@@ -88,8 +88,8 @@ type askers struct {
 	hub       *collect.Hub
 }
 
-// identify names the tenant at the other end of a connection, and returns what answers it. All who have no grant are one
-// peer.
+// identify names the tenant at the other end of a connection, and returns what answers it. All who have no grant are
+// one peer.
 func (a askers) identify(c net.Conn) (peer string, handler any, err error) {
 	if dir, err := a.cgroupOf(c); err == nil {
 		return stream.Tenant(a.hub, dir), stream.Own(a.hub, dir), nil
@@ -124,7 +124,8 @@ func (a askers) cgroupOf(c net.Conn) (string, error) {
 }
 
 const (
-	// reservedFiles are the file descriptors that no connection uses: for the driver's libraries and the processes on GPUs.
+	// reservedFiles are the file descriptors that no connection uses: for the driver's libraries and the processes on
+	// GPUs.
 	reservedFiles = 256
 	// scrapesAtOnce is how many expositions are made at a time.
 	scrapesAtOnce = 2
@@ -142,9 +143,12 @@ func listenerShares() []limit.Share {
 	const mib = 1 << 20
 	return []limit.Share{
 		{Name: shareStream, Bounds: limit.Bounds{
-			Conns: 192, PeerConns: 160, Requests: 16, PeerRequests: 8, Streams: 160, PeerStreams: 128, Bytes: 16 * mib, PeerBytes: 8 * mib,
+			Conns: 192, PeerConns: 160, Requests: 16, PeerRequests: 8, Streams: 160, PeerStreams: 128, Bytes: 16 * mib,
+			PeerBytes: 8 * mib,
 		}},
-		{Name: sharePods, Bounds: limit.Bounds{Conns: 256, PeerConns: 16, Requests: 256, PeerRequests: 16, Bytes: 8 * mib, PeerBytes: 4 * mib}},
-		{Name: shareWeb, Bounds: limit.Bounds{Conns: 96, PeerConns: 48, Requests: 64, PeerRequests: 32, Bytes: 8 * mib, PeerBytes: 4 * mib}},
+		{Name: sharePods, Bounds: limit.Bounds{Conns: 256, PeerConns: 16, Requests: 256, PeerRequests: 16,
+			Bytes: 8 * mib, PeerBytes: 4 * mib}},
+		{Name: shareWeb, Bounds: limit.Bounds{Conns: 96, PeerConns: 48, Requests: 64, PeerRequests: 32, Bytes: 8 * mib,
+			PeerBytes: 4 * mib}},
 	}
 }

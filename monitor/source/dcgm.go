@@ -22,7 +22,7 @@ import (
 const (
 	// dcgmRetry is how long to wait before DCGM is looked for again after it ended with an error.
 	dcgmRetry = 10 * time.Second
-	// dcgmStale is from which age on DCGM's values count as not told: its engine hangs.
+	// dcgmStale is the age from which DCGM's values count as unknown: its engine hangs.
 	dcgmStale = 5 * time.Second
 )
 
@@ -65,8 +65,8 @@ func (s *DCGM) Name() string {
 
 // Read implements collect.Source.
 func (s *DCGM) Read(ctx context.Context, gpu collect.Info) collect.Reading {
-	told, _ := s.newest()
-	whole := told.GPUs[gpu.UUID]
+	newest, _ := s.newest()
+	whole := newest.GPUs[gpu.UUID]
 	known, often := elsewhere{map[collect.Field]float64{}, map[collect.Field]float64{}}, s.often(gpu.UUID)
 	for field, v := range whole {
 		if f := collect.Field(field); often && restless(f) {
@@ -79,9 +79,10 @@ func (s *DCGM) Read(ctx context.Context, gpu collect.Info) collect.Reading {
 	if r.Err != nil {
 		return r
 	}
-	r.Device.Tensor, r.Device.Occupancy = activity(whole, collect.FieldProfTensor), activity(whole, collect.FieldProfSMOccupancy)
+	r.Device.Tensor, r.Device.Occupancy = activity(whole, collect.FieldProfTensor),
+		activity(whole, collect.FieldProfSMOccupancy)
 	for i, in := range r.Device.Instances {
-		v := told.Instances[dcgm.Instance{GPU: gpu.UUID, GI: in.GI}]
+		v := newest.Instances[dcgm.Instance{GPU: gpu.UUID, GI: in.GI}]
 		r.Device.Instances[i].SM = activity(v, collect.FieldProfGREngine)
 		r.Device.Instances[i].DRAM = activity(v, collect.FieldProfDRAM)
 		r.Device.Instances[i].Tensor = activity(v, collect.FieldProfTensor)
@@ -106,13 +107,13 @@ func restless(f collect.Field) bool {
 	return f == collect.FieldPower || f == collect.FieldEnergy || f == collect.FieldBusy || f == collect.FieldMemoryBusy
 }
 
-// activity is a part of the time, where it is told and can be one.
+// activity is a ratio of time, if known and valid.
 func activity(v dcgm.Values, f collect.Field) attribution.Reading[attribution.Ratio] {
 	n, ok := v[uint16(f)]
 	if !ok || n < 0 || n > 1 {
 		return attribution.Reading[attribution.Ratio]{}
 	}
-	return attribution.Told(attribution.Ratio(n))
+	return attribution.Known(attribution.Ratio(n))
 }
 
 // newest are the engine's values while they are fresh.
@@ -138,7 +139,7 @@ func (s *DCGM) set(values dcgm.Reading) {
 	s.values, s.at = values, time.Now()
 }
 
-// Stream reads DCGM until ctx ends. A library that hangs delays nobody but the end of the program.
+// Stream reads DCGM until ctx ends. A library that hangs delays only the end of the program.
 func (s *DCGM) Stream(ctx context.Context) error {
 	said := ""
 	for {
@@ -147,7 +148,7 @@ func (s *DCGM) Stream(ctx context.Context) error {
 			return nil //nolint:nilerr // the monitor is stopping; the error is only of that
 		}
 		if text := err.Error(); text != said {
-			s.log.Info("no DCGM in use; NVML alone tells", "reason", text)
+			s.log.Info("failed to use DCGM, will use NVML only", "reason", text)
 			said = text
 		}
 		wait := dcgmRetry
@@ -178,17 +179,18 @@ func (s *DCGM) use(ctx context.Context) (err error) {
 		return err
 	}
 	remote := s.remote(ctx)
-	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Whole: wholeGPUs(), Every: s.every, Remote: remote, Log: s.log})
+	e, err := dcgm.Open(dcgm.Options{Fields: quick, Slow: slow, Whole: wholeGPUs(), Every: s.every, Remote: remote,
+		Log: s.log})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		s.forget()
 		if cerr := e.Close(); cerr != nil {
-			s.log.Warn("dcgm did not close", "error", cerr.Error())
+			s.log.Warn("failed to close DCGM", "error", cerr.Error())
 		}
 	}()
-	s.log.Info("dcgm in use", "engine", cmp.Or(remote, EngineEmbedded))
+	s.log.Info("connected to DCGM", "engine", cmp.Or(remote, EngineEmbedded))
 	t, ask := time.NewTicker(s.every), time.NewTicker(askedEvery)
 	defer t.Stop()
 	defer ask.Stop()
@@ -233,23 +235,27 @@ func (s *DCGM) remote(ctx context.Context) string {
 		if err != nil {
 			return ""
 		}
-		_ = c.Close() // it was only to be seen whether somebody listens
+		_ = c.Close() // the connection only tests for a listener
 		return LocalEngine
 	}
 	return s.engine
 }
 
-// wholeGPUs are profiling fields of GPUs of which nobody needs those of MIG instances.
+// wholeGPUs are profiling fields of GPUs that need no values of MIG instances.
 func wholeGPUs() []uint16 {
-	return []uint16{uint16(collect.FieldProfSMActive), uint16(collect.FieldProfPCIeSent), uint16(collect.FieldProfPCIeReceived)}
+	return []uint16{uint16(collect.FieldProfSMActive), uint16(collect.FieldProfPCIeSent),
+		uint16(collect.FieldProfPCIeReceived)}
 }
 
 // seldom reports whether a field changes so slowly that reading it less often loses nothing.
 func seldom(f collect.Field) bool {
 	switch f { //nolint:exhaustive // the others change all the time
-	case collect.FieldPowerLimit, collect.FieldMemoryTotal, collect.FieldMemoryReserved, collect.FieldTemperature, collect.FieldMemoryTemperature,
-		collect.FieldSMClock, collect.FieldMemoryClock, collect.FieldPCIeReplays, collect.FieldECCCorrected, collect.FieldECCUncorrected,
-		collect.FieldRemappedCorrected, collect.FieldRemappedUncorrected, collect.FieldRemapFailed, collect.FieldRetiredSingle,
+	case collect.FieldPowerLimit, collect.FieldMemoryTotal, collect.FieldMemoryReserved, collect.FieldTemperature,
+		collect.FieldMemoryTemperature,
+		collect.FieldSMClock, collect.FieldMemoryClock, collect.FieldPCIeReplays, collect.FieldECCCorrected,
+		collect.FieldECCUncorrected,
+		collect.FieldRemappedCorrected, collect.FieldRemappedUncorrected, collect.FieldRemapFailed,
+		collect.FieldRetiredSingle,
 		collect.FieldRetiredDouble, collect.FieldRetiredPending, collect.FieldNVLinkBandwidth:
 		return true
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	// driverRetry is how long to wait before a driver that is not there is looked for again.
 	driverRetry = time.Second
-	// stockEvery is how often it is looked which GPUs there are, and how they are cut.
+	// stockEvery is how often the list of GPUs and their instances is read.
 	stockEvery = 5 * time.Second
 	// stockAnew is how often all is asked for that does not change by itself, such as a GPU's model.
 	stockAnew = time.Minute
@@ -44,16 +44,16 @@ type NVML struct {
 	mu   sync.Mutex
 	lib  *nvml.Library
 	gpus map[sharing.GPUID]nvmlGPU
-	// told is what each told last.
-	told map[sharing.GPUID]told
+	// last are the last answers, by GPU.
+	last map[sharing.GPUID]answer
 	// stocked is when all of the GPUs was asked for.
 	stocked time.Time
 	// profiles are the sizes of MIG instances that GPUs have, which do not change; takeStock alone uses it.
 	profiles map[sharing.GPUID][]nvml.MIGProfile
 }
 
-// told is an answer, which library's, and the processes of its reading.
-type told struct {
+// answer is telemetry with the library that gave it and the processes of the reading.
+type answer struct {
 	answer    nvml.Telemetry
 	lib       *nvml.Library
 	processes []attribution.Process
@@ -64,13 +64,14 @@ type nvmlGPU struct {
 	info collect.Info
 	mig  bool
 	cut  []instance
-	// cutAt is when it was looked how it is cut; zero when that is not known.
+	// cutAt is when the instances were read; zero if they are unknown.
 	cutAt time.Time
 }
 
 // NewNVML makes a source that looks for NVML's library at paths, and asks quiet before it asks the driver about a GPU.
 func NewNVML(paths []string, quiet *quiet.Reader, log *slog.Logger) *NVML {
-	return &NVML{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{}, told: map[sharing.GPUID]told{}}
+	return &NVML{paths: paths, quiet: quiet, log: log, gpus: map[sharing.GPUID]nvmlGPU{},
+		last: map[sharing.GPUID]answer{}}
 }
 
 // Name implements collect.Source.
@@ -107,7 +108,7 @@ func (s *NVML) Follow(ctx context.Context) error {
 			return nil //nolint:nilerr // the monitor is stopping; the error is only of that
 		}
 		if text := err.Error(); text != said {
-			s.log.Warn("no driver in use; looking for one", "reason", text)
+			s.log.Warn("failed to find a driver, will retry", "reason", text)
 			said = text
 		}
 		select {
@@ -120,7 +121,7 @@ func (s *NVML) Follow(ctx context.Context) error {
 
 // use opens the driver and takes stock of it, again and again, until it fails or ctx ends.
 func (s *NVML) use(ctx context.Context) (err error) {
-	// The agent may have to reset a GPU, for which nobody else may have the library open.
+	// The agent may have to reset a GPU; then no other process may have the library open.
 	h := newHolds(s.quiet)
 	defer h.release()
 	if err := h.on([]sharing.GPUID{quiet.Library}); err != nil {
@@ -169,7 +170,7 @@ func (s *NVML) takeStock(ctx context.Context, lib *nvml.Library) error {
 	known := slices.Collect(maps.Keys(s.gpus))
 	s.mu.Unlock()
 	if err := h.on(known); err != nil {
-		s.log.Debug("stock of the GPUs is taken later", "reason", err.Error())
+		s.log.Debug("postponed the inventory of GPUs", "reason", err.Error())
 		return nil
 	}
 	s.mu.Lock()
@@ -236,7 +237,7 @@ func (s *NVML) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvml
 		list, err = lib.MIGSlots(ctx, g.info.UUID)
 	}
 	if err != nil {
-		s.log.Warn("how a GPU is cut is not known", "gpu", string(g.info.UUID), "error", err.Error())
+		s.log.Warn("failed to read the MIG layout of GPU", "gpu", string(g.info.UUID), "error", err.Error())
 		g.cutAt = time.Time{}
 		return g
 	}
@@ -249,21 +250,22 @@ func (s *NVML) Read(ctx context.Context, gpu collect.Info) collect.Reading {
 	return s.read(ctx, gpu, elsewhere{})
 }
 
-// elsewhere is what is known of a GPU from another source: better is not asked for, and the rest counts where the driver
-// does not tell.
+// elsewhere is what is known of a GPU from another source: better is not asked for, and the rest counts where the
+// driver does not tell.
 type elsewhere struct{ better, rest map[collect.Field]float64 }
 
 // read asks for what is not known better.
 func (s *NVML) read(ctx context.Context, gpu collect.Info, known elsewhere) collect.Reading {
 	s.mu.Lock()
-	lib, g, last := s.lib, s.gpus[gpu.UUID], s.told[gpu.UUID]
+	lib, g, last := s.lib, s.gpus[gpu.UUID], s.last[gpu.UUID]
 	s.mu.Unlock()
 	if lib == nil {
-		return collect.Reading{Err: fmt.Errorf("read gpu %q: no driver is in use: %w", string(gpu.UUID), sharing.ErrUnavailable)}
+		return collect.Reading{Err: fmt.Errorf("read gpu %q: no driver is in use: %w", string(gpu.UUID),
+			sharing.ErrUnavailable)}
 	}
 	done, err := s.quiet.Read(gpu.UUID)
 	if err != nil {
-		s.forget(gpu.UUID) // it may be cut otherwise when it comes back
+		s.forget(gpu.UUID) // it may have other instances when it comes back
 		return collect.Reading{Err: err}
 	}
 	defer done()
@@ -281,27 +283,27 @@ func (s *NVML) read(ctx context.Context, gpu collect.Info, known elsewhere) coll
 	}
 	r := readingOf(t, known, last.processes)
 	s.mu.Lock()
-	s.told[gpu.UUID] = told{t, lib, r.Device.Processes}
+	s.last[gpu.UUID] = answer{t, lib, r.Device.Processes}
 	s.mu.Unlock()
 	if g.mig {
 		if !sameInstances(g.cut, t.Instances) {
-			s.recut(gpu.UUID)
+			s.rescan(gpu.UUID)
 		}
 		r.Device.Instances = devicesOf(g.cut, t.Instances)
 	}
 	return r
 }
 
-// forget drops what was told of a GPU, and where its MIG instances are.
+// forget drops the last answer of a GPU, and the places of its MIG instances.
 func (s *NVML) forget(id sharing.GPUID) {
 	s.mu.Lock()
-	delete(s.told, id)
+	delete(s.last, id)
 	s.mu.Unlock()
-	s.recut(id)
+	s.rescan(id)
 }
 
-// recut has it looked anew where a GPU's MIG instances are, when stock is taken next.
-func (s *NVML) recut(id sharing.GPUID) {
+// rescan has the places of a GPU's MIG instances read again at the next inventory.
+func (s *NVML) rescan(id sharing.GPUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g, ok := s.gpus[id]; ok {

@@ -7,8 +7,8 @@
 // Promised: it only reads. While the agent asks for a GPU, it asks the driver nothing about that GPU and holds no
 // library open (see package internal/quiet). A driver or an engine that is not there is looked for again.
 //
-// Not promised: that the program survives what crashes in the driver's libraries. For that kerf-monitor is a process of
-// its own.
+// Not promised: that the program survives what crashes in the driver's libraries. For that, kerf-monitor is a separate
+// process.
 package source
 
 import (
@@ -66,38 +66,40 @@ func fieldOf(s nvml.Sensor) (f collect.Field, divisor float64) {
 	return 0, 0
 }
 
-// readingOf is what NVML told, beside what is known from elsewhere. before are the processes of the reading before.
+// readingOf converts NVML's answer together with values from elsewhere. before are the processes of the reading
+// before.
 func readingOf(t nvml.Telemetry, known elsewhere, before []attribution.Process) collect.Reading {
 	mib := func(b sharing.Bytes) float64 { return float64(b) / float64(sharing.MiB) }
 	r := collect.Reading{Fields: make(map[collect.Field]float64, 32)}
 	maps.Copy(r.Fields, known.rest)
 	r.Fields[collect.FieldMemoryTotal], r.Fields[collect.FieldMemoryFree] = mib(t.Memory.Total), mib(t.Memory.Free)
-	r.Fields[collect.FieldMemoryUsed], r.Fields[collect.FieldMemoryReserved] = mib(t.Memory.Used), mib(t.Memory.Reserved)
+	r.Fields[collect.FieldMemoryUsed], r.Fields[collect.FieldMemoryReserved] = mib(t.Memory.Used),
+		mib(t.Memory.Reserved)
 	for s, v := range t.Sensors {
 		if f, divisor := fieldOf(s); divisor > 0 {
 			r.Fields[f] = float64(v) / divisor
 		}
 	}
 	maps.Copy(r.Fields, known.better)
-	d := attribution.Device{Memory: attribution.Told(t.Memory.Used), Listed: t.Listed}
+	d := attribution.Device{Memory: attribution.Known(t.Memory.Used), Listed: t.Listed}
 	d.SM, d.DRAM = percent(r.Fields, collect.FieldBusy), percent(r.Fields, collect.FieldMemoryBusy)
 	d.Encoder, d.Decoder = percent(r.Fields, collect.FieldEncoder), percent(r.Fields, collect.FieldDecoder)
-	d.Timed = t.Timed || d.SM == attribution.Told(attribution.Ratio(0)) // of an idle GPU there is no row
+	d.Timed = t.Timed || d.SM == attribution.Known(attribution.Ratio(0)) // of an idle GPU there is no row
 	d.Processes = processesOf(t, before)
 	r.Device = d
 	return r
 }
 
-// processesOf are the processes that NVML told, by pid. When they are as before they are before, which many readings then have:
-// nobody changes them.
+// processesOf are NVML's processes by pid. If equal to before, it returns before; many readings share it, and none
+// changes it.
 func processesOf(t nvml.Telemetry, before []attribution.Process) []attribution.Process {
 	var out []attribution.Process // from where on they are others than before
 	for i, p := range t.Residents {
 		q := attribution.Process{PID: p.PID, GI: p.GI}
 		if p.Known {
-			q.Memory = attribution.Told(p.Used)
+			q.Memory = attribution.Known(p.Used)
 		}
-		if i == 0 || t.Residents[i-1].PID != p.PID { // its time is told once, over all instances
+		if i == 0 || t.Residents[i-1].PID != p.PID { // its time is reported once, over all instances
 			of := t.Activity[p.PID]
 			q.SM, q.DRAM = attribution.Ratio(of.SM)/100, attribution.Ratio(of.Memory)/100
 			q.Encoder, q.Decoder = attribution.Ratio(of.Encoder)/100, attribution.Ratio(of.Decoder)/100
@@ -122,10 +124,10 @@ func percent(fields map[collect.Field]float64, f collect.Field) attribution.Read
 	if !ok {
 		return attribution.Reading[attribution.Ratio]{}
 	}
-	return attribution.Told(attribution.Ratio(v / 100))
+	return attribution.Known(attribution.Ratio(v / 100))
 }
 
-// instance is a GPU instance as a GPU was cut when stock was taken.
+// instance is a MIG instance of a GPU at the last inventory.
 type instance struct {
 	gi      int
 	slot    sharing.InstanceRef
@@ -140,7 +142,8 @@ func instancesOf(profiles []nvml.MIGProfile, list []nvml.MIGInstance) []instance
 	var out []instance
 	for _, in := range list {
 		p := byID[in.Profile]
-		out = append(out, instance{in.GI, sharing.InstanceRef{Profile: p.Name, Start: in.Start}, attribution.Ratio(float64(p.Compute) / float64(max(most, 1)))})
+		out = append(out, instance{in.GI, sharing.InstanceRef{Profile: p.Name, Start: in.Start},
+			attribution.Ratio(float64(p.Compute) / float64(max(most, 1)))})
 	}
 	return out
 }
@@ -158,7 +161,7 @@ func devicesOf(cut []instance, memory []nvml.InstanceMemory) []attribution.Insta
 		in := attribution.Instance{GI: c.gi, Ref: c.slot, Compute: c.compute}
 		for _, m := range memory {
 			if m.GI == c.gi {
-				in.Memory = attribution.Told(m.Memory.Used)
+				in.Memory = attribution.Known(m.Memory.Used)
 			}
 		}
 		out = append(out, in)
@@ -166,8 +169,8 @@ func devicesOf(cut []instance, memory []nvml.InstanceMemory) []attribution.Insta
 	return out
 }
 
-// askedEvery is how often it is looked whether the agent asks for a GPU, while something is held on GPUs. The agent waits
-// some seconds.
+// askedEvery is how often it is looked whether the agent asks for a GPU, while something is held on GPUs. The agent
+// waits some seconds.
 const askedEvery = 200 * time.Millisecond
 
 // errAsked ends what holds GPUs because the agent wants one for itself.

@@ -18,23 +18,32 @@ import (
 
 func TestReadingOfWhatTheDriverTells(t *testing.T) {
 	r := readingOf(nvml.Telemetry{
-		Memory:  nvml.Memory{Total: 80 * sharing.GiB, Used: 12 * sharing.GiB, Free: 67 * sharing.GiB, Reserved: sharing.GiB},
-		Sensors: map[nvml.Sensor]uint64{nvml.SensorBusy: 80, nvml.SensorPower: 350_500, nvml.SensorEnergy: 7, nvml.SensorEncoder: 30}, Listed: true, Timed: true,
-		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1}},
-		Activity:  map[int]nvml.Activity{7: {SM: 50, Memory: 20, Encoder: 30}},
+		Memory: nvml.Memory{Total: 80 * sharing.GiB, Used: 12 * sharing.GiB, Free: 67 * sharing.GiB,
+			Reserved: sharing.GiB},
+		Sensors: map[nvml.Sensor]uint64{nvml.SensorBusy: 80, nvml.SensorPower: 350_500, nvml.SensorEnergy: 7,
+			nvml.SensorEncoder: 30}, Listed: true, Timed: true,
+		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true},
+			{PID: 9, GI: -1}},
+		Activity: map[int]nvml.Activity{7: {SM: 50, Memory: 20, Encoder: 30}},
 	}, elsewhere{
 		better: map[collect.Field]float64{collect.FieldEnergy: 8, collect.FieldProfTensor: 0.5},
 		rest:   map[collect.Field]float64{collect.FieldBusy: 10, collect.FieldMemoryBusy: 70},
 	}, nil)
 	fields := map[collect.Field]float64{
-		collect.FieldMemoryTotal: 81920, collect.FieldMemoryUsed: 12288, collect.FieldMemoryFree: 68608, collect.FieldMemoryReserved: 1024,
-		collect.FieldBusy: 80, collect.FieldPower: 350.5, collect.FieldEnergy: 8, collect.FieldEncoder: 30, collect.FieldMemoryBusy: 70,
+		collect.FieldMemoryTotal: 81920, collect.FieldMemoryUsed: 12288, collect.FieldMemoryFree: 68608,
+		collect.FieldMemoryReserved: 1024,
+		collect.FieldBusy:           80, collect.FieldPower: 350.5, collect.FieldEnergy: 8, collect.FieldEncoder: 30,
+		collect.FieldMemoryBusy: 70,
 		collect.FieldProfTensor: 0.5,
 	}
 	device := attribution.Device{
-		Memory: attribution.Told(12 * sharing.GiB), SM: attribution.Told(attribution.Ratio(0.8)), DRAM: attribution.Told(attribution.Ratio(0.7)), Encoder: attribution.Told(attribution.Ratio(0.3)), Listed: true, Timed: true,
+		Memory: attribution.Known(12 * sharing.GiB), SM: attribution.Known(attribution.Ratio(0.8)),
+		DRAM: attribution.Known(attribution.Ratio(0.7)), Encoder: attribution.Known(attribution.Ratio(0.3)),
+		Listed: true,
+		Timed:  true,
 		Processes: []attribution.Process{
-			{PID: 7, GI: 1, Memory: attribution.Told(sharing.Bytes(5)), SM: 0.5, DRAM: 0.2, Encoder: 0.3}, {PID: 7, GI: 2, Memory: attribution.Told(sharing.Bytes(6))}, {PID: 9, GI: attribution.NoInstance},
+			{PID: 7, GI: 1, Memory: attribution.Known(sharing.Bytes(5)), SM: 0.5, DRAM: 0.2, Encoder: 0.3},
+			{PID: 7, GI: 2, Memory: attribution.Known(sharing.Bytes(6))}, {PID: 9, GI: attribution.NoInstance},
 		},
 	}
 	if d := cmp.Diff(fields, r.Fields) + cmp.Diff(device, r.Device); d != "" {
@@ -42,30 +51,31 @@ func TestReadingOfWhatTheDriverTells(t *testing.T) {
 	}
 }
 
-// The processes of a reading are those of the reading before, in its very place, for as long as nothing of them changes; what was
-// told stays as it was.
+// The processes of a reading are those of the reading before, in the same memory, as long as nothing of them changes.
+// Published readings stay as they were.
 func TestProcessesThatAreAsBefore(t *testing.T) {
 	alike := func(a, b []attribution.Process) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
-	told := nvml.Telemetry{
-		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true}, {PID: 9, GI: -1, Used: 7, Known: true}},
-		Activity:  map[int]nvml.Activity{7: {SM: 50}, 9: {SM: 20}},
+	telemetry := nvml.Telemetry{
+		Residents: []nvml.Resident{{PID: 7, GI: 1, Used: 5, Known: true}, {PID: 7, GI: 2, Used: 6, Known: true},
+			{PID: 9, GI: -1, Used: 7, Known: true}},
+		Activity: map[int]nvml.Activity{7: {SM: 50}, 9: {SM: 20}},
 	}
-	first := processesOf(told, nil)
-	if got := processesOf(told, first); !alike(got, first) || len(got) != 3 {
+	first := processesOf(telemetry, nil)
+	if got := processesOf(telemetry, first); !alike(got, first) || len(got) != 3 {
 		t.Errorf("of the same: %+v", got)
 	}
 	kept := slices.Clone(first)
 	for name, change := range map[string]func(*nvml.Telemetry){
 		"memory":   func(t *nvml.Telemetry) { t.Residents[1].Used++ },
-		"not told": func(t *nvml.Telemetry) { t.Residents[0].Known = false },
+		"unknown":  func(t *nvml.Telemetry) { t.Residents[0].Known = false },
 		"activity": func(t *nvml.Telemetry) { t.Activity = map[int]nvml.Activity{7: {SM: 50}, 9: {SM: 21}} },
 		"first":    func(t *nvml.Telemetry) { t.Residents = t.Residents[1:] },
 		"last":     func(t *nvml.Telemetry) { t.Residents = t.Residents[:2] },
 		"one more": func(t *nvml.Telemetry) { t.Residents = append(t.Residents, nvml.Resident{PID: 10, GI: -1}) },
 		"none":     func(t *nvml.Telemetry) { t.Residents = nil },
 	} {
-		now := told
-		now.Residents = slices.Clone(told.Residents)
+		now := telemetry
+		now.Residents = slices.Clone(telemetry.Residents)
 		change(&now)
 		got := processesOf(now, first)
 		if d := cmp.Diff(processesOf(now, nil), got, cmpopts.EquateEmpty()); d != "" || len(got) != len(now.Residents) {

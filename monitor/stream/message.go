@@ -1,10 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stream is the telemetry API's server side: it sends the collector's snapshots to whoever watches.
+// Package stream is the telemetry API's server side: it sends the collector's snapshots to readers.
 //
-// It promises that a reader gets each sample once and in order, is told how many it missed because it was too slow, and
-// slows neither the collector nor another reader. What a reader does not want is left out before it is sent.
+// It promises that a reader gets each sample once and in order, and the number of missed ones. A slow reader delays
+// neither the collector nor another reader. A reader's filter applies before the send.
 //
 // It does not say who may read: that is the socket's mode.
 package stream
@@ -45,7 +45,8 @@ func (f filter) grant(g collect.Grant) bool {
 
 // sampleOf is a snapshot in the words of the API.
 func sampleOf(s *collect.Snapshot, keep filter) *telemetryv1.Sample {
-	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver, AgentUp: s.Agent}
+	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver,
+		AgentUp: s.Agent}
 	for _, g := range s.GPUs {
 		if len(keep.gpus) > 0 && !slices.Contains(keep.gpus, string(g.Info.UUID)) {
 			continue
@@ -63,7 +64,8 @@ func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
 	}
 	if v, ok := g.Fields[collect.FieldMemoryTotal]; ok {
 		total := uint64(v * float64(sharing.MiB))
-		allocatable := uint64(sharing.Bytes(total).SubFloor(sharing.Bytes(g.Fields[collect.FieldMemoryReserved] * float64(sharing.MiB))))
+		allocatable := uint64(sharing.Bytes(total).SubFloor(
+			sharing.Bytes(g.Fields[collect.FieldMemoryReserved] * float64(sharing.MiB))))
 		out.MemoryTotalBytes, out.MemoryAllocatableBytes = &total, &allocatable
 	}
 	if m := g.Device.Memory; m.Known {
@@ -81,11 +83,13 @@ func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
 		}
 	}
 	if keep.everyone() {
-		unmanaged := useOf("stranger", g.Use.Unmanaged, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true}])
+		unmanaged := useOf("stranger", g.Use.Unmanaged,
+			g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true}])
 		for _, pid := range g.Use.UnmanagedPIDs {
 			unmanaged.Pids = append(unmanaged.Pids, int32(pid)) //nolint:gosec // a pid
 		}
-		out.Uses = append(out.Uses, unmanaged, useOf(attribution.Unattributed.String(), g.Use.Rest, g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}}]))
+		out.Uses = append(out.Uses, unmanaged, useOf(attribution.Unattributed.String(), g.Use.Rest,
+			g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}}]))
 	}
 	return out
 }
@@ -102,10 +106,11 @@ func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telem
 	gpu := sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}
 	total := g.Totals[attribution.Place{Grant: u.Grant, GPU: gpu}]
 	out := useOf("grant", u.Use, total)
-	out.Grant, out.GrantId, out.Namespace, out.Pod, out.Container, out.Level = grant.Name, grant.ID, grant.Namespace, grant.Pod, grant.Container, grant.Level
+	out.Grant, out.GrantId, out.Namespace, out.Pod, out.Container, out.Level = grant.Name, grant.ID, grant.Namespace,
+		grant.Pod, grant.Container, grant.Level
 	out.InstanceProfile, out.InstanceStart = u.Instance.Profile, int32(u.Instance.Start) //nolint:gosec // a place on a GPU
 	if limit, ok := grant.CapOn(gpu); ok {
-		out.MemoryLimitBytes, out.MemoryLentBytes = uint64(limit.Memory), uint64(limit.Lent)
+		out.MemoryLimitBytes, out.MemoryLentBytes = uint64(limit.Memory), uint64(limit.Burst)
 		out.ComputeLimitRatio = float64(limit.Percent) / float64(sharing.FullGPU)
 		atCap(out, limit)
 	}
@@ -138,8 +143,10 @@ func atCap(out *telemetryv1.Use, c collect.Cap) {
 func useOf(owner string, u attribution.Use, t attribution.Total) *telemetryv1.Use {
 	return &telemetryv1.Use{
 		Owner: owner, Processes: int32(u.Processes), //nolint:gosec // a number of processes
-		MemoryBytes: amount(u.Memory), SmRatio: amount(u.SM), MemoryActiveRatio: amount(u.DRAM), EnergyJoules: amount(u.Energy),
-		MemoryPeakBytes: amount(t.Peak), EncoderRatio: amount(u.Engines.Encoder), DecoderRatio: amount(u.Engines.Decoder),
+		MemoryBytes: amount(u.Memory), SmRatio: amount(u.SM), MemoryActiveRatio: amount(u.DRAM),
+		EnergyJoules:    amount(u.Energy),
+		MemoryPeakBytes: amount(t.Peak), EncoderRatio: amount(u.Engines.Encoder),
+		DecoderRatio:      amount(u.Engines.Decoder),
 		TensorActiveRatio: amount(u.Engines.Tensor), OccupancyRatio: amount(u.Engines.Occupancy),
 	}
 }
@@ -151,9 +158,9 @@ func amount[T attribution.Quantity](a attribution.Amount[T]) *telemetryv1.Amount
 	return &telemetryv1.Amount{Value: float64(a.Value), Known: a.How.String()}
 }
 
-// Own answers one caller with its own numbers: GET / is the newest sample, in the telemetry API's words as JSON, with
-// what the caller's pod uses and may use, and nothing of its neighbours or of the GPUs' totals. dir is the cgroup that
-// the caller is in, as the kernel told it. Nothing that the caller sends decides whose numbers it gets.
+// Own answers one caller with its numbers. GET / is the newest sample as JSON of the telemetry API, with the usage
+// and caps of the caller's pod alone. dir is the caller's cgroup as the kernel reports it. Nothing that the caller
+// sends changes whose numbers it gets.
 func Own(hub *collect.Hub, dir string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -167,7 +174,8 @@ func Own(hub *collect.Hub, dir string) http.Handler {
 			http.Error(w, "you have no grant here", http.StatusForbidden)
 			return
 		}
-		text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(ownSample(snapshot, ids))
+		text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(ownSample(snapshot,
+			ids))
 		if err != nil {
 			http.Error(w, "the sample cannot be written", http.StatusInternalServerError)
 			return
@@ -198,7 +206,8 @@ func grantAt(s *collect.Snapshot, dir string) (mine collect.Grant) {
 		attachment := g.Attachment.Cgroup
 		rest, below := strings.CutPrefix(dir, attachment)
 		// The deepest decides, should one ever be below another.
-		if attachment != "" && below && (rest == "" || rest[0] == '/') && len(attachment) > len(mine.Attachment.Cgroup) {
+		if attachment != "" && below && (rest == "" || rest[0] == '/') &&
+			len(attachment) > len(mine.Attachment.Cgroup) {
 			mine = g
 		}
 	}
@@ -221,12 +230,14 @@ func ownIDs(s *collect.Snapshot, dir string) []string {
 }
 
 func ownSample(s *collect.Snapshot, ids []string) *telemetryv1.Sample {
-	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver, AgentUp: s.Agent}
+	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver,
+		AgentUp: s.Agent}
 	for _, g := range s.GPUs {
 		all := gpuOf(s, g, filter{grants: ids})
 		if len(all.GetUses()) > 0 {
 			out.Gpus = append(out.Gpus, &telemetryv1.GPU{
-				Uuid: all.GetUuid(), Index: all.GetIndex(), Model: all.GetModel(), Error: all.GetError(), Uses: all.GetUses(),
+				Uuid: all.GetUuid(), Index: all.GetIndex(), Model: all.GetModel(), Error: all.GetError(),
+				Uses:             all.GetUses(),
 				MemoryTotalBytes: all.MemoryTotalBytes, MemoryAllocatableBytes: all.MemoryAllocatableBytes,
 			})
 		}

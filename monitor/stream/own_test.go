@@ -17,25 +17,31 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestOwn asks as processes of different cgroups: each gets its pod's grants and nobody else's, and nothing of the GPU.
+// TestOwn asks as processes of different cgroups: each gets its pod's grants and no others, and nothing of the GPU.
 func TestOwn(t *testing.T) {
 	grant := func(id, uid string) collect.Grant {
 		return collect.Grant{
 			ID: id, Name: id, Pod: "p", PodUID: uid, Container: id,
-			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}}, Caps: []collect.Cap{{Memory: sharing.GiB}},
+			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id,
+				Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}},
+			Caps: []collect.Cap{{Memory: sharing.GiB}},
 		}
 	}
 	s := &collect.Snapshot{Seq: 3, Grants: map[string]collect.Grant{
-		"a": grant("a", "one"), "b": grant("b", "one"), "ab": grant("ab", "two"), "run": grant("run", ""), "other": grant("other", ""),
+		"a": grant("a", "one"), "b": grant("b", "one"), "ab": grant("ab", "two"), "run": grant("run", ""),
+		"other":   grant("other", ""),
 		"waiting": {ID: "waiting", Name: "waiting"},
 	}}
-	d := attribution.Device{GPU: "GPU-0", Memory: attribution.Told(sharing.GiB), SM: attribution.Told(attribution.Ratio(1)), Listed: true}
+	d := attribution.Device{GPU: "GPU-0", Memory: attribution.Known(sharing.GiB),
+		SM: attribution.Known(attribution.Ratio(1)), Listed: true}
 	var leases []attribution.Attachment
 	for _, g := range s.Grants {
 		leases = append(leases, g.Attachment)
 	}
 	s.GPUs = []collect.GPU{
-		{Info: collect.Info{UUID: "GPU-0", Model: "H100"}, Device: d, Fields: map[collect.Field]float64{collect.FieldPower: 300, collect.FieldTemperature: 50}, Use: attribution.Attribute(d, leases)},
+		{Info: collect.Info{UUID: "GPU-0", Model: "H100"}, Device: d,
+			Fields: map[collect.Field]float64{collect.FieldPower: 300, collect.FieldTemperature: 50},
+			Use:    attribution.Attribute(d, leases)},
 		{Info: collect.Info{UUID: "GPU-1", Index: 1}, Err: sharing.ErrLost},
 	}
 	hub := collect.NewHub()
@@ -56,7 +62,7 @@ func TestOwn(t *testing.T) {
 		"the other container, from below":      {"/cg/b/x/y", []string{"a", "b"}},
 		"one whose name begins like another's": {"/cg/ab", []string{"ab"}},
 		"a process that is no pod's":           {"/cg/run", []string{"run"}},
-		"a stranger":                           {"/user", nil},
+		"an unmanaged process":                 {"/user", nil},
 		"above all":                            {"/cg", nil},
 		"nobody knows where":                   {"", nil},
 	}
@@ -79,12 +85,14 @@ func TestOwn(t *testing.T) {
 			}
 			slices.Sort(ids)
 			g := got.GetGpus()[0]
-			if !slices.Equal(ids, c.want) || g.MemoryUsedBytes != nil || g.SmRatio != nil || g.PowerWatts != nil || g.TemperatureCelsius != nil {
+			if !slices.Equal(ids, c.want) || g.MemoryUsedBytes != nil || g.SmRatio != nil || g.PowerWatts != nil ||
+				g.TemperatureCelsius != nil {
 				t.Errorf("%v, want %v: %s", ids, c.want, w.Body)
 			}
 		})
 	}
-	for dir, want := range map[string]string{"/cg/a": "pod one", "/cg/b/x": "pod one", "/cg/ab": "pod two", "/cg/run": "run", "/user": "", "": ""} {
+	for dir, want := range map[string]string{"/cg/a": "pod one", "/cg/b/x": "pod one", "/cg/ab": "pod two",
+		"/cg/run": "run", "/user": "", "": ""} {
 		if got := Tenant(hub, dir); got != want {
 			t.Errorf("the tenant at %q is %q, want %q", dir, got, want)
 		}

@@ -31,8 +31,8 @@ type Server struct {
 	telemetryv1.UnimplementedTelemetryServer
 	hub *collect.Hub
 
-	// made are the newest snapshot's messages by what their readers want, and seq is its number: each is made and encoded
-	// once.
+	// made are the newest snapshot's messages by what their readers want, and seq is its number: each is made and
+	// encoded once.
 	mu   sync.Mutex
 	made map[string]*serve.Encoded
 	seq  uint64
@@ -65,7 +65,8 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 		interval = time.Duration(ms) * time.Millisecond
 	}
 	if interval < collect.ShortestInterval || interval > longestInterval {
-		return status.Errorf(codes.InvalidArgument, "interval_ms %d is out of range; write 100 to 60000", in.GetIntervalMs())
+		return status.Errorf(codes.InvalidArgument, "interval_ms %d is out of range; write 100 to 60000",
+			in.GetIntervalMs())
 	}
 	want := s.hub.Every(interval)
 	defer want.End()
@@ -97,7 +98,8 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 }
 
 // send sends a snapshot as one reader gets it.
-func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapshot *collect.Snapshot, keep filter, name string, missed uint64) error {
+func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapshot *collect.Snapshot, keep filter,
+	name string, missed uint64) error {
 	m, err := s.message(snapshot, keep, name)
 	if err != nil {
 		return err
@@ -108,8 +110,8 @@ func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapsh
 	return out.SendMsg(m)
 }
 
-// message is what a filter of that name leaves of a snapshot. Only the newest is kept for other readers: who comes late has
-// it made anew.
+// message is a snapshot after the filter of that name. Only the newest is kept for other readers; a late one gets a
+// new message.
 func (s *Server) message(snapshot *collect.Snapshot, keep filter, name string) (*serve.Encoded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

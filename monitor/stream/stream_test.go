@@ -46,19 +46,24 @@ func (node) Read(_ context.Context, g collect.Info) collect.Reading {
 	if g.Index == 1 {
 		return collect.Reading{Err: sharing.ErrLost}
 	}
-	d := attribution.Device{Memory: attribution.Told(10 * sharing.GiB), Listed: true}
+	d := attribution.Device{Memory: attribution.Known(10 * sharing.GiB), Listed: true}
 	for pid, memory := range map[int]sharing.Bytes{1: 4 * sharing.GiB, 2: 3 * sharing.GiB, 3: sharing.GiB} {
-		d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance, Memory: attribution.Told(memory)})
+		d.Processes = append(d.Processes, attribution.Process{PID: pid, GI: attribution.NoInstance,
+			Memory: attribution.Known(memory)})
 	}
-	return collect.Reading{Device: d, Fields: map[collect.Field]float64{collect.FieldMemoryTotal: 81920, collect.FieldTemperature: 50}}
+	return collect.Reading{Device: d, Fields: map[collect.Field]float64{collect.FieldMemoryTotal: 81920,
+		collect.FieldTemperature: 50}}
 }
 
 func (node) Grants() (all map[string]collect.Grant, fresh bool) {
 	grant := func(id, namespace string) collect.Grant {
 		return collect.Grant{
 			ID: id, Name: "name-" + id, Namespace: namespace, Pod: "p", Container: "c", Level: "driver",
-			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id, Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}},
-			Caps:       []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25, Events: collect.CapEvents{Refused: 3, Counted: true, Violations: 1, Delay: time.Second, Watched: true}}},
+			Attachment: attribution.Attachment{Grant: id, Cgroup: "/cg/" + id,
+				Shares: []attribution.Share{{GPU: sharing.GPURef{UUID: "GPU-0"}}}},
+			Caps: []collect.Cap{{Memory: 10 * sharing.GiB, Percent: 25,
+				Events: collect.CapEvents{Refused: 3, Counted: true, Violations: 1, Delay: time.Second,
+					Watched: true}}},
 		}
 	}
 	return map[string]collect.Grant{"a": grant("a", "x"), "b": grant("b", "y")}, true
@@ -107,7 +112,8 @@ func newNode(t *testing.T) node {
 
 // bounds are those of a server that only a test asks.
 func bounds() limit.Bounds {
-	return limit.Bounds{Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20}
+	return limit.Bounds{Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64,
+		Bytes: 1 << 20, PeerBytes: 1 << 20}
 }
 
 func (n node) watch(t *testing.T, in *telemetryv1.WatchRequest) func() *telemetryv1.Sample {
@@ -132,9 +138,11 @@ func TestASampleAndItsParts(t *testing.T) {
 	next := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 100})
 	got := next()
 	use := func(owner, grant, namespace string, gib float64, known string) *telemetryv1.Use {
-		u := &telemetryv1.Use{Owner: owner, Processes: 1, MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: known}, MemoryPeakBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: known}}
+		u := &telemetryv1.Use{Owner: owner, Processes: 1, MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30),
+			Known: known}, MemoryPeakBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: known}}
 		if grant != "" {
-			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c", "driver"
+			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c",
+				"driver"
 			u.MemoryLimitBytes, u.ComputeLimitRatio = 10<<30, 0.25
 			told := func(v float64) *telemetryv1.Amount { return &telemetryv1.Amount{Value: v, Known: "process"} }
 			u.OomRefusals, u.CapViolations, u.DetectionDelaySeconds = told(3), told(1), told(1)
@@ -148,13 +156,16 @@ func TestASampleAndItsParts(t *testing.T) {
 		Sequence: 1, Source: "fake", DriverVersion: "1.0", AgentUp: true,
 		Gpus: []*telemetryv1.GPU{
 			{
-				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryAllocatableBytes: &total, MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
-				Uses: []*telemetryv1.Use{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"), strangers, rest},
+				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryAllocatableBytes: &total,
+				MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
+				Uses: []*telemetryv1.Use{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"),
+					strangers, rest},
 			},
 			{Uuid: "GPU-1", Index: 1, Error: "lost"},
 		},
 	}
-	if d := cmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(&telemetryv1.Sample{}, "at_unix_nanos")); d != "" {
+	if d := cmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(&telemetryv1.Sample{},
+		"at_unix_nanos")); d != "" {
 		t.Error(d)
 	}
 }
@@ -165,11 +176,13 @@ func TestFilters(t *testing.T) {
 		gpus int
 		want []string
 	}{
-		"a namespace":      {&telemetryv1.WatchRequest{Namespaces: []string{"y"}}, 2, []string{"b"}},
-		"a grant's name":   {&telemetryv1.WatchRequest{Grants: []string{"name-a"}}, 2, []string{"a"}},
-		"an id and a GPU":  {&telemetryv1.WatchRequest{Grants: []string{"b"}, Gpus: []string{"GPU-0"}}, 1, []string{"b"}},
-		"nothing there":    {&telemetryv1.WatchRequest{Grants: []string{"b"}, Namespaces: []string{"x"}}, 2, nil},
-		"a GPU and all":    {&telemetryv1.WatchRequest{Gpus: []string{"GPU-0"}}, 1, []string{"a", "b", "stranger", "unattributed"}},
+		"a namespace":    {&telemetryv1.WatchRequest{Namespaces: []string{"y"}}, 2, []string{"b"}},
+		"a grant's name": {&telemetryv1.WatchRequest{Grants: []string{"name-a"}}, 2, []string{"a"}},
+		"an id and a GPU": {&telemetryv1.WatchRequest{Grants: []string{"b"}, Gpus: []string{"GPU-0"}}, 1,
+			[]string{"b"}},
+		"nothing there": {&telemetryv1.WatchRequest{Grants: []string{"b"}, Namespaces: []string{"x"}}, 2, nil},
+		"a GPU and all": {&telemetryv1.WatchRequest{Gpus: []string{"GPU-0"}}, 1,
+			[]string{"a", "b", "stranger", "unattributed"}},
 		"another GPU only": {&telemetryv1.WatchRequest{Gpus: []string{"GPU-1"}}, 1, nil},
 	}
 	n := newNode(t)
@@ -188,7 +201,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Readers that want the same share one message, and nobody gets another's.
+// Readers that want the same share one message, and no reader gets another's.
 func TestReadersShare(t *testing.T) {
 	hub := collect.NewHub()
 	n := node{}
@@ -209,7 +222,8 @@ func TestReadersShare(t *testing.T) {
 	if two := message(hub.Latest(), filter{grants: []string{"b", "a", "a"}}); one != two {
 		t.Error("the same is made twice")
 	}
-	for _, f := range []filter{{}, {namespaces: []string{"a", "b"}}, {grants: []string{"a b"}}, {grants: []string{"a"}}} {
+	for _, f := range []filter{{}, {namespaces: []string{"a", "b"}}, {grants: []string{"a b"}},
+		{grants: []string{"a"}}} {
 		if message(hub.Latest(), f) == one {
 			t.Errorf("%+v gets what others want", f)
 		}
@@ -264,7 +278,8 @@ func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 	n.Cycle(ctx)
 	next := <-s.got
 	if first.GetMissed() != 0 || next.GetSequence() < first.GetSequence()+20 || next.GetMissed() < 20 {
-		t.Errorf("after %d (%d missed) comes %d with %d missed", first.GetSequence(), first.GetMissed(), next.GetSequence(), next.GetMissed())
+		t.Errorf("after %d (%d missed) comes %d with %d missed", first.GetSequence(), first.GetMissed(),
+			next.GetSequence(), next.GetMissed())
 	}
 	cancel()
 	if err := <-done; status.Code(err) != codes.Canceled {
@@ -274,7 +289,7 @@ func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// slow is a stream that takes a sample when somebody receives it.
+// slow is a stream that takes a sample when a reader receives it.
 type slow struct {
 	grpc.ServerStream
 	ctx context.Context

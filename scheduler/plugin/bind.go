@@ -50,8 +50,8 @@ func (b *binder) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeNa
 	if !known { // the only node with room
 		free = b.freeCPU(nodeName)
 	}
-	terms := b.core.books.Terms(c.want, nodeName, free, b.core.now())
-	plan, err := b.core.books.Reserve(c.want, nodeName, b.core.now())
+	terms := b.core.state.Terms(c.want, nodeName, free, b.core.now())
+	plan, err := b.core.state.Reserve(c.want, nodeName, b.core.now())
 	if err != nil {
 		return err //nolint:wrapcheck // it says which pod, and what could not be reserved
 	}
@@ -62,13 +62,14 @@ func (b *binder) reserve(state fwk.CycleState, c *cycle, pod *corev1.Pod, nodeNa
 	return nil
 }
 
-// later has a pod tried again whose room was gone when it was to be reserved: at once where there is other room, else when
-// there is some. Nobody else sees to it: PostFilter is not called for such a pod.
+// later retries a pod whose capacity was gone when it was to be reserved: at once if there is other capacity, else
+// when some appears. No one else does, because kube-scheduler does not call PostFilter for such a pod.
 func (b *binder) later(c *cycle, pod *corev1.Pod, why error) *fwk.Status {
 	if errors.Is(why, sharing.ErrExhausted) {
 		b.core.mu.Lock()
 		if w := b.core.waiting.pods[pod.UID]; w == nil || !w.gang {
-			b.core.waiting.addUntried(waiting{pod: pod, want: c.want, activate: activateBy(b.handle)}, b.core.books.Fitting(c.want, b.core.now()))
+			b.core.waiting.addUntried(waiting{pod: pod, want: c.want, activate: activateBy(b.handle)},
+				b.core.state.Fitting(c.want, b.core.now()))
 		}
 		b.core.mu.Unlock()
 		b.core.tryNext()
@@ -82,15 +83,15 @@ func (b *binder) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 		return
 	}
 	b.core.mu.Lock()
-	b.core.books.Unreserve(string(pod.UID))
+	b.core.state.Unreserve(string(pod.UID))
 	b.core.mu.Unlock()
 	if !state.IsPodGroupSchedulingCycle() { // what was only tried makes no room
 		b.core.wake(nodeName, true)
 	}
 }
 
-// Bind implements fwk.BindPlugin: the placement travels on the Binding, so that node and GPUs are written at once or not at
-// all.
+// Bind implements fwk.BindPlugin: the placement travels on the Binding, so that node and GPUs are written at once or
+// not at all.
 func (b *binder) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
@@ -101,8 +102,9 @@ func (b *binder) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: scheduler.Annotations(c.plan)},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			Annotations: scheduler.Annotations(c.plan)},
+		Target: corev1.ObjectReference{Kind: "Node", Name: nodeName},
 	}
 	err := b.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 	if err != nil && !b.boundAllTheSame(ctx, pod, nodeName) {
@@ -120,7 +122,8 @@ func (b *binder) boundAllTheSame(ctx context.Context, pod *corev1.Pod, nodeName 
 	now, err := b.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
-			klog.FromContext(ctx).Error(err, "It is not known whether a pod was bound", "pod", klog.KObj(pod), "node", nodeName)
+			klog.FromContext(ctx).Error(err, "failed to check whether a pod was bound", "pod", klog.KObj(pod), "node",
+				nodeName)
 		}
 		return false
 	}
@@ -148,7 +151,8 @@ func (b *binder) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 	}
 	text := strings.Join(parts, "; ")
 	best := c.chosen(nodeName)
-	attrs := []any{"pod", klog.KObj(pod), "node", nodeName, "placement", text, "nodesWithRoom", best.room, "score", best.Score}
+	attrs := []any{"pod", klog.KObj(pod), "node", nodeName, "placement", text, "nodesWithRoom", best.room, "score",
+		best.Score}
 	var why []string
 	for _, t := range c.terms {
 		attrs = append(attrs, "term."+t.Name, t.Value)
@@ -162,11 +166,12 @@ func (b *binder) tell(ctx context.Context, c *cycle, pod *corev1.Pod, nodeName s
 	if best.next != nil {
 		attrs = append(attrs, "nextNode", best.next.Node, "nextScore", best.next.Score)
 	}
-	klog.FromContext(ctx).Info("Placed a pod", attrs...)
+	klog.FromContext(ctx).Info("assigned GPUs to pod", attrs...)
 	if recorder := b.handle.EventRecorder(); recorder != nil {
-		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
+		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name,
+			UID: pod.UID, ResourceVersion: pod.ResourceVersion}
 		if !b.core.pacer.add(placed{recorder: recorder, pod: about, node: nodeName, text: text}) {
-			klog.FromContext(ctx).Info("Too many events of placements wait, and one is left out", "pod", klog.KObj(pod))
+			klog.FromContext(ctx).Info("dropped event of a placement because the queue is full", "pod", klog.KObj(pod))
 		}
 	}
 }

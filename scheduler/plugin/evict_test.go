@@ -17,18 +17,20 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// A pod that its node has no room for is evicted after the timeout, once, with the reason in an event; a disruption budget
-// puts it off; what goes, or is another pod by now, is left alone.
+// A pod that its node has no room for is evicted after the timeout, once, with the reason in an event; a disruption
+// budget puts it off; what goes, or is another pod by now, is left alone.
 func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
-	stuck := []gpunode.Unplaced{{PodUID: "uid-p", Namespace: "ns", Pod: "p", Reason: "40GiB asked, the most free on one GPU is 19GiB"}}
+	stuck := []gpunode.PendingPod{{PodUID: "uid-p", Namespace: "ns", Pod: "p",
+		Reason: "40GiB asked, the most free on one GPU is 19GiB"}}
 	for name, tc := range map[string]struct {
 		change func(p *corev1.Pod, w *world)
 		want   []string
 		asked  int
 	}{
-		"stuck":           {func(*corev1.Pod, *world) {}, []string{"p"}, 1},
-		"it goes already": {func(p *corev1.Pod, _ *world) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, nil, 0},
-		"another pod":     {func(p *corev1.Pod, _ *world) { p.UID = "uid-q" }, nil, 0},
+		"stuck": {func(*corev1.Pod, *world) {}, []string{"p"}, 1},
+		"it goes already": {func(p *corev1.Pod, _ *world) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+			nil, 0},
+		"another pod": {func(p *corev1.Pod, _ *world) { p.UID = "uid-q" }, nil, 0},
 		"a budget": {func(_ *corev1.Pod, w *world) {
 			w.handle.client.forbid = apierrors.NewTooManyRequests("budget", 1)
 		}, nil, 3},
@@ -41,11 +43,12 @@ func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
 			w.core.pods().OnAdd(p.DeepCopy(), true)
 			known := p.DeepCopy()
 			tc.change(known, w)
-			e := evicter{core: w.core, after: time.Minute, client: w.handle.client, events: func() events.EventRecorderLogger { return w.handle.events },
-				pod: func(string, string) (*corev1.Pod, error) { return known, nil }}
+			e := evicter{core: w.core, after: time.Minute, client: w.handle.client,
+				events: func() events.EventRecorderLogger { return w.handle.events },
+				pod:    func(string, string) (*corev1.Pod, error) { return known, nil }}
 			at := func(after time.Duration) {
 				w.clock = w.clock.Add(after)
-				w.core.change("n0", func() { w.core.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
+				w.core.change("n0", func() { w.core.state.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
 				e.look(t.Context())
 			}
 			at(time.Minute) // not stuck
@@ -62,7 +65,8 @@ func TestEvictsWhatItsNodeHasNoRoomFor(t *testing.T) {
 			if got := w.handle.client; !slices.Equal(got.evicted, tc.want) || got.asked != tc.asked {
 				t.Errorf("evicted %q, asked for %d times", got.evicted, got.asked)
 			}
-			want := []string{"p Warning Unplaceable: node n0 has had no room for it for 1m0s (placementTimeout is 1m0s): 40GiB asked, the most free on one GPU is 19GiB"}
+			want := []string{"p Warning GPUPlacementTimeout: Node n0 could not place the pod for 1m0s " +
+				"(placementTimeout is 1m0s): 40GiB asked, the most free on one GPU is 19GiB"}
 			if tc.want == nil {
 				want = nil
 			}
@@ -82,9 +86,10 @@ func TestOneOfTwoEvicts(t *testing.T) {
 	for range 2 {
 		w := newWorld(t, 1)
 		w.core.pods().OnAdd(known.DeepCopy(), true)
-		e := evicter{core: w.core, after: time.Second, client: client, events: func() events.EventRecorderLogger { return said },
-			pod: func(string, string) (*corev1.Pod, error) { return known, nil }}
-		w.reportWith(0, []gpunode.Unplaced{{PodUID: "uid-p", Namespace: "ns", Pod: "p", Reason: "full"}})
+		e := evicter{core: w.core, after: time.Second, client: client,
+			events: func() events.EventRecorderLogger { return said },
+			pod:    func(string, string) (*corev1.Pod, error) { return known, nil }}
+		w.reportWith(0, []gpunode.PendingPod{{PodUID: "uid-p", Namespace: "ns", Pod: "p", Reason: "full"}})
 		for range 3 {
 			w.clock = w.clock.Add(time.Second)
 			e.look(t.Context())

@@ -42,12 +42,12 @@ func (w *world) place(p *corev1.Pod, node string) *corev1.Pod {
 	return bound
 }
 
-// Two schedulers that decide at once put two pods on one GPU. From when each hears of the other's pod, neither puts anything
-// there, and what the node says settles it.
+// Two schedulers that decide at once put two pods on one GPU. From when each hears of the other's pod, neither puts
+// anything there, and what the node says settles it.
 func TestTwoSchedulersAtOnce(t *testing.T) {
 	one, other := newWorld(t, 1), newWorld(t, 1)
 	p, q := one.place(podOf("p", 60), "n0"), other.place(podOf("q", 60), "n0")
-	if p.Annotations["placement.kerf.dev/main"] != q.Annotations["placement.kerf.dev/main"] {
+	if p.Annotations["scheduling.kerf.dev/main"] != q.Annotations["scheduling.kerf.dev/main"] {
 		t.Fatal("they did not meet")
 	}
 	for _, w := range []*world{one, other} {
@@ -67,8 +67,8 @@ func TestTwoSchedulersAtOnce(t *testing.T) {
 	}
 }
 
-// A node that is not heard from for 30 s more than its lease takes nothing new; with the next heartbeat, who waited is tried
-// again, and what was held is held.
+// A node that is not heard from for 30 s more than its lease takes nothing new; with the next heartbeat, who waited is
+// tried again, and what was held is held.
 func TestReportThatIsStale(t *testing.T) {
 	w := newWorld(t, 1)
 	w.report(0, claim{"x", 0, 60})
@@ -81,35 +81,36 @@ func TestReportThatIsStale(t *testing.T) {
 	if _, status := w.PostFilter(t.Context(), s, p, nil); !strings.Contains(status.Message(), "not heard from") {
 		t.Errorf("why it waits: %q", status.Message())
 	}
-	w.core.change("n0", func() { w.core.books.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
+	w.core.change("n0", func() { w.core.state.Heartbeat("n0", w.clock, 40*time.Second, w.clock) })
 	if !slices.Equal(w.handle.woken, []string{"ns/p"}) {
 		t.Errorf("woken %q", w.handle.woken)
 	}
-	if bound := w.place(p, "n0"); bound.Annotations["placement.kerf.dev/main"] != uuid(0, 1) {
-		t.Errorf("placed on %s, where x is", bound.Annotations["placement.kerf.dev/main"])
+	if bound := w.place(p, "n0"); bound.Annotations["scheduling.kerf.dev/main"] != uuid(0, 1) {
+		t.Errorf("placed on %s, where x is", bound.Annotations["scheduling.kerf.dev/main"])
 	}
 }
 
-// A GPU that is lost between Reserve and Bind, with more used on it than there is, takes nothing new; the pod is bound all the
-// same, and its node chooses another GPU or says that it has none.
+// A GPU that is lost between Reserve and Bind, with more used on it than there is, takes nothing new; the pod is bound
+// all the same, and its node chooses another GPU or says that it has none.
 func TestGPUThatIsLostWhileReserved(t *testing.T) {
 	w, p := newWorld(t, 1), podOf("p", 60)
 	s := w.cycle(p)
 	if status := w.Reserve(t.Context(), s, p, "n0"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	lost := gpunode.Status{Ready: true, Pool: "default"}
+	lost := gpunode.Status{Conditions: isReady(), Pool: "default"}
 	for g, health := range []string{"lost", "healthy"} {
-		o := gpunode.GPU{UUID: uuid(0, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100, Health: health, Levels: []string{"driver"}}
+		o := gpunode.GPU{UUID: uuid(0, g), Index: g, Model: "H100", CapacityBytes: 80 * gib, AllocatableBytes: 79 * gib,
+			FreeBytes: 79 * gib, FreePercent: 100, Health: health, Levels: []string{"driver"}}
 		if health == "lost" {
 			o.FreeBytes, o.FreePercent, o.GrantedBytes = 0, -20, 100*gib
 		}
 		lost.GPUs = append(lost.GPUs, o)
 	}
-	w.core.change("n0", func() { w.core.books.Report("n0", lost) })
+	w.core.change("n0", func() { w.core.state.Report("n0", lost) })
 	// What was planned on the lost GPU is thought to go to the other one.
 	if status := w.filter(podOf("q", 20), "n0"); status.Code() != fwk.Unschedulable {
-		t.Errorf("beside what the lost GPU had: %v", status)
+		t.Errorf("in addition to what the lost GPU had: %v", status)
 	}
 	if status := w.filter(podOf("q", 19), "n0"); !status.IsSuccess() {
 		t.Errorf("on the GPU that is well: %v", status)
@@ -119,9 +120,11 @@ func TestGPUThatIsLostWhileReserved(t *testing.T) {
 	}
 }
 
-// A plan that nobody here made, for a GPU without room or of another node, holds what its node will choose in truth.
+// A plan that no scheduler made, for a full GPU or one of another node, accounts for what its node will choose in
+// truth.
 func TestForgedPlacement(t *testing.T) {
-	for name, forged := range map[string]string{"no room": uuid(0, 0), "another node's": uuid(1, 0), "no GPU": "GPU-0", "two": uuid(0, 0) + "," + uuid(0, 1)} {
+	for name, forged := range map[string]string{"no room": uuid(0, 0), "another node's": uuid(1, 0), "no GPU": "GPU-0",
+		"two": uuid(0, 0) + "," + uuid(0, 1)} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.report(0, claim{"x", 0, 60})
@@ -139,7 +142,8 @@ func TestForgedPlacement(t *testing.T) {
 	}
 }
 
-// A pod that is made anew under its name is another pod: what the old one holds is neither its nor given back by it.
+// A pod that is created again under its name is another pod. It neither has nor gives back the resources of the old
+// one.
 func TestSameNameAnotherPod(t *testing.T) {
 	w := newWorld(t, 1)
 	old := w.place(podOf("p", 60), "n0")
@@ -155,11 +159,11 @@ func TestSameNameAnotherPod(t *testing.T) {
 	if status := w.filter(podOf("q", 60), "n0"); status.Code() != fwk.Unschedulable {
 		t.Errorf("before the node let go of the old one: %v", status)
 	}
-	w.core.pods().OnDelete(old) // told twice
+	w.core.pods().OnDelete(old) // the second time
 	if status := w.Bind(t.Context(), s, again, "n0"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if b := w.handle.client.bindings[1]; b.UID != again.UID || b.Annotations["placement.kerf.dev/main"] != uuid(0, 1) {
+	if b := w.handle.client.bindings[1]; b.UID != again.UID || b.Annotations["scheduling.kerf.dev/main"] != uuid(0, 1) {
 		t.Errorf("binding %+v", b.ObjectMeta)
 	}
 	w.report(0)
@@ -177,8 +181,8 @@ func TestSameNameAnotherPod(t *testing.T) {
 	}
 }
 
-// A pod whose room is gone between Filter and Reserve is tried again, once: at once where another node has room, else as soon
-// as there is some.
+// A pod whose room is gone between Filter and Reserve is tried again, once: at once where another node has room, else
+// as soon as there is some.
 func TestRoomThatIsGoneAtReserve(t *testing.T) {
 	for name, tc := range map[string]struct {
 		nodes       int
@@ -212,7 +216,7 @@ func TestRoomThatIsGoneAtReserve(t *testing.T) {
 			w.report(0, claim{"x", 0, 60}, claim{"y", 1, 60})
 			w.report(0)
 			if got := w.handle.woken; len(got) != 2 {
-				t.Errorf("woken %q after there was room anew", got)
+				t.Errorf("woken %q after capacity was free again", got)
 			}
 		})
 	}

@@ -57,15 +57,16 @@ func cycleOf(state fwk.CycleState) *cycle {
 	return c
 }
 
-// PreFilter implements fwk.PreFilterPlugin: where the node that the pod goes to can be told at once, it is the only one left.
-func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter implements fwk.PreFilterPlugin. If the node of the pod is known at once, only that node remains.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if c := cycleOf(state); c != nil && c.trying {
 		return nil, nil
 	}
 	w, ok, err := wantOf(pod)
 	switch {
 	case err != nil:
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, mistakes(err))
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, oneLineErrors(err))
 	case !ok:
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -73,13 +74,14 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.AsStatus(err)
 	}
 	p.core.mu.Lock()
-	p.core.books.Learn(w)
+	p.core.state.Learn(w)
 	if state.IsPodGroupSchedulingCycle() {
-		// Of what becomes of a pod of a gang nothing is told here, so that it waits until it is reserved for good.
+		// Nothing is reported here for a pod of a gang: it waits until it is finally reserved.
 		p.core.waiting.add(waiting{pod: pod, want: w, gang: true, activate: activateBy(p.handle)}, nil)
 	}
 	p.core.mu.Unlock()
-	c := &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{}, free: map[string]cluster.Milli{}}
+	c := &cycle{want: w, ifs: map[string]scheduler.WhatIf{}, scores: map[string]int64{},
+		free: map[string]cluster.Milli{}}
 	state.Write(stateKey, c)
 	if c.choice = p.choose(ctx, state, c, pod, nodes); c.choice == nil {
 		return nil, nil
@@ -92,7 +94,8 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 // AddPod implements fwk.PreFilterExtensions: a pod that is nominated to a node is thought to be there, and one that was
 // thought away is back.
-func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo,
+	node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	w, ok, err := wantOf(added.GetPod())
 	if c == nil || !ok || err != nil {
@@ -109,7 +112,8 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 }
 
 // RemovePod implements fwk.PreFilterExtensions.
-func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo,
+	node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
@@ -127,7 +131,7 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 func (c *core) holds(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.books.Holds(uid)
+	return c.state.Holds(uid)
 }
 
 // Filter implements fwk.FilterPlugin.
@@ -138,7 +142,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 	name := node.Node().Name
 	p.core.mu.Lock()
-	v := p.core.books.FitIf(c.want, name, c.ifs[name], p.core.now())
+	v := p.core.state.FitIf(c.want, name, c.ifs[name], p.core.now())
 	p.core.mu.Unlock()
 	switch {
 	case v.Reason == scheduler.Fits:
@@ -149,9 +153,10 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason.String())
 }
 
-// PostFilter implements fwk.PostFilterPlugin: it makes less important pods give way, or says in one line what the pod waits
-// for.
-func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+// PostFilter implements fwk.PostFilterPlugin: it makes less important pods give way, or says in one line what the pod
+// waits for.
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil { // another plugin refused it before this one saw it, or it is none of ours
 		p.core.heard(pod.UID)
@@ -163,7 +168,8 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 	}
 	text := p.wait(c, pod)
 	if node := p.preemptor.preempt(ctx, state, c, pod, statuses); node != "" {
-		return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}}, nil
+		return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: node,
+			NominatingMode: fwk.ModeOverride}}, nil
 	}
 	if text == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -174,8 +180,9 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *core
 // wait has the pod tried again when there is room, and says what it waits for.
 func (p *Plugin) wait(c *cycle, pod *corev1.Pod) string {
 	p.core.mu.Lock()
-	text := p.core.books.Explain(c.want, p.core.now())
-	p.core.waiting.add(waiting{pod: pod, want: c.want, activate: activateBy(p.handle)}, p.core.books.Fitting(c.want, p.core.now()))
+	text := p.core.state.Explain(c.want, p.core.now())
+	p.core.waiting.add(waiting{pod: pod, want: c.want, activate: activateBy(p.handle)},
+		p.core.state.Fitting(c.want, p.core.now()))
 	p.core.mu.Unlock()
 	p.core.tryNext()
 	return text

@@ -38,8 +38,8 @@ const (
 	startTimeout = 60 * time.Second
 )
 
-// follow brings into the books what the API server has, from now on until ctx ends. GPUNodes and Leases are there when it
-// returns; pods and nodes come through the scheduler's own informers, which start later.
+// follow updates the cluster state from the API server until ctx ends. GPUNodes and Leases are complete when it
+// returns. Pods and nodes come through the scheduler's informers, which start later.
 func (c *core) follow(ctx context.Context, handle fwk.Handle) error {
 	client, err := dynamic.NewForConfig(handle.KubeConfig())
 	if err != nil {
@@ -47,8 +47,10 @@ func (c *core) follow(ctx context.Context, handle fwk.Handle) error {
 	}
 	shared := handle.SharedInformerFactory()
 	gpuNodes := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).
-		ForResource(schema.GroupVersionResource{Group: gpunode.Group, Version: gpunode.Version, Resource: gpunode.Resource}).Informer()
-	leases := informers.NewSharedInformerFactoryWithOptions(handle.ClientSet(), 0, informers.WithNamespace(leaseNamespace)).
+		ForResource(schema.GroupVersionResource{Group: gpunode.Group, Version: gpunode.Version,
+			Resource: gpunode.Resource}).Informer()
+	leases := informers.NewSharedInformerFactoryWithOptions(handle.ClientSet(), 0,
+		informers.WithNamespace(leaseNamespace)).
 		Coordination().V1().Leases().Informer()
 	for _, f := range []struct {
 		what     string
@@ -79,7 +81,9 @@ func (c *core) follow(ctx context.Context, handle fwk.Handle) error {
 		ok := cache.WaitForCacheSync(wait.Done(), registered.HasSynced)
 		cancel()
 		if !ok {
-			return fmt.Errorf("follow the %s: no list of them within %v; are the manifests applied, and the scheduler's rights?", f.what, startTimeout)
+			return fmt.Errorf(
+				"follow the %s: no list of them within %v; are the manifests applied, and the scheduler's rights?",
+				f.what, startTimeout)
 		}
 	}
 	return nil
@@ -102,24 +106,27 @@ func handlers[T any](set, gone func(T)) cache.ResourceEventHandler {
 			}
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: call(set), UpdateFunc: func(_, o any) { call(set)(o) }, DeleteFunc: call(gone)}
+	return cache.ResourceEventHandlerFuncs{AddFunc: call(set), UpdateFunc: func(_, o any) { call(set)(o) },
+		DeleteFunc: call(gone)}
 }
 
 func (c *core) gpuNodes(ctx context.Context) cache.ResourceEventHandler {
 	return handlers(func(n *gpuNode) {
 		if n.unread != nil {
-			klog.FromContext(ctx).Error(n.unread, "A GPUNode cannot be read, and its node takes nothing new", "node", n.Name)
-			c.change(n.Name, func() { c.books.NoReport(n.Name) })
+			klog.FromContext(ctx).Error(n.unread, "failed to read GPUNode, its node gets no new pods", "node",
+				n.Name)
+			c.change(n.Name, func() { c.state.NoReport(n.Name) })
 			return
 		}
 		if n.specUnread != nil {
-			klog.FromContext(ctx).Error(n.specUnread, "What a GPUNode says of cordoned GPUs cannot be read", "node", n.Name)
+			klog.FromContext(ctx).Error(n.specUnread, "failed to read cordoned GPUs of GPUNode", "node",
+				n.Name)
 		}
-		c.lost.reported(n.Name, n.status.Ending)
-		c.change(n.Name, func() { c.books.Report(n.Name, n.status) })
+		c.lost.reported(n.Name, n.status.TerminatingPods)
+		c.change(n.Name, func() { c.state.Report(n.Name, n.status) })
 	}, func(n *gpuNode) {
 		c.lost.reported(n.Name, nil)
-		c.change(n.Name, func() { c.books.NoReport(n.Name) })
+		c.change(n.Name, func() { c.state.NoReport(n.Name) })
 	})
 }
 
@@ -146,7 +153,7 @@ func (c *core) leases() cache.ResourceEventHandler {
 			return
 		}
 		valid := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-		c.change(node, func() { c.books.Heartbeat(node, l.Spec.RenewTime.Time, valid, c.now()) })
+		c.change(node, func() { c.state.Heartbeat(node, l.Spec.RenewTime.Time, valid, c.now()) })
 	}, func(*coordinationv1.Lease) {})
 }
 
@@ -154,20 +161,22 @@ func (c *core) nodes() cache.ResourceEventHandler {
 	var known = map[string]scheduler.Machine{} // the handler's own: one goroutine calls it
 	return handlers(func(n *corev1.Node) {
 		m := machineOf(n)
-		if old, ok := known[n.Name]; ok && old.CPU == m.CPU && old.Memory == m.Memory && maps.Equal(old.Offers, m.Offers) {
+		if old, ok := known[n.Name]; ok && old.CPU == m.CPU && old.Memory == m.Memory &&
+			maps.Equal(old.Offers, m.Offers) {
 			return
 		}
 		known[n.Name] = m
-		c.change(n.Name, func() { c.books.Machine(n.Name, m) })
+		c.change(n.Name, func() { c.state.Machine(n.Name, m) })
 	}, func(n *corev1.Node) {
 		delete(known, n.Name)
-		c.change(n.Name, func() { c.books.NoNode(n.Name) })
+		c.change(n.Name, func() { c.state.NoNode(n.Name) })
 	})
 }
 
 func machineOf(n *corev1.Node) scheduler.Machine {
 	a := n.Status.Allocatable
-	m := scheduler.Machine{CPU: cluster.Milli(a.Cpu().MilliValue()), Memory: sharing.Bytes(max(0, a.Memory().Value())), Offers: map[string]int64{}}
+	m := scheduler.Machine{CPU: cluster.Milli(a.Cpu().MilliValue()), Memory: sharing.Bytes(max(0, a.Memory().Value())),
+		Offers: map[string]int64{}}
 	for name, q := range a {
 		if strings.HasPrefix(string(name), sharing.Domain+"/") {
 			m.Offers[string(name)] = q.Value()
@@ -194,25 +203,25 @@ func (c *core) pods() cache.ResourceEventHandler {
 		}
 		c.change(p.Spec.NodeName, func() {
 			c.waiting.remove(p.UID)
-			c.books.Pod(podspec.Convert(p), w, c.now())
+			c.state.Pod(podspec.Convert(p), w, c.now())
 		})
 	}, func(p *corev1.Pod) {
 		c.lost.leave(p)
 		c.change(p.Spec.NodeName, func() {
 			c.waiting.remove(p.UID)
-			c.books.Gone(string(p.UID), c.now())
+			c.state.Gone(string(p.UID), c.now())
 		})
 	})
 }
 
-// confirmed is true for a pod that goes on where the books have it: nothing has changed but that it is bound there.
+// confirmed is true for a pod that stays where the cluster state has it: it is only bound there now.
 func (c *core) confirmed(p *corev1.Pod) bool {
 	if podspec.Terminal(p) {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.books.Confirm(string(p.UID), p.Spec.NodeName) {
+	if !c.state.Confirm(string(p.UID), p.Spec.NodeName) {
 		return false
 	}
 	c.waiting.remove(p.UID)
@@ -230,20 +239,21 @@ func (c *core) changed(p *corev1.Pod) {
 	}
 }
 
-// change makes a change to the books that concerns one node, and has those pods tried again that fit there now.
+// change makes a change to the cluster state of one node, and retries those pods that fit there now.
 func (c *core) change(node string, do func()) {
 	c.mu.Lock()
 	before := scheduler.Room{}
 	if c.waiting.gangs > 0 {
-		before = c.books.Room(node, c.now())
+		before = c.state.Room(node, c.now())
 	}
 	do()
-	more := c.waiting.gangs > 0 && c.books.Room(node, c.now()).More(before)
+	more := c.waiting.gangs > 0 && c.state.Room(node, c.now()).More(before)
 	c.mu.Unlock()
 	c.wake(node, more)
 }
 
-// wake has those pods tried again that wait, and fit on the node; those of a gang only where there is more room than before.
+// wake has those pods tried again that wait, and fit on the node; those of a gang only where there is more room than
+// before.
 func (c *core) wake(node string, more bool) {
 	c.mu.Lock()
 	found := append(c.waiting.look(node, more), c.waiting.next()...)
@@ -278,11 +288,12 @@ func activateBy(handle fwk.Handle) func(map[string]*corev1.Pod) {
 	return func(pods map[string]*corev1.Pod) { handle.Activate(klog.Background(), pods) }
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. What frees a GPU is a node's report, and wake says so; here is only
-// what the books do not hear of.
+// EventsToRegister implements fwk.EnqueueExtensions. A node's report frees GPUs, and wake handles that. Here are only
+// events that the cluster state does not see.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable}, QueueingHintFn: offersGPUs},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
+			QueueingHintFn: offersGPUs},
 	}, nil
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// mostDomains bounds the domains in which a gang is tried before it is tried everywhere: each costs as much as a gang.
+	// mostDomains bounds the domains in which a gang is tried before it is tried everywhere: each costs as much as a
+	// gang.
 	mostDomains = 8
 	// everywhere is the name of all nodes together.
 	everywhere = "all nodes"
@@ -28,9 +29,10 @@ type preference map[string]int
 func (p preference) Clone() fwk.StateData { return p }
 
 // GeneratePlacements implements fwk.PlacementGeneratePlugin. Only one plugin can, so that it keeps to the label that a
-// PodGroup may require too. Where none is required it offers the closest domains that have room for the whole gang, and all
-// nodes.
-func (p *Plugin) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, all *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
+// PodGroup may require too. Where none is required it offers the closest domains that have room for the whole gang, and
+// all nodes.
+func (p *Plugin) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo,
+	all *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
 	key, required := requiredLabel(group)
 	levels := p.domains
 	if required {
@@ -70,7 +72,7 @@ func (p *Plugin) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycle
 		domains = append(domains, level)
 	}
 	p.core.mu.Lock()
-	best := p.core.books.Gang(wants, domains, mostDomains, p.core.now())
+	best := p.core.state.Gang(wants, domains, mostDomains, p.core.now())
 	p.core.mu.Unlock()
 	order, out := preference{}, &fwk.GeneratePlacementsResult{}
 	for i, d := range best {
@@ -92,7 +94,8 @@ func (p *Plugin) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycle
 }
 
 // ScorePlacement implements fwk.PlacementScorePlugin: the domains in the order of preference, all nodes last.
-func (*Plugin) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, _ fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
+func (*Plugin) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, _ fwk.PodGroupInfo,
+	placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
 	data, err := state.GetPodGroupSchedulingCycle().Read(stateKey)
 	if err != nil {
 		return 0, nil // it had no choice
@@ -107,15 +110,16 @@ func (*Plugin) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, 
 // PlacementScoreExtensions implements fwk.PlacementScorePlugin: there is nothing to normalise.
 func (*Plugin) PlacementScoreExtensions() fwk.PlacementScoreExtensions { return nil }
 
-// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin: it makes less important pods give way to a gang, or says in one
-// line what that waits for.
-func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin: it makes less important pods give way to a gang, or says
+// in one line what that waits for.
+func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo,
+	schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	wants := wantsOf(ctx, group.GetUnscheduledPods())
 	if len(wants) == 0 || p.core.ready() != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	p.core.mu.Lock()
-	text := p.core.books.ExplainGang(wants, p.core.now())
+	text := p.core.state.ExplainGang(wants, p.core.now())
 	p.core.mu.Unlock()
 	if text == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -127,18 +131,18 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCycleStat
 	case status.Code() == fwk.Error:
 		return nil, status
 	}
-	// No pod that gives way would help, so that nobody else needs to look for one, and to say that there is none in the place
-	// of this.
+	// No preemption would help, so other plugins need not search, and none is reported instead of this.
 	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, text)
 }
 
-// wantsOf are what those pods ask for that ask for something of ours. Mistakes are said where each is looked at alone.
+// wantsOf are the requests of those pods that request something of Kerf. Errors are reported where each pod is
+// evaluated alone.
 func wantsOf(ctx context.Context, pods []*corev1.Pod) []scheduler.Want {
 	var out []scheduler.Want
 	for _, pod := range pods {
 		switch w, ok, err := wantOf(pod); {
 		case err != nil:
-			klog.FromContext(ctx).V(4).Info("A pod of a gang asks for what is wrong", "pod", klog.KObj(pod), "err", err)
+			klog.FromContext(ctx).V(4).Info("pod of a gang had an invalid request", "pod", klog.KObj(pod), "err", err)
 		case ok:
 			out = append(out, w)
 		}
@@ -188,7 +192,8 @@ func domainOf(lister fwk.SharedLister, group fwk.PodGroupInfo, label string, req
 	}
 	value, ok := info.Node().Labels[label]
 	if !ok {
-		return "", fmt.Errorf("node %q of pod %s/%s has no label %q, which its group requires", pod.Spec.NodeName, pod.Namespace, pod.Name, label)
+		return "", fmt.Errorf("node %q of pod %s/%s has no label %q, which its group requires", pod.Spec.NodeName,
+			pod.Namespace, pod.Name, label)
 	}
 	return value, nil
 }

@@ -31,7 +31,8 @@ func (group) GetCompositePodGroup() *schedulingv1alpha3.CompositePodGroup { retu
 func (g group) GetPodGroup() *schedulingv1beta1.PodGroup {
 	out := &schedulingv1beta1.PodGroup{}
 	if g.label != "" {
-		out.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: g.label}}}
+		out.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{
+			Topology: []schedulingv1beta1.TopologyConstraint{{Key: g.label}}}
 	}
 	return out
 }
@@ -91,8 +92,8 @@ func gangOf(pods, gib int) (out []*corev1.Pod) {
 	return out
 }
 
-// A gang is tried in the closest domains that have room for all of it, which win in their order, and everywhere; where its
-// group requires a label, in the domains of that label alone, and in that of its pods that run.
+// A gang is tried in the closest domains that have room for all of it, which win in their order, and everywhere; where
+// its group requires a label, in the domains of that label alone, and in that of its pods that run.
 func TestGangIsKeptTogether(t *testing.T) {
 	const rack, host = "rack", "host"
 	for name, tc := range map[string]struct {
@@ -101,7 +102,8 @@ func TestGangIsKeptTogether(t *testing.T) {
 		runsOn    string
 		want      []string
 	}{
-		"on one node":             {pods: 2, gib: 70, want: []string{"host=n1", "host=n2", "host=n3", "rack=a", "rack=b", everywhere}},
+		"on one node": {pods: 2, gib: 70, want: []string{"host=n1", "host=n2", "host=n3", "rack=a",
+			"rack=b", everywhere}},
 		"in one rack":             {pods: 4, gib: 70, want: []string{"rack=b", everywhere}},
 		"spread":                  {pods: 6, gib: 70, want: []string{everywhere}},
 		"required":                {pods: 2, gib: 70, required: rack, want: []string{"rack=a", "rack=b"}},
@@ -135,8 +137,10 @@ func TestGangIsKeptTogether(t *testing.T) {
 			last := fwk.MaxScore + 1
 			for i, p := range got.Placements {
 				names = append(names, p.Name)
-				score, status := w.ScorePlacement(t.Context(), placementState{cycle: cycle}, g, &fwk.PodGroupAssignments{Placement: p})
-				if !status.IsSuccess() || score < 0 || score > last || score == last && !strings.HasPrefix(name, "required") {
+				score, status := w.ScorePlacement(t.Context(), placementState{cycle: cycle}, g,
+					&fwk.PodGroupAssignments{Placement: p})
+				if !status.IsSuccess() || score < 0 || score > last || score == last &&
+					!strings.HasPrefix(name, "required") {
 					t.Errorf("%s has the score %d after %d: %v", p.Name, score, last, status)
 				}
 				last = score
@@ -151,8 +155,8 @@ func TestGangIsKeptTogether(t *testing.T) {
 	}
 }
 
-// What a gang's cycle tries wakes nobody, and leaves its pods waiting until they are reserved for good; more room than before
-// has them tried again, and nothing else.
+// The tries of a gang's cycle retry no other pod, and leave the gang's pods waiting until they are reserved for good.
+// Only more free capacity than before has them tried again.
 func TestGangWaits(t *testing.T) {
 	w := newWorld(t, 1)
 	w.report(0, claim{"x", 0, 60}, claim{"y", 1, 10})
@@ -172,7 +176,8 @@ func TestGangWaits(t *testing.T) {
 	}
 	w.Unreserve(t.Context(), s, pods[0], "n0")
 	_, status := w.PodGroupPostFilter(t.Context(), nil, group{pods: pods}, nil)
-	if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "2 pods need room at once, and there is room for 1 of them" {
+	if status.Code() != fwk.UnschedulableAndUnresolvable ||
+		status.Message() != "2 pods need room at once, and there is room for 1 of them" {
 		t.Errorf("%v: %q", status.Code(), status.Message())
 	}
 	w.report(0, claim{"x", 0, 60}, claim{"y", 1, 10}) // nothing new

@@ -29,7 +29,8 @@ import (
 const (
 	// gangEvery is how often it is looked for gangs that have lost a pod to a faulty GPU.
 	gangEvery = time.Second
-	// leftFor is how long a pod of a gang that is gone is remembered, and mostLeft how many are: a node may tell of it later.
+	// leftFor is how long a pod of a gang that is gone is remembered, and mostLeft how many are: a node may tell of it
+	// later.
 	leftFor  = 10 * time.Minute
 	mostLeft = 20000
 	// gangFault is the reason in the status of a pod that ends with its gang.
@@ -45,15 +46,15 @@ type member struct {
 	gone  time.Time
 }
 
-// gangs end the pods of a gang that has lost one to a faulty GPU. Its agent ended that one, and may touch no pod of another
-// node. What a node says is believed of its own pods alone: which gang they are of is the API server's word.
+// gangs ends the pods of a gang that lost one to a faulty GPU. The node's agent ended that one, and may not touch
+// pods of other nodes. A node's report counts for its own pods alone: the API server determines the gang.
 //
 // A scheduler that stands by does so too: a pod is ended as it was read, so that of several one ends it.
 type gangs struct {
 	core   *core
 	client clientset.Interface
 	events func() events.EventRecorderLogger
-	// pods are those of a namespace that have not ended, as the API server told them last.
+	// pods are those of a namespace that have not ended, as the API server last reported.
 	pods func(namespace string) ([]*corev1.Pod, error)
 	// done are the pods, by UID, whose gangs have been dealt with.
 	done map[string]bool
@@ -61,7 +62,7 @@ type gangs struct {
 
 // loss is a pod that a node ends for a fault.
 type loss struct {
-	gpunode.Ending
+	gpunode.TerminatingPod
 	node string
 }
 
@@ -77,29 +78,31 @@ func (g *gangs) look(ctx context.Context) {
 		if err := g.together(ctx, l); errors.Is(err, errLater) {
 			continue
 		} else if err != nil {
-			klog.FromContext(ctx).Error(err, "A gang that lost a pod to a faulty GPU could not be ended; it is tried again", "pod", klog.KRef(l.Namespace, l.Pod), "node", l.node)
+			klog.FromContext(ctx).Error(err,
+				"failed to evict a gang that lost a pod to a faulty GPU, will retry", "pod",
+				klog.KRef(l.Namespace, l.Pod), "node", l.node)
 			continue
 		}
 		g.done[l.PodUID] = true
 	}
 }
 
-// losses are what is known of pods that faults end. It has a lock of its own.
+// losses are the pods that faults end. It has a separate lock.
 type losses struct {
 	now func() time.Time
 
 	mu sync.Mutex
 	// ending are the pods that nodes end for a fault, by node, and left the pods of gangs that are gone, by UID.
-	ending map[string][]gpunode.Ending
+	ending map[string][]gpunode.TerminatingPod
 	left   map[types.UID]member
 }
 
 func newLosses(now func() time.Time) *losses {
-	return &losses{now: now, ending: map[string][]gpunode.Ending{}, left: map[types.UID]member{}}
+	return &losses{now: now, ending: map[string][]gpunode.TerminatingPod{}, left: map[types.UID]member{}}
 }
 
 // reported takes note of the pods that a node ends now; none for a node that says nothing any more.
-func (l *losses) reported(node string, ending []gpunode.Ending) {
+func (l *losses) reported(node string, ending []gpunode.TerminatingPod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if delete(l.ending, node); len(ending) > 0 {
@@ -112,7 +115,8 @@ func (l *losses) leave(p *corev1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if name := groupName(p); name != "" && p.Spec.NodeName != "" && len(l.left) < mostLeft {
-		l.left[p.UID] = member{group: types.NamespacedName{Namespace: p.Namespace, Name: name}, node: p.Spec.NodeName, gone: l.now()}
+		l.left[p.UID] = member{group: types.NamespacedName{Namespace: p.Namespace, Name: name}, node: p.Spec.NodeName,
+			gone: l.now()}
 	}
 }
 
@@ -123,27 +127,31 @@ func (l *losses) member(uid types.UID) member {
 	return l.left[uid]
 }
 
-// open are the losses that are not done with, in the order of their UIDs. done forgets those that no node tells of any more.
+// open are the losses that are not done with, in the order of their UIDs. done forgets those that no node tells of any
+// more.
 func (l *losses) open(done map[string]bool) []loss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told, todo := map[string]bool{}, []loss{}
+	reported, todo := map[string]bool{}, []loss{}
 	for node, list := range l.ending {
 		for _, e := range list {
-			told[e.PodUID] = true
+			reported[e.PodUID] = true
 			if !done[e.PodUID] {
-				todo = append(todo, loss{Ending: e, node: node})
+				todo = append(todo, loss{TerminatingPod: e, node: node})
 			}
 		}
 	}
-	maps.DeleteFunc(done, func(uid string, _ bool) bool { return !told[uid] })
+	maps.DeleteFunc(done, func(uid string, _ bool) bool { return !reported[uid] })
 	maps.DeleteFunc(l.left, func(_ types.UID, m member) bool { return l.now().Sub(m.gone) > leftFor })
-	slices.SortFunc(todo, func(a, b loss) int { return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.node, b.node)) })
+	slices.SortFunc(todo, func(a, b loss) int {
+		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID),
+			cmp.Compare(a.node, b.node))
+	})
 	return todo
 }
 
-// together ends what is left of the gang of a pod that a fault has ended. It is errLater while that pod has not ended yet: its
-// GPU may be well again before.
+// together ends what is left of the gang of a pod that a fault has ended. It is errLater while that pod has not ended
+// yet: its GPU may be well again before.
 func (g *gangs) together(ctx context.Context, l loss) error {
 	since, err := time.Parse(time.RFC3339, l.Since)
 	if err != nil {
@@ -161,13 +169,15 @@ func (g *gangs) together(ctx context.Context, l loss) error {
 	if err != nil || least == 0 {
 		return err
 	}
-	// Those that were made after the fault are no part of what was lost: a controller makes the gang anew with them. Both times
-	// are in whole seconds: who is of the same second was there, since the one that was lost had yet to end then.
+	// Pods that were created after the fault are no part of the loss: a controller replaces the gang with them. Both
+	// times are in whole seconds. A pod of the same second was there, because the lost one had yet to end.
 	members := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
-		return groupName(p) != group.Name || string(p.UID) == l.PodUID || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.CreationTimestamp.Time.After(since)
+		return groupName(p) != group.Name || string(p.UID) == l.PodUID || p.Spec.NodeName == "" ||
+			p.DeletionTimestamp != nil || p.CreationTimestamp.Time.After(since)
 	})
 	if len(members) >= least {
-		klog.FromContext(ctx).Info("A gang goes on without a pod that it lost to a faulty GPU", "podGroup", klog.KRef(group.Namespace, group.Name), "pods", len(members), "wanted", least)
+		klog.FromContext(ctx).Info("gang continued without a pod that a faulty GPU ended", "podGroup",
+			klog.KRef(group.Namespace, group.Name), "pods", len(members), "wanted", least)
 		return nil
 	}
 	var errs []error
@@ -177,8 +187,8 @@ func (g *gangs) together(ctx context.Context, l loss) error {
 	return errors.Join(errs...)
 }
 
-// groupOf is the PodGroup of the pod that a node ends, empty where it has none or is not the node's, and errLater while it has
-// not ended.
+// groupOf is the PodGroup of the pod that a node ends, empty where it has none or is not the node's, and errLater while
+// it has not ended.
 func (g *gangs) groupOf(l loss, pods []*corev1.Pod) (types.NamespacedName, error) {
 	for _, p := range pods {
 		switch {
@@ -228,13 +238,15 @@ func (g *gangs) end(ctx context.Context, p *corev1.Pod, group types.NamespacedNa
 	if len(reason) > mostReason {
 		reason = strings.ToValidUTF8(reason[:mostReason], "") + "..."
 	}
-	why := fmt.Sprintf("it ends with its gang %s: pod %s on node %s was ended for a faulty GPU: %s", group.Name, l.Pod, l.node, reason)
+	why := fmt.Sprintf("The pod ends with its gang %s because a faulty GPU of node %s ended pod %s: %s.", group.Name,
+		l.node, l.Pod, reason)
 	if err := disrupt(ctx, g.client, p, p.ResourceVersion, gangFault, Name+": "+why, g.core.now()); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Ended a pod whose gang lost another to a faulty GPU", "pod", klog.KObj(p), "podGroup", klog.KRef(group.Namespace, group.Name), "lost", klog.KRef(l.Namespace, l.Pod), "node", l.node)
+	klog.FromContext(ctx).Info("evicted pod whose gang lost a pod to a faulty GPU", "pod", klog.KObj(p), "podGroup",
+		klog.KRef(group.Namespace, group.Name), "lost", klog.KRef(l.Namespace, l.Pod), "node", l.node)
 	if events := g.events(); events != nil {
-		events.Eventf(p, nil, corev1.EventTypeWarning, reasonGangFault, "Evicting", "%s", why)
+		events.Eventf(p, nil, corev1.EventTypeWarning, reasonGangFailed, "Evicting", "%s", why)
 	}
 	return nil
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/kerf-gpu/kerf/api/gpunode"
 )
 
-// gangAPI is an API server with pods and groups: a pod changes its version with each change, and has none any more once it was
-// deleted.
+// gangAPI is an API server with pods and groups: a pod changes its version with each change, and has none any more once
+// it was deleted.
 type gangAPI struct {
 	clientset.Interface
 	typedcorev1.CoreV1Interface
@@ -65,7 +65,8 @@ func (g podGroups) Get(_ context.Context, name string, _ metav1.GetOptions) (*sc
 	return nil, apierrors.NewNotFound(schedulingv1beta1.Resource("podgroups"), name)
 }
 
-func (a *gangAPI) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*corev1.Pod, error) {
+func (a *gangAPI) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions,
+	sub ...string) (*corev1.Pod, error) {
 	var patch corev1.Pod
 	if err := json.Unmarshal(data, &patch); err != nil {
 		return nil, err
@@ -110,22 +111,24 @@ func gangWorld(t *testing.T, group *schedulingv1beta1.PodGroup) (w *world, g *ga
 		a.pods[name] = p
 	}
 	before := faultTime.Add(-time.Hour)
-	for i, at := range []time.Time{before, before, faultTime} { // the last in the second of the fault: the API server tells whole ones
+	// the last in the second of the fault: the API server tells whole ones
+	for i, at := range []time.Time{before, before, faultTime} {
 		made(fmt.Sprintf("train-%d", i), "train", fmt.Sprintf("n%d", i), at)
 	}
 	made("train-new", "train", "n1", faultTime.Add(time.Second)) // made in the place of the one that was lost
 	made("train-waits", "train", "", before)
 	made("other-0", "other", "n1", before)
 	made("alone", "", "n2", before)
-	g = &gangs{core: w.core, client: a, events: func() events.EventRecorderLogger { return w.handle.events }, pods: func(namespace string) ([]*corev1.Pod, error) {
-		var all []*corev1.Pod
-		for _, p := range a.pods {
-			if p.Namespace == namespace {
-				all = append(all, p.DeepCopy())
+	g = &gangs{core: w.core, client: a, events: func() events.EventRecorderLogger { return w.handle.events },
+		pods: func(namespace string) ([]*corev1.Pod, error) {
+			var all []*corev1.Pod
+			for _, p := range a.pods {
+				if p.Namespace == namespace {
+					all = append(all, p.DeepCopy())
+				}
 			}
-		}
-		return all, nil
-	}}
+			return all, nil
+		}}
 	return w, g, a
 }
 
@@ -138,8 +141,10 @@ func gangOfAtLeast(n int32) *schedulingv1beta1.PodGroup {
 // tell has a node's object say that a pod of it ends.
 func (w *world) tell(node, pod string) {
 	w.Helper()
-	status := gpunode.Status{Ending: []gpunode.Ending{{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Reason: "GPU X is lost", Since: faultTime.Format(time.RFC3339)}}}
-	w.core.gpuNodes(w.Context()).OnAdd(asKept(w, map[string]any{"metadata": map[string]string{"name": node}, "status": status}), false)
+	status := gpunode.Status{TerminatingPods: []gpunode.TerminatingPod{{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod,
+		Reason: "GPU X is lost", Since: faultTime.Format(time.RFC3339)}}}
+	w.core.gpuNodes(w.Context()).OnAdd(asKept(w, map[string]any{"metadata": map[string]string{"name": node},
+		"status": status}), false)
 }
 
 // leaves takes a pod out of the cluster, as its deletion does.
@@ -148,8 +153,8 @@ func (w *world) leaves(a *gangAPI, name string) {
 	delete(a.pods, name)
 }
 
-// A gang that has lost a pod to a faulty GPU, and is too small without it, is ended on all nodes once that pod has ended: its
-// pods of before the fault, and nobody else.
+// A gang that has lost a pod to a faulty GPU, and is too small without it, ends on all nodes once that pod has ended.
+// Only its pods from before the fault end.
 func TestAGangEndsTogether(t *testing.T) {
 	all := []string{"train-1 DisruptionTarget GPUFault", "train-2 DisruptionTarget GPUFault"}
 	together := &schedulingv1beta1.PodGroup{}
@@ -160,17 +165,26 @@ func TestAGangEndsTogether(t *testing.T) {
 		lost  func(w *world, a *gangAPI)
 		want  []string
 	}{
-		"it was deleted":              {gangOfAtLeast(3), "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, all},
-		"it is being deleted":         {gangOfAtLeast(3), "n0", func(_ *world, a *gangAPI) { a.pods["train-0"].DeletionTimestamp = &metav1.Time{Time: faultTime} }, all},
-		"it still runs":               {gangOfAtLeast(3), "n0", func(*world, *gangAPI) {}, nil},
-		"enough are left":             {gangOfAtLeast(2), "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, nil},
-		"they go together":            {together, "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, all},
-		"a group that is no gang":     {&schedulingv1beta1.PodGroup{}, "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, nil},
-		"said by another node":        {gangOfAtLeast(3), "n2", func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, nil},
-		"said of what still runs":     {gangOfAtLeast(3), "n2", func(_ *world, a *gangAPI) { a.pods["train-0"].DeletionTimestamp = &metav1.Time{Time: faultTime} }, nil},
-		"nobody knows the pod":        {gangOfAtLeast(3), "n0", func(_ *world, a *gangAPI) { delete(a.pods, "train-0") }, nil},
-		"it left too long ago":        {gangOfAtLeast(3), "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0"); w.clock = w.clock.Add(leftFor + 1) }, nil},
-		"the API server is not there": {gangOfAtLeast(3), "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0"); a.away = true }, nil},
+		"it was deleted": {gangOfAtLeast(3), "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") },
+			all},
+		"it is being deleted": {gangOfAtLeast(3), "n0",
+			func(_ *world, a *gangAPI) { a.pods["train-0"].DeletionTimestamp = &metav1.Time{Time: faultTime} }, all},
+		"it still runs": {gangOfAtLeast(3), "n0", func(*world, *gangAPI) {}, nil},
+		"enough are left": {gangOfAtLeast(2), "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") },
+			nil},
+		"they go together": {together, "n0", func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, all},
+		"a group that is no gang": {&schedulingv1beta1.PodGroup{}, "n0",
+			func(w *world, a *gangAPI) { w.leaves(a, "train-0") }, nil},
+		"said by another node": {gangOfAtLeast(3), "n2", func(w *world, a *gangAPI) { w.leaves(a, "train-0") },
+			nil},
+		"said of what still runs": {gangOfAtLeast(3), "n2",
+			func(_ *world, a *gangAPI) { a.pods["train-0"].DeletionTimestamp = &metav1.Time{Time: faultTime} }, nil},
+		"nobody knows the pod": {gangOfAtLeast(3), "n0",
+			func(_ *world, a *gangAPI) { delete(a.pods, "train-0") }, nil},
+		"it left too long ago": {gangOfAtLeast(3), "n0",
+			func(w *world, a *gangAPI) { w.leaves(a, "train-0"); w.clock = w.clock.Add(leftFor + 1) }, nil},
+		"the API server is not there": {gangOfAtLeast(3), "n0",
+			func(w *world, a *gangAPI) { w.leaves(a, "train-0"); a.away = true }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, g, a := gangWorld(t, tc.group)
@@ -192,7 +206,8 @@ func TestAGangEndsTogether(t *testing.T) {
 				t.Errorf("events %q", said)
 			}
 			for _, s := range said {
-				if !strings.HasSuffix(s, "Warning GangFault: it ends with its gang train: pod train-0 on node n0 was ended for a faulty GPU: GPU X is lost") {
+				if !strings.HasSuffix(s, "Warning GangMemberFailed: The pod ends with its gang train because a faulty "+
+					"GPU of node n0 ended pod train-0: GPU X is lost.") {
 					t.Errorf("event %q", s)
 				}
 			}

@@ -16,9 +16,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// preemptGang makes less important pods give way to a gang, all of which has room then, and says where its pods will be; nil
-// where that cannot be. What the books find is tried with all plugins before anybody goes.
-func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants []scheduler.Want, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+// preemptGang preempts less important pods for a gang, all of which then fits, and returns where its pods will be;
+// nil if that is impossible. All plugins check the result before any pod ends.
+func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wants []scheduler.Want,
+	schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	no := fwk.NewStatus(fwk.Unschedulable)
 	gang := group.GetUnscheduledPods()
 	if schedule == nil || slices.ContainsFunc(gang, func(pod *corev1.Pod) bool {
@@ -55,10 +56,11 @@ func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wan
 	}
 	slices.Sort(names)
 	p.core.mu.Lock()
-	victims, coming := p.core.books.GangVictims(wants, names, candidates, going, p.core.now())
+	victims, coming := p.core.state.GangVictims(wants, names, candidates, going, p.core.now())
 	p.core.mu.Unlock()
 	if coming {
-		return &fwk.PodGroupPostFilterResult{NominatingInfos: nominated(gang)}, fwk.NewStatus(fwk.Success, "pods are giving way")
+		return &fwk.PodGroupPostFilterResult{NominatingInfos: nominated(gang)},
+			fwk.NewStatus(fwk.Success, "pods are giving way")
 	}
 	if len(victims) == 0 {
 		return nil, no
@@ -80,14 +82,15 @@ func (p *preemptor) preemptGang(ctx context.Context, group fwk.PodGroupInfo, wan
 }
 
 // tryWithout has the whole gang scheduled as if the pods were gone, and changes nothing: the nodes of its pods.
-func (p *preemptor) tryWithout(ctx context.Context, leave []*corev1.Pod, going []string, schedule fwk.PodGroupSchedulingFunc) (places map[types.NamespacedName]*fwk.NominatingInfo, status *fwk.Status) {
+func (p *preemptor) tryWithout(ctx context.Context, leave []*corev1.Pod, going []string,
+	schedule fwk.PodGroupSchedulingFunc) (places map[types.NamespacedName]*fwk.NominatingInfo, status *fwk.Status) {
 	snapshot := p.handle.MutableSnapshotSharedLister()
 	if err := snapshot.StartMutations(); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
 	think := func(uids []string) {
 		p.core.mu.Lock()
-		p.core.books.Without(uids)
+		p.core.state.Without(uids)
 		p.core.mu.Unlock()
 	}
 	defer func() {
@@ -111,7 +114,8 @@ func (p *preemptor) tryWithout(ctx context.Context, leave []*corev1.Pod, going [
 	places = map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, a := range found.ProposedAssignments {
 		if pod := a.GetPod(); a.GetNodeName() != "" {
-			places[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{NominatedNodeName: a.GetNodeName(), NominatingMode: fwk.ModeOverride}
+			places[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{
+				NominatedNodeName: a.GetNodeName(), NominatingMode: fwk.ModeOverride}
 		}
 	}
 	return places, nil
@@ -122,14 +126,15 @@ func nominated(gang []*corev1.Pod) map[types.NamespacedName]*fwk.NominatingInfo 
 	out := map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, pod := range gang {
 		if node := pod.Status.NominatedNodeName; node != "" {
-			out[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}
+			out[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{
+				NominatedNodeName: node, NominatingMode: fwk.ModeOverride}
 		}
 	}
 	return out
 }
 
-// admits is true for a node that the labels and taints of which let every pod of the gang be there: nobody gives way where
-// it is of no use. What else stands in the way is found when the gang is tried.
+// admits is true for a node whose labels and taints admit every pod of the gang, so that no pod is preempted in vain.
+// The trial of the gang finds other obstacles.
 func admits(ctx context.Context, node *corev1.Node, gang []*corev1.Pod) bool {
 	for _, pod := range gang {
 		if !labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
@@ -137,9 +142,10 @@ func admits(ctx context.Context, node *corev1.Node, gang []*corev1.Pod) bool {
 		}
 		for i := range node.Spec.Taints {
 			taint := &node.Spec.Taints[i]
-			if taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-				return t.ToleratesTaint(klog.FromContext(ctx), taint, false)
-			}) {
+			if taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations,
+				func(t corev1.Toleration) bool {
+					return t.ToleratesTaint(klog.FromContext(ctx), taint, false)
+				}) {
 				return false
 			}
 		}

@@ -47,7 +47,8 @@ type proposed struct {
 func (p proposed) GetPod() *corev1.Pod { return p.pod }
 func (p proposed) GetNodeName() string { return p.node }
 
-// The fewest give way to a gang, when all of it has room then by what all plugins say; nothing that is only thought stays.
+// The fewest give way to a gang, when all of it has room then by what all plugins say; nothing that is only thought
+// stays.
 func TestGangPreempts(t *testing.T) {
 	low, high, never := int32(1), int32(5), corev1.PreemptNever
 	for name, tc := range map[string]struct {
@@ -57,14 +58,18 @@ func TestGangPreempts(t *testing.T) {
 		want     []string
 		code     fwk.Code
 	}{
-		"it has room then":       {func(*world, []*corev1.Pod) {}, nil, []string{"a", "d"}, fwk.Success},
-		"others say no":          {func(*world, []*corev1.Pod) {}, fwk.NewStatus(fwk.Unschedulable, "no CPU"), nil, fwk.UnschedulableAndUnresolvable},
-		"the others matter more": {func(_ *world, g []*corev1.Pod) { g[0].Spec.Priority = &low }, nil, nil, fwk.UnschedulableAndUnresolvable},
-		"it never preempts":      {func(_ *world, g []*corev1.Pod) { g[1].Spec.PreemptionPolicy = &never }, nil, nil, fwk.UnschedulableAndUnresolvable},
-		"elsewhere":              {func(_ *world, g []*corev1.Pod) { g[0].Spec.NodeSelector = map[string]string{"rack": "z"} }, nil, nil, fwk.UnschedulableAndUnresolvable},
+		"it has room then": {func(*world, []*corev1.Pod) {}, nil, []string{"a", "d"}, fwk.Success},
+		"others say no": {func(*world, []*corev1.Pod) {}, fwk.NewStatus(fwk.Unschedulable, "no CPU"), nil,
+			fwk.UnschedulableAndUnresolvable},
+		"the others matter more": {func(_ *world, g []*corev1.Pod) { g[0].Spec.Priority = &low }, nil, nil,
+			fwk.UnschedulableAndUnresolvable},
+		"it never preempts": {func(_ *world, g []*corev1.Pod) { g[1].Spec.PreemptionPolicy = &never }, nil, nil,
+			fwk.UnschedulableAndUnresolvable},
+		"elsewhere": {func(_ *world, g []*corev1.Pod) { g[0].Spec.NodeSelector = map[string]string{"rack": "z"} }, nil,
+			nil, fwk.UnschedulableAndUnresolvable},
 		"they go already": {func(w *world, _ []*corev1.Pod) {
 			for _, uid := range []string{"uid-a", "uid-d"} {
-				w.core.books.Gone(uid, w.clock)
+				w.core.state.Gone(uid, w.clock)
 			}
 		}, nil, nil, fwk.Success},
 	} {
@@ -72,14 +77,15 @@ func TestGangPreempts(t *testing.T) {
 			w := newWorld(t, 2)
 			w.handle.mutable = &mutable{}
 			s := snapshot{}
-			for n, holds := range [][]claim{{{"a", 0, 60}, {"b", 1, 30}, {"c", 1, 30}}, {{"d", 0, 60}, {"e", 1, 30}, {"f", 1, 30}}} {
+			for n, holds := range [][]claim{{{"a", 0, 60}, {"b", 1, 30}, {"c", 1, 30}},
+				{{"d", 0, 60}, {"e", 1, 30}, {"f", 1, 30}}} {
 				node := nodeInfo{name: fmt.Sprintf("n%d", n)}
 				for i := range holds {
 					p := podOf(holds[i].uid, int(holds[i].gib))
 					p.Spec.Priority, p.Spec.NodeName = &low, node.name
 					holds[i].uid = string(p.UID)
 					want, _, _ := wantOf(p)
-					w.core.books.Pod(podspec.Convert(p), want, w.clock)
+					w.core.state.Pod(podspec.Convert(p), want, w.clock)
 					node.pods = append(node.pods, podInfo{pod: p})
 				}
 				w.report(n, holds...)
@@ -92,18 +98,21 @@ func TestGangPreempts(t *testing.T) {
 			}
 			tc.change(w, gang)
 			asked := 0
-			_, status := w.PodGroupPostFilter(t.Context(), nil, group{pods: gang}, func(context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
-				asked++
-				var wants []scheduler.Want
-				for _, p := range gang {
-					want, _, _ := wantOf(p)
-					wants = append(wants, want)
-				}
-				if text := w.core.books.ExplainGang(wants, w.clock); text != "" || !w.handle.mutable.open || len(w.handle.mutable.removed) != 2 {
-					t.Errorf("asked while %q, %+v", text, w.handle.mutable)
-				}
-				return &fwk.PodGroupAssignments{ProposedAssignments: []fwk.ProposedAssignment{proposed{pod: gang[0], node: "n0"}, proposed{pod: gang[1], node: "n1"}}}, tc.schedule
-			})
+			_, status := w.PodGroupPostFilter(t.Context(), nil, group{pods: gang},
+				func(context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
+					asked++
+					var wants []scheduler.Want
+					for _, p := range gang {
+						want, _, _ := wantOf(p)
+						wants = append(wants, want)
+					}
+					if text := w.core.state.ExplainGang(wants, w.clock); text != "" || !w.handle.mutable.open ||
+						len(w.handle.mutable.removed) != 2 {
+						t.Errorf("asked while %q, %+v", text, w.handle.mutable)
+					}
+					return &fwk.PodGroupAssignments{ProposedAssignments: []fwk.ProposedAssignment{
+						proposed{pod: gang[0], node: "n0"}, proposed{pod: gang[1], node: "n1"}}}, tc.schedule
+				})
 			slices.Sort(w.handle.client.evicted)
 			if status.Code() != tc.code || !slices.Equal(w.handle.client.evicted, tc.want) {
 				t.Errorf("%v %q; evicted %q", status.Code(), status.Message(), w.handle.client.evicted)
@@ -111,7 +120,7 @@ func TestGangPreempts(t *testing.T) {
 			if w.handle.mutable.open || asked > 1 {
 				t.Errorf("left open: %t, asked %d times", w.handle.mutable.open, asked)
 			}
-			if v := w.core.books.Fit(w.wanted(gang[0]), "n0", w.clock); v.Reason == scheduler.Fits {
+			if v := w.core.state.Fit(w.wanted(gang[0]), "n0", w.clock); v.Reason == scheduler.Fits {
 				t.Error("who was thought away is still away")
 			}
 		})

@@ -16,9 +16,9 @@ import (
 )
 
 // asKept is a GPUNode that the API server tells, as an informer keeps it.
-func asKept(t testing.TB, told map[string]any) *gpuNode {
+func asKept(t testing.TB, reported map[string]any) *gpuNode {
 	t.Helper()
-	raw, err := json.Marshal(told)
+	raw, err := json.Marshal(reported)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,32 +34,55 @@ func asKept(t testing.TB, told map[string]any) *gpuNode {
 	return n
 }
 
-// What an informer keeps is what its key is made of, and all that the books read.
+// What an informer keeps is what its key is made of, and all that the cluster state reads.
 func TestKeptGPUNode(t *testing.T) {
 	numa := 1
 	status := gpunode.Status{
-		Pool: "a", Ready: true, NotReady: []string{"x"},
+		Pool: "a", Conditions: isReady(),
 		GPUs: []gpunode.GPU{
-			{UUID: "GPU-0", Index: 0, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 7 * gib, NUMANode: &numa, Levels: []string{"driver"}},
+			{UUID: "GPU-0", Index: 0, Model: "H100", CapacityBytes: 80 * gib, AllocatableBytes: 79 * gib,
+				FreeBytes: 7 * gib,
+				NUMANode:  &numa, Levels: []string{"driver"}},
 			{UUID: "GPU-1", Index: 1},
 		},
-		Claims:   []gpunode.Claim{{ID: "c", PodUID: "u", Fragments: []gpunode.Fragment{{GPU: "GPU-0", MemoryBytes: 72 * gib}}}},
-		Unplaced: []gpunode.Unplaced{{PodUID: "w", Reason: "full"}},
-		Ending:   []gpunode.Ending{{PodUID: "e"}},
+		Grants: []gpunode.Grant{{ID: "c", PodUID: "u",
+			Shares: []gpunode.Share{{GPU: "GPU-0", MemoryBytes: 72 * gib}}}},
+		PendingPods:     []gpunode.PendingPod{{PodUID: "w", Reason: "full"}},
+		TerminatingPods: []gpunode.TerminatingPod{{PodUID: "e"}},
 	}
 	n := asKept(t, map[string]any{
-		"metadata": map[string]any{"name": "n0", "uid": "u0", "resourceVersion": "7", "labels": map[string]string{"a": "b"}},
-		"status":   status, "spec": gpunode.Spec{Cordoned: map[string]gpunode.Cordon{"GPU-1": {Reason: "fan"}}},
+		"metadata": map[string]any{"name": "n0", "uid": "u0", "resourceVersion": "7",
+			"labels": map[string]string{"a": "b"}},
+		"status": status, "spec": gpunode.Spec{CordonedGPUs: []gpunode.Cordon{{UUID: "GPU-1", Reason: "fan"}}},
 	})
-	status.Cordon(gpunode.Spec{Cordoned: map[string]gpunode.Cordon{"GPU-1": {Reason: "fan"}}})
-	if d := cmp.Diff(status, n.status); d != "" || n.unread != nil || n.specUnread != nil || n.status.GPUs[1].Cordoned == "" {
+	status.Cordon(gpunode.Spec{CordonedGPUs: []gpunode.Cordon{{UUID: "GPU-1", Reason: "fan"}}})
+	if d := cmp.Diff(status, n.status); d != "" || n.unread != nil || n.specUnread != nil ||
+		n.status.GPUs[1].Cordoned == "" {
 		t.Errorf("%v, %v, cordoned %q, -told +kept:\n%s", n.unread, n.specUnread, n.status.GPUs[1].Cordoned, d)
 	}
-	if key, err := cache.MetaNamespaceKeyFunc(n); err != nil || key != "n0" || n.UID != "u0" || n.ResourceVersion != "7" {
+	if key, err := cache.MetaNamespaceKeyFunc(n); err != nil || key != "n0" || n.UID != "u0" ||
+		n.ResourceVersion != "7" {
 		t.Errorf("key %q, %v, UID %q, version %q", key, err, n.UID, n.ResourceVersion)
 	}
 	if again, err := readGPUNode(n); err != nil || again != any(n) {
 		t.Errorf("a second time: %v, %v", again, err)
+	}
+}
+
+// TestEarlierGPUNode: an agent of the earlier release is not replaced yet.
+func TestEarlierGPUNode(t *testing.T) {
+	n := asKept(t, map[string]any{"metadata": map[string]any{"name": "n0"},
+		"spec": map[string]any{"cordoned": map[string]any{"GPU-1": map[string]any{"reason": "fan"}}},
+		"status": map[string]any{"ready": true, "pool": "a", "fingerprint": "f",
+			"gpus": []any{map[string]any{"uuid": "GPU-1", "memoryBytes": 80 * gib, "usableBytes": 79 * gib}},
+			"claims": []any{map[string]any{"id": "c", "podUID": "u", "inUse": true, "level": "driver",
+				"fragments": []any{map[string]any{"gpu": "GPU-1", "memoryBytes": gib, "percent": 5}}}}}})
+	want := gpunode.Status{Pool: "a", Fingerprint: "f", Conditions: n.status.Conditions,
+		GPUs: []gpunode.GPU{{UUID: "GPU-1", CapacityBytes: 80 * gib, AllocatableBytes: 79 * gib, Cordoned: "fan"}},
+		Grants: []gpunode.Grant{{ID: "c", PodUID: "u", State: gpunode.StateActive, Level: "driver",
+			Shares: []gpunode.Share{{GPU: "GPU-1", MemoryBytes: gib, Percent: 5}}}}}
+	if d := cmp.Diff(want, n.status); d != "" || !n.status.Ready() || n.unread != nil || n.specUnread != nil {
+		t.Errorf("ready %t, %v, %v, -want +read:\n%s", n.status.Ready(), n.unread, n.specUnread, d)
 	}
 }
 
@@ -70,8 +93,10 @@ func TestGPUNodeThatCannotBeRead(t *testing.T) {
 			t.Errorf("%v: %v", status, n.unread)
 		}
 	}
-	n := asKept(t, map[string]any{"metadata": map[string]any{"name": "n0"}, "status": gpunode.Status{Pool: "a"}, "spec": map[string]any{"cordoned": 1}})
-	if n.unread != nil || n.status.Pool != "a" || n.specUnread == nil || !strings.Contains(n.specUnread.Error(), "spec") {
+	n := asKept(t, map[string]any{"metadata": map[string]any{"name": "n0"}, "status": gpunode.Status{Pool: "a"},
+		"spec": map[string]any{"cordoned": 1}})
+	if n.unread != nil || n.status.Pool != "a" || n.specUnread == nil ||
+		!strings.Contains(n.specUnread.Error(), "spec") {
 		t.Errorf("%v, %v, %+v", n.unread, n.specUnread, n.status)
 	}
 }

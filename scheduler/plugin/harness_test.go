@@ -32,7 +32,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const gib = uint64(sharing.GiB)
+const gib = int64(sharing.GiB)
 
 // state is a cycle state that only keeps what is written.
 type state struct {
@@ -132,8 +132,8 @@ type api struct {
 	// bindings are the ones that were carried out. lose loses the answer of each, refuse carries out none.
 	bindings     []*corev1.Binding
 	lose, refuse bool
-	// evicted are the pods that were deleted, told those whose status says why.
-	evicted, told []string
+	// evicted are the deleted pods. reported are those with a reason in their status.
+	evicted, reported []string
 	// forbid is what a disruption budget says to an eviction; asked counts the evictions that were asked for.
 	forbid error
 	asked  int
@@ -155,9 +155,10 @@ func (a *api) EvictV1(_ context.Context, e *policyv1.Eviction) error {
 	return a.forbid
 }
 
-func (a *api) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*corev1.Pod, error) {
+func (a *api) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions,
+	sub ...string) (*corev1.Pod, error) {
 	if strings.Contains(string(data), "PreemptionByScheduler") && slices.Equal(sub, []string{"status"}) {
-		a.told = append(a.told, name)
+		a.reported = append(a.reported, name)
 	}
 	return &corev1.Pod{}, nil
 }
@@ -233,11 +234,13 @@ func (h *handle) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInf
 	return h.nodes, nil
 }
 
-func (h *handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+func (h *handle) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo,
+	fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-func (h *handle) RunFilterPluginsWithNominatedPods(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (h *handle) RunFilterPluginsWithNominatedPods(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
+	node fwk.NodeInfo) *fwk.Status {
 	name := node.Node().Name
 	h.asked = append(h.asked, name)
 	if code, ok := h.refuse[name]; ok {
@@ -250,7 +253,8 @@ func (h *handle) RunFilterPluginsWithNominatedPods(_ context.Context, _ fwk.Cycl
 }
 
 // RunPreFilterPlugins is what the other plugins leave, and asks the plugin itself too, as the framework does.
-func (h *handle) RunPreFilterPlugins(ctx context.Context, s fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+func (h *handle) RunPreFilterPlugins(ctx context.Context, s fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult,
+	*fwk.Status, sets.Set[string]) {
 	if result, status := h.self.PreFilter(ctx, s, pod, h.nodes); !result.AllNodes() || !status.IsSuccess() {
 		return nil, fwk.NewStatus(fwk.Error, "the plugin is asked while it asks, and does not know"), nil
 	}
@@ -267,7 +271,7 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	}
 }
 
-// world is a plugin beside its fakes, with nodes of two GPUs each.
+// world is a plugin with its fakes, and nodes of two GPUs each.
 type world struct {
 	*testing.T
 	*Plugin
@@ -276,22 +280,28 @@ type world struct {
 }
 
 func newWorld(t *testing.T, nodes int) *world {
-	w := &world{T: t, clock: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), handle: &handle{client: &api{}, events: &recorder{}}}
+	w := &world{T: t, clock: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
+		handle: &handle{client: &api{}, events: &recorder{}}}
 	c, err := newCore(func() time.Time { return w.clock }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	w.Plugin = newPlugin(c, w.handle, nil, func(string) ([]*policyv1.PodDisruptionBudget, error) { return w.handle.budgets, nil })
+	w.Plugin = newPlugin(c, w.handle, nil, func(string) ([]*policyv1.PodDisruptionBudget,
+		error) {
+		return w.handle.budgets, nil
+	})
 	w.handle.self = w.Plugin
 	for n := range nodes {
 		name := fmt.Sprintf("n%d", n)
-		c.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
-			sharing.ResourceMemory: resource.MustParse("158"), sharing.ResourcePercent: resource.MustParse("200"), sharing.ResourceGPU: resource.MustParse("2"),
-		}}}, true)
+		c.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
+				sharing.ResourceMemory: resource.MustParse("158"), sharing.ResourcePercent: resource.MustParse("200"),
+				sharing.ResourceGPU: resource.MustParse("2"),
+			}}}, true)
 		w.report(n)
-		c.change(name, func() { c.books.Heartbeat(name, w.clock, 40*time.Second, w.clock) })
+		c.change(name, func() { c.state.Heartbeat(name, w.clock, 40*time.Second, w.clock) })
 	}
 	return w
 }
@@ -302,40 +312,44 @@ func uuid(node, gpu int) string { return fmt.Sprintf("GPU-00000000-0000-0000-%04
 type claim struct {
 	uid string
 	gpu int
-	gib uint64
+	gib int64
 }
 
 func (w *world) report(node int, claims ...claim) { w.reportWith(node, nil, claims...) }
 
 // reportWith is a report with pods that the node has no room for.
-func (w *world) reportWith(node int, unplaced []gpunode.Unplaced, claims ...claim) {
-	s := gpunode.Status{Ready: true, Pool: "default", Unplaced: unplaced}
+func (w *world) reportWith(node int, unplaced []gpunode.PendingPod, claims ...claim) {
+	s := gpunode.Status{Conditions: isReady(), Pool: "default", PendingPods: unplaced}
 	for g := range 2 {
 		s.GPUs = append(s.GPUs, gpunode.GPU{
-			UUID: uuid(node, g), Index: g, Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, FreeBytes: 79 * gib, FreePercent: 100,
+			UUID: uuid(node, g), Index: g, Model: "H100", CapacityBytes: 80 * gib, AllocatableBytes: 79 * gib,
+			FreeBytes: 79 * gib, FreePercent: 100,
 			Health: "healthy", Levels: []string{"driver"},
 		})
 	}
 	for i, c := range claims {
 		s.GPUs[c.gpu].FreeBytes -= c.gib * gib
-		s.Claims = append(s.Claims, gpunode.Claim{ID: fmt.Sprint(i), PodUID: c.uid, Container: "main", Fragments: []gpunode.Fragment{{GPU: uuid(node, c.gpu), MemoryBytes: c.gib * gib}}})
+		s.Grants = append(s.Grants, gpunode.Grant{ID: fmt.Sprint(i), PodUID: c.uid, Container: "main",
+			Shares: []gpunode.Share{{GPU: uuid(node, c.gpu), MemoryBytes: c.gib * gib}}})
 	}
-	s.Fingerprint = gpunode.Fingerprint(s.Claims)
+	s.Fingerprint = gpunode.Fingerprint(s.Grants)
 	name := fmt.Sprintf("n%d", node)
-	w.core.change(name, func() { w.core.books.Report(name, s) })
+	w.core.change(name, func() { w.core.state.Report(name, s) })
 }
 
 // podOf asks for so many GiB; 0 asks for nothing.
 func podOf(name string, n int) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
 	if n > 0 {
-		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{sharing.ResourceMemory: *resource.NewQuantity(int64(n), resource.DecimalSI)}
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+			sharing.ResourceMemory: *resource.NewQuantity(int64(n), resource.DecimalSI)}
 	}
 	return p
 }
 
-// told are the events that were written, with those that wait.
-func (w *world) told() []string {
+// reported are the events that were written, with those that wait.
+func (w *world) reported() []string {
 	for len(w.core.pacer.queue) > 0 {
 		one := <-w.core.pacer.queue
 		one.write()
@@ -366,4 +380,9 @@ func (l listed) Get(name string) (fwk.NodeInfo, error) {
 		}
 	}
 	return nil, fmt.Errorf("no node %q", name)
+}
+
+// isReady are the conditions of a node whose containers can start.
+func isReady() []gpunode.Condition {
+	return []gpunode.Condition{{Type: gpunode.ConditionReady, Status: gpunode.True}}
 }

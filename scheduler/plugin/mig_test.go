@@ -19,26 +19,31 @@ import (
 
 // cutNode has a node with one GPU in MIG mode, which gives 1g.10gb and 7g.80gb.
 func (w *world) cutNode(name string) {
-	w.core.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
-		"kerf.dev/mig-1g.10gb": resource.MustParse("7"), "kerf.dev/mig-7g.80gb": resource.MustParse("1"),
-	}}}, true)
-	s := gpunode.Status{Ready: true, Pool: "default", GPUs: []gpunode.GPU{{
-		UUID: uuid(7, 0), Model: "H100", MemoryBytes: 80 * gib, UsableBytes: 79 * gib, Health: "healthy", MIG: true,
-		MIGState: &gpunode.MIGState{Units: 8, Geometry: []gpunode.MIGProfile{
-			{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, Most: 7, Size: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}},
-			{Name: "7g.80gb", Compute: 7, MemoryBytes: 80 * gib, Most: 1, Size: 8, Starts: []int{0}},
+	w.core.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
+			"kerf.dev/mig-1g.10gb": resource.MustParse("7"), "kerf.dev/mig-7g.80gb": resource.MustParse("1"),
+		}}}, true)
+	s := gpunode.Status{Conditions: isReady(), Pool: "default", GPUs: []gpunode.GPU{{
+		UUID: uuid(7, 0), Model: "H100", CapacityBytes: 80 * gib, AllocatableBytes: 79 * gib, Health: "healthy",
+		MIG: true,
+		MIGState: &gpunode.MIGState{MemorySlices: 8, Geometry: []gpunode.MIGProfile{
+			{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, MaxInstances: 7, MemorySlices: 1,
+				PlacementStarts: []int{0, 1, 2, 3, 4, 5, 6}},
+			{Name: "7g.80gb", Compute: 7, MemoryBytes: 80 * gib, MaxInstances: 1, MemorySlices: 8,
+				PlacementStarts: []int{0}},
 		}},
 	}}, Fingerprint: gpunode.Fingerprint(nil)}
 	w.core.change(name, func() {
-		w.core.books.Report(name, s)
-		w.core.books.Heartbeat(name, w.clock, 40*time.Second, w.clock)
+		w.core.state.Report(name, s)
+		w.core.state.Heartbeat(name, w.clock, 40*time.Second, w.clock)
 	})
 }
 
 func cutPod(name, profile string) *corev1.Pod {
 	p := podOf(name, 0)
-	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName("kerf.dev/mig-" + profile): resource.MustParse("1")}
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+		corev1.ResourceName("kerf.dev/mig-" + profile): resource.MustParse("1")}
 	return p
 }
 
@@ -60,10 +65,13 @@ func TestInstanceOnTheBinding(t *testing.T) {
 	if status := w.Bind(t.Context(), s, p, "n7"); !status.IsSuccess() {
 		t.Fatalf("Bind: %v", status)
 	}
-	if got := w.handle.client.bindings[0].Annotations["placement.kerf.dev/main"]; got != uuid(7, 0)+"/1g.10gb@6" {
+	if got := w.handle.client.bindings[0].Annotations["scheduling.kerf.dev/main"]; got != uuid(7, 0)+"/1g.10gb@6" {
 		t.Errorf("bound with %q", got)
 	}
-	if !slices.ContainsFunc(w.told(), func(e string) bool { return strings.Contains(e, "main: 1g.10gb at 6 of "+uuid(7, 0)) }) {
+	if !slices.ContainsFunc(w.reported(), func(e string) bool {
+		return strings.Contains(e, "main: 1g.10gb at 6 of "+
+			uuid(7, 0))
+	}) {
 		t.Errorf("said %q", w.handle.events.said)
 	}
 	large := cutPod("large", "7g.80gb")
@@ -72,7 +80,8 @@ func TestInstanceOnTheBinding(t *testing.T) {
 		t.Errorf("the whole GPU: %v", status)
 	}
 	_, status := w.PostFilter(t.Context(), s, large, w.handle)
-	if want := "needs a MIG instance 7g.80gb: 1 node has GPUs in MIG mode, and no place free on them; 1 node does not offer"; !strings.Contains(status.Message(), want) {
+	if want := "needs a MIG instance 7g.80gb: 1 node has GPUs in MIG mode, and no place free on them; 1 node does " +
+		"not offer"; !strings.Contains(status.Message(), want) {
 		t.Errorf("waits for %q", status.Message())
 	}
 }

@@ -21,17 +21,26 @@ func TestPreFilterChooses(t *testing.T) {
 		want  string
 		asked []string
 	}{
-		"the best":                        {nil, "n1", []string{"n1"}},
-		"the best of those that pass":     {func(w *world, _ *state, _ *corev1.Pod) { w.refuse("n1", "n0") }, "n2", []string{"n1", "n0", "n2"}},
-		"none passes":                     {func(w *world, _ *state, _ *corev1.Pod) { w.refuse("n0", "n1", "n2") }, "", []string{"n1", "n0", "n2"}},
-		"others leave a part":             {func(w *world, _ *state, _ *corev1.Pod) { w.handle.only = sets.New("n2") }, "n2", []string{"n2"}},
-		"others refuse it":                {func(w *world, _ *state, _ *corev1.Pod) { w.handle.pre = fwk.NewStatus(fwk.Unschedulable) }, "", nil},
-		"a filter fails":                  {func(w *world, _ *state, _ *corev1.Pod) { w.handle.refuse = map[string]fwk.Code{"n1": fwk.Error} }, "", []string{"n1"}},
-		"there is no room":                {func(w *world, _ *state, _ *corev1.Pod) { w.fill() }, "", nil},
-		"an extender has a say":           {func(w *world, _ *state, _ *corev1.Pod) { w.handle.extenders = make([]fwk.Extender, 1) }, "", nil},
-		"it is of a gang":                 {func(_ *world, s *state, _ *corev1.Pod) { s.gang = true }, "", nil},
-		"it is nominated":                 {func(_ *world, _ *state, p *corev1.Pod) { p.Status.NominatedNodeName = "n2" }, "", nil},
-		"the best is not in the snapshot": {func(w *world, _ *state, _ *corev1.Pod) { w.handle.nodes = w.handle.nodes[:1] }, "n0", []string{"n0"}},
+		"the best": {nil, "n1", []string{"n1"}},
+		"the best of those that pass": {func(w *world, _ *state, _ *corev1.Pod) { w.refuse("n1", "n0") }, "n2",
+			[]string{"n1", "n0", "n2"}},
+		"none passes": {func(w *world, _ *state, _ *corev1.Pod) { w.refuse("n0", "n1", "n2") }, "",
+			[]string{"n1", "n0", "n2"}},
+		"others leave a part": {func(w *world, _ *state, _ *corev1.Pod) { w.handle.only = sets.New("n2") },
+			"n2", []string{"n2"}},
+		"others refuse it": {
+			func(w *world, _ *state, _ *corev1.Pod) { w.handle.pre = fwk.NewStatus(fwk.Unschedulable) }, "", nil},
+		"a filter fails": {
+			func(w *world, _ *state, _ *corev1.Pod) { w.handle.refuse = map[string]fwk.Code{"n1": fwk.Error} }, "",
+			[]string{"n1"}},
+		"there is no room": {func(w *world, _ *state, _ *corev1.Pod) { w.fill() }, "", nil},
+		"an extender has a say": {
+			func(w *world, _ *state, _ *corev1.Pod) { w.handle.extenders = make([]fwk.Extender, 1) }, "", nil},
+		"it is of a gang": {func(_ *world, s *state, _ *corev1.Pod) { s.gang = true }, "", nil},
+		"it is nominated": {
+			func(_ *world, _ *state, p *corev1.Pod) { p.Status.NominatedNodeName = "n2" }, "", nil},
+		"the best is not in the snapshot": {
+			func(w *world, _ *state, _ *corev1.Pod) { w.handle.nodes = w.handle.nodes[:1] }, "n0", []string{"n0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 3)
@@ -134,7 +143,7 @@ func TestChosenNodeThatChanged(t *testing.T) {
 	}
 }
 
-// What is told of a node that PreFilter chose is what is told of one that the framework chose.
+// A node that PreFilter chose gets the same message as one that the framework chose.
 func TestChosenNodeIsTold(t *testing.T) {
 	w, p := newWorld(t, 3), podOf("p", 60)
 	w.report(1, claim{"x", 1, 60})
@@ -147,15 +156,18 @@ func TestChosenNodeIsTold(t *testing.T) {
 	}
 	quick := cycleOf(s).chosen("n1")
 	slow := newState()
-	slow.Write(stateKey, &cycle{want: cycleOf(s).want, scores: map[string]int64{"n0": quick.next.Score, "n1": quick.Score, "n2": quick.next.Score - 1}})
-	if full := cycleOf(slow).chosen("n1"); full.Score != quick.Score || full.room != quick.room || full.next.Node != quick.next.Node || full.next.Score != quick.next.Score {
+	slow.Write(stateKey, &cycle{want: cycleOf(s).want, scores: map[string]int64{"n0": quick.next.Score,
+		"n1": quick.Score, "n2": quick.next.Score - 1}})
+	if full := cycleOf(slow).chosen("n1"); full.Score != quick.Score || full.room != quick.room ||
+		full.next.Node != quick.next.Node || full.next.Score != quick.next.Score {
 		t.Errorf("%+v, and by the framework's scores %+v", quick, full)
 	}
 	if quick.room != 3 || quick.next.Node != "n0" || quick.Score <= quick.next.Score {
 		t.Errorf("%+v, next %+v", quick, quick.next)
 	}
 	status := w.Bind(t.Context(), s, p, "n1")
-	if said := w.told(); !status.IsSuccess() || len(said) != 1 || !strings.Contains(said[0], "on node n1, main: 60GiB of "+uuid(1, 0)+"; score") {
+	if said := w.reported(); !status.IsSuccess() || len(said) != 1 ||
+		!strings.Contains(said[0], "Assigned GPUs of node n1: main: 60GiB of "+uuid(1, 0)+"; score") {
 		t.Errorf("%v, events %q", status, said)
 	}
 }

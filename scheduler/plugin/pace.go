@@ -16,7 +16,7 @@ const (
 	// busyPause and idlePause are the times between two events of placements, while pods are being bound and else.
 	busyPause, idlePause = 100 * time.Millisecond, 10 * time.Millisecond
 	// mostUntold bounds the placements whose events wait.
-	mostUntold = 10_000
+	mostUnreported = 10_000
 )
 
 // placed is a placement whose event is to be written.
@@ -28,20 +28,21 @@ type placed struct {
 }
 
 func (p placed) write() {
-	p.recorder.Eventf(p.pod, nil, corev1.EventTypeNormal, reasonPlaced, "Binding", "on node %s, %s", p.node, p.text)
+	p.recorder.Eventf(p.pod, nil, corev1.EventTypeNormal, reasonAssigned, "Binding", "Assigned GPUs of node %s: %s.",
+		p.node, p.text)
 }
 
-// pacer writes the events of placements so that they do not slow the binding of pods down: an event costs the API server
-// about as much as a Binding. While pods are being bound, few are written, and the rest when they are. An event may so come
-// late where thousands of pods are bound at once, and where still more wait it is left out; the line in the log is written
-// at once and for each placement.
+// pacer writes the events of placements so that they do not slow the binding of pods down: an event costs the API
+// server about as much as a Binding. While pods are being bound, few are written, and the rest when they are. An event
+// may so come late where thousands of pods are bound at once, and where still more wait it is left out; the line in the
+// log is written at once and for each placement.
 type pacer struct {
 	queue chan placed
 	// binding counts the pods that are being bound now.
 	binding atomic.Int64
 }
 
-func newPacer() *pacer { return &pacer{queue: make(chan placed, mostUntold)} }
+func newPacer() *pacer { return &pacer{queue: make(chan placed, mostUnreported)} }
 
 // add has an event written; false where too many wait.
 func (p *pacer) add(one placed) bool {

@@ -30,7 +30,8 @@ func TestEventsWaitWhilePodsAreBound(t *testing.T) {
 	if d := cmp.Diff([]time.Duration{busyPause, busyPause, idlePause, idlePause}, pauses); d != "" {
 		t.Errorf("pauses (-want +got):\n%s", d)
 	}
-	want := []string{"0 Normal Placed: on node n, t", "1 Normal Placed: on node n, t", "2 Normal Placed: on node n, t"}
+	want := []string{"0 Normal GPUAssigned: Assigned GPUs of node n: t.",
+		"1 Normal GPUAssigned: Assigned GPUs of node n: t.", "2 Normal GPUAssigned: Assigned GPUs of node n: t."}
 	if d := cmp.Diff(want, r.said); d != "" {
 		t.Errorf("written (-want +got):\n%s", d)
 	}
@@ -38,7 +39,7 @@ func TestEventsWaitWhilePodsAreBound(t *testing.T) {
 
 func TestTooManyEventsAreLeftOut(t *testing.T) {
 	p := newPacer()
-	for i := range mostUntold {
+	for i := range mostUnreported {
 		if !p.add(placed{}) {
 			t.Fatalf("event %d is left out", i)
 		}

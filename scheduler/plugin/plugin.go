@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin makes of the books of sharing/scheduler a plugin of kube-scheduler.
+// Package plugin is a kube-scheduler plugin on top of the cluster state of sharing/scheduler.
 //
-// It promises that pods which ask for nothing of Kerf's pass it untouched, and that what it decides it decides by the
-// books alone: what is here fetches what they are made of, asks them at each extension point, and says what came of it. It
-// decides nothing of CPU, memory, taints and affinity; other plugins do.
+// It promises that pods without a request for Kerf pass untouched, and that it decides by the cluster state alone.
+// The code here fetches that state, queries it at each extension point, and reports the result. It decides nothing
+// about CPU, memory, taints and affinity; other plugins do.
 package plugin
 
 import (
@@ -39,43 +39,43 @@ const Name = "Kerf"
 type Args struct {
 	// SharingConfig is the file with the agents' configuration; empty: there is none, and no pod can name a profile.
 	SharingConfig string `yaml:"sharingConfig"`
-	// SharingConfigMap is the ConfigMap that the file is of, as NAMESPACE/NAME. It is watched, and the file counts until it was
-	// seen; empty: the file alone counts.
+	// SharingConfigMap is the ConfigMap that the file is of, as NAMESPACE/NAME. It is watched, and the file counts
+	// until it was seen; empty: the file alone counts.
 	SharingConfigMap string `yaml:"sharingConfigMap"`
-	// ProfileAmounts is the ConfigMap, as NAMESPACE/NAME, to which the profiles' amounts are written for the admission policies;
-	// empty: none.
+	// ProfileAmounts is the ConfigMap, as NAMESPACE/NAME, to which the profiles' amounts are written for the admission
+	// policies; empty: none.
 	ProfileAmounts string `yaml:"profileAmounts"`
-	// LastGoodConfigMap is the ConfigMap, as NAMESPACE/NAME, that keeps the last good document for a scheduler that starts while the
-	// document has mistakes; empty: none.
+	// LastGoodConfigMap is the ConfigMap, as NAMESPACE/NAME, with the last known good config, for a scheduler that
+	// starts while the config has errors; empty: none.
 	LastGoodConfigMap string `yaml:"lastGoodConfigMap"`
-	// PlacementTimeout is how long a node may say that it has no room for a pod that was bound to it before the pod is
-	// evicted, so that its controller makes it anew; 0: never.
+	// PlacementTimeout is how long a node may report that a pod bound to it does not fit. Then the pod is evicted, so
+	// that its controller replaces it; 0: never.
 	PlacementTimeout time.Duration `yaml:"placementTimeout"`
-	// GangDomains are labels of nodes, the closest first: a gang is kept on nodes with one value of the first label for which
-	// that is possible. Empty: the policy alone decides.
+	// GangDomains are labels of nodes, the closest first: a gang is kept on nodes with one value of the first label for
+	// which that is possible. Empty: the policy alone decides.
 	GangDomains []string `yaml:"gangDomains"`
 }
 
 // core is what the plugins of all profiles of one scheduler have in common: there is one cluster.
 type core struct {
 	now func() time.Time
-	// rules has the agents' configuration. It has a lock of its own, and calls the books with it held.
+	// rules has the agents' config. It has a separate lock, and calls the cluster state with it locked.
 	rules *rules.Rules
 	// lost are the pods that faults end.
 	lost *losses
 	// pacer writes the events of placements.
 	pacer *pacer
 
-	// mu guards what follows. The books are asked for many nodes at once.
+	// mu guards what follows. The cluster state is queried for many nodes at once.
 	mu    sync.Mutex
-	books *scheduler.Books
-	// waiting are the pods that the books had no room for.
+	state *scheduler.ClusterState
+	// waiting are the pods that did not fit.
 	waiting *waiters
 
-	// cancel ends what runs beside the scheduler, which running waits for.
+	// cancel ends the background goroutines, which running waits for.
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	// synced says whether what the API server had at the start is in the books.
+	// synced reports whether the cluster state has the API server's initial objects.
 	synced []func() bool
 }
 
@@ -89,8 +89,9 @@ type Plugin struct {
 	domains []string
 }
 
-// newPlugin is one beside others that have the core in common.
-func newPlugin(c *core, handle fwk.Handle, domains []string, budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)) *Plugin {
+// newPlugin returns one of several plugins that share the core.
+func newPlugin(c *core, handle fwk.Handle, domains []string,
+	budgets func(namespace string) ([]*policyv1.PodDisruptionBudget, error)) *Plugin {
 	return &Plugin{
 		binder: binder{core: c, handle: handle}, core: c, handle: handle,
 		preemptor: &preemptor{core: c, handle: handle, budgets: budgets}, domains: domains,
@@ -99,7 +100,8 @@ func newPlugin(c *core, handle fwk.Handle, domains []string, budgets func(namesp
 
 // sources are where the agents' configuration is.
 func (a Args) sources() rules.Sources {
-	return rules.Sources{File: a.SharingConfig, ConfigMap: a.SharingConfigMap, ProfileAmounts: a.ProfileAmounts, LastGood: a.LastGoodConfigMap}
+	return rules.Sources{File: a.SharingConfig, ConfigMap: a.SharingConfigMap, ProfileAmounts: a.ProfileAmounts,
+		LastGood: a.LastGoodConfigMap}
 }
 
 // The extension points.
@@ -123,7 +125,7 @@ var (
 // Factory makes plugins, as kube-scheduler's registry takes them.
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
-// NewFactory makes plugins that share their books. The first one's metrics are made known by register.
+// NewFactory makes plugins that share their cluster state. register registers the first one's metrics.
 func NewFactory(register rules.Register) Factory {
 	var mu sync.Mutex
 	var shared *core
@@ -144,7 +146,9 @@ func NewFactory(register rules.Register) Factory {
 			if of, is, ok := strings.Cut(args.SharingConfigMap, "/"); ok {
 				about := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: of, Name: is}
 				event = func(note string) {
-					handle.EventRecorder().Eventf(about, nil, corev1.EventTypeWarning, reasonConfigRefused, "Refusing", "%s", note)
+					handle.EventRecorder().Eventf(about, nil, corev1.EventTypeWarning, reasonConfigRejected,
+						"Rejecting",
+						"%s", note)
 				}
 			}
 			ctx, c.cancel = context.WithCancel(ctx)
@@ -156,34 +160,37 @@ func NewFactory(register rules.Register) Factory {
 			}
 			c.running.Go(func() { c.pacer.run(ctx, pause) })
 			pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
-			g := gangs{core: c, client: handle.ClientSet(), events: handle.EventRecorder, pods: func(namespace string) ([]*corev1.Pod, error) {
-				return pods.Pods(namespace).List(labels.Everything())
-			}}
+			g := gangs{core: c, client: handle.ClientSet(), events: handle.EventRecorder,
+				pods: func(namespace string) ([]*corev1.Pod, error) {
+					return pods.Pods(namespace).List(labels.Everything())
+				}}
 			c.running.Go(func() { repeat(ctx, gangEvery, g.look) })
 			if args.PlacementTimeout > 0 {
-				e := evicter{core: c, after: args.PlacementTimeout, client: handle.ClientSet(), events: handle.EventRecorder, pod: func(namespace, name string) (*corev1.Pod, error) {
-					return pods.Pods(namespace).Get(name)
-				}}
+				e := evicter{core: c, after: args.PlacementTimeout, client: handle.ClientSet(),
+					events: handle.EventRecorder, pod: func(namespace, name string) (*corev1.Pod, error) {
+						return pods.Pods(namespace).Get(name)
+					}}
 				c.running.Go(func() { repeat(ctx, evictEvery, e.look) })
 			}
 			shared = c
 		}
 		budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
-		return newPlugin(shared, handle, args.GangDomains, func(namespace string) ([]*policyv1.PodDisruptionBudget, error) {
+		return newPlugin(shared, handle, args.GangDomains, func(namespace string) ([]*policyv1.PodDisruptionBudget,
+			error) {
 			return budgets.PodDisruptionBudgets(namespace).List(labels.Everything())
 		}), nil
 	}
 }
 
 func newCore(now func() time.Time, register rules.Register) (*core, error) {
-	c := &core{now: now, books: scheduler.New(), pacer: newPacer(), lost: newLosses(now)}
+	c := &core{now: now, state: scheduler.New(), pacer: newPacer(), lost: newLosses(now)}
 	c.waiting = newWaiters(now, func(w scheduler.Want, node string) bool {
-		return c.books.Fit(w, node, now()).Reason == scheduler.Fits
+		return c.state.Fit(w, node, now()).Reason == scheduler.Fits
 	})
 	var err error
 	c.rules, err = rules.New(func(is config.Config) {
 		c.mu.Lock()
-		c.books.Configure(is)
+		c.state.Configure(is)
 		c.mu.Unlock()
 	}, register)
 	return c, err
@@ -203,7 +210,7 @@ func repeat(ctx context.Context, every time.Duration, look func(context.Context)
 	}
 }
 
-// Close ends what runs beside the scheduler, and waits for it.
+// Close ends the background goroutines and waits for them.
 func (c *core) Close() error {
 	if c.cancel != nil {
 		c.cancel()
@@ -233,8 +240,10 @@ func readArgs(raw runtime.Object) (Args, error) {
 		if args.PlacementTimeout < 0 {
 			return args, fmt.Errorf("placementTimeout: %v is below 0; 0s is never", args.PlacementTimeout)
 		}
-		for field, name := range map[string]string{"sharingConfigMap": args.SharingConfigMap, "profileAmounts": args.ProfileAmounts, "lastGoodConfigMap": args.LastGoodConfigMap} {
-			if of, is, ok := strings.Cut(name, "/"); name != "" && (!ok || of == "" || is == "" || strings.Contains(is, "/")) {
+		for field, name := range map[string]string{"sharingConfigMap": args.SharingConfigMap,
+			"profileAmounts": args.ProfileAmounts, "lastGoodConfigMap": args.LastGoodConfigMap} {
+			if of, is, ok := strings.Cut(name, "/"); name != "" &&
+				(!ok || of == "" || is == "" || strings.Contains(is, "/")) {
 				return args, fmt.Errorf("%s: %q is not NAMESPACE/NAME of a ConfigMap", field, name)
 			}
 		}
@@ -244,8 +253,8 @@ func readArgs(raw runtime.Object) (Args, error) {
 	}
 }
 
-// asks is true for a pod of which a container has a limit of Kerf's. It is quicker to tell than what the pod asks for, and
-// most changes of pods are none of that.
+// asks is true for a pod of which a container has a limit of Kerf's. It is quicker to tell than what the pod asks for,
+// and most changes of pods are none of that.
 func asks(p *corev1.Pod) bool {
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
@@ -269,14 +278,14 @@ func wantOf(p *corev1.Pod) (scheduler.Want, bool, error) {
 	return w, ok, err
 }
 
-// mistakes are all that is wrong with a pod, in one line.
-func mistakes(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// oneLineErrors are all errors of a pod, in one line.
+func oneLineErrors(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // errStart is why nothing is decided yet.
 var errStart = errors.New("what the cluster has is not read yet")
 
-// ready is an error until what the API server had at the start is in the books, since what is not there yet would be given twice,
-// and while there are to be rules and none are known.
+// ready is an error until the cluster state has the API server's initial objects, because a missing pod's GPUs would
+// be assigned twice. It is also an error while rules are required and unknown.
 func (c *core) ready() error {
 	if !c.listed() {
 		return errStart
@@ -284,7 +293,7 @@ func (c *core) ready() error {
 	return c.rules.Err()
 }
 
-// listed says whether what the API server had at the start is in the books.
+// listed reports whether the cluster state has the API server's initial objects.
 func (c *core) listed() bool {
 	for _, synced := range c.synced {
 		if !synced() {

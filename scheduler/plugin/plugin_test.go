@@ -54,9 +54,10 @@ func TestOtherPodsPass(t *testing.T) {
 
 func TestMistakesAreSaidInOneLine(t *testing.T) {
 	w, p := newWorld(t, 1), podOf("wrong", 4)
-	p.Annotations = map[string]string{"kerf.dev/min-enforcement": "strong", "kerf.dev/gpus": "x"}
+	p.Annotations = map[string]string{"kerf.dev/min-enforcement": "strong", "kerf.dev/gpu-count": "x"}
 	_, status := w.PreFilter(t.Context(), newState(), p, nil)
-	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "min-enforcement") || !strings.Contains(status.Message(), "kerf.dev/gpus") ||
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "min-enforcement") ||
+		!strings.Contains(status.Message(), "kerf.dev/gpu-count") ||
 		strings.Contains(status.Message(), "\n") {
 		t.Errorf("%v", status)
 	}
@@ -77,14 +78,16 @@ func TestNothingIsDecidedBeforeTheStartIsRead(t *testing.T) {
 func TestNothingIsDecidedWithoutRules(t *testing.T) {
 	w := newWorld(t, 1)
 	w.core.rules.Read(t.Context(), rules.Sources{File: "/does/not/exist"})
-	if _, status := w.PreFilter(t.Context(), newState(), podOf("p", 1), nil); !errors.Is(status.AsError(), rules.ErrNone) || !strings.Contains(status.Message(), "kerf config validate") {
+	if _, status := w.PreFilter(t.Context(), newState(), podOf("p", 1), nil); !errors.Is(status.AsError(),
+		rules.ErrNone) || !strings.Contains(status.Message(), "kerf config validate") {
 		t.Errorf("a pod with a GPU: %v", status)
 	}
 	if _, status := w.PreFilter(t.Context(), newState(), podOf("none", 0), nil); !status.IsSkip() {
 		t.Errorf("a pod without one: %v", status)
 	}
 	file := filepath.Join(t.TempDir(), "sharing.yaml")
-	text := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: 30GiB, gpus: 1}\n  pools:\n  - {name: default}\n"
+	text := "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: " +
+		"30GiB, gpuCount: 1}\n  pools:\n  - {name: default}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +103,8 @@ func TestNothingIsDecidedWithoutRules(t *testing.T) {
 func TestLeaseNamesTheLeader(t *testing.T) {
 	w := newWorld(t, 1)
 	for holder, leads := range map[string]bool{"other_1": false, "me_17": true, "meier_17": false, "": false} {
-		w.core.leases().OnAdd(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, true)
+		w.core.leases().OnAdd(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace,
+			Name: leaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, true)
 		if w.core.rules.Leads("me") != leads {
 			t.Errorf("held by %q, it leads: %t", holder, !leads)
 		}
@@ -144,7 +148,8 @@ func TestPreFilterExtensions(t *testing.T) {
 	s := w.cycle(p)
 	fits := func(s *state) bool { return w.Filter(t.Context(), s, p, node).IsSuccess() }
 	tried := s.clone()
-	if status := w.RemovePod(t.Context(), tried, p, podInfo{pod: victim}, node); !status.IsSuccess() || !fits(tried) || fits(s) {
+	if status := w.RemovePod(t.Context(), tried, p, podInfo{pod: victim}, node); !status.IsSuccess() || !fits(tried) ||
+		fits(s) {
 		t.Errorf("without the victim: %v, fits %t, before %t", status, fits(tried), fits(s))
 	}
 	w.AddPod(t.Context(), tried, p, podInfo{pod: victim}, node)
@@ -154,7 +159,7 @@ func TestPreFilterExtensions(t *testing.T) {
 	w.RemovePod(t.Context(), tried, p, podInfo{pod: victim}, node)
 	w.AddPod(t.Context(), tried, p, podInfo{pod: other}, node)
 	if fits(tried) {
-		t.Error("another is nominated, and it fits beside it")
+		t.Error("another is nominated, and it fits with it")
 	}
 	w.RemovePod(t.Context(), tried, p, podInfo{pod: other}, node)
 	if !fits(tried) {
@@ -164,10 +169,12 @@ func TestPreFilterExtensions(t *testing.T) {
 
 func TestNormalizeScore(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want fwk.NodeScoreList }{
-		"one":       {fwk.NodeScoreList{{Name: "a", Score: -7}}, fwk.NodeScoreList{{Name: "a", Score: 100}}},
-		"ties":      {fwk.NodeScoreList{{Name: "b", Score: 5}, {Name: "a", Score: 5}}, fwk.NodeScoreList{{Name: "b", Score: 50}, {Name: "a", Score: 100}}},
-		"distances": {fwk.NodeScoreList{{Name: "a", Score: -400}, {Name: "b", Score: 0}, {Name: "c", Score: -40}}, fwk.NodeScoreList{{Name: "a", Score: 0}, {Name: "b", Score: 100}, {Name: "c", Score: 45}}},
-		"none":      {nil, nil},
+		"one": {fwk.NodeScoreList{{Name: "a", Score: -7}}, fwk.NodeScoreList{{Name: "a", Score: 100}}},
+		"ties": {fwk.NodeScoreList{{Name: "b", Score: 5}, {Name: "a", Score: 5}},
+			fwk.NodeScoreList{{Name: "b", Score: 50}, {Name: "a", Score: 100}}},
+		"distances": {fwk.NodeScoreList{{Name: "a", Score: -400}, {Name: "b", Score: 0}, {Name: "c", Score: -40}},
+			fwk.NodeScoreList{{Name: "a", Score: 0}, {Name: "b", Score: 100}, {Name: "c", Score: 45}}},
+		"none": {nil, nil},
 	} {
 		(*Plugin)(nil).NormalizeScore(t.Context(), nil, nil, tt.in)
 		if d := cmp.Diff(tt.want, tt.in); d != "" {
@@ -204,7 +211,8 @@ func TestReserveAndBind(t *testing.T) {
 	if status := w.Reserve(t.Context(), late, q, "n0"); status.Code() != fwk.Unschedulable {
 		t.Errorf("the second: %v", status)
 	}
-	if _, status := w.PostFilter(t.Context(), late, q, nil); status.Message() != "needs 60GiB on one GPU: best of 1 node has 19GiB free" {
+	if _, status := w.PostFilter(t.Context(), late, q,
+		nil); status.Message() != "needs 60GiB on one GPU: best of 1 node has 19GiB free" {
 		t.Errorf("why it waits: %q", status.Message())
 	}
 	if status := w.Bind(t.Context(), s, p, "n0"); !status.IsSuccess() {
@@ -213,11 +221,13 @@ func TestReserveAndBind(t *testing.T) {
 	if len(w.handle.client.bindings) != 1 {
 		t.Fatalf("bindings %+v", w.handle.client.bindings)
 	}
-	if binding := w.handle.client.bindings[0]; binding.UID != p.UID || binding.Target.Name != "n0" || binding.Annotations["placement.kerf.dev/main"] != uuid(0, 0) {
+	if binding := w.handle.client.bindings[0]; binding.UID != p.UID || binding.Target.Name != "n0" ||
+		binding.Annotations["scheduling.kerf.dev/main"] != uuid(0, 0) {
 		t.Errorf("binding %+v", binding)
 	}
-	want := []string{"p Normal Placed: on node n0, main: 60GiB of " + uuid(0, 0) + "; score in thousandths of a GPU: fragments -240, hole -5000"}
-	if d := cmp.Diff(want, w.told()); d != "" {
+	want := []string{"p Normal GPUAssigned: Assigned GPUs of node n0: main: 60GiB of " + uuid(0, 0) +
+		"; score in thousandths of a GPU: fragmentation -240, hole -5000."}
+	if d := cmp.Diff(want, w.reported()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 	w.Unreserve(t.Context(), s, p, "n0")
@@ -294,8 +304,11 @@ func TestHints(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
-	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true, `{"sharingconfig2":"/x"}`: false, "": true,
-		"profileAmounts: kerf-system/kerf-profiles\nsharingConfigMap: kerf-system/kerf-config\n": true, "profileAmounts: kerf-profiles\n": false, "lastGoodConfigMap: kerf-system/kerf-config-last-good\n": true, "lastGoodConfigMap: /a\n": false, "sharingConfigMap: a/b/c\n": false} {
+	for text, ok := range map[string]bool{`{"sharingConfig":"/x"}`: true, "sharingConfig: /x\n": true,
+		`{"sharingconfig2":"/x"}`: false, "": true,
+		"profileAmounts: kerf-system/kerf-profiles\nsharingConfigMap: kerf-system/kerf-config\n": true,
+		"profileAmounts: kerf-profiles\n": false, "lastGoodConfigMap: kerf-system/kerf-config-last-good\n": true,
+		"lastGoodConfigMap: /a\n": false, "sharingConfigMap: a/b/c\n": false} {
 		if _, err := readArgs(&runtime.Unknown{Raw: []byte(text)}); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -323,7 +336,9 @@ func TestPreemption(t *testing.T) {
 		"it is not important":    {func(_ *world, p *corev1.Pod) { p.Spec.Priority = &low }, nil},
 		"something else is full": {func(w *world, _ *corev1.Pod) { w.handle.full = true }, nil},
 		"one is protected": {func(w *world, _ *corev1.Pod) {
-			w.handle.budgets = []*policyv1.PodDisruptionBudget{{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "large"}}}}}
+			w.handle.budgets = []*policyv1.PodDisruptionBudget{
+				{Spec: policyv1.PodDisruptionBudgetSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "large"}}}}}
 		}, []string{"a", "b"}},
 		"room comes as it is": {func(w *world, _ *corev1.Pod) {
 			info, _ := w.handle.nodes[1].(nodeInfo)
@@ -332,7 +347,8 @@ func TestPreemption(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 2)
-			small := []fwk.PodInfo{victim("a", "n0", 30, low), victim("b", "n0", 30, low), victim("kept", "n0", 79, high)}
+			small := []fwk.PodInfo{victim("a", "n0", 30, low), victim("b", "n0", 30, low),
+				victim("kept", "n0", 79, high)}
 			large := []fwk.PodInfo{victim("large", "n1", 60, low), victim("mighty", "n1", 79, high)}
 			for _, info := range append(append([]fwk.PodInfo{}, small...), large...) {
 				w.core.pods().OnAdd(info.GetPod(), false)
@@ -349,8 +365,8 @@ func TestPreemption(t *testing.T) {
 			if d := cmp.Diff(tt.evicted, w.handle.client.evicted); d != "" {
 				t.Fatalf("evicted (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff(tt.evicted, w.handle.client.told); d != "" {
-				t.Errorf("told why (-want +got):\n%s", d)
+			if d := cmp.Diff(tt.evicted, w.handle.client.reported); d != "" {
+				t.Errorf("reasons (-want +got):\n%s", d)
 			}
 			if len(tt.evicted) == 0 {
 				if status.Code() != fwk.Unschedulable {

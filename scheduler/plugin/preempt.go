@@ -42,15 +42,16 @@ type sacrifice struct {
 	pods    []*corev1.Pod
 }
 
-// preempt makes the fewest and least important pods of one node give way, and returns the node; empty when there is none,
-// or when pods are giving way already.
-func (p *preemptor) preempt(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod, statuses fwk.NodeToStatusReader) string {
+// preempt makes the fewest and least important pods of one node give way, and returns the node; empty when there is
+// none, or when pods are giving way already.
+func (p *preemptor) preempt(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod,
+	statuses fwk.NodeToStatusReader) string {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever || statuses == nil {
 		return ""
 	}
 	nodes, err := statuses.NodesForStatusCode(p.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "No node is known on which pods could give way", "pod", klog.KObj(pod))
+		klog.FromContext(ctx).Error(err, "failed to find a node for preemption", "pod", klog.KObj(pod))
 		return ""
 	}
 	var best *sacrifice
@@ -71,14 +72,15 @@ func (p *preemptor) preempt(ctx context.Context, state fwk.CycleState, c *cycle,
 	}
 	for _, victim := range best.pods {
 		if err := p.evict(ctx, pod, victim, best.node.Node().Name); err != nil {
-			klog.FromContext(ctx).Error(err, "A pod could not be made to give way", "pod", klog.KObj(victim), "for", klog.KObj(pod))
+			klog.FromContext(ctx).Error(err, "failed to preempt pod", "pod", klog.KObj(victim), "for",
+				klog.KObj(pod))
 			return ""
 		}
 	}
 	return best.node.Node().Name
 }
 
-// sacrifice is the least that makes room on a node, by the books.
+// sacrifice is the smallest preemption that makes room on a node, by the cluster state.
 func (p *preemptor) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) *sacrifice {
 	var candidates []scheduler.Victim
 	pods := map[string]*corev1.Pod{}
@@ -91,7 +93,7 @@ func (p *preemptor) sacrifice(ctx context.Context, c *cycle, node fwk.NodeInfo) 
 	}
 	p.core.mu.Lock()
 	defer p.core.mu.Unlock()
-	s := &sacrifice{node: node, victims: p.core.books.Victims(c.want, node.Node().Name, candidates, now)}
+	s := &sacrifice{node: node, victims: p.core.state.Victims(c.want, node.Node().Name, candidates, now)}
 	for _, v := range s.victims {
 		s.pods = append(s.pods, pods[v.UID])
 	}
@@ -113,16 +115,17 @@ func (p *preemptor) victim(ctx context.Context, pod *corev1.Pod) scheduler.Victi
 	return v
 }
 
-// protected is true for a pod whose end now would break a disruption budget, and where that cannot be told.
+// protected is true for a pod whose end now would break a disruption budget, and if that is unknown.
 func (p *preemptor) protected(ctx context.Context, pod *corev1.Pod) bool {
 	list, err := p.budgets(pod.Namespace)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Disruption budgets cannot be read", "namespace", pod.Namespace)
+		klog.FromContext(ctx).Error(err, "failed to read disruption budgets", "namespace", pod.Namespace)
 		return true
 	}
 	for _, b := range list {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) && b.Status.DisruptionsAllowed <= 0 {
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) &&
+			b.Status.DisruptionsAllowed <= 0 {
 			return true
 		}
 	}
@@ -137,7 +140,8 @@ func (p *preemptor) helps(ctx context.Context, state fwk.CycleState, pod *corev1
 			if info.GetPod().UID != victim.UID {
 				continue
 			}
-			if node.RemovePod(klog.FromContext(ctx), victim) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, then, pod, info, node).IsSuccess() {
+			if node.RemovePod(klog.FromContext(ctx), victim) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx,
+				then, pod, info, node).IsSuccess() {
 				return false
 			}
 		}
@@ -150,36 +154,45 @@ func (p *preemptor) evict(ctx context.Context, pod, victim *corev1.Pod, node str
 	if p.handle.RejectWaitingPod(victim.UID) {
 		return nil
 	}
-	why := fmt.Sprintf("%s: pod %s/%s of higher priority takes its place on node %s", Name, pod.Namespace, pod.Name, node)
-	if err := disrupt(ctx, p.handle.ClientSet(), victim, "", corev1.PodReasonPreemptionByScheduler, why, p.core.now()); err != nil && !errors.Is(err, errLater) { // another pod of the name
+	why := fmt.Sprintf("%s: Pod %s/%s has a higher priority and takes the place on node %s.", Name, pod.Namespace,
+		pod.Name,
+		node)
+	// another pod of the name
+	if err := disrupt(ctx, p.handle.ClientSet(), victim, "", corev1.PodReasonPreemptionByScheduler, why,
+		p.core.now()); err != nil && !errors.Is(err, errLater) {
 		return err
 	}
-	klog.FromContext(ctx).Info("A pod gives way", "pod", klog.KObj(victim), "for", klog.KObj(pod), "node", node)
+	klog.FromContext(ctx).Info("preempted pod", "pod", klog.KObj(victim), "for", klog.KObj(pod), "node", node)
 	if events := p.handle.EventRecorder(); events != nil {
 		events.Eventf(victim, pod, corev1.EventTypeNormal, reasonPreempted, "Preempting", "%s", why)
 	}
 	return nil
 }
 
-// disrupt ends a pod with the grace that it asks for, and says in its status why, for controllers that look there. It is
-// errLater where the name is another pod's by now, or the pod is of another version than this; an empty one is not looked at. A
-// pod that is gone is no error. No disruption budget is asked: that is for the caller.
-func disrupt(ctx context.Context, client clientset.Interface, victim *corev1.Pod, version, reason, why string, now time.Time) error {
+// disrupt ends a pod with the grace that it asks for, and says in its status why, for controllers that look there. It
+// is errLater where the name is another pod's by now, or the pod is of another version than this; an empty one is not
+// looked at. A pod that is gone is no error. No disruption budget is asked: that is for the caller.
+func disrupt(ctx context.Context, client clientset.Interface, victim *corev1.Pod, version, reason, why string,
+	now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	is := map[string]any{"uid": victim.UID}
 	if version != "" {
 		is["resourceVersion"] = version
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": is, "status": map[string]any{"conditions": []corev1.PodCondition{{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: why, LastTransitionTime: metav1.NewTime(now),
-	}}}})
+	patch, err := json.Marshal(map[string]any{"metadata": is,
+		"status": map[string]any{"conditions": []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: why,
+			LastTransitionTime: metav1.NewTime(now),
+		}}}})
 	if err != nil {
 		return fmt.Errorf("evict pod %s/%s: %w", victim.Namespace, victim.Name, err)
 	}
 	pods := client.CoreV1().Pods(victim.Namespace)
-	if _, err = pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err == nil {
-		err = pods.Delete(ctx, victim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(victim.UID))})
+	if _, err = pods.Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+		"status"); err == nil {
+		err = pods.Delete(ctx, victim.Name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(victim.UID))})
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
@@ -193,17 +206,17 @@ func disrupt(ctx context.Context, client clientset.Interface, victim *corev1.Pod
 // evictEvery is how often it is looked for pods that their nodes have no room for.
 const evictEvery = 5 * time.Second
 
-// errLater says that a pod is another one by now than it was told of: it is looked at again.
+// errLater says that a pod changed since it was read: read it again.
 var errLater = errors.New("it has changed meanwhile")
 
-// evicter makes pods leave the nodes that have no room for them. A scheduler that stands by does so too. An eviction is of
-// the pod as it was read, and changes it, so that only the first one is carried out, and told.
+// evicter evicts pods from nodes that have no room for them. A standby scheduler does so too. An eviction names the
+// pod as it was read and changes it, so only the first one has an effect and an event.
 type evicter struct {
 	core   *core
 	after  time.Duration
 	client clientset.Interface
 	events func() events.EventRecorderLogger
-	// pod is the pod of the name, as the API server told it last.
+	// pod is the pod of the name, as the API server last reported.
 	pod func(namespace, name string) (*corev1.Pod, error)
 }
 
@@ -214,17 +227,19 @@ func (e *evicter) look(ctx context.Context) {
 		return
 	}
 	e.core.mu.Lock()
-	due := e.core.books.Stuck(e.after, e.core.now())
+	due := e.core.state.Stuck(e.after, e.core.now())
 	e.core.mu.Unlock()
 	for _, s := range due {
 		if err := e.evict(ctx, s); errors.Is(err, errLater) {
 			continue
 		} else if err != nil {
-			klog.FromContext(ctx).Error(err, "A pod that its node has no room for could not be evicted; it is tried again", "pod", klog.KRef(s.Namespace, s.Name), "node", s.Node)
+			klog.FromContext(ctx).Error(err,
+				"failed to evict pod that its node could not place, will retry", "pod",
+				klog.KRef(s.Namespace, s.Name), "node", s.Node)
 			continue
 		}
 		e.core.mu.Lock()
-		e.core.books.Evicted(s.UID)
+		e.core.state.Evicted(s.UID)
 		e.core.mu.Unlock()
 	}
 }
@@ -252,10 +267,12 @@ func (e *evicter) evict(ctx context.Context, s scheduler.Stuck) error {
 	case err != nil:
 		return fmt.Errorf("evict pod %s/%s: %w", s.Namespace, s.Name, err)
 	}
-	text := fmt.Sprintf("node %s has had no room for it for %v (placementTimeout is %v): %s", s.Node, s.For.Round(time.Second), e.after, s.Reason)
-	klog.FromContext(ctx).Info("Evicted a pod that its node has no room for", "pod", klog.KObj(pod), "node", s.Node, "for", s.For, "reason", s.Reason)
+	text := fmt.Sprintf("Node %s could not place the pod for %v (placementTimeout is %v): %s", s.Node,
+		s.For.Round(time.Second), e.after, s.Reason)
+	klog.FromContext(ctx).Info("evicted pod that its node could not place", "pod", klog.KObj(pod), "node", s.Node,
+		"for", s.For, "reason", s.Reason)
 	if events := e.events(); events != nil {
-		events.Eventf(pod, nil, corev1.EventTypeWarning, reasonUnplaceable, "Evicting", "%s", text)
+		events.Eventf(pod, nil, corev1.EventTypeWarning, reasonTimeout, "Evicting", "%s", text)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 	free := freeCPU(node)
 	p.core.mu.Lock()
 	defer p.core.mu.Unlock()
-	score := p.core.books.Score(c.want, node.Node().Name, free, p.core.now())
+	score := p.core.state.Score(c.want, node.Node().Name, free, p.core.now())
 	c.scores[node.Node().Name], c.free[node.Node().Name] = score, free
 	return score, nil
 }
@@ -44,10 +45,11 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 // ScoreExtensions implements fwk.ScorePlugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore implements fwk.ScoreExtensions. The best node, of equally good ones the first by name, gets all points;
-// the others at most half, by their distance from the best: no sum of other plugins' points makes up for that, and the
-// framework, which decides ties by chance, never has to.
-func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+// NormalizeScore implements fwk.ScoreExtensions. The best node, of equally good ones the first by name, gets all
+// points; the others at most half, by their distance from the best: no sum of other plugins' points makes up for that,
+// and the framework, which decides ties by chance, never has to.
+func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
+	scores fwk.NodeScoreList) *fwk.Status {
 	if len(scores) == 0 {
 		return nil
 	}
@@ -67,41 +69,45 @@ func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod
 		if most == least {
 			scores[i].Score = half
 		} else {
-			scores[i].Score = half - int64(float64(half)*(float64(most)-float64(scores[i].Score))/(float64(most)-float64(least)))
+			below := (float64(most) - float64(scores[i].Score)) / (float64(most) - float64(least))
+			scores[i].Score = half - int64(float64(half)*below)
 		}
 	}
 	scores[best].Score = fwk.MaxScore
 	return nil
 }
 
-// mostTried bounds the nodes that the other plugins are asked about one by one, before the framework asks about all at once.
+// mostTried bounds the nodes that the other plugins are asked about one by one, before the framework asks about all at
+// once.
 const mostTried = 64
 
 // choice is the node that PreFilter found to be the best of those that no plugin refuses.
 type choice struct {
 	scheduler.Candidate
-	// room is how many nodes have room for the pod by the books, and next the best of those that no plugin was asked about.
+	// room is the number of nodes with room by the cluster state, and next the best of those that no plugin has
+	// checked.
 	room int
 	next *scheduler.Candidate
 }
 
-// preFilters is what the framework is, beside what it shows to plugins.
+// preFilters is the framework's interface beyond the one for plugins.
 type preFilters interface {
-	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
+	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status,
+		sets.Set[string])
 }
 
-// choose finds the node that the framework would choose if it looked at all: the one that the books score highest of those
-// that the filters of all plugins let pass. It asks them for the best nodes alone, one after the other, so that a pod costs
-// two or three looks at a node and not two at each node of the cluster. nil leaves it to the framework: where no node is
-// found soon, so that all are told apart by their reasons; where an extender has a say; for a gang, whose nodes are chosen
-// otherwise; and for a pod that is nominated to a node, which the framework looks at first.
-func (p *Plugin) choose(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod, nodes []fwk.NodeInfo) *choice {
+// choose finds the node that the framework would choose: the best one by score that passes the filters of all
+// plugins. It asks the filters for the best nodes alone, one after the other, so a pod costs two or three node checks
+// instead of two for each node. It returns nil to leave the choice to the framework: if no node is found soon, with
+// an extender, for a gang, and for a nominated pod.
+func (p *Plugin) choose(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod,
+	nodes []fwk.NodeInfo) *choice {
 	framework, ok := p.handle.(preFilters)
 	if !ok || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" || len(p.handle.Extenders()) > 0 {
 		return nil
 	}
 	p.core.mu.Lock()
-	candidates := p.core.books.Candidates(c.want, freeOf(nodes), p.core.now())
+	candidates := p.core.state.Candidates(c.want, freeOf(nodes), p.core.now())
 	p.core.mu.Unlock()
 	room := len(candidates)
 	if room == 0 {
@@ -142,7 +148,8 @@ func (c *cycle) chosen(nodeName string) choice {
 	if c.choice != nil && c.choice.Node == nodeName {
 		return *c.choice
 	}
-	out := choice{Candidate: scheduler.Candidate{Node: nodeName, Score: c.scores[nodeName]}, room: max(1, len(c.scores))}
+	out := choice{Candidate: scheduler.Candidate{Node: nodeName, Score: c.scores[nodeName]},
+		room: max(1, len(c.scores))}
 	for name, score := range c.scores {
 		one := scheduler.Candidate{Node: name, Score: score}
 		if name != nodeName && (out.next == nil || one.Before(*out.next)) {
@@ -177,8 +184,8 @@ func freeCPU(info fwk.NodeInfo) cluster.Milli {
 	return cluster.Milli(info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU())
 }
 
-// gpuNode is what an informer keeps of a GPUNode: as the API server tells it, as maps of maps, it takes several times as
-// much memory, which a cluster of many nodes notices.
+// gpuNode is what an informer keeps of a GPUNode: as the API server tells it, as maps of maps, it takes several times
+// as much memory, which a cluster of many nodes notices.
 type gpuNode struct {
 	metav1.ObjectMeta
 
@@ -188,19 +195,44 @@ type gpuNode struct {
 	unread, specUnread error
 }
 
-// readGPUNode is a cache.TransformFunc. What it makes goes through it again after an interrupted watch, and stays as it is.
+// readGPUNode is a cache.TransformFunc. What it makes goes through it again after an interrupted watch, and stays as it
+// is.
 func readGPUNode(object any) (any, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return object, nil
 	}
-	n := &gpuNode{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}}
-	n.unread = fromMap(o, "status", &n.status)
+	n := &gpuNode{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), UID: o.GetUID(),
+		ResourceVersion: o.GetResourceVersion()}}
+	n.status, n.unread = statusIn(o)
 	var spec gpunode.Spec
-	if n.specUnread = fromMap(o, "spec", &spec); n.specUnread == nil {
+	if spec, n.specUnread = specIn(o); n.specUnread == nil {
 		n.status.Cordon(spec)
 	}
 	return n, nil
+}
+
+// statusIn reads the status. The converter costs less than JSON, and reads only the present form.
+func statusIn(o *unstructured.Unstructured) (s gpunode.Status, err error) {
+	raw, ok := o.Object["status"].(map[string]any)
+	if _, earlier := raw["ready"]; ok && earlier {
+		text, err := json.Marshal(raw)
+		if err != nil {
+			return s, fmt.Errorf("encode its status: %w", err)
+		}
+		return gpunode.ReadStatus(text) //nolint:wrapcheck // it says what it did
+	}
+	err = fromMap(o, "status", &s)
+	return s, err
+}
+
+// specIn reads the spec.
+func specIn(o *unstructured.Unstructured) (gpunode.Spec, error) {
+	text, err := json.Marshal(o.Object["spec"])
+	if err != nil {
+		return gpunode.Spec{}, fmt.Errorf("encode its spec: %w", err)
+	}
+	return gpunode.ReadSpec(text) //nolint:wrapcheck // it says what it did
 }
 
 // fromMap reads a field of the object; one that is not there, or null, is empty.

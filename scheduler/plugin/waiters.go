@@ -14,8 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// lostAfter is how long nothing may be heard of a pod that is tried again before the next of its class is. Most are heard of
-// within milliseconds; one of which nothing comes (another plugin refused it first) must not hold up the others for good.
+// lostAfter is how long nothing may be heard of a pod that is tried again before the next of its class is. Most are
+// heard of within milliseconds; one of which nothing comes (another plugin refused it first) must not hold up the
+// others for good.
 const lostAfter = 5 * time.Second
 
 // waiting is a pod that waits for room, and how to have it tried again.
@@ -30,13 +31,13 @@ type waiting struct {
 	class *class
 }
 
-// waiters are the pods that wait for room. Pods that every node answers alike are a class: a change of a node asks the books
-// once for each class, however many pods are of it, and has one of them tried. The next is tried when that one was reserved,
-// was refused or is gone, as long as there is room: where thousands wait for one GPU, one is tried and not all.
+// waiters are the pods that wait for room. Pods with the same answer from every node are a class. After a change of a
+// node, each class is evaluated once, and one of its pods is tried. The next is tried when that one was reserved,
+// rejected or deleted, as long as there is room. So if thousands wait for one GPU, one is tried and not all.
 //
-// It promises that no pod waits while a node has room for it that had none when the pod was last tried: at the latest it is
-// tried with the first change of any node after lostAfter, for each pod before it that was tried and of which nothing is heard.
-// It is not safe for concurrent use.
+// It promises that no pod waits while a node has room for it that had none when the pod was last tried: at the latest
+// it is tried with the first change of any node after lostAfter, for each pod before it that was tried and of which
+// nothing is heard. It is not safe for concurrent use.
 type waiters struct {
 	now  func() time.Time
 	fits func(w scheduler.Want, node string) bool
@@ -80,8 +81,8 @@ func newWaiters(now func() time.Time, fits func(scheduler.Want, string) bool) *w
 	}
 }
 
-// add has a pod wait that has just been tried. roomy are the nodes with room for it: something else kept it from them, whose
-// end others tell.
+// add has a pod wait that has just been tried. roomy are the nodes with room for it: something else kept it from them,
+// whose end others tell.
 func (q *waiters) add(w waiting, roomy []string) {
 	c := q.enter(&w)
 	if w.gang {
@@ -106,8 +107,8 @@ func (q *waiters) addUntried(w waiting, roomy []string) {
 	q.due[c] = true
 }
 
-// hasRoom notes that these nodes have room, from now on where that is news: then those who wait already have not been tried
-// there.
+// hasRoom notes that these nodes have room, from now on where that is news: then those who wait already have not been
+// tried there.
 func (q *waiters) hasRoom(c *class, nodes []string) {
 	for _, name := range nodes {
 		if _, known := c.room[name]; !known {
@@ -165,7 +166,7 @@ func (q *waiters) heard(uid types.UID) {
 	q.tidy(c)
 }
 
-// tidy forgets a class that nobody is of.
+// tidy removes a class without pods.
 func (q *waiters) tidy(c *class) {
 	if len(c.pods) == 0 && c.trying == "" {
 		delete(q.classes, c.key)
@@ -173,8 +174,8 @@ func (q *waiters) tidy(c *class) {
 	}
 }
 
-// look tells that a node has changed, and whether it has more room than before; it returns the pods of gangs that are to be
-// tried for that, which do not wait any more. The others come from next.
+// look tells that a node has changed, and whether it has more room than before; it returns the pods of gangs that are
+// to be tried for that, which do not wait any more. The others come from next.
 func (q *waiters) look(node string, more bool) []waiting {
 	q.clock++
 	var out []waiting
@@ -197,8 +198,8 @@ func (q *waiters) look(node string, more bool) []waiting {
 	return out
 }
 
-// next are the pods to be tried now: of each class of which none is being tried the first, if there is room that it has not
-// been tried with. They do not wait until they are added again.
+// next are the pods to be tried now: of each class of which none is being tried the first, if there is room that it has
+// not been tried with. They do not wait until they are added again.
 func (q *waiters) next() []waiting {
 	for uid, c := range q.tried {
 		if q.now().Sub(c.at) > lostAfter {
@@ -239,7 +240,7 @@ func (q *waiters) untried(c *class, w *waiting) bool {
 		case q.fits(c.want, name):
 			return true
 		default:
-			delete(c.room, name) // taken meanwhile; look is told when it has room again
+			delete(c.room, name) // taken meanwhile; look learns when it has room again
 		}
 	}
 	return false
@@ -247,14 +248,15 @@ func (q *waiters) untried(c *class, w *waiting) bool {
 
 // The reasons of events.
 const (
-	// reasonPlaced of a pod: the node and the GPUs that were chosen for it.
-	reasonPlaced = "Placed"
-	// reasonUnplaceable of a pod: its node has had no room for it for longer than placementTimeout, and it is evicted.
-	reasonUnplaceable = "Unplaceable"
-	// reasonGangFault of a pod: another pod of its gang was ended for a faulty GPU, and it is ended, too.
-	reasonGangFault = "GangFault"
-	// reasonPreempted of a pod: it gives way to a more important one, which is named.
+	// reasonAssigned of a pod: the node and the GPUs that were assigned to it.
+	reasonAssigned = "GPUAssigned"
+	// reasonTimeout of a pod: its node could not place it within placementTimeout, and the scheduler evicts it.
+	reasonTimeout = "GPUPlacementTimeout"
+	// reasonGangFailed of a pod: a faulty GPU ended another pod of its gang, and the scheduler evicts it, too.
+	reasonGangFailed = "GangMemberFailed"
+	// reasonPreempted of a pod: the scheduler evicts it for a pod of higher priority, which is named.
 	reasonPreempted = "Preempted"
-	// reasonConfigRefused of the ConfigMap kerf-config: a config was rejected, with its errors and the config that stays applied.
-	reasonConfigRefused = "SharingConfigRefused"
+	// reasonConfigRejected of the ConfigMap kerf-config: a config was rejected, with its errors and the config that
+	// stays applied.
+	reasonConfigRejected = "SharingConfigRejected"
 )

@@ -22,17 +22,18 @@ const (
 	crowdSteps = 20_000
 )
 
-// crowd is pods that wait for nodes of which each has a number of units free, a framework that tries those that are woken,
-// and a second one, naive, that would try all pods at each change.
+// crowd is pods that wait for nodes of which each has a number of units free, a framework that tries those that are
+// woken, and a second one, naive, that would try all pods at each change.
 type crowd struct {
 	*testing.T
 	rand  *rand.Rand
 	clock time.Time
 	q     *waiters
 	free  [crowdNodes]int64
-	// unseen are the nodes that have changed, and of which nobody has told yet.
+	// unseen are the nodes that have changed without a notification yet.
 	unseen map[int]bool
-	// pods are those that are not placed; active are those that the framework is going to try, lost those that it never will.
+	// pods are those that are not placed; active are those that the framework is going to try, lost those that it never
+	// will.
 	pods         map[types.UID]*guest
 	active, lost []types.UID
 	placed       []*guest
@@ -50,8 +51,10 @@ type guest struct {
 }
 
 func newCrowd(t *testing.T, seed uint64) *crowd {
-	c := &crowd{T: t, rand: rand.New(rand.NewPCG(seed, 5)), clock: time.Unix(1e9, 0), unseen: map[int]bool{}, pods: map[types.UID]*guest{}}
-	c.q = newWaiters(func() time.Time { return c.clock }, func(w scheduler.Want, node string) bool { return c.free[number(node)] >= int64(w.CPU) })
+	c := &crowd{T: t, rand: rand.New(rand.NewPCG(seed, 5)), clock: time.Unix(1e9, 0), unseen: map[int]bool{},
+		pods: map[types.UID]*guest{}}
+	c.q = newWaiters(func() time.Time { return c.clock },
+		func(w scheduler.Want, node string) bool { return c.free[number(node)] >= int64(w.CPU) })
 	return c
 }
 
@@ -61,7 +64,8 @@ func (c *crowd) waiting(g *guest) waiting {
 	p := podOf(string(g.uid), 1)
 	p.UID = g.uid
 	// In place of memory it asks for CPU, by which the classes differ as well.
-	return waiting{pod: p, want: scheduler.Want{UID: string(g.uid), Namespace: "ns", CPU: cluster.Milli(g.units), Priority: int32(g.units % 2)}}
+	return waiting{pod: p, want: scheduler.Want{UID: string(g.uid), Namespace: "ns", CPU: cluster.Milli(g.units),
+		Priority: int32(g.units % 2)}}
 }
 
 func (c *crowd) roomy(g *guest) []string {
@@ -104,7 +108,7 @@ func (c *crowd) try() {
 	c.tries++
 	switch n := c.home(g); {
 	case n >= 0:
-		c.free[n] -= g.units // the books know at once, and nobody is told
+		c.free[n] -= g.units // the cluster state changes at once, without a notification
 		g.node = n
 		c.placed = append(c.placed, g)
 		delete(c.pods, g.uid)
@@ -175,7 +179,7 @@ func (c *crowd) step() {
 	}
 }
 
-// settle has everything told and tried that is to be, and then nobody may wait who could be placed.
+// settle sends all notifications and makes all tries. Then no pod may wait that could be placed.
 func (c *crowd) settle() {
 	for n := range crowdNodes {
 		c.tell(n)
@@ -204,7 +208,7 @@ func (c *crowd) settle() {
 	c.active, c.lost = c.lost, nil // the framework tries again by itself, some time
 }
 
-// Nobody waits who could be placed, whatever comes in what order, though by far fewer pods are tried than if all were at
+// No pod waits that could be placed, whatever comes in what order. Far fewer pods are tried than if all were tried at
 // each change that lets them fit.
 func TestNobodyWaitsForNothing(t *testing.T) {
 	for seed := range uint64(4) {
@@ -215,13 +219,14 @@ func TestNobodyWaitsForNothing(t *testing.T) {
 			}
 		}
 		if len(c.placed) == 0 || c.naive < 2*c.tries {
-			t.Errorf("seed %d: %d placed; %d tried where a naive one would have tried %d", seed, len(c.placed), c.tries, c.naive)
+			t.Errorf("seed %d: %d placed; %d tried where a naive one would have tried %d", seed, len(c.placed), c.tries,
+				c.naive)
 		}
 	}
 }
 
-// A thousand pods wait for the same, and one place becomes free: the books are asked once, and one pod is tried; the next
-// when that one was refused, and no more once one has taken the place.
+// A thousand pods wait for the same, and one place becomes free. The cluster state is asked once, and one pod is tried.
+// The next is tried when that one was refused, and no more once one has taken the place.
 func TestOneOfManyIsTried(t *testing.T) {
 	asked, free := 0, int64(0)
 	q := newWaiters(time.Now, func(w scheduler.Want, _ string) bool { asked++; return free >= int64(w.CPU) })
@@ -230,11 +235,12 @@ func TestOneOfManyIsTried(t *testing.T) {
 		q.add(c.waiting(&guest{uid: types.UID(fmt.Sprintf("p%d", i)), units: 1}), nil)
 	}
 	free = 1
-	if gangs, now := q.look("n0", true), q.next(); asked > 2 || len(gangs) != 0 || len(now) != 1 || now[0].pod.UID != "p0" {
+	if gangs, now := q.look("n0", true), q.next(); asked > 2 || len(gangs) != 0 || len(now) != 1 ||
+		now[0].pod.UID != "p0" {
 		t.Fatalf("asked %d times, tried %d", asked, len(now))
 	}
 	if q.look("n0", true); len(q.next()) != 0 {
-		t.Error("a second one is tried beside the first")
+		t.Error("a second one is tried with the first")
 	}
 	q.add(c.waiting(&guest{uid: "p0", units: 1}), []string{"n0"}) // other plugins keep it from there
 	if now := q.next(); len(now) != 1 || now[0].pod.UID != "p1" {

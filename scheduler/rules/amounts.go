@@ -21,20 +21,22 @@ import (
 )
 
 const (
-	// ownedEvery is how often what the leader writes is looked at again, which somebody may have changed.
+	// ownedEvery is the interval of checks of what the leader writes, which others may have changed.
 	ownedEvery = 10 * time.Second
 	// callTimeout bounds each call of the API server.
 	callTimeout = 30 * time.Second
-	// hashAnnotation of the ConfigMaps kerf-profiles and kerf-config-last-good says of which document they are: the hash of kerf-config that held. kerf-scheduler writes it.
+	// hashAnnotation of the ConfigMaps kerf-profiles and kerf-config-last-good says of which document they are: the
+	// hash of kerf-config that held. kerf-scheduler writes it.
 	hashAnnotation = sharing.Domain + "/sharing-config-hash"
 )
 
-// amountWriter keeps a ConfigMap as the document in force has it: which amounts each profile gives, for the admission policies,
-// which can read a ConfigMap and not the document.
+// amountWriter keeps a ConfigMap in line with the applied config. It has the amounts of each profile, for admission
+// policies, which can read a ConfigMap and not the config.
 type amountWriter struct{ owned }
 
-// amountsOf are the profiles' amounts in the words of the ConfigMap: by the profile's name, RESOURCE=COUNT of each limit, and
-// "privileged" where its pods may have privileged containers; spaces between them. Left out is a profile that has nothing to say.
+// amountsOf are the profiles' amounts in the words of the ConfigMap: by the profile's name, RESOURCE=COUNT of each
+// limit, and "privileged" where its pods may have privileged containers; spaces between them. Left out is a profile
+// that has nothing to say.
 func amountsOf(profiles []config.Profile) map[string]string {
 	out := map[string]string{}
 	for _, p := range profiles {
@@ -42,7 +44,7 @@ func amountsOf(profiles []config.Profile) map[string]string {
 		for _, a := range p.Asks() {
 			words = append(words, fmt.Sprintf("%s/%s=%d", sharing.Domain, a.Resource, a.Count))
 		}
-		if p.Privileged {
+		if p.AllowPrivileged {
 			words = append(words, "privileged")
 		}
 		if len(words) > 0 {
@@ -52,7 +54,7 @@ func amountsOf(profiles []config.Profile) map[string]string {
 	return out
 }
 
-// look writes the amounts if they are not as the document in force has them.
+// look writes the amounts if they differ from the applied config.
 func (a amountWriter) look(ctx context.Context) error {
 	a.rules.mu.Lock()
 	hash, want := a.rules.hash, amountsOf(a.rules.profiles)
@@ -64,15 +66,17 @@ func (a amountWriter) look(ctx context.Context) error {
 	defer cancel()
 	written, err := a.write(ctx, want, hash)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("pods that name a profile and no amounts are refused, until it is there or profileAmounts is no longer in the scheduler's configuration: %w", err)
+		return fmt.Errorf("pods that name a profile and no amounts are refused, until it is there or profileAmounts "+
+			"is no longer in the scheduler's configuration: %w", err)
 	}
 	if written {
-		klog.FromContext(ctx).Info("The profiles' amounts are written", "configMap", klog.KRef(a.namespace, a.name), "sha256", hash, "profiles", len(want))
+		klog.FromContext(ctx).Info("wrote the amounts of profiles", "configMap", klog.KRef(a.namespace, a.name),
+			"sha256", hash, "profiles", len(want))
 	}
 	return err
 }
 
-// owned is a ConfigMap whose data are the leading scheduler's, and nobody else's.
+// owned is a ConfigMap whose data belong to the leading scheduler alone.
 type owned struct {
 	rules           *Rules
 	client          clientset.Interface
@@ -100,7 +104,7 @@ func (o owned) read(ctx context.Context) (*corev1.ConfigMap, error) {
 	return m, nil
 }
 
-// write makes the data what they are to be, by the document of this hash, and tells whether they were anything else.
+// write sets the data, with the hash of its config, and reports whether they were different.
 func (o owned) write(ctx context.Context, data map[string]string, hash string) (bool, error) {
 	m, err := o.read(ctx)
 	if err != nil || maps.Equal(m.Data, data) && m.Annotations[hashAnnotation] == hash {
@@ -118,9 +122,10 @@ func (o owned) write(ctx context.Context, data map[string]string, hash string) (
 	return true, nil
 }
 
-// keep looks at once, whenever something is due, and every so often, until ctx ends. What goes wrong is said once, and what
-// that means with it.
-func (o owned) keep(ctx context.Context, due <-chan struct{}, every time.Duration, look func(context.Context) error, means string) {
+// keep looks at once, whenever something is due, and every so often, until ctx ends. What goes wrong is said once, and
+// what that means with it.
+func (o owned) keep(ctx context.Context, due <-chan struct{}, every time.Duration, look func(context.Context) error,
+	means string) {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	said := ""

@@ -21,17 +21,21 @@ import (
 
 // documentOf has these profiles.
 func documentOf(profiles string) string {
-	return "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools: [{name: default}]\n  profiles: [" + profiles + "]\n"
+	return "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools: [{name: default}]\n  profiles: [" +
+		profiles + "]\n"
 }
 
 // inKerf is a ConfigMap of Kerf's namespace.
 func inKerf(name string, data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kerf-system", Name: name, Labels: map[string]string{"a": "b"}}, Data: data}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kerf-system", Name: name,
+		Labels: map[string]string{"a": "b"}}, Data: data}
 }
 
 func TestAmountsOf(t *testing.T) {
-	c, err := config.Decode([]byte(documentOf("{name: small, memory: 4GiB, percent: 10}, {name: pair, gpus: 2}, {name: odd, memory: 1500MiB}, " +
-		"{name: team, percent: 25, namespaces: [a], privileged: true}, {name: odd-team, memory: 1500MiB, namespaces: [a], privileged: true}")))
+	c, err := config.Decode([]byte(documentOf(
+		"{name: small, memory: 4GiB, percent: 10}, {name: pair, gpuCount: 2}, {name: odd, memory: 1500MiB}, " +
+			"{name: team, percent: 25, namespaces: [a], allowPrivileged: true}, {name: odd-team, memory: 1500MiB, " +
+			"namespaces: [a], allowPrivileged: true}")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +48,7 @@ func TestAmountsOf(t *testing.T) {
 	}
 }
 
-// writtenBy are the amounts that the ConfigMap has, and the hash of the document that they are by.
+// writtenBy are the amounts that the ConfigMap has, and the hash of their config.
 func writtenBy(t *testing.T, client *fake.Clientset) (map[string]string, string) {
 	t.Helper()
 	m, err := client.CoreV1().ConfigMaps("kerf-system").Get(t.Context(), "kerf-profiles", metav1.GetOptions{})
@@ -57,8 +61,8 @@ func writtenBy(t *testing.T, client *fake.Clientset) (map[string]string, string)
 	return m.Data, m.Annotations[hashAnnotation]
 }
 
-// The one that leads writes what the document in force says, and nobody else does; nothing is made where nothing was, and
-// what is right is not written again.
+// The leader alone writes what the applied config says. Nothing is made where nothing was, and what is right is not
+// written again.
 func TestAmountWriter(t *testing.T) {
 	one := candidate("a test", []config.File{{Name: "a.yaml", Data: []byte(documentOf("{name: small, memory: 4GiB}"))}})
 	small := map[string]string{"small": "kerf.dev/gpu-memory-gib=4"}
@@ -68,14 +72,17 @@ func TestAmountWriter(t *testing.T) {
 		there map[string]string
 		want  map[string]string
 	}{
-		"no election":               {lease: "-", take: true, want: small},
-		"it leads":                  {lease: "me_17", take: true, want: small},
-		"another one leads":         {lease: "meier_17", take: true},
-		"nobody leads":              {lease: "", take: true},
-		"no document yet":           {lease: "me_17", there: small, want: small},
-		"somebody has changed it":   {lease: "me_17", take: true, there: map[string]string{"small": "x", "other": "y"}, want: small},
-		"it is late and looks on":   {lease: "other_1", take: true, there: map[string]string{"small": "x"}, want: map[string]string{"small": "x"}},
-		"of a document from before": {lease: "me_17", take: true, there: map[string]string{"gone": "kerf.dev/gpu=1"}, want: small},
+		"no election":       {lease: "-", take: true, want: small},
+		"it leads":          {lease: "me_17", take: true, want: small},
+		"another one leads": {lease: "meier_17", take: true},
+		"no one leads":      {lease: "", take: true},
+		"no document yet":   {lease: "me_17", there: small, want: small},
+		"a user has changed it": {lease: "me_17", take: true, there: map[string]string{"small": "x", "other": "y"},
+			want: small},
+		"it is late and looks on": {lease: "other_1", take: true, there: map[string]string{"small": "x"},
+			want: map[string]string{"small": "x"}},
+		"of a document from before": {lease: "me_17", take: true, there: map[string]string{"gone": "kerf.dev/gpu=1"},
+			want: small},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(inKerf("kerf-profiles", tt.there))
@@ -116,17 +123,20 @@ func TestAmountWriter(t *testing.T) {
 	r.take(t.Context(), one)
 	a, client := amountWriter{newOwned(r, nil, "kerf-system/kerf-profiles", "me")}, fake.NewClientset()
 	a.client = client
-	if err := a.look(t.Context()); err == nil || !strings.Contains(err.Error(), "helm upgrade") || len(client.Actions()) != 1 {
+	if err := a.look(t.Context()); err == nil || !strings.Contains(err.Error(), "helm upgrade") ||
+		len(client.Actions()) != 1 {
 		t.Errorf("where there is none: %v, %v", err, client.Actions())
 	}
 }
 
-// A document is taken from the ConfigMap as soon as that changes: its profiles' amounts are written then, those of a bad one
-// never, and of many in a row the last one's. The file, which is late, counts until the ConfigMap was seen.
+// A config is taken from the ConfigMap as soon as that changes. Its profiles' amounts are written then, those of a bad
+// one never, and of many in a row the last one's. The file, which is late, counts until the ConfigMap was seen.
 func TestRulesFollowTheConfigMap(t *testing.T) {
-	client := fake.NewClientset(inKerf("kerf-config", map[string]string{"sharing.yaml": documentOf("{name: small, memory: 4GiB}")}), inKerf("kerf-profiles", nil))
+	client := fake.NewClientset(inKerf("kerf-config",
+		map[string]string{"sharing.yaml": documentOf("{name: small, memory: 4GiB}")}), inKerf("kerf-profiles", nil))
 	r, ctx := running(t)
-	if err := r.Follow(ctx, Sources{ConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"}, client, "", nil, nil); err != nil {
+	if err := r.Follow(ctx, Sources{ConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"},
+		client, "", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	become := func(want string) {
@@ -143,7 +153,8 @@ func TestRulesFollowTheConfigMap(t *testing.T) {
 	}
 	write := func(text string) {
 		t.Helper()
-		if _, err := client.CoreV1().ConfigMaps("kerf-system").Update(t.Context(), inKerf("kerf-config", map[string]string{"sharing.yaml": text}), metav1.UpdateOptions{}); err != nil {
+		if _, err := client.CoreV1().ConfigMaps("kerf-system").Update(t.Context(),
+			inKerf("kerf-config", map[string]string{"sharing.yaml": text}), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,14 +169,16 @@ func TestRulesFollowTheConfigMap(t *testing.T) {
 	become("kerf.dev/gpu-percent=50")
 	allowed := []string{"kerf.dev/gpu-memory-gib=4", "kerf.dev/gpu-memory-gib=29", "kerf.dev/gpu-percent=50"}
 	for n := range 20 {
-		allowed = append(allowed, fmt.Sprintf("kerf.dev/gpu-memory-gib=%d", 10+n)) // where this program had to wait for so long
+		// where this program had to wait for so long
+		allowed = append(allowed, fmt.Sprintf("kerf.dev/gpu-memory-gib=%d", 10+n))
 	}
 	for _, action := range client.Actions() {
 		update, ok := action.(clienttesting.UpdateAction)
 		if !ok {
 			continue
 		}
-		if m, ok := update.GetObject().(*corev1.ConfigMap); ok && m.Name == "kerf-profiles" && !slices.Contains(allowed, m.Data["small"]) {
+		if m, ok := update.GetObject().(*corev1.ConfigMap); ok && m.Name == "kerf-profiles" &&
+			!slices.Contains(allowed, m.Data["small"]) {
 			t.Errorf("%q was written", m.Data["small"])
 		}
 	}

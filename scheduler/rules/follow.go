@@ -27,13 +27,13 @@ const (
 	// rereadEvery is how often the file of the agents' configuration is looked at again: kubelet changes the file of a
 	// ConfigMap in place.
 	rereadEvery = 10 * time.Second
-	// configQuiet is how long no further change must have come before one is carried out, and configMost how long is waited
-	// for that: the agents' times.
+	// configQuiet is how long no further change must have come before one is carried out, and configMost how long is
+	// waited for that: the agents' times.
 	configQuiet = time.Second
 	configMost  = 30 * time.Second
 )
 
-// candidate reads a document.
+// candidate reads a config.
 func candidate(from string, files []config.File) change.Candidate {
 	c := change.Candidate{From: from, Hash: config.Hash(files), Files: files}
 	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
@@ -42,7 +42,7 @@ func candidate(from string, files []config.File) change.Candidate {
 	return c
 }
 
-// fileCandidate reads the document of a file, or of all files of a folder.
+// fileCandidate reads the config of a file, or of all files of a folder.
 func fileCandidate(path string) change.Candidate {
 	files, err := readFiles(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func fileCandidate(path string) change.Candidate {
 	return candidate(path, files)
 }
 
-// readFiles reads a document from a file, or from all files of a folder.
+// readFiles reads a config from a file, or from all files of a folder.
 func readFiles(path string) ([]config.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -81,9 +81,10 @@ func readFiles(path string) ([]config.File, error) {
 	return files, nil
 }
 
-// Follow keeps to the document, and what the leader writes to it, until ctx ends. seen is the hash of what Read read.
-// event writes one about a document that is not taken, if it is not nil, once started says that events are heard.
-func (r *Rules) Follow(ctx context.Context, from Sources, client clientset.Interface, seen string, event func(note string), started func() bool) error {
+// Follow applies the config, and what the leader writes to it, until ctx ends. seen is the hash of what Read read. If
+// event is not nil, it writes an event about a rejected config, once started says that events are heard.
+func (r *Rules) Follow(ctx context.Context, from Sources, client clientset.Interface, seen string,
+	event func(note string), started func() bool) error {
 	var found <-chan change.Candidate
 	if from.ConfigMap != "" {
 		var err error
@@ -104,25 +105,29 @@ func (r *Rules) Follow(ctx context.Context, from Sources, client clientset.Inter
 	if from.ProfileAmounts != "" {
 		a := amountWriter{newOwned(r, client, from.ProfileAmounts, host)}
 		r.running.Go(func() {
-			a.keep(ctx, r.amountsDue, ownedEvery, a.look, "The profiles' amounts are not written; pods that name a profile get those that were written last")
+			a.keep(ctx, r.amountsDue, ownedEvery, a.look,
+				"The profiles' amounts are not written; pods that name a profile get those that were written last")
 		})
 	}
 	if from.LastGood != "" {
 		l := lastGood{newOwned(r, client, from.LastGood, host)}
 		r.running.Go(func() {
-			l.keep(ctx, r.lastGoodDue, ownedEvery, l.look, "The last good sharing config is not kept, or was not found where it is kept")
+			l.keep(ctx, r.lastGoodDue, ownedEvery, l.look,
+				"The last good sharing config is not kept, or was not found where it is kept")
 		})
 	}
 	return nil
 }
 
-// watchRules tells the documents that a ConfigMap holds, until ctx ends. What is told while the ConfigMap is away, or has not
-// changed, is nothing.
-func (r *Rules) watchRules(ctx context.Context, client clientset.Interface, configMap string) (<-chan change.Candidate, error) {
+// watchRules sends the configs that a ConfigMap has, until ctx ends. It sends nothing while the ConfigMap is absent
+// or unchanged.
+func (r *Rules) watchRules(ctx context.Context, client clientset.Interface, configMap string) (<-chan change.Candidate,
+	error) {
 	namespace, name, _ := strings.Cut(configMap, "/")
-	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
-	})).Core().V1().ConfigMaps().Informer()
+	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+		})).Core().V1().ConfigMaps().Informer()
 	found := make(chan change.Candidate)
 	tell := func(object any) {
 		m, ok := object.(*corev1.ConfigMap)
@@ -134,7 +139,8 @@ func (r *Rules) watchRules(ctx context.Context, client clientset.Interface, conf
 		case <-ctx.Done():
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, m any) { tell(m) }})
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell,
+		UpdateFunc: func(_, m any) { tell(m) }})
 	if err != nil {
 		return nil, fmt.Errorf("follow configmap %s: %w", configMap, err)
 	}
@@ -142,10 +148,11 @@ func (r *Rules) watchRules(ctx context.Context, client clientset.Interface, conf
 	return found, nil
 }
 
-// reread follows the document until ctx ends: in the ConfigMap, and until that has been seen in the file, which is late. Of
-// documents that follow each other quickly the last valid one is taken, once. One with mistakes is told once, and changes
+// reread follows the config until ctx ends: in the ConfigMap, and before that is seen in the file, which is late.
+// After several quick changes it takes the last valid one, once. One with errors is reported once and changes
 // nothing. seen is the hash of what was read already.
-func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Candidate, every time.Duration, seen string, refused func()) {
+func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Candidate, every time.Duration,
+	seen string, refused func()) {
 	s := change.Settling{Quiet: configQuiet, Most: configMost}
 	s.Seen(seen)
 	look := time.NewTicker(every)
@@ -180,19 +187,20 @@ func (r *Rules) reread(ctx context.Context, file string, found <-chan change.Can
 	}
 }
 
-// lastGood keeps a copy of the document in force in a ConfigMap of its own, and takes it from there where a scheduler starts
-// while the document has mistakes. Like the profiles' amounts it is written by the scheduler that leads alone, and it is not
-// made here: it belongs to who installed Kerf.
+// lastGood keeps a copy of the applied config in a separate ConfigMap, and restores it if a scheduler starts while
+// the config has errors. Like the profiles' amounts, only the leading scheduler writes it. The installation creates
+// it.
 type lastGood struct{ owned }
 
-// look writes the copy where it is another, or takes it where a document was refused and none is in force.
+// look writes the copy if it differs, or restores it if a config was rejected and none is applied.
 func (l lastGood) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	l.rules.mu.Lock()
 	hash, refused := l.rules.hash, l.rules.refusal != nil
 	data := make(map[string]string, len(l.rules.files))
-	for _, f := range l.rules.files {
+	files := config.ForRollback(l.rules.files)
+	for _, f := range files {
 		data[f.Name] = string(f.Data)
 	}
 	l.rules.mu.Unlock()
@@ -202,30 +210,35 @@ func (l lastGood) look(ctx context.Context) error {
 	case hash == "" || !l.rules.Leads(l.host):
 		return nil
 	}
-	_, err := l.write(ctx, data, hash)
+	_, err := l.write(ctx, data, config.Hash(files))
 	return err
 }
 
-// restore puts the copy in force unless a document is by now. Who has changed it has not made it the last good one.
+// restore applies the copy unless a config is applied by now. A copy that was changed is not the last known good
+// config.
 func (l lastGood) restore(ctx context.Context) error {
 	m, err := l.read(ctx)
 	if err != nil {
 		return err
 	}
-	found := candidate(l.String(), config.FilesOf(m.Data))
-	switch {
-	case len(found.Files) == 0:
-		return fmt.Errorf("%s has no document yet", l)
-	case found.Hash != m.Annotations[hashAnnotation]:
-		return fmt.Errorf("%s is not what a scheduler wrote: its document has the sha256 %s, and its annotation says %q", l, found.Hash, m.Annotations[hashAnnotation])
-	case found.Err != nil:
+	kept := config.FilesOf(m.Data)
+	switch hash := config.Hash(kept); {
+	case len(kept) == 0:
+		return fmt.Errorf("%s has no config yet", l)
+	case hash != m.Annotations[hashAnnotation]:
+		return fmt.Errorf("%s was not written by a scheduler: its config has the SHA-256 %s, and its annotation says "+
+			"%q",
+			l, hash, m.Annotations[hashAnnotation])
+	}
+	found := candidate(l.String(), config.Current(kept))
+	if found.Err != nil {
 		return found.Err
 	}
 	l.rules.put(ctx, found, true)
 	return nil
 }
 
-// configMetrics tell which document the scheduler goes by. The zero value tells nobody.
+// configMetrics show which config the scheduler applies. The zero value has no metrics.
 type configMetrics struct {
 	info   *metrics.GaugeVec
 	errors *metrics.Counter
@@ -237,10 +250,12 @@ type Register = func(metrics.Registerable) error
 func newConfigMetrics(register Register) (configMetrics, error) {
 	m := configMetrics{
 		info: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "kerf_scheduler_config_info", Help: "1 for the config of this replica, by its SHA-256. Absent without a valid config; the replica then places no GPU pods.", StabilityLevel: metrics.ALPHA,
+			Name: "kerf_scheduler_config_info", Help: "1 for the config of this replica, by its SHA-256. Absent " +
+				"without a valid config; the replica then places no GPU pods.", StabilityLevel: metrics.ALPHA,
 		}, []string{"sha256"}),
 		errors: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "kerf_scheduler_config_errors_total", Help: "Configs that were rejected because of errors.", StabilityLevel: metrics.ALPHA,
+			Name: "kerf_scheduler_config_errors_total", Help: "Configs that were rejected because of errors.",
+			StabilityLevel: metrics.ALPHA,
 		}),
 	}
 	for _, one := range []metrics.Registerable{m.info, m.errors} {
@@ -260,7 +275,7 @@ func (m configMetrics) inForce(sha256 string) {
 	m.info.WithLabelValues(sha256).Set(1)
 }
 
-// refused counts a document that was not taken.
+// refused counts a rejected config.
 func (m configMetrics) refused() {
 	if m.errors != nil {
 		m.errors.Inc()

@@ -20,14 +20,18 @@ import (
 
 const lastGoodName = "kerf-config-last-good"
 
-// keptBy is the copy of a document, with the mark of a scheduler that wrote it.
+// keptBy is the copy of a config, with the mark of a scheduler that wrote it.
 func keptBy(text string) (data, annotations map[string]string) {
-	files := []config.File{{Name: "sharing.yaml", Data: []byte(text)}}
-	return map[string]string{"sharing.yaml": text}, map[string]string{hashAnnotation: config.Hash(files)}
+	files := config.ForRollback([]config.File{{Name: "sharing.yaml", Data: []byte(text)}})
+	return map[string]string{"sharing.yaml": string(files[0].Data)},
+		map[string]string{hashAnnotation: config.Hash(files)}
 }
 
-// A scheduler that starts while the document has mistakes goes by the copy of the last good one where there is one that a
-// scheduler wrote, and else gives no GPU to anybody until a good document comes.
+// hashOf is the hash of a config that is applied.
+func hashOf(text string) string { return config.Hash([]config.File{{Data: []byte(text)}}) }
+
+// A scheduler that starts while the config has errors uses the copy of the last good one if a scheduler wrote one. Else
+// it grants no GPU until a good config comes.
 func TestStartOnABadDocument(t *testing.T) {
 	good, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
 	spoilt, spoiltMark := keptBy(documentOf("{name: small, mmeory: 4GiB}"))
@@ -36,13 +40,14 @@ func TestStartOnABadDocument(t *testing.T) {
 		data, mark map[string]string
 		found      bool
 	}{
-		"a copy":                     {data: good, mark: mark, found: true},
-		"no copy yet":                {},
-		"nowhere to keep one":        {missing: true},
-		"changed by somebody":        {data: maps.Clone(good), mark: spoiltMark},
-		"written by nobody":          {data: good},
-		"a copy that has mistakes":   {data: spoilt, mark: spoiltMark},
-		"a copy with another's file": {data: map[string]string{"sharing.yaml": good["sharing.yaml"], "more.yaml": "x"}, mark: mark},
+		"a copy":                 {data: good, mark: mark, found: true},
+		"no copy yet":            {},
+		"nowhere to keep one":    {missing: true},
+		"changed by hand":        {data: maps.Clone(good), mark: spoiltMark},
+		"no writer":              {data: good},
+		"a copy that has errors": {data: spoilt, mark: spoiltMark},
+		"a copy with another's file": {data: map[string]string{"sharing.yaml": good["sharing.yaml"], "more.yaml": "x"},
+			mark: mark},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
@@ -63,7 +68,7 @@ func TestStartOnABadDocument(t *testing.T) {
 			}
 			seen := r.Read(t.Context(), Sources{File: file})
 			if tell(); len(told) != 0 {
-				t.Errorf("told before events are heard: %q", told)
+				t.Errorf("reported before events are heard: %q", told)
 			}
 			starting = false
 			l := lastGood{newOwned(r, client, "kerf-system/"+lastGoodName, "me")}
@@ -75,17 +80,20 @@ func TestStartOnABadDocument(t *testing.T) {
 			}
 			stays := "no earlier one is known"
 			if tt.found {
-				stays = mark[hashAnnotation] + " stays in force"
+				stays = hashOf(documentOf("{name: small, memory: 4GiB}")) + " stays applied"
 			}
-			if len(told) != 1 || !strings.Contains(told[0], stays) || !strings.Contains(told[0], "nonsense") && !strings.Contains(told[0], "line 1") {
-				t.Errorf("told %q, want once with %q and the mistake", told, stays)
+			if len(told) != 1 || !strings.Contains(told[0], stays) || !strings.Contains(told[0], "nonsense") &&
+				!strings.Contains(told[0], "line 1") {
+				t.Errorf("reported %q, want once with %q and the error", told, stays)
 			}
-			if err := r.Err(); (err == nil) != tt.found || !tt.found && (!errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "kerf config validate")) {
+			if err := r.Err(); (err == nil) != tt.found || !tt.found &&
+				(!errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "kerf config validate")) {
 				t.Errorf("there are rules: %v", err)
 			}
 
-			// What is mended counts, whatever was kept, and is what is kept from then on.
-			mended := candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
+			// A corrected config counts, whatever was kept, and is what is kept from then on.
+			mended := candidate("a test",
+				[]config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
 			if mended.Err != nil || seen == mended.Hash {
 				t.Fatal(mended.Err)
 			}
@@ -103,14 +111,17 @@ func TestStartOnABadDocument(t *testing.T) {
 			if err != nil || getErr != nil {
 				t.Fatal(err, getErr)
 			}
-			if m.Annotations[hashAnnotation] != mended.Hash || len(m.Data) != 1 || m.Data["sharing.yaml"] != string(mended.Files[0].Data) || m.Labels["a"] != "b" {
+			kept := config.ForRollback(mended.Files)
+			if m.Annotations[hashAnnotation] != config.Hash(kept) || len(m.Data) != 1 ||
+				m.Data["sharing.yaml"] != string(kept[0].Data) || m.Labels["a"] != "b" ||
+				!strings.Contains(m.Data["sharing.yaml"], config.OldAPIVersion) {
 				t.Errorf("kept is %+v", m)
 			}
 		})
 	}
 }
 
-// Who stands by keeps nothing, and a document with mistakes is never kept.
+// A standby keeps nothing, and a config with errors is never kept.
 func TestLastGoodIsTheLeaders(t *testing.T) {
 	data, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
 	m := inKerf(lastGoodName, data)
@@ -118,7 +129,8 @@ func TestLastGoodIsTheLeaders(t *testing.T) {
 	client := fake.NewClientset(m)
 	r := unread(t)
 	r.Led("other_1")
-	next := candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
+	next := candidate("a test", []config.File{
+		{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
 	r.take(t.Context(), next)
 	l := lastGood{newOwned(r, client, "kerf-system/"+lastGoodName, "me")}
 	kept := func() string {
@@ -137,12 +149,12 @@ func TestLastGoodIsTheLeaders(t *testing.T) {
 	}
 	r.Led("me_1")
 	r.refuse(t.Context(), candidate("a test", []config.File{{Name: "sharing.yaml", Data: []byte("nonsense")}}))
-	if got := kept(); got != next.Hash {
-		t.Errorf("the leader has kept %s, want %s", got, next.Hash)
+	if got, want := kept(), config.Hash(config.ForRollback(next.Files)); got != want {
+		t.Errorf("the leader has kept %s, want %s", got, want)
 	}
 }
 
-// From a start with mistakes to what was kept, and to what is mended: all by what runs beside the scheduler.
+// From a start with errors to the kept config, and to the corrected one: all by what runs with the scheduler.
 func TestRulesAreFoundAgain(t *testing.T) {
 	data, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
 	copied := inKerf(lastGoodName, data)
@@ -167,14 +179,16 @@ func TestRulesAreFoundAgain(t *testing.T) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("in force is %q, want %q", hash, want)
+				t.Fatalf("applied is %q, want %q", hash, want)
 			}
 		}
 	}
-	become(mark[hashAnnotation])
-	mended, next := keptBy(documentOf("{name: small, memory: 7GiB}"))
-	if _, err := client.CoreV1().ConfigMaps("kerf-system").Update(ctx, inKerf("kerf-config", mended), metav1.UpdateOptions{}); err != nil {
+	become(hashOf(documentOf("{name: small, memory: 4GiB}")))
+	mended := documentOf("{name: small, memory: 7GiB}")
+	if _, err := client.CoreV1().ConfigMaps("kerf-system").Update(ctx, inKerf("kerf-config",
+		map[string]string{"sharing.yaml": mended}),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	become(next[hashAnnotation])
+	become(hashOf(mended))
 }

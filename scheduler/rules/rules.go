@@ -1,9 +1,10 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules keeps the SharingConfig that the scheduler goes by, and the ConfigMaps that the leading scheduler writes of it.
+// Package rules keeps the SharingConfig that the scheduler goes by, and the ConfigMaps that the leading scheduler
+// writes of it.
 //
-// It promises that a document is taken whole or not at all, and that one with mistakes changes nothing.
+// It promises that a config is applied whole or not at all, and that one with errors changes nothing.
 package rules
 
 import (
@@ -18,15 +19,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Sources say where the document is, and what is written of it. ConfigMaps are given as NAMESPACE/NAME; an empty string is none.
+// Sources say where the config is, and what is written of it. ConfigMaps are given as NAMESPACE/NAME; an empty string
+// is none.
 type Sources struct {
-	// File has the document until ConfigMap was seen. ConfigMap is watched.
+	// File has the config until ConfigMap was seen. ConfigMap is watched.
 	File, ConfigMap string
-	// ProfileAmounts gets the profiles' amounts, for the admission policies. LastGood keeps the last good document.
+	// ProfileAmounts gets the profiles' amounts, for the admission policies. LastGood keeps the last known good config.
 	ProfileAmounts, LastGood string
 }
 
-// Rules are those in force. Make them with New.
+// Rules are the applied ones. Make them with New.
 type Rules struct {
 	// apply hands a valid document to who decides by it.
 	apply func(config.Config)
@@ -37,19 +39,19 @@ type Rules struct {
 
 	// mu guards what follows.
 	mu sync.Mutex
-	// hash is that of the document in force, empty for none; files are the text and profiles those of it.
+	// hash is that of the applied config, empty for none; files are its text and profiles its profiles.
 	hash     string
 	files    []config.File
 	profiles []config.Profile
-	// refusal is why the newest document was not taken, or none is known yet, of which untold is what no event has said; nil where
-	// there need be none.
-	refusal, untold error
+	// refusal is why the newest config was rejected, or that none is known yet; unreported is the part without an
+	// event. Nil if none is required.
+	refusal, unreported error
 	// elected is true where schedulers elect the one that decides, and leader is how its lease names it.
 	elected bool
 	leader  string
 }
 
-// New are rules without a document, whose metrics register makes known; nil makes them known to nobody.
+// New returns rules without a config. register registers their metrics; nil registers none.
 func New(apply func(config.Config), register Register) (*Rules, error) {
 	r := &Rules{apply: apply, amountsDue: make(chan struct{}, 1), lastGoodDue: make(chan struct{}, 1)}
 	if register == nil {
@@ -74,17 +76,17 @@ func (r *Rules) Led(holder string) {
 	}
 }
 
-// Leads reports whether the scheduler on this host decides. A scheduler that stands by writes nothing, so that one that is late
-// does not take back what the leader wrote.
+// Leads reports whether the scheduler on this host decides. A scheduler that stands by writes nothing, so that one that
+// is late does not take back what the leader wrote.
 func (r *Rules) Leads(host string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.elected || strings.HasPrefix(r.leader, host+"_") // what follows is chosen at random
 }
 
-// Read reads the agents' configuration from the file, takes it whole or not at all, and returns the hash of what it read.
-// A scheduler that ended for a document with mistakes would leave its cluster without one: it goes on, by the last good document
-// or by none.
+// Read reads the agents' config from the file, applies it whole or not at all, and returns its hash. A scheduler that
+// exits for a config with errors would leave its cluster without one. So it continues with the last known good
+// config, or with none.
 func (r *Rules) Read(ctx context.Context, from Sources) (seen string) {
 	switch {
 	case from.File != "":
@@ -103,10 +105,10 @@ func (r *Rules) Read(ctx context.Context, from Sources) (seen string) {
 	return ""
 }
 
-// take puts a valid document in force.
+// take applies a valid config.
 func (r *Rules) take(ctx context.Context, found change.Candidate) { r.put(ctx, found, false) }
 
-// put puts a valid document in force, where first is true only if none is.
+// put applies a valid config; with first only if none is applied.
 func (r *Rules) put(ctx context.Context, found change.Candidate, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,21 +120,28 @@ func (r *Rules) put(ctx context.Context, found change.Candidate, first bool) {
 	r.profiles = found.Config.Profiles()
 	r.shown.inForce(found.Hash)
 	r.tellOwned()
-	klog.FromContext(ctx).Info("The sharing config is in force", "sha256", found.Hash, "from", found.From)
+	log := klog.FromContext(ctx)
+	log.Info("config applied", "sha256", found.Hash, "from", found.From)
+	if outdated := config.Warning(found.Files...); outdated != "" {
+		log.Info("read config of an old version", "from", found.From, "warning", outdated)
+	}
 }
 
-// refuse takes note of a document that is not taken. What is in force stays; where nothing is, the last good one is asked for, and
-// until that or another is there no pod is placed that asks for a GPU.
+// refuse notes a rejected config. The applied one stays. If none is applied, the last known good one is requested.
+// Until one is applied, no pod that requests a GPU is placed.
 func (r *Rules) refuse(ctx context.Context, found change.Candidate) {
 	r.mu.Lock()
-	r.refusal, r.untold = found.Err, found.Err
+	r.refusal, r.unreported = found.Err, found.Err
 	hash := r.hash
 	r.mu.Unlock()
 	r.shown.refused()
 	if log := klog.FromContext(ctx); hash != "" {
-		log.Error(found.Err, "The sharing config is not taken; what was read before stays in force", "sha256", found.Hash, "inForce", hash)
+		log.Error(found.Err, "config rejected, the previous one stays applied", "sha256",
+			found.Hash, "applied", hash)
 	} else {
-		log.Error(found.Err, "The sharing config is not taken; until the last good one is found no pod is placed that asks for a GPU", "sha256", found.Hash)
+		log.Error(found.Err,
+			"config rejected and no last known good config found, pods with GPU requests are pending",
+			"sha256", found.Hash)
 	}
 	r.tellOwned()
 }
@@ -140,24 +149,25 @@ func (r *Rules) refuse(ctx context.Context, found change.Candidate) {
 // mostNote is the most bytes of an event's text that the API server takes, with room for what is put around it.
 const mostNote = 900
 
-// tellRefusal writes the event of a document that was refused, once; not before the events of a scheduler that starts are
-// heard, which is when its lists are read.
+// tellRefusal writes the event of a rejected config, once. A starting scheduler waits until its events are heard, which
+// is when its lists are read.
 func (r *Rules) tellRefusal(event func(note string), started func() bool) {
 	if event == nil || !started() {
 		return
 	}
 	r.mu.Lock()
-	untold, hash := r.untold, r.hash
-	r.untold = nil
+	unreported, hash := r.unreported, r.hash
+	r.unreported = nil
 	r.mu.Unlock()
-	if untold == nil {
+	if unreported == nil {
 		return
 	}
 	stays := "no earlier one is known, and pods that ask for a GPU wait"
 	if hash != "" {
-		stays = "the document with the sha256 " + hash + " stays in force"
+		stays = "the config with the sha256 " + hash + " stays applied"
 	}
-	event(fmt.Sprintf("kerf-scheduler does not take the sharing configuration: %s: %s", stays, shortened(oneLine(untold), mostNote-len(stays))))
+	event(fmt.Sprintf("kerf-scheduler does not take the sharing configuration: %s: %s", stays,
+		shortened(oneLine(unreported), mostNote-len(stays))))
 }
 
 // shortened leaves at most so many bytes.
@@ -181,7 +191,8 @@ func (r *Rules) Err() error {
 	if r.hash != "" || r.refusal == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; mend it, as 'kerf config validate' says", ErrNone, shortened(oneLine(r.refusal), mostNote))
+	return fmt.Errorf("%w: %s; fix it; see 'kerf config validate'", ErrNone,
+		shortened(oneLine(r.refusal), mostNote))
 }
 
 // tellOwned has what the leader writes looked at now. It does not wait.

@@ -22,7 +22,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// unread are rules that nobody goes by.
+// unread are rules that no scheduler uses.
 func unread(t *testing.T) *Rules {
 	t.Helper()
 	r, err := New(func(config.Config) {}, nil)
@@ -32,7 +32,7 @@ func unread(t *testing.T) *Rules {
 	return r
 }
 
-// running are rules that may follow a document until the test ends.
+// running are rules that may follow a config until the test ends.
 func running(t *testing.T) (*Rules, context.Context) {
 	t.Helper()
 	r := unread(t)
@@ -41,11 +41,12 @@ func running(t *testing.T) (*Rules, context.Context) {
 	return r, ctx
 }
 
-// A changed file is taken; one with mistakes changes nothing.
+// A changed file is taken; one with errors changes nothing.
 func TestConfigIsReadAgain(t *testing.T) {
-	const doc = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: %s, gpus: 1}\n  pools:\n  - {name: default}\n"
+	const doc = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  profiles:\n  - {name: small, memory: " +
+		"%s, gpuCount: 1}\n  pools:\n  - {name: default}\n"
 	file := filepath.Join(t.TempDir(), "sharing.yaml")
-	write := func(text string) { // at once: half a document is another mistake
+	write := func(text string) { // at once: half a config is another error
 		err := os.WriteFile(file+".new", []byte(text), 0o600)
 		if err == nil {
 			err = os.Rename(file+".new", file)
@@ -61,11 +62,14 @@ func TestConfigIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := func(want sharing.Bytes) bool { return sharing.Bytes(now.Load()) == want }
-	// says requires that the document in force, and how many were refused, can be asked for.
+	// says requires that the applied config, and how many were rejected, can be asked for.
 	says := func(text string, refused int) {
 		t.Helper()
-		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Configs that were rejected because of errors.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
-			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the config of this replica, by its SHA-256. Absent without a valid config; the replica then places no GPU pods.\n# TYPE kerf_scheduler_config_info gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
+		want := fmt.Sprintf("# HELP kerf_scheduler_config_errors_total [ALPHA] Configs that were rejected because of "+
+			"errors.\n# TYPE kerf_scheduler_config_errors_total counter\nkerf_scheduler_config_errors_total %d\n"+
+			"# HELP kerf_scheduler_config_info [ALPHA] 1 for the config of this replica, by its SHA-256. Absent "+
+			"without a valid config; the replica then places no GPU pods.\n# TYPE kerf_scheduler_config_info "+
+			"gauge\nkerf_scheduler_config_info{sha256=\"%x\"} 1\n",
 			refused, sha256.Sum256([]byte(text)))
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 			t.Error(err)

@@ -1,17 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package allocator chooses the GPUs of one node that answer a request.
+// Package allocator chooses the GPUs of one node for a request.
 //
-// It is a pure function of the GPUs' state and the request: the same input gives the same placement, in
-// whatever order the GPUs are listed. What it returns fitted the state that it was given; the ledger checks
-// again when it is booked.
+// It is a pure function of the GPUs' state and the request: the same input gives the same placement, in any order of
+// the GPUs. The result fits the given state. The ledger checks it again when it reserves it.
 //
-// How it chooses, for fragments: among the GPUs that fit, one that is shared already before one that is
-// free, so that whole GPUs stay whole; then the one with the least memory and compute left over, as parts of
-// that GPU; then the lowest index. PlaceSpread turns this around. Whole GPUs: see whole.go.
+// For shares it chooses among the GPUs that fit. It prefers a shared GPU to a free one, so that whole GPUs stay free.
+// Then it takes the GPU with the least memory and compute left, as parts of that GPU, and then the lowest index.
+// PlaceSpread turns this around. Whole GPUs: see whole.go.
 //
-// It does not choose among nodes, and it does not read a profile or a pool: the request is complete.
+// It does not choose among nodes, and it reads no profile or pool: the request is complete.
 package allocator
 
 import (
@@ -29,31 +28,30 @@ type GPUState struct {
 	// FreeMemory and FreePercent are what can be claimed now.
 	FreeMemory  sharing.Bytes
 	FreePercent sharing.Percent
-	// Lent is memory that is neither free nor claimed: grants that run use it until it is taken back. It is only
-	// told.
-	Lent sharing.Bytes
+	// Burst is the burst memory of active grants: it is neither free nor guaranteed. The choice only reports it.
+	Burst sharing.Bytes
 	// Held is true while any claim is on the GPU.
 	Held bool
-	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware count for
-	// nothing here: a whole GPU is exclusive by itself, and a fragment never is.
+	// Levels are the enforcement levels that a grant on this GPU can have. Exclusive and hardware do not count here:
+	// a whole GPU is exclusive, and a share never is.
 	Levels []sharing.Level
 	// MinLevel is demanded of every share of it, besides what the request demands. See Least.
 	MinLevel sharing.Level
-	// LevelWhy says why a fragment cannot be held more strongly, and what to do about it; it may be empty.
+	// LevelWhy says why a share has no higher level, and the remedy; it may be empty.
 	LevelWhy string
-	// Sharers is how many claims have a fragment of it, and MaxSharers how many may; 0 for no bound.
+	// Sharers is the number of claims with a share of it, and MaxSharers the maximum; 0 for no maximum.
 	Sharers, MaxSharers int
 	// NoWhole says why it is not given whole, as a clause; empty: it is.
 	NoWhole string
 	// Turns is true for a GPU whose MIG mode demand may change: that it is in MIG mode rules nothing out for ever.
 	Turns bool
-	// Shut says why no fragment can be given here while there are the claims that there are, as a clause; empty: it can.
+	// Shut says why the GPU can give no share while its present claims exist, as a clause. It is empty if it can.
 	Shut string
 }
 
-// Choose returns the placement that answers the request, fragments by GPU index, or an error: *NoFit when
-// no GPU is free for it (ErrExhausted) or none here could ever be (ErrUnsupported), else ErrInvalid for a
-// request or a list of GPUs that is wrong in itself.
+// Choose returns the placement for the request, shares by GPU index, or an error. *NoFit means that no GPU is free
+// for it (ErrExhausted), or that none here can ever fit (ErrUnsupported). ErrInvalid means a wrong request or list of
+// GPUs.
 func Choose(gpus []GPUState, r sharing.Request) (sharing.Placement, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("choose gpus: %w", err)
@@ -143,9 +141,9 @@ func heldFirst(a, b *GPUState) int {
 	return 1
 }
 
-// leftover is what the fragment leaves free on the GPU: the part of its memory and the part of its compute,
-// each in 2^-32, added. f fits g.
-func leftover(g GPUState, f sharing.Fragment) uint64 {
+// leftover is what the share leaves free on the GPU: the fractions of its memory and of its compute, each in 2^-32,
+// added. f fits g.
+func leftover(g GPUState, f sharing.Share) uint64 {
 	const one = 32
 	all := g.GPU.Bookable()
 	memory := min(g.FreeMemory, all).SubFloor(f.Memory)

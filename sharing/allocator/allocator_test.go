@@ -24,7 +24,8 @@ func id(n int) sharing.GPURef {
 // free returns an empty healthy GPU.
 func free(n int, size sharing.Bytes) GPUState {
 	g := sharing.GPU{UUID: id(n).UUID, Index: n, Model: "NVIDIA H100", Memory: size, Health: sharing.HealthOK}
-	return GPUState{GPU: g, FreeMemory: size, FreePercent: 100, Levels: []sharing.Level{sharing.LevelReactive, sharing.LevelDriver, sharing.LevelExclusive}}
+	return GPUState{GPU: g, FreeMemory: size, FreePercent: 100, Levels: []sharing.Level{sharing.LevelReactive,
+		sharing.LevelDriver, sharing.LevelExclusive}}
 }
 
 // at returns an empty healthy GPU of 80 GiB with these levels.
@@ -67,35 +68,57 @@ func TestChooseShared(t *testing.T) {
 		r    sharing.Request
 		want string
 	}{
-		"the first of equals":               {[]GPUState{free(0, 80*gib), free(1, 80*gib)}, gib10, "0"},
-		"shared before free":                {[]GPUState{free(0, 80*gib), used(1, 60*gib, 100)}, gib10, "1"},
-		"shared before tighter":             {[]GPUState{free(0, 20*gib), used(1, 79*gib, 100)}, gib10, "1"},
-		"the tightest":                      {[]GPUState{used(0, 60*gib, 100), used(1, 11*gib, 100), used(2, 12*gib, 100)}, gib10, "1"},
-		"tight in memory and compute":       {[]GPUState{used(0, 20*gib, 90), used(1, 40*gib, 30)}, sharing.Request{Memory: 10 * gib, Percent: 30, GPUs: 1}, "1"},
-		"compute is booked out":             {[]GPUState{used(0, 20*gib, 20), free(1, 80*gib)}, sharing.Request{Memory: 10 * gib, Percent: 30, GPUs: 1}, "1"},
-		"memory alone needs no compute":     {[]GPUState{used(0, 20*gib, 0), free(1, 80*gib)}, gib10, "0"},
-		"exactly what is left":              {[]GPUState{used(0, 10*gib, 1), free(1, 80*gib)}, gib10, "0"},
-		"one byte too little":               {[]GPUState{used(0, 10*gib-1, 1), free(1, 80*gib)}, gib10, "1"},
-		"leftover is a part of the GPU":     {[]GPUState{free(0, 80*gib), free(1, 20*gib)}, gib10, "1"},
-		"percent alone takes memory":        {[]GPUState{used(0, 39*gib, 100), used(1, 40*gib, 100)}, sharing.Request{Percent: 50, GPUs: 1}, "1"},
-		"percent alone on a small GPU":      {[]GPUState{used(0, 39*gib, 100), free(1, 16*gib)}, sharing.Request{Percent: 50, GPUs: 1}, "1"},
-		"spread takes the emptiest":         {[]GPUState{used(0, 70*gib, 100), free(1, 80*gib), free(2, 80*gib)}, with(gib10, func(r *sharing.Request) { r.Place = sharing.PlaceSpread }), "1"},
-		"spread among the shared":           {[]GPUState{used(0, 20*gib, 100), used(1, 30*gib, 100)}, with(gib10, func(r *sharing.Request) { r.Place = sharing.PlaceSpread }), "1"},
-		"over two":                          {[]GPUState{used(0, 9*gib, 100), used(1, 30*gib, 100), free(2, 80*gib)}, sharing.Request{Memory: 20 * gib, GPUs: 2}, "1 2"},
-		"by model":                          {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)}, with(gib10, func(r *sharing.Request) { r.Models = []string{"!*h100*"} }), ""},
-		"by UUID":                           {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)}, with(gib10, func(r *sharing.Request) { r.UUIDs = []sharing.GPUID{id(1).UUID} }), "1"},
-		"by the profile's model":            {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.ProfileModels = []string{"*T4*"} }), ""},
-		"level":                             {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelDriver }), "0"},
-		"level that no fragment has":        {[]GPUState{free(0, 80*gib)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelHardware }), ""},
-		"unknown level":                     {[]GPUState{at(0), free(1, 80*gib)}, gib10, "1"},
-		"unknown level, none demanded":      {[]GPUState{at(0)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
-		"not enforced":                      {[]GPUState{at(0, sharing.LevelExclusive, sharing.LevelNone), free(1, 80*gib)}, gib10, "1"},
-		"not enforced, none demanded":       {[]GPUState{at(0, sharing.LevelNone)}, with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
-		"not enforced, whole":               {[]GPUState{at(0, sharing.LevelNone)}, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "0"},
-		"reactive is enough for no demand":  {[]GPUState{at(0, sharing.LevelReactive)}, gib10, "0"},
-		"not on one that is not healthy":    {[]GPUState{func() GPUState { g := free(0, 80*gib); g.GPU.Health = sharing.HealthSuspect; return g }(), free(1, 80*gib)}, gib10, "1"},
-		"not on one in MIG mode":            {[]GPUState{func() GPUState { g := free(0, 80*gib); g.GPU.MIG = true; return g }(), free(1, 80*gib)}, gib10, "1"},
-		"not less than the least":           {[]GPUState{free(0, 50*sharing.MiB)}, sharing.Request{Percent: 1, GPUs: 1}, ""},
+		"the first of equals":   {[]GPUState{free(0, 80*gib), free(1, 80*gib)}, gib10, "0"},
+		"shared before free":    {[]GPUState{free(0, 80*gib), used(1, 60*gib, 100)}, gib10, "1"},
+		"shared before tighter": {[]GPUState{free(0, 20*gib), used(1, 79*gib, 100)}, gib10, "1"},
+		"the tightest": {[]GPUState{used(0, 60*gib, 100), used(1, 11*gib, 100),
+			used(2, 12*gib, 100)}, gib10, "1"},
+		"tight in memory and compute": {[]GPUState{used(0, 20*gib, 90), used(1, 40*gib, 30)},
+			sharing.Request{Memory: 10 * gib, Percent: 30, GPUs: 1}, "1"},
+		"compute is booked out": {[]GPUState{used(0, 20*gib, 20), free(1, 80*gib)},
+			sharing.Request{Memory: 10 * gib, Percent: 30, GPUs: 1}, "1"},
+		"memory alone needs no compute": {[]GPUState{used(0, 20*gib, 0), free(1, 80*gib)}, gib10, "0"},
+		"exactly what is left":          {[]GPUState{used(0, 10*gib, 1), free(1, 80*gib)}, gib10, "0"},
+		"one byte too little":           {[]GPUState{used(0, 10*gib-1, 1), free(1, 80*gib)}, gib10, "1"},
+		"leftover is a part of the GPU": {[]GPUState{free(0, 80*gib), free(1, 20*gib)}, gib10, "1"},
+		"percent alone takes memory": {[]GPUState{used(0, 39*gib, 100), used(1, 40*gib, 100)},
+			sharing.Request{Percent: 50, GPUs: 1}, "1"},
+		"percent alone on a small GPU": {[]GPUState{used(0, 39*gib, 100), free(1, 16*gib)},
+			sharing.Request{Percent: 50, GPUs: 1}, "1"},
+		"spread takes the emptiest": {[]GPUState{used(0, 70*gib, 100), free(1, 80*gib), free(2, 80*gib)},
+			with(gib10, func(r *sharing.Request) { r.Place = sharing.PlaceSpread }), "1"},
+		"spread among the shared": {[]GPUState{used(0, 20*gib, 100), used(1, 30*gib, 100)},
+			with(gib10, func(r *sharing.Request) { r.Place = sharing.PlaceSpread }), "1"},
+		"over two": {[]GPUState{used(0, 9*gib, 100), used(1, 30*gib, 100), free(2, 80*gib)},
+			sharing.Request{Memory: 20 * gib, GPUs: 2}, "1 2"},
+		"by model": {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)},
+			with(gib10, func(r *sharing.Request) { r.Models = []string{"!*h100*"} }), ""},
+		"by UUID": {[]GPUState{used(0, 20*gib, 100), free(1, 80*gib)},
+			with(gib10, func(r *sharing.Request) { r.UUIDs = []sharing.GPUID{id(1).UUID} }), "1"},
+		"by the profile's model": {[]GPUState{free(0, 80*gib)},
+			with(gib10, func(r *sharing.Request) { r.ProfileModels = []string{"*T4*"} }), ""},
+		"level": {[]GPUState{free(0, 80*gib)},
+			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelDriver }), "0"},
+		"level that no share has": {[]GPUState{free(0, 80*gib)},
+			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelHardware }), ""},
+		"unknown level": {[]GPUState{at(0), free(1, 80*gib)}, gib10, "1"},
+		"unknown level, none demanded": {[]GPUState{at(0)},
+			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
+		"not enforced": {[]GPUState{at(0, sharing.LevelExclusive, sharing.LevelNone),
+			free(1, 80*gib)}, gib10, "1"},
+		"not enforced, none demanded": {[]GPUState{at(0, sharing.LevelNone)},
+			with(gib10, func(r *sharing.Request) { r.MinLevel = sharing.LevelNone }), "0"},
+		"not enforced, whole": {[]GPUState{at(0, sharing.LevelNone)},
+			sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "0"},
+		"reactive is enough for no demand": {[]GPUState{at(0, sharing.LevelReactive)}, gib10, "0"},
+		"not on one that is not healthy": {
+			[]GPUState{func() GPUState { g := free(0, 80*gib); g.GPU.Health = sharing.HealthSuspect; return g }(),
+				free(1, 80*gib)}, gib10, "1"},
+		"not on one in MIG mode": {
+			[]GPUState{func() GPUState { g := free(0, 80*gib); g.GPU.MIG = true; return g }(), free(1, 80*gib)}, gib10,
+			"1"},
+		"not less than the least": {[]GPUState{free(0, 50*sharing.MiB)}, sharing.Request{Percent: 1, GPUs: 1},
+			""},
 		"a whole one is not given in parts": {[]GPUState{used(0, 0, 0)}, gib10, ""},
 	}
 	for name, tt := range tests {
@@ -111,7 +134,7 @@ func TestChooseShared(t *testing.T) {
 			for _, f := range p {
 				i := slices.IndexFunc(tt.gpus, func(g GPUState) bool { return g.GPU.Ref() == f.GPU })
 				if f != tt.r.On(tt.gpus[i].GPU) {
-					t.Errorf("fragment %+v is not what the request gives", f)
+					t.Errorf("share %+v is not what the request gives", f)
 				}
 			}
 		})
@@ -126,7 +149,8 @@ func TestChooseRefusesBadInput(t *testing.T) {
 	}{
 		"invalid request": {[]GPUState{free(0, sharing.GiB)}, sharing.Request{}},
 		"open request":    {[]GPUState{free(0, sharing.GiB)}, sharing.Request{Profile: "small"}},
-		"a GPU twice":     {[]GPUState{free(0, sharing.GiB), free(0, sharing.GiB)}, sharing.Request{Percent: 50, GPUs: 1}},
+		"a GPU twice": {[]GPUState{free(0, sharing.GiB), free(0, sharing.GiB)},
+			sharing.Request{Percent: 50, GPUs: 1}},
 	} {
 		if p, err := Choose(tt.gpus, tt.r); !errors.Is(err, sharing.ErrInvalid) || p != nil {
 			t.Errorf("%s: %v, %v", name, p, err)
@@ -134,10 +158,11 @@ func TestChooseRefusesBadInput(t *testing.T) {
 	}
 }
 
-// A GPU on which somebody holds nothing that counts is not given whole to another.
+// A GPU with a grant of no amount is still not given whole to another grant.
 func TestWholeMeansAlone(t *testing.T) {
 	t.Parallel()
-	if p, err := Choose([]GPUState{used(0, 80*sharing.GiB, 100)}, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); !errors.Is(err, sharing.ErrExhausted) {
+	if p, err := Choose([]GPUState{used(0, 80*sharing.GiB, 100)}, sharing.Request{Kind: sharing.KindWhole,
+		GPUs: 1}); !errors.Is(err, sharing.ErrExhausted) {
 		t.Errorf("placed: %v, %v", p, err)
 	}
 }
@@ -172,7 +197,8 @@ func randomGPUs(rnd *rand.Rand) []GPUState {
 		g := free(n, sharing.Bytes(1+rnd.IntN(2))*40*sharing.GiB)
 		g.GPU.Index, g.GPU.NUMA = n/2, n/4
 		if rnd.IntN(2) == 0 {
-			g.FreeMemory, g.FreePercent, g.Held = sharing.Bytes(rnd.IntN(4))*10*sharing.GiB, sharing.Percent(25*rnd.IntN(5)), true
+			g.FreeMemory, g.FreePercent, g.Held = sharing.Bytes(rnd.IntN(4))*10*sharing.GiB,
+				sharing.Percent(25*rnd.IntN(5)), true
 		}
 		for peer := range n {
 			if rnd.IntN(2) == 0 {

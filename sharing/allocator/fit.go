@@ -30,7 +30,7 @@ const (
 	BelowPool
 	// Contested: the GPU's memory is granted more than once, and the request demands a level that excludes that.
 	Contested
-	// TooSmall: the GPU has less memory in all, or the percentage of it is less than sharing.MinFragment.
+	// TooSmall: the GPU has less memory in all, or the percentage of it is less than sharing.MinShare.
 	TooSmall
 	NotHealthy
 	Cordoned
@@ -70,8 +70,8 @@ func never(code Code, format string, args ...any) Verdict {
 	return Verdict{Code: code, Text: fmt.Sprintf(format, args...), Never: true}
 }
 
-// Fit says whether a GPU answers the part of a request that falls on one GPU, and why not. It looks first at what the end
-// of grants does not change. The request is valid and complete, and not for a MIG instance.
+// Fit says whether a GPU answers the part of a request that falls on one GPU, and why not. It looks first at what the
+// end of grants does not change. The request is valid and complete, and not for a MIG instance.
 func Fit(g GPUState, r sharing.Request) Verdict {
 	if g.GPU.Health != sharing.HealthOK && g.GPU.Memory == 0 {
 		return ill(g.GPU) // nothing is known of it, so nothing is ruled out
@@ -94,7 +94,7 @@ func Fit(g GPUState, r sharing.Request) Verdict {
 	case r.Kind != sharing.KindWhole && g.Shut != "":
 		return no(NotShared, "%s", g.Shut)
 	case r.Kind != sharing.KindWhole && g.MaxSharers > 0 && g.Sharers >= g.MaxSharers:
-		return no(ManySharers, "is shared by %d already, the most that its pool allows (sharers)", g.Sharers)
+		return no(ManySharers, "is shared by %d already, the most that its pool allows (maxSharesPerGPU)", g.Sharers)
 	}
 	return Room(g, r.On(g.GPU))
 }
@@ -118,11 +118,12 @@ func suits(g GPUState, r sharing.Request) Verdict {
 		return v
 	}
 	if g.GPU.Contested() && r.MinLevel >= sharing.LevelDriver {
-		return never(Contested, "gives its memory %s times over, so that neighbours can take what a fragment has not used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
+		return never(Contested, "gives its memory %s times over, so that neighbors can take what a share has not "+
+			"used yet, and %s is demanded", g.GPU.Overcommit.Memory, r.MinLevel)
 	}
 	f := r.On(g.GPU)
-	if f.Memory < sharing.MinFragment {
-		return never(TooSmall, "%s of its %s is less than %s", f.Percent, g.GPU.Usable(), sharing.MinFragment)
+	if f.Memory < sharing.MinShare {
+		return never(TooSmall, "%s of its %s is less than %s", f.Percent, g.GPU.Usable(), sharing.MinShare)
 	}
 	return size(g.GPU, f)
 }
@@ -133,14 +134,16 @@ func Named(g sharing.GPU, r sharing.Request) Verdict {
 	case r.Admits(g):
 		return Verdict{}
 	case !sharing.MatchModels(r.Models, g.Model):
-		return never(OtherModel, "its model is not one of those asked for (%q)%s", r.Models, sharing.PartOfName(r.Models, g.Model))
+		return never(OtherModel, "its model is not one of those asked for (%q)%s", r.Models,
+			sharing.PartOfName(r.Models, g.Model))
 	case !sharing.MatchModels(r.ProfileModels, g.Model):
-		return never(OtherModel, "its model is not one of profile %q (%q)%s", r.Profile, r.ProfileModels, sharing.PartOfName(r.ProfileModels, g.Model))
+		return never(OtherModel, "its model is not one of profile %q (%q)%s", r.Profile, r.ProfileModels,
+			sharing.PartOfName(r.ProfileModels, g.Model))
 	}
 	return never(OtherUUID, "is not one of the UUIDs asked for")
 }
 
-func size(g sharing.GPU, f sharing.Fragment) Verdict {
+func size(g sharing.GPU, f sharing.Share) Verdict {
 	if f.Memory > g.Usable() {
 		return never(TooSmall, "has %s in all, %s asked", g.Usable(), f.Memory)
 	}
@@ -165,9 +168,9 @@ func ill(g sharing.GPU) Verdict {
 	return no(NotHealthy, "is %s: %s", g.Health, g.HealthReason)
 }
 
-// Room says whether a GPU has room for a fragment beside the grants on it. It is the last part of Fit, which the ledger
-// asks again when it books the fragment.
-func Room(g GPUState, f sharing.Fragment) Verdict {
+// Room says whether a GPU has capacity for a share in addition to its grants. It is the last part of Fit, and the
+// ledger calls it again when it reserves the share.
+func Room(g GPUState, f sharing.Share) Verdict {
 	if v := size(g.GPU, f); !v.Fits() {
 		return v
 	}
@@ -177,25 +180,27 @@ func Room(g GPUState, f sharing.Fragment) Verdict {
 	case f.Whole:
 		return Verdict{}
 	case f.Memory > g.FreeMemory && f.Percent > g.FreePercent:
-		return no(NoRoom, "%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Bookable(), lent(g), f.Memory, f.Percent)
+		return no(NoRoom, "%s and %s free of %s%s, %s and %s asked", g.FreeMemory, g.FreePercent, g.GPU.Bookable(),
+			burstText(g), f.Memory, f.Percent)
 	case f.Memory > g.FreeMemory:
-		return no(NoRoom, "%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Bookable(), lent(g), f.Memory)
+		return no(NoRoom, "%s free of %s%s, %s asked", g.FreeMemory, g.GPU.Bookable(), burstText(g), f.Memory)
 	case f.Percent > g.FreePercent:
 		return no(NoRoom, "%s of compute free, %s asked", g.FreePercent, f.Percent)
 	}
 	return Verdict{}
 }
 
-// lent tells of memory that comes back when grants that were lent it use it no longer.
-func lent(g GPUState) string {
-	if g.Lent == 0 {
+// burstText names the memory that returns when grants stop using their burst memory.
+func burstText(g GPUState) string {
+	if g.Burst == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and %s lent beyond their guarantee to grants that use it", g.Lent)
+	return fmt.Sprintf(" and %s used as burst memory by other grants", g.Burst)
 }
 
-// Give narrows what the GPU gives by its pool's rules: to shares, to the whole GPU, or to neither. In what way it is given is
-// said by how, which is empty where the GPU is left to others. A reason that is there already stays for shares.
+// Give narrows what the GPU gives by its pool's rules: to shares, to the whole GPU, or to neither. In what way it is
+// given is said by how, which is empty where the GPU is left to others. A reason that is there already stays for
+// shares.
 func (g *GPUState) Give(how string, shares, whole bool) {
 	why := "gives " + how + " alone, by its pool's rules"
 	if how == "" {
@@ -230,15 +235,22 @@ func level(g GPUState, r sharing.Request) Verdict {
 	v := Verdict{Never: !unknown}
 	switch demanded := max(r.MinLevel, g.MinLevel) != sharing.LevelUnknown; {
 	case !demanded && unknown:
-		v.Code, v.Text = Unenforced, fmt.Sprintf("the enforcement level of its shares is unknown%s; %s", why, sharing.AllowUnenforced)
+		v.Code, v.Text = Unenforced, fmt.Sprintf("the enforcement level of its shares is unknown%s; %s", why,
+			sharing.AllowUnenforced)
 	case !demanded:
-		v.Code, v.Text = Unenforced, fmt.Sprintf("no backend enforces shares of this GPU%s; %s", why, sharing.AllowUnenforced)
+		v.Code, v.Text = Unenforced, fmt.Sprintf("no backend enforces shares of this GPU%s; %s", why,
+			sharing.AllowUnenforced)
 	case !best.AtLeast(r.MinLevel) && r.MinLevel >= sharing.LevelHardware:
-		v = never(BelowRequest, "a fragment here can be held to its size at level %s at most, %s demanded: ask for a whole GPU", best, r.MinLevel)
+		v = never(BelowRequest,
+			"a share here can be capped at level %s at most, %s demanded: ask for a whole GPU", best,
+			r.MinLevel)
 	case !best.AtLeast(r.MinLevel):
-		v.Code, v.Text = BelowRequest, fmt.Sprintf("a fragment here can be held to its size at level %s at most, %s demanded%s", best, r.MinLevel, why)
+		v.Code, v.Text = BelowRequest, fmt.Sprintf(
+			"a share here can be capped at level %s at most, %s demanded%s", best, r.MinLevel, why)
 	default:
-		v.Code, v.Text = BelowPool, fmt.Sprintf("a fragment here can be held to its size at level %s at most, and its pool's rules demand %s%s", best, g.MinLevel, why)
+		v.Code, v.Text = BelowPool, fmt.Sprintf(
+			"a share here can be capped at level %s at most, and its pool's rules demand %s%s", best,
+			g.MinLevel, why)
 	}
 	return v
 }

@@ -32,21 +32,35 @@ func TestFit(t *testing.T) {
 	}{
 		{free(0, 80*gib), ten, Fits, false, ""},
 		{free(0, 80*gib), whole, Fits, false, ""},
-		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, Models: []string{"B200"}}, OtherModel, true, "its model is not one of"},
-		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, Profile: "small", ProfileModels: []string{"B200"}}, OtherModel, true, `profile "small"`},
-		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{"GPU-00000000-0000-0000-0000-000000000099"}}, OtherUUID, true, "UUIDs"},
-		{change(func(g *GPUState) { g.GPU.Part = sharing.Instance{Profile: "1g.10gb", Size: 1} }), whole, OtherInstance, true, "no whole GPU"},
+		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, Models: []string{"B200"}}, OtherModel, true,
+			"its model is not one of"},
+		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1, Profile: "small", ProfileModels: []string{"B200"}},
+			OtherModel, true, `profile "small"`},
+		{free(0, 80*gib), sharing.Request{Memory: gib, GPUs: 1,
+			UUIDs: []sharing.GPUID{"GPU-00000000-0000-0000-0000-000000000099"}}, OtherUUID, true, "UUIDs"},
+		{change(func(g *GPUState) { g.GPU.Part = sharing.Instance{Profile: "1g.10gb", Size: 1} }), whole, OtherInstance,
+			true, "no whole GPU"},
 		{change(func(g *GPUState) { g.GPU.MIG = true }), ten, InMIGMode, true, "gives no fractions"},
-		{change(func(g *GPUState) { g.GPU.MIG, g.Turns = true, true }), ten, InMIGMode, false, "leaves when it is idle"},
+		{change(func(g *GPUState) { g.GPU.MIG, g.Turns = true, true }), ten, InMIGMode, false,
+			"leaves when it is idle"},
 		{change(func(g *GPUState) { g.GPU.Reserved = 80 * gib }), ten, NoMemory, true, "no usable memory"},
 		{change(func(g *GPUState) { g.Levels = nil }), ten, Unenforced, false, "is unknown"},
-		{change(func(g *GPUState) { g.Levels = []sharing.Level{sharing.LevelNone} }), ten, Unenforced, true, "no backend enforces"},
-		{change(func(g *GPUState) { g.Levels = []sharing.Level{sharing.LevelReactive} }), sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, BelowRequest, true, "driver demanded"},
-		{change(func(g *GPUState) { g.Levels, g.MinLevel = []sharing.Level{sharing.LevelReactive}, sharing.LevelDriver }), ten, BelowPool, true, "rules demand driver"},
-		{change(func(g *GPUState) { g.GPU.Overcommit.Memory = 200 }), sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, Contested, true, "times over"},
+		{change(func(g *GPUState) { g.Levels = []sharing.Level{sharing.LevelNone} }), ten, Unenforced, true,
+			"no backend enforces"},
+		{change(func(g *GPUState) { g.Levels = []sharing.Level{sharing.LevelReactive} }),
+			sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, BelowRequest, true,
+			"driver demanded"},
+		{change(func(g *GPUState) {
+			g.Levels, g.MinLevel = []sharing.Level{sharing.LevelReactive},
+				sharing.LevelDriver
+		}), ten, BelowPool, true, "rules demand driver"},
+		{change(func(g *GPUState) { g.GPU.Overcommit.Memory = 200 }),
+			sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, Contested, true, "times over"},
 		{free(0, 8*gib), ten, TooSmall, true, "8GiB in all, 10GiB asked"},
-		{change(func(g *GPUState) { g.GPU.Health, g.GPU.HealthReason = sharing.HealthUnhealthy, "XID 48" }), ten, NotHealthy, false, "is unhealthy: XID 48"},
-		{GPUState{GPU: sharing.GPU{UUID: "GPU-1", HealthReason: "not read"}}, ten, NotHealthy, false, "is unknown: not read"},
+		{change(func(g *GPUState) { g.GPU.Health, g.GPU.HealthReason = sharing.HealthUnhealthy, "XID 48" }), ten,
+			NotHealthy, false, "is unhealthy: XID 48"},
+		{GPUState{GPU: sharing.GPU{UUID: "GPU-1", HealthReason: "not read"}}, ten, NotHealthy, false,
+			"is unknown: not read"},
 		{change(func(g *GPUState) { g.GPU.Cordoned = "fan" }), ten, Cordoned, false, "is cordoned: fan"},
 		{change(func(g *GPUState) { g.NoWhole = "gives shares alone" }), whole, NotWhole, false, "gives shares alone"},
 		{change(func(g *GPUState) { g.Shut = "runs MPS" }), ten, NotShared, false, "runs MPS"},
@@ -56,7 +70,8 @@ func TestFit(t *testing.T) {
 	} {
 		v := Fit(tt.gpu, tt.ask)
 		seen = append(seen, v.Code)
-		if v.Code != tt.code || v.Never != tt.never || !strings.Contains(v.Text, tt.text) || v.Fits() != (v.Text == "") {
+		if v.Code != tt.code || v.Never != tt.never || !strings.Contains(v.Text, tt.text) ||
+			v.Fits() != (v.Text == "") {
 			t.Errorf("%v: %+v, want code %d, never %v, text with %q", tt.ask, v, tt.code, tt.never, tt.text)
 		}
 		if _, err := Choose([]GPUState{tt.gpu}, tt.ask); (err == nil) != v.Fits() {

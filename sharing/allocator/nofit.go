@@ -139,9 +139,10 @@ func summary(gpus []GPUState, verdicts []Verdict, r sharing.Request, possible in
 		return fit
 	}
 	g := gpus[most]
-	fit += fmt.Sprintf("; the most free on one GPU is %s with %s of compute (GPU %d)", g.FreeMemory, g.FreePercent, g.GPU.Index)
+	fit += fmt.Sprintf("; the most free on one GPU is %s with %s of compute (GPU %d)", g.FreeMemory, g.FreePercent,
+		g.GPU.Index)
 	if each, _ := r.Each(); each > g.FreeMemory && free >= r.Memory {
-		fit += fmt.Sprintf("; %s are free in total, but in pieces", free)
+		fit += fmt.Sprintf("; %s are free in total, but not on one GPU", free)
 	}
 	return fit
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// What is told of a refusal in whole is read in sharing/ledger/testdata/nofit.txt. Here is what callers decide by.
+// sharing/ledger/testdata/nofit.txt has the whole texts of refusals. Here is what callers decide by.
 func TestNoFit(t *testing.T) {
 	t.Parallel()
 	const gib = sharing.GiB
@@ -29,34 +29,58 @@ func TestNoFit(t *testing.T) {
 		is    error
 		parts []string
 	}{
-		"no GPU":          {nil, sharing.Request{Percent: 1, GPUs: 1}, sharing.ErrUnsupported, []string{"this node has no GPU"}},
-		"held":            {[]GPUState{used(0, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"the one GPU that could give it has no room now", "GPU 0 (NVIDIA H100): 1GiB free of 80GiB, 2GiB asked"}},
-		"lent":            {[]GPUState{func() GPUState { g := used(0, gib, 0); g.Lent = 5 * gib; return g }()}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"1GiB free of 80GiB and 5GiB lent beyond their guarantee to grants that use it, 2GiB asked"}},
-		"compute":         {[]GPUState{used(0, 20*gib, 10)}, sharing.Request{Memory: 2 * gib, Percent: 20, GPUs: 1}, sharing.ErrExhausted, []string{"10% of compute free, 20% asked"}},
-		"shut":            {[]GPUState{shut}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"GPU 0 (NVIDIA H100): runs MPS"}},
-		"in pieces":       {[]GPUState{used(0, gib, 0), used(1, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted, []string{"none of the 2 GPUs", "2GiB are free in total, but in pieces"}},
-		"lost comes back": {[]GPUState{sick}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost: XID 79"}},
-		"unseen may come": {[]GPUState{unseen}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is unknown: not in the inventory"}},
-		"too large":       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: 81 * gib, GPUs: 1}, sharing.ErrUnsupported, []string{"no GPU of this node could ever give it", "has 80GiB in all, 81GiB asked"}},
-		"too many":        {[]GPUState{free(0, 80*gib), free(1, gib)}, sharing.Request{Memory: 4 * gib, GPUs: 2}, sharing.ErrUnsupported, []string{"only 1 of this node's 2 GPUs could ever give it, 2 needed"}},
-		"level":           {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelExclusive}, sharing.ErrUnsupported, []string{"at level driver at most, exclusive demanded: ask for a whole GPU"}},
+		"no GPU": {nil, sharing.Request{Percent: 1, GPUs: 1}, sharing.ErrUnsupported,
+			[]string{"this node has no GPU"}},
+		"held": {[]GPUState{used(0, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1},
+			sharing.ErrExhausted, []string{"the one GPU that could give it has no room now",
+				"GPU 0 (NVIDIA H100): 1GiB free of 80GiB, 2GiB asked"}},
+		"lent": {[]GPUState{func() GPUState { g := used(0, gib, 0); g.Burst = 5 * gib; return g }()},
+			sharing.Request{Memory: 2 * gib, GPUs: 1}, sharing.ErrExhausted,
+			[]string{"1GiB free of 80GiB and 5GiB used as burst memory by other grants, 2GiB asked"}},
+		"compute": {[]GPUState{used(0, 20*gib, 10)}, sharing.Request{Memory: 2 * gib, Percent: 20, GPUs: 1},
+			sharing.ErrExhausted, []string{"10% of compute free, 20% asked"}},
+		"shut": {[]GPUState{shut}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted,
+			[]string{"GPU 0 (NVIDIA H100): runs MPS"}},
+		"in pieces": {[]GPUState{used(0, gib, 0), used(1, gib, 0)}, sharing.Request{Memory: 2 * gib, GPUs: 1},
+			sharing.ErrExhausted, []string{"none of the 2 GPUs", "2GiB are free in total, but not on one GPU"}},
+		"lost comes back": {[]GPUState{sick}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted,
+			[]string{"is lost: XID 79"}},
+		"unseen may come": {[]GPUState{unseen}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted,
+			[]string{"is unknown: not in the inventory"}},
+		"too large": {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: 81 * gib, GPUs: 1}, sharing.ErrUnsupported,
+			[]string{"no GPU of this node could ever give it", "has 80GiB in all, 81GiB asked"}},
+		"too many": {[]GPUState{free(0, 80*gib), free(1, gib)}, sharing.Request{Memory: 4 * gib, GPUs: 2},
+			sharing.ErrUnsupported, []string{"only 1 of this node's 2 GPUs could ever give it, 2 needed"}},
+		"level": {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelExclusive},
+			sharing.ErrUnsupported, []string{"at level driver at most, exclusive demanded: ask for a whole GPU"}},
 		"not enforced": {[]GPUState{bare}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrUnsupported, []string{
-			"no GPU of this node could ever give it", "no backend enforces shares of this GPU (driver: too old); set minEnforcement: none on the pool"}},
-		"too weak": {[]GPUState{bare}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelReactive}, sharing.ErrUnsupported, []string{"at level none at most, reactive demanded (driver: too old)"}},
+			"no GPU of this node could ever give it",
+			"no backend enforces shares of this GPU (driver: too old); set minEnforcement: none on the pool"}},
+		"too weak": {[]GPUState{bare}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelReactive},
+			sharing.ErrUnsupported, []string{"at level none at most, reactive demanded (driver: too old)"}},
 		"unknown level": {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{
-			"the enforcement level of every GPU that could give it is unknown now", "the enforcement level of its shares is unknown (driver: no answer); set minEnforcement: none"}},
-		"unknown, driver demanded":   {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, sharing.ErrExhausted, []string{"at level unknown at most, driver demanded"}},
-		"unknown, hardware demanded": {[]GPUState{unknown}, sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelHardware}, sharing.ErrUnsupported, []string{"ask for a whole GPU"}},
-		"lost, level unknown":        {[]GPUState{lost}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted, []string{"is lost"}},
-		"model":                      {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, Models: []string{"*T4*"}}, sharing.ErrUnsupported, []string{`not one of those asked for (["*T4*"])`}},
-		"uuid":                       {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1).UUID}}, sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
+			"the enforcement level of every GPU that could give it is unknown now",
+			"the enforcement level of its shares is unknown (driver: no answer); set minEnforcement: none"}},
+		"unknown, driver demanded": {[]GPUState{unknown},
+			sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelDriver}, sharing.ErrExhausted,
+			[]string{"at level unknown at most, driver demanded"}},
+		"unknown, hardware demanded": {[]GPUState{unknown},
+			sharing.Request{Memory: gib, GPUs: 1, MinLevel: sharing.LevelHardware}, sharing.ErrUnsupported,
+			[]string{"ask for a whole GPU"}},
+		"lost, level unknown": {[]GPUState{lost}, sharing.Request{Memory: gib, GPUs: 1}, sharing.ErrExhausted,
+			[]string{"is lost"}},
+		"model": {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, Models: []string{"*T4*"}},
+			sharing.ErrUnsupported, []string{`not one of those asked for (["*T4*"])`}},
+		"uuid": {[]GPUState{free(0, 80*gib)}, sharing.Request{Memory: gib, GPUs: 1, UUIDs: []sharing.GPUID{id(1).UUID}},
+			sharing.ErrUnsupported, []string{"is not one of the UUIDs"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := Choose(tt.gpus, tt.r)
 			noFit := new(NoFit)
-			if !errors.Is(err, tt.is) || !errors.As(err, &noFit) || noFit.Never != errors.Is(tt.is, sharing.ErrUnsupported) || len(noFit.GPUs) > len(tt.gpus) {
+			if !errors.Is(err, tt.is) || !errors.As(err, &noFit) ||
+				noFit.Never != errors.Is(tt.is, sharing.ErrUnsupported) || len(noFit.GPUs) > len(tt.gpus) {
 				t.Fatalf("error %v, want %v", err, tt.is)
 			}
 			for _, part := range tt.parts {
@@ -82,7 +106,8 @@ func TestSentence(t *testing.T) {
 		return no.Sentence()
 	}
 	bare, weak := at(0, sharing.LevelNone), at(1, sharing.LevelNone)
-	if got := sentence(bare, weak); !strings.Contains(got, "could ever give it: no backend enforces shares of this GPU; set minEnforcement") {
+	if got := sentence(bare, weak); !strings.Contains(got,
+		"could ever give it: no backend enforces shares of this GPU; set minEnforcement") {
 		t.Errorf("one reason: %q", got)
 	}
 	weak.LevelWhy = "driver: too old"

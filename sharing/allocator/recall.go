@@ -9,9 +9,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Recall says how much of what is lent on which GPUs must come back, so that all the requests fit one after the
-// other. What is free is used first. It is empty where they fit as it is; the error is that of Choose for the
-// first that would not fit even then.
+// Recall says how much burst memory must come back on which GPUs, so that all the requests fit one after the other.
+// It uses free memory first. It is empty if they fit already. The error is that of Choose for the first request that
+// would not fit even then.
 func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sharing.Bytes, error) {
 	gpus = slices.Clone(gpus)
 	back := map[sharing.GPURef]sharing.Bytes{}
@@ -29,9 +29,9 @@ func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sha
 				continue
 			}
 			if missing := f.Memory.SubFloor(gpus[i].FreeMemory); missing > 0 {
-				back[f.GPU] += missing // at most what is lent there
+				back[f.GPU] += missing // at most the burst memory there
 				gpus[i].FreeMemory += missing
-				gpus[i].Lent = gpus[i].Lent.SubFloor(missing)
+				gpus[i].Burst = gpus[i].Burst.SubFloor(missing)
 			}
 			gpus[i].FreeMemory = gpus[i].FreeMemory.SubFloor(f.Memory)
 			gpus[i].FreePercent -= min(f.Percent, gpus[i].FreePercent)
@@ -44,13 +44,13 @@ func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sha
 	return back, nil
 }
 
-// withLent counts what is lent as free.
+// withLent counts burst memory as free.
 func withLent(gpus []GPUState) []GPUState {
 	out := slices.Clone(gpus)
 	for i := range out {
-		// What is lent may be more than there is, after a restart or on a GPU that shrank.
+		// Burst memory may exceed capacity after a restart, or on a GPU that shrank.
 		room := out[i].GPU.Usable().SubFloor(out[i].FreeMemory)
-		out[i].FreeMemory, out[i].Lent = out[i].FreeMemory+min(room, out[i].Lent), 0
+		out[i].FreeMemory, out[i].Burst = out[i].FreeMemory+min(room, out[i].Burst), 0
 	}
 	return out
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// What a pool says of a GPU is kept to, and told.
+// A pool's settings of a GPU apply to each request, and the refusal names them.
 func TestSettings(t *testing.T) {
-	full, room, whole, never := used(0, 40*sharing.GiB, 50), used(1, 20*sharing.GiB, 50), free(2, 80*sharing.GiB), free(3, 80*sharing.GiB)
+	full, room, whole, never := used(0, 40*sharing.GiB, 50), used(1, 20*sharing.GiB, 50), free(2, 80*sharing.GiB),
+		free(3, 80*sharing.GiB)
 	full.Sharers, full.MaxSharers = 2, 2
 	room.Sharers, room.MaxSharers = 1, 2
 	whole.Shut, never.NoWhole = "gives whole alone", "gives shared alone"
@@ -26,7 +27,8 @@ func TestSettings(t *testing.T) {
 		t.Errorf("a whole GPU: GPU %s, %v", indexes(gpus, p), err)
 	}
 	_, err := Choose(gpus[:1], ten)
-	if err == nil || !strings.Contains(err.Error(), "is shared by 2 already, the most that its pool allows (sharers)") {
+	if err == nil || !strings.Contains(err.Error(),
+		"is shared by 2 already, the most that its pool allows (maxSharesPerGPU)") {
 		t.Errorf("one sharer too many: %v", err)
 	}
 	if _, err := Choose(gpus[3:], all); err == nil || !strings.Contains(err.Error(), "gives shared alone") {
@@ -34,21 +36,27 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The level that a pool's rules demand of a GPU's fractions counts whatever the request demands, and not for all of the GPU.
+// The level that a pool's rules demand of a GPU's fractions counts whatever the request demands, and not for all of the
+// GPU.
 func TestMinLevelOfAGPU(t *testing.T) {
 	weak, strong := free(0, 80*sharing.GiB), free(1, 80*sharing.GiB)
-	weak.Levels, weak.LevelWhy, weak.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelReactive}, "libkerf: no library", sharing.LevelClient
-	strong.Levels, strong.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, sharing.LevelClient
+	weak.Levels, weak.LevelWhy, weak.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelReactive},
+		"libkerf: no library", sharing.LevelUserspace
+	strong.Levels, strong.MinLevel = []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver},
+		sharing.LevelUserspace
 	gpus := []GPUState{weak, strong}
 	ten := sharing.Request{Memory: 10 * sharing.GiB, GPUs: 1}
 	if p, err := Choose(gpus, ten); err != nil || indexes(gpus, p) != "1" {
 		t.Errorf("a fraction: GPU %s, %v", indexes(gpus, p), err)
 	}
 	_, err := Choose(gpus[:1], ten)
-	if !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "at level reactive at most, and its pool's rules demand client (libkerf: no library)") {
+	if !errors.Is(err, sharing.ErrUnsupported) ||
+		!strings.Contains(err.Error(),
+			"at level reactive at most, and its pool's rules demand userspace (libkerf: no library)") {
 		t.Errorf("where nothing holds it so strongly: %v", err)
 	}
-	if p, err := Choose(gpus[:1], sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); err != nil || indexes(gpus, p) != "0" {
+	if p, err := Choose(gpus[:1], sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); err != nil ||
+		indexes(gpus, p) != "0" {
 		t.Errorf("all of it: GPU %s, %v", indexes(gpus, p), err)
 	}
 	ten.MinLevel = sharing.LevelDriver
@@ -57,8 +65,8 @@ func TestMinLevelOfAGPU(t *testing.T) {
 	}
 }
 
-// What is overcommitted is given up to the factor: no piece larger than the GPU, none to who demands that neighbours take nothing, and
-// never in whole what others have a piece of.
+// Overcommitted memory is granted up to the ratio. No share is larger than the GPU. No share goes to a request that
+// excludes contention. A GPU with shares is never granted whole.
 func TestOvercommit(t *testing.T) {
 	g := free(0, 80*sharing.GiB)
 	g.GPU.Overcommit = sharing.Overcommit{Memory: 125, Compute: 200}
@@ -73,16 +81,17 @@ func TestOvercommit(t *testing.T) {
 		r     sharing.Request
 		error string
 	}{
-		"all of it":               {g, ask(80, 100, sharing.LevelClient), ""},
-		"more than there is":      {g, ask(81, 0, sharing.LevelClient), "has 80GiB in all, 81GiB asked"},
+		"all of it":               {g, ask(80, 100, sharing.LevelUserspace), ""},
+		"more than there is":      {g, ask(81, 0, sharing.LevelUserspace), "has 80GiB in all, 81GiB asked"},
 		"whole":                   {g, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, ""},
 		"whole, with a neighbour": {late, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}, "is in use"},
-		"beyond what there is":    {late, ask(20, 100, sharing.LevelClient), ""},
-		"beyond the factor":       {late, ask(21, 0, sharing.LevelClient), "20GiB free of 100GiB, 21GiB asked"},
+		"beyond what there is":    {late, ask(20, 100, sharing.LevelUserspace), ""},
+		"beyond the factor":       {late, ask(21, 0, sharing.LevelUserspace), "20GiB free of 100GiB, 21GiB asked"},
 		"held against neighbours": {late, ask(1, 0, sharing.LevelDriver), "gives its memory 1.25 times over"},
 	} {
 		p, err := Choose([]GPUState{tt.on}, tt.r)
-		if tt.error == "" && (err != nil || len(p) != 1) || tt.error != "" && (err == nil || !strings.Contains(err.Error(), tt.error)) {
+		if tt.error == "" && (err != nil || len(p) != 1) || tt.error != "" &&
+			(err == nil || !strings.Contains(err.Error(), tt.error)) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}

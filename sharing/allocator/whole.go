@@ -25,7 +25,7 @@ const maxExact = 16
 type topology struct {
 	gpus   []GPUState
 	linked [][]bool
-	numa   []int // of each GPU; one whose node is not known is on a node of its own kind, -1
+	numa   []int // of each GPU; -1 for an unknown node, which then counts as a separate one
 	inNUMA map[int]int
 }
 

@@ -38,7 +38,8 @@ func topologies() map[string][]GPUState {
 			}
 		}
 	}
-	cube := [][2]int{{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 5}, {2, 3}, {2, 6}, {3, 7}, {4, 5}, {4, 6}, {4, 7}, {5, 6}, {5, 7}, {6, 7}}
+	cube := [][2]int{{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 5}, {2, 3}, {2, 6}, {3, 7}, {4, 5}, {4, 6},
+		{4, 7}, {5, 6}, {5, 7}, {6, 7}}
 	mixed := linkedNode(6, [2]int{0, 1}, [2]int{2, 3})
 	for _, i := range []int{4, 5} {
 		mixed[i].GPU.Memory, mixed[i].FreeMemory = 16*sharing.GiB, 16*sharing.GiB
@@ -84,7 +85,7 @@ func TestChooseWhole(t *testing.T) {
 		{"mixed", "0 2", 2, "4 5"},
 	}
 	for _, tt := range tests {
-		t.Run(fmt.Sprintf("%s, %d beside %q", tt.node, tt.n, tt.take), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, %d next to %q", tt.node, tt.n, tt.take), func(t *testing.T) {
 			t.Parallel()
 			gpus := topologies()[tt.node]
 			for i := range gpus {

@@ -1,13 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit is the form of a node's audit log: one JSON object per line, each with the hash of the line before it and
-// one of its own, so that a line that was changed, taken out or put in is found.
+// Package audit is the form of a node's audit log: one JSON object per line, each with the hash of the line before it
+// and its hash. So a line that was changed, removed or inserted is found.
 //
-// It promises that what Chain writes, Verifier reads and finds whole, and that no change of a line goes unseen while a
-// later one is kept. It does not find that lines were cut off at the end, or that the whole log was written anew by
-// somebody who may write the files: for that, the last hash has to be kept somewhere else. It is pure; the files are package
-// audit/file's.
+// It promises that Verifier accepts what Chain writes, and that it detects each changed line if a later line exists. It
+// does not detect lines removed at the end, or a whole log that was written again by someone with write access. For
+// that, keep the last hash elsewhere. It is pure; package audit/file has the files.
 package audit
 
 import (
@@ -35,13 +34,13 @@ const (
 	End = "end"
 	// Limit: the memory of a grant was changed while it ran.
 	Limit = "limit"
-	// Violation: somebody held more than was granted, or used a GPU without a grant; Why says what was done.
+	// Violation: a grant used more than its cap, or a process used a GPU without a grant. Why is the action.
 	Violation = "violation"
 	// Config: a configuration came into force or was refused.
 	Config = "config"
-	// MIG: an instance was cut for a claim, or could not be.
+	// MIG: an instance was created for a grant, or the creation failed.
 	MIG = "mig"
-	// MIGStep: a step of how a GPU is cut was done, or failed: its mode, an instance that was made or destroyed.
+	// MIGStep: a change of MIG mode or instances was done, or failed.
 	MIGStep = "mig-step"
 	// Health: a GPU's health changed.
 	Health = "health"
@@ -69,9 +68,9 @@ type Entry struct {
 	Name    string `json:"name,omitempty"`
 	Profile string `json:"profile,omitempty"`
 	// Level is the enforcement level, and Backend what holds it.
-	Level     string     `json:"level,omitempty"`
-	Backend   string     `json:"backend,omitempty"`
-	Fragments []Fragment `json:"fragments,omitempty"`
+	Level   string  `json:"level,omitempty"`
+	Backend string  `json:"backend,omitempty"`
+	Shares  []Share `json:"fragments,omitempty"`
 	// Usage is what was used, of a Usage entry.
 	Usage []usage.Record `json:"usage,omitempty"`
 	// Why is for people. By is who asked for it, where that is not Who: a user id, or a part of Kerf.
@@ -97,8 +96,8 @@ type Who struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Fragment is a part of one GPU.
-type Fragment struct {
+// Share is a share of one GPU. Its name in the log stays an old one, because auditors read old logs.
+type Share struct {
 	GPU         string `json:"gpu"`
 	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
 	Percent     int    `json:"percent,omitempty"`
@@ -106,8 +105,8 @@ type Fragment struct {
 	MIG         string `json:"mig,omitempty"`
 }
 
-// MaxLine is the longest line that is read, in bytes, the newline among them. MaxText bounds the texts of an entry when it
-// is written, so that a line is far shorter.
+// MaxLine is the longest line that is read, in bytes, the newline among them. MaxText bounds the texts of an entry when
+// it is written, so that a line is far shorter.
 const (
 	MaxLine = 64 << 10
 	MaxText = 4 << 10
@@ -125,8 +124,8 @@ type Tail struct {
 	Sum string
 }
 
-// Append returns the line of an entry at the end of a chain, with its newline, and the chain's new end. Seq, Prev and Sum of
-// the entry are set here; its Time is given in UTC; texts that are too long are cut.
+// Append returns the line of an entry at the end of a chain, with its newline, and the chain's new end. Seq, Prev and
+// Sum of the entry are set here; its Time is given in UTC; texts that are too long are truncated.
 func (t Tail) Append(e Entry) (line []byte, next Tail, err error) {
 	e.Seq, e.Prev, e.Sum, e.Time = t.Seq+1, t.Sum, "", e.Time.UTC()
 	for _, s := range []*string{&e.Why, &e.Error, &e.By, &e.Name, &e.Profile} {
@@ -185,8 +184,8 @@ type Verifier struct {
 	first uint64
 }
 
-// Next takes the next line, without its newline. The error wraps sharing.ErrInvalid; what follows is then checked from this
-// line on, where it can be read.
+// Next takes the next line, without its newline. The error wraps sharing.ErrInvalid; what follows is then checked from
+// this line on, where it can be read.
 func (v *Verifier) Next(line []byte) (Entry, error) {
 	e, err := Parse(line)
 	if err != nil {
@@ -199,7 +198,9 @@ func (v *Verifier) Next(line []byte) (Entry, error) {
 		return e, nil
 	}
 	if e.Seq != was.Seq+1 || e.Prev != was.Sum {
-		return e, fmt.Errorf("entry %d does not hang on entry %d before it: lines were changed, taken out or put in: %w", e.Seq, was.Seq, sharing.ErrInvalid)
+		return e,
+			fmt.Errorf("entry %d does not hang on entry %d before it: lines were changed, taken out or put in: %w",
+				e.Seq, was.Seq, sharing.ErrInvalid)
 	}
 	return e, nil
 }

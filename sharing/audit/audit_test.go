@@ -21,8 +21,10 @@ import (
 func entries(n int) (out []Entry) {
 	for i := range n {
 		out = append(out, Entry{
-			Time: time.Unix(1000+int64(i), 5).UTC(), What: Claim, Node: "n", Grant: fmt.Sprint("k-", i), Why: "because \n<\u2028>",
-			Who: &Who{Namespace: "ns", Pod: "p", UID: 7}, Fragments: []Fragment{{GPU: "GPU-1", MemoryBytes: 1 << 40, Percent: 25}},
+			Time: time.Unix(1000+int64(i), 5).UTC(), What: Claim, Node: "n", Grant: fmt.Sprint("k-", i),
+			Why:    "because \n<\u2028>",
+			Who:    &Who{Namespace: "ns", Pod: "p", UID: 7},
+			Shares: []Share{{GPU: "GPU-1", MemoryBytes: 1 << 40, Percent: 25}},
 		})
 	}
 	return out
@@ -88,7 +90,7 @@ func TestEveryChangeIsSeen(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		lines := slices.Clone(good)
-		i := 1 + rnd.IntN(n-2) // the first may be the begin, and what is cut off at the end is not seen
+		i := 1 + rnd.IntN(n-2) // the first may be the begin, and a truncation at the end is not seen
 		switch rnd.IntN(4) {
 		case 0:
 			l := bytes.Clone(lines[i])
@@ -105,7 +107,7 @@ func TestEveryChangeIsSeen(t *testing.T) {
 			t.Fatalf("seed %d: the change of line %d is not seen: %v", seed, i, err)
 		}
 	}
-	// One who writes a line anew, with its own hash, is found by the next.
+	// If a line is written again with its hash, the next line detects it.
 	forged := slices.Clone(good)
 	e, _ := Parse(forged[4])
 	e.Who.Pod = "another"

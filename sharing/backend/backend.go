@@ -1,15 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backend is what the backends have in common. A backend enforces the caps of grants in one way. The packages driver,
-// mps, libkerf and reactive each have one, and package choice decides between them.
+// Package backend is what the backends have in common. A backend enforces the caps of grants in one way. The packages
+// driver, mps, libkerf and reactive each have one, and package choice decides between them.
 //
-// A cap that a method has set without an error was read back, and is never larger than asked. After an error none of it is
-// enforced, or the error says what could not be undone.
+// A cap that a method has set without an error was read back, and is never larger than asked. After an error none of it
+// is enforced, or the error says what could not be undone.
 //
 // Probes are no methods of Backend: each needs other things, and the session runs them once for each GPU. Setting the
-// driver's limits at the start of a program is none either. Every grant has such limits, also of the GPUs that it does not
-// use, whatever its backend is.
+// driver's limits at the start of a program is none either. Every grant has such limits, also of the GPUs that it does
+// not use, whatever its backend is.
 package backend
 
 import (
@@ -26,7 +26,7 @@ type Limit struct {
 	Memory sharing.Bytes
 }
 
-// Reading is what is in force.
+// Reading is the enforced cap.
 type Reading struct {
 	// Cap is the hard limit; NoCap when there is none.
 	Cap sharing.Bytes
@@ -46,7 +46,7 @@ type Grant struct {
 	PID int
 	// Contained is true if containers use it, and Pod if they are a pod's.
 	Contained, Pod bool
-	// ByEnv is true if the process cannot have a loader file of its own: its environment names libraries.
+	// ByEnv is true if the process cannot have a private loader file: its environment names libraries.
 	ByEnv bool
 	// Domain names who may share a server process with it.
 	Domain string

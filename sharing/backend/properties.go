@@ -19,12 +19,13 @@ const (
 // Properties say how a backend enforces caps, for code that measures use or changes amounts.
 type Properties struct {
 	Watch Watch
-	// Lends is true if the cap of programs that run can become smaller again, so that free memory can be lent to them.
+	// Lends is true if the cap of running programs can become smaller again, so that free memory can serve as burst
+	// memory.
 	Lends bool
 	// Counts is true if programs count their memory and their GPU time themselves.
 	Counts bool
-	// Served is true if a server process of the backend uses the GPU for its programs. Each program keeps the cap that it
-	// started with, and the sum over programs has none. The GPU has no shares of other backends meanwhile.
+	// Served is true if a server process of the backend uses the GPU for its programs. Each program keeps the cap that
+	// it started with, and the sum over programs has none. The GPU has no shares of other backends meanwhile.
 	Served bool
 	// Misses says what memory the cap does not count, and Remedy what to do about it; empty if another backend watches.
 	Misses, Remedy string
@@ -42,7 +43,8 @@ func PropertiesOf(b sharing.Backend) Properties {
 		return Properties{Watch: WatchAlways, Served: true}
 	case sharing.BackendLibkerf:
 		return Properties{
-			Watch: WatchListed, Lends: true, Counts: true, Misses: "the driver took it for the program, which libkerf is not asked for",
+			Watch: WatchListed, Lends: true, Counts: true,
+			Misses: "the driver took it for the program, which libkerf is not asked for",
 			Remedy: "put reactive behind libkerf in the pool's backends to have it watched",
 		}
 	case sharing.BackendReactive:

@@ -17,8 +17,8 @@ type Lister interface {
 	Processes(ctx context.Context, gpu sharing.GPUID) ([]nvml.Process, error)
 }
 
-// PIDSpace is the number of the pid namespace that this program is in; Err is why it could not be read. Initial is that of the
-// machine, in which all processes are.
+// PIDSpace is the number of the pid namespace that this program is in; Err is why it could not be read. Initial is that
+// of the machine, in which all processes are.
 type PIDSpace struct {
 	Own, Initial uint64
 	Err          error
@@ -32,7 +32,9 @@ func (s PIDSpace) support() Support {
 	case s.Own != s.Initial:
 		return Support{
 			Answer: NotSupported,
-			Reason: fmt.Sprintf("the agent is in a pid namespace of its own (pid:[%d]): the driver leaves out all processes that are not in it", s.Own),
+			Reason: fmt.Sprintf(
+				"the agent is in a private PID namespace (pid:[%d]): the driver leaves out all processes that are "+
+					"not in it", s.Own),
 			Remedy: "run the agent in the machine's pid namespace; in a pod, set hostPID: true",
 		}
 	}
@@ -44,7 +46,8 @@ func (s PIDSpace) support() Support {
 // shows level unknown while that is so.
 func ProbeWatch(ctx context.Context, door Lister, space PIDSpace, gpu sharing.GPU) Support {
 	if gpu.MIG {
-		return Support{Answer: NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
+		return Support{Answer: NotSupported, Reason: "no share is given of a GPU in MIG mode",
+			Remedy: "turn MIG mode off"}
 	}
 	if s := space.support(); !s.OK() {
 		return s
@@ -54,7 +57,8 @@ func ProbeWatch(ctx context.Context, door Lister, space PIDSpace, gpu sharing.GP
 	case err == nil:
 		return Support{Answer: Supported}
 	case errors.Is(err, sharing.ErrUnsupported):
-		return Support{Answer: NotSupported, Reason: "the driver does not list the processes of this GPU: " + err.Error(), Remedy: "use a driver that does"}
+		return Support{Answer: NotSupported, Reason: "the driver does not list the processes of this GPU: " +
+			err.Error(), Remedy: "use a driver that does"}
 	}
 	return Unknown("its processes could not be listed", err)
 }

@@ -27,19 +27,25 @@ func TestProbeWatch(t *testing.T) {
 		want  Answer
 		text  string
 	}{
-		"another pid namespace": {space: PIDSpace{Own: other, Initial: machine}, want: NotSupported, text: "pid:[4026532000]"},
-		"it cannot be read":     {space: PIDSpace{Initial: machine, Err: unread}, want: CouldNotTell, text: "could not be read"},
-		"a MIG GPU there":       {space: PIDSpace{Own: other, Initial: machine}, mig: true, want: NotSupported, text: "MIG mode"},
-		"lists":                 {want: Supported},
-		"does not":              {err: fmt.Errorf("x: %w", sharing.ErrUnsupported), want: NotSupported, text: "does not list"},
-		"lost":                  {err: fmt.Errorf("x: %w", sharing.ErrLost), want: CouldNotTell, text: "could not be listed"},
-		"does not answer":       {err: fmt.Errorf("x: %w", sharing.ErrUnavailable), want: CouldNotTell, text: "could not be listed"},
-		"MIG mode":              {mig: true, want: NotSupported, text: "MIG mode"},
+		"another pid namespace": {space: PIDSpace{Own: other, Initial: machine}, want: NotSupported,
+			text: "pid:[4026532000]"},
+		"it cannot be read": {space: PIDSpace{Initial: machine, Err: unread}, want: CouldNotTell,
+			text: "could not be read"},
+		"a MIG GPU there": {space: PIDSpace{Own: other, Initial: machine}, mig: true, want: NotSupported,
+			text: "MIG mode"},
+		"lists": {want: Supported},
+		"does not": {err: fmt.Errorf("x: %w", sharing.ErrUnsupported), want: NotSupported,
+			text: "does not list"},
+		"lost": {err: fmt.Errorf("x: %w", sharing.ErrLost), want: CouldNotTell, text: "could not be listed"},
+		"does not answer": {err: fmt.Errorf("x: %w", sharing.ErrUnavailable), want: CouldNotTell,
+			text: "could not be listed"},
+		"MIG mode": {mig: true, want: NotSupported, text: "MIG mode"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := ProbeWatch(t.Context(), lister{tt.err}, tt.space, sharing.GPU{UUID: "GPU-a", MIG: tt.mig})
-			if got.Answer != tt.want || !strings.Contains(got.Reason, tt.text) || (got.Reason == "") != (got.Remedy == "") {
+			if got.Answer != tt.want || !strings.Contains(got.Reason, tt.text) ||
+				(got.Reason == "") != (got.Remedy == "") {
 				t.Errorf("%+v, want %v with %q", got, tt.want, tt.text)
 			}
 		})

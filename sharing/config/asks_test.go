@@ -15,15 +15,16 @@ import (
 func TestAsksOfProfiles(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		"memory: 10GiB, percent: 10":  {sharing.ResourceMemory: "10", sharing.ResourcePercent: "10"},
-		"memory: 12GiB, gpus: 2":      {sharing.ResourceMemory: "12"},
+		"memory: 12GiB, gpuCount: 2":  {sharing.ResourceMemory: "12"},
 		"memory: 1TiB":                {sharing.ResourceMemory: "1024"},
 		"memory: 2048MiB":             {sharing.ResourceMemory: "2"},
 		"memory: 1500MiB":             {},
 		"memory: 1500MiB, percent: 5": {},
 		"percent: 50":                 {sharing.ResourcePercent: "50"},
-		"gpus: 2":                     {sharing.ResourceGPU: "2"},
+		"gpuCount: 2":                 {sharing.ResourceGPU: "2"},
 	} {
-		c, err := Decode([]byte("apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools: [{name: default}]\n  profiles: [{name: p, " + text + "}]\n"))
+		c, err := Decode([]byte("apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools: [{name: " +
+			"default}]\n  profiles: [{name: p, " + text + "}]\n"))
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -36,7 +37,8 @@ func TestAsksOfProfiles(t *testing.T) {
 			continue
 		}
 		r, ok, err := sharing.RequestFromResources(want, nil, "main")
-		if err != nil || !ok || r.Memory != p.Memory || r.Percent != p.Percent || (r.Kind == sharing.KindWhole) != (p.Memory == 0 && p.Percent == 0) {
+		if err != nil || !ok || r.Memory != p.Memory || r.Percent != p.Percent ||
+			(r.Kind == sharing.KindWhole) != (p.Memory == 0 && p.Percent == 0) {
 			t.Errorf("%s: taken back it is %+v, %v", text, r, err)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// DefaultBackends are those of a pool that lists none, strongest first: the driver's limits, on older drivers libkerf, and the
-// reactive backend behind both. MPS is only for pools that list it, because it changes how programs share a GPU.
+// DefaultBackends are those of a pool that lists none, strongest first: the driver's limits, on older drivers libkerf,
+// and the reactive backend behind both. MPS is only for pools that list it, because it changes how programs share a
+// GPU.
 func DefaultBackends() []sharing.Backend {
 	return []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}
 }
@@ -23,9 +24,8 @@ func MPSBackends() []sharing.Backend {
 	return []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}
 }
 
-// BackendsOf are the ways of holding a grant of the profile of that name, or of none, in the pool, strongest
-// first: the profile's list, else the pool's, else DefaultBackends. A profile that the document no longer has
-// leaves it to the pool.
+// BackendsOf are the backends for a grant of the profile of that name, or of none, in the pool, strongest first: the
+// profile's list, else the pool's, else DefaultBackends. A profile that the config no longer has leaves it to the pool.
 func (c Config) BackendsOf(pool Pool, profile string) []sharing.Backend {
 	if p, ok := c.Profile(profile); ok && p.Backends != nil {
 		return p.Backends
@@ -46,7 +46,8 @@ func (c *checker) backends(path string, list []sharing.Backend) {
 		if len(list) > 0 {
 			first = list[0].String()
 		}
-		c.bad(path, first, "begin with driver, or leave the field out", "does not begin with driver, whose limits are used wherever it has them")
+		c.bad(path, first, "begin with driver, or leave the field out",
+			"does not begin with driver, whose limits are used wherever it has them")
 	}
 	before := sharing.BackendDriver
 	for i, b := range list {
@@ -63,8 +64,8 @@ func (c *checker) backends(path string, list []sharing.Backend) {
 	}
 }
 
-// BackendList is a list of backends as one text, their names with commas, so that the settings that have it can be compared
-// and kept. Empty is no list.
+// BackendList is a list of backends as one text, their names with commas, so that the settings that have it can be
+// compared and kept. Empty is no list.
 type BackendList string
 
 // BackendListOf is the list of these.
@@ -85,9 +86,9 @@ func (l BackendList) List() []sharing.Backend {
 	return out
 }
 
-// BackendsOn are the ways of holding a grant of the profile of that name, or of none, on a GPU of the pool for which s holds:
-// the GPU's own list, else as BackendsOf. How a GPU is shared is for who has the GPU: MPS and other backends are never on one
-// together, and a profile with a list of its own could else keep away what its rule is for.
+// BackendsOn are the backends for a grant of the profile of that name, or of none, on a GPU of the pool with the
+// settings s: the GPU's own list, else as BackendsOf. The GPU's users decide how it is shared: MPS and other backends
+// are never on one together. A profile with its own list could else bypass the purpose of the GPU's rule.
 func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []sharing.Backend {
 	if own := s.Backends.List(); own != nil {
 		return own
@@ -98,7 +99,10 @@ func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []sharing.B
 // Lists reports whether the pool lists a backend for any of its GPUs.
 func (c Config) Lists(pool Pool, b sharing.Backend) bool {
 	return slices.Contains(c.BackendsOf(pool, ""), b) ||
-		slices.ContainsFunc(pool.GPUs, func(r GPURule) bool { return slices.Contains(r.Settings.Backends.List(), b) })
+		slices.ContainsFunc(pool.GPURules, func(r GPURule) bool {
+			return slices.Contains(r.Settings.Backends.List(),
+				b)
+		})
 }
 
 // ListsMPS reports whether the pool lists MPS for any of its GPUs.
@@ -106,20 +110,22 @@ func (c Config) ListsMPS(pool Pool) bool { return c.Lists(pool, sharing.BackendM
 
 // ruleLevels are the levels that a rule may demand: those of fractions. Whole GPUs and MIG instances always have more.
 func ruleLevels() []sharing.Level {
-	return []sharing.Level{sharing.LevelNone, sharing.LevelReactive, sharing.LevelClient, sharing.LevelDriver}
+	return []sharing.Level{sharing.LevelNone, sharing.LevelReactive, sharing.LevelUserspace, sharing.LevelDriver}
 }
 
 func parseRuleLevel(field, s string) (sharing.Level, error) {
 	l, err := sharing.ParseLevel(field, s)
 	if err != nil || !slices.Contains(ruleLevels(), l) {
-		return sharing.LevelUnknown, sharing.Invalid(field, s, "write none, reactive, client or driver, or mode: whole or mig", "is not a level of a fraction")
+		return sharing.LevelUnknown, sharing.Invalid(field, s,
+			"write none, reactive, userspace or driver, or mode: whole or mig", "is not a level of a fraction")
 	}
 	return l, nil
 }
 
 func ruleBackendsField(to *BackendList) field {
 	var list []sharing.Backend
-	f := backendsField(&list, "The backends for shares of these GPUs, in place of those of profile and pool. The strongest is first, starting with `driver`.")
+	f := backendsField(&list, "The backends for shares of these GPUs, in place of those of profile and pool. The "+
+		"strongest is first, starting with `driver`.")
 	read := f.read
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		before := len(r.mistakes)
@@ -139,17 +145,22 @@ func (c *checker) ruleBackends(path string, s GPUSettings, p Pool) {
 	switch {
 	case s.MinLevel == sharing.LevelUnknown:
 	case !slices.Contains(ruleLevels(), s.MinLevel):
-		c.bad(where, s.MinLevel.String(), "write none, reactive, client or driver, or mode: whole or mig", "is not a level of a fraction")
+		c.bad(where, s.MinLevel.String(), "write none, reactive, userspace or driver, or mode: whole or mig",
+			"is not a level of a fraction")
 	case !s.MinLevel.AtLeast(p.MinLevel):
-		c.bad(where, s.MinLevel.String(), "write "+p.MinLevel.String()+" or more, or lower the pool's and raise it by rules", "is less than the %s that the pool demands of every grant", p.MinLevel)
-	case s.MinLevel >= sharing.LevelDriver && s.Overcommit.Or(p.Overcommit).Memory.More() && p.MinLevel < sharing.LevelDriver:
-		c.bad(where, s.MinLevel.String(), "write overcommit: {memory: 1} here, or demand client or less", "cannot be had where memory is overcommitted, since neighbours can then take what a grant has not used yet")
+		c.bad(where, s.MinLevel.String(), "write "+p.MinLevel.String()+
+			" or more, or lower the pool's and raise it by rules",
+			"is less than the %s that the pool demands of every grant", p.MinLevel)
+	case s.MinLevel >= sharing.LevelDriver && s.Overcommit.Or(p.Overcommit).Memory.More() &&
+		p.MinLevel < sharing.LevelDriver:
+		c.bad(where, s.MinLevel.String(), "write overcommit: {memory: 1} here, or demand userspace or less",
+			"cannot be had where memory is overcommitted, since neighbours can then take what a grant has not used yet")
 	}
 	mode := s.Mode
 	if mode == ModeAuto {
 		mode = p.Mode
 	}
-	if mode != ModeWhole || s.Exclude {
+	if mode != ModeWhole || s.Excluded {
 		return
 	}
 	if s.Backends != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// checker collects what is wrong with a document's meaning.
-type checker struct{ mistakes Mistakes }
+// checker collects what is wrong with a config's meaning.
+type checker struct{ mistakes Errors }
 
 func (c *checker) bad(path, value, remedy, problem string, args ...any) {
 	c.all(sharing.Invalid(path, value, remedy, problem, args...))
@@ -29,11 +29,11 @@ func (c *checker) all(err error) {
 		return
 	}
 	if what, ok := errors.AsType[*sharing.FieldError](err); ok && !c.mistakes.full() {
-		c.mistakes = append(c.mistakes, Mistake{What: what})
+		c.mistakes = append(c.mistakes, Error{What: what})
 	}
 }
 
-// paths are where a document's parts stand.
+// paths are where a config's parts stand.
 type paths struct {
 	// none is where pools would stand if there were any.
 	none            string
@@ -41,7 +41,7 @@ type paths struct {
 	prices          string
 }
 
-// paths are those of a document in one text.
+// paths are those of a config in one text.
 func (d Document) paths() paths {
 	p := paths{none: "spec.pools", prices: "spec.prices"}
 	for i := range d.Pools {
@@ -53,8 +53,8 @@ func (d Document) paths() paths {
 	return p
 }
 
-// check returns every mistake in the document's meaning, with field paths.
-func check(doc Document, where paths) Mistakes {
+// check returns every error in the config's meaning, with field paths.
+func check(doc Document, where paths) Errors {
 	var c checker
 	if len(doc.Pools) == 0 {
 		c.bad(where.none, "", "write a pool; one without nodeSelector is for every node", "names no pool")
@@ -73,8 +73,9 @@ func check(doc Document, where paths) Mistakes {
 			break
 		}
 		c.pool(where.pools[i], p, pools, selectors, profiles)
-		if p.GPUHour != 0 && doc.Prices.Currency == "" {
-			c.bad(where.pools[i]+".gpuHour", "", "write spec.prices with a currency too", "is a price without a currency")
+		if p.PerGPUHour != 0 && doc.Prices.Currency == "" {
+			c.bad(where.pools[i]+".perGPUHour", "", "write spec.prices with a currency too",
+				"is a price without a currency")
 		}
 	}
 	return c.mistakes
@@ -96,11 +97,11 @@ func (c *checker) name(path, name string, seen map[string]string) {
 func (c *checker) profile(path string, p Profile, seen map[string]string) {
 	c.name(path, p.Name, seen)
 	if p.Memory == 0 && p.Percent == 0 && p.GPUs == 0 {
-		c.bad(path, "", "write memory, percent or gpus", "asks for nothing")
+		c.bad(path, "", "write memory, percent or gpuCount", "asks for nothing")
 	}
 	c.backends(path+".backends", p.Backends)
 	c.overCap(path, p.OverCap)
-	c.burst(path+".burstMax", p)
+	c.burst(path+".maxBurstMemory", p)
 	c.priority(path+".priority", p.Priority)
 	c.rules(path, p)
 	r := p.request()
@@ -109,8 +110,8 @@ func (c *checker) profile(path string, p Profile, seen map[string]string) {
 		r.Percent = 1 // said just above
 	}
 	c.all(r.Check(sharing.Fields{
-		Memory: path + ".memory", Percent: path + ".percent", GPUs: path + ".gpus", Whole: path + ".gpus",
-		Models: path + ".gpuModel", MinLevel: path + ".minEnforcement", Place: path + ".place",
+		Memory: path + ".memory", Percent: path + ".percent", GPUs: path + ".gpuCount", Whole: path + ".gpuCount",
+		Models: path + ".gpuModel", MinLevel: path + ".minEnforcement", Place: path + ".placementPolicy",
 	}))
 }
 
@@ -122,10 +123,10 @@ func (c *checker) burst(path string, p Profile) {
 	case b.Memory != 0 && b.Percent != 0:
 		c.bad(path, b.String(), "set one of both", "is a size and a percentage")
 	case r.Kind == sharing.KindWhole:
-		c.bad(path, b.String(), "leave it out", "is for a piece of a GPU: whole GPUs have all their memory")
+		c.bad(path, b.String(), "leave it out", "is for a share of a GPU: whole GPUs have all their memory")
 	case b.Percent != 0 && b.Percent <= 100 || b.Memory != 0 && b.Memory <= p.Memory:
 		c.bad(path, b.String(), "write more than memory, or leave it out", "is not more than what is guaranteed")
-	case b.Memory%sharing.Bytes(r.GPUs) != 0: //nolint:gosec // 1 to MaxGPUs, or refused as gpus
+	case b.Memory%sharing.Bytes(r.GPUs) != 0: //nolint:gosec // 1 to MaxGPUs, or refused as gpuCount
 		c.bad(path, b.String(), "write a multiple of the number of GPUs", "does not divide evenly by %d GPUs", r.GPUs)
 	}
 }
@@ -134,10 +135,12 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	c.name(path, p.Name, pools)
 	for _, key := range slices.Sorted(maps.Keys(p.NodeSelector)) {
 		if !labelKey(key) {
-			c.bad(path+".nodeSelector", key, "write a label's key, such as kerf.dev/pool", "has a key that no label has")
+			c.bad(path+".nodeSelector", key, "write a label's key, such as kerf.dev/pool",
+				"has a key that no label has")
 		}
 		if value := p.NodeSelector[key]; !labelValue(value) {
-			c.bad(path+".nodeSelector."+key, value, "write at most 63 of letters, digits, - _ .", "is not a label's value")
+			c.bad(path+".nodeSelector."+key, value, "write at most 63 of letters, digits, - _ .",
+				"is not a label's value")
 		}
 	}
 	selector := canonical(p.NodeSelector)
@@ -150,18 +153,19 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 		c.bad(path+".mode", "", "use a Mode of this package", "is not a mode")
 	}
 	if p.Place > sharing.PlaceSpread {
-		c.bad(path+".place", "", "use a Spread of package sharing", "is not a placement policy")
+		c.bad(path+".placementPolicy", "", "use a Spread of package sharing", "is not a placement policy")
 	}
 	if p.MinLevel > sharing.LevelExclusive {
 		c.bad(path+".minEnforcement", "", "use a Level of package sharing", "is not an enforcement level")
 	}
 	c.backends(path+".backends", p.Backends)
 	c.overCap(path, p.OverCap)
-	if p.MPSSharing > MPSSharingPool {
-		c.bad(path+".mpsSharing", "", "use an MPSSharing of this package", "is not a way to share MPS")
+	if p.MPSDaemonScope > MPSScopePool {
+		c.bad(path+".mpsDaemonScope", "", "use an MPSDaemonScope of this package", "is not the scope of an MPS daemon")
 	}
-	if p.Strangers > StrangersKill {
-		c.bad(path+".strangers", "", "use a Strangers of this package", "is not a policy for strangers")
+	if p.OnUnmanagedProcess > UnmanagedKill {
+		c.bad(path+".onUnmanagedProcess", "", "use an OnUnmanagedProcess of this package",
+			"is not a policy for unmanaged processes")
 	}
 	if p.ManagedMemory > ManagedReject {
 		c.bad(path+".managedMemory", "", "use a ManagedMemory of this package", "is not a rule for managed memory")
@@ -171,19 +175,20 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 	c.idle(path+".idle", p.Idle)
 	c.compute(path, p)
 	c.gpuRules(path, p)
-	if !(p.GPUHour >= 0 && p.GPUHour <= MaxPrice) {
-		c.bad(path+".gpuHour", "", "write a number such as 2.50", "is not a price")
+	if !(p.PerGPUHour >= 0 && p.PerGPUHour <= MaxPrice) {
+		c.bad(path+".perGPUHour", "", "write a number such as 2.50", "is not a price")
 	}
-	c.mig(path+".mig", p.MIG)
-	c.migWarm(path+".migKeepWarm", p.MIGKeepWarm)
-	c.onDemand(path+".migOnDemand", p)
+	c.mig(path+".migLayouts", p.MIGLayouts)
+	c.migWarm(path+".migIdleTTL", p.MIGIdleTTL)
+	c.onDemand(path+".autoMIGMode", p)
 	if p.Profiles != nil && len(p.Profiles) == 0 {
-		c.bad(path+".profiles", "", "name at least one, or leave the field out", "is an empty list")
+		c.bad(path+".allowedProfiles", "", "name at least one, or leave the field out", "is an empty list")
 	}
 	for i, name := range p.Profiles {
-		where := at(path+".profiles", i)
+		where := at(path+".allowedProfiles", i)
 		if _, ok := profiles[name]; !ok {
-			c.bad(where, name, meant(name, slices.Sorted(maps.Keys(profiles)))+"name one of spec.profiles", "is not a profile of this document")
+			c.bad(where, name, meant(name, slices.Sorted(maps.Keys(profiles)))+"name one of spec.profiles",
+				"is not a profile of this config")
 		}
 		if slices.Index(p.Profiles, name) < i {
 			c.bad(where, name, "name it once", "is named twice")
@@ -193,7 +198,7 @@ func (c *checker) pool(path string, p Pool, pools, selectors, profiles map[strin
 
 func (c *checker) overCap(path string, o OverCap) {
 	if o > OverCapEvict {
-		c.bad(path+".overCap", "", "use an OverCap of this package", "is not an over-cap policy")
+		c.bad(path+".onOverCap", "", "use an OverCap of this package", "is not an over-cap policy")
 	}
 }
 

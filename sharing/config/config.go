@@ -1,14 +1,14 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is the SharingConfig document: the pools of nodes, the profiles that requests may name, and
-// what happens to those who use more than they were granted.
+// Package config is the SharingConfig: the pools of nodes, the profiles that requests may name, and the policies for
+// grants that are over their cap.
 //
-// A Config is made by Decode, New or Default. It is valid and never changes afterwards: a change is a new
-// Config. Decode is strict and lists every mistake with its field path and line, so that a document is
-// taken as a whole or not at all.
+// A Config is made by Decode, New or Default. It is valid and never changes afterwards: a change is a new Config.
+// Decode is strict and lists every error with its field path and line, so that a config is taken as a whole or not at
+// all.
 //
-// It does not read files, watch anything, or keep the last good document: its user does.
+// It does not read files, watch anything, or keep the last known good config: its user does.
 package config
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// The document's head.
+// The config's head.
 const (
-	APIVersion = sharing.Domain + "/v1alpha1"
+	APIVersion = sharing.Domain + "/v1alpha2"
 	Kind       = "SharingConfig"
 )
 
@@ -44,22 +44,22 @@ type Pool struct {
 	// Mode says what the nodes advertise to Kubernetes.
 	Mode Mode `yaml:"mode"`
 	// Place is used where neither request nor profile says it; PlaceDefault means pack.
-	Place sharing.Spread `yaml:"place"`
+	Place sharing.Spread `yaml:"placementPolicy"`
 	// MinLevel is demanded of every grant. LevelUnknown demands LevelReactive of shares, and nothing of other grants:
 	// LevelNone allows shares that no backend enforces.
 	MinLevel sharing.Level `yaml:"minEnforcement"`
 	// Backends enforce shares here, strongest first. Nil means DefaultBackends.
 	Backends []sharing.Backend `yaml:"backends"`
 	// OverCap is what happens to a share above its cap; OverCapDefault means DefaultOverCap.
-	OverCap OverCap `yaml:"overCap"`
-	// Strangers is what happens to processes that use a GPU without a grant on it.
-	Strangers Strangers `yaml:"strangers"`
+	OverCap OverCap `yaml:"onOverCap"`
+	// OnUnmanagedProcess is what happens to processes that use a GPU without a grant on it.
+	OnUnmanagedProcess OnUnmanagedProcess `yaml:"onUnmanagedProcess"`
 	// ManagedMemory says whether programs with a share may allocate managed memory.
 	ManagedMemory ManagedMemory `yaml:"managedMemory"`
 	// UserQuota is what each user other than root may be granted on a node by the node API.
 	UserQuota sharing.UserQuota `yaml:"userQuota"`
-	// Compute says what becomes of GPU time that its owner does not use.
-	Compute Compute `yaml:"compute"`
+	// ComputePolicy says what becomes of GPU time that its owner does not use.
+	ComputePolicy ComputePolicy `yaml:"computePolicy"`
 	// TimeSlice and ComputeMode are set on the node's GPUs; AsIs leaves them as they are.
 	TimeSlice   sharing.TimeSlice   `yaml:"timeSlice"`
 	ComputeMode sharing.ComputeMode `yaml:"computeMode"`
@@ -67,44 +67,46 @@ type Pool struct {
 	Health Health `yaml:"health"`
 	// Idle is what becomes of pods that leave their GPUs idle.
 	Idle Idle `yaml:"idle"`
-	// MPSSharing is who shares an MPS daemon.
-	MPSSharing MPSSharing `yaml:"mpsSharing"`
+	// MPSDaemonScope is who shares an MPS daemon.
+	MPSDaemonScope MPSDaemonScope `yaml:"mpsDaemonScope"`
 	// MPSComputeMode says what Kerf does with the compute mode of GPUs on which MPS enforces shares.
 	MPSComputeMode MPSComputeMode `yaml:"mpsComputeMode"`
-	// MIG is what the nodes' GPUs are cut into, where that is fixed.
-	MIG []MIGLayout `yaml:"mig"`
-	// MIGKeepWarm is how long an instance that was cut for a claim stays after it, for the next one that asks for the
-	// same; 0 means DefaultMIGKeepWarm.
-	MIGKeepWarm time.Duration `yaml:"migKeepWarm"`
-	// MIGReset allows the reset that a GPU before Hopper takes to change its MIG mode.
-	MIGReset bool `yaml:"migReset"`
-	// MIGOnDemand says whether idle GPUs go in and out of MIG mode as demand asks; what is not the default is only for
+	// MIGLayouts are fixed MIG layouts of the nodes' GPUs.
+	MIGLayouts []MIGLayout `yaml:"migLayouts"`
+	// MIGIdleTTL is how long an idle instance stays for the next request of the same profile; 0 means
+	// DefaultMIGIdleTTL.
+	MIGIdleTTL time.Duration `yaml:"migIdleTTL"`
+	// AllowGPUReset allows the reset that a GPU before Hopper takes to change its MIG mode.
+	AllowGPUReset bool `yaml:"allowGPUReset"`
+	// AutoMIGMode says whether idle GPUs go in and out of MIG mode as demand asks; what is not the default is only for
 	// ModeAuto.
-	MIGOnDemand OnDemand `yaml:"migOnDemand"`
-	// GPUs are rules for some of the nodes' GPUs, of which the first that fits one holds for it.
-	GPUs []GPURule `yaml:"gpus"`
-	// Sharers, MemoryReserve and PowerLimitWatts hold for the GPUs of which no rule says otherwise, as in GPUSettings.
-	Sharers         int           `yaml:"sharers"`
+	AutoMIGMode AutoMIGMode `yaml:"autoMIGMode"`
+	// GPURules are rules for some of the nodes' GPUs, of which the first that fits one holds for it.
+	GPURules []GPURule `yaml:"gpuRules"`
+	// MaxSharesPerGPU, MemoryReserve and PowerLimitWatts hold for the GPUs of which no rule says otherwise, as in
+	// GPUSettings.
+	MaxSharesPerGPU int           `yaml:"maxSharesPerGPU"`
 	MemoryReserve   sharing.Bytes `yaml:"memoryReserve"`
 	PowerLimitWatts int           `yaml:"powerLimitWatts"`
 	// Overcommit is how much more than they have is given of the GPUs of which no rule says otherwise.
 	Overcommit sharing.Overcommit `yaml:"overcommit"`
-	// GPUHour is the price of an hour of a whole GPU of the pool, in place of those of the document; 0 leaves it to them.
-	GPUHour float64 `yaml:"gpuHour"`
+	// PerGPUHour is the price of an hour of a whole GPU of the pool. It replaces those of the config; 0 leaves it to
+	// them.
+	PerGPUHour float64 `yaml:"perGPUHour"`
 	// Profiles, when there are any, are the only profiles that requests may name here, and then every request
 	// must name one. Nil means all profiles, and requests without one.
-	Profiles []string `yaml:"profiles"`
+	Profiles []string `yaml:"allowedProfiles"`
 }
 
 // Profile is a named request with its rules. GPUs alone means whole GPUs, as on the command line.
 type Profile struct {
 	// Name is unique among the profiles.
 	Name string `yaml:"name"`
-	// Memory and Percent are totals over the fragments.
+	// Memory and Percent are totals over the shares.
 	Memory  sharing.Bytes   `yaml:"memory"`
 	Percent sharing.Percent `yaml:"percent"`
-	// GPUs is the number of fragments or whole GPUs; 0 means 1 where there are amounts.
-	GPUs int `yaml:"gpus"`
+	// GPUs is the number of shares or whole GPUs; 0 means 1 where there are amounts.
+	GPUs int `yaml:"gpuCount"`
 	// Models are globs that bind besides those of the request.
 	Models []string `yaml:"gpuModel"`
 	// MinLevel is demanded of every grant, if the pool's is not higher; LevelUnknown leaves it to the pool.
@@ -112,22 +114,22 @@ type Profile struct {
 	// Backends are used in place of the pool's; nil leaves it to the pool.
 	Backends []sharing.Backend `yaml:"backends"`
 	// OverCap is used in place of the pool's; OverCapDefault leaves it to the pool.
-	OverCap OverCap `yaml:"overCap"`
+	OverCap OverCap `yaml:"onOverCap"`
 	// Place is used where the request does not say it.
-	Place sharing.Spread `yaml:"place"`
-	// Priority is the class by which idle GPU time is lent, the higher the earlier, within MaxPriority either way; 0
-	// leaves it to the pod, and is that of a process of its own.
+	Place sharing.Spread `yaml:"placementPolicy"`
+	// Priority is the class by which grants get idle GPU time, the higher the earlier, within MaxPriority either way. 0
+	// leaves it to the pod, and is that of a process outside pods.
 	Priority int32 `yaml:"priority"`
-	// Burst is the hard limit up to which a grant is lent memory that nobody claims; the zero value is none.
-	Burst sharing.Burst `yaml:"burstMax"`
+	// Burst is the hard limit up to which a grant gets free memory as burst memory; the zero value is none.
+	Burst sharing.Burst `yaml:"maxBurstMemory"`
 	// Namespaces are globs over the namespaces whose pods may use it, Hours when that may begin, and MaxPerPod the most
 	// memory that one pod may have by it; nil and 0 for no rule.
 	Namespaces []string      `yaml:"namespaces"`
-	Hours      []Hours       `yaml:"hours"`
+	Hours      []Hours       `yaml:"startWindows"`
 	MaxPerPod  sharing.Bytes `yaml:"maxMemoryPerPod"`
-	// Privileged lets pods that name it have privileged containers, which no cap holds. The chart's admission policies know of
-	// it through the scheduler; Namespaces must say for whom it is.
-	Privileged bool `yaml:"privileged"`
+	// AllowPrivileged lets pods that name it have privileged containers, which no cap holds. The chart's admission
+	// policies know of it through the scheduler; Namespaces must say for whom it is.
+	AllowPrivileged bool `yaml:"allowPrivileged"`
 }
 
 // Config is a valid SharingConfig. The zero value has no pools and no profiles.
@@ -140,7 +142,7 @@ func Default() Config {
 	return Config{doc: Document{Pools: []Pool{{Name: "default"}}}}
 }
 
-// New returns the Config that says what doc says. The error is Mistakes, without lines.
+// New returns the Config that says what doc says. The error is Errors, without lines.
 func New(doc Document) (Config, error) {
 	if mistakes := check(doc, doc.paths()); len(mistakes) > 0 {
 		return Config{}, mistakes
@@ -151,10 +153,10 @@ func New(doc Document) (Config, error) {
 // Document returns what c says.
 func (c Config) Document() Document { return c.doc.clone() }
 
-// Pools returns the pools in the document's order.
+// Pools returns the pools in the config's order.
 func (c Config) Pools() []Pool { return c.doc.clone().Pools }
 
-// Profiles returns the profiles in the document's order.
+// Profiles returns the profiles in the config's order.
 func (c Config) Profiles() []Profile { return c.doc.clone().Profiles }
 
 // Profile returns the profile of that name.
@@ -181,11 +183,13 @@ func (c Config) ProfileNames(p Pool) []string {
 
 func (d Document) clone() Document {
 	out := Document{Prices: d.Prices}
-	out.Prices.GPUHour = slices.Clone(d.Prices.GPUHour)
+	out.Prices.PerGPUHour = slices.Clone(d.Prices.PerGPUHour)
 	for _, p := range d.Pools {
-		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles), slices.Clone(p.Backends)
-		p.MIG, p.GPUs = cloneLayouts(p.MIG), cloneRules(p.GPUs)
-		p.Health.SpotTaints, p.Idle.Except = slices.Clone(p.Health.SpotTaints), slices.Clone(p.Idle.Except)
+		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles),
+			slices.Clone(p.Backends)
+		p.MIGLayouts, p.GPURules = cloneLayouts(p.MIGLayouts), cloneRules(p.GPURules)
+		p.Health.TerminationTaints, p.Idle.Except = slices.Clone(p.Health.TerminationTaints),
+			slices.Clone(p.Idle.Except)
 		if len(p.NodeSelector) == 0 {
 			p.NodeSelector = nil // none and empty mean the same
 		}
@@ -206,7 +210,8 @@ func (p Profile) clone() Profile {
 // request is what the profile gives by itself.
 func (p Profile) request() sharing.Request {
 	r := sharing.Request{
-		Memory: p.Memory, Percent: p.Percent, GPUs: p.GPUs, ProfileModels: p.Models, MinLevel: p.MinLevel, Place: p.Place, Profile: p.Name,
+		Memory: p.Memory, Percent: p.Percent, GPUs: p.GPUs, ProfileModels: p.Models, MinLevel: p.MinLevel,
+		Place: p.Place, Profile: p.Name,
 		Burst: p.Burst,
 	}
 	switch {

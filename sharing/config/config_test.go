@@ -16,93 +16,107 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\n"
+const head = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\n"
 
 const full = head + `spec:
   prices:
     currency: EUR
-    kWh: 0.3
-    gpuHour:
+    perKWh: 0.3
+    perGPUHour:
     - {model: "*H100*", price: 2.50}
     - {model: "*", price: 1}
   pools:
   - name: default
     mode: shared
-    place: spread
+    placementPolicy: spread
   - name: inference
     nodeSelector: {kerf.dev/pool: inference, zone: ""}
-    place: pack
+    placementPolicy: pack
     minEnforcement: driver
     backends: [driver, reactive]
-    overCap: kill
-    strangers: kill
+    onOverCap: kill
+    onUnmanagedProcess: kill
     managedMemory: reject
     userQuota: {grants: 4, memory: 40GiB}
-    health: {onFault: evict, grace: 1m30s, node: taint, spotTaints: [aws-node-termination-handler/spot-itn]}
-    idle: {after: 2h, do: evict, except: [research]}
-    compute: strict
+    health: {onFault: evict, gracePeriod: 1m30s, nodeSignal: taint,
+    terminationTaints: [aws-node-termination-handler/spot-itn]}
+    idle: {timeout: 2h, action: evict, exemptNamespaces: [research]}
+    computePolicy: strict
     timeSlice: short
     computeMode: default
-    gpus:
-    - {model: ["*T4*"], index: [0, 3], migCapable: incapable, exclude: true}
-    - {uuid: [GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162], mode: whole, sharers: 1, memoryReserve: 1GiB, powerLimitWatts: 300, timeSlice: long}
-    sharers: 7
+    gpuRules:
+    - {model: ["*T4*"], index: [0, 3], migCapable: incapable, excluded: true}
+    - {uuid: [GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162], mode: whole, maxSharesPerGPU: 1, memoryReserve: 1GiB,
+    powerLimitWatts: 300, timeSlice: long}
+    maxSharesPerGPU: 7
     memoryReserve: 2GiB
     powerLimitWatts: 400
     overcommit: {compute: 1.25}
-    gpuHour: 3.5
-    profiles: [small, half]
+    perGPUHour: 3.5
+    allowedProfiles: [small, half]
   profiles:
   - name: small
     memory: 10GiB
     gpuModel: ["*H100*", "!*T4*"]
     minEnforcement: reactive
-    overCap: warn
-    place: spread
+    onOverCap: warn
+    placementPolicy: spread
     priority: -100
     namespaces: [ml-*, "!ml-test"]
-    hours: ["Mon-Fri 20:00-06:00 Europe/Berlin", "Sat,Sun 00:00-24:00"]
+    startWindows: ["Mon-Fri 20:00-06:00 Europe/Berlin", "Sat,Sun 00:00-24:00"]
     maxMemoryPerPod: 40GiB
-    privileged: true
+    allowPrivileged: true
   - name: half
     percent: 50
-    burstMax: 150%
+    maxBurstMemory: 150%
   - name: pair
-    gpus: 2
+    gpuCount: 2
   - name: wide
     memory: 40GiB
     percent: 150
-    gpus: 2
-    burstMax: 60GiB
+    gpuCount: 2
+    maxBurstMemory: 60GiB
 `
 
 func fullDocument() Document {
 	return Document{
-		Prices: Prices{Currency: "EUR", KWh: 0.3, GPUHour: []GPUPrice{{"*H100*", 2.5}, {"*", 1}}},
+		Prices: Prices{Currency: "EUR", PerKWh: 0.3, PerGPUHour: []GPUPrice{{"*H100*", 2.5}, {"*", 1}}},
 		Pools: []Pool{
 			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
 			{
-				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""}, Place: sharing.PlacePack,
-				MinLevel: sharing.LevelDriver, Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, OverCap: OverCapKill, Strangers: StrangersKill, ManagedMemory: ManagedReject,
-				UserQuota: sharing.UserQuota{Grants: 4, Memory: 40 * sharing.GiB},
-				Health:    Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint, SpotTaints: []string{"aws-node-termination-handler/spot-itn"}},
-				Idle:      Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
-				Compute:   ComputeStrict, TimeSlice: sharing.TimeSliceShort, ComputeMode: sharing.ComputeModeDefault,
-				Sharers: 7, MemoryReserve: 2 * sharing.GiB, PowerLimitWatts: 400, Overcommit: sharing.Overcommit{Compute: 125}, GPUHour: 3.5,
-				GPUs: []GPURule{
-					{Models: []string{"*T4*"}, Indexes: []int{0, 3}, MIG: MIGIncapable, Settings: GPUSettings{Exclude: true}},
-					{UUIDs: []sharing.GPUID{"GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}, Settings: GPUSettings{Mode: ModeWhole, Sharers: 1, MemoryReserve: sharing.GiB, PowerLimitWatts: 300, TimeSlice: sharing.TimeSliceLong}},
+				Name: "inference", NodeSelector: map[string]string{"kerf.dev/pool": "inference", "zone": ""},
+				Place:    sharing.PlacePack,
+				MinLevel: sharing.LevelDriver, Backends: []sharing.Backend{sharing.BackendDriver,
+					sharing.BackendReactive}, OverCap: OverCapKill, OnUnmanagedProcess: UnmanagedKill,
+				ManagedMemory: ManagedReject,
+				UserQuota:     sharing.UserQuota{Grants: 4, Memory: 40 * sharing.GiB},
+				Health: Health{OnFault: FaultEvict, Grace: 90 * time.Second, Node: NodeMarkTaint,
+					TerminationTaints: []string{"aws-node-termination-handler/spot-itn"}},
+				Idle:          Idle{After: 2 * time.Hour, Do: IdleEvict, Except: []string{"research"}},
+				ComputePolicy: ComputeStrict, TimeSlice: sharing.TimeSliceShort,
+				ComputeMode:     sharing.ComputeModeDefault,
+				MaxSharesPerGPU: 7, MemoryReserve: 2 * sharing.GiB, PowerLimitWatts: 400,
+				Overcommit: sharing.Overcommit{Compute: 125}, PerGPUHour: 3.5,
+				GPURules: []GPURule{
+					{Models: []string{"*T4*"}, Indexes: []int{0, 3}, MIG: MIGIncapable,
+						Settings: GPUSettings{Excluded: true}},
+					{UUIDs: []sharing.GPUID{"GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"},
+						Settings: GPUSettings{Mode: ModeWhole, MaxSharesPerGPU: 1, MemoryReserve: sharing.GiB,
+							PowerLimitWatts: 300, TimeSlice: sharing.TimeSliceLong}},
 				},
 				Profiles: []string{"small", "half"},
 			},
 		},
 		Profiles: []Profile{
-			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"}, MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread, Priority: -100,
-				Namespaces: []string{"ml-*", "!ml-test"}, MaxPerPod: 40 * sharing.GiB, Privileged: true,
-				Hours: []Hours{{[7]bool{1: true, 2: true, 3: true, 4: true, 5: true}, 20 * 60, 6 * 60, "Europe/Berlin"}, {[7]bool{0: true, 6: true}, 0, 24 * 60, ""}}},
+			{Name: "small", Memory: 10 * sharing.GiB, Models: []string{"*H100*", "!*T4*"},
+				MinLevel: sharing.LevelReactive, OverCap: OverCapWarn, Place: sharing.PlaceSpread, Priority: -100,
+				Namespaces: []string{"ml-*", "!ml-test"}, MaxPerPod: 40 * sharing.GiB, AllowPrivileged: true,
+				Hours: []Hours{{[7]bool{1: true, 2: true, 3: true, 4: true, 5: true}, 20 * 60, 6 * 60, "Europe/Berlin"},
+					{[7]bool{0: true, 6: true}, 0, 24 * 60, ""}}},
 			{Name: "half", Percent: 50, Burst: sharing.Burst{Percent: 150}},
 			{Name: "pair", GPUs: 2},
-			{Name: "wide", Memory: 40 * sharing.GiB, Percent: 150, GPUs: 2, Burst: sharing.Burst{Memory: 60 * sharing.GiB}},
+			{Name: "wide", Memory: 40 * sharing.GiB, Percent: 150, GPUs: 2,
+				Burst: sharing.Burst{Memory: 60 * sharing.GiB}},
 		},
 	}
 }
@@ -122,7 +136,7 @@ func TestDecode(t *testing.T) {
 	if diff := cmp.Diff(fullDocument(), c.Document()); diff != "" {
 		t.Errorf("document (-want +got):\n%s", diff)
 	}
-	json := `{"apiVersion":"kerf.dev/v1alpha1","kind":"SharingConfig","spec":{"pools":[{"name":"a"}]}}`
+	json := `{"apiVersion":"kerf.dev/v1alpha2","kind":"SharingConfig","spec":{"pools":[{"name":"a"}]}}`
 	if got := decode(t, json).Pools(); len(got) != 1 || got[0].Name != "a" {
 		t.Errorf("JSON gives %+v", got)
 	}
@@ -150,15 +164,21 @@ func TestRoundTripRandom(t *testing.T) {
 		var doc Document
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
-				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)), OverCap: OverCap(rnd.IntN(3)),
-				Strangers: Strangers(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)), MPSComputeMode: MPSComputeMode(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3), Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB}, Backends: [][]sharing.Backend{nil, {sharing.BackendDriver}, {sharing.BackendDriver, sharing.BackendReactive}}[rnd.IntN(3)],
+				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)),
+				OverCap:            OverCap(rnd.IntN(3)),
+				OnUnmanagedProcess: OnUnmanagedProcess(rnd.IntN(2)), ManagedMemory: ManagedMemory(rnd.IntN(2)),
+				MPSComputeMode: MPSComputeMode(rnd.IntN(2)), UserQuota: sharing.UserQuota{Grants: rnd.IntN(3),
+					Memory: sharing.Bytes(rnd.IntN(2)) * 40 * sharing.GiB},
+				Backends: [][]sharing.Backend{nil, {sharing.BackendDriver},
+					{sharing.BackendDriver, sharing.BackendReactive}}[rnd.IntN(3)],
 				NodeSelector: map[string]string{"n": fmt.Sprint(n), "true": texts[rnd.IntN(len(texts))]},
 			}
 			doc.Pools = append(doc.Pools, p)
 		}
 		for n := range rnd.IntN(4) {
 			doc.Profiles = append(doc.Profiles, Profile{
-				Name: fmt.Sprint(n), Memory: sharing.MiB + sharing.Bytes(rnd.Uint64()>>rnd.IntN(44)), Percent: sharing.Percent(rnd.IntN(101)),
+				Name: fmt.Sprint(n), Memory: sharing.MiB + sharing.Bytes(rnd.Uint64()>>rnd.IntN(44)),
+				Percent: sharing.Percent(rnd.IntN(101)),
 				OverCap: OverCap(rnd.IntN(3)), Models: []string{texts[1+rnd.IntN(len(texts)-1)]},
 			})
 			doc.Pools[0].Profiles = append(doc.Pools[0].Profiles, fmt.Sprint(n))
@@ -270,21 +290,28 @@ func TestResolve(t *testing.T) {
 		want sharing.Request
 		errs []string
 	}{
-		"no profile": {pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1}, want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlaceSpread}},
+		"no profile": {pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1},
+			want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlaceSpread}},
 		"its own place": {
-			pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack}, want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack},
+			pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack},
+			want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack},
 		},
-		"nobody says the place": {pool: Pool{Name: "x"}, in: sharing.Request{Memory: gib(1), GPUs: 1}, want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack}},
+		"nobody says the place": {pool: Pool{Name: "x"}, in: sharing.Request{Memory: gib(1), GPUs: 1},
+			want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlacePack}},
 		"profile alone": {
 			pool: strict, in: sharing.Request{Profile: "small"},
-			want: sharing.Request{Profile: "small", Memory: gib(10), GPUs: 1, ProfileModels: models, MinLevel: sharing.LevelDriver, Place: sharing.PlaceSpread},
+			want: sharing.Request{Profile: "small", Memory: gib(10), GPUs: 1, ProfileModels: models,
+				MinLevel: sharing.LevelDriver, Place: sharing.PlaceSpread},
 		},
 		"narrowed": {
-			pool: open, in: sharing.Request{Profile: "small", Memory: gib(4), Models: []string{"*80GB*"}, MinLevel: sharing.LevelNone},
-			want: sharing.Request{Profile: "small", Memory: gib(4), GPUs: 1, Models: []string{"*80GB*"}, ProfileModels: models, MinLevel: sharing.LevelReactive, Place: sharing.PlaceSpread},
+			pool: open, in: sharing.Request{Profile: "small", Memory: gib(4), Models: []string{"*80GB*"},
+				MinLevel: sharing.LevelNone},
+			want: sharing.Request{Profile: "small", Memory: gib(4), GPUs: 1, Models: []string{"*80GB*"},
+				ProfileModels: models, MinLevel: sharing.LevelReactive, Place: sharing.PlaceSpread},
 		},
 		"none is the admin's to allow": {
-			pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1, MinLevel: sharing.LevelNone}, want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlaceSpread},
+			pool: open, in: sharing.Request{Memory: gib(1), GPUs: 1, MinLevel: sharing.LevelNone},
+			want: sharing.Request{Memory: gib(1), GPUs: 1, Place: sharing.PlaceSpread},
 		},
 		"none, allowed by the pool": {
 			pool: Pool{Name: "x", MinLevel: sharing.LevelNone}, in: sharing.Request{Memory: gib(1), GPUs: 1},
@@ -292,28 +319,43 @@ func TestResolve(t *testing.T) {
 		},
 		"level raised": {
 			pool: strict, in: sharing.Request{Profile: "half", MinLevel: sharing.LevelExclusive},
-			want: sharing.Request{Profile: "half", Percent: 50, GPUs: 1, MinLevel: sharing.LevelExclusive, Place: sharing.PlacePack, Burst: sharing.Burst{Percent: 150}},
+			want: sharing.Request{Profile: "half", Percent: 50, GPUs: 1, MinLevel: sharing.LevelExclusive,
+				Place: sharing.PlacePack, Burst: sharing.Burst{Percent: 150}},
 		},
-		"whole": {pool: open, in: sharing.Request{Profile: "pair"}, want: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 2, Place: sharing.PlaceSpread}},
+		"whole": {pool: open, in: sharing.Request{Profile: "pair"}, want: sharing.Request{Kind: sharing.KindWhole,
+			Profile: "pair", GPUs: 2, Place: sharing.PlaceSpread}},
 		"fewer whole": {
-			pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 1}, want: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 1, Place: sharing.PlaceSpread},
+			pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 1},
+			want: sharing.Request{Kind: sharing.KindWhole, Profile: "pair", GPUs: 1, Place: sharing.PlaceSpread},
 		},
 		"over fewer gpus": {
-			pool: open, in: sharing.Request{Profile: "wide", Percent: 100, GPUs: 1}, want: sharing.Request{Profile: "wide", Memory: gib(40), Percent: 100, GPUs: 1, Place: sharing.PlaceSpread, Burst: sharing.Burst{Memory: gib(60)}},
+			pool: open, in: sharing.Request{Profile: "wide", Percent: 100, GPUs: 1},
+			want: sharing.Request{Profile: "wide", Memory: gib(40), Percent: 100, GPUs: 1, Place: sharing.PlaceSpread,
+				Burst: sharing.Burst{Memory: gib(60)}},
 		},
-		"percent that no longer fits": {pool: open, in: sharing.Request{Profile: "wide", GPUs: 1}, errs: []string{"percent \"150%\" is more than 1 GPU"}},
-		"memory that does not divide": {pool: open, in: sharing.Request{Profile: "wide", Memory: gib(1) + 1}, errs: []string{"does not divide evenly by 2"}},
-		"a profile is demanded":       {pool: strict, in: sharing.Request{Memory: gib(1), GPUs: 1}, errs: []string{`profile is missing, and pool "inference" takes no request without one; name one of half, small`}},
-		"not in this pool":            {pool: strict, in: sharing.Request{Profile: "pair"}, errs: []string{`profile "pair" is not a profile of pool "inference"; name one of half, small`}},
-		"unknown":                     {pool: open, in: sharing.Request{Profile: "huge"}, errs: []string{"name one of half, pair, small, wide"}},
+		"percent that no longer fits": {pool: open, in: sharing.Request{Profile: "wide", GPUs: 1},
+			errs: []string{"percent \"150%\" is more than 1 GPU"}},
+		"memory that does not divide": {pool: open, in: sharing.Request{Profile: "wide", Memory: gib(1) + 1},
+			errs: []string{"does not divide evenly by 2"}},
+		"a profile is demanded": {pool: strict, in: sharing.Request{Memory: gib(1), GPUs: 1},
+			errs: []string{
+				`profile is missing, and pool "inference" takes no request without one; name one of half, small`}},
+		"not in this pool": {pool: strict, in: sharing.Request{Profile: "pair"},
+			errs: []string{`profile "pair" is not a profile of pool "inference"; name one of half, small`}},
+		"unknown": {pool: open, in: sharing.Request{Profile: "huge"},
+			errs: []string{"name one of half, pair, small, wide"}},
 		"more of everything": {
 			pool: open, in: sharing.Request{Profile: "wide", Memory: gib(44), Percent: 200, GPUs: 4},
-			errs: []string{`memory "44GiB" is more than the 40GiB of profile "wide"; ask for at most 40GiB`, `percent "200%" is more than the 150%`, `gpus "4" is more than the 2`},
+			errs: []string{`memory "44GiB" is more than the 40GiB of profile "wide"; ask for at most 40GiB`,
+				`percent "200%" is more than the 150%`, `gpus "4" is more than the 2`},
 		},
-		"compute from a profile without": {pool: open, in: sharing.Request{Profile: "small", Percent: 10, GPUs: 1}, errs: []string{"books no share of compute"}},
-		"memory from a share":            {pool: open, in: sharing.Request{Profile: "half", Memory: gib(1), GPUs: 1}, errs: []string{"does not say how much memory"}},
-		"whole from a piece":             {pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "half"}, errs: []string{"whole is not what profile \"half\" gives"}},
-		"invalid by itself":              {pool: open, in: sharing.Request{GPUs: -1}, errs: []string{"gpus", "asks for nothing"}},
+		"compute from a profile without": {pool: open, in: sharing.Request{Profile: "small", Percent: 10, GPUs: 1},
+			errs: []string{"requests no compute percent"}},
+		"memory from a share": {pool: open, in: sharing.Request{Profile: "half", Memory: gib(1), GPUs: 1},
+			errs: []string{"does not say how much memory"}},
+		"whole from a piece": {pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "half"},
+			errs: []string{"whole is not what profile \"half\" gives"}},
+		"invalid by itself": {pool: open, in: sharing.Request{GPUs: -1}, errs: []string{"gpus", "asks for nothing"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -338,11 +380,11 @@ func checkLines(t *testing.T, err error, want []string) {
 	}
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != len(want) {
-		t.Fatalf("%d mistakes, want %d:\n%v", len(lines), len(want), err)
+		t.Fatalf("%d errors, want %d:\n%v", len(lines), len(want), err)
 	}
 	for i, line := range lines {
 		if !strings.Contains(line, want[i]) {
-			t.Errorf("mistake %d is %q, want %q in it", i, line, want[i])
+			t.Errorf("error %d is %q, want %q in it", i, line, want[i])
 		}
 	}
 }
@@ -351,8 +393,10 @@ func checkLines(t *testing.T, err error, want []string) {
 func TestOverCapOf(t *testing.T) {
 	t.Parallel()
 	c, err := New(Document{
-		Pools:    []Pool{{Name: "plain"}, {Name: "mild", NodeSelector: map[string]string{"a": "b"}, OverCap: OverCapWarn}},
-		Profiles: []Profile{{Name: "lax", Percent: 50, OverCap: OverCapWarn}, {Name: "hard", Percent: 50, OverCap: OverCapKill}, {Name: "as-the-pool", Percent: 50}},
+		Pools: []Pool{{Name: "plain"}, {Name: "mild", NodeSelector: map[string]string{"a": "b"},
+			OverCap: OverCapWarn}},
+		Profiles: []Profile{{Name: "lax", Percent: 50, OverCap: OverCapWarn},
+			{Name: "hard", Percent: 50, OverCap: OverCapKill}, {Name: "as-the-pool", Percent: 50}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +419,8 @@ func TestOverCapOf(t *testing.T) {
 
 func TestBackends(t *testing.T) {
 	t.Parallel()
-	driver, both := []sharing.Backend{sharing.BackendDriver}, []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
+	driver, both := []sharing.Backend{sharing.BackendDriver}, []sharing.Backend{sharing.BackendDriver,
+		sharing.BackendReactive}
 	c := decode(t, head+`spec:
   pools:
   - name: a
@@ -389,7 +434,8 @@ func TestBackends(t *testing.T) {
   - {name: watched, percent: 10, backends: [driver, reactive]}
 `)
 	for profile, want := range map[string][2][]sharing.Backend{
-		"": {DefaultBackends(), both}, "plain": {DefaultBackends(), both}, "strict": {driver, driver}, "watched": {both, both}, "gone": {DefaultBackends(), both},
+		"": {DefaultBackends(), both}, "plain": {DefaultBackends(), both}, "strict": {driver, driver},
+		"watched": {both, both}, "gone": {DefaultBackends(), both},
 	} {
 		for i, pool := range c.Pools() {
 			got := c.BackendsOf(pool, profile)
@@ -407,7 +453,8 @@ func TestBackendOrder(t *testing.T) {
 	var c checker
 	c.backends("b", []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive, sharing.BackendLibkerf})
 	checkLines(t, c.mistakes, []string{`b[2] "libkerf" `})
-	levels := []sharing.Level{sharing.LevelDriver, sharing.LevelClient, sharing.LevelClient, sharing.LevelReactive}
+	levels := []sharing.Level{sharing.LevelDriver, sharing.LevelUserspace, sharing.LevelUserspace,
+		sharing.LevelReactive}
 	for i, b := range sharing.Backends() {
 		if again, err := sharing.ParseBackend("", b.String()); err != nil || again != b || b.Level() != levels[i] {
 			t.Errorf("%v reads as %v, %v, level %v", b, again, err, b.Level())

@@ -20,18 +20,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// wholeDocument is the field of a mistake that is of no part of the document.
-const wholeDocument = "the document"
+// wholeConfig is the field of an error that is in no part of the config.
+const wholeConfig = "the config"
 
-// File is a part of a document: a whole text of its own, with a head.
+// File is a part of a config: a complete text, with a head.
 type File struct {
 	// Name is said where the file is wrong.
 	Name string
 	Data []byte
 }
 
-// FilesOf are the files of a document that a ConfigMap holds, one for each key: by name those that end in .yaml, .yml or
-// .json. Other keys are of no document.
+// FilesOf are the files of a config in a ConfigMap, one for each key: by name those that end in .yaml, .yml or .json.
+// Other keys are of no config.
 func FilesOf(data map[string]string) []File {
 	var out []File
 	for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -42,13 +42,13 @@ func FilesOf(data map[string]string) []File {
 	return out
 }
 
-// IsFile reports whether a file of that name is one of a document.
+// IsFile reports whether a file of that name is one of a config.
 func IsFile(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
 }
 
-// Hash tells one document from another, however it was read: of a single file it is the SHA-256 of what is in it, of several
-// that of their names and what is in them.
+// Hash tells one document from another, however it was read: of a single file it is the SHA-256 of what is in it, of
+// several that of their names and what is in them.
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -60,12 +60,12 @@ func Hash(files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Decode reads a document, YAML or JSON. Unknown and doubled fields, wrong types, anchors and aliases, tags,
-// a second document and another version are mistakes, as is whatever New refuses. The error is
-// Mistakes, and then nothing of the document is returned.
+// Decode reads a config, YAML or JSON. Unknown and doubled fields, wrong types, anchors and aliases, tags, a second
+// YAML document and another version are errors, as is whatever New refuses. The error is Errors, and then nothing of
+// the config is returned.
 func Decode(data []byte) (Config, error) { return combine([]File{{Data: data}}) }
 
-// DecodeFiles is Decode for a document in several files, each with its head: their pools and profiles are put together in
+// DecodeFiles is Decode for a config in several files, each with its head: their pools and profiles are put together in
 // the files' order, and one of them may have prices. Several files have different names that are not empty.
 func DecodeFiles(files ...File) (Config, error) {
 	if len(files) == 0 {
@@ -74,8 +74,9 @@ func DecodeFiles(files ...File) (Config, error) {
 	return combine(files)
 }
 
-func none() Mistakes {
-	return Mistakes{{What: sharing.Invalid(wholeDocument, "", "write a file that begins with apiVersion: "+APIVersion, "has no file")}}
+func none() Errors {
+	return Errors{{What: sharing.Invalid(wholeConfig, "", "write a file that begins with apiVersion: "+APIVersion,
+		"has no file")}}
 }
 
 func combine(files []File) (Config, error) {
@@ -95,7 +96,7 @@ func combine(files []File) (Config, error) {
 	}
 	if complete {
 		// What is wrong in the text hides what follows from it in the meaning.
-		meaning := make([]Mistakes, len(readers))
+		meaning := make([]Errors, len(readers))
 		for _, m := range check(whole, where) {
 			i := slices.IndexFunc(readers, func(r *reader) bool { return strings.HasPrefix(m.What.Field, r.root) })
 			if r := readers[i]; !r.hides(m.What.Field) {
@@ -107,7 +108,7 @@ func combine(files []File) (Config, error) {
 			r.mistakes = append(r.mistakes, meaning[i]...)
 		}
 	}
-	var all Mistakes
+	var all Errors
 	for _, r := range readers {
 		for _, m := range r.mistakes.byLine() {
 			m.File, m.What.Field = r.name, strings.TrimPrefix(m.What.Field, r.root)
@@ -130,6 +131,7 @@ func (r *reader) file(data []byte) (doc Document, known bool) {
 	if root == nil {
 		return Document{}, false
 	}
+	update(root)
 	doc, known = r.document(root)
 	return doc, known && !r.mistakes.full()
 }
@@ -157,10 +159,10 @@ func (r *reader) add(whole *Document, doc Document, where *paths) {
 	where.prices, whole.Prices = here, doc.Prices
 }
 
-// parse returns the document's root, nil when there is none, and what is wrong with the text.
-func parse(data []byte) (*yaml.Node, Mistakes) {
-	whole := func(remedy, problem string, args ...any) Mistakes {
-		return Mistakes{{What: sharing.Invalid(wholeDocument, "", remedy, problem, args...)}}
+// parse returns the root node, nil when there is none, and what is wrong with the text.
+func parse(data []byte) (*yaml.Node, Errors) {
+	whole := func(remedy, problem string, args ...any) Errors {
+		return Errors{{What: sharing.Invalid(wholeConfig, "", remedy, problem, args...)}}
 	}
 	if len(data) > MaxSize {
 		return nil, whole("split it, or leave comments out", "is larger than %d bytes", MaxSize)
@@ -178,16 +180,18 @@ func parse(data []byte) (*yaml.Node, Mistakes) {
 	}
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
-		return root.Content[0], Mistakes{{Line: second.Line, What: sharing.Invalid(wholeDocument, "", "put all in the first document", "is followed by another one")}}
+		return root.Content[0], Errors{
+			{Line: second.Line, What: sharing.Invalid(wholeConfig, "", "put all in the first document",
+				"is followed by another one")}}
 	} else if !errors.Is(err, io.EOF) {
 		return root.Content[0], syntax(err)
 	}
 	return root.Content[0], nil
 }
 
-// syntax turns the parser's error into a mistake, with the line that its text names. The library counts
-// that line from 0 or from 1, depending on which of its parts found the error.
-func syntax(err error) Mistakes {
+// syntax turns the parser's error into an Error, with the line that its text names. The library counts that line from 0
+// or from 1, depending on which of its parts found the error.
+func syntax(err error) Errors {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 0
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -197,10 +201,11 @@ func syntax(err error) Mistakes {
 			}
 		}
 	}
-	return Mistakes{{Line: line, What: sharing.Invalid(wholeDocument, "", "mend the syntax", "is not YAML, here or in the next line: %s", text)}}
+	return Errors{{Line: line, What: sharing.Invalid(wholeConfig, "", "correct the syntax",
+		"is not YAML, here or in the next line: %s", text)}}
 }
 
-// heading is the document with its head.
+// heading is the config with its head.
 type heading struct {
 	Version string   `yaml:"apiVersion"`
 	Kind    string   `yaml:"kind"`
@@ -212,8 +217,10 @@ func (h *heading) fields() fields {
 	spec := object(&h.Doc, h.Doc.fields, "Pools, profiles and prices.").must()
 	spec.read = func(_ *reader, _ string, n *yaml.Node) { h.spec = n } // once the version is known
 	spec.write = func() any { return h.Doc.fields().node() }
-	version, kind := text(&h.Version, "The version of the config.").must(), text(&h.Kind, "The kind of the config.").must()
-	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}}, Type{Kind: KindWord, Words: []string{Kind}}
+	version, kind := text(&h.Version, "The version of the config.").must(),
+		text(&h.Kind, "The kind of the config.").must()
+	version.Type, kind.Type = Type{Kind: KindWord, Words: []string{APIVersion}},
+		Type{Kind: KindWord, Words: []string{Kind}}
 	return named(h, fields{version, kind, spec})
 }
 
@@ -222,10 +229,12 @@ func (r *reader) document(n *yaml.Node) (doc Document, known bool) {
 	var h heading
 	r.mapping(r.root, n, h.fields())
 	if h.Version != APIVersion && !r.hides(r.root+"apiVersion") {
-		r.missingOr(r.root+"apiVersion", h.Version, meant(h.Version, []string{APIVersion})+"write "+APIVersion, "is not a version that is known here")
+		r.missingOr(r.root+"apiVersion", h.Version, meant(h.Version, []string{APIVersion})+"write "+APIVersion,
+			"is not a version that is known here")
 	}
 	if h.Kind != Kind && !r.hides(r.root+"kind") {
-		r.missingOr(r.root+"kind", h.Kind, meant(h.Kind, []string{Kind})+"write "+Kind, "is not the kind of document that is read here")
+		r.missingOr(r.root+"kind", h.Kind, meant(h.Kind, []string{Kind})+"write "+Kind,
+			"is not the kind of document that is read here")
 	}
 	if h.Version != APIVersion || h.Kind != Kind {
 		return Document{}, false // what the rest means is not known

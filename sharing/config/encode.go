@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Encode writes a document that Decode reads back as c.
+// Encode writes a config that Decode reads back as c.
 func (c Config) Encode() ([]byte, error) {
 	head := heading{Version: APIVersion, Kind: Kind, Doc: c.doc}
 	var out bytes.Buffer
@@ -112,7 +112,7 @@ func burst(b sharing.Burst) string {
 	return b.String()
 }
 
-// exact writes an amount without loss; Bytes.String is for people and may cut.
+// exact writes an amount without loss; Bytes.String is for people and may round.
 func exact(b sharing.Bytes) string {
 	if b == 0 {
 		return ""

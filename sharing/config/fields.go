@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// field is one field of a mapping: what people are told of it, and how it is read and written. Reader, writer, schema and
-// reference are all made of these, so that none of them can lack what another has.
+// field is one field of a mapping: its description for people, and how it is read and written. Reader, writer, schema
+// and reference are all made of these, so that none of them can lack what another has.
 type field struct {
 	Field
 	// to is what is read and written; the tag that it has in its struct is the field's name.
@@ -26,6 +26,9 @@ type field struct {
 	// write returns the value as it is written. A value that is empty is left out, unless kept is true.
 	write func() any
 	kept  bool
+	// was is the name in OldAPIVersion, and below gives the fields of the mapping or of each mapping in the list.
+	was   oldName
+	below func() fields
 }
 
 type fields []field
@@ -61,7 +64,7 @@ func (f fields) names() []string {
 	return out
 }
 
-// described is what people are told of the fields.
+// described is the description of the fields for people.
 func (f fields) described() []Field {
 	out := make([]Field, 0, len(f))
 	for _, one := range f {
@@ -151,7 +154,8 @@ func wordsOf[T fmt.Stringer](among ...T) Type {
 }
 
 // chosen reads one of the words, and says which may have been meant.
-func chosen[T fmt.Stringer](r *reader, path string, n *yaml.Node, parse func(field, s string) (T, error), among ...T) T {
+func chosen[T fmt.Stringer](r *reader, path string, n *yaml.Node, parse func(field, s string) (T, error),
+	among ...T) T {
 	before := len(r.mistakes)
 	v := parsed(r, path, n, parse)
 	for _, m := range r.mistakes[before:] {
@@ -214,7 +218,8 @@ func size(to *sharing.Bytes, doc string) field {
 	}
 }
 
-func span(to *time.Duration, parse func(field, s string) (time.Duration, error), least, most time.Duration, doc string) field {
+func span(to *time.Duration, parse func(field, s string) (time.Duration, error), least, most time.Duration,
+	doc string) field {
 	return field{
 		Field: Field{Doc: doc},
 		to:    to,
@@ -233,11 +238,12 @@ func flag(to *bool, doc string) field {
 	}
 }
 
-// object is a mapping with fields of its own.
+// object is a mapping with further fields.
 func object(to any, f func() fields, doc string) field {
 	return field{
 		Field: Field{Doc: doc},
 		to:    to,
+		below: f,
 		read:  func(r *reader, path string, n *yaml.Node) { r.mapping(path, n, f()) },
 		is:    func() Type { return Type{Kind: KindObject, Fields: f().described()} },
 		write: func() any {
@@ -254,6 +260,7 @@ func objects[T any](to *[]T, f func(*T) fields, doc string) field {
 	return field{
 		Field: Field{Doc: doc},
 		to:    to,
+		below: func() fields { return f(new(T)) },
 		read: func(r *reader, path string, n *yaml.Node) {
 			r.list(path, n, func(path string, n *yaml.Node) {
 				var one T

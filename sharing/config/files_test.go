@@ -20,19 +20,28 @@ func TestDecodeFiles(t *testing.T) {
 		files []File
 		want  []string
 	}{
-		"none":     {nil, []string{"the document has no file"}},
-		"one":      {[]File{pools}, nil},
-		"two":      {[]File{pools, {"b.yaml", []byte(head + "spec:\n  pools: [{name: b, nodeSelector: {x: y}, profiles: [s]}]\n  profiles: [{name: s, percent: 10}]\n")}}, nil},
-		"no pools": {[]File{{"a.yaml", []byte(head + "spec: {}\n")}, {"b.yaml", []byte(head + "spec:\n  profiles: []\n")}}, []string{"a.yaml: line 3: spec.pools names no pool"}},
+		"none": {nil, []string{"the config has no file"}},
+		"one":  {[]File{pools}, nil},
+		"two": {[]File{pools, {"b.yaml",
+			[]byte(head +
+				"spec:\n  pools: [{name: b, nodeSelector: {x: y}, allowedProfiles: [s]}]\n  profiles: [{name: s, " +
+				"percent: " +
+				"10}]\n")}}, nil},
+		"no pools": {[]File{{"a.yaml", []byte(head + "spec: {}\n")},
+			{"b.yaml", []byte(head + "spec:\n  profiles: []\n")}},
+			[]string{"a.yaml: line 3: spec.pools names no pool"}},
 		"the same name": {
-			[]File{pools, {"b.yaml", []byte(head + "spec:\n  pools:\n  - name: b\n    nodeSelector: {x: y}\n  - name: a\n    nodeSelector: {x: z}\n")}},
-			[]string{`b.yaml: line 7: spec.pools[1].name "a" is the name of pools.yaml: spec.pools[0], too; give each its own name`},
+			[]File{pools, {"b.yaml", []byte(head +
+				"spec:\n  pools:\n  - name: b\n    nodeSelector: {x: y}\n  - name: a\n    nodeSelector: {x: z}\n")}},
+			[]string{
+				`b.yaml: line 7: spec.pools[1].name "a" is the name of pools.yaml: spec.pools[0], too; give each its own name`},
 		},
 		"prices twice": {
-			[]File{pools, {"b.yaml", []byte(head + "spec:\n  prices: {currency: EUR}\n")}, {"c.yaml", []byte(head + "spec:\n  prices: {currency: USD}\n")}},
+			[]File{pools, {"b.yaml", []byte(head + "spec:\n  prices: {currency: EUR}\n")},
+				{"c.yaml", []byte(head + "spec:\n  prices: {currency: USD}\n")}},
 			[]string{"c.yaml: line 4: spec.prices stands also in b.yaml: spec.prices; write them in one file"},
 		},
-		"all mistakes of all files": {
+		"all errors of all files": {
 			[]File{
 				{"a.yaml", []byte(head + "spec:\n  pools:\n  - {name: a, mode: hole}\n  - {name: b, idel: {}}\n")},
 				{"b.yaml", nil},
@@ -41,7 +50,7 @@ func TestDecodeFiles(t *testing.T) {
 			[]string{
 				`a.yaml: line 5: spec.pools[0].mode "hole" is not a pool's mode; did you mean whole? write auto, shared, whole or mig`,
 				"a.yaml: line 6: spec.pools[1].idel is not a known field; did you mean idle? use one of ",
-				"b.yaml: the document is empty", "c.yaml: line 1: apiVersion is missing",
+				"b.yaml: the config is empty", "c.yaml: line 1: apiVersion is missing",
 			},
 		},
 	}
@@ -60,14 +69,15 @@ func TestDecodeFiles(t *testing.T) {
 	}
 }
 
-// A document that is cut into files says what it says in one.
+// A config in several files says what it says in one.
 func TestDecodeFilesRandom(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
 	whole := fullDocument()
 	for range 30 {
 		cut, between := rnd.IntN(len(whole.Pools)+1), rnd.IntN(len(whole.Profiles)+1)
-		parts := []Document{{Pools: whole.Pools[:cut], Profiles: whole.Profiles[:between]}, {Pools: whole.Pools[cut:], Profiles: whole.Profiles[between:]}}
+		parts := []Document{{Pools: whole.Pools[:cut], Profiles: whole.Profiles[:between]},
+			{Pools: whole.Pools[cut:], Profiles: whole.Profiles[between:]}}
 		parts[rnd.IntN(2)].Prices = whole.Prices
 		var files []File
 		for i, p := range parts {
@@ -85,17 +95,17 @@ func TestDecodeFilesRandom(t *testing.T) {
 }
 
 func FuzzDecodeFiles(f *testing.F) {
-	f.Add([]byte(full), []byte(head+"spec:\n  profiles: [{name: x, gpus: 1}]\n"))
+	f.Add([]byte(full), []byte(head+"spec:\n  profiles: [{name: x, gpuCount: 1}]\n"))
 	f.Add([]byte(head+"spec: {prices: {}}"), []byte(head+"spec: {prices: {}}"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		_, err := DecodeFiles(File{"a", a}, File{"b", b})
-		var mistakes Mistakes
+		var mistakes Errors
 		if err != nil && (!errors.Is(err, sharing.ErrInvalid) || !errors.As(err, &mistakes)) {
-			t.Fatalf("error %v is not of mistakes", err)
+			t.Fatalf("error %v is not config.Errors", err)
 		}
 		for _, m := range mistakes {
-			if m.File == "" && m.What.Field != wholeDocument {
-				t.Fatalf("mistake %v names no file", m)
+			if m.File == "" && m.What.Field != wholeConfig {
+				t.Fatalf("error %v names no file", m)
 			}
 		}
 	})

@@ -60,13 +60,13 @@ func ParseMIGAble(field, s string) (MIGAble, error) {
 
 // GPUSettings are what holds for one GPU.
 type GPUSettings struct {
-	// Exclude leaves the GPU to others: it is not looked at, not locked and not offered.
-	Exclude bool `yaml:"exclude" json:"exclude,omitempty"`
+	// Excluded leaves the GPU to others: it is not looked at, not locked and not offered.
+	Excluded bool `yaml:"excluded" json:"exclude,omitempty"`
 	// Mode is what the GPU gives; ModeAuto is what the pool offers.
 	Mode Mode `yaml:"mode" json:"mode,omitempty"`
-	// Sharers is the most claims that may have a fragment of it at once; 0 for no bound.
-	Sharers int `yaml:"sharers" json:"sharers,omitempty"`
-	// MemoryReserve is memory that nobody gets, beside the driver's own part.
+	// MaxSharesPerGPU is the maximum number of grants with a share of it; 0 for no bound.
+	MaxSharesPerGPU int `yaml:"maxSharesPerGPU" json:"sharers,omitempty"`
+	// MemoryReserve is memory that no grant gets, in addition to the driver's own part.
 	MemoryReserve sharing.Bytes `yaml:"memoryReserve" json:"memoryReserve,omitempty"`
 	// PowerLimitWatts is set on the GPU; 0 leaves it as it is.
 	PowerLimitWatts int `yaml:"powerLimitWatts" json:"powerLimitWatts,omitempty"`
@@ -77,13 +77,14 @@ type GPUSettings struct {
 	ComputeMode sharing.ComputeMode `json:"computeMode,omitempty"`
 	// Backends are used for fractions of it whatever profile and pool list; empty leaves it to them.
 	Backends BackendList `yaml:"backends" json:"backends,omitempty"`
-	// MinLevel is demanded of every fraction of it, besides what request, profile and pool demand; LevelUnknown is no more.
+	// MinLevel is demanded of every fraction of it, besides what request, profile and pool demand; LevelUnknown is no
+	// more.
 	MinLevel sharing.Level `yaml:"minEnforcement" json:"minLevel,omitempty"`
 }
 
 // The bounds of what settings say.
 const (
-	MaxSharers    = 1000
+	MaxShares     = 1000
 	MaxPowerWatts = 10_000
 )
 
@@ -92,7 +93,10 @@ func (p Pool) MinLevelOf(s GPUSettings) sharing.Level { return max(p.MinLevel, s
 
 // Offers is what the nodes of the pool may offer: its own mode, and those of its rules.
 func (p Pool) Offers(kind func(Mode) bool) bool {
-	return kind(p.Mode) || slices.ContainsFunc(p.GPUs, func(r GPURule) bool { return r.Settings.Mode != ModeAuto && kind(r.Settings.Mode) })
+	return kind(p.Mode) || slices.ContainsFunc(p.GPURules, func(r GPURule) bool {
+		return r.Settings.Mode != ModeAuto &&
+			kind(r.Settings.Mode)
+	})
 }
 
 func (r GPURule) clone() GPURule {
@@ -109,10 +113,10 @@ func cloneRules(list []GPURule) []GPURule {
 }
 
 func (c *checker) gpuRules(path string, p Pool) {
-	c.amounts(path, p.Sharers, p.PowerLimitWatts)
+	c.amounts(path, p.MaxSharesPerGPU, p.PowerLimitWatts)
 	c.overcommit(path+".overcommit", p.Overcommit, p)
-	for i, r := range p.GPUs {
-		here := at(path+".gpus", i)
+	for i, r := range p.GPURules {
+		here := at(path+".gpuRules", i)
 		for k, g := range r.Models {
 			if err := sharing.CheckGlob(at(here+".model", k), g); err != nil {
 				c.all(err)
@@ -120,7 +124,8 @@ func (c *checker) gpuRules(path string, p Pool) {
 		}
 		for k, n := range r.Indexes {
 			if n < 0 || n > maxGPUIndex || slices.Index(r.Indexes, n) < k {
-				c.bad(at(here+".index", k), strconv.Itoa(n), "write each GPU's index once, from 0", "is not an index, or stands twice")
+				c.bad(at(here+".index", k), strconv.Itoa(n), "write each GPU's index once, from 0",
+					"is not an index, or stands twice")
 			}
 		}
 		for k, id := range r.UUIDs {
@@ -129,26 +134,32 @@ func (c *checker) gpuRules(path string, p Pool) {
 			}
 		}
 		s := r.Settings
-		c.amounts(here, s.Sharers, s.PowerLimitWatts)
+		c.amounts(here, s.MaxSharesPerGPU, s.PowerLimitWatts)
 		c.overcommit(here+".overcommit", s.Overcommit, p)
 		c.ruleBackends(here, s, p)
 		switch {
-		case r.MIG > MIGIncapable || s.Mode > ModeMIG || s.TimeSlice > sharing.TimeSliceLong || s.ComputeMode != sharing.ComputeModeAsIs:
+		case r.MIG > MIGIncapable || s.Mode > ModeMIG || s.TimeSlice > sharing.TimeSliceLong ||
+			s.ComputeMode != sharing.ComputeModeAsIs:
 			c.bad(here, "", "use the values of this package", "has a word that is none")
 		case s == GPUSettings{}:
-			c.bad(here, "", "write exclude, mode, backends, minEnforcement, sharers, memoryReserve, overcommit, powerLimitWatts or timeSlice", "changes nothing")
-		case s.Exclude && s != GPUSettings{Exclude: true}:
-			c.bad(here+".exclude", "", "leave the other settings out", "leaves the GPUs to others, and settings follow")
+			c.bad(here, "", "write excluded, mode, backends, minEnforcement, maxSharesPerGPU, memoryReserve, "+
+				"overcommit, "+
+				"powerLimitWatts or timeSlice", "changes nothing")
+		case s.Excluded && s != GPUSettings{Excluded: true}:
+			c.bad(here+".excluded", "", "leave the other settings out",
+				"leaves the GPUs to others, and settings follow")
 		}
 	}
 }
 
-func (c *checker) amounts(path string, sharers, watts int) {
-	if sharers < 0 || sharers > MaxSharers {
-		c.bad(path+".sharers", strconv.Itoa(sharers), "write 1 to "+strconv.Itoa(MaxSharers), "is not a number of sharers")
+func (c *checker) amounts(path string, shares, watts int) {
+	if shares < 0 || shares > MaxShares {
+		c.bad(path+".maxSharesPerGPU", strconv.Itoa(shares), "write 1 to "+strconv.Itoa(MaxShares),
+			"is not a number of shares")
 	}
 	if watts < 0 || watts > MaxPowerWatts {
-		c.bad(path+".powerLimitWatts", strconv.Itoa(watts), "write 1 to "+strconv.Itoa(MaxPowerWatts), "is not a power limit")
+		c.bad(path+".powerLimitWatts", strconv.Itoa(watts), "write 1 to "+strconv.Itoa(MaxPowerWatts),
+			"is not a power limit")
 	}
 }
 
@@ -158,12 +169,18 @@ func (r *GPURule) fields() fields {
 		texts(&r.Models, "Globs for the GPU model. `!` in front excludes.").like("*H100*").def("every model"),
 		indexes(&r.Indexes, "NVML indexes.").def("all"),
 		uuids(&r.UUIDs),
-		word(&r.MIG, ParseMIGAble, "Selects GPUs that support MIG, or those that do not.", MIGAny, MIGCapable, MIGIncapable).def("any"),
-		flag(&s.Exclude, "Leaves the GPUs to another device plugin. Kerf does not offer, lock or check them.").def("false"),
-		word(&s.Mode, parseRuleMode, "What the GPUs offer to pods and processes.", ModeShared, ModeWhole, ModeMIG).def("what the pool offers"),
+		word(&r.MIG, ParseMIGAble, "Selects GPUs that support MIG, or those that do not.", MIGAny, MIGCapable,
+			MIGIncapable).def("any"),
+		flag(&s.Excluded, "Leaves the GPUs to another device plugin. Kerf does not offer, lock or check them.").def(
+			"false").rename("exclude"),
+		word(&s.Mode, parseRuleMode, "What the GPUs offer to pods and processes.", ModeShared, ModeWhole,
+			ModeMIG).def("what the pool offers"),
 		ruleBackendsField(&s.Backends),
-		word(&s.MinLevel, parseRuleLevel, "The lowest enforcement level of each share of these GPUs, at least that of the pool. Kerf rejects a share that cannot reach it.", ruleLevels()...).def("no more than the pool's"),
-		sharersField(&s.Sharers, "the pool's"),
+		word(&s.MinLevel, parseRuleLevel, "The lowest enforcement level of each share of these GPUs, at least that "+
+			"of the pool. Kerf rejects a share that cannot reach it.",
+			ruleLevels()...).def("no more than the pool's").rename(
+			"minEnforcement", sharing.OldLevelUserspace+"="+sharing.LevelUserspace.String()),
+		maxSharesField(&s.MaxSharesPerGPU, "the pool's"),
 		reserveField(&s.MemoryReserve, "the pool's"),
 		overcommitField(&s.Overcommit, "the pool's"),
 		wattsField(&s.PowerLimitWatts, "the pool's"),
@@ -175,22 +192,26 @@ func (r *GPURule) fields() fields {
 func parseRuleMode(field, s string) (Mode, error) {
 	m, err := ParseMode(field, s)
 	if err != nil || m == ModeAuto {
-		return ModeAuto, sharing.Invalid(field, s, "write shared, whole or mig, or leave the field out", "is not what a GPU gives")
+		return ModeAuto, sharing.Invalid(field, s, "write shared, whole or mig, or leave the field out",
+			"is not what a GPU gives")
 	}
 	return m, nil
 }
 
-func sharersField(to *int, def string) field {
-	return whole(to, upTo(MaxSharers, "is not a number of sharers"), 1, MaxSharers, "The maximum number of grants with a share of one GPU.").def(def)
+func maxSharesField(to *int, def string) field {
+	return whole(to, upTo(MaxShares, "is not a number of shares"), 1, MaxShares,
+		"The maximum number of grants with a share of one GPU.").def(def).rename("sharers")
 }
 
 func reserveField(to *sharing.Bytes, def string) field {
-	return size(to, "Memory of each GPU that Kerf never grants, in addition to what the driver reserves.").like("2GiB").def(def)
+	return size(to, "Memory of each GPU that Kerf never grants, in addition to what the driver reserves.").like(
+		"2GiB").def(def)
 }
 
 func wattsField(to *int, def string) field {
 	return whole(to, upTo(MaxPowerWatts, "is not a power limit"), 1, MaxPowerWatts,
-		"The power limit in watts. Kerf sets it, reads it back, and restores the earlier limit when the field goes.").def(def)
+		"The power limit in watts. Kerf sets it, reads it back, and restores the earlier limit "+
+			"when the field goes.").def(def)
 }
 
 func upTo(most int, problem string) func(field, s string) (int, error) {
@@ -205,8 +226,9 @@ func upTo(most int, problem string) func(field, s string) (int, error) {
 
 func uuids(to *[]sharing.GPUID) field {
 	return field{
-		Field: Field{Doc: "UUIDs as the driver reports them.", Default: "all", Type: Type{Example: "GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}},
-		to:    to,
+		Field: Field{Doc: "UUIDs as the driver reports them.", Default: "all",
+			Type: Type{Example: "GPU-4f2b1c9a-0d3e-4a56-8b7c-1d2e3f405162"}},
+		to: to,
 		read: func(r *reader, path string, n *yaml.Node) {
 			for _, s := range r.texts(path, n) {
 				*to = append(*to, sharing.GPUID(s))

@@ -13,7 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// A GPU's own list goes before the profile's, and that before the pool's; only what the first rule says that fits counts.
+// A GPU's own list goes before the profile's, and that before the pool's; only what the first rule says that fits
+// counts.
 func TestBackendsOn(t *testing.T) {
 	t.Parallel()
 	c := decode(t, head+`spec:
@@ -21,10 +22,10 @@ func TestBackendsOn(t *testing.T) {
   - name: a
     minEnforcement: reactive
     backends: [driver, libkerf, reactive]
-    gpus:
-    - {index: [0], backends: [driver, mps, reactive], minEnforcement: client}
+    gpuRules:
+    - {index: [0], backends: [driver, mps, reactive], minEnforcement: userspace}
     - {index: [1], minEnforcement: driver}
-    - {index: [0, 2], sharers: 2}
+    - {index: [0, 2], maxSharesPerGPU: 2}
     - {index: [3], backends: [driver]}
   - name: b
     nodeSelector: {p: b}
@@ -32,12 +33,14 @@ func TestBackendsOn(t *testing.T) {
   - {name: plain, percent: 10}
   - {name: watched, percent: 10, backends: [driver, reactive]}
 `)
-	driver, mps, pool, watched := []sharing.Backend{sharing.BackendDriver}, []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}, []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}, []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
+	driver, mps, pool, watched := []sharing.Backend{sharing.BackendDriver}, []sharing.Backend{sharing.BackendDriver,
+		sharing.BackendMPS, sharing.BackendReactive}, []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf,
+		sharing.BackendReactive}, []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 	for index, tt := range map[int]struct {
 		list, profile []sharing.Backend
 		level         sharing.Level
 	}{
-		0: {mps, mps, sharing.LevelClient},
+		0: {mps, mps, sharing.LevelUserspace},
 		1: {pool, watched, sharing.LevelDriver},
 		2: {pool, watched, sharing.LevelUnknown},
 		3: {driver, driver, sharing.LevelUnknown},
@@ -48,7 +51,8 @@ func TestBackendsOn(t *testing.T) {
 		if s.MinLevel != tt.level {
 			t.Errorf("GPU %d: level %v, want %v", index, s.MinLevel, tt.level)
 		}
-		for profile, want := range map[string][]sharing.Backend{"": tt.list, "plain": tt.list, "gone": tt.list, "watched": tt.profile} {
+		for profile, want := range map[string][]sharing.Backend{"": tt.list, "plain": tt.list, "gone": tt.list,
+			"watched": tt.profile} {
 			got := c.BackendsOn(s, p, profile)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("profile %q on GPU %d (-want +got):\n%s", profile, index, d)
@@ -56,7 +60,8 @@ func TestBackendsOn(t *testing.T) {
 			got[0] = sharing.BackendNone // it is a copy
 		}
 	}
-	for b, want := range map[sharing.Backend]bool{sharing.BackendDriver: true, sharing.BackendMPS: true, sharing.BackendLibkerf: true, sharing.BackendReactive: true} {
+	for b, want := range map[sharing.Backend]bool{sharing.BackendDriver: true, sharing.BackendMPS: true,
+		sharing.BackendLibkerf: true, sharing.BackendReactive: true} {
 		if got := c.Lists(c.Pools()[0], b); got != want {
 			t.Errorf("the first pool lists %v: %v", b, got)
 		}
@@ -71,50 +76,55 @@ func TestRuleBackendMistakes(t *testing.T) {
 	_, err := Decode([]byte(head + `spec:
   pools:
   - name: a
-    minEnforcement: client
+    minEnforcement: userspace
     overcommit: {memory: 1.5}
-    gpus:
+    gpuRules:
     - {index: [0], backends: []}
     - {index: [1], backends: [mps, driver]}
     - {index: [2], backends: [driver, mps, mps, libkerf, reactive, reactive], minEnforcement: reactive}
     - {index: [3], backends: [driver, lipkerf], minEnforcement: exclusive}
     - {index: [4], minEnforcement: driver}
     - {index: [5], minEnforcement: driver, overcommit: {memory: 1}}
-    - {index: [6], mode: whole, backends: [driver], minEnforcement: client}
-    - {index: [7], exclude: true, backends: [driver]}
-    - {index: [8], mode: mig, backends: [driver], minEnforcement: client}
+    - {index: [6], mode: whole, backends: [driver], minEnforcement: userspace}
+    - {index: [7], excluded: true, backends: [driver]}
+    - {index: [8], mode: mig, backends: [driver], minEnforcement: userspace}
   - name: b
     nodeSelector: {x: b}
     mode: whole
-    gpus:
+    gpuRules:
     - {index: [0], backends: [driver, reactive]}
     - {index: [1], backends: [driver, reactive], mode: shared}
 `))
 	checkLines(t, err, []string{
-		"line 9: spec.pools[0].gpus[0].backends is an empty list; begin with driver, or leave the field out",
-		`line 10: spec.pools[0].gpus[1].backends "mps" does not begin with driver`,
-		`line 11: spec.pools[0].gpus[2].backends[2] "mps" is named twice`,
-		`line 11: spec.pools[0].gpus[2].backends[5] "reactive" is named twice`,
-		`line 11: spec.pools[0].gpus[2].minEnforcement "reactive" is less than the client that the pool demands of every grant; write client or more`,
-		`line 12: spec.pools[0].gpus[3].backends[1] "lipkerf" is not a backend of this version; did you mean libkerf?`,
-		`line 12: spec.pools[0].gpus[3].minEnforcement "exclusive" is not a level of a fraction; write none, reactive, client or driver, or mode: whole or mig`,
-		`line 13: spec.pools[0].gpus[4].minEnforcement "driver" cannot be had where memory is overcommitted`,
-		"line 15: spec.pools[0].gpus[6].backends is for fractions, and mode whole gives none; leave it out",
-		"line 15: spec.pools[0].gpus[6].minEnforcement is for fractions, and mode whole gives none; leave it out",
-		"line 16: spec.pools[0].gpus[7].exclude leaves the GPUs to others, and settings follow",
-		"line 22: spec.pools[1].gpus[0].backends is for fractions, and mode whole gives none; leave it out",
+		"line 9: spec.pools[0].gpuRules[0].backends is an empty list; begin with driver, or leave the field out",
+		`line 10: spec.pools[0].gpuRules[1].backends "mps" does not begin with driver`,
+		`line 11: spec.pools[0].gpuRules[2].backends[2] "mps" is named twice`,
+		`line 11: spec.pools[0].gpuRules[2].backends[5] "reactive" is named twice`,
+		`line 11: spec.pools[0].gpuRules[2].minEnforcement "reactive" is less than the userspace that the pool ` +
+			`demands of every grant; write userspace or more`,
+		`line 12: spec.pools[0].gpuRules[3].backends[1] "lipkerf" is not a backend of this version; did you mean ` +
+			`libkerf?`,
+		`line 12: spec.pools[0].gpuRules[3].minEnforcement "exclusive" is not a level of a fraction; write none, ` +
+			`reactive, userspace or driver, or mode: whole or mig`,
+		`line 13: spec.pools[0].gpuRules[4].minEnforcement "driver" cannot be had where memory is overcommitted`,
+		"line 15: spec.pools[0].gpuRules[6].backends is for fractions, and mode whole gives none; leave it out",
+		"line 15: spec.pools[0].gpuRules[6].minEnforcement is for fractions, and mode whole gives none; leave it out",
+		"line 16: spec.pools[0].gpuRules[7].excluded leaves the GPUs to others, and settings follow",
+		"line 22: spec.pools[1].gpuRules[0].backends is for fractions, and mode whole gives none; leave it out",
 	})
-	_, err = New(Document{Pools: []Pool{{Name: "a", GPUs: []GPURule{
+	_, err = New(Document{Pools: []Pool{{Name: "a", GPURules: []GPURule{
 		{Settings: GPUSettings{Backends: "driver,lipkerf", MinLevel: sharing.LevelHardware}},
 	}}}})
-	checkLines(t, err, []string{"spec.pools[0].gpus[0].backends[1] is not a backend", `spec.pools[0].gpus[0].minEnforcement "hardware" is not a level of a fraction`})
+	checkLines(t, err, []string{"spec.pools[0].gpuRules[0].backends[1] is not a backend",
+		`spec.pools[0].gpuRules[0].minEnforcement "hardware" is not a level of a fraction`})
 }
 
 // What holds for a GPU is compared and kept with its list.
 func TestBackendList(t *testing.T) {
 	t.Parallel()
-	for _, list := range [][]sharing.Backend{nil, {sharing.BackendDriver}, {sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendMPS, sharing.BackendReactive}} {
-		s := GPUSettings{Backends: BackendListOf(list...), MinLevel: sharing.LevelClient}
+	for _, list := range [][]sharing.Backend{nil, {sharing.BackendDriver},
+		{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendMPS, sharing.BackendReactive}} {
+		s := GPUSettings{Backends: BackendListOf(list...), MinLevel: sharing.LevelUserspace}
 		if d := cmp.Diff(list, s.Backends.List()); d != "" {
 			t.Errorf("%v (-want +got):\n%s", list, d)
 		}
@@ -127,15 +137,17 @@ func TestBackendList(t *testing.T) {
 			t.Errorf("%s reads as %+v, %v", text, again, err)
 		}
 	}
-	if BackendListOf(sharing.BackendDriver, sharing.BackendMPS, sharing.BackendLibkerf) == BackendListOf(sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendMPS) {
+	if BackendListOf(sharing.BackendDriver, sharing.BackendMPS, sharing.BackendLibkerf) == BackendListOf(
+		sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendMPS) {
 		t.Error("the order makes no difference")
 	}
 }
 
-// A document with such rules is written as it is read.
+// A config with such rules is written as it is read.
 func TestRuleBackendsEncode(t *testing.T) {
 	t.Parallel()
-	c := decode(t, head+"spec:\n  pools:\n  - name: a\n    gpus: [{index: [0], backends: [driver, libkerf, mps], minEnforcement: none}]\n")
+	c := decode(t, head+"spec:\n  pools:\n  - name: a\n    gpuRules: [{index: [0], backends: [driver, libkerf, mps], "+
+		"minEnforcement: none}]\n")
 	text, err := c.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -10,16 +10,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Health is what becomes of those who run on a GPU that is unhealthy or lost, and what the cluster is told.
+// Health is the policy for the processes on a GPU that is unhealthy or lost, and for the messages to the cluster.
 type Health struct {
 	OnFault OnFault `yaml:"onFault"`
 	// Grace is the time from the word to end until what runs is made to; 0 means DefaultGrace.
-	Grace time.Duration `yaml:"grace"`
+	Grace time.Duration `yaml:"gracePeriod"`
 	// Node is what the node shows of GPUs that are not healthy.
-	Node NodeMark `yaml:"node"`
-	// SpotTaints are the keys of taints which say that the node will be taken away soon: while it has one, nothing new
-	// is granted, and the pods that have a GPU are told.
-	SpotTaints []string `yaml:"spotTaints"`
+	Node NodeMark `yaml:"nodeSignal"`
+	// TerminationTaints are the keys of taints which say that the node will be taken away soon. While it has one,
+	// nothing new is granted, and the pods that have a GPU get an event.
+	TerminationTaints []string `yaml:"terminationTaints"`
 }
 
 // DefaultGrace is the grace of a pool that says none, and MaxGrace the longest.
@@ -33,31 +33,31 @@ type OnFault uint8
 
 // The policies for faults.
 const (
-	// FaultReport: pods and status are told (the default).
-	FaultReport OnFault = iota
+	// FaultWarn: pods get an event, and the status shows it (the default).
+	FaultWarn OnFault = iota
 	// FaultEvict: its processes get SIGTERM, and after the grace its pod is evicted with all its containers; processes
 	// of no pod are killed then.
 	FaultEvict
 )
 
-// String returns "report" or "evict".
+// String returns "warn" or "evict".
 func (o OnFault) String() string {
 	switch o {
 	case FaultEvict:
 		return "evict"
-	case FaultReport:
+	case FaultWarn:
 	}
-	return "report"
+	return "warn"
 }
 
-// ParseOnFault reads "report" or "evict"; field names the input for the error, a *sharing.FieldError.
+// ParseOnFault reads "warn" or "evict"; field names the input for the error, a *sharing.FieldError.
 func ParseOnFault(field, s string) (OnFault, error) {
-	for _, o := range []OnFault{FaultReport, FaultEvict} {
+	for _, o := range []OnFault{FaultWarn, FaultEvict} {
 		if o.String() == s {
 			return o, nil
 		}
 	}
-	return FaultReport, sharing.Invalid(field, s, "write report or evict", "is not a policy for faults")
+	return FaultWarn, sharing.Invalid(field, s, "write warn or evict", "is not a policy for faults")
 }
 
 // NodeMark is what the node's own object shows of GPUs that are not healthy.
@@ -107,17 +107,25 @@ func (h Health) GraceOf() time.Duration {
 func parseGrace(field, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 || d > MaxGrace {
-		return 0, sharing.Invalid(field, s, "write a time with a unit up to "+MaxGrace.String()+", such as 30s", "is not a grace")
+		return 0, sharing.Invalid(field, s, "write a time with a unit up to "+MaxGrace.String()+", such as 30s",
+			"is not a grace")
 	}
 	return d, nil
 }
 
 func (h *Health) fields() fields {
 	return named(h, fields{
-		word(&h.OnFault, ParseOnFault, "What happens to programs on a faulty GPU. `report` sends an event and shows it in status. `evict` also sends SIGTERM, and evicts the pod after the grace period.", FaultReport, FaultEvict).def("report"),
-		span(&h.Grace, parseGrace, 1, MaxGrace, "The time between SIGTERM and eviction. It needs `onFault: evict`.").def("30s"),
-		word(&h.Node, ParseNodeMark, "What the Node shows of unhealthy GPUs: nothing, the condition KerfGPUsHealthy, or also a taint.", NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none"),
-		texts(&h.SpotTaints, "Taints of a node that will go away soon. While the node has one, Kerf makes no new grants there, and GPU pods get an event."),
+		word(&h.OnFault, ParseOnFault, "What happens to programs on a faulty GPU. `warn` sends an event and shows "+
+			"it in status. `evict` also sends SIGTERM, and evicts the pod after the grace period.", FaultWarn,
+			FaultEvict).def("warn").rename("onFault", "report=warn"),
+		span(&h.Grace, parseGrace, 1, MaxGrace,
+			"The time between SIGTERM and eviction. It needs `onFault: evict`.").def("30s").rename("grace"),
+		word(&h.Node, ParseNodeMark,
+			"What the Node shows of unhealthy GPUs: nothing, the condition kerf.dev/GPUsHealthy, or also a taint.",
+			NodeMarkNone, NodeMarkCondition, NodeMarkTaint).def("none").rename("node"),
+		texts(&h.TerminationTaints, "Taints of a node that will go away soon. While the node has one, Kerf makes no "+
+			"new "+
+			"grants there, and GPU pods get an event.").rename("spotTaints"),
 	})
 }
 
@@ -126,20 +134,23 @@ func (c *checker) health(path string, h Health) {
 		c.bad(path+".onFault", "", "use an OnFault of this package", "is not a policy for faults")
 	}
 	if h.Node > NodeMarkTaint {
-		c.bad(path+".node", "", "use a NodeMark of this package", "is not a mark for nodes")
+		c.bad(path+".nodeSignal", "", "use a NodeMark of this package", "is not a mark for nodes")
 	}
 	switch {
 	case h.Grace < 0 || h.Grace > MaxGrace:
-		c.bad(path+".grace", h.Grace.String(), "write a time up to "+MaxGrace.String(), "is not a grace")
-	case h.Grace != 0 && h.OnFault == FaultReport:
-		c.bad(path+".grace", h.Grace.String(), "write onFault: evict too, or leave it out", "is for onFault: evict")
+		c.bad(path+".gracePeriod", h.Grace.String(), "write a time up to "+MaxGrace.String(), "is not a grace")
+	case h.Grace != 0 && h.OnFault == FaultWarn:
+		c.bad(path+".gracePeriod", h.Grace.String(), "write onFault: evict too, or leave it out",
+			"is for onFault: evict")
 	}
-	for i, key := range h.SpotTaints {
+	for i, key := range h.TerminationTaints {
 		if !labelKey(key) {
-			c.bad(at(path+".spotTaints", i), key, "write a taint's key, such as aws-node-termination-handler/spot-itn", "is no key that a taint has")
+			c.bad(at(path+".terminationTaints", i), key,
+				"write a taint's key, such as aws-node-termination-handler/spot-itn",
+				"is no key that a taint has")
 		}
-		if slices.Index(h.SpotTaints, key) < i {
-			c.bad(at(path+".spotTaints", i), key, "name it once", "is named twice")
+		if slices.Index(h.TerminationTaints, key) < i {
+			c.bad(at(path+".terminationTaints", i), key, "name it once", "is named twice")
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A document of nothing but mistakes does not make a log of its size.
+// A config of nothing but errors does not make a log of its size.
 func TestManyMistakes(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -20,20 +20,22 @@ func TestManyMistakes(t *testing.T) {
 		fmt.Fprintf(&b, "  x%d: 1\n", i)
 	}
 	_, err := Decode([]byte(b.String()))
-	var mistakes Mistakes
-	if !errors.As(err, &mistakes) || len(mistakes) != maxMistakes+1 || !strings.Contains(err.Error(), "has more errors") {
-		t.Errorf("%d mistakes, the last is %v", len(mistakes), mistakes[len(mistakes)-1])
+	var mistakes Errors
+	if !errors.As(err, &mistakes) || len(mistakes) != maxErrors+1 ||
+		!strings.Contains(err.Error(), "has more errors") {
+		t.Errorf("%d errors, the last is %v", len(mistakes), mistakes[len(mistakes)-1])
 	}
 }
 
-// TestHostileConfigs decodes configs of the largest size that are nothing but errors. Each is rejected for its number of
-// entries, before anything compares them.
+// TestHostileConfigs decodes configs of the largest size that are nothing but errors. Each is rejected for its number
+// of entries, before anything compares them.
 func TestHostileConfigs(t *testing.T) {
 	t.Parallel()
 	for name, doc := range hostile(MaxSize) {
 		_, err := Decode([]byte(doc))
-		var mistakes Mistakes
-		if !errors.As(err, &mistakes) || len(mistakes) > 3 || !strings.Contains(err.Error(), " entries; the most are 1000; write fewer") {
+		var mistakes Errors
+		if !errors.As(err, &mistakes) || len(mistakes) > 3 ||
+			!strings.Contains(err.Error(), " entries; the most are 1000; write fewer") {
 			t.Errorf("%s: %d errors: %.300v", name, len(mistakes), err)
 		}
 	}
@@ -62,9 +64,9 @@ func hostile(size int) map[string]string {
 		"unknown fields":    {"  pools:\n", "  - {x: 1}\n", ""},
 		"profiles":          {"  pools: [{name: a}]\n  profiles:\n", "  - {name: p%d, memory: 1GiB}\n", ""},
 		"empty lists":       {"  pools: [{name: a}]\n  profiles:\n", "  - {namespaces: []}\n", ""},
-		"names of profiles": {"  pools: [{name: a, profiles: [", "p%d,", "p]}]"},
+		"names of profiles": {"  pools: [{name: a, allowedProfiles: [", "p%d,", "p]}]"},
 		"labels":            {"  pools: [{name: a, nodeSelector: {", "k%d: v, ", "}}]"},
-		"MIG layouts":       {"  pools: [{name: a, mig: [", "{models: [x]},", "]}]"},
+		"MIG layouts":       {"  pools: [{name: a, migLayouts: [", "{models: [x]},", "]}]"},
 		"fields of the top": {"", "  k%d: 1\n", ""},
 	} {
 		var b strings.Builder
@@ -83,11 +85,12 @@ func TestManyNames(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(head + "spec:\n  profiles:\n")
 	for i := range maxEntries {
-		fmt.Fprintf(&b, "  - {name: profile-%d, gpus: 1}\n", i)
+		fmt.Fprintf(&b, "  - {name: profile-%d, gpuCount: 1}\n", i)
 	}
-	b.WriteString("  pools:\n  - {name: a, profiles: [profile-x]}\n")
+	b.WriteString("  pools:\n  - {name: a, allowedProfiles: [profile-x]}\n")
 	_, err := Decode([]byte(b.String()))
-	if err == nil || !strings.Contains(err.Error(), `profiles[0] "profile-x" is not a profile of this document; name one of spec.profiles`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`allowedProfiles[0] "profile-x" is not a profile of this config; name one of spec.profiles`) {
 		t.Error(err)
 	}
 }

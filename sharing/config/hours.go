@@ -17,8 +17,8 @@ import (
 type Hours struct {
 	// Days has, from Sunday on, whether they begin on that day.
 	Days [7]bool
-	// From and To are minutes of the day, From from 0 to 1439 and To from 1 to 1440. Where To is not after From, they go on
-	// past midnight into the next day.
+	// From and To are minutes of the day, From from 0 to 1439 and To from 1 to 1440. Where To is not after From, they
+	// go on past midnight into the next day.
 	From, To int
 	// Zone is the zone's name in the IANA database, empty for UTC.
 	Zone string
@@ -26,11 +26,12 @@ type Hours struct {
 
 const (
 	minutesOfDay = 24 * 60
-	hoursRemedy  = "write days, times and a time zone (UTC where there is none), such as Mon-Fri 20:00-06:00 Europe/Berlin or Sat,Sun 00:00-24:00"
+	hoursRemedy  = "write days, times and a time zone (UTC where there is none), such as Mon-Fri 20:00-06:00 " +
+		"Europe/Berlin or Sat,Sun 00:00-24:00"
 )
 
-// Has reports whether the moment is one of the hours. Hours that a clock skips or has twice, when it is set for summer or
-// winter, are skipped or had twice.
+// Has reports whether the moment is one of the hours. Hours that a clock skips or has twice, when it is set for summer
+// or winter, are skipped or had twice.
 func (h Hours) Has(at time.Time) bool {
 	clock, err := time.LoadLocation(h.Zone)
 	if err != nil {
@@ -82,8 +83,8 @@ func zone(name string) (string, error) {
 	return name, err
 }
 
-// ParseHours reads hours of the week: days (Mon, Mon-Fri, Sat,Sun; none for all), times (20:00-06:00), and the time zone of
-// both (Europe/Berlin; none for UTC). field names the input for the error, a *sharing.FieldError.
+// ParseHours reads hours of the week: days (Mon, Mon-Fri, Sat,Sun; none for all), times (20:00-06:00), and the time
+// zone of both (Europe/Berlin; none for UTC). field names the input for the error, a *sharing.FieldError.
 func ParseHours(field, s string) (Hours, error) {
 	bad := func(problem string, args ...any) error {
 		return sharing.Invalid(field, s, hoursRemedy, problem, args...)

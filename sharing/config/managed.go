@@ -5,8 +5,8 @@ package config
 
 import "github.com/kerf-gpu/kerf/sharing"
 
-// ManagedMemory says whether programs with a share of a GPU may allocate managed memory (cudaMallocManaged). NVIDIA's driver
-// lists it in no process, so only libkerf, which charges it when it is allocated, counts it against a cap.
+// ManagedMemory says whether programs with a share of a GPU may allocate managed memory (cudaMallocManaged). NVIDIA's
+// driver lists it in no process, so only libkerf, which charges it when it is allocated, counts it against a cap.
 type ManagedMemory uint8
 
 // The rules for managed memory.
@@ -61,15 +61,15 @@ func (m ManagedMemory) Caveat(b sharing.Backend) string {
 	return why + "; " + only
 }
 
-// CaveatAt says what the level of a share leaves open because of managed memory; empty for levels that count all memory,
-// and for a level that is not known.
+// CaveatAt says what the level of a share leaves open because of managed memory; empty for levels that count all
+// memory, and for a level that is not known.
 func (m ManagedMemory) CaveatAt(level sharing.Level, b sharing.Backend) string {
 	switch level {
 	case sharing.LevelReactive:
 		b = sharing.BackendReactive // also where it stands in for a stronger backend
 	case sharing.LevelNone:
 		b = sharing.BackendNone
-	case sharing.LevelClient, sharing.LevelDriver:
+	case sharing.LevelUserspace, sharing.LevelDriver:
 	case sharing.LevelUnknown, sharing.LevelHardware, sharing.LevelExclusive:
 		return ""
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// MIGLayout says what some of a pool's GPUs are cut into. Of several that mean one GPU, the last one holds.
+// MIGLayout is the MIG layout of some of a pool's GPUs. Of several that name one GPU, the last one counts.
 type MIGLayout struct {
-	// PCI are the products that are meant, each "0x" and eight hexadecimal digits: device, then vendor; with a board's own
-	// id after a colon, in the same form, it is that board alone. None means every product.
-	PCI []string `yaml:"pci"`
+	// PCI are the products that are meant, each "0x" and eight hexadecimal digits: device, then vendor; with a board's
+	// own id after a colon, in the same form, it is that board alone. None means every product.
+	PCI []string `yaml:"deviceFilter"`
 	// GPUs are NVML indexes; none means all.
-	GPUs []int `yaml:"gpus"`
+	GPUs []int `yaml:"index"`
 	// Enabled is MIG mode.
-	Enabled bool `yaml:"enabled"`
+	Enabled bool `yaml:"migEnabled"`
 	// Instances are what the GPU has, all of it; only where Enabled is true.
 	Instances []MIGCount `yaml:"instances"`
 	// Shared says that each instance is shared by memory, like a GPU, and not given whole; only with Instances.
@@ -39,56 +39,59 @@ type MIGCount struct {
 	Count   int
 }
 
-// OnDemand says whether the MIG mode of a pool's idle GPUs follows demand.
-type OnDemand uint8
+// AutoMIGMode says whether the MIG mode of a pool's idle GPUs follows demand.
+type AutoMIGMode uint8
 
 // The choices.
 const (
-	// OnDemandDefault is OnDemandYes where the pool's mode is ModeAuto, and no otherwise.
-	OnDemandDefault OnDemand = iota
-	OnDemandYes
-	OnDemandNo
+	// AutoMIGModeDefault is AutoMIGModeOn where the pool's mode is ModeAuto, and no otherwise.
+	AutoMIGModeDefault AutoMIGMode = iota
+	AutoMIGModeOn
+	AutoMIGModeOff
 )
 
-// FollowsDemand reports whether idle GPUs of the pool go in and out of MIG mode as demand asks, where nothing else says what
-// their mode is to be.
-func (p Pool) FollowsDemand() bool { return p.Mode == ModeAuto && p.MIGOnDemand != OnDemandNo }
+// FollowsDemand reports whether idle GPUs of the pool go in and out of MIG mode as demand asks, where nothing else says
+// what their mode is to be.
+func (p Pool) FollowsDemand() bool { return p.Mode == ModeAuto && p.AutoMIGMode != AutoMIGModeOff }
 
 // onDemand checks that it says something about the mode.
 func (c *checker) onDemand(path string, p Pool) {
 	switch {
-	case p.MIGOnDemand > OnDemandNo:
-		c.bad(path, "", "use an OnDemand of this package", "does not say whether GPUs change with demand")
-	case p.MIGOnDemand != OnDemandDefault && p.Mode != ModeAuto:
-		c.bad(path, strconv.FormatBool(p.MIGOnDemand == OnDemandYes), "leave it out, or set mode to auto", "is for mode auto alone, and the mode is %s", p.Mode)
+	case p.AutoMIGMode > AutoMIGModeOff:
+		c.bad(path, "", "use an AutoMIGMode of this package", "does not say whether GPUs change with demand")
+	case p.AutoMIGMode != AutoMIGModeDefault && p.Mode != ModeAuto:
+		c.bad(path, strconv.FormatBool(p.AutoMIGMode == AutoMIGModeOn), "leave it out, or set mode to auto",
+			"is for mode auto alone, and the mode is %s", p.Mode)
 	}
 }
 
-// onDemandField is true, false, or left out.
-func onDemandField(to *OnDemand) field {
-	f := flag(new(bool), "Lets Kerf switch the MIG mode of idle GPUs on demand, if no layout names them. It needs mode auto.").def("true in mode auto")
+// autoMIGField is true, false, or left out.
+func autoMIGField(to *AutoMIGMode) field {
+	f := flag(new(bool),
+		"Lets Kerf switch the MIG mode of idle GPUs on demand, if no layout names them. It needs mode auto.").def(
+		"true in mode auto").rename("migOnDemand")
 	f.read = func(r *reader, path string, n *yaml.Node) {
-		if *to = OnDemandNo; r.flag(path, n) {
-			*to = OnDemandYes
+		if *to = AutoMIGModeOff; r.flag(path, n) {
+			*to = AutoMIGModeOn
 		}
 	}
 	f.to = to
 	f.write = func() any {
-		if *to == OnDemandDefault {
+		if *to == AutoMIGModeDefault {
 			return nil
 		}
-		return new(*to == OnDemandYes)
+		return new(*to == AutoMIGModeOn)
 	}
 	return f
 }
 
-// DefaultMIGKeepWarm is how long an instance stays after its claim where the pool does not say it.
-const DefaultMIGKeepWarm = 5 * time.Minute
+// DefaultMIGIdleTTL is how long an instance stays after its claim where the pool does not say it.
+const DefaultMIGIdleTTL = 5 * time.Minute
 
-// KeepWarm is the pool's MIGKeepWarm, or the default.
-func (p Pool) KeepWarm() time.Duration { return cmp.Or(p.MIGKeepWarm, DefaultMIGKeepWarm) }
+// KeepWarm is the pool's MIGIdleTTL, or the default.
+func (p Pool) KeepWarm() time.Duration { return cmp.Or(p.MIGIdleTTL, DefaultMIGIdleTTL) }
 
-// The bounds of MIGKeepWarm, and how it is to be written.
+// The bounds of MIGIdleTTL, and how it is to be written.
 const (
 	leastWarm  = time.Second
 	mostWarm   = 24 * time.Hour
@@ -97,20 +100,20 @@ const (
 
 // SharesMIG reports whether some GPUs of the pool may have instances that are shared.
 func (p Pool) SharesMIG() bool {
-	return slices.ContainsFunc(p.MIG, func(l MIGLayout) bool { return l.Shared })
+	return slices.ContainsFunc(p.MIGLayouts, func(l MIGLayout) bool { return l.Shared })
 }
 
 func parseWarm(field, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < leastWarm || d > mostWarm {
-		return 0, sharing.Invalid(field, s, warmRemedy, "is not a time that an instance is kept")
+		return 0, sharing.Invalid(field, s, warmRemedy, "is not a time to keep an idle instance")
 	}
 	return d, nil
 }
 
 func (c *checker) migWarm(path string, d time.Duration) {
 	if d != 0 && (d < leastWarm || d > mostWarm) {
-		c.bad(path, d.String(), warmRemedy, "is not a time that an instance is kept")
+		c.bad(path, d.String(), warmRemedy, "is not a time to keep an idle instance")
 	}
 }
 
@@ -144,19 +147,24 @@ func (c *checker) mig(path string, list []MIGLayout) {
 		here := at(path, i)
 		for k, id := range l.PCI {
 			if !pciID.MatchString(id) {
-				c.bad(at(here+".pci", k), id, "write device and vendor, such as 0x233010DE, or with the board 0x233010DE:0x16C110DE", "is not a PCI id")
+				c.bad(at(here+".deviceFilter", k), id,
+					"write device and vendor, such as 0x233010DE, or with the board 0x233010DE:0x16C110DE",
+					"is not a PCI id")
 			}
 		}
 		for k, index := range l.GPUs {
 			if index < 0 || index > maxGPUIndex || slices.Index(l.GPUs, index) < k {
-				c.bad(at(here+".gpus", k), strconv.Itoa(index), "write each GPU's index once, from 0", "is not an index, or stands twice")
+				c.bad(at(here+".index", k), strconv.Itoa(index), "write each GPU's index once, from 0",
+					"is not an index, or stands twice")
 			}
 		}
 		if !l.Enabled && len(l.Instances) > 0 {
-			c.bad(here+".instances", "", "leave it out, or set enabled to true", "has instances where enabled is false")
+			c.bad(here+".instances", "", "leave it out, or set migEnabled to true",
+				"has instances where migEnabled is false")
 		}
 		if l.Shared && !slices.ContainsFunc(l.Instances, func(n MIGCount) bool { return n.Count > 0 }) {
-			c.bad(here+".shared", "true", "name the instances, or leave shared out", "is true of a layout without instances")
+			c.bad(here+".shared", "true", "name the instances, or leave shared out",
+				"is true of a layout without instances")
 		}
 		for k, n := range l.Instances {
 			where := here + ".instances"
@@ -164,7 +172,8 @@ func (c *checker) mig(path string, list []MIGLayout) {
 				c.all(err)
 			}
 			if n.Count < 0 || n.Count > maxMIGCount {
-				c.bad(where, fmt.Sprintf("%s: %d", n.Profile, n.Count), fmt.Sprintf("write 0 to %d", maxMIGCount), "is not a number of instances")
+				c.bad(where, fmt.Sprintf("%s: %d", n.Profile, n.Count), fmt.Sprintf("write 0 to %d", maxMIGCount),
+					"is not a number of instances")
 			}
 			if slices.IndexFunc(l.Instances, func(m MIGCount) bool { return m.Profile == n.Profile }) < k {
 				c.bad(where, n.Profile, "name each profile once", "is named twice")
@@ -175,11 +184,13 @@ func (c *checker) mig(path string, list []MIGLayout) {
 
 func (l *MIGLayout) fields() fields {
 	return named(l, fields{
-		texts(&l.PCI, "PCI IDs of the products: device and vendor, or also the board's ID after a colon.").like("0x233010DE").def("every product").inline(),
-		indexes(&l.GPUs, "NVML indexes of the GPUs.").def("all"),
-		flag(&l.Enabled, "Whether the GPUs are in MIG mode.").must(),
+		texts(&l.PCI, "PCI IDs of the products: device and vendor, or also the board's ID after a colon.").like(
+			"0x233010DE").def("every product").rename("pci").inline(),
+		indexes(&l.GPUs, "NVML indexes of the GPUs.").def("all").rename("gpus"),
+		flag(&l.Enabled, "Whether the GPUs are in MIG mode.").must().rename("enabled"),
 		l.instances(),
-		flag(&l.Shared, "Whether pods share each instance by memory. Otherwise each instance is granted as a unit.").def("false"),
+		flag(&l.Shared,
+			"Whether pods share each instance by memory. Otherwise each instance is granted as a unit.").def("false"),
 	})
 }
 
@@ -187,8 +198,9 @@ func (l *MIGLayout) fields() fields {
 func (l *MIGLayout) instances() field {
 	of := Type{Kind: KindWhole, Least: "0", Most: strconv.Itoa(maxMIGCount)}
 	return field{
-		Field: Field{Doc: "The number of instances of each MIG profile on a GPU. It needs `enabled: true`.", Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
-		to:    &l.Instances,
+		Field: Field{Doc: "The number of instances of each MIG profile on a GPU. It needs `migEnabled: true`.",
+			Type: Type{Kind: KindMap, Of: &of, Example: "{1g.10gb: 7}"}},
+		to: &l.Instances,
 		read: func(r *reader, path string, n *yaml.Node) {
 			r.pairs(path, n, func(path, name string, _, value *yaml.Node) {
 				l.Instances = append(l.Instances, MIGCount{name, counted(r, path, value, parseCount)})
@@ -204,21 +216,22 @@ func (l *MIGLayout) instances() field {
 	}
 }
 
-// layoutsField is the list of a pool's layouts. What of a GPU's mode is left out is a mistake of its own.
+// layoutsField is the list of a pool's layouts. A missing part of a GPU's mode is a separate error.
 func layoutsField(to *[]MIGLayout) field {
-	f := objects(to, (*MIGLayout).fields, "Fixed MIG layouts of the nodes' GPUs. If several entries match a GPU, the last one applies.")
+	f := objects(to, (*MIGLayout).fields,
+		"Fixed MIG layouts of the nodes' GPUs. If several entries match a GPU, the last one applies.")
 	f.read = func(r *reader, path string, n *yaml.Node) {
 		r.list(path, n, func(path string, n *yaml.Node) {
 			var l MIGLayout
 			r.mapping(path, n, l.fields())
-			if _, said := r.lines[path+".enabled"]; !said && !r.hides(path) {
+			if _, said := r.lines[path+".migEnabled"]; !said && !r.hides(path) {
 				l.Enabled = true // else what follows from the default would be said, too
-				r.bad(path+".enabled", n, "", "write true or false: whether the GPUs are in MIG mode", "is missing")
+				r.bad(path+".migEnabled", n, "", "write true or false: whether the GPUs are in MIG mode", "is missing")
 			}
 			*to = append(*to, l)
 		})
 	}
-	return f
+	return f.rename("mig")
 }
 
 func parseCount(field, s string) (int, error) {
@@ -229,7 +242,7 @@ func parseCount(field, s string) (int, error) {
 	return n, nil
 }
 
-// flag reads true or false; what is neither counts as true, so that it is the only mistake that is said.
+// flag reads true or false; anything else counts as true, so that it is the only error that is reported.
 func (r *reader) flag(path string, n *yaml.Node) bool {
 	if !r.is(path, n, yaml.ScalarNode, "true or false") {
 		return true

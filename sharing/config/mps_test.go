@@ -12,10 +12,10 @@ import (
 
 func TestMPS(t *testing.T) {
 	doc := func(pool string) []byte { return []byte(head + "spec:\n  pools:\n  - {name: a, " + pool + "}\n") }
-	for text, want := range map[string]MPSSharing{
-		"backends: [driver, mps]":                     MPSSharingDomain,
-		"backends: [driver, mps], mpsSharing: domain": MPSSharingDomain,
-		"backends: [driver, mps], mpsSharing: pool":   MPSSharingPool,
+	for text, want := range map[string]MPSDaemonScope{
+		"backends: [driver, mps]":                            MPSScopeNamespace,
+		"backends: [driver, mps], mpsDaemonScope: namespace": MPSScopeNamespace,
+		"backends: [driver, mps], mpsDaemonScope: pool":      MPSScopePool,
 	} {
 		c, err := Decode(doc(text))
 		if err != nil {
@@ -25,15 +25,16 @@ func TestMPS(t *testing.T) {
 		if err == nil {
 			c, err = Decode(out)
 		}
-		if err != nil || c.Pools()[0].MPSSharing != want || c.Pools()[0].Backends[1] != sharing.BackendMPS {
+		if err != nil || c.Pools()[0].MPSDaemonScope != want || c.Pools()[0].Backends[1] != sharing.BackendMPS {
 			t.Errorf("%s: read back as %+v, %v", text, c.Pools(), err)
 		}
 	}
 	for text, want := range map[string]MPSComputeMode{
-		"backends: [driver, mps]":                                             MPSComputeModeManage,
-		"backends: [driver, mps], mpsComputeMode: manage":                     MPSComputeModeManage,
-		"backends: [driver, mps], mpsComputeMode: keep":                       MPSComputeModeKeep,
-		"backends: [driver, mps], mpsComputeMode: keep, computeMode: default": MPSComputeModeKeep, // Kerf sets it once, MPS never
+		"backends: [driver, mps]":                         MPSComputeModeManage,
+		"backends: [driver, mps], mpsComputeMode: manage": MPSComputeModeManage,
+		"backends: [driver, mps], mpsComputeMode: keep":   MPSComputeModeKeep,
+		// Kerf sets it once, MPS never
+		"backends: [driver, mps], mpsComputeMode: keep, computeMode: default": MPSComputeModeKeep,
 	} {
 		c, err := Decode(doc(text))
 		if err != nil {
@@ -48,8 +49,10 @@ func TestMPS(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"mpsComputeMode: leave":                         `mpsComputeMode "leave" is not a rule for the compute mode under MPS; write manage or keep`,
-		"mpsSharing: node":                              `mpsSharing "node" is not a way to share MPS; write domain or pool`,
+		"mpsComputeMode: leave": `mpsComputeMode "leave" is not a rule for the compute mode under MPS; write manage ` +
+			`or keep`,
+		"mpsDaemonScope: " +
+			"node": `mpsDaemonScope "node" is not the scope of an MPS daemon; write namespace or pool`,
 		"backends: [driver, mps], computeMode: default": "computeMode \"default\" is set by MPS itself",
 	} {
 		if _, err := Decode(doc(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,15 +14,16 @@ func TestOvercommit(t *testing.T) {
 	p := decode(t, head+`spec:
   pools:
   - name: a
-    minEnforcement: client
+    minEnforcement: userspace
     overcommit: {memory: 1.25, compute: 2}
-    gpus:
+    gpuRules:
     - {index: [0], overcommit: {memory: 1}}
     - {index: [1], overcommit: {compute: 1.5}}
-    - {index: [2], sharers: 2}
+    - {index: [2], maxSharesPerGPU: 2}
 `).Pools()[0]
 	for index, want := range map[int]sharing.Overcommit{
-		0: {Compute: 200}, 1: {Memory: 125, Compute: 150}, 2: {Memory: 125, Compute: 200}, 3: {Memory: 125, Compute: 200},
+		0: {Compute: 200}, 1: {Memory: 125, Compute: 150}, 2: {Memory: 125, Compute: 200},
+		3: {Memory: 125, Compute: 200},
 	} {
 		if got := p.Of(sharing.GPU{Index: index}).Overcommit; got != want {
 			t.Errorf("GPU %d: %+v, want %+v", index, got, want)
@@ -43,7 +44,7 @@ func TestOvercommitMistakes(t *testing.T) {
     nodeSelector: {x: c}
     minEnforcement: driver
     overcommit: {memory: 1.5, compute: 2}
-    gpus:
+    gpuRules:
     - {index: [0], overcommit: {memory: 1.001}}
   - name: d
     nodeSelector: {x: d}
@@ -56,7 +57,8 @@ func TestOvercommitMistakes(t *testing.T) {
 		`line 9: spec.pools[1].overcommit.memory "1.25" is not a number; write a number such as 1.25, without quotes or unit`,
 		"line 9: spec.pools[1].overcommit.computer is not a known field; did you mean compute?",
 		`line 13: spec.pools[2].overcommit.memory "1.5" leaves no room for minEnforcement driver`,
-		`line 15: spec.pools[2].gpus[0].overcommit.memory "1.001" is not a number with at most two digits behind the point`,
+		`line 15: spec.pools[2].gpuRules[0].overcommit.memory "1.001" is not a number with at most two digits behind ` +
+			`the point`,
 		"line 19: spec.pools[3].overcommit is for fractions, and mode whole gives none; leave it out",
 	})
 	_, err = Decode([]byte(head + `spec:
@@ -64,13 +66,14 @@ func TestOvercommitMistakes(t *testing.T) {
   - name: c
     minEnforcement: driver
     overcommit: {compute: 2}
-    gpus:
+    gpuRules:
     - {index: [0], overcommit: {memory: 1.01}}
   - name: e
     nodeSelector: {x: e}
     mode: whole
     overcommit: {compute: 2}
-    gpus: [{index: [0], mode: shared}]
+    gpuRules: [{index: [0], mode: shared}]
 `))
-	checkLines(t, err, []string{`line 9: spec.pools[0].gpus[0].overcommit.memory "1.01" leaves no room for minEnforcement driver`})
+	checkLines(t, err,
+		[]string{`line 9: spec.pools[0].gpuRules[0].overcommit.memory "1.01" leaves no room for minEnforcement driver`})
 }

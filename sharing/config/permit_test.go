@@ -13,9 +13,12 @@ import (
 func TestHours(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"Mon-Fri 20:00-06:00": "Mon,Tue,Wed,Thu,Fri 20:00-06:00", "Sat,Sun 00:00-24:00": "Sat,Sun 00:00-24:00", "22:30-06:00": "22:30-06:00",
-		"Fri-Mon 08:00-09:00": "Mon,Fri,Sat,Sun 08:00-09:00", "Mon-Sun 00:00-24:00": "00:00-24:00", "Wed 10:00-10:00": "Wed 10:00-10:00",
-		"Mon 08:00-09:00 Europe/Berlin": "Mon 08:00-09:00 Europe/Berlin", "08:00-09:00 Asia/Kolkata": "08:00-09:00 Asia/Kolkata", "Mon 08:00-09:00 UTC": "Mon 08:00-09:00",
+		"Mon-Fri 20:00-06:00": "Mon,Tue,Wed,Thu,Fri 20:00-06:00", "Sat,Sun 00:00-24:00": "Sat,Sun 00:00-24:00",
+		"22:30-06:00":         "22:30-06:00",
+		"Fri-Mon 08:00-09:00": "Mon,Fri,Sat,Sun 08:00-09:00", "Mon-Sun 00:00-24:00": "00:00-24:00",
+		"Wed 10:00-10:00":               "Wed 10:00-10:00",
+		"Mon 08:00-09:00 Europe/Berlin": "Mon 08:00-09:00 Europe/Berlin",
+		"08:00-09:00 Asia/Kolkata":      "08:00-09:00 Asia/Kolkata", "Mon 08:00-09:00 UTC": "Mon 08:00-09:00",
 	} {
 		h, err := ParseHours("hours", text)
 		again, errAgain := ParseHours("hours", h.String())
@@ -23,7 +26,10 @@ func TestHours(t *testing.T) {
 			t.Errorf("%q is %q (%v, %v)", text, h, err, errAgain)
 		}
 	}
-	for _, text := range []string{"", "Mon", "Mon 8-9", "mon 08:00-09:00", "Mon 08:00-25:00", "Mon 08:00-00:00", "Mon 24:00-06:00", "Mon  08:00-09:00", "Mon,,Tue 08:00-09:00", "08:60-09:00", "08:00 09:00", "+8:00-09:00", "Mon 08:00-09:00 Berlin", "Mon 08:00-09:00 Local", "Mon 08:00-09:00 ", "08:00-09:00 Europe/Berlin CET", "Mon 08:00-09:00 ../etc"} {
+	for _, text := range []string{"", "Mon", "Mon 8-9", "mon 08:00-09:00", "Mon 08:00-25:00", "Mon 08:00-00:00",
+		"Mon 24:00-06:00", "Mon  08:00-09:00", "Mon,,Tue 08:00-09:00", "08:60-09:00", "08:00 09:00", "+8:00-09:00",
+		"Mon 08:00-09:00 Berlin", "Mon 08:00-09:00 Local", "Mon 08:00-09:00 ", "08:00-09:00 Europe/Berlin CET",
+		"Mon 08:00-09:00 ../etc"} {
 		if h, err := ParseHours("hours", text); err == nil {
 			t.Errorf("%q is taken as %q", text, h)
 		}
@@ -66,8 +72,12 @@ func TestHoursOfAZone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, want := range map[string]bool{
-		"2026-01-05T18:59:00Z": false, "2026-01-05T19:00:00Z": true, "2026-01-06T04:59:00Z": true, "2026-01-06T05:00:00Z": false, // an hour ahead
-		"2026-07-06T17:59:00Z": false, "2026-07-06T18:00:00Z": true, "2026-07-07T03:59:00Z": true, "2026-07-07T04:00:00Z": false, // two
+		// an hour ahead
+		"2026-01-05T18:59:00Z": false, "2026-01-05T19:00:00Z": true, "2026-01-06T04:59:00Z": true,
+		"2026-01-06T05:00:00Z": false,
+		// two
+		"2026-07-06T17:59:00Z": false, "2026-07-06T18:00:00Z": true, "2026-07-07T03:59:00Z": true,
+		"2026-07-07T04:00:00Z": false,
 		"2026-07-12T22:30:00Z": false, // Monday there, and the night of Sunday
 	} {
 		moment, err := time.Parse(time.RFC3339, at)
@@ -89,7 +99,8 @@ func TestPermit(t *testing.T) {
   pools: [{name: a}]
   profiles:
   - {name: free, percent: 10}
-  - {name: night, percent: 50, namespaces: [ml-*, "!ml-test"], hours: ["Mon-Fri 20:00-06:00"], maxMemoryPerPod: 20GiB}
+  - {name: night, percent: 50, namespaces: [ml-*, "!ml-test"], startWindows: ["Mon-Fri 20:00-06:00"],
+    maxMemoryPerPod: 20GiB}
 `)
 	day := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	night := day.Add(10 * time.Hour)
@@ -98,12 +109,20 @@ func TestPermit(t *testing.T) {
 		at                 time.Time
 		want               []string
 	}{
-		"no profile": {"", "web", day, nil}, "one that is gone": {"gone", "web", day, nil}, "no rules": {"free", "", day, nil},
-		"in order":      {"night", "ml-a", night, nil},
-		"not the hours": {"night", "ml-a", day, []string{`profile "night" is for the hours Mon,Tue,Wed,Thu,Fri 20:00-06:00 (in UTC where no zone is named), and it is Mon 12:00 UTC (spec.profiles, night.hours)`}},
-		"all wrong":     {"night", "web", day, []string{`profile "night" is for the namespaces ml-*, !ml-test, not for "web" (spec.profiles, night.namespaces)`, "night.hours"}},
-		"but one":       {"night", "ml-test", night, []string{`not for "ml-test"`}},
-		"of no pod":     {"night", "", night, []string{"a process of its own is of none (spec.profiles, night.namespaces)"}},
+		"no profile": {"", "web", day, nil}, "one that is gone": {"gone", "web", day, nil},
+		"no rules": {"free", "", day, nil},
+		"in order": {"night", "ml-a", night, nil},
+		"not the hours": {"night", "ml-a", day,
+			[]string{
+				`profile "night" is for the hours Mon,Tue,Wed,Thu,Fri 20:00-06:00 (in UTC where no zone is named), ` +
+					`and it is Mon 12:00 UTC (spec.profiles, night.startWindows)`}},
+		"all wrong": {"night", "web", day,
+			[]string{
+				`profile "night" is for the namespaces ml-*, !ml-test, not for "web" (spec.profiles, night.namespaces)`,
+				"night.startWindows"}},
+		"but one": {"night", "ml-test", night, []string{`not for "ml-test"`}},
+		"of no pod": {"night", "", night,
+			[]string{"a process outside pods has none (spec.profiles, night.namespaces)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,11 +148,16 @@ func TestRuleMistakes(t *testing.T) {
 	_, err := Decode([]byte(head + `spec:
   pools: [{name: a}]
   profiles:
-  - {name: a, memory: 10GiB, namespaces: [], hours: [], maxMemoryPerPod: 5GiB, privileged: true}
-  - {name: b, percent: 10, namespaces: ["["], hours: ["at night", 8]}
+  - {name: a, memory: 10GiB, namespaces: [], startWindows: [], maxMemoryPerPod: 5GiB, allowPrivileged: true}
+  - {name: b, percent: 10, namespaces: ["["], startWindows: ["at night", 8]}
 `))
 	checkLines(t, err, []string{
-		"line 6: spec.profiles[0].namespaces is an empty list", "line 6: spec.profiles[0].hours is an empty list", `line 6: spec.profiles[0].privileged "true" lets everybody have privileged containers`, `line 6: spec.profiles[0].maxMemoryPerPod "5GiB" is less than the 10GiB of one container`,
-		`line 7: spec.profiles[1].hours[0] "at night" names a day "at" that there is not; write days, times and a time zone`, `line 7: spec.profiles[1].hours[1] "8" is not a text`, `line 7: spec.profiles[1].namespaces[0] "["`,
+		"line 6: spec.profiles[0].namespaces is an empty list",
+		"line 6: spec.profiles[0].startWindows is an empty list",
+		`line 6: spec.profiles[0].allowPrivileged "true" lets everybody have privileged containers`,
+		`line 6: spec.profiles[0].maxMemoryPerPod "5GiB" is less than the 10GiB of one container`,
+		`line 7: spec.profiles[1].startWindows[0] "at night" names a day "at" that there is not; write days, times ` +
+			`and a time zone`, `line 7: spec.profiles[1].startWindows[1] "8" is not a text`,
+		`line 7: spec.profiles[1].namespaces[0] "["`,
 	})
 }

@@ -17,10 +17,10 @@ import (
 type Prices struct {
 	// Currency is its name, such as EUR.
 	Currency string `yaml:"currency"`
-	// KWh is the price of a kilowatt hour, 0 for none.
-	KWh float64 `yaml:"kWh"`
-	// GPUHour are the prices of an hour of a whole GPU: the first whose model fits counts.
-	GPUHour []GPUPrice `yaml:"gpuHour"`
+	// PerKWh is the price of a kilowatt hour, 0 for none.
+	PerKWh float64 `yaml:"perKWh"`
+	// PerGPUHour are the prices of an hour of a whole GPU: the first whose model fits counts.
+	PerGPUHour []GPUPrice `yaml:"perGPUHour"`
 }
 
 // GPUPrice is the price of an hour of a whole GPU of the models that a glob names.
@@ -34,7 +34,7 @@ const MaxPrice = 1e9
 
 // Of is the price of an hour of a whole GPU of the model; ok is false where there is none.
 func (p Prices) Of(model string) (price float64, ok bool) {
-	for _, g := range p.GPUHour {
+	for _, g := range p.PerGPUHour {
 		if sharing.MatchModels([]string{g.Model}, model) {
 			return g.Price, true
 		}
@@ -42,23 +42,23 @@ func (p Prices) Of(model string) (price float64, ok bool) {
 	return 0, false
 }
 
-// Prices are those of the document.
+// Prices are those of the config.
 func (c Config) Prices() Prices {
 	p := c.doc.Prices
-	p.GPUHour = slices.Clone(p.GPUHour)
+	p.PerGPUHour = slices.Clone(p.PerGPUHour)
 	return p
 }
 
 // PricesIn are those that hold in a pool.
 func (c Config) PricesIn(pool Pool) Prices {
 	p := c.Prices()
-	if pool.GPUHour != 0 {
-		p.GPUHour = slices.Insert(p.GPUHour, 0, GPUPrice{Model: "*", Price: pool.GPUHour})
+	if pool.PerGPUHour != 0 {
+		p.PerGPUHour = slices.Insert(p.PerGPUHour, 0, GPUPrice{Model: "*", Price: pool.PerGPUHour})
 	}
 	return p
 }
 
-func (p Prices) none() bool { return p.Currency == "" && p.KWh == 0 && len(p.GPUHour) == 0 }
+func (p Prices) none() bool { return p.Currency == "" && p.PerKWh == 0 && len(p.PerGPUHour) == 0 }
 
 func parsePrice(field, s string) (float64, error) {
 	v, err := strconv.ParseFloat(s, 64)
@@ -83,8 +83,9 @@ func (r *reader) price(path string, n *yaml.Node) float64 {
 func (p *Prices) fields() fields {
 	return named(p, fields{
 		text(&p.Currency, "The name of the currency.").like("EUR").must(),
-		number(&p.KWh, "The price of a kilowatt-hour.").like("0.30"),
-		objects(&p.GPUHour, (*GPUPrice).fields, "Prices of an hour of a whole GPU. The first entry with a matching model counts."),
+		number(&p.PerKWh, "The price of a kilowatt-hour.").like("0.30").rename("kWh"),
+		objects(&p.PerGPUHour, (*GPUPrice).fields,
+			"Prices of an hour of a whole GPU. The first entry with a matching model counts.").rename("gpuHour"),
 	})
 }
 
@@ -103,11 +104,11 @@ func (c *checker) prices(path string, p Prices) {
 		c.bad(path+".currency", p.Currency, "write its name, such as EUR", "is not the name of a currency")
 	}
 	wrong := func(v float64) bool { return !(v >= 0 && v <= MaxPrice) }
-	if wrong(p.KWh) {
-		c.bad(path+".kWh", "", "write a number such as 0.30", "is not a price")
+	if wrong(p.PerKWh) {
+		c.bad(path+".perKWh", "", "write a number such as 0.30", "is not a price")
 	}
-	for i, g := range p.GPUHour {
-		where := at(path+".gpuHour", i)
+	for i, g := range p.PerGPUHour {
+		where := at(path+".perGPUHour", i)
 		if err := sharing.CheckGlob(where+".model", g.Model); err != nil {
 			c.all(err)
 		}

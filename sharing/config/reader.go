@@ -13,19 +13,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// reader walks a document's nodes by hand, since the library's own decoding stops at the first mistake,
-// follows aliases, and knows no field paths.
+// reader walks a config's nodes by hand, since the library's own decoding stops at the first error, follows aliases,
+// and knows no field paths.
 type reader struct {
-	// name is the file's, and root begins every path of it; both are empty where the document is one text.
+	// name is the file's, and root begins every path of it; both are empty if the config is one text.
 	name, root string
-	mistakes   Mistakes
+	mistakes   Errors
 	// lines has the line of every path that was read.
 	lines map[string]int
 }
 
 func (r *reader) note(line int, what *sharing.FieldError) {
 	if !r.mistakes.full() {
-		r.mistakes = append(r.mistakes, Mistake{Line: line, What: what})
+		r.mistakes = append(r.mistakes, Error{Line: line, What: what})
 	}
 }
 
@@ -43,7 +43,7 @@ func (r *reader) bad(path string, n *yaml.Node, value, remedy, problem string, a
 
 func (r *reader) orDocument(path string) string {
 	if path == r.root {
-		return r.root + wholeDocument
+		return r.root + wholeConfig
 	}
 	return path
 }
@@ -61,8 +61,8 @@ func (r *reader) line(path string) int {
 	}
 }
 
-// hides reports whether a mistake at the path, below it or in the entry around it was noted: what follows
-// from that is not said.
+// hides reports whether there is an error at the path, below it or in the entry around it: what follows from that is
+// not reported.
 func (r *reader) hides(path string) bool {
 	for _, m := range r.mistakes {
 		if under(m.What.Field, path) || m.What.Field != r.root+"spec" && under(path, m.What.Field) {
@@ -109,15 +109,23 @@ func (r *reader) is(path string, n *yaml.Node, kind yaml.Kind, want string) bool
 	return true
 }
 
-// mapping gives each field of a mapping to its reader. Unknown fields and those that stand twice are
-// mistakes; of the latter, the first is read.
+// mapping gives each field of a mapping to its reader. Unknown fields and those that stand twice are errors; of the
+// latter, the first is read.
 func (r *reader) mapping(path string, n *yaml.Node, known fields) {
 	r.pairs(path, n, func(path, name string, key, value *yaml.Node) {
 		i := slices.IndexFunc(known, func(f field) bool { return f.Name == name })
 		if i < 0 {
+			if k := slices.IndexFunc(known, func(f field) bool { return f.was.key == name }); k >= 0 {
+				r.bad(path, key, "", migrateRemedy, "is now %q", known[k].Name)
+				return
+			}
 			names := known.names()
 			remedy := meant(name, names) + "use one of " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
 			r.bad(path, key, "", remedy, "is not a known field")
+			return
+		}
+		if now, is := known[i].wordNow(value); is && name != "minEnforcement" {
+			r.bad(path, value, value.Value, migrateRemedy, "is now %q", now)
 			return
 		}
 		known[i].read(r, path, value)
@@ -131,7 +139,8 @@ func (r *reader) pairs(path string, n *yaml.Node, do func(path, name string, key
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content) && !r.mistakes.full(); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" ||
+			key.Style&yaml.TaggedStyle != 0 {
 			r.bad(path, key, key.Value, "write a plain name before the colon", "has a key that is not a plain text")
 			continue
 		}

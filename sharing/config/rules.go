@@ -23,8 +23,8 @@ func ParsePriority(field, s string) (int32, error) {
 	return int32(n), nil
 }
 
-// PriorityOf is the class of a grant of the profile of that name, or of none, whose pod has a priority of its own: the
-// profile's if it says one. A profile that the document no longer has leaves it to the pod.
+// PriorityOf is the class of a grant of the profile of that name, or of none, whose pod has the priority pod: the
+// profile's if it sets one. A profile that the config no longer has leaves it to the pod.
 func (c Config) PriorityOf(profile string, pod int32) int32 {
 	p, _ := c.Profile(profile)
 	return cmp.Or(p.Priority, pod)
@@ -33,7 +33,8 @@ func (c Config) PriorityOf(profile string, pod int32) int32 {
 // priority checks what a profile says of its class.
 func (c *checker) priority(path string, n int32) {
 	if n < -MaxPriority || n > MaxPriority {
-		c.bad(path, strconv.FormatInt(int64(n), 10), "write a whole number from -1000000000 to 1000000000", "is not a priority")
+		c.bad(path, strconv.FormatInt(int64(n), 10), "write a whole number from -1000000000 to 1000000000",
+			"is not a priority")
 	}
 }
 
@@ -43,7 +44,8 @@ const MaxQuotaGrants = 1_000_000
 func parseQuotaGrants(field, s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > MaxQuotaGrants {
-		return 0, sharing.Invalid(field, s, "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+", or leave it out", "is not a number of grants")
+		return 0, sharing.Invalid(field, s, "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+
+			", or leave it out", "is not a number of grants")
 	}
 	return n, nil
 }
@@ -52,10 +54,12 @@ func parseQuotaGrants(field, s string) (int, error) {
 func quotaField(to *sharing.UserQuota) field {
 	f := object(to, func() fields {
 		return named(to, fields{
-			whole(&to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "The maximum number of grants of a user.").like("4").def("no limit"),
+			whole(&to.Grants, parseQuotaGrants, 1, MaxQuotaGrants, "The maximum number of grants of a user.").like(
+				"4").def("no limit"),
 			size(&to.Memory, "The maximum guaranteed memory of all grants of a user.").like("40GiB").def("no limit"),
 		})
-	}, "What each user may have on a node at a time through `kerf run` and the node API. It does not apply to root and pods.").def("no quota")
+	}, "What each user may have on a node at a time through `kerf run` and the node API. It does not apply to root "+
+		"and pods.").def("no quota")
 	f.Type.Example = "{grants: 4, memory: 40GiB}"
 	return f
 }
@@ -63,7 +67,8 @@ func quotaField(to *sharing.UserQuota) field {
 // quota checks what one user may be granted.
 func (c *checker) quota(path string, q sharing.UserQuota) {
 	if q.Grants < 0 || q.Grants > MaxQuotaGrants {
-		c.bad(path+".grants", strconv.Itoa(q.Grants), "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+", or leave it out", "is not a number of grants")
+		c.bad(path+".grants", strconv.Itoa(q.Grants), "write a number from 1 to "+strconv.Itoa(MaxQuotaGrants)+
+			", or leave it out", "is not a number of grants")
 	}
 }
 
@@ -74,7 +79,7 @@ type OverCap uint8
 const (
 	// OverCapDefault: of a profile, that of the pool; of a pool, DefaultOverCap.
 	OverCapDefault OverCap = iota
-	// OverCapWarn: it is told in the log, in status and in metrics.
+	// OverCapWarn: it is reported in the log, in status and in metrics.
 	OverCapWarn
 	// OverCapKill: processes of the lease are killed until it is within its cap, the one that holds the most
 	// first.
@@ -84,8 +89,8 @@ const (
 	OverCapEvict
 )
 
-// DefaultOverCap is the policy of a pool that has none. The backends that it concerns (libkerf, MPS, reactive) are those that a
-// program can bypass or outrun, so that a warning alone would enforce nothing.
+// DefaultOverCap is the policy of a pool that has none. The backends that it concerns (libkerf, MPS, reactive) are
+// those that a program can bypass or outrun, so that a warning alone would enforce nothing.
 const DefaultOverCap = OverCapKill
 
 // String returns "warn", "kill" or "evict".
@@ -110,8 +115,8 @@ func ParseOverCap(field, s string) (OverCap, error) {
 	return OverCapDefault, sharing.Invalid(field, s, "write warn, kill or evict", "is not an over-cap policy")
 }
 
-// OverCapOf is the policy for a grant of the profile of that name, or of none, in the pool. It is never
-// OverCapDefault. A profile that the document no longer has leaves it to the pool.
+// OverCapOf is the policy for a grant of the profile of that name, or of none, in the pool. It is never OverCapDefault.
+// A profile that the config no longer has leaves it to the pool.
 func (c Config) OverCapOf(pool Pool, profile string) OverCap {
 	if p, ok := c.Profile(profile); ok && p.OverCap != OverCapDefault {
 		return p.OverCap
@@ -122,33 +127,33 @@ func (c Config) OverCapOf(pool Pool, profile string) OverCap {
 	return DefaultOverCap
 }
 
-// Strangers is what happens to processes that use a GPU of the node without a grant on it.
-type Strangers uint8
+// OnUnmanagedProcess is what happens to processes that use a GPU of the node without a grant on it.
+type OnUnmanagedProcess uint8
 
-// The policies for strangers.
+// The policies for unmanaged processes.
 const (
-	// StrangersReport: status names them (the default).
-	StrangersReport Strangers = iota
-	// StrangersKill: they are killed, but for what is the driver's own or cannot be told for sure.
-	StrangersKill
+	// UnmanagedWarn: status and an event name them (the default).
+	UnmanagedWarn OnUnmanagedProcess = iota
+	// UnmanagedKill: they are killed, except the driver's own and uncertain ones.
+	UnmanagedKill
 )
 
-// String returns "report" or "kill".
-func (s Strangers) String() string {
+// String returns "warn" or "kill".
+func (s OnUnmanagedProcess) String() string {
 	switch s {
-	case StrangersKill:
+	case UnmanagedKill:
 		return "kill"
-	case StrangersReport:
+	case UnmanagedWarn:
 	}
-	return "report"
+	return "warn"
 }
 
-// ParseStrangers reads "report" or "kill"; field names the input for the error, a *sharing.FieldError.
-func ParseStrangers(field, s string) (Strangers, error) {
-	for _, v := range []Strangers{StrangersReport, StrangersKill} {
+// ParseOnUnmanagedProcess reads "warn" or "kill"; field names the input for the error, a *sharing.FieldError.
+func ParseOnUnmanagedProcess(field, s string) (OnUnmanagedProcess, error) {
+	for _, v := range []OnUnmanagedProcess{UnmanagedWarn, UnmanagedKill} {
 		if v.String() == s {
 			return v, nil
 		}
 	}
-	return StrangersReport, sharing.Invalid(field, s, "write report or kill", "is not a policy for strangers")
+	return UnmanagedWarn, sharing.Invalid(field, s, "write warn or kill", "is not a policy for unmanaged processes")
 }

@@ -18,8 +18,8 @@ type Mode uint8
 
 // The modes.
 const (
-	// ModeAuto: fractions, whole GPUs, and MIG instances (the default); idle GPUs go in and out of MIG mode as demand asks,
-	// see Pool.MIGOnDemand. With a stock scheduler a pod may then have to wait on its node, and says so.
+	// ModeAuto: fractions, whole GPUs, and MIG instances (the default); idle GPUs go in and out of MIG mode as demand
+	// asks, see Pool.AutoMIGMode. With a stock scheduler a pod may then have to wait on its node, and says so.
 	ModeAuto Mode = iota
 	// ModeShared: fractions alone.
 	ModeShared
@@ -62,16 +62,16 @@ func ParseMode(field, s string) (Mode, error) {
 	return ModeAuto, sharing.Invalid(field, s, "write auto, shared, whole or mig", "is not a pool's mode")
 }
 
-// MPSSharing is who shares a control daemon of MPS, and so who can disturb whom: its members can give it any command,
-// and a fault of one ends all.
-type MPSSharing uint8
+// MPSDaemonScope is who shares a control daemon of MPS, and so who can disturb whom: its members can give it any
+// command, and a fault of one ends all.
+type MPSDaemonScope uint8
 
 // The ways.
 const (
-	// MPSSharingDomain: the pods of one namespace, and the processes of one user (the default).
-	MPSSharingDomain MPSSharing = iota
-	// MPSSharingPool: all pods of the pool, and all its processes.
-	MPSSharingPool
+	// MPSScopeNamespace: the pods of one namespace, and the processes of one user (the default).
+	MPSScopeNamespace MPSDaemonScope = iota
+	// MPSScopePool: all pods of the pool, and all its processes.
+	MPSScopePool
 )
 
 // MPSComputeMode says what Kerf does with the compute mode of GPUs on which MPS enforces shares.
@@ -79,10 +79,10 @@ type MPSComputeMode uint8
 
 // The rules for it.
 const (
-	// MPSComputeModeManage: EXCLUSIVE_PROCESS while one domain uses the GPU, DEFAULT while several do, and afterwards what it
-	// was before (the default).
+	// MPSComputeModeManage: EXCLUSIVE_PROCESS while one domain uses the GPU, DEFAULT while several do, and afterwards
+	// what it was before (the default).
 	MPSComputeModeManage MPSComputeMode = iota
-	// MPSComputeModeKeep: Kerf leaves it as it is. Other programs can then use the GPU beside MPS.
+	// MPSComputeModeKeep: Kerf leaves it as it is. Other programs can then use the GPU together with MPS.
 	MPSComputeModeKeep
 )
 
@@ -103,43 +103,44 @@ func ParseMPSComputeMode(field, s string) (MPSComputeMode, error) {
 			return v, nil
 		}
 	}
-	return MPSComputeModeManage, sharing.Invalid(field, s, "write manage or keep", "is not a rule for the compute mode under MPS")
+	return MPSComputeModeManage, sharing.Invalid(field, s, "write manage or keep",
+		"is not a rule for the compute mode under MPS")
 }
 
-// String returns "domain" or "pool".
-func (m MPSSharing) String() string {
+// String returns "namespace" or "pool".
+func (m MPSDaemonScope) String() string {
 	switch m {
-	case MPSSharingPool:
+	case MPSScopePool:
 		return "pool"
-	case MPSSharingDomain:
+	case MPSScopeNamespace:
 	}
-	return "domain"
+	return "namespace"
 }
 
-// ParseMPSSharing reads "domain" or "pool"; field names the input for the error, a *sharing.FieldError.
-func ParseMPSSharing(field, s string) (MPSSharing, error) {
-	for _, v := range []MPSSharing{MPSSharingDomain, MPSSharingPool} {
+// ParseMPSDaemonScope reads "namespace" or "pool"; field names the input for the error, a *sharing.FieldError.
+func ParseMPSDaemonScope(field, s string) (MPSDaemonScope, error) {
+	for _, v := range []MPSDaemonScope{MPSScopeNamespace, MPSScopePool} {
 		if v.String() == s {
 			return v, nil
 		}
 	}
-	return MPSSharingDomain, sharing.Invalid(field, s, "write domain or pool", "is not a way to share MPS")
+	return MPSScopeNamespace, sharing.Invalid(field, s, "write namespace or pool", "is not the scope of an MPS daemon")
 }
 
-// Compute says what becomes of GPU time that its owner does not use, where the preloaded library holds grants to their
-// percent. MPS is always strict, and other backends share no time.
-type Compute uint8
+// ComputePolicy says what becomes of GPU time that its owner does not use, where the preloaded library holds grants to
+// their percent. MPS is always strict, and other backends share no time.
+type ComputePolicy uint8
 
 // The rules for compute.
 const (
-	// ComputeFair: it is lent, and given back when its owner asks (the default).
-	ComputeFair Compute = iota
-	// ComputeStrict: nobody gets it; a grant never has more than its percent.
+	// ComputeFair: other grants may use it, until its owner asks for it (the default).
+	ComputeFair ComputePolicy = iota
+	// ComputeStrict: no other grant gets it; a grant never has more than its percent.
 	ComputeStrict
 )
 
 // String returns "fair" or "strict".
-func (c Compute) String() string {
+func (c ComputePolicy) String() string {
 	switch c {
 	case ComputeStrict:
 		return "strict"
@@ -148,9 +149,9 @@ func (c Compute) String() string {
 	return "fair"
 }
 
-// ParseCompute reads "fair" or "strict"; field names the input for the error, a *sharing.FieldError.
-func ParseCompute(field, s string) (Compute, error) {
-	for _, c := range []Compute{ComputeFair, ComputeStrict} {
+// ParseComputePolicy reads "fair" or "strict"; field names the input for the error, a *sharing.FieldError.
+func ParseComputePolicy(field, s string) (ComputePolicy, error) {
+	for _, c := range []ComputePolicy{ComputeFair, ComputeStrict} {
 		if c.String() == s {
 			return c, nil
 		}
@@ -162,27 +163,32 @@ func ParseCompute(field, s string) (Compute, error) {
 func parseComputeMode(field, s string) (sharing.ComputeMode, error) {
 	m, err := sharing.ParseComputeMode(field, s)
 	if err != nil || m == sharing.ComputeModeProhibited {
-		return sharing.ComputeModeAsIs, sharing.Invalid(field, s, "write default or exclusiveProcess", "is not a compute mode for a pool")
+		return sharing.ComputeModeAsIs, sharing.Invalid(field, s, "write default or exclusiveProcess",
+			"is not a compute mode for a pool")
 	}
 	return m, nil
 }
 
 // compute checks what a pool says of its GPUs' compute.
 func (c *checker) compute(path string, p Pool) {
-	if p.Compute > ComputeStrict {
-		c.bad(path+".compute", "", "use a Compute of this package", "is not a rule for compute")
+	if p.ComputePolicy > ComputeStrict {
+		c.bad(path+".computePolicy", "", "use a ComputePolicy of this package", "is not a rule for compute")
 	}
 	if p.TimeSlice > sharing.TimeSliceLong {
 		c.bad(path+".timeSlice", "", "use a TimeSlice of package sharing", "is not a time slice")
 	}
 	if p.MPSComputeMode > MPSComputeModeKeep {
-		c.bad(path+".mpsComputeMode", "", "use an MPSComputeMode of this package", "is not a rule for the compute mode under MPS")
+		c.bad(path+".mpsComputeMode", "", "use an MPSComputeMode of this package",
+			"is not a rule for the compute mode under MPS")
 	}
 	switch {
 	case p.ComputeMode > sharing.ComputeModeExclusiveProcess:
-		c.bad(path+".computeMode", "", "use ComputeModeDefault or ComputeModeExclusiveProcess", "is not a compute mode for a pool")
-	case p.ComputeMode != sharing.ComputeModeAsIs && p.MPSComputeMode == MPSComputeModeManage && slices.Contains(p.Backends, sharing.BackendMPS):
-		c.bad(path+".computeMode", p.ComputeMode.String(), "leave it out, or mps, or write mpsComputeMode: keep", "is set by MPS itself, which backends lists")
+		c.bad(path+".computeMode", "", "use ComputeModeDefault or ComputeModeExclusiveProcess",
+			"is not a compute mode for a pool")
+	case p.ComputeMode != sharing.ComputeModeAsIs && p.MPSComputeMode == MPSComputeModeManage &&
+		slices.Contains(p.Backends, sharing.BackendMPS):
+		c.bad(path+".computeMode", p.ComputeMode.String(), "leave it out, or mps, or write mpsComputeMode: keep",
+			"is set by MPS itself, which backends lists")
 	case p.ComputeMode == sharing.ComputeModeExclusiveProcess && p.Mode != ModeWhole:
 		c.bad(path+".computeMode", p.ComputeMode.String(), "write mode: whole too, or leave it out",
 			"lets one process on each GPU, which then cannot be shared")
@@ -200,9 +206,11 @@ func overcommitField(to *sharing.Overcommit, def string) field {
 func overcommitFields(to *sharing.Overcommit, def string) fields {
 	return named(to, fields{
 		factor(&to.Memory, sharing.MaxMemoryFactor,
-			"The overcommit ratio of memory. Above 1, the driver can reject memory below a cap. Such a GPU gives no burst memory, and no share to requests of level `driver` or higher.").like("1.25").def(def),
+			"The overcommit ratio of memory. Above 1, the driver can reject memory below a cap. Such a GPU gives no "+
+				"burst memory, and no share to requests of level `driver` or higher.").like("1.25").def(def),
 		factor(&to.Compute, sharing.MaxComputeFactor,
-			"The overcommit ratio of compute. Above 1, percents can add up to more than 100, and each is worth its part of the sum.").like("2").def(def),
+			"The overcommit ratio of compute. Above 1, percents can add up to more than 100, and each is worth its "+
+				"part of the sum.").like("2").def(def),
 	})
 }
 
@@ -219,7 +227,10 @@ func factor(to *sharing.Factor, most sharing.Factor, doc string) field {
 				r.bad(path, n, n.Value, "write a number such as 1.25, without quotes or unit", "is not a number")
 				return
 			}
-			*to = take(r, path, n, func(field, s string) (sharing.Factor, error) { return sharing.ParseFactor(field, s, most) })
+			*to = take(r, path, n, func(field, s string) (sharing.Factor, error) {
+				return sharing.ParseFactor(field, s,
+					most)
+			})
 		},
 		is: func() Type { return Type{Kind: KindNumber, Least: "1", Most: most.String()} },
 		write: func() any {
@@ -241,7 +252,9 @@ func (c *checker) overcommit(path string, o sharing.Overcommit, p Pool) {
 	one("memory", o.Memory, sharing.MaxMemoryFactor)
 	one("compute", o.Compute, sharing.MaxComputeFactor)
 	if o.Memory.More() && p.MinLevel >= sharing.LevelDriver {
-		c.bad(path+".memory", o.Memory.String(), "leave it out, or demand client or less", "leaves no room for minEnforcement %s, by which neighbours cannot take what a grant has not used yet", p.MinLevel)
+		c.bad(path+".memory", o.Memory.String(), "leave it out, or demand client or less",
+			"leaves no room for minEnforcement %s, by which neighbours cannot take what a grant has not used yet",
+			p.MinLevel)
 	}
 	if (o.Memory.More() || o.Compute.More()) && !p.Offers(Mode.Shared) {
 		c.bad(path, "", "leave it out", "is for fractions, and mode %s gives none", p.Mode)

@@ -23,7 +23,8 @@ func (f Facts) library() Check {
 		c.Found = "no libnvidia-ml.so.1"
 	}
 	if f.Agent.Answered && f.Agent.DriverVersion != "" {
-		c.Status, c.Effect = Warn, "the agent has a driver that this command does not see; the checks of the driver are not possible"
+		c.Status, c.Effect = Warn,
+			"the agent has a driver that this command does not see; the checks of the driver are not possible"
 		c.Fix = "run kerf doctor with the agent's LD_LIBRARY_PATH"
 		return c
 	}
@@ -33,7 +34,8 @@ func (f Facts) library() Check {
 
 // blind is a check that only the driver can answer.
 func blind(name string) Check {
-	return Check{Name: name, Status: Unknown, Found: "the driver did not answer", Effect: "see " + checkLibrary, Cause: checkLibrary}
+	return Check{Name: name, Status: Unknown, Found: "the driver did not answer", Effect: "see " + checkLibrary,
+		Cause: checkLibrary}
 }
 
 func (f Facts) driverVersion() Check {
@@ -42,7 +44,8 @@ func (f Facts) driverVersion() Check {
 	case f.Driver.Version != "":
 		return Check{Name: name, Status: OK, Found: f.Driver.Version, Effect: "the driver answers"}
 	case f.Agent.DriverVersion != "":
-		return Check{Name: name, Status: OK, Found: f.Agent.DriverVersion + " (from the agent)", Effect: "the driver answers the agent"}
+		return Check{Name: name, Status: OK, Found: f.Agent.DriverVersion + " (from the agent)",
+			Effect: "the driver answers the agent"}
 	}
 	return blind(name)
 }
@@ -53,7 +56,8 @@ func (f Facts) memoryLimits() Check {
 	case f.Driver.Library == "":
 		return blind(name)
 	case f.Driver.MemoryLimits:
-		return Check{Name: name, Status: OK, Found: "the library has nvmlDeviceSetMemoryLimits_v1", Effect: "the driver can enforce memory caps"}
+		return Check{Name: name, Status: OK, Found: "the library has nvmlDeviceSetMemoryLimits_v1",
+			Effect: "the driver can enforce memory caps"}
 	}
 	return Check{
 		Name: name, Status: Missing, Found: "the library has no nvmlDeviceSetMemoryLimits_v1",
@@ -79,7 +83,8 @@ func (f Facts) deviceFiles() Check {
 	case gpus > 0 || control:
 		c.Status, c.Effect = Missing, "device files are missing: programs cannot use the GPUs"
 	case f.Agent.Answered && f.Agent.DriverVersion != "":
-		c.Status, c.Found, c.Effect, c.Fix = Unknown, "none in /dev", "the agent has a driver; its device files may be elsewhere (kerf-agent --dev-root)", ""
+		c.Status, c.Found, c.Effect, c.Fix = Unknown, "none in /dev",
+			"the agent has a driver; its device files may be elsewhere (kerf-agent --dev-root)", ""
 	default:
 		c.Status, c.Found, c.Effect = Missing, "none in /dev", "programs cannot use a GPU"
 		if f.Driver.Library == "" {
@@ -95,7 +100,8 @@ func (f Facts) gpus() Check {
 		return blind(name)
 	}
 	if f.Driver.GPUProblem != "" {
-		return Check{Name: name, Status: Unknown, Found: f.Driver.GPUProblem, Effect: "unknown which grants are possible", Fix: "run nvidia-smi; look for NVRM and Xid in dmesg"}
+		return Check{Name: name, Status: Unknown, Found: f.Driver.GPUProblem,
+			Effect: "unknown which grants are possible", Fix: "run nvidia-smi; look for NVRM and Xid in dmesg"}
 	}
 	seen := kinds(f.Driver.GPUs)
 	c := Check{Name: name, Status: OK, Found: strings.Join(seen, "; "), Effect: "allocatable memory"}
@@ -135,7 +141,8 @@ func (f Facts) mig() Check {
 		return blind(name)
 	}
 	if f.Driver.GPUProblem != "" {
-		return Check{Name: name, Status: Unknown, Found: "the driver did not list its GPUs", Effect: "see " + checkGPUs, Cause: checkGPUs}
+		return Check{Name: name, Status: Unknown, Found: "the driver did not list its GPUs", Effect: "see " + checkGPUs,
+			Cause: checkGPUs}
 	}
 	var on []string
 	for _, g := range f.Driver.GPUs {
@@ -149,7 +156,8 @@ func (f Facts) mig() Check {
 	return Check{
 		Name: name, Status: Warn, Found: "on for GPU " + strings.Join(on, ", "),
 		Effect: "these GPUs give MIG instances only, no shares and no whole GPUs",
-		Fix:    "none if you want that; else set enabled: false in the pool's field mig, or run nvidia-smi -i " + strings.Join(on, ",") + " -mig 0",
+		Fix: "none if you want that; else set migEnabled: false in the pool's field migLayouts, or run nvidia-smi -i " +
+			strings.Join(on, ",") + " -mig 0",
 	}
 }
 

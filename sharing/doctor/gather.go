@@ -141,7 +141,8 @@ func gatherAgent(ctx context.Context, dir string) Agent {
 	defer func() { _ = client.Close() }()
 	p, err := client.Node(ctx)
 	if err != nil {
-		return Agent{Problem: err.Error(), Absent: errors.Is(err, nodeclient.ErrNoAgent), Denied: errors.Is(err, sharing.ErrDenied)}
+		return Agent{Problem: err.Error(), Absent: errors.Is(err, nodeclient.ErrNoAgent),
+			Denied: errors.Is(err, sharing.ErrDenied)}
 	}
 	return Agent{
 		Answered: true, Ready: p.GetReady(), NotReady: p.GetNotReady(), DriverVersion: p.GetDriverVersion(),
@@ -161,7 +162,8 @@ func backendsOf(p *nodev1.GetNodeResponse) []Backend {
 			}
 			one := Backend{Name: b.GetName(), Level: level, Listed: b.GetListed(), Works: b.GetAnswer() == "supported"}
 			if !one.Works {
-				one.Why = fmt.Sprintf("%s on GPU %d: %s", b.GetAnswer(), g.GetIndex(), strings.TrimSuffix(b.GetReason()+"; "+b.GetRemedy(), "; "))
+				one.Why = fmt.Sprintf("%s on GPU %d: %s", b.GetAnswer(), g.GetIndex(),
+					strings.TrimSuffix(b.GetReason()+"; "+b.GetRemedy(), "; "))
 			}
 			i := slices.IndexFunc(out, func(had Backend) bool { return had.Name == one.Name })
 			switch {

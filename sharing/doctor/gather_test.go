@@ -30,7 +30,8 @@ func touch(t *testing.T, mode os.FileMode, paths ...string) {
 // Only GPUs and the control file count; nvidia-uvm, nvidia-caps and others do not.
 func TestDeviceFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, n := range []string{"nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidia", "null", "nvidia0x"} {
+	for _, n := range []string{"nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidia", "null",
+		"nvidia0x"} {
 		touch(t, 0o600, filepath.Join(dir, n))
 	}
 	if diff := cmp.Diff([]string{"nvidia0", "nvidia10", "nvidiactl"}, deviceFiles(dir)); diff != "" {
@@ -56,8 +57,10 @@ func TestInPath(t *testing.T) {
 
 func TestCDISpecs(t *testing.T) {
 	dir := t.TempDir()
-	touch(t, 0o644, filepath.Join(dir, "nvidia.yaml"), filepath.Join(dir, "other.yaml"), filepath.Join(dir, "nvidia.txt"))
-	if diff := cmp.Diff([]string{filepath.Join(dir, "nvidia.yaml")}, cdiSpecs(filepath.Join(dir, "absent"), dir)); diff != "" {
+	touch(t, 0o644, filepath.Join(dir, "nvidia.yaml"), filepath.Join(dir, "other.yaml"),
+		filepath.Join(dir, "nvidia.txt"))
+	if diff := cmp.Diff([]string{filepath.Join(dir, "nvidia.yaml")},
+		cdiSpecs(filepath.Join(dir, "absent"), dir)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -71,7 +74,8 @@ func TestGatherAgent(t *testing.T) {
 	s.Show(&nodev1.GetNodeResponse{Ready: true, DriverVersion: "615.1", Gpus: []*nodev1.GPU{
 		{Levels: []string{"driver"}}, {Levels: []string{"exclusive", "driver", "of-the-future"}},
 	}})
-	want := Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}}
+	want := Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelExclusive,
+		sharing.LevelDriver}}
 	if diff := cmp.Diff(want, gatherAgent(t.Context(), dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -101,6 +105,6 @@ func TestGatherRuntime(t *testing.T) {
 	left := filepath.Join(dir, "left")
 	touch(t, 0o600, left)
 	if r := gatherRuntime(t.Context(), []string{absent, left}, absent, absent); r.Socket != left || r.Problem == "" {
-		t.Errorf("nobody listens: %+v", r)
+		t.Errorf("no one listens: %+v", r)
 	}
 }

@@ -16,7 +16,8 @@ func possible(f Facts) map[sharing.Level]string {
 	why := map[sharing.Level]string{}
 	if f.Agent.Answered {
 		for _, l := range []sharing.Level{
-			sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelClient, sharing.LevelReactive,
+			sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelUserspace,
+			sharing.LevelReactive,
 		} {
 			if !slices.Contains(f.Agent.Levels, l) {
 				why[l] = f.agentsReason(l)
@@ -31,15 +32,15 @@ func possible(f Facts) map[sharing.Level]string {
 	}
 	why[sharing.LevelExclusive] = base
 	why[sharing.LevelDriver] = base
-	why[sharing.LevelClient] = base
+	why[sharing.LevelUserspace] = base
 	why[sharing.LevelReactive] = base
 	switch {
 	case base != "":
 	case f.Driver.MemoryLimits:
-		why[sharing.LevelClient], why[sharing.LevelReactive] = limitsItself, limitsItself
+		why[sharing.LevelUserspace], why[sharing.LevelReactive] = limitsItself, limitsItself
 	default:
 		why[sharing.LevelDriver] = noLimits
-		why[sharing.LevelClient] = "unknown without an agent: it tests libkerf"
+		why[sharing.LevelUserspace] = "unknown without an agent: it tests libkerf"
 		why[sharing.LevelReactive] = "unknown without an agent: it tests whether it sees the processes of the GPUs"
 		if f.PIDSpace != 0 && f.PIDSpace != process.InitialPIDSpace {
 			why[sharing.LevelReactive] = "the driver does not list the machine's processes here (see PID namespace)"
@@ -101,7 +102,7 @@ func (f Facts) hardwareReason() string {
 		return noInstance
 	}
 	if capable {
-		return "no healthy GPU is in MIG mode; the pool's field mig enables it"
+		return "no healthy GPU is in MIG mode; the pool's field migLayouts enables it"
 	}
 	return "no GPU supports MIG mode"
 }
@@ -117,13 +118,13 @@ func (f Facts) agentsReason(l sharing.Level) string {
 		return noInstance
 	case l == sharing.LevelDriver && f.Driver.Library != "" && !f.Driver.MemoryLimits:
 		return noLimits
-	case l <= sharing.LevelClient && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
+	case l <= sharing.LevelUserspace && slices.Contains(f.Agent.Levels, sharing.LevelDriver):
 		return limitsItself
-	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelClient):
-		return notNeeded + "level client is stronger"
+	case l == sharing.LevelReactive && slices.Contains(f.Agent.Levels, sharing.LevelUserspace):
+		return notNeeded + "level userspace is stronger"
 	case f.Agent.whyNot(l) != "":
 		return f.Agent.whyNot(l)
-	case l == sharing.LevelClient:
+	case l == sharing.LevelUserspace:
 		return "the pool of the node does not list it (" + listClient + ")"
 	case l == sharing.LevelReactive:
 		return "the pool of the node does not list it (" + listIt + "), or it works on no GPU now"
@@ -186,7 +187,7 @@ func meaning(l sharing.Level) string {
 		return "MIG instances"
 	case sharing.LevelDriver:
 		return "shares; the driver rejects memory above the cap (kerf run --memory 10GiB)"
-	case sharing.LevelClient:
+	case sharing.LevelUserspace:
 		return "shares; MPS or libkerf rejects memory above the cap, and programs can bypass it"
 	case sharing.LevelReactive:
 		return "shares; the agent detects memory above the cap and acts"
@@ -201,14 +202,16 @@ func (f Facts) agent() Check {
 	case f.Agent.Answered && f.Agent.Ready:
 		c.Status, c.Found, c.Effect = OK, "ready at "+f.Dir, "grants are possible"
 	case f.Agent.Answered:
-		c.Status, c.Found, c.Effect = Warn, "not ready: "+strings.Join(f.Agent.NotReady, "; "), "the agent rejects requests until it is ready"
+		c.Status, c.Found, c.Effect = Warn, "not ready: "+strings.Join(f.Agent.NotReady, "; "),
+			"the agent rejects requests until it is ready"
 		c.Fix = "solve what it names; it then becomes ready"
 	case f.Agent.Denied:
 		c.Status, c.Effect, c.Fix = Unknown, "this user cannot use kerf run", "see group kerf"
 	case f.Agent.Absent:
-		c.Status, c.Effect, c.Fix = Missing, "kerf run does not work", "kerf-agent --dir "+f.Dir+" (as root)"
+		c.Status, c.Effect, c.Fix = Missing, "kerf run does not work", "kerf-agent --run-dir "+f.Dir+" (as root)"
 	default:
-		c.Status, c.Effect, c.Fix = Missing, "kerf run does not work now", "see the agent's log, or start it: kerf-agent --dir "+f.Dir+" (as root)"
+		c.Status, c.Effect, c.Fix = Missing, "kerf run does not work now",
+			"see the agent's log, or start it: kerf-agent --run-dir "+f.Dir+" (as root)"
 	}
 	return c
 }

@@ -37,7 +37,8 @@ func (f Facts) kernel() Check {
 	major, minor, ok := kernelVersion(f.Kernel)
 	switch {
 	case !ok:
-		c.Status, c.Effect = Unknown, "unknown whether the kernel has pidfds, which the agent needs to identify its callers"
+		c.Status, c.Effect = Unknown,
+			"unknown whether the kernel has pidfds, which the agent needs to identify its callers"
 		if c.Found == "" {
 			c.Found = "no kernel release"
 		}
@@ -52,16 +53,19 @@ func (f Facts) kernel() Check {
 
 func (f Facts) root() Check {
 	if f.Root {
-		return Check{Name: "root", Status: OK, Found: "running as root", Effect: "can run kerf-agent, and kerf run can hide other GPUs"}
+		return Check{Name: "root", Status: OK, Found: "running as root",
+			Effect: "can run kerf-agent, and kerf run can hide other GPUs"}
 	}
 	return Check{
 		Name: "root", Status: Warn, Found: "not running as root",
-		Effect: "kerf run works, but caps other GPUs at the minimum instead of hiding them; some checks are not possible",
-		Fix:    "for all checks: sudo kerf doctor",
+		Effect: "kerf run works, but caps other GPUs at the minimum instead of hiding them; some checks are not " +
+			"possible",
+		Fix: "for all checks: sudo kerf doctor",
 	}
 }
 
-// pidNamespace looks at this program's own: an agent that was started in another way may be in another one, and says so.
+// pidNamespace looks at this program's own: an agent that was started in another way may be in another one, and says
+// so.
 func (f Facts) pidNamespace() Check {
 	c := Check{Name: "PID namespace", Found: fmt.Sprintf("pid:[%d]", f.PIDSpace)}
 	switch f.PIDSpace {
@@ -70,7 +74,8 @@ func (f Facts) pidNamespace() Check {
 	case process.InitialPIDSpace:
 		c.Status, c.Found, c.Effect = OK, "of the host", "the driver lists all processes of the host"
 	default:
-		c.Status, c.Effect = Warn, "not of the host: the driver omits processes outside it, so level reactive is not possible"
+		c.Status, c.Effect = Warn,
+			"not of the host: the driver omits processes outside it, so level reactive is not possible"
 		c.Fix = "run kerf-agent in the host's PID namespace; in a pod, set hostPID: true"
 	}
 	return c
@@ -85,12 +90,15 @@ func (f Facts) cgroupV2() Check {
 			c.Found = "not mounted"
 		}
 		c.Effect = "no grants: each grant needs a cgroup v2"
-		c.Fix = "boot with systemd.unified_cgroup_hierarchy=1, or: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+		c.Fix = "boot with systemd.unified_cgroup_hierarchy=1, or: mkdir -p /sys/fs/cgroup/unified && mount -t " +
+			"cgroup2 cgroup2 /sys/fs/cgroup/unified"
 	case f.Cgroup.Unusable != "" && f.Agent.Ready:
-		c.Status, c.Found = OK, fmt.Sprintf("v2 at %s; the agent can create groups, this program cannot: %s", f.Cgroup.V2, f.Cgroup.Unusable)
+		c.Status, c.Found = OK, fmt.Sprintf("v2 at %s; the agent can create groups, this program cannot: %s",
+			f.Cgroup.V2, f.Cgroup.Unusable)
 		c.Effect = "grants are possible"
 	case f.Cgroup.Unusable != "":
-		c.Status, c.Found = Missing, fmt.Sprintf("v2 at %s; no group can be created: %s", f.Cgroup.V2, f.Cgroup.Unusable)
+		c.Status, c.Found = Missing, fmt.Sprintf("v2 at %s; no group can be created: %s", f.Cgroup.V2,
+			f.Cgroup.Unusable)
 		c.Effect, c.Fix = "no grants: kerf-agent does not start here", f.Cgroup.Remedy
 	case f.Cgroup.V1:
 		c.Status, c.Found = OK, fmt.Sprintf("v2 at %s, next to v1 controllers (hybrid)", f.Cgroup.V2)
@@ -107,10 +115,12 @@ func (f Facts) dmem() Check {
 	case f.Cgroup.V2 == "":
 		c.Status, c.Found, c.Effect, c.Cause = Unknown, "no cgroup v2", "see cgroup v2", checkCgroup
 	case f.Cgroup.Controllers == nil:
-		c.Status, c.Found, c.Effect = Unknown, "controllers not readable", "unknown whether the driver stores memory limits in dmem"
+		c.Status, c.Found, c.Effect = Unknown, "controllers not readable",
+			"unknown whether the driver stores memory limits in dmem"
 		c.Fix = "read " + f.Cgroup.V2 + "/cgroup.controllers"
 	case slices.Contains(f.Cgroup.Controllers, "dmem"):
-		c.Status, c.Found, c.Effect = OK, "available", "the driver stores memory limits in the dmem controller, with nesting"
+		c.Status, c.Found, c.Effect = OK, "available",
+			"the driver stores memory limits in the dmem controller, with nesting"
 	default:
 		c.Status, c.Found = Warn, "not available"
 		c.Effect = "the driver stores memory limits itself: no nesting, and no cap below the current usage"
@@ -123,12 +133,14 @@ func (f Facts) group() Check {
 	c := Check{Name: "group kerf"}
 	switch {
 	case !f.Group.Known:
-		c.Status, c.Found, c.Effect = Unknown, "group database not readable: "+f.Group.Problem, "unknown who may use the agent's socket"
+		c.Status, c.Found, c.Effect = Unknown, "group database not readable: "+f.Group.Problem,
+			"unknown who may use the agent's socket"
 	case !f.Group.Exists:
 		c.Status, c.Found, c.Effect = Warn, "no such group", "only root can use kerf run"
 		c.Fix = "groupadd --system kerf && usermod -aG kerf USER, then restart kerf-agent and log in again"
 	case !f.Group.Member && !f.Root:
-		c.Status, c.Found, c.Effect = Warn, "exists; this user is not a member", "this user cannot use the agent's socket"
+		c.Status, c.Found, c.Effect = Warn, "exists; this user is not a member",
+			"this user cannot use the agent's socket"
 		c.Fix = "sudo usermod -aG kerf $USER, then log in again"
 	default:
 		c.Status, c.Found, c.Effect = OK, "exists", "its members can use kerf run without root"
@@ -141,7 +153,8 @@ func (f Facts) mps() Check {
 		return Check{
 			Name: "MPS", Status: Warn, Found: "nvidia-cuda-mps-control is not in PATH",
 			Effect: "kernels of different grants run one after the other; memory caps do not need MPS",
-			Fix:    "install the NVIDIA driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils)",
+			Fix: "install the NVIDIA driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: " +
+				"nvidia-compute-utils)",
 		}
 	}
 	return Check{Name: "MPS", Status: OK, Found: f.MPSControl, Effect: "the agent runs it for pools that list mps"}
@@ -155,7 +168,8 @@ func (f Facts) cdi() Check {
 			Fix:    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 		}
 	}
-	return Check{Name: "CDI", Status: OK, Found: strings.Join(f.CDISpecs, ", "), Effect: "container engines can request GPUs by CDI name"}
+	return Check{Name: "CDI", Status: OK, Found: strings.Join(f.CDISpecs, ", "),
+		Effect: "container engines can request GPUs by CDI name"}
 }
 
 // Setting is how the agent's library and device files were to reach it, in the chart's words.
@@ -166,7 +180,8 @@ const (
 	OnNode Setting = ""
 	// ByRuntimeClass is that NVIDIA's runtime puts both into the agent's container.
 	ByRuntimeClass Setting = "runtimeClass"
-	// ByHostLibrary is that the container is privileged, so that it has the node's device files, and the library is mounted.
+	// ByHostLibrary is that the container is privileged, so that it has the node's device files, and the library is
+	// mounted.
 	ByHostLibrary Setting = "hostLibrary"
 )
 
@@ -176,7 +191,8 @@ func ParseSetting(field, text string) (Setting, error) {
 	case OnNode, ByRuntimeClass, ByHostLibrary:
 		return s, nil
 	}
-	return OnNode, sharing.Invalid(field, text, "write runtimeClass or hostLibrary, as the chart has it, or leave it out", "is no way to the driver")
+	return OnNode, sharing.Invalid(field, text,
+		"write runtimeClass or hostLibrary, as the chart has it, or leave it out", "is no way to the driver")
 }
 
 // fixDevices makes the device files.
@@ -204,9 +220,11 @@ func (s Setting) Fix(lack nvml.Lack) string {
 	case nvml.LackDevices:
 		switch s {
 		case ByRuntimeClass:
-			return "NVIDIA's runtime, which is to bring the device files, has brought none that work: " + load + "; " + handler
+			return "NVIDIA's runtime, which is to bring the device files, has brought none that work: " + load + "; " +
+				handler
 		case ByHostLibrary:
-			return "a privileged container has the device files that the node had as it started: " + load + ", and delete this pod"
+			return "a privileged container has the device files that the node had as it started: " + load +
+				", and delete this pod"
 		case OnNode:
 			return fixDevices
 		}

@@ -12,12 +12,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Each setting has a remedy of its own for each lack: what helps one of them is no use to another.
+// Each setting has a separate remedy for each lack: what helps one of them is no use to another.
 func TestMend(t *testing.T) {
 	tests := map[Setting]struct{ library, devices []string }{
-		OnNode:         {[]string{"install the NVIDIA driver"}, []string{"nvidia-modprobe"}},
-		ByRuntimeClass: {[]string{"nvidia-ctk runtime configure", "hostLibrary"}, []string{"modprobe nvidia", "nvidia-ctk runtime configure"}},
-		ByHostLibrary:  {[]string{"driverLibrary"}, []string{"modprobe nvidia", "delete this pod"}},
+		OnNode: {[]string{"install the NVIDIA driver"}, []string{"nvidia-modprobe"}},
+		ByRuntimeClass: {[]string{"nvidia-ctk runtime configure", "hostLibrary"},
+			[]string{"modprobe nvidia", "nvidia-ctk runtime configure"}},
+		ByHostLibrary: {[]string{"driverLibrary"}, []string{"modprobe nvidia", "delete this pod"}},
 	}
 	seen := map[string]bool{}
 	for s, tc := range tests {
@@ -34,19 +35,22 @@ func TestMend(t *testing.T) {
 			seen[said] = true
 		}
 		if said := s.Fix(nvml.LackNone); said != "" {
-			t.Errorf("setting %q lacks nothing and is told %q", s, said)
+			t.Errorf("setting %q lacks nothing and has the remedy %q", s, said)
 		}
 	}
 }
 
 func TestParseSetting(t *testing.T) {
-	for text, want := range map[string]Setting{"": OnNode, "runtimeClass": ByRuntimeClass, "hostLibrary": ByHostLibrary} {
-		if got, err := ParseSetting("--driver-by", text); got != want || err != nil {
+	for text, want := range map[string]Setting{"": OnNode, "runtimeClass": ByRuntimeClass,
+		"hostLibrary": ByHostLibrary} {
+		if got, err := ParseSetting("--driver-access", text); got != want || err != nil {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	_, err := ParseSetting("--driver-by", "runtimeclass")
-	if wrong, ok := errors.AsType[*sharing.FieldError](err); !ok || !strings.Contains(wrong.Error(), "--driver-by") || !strings.Contains(wrong.Error(), "hostLibrary") {
+	_, err := ParseSetting("--driver-access", "runtimeclass")
+	if wrong, ok := errors.AsType[*sharing.FieldError](err); !ok ||
+		!strings.Contains(wrong.Error(), "--driver-access") ||
+		!strings.Contains(wrong.Error(), "hostLibrary") {
 		t.Errorf("a word of nobody's: %v", err)
 	}
 }

@@ -3,8 +3,8 @@
 
 // Package doctor checks a machine for Kerf and suggests fixes.
 //
-// Gather reads facts from the machine. Examine is pure and evaluates them. Gather changes nothing, runs no program, and works
-// without an agent, a driver or root. It reports what it cannot read as unknown, never as missing.
+// Gather reads facts from the machine. Examine is pure and evaluates them. Gather changes nothing, runs no program, and
+// works without an agent, a driver or root. It reports what it cannot read as unknown, never as missing.
 //
 // The verdict is a forecast. If an agent answers, its levels replace the forecast.
 package doctor
@@ -66,7 +66,8 @@ func Examine(f Facts) Report {
 	}
 	r.Checks = append(r.Checks, f.containers()...)
 	for _, l := range []sharing.Level{
-		sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelClient, sharing.LevelReactive,
+		sharing.LevelExclusive, sharing.LevelHardware, sharing.LevelDriver, sharing.LevelUserspace,
+		sharing.LevelReactive,
 	} {
 		why := levels[l]
 		if why == "" {
@@ -107,7 +108,8 @@ type Facts struct {
 type Cgroup struct {
 	// V2 is where the v2 hierarchy is mounted, or empty with Problem.
 	V2, Problem string
-	// Unusable says why no group can be made there, and Remedy what to do; empty where one was made, or could not be tried.
+	// Unusable says why no group can be made there, and Remedy what to do; empty where one was made, or could not be
+	// tried.
 	Unusable, Remedy string
 	// V1 is true when v1 controllers are mounted too, as on hybrid machines.
 	V1 bool
@@ -151,7 +153,7 @@ type Agent struct {
 	Backends []Backend
 }
 
-// Backend is what an agent says of one way of holding shares.
+// Backend is what an agent says of one backend for shares.
 type Backend struct {
 	Name  string
 	Level sharing.Level
@@ -175,13 +177,15 @@ func (f Facts) gpuSettings() Check {
 	c := Check{Name: "GPU settings"}
 	switch f.Agent.GPUSettings {
 	case sharing.GPUSettingsManage:
-		c.Status, c.Found, c.Effect = OK, "managed by the agent", "the agent sets "+sharing.GPUSettingsNames+" as the pool says"
+		c.Status, c.Found, c.Effect = OK, "managed by the agent", "the agent sets "+sharing.GPUSettingsNames+
+			" as the pool says"
 	case sharing.GPUSettingsReadOnly:
 		c.Status, c.Found = Warn, "read-only (kerf-agent --gpu-settings=read-only)"
 		c.Effect = "the agent enforces memory caps; it does not change " + sharing.GPUSettingsNames
 		c.Fix = "none if another tool sets them; else start the agent with --gpu-settings=manage"
 	default:
-		c.Status, c.Found, c.Effect = Unknown, "the agent does not report it", "unknown whether the agent changes GPU settings"
+		c.Status, c.Found, c.Effect = Unknown, "the agent does not report it",
+			"unknown whether the agent changes GPU settings"
 		if !f.Agent.Answered {
 			c.Found, c.Cause = "no agent answers", checkAgent
 		}

@@ -23,7 +23,7 @@ type Runtime struct {
 	// Problem says why it could not be asked; Denied is true when for lack of permission.
 	Problem string
 	Denied  bool
-	// Report is its answer, and Toolkit what NVIDIA's own runtime is told to do, when there is no Problem.
+	// Report is its answer, and Toolkit the configuration of NVIDIA's container runtime, when there is no Problem.
 	Report  containerd.Report
 	Toolkit containerd.Toolkit
 }
@@ -45,19 +45,23 @@ func (f Facts) containers() []Check {
 	r := f.Runtime
 	switch {
 	case r.Socket == "":
-		return []Check{{Name: checkRuntime, Status: Info, Found: "none found: processes only, no pods", Effect: "kerf run works; pods and kerf run --image need containerd or CRI-O"}}
+		return []Check{{Name: checkRuntime, Status: Info, Found: "none found: processes only, no pods",
+			Effect: "kerf run works; pods and kerf run --image need containerd or CRI-O"}}
 	case r.Problem != "":
-		c := Check{Name: checkRuntime, Status: Unknown, Found: r.Problem, Effect: "unknown whether pods can have grants here", Fix: "start the container runtime: systemctl status containerd (or crio)"}
+		c := Check{Name: checkRuntime, Status: Unknown, Found: r.Problem,
+			Effect: "unknown whether pods can have grants here",
+			Fix:    "start the container runtime: systemctl status containerd (or crio)"}
 		if r.Denied {
 			c.Fix = "sudo kerf doctor"
 		}
 		return []Check{c}
 	}
 	checks := []Check{
-		{Name: checkRuntime, Status: OK, Found: fmt.Sprintf("%s %s at %s", r.Report.Name, r.Report.Version, r.Socket), Effect: "new enough for Kerf"},
+		{Name: checkRuntime, Status: OK, Found: fmt.Sprintf("%s %s at %s", r.Report.Name, r.Report.Version, r.Socket),
+			Effect: "new enough for Kerf"},
 		answer(checkNRI, r.Report.NRI, "Kerf can give GPUs to containers"),
 		answer(checkRuntimeCDI, r.Report.CDI, "containers get GPUs and the hook by CDI name"),
-		told(checkCgroups, r.Report.CgroupDriver, "kubelet must use the same driver"),
+		setting(checkCgroups, r.Report.CgroupDriver, "kubelet must use the same driver"),
 		r.defaultRuntime(),
 	}
 	if r.Report.CDI == containerd.Yes && len(r.Report.CDIDirs) > 0 {
@@ -66,9 +70,10 @@ func (f Facts) containers() []Check {
 	for _, p := range containerd.Verdict(r.Report, r.Toolkit, "") {
 		checks = found(checks, p)
 	}
-	if len(r.Report.Untold) > 0 {
+	if len(r.Report.Unchecked) > 0 {
 		checks = append(checks, Check{
-			Name: "runtime, unchecked", Status: Unknown, Found: strings.Join(r.Report.Untold, "; "), Effect: "these settings of the container runtime were not checked",
+			Name: "runtime, unchecked", Status: Unknown, Found: strings.Join(r.Report.Unchecked, "; "),
+			Effect: "these settings of the container runtime were not checked",
 		})
 	}
 	return checks
@@ -79,11 +84,12 @@ func answer(name string, a containerd.Answer, means string) Check {
 	if a == containerd.Yes {
 		return Check{Name: name, Status: OK, Found: "on", Effect: means}
 	}
-	return Check{Name: name, Status: Unknown, Found: "the container runtime does not report it", Effect: "unknown whether " + means}
+	return Check{Name: name, Status: Unknown, Found: "the container runtime does not report it",
+		Effect: "unknown whether " + means}
 }
 
-// told is the check of a setting by its value.
-func told(name, value, means string) Check {
+// setting is the check of a setting by its value.
+func setting(name, value, means string) Check {
 	if value == "" {
 		return Check{Name: name, Status: Unknown, Found: "the container runtime does not report it", Effect: means}
 	}
@@ -91,7 +97,7 @@ func told(name, value, means string) Check {
 }
 
 func (r Runtime) defaultRuntime() Check {
-	c := told(checkDefault, r.Report.DefaultRuntime, "images that name GPUs in their environment get none")
+	c := setting(checkDefault, r.Report.DefaultRuntime, "images that name GPUs in their environment get none")
 	if h, ok := r.Report.Default(); ok && h.Binary != "" {
 		c.Found += " (" + h.Binary + ")"
 	}
@@ -101,9 +107,10 @@ func (r Runtime) defaultRuntime() Check {
 	return c
 }
 
-// found puts a problem in the place of the check that it belongs to, or beside one that has a problem.
+// found replaces the check of a problem with that problem. If the check has a problem already, it adds the new one.
 func found(checks []Check, p containerd.Problem) []Check {
-	c := Check{Name: checkOf(p.Key), Status: Warn, Found: p.Sentence, Effect: "caps are enforced, but a container can bypass them this way", Fix: p.Remedy}
+	c := Check{Name: checkOf(p.Key), Status: Warn, Found: p.Sentence,
+		Effect: "caps are enforced, but a container can bypass them this way", Fix: p.Remedy}
 	if p.Blocking {
 		c.Status, c.Effect = Missing, noPods
 	}
@@ -138,7 +145,7 @@ func checkOf(key string) string {
 const (
 	// runtimeTimeout bounds all questions to the container runtime.
 	runtimeTimeout = 10 * time.Second
-	// nriSocket is where runtimes take NRI plugins unless they are told otherwise.
+	// nriSocket is where container runtimes take NRI plugins by default.
 	nriSocket = "/var/run/nri/nri.sock"
 )
 
@@ -173,7 +180,9 @@ func gatherRuntime(ctx context.Context, sockets []string, nri, toolkit string) R
 	}
 	if r.Report.NRI == containerd.Unknown {
 		if r.Report.NRI = containerd.ProbeNRI(ctx, nri); r.Report.NRI == containerd.No {
-			r.Report.Untold = append(r.Report.Untold, fmt.Sprintf("nothing listens at %q; where the runtime's NRI has another socket_path, that was not looked at", nri))
+			r.Report.Unchecked = append(r.Report.Unchecked,
+				fmt.Sprintf("nothing listens at %q; where the runtime's NRI has another socket_path, that was not "+
+					"looked at", nri))
 		}
 	}
 	r.Toolkit = containerd.ReadToolkit(toolkit)

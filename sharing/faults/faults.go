@@ -1,13 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faults decides what becomes of grants whose GPU is unhealthy or lost: who is told, who is asked to end, and who
-// is made to.
+// Package faults decides about grants whose GPU is unhealthy or lost: which get an event, which are asked to end, and
+// which are ended.
 //
-// It promises that every grant on a faulty GPU is told of in the step in which it is seen, and once; that a grant on none
-// is touched only where it belongs to a group (the containers of one pod) with one that is; that nobody is made to end
-// before the whole grace has passed since the group was asked to; and that all stops when the GPU is well again or the
-// policy says so.
+// It promises: every grant on a faulty GPU is reported in the step in which the fault is seen, and once. A grant on no
+// faulty GPU is affected only if its group (the containers of one pod) has one that is. A group is ended only when the
+// whole grace period has passed since it was asked. All of this stops when the GPU recovers or the policy changes.
 //
 // It has no I/O and no clock: its user says what time it is, and does what it decides.
 package faults
@@ -44,7 +43,7 @@ type Grant struct {
 
 // Policy is what the pool says.
 type Policy struct {
-	// Evict: those on a faulty GPU are asked to end, and made to after the grace. Else they are only told.
+	// Evict: grants on a faulty GPU are asked to end, and ended after the grace period. Else they only get an event.
 	Evict bool
 	Grace time.Duration
 }
@@ -56,11 +55,12 @@ type Kind uint8
 const (
 	// Tell the users of a grant what is wrong with a GPU of theirs.
 	Tell Kind = iota
-	// Mended tells them that none is any more.
-	Mended
+	// Recovered tells them that all are healthy again.
+	Recovered
 	// Ask the processes of a grant to end.
 	Ask
-	// End the grant: its pod is evicted, and processes of no pod are killed. For a group it is said of one of its grants.
+	// End the grant: its pod is evicted, and processes of no pod are killed. For a group it is said of one of its
+	// grants.
 	End
 )
 
@@ -71,8 +71,8 @@ type Act struct {
 	Parts []Part
 }
 
-// Keeper remembers what was done. The zero value is ready for use.
-type Keeper struct {
+// Tracker remembers what was done. The zero value is ready for use.
+type Tracker struct {
 	told   map[string]map[sharing.GPURef]sharing.Health
 	groups map[string]*group
 }
@@ -86,7 +86,7 @@ type group struct {
 
 // Step takes all grants as they are now, and returns what to do, in the order of their ids. next is when to step again
 // even if nothing changes, 0 for never.
-func (k *Keeper) Step(now time.Duration, p Policy, grants []Grant) (acts []Act, next time.Duration) {
+func (k *Tracker) Step(now time.Duration, p Policy, grants []Grant) (acts []Act, next time.Duration) {
 	if k.told == nil {
 		k.told, k.groups = map[string]map[sharing.GPURef]sharing.Health{}, map[string]*group{}
 	}
@@ -125,14 +125,14 @@ func groupOf(g Grant) string { return cmp.Or(g.Group, g.ID) }
 func faulty(g Grant) bool { return len(g.Faulty) > 0 }
 
 // tell says what is new of a grant's GPUs.
-func (k *Keeper) tell(g Grant) []Act {
+func (k *Tracker) tell(g Grant) []Act {
 	was := k.told[g.ID]
 	if len(g.Faulty) == 0 {
 		delete(k.told, g.ID)
 		if len(was) == 0 {
 			return nil
 		}
-		return []Act{{Kind: Mended, Grant: g.ID}}
+		return []Act{{Kind: Recovered, Grant: g.ID}}
 	}
 	now := make(map[sharing.GPURef]sharing.Health, len(g.Faulty))
 	var fresh []Part
@@ -152,7 +152,7 @@ func (k *Keeper) tell(g Grant) []Act {
 }
 
 // end asks a group to end, or makes it. Its members are in the order of their ids.
-func (k *Keeper) end(now time.Duration, p Policy, name string, members []Grant) (acts []Act, due time.Duration) {
+func (k *Tracker) end(now time.Duration, p Policy, name string, members []Grant) (acts []Act, due time.Duration) {
 	gr := k.groups[name]
 	if gr == nil {
 		gr = &group{asked: map[string]bool{}, due: now + p.Grace}

@@ -35,8 +35,9 @@ func TestStep(t *testing.T) {
 	lone := Grant{ID: "a", Leased: true, Faulty: bad(sharing.HealthUnhealthy)}
 	worse := lone
 	worse.Faulty = bad(sharing.HealthLost)
-	mended := Grant{ID: "a", Leased: true}
-	pod := []Grant{{ID: "p1", Group: "pod", Leased: true, Faulty: bad(sharing.HealthLost)}, {ID: "p2", Group: "pod", Leased: true}, {ID: "p3", Group: "pod"}}
+	recovered := Grant{ID: "a", Leased: true}
+	pod := []Grant{{ID: "p1", Group: "pod", Leased: true, Faulty: bad(sharing.HealthLost)},
+		{ID: "p2", Group: "pod", Leased: true}, {ID: "p3", Group: "pod"}}
 	type step struct {
 		now    time.Duration
 		policy Policy
@@ -45,24 +46,37 @@ func TestStep(t *testing.T) {
 		next   time.Duration
 	}
 	tests := map[string][]step{
-		"nobody is faulty":               {{0, evict, []Grant{well}, "", 0}},
-		"a report is told once":          {{0, Policy{}, []Grant{well, lone}, "tell a", 0}, {s, Policy{}, []Grant{well, lone}, "", 0}},
-		"worse is told again, and mends": {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, []Grant{worse}, "tell a", 0}, {s, Policy{}, []Grant{lone}, "", 0}, {2 * s, Policy{}, []Grant{mended}, "mended a", 0}, {3 * s, Policy{}, []Grant{mended}, "", 0}},
+		"nobody is faulty": {{0, evict, []Grant{well}, "", 0}},
+		"a report is told once": {{0, Policy{}, []Grant{well, lone}, "tell a", 0},
+			{s, Policy{}, []Grant{well, lone}, "", 0}},
+		"worse is told again, and mends": {{0, Policy{}, []Grant{lone}, "tell a", 0},
+			{s, Policy{}, []Grant{worse}, "tell a", 0}, {s, Policy{}, []Grant{lone}, "", 0},
+			{2 * s, Policy{}, []Grant{recovered}, "mended a", 0}, {3 * s, Policy{}, []Grant{recovered}, "", 0}},
 		"asked, made to after the grace, and again": {
 			{5 * s, evict, []Grant{well, lone}, "tell a, ask a", 35 * s}, {34 * s, evict, []Grant{lone}, "", 35 * s},
-			{35 * s, evict, []Grant{lone}, "end a", 45 * s}, {36 * s, evict, []Grant{lone}, "", 45 * s}, {45 * s, evict, []Grant{lone}, "end a", 55 * s}, {46 * s, evict, nil, "", 0},
+			{35 * s, evict, []Grant{lone}, "end a", 45 * s}, {36 * s, evict, []Grant{lone}, "", 45 * s},
+			{45 * s, evict, []Grant{lone}, "end a", 55 * s}, {46 * s, evict, nil, "", 0},
 		},
-		"well within the grace":   {{0, evict, []Grant{lone}, "tell a, ask a", 30 * s}, {29 * s, evict, []Grant{mended}, "mended a", 0}, {60 * s, evict, []Grant{mended}, "", 0}},
-		"a policy taken back":     {{0, evict, []Grant{lone}, "tell a, ask a", 30 * s}, {29 * s, Policy{}, []Grant{lone}, "", 0}, {60 * s, evict, []Grant{lone}, "ask a", 90 * s}},
-		"a pod's containers":      {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s}, {30 * s, evict, pod, "end p1", 40 * s}},
-		"one that starts later":   {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s}, {s, evict, []Grant{pod[0], pod[1], {ID: "p3", Group: "pod", Leased: true}}, "ask p3", 30 * s}},
-		"nothing runs on it":      {{0, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}}, "tell b", 30 * s}, {30 * s, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}}, "end b", 40 * s}},
-		"an id that comes again":  {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, nil, "", 0}, {2 * s, Policy{}, []Grant{lone}, "tell a", 0}},
-		"two faults of one grant": {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, []Grant{{ID: "a", Faulty: append(bad(sharing.HealthUnhealthy), Part{GPU: sharing.GPURef{UUID: "h"}, Health: sharing.HealthLost})}}, "tell a", 0}},
+		"well within the grace": {{0, evict, []Grant{lone}, "tell a, ask a", 30 * s},
+			{29 * s, evict, []Grant{recovered}, "mended a", 0}, {60 * s, evict, []Grant{recovered}, "", 0}},
+		"a policy taken back": {{0, evict, []Grant{lone}, "tell a, ask a", 30 * s},
+			{29 * s, Policy{}, []Grant{lone}, "", 0}, {60 * s, evict, []Grant{lone}, "ask a", 90 * s}},
+		"a pod's containers": {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s},
+			{30 * s, evict, pod, "end p1", 40 * s}},
+		"one that starts later": {{0, evict, pod, "tell p1, ask p1, ask p2", 30 * s},
+			{s, evict, []Grant{pod[0], pod[1], {ID: "p3", Group: "pod", Leased: true}}, "ask p3", 30 * s}},
+		"nothing runs on it": {{0, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}},
+			"tell b", 30 * s}, {30 * s, evict, []Grant{{ID: "b", Group: "x", Faulty: bad(sharing.HealthLost)}}, "end b",
+			40 * s}},
+		"an id that comes again": {{0, Policy{}, []Grant{lone}, "tell a", 0}, {s, Policy{}, nil, "", 0},
+			{2 * s, Policy{}, []Grant{lone}, "tell a", 0}},
+		"two faults of one grant": {{0, Policy{}, []Grant{lone}, "tell a", 0},
+			{s, Policy{}, []Grant{{ID: "a", Faulty: append(bad(sharing.HealthUnhealthy),
+				Part{GPU: sharing.GPURef{UUID: "h"}, Health: sharing.HealthLost})}}, "tell a", 0}},
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			var k Keeper
+			var k Tracker
 			for i, st := range steps {
 				acts, next := k.Step(st.now, st.policy, st.grants)
 				if got := text(acts); got != st.want || next != st.next {
@@ -77,7 +91,7 @@ func TestStep(t *testing.T) {
 func TestPromises(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		var k Keeper
+		var k Tracker
 		asked := map[string]time.Duration{} // when a group was asked first since it was well
 		told := map[string]bool{}
 		now := time.Duration(0)
@@ -107,7 +121,7 @@ func TestPromises(t *testing.T) {
 				g := byID[a.Grant]
 				name := groupOf(g)
 				switch {
-				case a.Kind != Mended && !sick[name]:
+				case a.Kind != Recovered && !sick[name]:
 					t.Fatalf("seed %d at %s: %s, and its group is well", seed, now, text([]Act{a}))
 				case a.Kind >= Ask && !p.Evict:
 					t.Fatalf("seed %d at %s: %s, and the policy is to report", seed, now, text([]Act{a}))
@@ -120,7 +134,7 @@ func TestPromises(t *testing.T) {
 					}
 					told[a.Grant] = true
 				}
-				if a.Kind == Mended {
+				if a.Kind == Recovered {
 					told[a.Grant] = false
 				}
 			}

@@ -17,7 +17,8 @@ type State uint8
 const (
 	// Reserved: the resources are booked, and no attachment is active.
 	Reserved State = iota
-	// Assigned: the container is known. Nobody has said yet whether it was created with what the grant gives.
+	// Assigned: the container is known. The runtime has not yet reported whether it created it with the grant's
+	// devices.
 	Assigned
 	// Rejected: the container was created without what the grant gives. It must not start, and is forgotten.
 	Rejected
@@ -25,10 +26,10 @@ const (
 	Injected
 	// Activating: its cgroup is known, and its cap is being set and read back.
 	Activating
-	// Active: the cap is in force, and the programs run.
+	// Active: the cap is enforced, and the programs run.
 	Active
-	// Releasing: of an attachment, no process is in its cgroup, and the driver still charges memory to it; of a grant, it
-	// was withdrawn and has no active attachment.
+	// Releasing: of an attachment, no process is in its cgroup, and the driver still charges memory to it; of a grant,
+	// it was withdrawn and has no active attachment.
 	Releasing
 	// Gone: it does not exist. Only a Transition has this state.
 	Gone
@@ -60,18 +61,18 @@ func (s State) String() string {
 // Attachment is one container instance or process group that uses a claim, known by its cgroup once it is Activating.
 type Attachment struct {
 	State State
-	// ContainerID is the runtime's id of the container; empty for a process of its own.
+	// ContainerID is the container runtime's ID of the container. It is empty for a process without a container.
 	ContainerID string
 	// Container is the container of the pod that uses the claim: the claim's own, or an init container that
 	// runs before it and hands the claim over. Empty where there is no pod.
 	Container string
 	// Asks are what kubelet admitted the container with: the hook's amounts must be among them.
 	Asks []sharing.Ask
-	// Part is what is in force while an init container asks for less than the claim it uses; empty for the
-	// whole claim. Each fragment lies within the claim's fragment on the same GPU.
+	// Part is set while an init container requests less than the grant that it uses. Then this part is enforced. It
+	// is empty for the whole grant. Each share lies within the grant's share on the same GPU.
 	Part sharing.Placement
-	// Cgroup is the cgroup's absolute directory, and Inode tells it from an earlier one of that name. No two
-	// attachments that are in force have the same Cgroup.
+	// Cgroup is the cgroup's absolute directory, and Inode distinguishes it from an earlier one of that name. No two
+	// attachments with a cap have the same Cgroup.
 	Cgroup string
 	Inode  uint64
 
@@ -86,11 +87,11 @@ type Checks struct {
 	Unverified string
 	// Doubt says why the level is unknown although the cap is in place; empty if it is known.
 	Doubt string
-	// Limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not answer
-	// then has none.
+	// Limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not
+	// answer then has none.
 	Limited []sharing.GPURef
-	// StartedWith is the memory that the processes StartedPIDs, and what they start, got in their environment, where the
-	// size was changed since; 0 where it was not.
+	// StartedWith is the memory that the processes StartedPIDs, and what they start, got in their environment, where
+	// the size was changed since; 0 where it was not.
 	StartedWith sharing.Bytes
 	StartedPIDs []int
 	// InjectTook is how long the injection took; 0 after a restart.

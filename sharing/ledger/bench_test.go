@@ -11,12 +11,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// BenchmarkClaim books and releases one claim on a node of 8 GPUs with 50 grants.
+// BenchmarkClaim reserves and releases one grant on a node of 8 GPUs with 50 grants.
 func BenchmarkClaim(b *testing.B) {
 	l := ledger.New()
 	var inventory []sharing.GPU
 	for i := range 8 {
-		inventory = append(inventory, sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)).UUID, Index: i, Memory: 80 * sharing.GiB, Health: sharing.HealthOK})
+		inventory = append(inventory, sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)).UUID, Index: i,
+			Memory: 80 * sharing.GiB, Health: sharing.HealthOK})
 	}
 	if err := l.SetInventory(inventory); err != nil {
 		b.Fatal(err)

@@ -13,10 +13,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Check verifies the ledger's invariants by reckoning everything anew from the claims. An error means a bug
-// in this package; the agent then grants nothing more. Every breach is in it.
+// Check verifies the invariants: it computes all sums again from the grants. An error is a bug in this package, and
+// names every violation. The agent then grants nothing more.
 func (l *Ledger) Check() error {
-	c := checked{Ledger: l, held: map[sharing.GPURef]sum{}, leased: map[sharing.GPURef]sum{}, lent: map[sharing.GPURef]sharing.Bytes{}}
+	c := checked{Ledger: l, held: map[sharing.GPURef]sum{}, leased: map[sharing.GPURef]sum{},
+		burst: map[sharing.GPURef]sharing.Bytes{}}
 	for id, e := range l.claims {
 		c.checkIndexed(id, e)
 		c.checkAttachments(e)
@@ -24,7 +25,7 @@ func (l *Ledger) Check() error {
 	}
 	c.checkIndexes()
 	for id, g := range l.gpus {
-		if err := g.check(id, c.held[id], c.leased[id], c.lent[id]); err != nil {
+		if err := g.check(id, c.held[id], c.leased[id], c.burst[id]); err != nil {
 			c.errs = append(c.errs, err)
 		}
 	}
@@ -35,9 +36,9 @@ func (l *Ledger) Check() error {
 type checked struct {
 	*Ledger
 	errs []error
-	// held, leased and lent are what is on each GPU.
+	// held, leased and burst are sums on each GPU: reserved, active, and burst memory.
 	held, leased map[sharing.GPURef]sum
-	lent         map[sharing.GPURef]sharing.Bytes
+	burst        map[sharing.GPURef]sharing.Bytes
 	// named, leases, followers and attached count what the indexes must have.
 	named, leases, followers, attached int
 }
@@ -85,12 +86,12 @@ func (c *checked) checkAmounts(e *entry) {
 			c.leased[f.GPU], _ = c.leased[f.GPU].with(f) // within held
 		}
 	}
-	for gpu, loan := range e.lent {
+	for gpu, loan := range e.burst {
 		f, ok := e.claim.Placement.On(gpu)
 		if loan == 0 || !ok || loan > f.Burst.SubFloor(f.Memory) || e.lease == nil || len(e.lease.Part) > 0 {
-			c.breach("claim %q is lent %s on gpu %q, and may not be", id, loan, gpu)
+			c.breach("claim %q has %s burst memory on gpu %q, and may have none", id, loan, gpu)
 		}
-		c.lent[gpu], _ = c.lent[gpu].Add(loan) // compared with a sum that was checked
+		c.burst[gpu], _ = c.burst[gpu].Add(loan) // compared with a sum that was checked
 	}
 	for _, f := range e.claim.Placement {
 		var err error
@@ -117,7 +118,8 @@ func (c *checked) checkIndexes() {
 	if c.followers != 0 {
 		c.breach("%d claims more share a cap than are found", c.followers)
 	}
-	if !slices.IsSortedFunc(c.order, func(a, b *entry) int { return cmp.Compare(a.claim.ID, b.claim.ID) }) || len(c.order) != len(c.claims) {
+	if !slices.IsSortedFunc(c.order, func(a, b *entry) int { return cmp.Compare(a.claim.ID, b.claim.ID) }) ||
+		len(c.order) != len(c.claims) {
 		c.breach("%d claims are in order, of %d", len(c.order), len(c.claims))
 	}
 	for i, g := range c.seen {
@@ -137,7 +139,8 @@ func (c *checked) checkAttachments(e *entry) {
 		c.breach("claim %q is to be used next by an attachment that is %s, of cgroup %q", id, a.State, a.Cgroup)
 	}
 	if e.lease != nil && e.next != nil && (e.next.State == Activating || e.next.ContainerID == e.lease.ContainerID) {
-		c.breach("claim %q is used, and is to be used next, by container %q, which is %s", id, e.next.ContainerID, e.next.State)
+		c.breach("claim %q is used, and is to be used next, by container %q, which is %s", id, e.next.ContainerID,
+			e.next.State)
 	}
 	for _, a := range []*Attachment{e.lease, e.next} {
 		if a == nil || a.ContainerID == "" {
@@ -155,11 +158,14 @@ func (g *gpu) check(id sharing.GPURef, held, leased sum, lent sharing.Bytes) err
 	case g.facts.Ref() != id:
 		return fmt.Errorf("ledger: gpu %q is filed under %q", g.facts.Ref(), id)
 	case g.held != held || g.leased != leased:
-		return fmt.Errorf("ledger: gpu %q: booked %+v and leased %+v, its claims say %+v and %+v", id, g.held, g.leased, held, leased)
-	case g.lent != lent || g.overlent() != g.lentExcused:
-		return fmt.Errorf("ledger: gpu %q: lent %s, its claims say %s, too much %v, from facts %v", id, g.lent, lent, g.overlent(), g.lentExcused)
+		return fmt.Errorf("ledger: gpu %q: booked %+v and leased %+v, its claims say %+v and %+v", id, g.held, g.leased,
+			held, leased)
+	case g.burst != lent || g.overlent() != g.lentExcused:
+		return fmt.Errorf("ledger: gpu %q: burst memory %s, its claims have %s, too much %v, from facts %v", id,
+			g.burst, lent, g.overlent(), g.lentExcused)
 	case g.over() != g.excused:
-		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held, g.facts.Bookable())
+		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held,
+			g.facts.Bookable())
 	case !g.present && held.claims == 0:
 		return fmt.Errorf("ledger: gpu %q is gone and has a page without claims", id)
 	case g.facts.Health == sharing.HealthOK && !g.present:

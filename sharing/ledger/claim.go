@@ -9,14 +9,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Claim books c, whole or not at all. It checks by itself that every fragment is what the request gives on
-// that GPU, and that the GPU has room for it: whoever chose may have looked earlier.
+// Claim reserves c as a whole, or changes nothing. It checks that every share is what the request gives on that GPU,
+// and that the GPU has capacity. The GPU may have changed since the allocator chose it.
 //
-// Errors: ErrInvalid for a claim that is wrong in itself, ErrConflict for a taken id or name or a container
-// that has a claim, ErrNotFound for an unknown GPU, ErrLost, ErrUnavailable or ErrUnsupported for one that is
-// lost, not healthy, cordoned or in MIG mode, ErrStale for one whose size has changed since, ErrExhausted for one
-// without room. For one that shares a cap: ErrNotFound where that claim is
-// unknown, and ErrInvalid where it is not of the same pod and GPUs, or shares another's.
+// Errors:
+//   - ErrInvalid for a wrong claim.
+//   - ErrConflict for a taken ID or name, or a container that has a claim.
+//   - ErrNotFound for an unknown GPU.
+//   - ErrLost, ErrUnavailable or ErrUnsupported for a GPU that is lost, not healthy, cordoned or in MIG mode.
+//   - ErrStale for a GPU whose capacity has changed.
+//   - ErrExhausted for a GPU without enough free capacity.
+//
+// For a claim with a shared cap, ErrNotFound means that the other claim is unknown. ErrInvalid means that the other
+// one has another pod, other GPUs, or itself uses another's cap.
 func (l *Ledger) Claim(c Claim) error {
 	if err := l.checkIdentity(c); err != nil {
 		return fmt.Errorf("claim %q: %w", c.ID, err)
@@ -53,7 +58,8 @@ func (l *Ledger) Release(id ClaimID) error {
 		return fmt.Errorf("release claim %q: cgroup %q is activating it: %w", id, e.next.Cgroup, sharing.ErrConflict)
 	}
 	if other, used := l.inUse(e); used {
-		return fmt.Errorf("release claim %q: claim %q shares its cap, and is leased: %w", id, other, sharing.ErrConflict)
+		return fmt.Errorf("release claim %q: claim %q shares its cap, and is leased: %w", id, other,
+			sharing.ErrConflict)
 	}
 	l.drop(e)
 	return nil

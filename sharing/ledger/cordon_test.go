@@ -27,15 +27,18 @@ func TestCordons(t *testing.T) {
 		return v
 	}
 	for _, when := range []string{"at once", "after an inventory"} {
-		if a, b := look(sharing.GPURef{UUID: "a"}), look(sharing.GPURef{UUID: "b"}); a.FreeMemory != 0 || a.GPU.Cordoned != "fan" || b.FreeMemory == 0 || b.GPU.Cordoned != "" {
+		if a, b := look(sharing.GPURef{UUID: "a"}), look(sharing.GPURef{UUID: "b"}); a.FreeMemory != 0 ||
+			a.GPU.Cordoned != "fan" || b.FreeMemory == 0 || b.GPU.Cordoned != "" {
 			t.Errorf("%s: %+v, %+v", when, a, b)
 		}
 		c := testClaim("y")
 		c.Request.Percent, c.Placement[0].Percent = 0, 0
-		if err := l.Claim(c); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "cordoned: fan") {
+		if err := l.Claim(c); !errors.Is(err, sharing.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "cordoned: fan") {
 			t.Errorf("%s: a new claim: %v", when, err)
 		}
-		if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"}), testGPU(sharing.GPURef{UUID: "later"})}); err != nil {
+		if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"}),
+			testGPU(sharing.GPURef{UUID: "later"})}); err != nil {
 			t.Fatal(err)
 		}
 	}

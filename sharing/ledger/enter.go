@@ -9,8 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// enter writes a checked claim into the books, all of it or nothing. The error wraps ErrInvalid when a sum
-// would not fit in 64 bits.
+// enter adds a checked claim as a whole, or changes nothing. The error wraps ErrInvalid if a sum does not fit in 64
+// bits.
 func (l *Ledger) enter(c Claim, lease *Attachment) error {
 	for _, f := range c.Placement {
 		if page, ok := l.gpus[f.GPU]; ok {
@@ -30,7 +30,7 @@ func (l *Ledger) enter(c Claim, lease *Attachment) error {
 	return nil
 }
 
-// lease notes that a checked attachment is in force. It is not the next one any more.
+// lease records that a checked attachment is enforced. It is not the next one any more.
 func (l *Ledger) lease(e *entry, a Attachment) {
 	a.State = Active
 	if e.next != nil && e.next.ContainerID == a.ContainerID {
@@ -57,15 +57,15 @@ func (l *Ledger) unlease(e *entry) {
 		page := l.gpus[f.GPU]
 		page.leased = page.leased.without(f)
 	}
-	for id, lent := range e.lent {
+	for id, lent := range e.burst {
 		page := l.gpus[id]
-		page.lent = page.lent.SubFloor(lent)
+		page.burst = page.burst.SubFloor(lent)
 		page.relieve()
 	}
-	e.lease, e.lent = nil, nil
+	e.lease, e.burst = nil, nil
 }
 
-// drop takes a claim without a lease out of the books.
+// drop removes a claim without a lease.
 func (l *Ledger) drop(e *entry) {
 	l.setNext(e, nil)
 	l.remove(e)
@@ -77,17 +77,18 @@ func (l *Ledger) drop(e *entry) {
 	}
 }
 
-// Restore books a claim that is known to exist, with its lease if it is in use. Facts win: it is booked even
-// where it does not fit, on a GPU of any health, or on one that no inventory has had yet; View.Overbooked
-// then tells, and nothing more is granted there. A lease counts as lent all that it may be: what it really is,
-// Lend tells once it is known. A claim may have no fragments: a cgroup that
-// was found running and reaches no GPU. It shares a cap with the claim that it names, whether that is there, comes later or
-// is gone. A name that is not a name, or is taken, is left out, since losing
-// the name is better than losing the claim.
+// Restore adds a claim that is known to exist, with its lease if it is in use. It accepts a claim that does not fit,
+// and a GPU of any health or one that no inventory had. View.Overbooked then reports this, and the ledger grants
+// nothing more there.
 //
-// Errors, with nothing changed: ErrInvalid for an empty id, two fragments on one GPU, a share above 100
-// percent, a sum that does not fit in 64 bits, or a lease without cgroup and inode; ErrConflict for a taken
-// id, a cgroup that is leased or a container that uses another claim.
+// A lease counts with its maximum burst memory until Lend reports the real amount. A claim may have no shares: a
+// cgroup that runs and reaches no GPU. It shares a cap with the claim that it names, even if that claim comes later
+// or was removed. Restore drops a name that is invalid or taken, because losing the name is better than losing the
+// claim.
+//
+// Errors change nothing. ErrInvalid: an empty ID, two shares on one GPU, more than 100 percent, a sum that does not
+// fit in 64 bits, or a lease without cgroup and inode. ErrConflict: a taken ID, a cgroup that is leased, or a
+// container that uses another claim.
 func (l *Ledger) Restore(c Claim, lease *Attachment) error {
 	if err := l.checkRestore(c, lease); err != nil {
 		return fmt.Errorf("restore claim %q: %w", c.ID, err)
@@ -121,8 +122,9 @@ func (l *Ledger) checkRestore(c Claim, lease *Attachment) error {
 		return err
 	}
 	for _, f := range c.Placement {
-		if f.GPU == (sharing.GPURef{}) || f.Percent > sharing.FullGPU || f.MIG.Start < 0 || f.MIG.Size < 0 || f.MIG.Start+f.MIG.Size > maxUnits {
-			return fmt.Errorf("fragment %+v is impossible: %w", f, sharing.ErrInvalid)
+		if f.GPU == (sharing.GPURef{}) || f.Percent > sharing.FullGPU || f.MIG.Start < 0 || f.MIG.Size < 0 ||
+			f.MIG.Start+f.MIG.Size > maxUnits {
+			return fmt.Errorf("share %+v is impossible: %w", f, sharing.ErrInvalid)
 		}
 	}
 	if lease == nil {

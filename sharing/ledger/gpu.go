@@ -9,7 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// gpu is one GPU's page in the books.
+// gpu is the accounting of one GPU.
 type gpu struct {
 	// facts are those of the last inventory that had it. Of a GPU that only a restored claim named, all but
 	// the UUID is empty.
@@ -17,25 +17,25 @@ type gpu struct {
 	// present is true while the last inventory has it. A GPU that is not present and has no claims is
 	// dropped.
 	present bool
-	// held sums the fragments of all claims on this GPU, leased those of the leased ones: leased <= held.
+	// held sums the shares of all claims on this GPU, and leased those of the leased ones: leased <= held.
 	held, leased sum
 	// excused is true while facts have made held more than the GPU has. Otherwise held fits it.
 	excused bool
-	// lent sums what leases are lent here. It fits beside held.memory, or lentExcused is true: facts have made it
-	// too much.
-	lent        sharing.Bytes
+	// burst is the sum of the grants' burst memory here. It fits in what held.memory leaves free, unless lentExcused is
+	// true: then observed facts exceed it.
+	burst       sharing.Bytes
 	lentExcused bool
 }
 
-// sum is what several fragments of one GPU take together.
+// sum adds up several shares of one GPU.
 type sum struct {
 	// memory does not wrap: booking refuses what would.
 	memory sharing.Bytes
 	// percent may exceed 100 only where facts made it so.
 	percent sharing.Percent
-	// claims counts the fragments, whole those that take the GPU for themselves: whole <= claims.
+	// claims counts the shares, and whole those that take the whole GPU: whole <= claims.
 	claims, whole int
-	// instances counts the fragments that are MIG instances, and units how many of them are on each placement unit.
+	// instances counts the shares that are MIG instances. units has their number on each memory slice.
 	instances int
 	units     [maxUnits]uint8
 }
@@ -52,7 +52,7 @@ func (s *sum) place(in sharing.Instance, by int) {
 }
 
 // with returns s and f together, or an error that wraps ErrInvalid if the memory does not fit in 64 bits.
-func (s sum) with(f sharing.Fragment) (sum, error) {
+func (s sum) with(f sharing.Share) (sum, error) {
 	memory, err := s.memory.Add(f.Memory)
 	if err != nil {
 		return sum{}, err
@@ -70,7 +70,7 @@ func (s sum) with(f sharing.Fragment) (sum, error) {
 }
 
 // without returns s less f, which is part of it.
-func (s sum) without(f sharing.Fragment) sum {
+func (s sum) without(f sharing.Share) sum {
 	s.memory = s.memory.SubFloor(f.Memory)
 	s.percent -= f.Percent
 	s.claims--
@@ -83,9 +83,9 @@ func (s sum) without(f sharing.Fragment) sum {
 	return s
 }
 
-// fits reports whether a GPU can have s: enough memory and compute, as far as it may be overcommitted, and nobody
-// beside one who has it whole. MIG instances fit when they are beside each other, and nothing else is on the GPU:
-// their memory is the hardware's own division of it.
+// fits reports whether a GPU has capacity for s. The memory and compute must fit within the overcommit ratio. A whole
+// GPU has no other share. MIG instances must not overlap, and nothing else may be on the GPU: the hardware divides
+// its memory.
 func (s sum) fits(g sharing.GPU) bool {
 	if s.instances > 0 {
 		return s.instances == s.claims && slices.Max(s.units[:]) <= 1
@@ -96,12 +96,12 @@ func (s sum) fits(g sharing.GPU) bool {
 // over reports whether more is booked than there is. Nothing is known of a GPU that is not present.
 func (g *gpu) over() bool { return g.present && !g.held.fits(g.facts) }
 
-// overlent reports whether more is booked and lent than there is. Nothing is lent of memory that is overcommitted.
+// overlent reports whether reserved and burst memory exceed what exists. Overcommitted memory gives no burst memory.
 func (g *gpu) overlent() bool {
-	return g.present && g.lent > g.facts.Usable().SubFloor(g.held.memory)
+	return g.present && g.burst > g.facts.Usable().SubFloor(g.held.memory)
 }
 
-// excuse takes the books as they are for facts.
+// excuse accepts the present sums as facts.
 func (g *gpu) excuse() { g.excused, g.lentExcused = g.over(), g.overlent() }
 
 // relieve ends what is excused no longer.
@@ -111,13 +111,14 @@ func (g *gpu) relieve() {
 
 // open reports whether new claims are taken at all.
 func (g *gpu) open() bool {
-	return g.present && g.facts.Health == sharing.HealthOK && g.facts.Cordoned == "" && !g.facts.MIG && g.held.whole == 0 && !g.over()
+	return g.present && g.facts.Health == sharing.HealthOK && g.facts.Cordoned == "" && !g.facts.MIG &&
+		g.held.whole == 0 && !g.over()
 }
 
-// free is the memory that can be booked beside there.
+// free is the memory that can still be reserved.
 func (g *gpu) free(there sum) sharing.Bytes {
-	if g.lent > 0 {
-		return g.facts.Usable().SubFloor(there.memory).SubFloor(g.lent)
+	if g.burst > 0 {
+		return g.facts.Usable().SubFloor(there.memory).SubFloor(g.burst)
 	}
 	return g.facts.Bookable().SubFloor(there.memory)
 }
@@ -135,12 +136,11 @@ type View struct {
 	HeldMemory   sharing.Bytes
 	HeldPercent  sharing.Percent
 	LeasedMemory sharing.Bytes
-	// LentMemory is neither free nor held: leases use it beyond their fragments, and it is to be taken back
-	// before it can be claimed.
-	LentMemory sharing.Bytes
+	// BurstMemory is burst memory in use. The ledger must take it back before a claim can reserve it.
+	BurstMemory sharing.Bytes
 	// Whole is true while a claim has the GPU for itself.
 	Whole bool
-	// Claims is the number of claims with a fragment here.
+	// Claims is the number of claims with a share here.
 	Claims int
 	// Overbooked is true while more is booked than the GPU has, because it shrank or because what was found
 	// running did not add up.
@@ -149,8 +149,9 @@ type View struct {
 
 func (g *gpu) view() View {
 	v := View{
-		GPU: g.facts.Clone(), HeldMemory: g.held.memory, HeldPercent: g.held.percent, LeasedMemory: g.leased.memory, LentMemory: g.lent,
-		Whole: g.held.whole > 0, Claims: g.held.claims, Overbooked: g.over(),
+		GPU: g.facts.Clone(), HeldMemory: g.held.memory, HeldPercent: g.held.percent, LeasedMemory: g.leased.memory,
+		BurstMemory: g.burst,
+		Whole:       g.held.whole > 0, Claims: g.held.claims, Overbooked: g.over(),
 	}
 	if g.open() {
 		v.FreeMemory = g.free(g.held)

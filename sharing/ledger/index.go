@@ -54,8 +54,9 @@ func (x *index) ByContainer(podUID, container string) (Grant, bool) {
 	return x.grant(found), true
 }
 
-// Grants returns all grants, by id. It is asked far more often than anything changes, so the answer is made once for each
-// change: the caller changes nothing of it, nor of what it points to. It stays as it is whatever happens to the ledger.
+// Grants returns all grants, by id. It is asked far more often than anything changes, so the answer is made once for
+// each change: the caller changes nothing of it, nor of what it points to. It stays as it is whatever happens to the
+// ledger.
 func (x *index) Grants() []Grant {
 	if x.seen == nil {
 		x.seen = make([]Grant, 0, len(x.order))
@@ -89,23 +90,23 @@ func (x *index) find(id ClaimID) (int, bool) {
 	return slices.BinarySearchFunc(x.order, id, func(e *entry, id ClaimID) int { return cmp.Compare(e.claim.ID, id) })
 }
 
-// entry is a claim in the books.
+// entry is a claim with its attachments.
 type entry struct {
 	claim Claim
-	// lease is the attachment in force, and next the one that is not yet; nil for none.
+	// lease is the enforced attachment, and next the one that is not yet enforced; nil for none.
 	lease, next *Attachment
 	// work, withdrawn and fresh are as in Grant.
 	work      Work
 	withdrawn Withdrawal
 	fresh     bool
-	// lent has no entry of 0, and none while there is no lease or only a part of the claim is in force. Each is
-	// at most what the fragment's Burst is more than its Memory.
-	lent map[sharing.GPURef]sharing.Bytes
+	// burst has no entry of 0. It is empty without an active grant, and while the cap covers only a part of the grant.
+	// Each entry is at most the share's Burst minus its Memory.
+	burst map[sharing.GPURef]sharing.Bytes
 	// seen is the entry as Grants shows it, nil once that is no longer true.
 	seen *Grant
-	// told is what Transitions returned last. changed is true if there may be more to return.
-	told    life
-	changed bool
+	// published are the transitions that Transitions returned last. changed is true if there may be more to return.
+	published life
+	changed   bool
 }
 
 // inForce is what the entry's lease may use.
@@ -117,10 +118,10 @@ func (e *entry) inForce() sharing.Placement {
 }
 
 func (x *index) grant(e *entry) Grant {
-	g := Grant{Claim: e.claim.clone(), Joint: x.joint(e.claim)}
+	g := Grant{Claim: e.claim.clone(), SharedCap: x.sharedCap(e.claim)}
 	g.Lease, g.Next, g.Work, g.Withdrawn, g.Fresh = e.lease.clone(), e.next.clone(), e.work, e.withdrawn, e.fresh
-	if len(e.lent) > 0 {
-		g.Lent = maps.Clone(e.lent)
+	if len(e.burst) > 0 {
+		g.Burst = maps.Clone(e.burst)
 	}
 	return g
 }
@@ -144,7 +145,8 @@ func (x *index) checkIdentity(c Claim) error {
 		return fmt.Errorf("owner has a pod without a container, or the reverse: %w", sharing.ErrInvalid)
 	}
 	if held, ok := x.ByContainer(c.Owner.PodUID, c.Owner.Container); ok {
-		return fmt.Errorf("container %q of pod %q holds claim %q: %w", c.Owner.Container, c.Owner.PodUID, held.Claim.ID, sharing.ErrConflict)
+		return fmt.Errorf("container %q of pod %q holds claim %q: %w", c.Owner.Container, c.Owner.PodUID, held.Claim.ID,
+			sharing.ErrConflict)
 	}
 	return nil
 }
@@ -191,7 +193,7 @@ func (x *index) checkLease(c Claim, lease Attachment) error {
 
 // add files a checked claim.
 func (x *index) add(c Claim) *entry {
-	e := &entry{claim: c.clone(), told: unborn()}
+	e := &entry{claim: c.clone(), published: unborn()}
 	x.claims[c.ID] = e
 	at, _ := x.find(c.ID)
 	x.order = slices.Insert(x.order, at, e)

@@ -32,13 +32,14 @@ func (x *index) checkWith(c Claim) error {
 	for _, f := range c.Placement {
 		other, on := leader.claim.Placement.On(f.GPU)
 		if !on || f.Whole || other.Whole || f.Burst != 0 || other.Burst != 0 {
-			return fmt.Errorf("gpu %q: no piece of claim %q there is one whose cap can be shared: %w", f.GPU, c.With, sharing.ErrInvalid)
+			return fmt.Errorf("gpu %q: claim %q has no share there whose cap can be shared: %w", f.GPU, c.With,
+				sharing.ErrInvalid)
 		}
 	}
 	return nil
 }
 
-// sharers are the claims with a cap in common, by id: of a claim with a cap of its own, that one.
+// sharers are the claims with one shared cap, by ID. A claim with a separate cap is alone here.
 func (x *index) sharers(c Claim) []*entry {
 	out := slices.Clone(x.joined[c.Root()])
 	if leader, ok := x.claims[c.Root()]; ok {
@@ -58,8 +59,8 @@ func (x *index) inUse(e *entry) (ClaimID, bool) {
 	return "", false
 }
 
-// joint is what the claims with a cap in common have together on the GPUs of this one; nil where nobody shares it.
-func (x *index) joint(c Claim) sharing.Placement {
+// sharedCap is the sum of the shares of the grants with a shared cap on the GPUs of this one; nil without a shared cap.
+func (x *index) sharedCap(c Claim) sharing.Placement {
 	if len(x.joined[c.Root()]) == 0 {
 		return nil
 	}

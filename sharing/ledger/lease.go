@@ -9,20 +9,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Arm tells that the cap of the attachment that was Activating is in force: it is Active, and the claim's lease.
+// Arm records that the cap of the Activating attachment is enforced. The attachment becomes Active, and is the
+// claim's lease.
 //
-// What is armed is in force, so it is checked once more: its GPUs must be healthy, and must have it beside
-// all that is leased there; a claim that was booked before the GPU shrank may fail this.
+// Arm checks the claim again: the GPUs must be healthy and have the capacity. A claim fails this if its GPU has
+// become smaller since.
 //
-// Errors: ErrNotFound for an unknown claim, ErrConflict for one that nobody activates, ErrLost or ErrUnavailable for a GPU that is lost or not
-// healthy, ErrExhausted where the GPU has no longer room.
+// Errors: ErrNotFound for an unknown claim, ErrConflict for one that is not Activating, ErrLost or ErrUnavailable for
+// a GPU that is lost or not healthy, ErrExhausted for a GPU without enough free capacity.
 func (l *Ledger) Arm(id ClaimID) error {
 	e, ok := l.claims[id]
 	switch {
 	case !ok:
 		return fmt.Errorf("arm claim %q: %w", id, sharing.ErrNotFound)
 	case e.next == nil || e.next.State != Activating:
-		return fmt.Errorf("arm claim %q: nobody activates it: %w", id, sharing.ErrConflict)
+		return fmt.Errorf("activate claim %q: no activation has begun: %w", id, sharing.ErrConflict)
 	}
 	inForce := e.claim.Placement
 	if len(e.next.Part) > 0 {
@@ -42,11 +43,12 @@ func (l *Ledger) Arm(id ClaimID) error {
 	return nil
 }
 
-// Adopt makes an attachment a claim's lease that is in force already, such as a container that was found running: GPUs are not
-// asked, and it counts as lent all that it may be, as in Restore. To adopt the very same again changes nothing.
+// Adopt makes an enforced attachment a claim's lease, such as a container that was found running. It does not check
+// GPUs. The lease counts with its maximum burst memory, as in Restore. A second call with the same attachment changes
+// nothing.
 //
-// Errors: ErrInvalid for an attachment without cgroup or inode or with a part that is not within the claim, ErrNotFound for an
-// unknown claim, ErrConflict for one that is leased to, or activated by, another, and for a cgroup or a container that is another claim's.
+// ErrInvalid: an attachment without cgroup or inode, or with a part outside the claim. ErrNotFound: an unknown claim.
+// ErrConflict: another attachment has or activates the claim, or another claim has the cgroup or container.
 func (l *Ledger) Adopt(id ClaimID, a Attachment) error {
 	e, ok := l.claims[id]
 	if !ok {
@@ -54,7 +56,8 @@ func (l *Ledger) Adopt(id ClaimID, a Attachment) error {
 	}
 	var err error
 	switch {
-	case e.lease != nil && e.lease.Cgroup == a.Cgroup && e.lease.Inode == a.Inode && e.lease.ContainerID == a.ContainerID:
+	case e.lease != nil && e.lease.Cgroup == a.Cgroup && e.lease.Inode == a.Inode &&
+		e.lease.ContainerID == a.ContainerID:
 		return nil
 	case e.lease != nil:
 		err = fmt.Errorf("leased to cgroup %q: %w", e.lease.Cgroup, sharing.ErrConflict)
@@ -103,6 +106,7 @@ func checkPart(p, part sharing.Placement) error {
 
 // Covers reports whether what asks for inner can use outer instead: no more memory and compute, and alone on
 // the GPU only where outer is.
-func Covers(outer, inner sharing.Fragment) bool {
-	return outer.GPU == inner.GPU && outer.Whole == inner.Whole && outer.MIG == inner.MIG && inner.Memory > 0 && inner.Memory <= outer.Memory && inner.Percent <= outer.Percent
+func Covers(outer, inner sharing.Share) bool {
+	return outer.GPU == inner.GPU && outer.Whole == inner.Whole && outer.MIG == inner.MIG && inner.Memory > 0 &&
+		inner.Memory <= outer.Memory && inner.Percent <= outer.Percent
 }

@@ -1,28 +1,29 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger keeps who holds what on one node: claims, and the leases of those that are in use.
+// Package ledger accounts for the grants on one node: claims, and the leases of those that are in use.
 //
-// It is a state machine without I/O, clock or goroutine. A claim is booked on its GPUs from Claim (or
-// Restore) until it is gone. A grant is a claim with its attachments:
+// It is a state machine without I/O, clock or goroutine. A claim is reserved on its GPUs from Claim (or Restore)
+// until it is removed. A grant is a claim with its attachments:
 //
-//	grant:      Reserved ─► Active ─► Releasing ─► gone      Active while it has a lease: an attachment in force
+//	grant:      Reserved ─► Active ─► Releasing ─► gone      Active while it has a lease: an enforced attachment
 //	attachment: Assigned ─► Injected ─► Activating ─► Active ─► Releasing ─► gone
 //	            (Assign)    (Created)   (Activate)    (Arm)     (Drained)    (EndLease)
 //	                  └───► Rejected (Created without what the grant gives)
 //
-// A claim has at most one attachment in force, and one that is next: a container is often created before the one before it
-// has ended. An attachment that is not in force may go at any time (Unassign, or Assign of another), and
-// one that fails to activate is Injected again. A process of its own is Activating at once. Each other step is an error. With
-// its lease, the claim of a process of its own ends; that of a pod's container stays until it is released.
+// A claim has at most one enforced attachment, and one that is next. A runtime often creates a container before the
+// previous one has ended. An attachment that is not enforced may end at any time (Unassign, or Assign of another). An
+// attachment whose activation fails is Injected again. A process is Activating at once. Each other step is an error.
+// The claim of a process ends with its lease. The claim of a pod's container stays until it is released.
 //
-// It promises: a call either does all it says or changes nothing; no call but those that take in facts
-// (SetInventory, Restore, Adopt) leaves a GPU with more booked or in force than it has; a claim is never
-// dropped because its GPU changed or went away; nothing that it returns aliases its own state (what two calls of Grants
-// return may be the same memory).
+// Guarantees:
+//   - A call does all that it says, or changes nothing.
+//   - Only calls that record facts (SetInventory, Restore, Adopt) can leave a GPU with more grants than capacity.
+//   - The ledger never drops a claim because its GPU changed or was removed.
+//   - A result never aliases the ledger's state. The results of two calls of Grants may share memory.
 //
-// It does not choose GPUs (sharing/allocator does), set caps, or know whether a process lives. It is not
-// safe for concurrent use: its owner holds a lock.
+// The ledger does not choose GPUs (sharing/allocator does), set caps, or know whether a process lives. It is not safe
+// for concurrent use: its owner has a lock.
 package ledger
 
 import (
@@ -34,11 +35,11 @@ import (
 // ClaimID names a claim. It is never used again on this node.
 type ClaimID string
 
-// Owner is whom a claim is held for: one container of a pod, or a process of its own.
+// Owner is the user of a claim: one container of a pod, or a process.
 type Owner struct {
 	UID uint32
 	PID int
-	// PodUID and Container are both set for a pod's container and both empty for a process of its own.
+	// PodUID and Container are both set for a pod's container, and both empty for a process.
 	PodUID    string
 	Container string
 	// Namespace and PodName are the pod's names, for people.
@@ -58,10 +59,10 @@ type Claim struct {
 	// Request is what was asked. Of a claim that was made here it is complete and valid; of a restored one
 	// it is what is still known.
 	Request sharing.Request
-	// Placement has one fragment per GPU, no GPU twice.
+	// Placement has one share per GPU, no GPU twice.
 	Placement sharing.Placement
-	// With is the claim of another container of the same pod whose cap this one shares, on the same GPUs; empty for a
-	// claim with a cap of its own. What each of them asked for is booked for each, and the cap is the sum.
+	// With names the claim of another container of the same pod whose cap this one shares, on the same GPUs. It is
+	// empty for a claim with a separate cap. Each claim reserves its request, and the cap is the sum.
 	With ClaimID
 	// Recovered is true for a claim that was rebuilt from facts without a record of it.
 	Recovered bool
@@ -69,7 +70,7 @@ type Claim struct {
 	Terms
 }
 
-// Terms are what holds of a claim beside what is booked. The ledger keeps them and decides nothing by them.
+// Terms are properties of a claim that the ledger stores but does not use.
 type Terms struct {
 	// Level is the enforcement level that the grant has, and LevelReason says why it is not stronger.
 	Level       sharing.Level
@@ -78,8 +79,8 @@ type Terms struct {
 	Backend sharing.Backend
 	// Domain names who may share an MPS daemon with it.
 	Domain string
-	// Kind is the part in its pod of the container that the claim is for, and Asks are what kubelet admitted that with;
-	// app and empty for a process of its own.
+	// Kind is the kind of the container in its pod. Asks are the device IDs with which kubelet admitted it. They are
+	// app and empty for a process.
 	Kind sharing.ContainerKind
 	Asks []sharing.Ask
 	// Priority is that of the pod; 0 where there is none, or it is not known.
@@ -100,9 +101,10 @@ func (c Claim) clone() Claim {
 // Grant is a claim and its lease, as users see it.
 type Grant struct {
 	Claim Claim
-	// Lease is the attachment in force, Active or Releasing; nil for none.
+	// Lease is the enforced attachment, Active or Releasing; nil for none.
 	Lease *Attachment
-	// Next is the container instance or process that is to use the claim next: Assigned, Injected or Activating; nil for none.
+	// Next is the container instance or process that is to use the claim next: Assigned, Injected or Activating; nil
+	// for none.
 	Next *Attachment
 	// Work is what is being done with the grant.
 	Work Work
@@ -110,10 +112,10 @@ type Grant struct {
 	Withdrawn Withdrawal
 	// Fresh is true for a pod's claim until a container is created with it: its GPUs may still be others.
 	Fresh bool
-	// Lent is what the lease is lent on each GPU beyond its fragment, nil where it is lent nothing.
-	Lent map[sharing.GPURef]sharing.Bytes
-	// Joint is what the claims with a cap in common have together on the claim's GPUs; nil where its cap is its own.
-	Joint sharing.Placement
+	// Burst is the burst memory of the active grant on each GPU, nil if it has none.
+	Burst map[sharing.GPURef]sharing.Bytes
+	// SharedCap is the sum of the grants with a shared cap on the grant's GPUs; nil if its cap is not shared.
+	SharedCap sharing.Placement
 }
 
 // State is Reserved, Active or Releasing.
@@ -127,7 +129,8 @@ func (g Grant) State() State {
 	return Reserved
 }
 
-// Newest is the attachment that came last: the next one, else the one in force. It is the zero value where there is none.
+// Newest is the attachment that came last: the next one, else the enforced one. It is the zero value if there is
+// none.
 func (g Grant) Newest() Attachment {
 	switch {
 	case g.Next != nil:
@@ -138,7 +141,7 @@ func (g Grant) Newest() Attachment {
 	return Attachment{}
 }
 
-// Current is the attachment in force, else the next one. It is the zero value where there is none.
+// Current is the enforced attachment, else the next one. It is the zero value if there is none.
 func (g Grant) Current() Attachment {
 	if g.Lease != nil {
 		return *g.Lease
@@ -148,21 +151,21 @@ func (g Grant) Current() Attachment {
 
 // Granted is what a container of the claim may use: what is booked for it, or for all that share its cap.
 func (g Grant) Granted() sharing.Placement {
-	if g.Joint != nil {
-		return g.Joint
+	if g.SharedCap != nil {
+		return g.SharedCap
 	}
 	return g.Claim.Placement
 }
 
-// Caps is what the lease is held to: InForce, and what it is lent beside; or what it shares with others. It is empty
-// while there is no lease.
+// Caps is what the agent enforces for the lease: InForce plus burst memory, or the shared cap. It is empty without a
+// lease.
 func (g Grant) Caps() sharing.Placement {
-	if g.Joint != nil && g.Lease != nil {
-		return g.Joint.Clone()
+	if g.SharedCap != nil && g.Lease != nil {
+		return g.SharedCap.Clone()
 	}
 	p := g.InForce().Clone()
 	for i := range p {
-		p[i].Memory, _ = p[i].Memory.Add(g.Lent[p[i].GPU]) // within the fragment's Burst
+		p[i].Memory, _ = p[i].Memory.Add(g.Burst[p[i].GPU]) // within the share's Burst
 	}
 	return p
 }
@@ -189,6 +192,7 @@ type Ledger struct {
 func New() *Ledger {
 	return &Ledger{
 		pages: pages{gpus: map[sharing.GPURef]*gpu{}},
-		index: index{claims: map[ClaimID]*entry{}, names: map[string]ClaimID{}, cgroups: map[string]ClaimID{}, containers: map[string]ClaimID{}, joined: map[ClaimID][]*entry{}},
+		index: index{claims: map[ClaimID]*entry{}, names: map[string]ClaimID{}, cgroups: map[string]ClaimID{},
+			containers: map[string]ClaimID{}, joined: map[ClaimID][]*entry{}},
 	}
 }

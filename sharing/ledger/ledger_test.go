@@ -16,7 +16,8 @@ import (
 )
 
 func testGPU(id sharing.GPURef) sharing.GPU {
-	return sharing.GPU{UUID: id.UUID, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, NVLinks: []sharing.GPUID{"peer"}}
+	return sharing.GPU{UUID: id.UUID, Memory: 80 * sharing.GiB, Health: sharing.HealthOK,
+		NVLinks: []sharing.GPUID{"peer"}}
 }
 
 // testClaim takes 10 GiB and 50 percent of GPU a.
@@ -24,7 +25,8 @@ func testClaim(id ClaimID) Claim {
 	const uuid = "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
 	return Claim{
 		ID: id, Name: "name-" + string(id),
-		Request:   sharing.Request{Memory: 10 * sharing.GiB, Percent: 50, GPUs: 1, Models: []string{"*"}, UUIDs: []sharing.GPUID{uuid}},
+		Request: sharing.Request{Memory: 10 * sharing.GiB, Percent: 50, GPUs: 1, Models: []string{"*"},
+			UUIDs: []sharing.GPUID{uuid}},
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 10 * sharing.GiB, Percent: 50}},
 	}
 }
@@ -32,7 +34,8 @@ func testClaim(id ClaimID) Claim {
 func testLedger(t *testing.T, claims ...Claim) *Ledger {
 	t.Helper()
 	l := New()
-	if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}), testGPU(sharing.GPURef{UUID: "b"})}); err != nil {
+	if err := l.SetInventory([]sharing.GPU{testGPU(sharing.GPURef{UUID: "a"}),
+		testGPU(sharing.GPURef{UUID: "b"})}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range claims {
@@ -57,7 +60,8 @@ func TestNothingAliases(t *testing.T) {
 	}
 	wantGrants, wantGPUs := l.Grants(), l.GPUs()
 	scribble := func(g Grant) {
-		g.Claim.Placement[0].Memory, g.Claim.Request.Models[0], g.Claim.Request.UUIDs[0], g.Lease.Cgroup = 0, "x", "x", "/y"
+		g.Claim.Placement[0].Memory, g.Claim.Request.Models[0], g.Claim.Request.UUIDs[0], g.Lease.Cgroup = 0, "x", "x",
+			"/y"
 	}
 	inventory[0].NVLinks[0] = "x"
 	scribble(Grant{Claim: c, Lease: &lease})
@@ -104,7 +108,7 @@ func TestGrantsStay(t *testing.T) {
 	count := func(all []Grant) (r row) {
 		for _, g := range all {
 			r.grants++
-			if g.Joint != nil {
+			if g.SharedCap != nil {
 				r.joint++
 			}
 			if g.Lease != nil {
@@ -114,7 +118,8 @@ func TestGrantsStay(t *testing.T) {
 		return r
 	}
 	got := []row{count(alone), count(both), count(armed), count(l.Grants())}
-	if diff := cmp.Diff([]row{{1, 0, 0}, {2, 2, 0}, {2, 2, 1}, {1, 0, 0}}, got, cmp.AllowUnexported(row{})); diff != "" {
+	if diff := cmp.Diff([]row{{1, 0, 0}, {2, 2, 0}, {2, 2, 1}, {1, 0, 0}}, got,
+		cmp.AllowUnexported(row{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -154,30 +159,49 @@ func TestNothingHalfDone(t *testing.T) {
 		do func(*Ledger) error
 		is error
 	}{
-		"no id":         {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "" })) }, sharing.ErrInvalid},
-		"id taken":      {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "x" })) }, sharing.ErrConflict},
-		"bad name":      {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "Bad" })) }, sharing.ErrInvalid},
-		"name taken":    {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "name-x" })) }, sharing.ErrConflict},
-		"half an owner": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Owner.PodUID = "u" })) }, sharing.ErrInvalid},
-		"bad request":   {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Request.GPUs = 0 })) }, sharing.ErrInvalid},
+		"no id": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "" })) },
+			sharing.ErrInvalid},
+		"id taken": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.ID = "x" })) },
+			sharing.ErrConflict},
+		"bad name": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "Bad" })) },
+			sharing.ErrInvalid},
+		"name taken": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Name = "name-x" })) },
+			sharing.ErrConflict},
+		"half an owner": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Owner.PodUID = "u" })) },
+			sharing.ErrInvalid},
+		"bad request": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Request.GPUs = 0 })) },
+			sharing.ErrInvalid},
 		"open request": {func(l *Ledger) error {
 			return l.Claim(bad(func(c *Claim) { c.Request = sharing.Request{Profile: "p"} }))
 		}, sharing.ErrInvalid},
-		"no fragments": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement = nil })) }, sharing.ErrInvalid},
+		"no shares": {func(l *Ledger) error { return l.Claim(bad(func(c *Claim) { c.Placement = nil })) },
+			sharing.ErrInvalid},
 		"unknown GPU": {func(l *Ledger) error {
 			return l.Claim(bad(func(c *Claim) { c.Placement[0].GPU = sharing.GPURef{UUID: "z"} }))
 		}, sharing.ErrNotFound},
 		"restore without id": {func(l *Ledger) error { return l.Restore(Claim{}, lease) }, sharing.ErrInvalid},
 		"restore twice":      {func(l *Ledger) error { return l.Restore(testClaim("x"), lease) }, sharing.ErrConflict},
-		"restore over 100%":  {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease) }, sharing.ErrInvalid},
+		"restore over 100%": {func(l *Ledger) error {
+			return l.Restore(bad(func(c *Claim) { c.Placement[0].Percent = 101 }), lease)
+		}, sharing.ErrInvalid},
 		"restore on no GPU": {func(l *Ledger) error {
 			return l.Restore(bad(func(c *Claim) { c.Placement[0].GPU = sharing.GPURef{UUID: ""} }), lease)
 		}, sharing.ErrInvalid},
-		"restore overflow":        {func(l *Ledger) error { return l.Restore(bad(func(c *Claim) { c.Placement[0].Memory = huge }), lease) }, sharing.ErrInvalid},
-		"restore without cgroup":  {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Inode: 1}) }, sharing.ErrInvalid},
-		"restore without inode":   {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Cgroup: "/y"}) }, sharing.ErrInvalid},
-		"health of no GPU":        {func(l *Ledger) error { return l.SetHealth(sharing.GPURef{UUID: "z"}, sharing.HealthOK, "") }, sharing.ErrNotFound},
-		"inventory without UUID":  {func(l *Ledger) error { return l.SetInventory([]sharing.GPU{{Memory: 1}}) }, sharing.ErrInvalid},
+		"restore overflow": {func(l *Ledger) error {
+			return l.Restore(bad(func(c *Claim) { c.Placement[0].Memory = huge }), lease)
+		}, sharing.ErrInvalid},
+		"restore without cgroup": {func(l *Ledger) error { return l.Restore(testClaim("y"), &Attachment{Inode: 1}) },
+			sharing.ErrInvalid},
+		"restore without inode": {func(l *Ledger) error {
+			return l.Restore(testClaim("y"),
+				&Attachment{Cgroup: "/y"})
+		}, sharing.ErrInvalid},
+		"health of no GPU": {func(l *Ledger) error {
+			return l.SetHealth(sharing.GPURef{UUID: "z"},
+				sharing.HealthOK, "")
+		}, sharing.ErrNotFound},
+		"inventory without UUID": {func(l *Ledger) error { return l.SetInventory([]sharing.GPU{{Memory: 1}}) },
+			sharing.ErrInvalid},
 		"adopt an unknown claim":  {func(l *Ledger) error { return l.Adopt("z", *lease) }, sharing.ErrNotFound},
 		"adopt without a cgroup":  {func(l *Ledger) error { return l.Adopt("x", Attachment{}) }, sharing.ErrInvalid},
 		"end of an unknown claim": {func(l *Ledger) error { return l.EndLease("z") }, sharing.ErrNotFound},
@@ -205,7 +229,8 @@ func TestTheLastByte(t *testing.T) {
 	t.Parallel()
 	l := testLedger(t, testClaim("x"))
 	claim := func(id ClaimID, memory sharing.Bytes) error {
-		return l.Claim(Claim{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: memory}}})
+		return l.Claim(Claim{ID: id, Request: sharing.Request{Memory: memory, GPUs: 1},
+			Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: memory}}})
 	}
 	if err := claim("y", 70*sharing.GiB+1); !errors.Is(err, sharing.ErrExhausted) {
 		t.Errorf("one byte too much: %v", err)
@@ -247,26 +272,36 @@ func TestCheckFinds(t *testing.T) {
 		want  string
 	}{
 		"a claim under another id": {func(l *Ledger) { l.claims["z"] = l.claims["x"] }, "is filed under"},
-		"two fragments on one GPU": {func(l *Ledger) {
+		"two shares on one GPU": {func(l *Ledger) {
 			e := l.claims["x"]
 			e.claim.Placement = append(e.claim.Placement, e.claim.Placement[0])
-		}, "two fragments"},
-		"a lost name":           {func(l *Ledger) { delete(l.names, "name-x") }, "is not found by its name"},
-		"a name of nobody":      {func(l *Ledger) { l.names["ghost"] = "z" }, "2 names for 1 claims"},
-		"a lost cgroup":         {func(l *Ledger) { delete(l.cgroups, "/x") }, "is not found by its cgroup"},
-		"a wrong sum":           {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].held.memory-- }, "booked"},
-		"a wrong count":         {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].leased.claims++ }, "booked"},
-		"a GPU without a page":  {func(l *Ledger) { delete(l.gpus, sharing.GPURef{UUID: "a"}) }, "has no page"},
-		"an overbooked GPU":     {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.Memory = sharing.GiB }, "overbooked true"},
-		"an excuse for nothing": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "b"}].excused = true }, "overbooked false"},
-		"an empty page":         {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "b"}].present = false }, "is gone and has a page"},
-		"a healthy ghost":       {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].present = false }, "is gone and healthy"},
-		"a lost container":      {func(l *Ledger) { l.claims["x"].lease.ContainerID = "k" }, "is not found by its container"},
+		}, "two shares"},
+		"a lost name":          {func(l *Ledger) { delete(l.names, "name-x") }, "is not found by its name"},
+		"a name of nobody":     {func(l *Ledger) { l.names["ghost"] = "z" }, "2 names for 1 claims"},
+		"a lost cgroup":        {func(l *Ledger) { delete(l.cgroups, "/x") }, "is not found by its cgroup"},
+		"a wrong sum":          {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].held.memory-- }, "booked"},
+		"a wrong count":        {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].leased.claims++ }, "booked"},
+		"a GPU without a page": {func(l *Ledger) { delete(l.gpus, sharing.GPURef{UUID: "a"}) }, "has no page"},
+		"an overbooked GPU": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.Memory = sharing.GiB },
+			"overbooked true"},
+		"an excuse for nothing": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "b"}].excused = true },
+			"overbooked false"},
+		"an empty page": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "b"}].present = false },
+			"is gone and has a page"},
+		"a healthy ghost": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].present = false },
+			"is gone and healthy"},
+		"a lost container": {func(l *Ledger) { l.claims["x"].lease.ContainerID = "k" },
+			"is not found by its container"},
 		"a container of nobody": {func(l *Ledger) { l.containers["k"] = "x" }, "1 containers for 0 attachments"},
-		"a lease not in force":  {func(l *Ledger) { l.claims["x"].lease.State = Injected }, "leased to an attachment that is injected"},
-		"two in force":          {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Active, Cgroup: "/y"} }, "used next by an attachment that is active"},
-		"two who activate":      {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Activating, Cgroup: "/y", ContainerID: "k"} }, "is to be used next, by container \"k\""},
-		"a page of another":     {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.UUID = "z" }, "is filed under"},
+		"a lease not active": {func(l *Ledger) { l.claims["x"].lease.State = Injected },
+			"leased to an attachment that is injected"},
+		"two active": {func(l *Ledger) { l.claims["x"].next = &Attachment{State: Active, Cgroup: "/y"} },
+			"used next by an attachment that is active"},
+		"two who activate": {func(l *Ledger) {
+			l.claims["x"].next = &Attachment{State: Activating, Cgroup: "/y",
+				ContainerID: "k"}
+		}, "is to be used next, by container \"k\""},
+		"a page of another": {func(l *Ledger) { l.gpus[sharing.GPURef{UUID: "a"}].facts.UUID = "z" }, "is filed under"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

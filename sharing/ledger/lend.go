@@ -9,13 +9,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Lend sets what a lease is lent on a GPU beyond its fragment, 0 for nothing. More is lent only of what is free
-// there, on a GPU that takes claims, up to the fragment's Burst: what is guaranteed to anybody, in use or not, is
-// never lent, and no byte is lent twice. Less is always taken: the caller has then lowered the cap.
+// Lend sets the burst memory of a lease on a GPU, 0 for none. It adds only memory that is free there, on a GPU that
+// takes claims, up to the share's Burst. The ledger never uses guaranteed memory for this, and no byte twice. It
+// always accepts a smaller amount: the caller has then lowered the cap.
 //
-// Errors: ErrNotFound for an unknown claim, or one without a fragment there; ErrInvalid for more than its Burst;
-// ErrConflict without a lease, or while only a part of the claim is in force; ErrLost or ErrUnavailable for a GPU
-// that is lost or not healthy, ErrExhausted for more than is free.
+// ErrNotFound: an unknown claim, or one without a share there. ErrInvalid: more than its Burst. ErrConflict: no
+// lease, or only a part of the claim is enforced. ErrLost or ErrUnavailable: the GPU is lost or not healthy.
+// ErrExhausted: more than is free.
 func (l *Ledger) Lend(id ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error {
 	e, ok := l.claims[id]
 	if !ok {
@@ -31,51 +31,52 @@ func (l *Ledger) Lend(id ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error 
 
 func (g *gpu) checkLend(e *entry, id sharing.GPURef, lent sharing.Bytes) error {
 	f, ok := e.claim.Placement.On(id)
-	had := e.lent[id]
+	had := e.burst[id]
 	switch {
 	case !ok:
-		return fmt.Errorf("it has no fragment there: %w", sharing.ErrNotFound)
+		return fmt.Errorf("it has no share there: %w", sharing.ErrNotFound)
 	case lent <= had:
 		return nil
 	case e.lease == nil || len(e.lease.Part) > 0:
 		return fmt.Errorf("nothing, or only a part of it, is in use: %w", sharing.ErrConflict)
 	case lent > f.Burst.SubFloor(f.Memory):
-		return fmt.Errorf("%s and %s lent is more than %s, its most: %w", f.Memory, lent, f.Burst, sharing.ErrInvalid)
+		return fmt.Errorf("%s guaranteed and %s burst memory exceed its maximum %s: %w", f.Memory, lent, f.Burst,
+			sharing.ErrInvalid)
 	}
 	if err := g.alive(); err != nil {
 		return err
 	}
-	free := min(g.view().FreeMemory, g.facts.Usable().SubFloor(g.held.memory).SubFloor(g.lent))
+	free := min(g.view().FreeMemory, g.facts.Usable().SubFloor(g.held.memory).SubFloor(g.burst))
 	if lent-had > free {
-		return fmt.Errorf("%s free, %s more to be lent: %w", free, lent-had, sharing.ErrExhausted)
+		return fmt.Errorf("%s free, %s more burst memory requested: %w", free, lent-had, sharing.ErrExhausted)
 	}
 	return nil
 }
 
-// setLent writes a checked loan into the books.
+// setLent records a checked amount of burst memory.
 func (l *Ledger) setLent(e *entry, gpu sharing.GPURef, lent sharing.Bytes) {
 	l.touch(e)
 	page := l.gpus[gpu]
-	page.lent, _ = page.lent.SubFloor(e.lent[gpu]).Add(lent) // checked by the caller
-	delete(e.lent, gpu)
+	page.burst, _ = page.burst.SubFloor(e.burst[gpu]).Add(lent) // checked by the caller
+	delete(e.burst, gpu)
 	if lent == 0 {
 		return
 	}
-	if e.lent == nil {
-		e.lent = map[sharing.GPURef]sharing.Bytes{}
+	if e.burst == nil {
+		e.burst = map[sharing.GPURef]sharing.Bytes{}
 	}
-	e.lent[gpu] = lent
+	e.burst[gpu] = lent
 }
 
-// assumeLent books a lease that is a fact as lent all that it may be, since nobody knows yet what it is.
+// assumeLent records the maximum burst memory of a restored lease, because the real amount is not known yet.
 func (l *Ledger) assumeLent(e *entry) {
 	if len(e.lease.Part) > 0 {
 		return
 	}
 	for _, f := range e.claim.Placement {
 		page, most := l.gpus[f.GPU], f.Burst.SubFloor(f.Memory)
-		if _, err := page.lent.Add(most); err != nil {
-			continue // absurd: no GPU has so much, and nothing is granted beside it
+		if _, err := page.burst.Add(most); err != nil {
+			continue // absurd: no GPU has so much, and nothing else is granted
 		}
 		l.setLent(e, f.GPU, most)
 		page.excuse()

@@ -13,15 +13,14 @@ import (
 // Loan is what a lease has of one GPU, and what it uses.
 type Loan struct {
 	ID ClaimID
-	// Memory is guaranteed, Lent comes on top, Most is the largest Lent that it may have.
-	Memory, Lent, Most sharing.Bytes
-	// Used is what its processes hold. Known is false where that cannot be told: all that is lent then counts as
-	// used.
+	// Memory is guaranteed, Burst is its burst memory, and Most the maximum of Burst.
+	Memory, Burst, Most sharing.Bytes
+	// Used is the memory of its processes. Known is false if it is unknown: all burst memory then counts as used.
 	Used  sharing.Bytes
 	Known bool
 }
 
-// Idle is the part of Lent that nobody uses and that can be taken back, in whole MiB of use.
+// Idle is the unused part of Burst that can be taken back, in whole MiB of use.
 func (l Loan) Idle() sharing.Bytes {
 	if !l.Known {
 		return 0
@@ -30,7 +29,7 @@ func (l Loan) Idle() sharing.Bytes {
 	if rest := used % sharing.MiB; rest != 0 {
 		used += sharing.MiB - rest
 	}
-	return l.Lent.SubFloor(used)
+	return l.Burst.SubFloor(used)
 }
 
 // Recall decides how much of each loan of one GPU stays when need bytes are claimed there: what is idle is taken,
@@ -40,21 +39,21 @@ func Recall(loans []Loan, need sharing.Bytes) (keep []sharing.Bytes, short shari
 	order := make([]int, len(loans))
 	keep = make([]sharing.Bytes, len(loans))
 	for i := range loans {
-		order[i], keep[i] = i, loans[i].Lent
+		order[i], keep[i] = i, loans[i].Burst
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(loans[b].Idle(), loans[a].Idle()), cmp.Compare(loans[a].ID, loans[b].ID))
 	})
 	for _, i := range order {
 		taken := min(need, loans[i].Idle())
-		keep[i] -= taken // at most Lent
+		keep[i] -= taken // at most Burst
 		need -= taken
 	}
 	return keep, need
 }
 
-// Shares divides free memory of one GPU among leases that may be lent at most so much each: evenly, in whole MiB,
-// and what one cannot take goes to the others.
+// Shares divides the free memory of one GPU among leases with these maximum amounts of burst memory. It divides
+// evenly, in whole MiB. What one lease cannot take, the others get.
 func Shares(free sharing.Bytes, most []sharing.Bytes) []sharing.Bytes {
 	out := make([]sharing.Bytes, len(most))
 	left := free / sharing.MiB

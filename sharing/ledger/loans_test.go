@@ -19,7 +19,8 @@ func TestRecall(t *testing.T) {
 	t.Parallel()
 	const gib = sharing.GiB
 	loan := func(id string, memory, lent, used sharing.Bytes) ledger.Loan {
-		return ledger.Loan{ID: ledger.ClaimID(id), Memory: memory * gib, Lent: lent * gib, Used: used * gib, Known: true}
+		return ledger.Loan{ID: ledger.ClaimID(id), Memory: memory * gib, Burst: lent * gib, Used: used * gib,
+			Known: true}
 	}
 	silent := loan("s", 10, 20, 0)
 	silent.Known = false
@@ -31,14 +32,21 @@ func TestRecall(t *testing.T) {
 		keep  []sharing.Bytes
 		short sharing.Bytes
 	}{
-		"nothing lent":                       {nil, 5 * gib, []sharing.Bytes{}, 5 * gib},
-		"all idle":                           {[]ledger.Loan{loan("a", 10, 20, 3)}, 5 * gib, []sharing.Bytes{15 * gib}, 0},
-		"the one with the most idle":         {[]ledger.Loan{loan("a", 10, 20, 25), loan("b", 10, 10, 10)}, 5 * gib, []sharing.Bytes{20 * gib, 5 * gib}, 0},
-		"of equals the lower id":             {[]ledger.Loan{loan("b", 10, 10, 0), loan("a", 10, 10, 0)}, 5 * gib, []sharing.Bytes{10 * gib, 5 * gib}, 0},
-		"one and then the next":              {[]ledger.Loan{loan("a", 10, 10, 0), loan("b", 10, 20, 0)}, 25 * gib, []sharing.Bytes{5 * gib, 0}, 0},
-		"what is used stays":                 {[]ledger.Loan{loan("a", 10, 20, 25)}, 10 * gib, []sharing.Bytes{15 * gib}, 5 * gib},
-		"what is used stays, in whole MiB":   {[]ledger.Loan{odd}, 20 * gib, []sharing.Bytes{5*gib + sharing.MiB}, 5*gib + sharing.MiB},
-		"more used than it has":              {[]ledger.Loan{loan("a", 10, 20, 40)}, 10 * gib, []sharing.Bytes{20 * gib}, 10 * gib},
+		"nothing lent": {nil, 5 * gib, []sharing.Bytes{}, 5 * gib},
+		"all idle": {[]ledger.Loan{loan("a", 10, 20, 3)}, 5 * gib, []sharing.Bytes{15 * gib},
+			0},
+		"the one with the most idle": {[]ledger.Loan{loan("a", 10, 20, 25), loan("b", 10, 10, 10)}, 5 * gib,
+			[]sharing.Bytes{20 * gib, 5 * gib}, 0},
+		"of equals the lower id": {[]ledger.Loan{loan("b", 10, 10, 0), loan("a", 10, 10, 0)}, 5 * gib,
+			[]sharing.Bytes{10 * gib, 5 * gib}, 0},
+		"one and then the next": {[]ledger.Loan{loan("a", 10, 10, 0), loan("b", 10, 20, 0)}, 25 * gib,
+			[]sharing.Bytes{5 * gib, 0}, 0},
+		"what is used stays": {[]ledger.Loan{loan("a", 10, 20, 25)}, 10 * gib,
+			[]sharing.Bytes{15 * gib}, 5 * gib},
+		"what is used stays, in whole MiB": {[]ledger.Loan{odd}, 20 * gib, []sharing.Bytes{5*gib + sharing.MiB},
+			5*gib + sharing.MiB},
+		"more used than it has": {[]ledger.Loan{loan("a", 10, 20, 40)}, 10 * gib,
+			[]sharing.Bytes{20 * gib}, 10 * gib},
 		"what cannot be told counts as used": {[]ledger.Loan{silent}, gib, []sharing.Bytes{20 * gib}, gib},
 	} {
 		keep, short := ledger.Recall(tt.loans, tt.need)
@@ -57,7 +65,8 @@ func TestLoansAgainstNaive(t *testing.T) {
 		most := make([]sharing.Bytes, len(loans))
 		for i := range loans {
 			loans[i] = ledger.Loan{
-				ID: ledger.ClaimID(fmt.Sprint(rnd.IntN(1000), "-", i)), Memory: sharing.Bytes(rnd.IntN(5)) * sharing.MiB, Lent: sharing.Bytes(rnd.IntN(9)) * sharing.MiB,
+				ID:     ledger.ClaimID(fmt.Sprint(rnd.IntN(1000), "-", i)),
+				Memory: sharing.Bytes(rnd.IntN(5)) * sharing.MiB, Burst: sharing.Bytes(rnd.IntN(9)) * sharing.MiB,
 				Used: sharing.Bytes(rnd.Int64N(int64(16 * sharing.MiB))), Known: rnd.IntN(6) > 0,
 			}
 			most[i] = sharing.Bytes(rnd.Int64N(int64(12 * sharing.MiB)))
@@ -66,7 +75,8 @@ func TestLoansAgainstNaive(t *testing.T) {
 		keep, short := ledger.Recall(loans, need)
 		wantKeep, wantShort := naiveRecall(loans, need)
 		if d := cmp.Diff(wantKeep, keep); d != "" || short != wantShort {
-			t.Fatalf("round %d: recall %s of %+v: short of %s, want %s (-want +got):\n%s", round, need, loans, short, wantShort, d)
+			t.Fatalf("round %d: recall %s of %+v: short of %s, want %s (-want +got):\n%s", round, need, loans, short,
+				wantShort, d)
 		}
 		free := sharing.Bytes(rnd.Int64N(int64(40 * sharing.MiB)))
 		if d := cmp.Diff(naiveShares(free, most), ledger.Shares(free, most)); d != "" {
@@ -80,9 +90,9 @@ func naiveRecall(loans []ledger.Loan, need sharing.Bytes) ([]sharing.Bytes, shar
 	keep := make([]sharing.Bytes, len(loans))
 	idle := make([]int64, len(loans))
 	for i, l := range loans {
-		keep[i] = l.Lent
-		for m := int64(1); l.Known && m <= int64(l.Lent/sharing.MiB); m++ {
-			if int64(l.Memory+l.Lent)-m*int64(sharing.MiB) >= int64(l.Used) {
+		keep[i] = l.Burst
+		for m := int64(1); l.Known && m <= int64(l.Burst/sharing.MiB); m++ {
+			if int64(l.Memory+l.Burst)-m*int64(sharing.MiB) >= int64(l.Used) {
 				idle[i] = m
 			}
 		}
@@ -92,7 +102,8 @@ func naiveRecall(loans []ledger.Loan, need sharing.Bytes) ([]sharing.Bytes, shar
 		if last < 0 || idle[last] == 0 {
 			last = -1
 			for i := range loans {
-				if idle[i] > 0 && (last < 0 || idle[i] > idle[last] || idle[i] == idle[last] && loans[i].ID < loans[last].ID) {
+				if idle[i] > 0 && (last < 0 || idle[i] > idle[last] || idle[i] == idle[last] &&
+					loans[i].ID < loans[last].ID) {
 					last = i
 				}
 			}

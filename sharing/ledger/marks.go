@@ -27,8 +27,8 @@ func (x *index) Keep(id ClaimID, reasons ...Withdrawal) {
 	}
 }
 
-// Begin notes that something is being done with the grant. The error wraps ErrNotFound for an unknown claim and ErrConflict
-// while anything else is being done with it.
+// Begin notes that something is being done with the grant. The error wraps ErrNotFound for an unknown claim and
+// ErrConflict while anything else is being done with it.
 func (x *index) Begin(id ClaimID, work Work) error {
 	e, ok := x.claims[id]
 	switch {
@@ -60,8 +60,8 @@ func (x *index) SetTerms(id ClaimID, change func(*Terms)) bool {
 	return ok
 }
 
-// SetChecks changes what was found out about the attachment of a container, or with an empty id about the lease of a process of
-// its own. It reports whether the claim has such an attachment.
+// SetChecks changes the check results of a container's attachment, or with an empty ID of the attachment of a process
+// outside of pods. It reports whether the grant has such an attachment.
 func (x *index) SetChecks(id ClaimID, containerID string, change func(*Checks)) bool {
 	e, ok := x.claims[id]
 	if !ok {

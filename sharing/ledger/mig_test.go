@@ -13,13 +13,16 @@ import (
 )
 
 func migGPU(id string, mig bool) sharing.GPU {
-	return sharing.GPU{UUID: sharing.GPURef{UUID: sharing.GPUID(id)}.UUID, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, MIG: mig}
+	return sharing.GPU{UUID: sharing.GPURef{UUID: sharing.GPUID(id)}.UUID, Memory: 80 * sharing.GiB,
+		Health: sharing.HealthOK, MIG: mig}
 }
 
 func migClaim(id, gpu string, start, size int) Claim {
 	return Claim{
-		ID: ClaimID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, Terms: Terms{Level: sharing.LevelHardware},
-		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(gpu)}, Memory: 10 * sharing.GiB, MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: start, Size: size}}},
+		ID: ClaimID(id), Request: sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1},
+		Terms: Terms{Level: sharing.LevelHardware},
+		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(gpu)}, Memory: 10 * sharing.GiB,
+			MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: start, Size: size}}},
 	}
 }
 
@@ -41,7 +44,7 @@ func TestInstancesProperty(t *testing.T) {
 		}
 		err := l.Claim(c)
 		if free != (err == nil) || err != nil && !errors.Is(err, sharing.ErrExhausted) {
-			t.Fatalf("%v beside %v: %v", c.Placement[0].MIG, have, err)
+			t.Fatalf("%v next to %v: %v", c.Placement[0].MIG, have, err)
 		}
 		if err == nil {
 			have[id] = c.Placement[0].MIG
@@ -78,7 +81,8 @@ func TestInstancesApart(t *testing.T) {
 		}
 	}
 	want("an instance outside MIG mode", l.Claim(migClaim("1", "b", 0, 1)), sharing.ErrUnsupported)
-	share := Claim{ID: "2", Request: sharing.Request{Memory: sharing.GiB, GPUs: 1}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: sharing.GiB}}}
+	share := Claim{ID: "2", Request: sharing.Request{Memory: sharing.GiB, GPUs: 1},
+		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: sharing.GiB}}}
 	want("a share in MIG mode", l.Claim(share), sharing.ErrUnsupported)
 	none := migClaim("3", "a", 0, 1)
 	none.Placement[0].MIG = sharing.Instance{}
@@ -92,9 +96,9 @@ func TestInstancesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(l.Overbooked()) != 1 {
-		t.Error("two instances in one place are not told")
+		t.Error("two instances in one place are not reported")
 	}
-	want("beside them", l.Claim(migClaim("7", "a", 6, 1)), sharing.ErrExhausted)
+	want("next to them", l.Claim(migClaim("7", "a", 6, 1)), sharing.ErrExhausted)
 	if err := errors.Join(l.Release("6"), l.Check(), l.Claim(migClaim("7", "a", 6, 1)), l.Check()); err != nil {
 		t.Error(err)
 	}

@@ -26,21 +26,21 @@ type naiveClaim struct {
 	next      *ledger.Attachment
 	work      ledger.Work
 	withdrawn ledger.Withdrawal
-	// lent is what it has beyond its fragments, by GPU.
-	lent map[sharing.GPURef]int64
+	// burst is its burst memory by GPU.
+	burst map[sharing.GPURef]int64
 }
 
-// most is what a lease may be lent at most.
-func most(f sharing.Fragment) int64 { return max(0, int64(f.Burst)-int64(f.Memory)) }
+// most is the maximum burst memory of a grant.
+func most(f sharing.Share) int64 { return max(0, int64(f.Burst)-int64(f.Memory)) }
 
-// assumeAll is what a lease counts as lent when nobody knows.
+// assumeAll sets the burst memory that a grant counts while the real amount is unknown.
 func (c *naiveClaim) assumeAll() {
-	c.lent = map[sharing.GPURef]int64{}
+	c.burst = map[sharing.GPURef]int64{}
 	if c.lease == nil || len(c.lease.Part) > 0 {
 		return
 	}
 	for _, f := range c.c.Placement {
-		c.lent[f.GPU] = most(f)
+		c.burst[f.GPU] = most(f)
 	}
 }
 
@@ -72,10 +72,10 @@ func (n *naive) together(c ledger.Claim, id sharing.GPURef) (sum int64) {
 	return sum
 }
 
-// lentOn adds up what is lent on a GPU.
+// lentOn adds up the burst memory on a GPU.
 func (n *naive) lentOn(id sharing.GPURef) (sum int64) {
 	for _, c := range n.claims {
-		sum += c.lent[id]
+		sum += c.burst[id]
 	}
 	return sum
 }
@@ -118,7 +118,8 @@ func (n *naive) usage(id sharing.GPURef, onlyLeased bool) (memory int64, percent
 	return memory, percent, claims, whole
 }
 
-// amounts are what a GPU has, and what fragments may have of it together: as often as it is overcommitted, outside of MIG mode.
+// amounts are the amounts of a GPU, and what its shares may have together: outside of MIG mode, as often as it is
+// overcommitted.
 func amounts(g sharing.GPU) (usable, bookable, percent int64) {
 	usable = int64(g.Memory) - int64(g.Reserved)
 	bookable, percent = usable, 100
@@ -132,7 +133,7 @@ func amounts(g sharing.GPU) (usable, bookable, percent int64) {
 	return usable, bookable, percent
 }
 
-// free is the memory that can be claimed beside so much. Of memory that is there twice nothing is lent.
+// free is the memory that can be reserved in addition to held. Overcommitted memory gives no burst memory.
 func (n *naive) free(g sharing.GPU, held int64) int64 {
 	usable, bookable, _ := amounts(g)
 	if lent := n.lentOn(g.Ref()); lent > 0 {
@@ -141,8 +142,8 @@ func (n *naive) free(g sharing.GPU, held int64) int64 {
 	return bookable - held
 }
 
-// room reports whether f can stand beside what is on the GPU.
-func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
+// room reports whether f fits in addition to what is on the GPU.
+func (n *naive) room(g sharing.GPU, f sharing.Share, onlyLeased bool) bool {
 	memory, percent, claims, whole := n.usage(g.Ref(), onlyLeased)
 	usable, _, most := amounts(g)
 	if int64(f.Memory) > min(usable, n.free(g, memory)) || int64(percent)+int64(f.Percent) > most {
@@ -151,21 +152,21 @@ func (n *naive) room(g sharing.GPU, f sharing.Fragment, onlyLeased bool) bool {
 	return whole == 0 && (!f.Whole || claims == 0)
 }
 
-// takes reports whether the GPU could take the request's fragment now.
+// takes reports whether the GPU could take the request's share now.
 func (n *naive) takes(g sharing.GPU, r sharing.Request) bool {
 	f := r.On(g)
 	return g.Health == sharing.HealthOK && !g.MIG && r.Admits(g) && f.Memory >= sharing.MiB && n.room(g, f, false)
 }
 
-// left is the part of the GPU's memory plus the part of its compute that stays free after the fragment.
-func (n *naive) left(g sharing.GPU, f sharing.Fragment) *big.Rat {
+// left is the part of the GPU's memory plus the part of its compute that stays free after the share.
+func (n *naive) left(g sharing.GPU, f sharing.Share) *big.Rat {
 	memory, percent, _, _ := n.usage(g.Ref(), false)
 	_, bookable, most := amounts(g)
 	sum := big.NewRat(n.free(g, memory)-int64(f.Memory), bookable)
 	return sum.Add(sum, big.NewRat(most-int64(percent)-int64(f.Percent), most))
 }
 
-// better reports whether fragment r fits GPU a clearly better than b, by the stated preference.
+// better reports whether the share of r fits GPU a clearly better than b, by the stated preference.
 func (n *naive) better(a, b sharing.GPU, r sharing.Request) bool {
 	_, _, onA, _ := n.usage(a.Ref(), false)
 	_, _, onB, _ := n.usage(b.Ref(), false)

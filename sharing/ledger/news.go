@@ -43,8 +43,8 @@ func (e *entry) life() life {
 	return life{Grant{Lease: e.lease, Withdrawn: e.withdrawn}.State(), markOf(e.lease), markOf(e.next)}
 }
 
-// Transitions returns the steps since the last call, each from the state of then to that of now: grants in the order of their
-// first step; a new grant before its attachments, and any other after them.
+// Transitions returns the steps since the last call, each from the state of then to that of now: grants in the order of
+// their first step; a new grant before its attachments, and any other after them.
 func (x *index) Transitions() []Transition {
 	var out []Transition
 	for _, e := range x.changed {
@@ -52,8 +52,8 @@ func (x *index) Transitions() []Transition {
 		if x.claims[e.claim.ID] == e {
 			now = e.life()
 		}
-		out = append(out, e.steps(e.told, now)...)
-		e.told, e.changed = now, false
+		out = append(out, e.steps(e.published, now)...)
+		e.published, e.changed = now, false
 	}
 	clear(x.changed)
 	x.changed = x.changed[:0]

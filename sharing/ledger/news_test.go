@@ -59,7 +59,8 @@ func lives(l *ledger.Ledger) story {
 func TestTransitions(t *testing.T) {
 	l := ledger.New()
 	pod := ledger.Claim{
-		ID: "a", Owner: ledger.Owner{PodUID: "p", Container: "main"}, Request: sharing.Request{GPUs: 1, Memory: 1 << 30},
+		ID: "a", Owner: ledger.Owner{PodUID: "p", Container: "main"},
+		Request:   sharing.Request{GPUs: 1, Memory: 1 << 30},
 		Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "g"}, Memory: 1 << 30}},
 	}
 	on, c := []sharing.GPURef{sharing.GPURef{UUID: "g"}}, "c1"
@@ -79,11 +80,14 @@ func TestTransitions(t *testing.T) {
 		}, nil},
 		{"claim", func() error { return l.Claim(pod) }, []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}},
 		{"terms", func() error { l.SetTerms("a", func(t *ledger.Terms) { t.Priority = 3 }); return nil }, nil},
-		{"assign", func() error { return l.Assign("a", ledger.Attachment{ContainerID: c}) }, []ledger.Transition{attachment(ledger.Gone, ledger.Assigned)}},
-		{"created", func() error { l.Created(c, true); return nil }, []ledger.Transition{attachment(ledger.Assigned, ledger.Injected)}},
+		{"assign", func() error { return l.Assign("a", ledger.Attachment{ContainerID: c}) },
+			[]ledger.Transition{attachment(ledger.Gone, ledger.Assigned)}},
+		{"created", func() error { l.Created(c, true); return nil },
+			[]ledger.Transition{attachment(ledger.Assigned, ledger.Injected)}},
 		{"activate and arm", func() error { return errors.Join(l.Activate("a", c, "/cg", 1), l.Arm("a")) },
 			[]ledger.Transition{attachment(ledger.Injected, ledger.Active), grant(ledger.Reserved, ledger.Active)}},
-		{"drained", func() error { l.Drained("a", true); return nil }, []ledger.Transition{attachment(ledger.Active, ledger.Releasing)}},
+		{"drained", func() error { l.Drained("a", true); return nil },
+			[]ledger.Transition{attachment(ledger.Active, ledger.Releasing)}},
 		{"withdraw", func() error { l.Withdraw("a", ledger.PodGone); return nil }, nil},
 		{"end", func() error { return l.EndLease("a") },
 			[]ledger.Transition{attachment(ledger.Releasing, ledger.Gone), grant(ledger.Active, ledger.Releasing)}},

@@ -65,8 +65,8 @@ func (p *pages) SetHealth(id sharing.GPURef, h sharing.Health, reason string) er
 	return nil
 }
 
-// SetCordons says which GPUs take no new claims, and why, in the place of what was said before. Claims on them stay, and so
-// does the word over inventories, also for a GPU that comes later.
+// SetCordons says which GPUs take no new claims, and why, in the place of what was said before. Claims on them stay,
+// and so does the word over inventories, also for a GPU that comes later.
 func (p *pages) SetCordons(why map[sharing.GPUID]string) {
 	p.cordons = maps.Clone(why)
 	for id, page := range p.gpus {

@@ -22,7 +22,7 @@ func partGPU(start int) sharing.GPU {
 
 func shareOf(id string, gpu sharing.GPURef, memory sharing.Bytes) Claim {
 	return Claim{
-		ID: ClaimID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Terms: Terms{Level: sharing.LevelClient},
+		ID: ClaimID(id), Request: sharing.Request{Memory: memory, GPUs: 1}, Terms: Terms{Level: sharing.LevelUserspace},
 		Placement: sharing.Placement{{GPU: gpu, Memory: memory}},
 	}
 }
@@ -36,7 +36,7 @@ func TestPartsProperty(t *testing.T) {
 	if err := l.SetInventory(append([]sharing.GPU{migGPU("a", true)}, parts...)); err != nil {
 		t.Fatal(err)
 	}
-	have := map[string]sharing.Fragment{}
+	have := map[string]sharing.Share{}
 	refused := 0
 	for i := range 3000 {
 		id := fmt.Sprintf("k-%d", i)
@@ -62,7 +62,7 @@ func TestPartsProperty(t *testing.T) {
 		free = free && held+f.Memory <= 40*sharing.GiB
 		err := l.Claim(c)
 		if free != (err == nil) || err != nil && !errors.Is(err, sharing.ErrExhausted) {
-			t.Fatalf("%+v beside %v: %v", f, have, err)
+			t.Fatalf("%+v next to %v: %v", f, have, err)
 		}
 		if err == nil {
 			have[id] = f

@@ -31,7 +31,7 @@ func (n *naive) cgroupFree(dir string) bool {
 	return !slices.ContainsFunc(n.claims, func(c naiveClaim) bool { return c.lease != nil && c.lease.Cgroup == dir })
 }
 
-// mayRun reports whether what the attachment has in force fits on its GPUs now.
+// mayRun reports whether the cap of the attachment fits on its GPUs now.
 func (n *naive) mayRun(c *naiveClaim, a *ledger.Attachment) bool {
 	for _, f := range naiveInForce(c.c.Placement, a) {
 		if g, known := n.gpu(f.GPU); !known || g.Health != sharing.HealthOK || !n.room(g, f, true) {
@@ -56,7 +56,8 @@ func (p *player) arm() string {
 		a.Cgroup, a.Inode = other.Cgroup, other.Inode
 	}
 	assigned := c != nil && within && !c.activating()
-	ok := assigned && c.lease == nil && p.n.cgroupFree(a.Cgroup) && (a.ContainerID != "" || c.next == nil) && p.n.mayRun(c, &a)
+	ok := assigned && c.lease == nil && p.n.cgroupFree(a.Cgroup) && (a.ContainerID != "" || c.next == nil) &&
+		p.n.mayRun(c, &a)
 	err := ledger.ActivateNow(p.l, id, a)
 	p.expect(err, ok, fmt.Sprintf("activate %s with %+v", id, a))
 	switch {
@@ -97,7 +98,8 @@ func (p *player) attach() string {
 func (p *player) assign() string {
 	id, c := p.pick()
 	p.next++
-	a := ledger.Attachment{ContainerID: fmt.Sprint("k", p.next-p.rnd.IntN(3)*p.rnd.IntN(20)), State: ledger.State(p.rnd.IntN(4))}
+	a := ledger.Attachment{ContainerID: fmt.Sprint("k", p.next-p.rnd.IntN(3)*p.rnd.IntN(20)),
+		State: ledger.State(p.rnd.IntN(4))}
 	within := true
 	if c != nil {
 		a.Part, within = p.part(c.c.Placement)
@@ -141,7 +143,8 @@ func (p *player) activate() string {
 	if c != nil && c.next != nil && p.rnd.IntN(10) > 0 {
 		containerID = c.next.ContainerID
 	}
-	ok := c != nil && c.lease == nil && (containerID == "" && c.next == nil || containerID != "" && c.next.State == ledger.Injected)
+	ok := c != nil && c.lease == nil && (containerID == "" && c.next == nil || containerID != "" &&
+		c.next.State == ledger.Injected)
 	p.expect(p.l.Activate(id, containerID, a.Cgroup, a.Inode), ok, fmt.Sprintf("activate %s for %q", id, containerID))
 	if !ok {
 		return "not activating"
@@ -230,7 +233,8 @@ func sameAttachment(a, b *ledger.Attachment) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.State == b.State && a.ContainerID == b.ContainerID && a.Cgroup == b.Cgroup && a.Inode == b.Inode && slices.Equal(a.Part, b.Part)
+	return a.State == b.State && a.ContainerID == b.ContainerID && a.Cgroup == b.Cgroup && a.Inode == b.Inode &&
+		slices.Equal(a.Part, b.Part)
 }
 
 // compareLife looks for a difference in the states of one grant.
@@ -243,10 +247,12 @@ func compareLife(got ledger.Grant, want naiveClaim) error {
 		state = ledger.Releasing
 	}
 	if !sameAttachment(got.Lease, want.lease) || !sameAttachment(got.Next, want.next) {
-		return fmt.Errorf("claim %q: attachments %+v and %+v, want %+v and %+v", want.c.ID, got.Lease, got.Next, want.lease, want.next)
+		return fmt.Errorf("claim %q: attachments %+v and %+v, want %+v and %+v", want.c.ID, got.Lease, got.Next,
+			want.lease, want.next)
 	}
 	if got.State() != state || got.Work != want.work || got.Withdrawn != want.withdrawn {
-		return fmt.Errorf("claim %q is %s, work %d, withdrawn %d; want %s, %d, %d", want.c.ID, got.State(), got.Work, got.Withdrawn, state, want.work, want.withdrawn)
+		return fmt.Errorf("claim %q is %s, work %d, withdrawn %d; want %s, %d, %d", want.c.ID, got.State(), got.Work,
+			got.Withdrawn, state, want.work, want.withdrawn)
 	}
 	return nil
 }

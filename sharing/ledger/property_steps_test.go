@@ -29,7 +29,8 @@ func (p *player) expect(err error, ok bool, what string) {
 
 func (p *player) newLease(id ledger.ClaimID) ledger.Attachment {
 	p.next++
-	return ledger.Attachment{State: ledger.Active, Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next), Inode: uint64(p.next)}
+	return ledger.Attachment{State: ledger.Active, Cgroup: fmt.Sprintf("/kerf/%s-%d", id, p.next),
+		Inode: uint64(p.next)}
 }
 
 // part is now and then a part of the placement, as an init container uses it, and now and then a wrong one.
@@ -55,7 +56,8 @@ func partOf(whole, part sharing.Placement) bool {
 	for _, f := range part {
 		found := false
 		for _, w := range whole {
-			found = found || w.GPU == f.GPU && w.Whole == f.Whole && f.Memory != 0 && f.Memory <= w.Memory && f.Percent <= w.Percent
+			found = found || w.GPU == f.GPU && w.Whole == f.Whole && f.Memory != 0 && f.Memory <= w.Memory &&
+				f.Percent <= w.Percent
 		}
 		if !found {
 			return false
@@ -86,7 +88,7 @@ func (p *player) end() string {
 	if c == nil || c.lease == nil {
 		return "not ended"
 	}
-	c.lease, c.lent = nil, nil
+	c.lease, c.burst = nil, nil
 	if c.c.Owner.PodUID == "" {
 		p.forget(id)
 	}
@@ -128,7 +130,7 @@ func (p *player) join() string {
 		placement = append(placement, own)
 	}
 	if p.rnd.IntN(10) == 0 && len(placement) > 0 {
-		placement[0].GPU = uuid(fmt.Sprint("gpu", 7)) // nobody has it
+		placement[0].GPU = uuid(fmt.Sprint("gpu", 7)) // no node has it
 		ok = false
 	}
 	next := p.newClaim(r, placement)
@@ -141,7 +143,7 @@ func (p *player) join() string {
 	return "joined"
 }
 
-// resize changes a claim's memory, each fragment to its own new size, which may be too much or nothing.
+// resize changes a claim's memory, each share to another size, which may be too much or nothing.
 func (p *player) resize() string {
 	id, c := p.pick()
 	if c == nil {
@@ -157,7 +159,7 @@ func (p *player) resize() string {
 		memory, percent, claims, whole := p.n.usage(f.GPU, false)
 		grows := size > int64(f.Memory)
 		usable, bookable, most := amounts(g)
-		after, lent := memory-int64(f.Memory)+size, p.n.lentOn(f.GPU)-min(c.lent[f.GPU], max(0, size-int64(f.Memory)))
+		after, lent := memory-int64(f.Memory)+size, p.n.lentOn(f.GPU)-min(c.burst[f.GPU], max(0, size-int64(f.Memory)))
 		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && int64(percent) <= most &&
 			size <= usable && after <= bookable && (lent == 0 || after+lent <= usable)
 		ok = ok && !f.Whole && size >= int64(sharing.MiB) && (!grows || fits)
@@ -174,8 +176,8 @@ func (p *player) resize() string {
 		return "not resized"
 	}
 	for i, f := range to {
-		if grown := int64(f.Memory) - int64(c.c.Placement[i].Memory); grown > 0 && c.lent[f.GPU] > 0 {
-			c.lent[f.GPU] = max(0, c.lent[f.GPU]-grown)
+		if grown := int64(f.Memory) - int64(c.c.Placement[i].Memory); grown > 0 && c.burst[f.GPU] > 0 {
+			c.burst[f.GPU] = max(0, c.burst[f.GPU]-grown)
 		}
 	}
 	c.c.Placement = to
@@ -195,7 +197,7 @@ func (p *player) lend() string {
 		if len(c.c.Placement) > 0 && p.rnd.IntN(10) > 0 {
 			gpu = c.c.Placement[p.rnd.IntN(len(c.c.Placement))].GPU
 		}
-		had = c.lent[gpu]
+		had = c.burst[gpu]
 		f, on := c.c.Placement.On(gpu)
 		if p.rnd.IntN(2) == 0 && most(f) > 0 {
 			amount = p.rnd.Int64N(most(f) + 1)
@@ -203,7 +205,8 @@ func (p *player) lend() string {
 		g, known := p.n.gpu(gpu)
 		memory, percent, claims, whole := p.n.usage(gpu, false)
 		usable, _, mostPercent := amounts(g)
-		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && int64(percent) <= mostPercent && c.lease != nil &&
+		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 &&
+			int64(percent) <= mostPercent && c.lease != nil &&
 			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.lentOn(gpu)-had+amount <= usable
 		ok = on && (amount <= had || fits)
 	}
@@ -211,10 +214,10 @@ func (p *player) lend() string {
 	switch {
 	case !ok:
 		return "not lent"
-	case c.lent == nil:
-		c.lent = map[sharing.GPURef]int64{}
+	case c.burst == nil:
+		c.burst = map[sharing.GPURef]int64{}
 	}
-	c.lent[gpu] = amount
+	c.burst[gpu] = amount
 	if amount > had {
 		return "lent"
 	}
@@ -231,7 +234,7 @@ func (p *player) restore() string {
 	var placement sharing.Placement
 	for i := range 6 {
 		if p.rnd.IntN(6) == 0 {
-			f := sharing.Fragment{
+			f := sharing.Share{
 				Burst: sharing.Bytes(p.rnd.IntN(2)) * sharing.Bytes(p.rnd.Int64N(int64(8*sharing.GiB))),
 				GPU:   uuid(fmt.Sprint("gpu", i)), Memory: sharing.Bytes(p.rnd.Int64N(int64(4 * sharing.GiB))),
 				Percent: sharing.Percent(p.rnd.IntN(20)), Whole: p.rnd.IntN(20) == 0,
@@ -279,12 +282,15 @@ func (p *player) health() string {
 func (p *player) inventory() {
 	p.n.gpus = nil
 	for i := range 6 {
-		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)).UUID, Index: i, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, Hardware: sharing.Hardware{NUMA: i / 3}, Health: sharing.HealthOK}
+		g := sharing.GPU{UUID: uuid(fmt.Sprint("gpu", i)).UUID, Index: i, Model: "NVIDIA H100",
+			Memory: 80 * sharing.GiB, Reserved: 500 * sharing.MiB, Hardware: sharing.Hardware{NUMA: i / 3},
+			Health: sharing.HealthOK}
 		if i >= 4 {
 			g.Model, g.Memory = "Tesla T4", 15*sharing.GiB+7
 		}
 		if p.rnd.IntN(3) == 0 {
-			g.Overcommit = sharing.Overcommit{Memory: sharing.Factor(100 + p.rnd.IntN(101)), Compute: sharing.Factor(100 * p.rnd.IntN(6))}
+			g.Overcommit = sharing.Overcommit{Memory: sharing.Factor(100 + p.rnd.IntN(101)),
+				Compute: sharing.Factor(100 * p.rnd.IntN(6))}
 		}
 		switch p.rnd.IntN(20) {
 		case 0:
@@ -300,7 +306,8 @@ func (p *player) inventory() {
 		p.t.Fatal(err)
 	}
 	// Nothing half-done: one that is refused leaves all as it is, which compare then sees.
-	if err := p.l.SetInventory([]sharing.GPU{{UUID: "x", Memory: 1}, {UUID: "x", Memory: 1}}); !errors.Is(err, sharing.ErrInvalid) {
+	if err := p.l.SetInventory([]sharing.GPU{{UUID: "x", Memory: 1}, {UUID: "x", Memory: 1}}); !errors.Is(err,
+		sharing.ErrInvalid) {
 		p.t.Fatalf("an inventory with a GPU twice: %v", err)
 	}
 }
@@ -338,7 +345,8 @@ func (p *player) compare() error {
 	}
 	for _, want := range p.n.claims {
 		got, ok := p.l.Get(want.c.ID)
-		if !ok || !slices.Equal(got.Claim.Placement, want.c.Placement) || got.Claim.Owner != want.c.Owner || got.Claim.Name != want.c.Name {
+		if !ok || !slices.Equal(got.Claim.Placement, want.c.Placement) || got.Claim.Owner != want.c.Owner ||
+			got.Claim.Name != want.c.Name {
 			return fmt.Errorf("claim %q is %+v, want %+v", want.c.ID, got, want.c)
 		}
 		if err := compareLife(got, want); err != nil {
@@ -347,13 +355,17 @@ func (p *player) compare() error {
 		for _, f := range want.c.Placement {
 			caps, leased := got.Caps().On(f.GPU)
 			if others := p.n.sharers(want.c); len(others) > 0 {
-				if sum := p.n.together(want.c, f.GPU); leased != (want.lease != nil) || leased && int64(caps.Memory) != sum {
-					return fmt.Errorf("claim %q may use %+v of gpu %q together with %d others, want %d", want.c.ID, caps, f.GPU, len(others), sum)
+				if sum := p.n.together(want.c, f.GPU); leased != (want.lease != nil) || leased &&
+					int64(caps.Memory) != sum {
+					return fmt.Errorf("claim %q may use %+v of gpu %q together with %d others, want %d", want.c.ID,
+						caps, f.GPU, len(others), sum)
 				}
 				continue
 			}
-			if int64(got.Lent[f.GPU]) != want.lent[f.GPU] || leased && len(got.Lease.Part) == 0 && int64(caps.Memory) != int64(f.Memory)+want.lent[f.GPU] {
-				return fmt.Errorf("claim %q is lent %v, want %v; its cap is %+v", want.c.ID, got.Lent, want.lent, caps)
+			if int64(got.Burst[f.GPU]) != want.burst[f.GPU] || leased && len(got.Lease.Part) == 0 &&
+				int64(caps.Memory) != int64(f.Memory)+want.burst[f.GPU] {
+				return fmt.Errorf("claim %q has burst memory %v, want %v; its cap is %+v", want.c.ID, got.Burst,
+					want.burst, caps)
 			}
 		}
 	}
@@ -361,7 +373,7 @@ func (p *player) compare() error {
 		memory, percent, claims, whole := p.n.usage(v.GPU.Ref(), false)
 		leased, _, _, _ := p.n.usage(v.GPU.Ref(), true)
 		lent := p.n.lentOn(v.GPU.Ref())
-		same := memory == int64(v.HeldMemory) && lent == int64(v.LentMemory) && leased == int64(v.LeasedMemory) &&
+		same := memory == int64(v.HeldMemory) && lent == int64(v.BurstMemory) && leased == int64(v.LeasedMemory) &&
 			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
 		g, known := p.n.gpu(v.GPU.Ref())
 		over := known && p.n.overbooked(g)
@@ -372,7 +384,8 @@ func (p *player) compare() error {
 			freeMemory, freePercent = sharing.Bytes(max(0, p.n.free(g, memory))), int(most)-percent
 		}
 		if !same || over != v.Overbooked || freeMemory != v.FreeMemory || freePercent != int(v.FreePercent) {
-			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free", v.GPU.Ref(), v, memory, percent, claims, whole, freeMemory, freePercent)
+			return fmt.Errorf("gpu %q is %+v, the model has %d bytes, %d%%, %d claims, %d whole, %d and %d%% free",
+				v.GPU.Ref(), v, memory, percent, claims, whole, freeMemory, freePercent)
 		}
 	}
 	for _, g := range p.n.gpus {

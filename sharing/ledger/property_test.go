@@ -66,7 +66,8 @@ func TestAgainstNaive(t *testing.T) {
 
 func mustHappen() []string {
 	return []string{
-		"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "assigned", "not assigned", "injected", "not injected", "activating", "not activating", "armed late", "failed",
+		"claimed", "no fit", "by hand, taken", "by hand, refused", "armed", "armed in part", "not armed", "assigned",
+		"not assigned", "injected", "not injected", "activating", "not activating", "armed late", "failed",
 		"unassigned", "not unassigned", "marked", "ended", "released", "restored", "restart", "overbooked", "resized",
 		"not resized", "lent", "not lent", "taken back", "joined", "not joined", "not released, shared",
 	}
@@ -164,7 +165,7 @@ func (p *player) newClaim(r sharing.Request, placement sharing.Placement) ledger
 	return c
 }
 
-// choose lets the allocator choose and books it; what it chose, or that it chose nothing, must be right.
+// choose lets the allocator choose and reserves the result; what it chose, or that it chose nothing, must be right.
 func (p *player) choose() string {
 	r := p.request()
 	state := states(p.l.GPUs(), sharing.LevelDriver)
@@ -194,7 +195,8 @@ func (p *player) choose() string {
 			p.t.Fatalf("%s gives %+v, which does not fit", r, f)
 		}
 		for _, other := range fit {
-			if _, chosen := placement.On(other.Ref()); !chosen && r.Kind == sharing.KindShared && p.n.better(other, g, r) {
+			if _, chosen := placement.On(other.Ref()); !chosen && r.Kind == sharing.KindShared &&
+				p.n.better(other, g, r) {
 				p.t.Fatalf("%s gives %+v, and gpu %q fits better", r, f, other.Ref())
 			}
 		}
@@ -207,7 +209,7 @@ func (p *player) choose() string {
 	return "claimed"
 }
 
-// byHand books what nobody has chosen.
+// byHand reserves a placement that the allocator did not choose.
 func (p *player) byHand() string {
 	r := p.request()
 	var placement sharing.Placement

@@ -9,41 +9,43 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Resized returns p with total memory in all, divided evenly over its fragments; compute stays as it is.
-// Errors: ErrUnsupported for whole GPUs, which have no other size, and a *sharing.FieldError for an amount that
-// does not divide into whole bytes, or into less than sharing.MinFragment each.
+// Resized returns p with this total memory, divided evenly over its shares. Compute does not change. Errors:
+// ErrUnsupported for whole GPUs, which have no other amount. A *sharing.FieldError for an amount that does not divide
+// into whole bytes, or into less than sharing.MinShare each.
 func Resized(p sharing.Placement, total sharing.Bytes) (sharing.Placement, error) {
 	n := sharing.Bytes(len(p))
 	switch {
 	case n == 0:
-		return nil, fmt.Errorf("it has no fragment of any gpu: %w", sharing.ErrUnsupported)
+		return nil, fmt.Errorf("it has no share of any gpu: %w", sharing.ErrUnsupported)
 	case total%n != 0:
-		return nil, sharing.Invalid("amount", total.String(), "write a multiple of "+n.String(), "does not divide evenly over its %d GPUs", len(p))
-	case total/n < sharing.MinFragment:
-		return nil, sharing.Invalid("amount", total.String(), "write at least "+sharing.MinFragment.String()+" for each GPU", "is too little for %d GPUs", len(p))
+		return nil, sharing.Invalid("amount", total.String(), "write a multiple of "+n.String(),
+			"does not divide evenly over its %d GPUs", len(p))
+	case total/n < sharing.MinShare:
+		return nil, sharing.Invalid("amount", total.String(), "write at least "+sharing.MinShare.String()+
+			" for each GPU", "is too little for %d GPUs", len(p))
 	}
 	out := p.Clone()
 	for i := range out {
 		if out[i].Whole {
-			return nil, fmt.Errorf("it has gpu %q whole, which has no other size: %w", out[i].GPU, sharing.ErrUnsupported)
+			return nil, fmt.Errorf("it has gpu %q whole, which has no other size: %w", out[i].GPU,
+				sharing.ErrUnsupported)
 		}
 		if !out[i].MIG.None() {
-			return nil, fmt.Errorf("it has a MIG instance of gpu %q, which has no other size: %w", out[i].GPU, sharing.ErrUnsupported)
+			return nil, fmt.Errorf("it has a MIG instance of gpu %q, which has no other size: %w", out[i].GPU,
+				sharing.ErrUnsupported)
 		}
 		out[i].Memory = total / n
 	}
 	return out, nil
 }
 
-// Resize changes the memory of a claim's fragments to that of to, all of them or none. A fragment grows only
-// into memory of its GPU that is free, on a GPU that takes claims, or into what its own lease is
-// lent; it shrinks always, also where facts have made the books too large. What runs is not asked: the caller lowers a cap before it shrinks the claim, and raises
-// it afterwards.
+// Resize changes the memory of a claim's shares to that of to, all of them or none. A share grows only into free
+// memory of a GPU that takes claims, or into its lease's burst memory. It can always shrink. The ledger does not
+// check usage: the caller lowers a cap before it shrinks the claim, and raises it afterwards.
 //
-// Errors: ErrNotFound for an unknown claim, ErrInvalid when to differs in more than memory, has less than
-// sharing.MinFragment or a sum that does not fit in 64 bits, ErrUnsupported for a whole GPU or one in MIG mode,
-// ErrConflict for less than an init container uses of it, ErrLost or ErrUnavailable for a GPU that is lost or
-// not healthy, ErrExhausted without room.
+// ErrNotFound: an unknown claim. ErrInvalid: to differs in more than memory, has less than sharing.MinShare, or a sum
+// does not fit in 64 bits. ErrUnsupported: a whole GPU or one in MIG mode. ErrConflict: less than an init container
+// uses. ErrLost or ErrUnavailable: the GPU is lost or not healthy. ErrExhausted: not enough free memory.
 func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
 	e, ok := l.claims[id]
 	if !ok {
@@ -63,7 +65,7 @@ func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
 		}
 		e.claim.Placement[i] = f
 		if f.Memory > old.Memory {
-			l.setLent(e, f.GPU, e.lent[f.GPU].SubFloor(f.Memory-old.Memory)) // what it was lent is now its own
+			l.setLent(e, f.GPU, e.burst[f.GPU].SubFloor(f.Memory-old.Memory)) // its burst memory becomes guaranteed
 		}
 		page.relieve()
 		e.claim.Request.Memory, _ = e.claim.Request.Memory.Add(f.Memory) // for people: held says what is booked
@@ -74,10 +76,10 @@ func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
 func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 	from := e.claim.Placement
 	if len(to) != len(from) {
-		return fmt.Errorf("%d fragments for %d: %w", len(to), len(from), sharing.ErrInvalid)
+		return fmt.Errorf("%d shares for %d: %w", len(to), len(from), sharing.ErrInvalid)
 	}
 	for i, f := range to {
-		if err := l.gpus[from[i].GPU].checkGrown(from[i], f, e.lent[f.GPU]); err != nil {
+		if err := l.gpus[from[i].GPU].checkGrown(from[i], f, e.burst[f.GPU]); err != nil {
 			return fmt.Errorf("gpu %q: %w", from[i].GPU, err)
 		}
 	}
@@ -90,8 +92,8 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 	return nil
 }
 
-// checkGrown checks that a fragment can take another's place. What its lease is lent counts for it.
-func (g *gpu) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error {
+// checkGrown checks that a share can take another's place. The burst memory of its lease counts as free.
+func (g *gpu) checkGrown(from, to sharing.Share, lent sharing.Bytes) error {
 	same := from
 	same.Memory = to.Memory
 	switch {
@@ -99,7 +101,7 @@ func (g *gpu) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error {
 		return fmt.Errorf("held whole, and so of one size: %w", sharing.ErrUnsupported)
 	case !from.MIG.None():
 		return fmt.Errorf("a MIG instance, and so of one size: %w", sharing.ErrUnsupported)
-	case same != to || to.Memory < sharing.MinFragment:
+	case same != to || to.Memory < sharing.MinShare:
 		return fmt.Errorf("%+v cannot become %+v: %w", from, to, sharing.ErrInvalid)
 	case to.Memory <= from.Memory:
 		return nil
@@ -110,6 +112,6 @@ func (g *gpu) checkGrown(from, to sharing.Fragment, lent sharing.Bytes) error {
 		return err
 	}
 	beside := *g
-	beside.lent = g.lent.SubFloor(min(lent, to.Memory-from.Memory))
+	beside.burst = g.burst.SubFloor(min(lent, to.Memory-from.Memory))
 	return beside.room(g.held.without(from), to)
 }

@@ -19,7 +19,7 @@ func (p *pages) checkPlacement(c Claim) error {
 		return fmt.Errorf("request: profile %q has not filled it: %w", c.Request.Profile, sharing.ErrInvalid)
 	}
 	if len(c.Placement) != c.Request.GPUs {
-		return fmt.Errorf("%d fragments for %d gpus: %w", len(c.Placement), c.Request.GPUs, sharing.ErrInvalid)
+		return fmt.Errorf("%d shares for %d gpus: %w", len(c.Placement), c.Request.GPUs, sharing.ErrInvalid)
 	}
 	if err := distinct(c.Placement); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (p *pages) checkPlacement(c Claim) error {
 	return nil
 }
 
-func (p *pages) checkGPU(r sharing.Request, f sharing.Fragment) error {
+func (p *pages) checkGPU(r sharing.Request, f sharing.Share) error {
 	page, ok := p.gpus[f.GPU]
 	if !ok {
 		return sharing.ErrNotFound
@@ -50,30 +50,31 @@ func (p *pages) checkGPU(r sharing.Request, f sharing.Fragment) error {
 		return fmt.Errorf("in MIG mode: %w", sharing.ErrUnsupported)
 	}
 	want := r.On(page.facts)
-	f.Burst, want.Burst = 0, 0 // no guarantee: what it may be lent, Lend decides
+	f.Burst, want.Burst = 0, 0 // no guarantee: Lend decides on burst memory
 	switch {
 	case f == want && f.Memory > 0:
 		return nil
 	case f.Whole == want.Whole && f.Percent == want.Percent && r.Memory == 0 && f.Memory > 0:
 		return fmt.Errorf("%s was chosen, and the gpu now gives %s: %w", f.Memory, want.Memory, sharing.ErrStale)
 	}
-	return fmt.Errorf("the fragment is not what the request gives: %w", sharing.ErrInvalid)
+	return fmt.Errorf("the share does not match the request: %w", sharing.ErrInvalid)
 }
 
-// checkInstance checks a fragment that is a MIG instance. That the GPU has such a one is for who chose it to know.
-func checkInstance(g sharing.GPU, f sharing.Fragment) error {
+// checkInstance checks a share that is a MIG instance. The allocator knows whether the GPU has such an instance.
+func checkInstance(g sharing.GPU, f sharing.Share) error {
 	in := f.MIG
 	switch {
 	case !g.MIG:
 		return fmt.Errorf("not in MIG mode: %w", sharing.ErrUnsupported)
-	case in.None() || in.Profile == "" || in.Start < 0 || in.Start+in.Size > maxUnits || f.Memory == 0 || f.Percent != 0 || f.Burst != 0 || f.Whole:
-		return fmt.Errorf("the fragment is no MIG instance: %w", sharing.ErrInvalid)
+	case in.None() || in.Profile == "" || in.Start < 0 || in.Start+in.Size > maxUnits || f.Memory == 0 ||
+		f.Percent != 0 || f.Burst != 0 || f.Whole:
+		return fmt.Errorf("the share is no MIG instance: %w", sharing.ErrInvalid)
 	}
 	return nil
 }
 
-// checkRoom checks that f fits beside all that is booked.
-func (p *pages) checkRoom(f sharing.Fragment) error {
+// checkRoom checks that f fits in the free capacity.
+func (p *pages) checkRoom(f sharing.Share) error {
 	page := p.gpus[f.GPU]
 	if err := p.checkParts(page, f); err != nil {
 		return err
@@ -102,8 +103,8 @@ func (g *gpu) refused(v allocator.Verdict) error {
 	return fmt.Errorf("%s: %w", v.Text, is)
 }
 
-// room checks that f fits beside what is there.
-func (g *gpu) room(there sum, f sharing.Fragment) error {
+// room checks that f fits in the free capacity.
+func (g *gpu) room(there sum, f sharing.Share) error {
 	after, err := there.with(f)
 	switch {
 	case err != nil:
@@ -115,7 +116,8 @@ func (g *gpu) room(there sum, f sharing.Fragment) error {
 	case !f.MIG.None():
 		return nil
 	case !there.fits(g.facts):
-		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent, g.facts.Bookable(), sharing.ErrExhausted)
+		return fmt.Errorf("more is taken (%s, %s) than there is (%s): %w", there.memory, there.percent,
+			g.facts.Bookable(), sharing.ErrExhausted)
 	}
 	if err := g.refused(allocator.Room(g.state(there), f)); err != nil || after.fits(g.facts) {
 		return err
@@ -123,21 +125,21 @@ func (g *gpu) room(there sum, f sharing.Fragment) error {
 	return fmt.Errorf("held whole: %w", sharing.ErrExhausted)
 }
 
-// state is what the GPU has free beside what is there, which fits it.
+// state is the free capacity of the GPU.
 func (g *gpu) state(there sum) allocator.GPUState {
-	s := allocator.GPUState{GPU: g.facts, Lent: g.lent, Held: there.claims > 0}
+	s := allocator.GPUState{GPU: g.facts, Burst: g.burst, Held: there.claims > 0}
 	if there.whole == 0 {
 		s.FreeMemory, s.FreePercent = g.free(there), g.facts.BookablePercent()-there.percent
 	}
 	return s
 }
 
-// distinct refuses a placement with two fragments on one GPU.
+// distinct rejects a placement with two shares on one GPU.
 func distinct(p sharing.Placement) error {
 	seen := make(map[sharing.GPURef]bool, len(p))
 	for _, f := range p {
 		if seen[f.GPU] {
-			return fmt.Errorf("two fragments on gpu %q: %w", f.GPU, sharing.ErrInvalid)
+			return fmt.Errorf("two shares on gpu %q: %w", f.GPU, sharing.ErrInvalid)
 		}
 		seen[f.GPU] = true
 	}
@@ -146,7 +148,7 @@ func distinct(p sharing.Placement) error {
 
 // checkParts refuses what another claim has under another name: shares of an instance that is given whole, an instance
 // of which shares are given, and a GPU itself while shares of its instances are.
-func (p *pages) checkParts(page *gpu, f sharing.Fragment) error {
+func (p *pages) checkParts(page *gpu, f sharing.Share) error {
 	if f.GPU.IsInstance() {
 		whole := p.gpus[f.GPU.Device()]
 		if whole != nil && (whole.held.claims > whole.held.instances || whole.held.covers(page.facts.Part)) {

@@ -34,7 +34,8 @@ func parseGPU(t *testing.T, line string) sharing.GPU {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := sharing.GPU{UUID: uuid(words[0]).UUID, Index: index, Model: "H100", Memory: size(t, words[1]), Health: sharing.HealthOK}
+	g := sharing.GPU{UUID: uuid(words[0]).UUID, Index: index, Model: "H100", Memory: size(t, words[1]),
+		Health: sharing.HealthOK}
 	for _, w := range words[2:] {
 		k, v, _ := strings.Cut(w, "=")
 		switch k {
@@ -85,7 +86,8 @@ func parseHealth(t *testing.T, s string) sharing.Health {
 // request reads memory=, percent=, gpus=, model=, place=, level=, burst=.
 func request(t *testing.T, opts map[string]string) sharing.Request {
 	t.Helper()
-	in := sharing.Flags{Memory: opts["memory"], Percent: opts["percent"], GPUs: opts["gpus"], Placement: opts["place"], Level: opts["level"]}
+	in := sharing.Flags{Memory: opts["memory"], Percent: opts["percent"], GPUs: opts["gpus"], Placement: opts["place"],
+		Level: opts["level"]}
 	if opts["model"] != "" {
 		in.Models = strings.Split(opts["model"], ",")
 	}
@@ -119,7 +121,7 @@ func parsePlacement(t *testing.T, words []string) sharing.Placement {
 	var p sharing.Placement
 	for _, w := range words {
 		parts := append(strings.Split(w, ":"), "", "")
-		f := sharing.Fragment{GPU: uuid(parts[0]), Memory: size(t, parts[1])}
+		f := sharing.Share{GPU: uuid(parts[0]), Memory: size(t, parts[1])}
 		switch parts[2] {
 		case "":
 		case "whole":

@@ -121,7 +121,8 @@ func (n *node) run(t *testing.T, words, body []string) string {
 	case "claim":
 		p, err := n.choose(t, opts)
 		if err == nil {
-			err = n.l.Claim(ledger.Claim{ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Request: request(t, opts), Placement: p})
+			err = n.l.Claim(ledger.Claim{ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts),
+				Request: request(t, opts), Placement: p})
 		}
 		if err != nil {
 			return answer(err)
@@ -129,8 +130,9 @@ func (n *node) run(t *testing.T, words, body []string) string {
 		return showPlacement(p)
 	case "book":
 		return answer(n.l.Claim(ledger.Claim{
-			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Request: request(t, opts), Placement: parsePlacement(t, args[1:]),
-			With: ledger.ClaimID(opts["with"]),
+			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Request: request(t, opts),
+			Placement: parsePlacement(t, args[1:]),
+			With:      ledger.ClaimID(opts["with"]),
 		}))
 	case "restore":
 		var lease *ledger.Attachment
@@ -139,14 +141,16 @@ func (n *node) run(t *testing.T, words, body []string) string {
 			lease = &l
 		}
 		return answer(n.l.Restore(ledger.Claim{
-			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Placement: parsePlacement(t, args[1:]), Recovered: true,
+			ID: ledger.ClaimID(need(0)), Name: opts["name"], Owner: owner(opts), Placement: parsePlacement(t, args[1:]),
+			Recovered: true,
 		}, lease))
 	case "arm":
 		return answer(ledger.ActivateNow(n.l, ledger.ClaimID(need(0)), parseLease(t, opts)))
 	case "adopt":
 		return answer(n.l.Adopt(ledger.ClaimID(need(0)), parseLease(t, opts)))
 	case "assign":
-		return answer(n.l.Assign(ledger.ClaimID(need(0)), ledger.Attachment{ContainerID: opts["container"], Part: parsePlacement(t, args[1:])}))
+		return answer(n.l.Assign(ledger.ClaimID(need(0)), ledger.Attachment{ContainerID: opts["container"],
+			Part: parsePlacement(t, args[1:])}))
 	case "unassign":
 		return answer(n.l.Unassign(ledger.ClaimID(need(0))))
 	case "created":
@@ -194,8 +198,7 @@ func (n *node) run(t *testing.T, words, body []string) string {
 	return ""
 }
 
-// restart makes the ledger anew from the grants of the old one, before the driver is there, as an agent
-// does.
+// restart builds a new ledger from the grants of the old one, before the driver is there, as an agent does.
 func (n *node) restart() string {
 	old := n.l.Grants()
 	n.l = ledger.New()
@@ -215,7 +218,8 @@ func (n *node) choose(t *testing.T, opts map[string]string) (sharing.Placement, 
 func states(views []ledger.View, levels ...sharing.Level) []allocator.GPUState {
 	out := make([]allocator.GPUState, 0, len(views))
 	for _, v := range views {
-		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0, Levels: levels})
+		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
+			Burst: v.BurstMemory, Held: v.Claims > 0, Levels: levels})
 	}
 	return out
 }
@@ -223,9 +227,10 @@ func states(views []ledger.View, levels ...sharing.Level) []allocator.GPUState {
 func (n *node) show() string {
 	var b strings.Builder
 	for _, v := range n.l.GPUs() {
-		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.Ref(), v.GPU.Health, v.HeldMemory, v.GPU.Usable(), v.HeldPercent, v.FreeMemory, v.FreePercent)
-		if v.LentMemory > 0 {
-			fmt.Fprintf(&b, "; %s lent", v.LentMemory)
+		fmt.Fprintf(&b, "%s %s: %s of %s held, %s; free %s, %s", v.GPU.Ref(), v.GPU.Health, v.HeldMemory,
+			v.GPU.Usable(), v.HeldPercent, v.FreeMemory, v.FreePercent)
+		if v.BurstMemory > 0 {
+			fmt.Fprintf(&b, "; %s lent", v.BurstMemory)
 		}
 		for word, on := range map[string]bool{"; whole": v.Whole, "; OVERBOOKED": v.Overbooked} {
 			if on {
@@ -247,12 +252,12 @@ func (n *node) show() string {
 		}
 		b.WriteString(" " + showPlacement(g.Claim.Placement))
 		for _, f := range g.Claim.Placement {
-			if g.Lent[f.GPU] > 0 {
-				fmt.Fprintf(&b, "; lent %s on %s", g.Lent[f.GPU], f.GPU)
+			if g.Burst[f.GPU] > 0 {
+				fmt.Fprintf(&b, "; lent %s on %s", g.Burst[f.GPU], f.GPU)
 			}
 		}
-		if g.Joint != nil {
-			fmt.Fprintf(&b, "; %s with %v", showPlacement(g.Joint), n.l.Sharers(g.Claim.ID))
+		if g.SharedCap != nil {
+			fmt.Fprintf(&b, "; %s with %v", showPlacement(g.SharedCap), n.l.Sharers(g.Claim.ID))
 		}
 		b.WriteString("\n")
 	}

@@ -9,11 +9,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Assign makes a container instance the next to use a claim, in the place of one that was assigned before. The attachment
-// is Assigned, or Injected if a says so: it is then known that the container was created with what the grant gives.
+// Assign makes a container instance the next to use a claim, in the place of one that was assigned before. The
+// attachment is Assigned, or Injected if a says so: it is then known that the container was created with what the grant
+// gives.
 //
-// Errors: ErrNotFound for an unknown claim, ErrInvalid for no container or a part that is not within the claim, ErrConflict for a container that
-// uses a claim already, and while an attachment of the claim is Activating.
+// Errors: ErrNotFound for an unknown claim, ErrInvalid for no container or a part that is not within the claim,
+// ErrConflict for a container that uses a claim already, and while an attachment of the claim is Activating.
 func (l *Ledger) Assign(id ClaimID, a Attachment) error {
 	e, ok := l.claims[id]
 	if !ok {
@@ -55,25 +56,26 @@ func (l *Ledger) Created(containerID string, injected bool) {
 	}
 }
 
-// Unassign forgets the container that is the next to use a claim. Of an unknown claim, or one that nobody is next to use,
-// nothing is forgotten. The error wraps ErrConflict while it is Activating.
+// Unassign removes the container that is the next to use a grant. If there is none, or no such grant, it changes
+// nothing. The error wraps ErrConflict while the attachment is Activating.
 func (l *Ledger) Unassign(id ClaimID) error {
 	e, ok := l.claims[id]
 	if !ok || e.next == nil {
 		return nil
 	}
 	if e.next.State == Activating {
-		return fmt.Errorf("unassign claim %q: container %q is activating it: %w", id, e.next.ContainerID, sharing.ErrConflict)
+		return fmt.Errorf("unassign claim %q: container %q is activating it: %w", id, e.next.ContainerID,
+			sharing.ErrConflict)
 	}
 	l.setNext(e, nil)
 	return nil
 }
 
-// Activate tells the cgroup whose cap is to be set: of the container that is next to use the claim and was Injected, or,
-// with no container, of a process of its own. The attachment is Activating until Arm or Fail.
+// Activate records the cgroup whose cap is to be set. It is that of the Injected container that is next to use the
+// grant or, without a container, of a process outside of pods. The attachment is Activating until Arm or Fail.
 //
-// Errors: ErrNotFound for an unknown claim; ErrInvalid without cgroup and inode, or for a container that is not Injected;
-// ErrConflict while the claim is used, or activated by another, and for a cgroup that is leased.
+// Errors: ErrNotFound for an unknown claim; ErrInvalid without cgroup and inode, or for a container that is not
+// Injected; ErrConflict while the claim is used, or activated by another, and for a cgroup that is leased.
 func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) error {
 	e, ok := l.claims[id]
 	if !ok {
@@ -106,8 +108,8 @@ func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) 
 	return nil
 }
 
-// Fail tells that the cap could not be put in force: the container is Injected again, and may try anew; a process of its own is
-// no attachment any more. Of a claim that nobody activates, nothing changes.
+// Fail records that the cap could not be set. A container is Injected again and may retry. The attachment of a process
+// outside of pods is removed. If no activation has begun, nothing changes.
 func (l *Ledger) Fail(id ClaimID) {
 	e, ok := l.claims[id]
 	if !ok || e.next == nil || e.next.State != Activating {
@@ -122,8 +124,8 @@ func (l *Ledger) Fail(id ClaimID) {
 	l.setNext(e, &next)
 }
 
-// Drained tells whether no process is in the cgroup of the lease: it is Releasing then, else Active. Of a claim without a lease,
-// nothing changes.
+// Drained tells whether no process is in the cgroup of the lease: it is Releasing then, else Active. Of a claim without
+// a lease, nothing changes.
 func (l *Ledger) Drained(id ClaimID, empty bool) {
 	state := Active
 	if empty {

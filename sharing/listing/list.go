@@ -3,20 +3,22 @@
 
 // Package listing decides to whom each entry of a driver's process list belongs.
 //
-// A driver names a process by its pid alone. It frees memory when the last descriptor of its files closes, so it lists a
-// process that has ended for as long as a forked child has them open. Meanwhile the kernel may give the pid to another
-// process. A List follows one GPU from look to look and remembers which process each entry was about.
+// A driver names a process by its pid alone. It frees memory when the last descriptor of its files closes, so it lists
+// a process that has ended for as long as a forked child has them open. Meanwhile the kernel may give the pid to
+// another process. A List follows one GPU from look to look and remembers which process each entry was about.
 //
 // It promises:
-//   - An entry belongs to a process that runs only if that process had the GPU's device file open when it was identified,
-//     and did not start after the entry was first seen.
-//   - What a process held when it ended stays charged to the grant that it was in, until the driver lists its pid no more.
+//   - An entry belongs to a process that runs only if that process had the GPU's device file open when it was
+//     identified, and did not start after the entry was first seen.
+//   - What a process held when it ended stays charged to the grant that it was in, until the driver lists its pid no
+//     more.
 //   - If a process with the pid of one that has ended uses the GPU, too, and the two are not of one grant, the entry is
 //     unclear for the grants of both.
-//   - An entry whose process cannot be read is unclear. Nothing unclear is ever counted as a grant's or as nobody's.
+//   - An entry whose process cannot be read is unclear. What is unclear never counts for a grant, and never as
+//     unattributed.
 //
-// It is pure: the kernel's answers come through an interface, and the time is given. Not promised: to see that a pid was
-// given to another process between two looks, if that one uses the GPU, too, and the first was never seen.
+// It is pure: the kernel's answers come through an interface, and the time is given. Not promised: to notice that a PID
+// went to another process between two checks, if both use the GPU and the first was never seen.
 package listing
 
 import (
@@ -32,14 +34,16 @@ type List struct {
 
 // record is what is known of one entry since it was first seen.
 type record struct {
-	// since is the time of the first look that had the entry, in clock ticks since boot.
+	// since is the time of the first check with the entry, in clock ticks since boot.
 	since uint64
-	// process is whom the entry is about, and owner the grant that it was seen in last; both zero until it was identified.
+	// process is whom the entry is about, and owner the grant that it was seen in last; both zero until it was
+	// identified.
 	process Process
 	owner   Owner
 	charged bool // owner is known
 	guessed bool // owner was inferred
-	// others are the grants of processes that had the pid later, and the GPU's device file open: some of it may be theirs.
+	// others are the grants of processes that had the pid later, and the GPU's device file open: some of it may be
+	// theirs.
 	others []Owner
 	// ended says that whom the entry is about has ended: who has the pid now, if anybody, is another one.
 	ended bool
@@ -47,9 +51,9 @@ type record struct {
 	closed bool
 }
 
-// Step takes a look: the entries that the driver listed, each pid once, the time in clock ticks since boot at which it had
-// answered, and what the kernel tells afterwards. Looks are given in the order of their time. It returns a line for each
-// entry, in the order of entries.
+// Step takes the entries that the driver listed, each PID once, the time of its answer in clock ticks since boot, and
+// what the kernel reports afterwards. Calls are in the order of their times. It returns a line for each entry, in the
+// order of entries.
 func (l *List) Step(now uint64, entries []Entry, k Kernel) []Line {
 	records := make(map[int]*record, len(entries))
 	lines := make([]Line, 0, len(entries))
@@ -78,8 +82,8 @@ func (l *List) Clone() *List {
 	return out
 }
 
-// Closed tells that a process, which a line named as running, was found without the GPU's device file: others keep what
-// it holds, and it is asked for the file at each look from now on.
+// Closed records that a process, which a line named as running, does not have the GPU's device file. Others keep its
+// memory. Each check asks about the file from now on.
 func (l *List) Closed(p Process) {
 	if r := l.records[p.PID]; r != nil && r.process == p {
 		r.closed = true
@@ -108,7 +112,7 @@ func (r *record) judge(pid int, k Kernel) Line {
 func (r *record) identify(pid int, f Fact, k Kernel) Line {
 	open := k.Open(pid)
 	switch {
-	case open == Untold:
+	case open == NotKnown:
 		return Line{Kind: Unclear}
 	case open == No || f.Start > r.since:
 		r.ended = true
@@ -131,7 +135,7 @@ func (r *record) runs(pid int, f Fact, k Kernel) Line {
 		return Line{Kind: Running, Process: r.process, Owner: f.Owner}
 	case No:
 		return r.endedLine(k)
-	case Untold:
+	case NotKnown:
 	}
 	return Line{Kind: Unclear, Suspects: []Owner{f.Owner}}
 }
@@ -142,14 +146,14 @@ func (r *record) successor(pid int, f Fact, k Kernel) Line {
 	case No:
 		return r.endedLine(k)
 	case Yes:
-		if r.charged && r.owner == f.Owner && len(r.others) == 0 { // whoever of the two holds it, it is the grant's
+		if r.charged && r.owner == f.Owner && len(r.others) == 0 { // whichever of the two has it, it is the grant's
 			return r.endedLine(k)
 		}
 		if !slices.Contains(r.others, f.Owner) {
 			r.others = append(r.others, f.Owner)
 		}
 		return Line{Kind: Unclear, Suspects: r.suspects()}
-	case Untold:
+	case NotKnown:
 	}
 	return Line{Kind: Unclear}
 }
@@ -163,23 +167,23 @@ func (r *record) suspects() []Owner {
 	return out
 }
 
-// endedLine is about a process that has ended. What was made by one that was in no grant is nobody's.
+// endedLine is about a process that has ended. If it was in no grant, its memory is unattributed.
 func (r *record) endedLine(k Kernel) Line {
 	if r.charged && len(r.others) == 0 {
 		return r.charge(r.owner, r.guessed)
 	}
-	keepers, told := k.Keepers()
-	one := told && len(keepers) == 1
+	retainers, known := k.Retainers()
+	one := known && len(retainers) == 1
 	if len(r.others) > 0 {
-		if all := r.suspects(); !one || !slices.Contains(all, keepers[0]) {
+		if all := r.suspects(); !one || !slices.Contains(all, retainers[0]) {
 			return Line{Kind: Unclear, Suspects: all}
 		}
-		return r.charge(keepers[0], true)
+		return r.charge(retainers[0], true)
 	}
 	if !one {
 		return r.charge("", true)
 	}
-	r.owner, r.charged, r.guessed = keepers[0], true, true
+	r.owner, r.charged, r.guessed = retainers[0], true, true
 	return r.charge(r.owner, true)
 }
 
@@ -195,7 +199,8 @@ func (l Line) May(grants ...Owner) bool {
 	if l.Kind != Unclear {
 		return false
 	}
-	return len(l.Suspects) == 0 || slices.ContainsFunc(grants, func(o Owner) bool { return slices.Contains(l.Suspects, o) })
+	return len(l.Suspects) == 0 || slices.ContainsFunc(grants,
+		func(o Owner) bool { return slices.Contains(l.Suspects, o) })
 }
 
 // Charge is what one grant holds of a GPU.
@@ -207,8 +212,8 @@ type Charge struct {
 	Known           bool
 }
 
-// ChargeOf adds up what grants hold together. It is not known if an entry of theirs is without an amount, or if one that is
-// unclear may be theirs.
+// ChargeOf adds up what grants hold together. It is not known if an entry of theirs is without an amount, or if one
+// that is unclear may be theirs.
 func ChargeOf(lines []Line, grants ...Owner) Charge {
 	c := Charge{Known: true}
 	for _, l := range lines {
@@ -231,8 +236,8 @@ func ChargeOf(lines []Line, grants ...Owner) Charge {
 	return c
 }
 
-// Nobody adds up what is unattributed, as far as its amounts are told.
-func Nobody(lines []Line) sharing.Bytes {
+// SumUnattributed adds up the unattributed memory, as far as its amounts are known.
+func SumUnattributed(lines []Line) sharing.Bytes {
 	var sum sharing.Bytes
 	for _, l := range lines {
 		if more, err := sum.Add(l.Bytes); l.Kind == Unattributed && l.Known && err == nil {

@@ -14,30 +14,30 @@ import (
 
 const gib = sharing.GiB
 
-// told is a Kernel that says what a test gives it.
-type told struct {
-	facts   map[int]Fact
-	open    map[int]Answer
-	keepers []Owner
-	silent  bool
-	asked   int // for open files and keepers
+// answers is a Kernel with the answers that a test gives it.
+type answers struct {
+	facts     map[int]Fact
+	open      map[int]Answer
+	retainers []Owner
+	silent    bool
+	asked     int // for open files and retainers
 }
 
-func (k *told) Process(pid int) Fact {
+func (k *answers) Process(pid int) Fact {
 	if f, ok := k.facts[pid]; ok {
 		return f
 	}
 	return Fact{State: Gone}
 }
 
-func (k *told) Open(pid int) Answer {
+func (k *answers) Open(pid int) Answer {
 	k.asked++
 	return k.open[pid]
 }
 
-func (k *told) Keepers() ([]Owner, bool) {
+func (k *answers) Retainers() ([]Owner, bool) {
 	k.asked++
-	return k.keepers, !k.silent
+	return k.retainers, !k.silent
 }
 
 func alive(start uint64, o Owner) Fact { return Fact{State: Alive, Start: start, Owner: o} }
@@ -49,12 +49,12 @@ func TestStep(t *testing.T) {
 	}
 	a, gone := alive(50, "a"), Fact{State: Gone}
 	type look struct {
-		fact    Fact
-		open    Answer
-		keepers []Owner
-		silent  bool
-		closed  bool // the process is found without its file after the look
-		want    Line
+		fact      Fact
+		open      Answer
+		retainers []Owner
+		silent    bool
+		closed    bool // the process is found without its file after the check
+		want      Line
 	}
 	for name, looks := range map[string][]look{
 		"one that runs": {
@@ -72,7 +72,7 @@ func TestStep(t *testing.T) {
 			{fact: gone, want: Line{Kind: Ended, Owner: "a"}},
 			{fact: alive(250, "b"), open: No, want: Line{Kind: Ended, Owner: "a"}},
 			{fact: alive(250, "b"), open: No, want: Line{Kind: Ended, Owner: "a"}},
-			{fact: alive(250, "b"), open: Untold, want: Line{}},
+			{fact: alive(250, "b"), open: NotKnown, want: Line{}},
 			{fact: gone, want: Line{Kind: Ended, Owner: "a"}},
 		},
 		"its number is given again between two looks": {
@@ -83,12 +83,13 @@ func TestStep(t *testing.T) {
 			{fact: a, open: Yes, want: running(50, "a")},
 			{fact: alive(150, "b"), open: Yes, want: Line{Suspects: []Owner{"b", "a"}}},
 			{fact: alive(150, "b"), open: Yes, want: Line{Suspects: []Owner{"b", "a"}}},
-			{fact: gone, keepers: []Owner{"a", "b"}, want: Line{Suspects: []Owner{"b", "a"}}},
-			{fact: gone, keepers: []Owner{"c"}, want: Line{Suspects: []Owner{"b", "a"}}},
+			{fact: gone, retainers: []Owner{"a", "b"}, want: Line{Suspects: []Owner{"b", "a"}}},
+			{fact: gone, retainers: []Owner{"c"}, want: Line{Suspects: []Owner{"b", "a"}}},
 			{fact: gone, want: Line{Suspects: []Owner{"b", "a"}}},
-			{fact: gone, keepers: []Owner{"a"}, want: Line{Kind: Ended, Owner: "a", Inferred: true}},
+			{fact: gone, retainers: []Owner{"a"}, want: Line{Kind: Ended, Owner: "a", Inferred: true}},
 			{fact: alive(650, "a"), open: Yes, want: Line{Suspects: []Owner{"b", "a"}}},
-			{fact: alive(650, "a"), open: No, keepers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
+			{fact: alive(650, "a"), open: No, retainers: []Owner{"b"},
+				want: Line{Kind: Ended, Owner: "b", Inferred: true}},
 		},
 		"an unmanaged one that has its number uses the GPU, too": {
 			{fact: a, open: Yes, want: running(50, "a")},
@@ -109,24 +110,24 @@ func TestStep(t *testing.T) {
 			{fact: a, open: Yes, want: Line{Kind: Ended, Owner: "a"}}, // impossible, and harmless
 		},
 		"never seen, and one grant keeps it": {
-			{fact: gone, keepers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
-			{fact: gone, keepers: []Owner{"a", "b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
+			{fact: gone, retainers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
+			{fact: gone, retainers: []Owner{"a", "b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
 		},
 		"never seen, and several may keep it": {
-			{fact: gone, keepers: []Owner{"a", "b"}, want: Line{Kind: Unattributed}},
+			{fact: gone, retainers: []Owner{"a", "b"}, want: Line{Kind: Unattributed}},
 			{fact: gone, want: Line{Kind: Unattributed}},
-			{fact: gone, keepers: []Owner{"b"}, silent: true, want: Line{Kind: Unattributed}},
-			{fact: gone, keepers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
+			{fact: gone, retainers: []Owner{"b"}, silent: true, want: Line{Kind: Unattributed}},
+			{fact: gone, retainers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
 		},
 		"never seen, and another one has the number": {
 			{fact: alive(50, "b"), open: No, want: Line{Kind: Unattributed}},
 			{fact: alive(50, "b"), open: Yes, want: Line{Suspects: []Owner{"b"}}},
-			{fact: gone, keepers: []Owner{"a"}, want: Line{Suspects: []Owner{"b"}}},
-			{fact: gone, keepers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
+			{fact: gone, retainers: []Owner{"a"}, want: Line{Suspects: []Owner{"b"}}},
+			{fact: gone, retainers: []Owner{"b"}, want: Line{Kind: Ended, Owner: "b", Inferred: true}},
 		},
 		"never seen, unmanaged, ended": {
 			{fact: alive(50, ""), open: Yes, want: running(50, "")},
-			{fact: gone, keepers: []Owner{"b"}, want: Line{Kind: Unattributed}},
+			{fact: gone, retainers: []Owner{"b"}, want: Line{Kind: Unattributed}},
 		},
 		"younger than the entry": {
 			{fact: Fact{}, want: Line{}},
@@ -137,7 +138,7 @@ func TestStep(t *testing.T) {
 			{fact: alive(100, "b"), open: Yes, want: running(100, "b")},
 		},
 		"its files cannot be read": {
-			{fact: a, open: Untold, want: Line{}},
+			{fact: a, open: NotKnown, want: Line{}},
 			{fact: a, open: Yes, want: running(50, "a")},
 			{fact: Fact{}, want: Line{}},
 			{fact: a, want: running(50, "a")},
@@ -145,7 +146,7 @@ func TestStep(t *testing.T) {
 		"it closes its files and lives on": {
 			{fact: a, open: Yes, closed: true, want: running(50, "a")},
 			{fact: a, open: No, want: Line{Kind: Ended, Owner: "a"}},
-			{fact: a, open: Untold, want: Line{Suspects: []Owner{"a"}}},
+			{fact: a, open: NotKnown, want: Line{Suspects: []Owner{"a"}}},
 			{fact: a, open: Yes, want: running(50, "a")},
 			{fact: a, want: running(50, "a")},
 			{fact: gone, want: Line{Kind: Ended, Owner: "a"}},
@@ -155,7 +156,9 @@ func TestStep(t *testing.T) {
 			var l List
 			for i, look := range looks {
 				look.want.Entry = Entry{7, gib, true}
-				k := &told{facts: map[int]Fact{7: look.fact}, open: map[int]Answer{7: look.open}, keepers: look.keepers, silent: look.silent}
+				k := &answers{facts: map[int]Fact{7: look.fact}, open: map[int]Answer{7: look.open},
+					retainers: look.retainers,
+					silent:    look.silent}
 				got := l.Step(uint64(i+1)*100, []Entry{look.want.Entry}, k)
 				if d := cmp.Diff([]Line{look.want}, got, cmpopts.EquateEmpty()); d != "" {
 					t.Errorf("look %d (-want +got):\n%s", i, d)
@@ -170,7 +173,7 @@ func TestStep(t *testing.T) {
 
 // TestStepAsksLittle looks twice at processes that run: reading their files is expensive.
 func TestStepAsksLittle(t *testing.T) {
-	k := &told{facts: map[int]Fact{1: alive(1, "a"), 2: alive(2, "b")}, open: map[int]Answer{1: Yes, 2: Yes}}
+	k := &answers{facts: map[int]Fact{1: alive(1, "a"), 2: alive(2, "b")}, open: map[int]Answer{1: Yes, 2: Yes}}
 	var l List
 	for range 3 {
 		l.Step(100, []Entry{{PID: 1}, {PID: 2}}, k)
@@ -182,7 +185,7 @@ func TestStepAsksLittle(t *testing.T) {
 
 // TestEntryThatComesBack is not taken for the one before: who had the number then is of no matter.
 func TestEntryThatComesBack(t *testing.T) {
-	k := &told{facts: map[int]Fact{7: alive(50, "a")}, open: map[int]Answer{7: Yes}}
+	k := &answers{facts: map[int]Fact{7: alive(50, "a")}, open: map[int]Answer{7: Yes}}
 	var l List
 	l.Step(100, []Entry{{PID: 7}}, k)
 	l.Step(200, nil, k)
@@ -202,24 +205,29 @@ func TestChargeOf(t *testing.T) {
 	}{
 		"nothing": {nil, Charge{Known: true}},
 		"others'": {[]Line{
-			{Entry: entry(gib), Kind: Running, Owner: "x"}, {Entry: entry(gib), Kind: Ended, Owner: "x"}, {Entry: entry(gib), Kind: Unattributed},
-			{Entry: entry(gib), Kind: Running}, {Entry: entry(gib), Suspects: []Owner{"x", ""}}, {Entry: Entry{PID: 3}, Kind: Running, Owner: "x"},
+			{Entry: entry(gib), Kind: Running, Owner: "x"}, {Entry: entry(gib), Kind: Ended, Owner: "x"},
+			{Entry: entry(gib), Kind: Unattributed},
+			{Entry: entry(gib), Kind: Running}, {Entry: entry(gib), Suspects: []Owner{"x", ""}},
+			{Entry: Entry{PID: 3}, Kind: Running, Owner: "x"},
 		}, Charge{Known: true}},
 		"its own": {[]Line{
 			{Entry: entry(gib), Kind: Running, Owner: "a"}, {Entry: entry(2 * gib), Kind: Ended, Owner: "a"},
 			{Entry: entry(4 * gib), Kind: Ended, Owner: "b", Inferred: true},
 		}, Charge{Bytes: 7 * gib, Ended: 6 * gib, Inferred: 4 * gib, Known: true}},
-		"an amount that is not told":  {[]Line{{Entry: entry(gib), Kind: Running, Owner: "a"}, {Entry: Entry{PID: 3}, Kind: Ended, Owner: "a"}}, Charge{}},
-		"one that may be its own":     {[]Line{{Entry: entry(gib), Suspects: []Owner{"x", "b"}}}, Charge{}},
-		"one that may be anyone's":    {[]Line{{Entry: entry(gib)}}, Charge{}},
-		"more than there is to count": {[]Line{{Entry: most, Kind: Running, Owner: "a"}, {Entry: entry(1), Kind: Ended, Owner: "a"}}, Charge{}},
+		"an amount that is unknown": {[]Line{{Entry: entry(gib), Kind: Running, Owner: "a"},
+			{Entry: Entry{PID: 3}, Kind: Ended, Owner: "a"}}, Charge{}},
+		"one that may be its own":  {[]Line{{Entry: entry(gib), Suspects: []Owner{"x", "b"}}}, Charge{}},
+		"one that may be anyone's": {[]Line{{Entry: entry(gib)}}, Charge{}},
+		"more than there is to count": {[]Line{{Entry: most, Kind: Running, Owner: "a"},
+			{Entry: entry(1), Kind: Ended, Owner: "a"}}, Charge{}},
 	} {
 		if got := ChargeOf(c.lines, "a", "b"); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	lines := []Line{{Entry: entry(gib), Kind: Unattributed}, {Entry: Entry{PID: 3}, Kind: Unattributed}, {Entry: entry(gib), Kind: Running}, {Entry: entry(2 * gib), Kind: Unattributed}}
-	if got := Nobody(lines); got != 3*gib {
+	lines := []Line{{Entry: entry(gib), Kind: Unattributed}, {Entry: Entry{PID: 3}, Kind: Unattributed},
+		{Entry: entry(gib), Kind: Running}, {Entry: entry(2 * gib), Kind: Unattributed}}
+	if got := SumUnattributed(lines); got != 3*gib {
 		t.Errorf("nobody's: %s", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// machine is a naive model of a kernel and a driver: processes with few pids, and memory that lives as long as a process
-// has a descriptor of it.
+// machine is a naive model of a kernel and a driver: processes with few pids, and memory that lives as long as a
+// process has a descriptor of it.
 type machine struct {
 	rand   *rand.Rand
 	clock  uint64
@@ -34,14 +34,14 @@ type client struct {
 	maker   program
 	bytes   sharing.Bytes
 	holders map[*program]bool
-	seen    bool // by a look while its maker lived, had it open, and could be read
+	seen    bool // while its maker lived, had it open, and could be read
 }
 
 func (m *machine) open(p *program) bool {
 	return slices.ContainsFunc(m.memory, func(c *client) bool { return c.holders[p] })
 }
 
-// Process, Open and Keepers implement Kernel.
+// Process, Open and Retainers implement Kernel.
 func (m *machine) Process(pid int) Fact {
 	p := m.living[pid]
 	switch {
@@ -56,14 +56,14 @@ func (m *machine) Process(pid int) Fact {
 func (m *machine) Open(pid int) Answer {
 	switch p := m.living[pid]; {
 	case m.unread[pid]:
-		return Untold
+		return NotKnown
 	case p != nil && m.open(p):
 		return Yes
 	}
 	return No
 }
 
-func (m *machine) Keepers() (grants []Owner, told bool) {
+func (m *machine) Retainers() (grants []Owner, known bool) {
 	listed := m.entries()
 	for pid, p := range m.living {
 		has := slices.ContainsFunc(listed, func(e Entry) bool { return e.PID == pid })
@@ -97,7 +97,7 @@ func (m *machine) truth(pid int) map[Owner]*client {
 	return out
 }
 
-// sweep frees what nobody has a descriptor of.
+// sweep frees memory that no process has a descriptor of.
 func (m *machine) sweep() {
 	m.memory = slices.DeleteFunc(m.memory, func(c *client) bool { return len(c.holders) == 0 })
 }
@@ -124,7 +124,8 @@ func (m *machine) act() string {
 		m.living[pid] = &program{Process{pid, m.clock}, grant}
 		return fmt.Sprintf("start %d in %q", pid, grant)
 	case what < 5:
-		m.memory = append(m.memory, &client{maker: *p, bytes: sharing.Bytes(1 + m.rand.IntN(9)), holders: map[*program]bool{p: true}})
+		m.memory = append(m.memory, &client{maker: *p, bytes: sharing.Bytes(1 + m.rand.IntN(9)),
+			holders: map[*program]bool{p: true}})
 		return fmt.Sprintf("%d uses the GPU", p.PID)
 	case what < 7:
 		pid := 1 + m.rand.IntN(6)
@@ -155,7 +156,7 @@ func (m *machine) act() string {
 	}
 }
 
-// look takes a look and compares it with the truth.
+// look makes one check and compares it with the truth.
 func (m *machine) look(l *List) error {
 	entries := m.entries()
 	lines := l.Step(m.clock, entries, m)
@@ -216,8 +217,8 @@ func (m *machine) check(line Line, e Entry) error {
 	return nil
 }
 
-// TestAgainstAMachine has processes start, fork, end and take each other's pids at random, and compares each look with the
-// truth. Some processes cannot be read now and then.
+// TestAgainstAMachine has processes start, fork, end and take each other's pids at random, and compares each check with
+// the truth. Some processes cannot be read now and then.
 func TestAgainstAMachine(t *testing.T) {
 	for seed := range uint64(300) {
 		m := &machine{rand: rand.New(rand.NewPCG(seed, 1)), living: map[int]*program{}, unread: map[int]bool{}}

@@ -14,8 +14,8 @@ type Process struct {
 	Start uint64
 }
 
-// Entry is one entry of a driver's list: what all processes that ever had this pid, and whose files are open, hold of the
-// GPU together. Bytes mean nothing unless Known.
+// Entry is one entry of a driver's list: what all processes that ever had this pid, and whose files are open, hold of
+// the GPU together. Bytes mean nothing unless Known.
 type Entry struct {
 	PID   int
 	Bytes sharing.Bytes
@@ -48,19 +48,19 @@ type Answer uint8
 
 // The answers.
 const (
-	Untold Answer = iota
+	NotKnown Answer = iota
 	No
 	Yes
 )
 
-// Kernel tells of processes, after the driver made its list. It is asked for what a look needs alone.
+// Kernel answers about processes, after the driver made its list. It is asked only what a check needs.
 type Kernel interface {
 	Process(pid int) Fact
 	// Open says whether the process that has the pid now has the GPU's device file open.
 	Open(pid int) Answer
-	// Keepers are the grants in whose cgroups a process has the GPU's device file open and no entry of its own, each
-	// once. told is false if a process could not be read.
-	Keepers() (grants []Owner, told bool)
+	// Retainers are the grants in whose cgroups a process that is not listed has the GPU's device file open, each once.
+	// known is false if a process could not be read.
+	Retainers() (grants []Owner, known bool)
 }
 
 // Kind says what is known of an entry.
@@ -68,7 +68,7 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Unclear: it cannot be told now to whom it belongs.
+	// Unclear: its owner cannot be determined now.
 	Unclear Kind = iota
 	// Running: it belongs to Line.Process, which runs.
 	Running
@@ -86,7 +86,8 @@ type Line struct {
 	Process Process
 	// Owner is the grant that is charged. If Kind is Running, it may be empty: an unmanaged process.
 	Owner Owner
-	// Inferred says that the process was never seen in Owner's cgroup: Owner is the only grant that could have made the memory.
+	// Inferred says that the process was never seen in Owner's cgroup: Owner is the only grant that could have made the
+	// memory.
 	Inferred bool
 	// Suspects are the grants that it may belong to if Kind is Unclear. None means that it may be anyone's.
 	Suspects []Owner

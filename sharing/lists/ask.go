@@ -12,8 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// reader reads process lists, one call per GPU at a time. All who ask for the same list share the next call: an answer is
-// always to a call that began no earlier than the question.
+// reader reads process lists, one call per GPU at a time. All who ask for the same list share the next call: an answer
+// is always to a call that began no earlier than the question.
 type reader struct {
 	mu    sync.Mutex
 	lines map[lineKey]*line
@@ -25,7 +25,7 @@ type lineKey struct {
 	gpu    sharing.GPURef
 }
 
-// line is the calls for one list. It goes when nobody asks.
+// line is the calls for one list. It ends without callers.
 type line struct {
 	asking int
 	// turn has a token while a call is in the driver.

@@ -21,21 +21,24 @@ type asker struct {
 	by, after  int
 }
 
-// Who asks for the same list at one moment shares a call. Who asks during a call gets the answer of the next one, together with
-// all others who wait. A caller who leaves takes no answer from others.
+// Who asks for the same list at one moment shares a call. Who asks during a call gets the answer of the next one,
+// together with all others who wait. A caller who leaves takes no answer from others.
 func TestCallsAreShared(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		askers []asker
 		calls  int32
 	}{
-		"one":               {[]asker{{0, 99 * ms, gpu0, 1, 10}}, 1},
-		"at one moment":     {[]asker{{0, 99 * ms, gpu0, 1, 10}, {0, 99 * ms, gpu0, 1, 10}, {0, 99 * ms, gpu0, 1, 10}}, 1},
+		"one": {[]asker{{0, 99 * ms, gpu0, 1, 10}}, 1},
+		"at one moment": {[]asker{{0, 99 * ms, gpu0, 1, 10}, {0, 99 * ms, gpu0, 1, 10}, {0, 99 * ms, gpu0, 1, 10}},
+			1},
 		"two GPUs":          {[]asker{{0, 99 * ms, gpu0, 1, 10}, {1 * ms, 99 * ms, gpu1, 2, 11}}, 2},
 		"one after another": {[]asker{{0, 99 * ms, gpu0, 1, 10}, {20 * ms, 99 * ms, gpu0, 2, 30}}, 2},
-		"during a call":     {[]asker{{0, 99 * ms, gpu0, 1, 10}, {1 * ms, 99 * ms, gpu0, 2, 20}, {9 * ms, 99 * ms, gpu0, 2, 20}}, 2},
-		"no time":           {[]asker{{0, 5 * ms, gpu0, 0, 5}, {1 * ms, 99 * ms, gpu0, 2, 15}}, 2},
-		"no time to wait":   {[]asker{{0, 99 * ms, gpu0, 1, 10}, {1 * ms, 5 * ms, gpu0, 0, 6}, {2 * ms, 99 * ms, gpu0, 2, 20}}, 2},
+		"during a call": {[]asker{{0, 99 * ms, gpu0, 1, 10}, {1 * ms, 99 * ms, gpu0, 2, 20},
+			{9 * ms, 99 * ms, gpu0, 2, 20}}, 2},
+		"no time": {[]asker{{0, 5 * ms, gpu0, 0, 5}, {1 * ms, 99 * ms, gpu0, 2, 15}}, 2},
+		"no time to wait": {[]asker{{0, 99 * ms, gpu0, 1, 10}, {1 * ms, 5 * ms, gpu0, 0, 6},
+			{2 * ms, 99 * ms, gpu0, 2, 20}}, 2},
 		"leaves while others wait": {
 			[]asker{{0, 99 * ms, gpu0, 1, 10}, {1 * ms, 14 * ms, gpu0, 0, 15}, {2 * ms, 99 * ms, gpu0, 3, 25}}, 3,
 		},
@@ -58,8 +61,10 @@ func TestCallsAreShared(t *testing.T) {
 						} else if !errors.Is(got.Err, sharing.ErrUnavailable) {
 							t.Errorf("asker %d: %v", i, got.Err)
 						}
-						if took := time.Since(began); by != a.by || took != time.Duration(a.after)*ms || got.GPU != a.gpu {
-							t.Errorf("asker %d has the answer of call %d about %s after %s: %v", i, by, got.GPU, took, got.Err)
+						if took := time.Since(began); by != a.by || took != time.Duration(a.after)*ms ||
+							got.GPU != a.gpu {
+							t.Errorf("asker %d has the answer of call %d about %s after %s: %v", i, by, got.GPU, took,
+								got.Err)
 						}
 					})
 				}
@@ -68,7 +73,7 @@ func TestCallsAreShared(t *testing.T) {
 					t.Errorf("%d calls, want %d", n, c.calls)
 				}
 				if len(l.calls.lines) > 0 {
-					t.Error("a list that nobody asks for is kept")
+					t.Error("a list that no one asks for is kept")
 				}
 			})
 		})

@@ -102,7 +102,8 @@ func (l *Lists) Judge(answers []Answer, grants []Grant) []Look {
 	for _, a := range answers {
 		look := Look{GPU: a.GPU, Err: a.Err}
 		if a.Err == nil {
-			look.Lines = l.judge(a, view{opener: l.opener(a.GPU), gpu: a.GPU, grants: grants, listed: a.Uses, seen: seen, untold: &look.Untold})
+			look.Lines = l.judge(a, view{opener: l.opener(a.GPU), gpu: a.GPU, grants: grants, listed: a.Uses,
+				seen: seen, unknown: &look.ReadErr})
 		}
 		out = append(out, look)
 	}
@@ -136,9 +137,9 @@ func (l *Lists) judge(a Answer, v view) []Line {
 	return lines
 }
 
-// Check says whether a process may be signaled for its use of a GPU: it has the GPU's device file open. The caller holds
-// the process, so that it is the one that has the pid. If it has closed the file, the next look knows that others keep
-// what it held. Errors: sharing.ErrStale (it has not), and those of Kernel.Open.
+// Check says whether a process may be signaled for its use of a GPU: it has the GPU's device file open. The caller
+// holds the process, so that it is the one that has the pid. If it has closed the file, the next check knows that
+// others keep its memory. Errors: sharing.ErrStale (it has not), and those of Kernel.Open.
 func (l *Lists) Check(gpu sharing.GPURef, p listing.Process) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,9 +156,9 @@ func (l *Lists) Check(gpu sharing.GPURef, p listing.Process) error {
 	return fmt.Errorf("process %d does not have the device file of GPU %s open: %w", p.PID, gpu, sharing.ErrStale)
 }
 
-// Keepers are the processes of a grant that have the device file of a look's GPU open, and of which the look names none as
-// running: they keep what processes of the grant held that have ended. Errors are those of Kernel and of Grant.Procs.
-func (l *Lists) Keepers(look Look, g Grant) ([]listing.Process, error) {
+// Retainers are the processes of a grant that have the GPU's device file open and that the sample does not list as
+// running. They keep the memory of ended processes of the grant. Errors are those of Kernel and of Grant.Procs.
+func (l *Lists) Retainers(look Look, g Grant) ([]listing.Process, error) {
 	var running []int
 	for _, line := range look.Lines {
 		if line.Kind == listing.Running {
@@ -166,10 +167,10 @@ func (l *Lists) Keepers(look Look, g Grant) ([]listing.Process, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.opener(look.GPU).keepers(g, running)
+	return l.opener(look.GPU).retainers(g, running)
 }
 
-func (o opener) keepers(g Grant, but []int) ([]listing.Process, error) {
+func (o opener) retainers(g Grant, but []int) ([]listing.Process, error) {
 	pids, err := g.Procs()
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of grant %s: %w", g.Owner, err)

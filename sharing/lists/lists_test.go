@@ -73,15 +73,16 @@ func bench(all map[int]program) (*programs, *Lists, []Grant) {
 	l.Found([]sharing.GPU{{UUID: gpu0.UUID, Minor: 4}, {UUID: gpu1.UUID, Minor: 5}})
 	grant := func(name string, gpus ...sharing.GPURef) Grant {
 		dir := "/cg/" + name
-		return Grant{Owner: listing.Owner(name), Cgroup: dir, On: func(g sharing.GPURef) bool { return slices.Contains(gpus, g) }, Procs: func() (pids []int, err error) {
-			for pid, p := range k.all {
-				if p.dir == dir || p.dir == dir+"/below" {
-					pids = append(pids, pid)
+		return Grant{Owner: listing.Owner(name), Cgroup: dir,
+			On: func(g sharing.GPURef) bool { return slices.Contains(gpus, g) }, Procs: func() (pids []int, err error) {
+				for pid, p := range k.all {
+					if p.dir == dir || p.dir == dir+"/below" {
+						pids = append(pids, pid)
+					}
 				}
-			}
-			slices.Sort(pids)
-			return pids, nil
-		}}
+				slices.Sort(pids)
+				return pids, nil
+			}}
 	}
 	return k, l, []Grant{grant("a", gpu0, gpu1), grant("b", gpu0)}
 }
@@ -93,16 +94,16 @@ func uses(pids ...int) (out []Use) {
 	return out
 }
 
-// told is a driver that answers at once.
-type told struct {
+// instant is a driver with an immediate answer.
+type instant struct {
 	uses []Use
 	err  error
 }
 
-func (d *told) Processes(context.Context, sharing.GPURef) ([]Use, error) { return d.uses, d.err }
+func (d *instant) Processes(context.Context, sharing.GPURef) ([]Use, error) { return d.uses, d.err }
 
 func (l *Lists) look(grants []Grant, gpu sharing.GPURef, pids ...int) Look {
-	return l.Judge([]Answer{l.Ask(context.Background(), &told{uses: uses(pids...)}, gpu)}, grants)[0]
+	return l.Judge([]Answer{l.Ask(context.Background(), &instant{uses: uses(pids...)}, gpu)}, grants)[0]
 }
 
 // brief is a line in short.
@@ -120,19 +121,21 @@ func briefs(l Look) (out []string) {
 func TestJudge(t *testing.T) {
 	denied := fmt.Errorf("read: %w", sharing.ErrDenied)
 	k, l, grants := bench(map[int]program{
-		1: {dir: "/cg/a", start: 1, open: []int{4, 5}}, 2: {dir: "/cg/b/below", start: 2, open: []int{4, 5}}, 3: {dir: "/cg/ab", start: 3, open: []int{4}},
+		1: {dir: "/cg/a", start: 1, open: []int{4, 5}}, 2: {dir: "/cg/b/below", start: 2, open: []int{4, 5}},
+		3: {dir: "/cg/ab", start: 3, open: []int{4}},
 		4: {dir: "", start: 4, open: []int{4}}, 5: {err: denied}, 6: {dir: "/cg/b", start: 6},
 	})
 	look := l.look(grants, gpu0, 1, 2, 3, 4, 5, 6, 7)
 	want := []string{"1:1:a:/cg/a", "2:1:b:/cg/b/below", "3:1::/cg/ab", "4:1::", "5:0::", "6:3::", "7:3::"}
-	if got := briefs(look); !slices.Equal(got, want) || look.Lines[0].MPS || !look.Lines[1].MPS || look.Lines[0].Process != (listing.Process{PID: 1, Start: 1}) {
+	if got := briefs(look); !slices.Equal(got, want) || look.Lines[0].MPS || !look.Lines[1].MPS ||
+		look.Lines[0].Process != (listing.Process{PID: 1, Start: 1}) {
 		t.Errorf("%q, want %q: %+v", got, want, look.Lines)
 	}
 	if c := look.Charge("a"); c.Known {
 		t.Errorf("with an entry that cannot be read: %+v", c)
 	}
-	if look.Nobody() != 2*gib {
-		t.Errorf("nobody's: %s", look.Nobody())
+	if look.Unattributed() != 2*gib {
+		t.Errorf("nobody's: %s", look.Unattributed())
 	}
 	// A grant that has no part of a GPU does not own what its processes hold there.
 	if got := briefs(l.look(grants, gpu1, 1, 2)); !slices.Equal(got, []string{"1:1:a:/cg/a", "2:1::/cg/b/below"}) {
@@ -142,11 +145,11 @@ func TestJudge(t *testing.T) {
 	if got := briefs(l.look(grants, gpu1, 1, 2)); len(got) != 2 || k.reads != reads {
 		t.Errorf("files are read %d times in a second look", k.reads-reads)
 	}
-	failed := l.Judge([]Answer{l.Ask(t.Context(), &told{err: sharing.ErrLost}, gpu0)}, grants)[0]
+	failed := l.Judge([]Answer{l.Ask(t.Context(), &instant{err: sharing.ErrLost}, gpu0)}, grants)[0]
 	if !errors.Is(failed.Err, sharing.ErrLost) || len(failed.Lines) != 0 || failed.Charge("a").Known {
 		t.Errorf("%+v", failed)
 	}
-	// The file of a GPU that was not found is nobody's.
+	// The file of a GPU that was not found belongs to no process.
 	if got := briefs(l.look(grants, sharing.GPURef{UUID: "GPU-9"}, 3)); !slices.Equal(got, []string{"3:0::"}) {
 		t.Errorf("%q", got)
 	}
@@ -154,8 +157,10 @@ func TestJudge(t *testing.T) {
 
 func TestKeepers(t *testing.T) {
 	k, l, grants := bench(map[int]program{
-		1: {dir: "/cg/a", start: 1, open: []int{4}}, 2: {dir: "/cg/a", start: 2, open: []int{4}}, 3: {dir: "/cg/a", start: 3, open: []int{5}},
-		4: {dir: "/cg/a/below", start: 4, open: []int{4}}, 5: {dir: "/cg/a", start: 5}, 6: {dir: "/cg/b", start: 6, open: []int{4}},
+		1: {dir: "/cg/a", start: 1, open: []int{4}}, 2: {dir: "/cg/a", start: 2, open: []int{4}},
+		3: {dir: "/cg/a", start: 3, open: []int{5}},
+		4: {dir: "/cg/a/below", start: 4, open: []int{4}}, 5: {dir: "/cg/a", start: 5},
+		6: {dir: "/cg/b", start: 6, open: []int{4}},
 	})
 	l.look(grants, gpu0, 1, 2)
 	delete(k.all, 1)
@@ -166,17 +171,17 @@ func TestKeepers(t *testing.T) {
 	if c := look.Charge("a"); c != (listing.Charge{Bytes: 2 * gib, Ended: gib, Known: true}) {
 		t.Errorf("%+v", c)
 	}
-	got, err := l.Keepers(look, grants[0])
+	got, err := l.Retainers(look, grants[0])
 	if want := []listing.Process{{PID: 4, Start: 4}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
 	k.all[5] = program{dir: "/cg/a", err: sharing.ErrUnavailable}
-	if _, err := l.Keepers(look, grants[0]); !errors.Is(err, sharing.ErrUnavailable) {
+	if _, err := l.Retainers(look, grants[0]); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("of one that cannot be read: %v", err)
 	}
 	broken := grants[0]
 	broken.Procs = func() ([]int, error) { return nil, sharing.ErrDenied }
-	if _, err := l.Keepers(look, broken); !errors.Is(err, sharing.ErrDenied) {
+	if _, err := l.Retainers(look, broken); !errors.Is(err, sharing.ErrDenied) {
 		t.Errorf("of a cgroup that cannot be read: %v", err)
 	}
 	// One that was never seen is charged to the only grant that has such a process: b keeps nothing on GPU 1.
@@ -193,7 +198,7 @@ func TestKeepers(t *testing.T) {
 func TestOrder(t *testing.T) {
 	k, l, grants := bench(map[int]program{1: {dir: "/cg/a", start: 1, open: []int{4}}})
 	l.look(grants, gpu0, 1)
-	late := l.Ask(t.Context(), &told{}, gpu0) // it is not listed
+	late := l.Ask(t.Context(), &instant{}, gpu0) // it is not listed
 	delete(k.all, 1)
 	if got := briefs(l.look(grants, gpu0, 1)); !slices.Equal(got, []string{"1:2:a:"}) {
 		t.Errorf("%q", got)
@@ -207,7 +212,8 @@ func TestOrder(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	k, l, grants := bench(map[int]program{1: {dir: "/cg/a", start: 1, open: []int{4}}, 2: {dir: "/cg/a", start: 2, open: []int{4}}})
+	k, l, grants := bench(map[int]program{1: {dir: "/cg/a", start: 1, open: []int{4}},
+		2: {dir: "/cg/a", start: 2, open: []int{4}}})
 	one := listing.Process{PID: 1, Start: 1}
 	l.look(grants, gpu0, 1)
 	if err := l.Check(gpu0, one); err != nil {
@@ -221,7 +227,8 @@ func TestCheck(t *testing.T) {
 	if got := briefs(look); !slices.Equal(got, []string{"1:2:a:"}) {
 		t.Errorf("after it was found without the file: %q", got)
 	}
-	if got, err := l.Keepers(look, grants[0]); err != nil || !slices.Equal(got, []listing.Process{{PID: 2, Start: 2}}) {
+	if got, err := l.Retainers(look, grants[0]); err != nil ||
+		!slices.Equal(got, []listing.Process{{PID: 2, Start: 2}}) {
 		t.Errorf("%v %v", got, err)
 	}
 	k.all[1] = program{err: sharing.ErrDenied}
@@ -253,8 +260,10 @@ func TestAskAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l, _ := bench(nil)
 		began := time.Now()
-		got := l.AskAll(t.Context(), &driver{after: map[sharing.GPURef]time.Duration{gpu0: time.Hour, gpu1: time.Second}}, []sharing.GPURef{gpu0, gpu1}, 2*time.Second)
-		if took := time.Since(began); took != 2*time.Second || !errors.Is(got[0].Err, sharing.ErrUnavailable) || got[1].Err != nil || len(got[1].Uses) != 1 || got[1].GPU != gpu1 {
+		got := l.AskAll(t.Context(), &driver{after: map[sharing.GPURef]time.Duration{gpu0: time.Hour,
+			gpu1: time.Second}}, []sharing.GPURef{gpu0, gpu1}, 2*time.Second)
+		if took := time.Since(began); took != 2*time.Second || !errors.Is(got[0].Err, sharing.ErrUnavailable) ||
+			got[1].Err != nil || len(got[1].Uses) != 1 || got[1].GPU != gpu1 {
 			t.Errorf("%+v after %s", got, took)
 		}
 	})
@@ -268,7 +277,8 @@ func TestNode(t *testing.T) {
 	}
 	file := filepath.Join(dir, "dev", "nvidia3")
 	n := Node{CgroupOf: func(int) (string, error) { return "/cg", nil }, DevRoot: dir}
-	if _, err := n.Open(os.Getpid(), 3); !errors.Is(err, sharing.ErrUnavailable) || errors.Is(err, sharing.ErrNotFound) {
+	if _, err := n.Open(os.Getpid(), 3); !errors.Is(err, sharing.ErrUnavailable) ||
+		errors.Is(err, sharing.ErrNotFound) {
 		t.Errorf("without such a device: %v", err)
 	}
 	s, err := net.ListenUnix("unix", &net.UnixAddr{Name: file, Net: "unix"})

@@ -20,15 +20,16 @@ type Use struct {
 	MPS bool
 }
 
-// Driver lists the processes that hold memory of a GPU, each pid once. It is comparable. Errors are of the vocabulary of package sharing.
+// Driver lists the processes that hold memory of a GPU, each pid once. It is comparable. Errors are of the vocabulary
+// of package sharing.
 type Driver interface {
 	Processes(ctx context.Context, gpu sharing.GPURef) ([]Use, error)
 }
 
 // Kernel tells of processes.
 type Kernel interface {
-	// Cgroup is the directory of the cgroup that a process is in, empty if it is in none that can be seen; Start is when
-	// it started, in clock ticks since boot. sharing.ErrNotFound and sharing.ErrStale: there is no such process.
+	// Cgroup is the directory of the cgroup that a process is in, empty if it is in none that can be seen; Start is
+	// when it started, in clock ticks since boot. sharing.ErrNotFound and sharing.ErrStale: there is no such process.
 	Cgroup(pid int) (string, error)
 	Start(pid int) (uint64, error)
 	// Open says whether a process has the device file of the GPU with a minor number open. Errors are those of
@@ -71,13 +72,13 @@ type Answer struct {
 	order, at uint64
 }
 
-// Look is an answer with what the kernel told of it afterwards. It has no lines if Err is set.
+// Look is an answer of the driver with what the kernel reported of it afterwards. It has no lines if Err is set.
 type Look struct {
 	GPU   sharing.GPURef
 	Lines []Line
 	Err   error
-	// Untold is why the open files of a listed process could not be read; nil if they were, or were not needed.
-	Untold error
+	// ReadErr is why the open files of a listed process could not be read; nil if they were, or were not needed.
+	ReadErr error
 }
 
 // Charge is what grants hold together; it is not known if the driver did not answer.
@@ -88,8 +89,8 @@ func (l Look) Charge(grants ...listing.Owner) listing.Charge {
 	return listing.ChargeOf(l.plain(), grants...)
 }
 
-// Nobody is what is unattributed.
-func (l Look) Nobody() sharing.Bytes { return listing.Nobody(l.plain()) }
+// Unattributed is the unattributed memory.
+func (l Look) Unattributed() sharing.Bytes { return listing.SumUnattributed(l.plain()) }
 
 func (l Look) plain() []listing.Line {
 	out := make([]listing.Line, 0, len(l.Lines))

@@ -11,21 +11,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/listing"
 )
 
-// fact is what the kernel told of a process in one look, on whatever GPU.
+// fact is what the kernel reported of a process in one check, on any GPU.
 type fact struct {
 	dir   string
 	start uint64
 	err   error
 }
 
-// view is the kernel as a list of one GPU sees it in one look.
+// view is the kernel as a list of one GPU sees it in one check.
 type view struct {
 	opener
-	gpu    sharing.GPURef
-	grants []Grant
-	listed []Use
-	seen   map[int]fact // by pid
-	untold *error       // Look.Untold
+	gpu     sharing.GPURef
+	grants  []Grant
+	listed  []Use
+	seen    map[int]fact // by pid
+	unknown *error       // Look.ReadErr
 }
 
 // Process implements listing.Kernel, as do the others.
@@ -57,29 +57,29 @@ func (v view) Open(pid int) listing.Answer {
 	case ended(err):
 		return listing.No
 	case err != nil:
-		*v.untold = cmp.Or(*v.untold, err)
-		return listing.Untold
+		*v.unknown = cmp.Or(*v.unknown, err)
+		return listing.NotKnown
 	case open:
 		return listing.Yes
 	}
 	return listing.No
 }
 
-// Keepers looks at the processes of all grants that have a part of the GPU.
-func (v view) Keepers() (grants []listing.Owner, told bool) {
+// Retainers reads the processes of all grants that have a share of the GPU.
+func (v view) Retainers() (grants []listing.Owner, known bool) {
 	var listed []int
 	for _, u := range v.listed {
 		listed = append(listed, u.PID)
 	}
-	told = true
+	known = true
 	for _, g := range v.grants {
 		if !g.On(v.gpu) {
 			continue
 		}
-		all, err := v.keepers(g, listed)
-		if told = told && err == nil; len(all) > 0 {
+		all, err := v.retainers(g, listed)
+		if known = known && err == nil; len(all) > 0 {
 			grants = append(grants, g.Owner)
 		}
 	}
-	return grants, told
+	return grants, known
 }

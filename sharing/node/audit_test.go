@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// The life of a grant, and what happens beside it, is in the log: what, whose, where, why.
+// The audit log has the events of a grant: type, owner, GPU and reason.
 func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	b := newPodBench(t)
 	var mu sync.Mutex
@@ -42,8 +42,9 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 			t.Errorf("%s: %d entries, %+v", what, n, e)
 		case e.Who == nil || e.Who.Pod != "p" || e.Who.Namespace != "ns" || e.Who.Container != "main":
 			t.Errorf("%s: whose: %+v", what, e.Who)
-		case len(e.Fragments) != 1 || e.Fragments[0].GPU != gpu.String() || e.Fragments[0].MemoryBytes != uint64(10*sharing.GiB):
-			t.Errorf("%s: where: %+v", what, e.Fragments)
+		case len(e.Shares) != 1 || e.Shares[0].GPU != gpu.String() ||
+			e.Shares[0].MemoryBytes != uint64(10*sharing.GiB):
+			t.Errorf("%s: where: %+v", what, e.Shares)
 		}
 	}
 	if err := b.Limit(t.Context(), lifecycle.Peer{UID: 0, PID: 1}, id, 12*sharing.GiB); err != nil {
@@ -59,7 +60,7 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 		t.Errorf("a limit that was refused: %d, %+v", n, e)
 	}
 	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79")
-	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Fragments[0].GPU != gpu.String() {
+	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Shares[0].GPU != gpu.String() {
 		t.Errorf("health: %d, %+v", n, e)
 	}
 	b.Notify.Audit.Config("", "", "", []string{"spec is wrong"})
@@ -108,10 +109,12 @@ func TestViolationsAreAudited(t *testing.T) {
 		t.Fatalf("%d entries: %+v", len(log), log)
 	}
 	e := log[0]
-	if e.Grant != string(a.ID) || e.Who == nil || e.Who.PID != p.PID || e.Time.IsZero() || len(e.Fragments) != 1 || e.Fragments[0].GPU != g.gpus[0].Ref().String() {
+	if e.Grant != string(a.ID) || e.Who == nil || e.Who.PID != p.PID || e.Time.IsZero() || len(e.Shares) != 1 ||
+		e.Shares[0].GPU != g.gpus[0].Ref().String() {
 		t.Errorf("whose, when and where: %+v, %+v", e, e.Who)
 	}
-	if !strings.Contains(e.Why, "over_cap: warn") || !strings.Contains(e.Why, fmt.Sprintf("it held %d bytes and may %d", 5*sharing.GiB, 4*sharing.GiB)) {
+	if !strings.Contains(e.Why, "over_cap: warn") ||
+		!strings.Contains(e.Why, fmt.Sprintf("it held %d bytes and may %d", 5*sharing.GiB, 4*sharing.GiB)) {
 		t.Errorf("why: %q", e.Why)
 	}
 }

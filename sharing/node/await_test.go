@@ -10,19 +10,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Where no record says what runs and a container runtime will, nobody gets what a container may be running on:
-// not even a process of its own. With a record nobody waits.
-func TestNothingIsGrantedBeforeTheWitness(t *testing.T) {
+// Without a checkpoint, a container may run on any GPU until the container runtime reports. So no grant is possible
+// before. With a checkpoint, no grant has to wait.
+func TestNothingIsGrantedBeforeTheRuntimeSync(t *testing.T) {
 	b := newBench(t)
 	stop := b.started()
 	b.restart(stop, func() {
 		b.loseRecord()
 	})
-	b.AwaitWitness()
+	b.AwaitRuntimeSync()
 	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", gib(10)); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("a claim before the witness, without a record: %v", err)
 	}
-	if err := b.Witness(t.Context(), nil); err != nil {
+	if err := b.SyncRuntime(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Claim(t.Context(), b.tenant().Peer, "", gib(10)); err != nil {
@@ -31,7 +31,7 @@ func TestNothingIsGrantedBeforeTheWitness(t *testing.T) {
 	again := newBench(t)
 	stop = again.started()
 	again.restart(stop, func() {})
-	again.AwaitWitness()
+	again.AwaitRuntimeSync()
 	if !again.DriverSeen() || New(again.opt).DriverSeen() {
 		t.Error("a driver was seen before one was attached, or not after")
 	}

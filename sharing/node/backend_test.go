@@ -18,9 +18,11 @@ import (
 // A profile's list replaces the pool's, for what is promised, given and refused.
 func TestBackendsOfAProfile(t *testing.T) {
 	conf, err := config.New(config.Document{
-		Pools: []config.Pool{{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver}, MinLevel: sharing.LevelNone}},
+		Pools: []config.Pool{{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver},
+			MinLevel: sharing.LevelNone}},
 		Profiles: []config.Profile{
-			{Name: "watched", Memory: sharing.GiB, Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}},
+			{Name: "watched", Memory: sharing.GiB, Backends: []sharing.Backend{sharing.BackendDriver,
+				sharing.BackendReactive}},
 			{Name: "demanding", Memory: sharing.GiB, MinLevel: sharing.LevelReactive},
 		},
 	})
@@ -38,16 +40,19 @@ func TestBackendsOfAProfile(t *testing.T) {
 	bare.MinLevel = sharing.LevelNone
 	g.lease(g.tenant(), "plain", bare)
 	for _, s := range g.bench.State(t.Context()).Grants {
-		want := map[string]sharing.Backend{"watched": sharing.BackendReactive, "plain": sharing.BackendNone}[s.Claim.Name]
+		want := map[string]sharing.Backend{"watched": sharing.BackendReactive,
+			"plain": sharing.BackendNone}[s.Claim.Name]
 		if s.Backend != want || s.Level != want.Level() {
 			t.Errorf("%s is held by %v, level %v", s.Claim.Name, s.Backend, s.Level)
 		}
 	}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", sharing.Request{Profile: "demanding"}); !errors.Is(err, sharing.ErrUnsupported) {
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", sharing.Request{Profile: "demanding"}); !errors.Is(err,
+		sharing.ErrUnsupported) {
 		t.Errorf("more than the pool's list gives: %v", err)
 	}
 	for _, b := range g.bench.State(t.Context()).GPUs[0].Backends {
-		if b.Listed != (b.Backend == sharing.BackendDriver) || b.Support.OK() != (b.Backend == sharing.BackendReactive) {
+		if b.Listed != (b.Backend == sharing.BackendDriver) ||
+			b.Support.OK() != (b.Backend == sharing.BackendReactive) {
 			t.Errorf("%+v", b)
 		}
 	}
@@ -66,7 +71,8 @@ func TestAPlacementHasOneBackend(t *testing.T) {
 	}
 	req := gib(2)
 	req.GPUs, req.UUIDs, req.MinLevel = 2, []sharing.GPUID{g.gpus[0].UUID, g.gpus[1].UUID}, sharing.LevelReactive
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "together") {
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "together") {
 		t.Errorf("%v", err)
 	}
 	g.bench.SetLevel(g.gpus[0].Ref(), choice.Report{sharing.BackendDriver: yes, sharing.BackendReactive: yes})

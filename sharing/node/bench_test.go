@@ -38,8 +38,7 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-// One look of the guard at 8 GPUs with 200 processes of 40 leases, all real but for the driver, which answers at
-// once.
+// One check of the guard: 8 GPUs with 200 processes of 40 grants. All is real except the driver, which answers at once.
 func BenchmarkGuard(b *testing.B) {
 	bench := newBench(b)
 	bench.opt.Pool = killing
@@ -63,7 +62,8 @@ func BenchmarkGuard(b *testing.B) {
 			} else if err := bench.joins(p, len(all)-1-n, all); err != nil {
 				b.Fatal(err)
 			}
-			bench.driver.put(sharing.GPURef{UUID: req.UUIDs[0]}, append(bench.driver.on[sharing.GPURef{UUID: req.UUIDs[0]}], use))
+			bench.driver.put(sharing.GPURef{UUID: req.UUIDs[0]},
+				append(bench.driver.on[sharing.GPURef{UUID: req.UUIDs[0]}], use))
 		}
 	}
 	for b.Loop() {
@@ -136,7 +136,8 @@ func BenchmarkContainersAtOnce(b *testing.B) {
 		b.StopTimer()
 		all := make([]*container, pods)
 		for i := range all {
-			all[i] = (&container{b: bench, ask: bench.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1"), id: bench.newID()}).make()
+			all[i] = (&container{b: bench, ask: bench.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1"),
+				id: bench.newID()}).make()
 		}
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -174,7 +175,7 @@ func BenchmarkContainersAtOnce(b *testing.B) {
 }
 
 // What a container runtime with many containers tells when the agent comes back.
-func BenchmarkWitness(b *testing.B) {
+func BenchmarkSyncRuntime(b *testing.B) {
 	bench := newPodBench(b)
 	bench.still()
 	var seen []sharing.Seen
@@ -182,7 +183,7 @@ func BenchmarkWitness(b *testing.B) {
 		seen = append(seen, bench.run(bench.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1")).seen())
 	}
 	for b.Loop() {
-		if err := bench.Witness(b.Context(), seen); err != nil {
+		if err := bench.SyncRuntime(b.Context(), seen); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ func (b *bench) beyondTold() string {
 	return strings.Join(all, "\n")
 }
 
-// What the driver's limit does not count is told, whatever the limit says that it counts.
+// Memory that the driver's limit does not count is reported.
 func TestBeyondTheDriversLimit(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -35,7 +35,8 @@ func TestBeyondTheDriversLimit(t *testing.T) {
 		t.Errorf("at its cap: %q", got)
 	}
 	b.driver.put(gpu, []gpudriver.ProcessUse{gibs(p, 6)})
-	if got := b.beyondTold(); !strings.Contains(got, "hold 6GiB of GPU") || !strings.Contains(got, "its cap is 4GiB") || !strings.Contains(got, "what another grant made") {
+	if got := b.beyondTold(); !strings.Contains(got, "hold 6GiB of GPU") || !strings.Contains(got, "its cap is 4GiB") ||
+		!strings.Contains(got, "what another grant made") {
 		t.Errorf("with memory of another: %q", got)
 	}
 	b.driver.put(gpu, []gpudriver.ProcessUse{{PID: p.PID, Used: 6 * sharing.GiB}})
@@ -45,7 +46,7 @@ func TestBeyondTheDriversLimit(t *testing.T) {
 	p.end()
 }
 
-// What a program has beside what it counts is told where nobody watches it.
+// Memory that a program uses and the library does not count is reported if no reactive backend checks it.
 func TestBeyondWhatIsCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		watched bool
@@ -65,7 +66,7 @@ func TestBeyondWhatIsCounted(t *testing.T) {
 			p, _ := g.share(4)
 			g.holds(gibs(p, tc.held))
 			if got := g.bench.beyondTold(); strings.Contains(got, "put reactive behind libkerf") != tc.told {
-				t.Errorf("told %q, want %t", got, tc.told)
+				t.Errorf("reported %q, want %t", got, tc.told)
 			}
 		})
 	}

@@ -13,17 +13,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// Books reads the books. It asks nobody, and returns at once.
-func (r *Runtime) Books() (b status.Books) {
+// LedgerState reads the ledger. It calls no other process.
+func (r *Runtime) LedgerState() (b status.LedgerState) {
 	why := r.PodsNotReady()
 	r.Store.Read(func(l store.Reader) { b = r.books(l, why) })
 	return b
 }
 
-func (r *Runtime) books(l store.Reader, why []string) status.Books {
-	b := status.Books{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.settings.Pool().Name, Config: r.settings.Source(), ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Excluded: r.settings.Excluded()}
+func (r *Runtime) books(l store.Reader, why []string) status.LedgerState {
+	b := status.LedgerState{PodsNotReady: why, AgentVersion: r.opt.Version, Pool: r.settings.Pool().Name,
+		Config: r.settings.Source(), ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(),
+		Excluded: r.settings.Excluded()}
 	if len(b.ConfigErrors) > 0 {
-		b.Document = r.settings.Document()
+		b.ConfigText = r.settings.Document()
 	}
 	if r.Driver.Get() != nil {
 		b.DriverVersion = r.Driver.Get().Driver.Version()

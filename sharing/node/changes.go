@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// changeGap is the least time between two wakings: many containers that start at once change the books some times each, and
-// all who wait look at all of the books.
+// changeGap is the least time between two notifications. Many containers that start at once change the ledger several
+// times each, and each subscriber reads all of it.
 const changeGap = 20 * time.Millisecond
 
-// changes wakes everybody who waits for the next change, at once or as soon as changeGap has passed since the last time. A
-// waiter misses changes in between, never the last. The zero value is not ready for use: see newChanges.
+// changes wakes everybody who waits for the next change, at once or as soon as changeGap has passed since the last
+// time. A waiter misses changes in between, never the last. The zero value is not ready for use: see newChanges.
 type changes struct {
 	mu   sync.Mutex
 	next chan struct{}

@@ -24,7 +24,7 @@ func TestChanges(t *testing.T) {
 		first := c.wait()
 		c.announce()
 		if !woken(first) {
-			t.Error("the first change wakes nobody")
+			t.Error("the first change wakes no waiter")
 		}
 		second := c.wait()
 		for range 10 {
@@ -47,7 +47,7 @@ func TestChanges(t *testing.T) {
 		}
 		c.announce()
 		if !woken(third) {
-			t.Error("a change after a while wakes nobody at once")
+			t.Error("a change after a while wakes no waiter at once")
 		}
 	})
 }

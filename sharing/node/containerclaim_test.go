@@ -43,7 +43,8 @@ func TestClaimForContainer(t *testing.T) {
 	c.limits(map[sharing.GPURef]sharing.Bytes{in.Placement[0].GPU: 10 * sharing.GiB})
 	// It is taken: another container with its id gets nothing.
 	d := (&container{b: b, id: b.newID()}).make()
-	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}), sharing.ErrNotFound)
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: d.id, PID: d.p.PID, Grant: string(id)}),
+		sharing.ErrNotFound)
 	d.remove()
 	if owner := b.Handles.Owner(id); owner != nil {
 		t.Errorf("the claim is the container's now, and its process is %+v", owner)
@@ -84,7 +85,8 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 	// A start that failed changes nothing of it, and another container may try.
 	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
 	first := (&container{b: b, id: b.newID()}).make()
-	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: first.id, PID: first.p.PID, Grant: id}), sharing.ErrUnavailable)
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: first.id, PID: first.p.PID, Grant: id}),
+		sharing.ErrUnavailable)
 	first.remove()
 	b.caps.set(func() { b.caps.fail = nil })
 	if left() != 1 {
@@ -92,7 +94,8 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 	}
 	second := (&container{b: b, id: b.newID()}).make()
 	for range 2 {
-		if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: second.id, PID: second.p.PID, Grant: id}); err != nil {
+		if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: second.id, PID: second.p.PID,
+			Grant: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,7 +111,8 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 	p, id = claim(0)
 	b.caps.set(func() { b.caps.fail = sharing.ErrUnavailable })
 	third := (&container{b: b, id: b.newID()}).make()
-	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: third.id, PID: third.p.PID, Grant: id}), sharing.ErrUnavailable)
+	refused(t, b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: third.id, PID: third.p.PID, Grant: id}),
+		sharing.ErrUnavailable)
 	third.remove()
 	b.caps.set(func() { b.caps.fail = nil })
 	p.end()
@@ -116,8 +120,8 @@ func TestAClaimForAContainerEnds(t *testing.T) {
 		t.Error("a claim whose container failed to start outlives its process")
 	}
 
-	// One that was not armed when the agent went away: its claim went with the agent, and is not made anew for a
-	// container that may never start.
+	// It was not active when the agent ended, so its grant ended with the agent. The grant is not created again: the
+	// container may never start.
 	p, id = claim(0)
 	in, err := b.InjectionOf(ledger.ClaimID(id))
 	if err != nil {
@@ -157,7 +161,8 @@ func TestAContainerOfAGrantOverARestart(t *testing.T) {
 		req  sharing.Request
 		lost bool
 	}{
-		"record kept": {gib(10), false}, "record lost": {gib(10), true}, "record kept, no asks": {odd, false}, "record lost, no asks": {odd, true},
+		"record kept": {gib(10), false}, "record lost": {gib(10), true}, "record kept, no asks": {odd, false},
+		"record lost, no asks": {odd, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req, lost := tc.req, tc.lost
@@ -174,7 +179,8 @@ func TestAContainerOfAGrantOverARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := (&container{b: b, ask: sharing.ContainerAsk{Asks: in.Asks}, id: b.newID(), in: in}).make()
-			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Grant: string(id)}); err != nil {
+			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID,
+				Grant: string(id)}); err != nil {
 				t.Fatal(err)
 			}
 			owner.end()
@@ -193,7 +199,8 @@ func TestAContainerOfAGrantOverARestart(t *testing.T) {
 			if a := b.alarm(); a != "" {
 				t.Errorf("alarm %q", a)
 			}
-			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID, Grant: string(id)}); err != nil {
+			if err := b.ArmContainer(t.Context(), sharing.HookCall{ContainerID: c.id, PID: c.p.PID,
+				Grant: string(id)}); err != nil {
 				t.Error(err)
 			}
 			c.limits(map[sharing.GPURef]sharing.Bytes{in.Placement[0].GPU: req.Memory})

@@ -32,7 +32,8 @@ func (g *guarded) measured(size sharing.Bytes) {
 	}
 }
 
-// Until a size is measured, an upper bound counts. A measured size counts at once, on all GPUs of its model, and after a restart.
+// Until a size is measured, an upper bound counts. A measured size counts at once, on all GPUs of its model, and after
+// a restart.
 func TestTheSizeOfContextsIsKept(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	g.keepsContexts()
@@ -50,7 +51,8 @@ func TestTheSizeOfContextsIsKept(t *testing.T) {
 		t.Errorf("after a restart: %+v", g.usage(b))
 	}
 	_, gpus := g.bench.Store.View()
-	if size := contextSizes(g.bench.Runtime, gpus)[g.gpus[1].Ref()]; size != (contextsize.Size{Bytes: sharing.GiB / 2, Measured: true}) {
+	if size := contextSizes(g.bench.Runtime, gpus)[g.gpus[1].Ref()]; size != (contextsize.Size{Bytes: sharing.GiB / 2,
+		Measured: true}) {
 		t.Errorf("of another GPU: %+v", size)
 	}
 }

@@ -27,7 +27,8 @@ type countedNode struct{ r *Runtime }
 // newCounters makes what corrects the counters of programs that count.
 func newCounters(r *Runtime) *counters.Reconciler {
 	return &counters.Reconciler{
-		Log: r.Log, Backend: r.Libkerf, Lists: r.sampler.Lists, Conditions: r.Conditions, Node: countedNode{r}, Announce: r.changed.announce,
+		Log: r.Log, Backend: r.Libkerf, Lists: r.sampler.Lists, Conditions: r.Conditions, Node: countedNode{r},
+		Announce: r.changed.announce,
 	}
 }
 
@@ -86,14 +87,15 @@ func (n countedNode) leases(grants []ledger.Grant, owners []lists.Grant) []libke
 // rules are the rules of this moment for regions.
 func (n countedNode) rules() libkerf.Rules {
 	_, gpus := n.r.Store.View()
-	return libkerf.Rules{RejectManaged: n.r.settings.Pool().ManagedMemory == config.ManagedReject, Contexts: contextSizes(n.r, gpus)}
+	return libkerf.Rules{RejectManaged: n.r.settings.Pool().ManagedMemory == config.ManagedReject,
+		Contexts: contextSizes(n.r, gpus)}
 }
 
-// watches reports whether the lists in force have a lease watched that something else holds: on all of its GPUs, as it is
-// held in one way on all of them.
+// watches reports whether the reactive backend can check the grant: the backends of all its GPUs include it, and the
+// driver lists the processes there.
 func watches(l store.Reader, r *Runtime, g ledger.Grant) bool {
 	att := r.Driver.Get()
-	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Fragment) bool {
+	return !slices.ContainsFunc(g.Claim.Placement, func(f sharing.Share) bool {
 		blind := att != nil && att.Levels[f.GPU].Blind() // the driver does not list its processes to this agent
 		return blind || !choice.Watched(r.settings.BackendsOn(gpuOf(l, f.GPU), l.Grants(), g.Claim.Request.Profile))
 	})
@@ -107,7 +109,7 @@ func (t timeHost) Changes() uint64 { return t.r.changed.seen() }
 
 // Timed implements libkerf.TimeHost.
 func (t timeHost) Timed() (leases []libkerf.Lease, strict bool) {
-	return countedNode(t).leases(t.r.Store.Grants(), nil), t.r.settings.Pool().Compute == config.ComputeStrict
+	return countedNode(t).leases(t.r.Store.Grants(), nil), t.r.settings.Pool().ComputePolicy == config.ComputeStrict
 }
 
 // ProcessTime implements libkerf.TimeHost.

@@ -18,8 +18,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// worker is a process in the cgroup of a lease that has the GPU's files open and holds nothing itself: the data loader of a
-// trainer.
+// worker is a process in the cgroup of a lease that has the GPU's files open and holds nothing itself: the data loader
+// of a trainer.
 func (g *guarded) worker(a lifecycle.Armed) *tenant {
 	g.t.Helper()
 	w := g.tenant()
@@ -49,7 +49,8 @@ func (g *guarded) dies(p *tenant) {
 	p.end()
 }
 
-// charge is what status shows that a grant uses of its GPU, and what it says of memory that belongs to processes that have ended.
+// charge is what status shows that a grant uses of its GPU, and what it says of memory that belongs to processes that
+// have ended.
 func (g *guarded) charge(a lifecycle.Armed) (used sharing.Bytes, known bool, says string) {
 	g.t.Helper()
 	g.bench.changed.announce() // a new picture
@@ -78,7 +79,9 @@ func TestMemoryOfEndedProcessesIsCharged(t *testing.T) {
 	g.dies(p)
 	g.looks(3)
 	g.lives(worker) // it keeps no more than the cap
-	want := fmt.Sprintf("grant %s: 3GiB of GPU 0 belongs to processes that have ended; PID %d keeps the GPU's files open", a.ID, worker.PID)
+	want := fmt.Sprintf(
+		"grant %s: 3GiB of GPU 0 belongs to processes that have ended; PID %d keeps the GPU's files open", a.ID,
+		worker.PID)
 	if used, known, says := g.charge(a); used != 3*sharing.GiB || !known || says != want {
 		t.Errorf("after its end: %s %v %q, want %q", used, known, says, want)
 	}
@@ -87,7 +90,8 @@ func TestMemoryOfEndedProcessesIsCharged(t *testing.T) {
 		t.Errorf("where another process keeps it: %q", says)
 	}
 	g.kernel.set(g.kernel.unread, worker.PID, true)
-	if used, known, says := g.charge(a); used != 3*sharing.GiB || !known || !strings.Contains(says, "cannot tell which processes keep") {
+	if used, known, says := g.charge(a); used != 3*sharing.GiB || !known ||
+		!strings.Contains(says, "cannot tell which processes keep") {
 		t.Errorf("where it cannot be read: %s %v %q", used, known, says)
 	}
 	g.kernel.set(g.kernel.unread, worker.PID, false)
@@ -144,11 +148,11 @@ func (g *guarded) given(a lifecycle.Armed, to *tenant, n int) {
 	g.kernel.mu.Unlock()
 }
 
-// TestAnInnocentHasTheNumber gives the number of a process that ended and left memory to one that has nothing to do with it: of
-// another grant, and of none.
+// TestAnInnocentHasTheNumber gives the number of a process that ended and left memory to one that has nothing to do
+// with it: of another grant, and of none.
 func TestAnInnocentHasTheNumber(t *testing.T) {
 	pool := killing
-	pool.Strangers = config.StrangersKill
+	pool.OnUnmanagedProcess = config.UnmanagedKill
 	for _, granted := range []bool{true, false} {
 		t.Run(fmt.Sprintf("in a grant %v", granted), func(t *testing.T) {
 			g := newGuarded(t, pool)
@@ -180,7 +184,7 @@ func TestAnInnocentHasTheNumber(t *testing.T) {
 	}
 }
 
-// TestBothUseTheGPU has the process with the number use the GPU, too: nobody can tell what each holds.
+// TestBothUseTheGPU has the process with the number use the GPU, too: nothing shows how much each uses.
 func TestBothUseTheGPU(t *testing.T) {
 	g := newGuarded(t, killing)
 	_, guilty := g.share(4)
@@ -194,9 +198,12 @@ func TestBothUseTheGPU(t *testing.T) {
 	g.lives(worker)
 	for _, a := range []lifecycle.Armed{guilty, own} {
 		if _, known, _ := g.charge(a); known {
-			t.Errorf("the use of %s is told", a.ID)
+			t.Errorf("the usage of %s is reported", a.ID)
 		}
-		if gs, _ := g.bench.Grant(a.ID); gs.Level != sharing.LevelUnknown || !strings.Contains(gs.LevelReason, fmt.Sprintf("process %d, which is listed on GPU 0, has the number of one that has ended", innocent.PID)) {
+		if gs, _ := g.bench.Grant(a.ID); gs.Level != sharing.LevelUnknown ||
+			!strings.Contains(gs.LevelReason,
+				fmt.Sprintf("process %d, which is listed on GPU 0, has the number of one that has ended",
+					innocent.PID)) {
 			t.Errorf("%v: %q", gs.Level, gs.LevelReason)
 		}
 	}
@@ -219,11 +226,12 @@ func TestUnreadableIsUnknown(t *testing.T) {
 	g.holds(gibs(p, 70))
 	g.looks(4)
 	g.lives(p)
-	if gs, _ := g.bench.Grant(a.ID); gs.Level != sharing.LevelUnknown || !strings.Contains(gs.LevelReason, fmt.Sprintf("process %d, which is listed on GPU 0, cannot be read", p.PID)) {
+	if gs, _ := g.bench.Grant(a.ID); gs.Level != sharing.LevelUnknown ||
+		!strings.Contains(gs.LevelReason, fmt.Sprintf("process %d, which is listed on GPU 0, cannot be read", p.PID)) {
 		t.Errorf("%v: %q", gs.Level, gs.LevelReason)
 	}
 	if _, known, _ := g.charge(a); known {
-		t.Error("its use is told")
+		t.Error("its usage is reported")
 	}
 	g.kernel.set(g.kernel.unread, p.PID, false)
 	g.looks(3)
@@ -233,7 +241,7 @@ func TestUnreadableIsUnknown(t *testing.T) {
 // TestSignalsNeedTheFile has processes close the GPU's file before they are signaled: others keep what they held.
 func TestSignalsNeedTheFile(t *testing.T) {
 	pool := killing
-	pool.Strangers = config.StrangersKill
+	pool.OnUnmanagedProcess = config.UnmanagedKill
 	g := newGuarded(t, pool)
 	p, a := g.share(4)
 	worker := g.worker(a)
@@ -250,7 +258,7 @@ func TestSignalsNeedTheFile(t *testing.T) {
 	g.lives(p)
 	g.lives(stranger)
 	slices.Sort(g.seen.spared)
-	if d := cmp.Diff([]string{"over_cap", "stranger"}, slices.Compact(g.seen.spared)); d != "" {
+	if d := cmp.Diff([]string{"over_cap", "unmanaged"}, slices.Compact(g.seen.spared)); d != "" {
 		t.Error(d)
 	}
 	never := g.tenant()
@@ -260,8 +268,8 @@ func TestSignalsNeedTheFile(t *testing.T) {
 	g.lives(never)
 }
 
-// TestAfterARestartTheListingStartsAnew has the agent start while a process is listed that has ended. Nothing is ended for what
-// is only inferred.
+// TestAfterARestartTheListingStartsAnew has the agent start while a process is listed that has ended. Nothing is ended
+// for what is only inferred.
 func TestAfterARestartTheListingStartsAnew(t *testing.T) {
 	g := newGuarded(t, killing)
 	p, a := g.share(4)
@@ -276,7 +284,8 @@ func TestAfterARestartTheListingStartsAnew(t *testing.T) {
 	if used != 5*sharing.GiB || !known || !strings.HasSuffix(says, "; no other grant has such a process") {
 		t.Errorf("%s %v %q", used, known, says)
 	}
-	if !slices.ContainsFunc(g.bench.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "holds more than its 4GiB") }) {
+	if !slices.ContainsFunc(g.bench.State(t.Context()).Warnings,
+		func(w string) bool { return strings.Contains(w, "holds more than its 4GiB") }) {
 		t.Errorf("warnings %q", g.bench.State(t.Context()).Warnings)
 	}
 }

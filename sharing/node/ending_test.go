@@ -11,17 +11,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// ends are the pods that the books tell of as ending.
+// ends are the pods that LedgerState reports as terminating.
 func (b *bench) ends() []string {
 	var out []string
-	for _, e := range b.Books().Ending {
+	for _, e := range b.LedgerState().Ending {
 		out = append(out, e.Ref.Namespace+"/"+e.Ref.Pod+": "+e.Why)
 	}
 	return out
 }
 
-// The books tell of the pod that ends for a fault from the moment in which it is asked to, also when it has ended, and of no
-// other.
+// LedgerState reports a pod that ends for a fault from the moment of the request, also after its end. It reports no
+// other pod.
 func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 	b, ears, _, gpu := faultBench(t, config.Health{OnFault: config.FaultEvict, Grace: time.Millisecond})
 	if got := b.ends(); len(got) > 0 {
@@ -33,10 +33,10 @@ func TestTheBooksTellWhoEndsForAFault(t *testing.T) {
 	if got := b.ends(); len(got) != 1 || got[0] != want {
 		t.Errorf("the books tell %q, want %q", got, want)
 	}
-	uid := b.Books().Ending[0].Ref.PodUID
+	uid := b.LedgerState().Ending[0].Ref.PodUID
 	b.PodGone(uid)
 	b.eventually("the end of its claims", func() bool {
-		for _, g := range b.Books().Grants {
+		for _, g := range b.LedgerState().Grants {
 			if g.Claim.Owner.PodUID == uid {
 				return false
 			}

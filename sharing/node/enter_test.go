@@ -151,7 +151,8 @@ func TestAProcessWithADeviceFileIsNotArmed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), file) {
+			if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) ||
+				!strings.Contains(err.Error(), file) {
 				t.Errorf("arm: %v", err)
 			}
 			b.runsIn(p, from)
@@ -174,13 +175,14 @@ func TestAProcessThatTakesAGPUMeanwhileIsNotArmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), "uses GPU 1 already") {
+	if _, err := b.Arm(t.Context(), p.Peer, id); !errors.Is(err, sharing.ErrConflict) ||
+		!strings.Contains(err.Error(), "uses GPU 1 already") {
 		t.Errorf("arm: %v", err)
 	}
 	b.empty()
 }
 
-// A cap that is not in force any more when the process stands in its cgroup keeps it out.
+// If a process is in the cgroup and its cap is not enforced any more, the process is not admitted.
 func TestACapThatIsGoneKeepsTheProcessOut(t *testing.T) {
 	b := newBench(t)
 	b.start()

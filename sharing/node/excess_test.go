@@ -22,8 +22,8 @@ func (g *guarded) wantLevel(when string, level sharing.Level, exceeds bool) {
 	}
 }
 
-// A process that counts and allocates past the library lowers the level of its grant at the next look, until it is within
-// the cap again. What one context explains does not.
+// A process that counts and allocates past the library lowers the level of its grant at the next check, until it is
+// within the cap again. What one context explains does not.
 func TestLevelDropsAboveTheCap(t *testing.T) {
 	reactive := preloading
 	reactive.Backends = append([]sharing.Backend{}, append(preloading.Backends, sharing.BackendReactive)...)
@@ -44,7 +44,7 @@ func TestLevelDropsAboveTheCap(t *testing.T) {
 				if step.exceeds {
 					g.wantLevel("exceeds", c.want, true)
 				} else {
-					g.wantLevel("within", sharing.LevelClient, false)
+					g.wantLevel("within", sharing.LevelUserspace, false)
 				}
 			}
 			if u := g.usage(a); u.Limit != 4*sharing.GiB {
@@ -66,10 +66,10 @@ func TestLevelStaysLowWhileTheDriverDoesNotTell(t *testing.T) {
 	g.wantLevel("unknown", sharing.LevelNone, true)
 	g.holds()
 	g.bench.upkeep(t.Context())
-	g.wantLevel("within", sharing.LevelClient, false)
+	g.wantLevel("within", sharing.LevelUserspace, false)
 }
 
-// MPS limits each process, so two of a grant may hold twice its cap: the level drops at the first look.
+// MPS limits each process, so two of a grant may hold twice its cap: the level drops at the first check.
 func TestLevelOfMPSDropsAboveTheCap(t *testing.T) {
 	g, _ := newMPS(t)
 	p, _ := g.share(4)
@@ -84,7 +84,7 @@ func TestLevelOfMPSDropsAboveTheCap(t *testing.T) {
 		if step.exceeds {
 			g.wantLevel("exceeds", sharing.LevelReactive, true)
 		} else {
-			g.wantLevel("within", sharing.LevelClient, false)
+			g.wantLevel("within", sharing.LevelUserspace, false)
 		}
 	}
 }

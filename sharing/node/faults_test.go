@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// heard collects what pods are told and who is evicted.
+// heard collects the events on pods and the evictions.
 type heard struct {
 	mu      sync.Mutex
 	told    []string
@@ -36,7 +36,7 @@ func (h *heard) listen(r *Runtime) {
 	}
 }
 
-// count is how many of what was told begin with the text, and how many evictions there were of the pod.
+// count returns how many events begin with the text, and how many evictions of the pod there were.
 func (h *heard) count(begin, pod string) (told, evicted int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,17 +86,17 @@ func TestAFaultIsToldToItsPods(t *testing.T) {
 	b, ears, hit, gpu := faultBench(t, config.Health{})
 	b.SetHealth(gpu.UUID, sharing.HealthSuspect, "hangs")
 	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79: fell off the bus")
-	b.eventually("the word to the pod", func() bool { n, _ := ears.count("hit GPUFaulty", ""); return n == 1 })
+	b.eventually("the word to the pod", func() bool { n, _ := ears.count("hit GPUUnhealthy", ""); return n == 1 })
 	b.Detach("no driver")
 	time.Sleep(150 * time.Millisecond)
 	b.attach()
 	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
-	b.eventually("the end of the fault", func() bool { n, _ := ears.count("hit GPUMended", ""); return n == 1 })
-	if n, _ := ears.count("hit GPUFaulty", ""); n != 1 {
-		t.Errorf("told %d times: %v", n, ears.told)
+	b.eventually("the end of the fault", func() bool { n, _ := ears.count("hit GPURecovered", ""); return n == 1 })
+	if n, _ := ears.count("hit GPUUnhealthy", ""); n != 1 {
+		t.Errorf("notified %d times: %v", n, ears.told)
 	}
 	if n, e := ears.count("spared", "hit"); n != 0 || e != 0 || !runs(hit) {
-		t.Errorf("the spared pod was told %d times, %d evictions, the process lives: %v", n, e, runs(hit))
+		t.Errorf("the spared pod was notified %d times, %d evictions, the process lives: %v", n, e, runs(hit))
 	}
 }
 
@@ -111,18 +111,19 @@ func TestAFaultEvicts(t *testing.T) {
 	}
 }
 
-// A node that is taken away grants nothing new, and its pods are told once.
+// A node that is leaving grants nothing new, and its pods get one event.
 func TestALeavingNode(t *testing.T) {
 	b, ears, _, _ := faultBench(t, config.Health{})
 	for range 2 {
 		b.SetLeaving(t.Context(), "the node is going")
 	}
 	for _, pod := range []string{"hit", "spared"} {
-		if n, _ := ears.count(pod+" NodeLeaving", ""); n != 1 {
-			t.Errorf("%s was told %d times", pod, n)
+		if n, _ := ears.count(pod+" NodeTerminating", ""); n != 1 {
+			t.Errorf("%s was notified %d times", pod, n)
 		}
 	}
-	if _, err := b.Inject(t.Context(), b.app("late", "gpu:1"), b.newID()); err == nil || !strings.Contains(fmt.Sprint(err), "going") {
+	if _, err := b.Inject(t.Context(), b.app("late", "gpu:1"), b.newID()); err == nil ||
+		!strings.Contains(fmt.Sprint(err), "going") {
 		t.Errorf("a claim on a node that leaves: %v", err)
 	}
 	b.SetLeaving(t.Context(), "")

@@ -46,8 +46,8 @@ func (b *bench) onSmallDisk() (fill, empty func()) {
 	return fill, empty
 }
 
-// An agent starts on a full disk: it has the grants of before, serves the hooks of containers that it has armed, refuses
-// what is new with the reason, and goes on by itself once there is room.
+// An agent starts on a full disk: it has the grants of before, serves the hooks of containers that it has armed,
+// refuses what is new with the reason, and goes on by itself once there is room.
 func TestAStartOnAFullDisk(t *testing.T) {
 	b := newPodBench(t)
 	fill, empty := b.onSmallDisk()
@@ -68,7 +68,8 @@ func TestAStartOnAFullDisk(t *testing.T) {
 			t.Errorf("the hook of a container that is armed: %v", err)
 		}
 		p := b.tenant()
-		if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") {
+		if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "no space left") {
 			t.Errorf("a new claim: %v", err)
 		}
 	}

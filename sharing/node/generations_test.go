@@ -68,7 +68,8 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 		t.Fatalf("%d grants", len(s.Grants))
 	}
 	for _, gr := range s.Grants {
-		if gr.Claim.Recovered || gr.Backend != sharing.BackendReactive || gr.Level != sharing.LevelReactive || gr.Claim.Placement[0].Memory != 4*sharing.GiB {
+		if gr.Claim.Recovered || gr.Backend != sharing.BackendReactive || gr.Level != sharing.LevelReactive ||
+			gr.Claim.Placement[0].Memory != 4*sharing.GiB {
 			t.Errorf("%+v", gr)
 		}
 	}
@@ -81,8 +82,8 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 	_, _ = lease, other
 }
 
-// What changed since the generation that is left is found out: a lease that began has its cgroup, one that ended has none,
-// and no byte is granted twice.
+// What changed since the generation that is left is found out: a lease that began has its cgroup, one that ended has
+// none, and no byte is granted twice.
 func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	g := newGuarded(t, killing)
 	ends, ended := g.share(2)
@@ -120,6 +121,6 @@ func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	req := gib(1)
 	req.UUIDs = []sharing.GPUID{g.gpus[0].UUID}
 	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", req); !errors.Is(err, sharing.ErrExhausted) {
-		t.Errorf("beside a grant whose size nobody knows: %v", err)
+		t.Errorf("with a grant of unknown size: %v", err)
 	}
 }

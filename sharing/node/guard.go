@@ -20,8 +20,10 @@ type guardNode struct{ r *Runtime }
 func (n guardNode) options() guard.Options {
 	r := n.r
 	o := guard.Options{
-		Log: r.Log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.Notify, Conditions: r.Conditions, Observer: r.opt.Observer,
-		Own: path.Join(r.opt.Cgroups.Mount, r.opt.Parent), View: n.view, Changed: r.changed.wait, Announce: r.changed.announce,
+		Log: r.Log, Lists: r.sampler.Lists, Cgroups: r.opt.Cgroups, Notify: r.Notify, Conditions: r.Conditions,
+		Observer: r.opt.Observer,
+		Own:      path.Join(r.opt.Cgroups.Mount, r.opt.Parent), View: n.view, Changed: r.changed.wait,
+		Announce: r.changed.announce,
 	}
 	if all := path.Dir(r.opt.Parent); all != "." {
 		o.Agents = path.Join(r.opt.Cgroups.Mount, all)
@@ -38,7 +40,8 @@ func (n guardNode) view() (v guard.View) {
 func (n guardNode) viewOf(l store.Reader) guard.View {
 	r, grants := n.r, l.Grants()
 	v := guard.View{
-		Grants: make([]guard.Grant, len(grants)), Owners: r.Owners(grants), Config: r.settings.Config(), Pool: r.settings.Pool(),
+		Grants: make([]guard.Grant, len(grants)), Owners: r.Owners(grants), Config: r.settings.Config(),
+		Pool:     r.settings.Pool(),
 		Complete: r.Recovery.Get().Complete() && len(r.Conditions.Unserved()) == 0,
 	}
 	if r.Driver.Get() != nil {
@@ -53,7 +56,8 @@ func (n guardNode) viewOf(l store.Reader) guard.View {
 		v.Grants[i] = guard.Grant{Grant: g, Speaker: speaker(l, *g), Evictable: r.Notify.CanEvict(*g)}
 		one, p := &v.Grants[i], backend.PropertiesOf(g.Claim.Backend)
 		one.Backend = g.Claim.Backend
-		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed && watches(l, r, *g))
+		one.Watched = g.Lease != nil && (p.Watch == backend.WatchAlways || p.Watch == backend.WatchListed &&
+			watches(l, r, *g))
 		one.Counted = one.Watched && p.Counts && r.Libkerf.Check(lifecycle.GrantOf(l, *g)) == backend.Fault{}
 		served = served || p.Served
 		if a := g.Current(); a.Cgroup != "" && (g.Lease == nil || g.Work != ledger.NoWork) {

@@ -101,7 +101,7 @@ func (g *guarded) share(n int) (*tenant, lifecycle.Armed) {
 	return g.shareAt(n, sharing.LevelUnknown)
 }
 
-// shareAt is share with --level.
+// shareAt is share with --min-enforcement.
 func (g *guarded) shareAt(n int, level sharing.Level) (*tenant, lifecycle.Armed) {
 	g.t.Helper()
 	p := g.tenant()
@@ -127,8 +127,8 @@ func (g *guarded) looks(times int) {
 	}
 }
 
-// dead waits for a process that was killed. The guard looks again now and then: on a machine that is so busy that the
-// driver's answer came too late, a look told nothing.
+// dead waits for a process that was killed. The guard checks again and again: on a busy machine, the driver's answer
+// can come too late for one check.
 func (g *guarded) dead(p *tenant) {
 	g.t.Helper()
 	ended := make(chan error, 1)
@@ -156,7 +156,8 @@ func (g *guarded) lives(p *tenant) {
 }
 
 var (
-	killing = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, OverCap: config.OverCapKill}
+	killing = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive},
+		OverCap: config.OverCapKill}
 	warning = config.Pool{Name: "a", Backends: killing.Backends, OverCap: config.OverCapWarn}
 )
 
@@ -174,7 +175,9 @@ func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
 	if err := group.Add(large.PID); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.shown(); s.Level != sharing.LevelReactive || !strings.HasPrefix(s.LevelReason, "driver: an old driver; the driver lists managed memory in no process") || s.Backend != sharing.BackendReactive {
+	if s := g.shown(); s.Level != sharing.LevelReactive ||
+		!strings.HasPrefix(s.LevelReason, "driver: an old driver; the driver lists managed memory in no process") ||
+		s.Backend != sharing.BackendReactive {
 		t.Errorf("shown as %v: %q", s.Level, s.LevelReason)
 	}
 	g.holds(gibs(small, 1), gibs(large, 4), gibs(neighbour, 4))
@@ -187,7 +190,8 @@ func TestGuardKillsTheLargestOfALeaseOverItsCap(t *testing.T) {
 	g.looks(3)
 	g.lives(small)
 	g.lives(neighbour)
-	if diff := cmp.Diff([]string{"over_cap"}, g.seen.killed); diff != "" || len(g.seen.spared) != 0 || g.seen.looks == 0 {
+	if diff := cmp.Diff([]string{"over_cap"}, g.seen.killed); diff != "" || len(g.seen.spared) != 0 ||
+		g.seen.looks == 0 {
 		t.Errorf("%s, spared %v, %d looks", diff, g.seen.spared, g.seen.looks)
 	}
 	if diff := cmp.Diff([]sharing.Bytes{sharing.GiB}, g.seen.overs); diff != "" {
@@ -215,7 +219,7 @@ func TestGuardWarns(t *testing.T) {
 	}
 	g.lives(p)
 	if len(g.seen.killed)+len(g.seen.spared) != 0 || len(g.seen.overs) != 1 {
-		t.Errorf("killed %v, spared %v, told %d times", g.seen.killed, g.seen.spared, len(g.seen.overs))
+		t.Errorf("killed %v, spared %v, reported %d times", g.seen.killed, g.seen.spared, len(g.seen.overs))
 	}
 	// The profile and the pool may change while it runs.
 	g.holds(gibs(p, 5))
@@ -224,11 +228,13 @@ func TestGuardWarns(t *testing.T) {
 	g.dead(p)
 }
 
-// Where the driver does not tell a process's memory, or does not answer at all, nobody is killed, and the level
-// is unknown until it does.
+// If the driver does not report a process's memory, or does not answer, no process is killed, and the level is unknown.
 func TestGuardNeverKillsOnUnknownUse(t *testing.T) {
 	tests := map[string]func(*guarded, *tenant){
-		"use not told": func(g *guarded, p *tenant) { g.holds(gpudriver.ProcessUse{PID: p.PID, Used: 70 * sharing.GiB}) },
+		"use unknown": func(g *guarded,
+			p *tenant) {
+			g.holds(gpudriver.ProcessUse{PID: p.PID, Used: 70 * sharing.GiB})
+		},
 		"GPU that does not answer": func(g *guarded, p *tenant) {
 			g.holds(gibs(p, 70))
 			g.bench.SetHealth(g.gpus[0].UUID, sharing.HealthSuspect, "hangs")
@@ -272,10 +278,11 @@ func TestGuardGoesOnAfterARestart(t *testing.T) {
 	g.dead(p)
 }
 
-// Without the backend in the pool's list a share has level none, where pool and process allow that, and is left alone. So it
-// stays for those that had one then.
+// Without the backend in the pool's list a share has level none, where pool and process allow that, and is left alone.
+// So it stays for those that had one then.
 func TestGuardIsAskedFor(t *testing.T) {
-	plain := config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver}, MinLevel: sharing.LevelNone, OverCap: config.OverCapKill}
+	plain := config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver}, MinLevel: sharing.LevelNone,
+		OverCap: config.OverCapKill}
 	g := newGuarded(t, plain)
 	p, _ := g.shareAt(4, sharing.LevelNone)
 	g.holds(gibs(p, 5))
@@ -292,7 +299,8 @@ func TestGuardIsAskedFor(t *testing.T) {
 	q := g.tenant()
 	req := gib(1)
 	req.MinLevel = sharing.LevelDriver
-	if _, err := g.bench.Claim(t.Context(), q.Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "level reactive at most") || !strings.Contains(err.Error(), "an old driver") {
+	if _, err := g.bench.Claim(t.Context(), q.Peer, "", req); !errors.Is(err, sharing.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "level reactive at most") || !strings.Contains(err.Error(), "an old driver") {
 		t.Errorf("a demand for more: %v", err)
 	}
 	req.MinLevel = sharing.LevelReactive
@@ -303,18 +311,20 @@ func TestGuardIsAskedFor(t *testing.T) {
 
 func TestGuardAndStrangers(t *testing.T) {
 	pool := warning
-	pool.Strangers = config.StrangersKill
+	pool.OnUnmanagedProcess = config.UnmanagedKill
 	own := filepath.Join(t.TempDir(), "nvidia-smi")
 	tests := map[string]struct {
 		pool   config.Pool
 		change func(*guarded, *tenant)
 		killed bool
 	}{
-		"killed":              {pool: pool, killed: true},
-		"reported":            {pool: warning},
-		"a driver's own":      {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
-		"of another agent":    {pool: pool, change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
-		"before all is known": {pool: pool, change: func(g *guarded, _ *tenant) { g.bench.Conditions.Set(conditions.Config, "not yet") }},
+		"killed":         {pool: pool, killed: true},
+		"reported":       {pool: warning},
+		"a driver's own": {pool: pool, change: func(g *guarded, p *tenant) { g.renamed(p, own) }},
+		"of another agent": {pool: pool,
+			change: func(g *guarded, p *tenant) { g.move(p, filepath.Dir(g.bench.opt.Parent)+"/other/k-1") }},
+		"before all is known": {pool: pool,
+			change: func(g *guarded, _ *tenant) { g.bench.Conditions.Set(conditions.Config, "not yet") }},
 		"an unaccounted container": {pool: pool, change: func(g *guarded, _ *tenant) {
 			g.bench.Recovery.Set(func(f *recovery.Facts) { f.Unaccounted = 1 })
 		}},
@@ -324,7 +334,10 @@ func TestGuardAndStrangers(t *testing.T) {
 			}
 			g.restartAgent()
 		}},
-		"no such process": {pool: pool, change: func(g *guarded, p *tenant) { g.holds(gpudriver.ProcessUse{PID: 1 << 22, Known: true}) }},
+		"no such process": {pool: pool, change: func(g *guarded,
+			p *tenant) {
+			g.holds(gpudriver.ProcessUse{PID: 1 << 22, Known: true})
+		}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -343,7 +356,7 @@ func TestGuardAndStrangers(t *testing.T) {
 			g.looks(3)
 			if g.lives(mine); tt.killed {
 				g.dead(p)
-				if diff := cmp.Diff([]string{"stranger"}, s.killed); diff != "" {
+				if diff := cmp.Diff([]string{"unmanaged"}, s.killed); diff != "" {
 					t.Error(diff)
 				}
 				return
@@ -356,10 +369,10 @@ func TestGuardAndStrangers(t *testing.T) {
 	}
 }
 
-// A process of a lease is a stranger on a GPU that is not the lease's.
+// A process of a lease is unmanaged on a GPU that is not the lease's.
 func TestGuardAndTrespassers(t *testing.T) {
 	pool := warning
-	pool.Strangers = config.StrangersKill
+	pool.OnUnmanagedProcess = config.UnmanagedKill
 	g := newGuarded(t, pool)
 	p, _ := g.share(4)
 	g.driver.put(g.gpus[1].Ref(), []gpudriver.ProcessUse{gibs(p, 1)})
@@ -390,7 +403,7 @@ func (g *guarded) renamed(p *tenant, path string) {
 	g.holds(gibs(p, 1))
 }
 
-// move puts the tenant into a cgroup of its own, by its name below the hierarchy's mount.
+// move puts the tenant into a separate cgroup, by its name below the hierarchy's mount.
 func (g *guarded) move(p *tenant, name string) {
 	g.t.Helper()
 	group, err := g.bench.opt.Cgroups.Create(name)
@@ -403,7 +416,7 @@ func (g *guarded) move(p *tenant, name string) {
 	g.t.Cleanup(func() { p.end(); _ = group.Remove() })
 }
 
-// A container of a pod is watched like any process, and its users are told.
+// A container of a pod is checked like any process, and its pod gets events.
 func TestGuardAndPods(t *testing.T) {
 	b := newPodBench(t)
 	s := &seen{}
@@ -415,7 +428,8 @@ func TestGuardAndPods(t *testing.T) {
 		told = append(told, ref.String()+" "+reason+" "+message)
 	}
 	c, d := b.run(b.app("p", "gpu-memory-gib:4")), b.run(b.app("q", "gpu-memory-gib:4"))
-	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" || c.in.Placement[0].GPU != g.gpus[0].Ref() || d.in.Placement[0].GPU != g.gpus[0].Ref() {
+	if c.in.Level != sharing.LevelReactive || c.in.Env["KERF_LEVEL"] != "reactive" ||
+		c.in.Placement[0].GPU != g.gpus[0].Ref() || d.in.Placement[0].GPU != g.gpus[0].Ref() {
 		t.Fatalf("injected %+v and %+v", c.in, d.in)
 	}
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.p.PID))
@@ -427,17 +441,19 @@ func TestGuardAndPods(t *testing.T) {
 	g.looks(3)
 	g.dead(c.p)
 	g.lives(d.p)
-	victim := fmt.Sprintf("process %d (%s) of the node, which held the most, was killed (overCap: kill of pool a)", c.p.PID, program)
-	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+guard.OverGrantReason) || !strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") ||
+	victim := fmt.Sprintf("Kerf killed process %d (%s) of the node, which used the most memory "+
+		"(onOverCap: kill of pool a).", c.p.PID, program)
+	if len(told) != 1 || !strings.HasPrefix(told[0], "ns/p/main "+guard.OverCapReason) ||
+		!strings.Contains(told[0], "6GiB") || !strings.Contains(told[0], "4GiB") ||
 		!strings.HasSuffix(told[0], victim) {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
 	c.end()
 	d.end()
 }
 
-// With the policy evict the pod is asked to be deleted, once in a while, and none of its processes is killed. What is in
-// the way is shown.
+// With the policy evict the pod is asked to be deleted, once in a while, and none of its processes is killed. What is
+// in the way is shown.
 func TestGuardEvicts(t *testing.T) {
 	b := newPodBench(t)
 	s := &seen{}
@@ -457,7 +473,8 @@ func TestGuardEvicts(t *testing.T) {
 		g.Guard.Wait()
 	}
 	warns := func(text string) bool {
-		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, text) })
+		return slices.ContainsFunc(b.State(t.Context()).Warnings,
+			func(w string) bool { return strings.Contains(w, text) })
 	}
 	c := b.run(b.app("p", "gpu-memory-gib:4"))
 	g.holds(gibs(c.p, 6))
@@ -478,7 +495,7 @@ func TestGuardEvicts(t *testing.T) {
 		t.Errorf("over it again: asked %q, warnings %q", asked, b.State(t.Context()).Warnings)
 	}
 	if d := cmp.Diff([]string{"over_cap refused", "over_cap"}, s.evicted); d != "" || len(s.killed) > 0 {
-		t.Errorf("told (-want +got):\n%s\nkilled %q", d, s.killed)
+		t.Errorf("reported (-want +got):\n%s\nkilled %q", d, s.killed)
 	}
 	c.end()
 
@@ -505,7 +522,8 @@ func TestGuardLoop(t *testing.T) {
 	p, q := g.tenant(), g.tenant()
 	g.loops()
 	for _, one := range []*tenant{p, q} {
-		id, err := g.bench.Claim(t.Context(), one.Peer, "", sharing.Request{Memory: 4 * sharing.GiB, GPUs: 1, UUIDs: []sharing.GPUID{g.gpus[0].UUID}})
+		id, err := g.bench.Claim(t.Context(), one.Peer, "", sharing.Request{Memory: 4 * sharing.GiB, GPUs: 1,
+			UUIDs: []sharing.GPUID{g.gpus[0].UUID}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,12 +34,12 @@ import (
 
 const least = sharing.MiB
 
-// fakeCaps holds limits in a map, as the driver would, and can be told to misbehave.
+// fakeCaps holds limits in a map, as the driver would, and can misbehave.
 type fakeCaps struct {
 	mu     sync.Mutex
 	limits map[string]map[sharing.GPURef]sharing.Bytes
 	fail   error // of Apply and Renew
-	// broken is a GPU that is lost, and nobody has noticed: every call on it fails.
+	// broken is a GPU that is lost without a report: every call on it fails.
 	broken sharing.GPURef
 	silent error // of Read
 	used   sharing.Bytes
@@ -53,7 +53,7 @@ type fakeCaps struct {
 
 func (c *fakeCaps) Least() sharing.Bytes { return least }
 
-func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
+func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.put(dir, own, others)
@@ -65,14 +65,14 @@ func (c *fakeCaps) Apply(_ context.Context, dir string, own []sharing.Fragment, 
 	return err
 }
 
-func (c *fakeCaps) Renew(_ context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
+func (c *fakeCaps) Renew(_ context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.put(dir, own, others)
 }
 
 // put needs the lock.
-func (c *fakeCaps) put(dir string, own []sharing.Fragment, others []sharing.GPURef) (err error) {
+func (c *fakeCaps) put(dir string, own []sharing.Share, others []sharing.GPURef) (err error) {
 	if c.fail != nil {
 		return c.fail
 	}
@@ -188,8 +188,8 @@ func (d *fakeDriver) put(gpu sharing.GPURef, uses []gpudriver.ProcessUse) {
 	d.on[gpu] = uses
 }
 
-// Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile: tests count
-// the guard's looks, and one that tells nothing is none.
+// Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile:
+// tests count the guard's looks, and one that tells nothing is none.
 func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPURef) ([]gpudriver.ProcessUse, error) {
 	s, err := d.Sample(context.WithoutCancel(ctx), id)
 	return s.Processes, err
@@ -210,7 +210,8 @@ func (d *fakeDriver) ProcessTime(context.Context, sharing.GPURef, time.Time) (sh
 
 func (*fakeDriver) Power(context.Context, sharing.GPURef) (float64, error) { return 300, nil }
 
-// fakeKernel is the machine's, but for the device files, which are no test's: all processes have them open that are not in closed.
+// fakeKernel is the machine's, but for the device files, which are no test's: all processes have them open that are not
+// in closed.
 type fakeKernel struct {
 	lists.Node
 	mu     sync.Mutex
@@ -270,20 +271,20 @@ func (nopObserver) Claimed(error) {}
 
 func (nopObserver) Placed(string, string, error, time.Duration) {}
 
-func (nopObserver) Armed(time.Duration, error)           {}
-func (nopObserver) Ended()                               {}
-func (nopObserver) Recovered()                           {}
-func (nopObserver) CapRestored()                         {}
-func (nopObserver) Limited(error)                        {}
-func (nopObserver) Injected(time.Duration, error)        {}
-func (nopObserver) Watched(time.Duration, int)           {}
-func (nopObserver) OverCap(time.Duration, sharing.Bytes) {}
-func (nopObserver) Killed(string, error)                 {}
-func (nopObserver) Evicted(string, error)                {}
-func (nopObserver) Uncounted()                           {}
-func (nopObserver) MIGCut(bool, time.Duration, error)    {}
-func (nopObserver) MIGRefused(string)                    {}
-func (nopObserver) MIGTurned(bool, time.Duration, error) {}
+func (nopObserver) Armed(time.Duration, error)            {}
+func (nopObserver) Ended()                                {}
+func (nopObserver) Recovered()                            {}
+func (nopObserver) CapRestored()                          {}
+func (nopObserver) Limited(error)                         {}
+func (nopObserver) Injected(time.Duration, error)         {}
+func (nopObserver) Watched(time.Duration, int)            {}
+func (nopObserver) OverCap(time.Duration, sharing.Bytes)  {}
+func (nopObserver) Killed(string, error)                  {}
+func (nopObserver) Evicted(string, error)                 {}
+func (nopObserver) Uncounted()                            {}
+func (nopObserver) MIGCreated(bool, time.Duration, error) {}
+func (nopObserver) MIGRefused(string)                     {}
+func (nopObserver) MIGTurned(bool, time.Duration, error)  {}
 
 // bench is a runtime over real cgroups and processes, and a driver of our own.
 type bench struct {
@@ -309,11 +310,14 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPURef][]gpudriver.ProcessUse{}, kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPURef]sharing.Bytes{}}}
+	b := &bench{t: t, dir: t.TempDir(), driver: &fakeDriver{on: map[sharing.GPURef][]gpudriver.ProcessUse{},
+		kept: map[int]bool{}}, caps: &fakeCaps{limits: map[string]map[sharing.GPURef]sharing.Bytes{}}}
 	for i := range 3 {
 		b.gpus = append(b.gpus, sharing.GPU{
-			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
-			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1},
+			UUID: sharing.GPUID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)), Index: i, Minor: i,
+			Model:  "NVIDIA H100 80GB HBM3",
+			Memory: 80 * sharing.GiB, Reserved: sharing.GiB, Health: sharing.HealthOK,
+			Hardware: sharing.Hardware{NUMA: -1},
 		})
 	}
 	conf := config.Default()
@@ -324,7 +328,8 @@ func newBench(t testing.TB) *bench {
 	ids := 0
 	var mu sync.Mutex
 	parent := fmt.Sprintf("kerf-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(b.dir)))
-	b.kernel = &fakeKernel{Node: lists.Node{CgroupOf: groups.OfProcess}, closed: map[int]bool{}, unread: map[int]bool{}, former: map[int]former{}}
+	b.kernel = &fakeKernel{Node: lists.Node{CgroupOf: groups.OfProcess}, closed: map[int]bool{}, unread: map[int]bool{},
+		former: map[int]former{}}
 	b.opt = Options{
 		Host: Host{Kernel: b.kernel, Cgroups: groups, Parent: parent, BootID: "this-boot", DevRoot: "/"},
 		Log:  slog.New(slog.DiscardHandler), RecordPath: filepath.Join(b.dir, "record.json"), Version: "test",
@@ -394,7 +399,8 @@ func (b *bench) attach() {
 	for _, g := range b.gpus {
 		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.Supported}}
 	}
-	if err := b.Attach(b.t.Context(), gpudriver.Attached{Driver: b.driver, Caps: b.caps, GPUs: b.gpus, Levels: levels}); err != nil {
+	if err := b.Attach(b.t.Context(), gpudriver.Attached{Driver: b.driver, Caps: b.caps, GPUs: b.gpus,
+		Levels: levels}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -510,6 +516,6 @@ func (b *bench) empty() {
 	})
 	b.consistent()
 	if b.Handles.Len() != 0 {
-		b.t.Errorf("%d holdings without a claim", b.Handles.Len())
+		b.t.Errorf("%d handles without a grant", b.Handles.Len())
 	}
 }

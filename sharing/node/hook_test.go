@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// What kerf-hook is told. A refusal that is final fails the start at once; one that is not lets it wait.
+// The answers to kerf-hook. A final refusal fails the start at once. Any other lets the hook wait.
 func TestTheHookIsRefused(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -35,18 +35,30 @@ func TestTheHookIsRefused(t *testing.T) {
 		want  error
 		words []string
 	}{
-		"another amount":                       {call(func(h *sharing.HookCall) { h.Ask = "gpu-memory-gib:11" }), sharing.ErrInvalid, []string{"gpu-memory-gib:11", "gpu-memory-gib:10"}},
-		"another resource":                     {call(func(h *sharing.HookCall) { h.Ask = "gpu:1" }), sharing.ErrInvalid, []string{"gpu:1"}},
-		"no amount at all":                     {call(func(h *sharing.HookCall) { h.Ask = "x" }), sharing.ErrInvalid, nil},
-		"a process elsewhere":                  {call(func(h *sharing.HookCall) { h.PID = stranger.PID }), sharing.ErrStale, []string{"not the container's"}},
-		"another container's process":          {call(func(h *sharing.HookCall) { h.PID = other.p.PID }), sharing.ErrStale, []string{"not the container's"}},
-		"a dead process":                       {call(func(h *sharing.HookCall) { h.PID = dead.PID }), sharing.ErrNotFound, nil},
-		"no process":                           {call(func(h *sharing.HookCall) { h.PID = 0 }), sharing.ErrInvalid, nil},
-		"a short id":                           {call(func(h *sharing.HookCall) { h.ContainerID = c.id[57:] }), sharing.ErrInvalid, []string{"shorter"}},
-		"no id":                                {call(func(h *sharing.HookCall) { h.ContainerID = "" }), sharing.ErrInvalid, nil},
-		"a part of the id, so of no container": {call(func(h *sharing.HookCall) { h.ContainerID = c.id[:60] }), sharing.ErrUnavailable, []string{"not yet heard"}},
-		"a grant by name":                      {sharing.HookCall{ContainerID: strings.Repeat("0", 60), PID: c.p.PID, Grant: c.in.Grant}, sharing.ErrNotFound, []string{c.in.Grant}},
-		"a grant that does not exist":          {sharing.HookCall{ContainerID: c.id[:60], PID: c.p.PID, Grant: "k-none"}, sharing.ErrNotFound, []string{"k-none"}},
+		"another amount": {call(func(h *sharing.HookCall) { h.Ask = "gpu-memory-gib:11" }),
+			sharing.ErrInvalid, []string{"gpu-memory-gib:11", "gpu-memory-gib:10"}},
+		"another resource": {call(func(h *sharing.HookCall) { h.Ask = "gpu:1" }),
+			sharing.ErrInvalid, []string{"gpu:1"}},
+		"no amount at all": {call(func(h *sharing.HookCall) { h.Ask = "x" }), sharing.ErrInvalid,
+			nil},
+		"a process elsewhere": {call(func(h *sharing.HookCall) { h.PID = stranger.PID }),
+			sharing.ErrStale, []string{"not the container's"}},
+		"another container's process": {call(func(h *sharing.HookCall) { h.PID = other.p.PID }),
+			sharing.ErrStale, []string{"not the container's"}},
+		"a dead process": {call(func(h *sharing.HookCall) { h.PID = dead.PID }),
+			sharing.ErrNotFound, nil},
+		"no process": {call(func(h *sharing.HookCall) { h.PID = 0 }), sharing.ErrInvalid,
+			nil},
+		"a short id": {call(func(h *sharing.HookCall) { h.ContainerID = c.id[57:] }),
+			sharing.ErrInvalid, []string{"shorter"}},
+		"no id": {call(func(h *sharing.HookCall) { h.ContainerID = "" }),
+			sharing.ErrInvalid, nil},
+		"a part of the id, so of no container": {call(func(h *sharing.HookCall) { h.ContainerID = c.id[:60] }),
+			sharing.ErrUnavailable, []string{"not yet heard"}},
+		"a grant by name": {sharing.HookCall{ContainerID: strings.Repeat("0", 60), PID: c.p.PID,
+			Grant: c.in.Grant}, sharing.ErrNotFound, []string{c.in.Grant}},
+		"a grant that does not exist": {sharing.HookCall{ContainerID: c.id[:60], PID: c.p.PID, Grant: "k-none"},
+			sharing.ErrNotFound, []string{"k-none"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +79,8 @@ func TestTheHookIsRefused(t *testing.T) {
 	b.gone("p", "q")
 }
 
-// A container that was made without NRI: nobody knows it. Before the container runtime told what it has, it
-// may yet turn out to be ours.
+// A container that was made without NRI is unknown. It may be Kerf's, until the container runtime has reported its
+// containers.
 func TestAContainerThatWasNotInjected(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -78,7 +90,7 @@ func TestAContainerThatWasNotInjected(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, c.hooks(), sharing.ErrUnavailable, "container runtime")
-	if err := b.Witness(t.Context(), nil); err != nil {
+	if err := b.SyncRuntime(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, c.hooks(), sharing.ErrNotFound, "without its grant")
@@ -94,7 +106,7 @@ func TestArmIsIdempotent(t *testing.T) {
 	b.still()
 	c := b.run(b.app("p", "gpu-memory-gib:10", "gpu-percent:25"))
 	before := b.leased(c.ask, c)
-	b.caps.set(func() { b.caps.fail = errors.New("asked again for what is in force") })
+	b.caps.set(func() { b.caps.fail = errors.New("asked again for what is active") })
 	for range 3 {
 		if err := c.hooks(); err != nil {
 			t.Fatal(err)
@@ -111,7 +123,7 @@ func TestArmIsIdempotent(t *testing.T) {
 	}
 	b.leased(c.ask, c)
 	b.check()
-	// A cap that was lost is verified before it is called in force.
+	// A cap that was lost is verified before it counts as enforced.
 	b.caps.forget()
 	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
 	b.VerifyAll(t.Context())
@@ -144,7 +156,7 @@ func TestTheFormerInstance(t *testing.T) {
 	// The hooks of the former are not the claim's any more.
 	b.VerifyAll(t.Context())
 	former.exit()
-	if err := next.hooks(); err != nil { // nobody has looked whether the former ended
+	if err := next.hooks(); err != nil { // no check has shown that the former ended
 		t.Fatal(err)
 	}
 	b.leased(ask, next)
@@ -185,7 +197,7 @@ func TestCrashLoop(t *testing.T) {
 			if b.caps.count() != 0 {
 				t.Error("limits stay")
 			}
-			// In the back-off nobody else gets it, and a record has it.
+			// In the back-off no other pod gets it, and the checkpoint has it.
 			err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("q", "gpu:3")})
 			refused(t, err, sharing.ErrExhausted)
 		}
@@ -194,8 +206,8 @@ func TestCrashLoop(t *testing.T) {
 	b.gone("p")
 }
 
-// The driver refuses the cap, or a step after it fails: nothing is in force, the claim stays, and the next
-// hook, which asks again, gets it.
+// The driver refuses the cap, or a step after it fails: no cap stays set, the grant stays Reserved, and the next hook,
+// which asks again, gets it.
 func TestAHookThatFails(t *testing.T) {
 	for _, what := range []string{"caps", "hook-after-record", "hook-after-caps", "hook-after-arm", "disk"} {
 		t.Run(what, func(t *testing.T) {
@@ -218,7 +230,7 @@ func TestAHookThatFails(t *testing.T) {
 				}
 				b.leased(c.ask, nil)
 				if b.caps.count() != 0 {
-					t.Error("a limit is in force")
+					t.Error("a limit is set")
 				}
 				b.check()
 			}
@@ -251,7 +263,7 @@ func TestNoDriverNoArm(t *testing.T) {
 	}
 	b.leased(c.ask, nil)
 	if b.caps.count() != 0 {
-		t.Error("a limit is in force")
+		t.Error("a limit is set")
 	}
 	b.SetHealth(gpu.UUID, sharing.HealthOK, "")
 	if err := c.hooks(); err != nil {
@@ -276,8 +288,8 @@ func TestAHookThatGoesAway(t *testing.T) {
 	b.gone("p")
 }
 
-// Two hooks of one container at once, or a hook and the end of the same container: no more than one of them
-// works on the claim, and the books add up.
+// Two hooks of one container at once, or a hook and the end of the same container: at most one of them changes the
+// grant, and the ledger stays consistent.
 func TestHooksAtOnce(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
@@ -289,7 +301,8 @@ func TestHooksAtOnce(t *testing.T) {
 			wg.Go(func() {
 				err := b.ArmContainer(t.Context(), c.calls()[0])
 				switch {
-				case err == nil, errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrStale), errors.Is(err, sharing.ErrNotFound):
+				case err == nil, errors.Is(err, sharing.ErrUnavailable), errors.Is(err, sharing.ErrStale),
+					errors.Is(err, sharing.ErrNotFound):
 				default:
 					t.Error(err)
 				}
@@ -298,7 +311,8 @@ func TestHooksAtOnce(t *testing.T) {
 		wg.Go(func() { time.Sleep(time.Millisecond); c.p.end() })
 		wg.Go(func() { b.ContainerGone(c.id); b.VerifyAll(t.Context()) })
 		wg.Go(func() { // the next instance is made meanwhile
-			if _, err := b.Inject(t.Context(), ask, b.opt.NewID()); err != nil && !errors.Is(err, sharing.ErrUnavailable) {
+			if _, err := b.Inject(t.Context(), ask, b.opt.NewID()); err != nil &&
+				!errors.Is(err, sharing.ErrUnavailable) {
 				t.Error(err)
 			}
 		})

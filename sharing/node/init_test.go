@@ -9,8 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// An init container uses the claim of the app container that comes after it: so much of it as it asked for
-// is in force, and nothing is booked twice.
+// An init container uses the claim of the app container that comes after it: its cap is what it requested, and nothing
+// is reserved twice.
 func TestAnInitContainerHandsOver(t *testing.T) {
 	for name, asked := range map[string][]string{
 		"less than the app": {"gpu-memory-gib:20"},
@@ -36,7 +36,7 @@ func TestAnInitContainerHandsOver(t *testing.T) {
 			}
 			g := b.leased(app, i)
 			if len(g.InForce()) != 1 || g.InForce()[0].Memory != want {
-				t.Errorf("in force %+v", g.InForce())
+				t.Errorf("enforced %+v", g.InForce())
 			}
 			i.limits(map[sharing.GPURef]sharing.Bytes{gpu: want})
 			b.VerifyAll(t.Context())
@@ -46,7 +46,8 @@ func TestAnInitContainerHandsOver(t *testing.T) {
 			}
 			i.exit()
 			a := b.run(app)
-			if a.in.Grant != string(claim.ID) || b.leased(app, a).Claim.ID != claim.ID || len(b.leased(app, a).Lease.Part) != 0 {
+			if a.in.Grant != string(claim.ID) || b.leased(app, a).Claim.ID != claim.ID ||
+				len(b.leased(app, a).Lease.Part) != 0 {
 				t.Errorf("handed over %+v, lease %+v", a.in, b.leased(app, a).Lease)
 			}
 			a.limits(map[sharing.GPURef]sharing.Bytes{gpu: 60 * sharing.GiB})
@@ -58,7 +59,7 @@ func TestAnInitContainerHandsOver(t *testing.T) {
 	}
 }
 
-// One that asks for more than the app container has a claim of its own, until the app container is made.
+// One that asks for more than the app container has a separate grant until the app container is created.
 func TestALargerInitContainer(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
@@ -105,7 +106,7 @@ func TestALargerInitContainerThatEndsLate(t *testing.T) {
 	}
 	b.leased(app, a)
 	b.check()
-	// The pod's sandbox is made anew: all of its containers run once more.
+	// The pod's sandbox is created again: all of its containers run once more.
 	a.exit()
 	b.Reconcile(t.Context())
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{initial, app}); err != nil {
@@ -119,8 +120,7 @@ func TestALargerInitContainerThatEndsLate(t *testing.T) {
 	b.gone("p")
 }
 
-// Several init containers run one after the other on the same claim, and the smallest claim that is large
-// enough is lent.
+// Several init containers run one after the other on the same claim, and use the smallest grant that is large enough.
 func TestTwoInitContainers(t *testing.T) {
 	t.Run("the larger app first", func(t *testing.T) { twoInitContainers(t, false) })
 	t.Run("the smaller app first", func(t *testing.T) { twoInitContainers(t, true) })
@@ -129,8 +129,10 @@ func TestTwoInitContainers(t *testing.T) {
 func twoInitContainers(t *testing.T, smallFirst bool) {
 	b := newPodBench(t)
 	b.still()
-	first, second := b.initc("p", "first", "gpu-memory-gib:5"), b.initc("p", "second", "gpu-memory-gib:15", "gpu-percent:10")
-	small, large := b.ask("p", "small", sharing.ContainerApp, "gpu-memory-gib:10"), b.ask("p", "large", sharing.ContainerApp, "gpu-memory-gib:30", "gpu-percent:50")
+	first, second := b.initc("p", "first", "gpu-memory-gib:5"), b.initc("p", "second", "gpu-memory-gib:15",
+		"gpu-percent:10")
+	small, large := b.ask("p", "small", sharing.ContainerApp, "gpu-memory-gib:10"),
+		b.ask("p", "large", sharing.ContainerApp, "gpu-memory-gib:30", "gpu-percent:50")
 	order := []sharing.ContainerAsk{first, second, large, small}
 	if smallFirst {
 		order[2], order[3] = small, large
@@ -193,7 +195,7 @@ func TestAnInitContainerUsesThatOfALargerOne(t *testing.T) {
 	}
 }
 
-// A sidecar runs beside what comes after it, so its claim is its own.
+// A sidecar runs at the same time as later containers, so it has a separate grant.
 func TestASidecarDoesNotLend(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -236,7 +238,7 @@ func TestWhatDoesNotCoverIsNotLent(t *testing.T) {
 	uuid.Request.UUIDs = []sharing.GPUID{b.gpus[2].UUID}
 	tests := map[string]struct {
 		ask sharing.ContainerAsk
-		own bool // it gets a claim of its own, else it is refused
+		own bool // it gets a separate grant, else it is refused
 	}{
 		"a whole GPU":        {b.initc("p", "i", "gpu:1"), true},
 		"more compute":       {b.initc("p", "i", "gpu-memory-gib:20", "gpu-percent:21"), true},

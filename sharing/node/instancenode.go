@@ -57,8 +57,8 @@ func (n instanceNode) Subscribe() instances.Transitions { return n.r.Store.Subsc
 func (n instanceNode) Announce() { n.r.changed.announce() }
 
 func (n instanceNode) Created(g instances.Grant, res instances.Result) error {
-	n.r.opt.Observer.MIGCut(res.Warm, res.Ensured, res.EnsureErr)
-	why := "an instance was cut"
+	n.r.opt.Observer.MIGCreated(res.Warm, res.Ensured, res.EnsureErr)
+	why := "an instance was created"
 	if res.Warm {
 		why = "an instance that was there is used"
 	}

@@ -24,7 +24,7 @@ func sharersOf(l store.Reader, id ledger.ClaimID) []ledger.Grant {
 
 // speaker is the lease that stands for all that share a cap where they are looked at as one: the first of them.
 func speaker(l store.Reader, g ledger.Grant) ledger.ClaimID {
-	if g.Joint != nil {
+	if g.SharedCap != nil {
 		for _, o := range sharersOf(l, g.Claim.ID) {
 			if o.Lease != nil {
 				return o.Claim.ID
@@ -36,7 +36,7 @@ func speaker(l store.Reader, g ledger.Grant) ledger.ClaimID {
 
 // jointWhy says of a grant that shares a cap who does and how much it is; it is empty for others.
 func jointWhy(l store.Reader, g ledger.Grant) string {
-	if g.Joint == nil {
+	if g.SharedCap == nil {
 		return ""
 	}
 	var names []string
@@ -44,6 +44,6 @@ func jointWhy(l store.Reader, g ledger.Grant) string {
 		names = append(names, o.Claim.Owner.Container)
 	}
 	slices.Sort(names)
-	memory, _ := g.Joint.Total()
+	memory, _ := g.SharedCap.Total()
 	return fmt.Sprintf("one cap of %s for the containers %s", memory, strings.Join(names, ", "))
 }

@@ -52,7 +52,8 @@ func (g *guarded) sharedUsage(id string) libkerf.Usage {
 // them until the last, in whatever order they start and end.
 func TestTwoContainersOneCap(t *testing.T) {
 	g := newPreloadedPods(t, preloading)
-	m, s := g.together("p", []string{"gpu-memory-gib:6", "gpu-percent:20"}, []string{"gpu-memory-gib:4", "gpu-percent:10"})
+	m, s := g.together("p", []string{"gpu-memory-gib:6", "gpu-percent:20"},
+		[]string{"gpu-memory-gib:4", "gpu-percent:10"})
 	g.claimed(s, m)
 	side := g.run(s)
 	root := string(g.grant(m).Claim.ID)
@@ -61,7 +62,8 @@ func TestTwoContainersOneCap(t *testing.T) {
 	}
 	main := g.run(m)
 	for _, c := range []*container{main, side} {
-		if c.in.Mounts[0].Source != g.bench.regionOf(root) || c.in.Env["KERF_MEMORY_BYTES"] != "10737418240" || c.in.Env["KERF_PERCENT"] != "30" {
+		if c.in.Mounts[0].Source != g.bench.regionOf(root) || c.in.Env["KERF_MEMORY_BYTES"] != "10737418240" ||
+			c.in.Env["KERF_PERCENT"] != "30" {
 			t.Errorf("%s gets %+v %v", c.ask.Ref, c.in.Mounts[0], c.in.Env)
 		}
 	}
@@ -70,7 +72,8 @@ func TestTwoContainersOneCap(t *testing.T) {
 		t.Errorf("booked %+v", v)
 	}
 	for _, gs := range g.bench.State(t.Context()).Grants {
-		if gs.Backend != sharing.BackendLibkerf || gs.Level != sharing.LevelClient || !strings.Contains(gs.LevelReason, "one cap of 10GiB for the containers main, side") {
+		if gs.Backend != sharing.BackendLibkerf || gs.Level != sharing.LevelUserspace ||
+			!strings.Contains(gs.LevelReason, "one cap of 10GiB for the containers main, side") {
 			t.Errorf("shown as %v by %v: %q", gs.Level, gs.Backend, gs.LevelReason)
 		}
 	}
@@ -117,7 +120,8 @@ func TestOneCapOverRestarts(t *testing.T) {
 	for name, lost := range map[string]bool{"record": false, "notes": true} {
 		t.Run(name, func(t *testing.T) {
 			g := newPreloadedPods(t, preloading)
-			m, s := g.together("p", []string{"gpu-memory-gib:6", "gpu-percent:20"}, []string{"gpu-memory-gib:4", "gpu-percent:10"})
+			m, s := g.together("p", []string{"gpu-memory-gib:6", "gpu-percent:20"},
+				[]string{"gpu-memory-gib:4", "gpu-percent:10"})
 			g.claimed(m, s)
 			main, side := g.run(m), g.run(s)
 			root := string(g.grant(m).Claim.ID)
@@ -129,7 +133,8 @@ func TestOneCapOverRestarts(t *testing.T) {
 				g.restartPreloading()
 			}
 			for _, c := range []*container{main, side} {
-				if got := g.leased(c.ask, c); string(got.Claim.Root()) != root || got.Caps()[0].Memory != 10*sharing.GiB {
+				if got := g.leased(c.ask, c); string(got.Claim.Root()) != root ||
+					got.Caps()[0].Memory != 10*sharing.GiB {
 					t.Errorf("%s: %+v", c.ask.Ref, got)
 				}
 			}
@@ -144,7 +149,7 @@ func TestOneCapOverRestarts(t *testing.T) {
 	}
 }
 
-// An init container runs on a claim of its own, never on one whose cap is shared, and the pod is held whole or not at all.
+// An init container has a separate grant, never one with a shared cap. The pod gets all of its grants or none.
 func TestOneCapBesideOthers(t *testing.T) {
 	g := newPreloadedPods(t, preloading)
 	m, s := g.together("p", []string{"gpu-memory-gib:6"}, []string{"gpu-memory-gib:4"})
@@ -162,19 +167,21 @@ func TestOneCapBesideOthers(t *testing.T) {
 	_, err = g.bench.Inject(t.Context(), s2, g.newID())
 	refused(t, err, sharing.ErrUnavailable, `container "main", whose cap it shares, has no claim yet`)
 	// While the API server does not tell of the pod, a container that has its claim is made again, and no other.
-	s.HeldOnly, s.Joint = true, sharing.Request{}
+	s.HeldOnly, s.SharedCap = true, sharing.Request{}
 	if again := g.run(s); again.in.Env["KERF_MEMORY_BYTES"] != "10737418240" {
 		t.Errorf("made again with %v", again.in.Env)
 	} else {
 		again.remove()
 	}
-	m2.HeldOnly, m2.Joint = true, sharing.Request{}
+	m2.HeldOnly, m2.SharedCap = true, sharing.Request{}
 	_, err = g.bench.Inject(t.Context(), m2, g.newID())
-	refused(t, err, sharing.ErrUnavailable, "shares a cap with another container, whose amount the API server has not told yet")
+	refused(t, err, sharing.ErrUnavailable,
+		"shares a cap with another container, whose amount the API server has not reported yet")
 	g.gone("p")
 }
 
-// A backend that cannot hold two cgroups to one cap is passed over, and where there is no other the pod is refused by name.
+// A backend that cannot hold two cgroups to one cap is passed over, and where there is no other the pod is refused by
+// name.
 func TestOneCapNeedsABackend(t *testing.T) {
 	works := choice.Support{Answer: choice.Supported}
 	reports := map[string]struct {
@@ -183,10 +190,15 @@ func TestOneCapNeedsABackend(t *testing.T) {
 		want   sharing.Backend
 		says   string // of the backend that cannot, by its name
 	}{
-		"the driver alone":        {choice.Report{sharing.BackendDriver: works}, config.Pool{Name: "a"}, sharing.BackendNone, "driver: its limit is that of one cgroup"},
-		"the driver and libkerf":  {choice.Report{sharing.BackendDriver: works, sharing.BackendLibkerf: works}, preloading, sharing.BackendLibkerf, ""},
-		"mps alone":               {choice.Report{sharing.BackendMPS: works}, config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS}}, sharing.BackendNone, "mps: its limit is that of each process"},
-		"the driver and reactive": {choice.Report{sharing.BackendDriver: works, sharing.BackendReactive: works}, both, sharing.BackendReactive, ""},
+		"the driver alone": {choice.Report{sharing.BackendDriver: works}, config.Pool{Name: "a"},
+			sharing.BackendNone, "driver: its limit is that of one cgroup"},
+		"the driver and libkerf": {choice.Report{sharing.BackendDriver: works, sharing.BackendLibkerf: works},
+			preloading, sharing.BackendLibkerf, ""},
+		"mps alone": {choice.Report{sharing.BackendMPS: works},
+			config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS}},
+			sharing.BackendNone, "mps: its limit is that of each process"},
+		"the driver and reactive": {choice.Report{sharing.BackendDriver: works, sharing.BackendReactive: works}, both,
+			sharing.BackendReactive, ""},
 	}
 	for name, tt := range reports {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +210,8 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			m, s := g.together("p", []string{"gpu-memory-gib:6"}, []string{"gpu-memory-gib:4"})
 			err := g.bench.ClaimPod(t.Context(), []sharing.ContainerAsk{m, s})
 			if tt.want == sharing.BackendNone {
-				refused(t, err, sharing.ErrUnsupported, "no backend of this node enforces one cap for several containers", "remove share-with")
+				refused(t, err, sharing.ErrUnsupported,
+					"no backend of this node enforces one cap for several containers", "remove share-cap-with")
 				refused(t, err, sharing.ErrUnsupported, tt.says)
 				return
 			}
@@ -207,13 +220,15 @@ func TestOneCapNeedsABackend(t *testing.T) {
 			}
 			main, side := g.run(m), g.run(s)
 			for _, gs := range g.bench.State(t.Context()).Grants {
-				if gs.Backend != tt.want || !strings.Contains(gs.LevelReason, "driver: its limit is that of one cgroup") {
+				if gs.Backend != tt.want ||
+					!strings.Contains(gs.LevelReason, "driver: its limit is that of one cgroup") {
 					t.Errorf("held by %v: %q", gs.Backend, gs.LevelReason)
 				}
 			}
 			g.bench.VerifyAll(t.Context())
 			for _, c := range []*container{main, side} { // no limit of one of them is the cap
-				if limit, _, err := g.bench.caps.Read(t.Context(), c.group.Dir, g.gpus[0].Ref()); !errors.Is(err, sharing.ErrNotFound) {
+				if limit, _, err := g.bench.caps.Read(t.Context(), c.group.Dir, g.gpus[0].Ref()); !errors.Is(err,
+					sharing.ErrNotFound) {
 					t.Errorf("%s: limit %v, %v", c.ask.Ref, limit, err)
 				}
 			}
@@ -254,7 +269,8 @@ func TestLimitOfASharedCap(t *testing.T) {
 	root := string(g.grant(m).Claim.ID)
 	g.holds(gibs(main.p, 7), gibs(side.p, 1))
 	root0 := lifecycle.Peer{UID: 0, PID: os.Getpid()}
-	refused(t, g.bench.Limit(t.Context(), root0, g.grant(s).Claim.ID, 1*sharing.GiB), sharing.ErrConflict, "8GiB", "7GiB")
+	refused(t, g.bench.Limit(t.Context(), root0, g.grant(s).Claim.ID, 1*sharing.GiB), sharing.ErrConflict, "8GiB",
+		"7GiB")
 	if u := g.sharedUsage(root); u.Limit != 10*sharing.GiB {
 		t.Errorf("refused, and %+v", u)
 	}
@@ -273,7 +289,8 @@ func TestLimitOfASharedCap(t *testing.T) {
 	main.exit()
 	g.bench.Reconcile(t.Context())
 	g.holds(gibs(side.p, 1))
-	if err := g.bench.Limit(t.Context(), root0, g.grant(m).Claim.ID, 3*sharing.GiB); err != nil { // it does not run, and the cap is in force
+	// it does not run, and the cap is set
+	if err := g.bench.Limit(t.Context(), root0, g.grant(m).Claim.ID, 3*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
 	if u := g.sharedUsage(root); u.Limit != 5*sharing.GiB {

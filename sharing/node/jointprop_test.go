@@ -22,8 +22,8 @@ type sharerOf struct {
 	runs *container
 }
 
-// Containers that share a cap start, end and change their parts at random, and the agent comes and goes: what is in force is
-// always the sum of the parts, booked in full, from the first that runs to the last.
+// Containers with a shared cap start, end and change their parts at random, and the agent restarts. The cap is always
+// the sum of the parts, reserved in full, from the first container that runs to the last.
 func TestSharedCapAgainstNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	g := newPreloadedPods(t, preloading)
@@ -63,7 +63,9 @@ func TestSharedCapAgainstNaive(t *testing.T) {
 			}
 		case k < 7:
 			what, one.gibs = "changed", 1+r.IntN(20)
-			if err := g.bench.Limit(t.Context(), lifecycle.Peer{PID: os.Getpid()}, g.grant(one.ask).Claim.ID, sharing.Bytes(one.gibs)*sharing.GiB); err != nil { // #nosec G115 -- small
+			// #nosec G115 -- small
+			if err := g.bench.Limit(t.Context(), lifecycle.Peer{PID: os.Getpid()}, g.grant(one.ask).Claim.ID,
+				sharing.Bytes(one.gibs)*sharing.GiB); err != nil {
 				t.Fatal(err)
 			}
 		case k < 9:
@@ -99,7 +101,7 @@ func (g *guarded) runningOf(all []*sharerOf) (out []sharing.Seen) {
 	return out
 }
 
-// wantShared compares the books, and what is in force while any of them runs, with the model.
+// wantShared compares the ledger, and the caps while any container runs, with the model.
 func (g *guarded) wantShared(all []*sharerOf, root ledger.ClaimID) {
 	g.t.Helper()
 	g.check()
@@ -127,6 +129,6 @@ func (g *guarded) wantShared(all []*sharerOf, root ledger.ClaimID) {
 	}
 	defer open.Close()
 	if u := open.Usage()[0]; u.Limit != sum {
-		g.t.Fatalf("%d run, and %v are in force, want %v", running, u.Limit, sum)
+		g.t.Fatalf("%d run, and %v are enforced, want %v", running, u.Limit, sum)
 	}
 }

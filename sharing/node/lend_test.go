@@ -26,14 +26,15 @@ func (b *bench) plainly(n int) sharing.Request {
 	return r
 }
 
-// newBurstBench has a profile "burst": up to 30 GiB guaranteed, and 40 GiB while nobody claims them.
+// newBurstBench has a profile "burst": up to 30 GiB guaranteed, and 40 GiB while no grant needs them.
 func newBurstBench(t testing.TB, pool config.Pool) *bench {
 	t.Helper()
 	b := newPodBench(t)
 	pool.Name = "default"
 	conf, err := config.New(config.Document{
-		Pools:    []config.Pool{pool},
-		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB, Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
+		Pools: []config.Pool{pool},
+		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB,
+			Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func newBurstBench(t testing.TB, pool config.Pool) *bench {
 	return b
 }
 
-// caps requires what is in force on the first GPU for each of the leases, and that it is what the books say.
+// capped requires the caps of the grants on the first GPU, and that the ledger has the same.
 func (b *bench) capped(want map[ledger.ClaimID]int) {
 	b.t.Helper()
 	gpu := b.gpus[0].Ref()
@@ -50,7 +51,7 @@ func (b *bench) capped(want map[ledger.ClaimID]int) {
 		g, _ := b.Store.Get(id)
 		f, _ := g.Caps().On(gpu)
 		if got := b.inForce(id, gpu); got != sharing.Bytes(n)*sharing.GiB || f.Memory != got {
-			b.t.Errorf("%s: %s in force and %s booked, want %dGiB", id, got, f.Memory, n)
+			b.t.Errorf("%s: %s enforced and %s booked, want %dGiB", id, got, f.Memory, n)
 		}
 	}
 	b.consistent()
@@ -94,16 +95,17 @@ func TestABurst(t *testing.T) {
 	// The guarantee is claimed: what is idle is given up at once, most idle first, and no more than is needed.
 	four := b.lease(b.tenant(), "", b.plainly(15)).ID
 	b.capped(map[ledger.ClaimID]int{one: 15, two: 40, four: 15})
-	// What is free again is lent again.
+	// Memory that is free again becomes burst memory again.
 	p.end()
 	b.Reconcile(t.Context())
 	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{two: 40, four: 15})
 }
 
-// A lease that uses what it was lent keeps it, and the claim does not fit until it is back.
+// An active grant that uses its burst memory keeps it, and the new grant does not fit until the memory is back.
 func TestAClaimWaitsForLentMemoryInUse(t *testing.T) {
-	for name, strict := range map[string]bool{"the driver refuses a cap below the use": true, "the driver takes it": false} {
+	for name, strict := range map[string]bool{"the driver refuses a cap below the use": true,
+		"the driver takes it": false} {
 		t.Run(name, func(t *testing.T) {
 			b := newBurstBench(t, config.Pool{})
 			b.still()
@@ -113,9 +115,10 @@ func TestAClaimWaitsForLentMemoryInUse(t *testing.T) {
 			b.uses(one, 35)
 			late := b.tenant()
 			_, err := b.Claim(t.Context(), late.Peer, "", b.plainly(60))
-			refused(t, err, sharing.ErrExhausted, "44GiB free of 79GiB", "25GiB lent beyond their guarantee", "60GiB asked")
+			refused(t, err, sharing.ErrExhausted, "44GiB free of 79GiB", "25GiB used as burst memory",
+				"60GiB asked")
 			b.capped(map[ledger.ClaimID]int{one: 35}) // what was idle came back
-			// While the claim is waited for, nothing is lent, and what becomes idle is taken back.
+			// While the request waits, no burst memory is given, and what becomes idle is taken back.
 			b.loans.Balance(t.Context())
 			b.capped(map[ledger.ClaimID]int{one: 35})
 			b.uses(one, 15)
@@ -123,7 +126,7 @@ func TestAClaimWaitsForLentMemoryInUse(t *testing.T) {
 			b.capped(map[ledger.ClaimID]int{one: 15})
 			two := b.lease(late, "", b.plainly(60)).ID
 			b.capped(map[ledger.ClaimID]int{one: 15, two: 60})
-			// Later, what is free is lent again.
+			// Later, free memory becomes burst memory again.
 			b.later()
 			b.loans.Balance(t.Context())
 			b.capped(map[ledger.ClaimID]int{one: 19, two: 60})
@@ -131,7 +134,7 @@ func TestAClaimWaitsForLentMemoryInUse(t *testing.T) {
 	}
 }
 
-// A claim that finds lent memory in use on one GPU goes to another.
+// A request that finds burst memory in use on one GPU gets another GPU.
 func TestAClaimPassesByLentMemoryInUse(t *testing.T) {
 	b := newBurstBench(t, config.Pool{})
 	b.still()
@@ -150,7 +153,7 @@ func TestAClaimPassesByLentMemoryInUse(t *testing.T) {
 	}
 }
 
-// Neither a GPU that is sick nor a lease of an init container is lent anything, and nothing that cannot be capped.
+// A sick GPU has no burst memory. A grant of an init container gets none, and neither does one that cannot be capped.
 func TestWhatIsNotLent(t *testing.T) {
 	b := newBurstBench(t, config.Pool{})
 	b.still()
@@ -184,7 +187,7 @@ func TestWhatIsNotLent(t *testing.T) {
 	c.limits(map[sharing.GPURef]sharing.Bytes{gpu: 39*sharing.GiB + 512*sharing.MiB})
 }
 
-// Pods take back what is lent, as processes do: all containers of a pod together.
+// Pods take back burst memory, as processes do: all containers of a pod together.
 func TestAPodClaimsWhatIsLent(t *testing.T) {
 	b := newBurstBench(t, config.Pool{})
 	b.gpus = b.gpus[:1]
@@ -192,13 +195,14 @@ func TestAPodClaimsWhatIsLent(t *testing.T) {
 	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(b.tenant(), "", b.bursting(10)).ID
 	b.loans.Balance(t.Context())
 	if a, b := b.inForce(one, b.gpus[0].Ref()), b.inForce(two, b.gpus[0].Ref()); a+b != 79*sharing.GiB {
-		t.Errorf("%s and %s are in force, want all of the GPU", a, b)
+		t.Errorf("%s and %s are enforced, want all of the GPU", a, b)
 	}
 	side, main := b.ask("a", "side", sharing.ContainerSidecar, "gpu-memory-gib:20"), b.app("a", "gpu-memory-gib:20")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.initc("a", "first", "gpu-memory-gib:15"), main, side}); err != nil {
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.initc("a", "first", "gpu-memory-gib:15"), main,
+		side}); err != nil {
 		t.Fatal(err)
 	}
-	// One whose claim was lost with the agent claims anew when its container is made.
+	// If the grant was lost with the agent, the container gets a new grant when it is created.
 	b.still()
 	b.loans.Balance(t.Context())
 	b.run(side)
@@ -213,7 +217,7 @@ func TestLimitAndBurst(t *testing.T) {
 	one, two := b.lease(b.tenant(), "", b.bursting(10)).ID, b.lease(p, "", b.bursting(20)).ID
 	b.loans.Balance(t.Context())
 	b.capped(map[ledger.ClaimID]int{one: 39, two: 40})
-	// To grow into what it is lent changes no cap, also while it is used.
+	// To turn burst memory into guaranteed memory changes no cap, also while it is used.
 	b.uses(one, 39)
 	if err := b.Limit(t.Context(), as(root), one, 25*sharing.GiB); err != nil {
 		t.Fatal(err)
@@ -225,9 +229,9 @@ func TestLimitAndBurst(t *testing.T) {
 	}
 	b.capped(map[ledger.ClaimID]int{one: 45, two: 34})
 	b.uses(two, 34)
-	refused(t, b.Limit(t.Context(), as(root), one, 50*sharing.GiB), sharing.ErrExhausted, "14GiB lent")
+	refused(t, b.Limit(t.Context(), as(root), one, 50*sharing.GiB), sharing.ErrExhausted, "14GiB used as burst memory")
 	b.capped(map[ledger.ClaimID]int{one: 45, two: 34})
-	// It gives back, and a failure to grow gives it back what it was lent.
+	// It gives back, and if it cannot grow, it gets its burst memory back.
 	b.uses(one, 0)
 	if err := b.Limit(t.Context(), as(root), one, 10*sharing.GiB); err != nil {
 		t.Fatal(err)
@@ -247,7 +251,7 @@ func TestLimitAndBurst(t *testing.T) {
 	b.capped(map[ledger.ClaimID]int{one: 40})
 }
 
-// What a lease is lent is the driver's to tell after a restart, wherever the agent died.
+// After a restart the driver's limit shows a grant's burst memory, wherever the agent died.
 func TestLoansOverARestart(t *testing.T) {
 	for _, point := range []string{"", "lend-after-book", "lend-after-cap"} {
 		for _, back := range []bool{false, true} {
@@ -280,12 +284,13 @@ func TestLoansOverARestart(t *testing.T) {
 	}
 }
 
-// Without a driver that limits, a lease that uses what it was lent is left alone, until it is taken back.
+// Without a driver that limits, a grant that uses its burst memory is not acted on until the memory is taken back.
 func TestABurstThatIsWatched(t *testing.T) {
 	g := newGuarded(t, killing)
 	conf, err := config.New(config.Document{
-		Pools:    []config.Pool{g.opt.Pool},
-		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB, Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
+		Pools: []config.Pool{g.opt.Pool},
+		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB,
+			Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +304,7 @@ func TestABurstThatIsWatched(t *testing.T) {
 	g.lives(p)
 	late := g.tenant()
 	_, err = g.bench.Claim(t.Context(), late.Peer, "", g.plainly(60))
-	refused(t, err, sharing.ErrExhausted, "25GiB lent")
+	refused(t, err, sharing.ErrExhausted, "25GiB used as burst memory")
 	g.looks(3)
 	g.lives(p)
 	g.holds(gibs(p, 12))

@@ -29,7 +29,9 @@ func TestBurstsAtRandom(t *testing.T) {
 	b.caps.by = map[string]sharing.Bytes{}
 	b.still()
 	p := &lender{bench: b, rnd: rand.New(rand.NewPCG(s, 1)), did: map[string]int{}}
-	must := []string{"lease", "no room", "lent", "use", "end", "limit", "limit refused", "restart", "killed at lend-after-book", "killed at lend-after-cap", "killed at limit-after-book", "killed at limit-after-cap"}
+	must := []string{"lease", "no room", "lent", "use", "end", "limit", "limit refused", "restart",
+		"killed at lend-after-book", "killed at lend-after-cap", "killed at limit-after-book",
+		"killed at limit-after-cap"}
 	for step := 0; step < *steps || step < 10*(*steps) && len(neverDid(must, p.did)) > 0; step++ {
 		what := p.step()
 		p.did[what]++
@@ -115,8 +117,8 @@ func (p *lender) claim() string {
 	return "lease"
 }
 
-// room is what can be guaranteed anew on a GPU, to l if it is one of its leases: all but what is guaranteed and
-// what leases use beyond it.
+// room is what a GPU can guarantee in addition, to l if it is one of its grants: all but what is guaranteed and what
+// grants use above that.
 func (p *lender) room(gpu sharing.GPURef, l *lease) sharing.Bytes {
 	taken := sharing.Bytes(0)
 	for _, o := range p.leases {
@@ -176,14 +178,15 @@ func (p *lender) limit() string {
 	}
 	to := sharing.Bytes(1+p.rnd.IntN(40)) * sharing.GiB
 	g, _ := p.Store.Get(l.id)
-	// It shrinks to what it uses, less what it is lent, and grows into what can be had.
-	fits := to+g.Lent[l.gpu] >= l.used
+	// It shrinks to its usage less its burst memory, and grows into what is available.
+	fits := to+g.Burst[l.gpu] >= l.used
 	if to > l.guaranteed {
 		fits = to <= p.room(l.gpu, l)
 	}
 	err := p.Limit(p.t.Context(), as(root), l.id, to)
 	if (err == nil) != fits {
-		p.t.Errorf("limit of %s from %s to %s: %v; %s can be had, it uses %s and is lent %s", l.id, l.guaranteed, to, err, p.room(l.gpu, l), l.used, g.Lent[l.gpu])
+		p.t.Errorf("limit of %s from %s to %s: %v; %s can be had, it uses %s and is lent %s", l.id, l.guaranteed, to,
+			err, p.room(l.gpu, l), l.used, g.Burst[l.gpu])
 	}
 	if err != nil {
 		return "limit refused"
@@ -221,9 +224,11 @@ func (p *lender) invariants() {
 		limit := p.inForce(l.id, l.gpu)
 		f, _ := g.Caps().On(l.gpu)
 		if f.Memory != limit || g.Claim.Placement[0].Memory != l.guaranteed {
-			p.t.Errorf("%s: booked %s, in force %s, guaranteed %s, want %s", l.id, f.Memory, limit, g.Claim.Placement[0].Memory, l.guaranteed)
+			p.t.Errorf("%s: booked %s, enforced %s, guaranteed %s, want %s", l.id, f.Memory, limit,
+				g.Claim.Placement[0].Memory, l.guaranteed)
 		}
-		if most := max(l.guaranteed, 40*sharing.GiB); limit < l.guaranteed || limit > most || !l.burst && limit > l.guaranteed || limit < l.used {
+		if most := max(l.guaranteed, 40*sharing.GiB); limit < l.guaranteed || limit > most || !l.burst &&
+			limit > l.guaranteed || limit < l.used {
 			p.t.Errorf("%s: limit %s, guaranteed %s, used %s, burst %v", l.id, limit, l.guaranteed, l.used, l.burst)
 		}
 		sum[l.gpu] += limit
@@ -231,7 +236,8 @@ func (p *lender) invariants() {
 	}
 	for _, g := range p.gpus {
 		if sum[g.Ref()] > g.Usable() {
-			p.t.Errorf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.Ref()], g.Usable(), guaranteed[g.Ref()])
+			p.t.Errorf("GPU %d: processes may use %s of %s, %s guaranteed", g.Index, sum[g.Ref()], g.Usable(),
+				guaranteed[g.Ref()])
 		}
 	}
 }

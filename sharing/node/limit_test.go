@@ -36,18 +36,18 @@ func (b *bench) inForce(id ledger.ClaimID, gpu sharing.GPURef) sharing.Bytes {
 	return limit
 }
 
-// sized requires what is booked, on record and in force for a lease, on each of its GPUs.
+// sized requires the same amount in ledger, checkpoint and cap of a grant, on each of its GPUs.
 func (b *bench) sized(id ledger.ClaimID, want sharing.Bytes) {
 	b.t.Helper()
 	g, _ := b.Store.Get(id)
 	b.consistent()
 	for _, f := range g.Claim.Placement {
 		if got := b.inForce(id, f.GPU); f.Memory != want || got != want {
-			b.t.Errorf("booked %s, in force %s on %s, want %s", f.Memory, got, f.GPU, want)
+			b.t.Errorf("booked %s, enforced %s on %s, want %s", f.Memory, got, f.GPU, want)
 		}
 	}
 	for _, r := range b.recorded() {
-		for _, f := range r.Fragments {
+		for _, f := range r.Shares {
 			if r.ID == string(id) && f.Memory != want {
 				b.t.Errorf("on record %s, want %s", f.Memory, want)
 			}
@@ -75,7 +75,8 @@ func TestLimitUpAndDown(t *testing.T) {
 	for range 3 {
 		b.lease(b.tenant(), "", gib(75))
 	}
-	refused(t, b.Limit(t.Context(), as(root), id, 5*sharing.GiB), sharing.ErrExhausted, "4GiB free of 79GiB", "5GiB asked")
+	refused(t, b.Limit(t.Context(), as(root), id, 5*sharing.GiB), sharing.ErrExhausted, "4GiB free of 79GiB",
+		"5GiB asked")
 	b.sized(id, 4*sharing.GiB)
 }
 
@@ -117,7 +118,8 @@ func TestLimitIsRefused(t *testing.T) {
 		"more than it is": {id, as(root), 81 * sharing.GiB, sharing.ErrExhausted, "81GiB asked"},
 		"absurd":          {id, as(root), 1<<64 - 1, sharing.ErrExhausted, ""},
 	} {
-		if err := b.Limit(t.Context(), tc.peer, tc.id, tc.amount); !errors.Is(err, tc.want) || tc.word != "" && !strings.Contains(err.Error(), tc.word) {
+		if err := b.Limit(t.Context(), tc.peer, tc.id, tc.amount); !errors.Is(err, tc.want) || tc.word != "" &&
+			!strings.Contains(err.Error(), tc.word) {
 			t.Errorf("%s: %v, want %v with %q", name, err, tc.want, tc.word)
 		}
 	}
@@ -134,7 +136,8 @@ func TestLimitBelowUse(t *testing.T) {
 			b.still()
 			id := b.lease(b.tenant(), "", gib(10)).ID
 			b.caps.set(func() { b.caps.used, b.caps.strict = 8*sharing.GiB, !takes })
-			refused(t, b.Limit(t.Context(), as(root), id, 6*sharing.GiB), sharing.ErrConflict, "hold 8GiB", "lowered to 6GiB")
+			refused(t, b.Limit(t.Context(), as(root), id, 6*sharing.GiB), sharing.ErrConflict, "hold 8GiB",
+				"lowered to 6GiB")
 			b.sized(id, 10*sharing.GiB)
 			if err := b.Limit(t.Context(), as(root), id, 8*sharing.GiB); err != nil {
 				t.Error(err)
@@ -144,7 +147,7 @@ func TestLimitBelowUse(t *testing.T) {
 	}
 }
 
-// Without a driver that limits, the books are the cap: it follows at once, and never below what is in use.
+// Without a driver that limits, the ledger has the cap: it changes at once, and never below the usage.
 func TestLimitOfAWatchedGrant(t *testing.T) {
 	g := newGuarded(t, config.Pool{Backends: []sharing.Backend{sharing.BackendReactive}, OverCap: config.OverCapKill})
 	p, a := g.share(10)
@@ -203,7 +206,7 @@ func TestLimitDuringAnInitContainer(t *testing.T) {
 	b.gone("a")
 }
 
-// Wherever an agent dies, the next one has the old size or the new one, and the same is booked and in force.
+// Wherever an agent dies, the next one has the old size or the new one, and ledger and cap agree.
 func TestLimitOverACrash(t *testing.T) {
 	for _, to := range []sharing.Bytes{20, 5} {
 		for _, point := range []string{"limit-after-book", "limit-after-cap", "limit-after-record"} {
@@ -214,7 +217,7 @@ func TestLimitOverACrash(t *testing.T) {
 				b.crash(point, func() { _ = b.Limit(context.WithoutCancel(t.Context()), as(root), id, to*sharing.GiB) })
 				want := 10 * sharing.GiB
 				if point == "limit-after-record" || to > 10 {
-					want = to * sharing.GiB // what grows is on record before it is in force
+					want = to * sharing.GiB // a larger amount is in the checkpoint before the cap is set
 				}
 				b.sized(id, want)
 			})

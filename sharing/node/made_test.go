@@ -14,8 +14,10 @@ import (
 // its next start.
 func TestMadeWithoutTheGrant(t *testing.T) {
 	tell := map[string]func(b *bench, c *container){
-		"event":      func(b *bench, c *container) { b.ContainerMade(c.id, "") },
-		"other note": func(b *bench, c *container) { b.ContainerMade(c.id, b.inject(b.app("q", "gpu-percent:10")).in.Note) },
+		"event": func(b *bench, c *container) { b.ContainerMade(c.id, "") },
+		"other note": func(b *bench, c *container) {
+			b.ContainerMade(c.id, b.inject(b.app("q", "gpu-percent:10")).in.Note)
+		},
 		"list": func(b *bench, c *container) {
 			s := c.seen()
 			s.Note = ""

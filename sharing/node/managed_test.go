@@ -63,8 +63,8 @@ func TestManagedMemoryInTheLevelsReason(t *testing.T) {
 		rejects bool // it can reject it
 	}{
 		{sharing.LevelDriver, sharing.BackendDriver, true, false},
-		{sharing.LevelClient, sharing.BackendMPS, true, false},
-		{sharing.LevelClient, sharing.BackendLibkerf, false, true},
+		{sharing.LevelUserspace, sharing.BackendMPS, true, false},
+		{sharing.LevelUserspace, sharing.BackendLibkerf, false, true},
 		{sharing.LevelReactive, sharing.BackendReactive, true, false},
 		{sharing.LevelReactive, sharing.BackendLibkerf, true, false}, // a program came past the library
 		{sharing.LevelNone, sharing.BackendNone, false, false},
@@ -74,7 +74,8 @@ func TestManagedMemoryInTheLevelsReason(t *testing.T) {
 	} {
 		for _, rule := range []config.ManagedMemory{config.ManagedAllow, config.ManagedReject} {
 			got := rule.CaveatAt(tt.level, tt.backend)
-			if strings.Contains(got, open) != tt.want || strings.Contains(got, useless) != (rule == config.ManagedReject && !tt.rejects) {
+			if strings.Contains(got, open) != tt.want ||
+				strings.Contains(got, useless) != (rule == config.ManagedReject && !tt.rejects) {
 				t.Errorf("%v by %v, %v: %q", tt.level, tt.backend, rule, got)
 			}
 		}
@@ -86,7 +87,8 @@ func TestManagedMemoryInAGrantsReason(t *testing.T) {
 	b.start()
 	b.lease(b.tenant(), "", gib(4))
 	s := b.State(t.Context()).Grants[0]
-	if s.Level != sharing.LevelDriver || !strings.Contains(s.LevelReason, "driver's limit does not count managed memory") {
+	if s.Level != sharing.LevelDriver ||
+		!strings.Contains(s.LevelReason, "driver's limit does not count managed memory") {
 		t.Errorf("level %v, %q", s.Level, s.LevelReason)
 	}
 }
@@ -105,8 +107,8 @@ func (g *guarded) managedOf(a lifecycle.Armed, slot int, n sharing.Bytes) {
 	}
 }
 
-// Managed memory that libkerf has charged is attributed, up to the grant's cap: what a program writes to its counters hides no
-// more. It does not hide what the driver holds for a process beyond its count, either.
+// Managed memory that libkerf has charged is attributed, up to the grant's cap: what a program writes to its counters
+// hides no more. It does not hide what the driver holds for a process beyond its count, either.
 func TestManagedMemoryOfLibkerfIsAttributed(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)

@@ -15,7 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
-// What a pod uses is written with whose it is, and one that leaves its GPUs idle is told of and evicted as the pool says.
+// The usage of a pod is written with its owner. A pod that leaves its GPUs idle gets an event and is evicted as the
+// pool requires.
 func TestTheMeter(t *testing.T) {
 	b := newPodBench(t)
 	b.opt.Pool.Idle = config.Idle{After: time.Nanosecond, Do: config.IdleEvict, Except: []string{"other"}}
@@ -40,19 +41,19 @@ func TestTheMeter(t *testing.T) {
 	tick()
 	tick()
 	if told, evicted := ears.count("", "p"); told != 0 || evicted != 0 {
-		t.Errorf("one who works is told of %d times, and evicted %d times", told, evicted)
+		t.Errorf("a busy one is reported %d times, and evicted %d times", told, evicted)
 	}
 	b.driver.times = nil // the driver does not tell
 	tick()
 	tick()
 	if told, evicted := ears.count("", "p"); told != 0 || evicted != 0 {
-		t.Errorf("one of whom nothing is known is told of %d times, and evicted %d times", told, evicted)
+		t.Errorf("an unknown one is reported %d times, and evicted %d times", told, evicted)
 	}
 	b.driver.times = map[int]int{c.p.PID: 101} // and what it tells says nothing
 	tick()
 	tick()
 	if told, evicted := ears.count("", "p"); told != 0 || evicted != 0 {
-		t.Errorf("one of whom nothing is known is told of %d times, and evicted %d times", told, evicted)
+		t.Errorf("an unknown one is reported %d times, and evicted %d times", told, evicted)
 	}
 	b.driver.times = map[int]int{}
 	tick()
@@ -60,7 +61,7 @@ func TestTheMeter(t *testing.T) {
 	tick()
 	m.Wait()
 	if told, evicted := ears.count("p GPUIdle", "p"); told != 1 || evicted != 1 {
-		t.Errorf("one who is idle is told of %d times, and evicted %d times", told, evicted)
+		t.Errorf("an idle one is reported %d times, and evicted %d times", told, evicted)
 	}
 	c.remove()
 	b.Reconcile(t.Context())
@@ -72,7 +73,8 @@ func TestTheMeter(t *testing.T) {
 	var used []usage.Record
 	for _, e := range log {
 		if e.What == audit.Usage {
-			if used = append(used, e.Usage...); e.Who == nil || e.Who.Pod != "p" || len(e.Who.Labels) != 1 || e.Who.Labels["team"] != "x" {
+			if used = append(used, e.Usage...); e.Who == nil || e.Who.Pod != "p" || len(e.Who.Labels) != 1 ||
+				e.Who.Labels["team"] != "x" {
 				t.Errorf("usage of %+v", e.Who)
 			}
 		}
@@ -81,25 +83,29 @@ func TestTheMeter(t *testing.T) {
 		t.Fatalf("records %+v", used)
 	}
 	r := used[0]
-	if r.Share != 0.5 || r.Seconds <= 0 || r.Known <= 0 || r.Known >= r.Seconds || r.Idle <= 0 || r.Idle >= r.Known || r.Busy <= 0 || r.Joules <= 0 || r.Model == "" {
+	if r.Share != 0.5 || r.Seconds <= 0 || r.Known <= 0 || r.Known >= r.Seconds || r.Idle <= 0 || r.Idle >= r.Known ||
+		r.Busy <= 0 || r.Joules <= 0 || r.Model == "" {
 		t.Errorf("record %+v", r)
 	}
 }
 
-// An idle pod is reported, told, or told and evicted, as its pool says; one of a namespace that is left out is not. It is in the
-// audit log and in the warnings whichever it is.
+// An idle pod is reported, gets an event, or gets one and is evicted, as its pool requires. A pod of an exempt
+// namespace is not. Each case is in the audit log and in the warnings.
 func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		idle                   config.Idle
 		noted, told, evictions int
 	}{
-		"nothing is said":      {config.Idle{}, 0, 0, 0},
-		"report":               {config.Idle{After: time.Nanosecond, Do: config.IdleReport}, 1, 0, 0},
-		"notify":               {config.Idle{After: time.Nanosecond, Do: config.IdleNotify}, 1, 1, 0},
-		"evict":                {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 2, 1, 1}, // the eviction is noted, too
-		"its namespace is not": {config.Idle{After: time.Nanosecond, Do: config.IdleEvict, Except: []string{"ns"}}, 0, 0, 0},
-		"not long enough":      {config.Idle{After: time.Hour, Do: config.IdleEvict}, 0, 0, 0},
-		"its GPU runs":         {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 0, 0, 0}, // and the driver has no row
+		"nothing is said": {config.Idle{}, 0, 0, 0},
+		"report":          {config.Idle{After: time.Nanosecond, Do: config.IdleReport}, 1, 0, 0},
+		"notify":          {config.Idle{After: time.Nanosecond, Do: config.IdleWarn}, 1, 1, 0},
+		// the eviction is noted, too
+		"evict": {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 2, 1, 1},
+		"its namespace is not": {config.Idle{After: time.Nanosecond, Do: config.IdleEvict, Except: []string{"ns"}}, 0,
+			0, 0},
+		"not long enough": {config.Idle{After: time.Hour, Do: config.IdleEvict}, 0, 0, 0},
+		// and the driver has no row
+		"its GPU runs": {config.Idle{After: time.Nanosecond, Do: config.IdleEvict}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newPodBench(t)
@@ -109,7 +115,8 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 			b.opt.Audit = func(e audit.Entry) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.What == audit.Idle && e.Who != nil && e.Who.Pod == "p" && strings.Contains(e.Why, "used no GPU time") {
+				if e.What == audit.Idle && e.Who != nil && e.Who.Pod == "p" &&
+					strings.Contains(e.Why, "used no GPU time") {
 					noted++
 				}
 			}
@@ -121,7 +128,7 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 			}
 			b.attach()
 			b.run(b.app("p", "gpu-percent:50"))
-			b.driver.times, b.driver.idle = map[int]int{}, name != "its GPU runs" // nobody has used any time
+			b.driver.times, b.driver.idle = map[int]int{}, name != "its GPU runs" // no process has used any time
 			m := newMeter(b.Runtime)
 			for range 3 {
 				time.Sleep(5 * time.Millisecond)
@@ -131,9 +138,11 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			told, evicted := ears.count("p GPUIdle", "p")
-			warned := slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "has used no GPU time") })
+			warned := slices.ContainsFunc(b.State(t.Context()).Warnings,
+				func(w string) bool { return strings.Contains(w, "has used no GPU time") })
 			if noted != tt.noted || told != tt.told || evicted != tt.evictions || warned != (tt.noted > 0) {
-				t.Errorf("%d entries of the log, told %d times, %d evictions, a warning: %v", noted, told, evicted, warned)
+				t.Errorf("%d entries of the log, reported %d times, %d evictions, a warning: %v", noted, told, evicted,
+					warned)
 			}
 		})
 	}

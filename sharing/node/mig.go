@@ -28,12 +28,12 @@ func (r *Runtime) SetMIG(m MIG) {
 	r.changed.announce()
 }
 
-// ClaimsOn are the claims on a GPU. While a container runtime has not told yet what runs, it is sharing.ErrUnavailable:
-// a container that is not known yet may use the GPU.
+// ClaimsOn are the grants on a GPU. Until the container runtime has reported its containers, it returns
+// sharing.ErrUnavailable: an unknown container may use the GPU.
 func (r *Runtime) ClaimsOn(gpu sharing.GPUID) (out []mig.Granted, err error) {
 	r.Store.Read(func(l store.Reader) {
 		if !r.Recovery.Get().ContainersKnown() {
-			err = fmt.Errorf("the container runtime has not told yet what runs: %w", sharing.ErrUnavailable)
+			err = fmt.Errorf("the container runtime has not reported its containers yet: %w", sharing.ErrUnavailable)
 			return
 		}
 		out = instances.Granted(gpu, l.Grants(), l.GPU)
@@ -54,6 +54,8 @@ func (r *Runtime) PartsInUse(gpu sharing.GPUID) []sharing.GPURef {
 	return out
 }
 
-// PendingCuts says whose instances are being created, and which GPUs switch their MIG mode for whom. An instance whose last
-// attempt failed is not among them: its container is told the error.
-func (r *Runtime) PendingCuts() []string { return append(r.Modes.Pending(), r.Instances.Pending()...) }
+// PendingInstances says whose instances are being created, and which GPUs switch their MIG mode for whom. An instance
+// whose last attempt failed is not among them: its container gets the error.
+func (r *Runtime) PendingInstances() []string {
+	return append(r.Modes.Pending(), r.Instances.Pending()...)
+}

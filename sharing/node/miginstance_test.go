@@ -12,27 +12,29 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
-// A fault of an instance is told of who has it and of nobody else on the GPU, nothing new is given there, and it is over
-// when it is told to be.
+// A fault of an instance is reported to its grant and to no other on the GPU. The instance takes no new grant until a
+// report ends the fault.
 func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	b := newMIGBench(t)
 	defer b.begin()()
 	gpu := b.gpus[0].Ref()
-	first, second := sharing.Instance{Profile: "3g", ID: 3, Start: 4, Size: 3}, sharing.Instance{Profile: "3g", ID: 3, Start: 1, Size: 3}
+	first, second := sharing.Instance{Profile: "3g", ID: 3, Start: 4, Size: 3},
+		sharing.Instance{Profile: "3g", ID: 3, Start: 1, Size: 3}
 	b.SetInstanceHealth(gpu.UUID, first, sharing.HealthUnhealthy, "XID 48")
 	req := sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1}
 	p, err := b.placing().Process(0, req, req, nil)
 	if err != nil || p.Placement[0].MIG != second {
-		t.Fatalf("beside the fault: %+v, %v", p, err)
+		t.Fatalf("with the fault: %+v, %v", p, err)
 	}
 	health := func(in sharing.Instance) bool {
-		_, is := b.Health.Fault(sharing.Fragment{GPU: gpu, MIG: in})
+		_, is := b.Health.Fault(sharing.Share{GPU: gpu, MIG: in})
 		return is
 	}
 	if !health(first) || health(second) || health(sharing.Instance{}) {
 		t.Error("whose fault it is")
 	}
-	if w := strings.Join(b.Conditions.Sentences(conditions.Warns), "; "); !strings.Contains(w, "3g@4 is unhealthy: XID 48") {
+	if w := strings.Join(b.Conditions.Sentences(conditions.Warns), "; "); !strings.Contains(w,
+		"3g@4 is unhealthy: XID 48") {
 		t.Errorf("warnings: %q", w)
 	}
 	b.SetInstanceHealth(gpu.UUID, first, sharing.HealthOK, "")
@@ -44,7 +46,7 @@ func TestAFaultOfAnInstanceIsItsHoldersAlone(t *testing.T) {
 	}
 }
 
-// refusals notes why nobody got an instance.
+// refusals notes why requests got no instance.
 type refusals struct {
 	nopObserver
 	why []string
@@ -52,7 +54,8 @@ type refusals struct {
 
 func (r *refusals) MIGRefused(reason string) { r.why = append(r.why, reason) }
 
-// Each try of a request that no GPU answers is counted, by the reason of the GPU that came nearest; one that is answered is not.
+// Each try of a request that no GPU answers is counted, by the reason of the GPU that came nearest; one that is
+// answered is not.
 func TestRefusalsAreCounted(t *testing.T) {
 	b := newMIGBench(t)
 	seen := &refusals{}
@@ -65,7 +68,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1}, ""},
 		{sharing.Request{Kind: sharing.KindMIG, MIG: "9g", GPUs: 1}, "no_such_profile"},
 		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1, Models: []string{"T4"}}, "not_chosen"},
-		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1, UUIDs: []sharing.GPUID{b.gpus[1].UUID}}, "not_in_mig_mode"},
+		{sharing.Request{Kind: sharing.KindMIG, MIG: "3g", GPUs: 1, UUIDs: []sharing.GPUID{b.gpus[1].UUID}},
+			"not_in_mig_mode"},
 	} {
 		seen.why = nil
 		_, err := b.Claim(t.Context(), b.tenant().Peer, "", tt.req)

@@ -20,7 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 )
 
-// fakeMIG cuts a GPU of seven units into instances of one unit ("1g") or three ("3g").
+// fakeMIG creates instances on a GPU of seven units: of one unit ("1g") or three ("3g").
 type fakeMIG struct {
 	gpu  sharing.GPUID
 	mu   sync.Mutex
@@ -43,8 +43,10 @@ func (m *fakeMIG) Offer(gpu sharing.GPUID, profile string, start int, claimed []
 	}
 	for at := 7 - size; at >= 0; at-- {
 		in := sharing.Instance{Profile: profile, ID: size, Start: at, Size: size}
-		if (start == mig.AnyStart || start == at) && !slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
-			return mig.Offer{Fragment: sharing.Fragment{GPU: sharing.GPURef{UUID: gpu}, Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
+		if (start == mig.AnyStart || start == at) &&
+			!slices.ContainsFunc(claimed, func(c mig.Granted) bool { return c.Instance.Overlaps(in) }) {
+			return mig.Offer{Share: sharing.Share{GPU: sharing.GPURef{UUID: gpu},
+				Memory: sharing.Bytes(size) * 10 * sharing.GiB, MIG: in}}
 		}
 	}
 	return mig.Offer{Why: "is full", Reason: mig.Full}
@@ -62,7 +64,8 @@ func (m *fakeMIG) Fits(_ sharing.GPUID, profile string, in sharing.Instance) boo
 	return profile == in.Profile
 }
 
-func (m *fakeMIG) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, _ string) (sharing.MIGDevice, bool, error) {
+func (m *fakeMIG) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, _ string) (sharing.MIGDevice,
+	bool, error) {
 	m.mu.Lock()
 	hold := m.hold
 	m.mu.Unlock()
@@ -106,7 +109,7 @@ type migBench struct {
 	*bench
 	mig *fakeMIG
 	mu  sync.Mutex
-	// shown is what the container runtime was told last, and notices what people were.
+	// shown is the last list that the container runtime received. The notices are those for users.
 	shown   []instances.Shown
 	notices []instances.Notice
 	refuse  error
@@ -120,7 +123,8 @@ func newMIGBench(t *testing.T) *migBench {
 	root := t.TempDir()
 	b.opt.CapsRoot = root
 	b.number(100)
-	if err := os.WriteFile(filepath.Join(root, "proc/devices"), []byte("Character devices:\n195 nvidia\n236 nvidia-caps\n"), 0o444); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "proc/devices"),
+		[]byte("Character devices:\n195 nvidia\n236 nvidia-caps\n"), 0o444); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -135,14 +139,15 @@ func (b *migBench) number(first int) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				b.t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "access"), fmt.Appendf(nil, "DeviceFileMinor: %d\n", first+10*gi+i), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "access"), fmt.Appendf(nil, "DeviceFileMinor: %d\n",
+				first+10*gi+i), 0o600); err != nil {
 				b.t.Fatal(err)
 			}
 		}
 	}
 }
 
-// numbers are those that the container runtime was told of a device last.
+// numbers are the last ones that the container runtime received for a device.
 func (b *migBench) numbers(uuid string) []int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,13 +162,14 @@ func (b *migBench) numbers(uuid string) []int {
 	return out
 }
 
-// The numbers of capabilities belong to nobody: a driver that numbers them anew, for an instance that is as it was, is told
-// of again, by the agent that runs and by one that starts; and whoever asks what a program may open is told what holds now.
+// The driver may give an instance other capability numbers. Then the agent updates the container runtime, at run time
+// and at start. A query returns the current numbers.
 func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 	b := newMIGBench(t)
 	stop := b.begin()
 	ask := b.app("train", "mig-3g:1")
-	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
+	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID},
+		MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
 	c := b.run(ask)
 	if got := b.numbers("MIG-1"); !slices.Equal(got, []int{110, 111}) {
 		t.Fatalf("numbers %v", got)
@@ -173,13 +179,16 @@ func TestCapabilityNumbersAreReadAnew(t *testing.T) {
 	stop()
 	b.number(300)
 	b.begin()
-	b.eventually("other numbers after a restart", func() bool { return slices.Equal(b.numbers("MIG-1"), []int{310, 311}) })
+	b.eventually("other numbers after a restart",
+		func() bool { return slices.Equal(b.numbers("MIG-1"), []int{310, 311}) })
 	b.number(700)
 	files, err := b.Instances.Files.Capabilities(b.gpus[0], c.in.Device)
-	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0].Host, "nvidia-cap710") || !strings.HasSuffix(files[1].Host, "nvidia-cap711") {
+	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0].Host, "nvidia-cap710") ||
+		!strings.HasSuffix(files[1].Host, "nvidia-cap711") {
 		t.Errorf("%v, %v", files, err)
 	}
-	seen := []sharing.Seen{{Running: true, ID: "x", Devices: []string{"nvidia0", "nvidia-cap710"}}, {Running: true, ID: "y", Devices: []string{"nvidia0", "nvidia-cap310"}}}
+	seen := []sharing.Seen{{Running: true, ID: "x", Devices: []string{"nvidia0", "nvidia-cap710"}},
+		{Running: true, ID: "y", Devices: []string{"nvidia0", "nvidia-cap310"}}}
 	if got := b.UnaccountedOn(b.gpus[0].UUID, seen); len(got) != 2 || got[0].GI != 1 || got[1].GI != mig.AnyInstance {
 		t.Errorf("who holds what: %+v", got)
 	}
@@ -224,36 +233,39 @@ func (b *migBench) told() (uuids []string, last instances.Notice) {
 	return uuids, last
 }
 
-// A pod's instance is claimed with its sandbox and cut at once; the container gets its device once the container runtime
-// knows it, and what it knows goes with the pod.
+// A pod's instance is reserved with its sandbox and created at once. The container gets its device once the container
+// runtime knows it, and the entry is removed with the pod.
 func TestPodGetsAnInstance(t *testing.T) {
 	b := newMIGBench(t)
 	b.mig.hold = make(chan struct{})
 	b.begin()
 	ask := b.app("train", "mig-3g:1")
-	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID}, MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
+	ask.Advice = sharing.Advice{GPUs: []sharing.GPUID{b.gpus[0].UUID},
+		MIG: sharing.InstanceRef{Profile: "3g", Start: 1}}
 	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the cut is known", func() bool { return len(b.PendingCuts()) == 1 })
-	if why := b.PendingCuts()[0]; !strings.Contains(why, "3g at 1") || !strings.Contains(why, "ns/train") {
+	b.eventually("the cut is known", func() bool { return len(b.PendingInstances()) == 1 })
+	if why := b.PendingInstances()[0]; !strings.Contains(why, "3g at 1") || !strings.Contains(why, "ns/train") {
 		t.Errorf("pending: %s", why)
 	}
 	late, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := b.Inject(late, ask, b.newID())
-	refused(t, err, sharing.ErrUnavailable, "still being cut")
+	refused(t, err, sharing.ErrUnavailable, "still being created")
 	close(b.mig.hold)
 	c := b.run(ask)
 	// The container may have its device before the word of it is out.
 	b.eventually("the notice", func() bool { _, n := b.told(); return n.Container == ask.Ref })
 	uuids, notice := b.told()
-	if c.in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || len(b.PendingCuts()) != 0 {
-		t.Errorf("device %+v, shown %v, pending %v", c.in.Device, uuids, b.PendingCuts())
+	if c.in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || len(b.PendingInstances()) != 0 {
+		t.Errorf("device %+v, shown %v, pending %v", c.in.Device, uuids, b.PendingInstances())
 	}
 	want := []instances.Capability{
-		{Path: "/dev/nvidia-caps/nvidia-cap110", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap110"), Major: 236, Minor: 110},
-		{Path: "/dev/nvidia-caps/nvidia-cap111", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap111"), Major: 236, Minor: 111},
+		{Path: "/dev/nvidia-caps/nvidia-cap110", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap110"),
+			Major: 236, Minor: 110},
+		{Path: "/dev/nvidia-caps/nvidia-cap111", Host: filepath.Join(b.opt.CapsRoot, "dev/nvidia-caps/nvidia-cap111"),
+			Major: 236, Minor: 111},
 	}
 	b.mu.Lock()
 	got := b.shown[0].Capabilities
@@ -264,7 +276,8 @@ func TestPodGetsAnInstance(t *testing.T) {
 	if notice.Container != ask.Ref || notice.Warm || notice.Err != nil || notice.Instance.Start != 1 {
 		t.Errorf("notice %+v", notice)
 	}
-	if g := b.grant(ask); g == nil || g.Claim.Level != sharing.LevelHardware || g.Claim.Placement[0].MIG.Start != 1 || g.Lease == nil {
+	if g := b.grant(ask); g == nil || g.Claim.Level != sharing.LevelHardware || g.Claim.Placement[0].MIG.Start != 1 ||
+		g.Lease == nil {
 		t.Errorf("grant %+v", g)
 	}
 	c.remove()
@@ -272,7 +285,7 @@ func TestPodGetsAnInstance(t *testing.T) {
 	b.eventually("the instance is hidden", func() bool { uuids, _ := b.told(); return len(uuids) == 0 })
 }
 
-// What a cut fails with is told to the container that waits, not to others, and it is tried again.
+// The container that waits gets the error of a failed creation, others do not. The creation is tried again.
 func TestAFailedCutIsTriedAgain(t *testing.T) {
 	b := newMIGBench(t)
 	b.mig.fail = fmt.Errorf("in use by process 7: %w", sharing.ErrConflict)
@@ -283,7 +296,7 @@ func TestAFailedCutIsTriedAgain(t *testing.T) {
 	}
 	_, err := b.Inject(t.Context(), ask, b.newID())
 	refused(t, err, sharing.ErrConflict, "process 7")
-	if why := b.PendingCuts(); len(why) != 0 {
+	if why := b.PendingInstances(); len(why) != 0 {
 		t.Errorf("others wait for %v", why)
 	}
 	if _, n := b.told(); !errors.Is(n.Err, sharing.ErrConflict) {
@@ -294,7 +307,7 @@ func TestAFailedCutIsTriedAgain(t *testing.T) {
 	b.run(ask).remove()
 }
 
-// A new agent finds the instances of what runs, and one that is gone is cut anew for the next container, whose device is
+// A new agent finds the instances of what runs, and creates a lost one again for the next container, whose device is
 // another one.
 func TestInstancesOverARestart(t *testing.T) {
 	b := newMIGBench(t)
@@ -305,7 +318,11 @@ func TestInstancesOverARestart(t *testing.T) {
 	stop()
 	b.mig.set(func() { delete(b.mig.made, b.grant(next).Claim.Placement[0].MIG) })
 	b.begin()
-	b.eventually("both are known", func() bool { uuids, _ := b.told(); return slices.Equal(uuids, []string{"MIG-1", "MIG-3"}) })
+	b.eventually("both are known", func() bool {
+		uuids, _ := b.told()
+		return slices.Equal(uuids,
+			[]string{"MIG-1", "MIG-3"})
+	})
 	if e := b.run(next); e.in.Device.UUID != "MIG-3" {
 		t.Errorf("device %+v", e.in.Device)
 	} else {
@@ -314,8 +331,8 @@ func TestInstancesOverARestart(t *testing.T) {
 	c.remove()
 }
 
-// An init container uses the instance of a later one that is of the same profile, and memory that the hardware shall hold
-// is the smallest instance that has it.
+// An init container uses the instance of a later one that is of the same profile, and memory that the hardware shall
+// hold is the smallest instance that has it.
 func TestWhatAnswersWithAnInstance(t *testing.T) {
 	b := newMIGBench(t)
 	b.begin()
@@ -334,7 +351,8 @@ func TestWhatAnswersWithAnInstance(t *testing.T) {
 	hard := b.app("hard", "gpu-memory-gib:8")
 	hard.Request.MinLevel = sharing.LevelHardware
 	c := b.run(hard)
-	if g := b.grant(hard); c.in.Device.UUID == "" || g.Claim.Placement[0].MIG.Profile != "1g" || !slices.Equal(c.in.Asks, hard.Asks) {
+	if g := b.grant(hard); c.in.Device.UUID == "" || g.Claim.Placement[0].MIG.Profile != "1g" ||
+		!slices.Equal(c.in.Asks, hard.Asks) {
 		t.Errorf("%+v of %+v", c.in, g)
 	}
 	c.remove()
@@ -347,20 +365,22 @@ func TestWhatAnswersWithAnInstance(t *testing.T) {
 	refused(t, err, sharing.ErrUnavailable, "no space")
 }
 
-// A container of no pod gets its instance with its claim, cut and told of before the answer.
+// A container of no pod gets its instance with its grant. The instance exists and is known to the container runtime
+// before the answer.
 func TestAContainerOfNoPodGetsAnInstance(t *testing.T) {
 	b := newMIGBench(t)
 	b.begin()
 	root := b.tenant().Peer
 	root.UID = 0
-	id, err := b.ClaimForContainer(t.Context(), root, "run", sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, 0)
+	id, err := b.ClaimForContainer(t.Context(), root, "run", sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1},
+		0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in, err := b.InjectionOf(id)
 	uuids, n := b.told()
 	if err != nil || in.Device.UUID != "MIG-1" || !slices.Equal(uuids, []string{"MIG-1"}) || n.Instance.Profile != "" {
-		t.Errorf("%+v, shown %v, a pod was told %+v: %v", in, uuids, n, err)
+		t.Errorf("%+v, shown %v, a pod was notified of %+v: %v", in, uuids, n, err)
 	}
 	if err := b.Release(t.Context(), root, id); err != nil {
 		t.Error(err)

@@ -23,7 +23,8 @@ func (n modeNode) View(f func(mode.Picture)) {
 
 func (n modeNode) picture(at *place.Node) mode.Picture {
 	return mode.Picture{
-		Ready: n.r.Ready() == nil, PodsReady: n.r.PodsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(), GPUs: at.GPUs, Room: at,
+		Ready: n.r.Ready() == nil, PodsReady: n.r.PodsReady() == nil, KeepMode: n.r.settings.Pool().KeepWarm(),
+		GPUs: at.GPUs, Room: at,
 	}
 }
 

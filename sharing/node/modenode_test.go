@@ -93,33 +93,39 @@ func newTurnBench(t *testing.T) (*migBench, *turnMIG) {
 	b := newMIGBench(t)
 	b.gpus = b.gpus[:1]
 	b.gpus[0].MIG = false
-	b.opt.Pool = config.Pool{Name: "default", MIGKeepWarm: time.Minute}
+	b.opt.Pool = config.Pool{Name: "default", MIGIdleTTL: time.Minute}
 	m := &turnMIG{fakeMIG: b.mig, b: b}
 	b.begin()
 	b.SetMIG(m)
 	return b, m
 }
 
-// A pod that asks for an instance gets it on an idle GPU that was in no MIG mode, and with it its cut begins; one that asks
-// for a share then has to wait until the mode has been kept for as long as the pool says, and gets it then.
+// A pod that requests an instance gets it on an idle GPU that was not in MIG mode: the switch starts its creation. A
+// pod that requests a share waits until the pool's minimum time in that mode is over.
 func TestTurnsForPods(t *testing.T) {
 	b, m := newTurnBench(t)
 	inst := b.app("inst", "mig-3g:1")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{inst}); !isNoFit(err) || strings.Contains(err.Error(), "never") {
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{inst}); !isNoFit(err) ||
+		strings.Contains(err.Error(), "never") {
 		t.Fatalf("before the change: %v", err)
 	}
-	b.eventually("the instance", func() bool { g := b.grant(inst); return g != nil && !g.Claim.Placement[0].MIG.None() })
+	b.eventually("the instance", func() bool {
+		g := b.grant(inst)
+		return g != nil &&
+			!g.Claim.Placement[0].MIG.None()
+	})
 	c := b.run(inst)
 	share := b.app("share", "gpu-memory-gib:4")
 	err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{share})
 	if !isNoFit(err) || !strings.Contains(err.Error(), "is held by pod ns/inst") {
-		t.Errorf("beside an instance in use: %v", err)
+		t.Errorf("with an instance in use: %v", err)
 	}
 	c.remove()
 	b.PodGone(inst.Ref.PodUID)
 	b.eventually("the end of the claim", func() bool { return b.grant(inst) == nil })
 	m.set(func() { m.made = map[sharing.Instance]string{} })
-	if err = b.ClaimPod(t.Context(), []sharing.ContainerAsk{share}); !isNoFit(err) || !strings.Contains(err.Error(), "keeps it for 1m0s") {
+	if err = b.ClaimPod(t.Context(), []sharing.ContainerAsk{share}); !isNoFit(err) ||
+		!strings.Contains(err.Error(), "keeps it for 1m0s") {
 		t.Errorf("while the mode is kept: %v", err)
 	}
 	b.eventually("a warning", func() bool {
@@ -141,13 +147,14 @@ func TestTurnsForPods(t *testing.T) {
 	}
 }
 
-// What may not be touched is not: one that is busy, one that could not be changed a moment ago, and for who asks for what
-// no change would give. A pod that goes away is forgotten.
+// What may not be touched is not: one that is busy, one that could not be changed a moment ago, and for who asks for
+// what no change would give. A pod that goes away is forgotten.
 func TestTurnsNothing(t *testing.T) {
 	b, m := newTurnBench(t)
 	m.set(func() { m.busy = "is held by process 7" })
 	ask := b.app("inst", "mig-1g:1")
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "GPU 0 is held by process 7") {
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) ||
+		!strings.Contains(err.Error(), "GPU 0 is held by process 7") {
 		t.Errorf("%v", err)
 	}
 	b.Modes.Switch(t.Context())
@@ -172,7 +179,8 @@ func TestTurnsNothing(t *testing.T) {
 	_ = b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask})
 	b.eventually("a try", func() bool { return m.count() == 1 })
 	b.eventually("its end", func() bool { return len(b.Modes.Pending()) == 0 })
-	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) || !strings.Contains(err.Error(), "IN_USE") {
+	if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}); !isNoFit(err) ||
+		!strings.Contains(err.Error(), "IN_USE") {
 		t.Errorf("after a change that failed: %v", err)
 	}
 	b.Modes.Switch(t.Context())
@@ -185,10 +193,10 @@ func TestTurnsNothing(t *testing.T) {
 	}
 }
 
-// While a GPU changes, nobody gets a piece of it, kubelet waits, and the cluster is told that nothing of it is free.
+// While a GPU switches its mode, it gives no share, kubelet waits, and its free amounts in the cluster are zero.
 func TestNothingOfAGPUThatChanges(t *testing.T) {
 	b, m := newTurnBench(t)
-	if g := b.Books().GPUs[0]; g.FreeMemory == 0 || g.MIG.Trouble != "" || g.TurnsTo != mode.MIG {
+	if g := b.LedgerState().GPUs[0]; g.FreeMemory == 0 || g.MIG.Trouble != "" || g.TurnsTo != mode.MIG {
 		t.Errorf("before: %+v", g)
 	}
 	hold := make(chan struct{})
@@ -199,25 +207,27 @@ func TestNothingOfAGPUThatChanges(t *testing.T) {
 	}
 	b.eventually("the switch", func() bool { return len(b.Modes.Pending()) == 1 })
 	for _, amount := range []string{"gpu-memory-gib:4", "gpu:1", "mig-1g:1"} {
-		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("p-"+amount[:3], amount)}); !isNoFit(err) || !strings.Contains(err.Error(), "changes to MIG mode for pod ns/inst") {
+		if err := b.ClaimPod(t.Context(), []sharing.ContainerAsk{b.app("p-"+amount[:3], amount)}); !isNoFit(err) ||
+			!strings.Contains(err.Error(), "changes to MIG mode for pod ns/inst") {
 			t.Errorf("%s: %v", amount, err)
 		}
 		b.gone("p-" + amount[:3])
 	}
-	g := b.Books().GPUs[0]
-	if g.FreeMemory != 0 || g.FreePercent != 0 || g.MIG.Trouble == "" || g.TurnsTo != mode.None || len(b.PendingCuts()) != 1 {
-		t.Errorf("%+v, pending %v", g, b.PendingCuts())
+	g := b.LedgerState().GPUs[0]
+	if g.FreeMemory != 0 || g.FreePercent != 0 || g.MIG.Trouble == "" || g.TurnsTo != mode.None ||
+		len(b.PendingInstances()) != 1 {
+		t.Errorf("%+v, pending %v", g, b.PendingInstances())
 	}
 	b.PodGone(inst.Ref.PodUID)
 	close(hold)
 	b.eventually("the end of the switch", func() bool { return len(b.Modes.Pending()) == 0 })
-	if g := b.Books().GPUs[0]; g.MIG.Trouble != "" || !g.GPU.MIG || len(b.PendingCuts()) != 0 {
+	if g := b.LedgerState().GPUs[0]; g.MIG.Trouble != "" || !g.GPU.MIG || len(b.PendingInstances()) != 0 {
 		t.Errorf("afterwards: %+v", g)
 	}
 	b.run(b.app("next", "mig-1g:1"))
 }
 
-// A process waits for the change, and is told at once where there is none to wait for.
+// A process waits for the switch, and gets an error at once if no switch would help.
 func TestTurnsForAProcess(t *testing.T) {
 	b, m := newTurnBench(t)
 	p := b.tenant()
@@ -227,7 +237,8 @@ func TestTurnsForAProcess(t *testing.T) {
 		t.Fatalf("%v after %d changes", err, m.count())
 	}
 	other := b.tenant()
-	if _, err := b.Claim(t.Context(), other.Peer, "two", sharing.Request{Kind: sharing.KindShared, GPUs: 1, Memory: 4 * sharing.GiB}); !isNoFit(err) || !strings.Contains(err.Error(), "grant "+string(id)) {
+	if _, err := b.Claim(t.Context(), other.Peer, "two", sharing.Request{Kind: sharing.KindShared, GPUs: 1,
+		Memory: 4 * sharing.GiB}); !isNoFit(err) || !strings.Contains(err.Error(), "grant "+string(id)) {
 		t.Errorf("%v", err)
 	}
 }

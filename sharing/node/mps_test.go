@@ -39,7 +39,8 @@ type MPSLease struct {
 
 func mpsLease(g backend.Grant, caps sharing.Placement) MPSLease {
 	key, terms := mps.Of(g, caps)
-	return MPSLease{ID: g.ID, GPU: sharing.GPURef{UUID: key.GPU}, Domain: key.Domain, Contained: key.Contained, Memory: terms.Memory, Percent: terms.Percent}
+	return MPSLease{ID: g.ID, GPU: sharing.GPURef{UUID: key.GPU}, Domain: key.Domain, Contained: key.Contained,
+		Memory: terms.Memory, Percent: terms.Percent}
 }
 
 // mpsLeases are the grants that need a daemon.
@@ -95,7 +96,8 @@ func (f *fakeMPS) enter(g backend.Grant, caps sharing.Placement, pid int) error 
 
 func (f *fakeMPS) Injection(g backend.Grant, caps sharing.Placement) (backend.Injection, error) {
 	l := mpsLease(g, caps)
-	in := backend.Injection{Env: map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain, "LIMIT": l.Memory.String()}}
+	in := backend.Injection{Env: map[string]string{"CUDA_MPS_PIPE_DIRECTORY": "/" + l.Domain,
+		"LIMIT": l.Memory.String()}}
 	if l.Contained {
 		in.Mounts = []sharing.Mount{{Source: "/" + l.Domain, Target: "/" + l.Domain}}
 	}
@@ -125,7 +127,8 @@ func (f *fakeMPS) all() map[string]MPSLease {
 	return maps.Clone(f.users)
 }
 
-var byMPS = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}, OverCap: config.OverCapKill}
+var byMPS = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS,
+	sharing.BackendReactive}, OverCap: config.OverCapKill}
 
 // newMPS is a node on which MPS works on the first GPU alone.
 func newMPS(t *testing.T) (*guarded, *fakeMPS) {
@@ -149,14 +152,16 @@ func TestMPSHoldsAProcess(t *testing.T) {
 	req := gib(10)
 	req.UUIDs, req.Percent = []sharing.GPUID{g.gpus[0].UUID}, 30
 	armed := g.lease(p, "", req)
-	if armed.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" || g.bench.Env(armed)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
+	if armed.MPS["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" ||
+		g.bench.Env(armed)["CUDA_MPS_PIPE_DIRECTORY"] != "/uid/1000" {
 		t.Errorf("environment %v", armed.MPS)
 	}
-	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].Ref(), Domain: "uid/1000", PID: p.Peer.PID, Memory: 10 * sharing.GiB, Percent: 30}
+	want := MPSLease{ID: string(armed.ID), GPU: g.gpus[0].Ref(), Domain: "uid/1000", PID: p.Peer.PID,
+		Memory: 10 * sharing.GiB, Percent: 30}
 	if d := cmp.Diff(map[string]MPSLease{want.ID: want}, m.all()); d != "" {
 		t.Error(d)
 	}
-	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelClient {
+	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelUserspace {
 		t.Errorf("held by %v at level %v", s.Backend, s.Level)
 	}
 	m.fault = "it has died"
@@ -220,15 +225,18 @@ func TestMPSIsNotMixed(t *testing.T) {
 	lease(g, pinned(10))
 	g.bench.Runtime.NoMPSForPods = "the agent is in a container"
 	_, err := g.bench.ClaimForContainer(t.Context(), root, "", pinned(4), 0)
-	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || !errors.Is(err, sharing.ErrExhausted) || !strings.Contains(err.Error(), "runs MPS for other grants") {
+	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || !errors.Is(err, sharing.ErrExhausted) ||
+		!strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a container on a GPU that runs MPS: %v", err)
 	}
-	if _, err := g.bench.Inject(t.Context(), ref, "id"); err == nil || !strings.Contains(err.Error(), "runs MPS for other grants") {
+	if _, err := g.bench.Inject(t.Context(), ref, "id"); err == nil ||
+		!strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a pod on a GPU that runs MPS: %v", err)
 	}
 	two := gib(4)
 	two.GPUs, two.UUIDs = 2, []sharing.GPUID{g.gpus[0].UUID, g.gpus[1].UUID}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", two); err == nil || !strings.Contains(err.Error(), "runs MPS for other grants") {
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", two); err == nil ||
+		!strings.Contains(err.Error(), "runs MPS for other grants") {
 		t.Errorf("a grant over two GPUs, one of which runs MPS: %v", err)
 	}
 }
@@ -252,7 +260,7 @@ func TestMPSStaysAway(t *testing.T) {
 	}
 	_, a := g.share(4)
 	if b := backendIn(g, a.ID); b != sharing.BackendReactive {
-		t.Errorf("beside a share that is watched: held by %v", b)
+		t.Errorf("with a reactive share: enforced by %v", b)
 	}
 }
 
@@ -261,8 +269,8 @@ func backendIn(g *guarded, id ledger.ClaimID) sharing.Backend {
 	return all[slices.IndexFunc(all, func(s status.Grant) bool { return s.Claim.ID == id })].Backend
 }
 
-// A process of the lease that is on the GPU and no client of MPS has no limit: it is shown, and dealt with as over its cap,
-// whatever it holds. So is the sum of clients, each of which has the limit for itself.
+// A process of the lease that is on the GPU and no client of MPS has no limit: it is shown, and dealt with as over its
+// cap, whatever it holds. So is the sum of clients, each of which has the limit for itself.
 func TestMPSIsWatched(t *testing.T) {
 	client := func(p *tenant, n int) gpudriver.ProcessUse {
 		u := gibs(p, n)
@@ -274,7 +282,7 @@ func TestMPSIsWatched(t *testing.T) {
 	g.holds(client(p, 3))
 	g.looks(3)
 	g.lives(p)
-	if s := g.shown(); s.Level != sharing.LevelClient {
+	if s := g.shown(); s.Level != sharing.LevelUserspace {
 		t.Errorf("a client: level %v, %s", s.Level, s.LevelReason)
 	}
 	g.holds(client(p, 5))
@@ -282,8 +290,8 @@ func TestMPSIsWatched(t *testing.T) {
 	g.dead(p)
 }
 
-// Where several domains are on a GPU, a program without its pipe directory gets a context, and no limit: it is ended, also where
-// the pool's policy is to warn of what is over its cap.
+// Where several domains are on a GPU, a program without its pipe directory gets a context, and no limit: it is ended,
+// also where the pool's policy is to warn of what is over its cap.
 func TestMPSEscape(t *testing.T) {
 	for _, policy := range []config.OverCap{config.OverCapKill, config.OverCapWarn, config.OverCapDefault} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -298,8 +306,9 @@ func TestMPSEscape(t *testing.T) {
 			g.holds(gibs(p, 1), client)
 			g.looks(1)
 			g.lives(p)
-			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {
-				t.Errorf("beside MPS: level %v, %q", s.Level, s.LevelReason)
+			if s := g.shown(); s.Level != sharing.LevelUnknown ||
+				!strings.Contains(s.LevelReason, "does not use the MPS daemon") {
+				t.Errorf("with MPS: level %v, %q", s.Level, s.LevelReason)
 			}
 			g.looks(1)
 			g.dead(p)

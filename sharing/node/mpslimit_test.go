@@ -13,15 +13,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// A grant that MPS holds grows at once, for who is started with the new limit, and it is said who is not; it shrinks while
-// none of its processes is a client, and its daemon has no lease with more.
+// A grant that MPS holds grows at once, for who is started with the new limit, and it is said who is not; it shrinks
+// while none of its processes is a client, and its daemon has no lease with more.
 func TestLimitOfMPS(t *testing.T) {
 	g, m := newMPS(t)
 	p, a := g.share(10)
 	sized := func(want sharing.Bytes) {
 		t.Helper()
 		s := g.shown()
-		if in := m.all()[string(a.ID)].Memory; s.Claim.Placement[0].Memory != want || in != want || g.bench.recorded()[0].Fragments[0].Memory != want {
+		if in := m.all()[string(a.ID)].Memory; s.Claim.Placement[0].Memory != want || in != want ||
+			g.bench.recorded()[0].Shares[0].Memory != want {
 			t.Errorf("booked %s, at its daemon %s, want %s", s.Claim.Placement[0].Memory, in, want)
 		}
 	}
@@ -30,11 +31,13 @@ func TestLimitOfMPS(t *testing.T) {
 		t.Fatal(err)
 	}
 	sized(20 * sharing.GiB)
-	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, fmt.Sprintf("(pid %d), and what they start, have at most the 10GiB", p.PID)) {
+	if s := g.shown(); s.Level != sharing.LevelUserspace ||
+		!strings.Contains(s.LevelReason, fmt.Sprintf("(pid %d), and what they start, have at most the 10GiB", p.PID)) {
 		t.Errorf("level %v, %q", s.Level, s.LevelReason)
 	}
 	g.holds(gpudriver.ProcessUse{PID: p.PID, Used: sharing.GiB, Known: true, MPS: true})
-	if err := limit(5); !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), fmt.Sprintf("pid %d", p.PID)) {
+	if err := limit(5); !errors.Is(err, sharing.ErrConflict) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("pid %d", p.PID)) {
 		t.Errorf("with a client: %v", err)
 	}
 	sized(20 * sharing.GiB)
@@ -54,7 +57,7 @@ func TestLimitOfMPS(t *testing.T) {
 	}
 	_, other := g.share(8)
 	if err := limit(4); !errors.Is(err, sharing.ErrConflict) || !strings.Contains(err.Error(), string(other.ID)) {
-		t.Errorf("beside a larger one: %v", err)
+		t.Errorf("with a larger one: %v", err)
 	}
 	sized(5 * sharing.GiB)
 }

@@ -38,14 +38,17 @@ func TestMPSHoldsAPod(t *testing.T) {
 	g, m := newMPSPods(t)
 	c := g.inject(g.onFirst(g.app("p", "gpu-memory-gib:10")))
 	id := c.in.Grant
-	if c.in.Env["CUDA_MPS_PIPE_DIRECTORY"] != "/namespace/ns" || c.in.Env["LIMIT"] != "10GiB" || c.in.Env["KERF_GRANT"] != id {
+	if c.in.Env["CUDA_MPS_PIPE_DIRECTORY"] != "/namespace/ns" || c.in.Env["LIMIT"] != "10GiB" ||
+		c.in.Env["KERF_GRANT"] != id {
 		t.Errorf("environment %v", c.in.Env)
 	}
 	if d := cmp.Diff([]sharing.Mount{{Source: "/namespace/ns", Target: "/namespace/ns"}}, c.in.Mounts); d != "" {
 		t.Error(d)
 	}
-	want := MPSLease{ID: id, GPU: g.gpus[0].Ref(), Domain: "namespace/ns", Contained: true, Memory: 10 * sharing.GiB, Percent: m.all()[id].Percent}
-	if d := cmp.Diff(map[string]MPSLease{id: want}, m.all()); d != "" || !slices.Equal(m.prepared, []string{id}) || len(m.entered) > 0 {
+	want := MPSLease{ID: id, GPU: g.gpus[0].Ref(), Domain: "namespace/ns", Contained: true, Memory: 10 * sharing.GiB,
+		Percent: m.all()[id].Percent}
+	if d := cmp.Diff(map[string]MPSLease{id: want}, m.all()); d != "" || !slices.Equal(m.prepared, []string{id}) ||
+		len(m.entered) > 0 {
 		t.Errorf("before its start: %s, prepared %v, entered %v", d, m.prepared, m.entered)
 	}
 	g.restartAgent() // between the making of the container and its hook
@@ -53,7 +56,7 @@ func TestMPSHoldsAPod(t *testing.T) {
 	if d := cmp.Diff([]MPSLease{want}, g.bench.mpsLeases()); d != "" {
 		t.Errorf("after a restart: %s", d)
 	}
-	g.bench.AwaitWitness()
+	g.bench.AwaitRuntimeSync()
 	g.witness(c.seen())
 
 	m.fails = sharing.ErrUnavailable
@@ -68,7 +71,7 @@ func TestMPSHoldsAPod(t *testing.T) {
 	if d := cmp.Diff([]MPSLease{want}, m.entered); d != "" {
 		t.Error(d)
 	}
-	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelClient {
+	if s := g.shown(); s.Backend != sharing.BackendMPS || s.Level != sharing.LevelUserspace {
 		t.Errorf("held by %v at level %v, %q", s.Backend, s.Level, s.LevelReason)
 	}
 	m.fault = "it has died"
@@ -120,9 +123,10 @@ func TestMPSHoldsAPartOfAClaim(t *testing.T) {
 // status says why MPS does not.
 func TestMPSOfAnAgentInAContainer(t *testing.T) {
 	g, m := newMPSPods(t)
-	g.bench.Runtime.NoMPSForPods = "the agent has mounts of its own"
+	g.bench.Runtime.NoMPSForPods = "the agent has separate mounts"
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:10")))
-	if s := g.shown(); s.Backend != sharing.BackendReactive || !strings.Contains(s.LevelReason, "mps: the agent has mounts of its own") {
+	if s := g.shown(); s.Backend != sharing.BackendReactive ||
+		!strings.Contains(s.LevelReason, "mps: the agent has separate mounts") {
 		t.Errorf("held by %v: %q", s.Backend, s.LevelReason)
 	}
 	if len(m.prepared) > 0 || c.in.Env["CUDA_MPS_PIPE_DIRECTORY"] != "" {
@@ -132,14 +136,15 @@ func TestMPSOfAnAgentInAContainer(t *testing.T) {
 	g.gone("p")
 }
 
-// A process of the container that is on the GPU beside MPS has no limit, and does not stay.
+// A process of the container that is on the GPU without MPS has no limit, and is killed.
 func TestMPSEscapeFromAContainer(t *testing.T) {
 	g, _ := newMPSPods(t)
 	c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
 	g.holds(gibs(c.p, 1))
 	g.looks(1)
-	if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "does not use the MPS daemon") {
-		t.Errorf("beside MPS: level %v, %q", s.Level, s.LevelReason)
+	if s := g.shown(); s.Level != sharing.LevelUnknown ||
+		!strings.Contains(s.LevelReason, "does not use the MPS daemon") {
+		t.Errorf("with MPS: level %v, %q", s.Level, s.LevelReason)
 	}
 	g.looks(1)
 	g.dead(c.p)
@@ -150,14 +155,15 @@ func TestMPSEscapeFromAContainer(t *testing.T) {
 // Pods and processes on one GPU, both held by MPS, have daemons of their own.
 func TestMPSKeepsPodsAndProcessesApart(t *testing.T) {
 	g, m := newMPSPods(t)
-	for _, sharing := range []config.MPSSharing{config.MPSSharingDomain, config.MPSSharingPool} {
+	for _, sharing := range []config.MPSDaemonScope{config.MPSScopeNamespace, config.MPSScopePool} {
 		pool := g.bench.settings.Pool()
-		pool.MPSSharing = sharing
+		pool.MPSDaemonScope = sharing
 		g.bench.apply(g.bench.settings.Config(), pool)
 		p, a := g.share(4)
 		c := g.run(g.onFirst(g.app("p", "gpu-memory-gib:4")))
 		all := m.all()
-		if x, y := all[string(a.ID)], all[c.in.Grant]; x.Domain == "" || y.Domain == "" || x.Domain == y.Domain || x.Contained || !y.Contained {
+		if x, y := all[string(a.ID)], all[c.in.Grant]; x.Domain == "" || y.Domain == "" || x.Domain == y.Domain ||
+			x.Contained || !y.Contained {
 			t.Errorf("a process %+v, a pod %+v", x, y)
 		}
 		c.exit()

@@ -10,8 +10,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// The NUMA node that kubelet chose is told as the container is made, when the claim has been there since the sandbox was:
-// the claim goes there, once, and no further when the container starts again.
+// The NUMA node that kubelet chose is known when the container is created. The grant exists since the sandbox. It moves
+// there once, and not again when the container restarts.
 func TestNearComesAfterTheSandbox(t *testing.T) {
 	near := func(numa, count int) []sharing.Near { return []sharing.Near{{NUMA: numa, Count: count}} }
 	tests := map[string]struct {
@@ -22,17 +22,21 @@ func TestNearComesAfterTheSandbox(t *testing.T) {
 		first  []int // GPUs of the claim of the sandbox
 		want   []int
 	}{
-		"on another node":         {amount: "gpu:1", near: near(0, 1), first: []int{2}, want: []int{0}},
-		"on the node itself":      {amount: "gpu:1", near: near(1, 1), first: []int{2}, want: []int{2}},
-		"one of two":              {amount: "gpu:2", taken: []int{1}, near: near(0, 2), first: []int{0, 2}, want: []int{0, 1}},
-		"planned":                 {amount: "gpu:1", plan: []int{2}, near: near(0, 1), first: []int{2}, want: []int{2}},
-		"another than is planned": {amount: "gpu:1", plan: []int{1}, taken: []int{0, 1}, near: near(0, 1), first: []int{2}, want: []int{0}},
-		"a node that has none":    {amount: "gpu:1", near: near(7, 1), first: []int{2}, want: []int{2}},
-		"a node that has one":     {amount: "gpu:2", near: near(1, 2), first: []int{0, 1}, want: []int{0, 1}},
-		"ids of two nodes":        {amount: "gpu:2", near: append(near(0, 1), near(1, 1)...), first: []int{0, 1}, want: []int{0, 1}},
-		"another number":          {amount: "gpu:2", near: near(1, 1), first: []int{0, 1}, want: []int{0, 1}},
-		"no word of the node":     {amount: "gpu:1", first: []int{2}, want: []int{2}},
-		"nothing of a share":      {amount: "gpu-memory-gib:10", plan: []int{1}, taken: []int{1}, near: near(1, 1), first: []int{0}, want: []int{0}},
+		"on another node":    {amount: "gpu:1", near: near(0, 1), first: []int{2}, want: []int{0}},
+		"on the node itself": {amount: "gpu:1", near: near(1, 1), first: []int{2}, want: []int{2}},
+		"one of two": {amount: "gpu:2", taken: []int{1}, near: near(0, 2), first: []int{0, 2},
+			want: []int{0, 1}},
+		"planned": {amount: "gpu:1", plan: []int{2}, near: near(0, 1), first: []int{2}, want: []int{2}},
+		"another than is planned": {amount: "gpu:1", plan: []int{1}, taken: []int{0, 1}, near: near(0, 1),
+			first: []int{2}, want: []int{0}},
+		"a node that has none": {amount: "gpu:1", near: near(7, 1), first: []int{2}, want: []int{2}},
+		"a node that has one":  {amount: "gpu:2", near: near(1, 2), first: []int{0, 1}, want: []int{0, 1}},
+		"ids of two nodes": {amount: "gpu:2", near: append(near(0, 1), near(1, 1)...), first: []int{0, 1},
+			want: []int{0, 1}},
+		"another number":      {amount: "gpu:2", near: near(1, 1), first: []int{0, 1}, want: []int{0, 1}},
+		"no word of the node": {amount: "gpu:1", first: []int{2}, want: []int{2}},
+		"nothing of a share": {amount: "gpu-memory-gib:10", plan: []int{1}, taken: []int{1}, near: near(1, 1),
+			first: []int{0}, want: []int{0}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

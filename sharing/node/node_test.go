@@ -32,7 +32,8 @@ func TestAGrantFromClaimToEnd(t *testing.T) {
 		t.Fatalf("state %+v", s)
 	}
 	g := s.Grants[0]
-	if g.Level != sharing.LevelDriver || g.Claim.Name != "train" || g.Lease == nil || len(g.PIDs) != 1 || g.PIDs[0] != p.PID {
+	if g.Level != sharing.LevelDriver || g.Claim.Name != "train" || g.Lease == nil || len(g.PIDs) != 1 ||
+		g.PIDs[0] != p.PID {
 		t.Errorf("grant %+v", g)
 	}
 	dir, err := b.opt.Cgroups.OfProcess(p.PID)
@@ -75,15 +76,26 @@ func TestRefusals(t *testing.T) {
 		do   func() error
 		want error
 	}{
-		"a taken name":            {func() error { _, err := b.Claim(t.Context(), q.Peer, "a", gib(1)); return err }, sharing.ErrConflict},
-		"a bad name":              {func() error { _, err := b.Claim(t.Context(), q.Peer, "../a", gib(1)); return err }, sharing.ErrInvalid},
-		"no amount":               {func() error { _, err := b.Claim(t.Context(), q.Peer, "", sharing.Request{GPUs: 1}); return err }, sharing.ErrInvalid},
-		"more than any GPU":       {func() error { _, err := b.Claim(t.Context(), q.Peer, "", gib(200)); return err }, sharing.ErrUnsupported},
-		"a pid taken by another":  {func() error { _, err := b.Claim(t.Context(), stale, "", gib(1)); return err }, sharing.ErrStale},
-		"arm by another process":  {func() error { _, err := b.Arm(t.Context(), q.Peer, id); return err }, sharing.ErrDenied},
-		"arm of nothing":          {func() error { _, err := b.Arm(t.Context(), p.Peer, "k-none"); return err }, sharing.ErrNotFound},
+		"a taken name": {func() error { _, err := b.Claim(t.Context(), q.Peer, "a", gib(1)); return err },
+			sharing.ErrConflict},
+		"a bad name": {func() error { _, err := b.Claim(t.Context(), q.Peer, "../a", gib(1)); return err },
+			sharing.ErrInvalid},
+		"no amount": {func() error {
+			_,
+				err := b.Claim(t.Context(), q.Peer, "", sharing.Request{GPUs: 1})
+			return err
+		}, sharing.ErrInvalid},
+		"more than any GPU": {func() error { _, err := b.Claim(t.Context(), q.Peer, "", gib(200)); return err },
+			sharing.ErrUnsupported},
+		"a pid taken by another": {func() error { _, err := b.Claim(t.Context(), stale, "", gib(1)); return err },
+			sharing.ErrStale},
+		"arm by another process": {func() error { _, err := b.Arm(t.Context(), q.Peer, id); return err },
+			sharing.ErrDenied},
+		"arm of nothing": {func() error { _, err := b.Arm(t.Context(), p.Peer, "k-none"); return err },
+			sharing.ErrNotFound},
 		"release by another user": {func() error { return b.Release(t.Context(), other, id) }, sharing.ErrDenied},
-		"release of nothing":      {func() error { return b.Release(t.Context(), p.Peer, "k-none") }, sharing.ErrNotFound},
+		"release of nothing": {func() error { return b.Release(t.Context(), p.Peer, "k-none") },
+			sharing.ErrNotFound},
 		"a level that no GPU gives": {func() error {
 			r := gib(1)
 			r.MinLevel = sharing.LevelHardware
@@ -157,7 +169,8 @@ func TestAFailedArmLeavesNothing(t *testing.T) {
 		if _, err := b.Arm(t.Context(), p.Peer, id); err == nil {
 			t.Fatal("a dead process was armed")
 		}
-		b.eventually("the dead process's claim is dropped", func() bool { return len(b.State(t.Context()).Grants) == 0 })
+		b.eventually("the dead process's claim is dropped",
+			func() bool { return len(b.State(t.Context()).Grants) == 0 })
 	})
 	t.Run("the error comes when the process runs: the lease stays until the process ends", func(t *testing.T) {
 		b := newBench(t)
@@ -194,12 +207,13 @@ func TestAStrangerOnAWholeGPU(t *testing.T) {
 	}
 	b.driver.put(gpu, []gpudriver.ProcessUse{own, {PID: stranger.PID, Used: sharing.GiB, Known: true}})
 	b.changed.announce() // a new picture
-	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone || !strings.Contains(g.LevelReason, strconv.Itoa(stranger.PID)) || g.Used[0] != sharing.GiB {
-		t.Errorf("with a stranger: %+v", g)
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelNone ||
+		!strings.Contains(g.LevelReason, strconv.Itoa(stranger.PID)) || g.Used[0] != sharing.GiB {
+		t.Errorf("with an unmanaged process: %+v", g)
 	}
 }
 
-// A process that is on a GPU already would keep what it holds beside its cap.
+// A process that is on a GPU already would keep its memory outside of the cap.
 func TestAProcessOnAGPUIsNotArmed(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -226,7 +240,7 @@ func TestALeaseEndsWhenNothingIsCharged(t *testing.T) {
 	b.lease(p, "", gib(79))
 	b.caps.set(func() { b.caps.used = 5 * sharing.GiB })
 	p.end()
-	b.eventually("people are told", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
+	b.eventually("people see it", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
 	if s := b.State(t.Context()); len(s.Grants) != 1 || s.GPUs[0].Granted != 79*sharing.GiB {
 		t.Errorf("memory in use was given back: %+v", s.Grants)
 	}
@@ -246,7 +260,7 @@ func TestALeaseOnASilentGPUWaits(t *testing.T) {
 	gpu := b.lease(p, "", gib(10)).Own[0].Ref()
 	b.SetHealth(gpu.UUID, sharing.HealthSuspect, "does not answer")
 	p.end()
-	b.eventually("people are told", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
+	b.eventually("people see it", func() bool { return len(b.State(t.Context()).Warnings) == 1 })
 	if n := len(b.State(t.Context()).Grants); n != 1 {
 		t.Errorf("%d grants: the lease ended on doubt", n)
 	}
@@ -255,7 +269,7 @@ func TestALeaseOnASilentGPUWaits(t *testing.T) {
 	b.empty()
 }
 
-// An agent that is told to stop while it arms finishes: the process is in its cgroup and may go on.
+// An agent that is stopped while it activates a grant finishes: the process is in its cgroup and may go on.
 func TestStopDuringArm(t *testing.T) {
 	b := newBench(t)
 	b.failpoints("arm-after-caps=sleep(300ms)")
@@ -289,7 +303,7 @@ func TestAClaimEndsWithItsProcess(t *testing.T) {
 	b.eventually("the claim is dropped", func() bool { return len(b.State(t.Context()).Grants) == 0 })
 }
 
-// Promise 1 under a race: of many processes that ask at once, exactly as many get a fragment as there is room for.
+// Promise 1 under a race: of many processes that ask at once, exactly as many get a share as fit.
 func TestARaceGrantsNoByteTwice(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -341,7 +355,8 @@ func TestNotReady(t *testing.T) {
 	}
 	b.attach()
 	b.Conditions.Set(conditions.Config, "something stands in the way")
-	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "something stands in the way") {
+	if err := ask(); !errors.Is(err, sharing.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "something stands in the way") {
 		t.Errorf("blocked: %v", err)
 	}
 	b.Conditions.Set(conditions.Config, "")
@@ -355,11 +370,11 @@ func TestNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.DriverGone() || New(b.opt).DriverGone() {
-		t.Error("a driver is told to be gone that is there, or was never there")
+		t.Error("a driver is reported as gone that is there, or was never there")
 	}
 	b.Detach("the driver is gone")
 	if !b.DriverGone() {
-		t.Error("the driver is not told to be gone")
+		t.Error("the driver is not reported as gone")
 	}
 	if why := b.NotReady(); len(why) != 1 || why[0] != "the driver is gone" {
 		t.Errorf("not ready: %q", why)
@@ -385,7 +400,8 @@ func TestAFullDiskRefusesAndLeavesNothing(t *testing.T) {
 	if b.caps.count() != 0 {
 		t.Error("a cap was set without a record")
 	}
-	if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "write record") {
+	if _, err := b.Claim(t.Context(), p.Peer, "", gib(1)); !errors.Is(err, sharing.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "write record") {
 		t.Errorf("a claim while the record cannot be written: %v", err)
 	}
 	back()

@@ -51,7 +51,7 @@ type Options struct {
 	MPS backend.Backend
 	// NoMPSForPods says why MPS can hold no container of a pod on this machine; empty: it can.
 	NoMPSForPods string
-	// Observer is told what happens, for metrics.
+	// Observer receives what happens, for metrics.
 	Observer Observer
 	// Client is the zero value where there is no library to preload.
 	Client libkerf.Paths
@@ -63,13 +63,13 @@ type Options struct {
 	Failpoints *failpoint.Set
 }
 
-// Observer is told what the runtime did. Its methods may be called with the runtime's lock held, and at
-// once from several goroutines: they return at once and call nothing back.
+// Observer receives what the runtime did. The runtime may hold its lock, and several goroutines may call at once. So
+// the methods return at once and do not call the runtime.
 type Observer interface {
 	// Claimed tells of one claim; err is nil when it was held.
 	Claimed(err error)
-	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the last
-	// try before was refused; nil where none was.
+	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the
+	// last try before was refused; nil where none was.
 	Placed(namespace, profile string, why error, waited time.Duration)
 	// Armed tells of one arm and how long it took; err is nil when the lease was taken.
 	Armed(took time.Duration, err error)
@@ -82,22 +82,23 @@ type Observer interface {
 	Recovered()
 	// CapRestored tells that a cap was gone from the driver and was put back.
 	CapRestored()
-	// Limited tells of one change of a grant's memory; err is nil when it is in force.
+	// Limited reports one change of a grant's memory; err is nil if the new cap is set.
 	Limited(err error)
-	// Watched tells of one sample of the reactive backend: its cost, and how many samples were missed before it because it
-	// was late.
+	// Watched tells of one sample of the reactive backend: its cost, and how many samples were missed before it because
+	// it was late.
 	Watched(took time.Duration, missed int)
 	// OverCap tells that such a lease was found over its cap: for how long that may have been so at most, and by
 	// how much.
 	OverCap(delay time.Duration, by sharing.Bytes)
-	// Killed tells that a process was killed (reason "over_cap", "stranger", "escaped" or "gpu_fault"); with an error it was to be, and
-	// was spared.
+	// Killed tells that a process was killed (reason "over_cap", "unmanaged", "escaped" or "gpu_fault"); with an error
+	// it was to be, and was spared.
 	Killed(reason string, err error)
-	// Evicted tells that a pod was evicted (reason "over_cap", "escaped", "gpu_fault" or "idle"); with an error that was refused.
+	// Evicted tells that a pod was evicted (reason "over_cap", "escaped", "gpu_fault" or "idle"); with an error that
+	// was refused.
 	Evicted(reason string, err error)
-	// MIGCut tells of one MIG instance that a claim asked for; warm is true where it was there already.
-	MIGCut(warm bool, took time.Duration, err error)
-	// MIGRefused tells that nobody got the MIG instance that was asked for, and why in a word: that of the GPU which came nearest to it.
+	// MIGCreated tells of one MIG instance that a claim asked for; warm is true where it was there already.
+	MIGCreated(warm bool, took time.Duration, err error)
+	// MIGRefused reports that a request got no MIG instance. reason is that of the GPU that came nearest to it.
 	MIGRefused(reason string)
 	// MIGTurned tells of one change of a GPU's MIG mode that demand asked for; err is nil when it was made.
 	MIGTurned(on bool, took time.Duration, err error)
@@ -107,6 +108,6 @@ type Observer interface {
 
 // Deadlines of what the runtime does on behalf of a call.
 const (
-	// watchPoll is how often the watch looks at a cgroup of which inotify told nothing.
+	// watchPoll is how often the watch checks a cgroup without an inotify event.
 	watchPoll = 500 * time.Millisecond
 )

@@ -30,13 +30,16 @@ func TestProfileRules(t *testing.T) {
 	claim := func(asks ...sharing.ContainerAsk) error { return b.ClaimPod(t.Context(), asks) }
 
 	use(config.Profile{Namespaces: []string{"other"}})
-	refused(t, claim(by(b.app("a", "gpu-memory-gib:10"))), sharing.ErrInvalid, `for the namespaces other, not for "ns"`, "p.namespaces")
+	refused(t, claim(by(b.app("a", "gpu-memory-gib:10"))), sharing.ErrInvalid, `for the namespaces other, not for "ns"`,
+		"p.namespaces")
 	_, err := b.Claim(t.Context(), b.tenant().Peer, "", sharing.Request{Profile: "p"})
 	refused(t, err, sharing.ErrInvalid, "p.namespaces")
 
 	use(config.Profile{MaxPerPod: 15 * sharing.GiB})
-	two := []sharing.ContainerAsk{by(b.app("a", "gpu-memory-gib:10")), by(b.ask("a", "other", sharing.ContainerApp, "gpu-memory-gib:10"))}
-	refused(t, claim(two...), sharing.ErrInvalid, "at most 15GiB, and its containers have 20GiB together", "p.maxMemoryPerPod")
+	two := []sharing.ContainerAsk{by(b.app("a", "gpu-memory-gib:10")),
+		by(b.ask("a", "other", sharing.ContainerApp, "gpu-memory-gib:10"))}
+	refused(t, claim(two...), sharing.ErrInvalid, "at most 15GiB, and its containers have 20GiB together",
+		"p.maxMemoryPerPod")
 	if left := b.PodClaims(); len(left) > 0 {
 		t.Fatalf("a refused pod has claims: %v", left)
 	}

@@ -13,8 +13,9 @@ import (
 // placing is the node as a placement sees it now, with these grants and GPUs.
 func (r *Runtime) placing(l store.Reader) *place.Node {
 	at := &place.Node{
-		Backends: place.Backends{Config: r.settings.Config(), Pool: r.settings.Pool(), Settings: map[sharing.GPURef]config.GPUSettings{}},
-		GPUs:     l.GPUs(), Grants: l.Grants(), NoMPSForPods: r.NoMPSForPods, OwnerOf: r.opt.ownerOf,
+		Backends: place.Backends{Config: r.settings.Config(), Pool: r.settings.Pool(),
+			Settings: map[sharing.GPURef]config.GPUSettings{}},
+		GPUs: l.GPUs(), Grants: l.Grants(), NoMPSForPods: r.NoMPSForPods, OwnerOf: r.opt.ownerOf,
 		Modes: r.Modes, Health: r.Health, MIG: r.Instances.Manager(),
 	}
 	for _, v := range at.GPUs {

@@ -30,22 +30,25 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := b.leased(ask, nil).Claim
-	if claim.Owner.PodUID != "uid-p" || claim.Owner.Namespace != "ns" || claim.Owner.PodName != "p" || claim.Level != sharing.LevelDriver {
+	if claim.Owner.PodUID != "uid-p" || claim.Owner.Namespace != "ns" || claim.Owner.PodName != "p" ||
+		claim.Level != sharing.LevelDriver {
 		t.Errorf("claim %+v", claim)
 	}
 	c := b.inject(ask)
 	gpu := claim.Placement[0].GPU
 	want := sharing.Injection{
-		Grant: string(claim.ID), Placement: claim.Placement, Level: sharing.LevelDriver, Asks: ask.Asks, Note: c.in.Note,
+		Grant: string(claim.ID), Placement: claim.Placement, Level: sharing.LevelDriver, Asks: ask.Asks,
+		Note: c.in.Note,
 		Env: map[string]string{
-			"KERF_GRANT": string(claim.ID), "KERF_GPUS": gpu.String(), "KERF_MEMORY_BYTES": "10737418240", "KERF_PERCENT": "25", "KERF_LEVEL": "driver",
+			"KERF_GRANT": string(claim.ID), "KERF_GPUS": gpu.String(), "KERF_MEMORY_BYTES": "10737418240",
+			"KERF_PERCENT": "25", "KERF_LEVEL": "driver",
 		},
 	}
 	if d := cmp.Diff(want, c.in); d != "" {
 		t.Error(d)
 	}
 	if b.caps.count() != 0 {
-		t.Error("a cap is in force before there is a cgroup")
+		t.Error("a cap is enforced before there is a cgroup")
 	}
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)
@@ -55,7 +58,8 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 		t.Errorf("lease on claim %s, want %s", g.Claim.ID, claim.ID)
 	}
 	s := b.State(t.Context())
-	if len(s.Grants) != 1 || !slices.Equal(s.Grants[0].PIDs, []int{c.p.PID}) || s.Grants[0].Level != sharing.LevelDriver {
+	if len(s.Grants) != 1 || !slices.Equal(s.Grants[0].PIDs, []int{c.p.PID}) ||
+		s.Grants[0].Level != sharing.LevelDriver {
 		t.Errorf("state %+v", s.Grants)
 	}
 	if got := b.Holders(); len(got) != 1 || len(got[gpu]) != 1 || got[gpu][0] != ask.Ref {
@@ -66,13 +70,17 @@ func TestAPodFromSandboxToEnd(t *testing.T) {
 	}
 	c.remove()
 	b.ContainerGone(c.id)
-	b.eventually("the lease ends, the claim stays", func() bool { g := b.grant(ask); return g != nil && g.Lease == nil })
+	b.eventually("the lease ends, the claim stays", func() bool {
+		g := b.grant(ask)
+		return g != nil &&
+			g.Lease == nil
+	})
 	b.check()
 	b.gone("p")
 }
 
-// What runs in one pod beside each other is claimed whole or not at all, and the text says which container
-// found no room, and what is free where.
+// Containers of a pod that run at the same time get their grants together or not at all. The error names the container
+// that does not fit, and the free amounts.
 func TestClaimPodIsAllOrNone(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
@@ -85,7 +93,8 @@ func TestClaimPodIsAllOrNone(t *testing.T) {
 	if _, ok := errors.AsType[*allocator.NoFit](err); !ok {
 		t.Fatalf("%v, want *NoFit", err)
 	}
-	refused(t, err, sharing.ErrExhausted, `container "second"`, "40GiB", "GPU 2", "39GiB free of 79GiB", "GPU 0-1", b.gpus[0].Model)
+	refused(t, err, sharing.ErrExhausted, `container "second"`, "40GiB", "GPU 2", "39GiB free of 79GiB", "GPU 0-1",
+		b.gpus[0].Model)
 	if got := containersOf(b.PodClaims()); !slices.Equal(got, []string{"full/main"}) {
 		t.Errorf("after a refusal there are claims of %v", got)
 	}
@@ -171,34 +180,53 @@ func TestAdvice(t *testing.T) {
 	}
 	tests := map[string]struct {
 		amounts []string
-		gpus    string // annotation kerf.dev/gpus
+		gpus    string // annotation kerf.dev/gpu-count
 		advice  sharing.Advice
 		want    []sharing.GPURef
 	}{
-		"planned and free":                 {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(2)}},
-		"planned and shared":               {[]string{"gpu-memory-gib:39"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(1)}},
-		"planned and full":                 {[]string{"gpu-memory-gib:40"}, "1", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(0)}},
-		"planned and unknown":              {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{GPUs: []sharing.GPUID{"GPU-x"}}, []sharing.GPURef{id(1)}},
-		"one planned, two asked":           {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
-		"two planned":                      {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(0).UUID}}, []sharing.GPURef{id(0), id(2)}},
-		"one planned twice":                {[]string{"gpu-memory-gib:20"}, "2", sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
-		"none planned: the tightest":       {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{}, []sharing.GPURef{id(1)}},
-		"near node 1":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
-		"near node 0":                      {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}}}, []sharing.GPURef{id(0)}},
-		"near both":                        {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
-		"near a node that has too few":     {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 2}}}, []sharing.GPURef{id(0), id(2)}},
-		"near a node without GPUs":         {[]string{"gpu:1"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 7, Count: 1}}}, nil},
-		"near, and another number":         {[]string{"gpu:2"}, "", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
-		"near says nothing of a share":     {[]string{"gpu-memory-gib:1"}, "1", sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(1)}},
-		"the plan goes before what's near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(0).UUID}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0)}},
-		"planned and taken, so near":       {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
+		"planned and free": {[]string{"gpu-memory-gib:10"}, "1",
+			sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(2)}},
+		"planned and shared": {[]string{"gpu-memory-gib:39"}, "1",
+			sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(1)}},
+		"planned and full": {[]string{"gpu-memory-gib:40"}, "1",
+			sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, []sharing.GPURef{id(0)}},
+		"planned and unknown": {[]string{"gpu-memory-gib:10"}, "1",
+			sharing.Advice{GPUs: []sharing.GPUID{"GPU-x"}}, []sharing.GPURef{id(1)}},
+		"one planned, two asked": {[]string{"gpu-memory-gib:20"}, "2",
+			sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
+		"two planned": {[]string{"gpu-memory-gib:20"}, "2",
+			sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(0).UUID}}, []sharing.GPURef{id(0), id(2)}},
+		"one planned twice": {[]string{"gpu-memory-gib:20"}, "2",
+			sharing.Advice{GPUs: []sharing.GPUID{id(2).UUID, id(2).UUID}}, []sharing.GPURef{id(0), id(1)}},
+		"none planned: the tightest": {[]string{"gpu-memory-gib:10"}, "1", sharing.Advice{},
+			[]sharing.GPURef{id(1)}},
+		"near node 1": {[]string{"gpu:1"}, "",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
+		"near node 0": {[]string{"gpu:1"}, "",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}}}, []sharing.GPURef{id(0)}},
+		"near both": {[]string{"gpu:2"}, "",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 1}, {NUMA: 1, Count: 1}}},
+			[]sharing.GPURef{id(0), id(2)}},
+		"near a node that has too few": {[]string{"gpu:2"}, "",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 0, Count: 2}}}, []sharing.GPURef{id(0), id(2)}},
+		"near a node without GPUs": {[]string{"gpu:1"}, "",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 7, Count: 1}}}, nil},
+		"near, and another number": {[]string{"gpu:2"}, "",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0), id(2)}},
+		"near says nothing of a share": {[]string{"gpu-memory-gib:1"}, "1",
+			sharing.Advice{Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(1)}},
+		"the plan goes before what's near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(0).UUID},
+			Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(0)}},
+		"planned and taken, so near": {[]string{"gpu:1"}, "", sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID},
+			Near: []sharing.Near{{NUMA: 1, Count: 1}}}, []sharing.GPURef{id(2)}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			ask := b.app("p", tc.amounts...)
 			if tc.gpus != "" {
 				var err error
-				if ask.Request, _, err = sharing.RequestFromResources(sharing.Limits(ask.Asks), map[string]string{"kerf.dev/gpus": tc.gpus}, "main"); err != nil {
+				if ask.Request, _, err = sharing.RequestFromResources(sharing.Limits(ask.Asks),
+					map[string]string{"kerf.dev/gpu-count": tc.gpus}, "main"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -247,7 +275,7 @@ func TestPodsAreRefusedWhileBlocked(t *testing.T) {
 		t.Errorf("ready %v, warnings %q", s.Ready, s.Warnings)
 	}
 	p := b.tenant()
-	b.lease(p, "", gib(1)) // a process of its own needs no NRI
+	b.lease(p, "", gib(1)) // a process outside of pods needs no NRI
 	p.end()
 	b.Conditions.Set(conditions.NRI, "")
 	b.Conditions.Set(conditions.CDI, "")
@@ -326,8 +354,9 @@ func TestAPodGoneWithMemoryStillCharged(t *testing.T) {
 	b.caps.set(func() { b.caps.used = sharing.GiB })
 	c.exit()
 	b.PodGone("uid-p")
-	b.eventually("people are told", func() bool {
-		return slices.ContainsFunc(b.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "still charges") })
+	b.eventually("people see it", func() bool {
+		return slices.ContainsFunc(b.State(t.Context()).Warnings,
+			func(w string) bool { return strings.Contains(w, "still charges") })
 	})
 	b.leased(ask, c)
 	// The next instance must wait, and may come all the same.
@@ -365,7 +394,8 @@ func TestWholeGPUsAndPercentAlone(t *testing.T) {
 	b.start()
 	whole := b.run(b.app("whole", "gpu:2"))
 	g := b.leased(whole.ask, whole)
-	if len(g.Claim.Placement) != 2 || g.Claim.Level != sharing.LevelExclusive || whole.in.Env["KERF_LEVEL"] != "exclusive" {
+	if len(g.Claim.Placement) != 2 || g.Claim.Level != sharing.LevelExclusive ||
+		whole.in.Env["KERF_LEVEL"] != "exclusive" {
 		t.Errorf("whole %+v", g.Claim)
 	}
 	// No limit on its own, the least on the third.
@@ -393,8 +423,8 @@ func TestWholeGPUsAndPercentAlone(t *testing.T) {
 	b.gone("whole", "half", "rest")
 }
 
-// A driver that cannot limit, and no other backend: only where the pool allows level none do containers run, and say so. One that
-// has its grant keeps it when the pool allows that no more, and over the end of its container.
+// A driver that cannot limit, and no other backend: only where the pool allows level none do containers run, and say
+// so. One that has its grant keeps it when the pool allows that no more, and over the end of its container.
 func TestADriverWithoutCaps(t *testing.T) {
 	b := newPodBench(t)
 	b.Runtime = New(b.opt)
@@ -403,7 +433,8 @@ func TestADriverWithoutCaps(t *testing.T) {
 	}
 	levels := map[sharing.GPURef]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "driver 570 has no memory limits"}}
+		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported,
+			Reason: "driver 570 has no memory limits"}}
 	}
 	if err := b.Attach(t.Context(), gpudriver.Attached{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)
@@ -411,7 +442,8 @@ func TestADriverWithoutCaps(t *testing.T) {
 	b.loops()
 	ask := b.app("p", "gpu-memory-gib:10")
 	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{ask}), sharing.ErrUnsupported,
-		"no backend enforces shares of this GPU", "driver: driver 570 has no memory limits", "libkerf: ", "reactive: ", "set minEnforcement: none on the pool")
+		"no backend enforces shares of this GPU", "driver: driver 570 has no memory limits", "libkerf: ", "reactive: ",
+		"set minEnforcement: none on the pool")
 	b.apply(config.Default(), config.Pool{Name: "default", MinLevel: sharing.LevelNone})
 	c := b.run(ask)
 	if b.leased(ask, c).Claim.Level != sharing.LevelNone || c.in.Env["KERF_LEVEL"] != "none" {
@@ -428,7 +460,8 @@ func TestADriverWithoutCaps(t *testing.T) {
 	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{demanding}), sharing.ErrUnsupported, `container "main"`)
 	b.apply(config.Default(), config.Pool{Name: "default"})
 	late := b.app("late", "gpu-memory-gib:10")
-	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{late}), sharing.ErrUnsupported, "set minEnforcement: none")
+	refused(t, b.ClaimPod(t.Context(), []sharing.ContainerAsk{late}), sharing.ErrUnsupported,
+		"set minEnforcement: none")
 	c.remove()
 	c = b.run(ask)
 	if g := b.leased(ask, c); g.Claim.Level != sharing.LevelNone {
@@ -438,7 +471,7 @@ func TestADriverWithoutCaps(t *testing.T) {
 	b.gone("p")
 }
 
-// A process on a shared GPU that no grant accounts for is told of.
+// A process on a shared GPU without a grant is reported.
 func TestStrangersOnASharedGPU(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
@@ -459,14 +492,14 @@ func TestStrangersOnASharedGPU(t *testing.T) {
 	}
 	b.driver.put(gpu, []gpudriver.ProcessUse{use(c.p), use(d.p)})
 	if w := b.State(t.Context()).Warnings; len(w) != 0 {
-		t.Errorf("warnings without a stranger: %q", w)
+		t.Errorf("warnings without an unmanaged process: %q", w)
 	}
 	b.driver.put(gpu, append(b.driver.on[gpu], use(stranger)))
 	if !warned(stranger) {
-		t.Errorf("no word of the stranger: %q", b.State(t.Context()).Warnings)
+		t.Errorf("no word of the unmanaged process: %q", b.State(t.Context()).Warnings)
 	}
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
-		t.Errorf("a stranger makes a share %v", g.Level)
+		t.Errorf("an unmanaged process makes a share %v", g.Level)
 	}
 	b.driver.put(gpu, b.driver.on[gpu][:2])
 	// A container on a GPU that is not its own is one, too.

@@ -24,8 +24,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// newPodBench is newBench with room beside the runtime's own cgroups for those of containers, which are the
-// container runtime's.
+// newPodBench is newBench with cgroups for containers, which the container runtime owns, next to the runtime's cgroups.
 func newPodBench(t testing.TB) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -132,7 +131,8 @@ func (c *container) hooks() error {
 	c.make()
 	for _, call := range c.calls() {
 		err := c.b.ArmContainer(c.b.t.Context(), call)
-		for began := time.Now(); errors.Is(err, lifecycle.ErrBusy) && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+		for began := time.Now(); errors.Is(err, lifecycle.ErrBusy) &&
+			time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			err = c.b.ArmContainer(c.b.t.Context(), call)
 		}
 		if err != nil {
@@ -218,19 +218,20 @@ func (b *bench) leased(ask sharing.ContainerAsk, c *container) ledger.Grant {
 		b.t.Fatalf("container %s has no claim", ask.Ref)
 	case c == nil && g.Lease != nil:
 		b.t.Fatalf("claim of %s is leased to %+v", ask.Ref, g.Lease)
-	case c != nil && (g.Lease == nil || g.Lease.ContainerID != c.id || g.Lease.Cgroup != c.group.Dir || g.Lease.Container != c.ask.Ref.Container):
+	case c != nil && (g.Lease == nil || g.Lease.ContainerID != c.id || g.Lease.Cgroup != c.group.Dir ||
+		g.Lease.Container != c.ask.Ref.Container):
 		b.t.Fatalf("claim of %s has lease %+v, want that of container %s", ask.Ref, g.Lease, c.id)
 	}
 	return *g
 }
 
-// check requires that the books add up.
+// check requires that the ledger is consistent.
 func (b *bench) check() {
 	b.t.Helper()
 	b.consistent()
 	b.Store.Read(func(l store.Reader) {
 		if b.Handles.Len() != len(l.Grants()) {
-			b.t.Errorf("%d holdings for %d claims", b.Handles.Len(), len(l.Grants()))
+			b.t.Errorf("%d handles for %d grants", b.Handles.Len(), len(l.Grants()))
 		}
 	})
 }
@@ -273,8 +274,8 @@ func (b *bench) still() {
 	b.attach()
 }
 
-// crash does what is cut off at the failpoint, as a SIGKILL would: nothing after it runs, nothing is taken
-// back. What remains is the disk, the cgroups and the driver. A new agent then starts on these.
+// crash does what a SIGKILL at the failpoint would leave: nothing after it runs, and nothing is undone. Disk, cgroups
+// and driver remain. A new agent then starts on these.
 func (b *bench) crash(point string, do func()) {
 	b.t.Helper()
 	if !b.crashes(point, do) {

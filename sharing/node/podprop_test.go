@@ -23,9 +23,9 @@ var (
 	seed  = flag.Uint64("seed", 1, "seed of the property test; 0 takes one from the clock")
 )
 
-// TestPodsAtRandom plays random pods, containers, hooks, exits, kills and restarts of the agent, lost records
-// and forgotten caps on a runtime without loops, and looks after every step whether the books add up, whether
-// the driver holds every container to what it asked for, and whether any GPU is promised twice.
+// TestPodsAtRandom plays random pods, containers, hooks, exits, kills and restarts of the agent, lost checkpoints and
+// lost caps on a runtime without loops. After every step it checks that the ledger is consistent, that the driver caps
+// every container at its request, and that no memory is granted twice.
 func TestPodsAtRandom(t *testing.T) {
 	s := *seed
 	if s == 0 {
@@ -37,9 +37,11 @@ func TestPodsAtRandom(t *testing.T) {
 	p := &podPlayer{bench: b, rnd: rand.New(rand.NewPCG(s, 0)), did: map[string]int{}}
 	// A run that never met one of these has not tested what it is for: it goes on until it has.
 	must := []string{
-		"pod", "no room for a pod", "injected", "armed", "armed, init", "arm failed", "exit", "pod gone", "witness", "crosscheck",
-		"restart", "killed at inject-after-record", "killed at hook-after-record", "killed at hook-after-caps", "killed at hook-after-arm",
-		"record lost", "driver reloaded", "sandbox made anew", "process", "process ended", "crash loop",
+		"pod", "no room for a pod", "injected", "armed", "armed, init", "arm failed", "exit", "pod gone", "witness",
+		"crosscheck",
+		"restart", "killed at inject-after-record", "killed at hook-after-record", "killed at hook-after-caps",
+		"killed at hook-after-arm",
+		"record lost", "driver reloaded", "sandbox created again", "process", "process ended", "crash loop",
 	}
 	for step := 0; step < *steps || step < 10*(*steps) && len(neverDid(must, p.did)) > 0; step++ {
 		what := p.step()
@@ -148,14 +150,16 @@ func (p *podPlayer) amounts() []string {
 	case 1:
 		return []string{fmt.Sprintf("gpu-percent:%d", 1+p.rnd.IntN(60))}
 	case 2, 3:
-		return []string{fmt.Sprintf("gpu-memory-gib:%d", 1+p.rnd.IntN(50)), fmt.Sprintf("gpu-percent:%d", 1+p.rnd.IntN(40))}
+		return []string{fmt.Sprintf("gpu-memory-gib:%d", 1+p.rnd.IntN(50)),
+			fmt.Sprintf("gpu-percent:%d", 1+p.rnd.IntN(40))}
 	}
 	return []string{fmt.Sprintf("gpu-memory-gib:%d", 1+p.rnd.IntN(30))}
 }
 
 func (p *podPlayer) newPod() string {
 	p.next++
-	m := &podModel{name: fmt.Sprintf("pod%d", p.next), now: map[string]*instance{}, grant: map[string]string{}, assured: true}
+	m := &podModel{name: fmt.Sprintf("pod%d", p.next), now: map[string]*instance{}, grant: map[string]string{},
+		assured: true}
 	for i := range p.rnd.IntN(3) {
 		m.asks = append(m.asks, p.initc(m.name, fmt.Sprintf("init%d", i), p.amounts()...))
 	}
@@ -298,7 +302,7 @@ func (p *podPlayer) arm() string {
 		p.caps.set(func() { p.caps.fail = nil })
 		if err == nil && p.leasedBefore(i) {
 			i.armed = true
-			return "armed" // it was seen running before, and its caps are in force
+			return "armed" // it was seen running before, and its caps are set
 		}
 		if !errors.Is(err, sharing.ErrUnavailable) {
 			p.t.Errorf("arm %s without a cap: %v", i.ask.Ref, err)
@@ -377,7 +381,7 @@ func (p *podPlayer) podGone() string {
 	return "pod gone"
 }
 
-// sandbox is a pod whose sandbox ended: kubelet makes it anew, and all containers run once more.
+// sandbox is a pod whose sandbox ended: kubelet creates it again, and all containers run once more.
 func (p *podPlayer) sandbox() string {
 	m := p.pick()
 	if m == nil {
@@ -395,7 +399,7 @@ func (p *podPlayer) sandbox() string {
 	case !errors.Is(err, sharing.ErrExhausted):
 		p.t.Errorf("claim pod again: %v", err)
 	}
-	return "sandbox made anew"
+	return "sandbox created again"
 }
 
 // seen is what the container runtime lists.
@@ -422,8 +426,8 @@ func (p *podPlayer) crossCheck() string {
 	return "crosscheck"
 }
 
-// lostClaims takes in that an agent started anew: claims that were not on record yet are gone, and without
-// the record all that nobody can tell of.
+// lostClaims applies a restart of the agent to the model. Grants that were not in the checkpoint yet are gone. Without
+// a checkpoint, all grants that no other source shows are gone.
 func (p *podPlayer) lostClaims(record bool) {
 	for _, m := range p.pods {
 		m.assured = false
@@ -444,7 +448,7 @@ func (p *podPlayer) kill() string {
 	}
 	i.make()
 	if !p.crashes(point, func() { _ = p.ArmContainer(p.t.Context(), i.calls()[0]) }) {
-		return "nothing" // its cap was in force already, or nobody knows it yet
+		return "nothing" // its cap was set already, or it is not known yet
 	}
 	p.lostClaims(false)
 	return "killed at " + point
@@ -465,7 +469,7 @@ func (p *podPlayer) loseRecord() string {
 	return "record lost"
 }
 
-// process is one that claims for itself, beside the pods.
+// process is a process outside of pods that requests a grant.
 func (p *podPlayer) process() string {
 	if len(p.own) > 3 || len(p.own) > 0 && p.rnd.IntN(2) == 0 {
 		i := p.rnd.IntN(len(p.own))
@@ -535,7 +539,7 @@ func (p *podPlayer) inForce(i *instance, sum map[sharing.GPURef]sharing.Bytes) {
 		return
 	}
 	if !slices.Equal(g.InForce(), i.in.Placement) {
-		p.t.Errorf("%s: in force %+v, injected %+v", i.ask.Ref, g.InForce(), i.in.Placement)
+		p.t.Errorf("%s: enforced %+v, injected %+v", i.ask.Ref, g.InForce(), i.in.Placement)
 	}
 	for _, gpu := range p.gpus {
 		limit, _, err := p.caps.Read(p.t.Context(), i.group.Dir, gpu.Ref())
@@ -575,7 +579,7 @@ func (p *podPlayer) end() {
 		p.Reconcile(p.t.Context())
 		return len(p.State(p.t.Context()).Grants) == 0
 	})
-	// Limits of cgroups that ended while no record told of them went with the cgroups.
+	// Limits of cgroups that ended while no checkpoint had them went with the cgroups.
 	p.caps.set(func() {
 		for dir := range p.caps.limits {
 			group, err := p.opt.Cgroups.Open(dir, 0)

@@ -51,7 +51,7 @@ func TestAKillAtEachPoint(t *testing.T) {
 					b.caps.forget()
 					b.VerifyAll(t.Context())
 				}
-				// Before the container runtime told anything, and before anything else is asked.
+				// Before the container runtime reported anything, and before any other request.
 				if g := b.grant(app); g == nil || g.Claim.ID != claim.ID {
 					t.Fatalf("the claim is now %+v", g)
 				}
@@ -69,7 +69,7 @@ func TestAKillAtEachPoint(t *testing.T) {
 				b.leased(app, c)
 				c.limits(map[sharing.GPURef]sharing.Bytes{claim.Placement[0].GPU: 30 * sharing.GiB})
 				if g := b.grant(app); len(g.InForce()) != 1 || g.InForce()[0].Memory != 30*sharing.GiB {
-					t.Errorf("in force %+v", g.InForce())
+					t.Errorf("enforced %+v", g.InForce())
 				}
 				other.limits(map[sharing.GPURef]sharing.Bytes{other.in.Placement[0].GPU: 60 * sharing.GiB})
 				c.exit()
@@ -184,7 +184,10 @@ func TestPodsOverABoot(t *testing.T) {
 		c.remove()
 	}
 	p.end()
-	b.eventually("its cgroup is empty", func() bool { b.Reconcile(t.Context()); return len(b.State(t.Context()).Grants) == 2 })
+	b.eventually("its cgroup is empty", func() bool {
+		b.Reconcile(t.Context())
+		return len(b.State(t.Context()).Grants) == 2
+	})
 	// As a record of the moment before: with leases. A cgroup of the next boot may have the name and the inode
 	// of one of this.
 	share, whole = b.run(share.ask), b.run(whole.ask)
@@ -220,7 +223,7 @@ func TestAPodForgottenWhileNoAgentRan(t *testing.T) {
 	b.still()
 	b.Reconcile(t.Context())
 	if got := containersOf(b.PodClaims()); len(got) != 1 {
-		t.Errorf("claims of %v: nobody said that the pod is gone", got)
+		t.Errorf("claims of %v: the end of the pod was not reported", got)
 	}
 	b.gone("p")
 }
@@ -241,7 +244,7 @@ func TestARestoredClaimWithoutItsGPU(t *testing.T) {
 		t.Error("armed on a GPU that is not there")
 	}
 	if b.caps.count() != 0 {
-		t.Error("a limit is in force")
+		t.Error("a limit is set")
 	}
 	b.check()
 	c.remove()
@@ -255,14 +258,16 @@ func TestManyContainersAtOnce(t *testing.T) {
 	b.still()
 	all := make([]*container, pods)
 	for i := range all {
-		all[i] = (&container{b: b, ask: b.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1", "gpu-percent:1"), id: b.newID()}).make()
+		all[i] = (&container{b: b, ask: b.app(fmt.Sprintf("p%d", i), "gpu-memory-gib:1", "gpu-percent:1"),
+			id: b.newID()}).make()
 	}
 	writes := b.writes()
 	// While a write takes long, all others wait for the one that begins after it.
 	at := func(do func(*container) error) {
 		t.Helper()
 		blocked, resume := make(chan struct{}), make(chan struct{})
-		slow, err := failpoint.Parse("record-after-temporary=1*sleep(1s)", failpoint.Actions{Sleep: func(time.Duration) { close(blocked); <-resume }})
+		slow, err := failpoint.Parse("record-after-temporary=1*sleep(1s)",
+			failpoint.Actions{Sleep: func(time.Duration) { close(blocked); <-resume }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,8 +344,8 @@ func TestManyContainersAtOnce(t *testing.T) {
 	b.gone(names...)
 }
 
-// writes returns a function that counts how often the record was written since it was called last, as the
-// kernel tells of the temporary files in its directory, each of which has a name of its own.
+// writes returns a function that counts the writes of the checkpoint since its last call. It counts the temporary files
+// in the directory, which have different names.
 func (b *bench) writes() func() int {
 	b.t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

@@ -24,7 +24,7 @@ func newPreloadedPods(t *testing.T, pool config.Pool) *guarded {
 	return g
 }
 
-// priorities are the classes that the pacer is told, by pod.
+// priorities are the classes that the pacer received, by pod.
 func (g *guarded) priorities() map[string]int {
 	g.t.Helper()
 	_, leases := g.bench.pacing().Leases()
@@ -42,8 +42,7 @@ func (g *guarded) priorities() map[string]int {
 	return out
 }
 
-// Idle time is lent by the class of the pod, over a restart, or by that of the profile, as the configuration says it
-// now.
+// Idle time goes by the class of the pod, also after a restart, or by that of the profile in the current config.
 func TestPriorityOfTime(t *testing.T) {
 	g := newPreloadedPods(t, preloading)
 	profile := config.Profile{Name: "urgent", Memory: 2 * sharing.GiB, Percent: 10, Priority: 70}

@@ -60,13 +60,18 @@ func TestReadBackAtTheStart(t *testing.T) {
 		want   error
 		words  []string
 	}{
-		"the cap is raised":      {func() { c.raise(own) }, sharing.ErrConflict, []string{"limit none", "cap 10GiB", own.String()}},
-		"the cap is lowered":     {func() { c.b.caps.set(func() { b.caps.limits[c.group.Dir][own] = sharing.GiB }) }, sharing.ErrConflict, []string{"limit 1GiB"}},
-		"another GPU is raised":  {func() { c.raise(other) }, sharing.ErrConflict, []string{"not part of the grant"}},
-		"all limits are gone":    {b.caps.forget, sharing.ErrConflict, []string{"has no limit"}},
-		"the driver is mute":     {func() { b.caps.set(func() { b.caps.silent = fmt.Errorf("mute: %w", sharing.ErrUnavailable) }) }, sharing.ErrUnavailable, []string{"mute"}},
-		"no driver answers":      {func() { b.Detach("gone") }, sharing.ErrUnavailable, []string{"no driver answers"}},
-		"the container is other": {func() { c.id = strings.Repeat("f", 64) }, sharing.ErrNotFound, []string{"no grant"}},
+		"the cap is raised": {func() { c.raise(own) }, sharing.ErrConflict,
+			[]string{"limit none", "cap 10GiB", own.String()}},
+		"the cap is lowered": {func() { c.b.caps.set(func() { b.caps.limits[c.group.Dir][own] = sharing.GiB }) },
+			sharing.ErrConflict, []string{"limit 1GiB"}},
+		"another GPU is raised": {func() { c.raise(other) }, sharing.ErrConflict, []string{"not part of the grant"}},
+		"all limits are gone":   {b.caps.forget, sharing.ErrConflict, []string{"has no limit"}},
+		"the driver is mute": {func() {
+			b.caps.set(func() { b.caps.silent = fmt.Errorf("mute: %w", sharing.ErrUnavailable) })
+		}, sharing.ErrUnavailable, []string{"mute"}},
+		"no driver answers": {func() { b.Detach("gone") }, sharing.ErrUnavailable, []string{"no driver answers"}},
+		"the container is other": {func() { c.id = strings.Repeat("f", 64) }, sharing.ErrNotFound,
+			[]string{"no grant"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := c.id
@@ -88,8 +93,8 @@ func TestReadBackAtTheStart(t *testing.T) {
 	b.gone("p")
 }
 
-// TestRaisedLimitIsRestored: a limit that another program raised is set again, the level is unknown for as long as
-// that container lives, and its pod gets an event.
+// TestRaisedLimitIsRestored: if another program raises a limit, the agent sets it again. The level is unknown for as
+// long as that container lives, and its pod gets an event.
 func TestRaisedLimitIsRestored(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -113,7 +118,7 @@ func TestRaisedLimitIsRestored(t *testing.T) {
 		b.VerifyAll(t.Context())
 	}
 	if len(told) != 1 || told[0] != "p "+lifecycle.CapRaisedReason+" a hook raised it" {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
 	c.remove()
 	next := b.run(ask)
@@ -122,6 +127,43 @@ func TestRaisedLimitIsRestored(t *testing.T) {
 	}
 	refused(t, b.RestoreLimits(t.Context(), c.id, "late"), sharing.ErrNotFound)
 	next.remove()
+	b.gone("p")
+}
+
+// TestRaisedLimitIsFoundLater: the periodic verification finds a limit that another program raised after the check of
+// the start. A limit that is gone because the driver was away is only set again.
+func TestRaisedLimitIsFoundLater(t *testing.T) {
+	b := newPodBench(t)
+	b.still()
+	var told []string
+	b.Notify.ToPod = func(_ context.Context, ref sharing.ContainerRef, reason, message string) {
+		told = append(told, ref.Pod+" "+reason)
+	}
+	ask := b.app("p", "gpu-memory-gib:10")
+	c := b.run(ask)
+	own := c.in.Placement[0].GPU
+	id := b.grant(ask).Claim.ID
+	b.VerifyRunning(t.Context(), id)
+	c.raise(own)
+	b.VerifyAll(t.Context()) // as after a driver's restart
+	if s := b.state(ask); s.Level != sharing.LevelDriver || len(told) != 0 {
+		t.Errorf("after a restart of the driver: level %s, %q; reported %q", s.Level, s.LevelReason, told)
+	}
+	c.raise(own)
+	b.VerifyRunning(t.Context(), id)
+	c.limits(map[sharing.GPURef]sharing.Bytes{own: 10 * sharing.GiB})
+	if s := b.state(ask); s.Level != sharing.LevelUnknown ||
+		!strings.Contains(s.LevelReason, "raised the driver's limit") {
+		t.Errorf("level %s, %q", s.Level, s.LevelReason)
+	}
+	b.VerifyRunning(t.Context(), id)
+	c.raise(own)
+	b.VerifySoon() // the GPU came back
+	b.VerifyRunning(t.Context(), id)
+	if !slices.Equal(told, []string{"p " + lifecycle.CapRaisedReason}) {
+		t.Errorf("events %q, want one", told)
+	}
+	c.remove()
 	b.gone("p")
 }
 
@@ -154,7 +196,8 @@ func TestGPUThatAnswersAgainAtTheStart(t *testing.T) {
 	b.still()
 	ask := b.app("p", "gpu-memory-gib:10")
 	c := b.inject(ask).make()
-	other := b.gpus[slices.IndexFunc(b.gpus, func(g sharing.GPU) bool { return g.Ref() != c.in.Placement[0].GPU })].Ref()
+	other := b.gpus[slices.IndexFunc(b.gpus,
+		func(g sharing.GPU) bool { return g.Ref() != c.in.Placement[0].GPU })].Ref()
 	b.SetHealth(other.UUID, sharing.HealthSuspect, "does not answer")
 	if err := c.hooks(); err != nil {
 		t.Fatal(err)

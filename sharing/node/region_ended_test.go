@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// TestUpkeepOfEndedProcesses has a trainer end that counts its memory, while a worker keeps it: what the driver tells of it counts
-// against the cap, with the agent that saw it live and with one that starts later, until nobody keeps it.
+// TestUpkeepOfEndedProcesses ends a trainer that counts its memory, while a worker keeps that memory. What the driver
+// reports counts against the cap, also with an agent that starts later, until no process keeps it.
 func TestUpkeepOfEndedProcesses(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
@@ -20,7 +20,8 @@ func TestUpkeepOfEndedProcesses(t *testing.T) {
 	second := g.worker(a)
 	g.counts(a, 0, p, 2*sharing.GiB)
 	g.counts(a, 1, second, sharing.GiB/2)
-	held := []gpudriver.ProcessUse{{PID: p.PID, Used: 5 * sharing.GiB / 2, Known: true}, {PID: second.PID, Used: sharing.GiB, Known: true}}
+	held := []gpudriver.ProcessUse{{PID: p.PID, Used: 5 * sharing.GiB / 2, Known: true},
+		{PID: second.PID, Used: sharing.GiB, Known: true}}
 	g.holds(held...)
 	check := func(when string, used, overhead sharing.Bytes) {
 		t.Helper()
@@ -47,8 +48,8 @@ func TestUpkeepOfEndedProcesses(t *testing.T) {
 	}
 }
 
-// TestUpkeepKeepsWhatMayBeKept has a trainer end while the driver does not tell its lists: its counter stays as long as a process
-// that counts nothing may have its files.
+// TestUpkeepKeepsWhatMayBeKept has a trainer end while the driver does not tell its lists: its counter stays as long as
+// a process that counts nothing may have its files.
 func TestUpkeepKeepsWhatMayBeKept(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
@@ -95,8 +96,8 @@ func TestUpkeepOfOneThatClosedItsFiles(t *testing.T) {
 	}
 }
 
-// TestUpkeepOfEndedProcessesWithManagedMemory has a trainer end that has managed memory, which the driver lists with no process:
-// its counter alone tells of that.
+// TestUpkeepOfEndedProcessesWithManagedMemory has a trainer end that has managed memory, which the driver lists with no
+// process: its counter alone tells of that.
 func TestUpkeepOfEndedProcessesWithManagedMemory(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %v", restarted), func(t *testing.T) {
@@ -114,7 +115,8 @@ func TestUpkeepOfEndedProcessesWithManagedMemory(t *testing.T) {
 			overhead := sharing.GiB
 			if restarted {
 				g.restartPreloading()
-				overhead = 2 * sharing.GiB // it is not known whose counter it is, and more counts twice rather than less
+				// it is not known whose counter it is, and more counts twice rather than less
+				overhead = 2 * sharing.GiB
 			}
 			for range 2 {
 				g.bench.upkeep(t.Context())
@@ -126,7 +128,7 @@ func TestUpkeepOfEndedProcessesWithManagedMemory(t *testing.T) {
 			g.bench.upkeep(t.Context())
 			g.bench.upkeep(t.Context())
 			if u := g.usage(a); u.Used != 0 || u.Overhead != 0 {
-				t.Errorf("when nobody keeps it: %+v", u)
+				t.Errorf("when no process keeps it: %+v", u)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ func TestLimitOfALeaseOfTheLibrary(t *testing.T) {
 	limit := func(want sharing.Bytes) {
 		t.Helper()
 		if u := g.usage(a); u.Limit != want*sharing.GiB {
-			t.Errorf("the cap in force is %s, want %dGiB", u.Limit, want)
+			t.Errorf("the enforced cap is %s, want %dGiB", u.Limit, want)
 		}
 	}
 	for _, to := range []sharing.Bytes{12, 3} {
@@ -47,12 +47,13 @@ func TestLimitOfALeaseOfTheLibrary(t *testing.T) {
 	}
 }
 
-// What the library holds may burst; what it is lent is in the region after a restart.
+// A grant of backend libkerf may burst. After a restart its burst memory is in the region.
 func TestABurstOfTheLibrary(t *testing.T) {
 	pool := preloading
 	conf, err := config.New(config.Document{
-		Pools:    []config.Pool{pool},
-		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB, Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
+		Pools: []config.Pool{pool},
+		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB,
+			Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +68,10 @@ func TestABurstOfTheLibrary(t *testing.T) {
 	late := g.lease(g.tenant(), "", g.plainly(60))
 	for range 2 {
 		if u := g.usage(a); u.Limit != 19*sharing.GiB {
-			t.Errorf("the cap in force is %s, want 19GiB", u.Limit)
+			t.Errorf("the enforced cap is %s, want 19GiB", u.Limit)
 		}
-		if v := g.bench.State(t.Context()).GPUs[0]; v.Lent != 9*sharing.GiB || v.Granted != 70*sharing.GiB {
-			t.Errorf("granted %s, lent %s", v.Granted, v.Lent)
+		if v := g.bench.State(t.Context()).GPUs[0]; v.Burst != 9*sharing.GiB || v.Granted != 70*sharing.GiB {
+			t.Errorf("granted %s, lent %s", v.Granted, v.Burst)
 		}
 		g.restartPreloading()
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// On a full node, in each of forty leases, what a killed process held is back after one upkeep, and what lives keeps its own. So it is
-// back within a second where an upkeep takes less than the three quarters that are left between two.
+// On a full node, in each of forty leases, what a killed process held is back after one upkeep, and what lives keeps
+// its own. So it is back within a second where an upkeep takes less than the three quarters that are left between two.
 func TestManyLeasesGetBackWhatTheDeadHeld(t *testing.T) {
 	const leases = 40
 	if counters.Every > time.Second/4 {

@@ -26,7 +26,8 @@ import (
 
 var (
 	preloading = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf}}
-	both       = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}, OverCap: config.OverCapKill}
+	both       = config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf,
+		sharing.BackendReactive}, OverCap: config.OverCapKill}
 )
 
 // newPreloaded is a bench on a driver that cannot limit memory, whose upkeep and guard look when the test says so.
@@ -61,7 +62,7 @@ const (
 	waitingAt = heldAt + (16+2)*8
 )
 
-// counts says what a process counts of the first GPU, in a slot of its own, as the library in it would.
+// counts says what a process counts of the first GPU, in its slot, as the library in it would.
 func (g *guarded) counts(a lifecycle.Armed, slot int, p *tenant, held sharing.Bytes) {
 	g.t.Helper()
 	g.countsWaiting(a, slot, p, held, 0)
@@ -111,8 +112,10 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 	p, a := g.share(4)
 	dir := filepath.Join(g.bench.opt.Client.Dir, string(a.ID))
 	want := []sharing.Mount{
-		{Source: dir + "/region", Target: dir, ReadOnly: true}, {Source: "/opt/kerf/v1/libkerf.so", Target: dir + "/libkerf.so", ReadOnly: true},
-		{Source: dir + "/usage", Target: dir + "/usage"}, {Source: dir + "/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
+		{Source: dir + "/region", Target: dir, ReadOnly: true},
+		{Source: "/opt/kerf/v1/libkerf.so", Target: dir + "/libkerf.so", ReadOnly: true},
+		{Source: dir + "/usage", Target: dir + "/usage"}, {Source: dir + "/preload", Target: "/etc/ld.so.preload",
+			ReadOnly: true},
 	}
 	if d := cmp.Diff(want, a.Mounts); d != "" || a.Preload != libkerf.PreloadPath(dir) {
 		t.Errorf("preload %q, mounts (-want +got):\n%s", a.Preload, d)
@@ -120,7 +123,8 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 	if text, err := os.ReadFile(dir + "/region/preload"); err != nil || string(text) != libkerf.PreloadPath(dir)+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
-	if s := g.shown(); s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelClient || s.LevelReason != "driver: an old driver" {
+	if s := g.shown(); s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelUserspace ||
+		s.LevelReason != "driver: an old driver" {
 		t.Errorf("shown as %v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
 	if u := g.usage(a); u.Limit != 4*sharing.GiB || u.GPU != g.gpus[0].Ref() {
@@ -134,7 +138,7 @@ func TestALeaseOfTheLibraryHasARegion(t *testing.T) {
 	}
 }
 
-// A program that cannot have the loader's file is told so, and who looks at it.
+// A program that cannot have the loader's file gets an error, and so does a reader of its status.
 func TestPreloadingByEnvironment(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p := g.tenant()
@@ -143,16 +147,17 @@ func TestPreloadingByEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := g.bench.ArmWith(t.Context(), p.Peer, id, lifecycle.ArmOptions{NoPreloadFile: true})
-	if err != nil || slices.ContainsFunc(a.Mounts, func(m sharing.Mount) bool { return m.Target == "/etc/ld.so.preload" }) {
+	if err != nil || slices.ContainsFunc(a.Mounts,
+		func(m sharing.Mount) bool { return m.Target == "/etc/ld.so.preload" }) {
 		t.Errorf("%v, %v", err, a.Mounts)
 	}
-	if s := g.shown(); s.Level != sharing.LevelClient || !strings.Contains(s.LevelReason, "LD_PRELOAD") {
+	if s := g.shown(); s.Level != sharing.LevelUserspace || !strings.Contains(s.LevelReason, "LD_PRELOAD") {
 		t.Errorf("%v: %q", s.Level, s.LevelReason)
 	}
 }
 
-// What a killed process held is given back, what the driver holds beside is counted, and an agent that starts again
-// goes on.
+// Memory of a killed process is returned, memory that only the driver reports is counted, and an agent that starts
+// again goes on.
 func TestUpkeep(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
@@ -166,7 +171,7 @@ func TestUpkeep(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 		g.restartPreloading()
-		if s := g.shown(); s.Level != sharing.LevelClient {
+		if s := g.shown(); s.Level != sharing.LevelUserspace {
 			t.Errorf("after a restart: %v, %q", s.Level, s.LevelReason)
 		}
 	}
@@ -177,7 +182,7 @@ func TestUpkeep(t *testing.T) {
 	}
 	p.end()
 	g.bench.upkeep(t.Context())
-	// What processes hold beside their counts does not set what others put aside for a context.
+	// Memory that processes use and do not count does not set what others reserve for a context.
 	if u := g.usage(a); u.Used != 0 || u.Overhead != 0 || u.Context != libkerf.UnknownContext || u.Least != 0 {
 		t.Errorf("left after its end: %+v", u)
 	}
@@ -186,7 +191,7 @@ func TestUpkeep(t *testing.T) {
 	}
 }
 
-// What a process put aside for its context counts until the driver has told of it, and then what that tells counts.
+// What a process reserves for its context counts until the driver reports the context. Then the reported amount counts.
 func TestUpkeepTakesContextsOver(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)
@@ -209,8 +214,8 @@ func TestUpkeepTakesContextsOver(t *testing.T) {
 	}
 }
 
-// A process that uses the GPU and does not count is found at the second look. Where the pool watches, its lease is
-// held by that, with all that it uses; elsewhere by nothing.
+// A process that uses the GPU and does not count is found at the second check. In a pool with the reactive backend, its
+// grant is then limited by that backend, with all of its usage. Elsewhere nothing limits it.
 func TestUncountedProcesses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pool  config.Pool
@@ -224,21 +229,23 @@ func TestUncountedProcesses(t *testing.T) {
 			g.holds(gibs(p, 5), gibs(honest, 5))
 			g.bench.upkeep(t.Context())
 			g.looks(3) // over its cap, and of both it is not known yet that nothing refuses them memory
-			if s := g.shown(); s.Level != sharing.LevelClient || len(g.seen.killed) != 0 {
+			if s := g.shown(); s.Level != sharing.LevelUserspace || len(g.seen.killed) != 0 {
 				t.Errorf("after one look: %v", s.Level)
 			}
 			g.bench.upkeep(t.Context())
 			g.bench.upkeep(t.Context())
 			for _, s := range g.bench.State(t.Context()).Grants {
 				switch {
-				case s.Claim.ID == other.ID && s.Level != sharing.LevelClient:
+				case s.Claim.ID == other.ID && s.Level != sharing.LevelUserspace:
 					t.Errorf("the neighbour is %v: %q", s.Level, s.LevelReason)
-				case s.Claim.ID == a.ID && (s.Level != tt.level || !strings.Contains(s.LevelReason, lifecycle.Numbers([]int{p.PID}))):
+				case s.Claim.ID == a.ID &&
+					(s.Level != tt.level || !strings.Contains(s.LevelReason, lifecycle.Numbers([]int{p.PID}))):
 					t.Errorf("%v: %q", s.Level, s.LevelReason)
 				}
 			}
-			if g.seen.uncounted != 1 || !slices.ContainsFunc(g.bench.State(t.Context()).Warnings, func(w string) bool { return strings.Contains(w, "without the preloaded library") }) {
-				t.Errorf("%d told, warnings %q", g.seen.uncounted, g.bench.State(t.Context()).Warnings)
+			if g.seen.uncounted != 1 || !slices.ContainsFunc(g.bench.State(t.Context()).Warnings,
+				func(w string) bool { return strings.Contains(w, "without the preloaded library") }) {
+				t.Errorf("%d reported, warnings %q", g.seen.uncounted, g.bench.State(t.Context()).Warnings)
 			}
 			g.looks(3)
 			g.lives(honest)
@@ -251,7 +258,7 @@ func TestUncountedProcesses(t *testing.T) {
 	}
 }
 
-// What is spoilt while programs run is told, and never made anew under them.
+// A region that is damaged while programs run is reported, and not created again under them.
 func TestASpoiltRegion(t *testing.T) {
 	for name, restart := range map[string]bool{"while the agent runs": false, "while it is away": true} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +276,7 @@ func TestASpoiltRegion(t *testing.T) {
 				t.Errorf("%v: %q", s.Level, s.LevelReason)
 			}
 			if _, err := os.Stat(filepath.Join(dir, libkerf.UsageFile)); err == nil {
-				t.Error("it was made anew")
+				t.Error("it was created again")
 			}
 		})
 	}
@@ -284,11 +291,12 @@ func TestWhoCannotMount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if by := placed.Enforced; by.Backend != sharing.BackendReactive || !strings.Contains(by.Why, "libkerf: no CAP_SYS_ADMIN") {
+	if by := placed.Enforced; by.Backend != sharing.BackendReactive ||
+		!strings.Contains(by.Why, "libkerf: no CAP_SYS_ADMIN") {
 		t.Errorf("%v: %q", by.Backend, by.Why)
 	}
 	req := gib(1)
-	req.MinLevel = sharing.LevelClient
+	req.MinLevel = sharing.LevelUserspace
 	if _, err := at.Process(0, req, req, but); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("a demand for client: %v", err)
 	}
@@ -319,7 +327,8 @@ func TestARegionWithoutARecord(t *testing.T) {
 	g.bench.loseRecord()
 	g.restartPreloading()
 	s := g.shown()
-	if s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelClient || !s.Claim.Recovered || !strings.Contains(s.LevelReason, "its region") {
+	if s.Backend != sharing.BackendLibkerf || s.Level != sharing.LevelUserspace || !s.Claim.Recovered ||
+		!strings.Contains(s.LevelReason, "its region") {
 		t.Errorf("%v by %v: %q", s.Level, s.Backend, s.LevelReason)
 	}
 	if f := s.Claim.Placement; len(f) != 1 || f[0].GPU != g.gpus[0].Ref() || f[0].Memory != 3*sharing.GiB {
@@ -331,7 +340,7 @@ func TestARegionWithoutARecord(t *testing.T) {
 	}
 }
 
-// A pod's container is made with the mounts, and the next instance of it has a region of its own.
+// A pod's container gets the mounts, and its next instance gets a separate region.
 func TestContainersOfTheLibrary(t *testing.T) {
 	b := newPodBench(t)
 	b.opt.Pool = preloading
@@ -342,7 +351,8 @@ func TestContainersOfTheLibrary(t *testing.T) {
 	}
 	levels := map[sharing.GPURef]choice.Report{}
 	for _, g := range b.gpus {
-		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported}, sharing.BackendLibkerf: {Answer: choice.Supported}}
+		levels[g.Ref()] = choice.Report{sharing.BackendDriver: {Answer: choice.NotSupported},
+			sharing.BackendLibkerf: {Answer: choice.Supported}}
 	}
 	if err := b.Attach(t.Context(), gpudriver.Attached{Driver: b.driver, GPUs: b.gpus, Levels: levels}); err != nil {
 		t.Fatal(err)
@@ -357,10 +367,11 @@ func TestContainersOfTheLibrary(t *testing.T) {
 		{Source: dir + "/region/usage", Target: "/usr/local/lib/kerf/usage"},
 		{Source: dir + "/region/preload", Target: "/etc/ld.so.preload", ReadOnly: true},
 	}
-	if d := cmp.Diff(want, c.in.Mounts); d != "" || c.in.Level != sharing.LevelClient {
+	if d := cmp.Diff(want, c.in.Mounts); d != "" || c.in.Level != sharing.LevelUserspace {
 		t.Errorf("level %v, mounts (-want +got):\n%s", c.in.Level, d)
 	}
-	if text, err := os.ReadFile(dir + "/region/preload"); err != nil || string(text) != libkerf.PreloadPath("/usr/local/lib/kerf")+"\n" {
+	if text, err := os.ReadFile(dir + "/region/preload"); err != nil ||
+		string(text) != libkerf.PreloadPath("/usr/local/lib/kerf")+"\n" {
 		t.Errorf("%q %v", text, err)
 	}
 	c.remove()
@@ -387,18 +398,20 @@ func TestLimitOfALibraryLease(t *testing.T) {
 	g.holds(gibs(p, 3))
 	root := lifecycle.Peer{PID: os.Getpid()}
 	if err := g.bench.Limit(t.Context(), root, a.ID, 6*sharing.GiB); err != nil || g.usage(a).Limit != 6*sharing.GiB {
-		t.Errorf("%v, in force %v", err, g.usage(a).Limit)
+		t.Errorf("%v, enforced %v", err, g.usage(a).Limit)
 	}
-	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) || g.usage(a).Limit != 6*sharing.GiB {
-		t.Errorf("below what is held: %v, in force %v", err, g.usage(a).Limit)
+	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) ||
+		g.usage(a).Limit != 6*sharing.GiB {
+		t.Errorf("below what is held: %v, enforced %v", err, g.usage(a).Limit)
 	}
 	g.counts(a, 0, p, 3*sharing.GiB)
 	g.holds()
-	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) || g.usage(a).Limit != 6*sharing.GiB {
-		t.Errorf("below what is reserved: %v, in force %v", err, g.usage(a).Limit)
+	if err := g.bench.Limit(t.Context(), root, a.ID, 2*sharing.GiB); !errors.Is(err, sharing.ErrConflict) ||
+		g.usage(a).Limit != 6*sharing.GiB {
+		t.Errorf("below what is reserved: %v, enforced %v", err, g.usage(a).Limit)
 	}
 	g.restartPreloading()
 	if err := g.bench.Limit(t.Context(), root, a.ID, 3*sharing.GiB); err != nil || g.usage(a).Limit != 3*sharing.GiB {
-		t.Errorf("%v, in force %v", err, g.usage(a).Limit)
+		t.Errorf("%v, enforced %v", err, g.usage(a).Limit)
 	}
 }

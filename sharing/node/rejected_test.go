@@ -40,7 +40,7 @@ func TestFunctionsThatLibkerfDoesNotKnow(t *testing.T) {
 	if !warned() {
 		t.Errorf("no warning: %q", g.bench.State(t.Context()).Warnings)
 	}
-	if s := g.shown(); s.Level.String() != "client" {
+	if s := g.shown(); s.Level.String() != "userspace" {
 		t.Errorf("level %v: %q", s.Level, s.LevelReason)
 	}
 	p.end()

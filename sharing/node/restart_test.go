@@ -52,7 +52,8 @@ func TestRestartKeepsLeases(t *testing.T) {
 	b.eventually("the one whose process ended is gone", func() bool { return len(b.State(t.Context()).Grants) == 1 })
 	g := b.State(t.Context()).Grants[0]
 	if g.Claim.ID != kept.ID || g.Claim.Name != "stays" || g.Claim.Recovered || g.Level != sharing.LevelDriver ||
-		g.Claim.Owner.UID != 1000 || g.Claim.Placement[0].Memory != 10*sharing.GiB || g.Claim.Placement[0].Percent != 25 {
+		g.Claim.Owner.UID != 1000 || g.Claim.Placement[0].Memory != 10*sharing.GiB ||
+		g.Claim.Placement[0].Percent != 25 {
 		t.Errorf("restored %+v", g)
 	}
 	if _, err := b.Claim(t.Context(), b.tenant().Peer, "stays", gib(1)); !errors.Is(err, sharing.ErrConflict) {
@@ -63,11 +64,15 @@ func TestRestartKeepsLeases(t *testing.T) {
 	b.empty()
 }
 
-// Both generations of the record are lost; cgroups and the driver tell what runs: a share, a whole GPU, and nothing twice.
+// Both generations of the record are lost; cgroups and the driver tell what runs: a share, a whole GPU, and nothing
+// twice.
 func TestLostRecord(t *testing.T) {
 	for name, lose := range map[string]func(path string) error{
 		"removed": os.Remove,
-		"damaged": func(p string) error { return os.WriteFile(p, []byte(`{"schema":1,"sha256":"00","body":{}}`), 0o600) },
+		"damaged": func(p string) error {
+			return os.WriteFile(p, []byte(`{"schema":1,"sha256":"00","body":{}}`),
+				0o600)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -76,7 +81,8 @@ func TestLostRecord(t *testing.T) {
 			share := b.lease(p, "share", gib(10))
 			whole := b.lease(q, "whole", sharing.Request{Kind: sharing.KindWhole, GPUs: 1})
 			b.restart(stop, func() {
-				if err := errors.Join(lose(b.opt.RecordPath), lose(checkpoint.PreviousPath(b.opt.RecordPath))); err != nil {
+				if err := errors.Join(lose(b.opt.RecordPath),
+					lose(checkpoint.PreviousPath(b.opt.RecordPath))); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -88,11 +94,13 @@ func TestLostRecord(t *testing.T) {
 				f := g.Claim.Placement
 				switch g.Claim.ID {
 				case share.ID:
-					if len(f) != 1 || f[0].GPU != share.Own[0].Ref() || f[0].Memory != 10*sharing.GiB || g.Level != sharing.LevelDriver || !g.Claim.Recovered {
+					if len(f) != 1 || f[0].GPU != share.Own[0].Ref() || f[0].Memory != 10*sharing.GiB ||
+						g.Level != sharing.LevelDriver || !g.Claim.Recovered {
 						t.Errorf("share %+v", g)
 					}
 				case whole.ID:
-					if len(f) != 1 || f[0].GPU != whole.Own[0].Ref() || !f[0].Whole || g.Level != sharing.LevelExclusive {
+					if len(f) != 1 || f[0].GPU != whole.Own[0].Ref() || !f[0].Whole ||
+						g.Level != sharing.LevelExclusive {
 						t.Errorf("whole %+v", g)
 					}
 				}
@@ -109,7 +117,7 @@ func TestARecordOfAnotherBootIsNoLease(t *testing.T) {
 	b := newBench(t)
 	data, err := record.Encode(record.Record{BootID: "an earlier boot", Grants: []record.Grant{{
 		ID: "k-old", Level: "driver", Cgroup: filepath.Join(b.opt.Cgroups.Mount, b.opt.Parent, "k-old"), Inode: 1,
-		Fragments: []record.Fragment{{GPU: b.gpus[0].Ref().String(), Memory: sharing.GiB}},
+		Shares: []record.Share{{GPU: b.gpus[0].Ref().String(), Memory: sharing.GiB}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +167,7 @@ func TestCapsArePutBack(t *testing.T) {
 	b.caps.set(func() { b.caps.fail = fmt.Errorf("set limit: %w", sharing.ErrUnavailable) })
 	b.VerifyAll(t.Context())
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || g.LevelReason == "" {
-		t.Errorf("a cap that is not in force is shown as %v (%s)", g.Level, g.LevelReason)
+		t.Errorf("a cap that is not enforced is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 	b.caps.set(func() { b.caps.fail = nil })
 	b.VerifyAll(t.Context())
@@ -168,7 +176,7 @@ func TestCapsArePutBack(t *testing.T) {
 	}
 }
 
-// A GPU that is lost, and nobody has noticed yet, takes no cap off another: the program goes on running.
+// A GPU whose loss is not reported yet takes no cap off another: the program goes on running.
 func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -188,12 +196,13 @@ func TestAGPULostUnnoticedUncapsNobody(t *testing.T) {
 	}
 	// Nothing can use a GPU that is gone, so that it needs no limit.
 	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelDriver {
-		t.Errorf("beside a GPU that is gone it is shown as %v (%s)", g.Level, g.LevelReason)
+		t.Errorf("with a GPU that is gone it is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 	// Its own is another matter.
 	b.caps.set(func() { b.caps.broken = a.Own[0].Ref() })
 	b.VerifyAll(t.Context())
-	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown || !strings.Contains(g.LevelReason, a.Own[0].Ref().String()) {
+	if g := b.State(t.Context()).Grants[0]; g.Level != sharing.LevelUnknown ||
+		!strings.Contains(g.LevelReason, a.Own[0].Ref().String()) {
 		t.Errorf("a limit that cannot be read is shown as %v (%s)", g.Level, g.LevelReason)
 	}
 	b.caps.set(func() { b.caps.broken = sharing.GPURef{UUID: ""} })

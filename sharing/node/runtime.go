@@ -20,6 +20,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/handles"
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/lending"
@@ -43,7 +44,7 @@ type Runtime struct {
 	endings  *health.Endings
 	// changed wakes Watch.
 	changed *changes
-	// loans has a lock of its own, which is taken before the lock of a grant's caps and before that of the store.
+	// loans has a separate lock, which is taken before the lock of a grant's caps and before that of the store.
 	loans   *lending.Lender
 	sampler *observe.Sampler
 }
@@ -57,8 +58,11 @@ func New(opt Options) *Runtime {
 	r.endings = health.NewEndings(r.changed.announce)
 	r.settings = applied.New(opt.Log, settingsNode{r}, r.changed.announce, opt.Config, opt.Pool)
 	r.sampler = &observe.Sampler{
-		Lists: lists.New(opt.Kernel), View: views{r}.observe, Changes: r.changed.seen, Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
-		Managed: func(grants []ledger.Grant) map[sharing.GPURef]sharing.Bytes { return r.Libkerf.Managed(capsOf(grants)) },
+		Lists: lists.New(opt.Kernel), View: views{r}.observe, Changes: r.changed.seen,
+		Daemons: path.Join(opt.Cgroups.Mount, DaemonsOf(opt.Parent)),
+		Managed: func(grants []ledger.Grant) map[sharing.GPURef]sharing.Bytes {
+			return r.Libkerf.Managed(capsOf(grants))
+		},
 	}
 	r.Grants = lifecycle.New(r.core())
 	r.Guard = guard.New(guardNode{r}.options())
@@ -66,7 +70,8 @@ func New(opt Options) *Runtime {
 	r.Allocatable, r.Took = r.settings.Allocatable, r.Modes.TookInventory
 	r.Reserver.Settings, r.Place, r.Unplaced = r.settings, r.placing, &unplaced.Pods{}
 	r.NewID, r.Reserver.NoMPSForPods = opt.NewID, opt.NoMPSForPods
-	r.loans = &lending.Lender{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce, Now: time.Now}
+	r.loans = &lending.Lender{Log: opt.Log, Node: r.Resizer, Changed: r.changed.wait, Announce: r.changed.announce,
+		Now: time.Now}
 	r.Recaller, r.Reserver.Loans = r.loans, r.loans
 	r.Conditions.Set(conditions.Driver, "no driver has been found yet")
 	return r
@@ -78,19 +83,22 @@ func (r *Runtime) core() lifecycle.Core {
 	set := conditions.New(r.changed.announce)
 	return lifecycle.Core{
 		Host: lifecycle.Host{
-			Cgroups: opt.Cgroups, Parent: opt.Parent, DevRoot: opt.DevRoot, CapsRoot: opt.CapsRoot, Record: opt.RecordPath,
-			MPS: opt.MPS, Failpoints: opt.Failpoints,
+			Cgroups: opt.Cgroups, Parent: opt.Parent, DevRoot: opt.DevRoot, CapsRoot: opt.CapsRoot,
+			Record: opt.RecordPath,
+			MPS:    opt.MPS, Failpoints: opt.Failpoints,
 		},
 		Reports: lifecycle.Reports{
-			Log: opt.Log, Observer: opt.Observer, Notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer}, Conditions: set,
-			Announce: r.changed.announce,
+			Log: opt.Log, Observer: opt.Observer, Notify: &notify.Notifier{Audit: opt.Audit, Observer: opt.Observer},
+			Conditions: set,
+			Announce:   r.changed.announce,
 		},
 		Store: store.New(store.Options{
 			Log: opt.Log, Conditions: set, Path: opt.RecordPath, BootID: opt.BootID,
 			At: func(point string) error { return r.Failpoints.Eval(point) },
 		}),
-		Handles: &lifecycle.Handles{}, Driver: &gpudriver.Current{}, Lists: r.sampler.Lists,
-		Libkerf:   libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists, Rules: countedNode{r}.rules}),
+		Handles: &handles.Handles{}, Driver: &gpudriver.Current{}, Lists: r.sampler.Lists,
+		Libkerf: libkerf.New(libkerf.Options{Paths: opt.Client, Log: opt.Log, Lists: r.sampler.Lists,
+			Rules: countedNode{r}.rules}),
 		Instances: instances.New(opt.Log, instanceNode{r}, instances.Files{Root: cmp.Or(opt.CapsRoot, opt.DevRoot)}),
 		Watcher:   cgroup.NewWatcher(watchPoll, opt.Log), Recovery: &recovery.State{},
 	}
@@ -104,7 +112,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Guard.Run(ctx) })
 	g.Go(func() error {
 		return (&health.Runner{
-			Log: r.Log, Table: r.Health, Endings: r.endings, Notify: r.Notify, Cgroups: r.opt.Cgroups, View: views{r}.health, Changed: r.changed.wait,
+			Log: r.Log, Table: r.Health, Endings: r.endings, Notify: r.Notify, Cgroups: r.opt.Cgroups,
+			View: views{r}.health, Changed: r.changed.wait,
 		}).Run(ctx)
 	})
 	g.Go(func() error { return newMeter(r).Run(ctx) })

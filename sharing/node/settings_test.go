@@ -24,14 +24,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// ruledPool is a pool with these rules, that lists what its GPUs can do beside MPS.
+// ruledPool is a pool with these rules, with a list of backends in addition to MPS.
 func ruledPool(rules ...config.GPURule) config.Pool {
-	return config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}, GPUs: rules}
+	return config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive},
+		GPURules: rules}
 }
 
 // byRule is a rule for one GPU.
 func byRule(index int, least sharing.Level, list ...sharing.Backend) config.GPURule {
-	return config.GPURule{Indexes: []int{index}, Settings: config.GPUSettings{Backends: config.BackendListOf(list...), MinLevel: least}}
+	return config.GPURule{Indexes: []int{index}, Settings: config.GPUSettings{Backends: config.BackendListOf(list...),
+		MinLevel: least}}
 }
 
 // newRuled is a node on which MPS and watching work on every GPU.
@@ -51,10 +53,12 @@ func (g *guarded) mpsEverywhere() {
 	}
 }
 
-// use puts a pool in force.
+// use applies a pool.
 func (g *guarded) use(pool config.Pool) {
 	g.t.Helper()
-	doc := config.Document{Pools: []config.Pool{pool}, Profiles: []config.Profile{{Name: "watched", Memory: sharing.GiB, Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}}}}
+	doc := config.Document{Pools: []config.Pool{pool},
+		Profiles: []config.Profile{{Name: "watched", Memory: sharing.GiB,
+			Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}}}}
 	c, err := config.New(doc)
 	if err != nil {
 		g.t.Fatal(err)
@@ -78,24 +82,26 @@ var (
 	watching = []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 )
 
-// Two GPUs of one node are held in two ways at once, whatever profile asks; a GPU that cannot be held as its rule demands is
-// given whole alone.
+// Two GPUs of one node are held in two ways at once, whatever profile asks; a GPU that cannot be held as its rule
+// demands is given whole alone.
 func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	g, _ := newRuled(t, config.Pool{})
-	g.use(ruledPool(byRule(0, sharing.LevelClient, mpsFirst...), byRule(2, sharing.LevelDriver)))
+	g.use(ruledPool(byRule(0, sharing.LevelUserspace, mpsFirst...), byRule(2, sharing.LevelDriver)))
 	byProfile := sharing.Request{Profile: "watched"}
 	for _, tt := range []struct {
 		gpu  int
 		req  sharing.Request
 		want sharing.Backend
-	}{{0, gib(2), sharing.BackendMPS}, {0, byProfile, sharing.BackendMPS}, {1, gib(2), sharing.BackendReactive}, {1, byProfile, sharing.BackendReactive}} {
+	}{{0, gib(2), sharing.BackendMPS}, {0, byProfile, sharing.BackendMPS}, {1, gib(2), sharing.BackendReactive},
+		{1, byProfile, sharing.BackendReactive}} {
 		if got, _ := g.on(tt.gpu, tt.req); got != tt.want {
 			t.Errorf("%+v on GPU %d is held by %v, want %v", tt.req, tt.gpu, got, tt.want)
 		}
 	}
 	refused := gib(2)
 	refused.UUIDs = []sharing.GPUID{g.gpus[2].UUID}
-	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", refused); !errors.Is(err, sharing.ErrUnsupported) || !strings.Contains(err.Error(), "its pool's rules demand driver") {
+	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", refused); !errors.Is(err, sharing.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "its pool's rules demand driver") {
 		t.Errorf("a share of a GPU that must be held by the driver: %v", err)
 	}
 	if got, p := g.on(2, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}); got != sharing.BackendNone {
@@ -109,8 +115,9 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	if _, err := g.bench.Claim(t.Context(), g.tenant().Peer, "", both); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("a share of it and of another: %v", err)
 	}
-	books := g.bench.Books()
-	for i, want := range [][]sharing.Level{{sharing.LevelExclusive, sharing.LevelClient}, {sharing.LevelExclusive, sharing.LevelReactive}, {sharing.LevelExclusive, sharing.LevelReactive}} {
+	books := g.bench.LedgerState()
+	for i, want := range [][]sharing.Level{{sharing.LevelExclusive, sharing.LevelUserspace},
+		{sharing.LevelExclusive, sharing.LevelReactive}, {sharing.LevelExclusive, sharing.LevelReactive}} {
 		if d := cmp.Diff(want, books.GPUs[i].Levels); d != "" {
 			t.Errorf("levels of GPU %d (-want +got):\n%s", i, d)
 		}
@@ -130,17 +137,19 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	}
 }
 
-// A rule that changes waits for those who are on the GPU: until they have ended new ones are held as they are, over a restart of the agent,
-// too; an idle GPU has the new rule at once.
+// A rule that changes waits for those who are on the GPU: until they have ended new ones are held as they are, over a
+// restart of the agent, too; an idle GPU has the new rule at once.
 func TestRuledBackendsWaitForTheIdle(t *testing.T) {
-	mps, before, after := byRule(0, sharing.LevelClient, mpsFirst...), byRule(1, sharing.LevelUnknown, watching...), byRule(1, sharing.LevelClient, mpsFirst...)
+	mps, before, after := byRule(0, sharing.LevelUserspace, mpsFirst...), byRule(1, sharing.LevelUnknown, watching...),
+		byRule(1, sharing.LevelUserspace, mpsFirst...)
 	g, m := newRuled(t, config.Pool{})
 	rules := filepath.Join(t.TempDir(), applied.File)
 	g.bench.settings.Load(rules, "boot")
 	g.use(ruledPool(mps, before))
 	_, first := g.on(0, gib(2))
 	_, second := g.on(1, gib(2))
-	next := ruledPool(byRule(0, sharing.LevelUnknown, watching...), after, byRule(2, sharing.LevelClient, mpsFirst...))
+	next := ruledPool(byRule(0, sharing.LevelUnknown, watching...), after, byRule(2, sharing.LevelUserspace,
+		mpsFirst...))
 	g.use(next)
 	holds := func(when string, want ...sharing.Backend) {
 		t.Helper()
@@ -155,7 +164,9 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	}
 	steps := func() []change.Step { g.bench.settings.Settle(); return g.bench.settings.Waiting() }
 	holds("with others on them", sharing.BackendMPS, sharing.BackendReactive, sharing.BackendMPS)
-	if w := steps(); len(w) != 2 || len(w[0].For) != 1 || !slices.Equal(w[1].What, []string{"backends [driver, reactive] -> [driver, mps, reactive]", "minEnforcement of the pool -> client"}) {
+	if w := steps(); len(w) != 2 || len(w[0].For) != 1 ||
+		!slices.Equal(w[1].What, []string{"backends [driver, reactive] -> [driver, mps, reactive]",
+			"minEnforcement of the pool -> userspace"}) {
 		t.Errorf("waiting: %+v", w)
 	}
 
@@ -168,7 +179,8 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	g.bench.Runtime = r
 	g.use(next)
 	r.settings.SetInventory(g.gpus)
-	if err := r.Attach(t.Context(), gpudriver.Attached{Driver: g.driver, GPUs: g.gpus, Levels: map[sharing.GPURef]choice.Report{}}); err != nil {
+	if err := r.Attach(t.Context(), gpudriver.Attached{Driver: g.driver, GPUs: g.gpus,
+		Levels: map[sharing.GPURef]choice.Report{}}); err != nil {
 		t.Fatal(err)
 	}
 	r.opt.MPS = m
@@ -188,12 +200,12 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	g.bench.Reconcile(t.Context())
 	holds("when both have", sharing.BackendReactive, sharing.BackendMPS)
 	if w := steps(); len(w) != 0 {
-		t.Errorf("waiting for nobody: %+v", w)
+		t.Errorf("waiting for no grant: %+v", w)
 	}
 }
 
-// Whatever rules follow each other while grants come and go: no GPU ever has shares that MPS holds beside others, a grant is held
-// by what was listed when its GPU was idle last, and an idle GPU is as the last rules say.
+// For any sequence of rules and grants: no GPU has MPS shares together with other shares, a grant has the backend that
+// was listed when its GPU was idle last, and an idle GPU follows the last rules.
 func TestRuledBackendsRandom(t *testing.T) {
 	g, _ := newRuled(t, config.Pool{})
 	rnd := rand.New(rand.NewPCG(11, 5))
@@ -246,8 +258,8 @@ func TestRuledBackendsRandom(t *testing.T) {
 	}
 }
 
-// A reserve reaches the inventory of an idle GPU at once. The driver in use stays attached, no cap is read or set again, and health
-// and cordons stay.
+// A reserve reaches the inventory of an idle GPU at once. The driver in use stays attached, no cap is read or set
+// again, and health and cordons stay.
 func TestReserveChangesInPlace(t *testing.T) {
 	b := newBench(t)
 	b.Runtime = New(b.opt)
@@ -290,7 +302,8 @@ func TestReserveChangesInPlace(t *testing.T) {
 	b.empty()
 }
 
-// Claims and reserves that change at the same time never grant more than there is: a reserve waits for each claim that came first.
+// Claims and reserves that change at the same time never grant more than there is: a reserve waits for each claim that
+// came first.
 func TestClaimsWhileReservesChange(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -345,9 +358,11 @@ func TestSharedInstancesInPlace(t *testing.T) {
 		b.Amend(func(att *gpudriver.Attached) { att.GPUs = append(slices.Clone(b.gpus), gpus...) })
 	}
 	amend(part)
-	b.apply(config.Default(), config.Pool{Name: "default", MemoryReserve: sharing.GiB, Overcommit: sharing.Overcommit{Memory: 200}})
+	b.apply(config.Default(), config.Pool{Name: "default", MemoryReserve: sharing.GiB,
+		Overcommit: sharing.Overcommit{Memory: 200}})
 	got := slices.DeleteFunc(b.Inventory(), func(g sharing.GPU) bool { return g.Ref() != part.Ref() })
-	if len(got) != 1 || got[0].Health != sharing.HealthSuspect || got[0].HealthReason != "hot" || got[0].Reserved != 0 || got[0].Overcommit.Memory != 200 {
+	if len(got) != 1 || got[0].Health != sharing.HealthSuspect || got[0].HealthReason != "hot" ||
+		got[0].Reserved != 0 || got[0].Overcommit.Memory != 200 {
 		t.Errorf("the instance: %+v", got)
 	}
 	amend()

@@ -30,8 +30,10 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 	why := r.NotReady()
 	s := status.State{
 		Ready: len(why) == 0, NotReady: why, AgentVersion: r.opt.Version, GPUSettings: r.opt.GPUSettings,
-		Config: r.settings.Source(), Pool: r.settings.Pool().Name, Profiles: r.settings.Config().ProfileNames(r.settings.Pool()),
-		ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(), Warnings: r.Conditions.Sentences(conditions.Warns),
+		Config: r.settings.Source(), Pool: r.settings.Pool().Name,
+		Profiles:     r.settings.Config().ProfileNames(r.settings.Pool()),
+		ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(),
+		Warnings: r.Conditions.Sentences(conditions.Warns),
 	}
 	for _, why := range r.Conditions.Sentences(conditions.StopsPods) {
 		s.Warnings = append(s.Warnings, "pods get no GPU: "+why)
@@ -45,7 +47,8 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 	outlooks := r.Modes.Outlooks(modeNode{r}.picture(at), cut, time.Now())
 	for _, v := range at.GPUs {
 		health[v.GPU.Ref()] = v.GPU.Health
-		g := status.GPU{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Lent: v.LentMemory, Utilization: -1}
+		g := status.GPU{GPU: v.GPU, Granted: v.HeldMemory, GrantedPercent: v.HeldPercent, Burst: v.BurstMemory,
+			Utilization: -1}
 		if !v.GPU.Ref().IsInstance() {
 			g.MIGState, g.Turning = cut[v.GPU.UUID], outlooks[v.GPU.UUID]
 		}
@@ -58,7 +61,8 @@ func (r *Runtime) state(l store.Reader, p observe.Sample) status.State {
 			g.Used, g.UsedKnown, g.Utilization = use.Used, true, use.Utilization
 		}
 		if pids := p.Unmanaged[v.GPU.Ref()]; len(pids) > 0 {
-			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s", v.GPU.Index, lifecycle.Numbers(pids)))
+			s.Warnings = append(s.Warnings, fmt.Sprintf("GPU %d is used by processes without a grant on it: pid %s",
+				v.GPU.Index, lifecycle.Numbers(pids)))
 		}
 		if told := p.Unattributed(v.GPU, at.Grants); told != "" {
 			s.Warnings = append(s.Warnings, told)
@@ -96,11 +100,13 @@ func (r *Runtime) Grant(id ledger.ClaimID) (out status.Grant, ok bool) {
 	return out, ok
 }
 
-func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample, health map[sharing.GPURef]sharing.Health) status.Grant {
+func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample,
+	health map[sharing.GPURef]sharing.Health) status.Grant {
 	id, way := g.Claim.ID, backend.PropertiesOf(g.Claim.Backend)
 	f := status.Facts{
-		Found: r.Guard.Of(id), Shared: jointWhy(l, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]), ManagedMemory: r.settings.Pool().ManagedMemory,
-		NoDriver: r.Driver.Get() == nil, Speaker: speaker(l, g),
+		Found: r.Guard.Of(id), Shared: jointWhy(l, g), Started: lifecycle.StartedWhy(g, p.PIDs[id]),
+		ManagedMemory: r.settings.Pool().ManagedMemory,
+		NoDriver:      r.Driver.Get() == nil, Speaker: speaker(l, g),
 	}
 	f.Lost = cmp.Or(g.Current().Unverified, f.Found.Lost, g.Current().Doubt)
 	if level, why, less := r.weaker(l, g); less {
@@ -124,7 +130,7 @@ func (r *Runtime) grantState(l store.Reader, g ledger.Grant, p observe.Sample, h
 		f.Refused = r.Libkerf.Refused(string(id))
 	}
 	if way.Counts {
-		f.Time = status.TimeFacts{Rule: r.settings.Pool().Compute.String(), Priority: r.priorityOf(g)}
+		f.Time = status.TimeFacts{Rule: r.settings.Pool().ComputePolicy.String(), Priority: r.priorityOf(g)}
 		f.Time.Times, f.Time.Unlimited = r.Libkerf.TimeOf(string(id), g.Claim.Placement) // of all that share its cap
 	}
 	return status.GrantOf(g, f, p)

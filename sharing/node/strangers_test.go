@@ -17,7 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// TestEachStrangerIsToldOfOnce has strangers come, stay, and come again while a GPU does not answer.
+// TestEachStrangerIsToldOfOnce has unmanaged processes come, stay, and come again while a GPU does not answer.
 func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	b := newBench(t)
 	var told []string
@@ -51,34 +51,38 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	b.lease(holder, "", req)
 	first, second, third := b.tenant(), b.tenant(), b.tenant()
 
-	b.Conditions.Set(conditions.Config, "not yet") // nobody counts as a stranger
+	b.Conditions.Set(conditions.Config, "not yet") // no process counts as unmanaged
 	on(holder, first)
 	look()
 	b.Conditions.Set(conditions.Config, "")
 	if len(told) != 0 {
-		t.Fatalf("told before it is sure: %q", told)
+		t.Fatalf("reported before it is sure: %q", told)
 	}
 	look()
 	look()
-	if len(told) != 1 || !strings.HasPrefix(told[0], guard.StrangerReason+": GPU 0") || !strings.Contains(told[0], fmt.Sprintf("process %d (", first.PID)) ||
+	if len(told) != 1 || !strings.HasPrefix(told[0], guard.UnmanagedReason+": GPU 0") ||
+		!strings.Contains(told[0], fmt.Sprintf("has an unmanaged process: PID %d (", first.PID)) ||
 		strings.Contains(told[0], fmt.Sprint(holder.PID)) {
-		t.Fatalf("told %q", told)
+		t.Fatalf("reported %q", told)
 	}
 	on(holder, first, second, third)
 	look()
-	if len(told) != 2 || strings.Contains(told[1], fmt.Sprintf(" %d (", first.PID)) || !strings.Contains(told[1], fmt.Sprintf("%d (", second.PID)) || !strings.Contains(told[1], fmt.Sprintf("%d (", third.PID)) {
-		t.Errorf("two that came together: told %q", told)
+	if len(told) != 2 || !strings.Contains(told[1], "has 2 unmanaged processes: PID ") ||
+		strings.Contains(told[1], fmt.Sprintf(" %d (", first.PID)) ||
+		!strings.Contains(told[1], fmt.Sprintf("%d (", second.PID)) ||
+		!strings.Contains(told[1], fmt.Sprintf("%d (", third.PID)) {
+		t.Errorf("two that came together: reported %q", told)
 	}
 	b.driver.silent = map[sharing.GPURef]bool{gpu: true}
 	look()
 	b.driver.silent = nil
 	look()
 	if len(told) != 2 || noted != 2 {
-		t.Errorf("told again after a GPU did not answer: %q, noted %d times", told, noted)
+		t.Errorf("reported again after a GPU did not answer: %q, noted %d times", told, noted)
 	}
 }
 
-// A server of MPS holds memory of its GPU, and is no stranger in the cgroup that the agent keeps it in; anybody else beside it is.
+// A server of MPS uses memory of its GPU, and is not unmanaged in the cgroup of the agent. Any other process there is.
 func TestOwnDaemonsAreNoStrangers(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	server, other := g.tenant(), g.tenant()
@@ -95,10 +99,10 @@ func TestOwnDaemonsAreNoStrangers(t *testing.T) {
 	both := []int{server.PID, other.PID}
 	slices.Sort(both)
 	if got := warned(); len(got) != 1 || !strings.Contains(got[0], lifecycle.Numbers(both)) {
-		t.Errorf("two strangers: %q", got)
+		t.Errorf("two unmanaged processes: %q", got)
 	}
 	g.move(server, DaemonsOf(g.bench.opt.Parent))
 	if got := warned(); len(got) != 1 || !strings.HasSuffix(got[0], "pid "+lifecycle.Numbers([]int{other.PID})) {
-		t.Errorf("beside the agent's own: %q, want %d alone", got, other.PID)
+		t.Errorf("with the agent's own: %q, want %d alone", got, other.PID)
 	}
 }

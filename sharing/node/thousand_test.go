@@ -45,7 +45,8 @@ func (b *bench) podOfKind(kind int, name string) {
 	case 1:
 		b.inject(b.app(name, "gpu-memory-gib:10"))
 	case 2:
-		if _, err := b.Inject(b.t.Context(), b.app(name, "gpu-memory-gib:1000"), b.newID()); !errors.Is(err, sharing.ErrUnsupported) {
+		if _, err := b.Inject(b.t.Context(), b.app(name, "gpu-memory-gib:1000"), b.newID()); !errors.Is(err,
+			sharing.ErrUnsupported) {
 			b.t.Errorf("a pod that is too large: %v", err)
 		}
 	case 3:
@@ -55,13 +56,15 @@ func (b *bench) podOfKind(kind int, name string) {
 	b.gone(name)
 }
 
-// 1,000 pods that come and go leave no grant, goroutine, descriptor or file content, and no memory that grows with them.
+// 1,000 pods that come and go leave no grant, goroutine, descriptor or file content, and no memory that grows with
+// them.
 func TestThousandPodsLeaveNothing(t *testing.T) {
 	const warm, pods, perPod = 100, 1000, 64
 	b := newPodBench(t)
 	b.still()
 	batch := func(from, to int) footprint {
-		t.Run(fmt.Sprintf("to %d", to), func(t *testing.T) { // whose end frees what the test itself remembers of its processes
+		// whose end frees what the test itself remembers of its processes
+		t.Run(fmt.Sprintf("to %d", to), func(t *testing.T) {
 			all := b.t
 			b.t = t
 			defer func() { b.t = all }()

@@ -47,7 +47,7 @@ func (g *guarded) counted(a lifecycle.Armed) libkerf.Budget {
 	return all[0]
 }
 
-// percents are the grants' percents as the pacer is told.
+// percents are the grants' percents as the pacer receives them.
 func percents(leases []pace.Lease) map[compute.ID]sharing.Percent {
 	out := map[compute.ID]sharing.Percent{}
 	for _, l := range leases {
@@ -56,14 +56,14 @@ func percents(leases []pace.Lease) map[compute.ID]sharing.Percent {
 	return out
 }
 
-// Who has a percent is held to it from the first launch on, and who has none beside it counts, too; alone on a GPU
-// nobody counts. The rule is the pool's, live.
+// A grant with a percent is limited to it from the first launch on. On its GPU, grants without a percent count, too. If
+// a grant is alone on a GPU, none counts. The pool's rule applies at once.
 func TestWhoseTimeIsCounted(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	shares := g.bench.pacing()
 	_, idle := g.part(0)
 	if mode, leases := shares.Leases(); mode != compute.Fair || len(leases) != 0 {
-		t.Errorf("nobody has a percent: %v, %v", mode, leases)
+		t.Errorf("no grant has a percent: %v, %v", mode, leases)
 	}
 	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "nobody") {
 		t.Errorf("shown as %+v", s)
@@ -73,7 +73,7 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 		t.Errorf("before the first look: %+v", b)
 	}
 	pool := preloading
-	pool.Compute = config.ComputeStrict
+	pool.ComputePolicy = config.ComputeStrict
 	g.bench.apply(g.bench.opt.Config, pool)
 	mode, leases := shares.Leases()
 	want := map[compute.ID]sharing.Percent{compute.ID(idle.ID): 0, compute.ID(a.ID): 30}
@@ -95,7 +95,7 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 	}
 }
 
-// Budgets are refilled over a restart, and one that its programs spoil is an error and hurts nobody.
+// Budgets are refilled after a restart. A budget that its programs damage is an error, and affects no other grant.
 func TestRefillsBudgets(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	_, a := g.part(30)
@@ -105,7 +105,7 @@ func TestRefillsBudgets(t *testing.T) {
 		t.Fatalf("%v", leases)
 	}
 	account := leases[0].Account
-	if err := account.Refill(5 * time.Millisecond); err != nil {
+	if err := account.Refill(5*time.Millisecond, compute.Open); err != nil {
 		t.Fatal(err)
 	}
 	if b := g.counted(a); b.Balance != 5*time.Millisecond || b.Percent != 30 {
@@ -117,21 +117,22 @@ func TestRefillsBudgets(t *testing.T) {
 	if s := g.shown().Compute; len(s.Times) != 1 || s.Times[0].Charged != 3*time.Millisecond {
 		t.Errorf("shown as %+v", s)
 	}
-	if err := account.Refill(math.MaxInt64 - time.Hour); err != nil {
+	if err := account.Refill(math.MaxInt64-time.Hour, compute.Open); err != nil {
 		t.Fatal(err)
 	}
-	if balance, charged, err := account.Read(); balance != time.Hour || charged != 0 || err != nil {
-		t.Errorf("what a program wrote is read as %v, %v, %v", balance, charged, err)
+	if got, err := account.Read(); got.Balance != time.Hour || got.Charged != 0 || err != nil {
+		t.Errorf("what a program wrote is read as %+v, %v", got, err)
 	}
 	if err := os.Truncate(filepath.Join(g.bench.regionOf(string(a.ID)), libkerf.UsageFile), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := account.Read(); !errors.Is(err, sharing.ErrStale) {
+	if _, err := account.Read(); !errors.Is(err, sharing.ErrStale) {
 		t.Errorf("a file that was cut: %v", err)
 	}
 }
 
-// What the driver tells of processes is told of their leases; of one that nobody knows any more it could be anybody's.
+// The times that the driver reports of processes count for their grants. The time of an unknown process could belong to
+// any grant.
 func TestUseOfTime(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.part(30)
@@ -142,18 +143,20 @@ func TestUseOfTime(t *testing.T) {
 		g.driver.times = times
 		return shares.Used(t.Context(), gpu, time.Now().Add(-time.Second))
 	}
-	if got, err := used(map[int]int{p.PID: 40, os.Getpid(): 50}); err != nil || got.Percent[id] != 40 || len(got.Percent) != 1 || got.Busy != 90 || time.Since(got.To) > time.Minute {
-		t.Errorf("a lease and a stranger: %v, %v", got, err)
+	if got, err := used(map[int]int{p.PID: 40, os.Getpid(): 50}); err != nil || got.Percent[id] != 40 ||
+		len(got.Percent) != 1 || got.Busy != 90 || time.Since(got.To) > time.Minute {
+		t.Errorf("a grant and an unmanaged process: %v, %v", got, err)
 	}
-	if got, err := used(map[int]int{p.PID: 101, os.Getpid(): 50}); err != nil || len(got.Percent) != 0 || !got.Doubt[id] || got.Busy != 50 {
-		t.Errorf("a lease of which nothing is known, and a stranger: %v, %v", got, err)
+	if got, err := used(map[int]int{p.PID: 101, os.Getpid(): 50}); err != nil || len(got.Percent) != 0 ||
+		!got.Doubt[id] || got.Busy != 50 {
+		t.Errorf("an unknown grant, and an unmanaged process: %v, %v", got, err)
 	}
 	if got, err := used(map[int]int{}); err != nil || !got.To.IsZero() {
 		t.Errorf("no row: %v, %v", got, err)
 	}
 	const nobody = 1 << 22 // above every pid
 	if _, err := used(map[int]int{p.PID: 40, nobody: 1}); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("a process that nobody knows: %v", err)
+		t.Errorf("an unknown process: %v", err)
 	}
 	if got, err := used(map[int]int{p.PID: 40, nobody: 101}); err != nil || got.Percent[id] != 40 {
 		t.Errorf("a row of nobody that says nothing: %v, %v", got, err)
@@ -192,7 +195,8 @@ func TestShownUseOfTime(t *testing.T) {
 func TestWhatSharesTime(t *testing.T) {
 	g := newPreloaded(t, config.Pool{Name: "a", Backends: []sharing.Backend{sharing.BackendReactive}})
 	g.part(30)
-	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
+	if s := g.shown().Compute; s.By != status.ComputeNone ||
+		!strings.Contains(s.Why, "backend reactive shares no GPU time") || s.Times != nil {
 		t.Errorf("shown as %+v", s)
 	}
 	p, _ := g.part(0)
@@ -211,12 +215,14 @@ func TestWhatSharesTime(t *testing.T) {
 	}
 }
 
-// Strictly, who is above its share for long is not held, whatever its programs count; what is lent is no such thing.
+// With the strict rule, a grant that is above its share for long loses its enforcement level, whatever its programs
+// count. Idle time that it received does not count as above.
 func TestPastItsShare(t *testing.T) {
-	for rule, want := range map[config.Compute]string{config.ComputeStrict: status.ComputeNone, config.ComputeFair: "libkerf"} {
+	for rule, want := range map[config.ComputePolicy]string{config.ComputeStrict: status.ComputeNone,
+		config.ComputeFair: "libkerf"} {
 		t.Run(rule.String(), func(t *testing.T) {
 			pool := preloading
-			pool.Compute = rule
+			pool.ComputePolicy = rule
 			g := newPreloaded(t, pool)
 			g.part(30)
 			shares := g.bench.pacing()

@@ -11,9 +11,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// UnaccountedOn are the containers that run, have the GPU's device file and belong to no grant. The ledger does not know them,
-// and the driver lists no process of one that only has the file open. If a container may use some instances only, it uses
-// these alone.
+// UnaccountedOn are the containers that run, have the GPU's device file and belong to no grant. The ledger does not
+// know them, and the driver lists no process of one that only has the file open. If a container may use some instances
+// only, it uses these alone.
 func (r *Runtime) UnaccountedOn(gpu sharing.GPUID, seen []sharing.Seen) []mig.User {
 	v, known := r.Store.GPU(sharing.GPURef{UUID: gpu})
 	if !known {

@@ -12,8 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Whoever the container runtime lists with a GPU's file holds the GPU, unless a claim accounts for it; with the right to use
-// some instances, it holds these.
+// A container that the container runtime lists with a GPU's file uses the GPU, unless it has a grant. If it has the
+// capabilities of some instances, it uses these.
 func TestUnaccountedContainersHoldTheirGPU(t *testing.T) {
 	b := newMIGBench(t)
 	b.still()
@@ -28,16 +28,21 @@ func TestUnaccountedContainersHoldTheirGPU(t *testing.T) {
 		on     []int // of the instances of GPU 0, mig.AnyInstance for all
 		others bool  // GPU 1 is held
 	}{
-		"a claim accounts for it":          {seen: granted},
-		"no device":                        {seen: run(sharing.Seen{})},
-		"a GPU":                            {seen: run(sharing.Seen{}, "nvidia0"), on: []int{mig.AnyInstance}},
-		"guarded, and no grant":            {seen: run(sharing.Seen{CDINames: []string{sharing.GuardDevice}}, "nvidia0"), on: []int{mig.AnyInstance}},
-		"another GPU":                      {seen: run(sharing.Seen{}, "nvidia1"), others: true},
-		"one whose name begins alike":      {seen: run(sharing.Seen{}, "nvidia10")},
-		"an instance":                      {seen: run(sharing.Seen{}, "nvidia-cap120", "nvidia-cap121", "nvidia0"), on: []int{2}},
-		"an instance there, all of GPU 1":  {seen: run(sharing.Seen{}, "nvidia-cap130", "nvidia0", "nvidia1"), on: []int{3}, others: true},
-		"a right to no instance there is":  {seen: run(sharing.Seen{}, "nvidia-cap999", "nvidia0"), on: []int{mig.AnyInstance}},
-		"one that has ended":               {seen: sharing.Seen{ID: b.newID(), Gone: true, Devices: []string{"nvidia0"}}},
+		"a claim accounts for it": {seen: granted},
+		"no device":               {seen: run(sharing.Seen{})},
+		"a GPU":                   {seen: run(sharing.Seen{}, "nvidia0"), on: []int{mig.AnyInstance}},
+		"guarded, and no grant": {seen: run(sharing.Seen{CDINames: []string{sharing.GuardDevice}},
+			"nvidia0"), on: []int{mig.AnyInstance}},
+		"another GPU":                 {seen: run(sharing.Seen{}, "nvidia1"), others: true},
+		"one whose name begins alike": {seen: run(sharing.Seen{}, "nvidia10")},
+		"an instance": {seen: run(sharing.Seen{}, "nvidia-cap120", "nvidia-cap121", "nvidia0"),
+			on: []int{2}},
+		"an instance there, all of GPU 1": {seen: run(sharing.Seen{}, "nvidia-cap130", "nvidia0", "nvidia1"),
+			on: []int{3}, others: true},
+		"a right to no instance there is": {seen: run(sharing.Seen{}, "nvidia-cap999", "nvidia0"),
+			on: []int{mig.AnyInstance}},
+		"one that has ended": {seen: sharing.Seen{ID: b.newID(), Gone: true,
+			Devices: []string{"nvidia0"}}},
 		"one that was made, and never ran": {seen: sharing.Seen{ID: b.newID(), Devices: []string{"nvidia0"}}},
 	} {
 		var on []int
@@ -54,7 +59,8 @@ func TestUnaccountedContainersHoldTheirGPU(t *testing.T) {
 			t.Errorf("%s: holds GPU 1: %t", name, others)
 		}
 	}
-	if list := b.UnaccountedOn("GPU-other", []sharing.Seen{{ID: "x", Running: true, Devices: []string{"nvidia0"}}}); len(list) > 0 {
+	if list := b.UnaccountedOn("GPU-other",
+		[]sharing.Seen{{ID: "x", Running: true, Devices: []string{"nvidia0"}}}); len(list) > 0 {
 		t.Errorf("on a GPU that there is not: %+v", list)
 	}
 }

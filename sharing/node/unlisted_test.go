@@ -25,8 +25,8 @@ func (b *bench) unlistedTold() string {
 	return ""
 }
 
-// Memory in use that no process has is told once two pictures show it, with the grants whose programs may hold it, as long as it is
-// there, and not where it cannot be known.
+// Memory in use that belongs to no process is reported once after two samples show it, with the grants whose programs
+// may use it. The report lasts as long as the memory, and is absent where the amount is unknown.
 func TestUnlistedMemoryIsTold(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -44,7 +44,9 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	if got := look(3*sharing.GiB, gibs(p, 4)); got != "" {
 		t.Errorf("at the first look, at which a process may just have freed it: %q", got)
 	}
-	if got := look(2*sharing.GiB, gibs(p, 4)); !strings.Contains(got, " has 2GiB of unattributed memory") || !strings.Contains(got, "It is managed memory") || strings.Contains(got, "held by") || !strings.Contains(got, string(a.ID)) {
+	if got := look(2*sharing.GiB, gibs(p, 4)); !strings.Contains(got, " has 2GiB of unattributed memory") ||
+		!strings.Contains(got, "It is managed memory") || strings.Contains(got, "held by") ||
+		!strings.Contains(got, string(a.ID)) {
 		t.Errorf("at the second: %q", got)
 	}
 	if got := look(2*sharing.GiB, gpudriver.ProcessUse{PID: p.PID, Used: 4 * sharing.GiB}); got != "" {
@@ -63,7 +65,8 @@ func TestUnlistedMemoryIsTold(t *testing.T) {
 	}
 }
 
-// A driver holds some memory for itself per context. It is told only if it is more than that for the processes on the GPU.
+// A driver holds some memory for itself per context. It is reported only if it is more than that for the processes on
+// the GPU.
 func TestUnlistedMemoryOfContexts(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -95,7 +98,7 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 	}
 }
 
-// Who runs the node is told once of each time.
+// An admin gets one event for each time.
 func TestUnlistedMemoryIsAnEvent(t *testing.T) {
 	b := newBench(t)
 	b.start()
@@ -107,15 +110,18 @@ func TestUnlistedMemoryIsAnEvent(t *testing.T) {
 		nobodys sharing.Bytes
 		silent  bool
 		want    int
-	}{{sharing.GiB, false, 0}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, true, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {0, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, false, 2}} {
-		b.driver.nobodys, b.driver.silent = map[sharing.GPURef]sharing.Bytes{gpu: step.nobodys}, map[sharing.GPURef]bool{gpu: step.silent}
+	}{{sharing.GiB, false, 0}, {sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {sharing.GiB, true, 1},
+		{sharing.GiB, false, 1}, {sharing.GiB, false, 1}, {0, false, 1}, {sharing.GiB, false, 1},
+		{sharing.GiB, false, 2}} {
+		b.driver.nobodys, b.driver.silent = map[sharing.GPURef]sharing.Bytes{gpu: step.nobodys},
+			map[sharing.GPURef]bool{gpu: step.silent}
 		b.changed.announce()
 		m.Measure(t.Context())
 		if len(told) != step.want {
-			t.Fatalf("told %q, want %d", told, step.want)
+			t.Fatalf("reported %q, want %d", told, step.want)
 		}
 	}
-	if !strings.HasPrefix(told[0], meter.UnlistedReason+": GPU 0 has 1GiB of unattributed memory") {
-		t.Errorf("told %q", told[0])
+	if !strings.HasPrefix(told[0], meter.UnattributedReason+": GPU 0 has 1GiB of unattributed memory") {
+		t.Errorf("reported %q", told[0])
 	}
 }

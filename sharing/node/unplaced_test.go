@@ -12,8 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
-// A pod without room is told of, with what is missing, until it has room or is gone; each change of that is announced, and
-// nothing else.
+// A pod that does not fit is reported with what is missing, until it fits or is gone. Each change of the report is
+// announced, and nothing else.
 func TestUnplacedPodsAreTold(t *testing.T) {
 	b := newPodBench(t)
 	b.start()
@@ -36,13 +36,13 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 	known := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, u := range b.Books().Unplaced {
+		for _, u := range b.LedgerState().Unplaced {
 			got = append(got, u.Ref.PodUID)
 			if !strings.Contains(u.Why, "40GiB") {
 				t.Errorf("%q", u.Why)
 			}
 			if !slices.Contains(b.KnownPods(), u.Ref) {
-				t.Errorf("nobody looks whether %s still is", u.Ref.Pod)
+				t.Errorf("no check whether %s still is", u.Ref.Pod)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -53,7 +53,7 @@ func TestUnplacedPodsAreTold(t *testing.T) {
 	known("uid-p")
 	announced(false, func() { try(false) })
 	b.Conditions.Set(conditions.CDI, "not written")
-	try(false) // for another reason, so that nothing is known anew
+	try(false) // for another reason, so nothing changes
 	b.Conditions.Set(conditions.CDI, "")
 	known("uid-p")
 	announced(true, func() { b.PodGone("uid-p") })

@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// BenchmarkUpkeepOfManyProcesses is one look at the usage file of a grant with 4,000 real processes, of which the named
-// number have a slot. The driver lists eight of them.
+// BenchmarkUpkeepOfManyProcesses is one check of the usage file of a grant with 4,000 real processes, of which the
+// named number have a slot. The driver lists eight of them.
 func BenchmarkUpkeepOfManyProcesses(b *testing.B) {
 	for _, counting := range []int{8, libkerf.MaxProcesses} {
 		b.Run(fmt.Sprintf("counting=%d", counting), func(b *testing.B) {

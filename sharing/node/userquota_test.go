@@ -23,7 +23,8 @@ func TestUserQuota(t *testing.T) {
 	first := b.tenant()
 	b.lease(first, "", gib(12))
 	refused(t, claim(1000, gib(9)), sharing.ErrExhausted, "9GiB requested, 12GiB used, 20GiB allowed", "uid 1000")
-	refused(t, claim(1000, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}), sharing.ErrExhausted, "12GiB used, 20GiB allowed")
+	refused(t, claim(1000, sharing.Request{Kind: sharing.KindWhole, GPUs: 1}), sharing.ErrExhausted,
+		"12GiB used, 20GiB allowed")
 	refused(t, claim(1000, sharing.Request{Percent: 50, GPUs: 1}), sharing.ErrExhausted, "12GiB used, 20GiB allowed")
 	if err := claim(1001, gib(20)); err != nil {
 		t.Errorf("another user: %v", err)

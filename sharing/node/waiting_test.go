@@ -49,7 +49,8 @@ func TestHowLongAPodWaits(t *testing.T) {
 	b.eventually("there is room", func() bool { return claim(late) == nil })
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.seen) != 2 || o.seen[0] != nil || !errors.Is(o.seen[1], sharing.ErrExhausted) || o.took < 20*time.Millisecond {
+	if len(o.seen) != 2 || o.seen[0] != nil || !errors.Is(o.seen[1], sharing.ErrExhausted) ||
+		o.took < 20*time.Millisecond {
 		t.Errorf("placements %v, the last after %s", o.seen, o.took)
 	}
 }

@@ -24,7 +24,7 @@ func (b *bench) lose() {
 
 func (b *bench) witness(seen ...sharing.Seen) {
 	b.t.Helper()
-	if err := b.Runtime.Witness(b.t.Context(), seen); err != nil {
+	if err := b.Runtime.SyncRuntime(b.t.Context(), seen); err != nil {
 		b.t.Fatal(err)
 	}
 	b.VerifyAll(b.t.Context()) // what the loops would do now
@@ -63,7 +63,8 @@ func TestWitnessRebuildsALostRecord(t *testing.T) {
 	}
 	refused(t, waits.hooks(), sharing.ErrUnavailable)
 	seen := []sharing.Seen{
-		whole.seen(), share.seen(), initial.seen(), (&container{b: b, ask: waits.ask, id: waits.id, in: waits.in}).seen(),
+		whole.seen(), share.seen(), initial.seen(),
+		(&container{b: b, ask: waits.ask, id: waits.id, in: waits.in}).seen(),
 		{ID: b.newID(), PID: 1, Running: true, CDINames: []string{"nvidia.com/gpu=all"}},
 		{ID: b.newID(), Gone: true, CDINames: []string{sharing.GuardDevice}, Note: "x"},
 	}
@@ -74,10 +75,13 @@ func TestWitnessRebuildsALostRecord(t *testing.T) {
 	}
 	for i, g := range after.Grants {
 		w := before.Grants[i]
-		if g.Claim.ID != w.Claim.ID || g.Claim.Owner != w.Claim.Owner || !slices.Equal(g.Claim.Placement, w.Claim.Placement) || g.Level != w.Level || (g.Lease == nil) != (w.Lease == nil) {
+		if g.Claim.ID != w.Claim.ID || g.Claim.Owner != w.Claim.Owner ||
+			!slices.Equal(g.Claim.Placement, w.Claim.Placement) || g.Level != w.Level ||
+			(g.Lease == nil) != (w.Lease == nil) {
 			t.Errorf("found again %+v\nthere was %+v", g, w)
 		}
-		if g.Lease != nil && (g.Lease.ContainerID != w.Lease.ContainerID || g.Lease.Container != w.Lease.Container || g.Lease.Cgroup != w.Lease.Cgroup ||
+		if g.Lease != nil && (g.Lease.ContainerID != w.Lease.ContainerID || g.Lease.Container != w.Lease.Container ||
+			g.Lease.Cgroup != w.Lease.Cgroup ||
 			g.Lease.Inode != w.Lease.Inode || !slices.Equal(g.Lease.Part, w.Lease.Part)) {
 			t.Errorf("lease %+v, there was %+v", g.Lease, w.Lease)
 		}
@@ -112,8 +116,7 @@ func TestWitnessRebuildsALostRecord(t *testing.T) {
 	b.gone("whole", "share", "with-init", "waits")
 }
 
-// A container that runs guarded and without a grant must not be. It is told of as long as it runs, and gets
-// nothing.
+// A container that has the hook device and no grant is an error. It is reported as long as it runs, and gets nothing.
 func TestAGuardedContainerWithoutAGrantIsAnAlarm(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -126,7 +129,7 @@ func TestAGuardedContainerWithoutAGrantIsAnAlarm(t *testing.T) {
 	note := func(change func(*record.Grant)) string {
 		r := rec
 		u := *rec.Use
-		r.Use, r.Fragments = &u, slices.Clone(rec.Fragments)
+		r.Use, r.Shares = &u, slices.Clone(rec.Shares)
 		change(&r)
 		s, err := record.EncodeGrant(r)
 		if err != nil {
@@ -136,28 +139,39 @@ func TestAGuardedContainerWithoutAGrantIsAnAlarm(t *testing.T) {
 	}
 	stranger := b.tenant()
 	tests := map[string]func(*sharing.Seen){
-		"no note":               func(s *sharing.Seen) { s.Note = "" },
-		"a note that is none":   func(s *sharing.Seen) { s.Note = "{}" },
-		"not a document":        func(s *sharing.Seen) { s.Note = "kerf" },
-		"another container id":  func(s *sharing.Seen) { s.ID = b.newID() },
-		"a note of another id":  func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use.ContainerID = b.newID() }) },
+		"no note":              func(s *sharing.Seen) { s.Note = "" },
+		"a note that is none":  func(s *sharing.Seen) { s.Note = "{}" },
+		"not a document":       func(s *sharing.Seen) { s.Note = "kerf" },
+		"another container id": func(s *sharing.Seen) { s.ID = b.newID() },
+		"a note of another id": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Use.ContainerID = b.newID() })
+		},
 		"a note without a user": func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use = nil }) },
 		"other amounts":         func(s *sharing.Seen) { s.CDINames[1] = "kerf.dev/ask=gpu-memory-gib:20" },
-		"a second amount":       func(s *sharing.Seen) { s.CDINames = append(s.CDINames, "kerf.dev/ask=gpu-percent:20") },
+		"a second amount": func(s *sharing.Seen) {
+			s.CDINames = append(s.CDINames,
+				"kerf.dev/ask=gpu-percent:20")
+		},
 		"a note of other amounts": func(s *sharing.Seen) {
 			s.Note = note(func(r *record.Grant) { r.Use.Asks = []string{"gpu-memory-gib:60"} })
 		},
-		"a note of no amounts":          func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use.Asks = nil }) },
-		"a note of amounts that aren't": func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Use.Asks = []string{"gpu:x"} }) },
-		"another pod":                   func(s *sharing.Seen) { s.Ref.PodUID = "uid-other" },
-		"another container of the pod":  func(s *sharing.Seen) { s.Ref.Container = "other" },
-		"a note of another pod":         func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.PodUID = "uid-other" }) },
-		"a level that is none":          func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Level = "best" }) },
-		"two fragments of one GPU": func(s *sharing.Seen) {
-			s.Note = note(func(r *record.Grant) { r.Fragments = append(r.Fragments, r.Fragments[0]) })
+		"a note of no amounts": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Use.Asks = nil })
+		},
+		"a note of amounts that aren't": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Use.Asks = []string{"gpu:x"} })
+		},
+		"another pod":                  func(s *sharing.Seen) { s.Ref.PodUID = "uid-other" },
+		"another container of the pod": func(s *sharing.Seen) { s.Ref.Container = "other" },
+		"a note of another pod": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.PodUID = "uid-other" })
+		},
+		"a level that is none": func(s *sharing.Seen) { s.Note = note(func(r *record.Grant) { r.Level = "best" }) },
+		"two shares of one GPU": func(s *sharing.Seen) {
+			s.Note = note(func(r *record.Grant) { r.Shares = append(r.Shares, r.Shares[0]) })
 		},
 		"a part outside of the claim": func(s *sharing.Seen) {
-			s.Note = note(func(r *record.Grant) { r.Use.Part = []record.Fragment{{GPU: "GPU-x", Memory: sharing.GiB}} })
+			s.Note = note(func(r *record.Grant) { r.Use.Part = []record.Share{{GPU: "GPU-x", Memory: sharing.GiB}} })
 		},
 		"an ask without the guard": func(s *sharing.Seen) { s.CDINames = s.CDINames[1:] },
 		"the guard without an ask": func(s *sharing.Seen) { s.CDINames = s.CDINames[:1] },
@@ -178,7 +192,8 @@ func TestAGuardedContainerWithoutAGrantIsAnAlarm(t *testing.T) {
 			b.check()
 			// One that does not run is refused its start, and needs no alarm.
 			seen.Running, seen.PID = false, 0
-			if name != "a process of another" && name != "a process that has ended" && name != "a part outside of the claim" && name != "two fragments of one GPU" {
+			if name != "a process of another" && name != "a process that has ended" &&
+				name != "a part outside of the claim" && name != "two shares of one GPU" {
 				b.witness(seen)
 				if a := b.alarm(); a != "" || len(b.State(t.Context()).Grants) != 0 {
 					t.Errorf("not running: alarm %q, grants %+v", a, b.State(t.Context()).Grants)
@@ -254,7 +269,8 @@ func TestWitnessOfWhatIsGone(t *testing.T) {
 // the record tells of the one, the annotation of the other.
 func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
 	for name, tc := range map[string]struct{ ended, made bool }{
-		"the former runs": {}, "the former has ended": {ended: true}, "the former has ended, and the next is seen in its cgroup": {ended: true, made: true},
+		"the former runs": {}, "the former has ended": {ended: true},
+		"the former has ended, and the next is seen in its cgroup": {ended: true, made: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := tc.ended
@@ -264,7 +280,7 @@ func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
 			former := b.run(ask)
 			next := b.inject(ask)
 			if ended {
-				former.exit() // and nobody has looked
+				former.exit() // and no check has seen it
 			}
 			if tc.made {
 				next.make()
@@ -273,7 +289,7 @@ func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
 			b.leased(ask, former)
 			formerSeen, nextSeen := former.seen(), next.seen()
 			formerSeen.Gone = ended
-			if err := b.Runtime.Witness(t.Context(), []sharing.Seen{formerSeen, nextSeen}); err != nil {
+			if err := b.Runtime.SyncRuntime(t.Context(), []sharing.Seen{formerSeen, nextSeen}); err != nil {
 				t.Fatal(err)
 			}
 			if !ended {
@@ -339,10 +355,10 @@ func TestWitnessHasCapsVerified(t *testing.T) {
 	c := b.run(b.app("p", "gpu-memory-gib:10"))
 	b.lose()
 	b.caps.forget()
-	if err := b.Runtime.Witness(t.Context(), nil); err != nil || b.VerifyDue() {
+	if err := b.Runtime.SyncRuntime(t.Context(), nil); err != nil || b.VerifyDue() {
 		t.Fatalf("nothing was found, and a verification is due %t (%v)", b.VerifyDue(), err)
 	}
-	if err := b.Runtime.Witness(t.Context(), []sharing.Seen{c.seen()}); err != nil || !b.VerifyDue() {
+	if err := b.Runtime.SyncRuntime(t.Context(), []sharing.Seen{c.seen()}); err != nil || !b.VerifyDue() {
 		t.Fatalf("no verification is due (%v)", err)
 	}
 	b.loops()

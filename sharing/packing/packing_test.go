@@ -76,7 +76,8 @@ func TestPricesAreFeasibleAndNoneAreWorthMore(t *testing.T) {
 		sizes, wanted, alone := []int{}, []float64{}, []int{}
 		for size := 1; size <= 12; size++ {
 			if r.IntN(3) == 0 {
-				sizes, wanted, alone = append(sizes, size), append(wanted, float64(1+r.IntN(20))), append(alone, 12/size)
+				sizes, wanted, alone = append(sizes, size), append(wanted, float64(1+r.IntN(20))),
+					append(alone, 12/size)
 			}
 		}
 		all := fillings(sizes, 12)
@@ -102,7 +103,8 @@ func TestPricesAreFeasibleAndNoneAreWorthMore(t *testing.T) {
 				}
 			}
 			if value(other) > value(got)+1e-6 {
-				t.Fatalf("%v of %v: %v is worth %f, and %v is worth %f", wanted, sizes, got, value(got), other, value(other))
+				t.Fatalf("%v of %v: %v is worth %f, and %v is worth %f", wanted, sizes, got, value(got), other,
+					value(other))
 			}
 		}
 	}

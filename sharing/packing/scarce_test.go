@@ -55,8 +55,8 @@ func TestScarcePricesOfKnownRooms(t *testing.T) {
 	}
 }
 
-// The dual of the packing is what its bins are worth at the prices, and what items gain beyond them. No prices make it less,
-// neither some by lot nor those nearby.
+// The dual of the packing is what its bins are worth at the prices, and what items gain beyond them. No prices make it
+// less, neither some by lot nor those nearby.
 func TestScarcePricesMakeTheDualLeast(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 60 {
@@ -64,7 +64,8 @@ func TestScarcePricesMakeTheDualLeast(t *testing.T) {
 		var sizes, wanted, bins []float64
 		for size := 1; size <= 8; size++ {
 			if r.IntN(2) == 0 {
-				items, sizes, wanted = append(items, size), append(sizes, float64(size)), append(wanted, float64(r.IntN(12)))
+				items, sizes, wanted = append(items, size), append(sizes, float64(size)),
+					append(wanted, float64(r.IntN(12)))
 			}
 		}
 		var all [][][]float64

@@ -6,6 +6,7 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
@@ -26,9 +27,9 @@ type Answer struct {
 	Terms []cluster.Term
 }
 
-// Answers are those of all nodes that a report was ever heard of, as if the pod itself held nothing: those that fit first,
-// the best before the others and equal ones by name, as they would be chosen; then the others by their reasons. free is the
-// CPU that each machine has without the pod; a node that is not in it counts as empty.
+// Answers are those of all nodes that a report was ever heard of, as if the pod itself held nothing: those that fit
+// first, the best before the others and equal ones by name, as they would be chosen; then the others by their reasons.
+// free is the CPU that each machine has without the pod; a node that is not in it counts as empty.
 func (j *judge) Answers(w Want, free map[string]cluster.Milli, now time.Time) []Answer {
 	j.refresh()
 	var out []Answer
@@ -39,7 +40,7 @@ func (j *judge) Answers(w Want, free map[string]cluster.Milli, now time.Time) []
 		a := Answer{Node: name}
 		var ok bool
 		if a.Verdict, ok = trusted(n, now); ok {
-			s := j.books(n).clone()
+			s := j.stateOf(n).clone()
 			s.release(w.UID)
 			a.Verdict = j.fit(n, s, w, now)
 			if a.Reason == Fits {
@@ -54,7 +55,8 @@ func (j *judge) Answers(w Want, free map[string]cluster.Milli, now time.Time) []
 		out = append(out, a)
 	}
 	slices.SortFunc(out, func(x, y Answer) int {
-		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(y.Score, x.Score), cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Node, y.Node))
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(y.Score, x.Score), cmp.Compare(x.Reason, y.Reason),
+			cmp.Compare(x.Node, y.Node))
 	})
 	return out
 }
@@ -66,11 +68,11 @@ func rank(a Answer) int {
 	return 1
 }
 
-// Standing is what the books know of a pod that is on a node.
+// Standing is what the cluster state has of a pod that is on a node.
 type Standing struct {
 	Node string
-	// Plan has what its Binding named for each container, GPU by GPU, as sharing.PlacementValue writes it; empty for one that
-	// was placed by others.
+	// Plan has what its Binding named for each container, GPU by GPU, as sharing.PlacementValue writes it; empty for
+	// one that was placed by others.
 	Plan map[string][]string
 	// Has is what its node has reported for it last; nil before that.
 	Has sharing.Placement
@@ -99,7 +101,7 @@ func (x *inventory) Standing(uid string) (Standing, bool) {
 // Needs is what the pod asks for, in the words of who wrote it.
 func (w Want) Needs() string { return needs(w.Asks) }
 
-// report is a node's GPUNode as the books read it.
+// report is a node's GPUNode as the cluster state reads it.
 type report struct {
 	pool     string
 	ready    bool
@@ -108,9 +110,9 @@ type report struct {
 	torn bool
 	// gpus are in the order of their index.
 	gpus []allocator.GPUState
-	// cuts has those in MIG mode.
-	cuts map[sharing.GPURef]*cut
-	// claims are the fragments of each pod's claims, by its UID. An agent claims for all containers of a pod at once.
+	// migGPUs are the GPUs in MIG mode.
+	migGPUs map[sharing.GPURef]*migGPU
+	// claims are the shares of each pod's grants, by its UID. An agent reserves for all containers of a pod at once.
 	claims map[string]sharing.Placement
 	// holders counts the claims on each GPU, those of no pod too.
 	holders map[sharing.GPURef]int
@@ -120,24 +122,27 @@ type report struct {
 
 func (d *reader) readReport(s gpunode.Status) *report {
 	r := &report{
-		pool: s.Pool, ready: s.Ready, torn: s.Fingerprint != gpunode.Fingerprint(s.Claims),
-		cuts: map[sharing.GPURef]*cut{}, claims: map[string]sharing.Placement{}, holders: map[sharing.GPURef]int{}, unplaced: map[string]string{},
+		pool: s.Pool, ready: s.Ready(), torn: s.Fingerprint != gpunode.Fingerprint(s.Grants),
+		migGPUs: map[sharing.GPURef]*migGPU{}, claims: map[string]sharing.Placement{},
+		holders:  map[sharing.GPURef]int{},
+		unplaced: map[string]string{},
 	}
-	for _, u := range s.Unplaced {
+	for _, u := range s.PendingPods {
 		r.unplaced[u.PodUID] = u.Reason
 	}
-	if len(s.NotReady) > 0 {
-		r.notReady = s.NotReady[0]
+	if !s.Ready() {
+		r.notReady, _, _ = strings.Cut(s.Condition(gpunode.ConditionReady).Message, "\n")
 	}
 	for _, g := range s.GPUs {
 		if c := d.cutOf(g); c != nil {
-			r.cuts[gpureport.Ref(g.UUID)] = c
+			r.migGPUs[gpureport.Ref(g.UUID)] = c
 		}
 	}
-	for _, c := range s.Claims {
+	for _, c := range s.Grants {
 		var p sharing.Placement
-		for _, f := range c.Fragments {
-			one := sharing.Fragment{GPU: gpureport.Ref(f.GPU), Memory: sharing.Bytes(f.MemoryBytes), Percent: gpureport.Percent(f.Percent), Whole: f.Whole}
+		for _, f := range c.Shares {
+			one := sharing.Share{GPU: gpureport.Ref(f.GPU), Memory: gpureport.Bytes(f.MemoryBytes),
+				Percent: gpureport.Percent(f.Percent), Whole: f.Whole}
 			r.holders[one.GPU]++
 			if f.MIGProfile != "" {
 				one.MIG = r.claimed(one.GPU, f.MIGProfile, f.MIGStart, c.PodUID != "")
@@ -159,7 +164,7 @@ func (d *reader) readReport(s gpunode.Status) *report {
 
 // claimed is the instance of a claim.
 func (r *report) claimed(gpu sharing.GPURef, profile string, start int, pod bool) sharing.Instance {
-	c := r.cuts[gpu]
+	c := r.migGPUs[gpu]
 	in := c.instance(profile, start)
 	if c != nil {
 		c.must(in)
@@ -207,7 +212,8 @@ func (u *rules) permitted(w Want, now time.Time) (Verdict, bool) {
 	return Verdict{}, true
 }
 
-// permittedMemory is the verdict, or a refusal where the containers together have more memory than a profile gives one pod.
+// permittedMemory is the verdict, or a refusal where the containers together have more memory than a profile gives one
+// pod.
 func (u *rules) permittedMemory(w Want, v Verdict) Verdict {
 	if u.config == nil {
 		return v

@@ -45,7 +45,8 @@ func TestAnswers(t *testing.T) {
 		got = append(got, line)
 	}
 	wanted := []string{
-		"n00: fits on " + uuid(0, 0), "n02: fits on " + uuid(2, 0), "n03: kerf-agent was not heard from in time", "n01: too little free on any one GPU",
+		"n00: fits on " + uuid(0, 0), "n02: fits on " + uuid(2, 0), "n03: kerf-agent was not heard from in time",
+		"n01: too little free on any one GPU",
 	}
 	if d := cmp.Diff(wanted, got); d != "" {
 		t.Error(d)
@@ -73,7 +74,7 @@ func TestStanding(t *testing.T) {
 	p.Node = "n00"
 	b.Pod(p, want(t, p), noon())
 	s := statusOf(0, 2)
-	s.Unplaced = []gpunode.Unplaced{{PodUID: "p", Reason: "no room"}}
+	s.PendingPods = []gpunode.PendingPod{{PodUID: "p", Reason: "no room"}}
 	b.Report("n00", s)
 	planned := scheduler.Standing{Node: "n00", Plan: map[string][]string{"main": {uuid(0, 1)}}, Unplaced: "no room"}
 	got, _ := b.Standing("p")
@@ -81,7 +82,8 @@ func TestStanding(t *testing.T) {
 		t.Error(d)
 	}
 	b.Report("n00", statusOf(0, 2, hold{uid: "p", memory: 40}))
-	planned.Unplaced, planned.Has = "", sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(uuid(0, 0))}, Memory: 40 * sharing.GiB}}
+	planned.Unplaced, planned.Has = "", sharing.Placement{{GPU: sharing.GPURef{UUID: sharing.GPUID(uuid(0, 0))},
+		Memory: 40 * sharing.GiB}}
 	got, _ = b.Standing("p")
 	if d := cmp.Diff(planned, got); d != "" {
 		t.Error(d)

@@ -13,15 +13,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// What the books take for one pod on 1,000 nodes of 8 GPUs: all are ranked, and the best is reserved. A full cluster is begun
-// anew.
+// The time for one pod on 1,000 nodes of 8 GPUs: all are ranked, and the best is reserved. After the cluster is full,
+// it starts empty again.
 func BenchmarkPod(b *testing.B) {
 	const nodes = 1000
 	names := make([]string, nodes)
 	for i := range names {
 		names[i] = nodeName(i)
 	}
-	begin := func() *scheduler.Books {
+	begin := func() *scheduler.ClusterState {
 		books := booksOf(nodes, 8)
 		for _, name := range names {
 			books.Heartbeat(name, noon().Add(time.Second), 24*time.Hour, noon())

@@ -15,11 +15,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// settle is how long after the end of a pod that its node never reported a heartbeat must come before it is believed that
-// the node holds nothing for it: an agent reports at most once a second, and tries again what failed.
+// settle is how long after the end of a pod that its node never reported a heartbeat must come before it is believed
+// that the node holds nothing for it: an agent reports at most once a second, and tries again what failed.
 const settle = 5 * time.Second
 
-// Machine is what a node has beside its GPUs.
+// Machine is what a node has in addition to its GPUs.
 type Machine struct {
 	// CPU and Memory are what pods can have of it in all.
 	CPU    cluster.Milli
@@ -28,8 +28,8 @@ type Machine struct {
 	Offers map[string]int64
 }
 
-// Books are the books of a cluster: what its nodes and pods are, and the questions that are asked of that.
-type Books struct {
+// ClusterState has the nodes and pods of a cluster, and answers questions about them.
+type ClusterState struct {
 	*judge
 	gangs
 	explainer
@@ -43,20 +43,20 @@ type inventory struct {
 	recut *int
 }
 
-// New are empty books.
-func New() *Books {
+// New returns the state of an empty cluster.
+func New() *ClusterState {
 	policy := cluster.NewOnline(nil)
 	l := &lessons{policy: policy, learned: map[string]bool{}}
 	j := &judge{
 		inventory: &inventory{nodes: map[string]*node{}, pods: map[string]*pod{}, recut: &l.survey.changes},
 		placer:    &placer{policy: policy}, lessons: l, reader: &reader{}, kinds: kinds{all: map[kindKey]kind{}},
 	}
-	return &Books{judge: j, gangs: gangs{j}, explainer: explainer{gangs{j}}}
+	return &ClusterState{judge: j, gangs: gangs{j}, explainer: explainer{gangs{j}}}
 }
 
-// Configure sets the SharingConfig by which the agents complete requests. Without one, a request counts as it is written,
-// and one that names a profile fits nowhere.
-func (b *Books) Configure(c config.Config) {
+// Configure sets the SharingConfig by which the agents complete requests. Without one, a request counts as it is
+// written, and one that names a profile fits nowhere.
+func (b *ClusterState) Configure(c config.Config) {
 	b.config = &c
 	for _, n := range b.nodes {
 		n.change()
@@ -72,8 +72,8 @@ func (x *inventory) node(name string) *node {
 	return n
 }
 
-// Machine tells what a node has beside its GPUs.
-func (b *Books) Machine(name string, m Machine) {
+// Machine records what a node has in addition to its GPUs.
+func (b *ClusterState) Machine(name string, m Machine) {
 	n := b.node(name)
 	if n.machine.CPU != m.CPU || n.machine.Memory != m.Memory {
 		b.stale = true
@@ -83,10 +83,11 @@ func (b *Books) Machine(name string, m Machine) {
 }
 
 // Report tells what a node's agent says.
-func (b *Books) Report(name string, s gpunode.Status) {
+func (b *ClusterState) Report(name string, s gpunode.Status) {
 	n := b.node(name)
 	r := b.readReport(s)
-	if n.report == nil || len(n.report.gpus) != len(r.gpus) || model(n.report) != model(r) || !slices.Equal(n.report.geometries(), r.geometries()) {
+	if n.report == nil || len(n.report.gpus) != len(r.gpus) || model(n.report) != model(r) ||
+		!slices.Equal(n.report.geometries(), r.geometries()) {
 		b.stale = true
 	}
 	n.report = r
@@ -98,7 +99,7 @@ func (b *Books) Report(name string, s gpunode.Status) {
 }
 
 // NoReport tells that a node's agent says nothing any more.
-func (b *Books) NoReport(name string) {
+func (b *ClusterState) NoReport(name string) {
 	if n := b.nodes[name]; n != nil {
 		n.report, n.heard, b.stale = nil, time.Time{}, true
 		n.change()
@@ -106,7 +107,7 @@ func (b *Books) NoReport(name string) {
 }
 
 // NoNode tells that the node is gone from the cluster; what its pods hold goes with it.
-func (b *Books) NoNode(name string) {
+func (b *ClusterState) NoNode(name string) {
 	n := b.nodes[name]
 	if n == nil {
 		return
@@ -119,16 +120,16 @@ func (b *Books) NoNode(name string) {
 	b.stale = true
 }
 
-// Heartbeat tells that the node's agent renewed its Lease at a time of its own clock, for so long. A renewal that was seen
-// before tells nothing new, however often it is told.
-func (b *Books) Heartbeat(name string, renewed time.Time, valid time.Duration, now time.Time) {
+// Heartbeat records that the node's agent renewed its Lease at a time of the agent's clock, for so long. A repeated
+// renewal changes nothing.
+func (b *ClusterState) Heartbeat(name string, renewed time.Time, valid time.Duration, now time.Time) {
 	n := b.node(name)
 	n.valid = valid
 	switch {
 	case n.renewed.Equal(renewed):
 		return
 	case n.renewed.IsZero() && renewed.Before(now):
-		n.heard = renewed // nobody saw it come: only its own time tells how old it is
+		n.heard = renewed // its arrival was not seen: only its time shows how old it is
 	default:
 		n.heard = now
 	}
@@ -137,7 +138,7 @@ func (b *Books) Heartbeat(name string, renewed time.Time, valid time.Duration, n
 }
 
 // sweep forgets the pods that are gone and of which the node holds nothing.
-func (b *Books) sweep(n *node) {
+func (b *ClusterState) sweep(n *node) {
 	for uid, p := range n.pods {
 		if p.gone() && (n.settled(p) || len(p.seen) > 0) && !n.claimed(p) {
 			delete(n.pods, uid)
@@ -156,24 +157,24 @@ func model(r *report) string {
 	return r.gpus[0].GPU.Model
 }
 
-// geometries are what its GPUs can be cut into, in their order; nil for one that cannot be.
+// geometries are the MIG geometries of its GPUs, in their order; nil for a GPU without MIG support.
 func (r *report) geometries() []*geometry {
-	if len(r.cuts) == 0 {
+	if len(r.migGPUs) == 0 {
 		return nil
 	}
 	out := make([]*geometry, len(r.gpus))
 	for i, g := range r.gpus {
-		if c := r.cuts[g.GPU.Ref()]; c != nil && c.on {
+		if c := r.migGPUs[g.GPU.Ref()]; c != nil && c.on {
 			out[i] = c.geometry
 		}
 	}
 	return out
 }
 
-// lessons is what the policy was told: of pods that came and went, and of the nodes.
+// lessons is what the policy learned: from pods that came and went, and from the nodes.
 type lessons struct {
 	policy *cluster.Online
-	// learned has the pods that the policy was told of.
+	// learned are the pods that the policy counted.
 	learned map[string]bool
 	// stale says that the policy does not know the nodes as they are.
 	stale bool
@@ -191,14 +192,15 @@ func (l *lessons) leave() {
 	}
 }
 
-// Learn tells the policy of a pod that arrived; each is counted once, however often it is told.
+// Learn reports a pod that arrived to the policy. Each pod counts once.
 func (l *lessons) Learn(w Want) {
 	if l.learned[w.UID] {
 		return
 	}
 	l.learned[w.UID] = true
 	for _, a := range w.Asks {
-		if a.Kind != sharing.ContainerInit && !a.Request.Open() && l.policy.Learn(cluster.Request{Shape: shapeOf(a.Request, w.CPU)}) {
+		if a.Kind != sharing.ContainerInit && !a.Request.Open() &&
+			l.policy.Learn(cluster.Request{Shape: shapeOf(a.Request, w.CPU)}) {
 			l.survey.void = true
 			l.era++
 		}
@@ -237,8 +239,8 @@ func (l *lessons) look(all map[string]*node, m *placer) {
 	}
 	rooms, gpus := map[*mig.Table]mig.Room{}, 0
 	for _, n := range all {
-		if n.report != nil && len(n.report.cuts) > 0 {
-			gpus += m.books(n).rooms(rooms)
+		if n.report != nil && len(n.report.migGPUs) > 0 {
+			gpus += m.stateOf(n).rooms(rooms)
 		}
 	}
 	same := !s.void && maps.EqualFunc(rooms, s.rooms, maps.Equal[mig.Room, mig.Room])

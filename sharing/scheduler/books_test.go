@@ -5,6 +5,7 @@ package scheduler_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -38,24 +39,36 @@ func TestFitSaysWhyNot(t *testing.T) {
 		{name: "stale", pod: "40GiB", after: 41 * time.Second, want: scheduler.Stale, text: "last heard from 41s ago"},
 		{name: "not stale yet", pod: "40GiB", after: 40 * time.Second, want: scheduler.Fits},
 		{name: "torn", pod: "40GiB", change: func(s *gpunode.Status) { s.Fingerprint = "0" }, want: scheduler.Torn},
-		{name: "not ready", pod: "40GiB", change: func(s *gpunode.Status) { s.Ready, s.NotReady = false, []string{"no NRI"} }, want: scheduler.NotReady, text: "no NRI"},
+		{name: "not ready", pod: "40GiB", change: func(s *gpunode.Status) {
+			s.Conditions = []gpunode.Condition{{Type: gpunode.ConditionReady, Status: gpunode.False,
+				Message: "no NRI\nno driver"}}
+		}, want: scheduler.NotReady, text: "no NRI"},
 		{name: "model", pod: "T4", want: scheduler.WrongModel},
-		{name: "level", pod: "hardware", want: scheduler.LacksLevel, text: "level driver at most, hardware demanded: ask for a whole GPU"},
+		{name: "level", pod: "hardware", want: scheduler.LacksLevel,
+			text: "level driver at most, hardware demanded: ask for a whole GPU"},
 		{name: "too small", pod: "100GiB", want: scheduler.TooSmall},
 		{name: "too few", pod: "three", want: scheduler.LacksGPUs, text: "2 GPUs, 3 asked"},
 		{name: "profile", pod: "profile", want: scheduler.Refused, text: "not known"},
-		{name: "sick", pod: "40GiB", change: func(s *gpunode.Status) { s.GPUs[0].Health, s.GPUs[1].Health = "lost", "suspect" }, want: scheduler.Unhealthy},
-		{name: "one sick", pod: "40GiB", change: func(s *gpunode.Status) { s.GPUs[0].Health = "lost" }, want: scheduler.Fits},
-		{name: "full", pod: "40GiB", change: func(s *gpunode.Status) { s.GPUs[0].FreeBytes, s.GPUs[1].FreeBytes = 39*gib, 39*gib }, want: scheduler.LacksRoom, text: "the most free on one GPU is 39GiB"},
+		{name: "sick", pod: "40GiB", change: func(s *gpunode.Status) {
+			s.GPUs[0].Health, s.GPUs[1].Health = "lost",
+				"suspect"
+		}, want: scheduler.Unhealthy},
+		{name: "one sick", pod: "40GiB", change: func(s *gpunode.Status) { s.GPUs[0].Health = "lost" },
+			want: scheduler.Fits},
+		{name: "full", pod: "40GiB", change: func(s *gpunode.Status) {
+			s.GPUs[0].FreeBytes,
+				s.GPUs[1].FreeBytes = 39*gib, 39*gib
+		}, want: scheduler.LacksRoom, text: "the most free on one GPU is 39GiB"},
 		{name: "lent comes back", pod: "40GiB", change: func(s *gpunode.Status) {
-			s.GPUs[0].FreeBytes, s.GPUs[1].FreeBytes, s.GPUs[1].LentBytes = 39*gib, 39*gib, gib
+			s.GPUs[0].FreeBytes, s.GPUs[1].FreeBytes, s.GPUs[1].BurstBytes = 39*gib, 39*gib, gib
 		}, want: scheduler.Fits},
 		{name: "more used than there is", pod: "whole", change: func(s *gpunode.Status) {
 			for i := range s.GPUs {
-				s.GPUs[i].FreeBytes, s.GPUs[i].LentBytes, s.GPUs[i].FreePercent = 0, ^uint64(0), -20
+				s.GPUs[i].FreeBytes, s.GPUs[i].BurstBytes, s.GPUs[i].FreePercent = 0, math.MaxInt64, -20
 			}
 		}, want: scheduler.LacksRoom},
-		{name: "MIG", pod: "whole", change: func(s *gpunode.Status) { s.GPUs[0].MIG, s.GPUs[1].MIG = true, true }, want: scheduler.WrongModel},
+		{name: "MIG", pod: "whole", change: func(s *gpunode.Status) { s.GPUs[0].MIG, s.GPUs[1].MIG = true, true },
+			want: scheduler.WrongModel},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,7 +106,7 @@ func TestHeartbeatCountsFromWhenItIsSeen(t *testing.T) {
 	}
 	b.Heartbeat("n00", at(-3600), 40*time.Second, at(69))
 	if got := reason(71); got != scheduler.Stale {
-		t.Errorf("the same renewal told again: %q", got)
+		t.Errorf("the same renewal reported again: %q", got)
 	}
 	b.NoReport("n00")
 	if got := reason(0); got != scheduler.NoReport {
@@ -127,7 +140,7 @@ func TestLifeOfAReservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(map[string]string{"placement.kerf.dev/main": uuid(0, 0)}, scheduler.Annotations(plan)); d != "" {
+	if d := cmp.Diff(map[string]string{"scheduling.kerf.dev/main": uuid(0, 0)}, scheduler.Annotations(plan)); d != "" {
 		t.Errorf("plan (-want +got):\n%s", d)
 	}
 	step("reserved", 0, false)
@@ -189,7 +202,7 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.Reserve(want(t, young), "n00", noon()); !errors.Is(err, sharing.ErrExhausted) {
-		t.Errorf("beside the old: %v", err)
+		t.Errorf("next to the old: %v", err)
 	}
 	b.Unreserve("a")
 	if _, err := b.Reserve(want(t, young), "n00", noon()); err != nil {
@@ -204,12 +217,12 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 
 // The report counts, whatever the annotation says.
 func TestForgedPlacement(t *testing.T) {
-	free := func(b *scheduler.Books, gpu int) bool {
+	free := func(b *scheduler.ClusterState, gpu int) bool {
 		w := want(t, podOf("probe", memory(40), "kerf.dev/gpu-uuid", uuid(0, gpu)))
 		return b.Fit(w, "n00", noon()).Reason == scheduler.Fits
 	}
 	forged := func(value string) sharing.Pod {
-		p := podOf("forger", memory(60), "placement.kerf.dev/main", value)
+		p := podOf("forger", memory(60), "scheduling.kerf.dev/main", value)
 		p.Node = "n00"
 		return p
 	}
@@ -222,7 +235,8 @@ func TestForgedPlacement(t *testing.T) {
 			t.Error("the annotation counted more than the report")
 		}
 	})
-	for name, value := range map[string]string{"no GPU of this node": uuid(7, 0), "no UUID": "x", "two": uuid(0, 0) + "," + uuid(0, 1)} {
+	for name, value := range map[string]string{"no GPU of this node": uuid(7, 0), "no UUID": "x", "two": uuid(0, 0) +
+		"," + uuid(0, 1)} {
 		t.Run(name, func(t *testing.T) {
 			b := booksOf(1, 2)
 			p := forged(value)
@@ -255,14 +269,14 @@ func TestForgedPlacement(t *testing.T) {
 	})
 }
 
-// Another scheduler bound it: the node chooses, and the books foresee that.
+// Another scheduler bound it: the node chooses, and the cluster state predicts that.
 func TestBoundWithoutAPlan(t *testing.T) {
 	b := booksOf(1, 1)
 	p := podOf("foreign", memory(60))
 	p.Node = "n00"
 	b.Pod(p, want(t, p), noon())
 	if got := b.Fit(want(t, podOf("second", memory(40))), "n00", noon()).Reason; got != scheduler.LacksRoom {
-		t.Errorf("beside it: %q", got)
+		t.Errorf("next to it: %q", got)
 	}
 }
 
@@ -308,7 +322,8 @@ func TestInitContainersUseWhatFollows(t *testing.T) {
 func TestProfilesComeFromTheConfig(t *testing.T) {
 	c, err := config.New(config.Document{
 		Profiles: []config.Profile{{Name: "small", Memory: 30 * sharing.GiB, GPUs: 1}},
-		Pools:    []config.Pool{{Name: "default", MinLevel: sharing.LevelClient, Backends: []sharing.Backend{sharing.BackendDriver}}},
+		Pools: []config.Pool{{Name: "default", MinLevel: sharing.LevelUserspace,
+			Backends: []sharing.Backend{sharing.BackendDriver}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,16 @@ func TestClass(t *testing.T) {
 	}
 	for name, change := range map[string]func(map[string]string) (string, string){
 		"another namespace": func(map[string]string) (string, string) { return "a", "other" },
-		"more memory":       func(l map[string]string) (string, string) { l["kerf.dev/gpu-memory-gib"] = "11"; return "a", "ns" },
-		"compute too":       func(l map[string]string) (string, string) { l["kerf.dev/gpu-percent"] = "20"; return "a", "ns" },
+		"more memory": func(l map[string]string) (string,
+			string) {
+			l["kerf.dev/gpu-memory-gib"] = "11"
+			return "a", "ns"
+		},
+		"compute too": func(l map[string]string) (string, string) {
+			l["kerf.dev/gpu-percent"] = "20"
+			return "a",
+				"ns"
+		},
 	} {
 		if class(change) == first {
 			t.Errorf("%s: it is of the same class", name)

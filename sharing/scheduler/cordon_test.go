@@ -18,13 +18,16 @@ func TestCordonedGPU(t *testing.T) {
 	s.GPUs[0].Cordoned = "fan"
 	b.Report(nodeName(0), s)
 	w := want(t, podOf("p", memory(10)))
-	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Fits || v.Plan[0].Placement[0].GPU.String() != uuid(0, 1) {
+	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Fits || v.Plan[0].Placement[0].GPU.String() != uuid(0,
+		1) {
 		t.Errorf("verdict %+v", v)
 	}
 	s = statusOf(0, 2)
-	s.Cordon(gpunode.Spec{Cordoned: map[string]gpunode.Cordon{uuid(0, 0): {Reason: "fan"}, uuid(0, 1): {}, "GPU-other": {}}})
+	s.Cordon(gpunode.Spec{CordonedGPUs: []gpunode.Cordon{{UUID: uuid(0, 0), Reason: "fan"}, {UUID: uuid(0, 1)},
+		{UUID: "GPU-other"}}})
 	b.Report(nodeName(0), s)
-	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Unhealthy || !strings.Contains(v.Text, "GPUs cordoned: fan") {
+	if v := b.Fit(w, nodeName(0), noon()); v.Reason != scheduler.Unhealthy ||
+		!strings.Contains(v.Text, "GPUs cordoned: fan") {
 		t.Errorf("verdict %+v", v)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
+	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
 )
 
-// geometry is what a GPU can be cut into. Reports that say the same share it, so that what is computed of it is computed
-// once.
+// geometry is the MIG geometry of a GPU. Equal reports share it, so that derived values are computed once.
 type geometry struct {
 	told  []gpunode.MIGProfile
 	table *mig.Table
@@ -23,8 +23,9 @@ type geometry struct {
 	node cluster.Node
 }
 
-// cut is a GPU in MIG mode as its node reports it, or one that may be put there. It does not change once the report is read.
-type cut struct {
+// migGPU is a GPU in MIG mode as its node reports it, or one that may switch to it. It does not change once the report
+// is read.
+type migGPU struct {
 	// turns is true where its node would change the mode for a pod now, in which it is on.
 	turns, on bool
 	// geometry is nil where it is not known, and trouble then says why; it says too why the GPU gives nothing now.
@@ -37,7 +38,7 @@ type cut struct {
 	others []mig.Place
 }
 
-// What GPUNode.turnsTo says.
+// What GPUNode.switchableTo says.
 const (
 	turnsToMIG    = "mig"
 	turnsToShared = "shared"
@@ -49,16 +50,16 @@ type reader struct {
 	geometries []*geometry
 }
 
-// cutOf reads how a GPU is cut; nil for one that is not in MIG mode, and is never put there.
-func (d *reader) cutOf(g gpunode.GPU) *cut {
-	turns := g.TurnsTo == turnsToMIG && !g.MIG || g.TurnsTo == turnsToShared && g.MIG
+// cutOf reads the MIG state of a GPU; nil for one that is not in MIG mode, and never switches to it.
+func (d *reader) cutOf(g gpunode.GPU) *migGPU {
+	turns := g.SwitchableTo == turnsToMIG && !g.MIG || g.SwitchableTo == turnsToShared && g.MIG
 	switch {
 	case !g.MIG && (g.MIGState == nil || len(g.MIGState.Geometry) == 0):
 		return nil
 	case g.MIGState == nil || len(g.MIGState.Geometry) == 0:
-		return &cut{trouble: "it is not known what it can be cut into"}
+		return &migGPU{trouble: "its MIG geometry is unknown"}
 	}
-	c := &cut{trouble: g.MIGState.Trouble, fixed: g.MIGState.Fixed, turns: turns, on: g.MIG}
+	c := &migGPU{trouble: g.MIGState.Error, fixed: g.MIGState.LayoutFromPool, turns: turns, on: g.MIG}
 	var err error
 	if c.geometry, err = d.geometryOf(g.MIGState.Geometry); err != nil {
 		c.trouble = err.Error()
@@ -67,7 +68,7 @@ func (d *reader) cutOf(g gpunode.GPU) *cut {
 	for _, i := range g.MIGState.Instances {
 		in := c.instance(i.Profile, i.Start)
 		switch at := (mig.Place{Profile: in.ID, Start: in.Start}); {
-		case i.Foreign:
+		case !i.Managed:
 			c.others = append(c.others, at)
 			c.must(in)
 		case c.fixed && i.Ready:
@@ -84,16 +85,17 @@ func (d *reader) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
 	var profiles []mig.Profile
 	for _, p := range told {
 		profiles = append(profiles, mig.Profile{
-			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: sharing.Bytes(p.MemoryBytes), Most: p.Most, Size: p.Size, Starts: p.Starts,
+			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: gpureport.Bytes(p.MemoryBytes), Most: p.MaxInstances,
+			Size: p.MemorySlices, Starts: p.PlacementStarts,
 			Engines: mig.Engines{Decoders: p.Decoders, Encoders: p.Encoders, JPEGs: p.JPEGs, OFAs: p.OFAs},
 		})
 	}
 	table, err := mig.NewTable(profiles)
 	if err != nil {
-		return nil, fmt.Errorf("read what it can be cut into: %w", err)
+		return nil, fmt.Errorf("read its MIG geometry: %w", err)
 	}
 	g := &geometry{told: told, table: table, node: cluster.Node{Table: table}}
-	g.node.Cut(nil)
+	g.node.SetMIG(nil)
 	d.geometries = append(d.geometries, g)
 	return g, nil
 }
@@ -102,28 +104,28 @@ func (d *reader) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
 const unknown = -1
 
 // instance is the one of that name and start; its ID is unknown where the GPU has no such place.
-func (c *cut) instance(profile string, start int) sharing.Instance {
+func (c *migGPU) instance(profile string, start int) sharing.Instance {
 	in := sharing.Instance{Profile: profile, ID: unknown, Start: start, Size: 1}
 	if c == nil || c.geometry == nil {
 		return in
 	}
 	for _, p := range c.told {
-		if p.Name == profile && slices.Contains(p.Starts, start) {
-			in.ID, in.Size = p.ID, p.Size
+		if p.Name == profile && slices.Contains(p.PlacementStarts, start) {
+			in.ID, in.Size = p.ID, p.MemorySlices
 		}
 	}
 	return in
 }
 
 // must has the GPU give nothing when an instance on it is none that it can have: what is free is not known then.
-func (c *cut) must(in sharing.Instance) {
+func (c *migGPU) must(in sharing.Instance) {
 	if in.ID == unknown && c.trouble == "" {
 		c.trouble = fmt.Sprintf("it has %s, which is none of its places", in)
 	}
 }
 
 // profile is the one that answers a request; false where the GPU has none, or is in trouble.
-func (c *cut) profile(r sharing.Request) (mig.Profile, bool) {
+func (c *migGPU) profile(r sharing.Request) (mig.Profile, bool) {
 	if c == nil || c.geometry == nil {
 		return mig.Profile{}, false
 	}
@@ -134,22 +136,23 @@ func (c *cut) profile(r sharing.Request) (mig.Profile, bool) {
 	return p, ok
 }
 
-// fragment is an instance of the profile on a GPU.
-func fragment(gpu sharing.GPURef, p mig.Profile, start int) sharing.Fragment {
-	return sharing.Fragment{GPU: gpu, Memory: p.Memory, MIG: sharing.Instance{Profile: p.Name, ID: p.ID, Start: start, Size: p.Size}}
+// instanceShare is the share that has an instance of the profile on a GPU.
+func instanceShare(gpu sharing.GPURef, p mig.Profile, start int) sharing.Share {
+	return sharing.Share{GPU: gpu, Memory: p.Memory, MIG: sharing.Instance{Profile: p.Name, ID: p.ID, Start: start,
+		Size: p.Size}}
 }
 
-// cut is how a GPU is cut that is in MIG mode in this state; nil for any other.
-func (s *state) cut(id sharing.GPURef) *cut {
+// migGPU is the MIG state of a GPU that is in MIG mode in this state; nil for any other.
+func (s *state) migGPU(id sharing.GPURef) *migGPU {
 	if g := s.at(id); g == nil || !g.GPU.MIG {
 		return nil
 	}
-	return s.cuts[id]
+	return s.migGPUs[id]
 }
 
 // taken is what claims, plans and others have of a GPU in MIG mode.
 func (s *state) taken(id sharing.GPURef) mig.Occupancy {
-	c := s.cut(id)
+	c := s.migGPU(id)
 	var o mig.Occupancy
 	var seen []mig.Place
 	for _, at := range slices.Concat(c.others, s.places[id]) {
@@ -168,7 +171,7 @@ func (s *state) taken(id sharing.GPURef) mig.Occupancy {
 
 // start is where the GPU has an instance of the profile free, at that unit or at any where it is below 0.
 func (s *state) start(id sharing.GPURef, p mig.Profile, at int) (int, bool) {
-	c, o := s.cut(id), s.taken(id)
+	c, o := s.migGPU(id), s.taken(id)
 	if !c.fixed {
 		return at, c.table.Fits(o, mig.Place{Profile: p.ID, Start: at})
 	}
@@ -183,7 +186,7 @@ func (s *state) start(id sharing.GPURef, p mig.Profile, at int) (int, bool) {
 
 // units is what is free of a GPU in MIG mode: placement units, or instances of its layout.
 func (s *state) units(id sharing.GPURef) (free, of int) {
-	c := s.cut(id)
+	c := s.migGPU(id)
 	if c == nil || c.geometry == nil || c.trouble != "" {
 		return 0, 1
 	}

@@ -18,8 +18,8 @@ import (
 // explainer says why pods are not placed.
 type explainer struct{ gangs }
 
-// Explain says in one line why no node answers the pod: "needs 40GiB on one GPU: best of 12 nodes has 31GiB free; 3 nodes
-// lack level driver". It is empty when a node does. Nodes that no agent reports of are not counted.
+// Explain says in one line why no node answers the pod: "needs 40GiB on one GPU: best of 12 nodes has 31GiB free; 3
+// nodes lack level driver". It is empty when a node does. Nodes that no agent reports of are not counted.
 func (e *explainer) Explain(w Want, now time.Time) string {
 	names := make([]string, 0, len(e.nodes))
 	for name, n := range e.nodes {
@@ -61,25 +61,25 @@ func (e *explainer) explain(w Want, names []string, now time.Time) string {
 		case LacksRoom:
 			tight++
 			if full, err := e.resolve(n, r); err == nil {
-				best = best.better(roomOn(e.books(n), full))
+				best = best.better(roomOn(e.stateOf(n), full))
 				r = full
 			}
 		case LacksInstance:
 			cut++
 		case LacksLevel:
 			if full, err := e.resolve(n, r); err == nil {
-				counts[lacks(e.books(n), full)]++
+				counts[lacks(e.stateOf(n), full)]++
 			}
 		case Stale:
 			counts["have a kerf-agent that is not heard from"]++
 		case Refused:
 			counts["refuse it: "+firstLine(v.Text)]++
 		case LacksProfile:
-			counts[profilePhrase(e.books(n), r)]++
+			counts[profilePhrase(e.stateOf(n), r)]++
 		case NotOffered:
 			text := phrase(v.Reason)
-			if _, unknown := otherProfiles(e.books(n), w); unknown {
-				text = profilePhrase(e.books(n), r) // nobody offers what is misspelt
+			if _, unknown := otherProfiles(e.stateOf(n), w); unknown {
+				text = profilePhrase(e.stateOf(n), r) // no node offers what is misspelled
 			}
 			counts[text]++
 		case NoReport, Torn, NotReady, WrongModel, LacksGPUs, TooSmall, Unhealthy:
@@ -147,7 +147,8 @@ func number(text string, n int) string {
 	if n != 1 {
 		return text
 	}
-	for _, verb := range [][2]string{{" lack ", " lacks "}, {" have ", " has "}, {" do not ", " does not "}, {" refuse ", " refuses "}} {
+	for _, verb := range [][2]string{{" lack ", " lacks "}, {" have ", " has "}, {" do not ", " does not "},
+		{" refuse ", " refuses "}} {
 		if strings.HasPrefix(text, "1 node"+verb[0]) {
 			return strings.Replace(text, verb[0], verb[1], 1)
 		}

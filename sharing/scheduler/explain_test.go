@@ -13,7 +13,8 @@ import (
 
 func TestExplain(t *testing.T) {
 	full := func(i int) gpunode.Status {
-		return statusOf(i, 2, hold{uid: "a", gpu: 0, memory: 48 + uint64(i)}, hold{uid: "b", gpu: 1, memory: 60, per: 70})
+		return statusOf(i, 2, hold{uid: "a", gpu: 0, memory: 48 + int64(i)},
+			hold{uid: "b", gpu: 1, memory: 60, per: 70})
 	}
 	weak := func(i int) gpunode.Status {
 		s := statusOf(i, 2)
@@ -46,18 +47,30 @@ func TestExplain(t *testing.T) {
 		want  string
 	}{
 		{"fits", []status{full, empty}, podOf("p", memory(40)), ""},
-		{"memory", []status{full, full, weak, weak, weak}, podOf("p", memory(40), level...), "needs 40GiB on one GPU: best of 5 nodes has 31GiB free; 3 nodes lack level driver"},
-		{"one node", []status{full, weak}, podOf("p", memory(40), level...), "needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node lacks level driver"},
-		{"not enforced", []status{bare, bare, full}, podOf("p", memory(40)), "needs 40GiB on one GPU: best of 3 nodes has 31GiB free; 2 nodes do not enforce shares (set minEnforcement: none on the pool to grant shares without enforcement)"},
-		{"not enforced, one node", []status{bare}, podOf("p", memory(40)), "needs 40GiB on one GPU: 1 node does not enforce shares (set minEnforcement: none on the pool to grant shares without enforcement)"},
-		{"model", []status{full, old}, podOf("p", memory(40), "kerf.dev/gpu-model", "H100"), "needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node has no GPU of the model or UUID asked for"},
-		{"percent", []status{full}, podOf("p", map[string]string{sharing.ResourcePercent: "80"}), "needs 80% on one GPU: best of 1 node has 100% and 31GiB free"},
+		{"memory", []status{full, full, weak, weak, weak}, podOf("p", memory(40), level...),
+			"needs 40GiB on one GPU: best of 5 nodes has 31GiB free; 3 nodes lack level driver"},
+		{"one node", []status{full, weak}, podOf("p", memory(40), level...),
+			"needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node lacks level driver"},
+		{"not enforced", []status{bare, bare, full}, podOf("p", memory(40)),
+			"needs 40GiB on one GPU: best of 3 nodes has 31GiB free; 2 nodes do not enforce shares (set " +
+				"minEnforcement: none on the pool to grant shares without enforcement)"},
+		{"not enforced, one node", []status{bare}, podOf("p", memory(40)),
+			"needs 40GiB on one GPU: 1 node does not enforce shares (set minEnforcement: none on the pool to grant " +
+				"shares without enforcement)"},
+		{"model", []status{full, old}, podOf("p", memory(40), "kerf.dev/gpu-model", "H100"),
+			"needs 40GiB on one GPU: best of 2 nodes has 31GiB free; 1 node has no GPU of the model or UUID asked for"},
+		{"percent", []status{full}, podOf("p", map[string]string{sharing.ResourcePercent: "80"}),
+			"needs 80% on one GPU: best of 1 node has 100% and 31GiB free"},
 		{"whole", []status{full, full}, podOf("p", whole(2)), "needs 2 whole GPUs: best of 2 nodes has 0 free"},
-		{"several", []status{full}, podOf("p", memory(50), "kerf.dev/gpus", "2"), "needs 25GiB on each of 2 GPUs: best of 1 node has room on 1"},
-		{"ever", []status{full, old}, podOf("p", memory(90)), "needs 90GiB on one GPU: 2 nodes have GPUs that are too small"},
-		{"together", []status{full}, sharing.Pod{UID: "p", Containers: []sharing.PodContainer{{Name: "a", Limits: memory(30)}, {Name: "b", Limits: memory(25)}}},
+		{"several", []status{full}, podOf("p", memory(50), "kerf.dev/gpu-count", "2"),
+			"needs 25GiB on each of 2 GPUs: best of 1 node has room on 1"},
+		{"ever", []status{full, old}, podOf("p", memory(90)),
+			"needs 90GiB on one GPU: 2 nodes have GPUs that are too small"},
+		{"together", []status{full}, sharing.Pod{UID: "p",
+			Containers: []sharing.PodContainer{{Name: "a", Limits: memory(30)}, {Name: "b", Limits: memory(25)}}},
 			"needs 30GiB on one GPU and 25GiB on one GPU together: each would fit alone, and no node has room for all"},
-		{"one of two", []status{full}, sharing.Pod{UID: "p", Containers: []sharing.PodContainer{{Name: "a", Limits: memory(30)}, {Name: "b", Limits: memory(50)}}},
+		{"one of two", []status{full}, sharing.Pod{UID: "p",
+			Containers: []sharing.PodContainer{{Name: "a", Limits: memory(30)}, {Name: "b", Limits: memory(50)}}},
 			`container "b" needs 50GiB on one GPU: best of 1 node has 31GiB free`},
 		{"no nodes", nil, podOf("p", memory(1)), "no node has GPUs that a kerf-agent reports of"},
 	}
@@ -95,7 +108,7 @@ func TestScorePrefersWhatIsInUse(t *testing.T) {
 	if v := b.Fit(w, "n01", noon()); v.Plan[0].Placement[0].GPU.String() != uuid(1, 1) {
 		t.Errorf("GPU %s, want the one that is shared already", v.Plan[0].Placement[0].GPU)
 	}
-	spread := want(t, podOf("q", memory(10), "kerf.dev/placement", "spread"))
+	spread := want(t, podOf("q", memory(10), "kerf.dev/placement-policy", "spread"))
 	if b.Score(spread, "n01", 60000, noon()) >= b.Score(spread, "n00", 60000, noon()) {
 		t.Error("who wants to spread is sent to the node in use")
 	}
@@ -110,7 +123,8 @@ func TestScorePrefersWhatIsInUse(t *testing.T) {
 
 func TestFitIf(t *testing.T) {
 	b := booksOf(1, 1)
-	b.Report("n00", statusOf(0, 1, hold{uid: "a", gpu: 0, memory: 30, per: 30}, hold{uid: "b", gpu: 0, memory: 30, per: 30}))
+	b.Report("n00", statusOf(0, 1, hold{uid: "a", gpu: 0, memory: 30, per: 30},
+		hold{uid: "b", gpu: 0, memory: 30, per: 30}))
 	large, small := want(t, podOf("large", memory(40))), want(t, podOf("small", memory(19)))
 	alone := want(t, podOf("alone", whole(1)))
 	for name, tt := range map[string]struct {
@@ -118,11 +132,13 @@ func TestFitIf(t *testing.T) {
 		change scheduler.WhatIf
 		want   scheduler.Reason
 	}{
-		"nothing":             {large, scheduler.WhatIf{}, scheduler.LacksRoom},
-		"one away":            {large, scheduler.WhatIf{Without: []string{"a"}}, scheduler.Fits},
-		"one away, one more":  {large, scheduler.WhatIf{Without: []string{"a"}, With: []scheduler.Want{small}}, scheduler.LacksRoom},
-		"one more":            {small, scheduler.WhatIf{With: []scheduler.Want{small}}, scheduler.Fits},
-		"another one more":    {want(t, podOf("x", memory(1))), scheduler.WhatIf{With: []scheduler.Want{small}}, scheduler.LacksRoom},
+		"nothing":  {large, scheduler.WhatIf{}, scheduler.LacksRoom},
+		"one away": {large, scheduler.WhatIf{Without: []string{"a"}}, scheduler.Fits},
+		"one away, one more": {large, scheduler.WhatIf{Without: []string{"a"}, With: []scheduler.Want{small}},
+			scheduler.LacksRoom},
+		"one more": {small, scheduler.WhatIf{With: []scheduler.Want{small}}, scheduler.Fits},
+		"another one more": {want(t, podOf("x", memory(1))), scheduler.WhatIf{With: []scheduler.Want{small}},
+			scheduler.LacksRoom},
 		"one away, for whole": {alone, scheduler.WhatIf{Without: []string{"a"}}, scheduler.LacksRoom},
 		"both away":           {alone, scheduler.WhatIf{Without: []string{"b", "a"}}, scheduler.Fits},
 		"somebody else away":  {large, scheduler.WhatIf{Without: []string{"c"}}, scheduler.LacksRoom},

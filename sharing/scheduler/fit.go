@@ -84,7 +84,7 @@ type Verdict struct {
 	Text string
 	// Container is the one that the reason is about.
 	Container string
-	// Plan is the placement of each container that gets one of its own, when it fits.
+	// Plan is the placement of each container with a separate grant, if the pod fits.
 	Plan []Planned
 }
 
@@ -119,7 +119,7 @@ func (j *judge) Fit(w Want, name string, now time.Time) Verdict {
 	if k, ok := n.verdicts[key]; ok && k.version == n.version && len(w.Asks) == 1 {
 		return k.is.of(w)
 	}
-	v := j.fit(n, j.books(n), w, now)
+	v := j.fit(n, j.stateOf(n), w, now)
 	if len(w.Asks) != 1 {
 		return v
 	}
@@ -159,7 +159,8 @@ func trusted(n *node, now time.Time) (Verdict, bool) {
 	case n.heard.IsZero():
 		return Verdict{Reason: Stale, Text: "kerf-agent was never heard from"}, false
 	case now.Sub(n.heard) > n.valid:
-		return Verdict{Reason: Stale, Text: fmt.Sprintf("kerf-agent was last heard from %v ago", now.Sub(n.heard).Round(time.Second))}, false
+		return Verdict{Reason: Stale, Text: fmt.Sprintf("kerf-agent was last heard from %v ago",
+			now.Sub(n.heard).Round(time.Second))}, false
 	case n.report.torn:
 		return Verdict{Reason: Torn, Text: Torn.String()}, false
 	case !n.report.ready:
@@ -184,7 +185,8 @@ type placer struct {
 func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	for name, count := range w.Limits {
 		if n.machine.Offers[name] < count {
-			v := Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name], name, count)}
+			v := Verdict{Reason: NotOffered, Text: fmt.Sprintf("offers %d of %s, %d asked", n.machine.Offers[name],
+				name, count)}
 			if names, unknown := otherProfiles(s, w); unknown {
 				v.Text += ": write one of " + names
 			}
@@ -219,8 +221,8 @@ func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	return m.permittedMemory(w, v)
 }
 
-// choose is the placement of one request on the node: where the GPUs give it as they are, else where one that is idle would
-// change its mode for it.
+// choose is the placement of one request on the node: where the GPUs give it as they are, else where one that is idle
+// would change its mode for it.
 func (m *placer) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
 	p, err := m.chooseIn(n, s, r, cpu)
 	if err == nil {
@@ -234,8 +236,8 @@ func (m *placer) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli)
 	return nil, err
 }
 
-// chooseIn is the placement of one request in a state of the node: of a share of one GPU where the policy wants it, else where the
-// agent would put it.
+// chooseIn is the placement of one request in a state of the node: of a share of one GPU where the policy wants it,
+// else where the agent would put it.
 func (m *placer) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
 	if r.Kind == sharing.KindMIG {
 		return n.chooseCut(s, r, cpu, m.cutter(r))
@@ -267,16 +269,19 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 		return LacksRoom, err.Error()
 	}
 	for _, why := range []Reason{WrongModel, LacksLevel, TooSmall, Unhealthy} {
-		rest := slices.DeleteFunc(slices.Clone(no.GPUs), func(g allocator.Reason) bool { return reasonOf(g.Code) > why })
+		rest := slices.DeleteFunc(slices.Clone(no.GPUs),
+			func(g allocator.Reason) bool { return reasonOf(g.Code) > why })
 		if len(s.gpus)-len(rest) >= r.GPUs {
 			continue
 		}
-		return why, textOf(s, why, slices.DeleteFunc(rest, func(g allocator.Reason) bool { return reasonOf(g.Code) != why }))
+		return why, textOf(s, why, slices.DeleteFunc(rest,
+			func(g allocator.Reason) bool { return reasonOf(g.Code) != why }))
 	}
 	return LacksRoom, no.Summary
 }
 
-// textOf is the reason of a node with what is known of the GPUs that it is about: of levels, what the strongest of them says.
+// textOf is the reason of a node with what is known of the GPUs that it is about: of levels, what the strongest of them
+// says.
 func textOf(s *state, why Reason, gpus []allocator.Reason) string {
 	switch why {
 	case LacksLevel:
@@ -306,7 +311,8 @@ func reasonOf(c allocator.Code) Reason {
 		return TooSmall
 	case allocator.NotHealthy, allocator.Cordoned:
 		return Unhealthy
-	case allocator.NotWhole, allocator.NotShared, allocator.InUse, allocator.ManySharers, allocator.NoRoom, allocator.NoInstance:
+	case allocator.NotWhole, allocator.NotShared, allocator.InUse, allocator.ManySharers, allocator.NoRoom,
+		allocator.NoInstance:
 	}
 	return LacksRoom
 }

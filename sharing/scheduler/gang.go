@@ -20,10 +20,9 @@ type Domain struct {
 // gangs answers for several pods that are placed at once.
 type gangs struct{ *judge }
 
-// Gang are the domains that have room for all of the pods at once, as far as the books know, at most so many and the best
-// first: those of an earlier level before those of a later one, of one level those with the least free memory, of these the
-// first by name. Within a domain the pods are placed one after the other, the largest first, each where the policy likes it
-// best, and nothing is tried twice. Nothing is taken.
+// Gang returns at most so many domains in which all of the pods fit at once, best first. An earlier level goes first,
+// then the domain with the least free memory, then the first name. Within a domain, pods are placed largest first, each
+// at the best place of the policy, without backtracking. Nothing is reserved.
 func (q *gangs) Gang(wants []Want, levels [][]Domain, most int, now time.Time) []Domain {
 	q.refresh()
 	wants = largestFirst(wants)
@@ -39,7 +38,10 @@ func (q *gangs) Gang(wants []Want, levels [][]Domain, most int, now time.Time) [
 				fit = append(fit, candidate{d, q.free(d.Nodes)})
 			}
 		}
-		slices.SortFunc(fit, func(x, y candidate) int { return cmp.Or(cmp.Compare(x.free, y.free), cmp.Compare(x.Name, y.Name)) })
+		slices.SortFunc(fit, func(x, y candidate) int {
+			return cmp.Or(cmp.Compare(x.free, y.free),
+				cmp.Compare(x.Name, y.Name))
+		})
 		for _, c := range fit {
 			if len(out) == most {
 				return out
@@ -86,7 +88,7 @@ func (q *gangs) placedIf(wants []Want, names, without []string, now time.Time) i
 	for _, name := range names {
 		if n := q.nodes[name]; n != nil {
 			if _, ok := trusted(n, now); ok {
-				s := q.books(n).clone()
+				s := q.stateOf(n).clone()
 				for _, uid := range without {
 					s.release(uid)
 				}
@@ -129,10 +131,10 @@ func (q *gangs) free(names []string) sharing.Bytes {
 	sum := sharing.Bytes(0)
 	for _, name := range names {
 		if n := q.nodes[name]; n != nil {
-			s := q.books(n)
+			s := q.stateOf(n)
 			for _, g := range s.gpus {
 				sum += g.FreeMemory
-				if s.cut(g.GPU.Ref()) != nil {
+				if s.migGPU(g.GPU.Ref()) != nil {
 					free, of := s.units(g.GPU.Ref())
 					sum += g.GPU.Usable() / sharing.Bytes(max(1, of)) * sharing.Bytes(free) //nolint:gosec // small numbers
 				}
@@ -158,12 +160,12 @@ func (j *judge) Room(name string, now time.Time) Room {
 	if _, ok := trusted(n, now); !ok {
 		return out
 	}
-	s := j.books(n)
+	s := j.stateOf(n)
 	for _, g := range s.gpus {
 		if g.GPU.Health == sharing.HealthOK {
 			f := out[g.GPU.Ref()]
 			f.memory, f.percent = g.FreeMemory, g.FreePercent
-			if s.cut(g.GPU.Ref()) != nil {
+			if s.migGPU(g.GPU.Ref()) != nil {
 				f.units, _ = s.units(g.GPU.Ref())
 			}
 			f.turns = s.idle(g)
@@ -176,7 +178,8 @@ func (j *judge) Room(name string, now time.Time) Room {
 // More is true when any GPU can take more than it could before.
 func (r Room) More(before Room) bool {
 	for id, now := range r {
-		if was := before[id]; now.memory > was.memory || now.percent > was.percent || now.units > was.units || now.turns && !was.turns {
+		if was := before[id]; now.memory > was.memory || now.percent > was.percent || now.units > was.units ||
+			now.turns && !was.turns {
 			return true
 		}
 	}

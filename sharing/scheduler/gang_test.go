@@ -17,23 +17,28 @@ import (
 
 // Gangs of equal pods on four nodes of two GPUs each, in racks of two, of which some is held already.
 func TestGang(t *testing.T) {
-	hosts := []scheduler.Domain{{"n00", []string{"n00"}}, {"n01", []string{"n01"}}, {"n02", []string{"n02"}}, {"n03", []string{"n03"}}}
+	hosts := []scheduler.Domain{{"n00", []string{"n00"}}, {"n01", []string{"n01"}}, {"n02", []string{"n02"}},
+		{"n03", []string{"n03"}}}
 	racks := []scheduler.Domain{{"a", []string{"n00", "n01"}}, {"b", []string{"n02", "n03"}}}
 	for name, tc := range map[string]struct {
 		pods   int
 		limits map[string]string
 		// held is the memory that is held on the first GPU of each node.
-		held [4]uint64
+		held [4]int64
 		want []string
 		text string
 	}{
-		"on one node, the fullest that has room": {pods: 2, limits: memory(70), held: [4]uint64{10, 5, 0, 8}, want: []string{"n03", "n01", "n02", "a", "b"}},
-		"several on one GPU":                     {pods: 4, limits: memory(35), held: [4]uint64{0, 20, 20, 20}, want: []string{"n00", "b", "a"}},
-		"in one rack":                            {pods: 4, limits: memory(70), held: [4]uint64{60, 0, 0, 0}, want: []string{"b"}},
-		"too many for one rack":                  {pods: 5, limits: memory(70)},
-		"too many":                               {pods: 9, limits: memory(70), text: "9 pods need room at once, and there is room for 8 of them"},
-		"none fits at all":                       {pods: 2, limits: memory(100), text: "needs 100GiB on one GPU: 4 nodes have GPUs that are too small"},
-		"whole nodes":                            {pods: 2, limits: whole(2), held: [4]uint64{1, 0, 0, 0}, want: []string{"b"}},
+		"on one node, the fullest that has room": {pods: 2, limits: memory(70), held: [4]int64{10, 5, 0, 8},
+			want: []string{"n03", "n01", "n02", "a", "b"}},
+		"several on one GPU": {pods: 4, limits: memory(35), held: [4]int64{0, 20, 20, 20},
+			want: []string{"n00", "b", "a"}},
+		"in one rack":           {pods: 4, limits: memory(70), held: [4]int64{60, 0, 0, 0}, want: []string{"b"}},
+		"too many for one rack": {pods: 5, limits: memory(70)},
+		"too many": {pods: 9, limits: memory(70),
+			text: "9 pods need room at once, and there is room for 8 of them"},
+		"none fits at all": {pods: 2, limits: memory(100),
+			text: "needs 100GiB on one GPU: 4 nodes have GPUs that are too small"},
+		"whole nodes": {pods: 2, limits: whole(2), held: [4]int64{1, 0, 0, 0}, want: []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := booksOf(4, 2)
@@ -117,8 +122,8 @@ func TestRoomMore(t *testing.T) {
 	}
 }
 
-// Who gives way to a gang is, of all sets of pods that make room for it, the one with the least toll: compared with every
-// set there is, on small clusters by chance.
+// Who gives way to a gang is, of all sets of pods that make room for it, the one with the least toll: compared with
+// every set there is, on small clusters by chance.
 func TestGangVictimsAreTheLeast(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 2))
 	names := []string{"n00", "n01"}
@@ -132,9 +137,10 @@ func TestGangVictimsAreTheLeast(t *testing.T) {
 				for free := 79; free > 20 && len(candidates) < 6 && random.IntN(4) > 0; {
 					size := 10 + random.IntN(free-10)
 					free -= size
-					v := scheduler.Victim{UID: fmt.Sprint("held", len(candidates)), Priority: int32(random.IntN(3)), Protected: random.IntN(4) == 0, Cost: int64(random.IntN(5))}
+					v := scheduler.Victim{UID: fmt.Sprint("held", len(candidates)), Priority: int32(random.IntN(3)),
+						Protected: random.IntN(4) == 0, Cost: int64(random.IntN(5))}
 					candidates = append(candidates, v)
-					holds = append(holds, hold{uid: v.UID, gpu: g, memory: uint64(size)})
+					holds = append(holds, hold{uid: v.UID, gpu: g, memory: int64(size)})
 				}
 			}
 			b.Report(names[n], statusOf(n, 2, holds...))
@@ -185,7 +191,7 @@ func TestGangVictimsAreTheLeast(t *testing.T) {
 	}
 }
 
-// Pods that end already make room: nobody else gives way.
+// If pods that already end free enough, no other pod is evicted.
 func TestGangVictimsThatGoAlready(t *testing.T) {
 	b := booksOf(1, 2)
 	b.Report("n00", statusOf(0, 2, hold{uid: "a", gpu: 0, memory: 60}, hold{uid: "b", gpu: 1, memory: 60}))

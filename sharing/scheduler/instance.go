@@ -28,8 +28,8 @@ type spread struct{ cluster.Spread }
 // Start implements cluster.Starter.
 func (spread) Start(n *cluster.Node, gpu, profile int) int { return usualStart(n, gpu, profile) }
 
-// plain takes the GPU that loses least if all profiles are asked for alike: much as an agent chooses that nobody plans for,
-// and the same whatever the policy has learned.
+// plain takes the GPU that loses least if all profiles are equally likely. An agent chooses similarly without a plan,
+// and the result does not depend on what the policy has learned.
 type plain struct{}
 
 // Score implements cluster.Policy.
@@ -60,29 +60,31 @@ func (m *placer) cutter(r sharing.Request) cutter {
 	return m.policy
 }
 
-// hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it, where
-// the node has GPUs in MIG mode; any other stays as it is. The agent does the same.
+// hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it,
+// where the node has GPUs in MIG mode; any other stays as it is. The agent does the same.
 func (n *node) hardened(r sharing.Request) sharing.Request {
-	if n.report == nil || len(n.report.cuts) == 0 ||
-		r.Kind != sharing.KindShared || r.MinLevel != sharing.LevelHardware || r.Memory == 0 || r.Percent != 0 || r.GPUs != 1 || r.Profile != "" {
+	if n.report == nil || len(n.report.migGPUs) == 0 ||
+		r.Kind != sharing.KindShared || r.MinLevel != sharing.LevelHardware || r.Memory == 0 || r.Percent != 0 ||
+		r.GPUs != 1 || r.Profile != "" {
 		return r
 	}
 	r.Kind, r.MIG, r.Memory, r.Burst = sharing.KindMIG, ">= "+r.Memory.String(), 0, sharing.Burst{}
 	return r
 }
 
-// cutView is the GPUs of a node that have a geometry and can answer the request, as policies see them, and which GPUs of the
-// state they are.
+// cutView is the GPUs of a node that have a geometry and can answer the request, as policies see them, and which GPUs
+// of the state they are.
 func (n *node) cutView(s *state, g *geometry, r sharing.Request) (view cluster.Node, gpus []int) {
 	view = g.node
 	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
 	var have []mig.Occupancy
 	for i, at := range s.gpus {
-		if c := s.cut(at.GPU.Ref()); c != nil && c.geometry == g && !c.fixed && c.trouble == "" && at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
+		if c := s.migGPU(at.GPU.Ref()); c != nil && c.geometry == g && !c.fixed && c.trouble == "" &&
+			at.GPU.Health == sharing.HealthOK && r.Admits(at.GPU) {
 			view.Model, gpus, have = at.GPU.Model, append(gpus, i), append(have, s.taken(at.GPU.Ref()))
 		}
 	}
-	view.Cut(have)
+	view.SetMIG(have)
 	return view, gpus
 }
 
@@ -93,11 +95,12 @@ func cutShape(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 	return s
 }
 
-// chooseCut is the instance that answers a request: one of a layout before one that is cut, since nothing is lost by it.
+// chooseCut is the instance that answers a request: one of a layout before one that must be created, because it costs
+// nothing.
 func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutter) (sharing.Placement, error) {
 	var kinds []*geometry
 	for _, g := range s.gpus {
-		c := s.cut(g.GPU.Ref())
+		c := s.migGPU(g.GPU.Ref())
 		p, ok := c.profile(r)
 		if !ok || c.trouble != "" || g.GPU.Health != sharing.HealthOK || !r.Admits(g.GPU) {
 			continue
@@ -107,7 +110,7 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 				kinds = append(kinds, c.geometry)
 			}
 		} else if start, ok := s.start(g.GPU.Ref(), p, -1); ok {
-			return sharing.Placement{fragment(g.GPU.Ref(), p, start)}, nil
+			return sharing.Placement{instanceShare(g.GPU.Ref(), p, start)}, nil
 		}
 	}
 	var best sharing.Placement
@@ -116,7 +119,8 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 		view, gpus := n.cutView(s, kind, r)
 		shape := cutShape(r, cpu)
 		p, ok := view.Instance(shape)
-		if !ok || !slices.ContainsFunc(gpuIndexes(view), func(g int) bool { start, _ := view.Usual(g, p); return start >= 0 }) {
+		if !ok || !slices.ContainsFunc(gpuIndexes(view),
+			func(g int) bool { start, _ := view.Usual(g, p); return start >= 0 }) {
 			continue
 		}
 		score, g := by.Score(&view, view.Resolve(shape))
@@ -124,7 +128,7 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 			continue
 		}
 		if start := by.Start(&view, g, p.ID); start >= 0 {
-			best, most = sharing.Placement{fragment(s.gpus[gpus[g]].GPU.Ref(), p, start)}, score
+			best, most = sharing.Placement{instanceShare(s.gpus[gpus[g]].GPU.Ref(), p, start)}, score
 		}
 	}
 	if best == nil {
@@ -147,27 +151,28 @@ func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placeme
 		return nil, false
 	}
 	gpu := sharing.GPURef{UUID: a.GPUs[0]}
-	c := s.cut(gpu)
+	c := s.migGPU(gpu)
 	p, ok := c.profile(r)
 	if !ok || p.Name != a.MIG.Profile {
 		return nil, false
 	}
 	start, ok := s.start(gpu, p, a.MIG.Start)
-	return sharing.Placement{fragment(gpu, p, start)}, ok
+	return sharing.Placement{instanceShare(gpu, p, start)}, ok
 }
 
 // lendsCut is true when a container of the pod has an instance that the request takes.
 func (s *state) lendsCut(uid string, r sharing.Request) bool {
-	return slices.ContainsFunc(s.held[uid], func(f sharing.Fragment) bool {
-		c, g := s.cut(f.GPU), s.at(f.GPU)
+	return slices.ContainsFunc(s.held[uid], func(f sharing.Share) bool {
+		c, g := s.migGPU(f.GPU), s.at(f.GPU)
 		p, ok := c.profile(r)
 		return ok && g != nil && !f.MIG.None() && r.Admits(g.GPU) && p.ID == f.MIG.ID
 	})
 }
 
 // cutScore is the score of the GPU that a placement is on, with the terms of it. A GPU with a layout loses nothing.
-func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64, []cluster.Term) {
-	c := s.cut(p[0].GPU)
+func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64,
+	[]cluster.Term) {
+	c := s.migGPU(p[0].GPU)
 	if c == nil || c.geometry == nil || c.fixed {
 		return 0, nil
 	}
@@ -185,11 +190,11 @@ func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placem
 // noCut says why no instance answers the request.
 func noCut(s *state, r sharing.Request) (Reason, string) {
 	has := func(g allocator.GPUState) bool {
-		_, ok := s.cuts[g.GPU.Ref()].profile(r) // those too that may be put in MIG mode once they are idle
+		_, ok := s.migGPUs[g.GPU.Ref()].profile(r) // those too that may be put in MIG mode once they are idle
 		return ok && r.Admits(g.GPU)
 	}
 	well := func(g allocator.GPUState) bool {
-		return has(g) && g.GPU.Health == sharing.HealthOK && s.cuts[g.GPU.Ref()].trouble == ""
+		return has(g) && g.GPU.Health == sharing.HealthOK && s.migGPUs[g.GPU.Ref()].trouble == ""
 	}
 	switch {
 	case len(s.gpus) == 0:
@@ -210,11 +215,12 @@ func noCut(s *state, r sharing.Request) (Reason, string) {
 			n++
 		}
 	}
-	return LacksInstance, fmt.Sprintf("%d GPUs in MIG mode or able to change to it, and none has a place free for %s", n, r)
+	return LacksInstance, fmt.Sprintf("%d GPUs in MIG mode or able to change to it, and none has a place free for %s",
+		n, r)
 }
 
-// profilesOf are the names of the profiles that GPUs give that the request admits, from the smallest to the largest; those of a
-// layout where there is one.
+// profilesOf are the names of the profiles that GPUs give that the request admits, from the smallest to the largest;
+// those of a layout where there is one.
 func profilesOf(s *state, r sharing.Request) string {
 	var names []string
 	add := func(name string) {
@@ -223,7 +229,7 @@ func profilesOf(s *state, r sharing.Request) string {
 		}
 	}
 	for _, g := range s.gpus {
-		c := s.cuts[g.GPU.Ref()]
+		c := s.migGPUs[g.GPU.Ref()]
 		if c == nil || c.geometry == nil || !r.Admits(g.GPU) {
 			continue
 		}
@@ -236,18 +242,18 @@ func profilesOf(s *state, r sharing.Request) string {
 	return strings.Join(names, ", ")
 }
 
-// otherProfiles are the names of the profiles of a node of which no GPU knows one that the pod asks for; false where each is known,
-// and where no GPU has profiles.
+// otherProfiles are the names of the profiles of a node of which no GPU knows one that the pod asks for; false where
+// each is known, and where no GPU has profiles.
 func otherProfiles(s *state, w Want) (string, bool) {
 	for _, a := range w.Asks {
-		known := func(c *cut) bool {
+		known := func(c *migGPU) bool {
 			if c == nil || c.geometry == nil {
 				return false
 			}
 			_, ok := c.node.Instance(cluster.Shape{GPUs: 1, Profile: a.Request.MIG})
 			return ok
 		}
-		if a.Request.Kind != sharing.KindMIG || slices.ContainsFunc(slices.Collect(maps.Values(s.cuts)), known) {
+		if a.Request.Kind != sharing.KindMIG || slices.ContainsFunc(slices.Collect(maps.Values(s.migGPUs)), known) {
 			continue
 		}
 		names := profilesOf(s, a.Request)
@@ -256,7 +262,7 @@ func otherProfiles(s *state, w Want) (string, bool) {
 	return "", false
 }
 
-// profilePhrase says of a node that has not the profile what its GPUs can be cut into.
+// profilePhrase lists the profiles of the node's GPUs, for a node without the requested profile.
 func profilePhrase(s *state, r sharing.Request) string {
 	if names := profilesOf(s, r); names != "" {
 		return "have no GPU with this MIG profile, but with " + names

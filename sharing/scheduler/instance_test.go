@@ -15,19 +15,24 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// slices7 is what a GPU of seven compute and eight memory slices says that it can be cut into.
+// slices7 is what a GPU of seven compute and eight memory slices reports as its MIG geometry.
 func slices7() []gpunode.MIGProfile {
 	return []gpunode.MIGProfile{
-		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, Most: 7, Size: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}},
-		{Name: "1g.20gb", ID: 15, Compute: 1, MemoryBytes: 20 * gib, Most: 4, Size: 2, Starts: []int{0, 2, 4, 6}},
-		{Name: "2g.20gb", ID: 14, Compute: 2, MemoryBytes: 20 * gib, Most: 3, Size: 2, Starts: []int{0, 2, 4}},
-		{Name: "3g.40gb", ID: 9, Compute: 3, MemoryBytes: 40 * gib, Most: 2, Size: 4, Starts: []int{0, 4}},
-		{Name: "7g.80gb", ID: 0, Compute: 7, MemoryBytes: 80 * gib, Most: 1, Size: 8, Starts: []int{0}},
+		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 10 * gib, MaxInstances: 7, MemorySlices: 1,
+			PlacementStarts: []int{0, 1, 2, 3, 4, 5, 6}},
+		{Name: "1g.20gb", ID: 15, Compute: 1, MemoryBytes: 20 * gib, MaxInstances: 4, MemorySlices: 2,
+			PlacementStarts: []int{0, 2, 4, 6}},
+		{Name: "2g.20gb", ID: 14, Compute: 2, MemoryBytes: 20 * gib, MaxInstances: 3, MemorySlices: 2,
+			PlacementStarts: []int{0, 2, 4}},
+		{Name: "3g.40gb", ID: 9, Compute: 3, MemoryBytes: 40 * gib, MaxInstances: 2, MemorySlices: 4,
+			PlacementStarts: []int{0, 4}},
+		{Name: "7g.80gb", ID: 0, Compute: 7, MemoryBytes: 80 * gib, MaxInstances: 1, MemorySlices: 8,
+			PlacementStarts: []int{0}},
 	}
 }
 
-// piece is a claim on a MIG instance.
-type piece struct {
+// migGrant is a grant of a MIG instance.
+type migGrant struct {
 	uid     string
 	gpu     int
 	profile string
@@ -35,22 +40,24 @@ type piece struct {
 }
 
 // cutStatus is the report of a node of so many GPUs, all in MIG mode.
-func cutStatus(node, gpus int, pieces ...piece) gpunode.Status {
+func cutStatus(node, gpus int, pieces ...migGrant) gpunode.Status {
 	s := statusOf(node, gpus)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		g.MIG, g.FreeBytes, g.FreePercent, g.Levels = true, 0, 0, nil
-		g.MIGState = &gpunode.MIGState{Units: 8, Geometry: slices7()}
+		g.MIGState = &gpunode.MIGState{MemorySlices: 8, Geometry: slices7()}
 	}
 	for _, p := range pieces {
-		s.Claims = append(s.Claims, gpunode.Claim{ID: p.uid + p.profile, PodUID: p.uid, Container: "main", Level: "hardware",
-			Fragments: []gpunode.Fragment{{GPU: uuid(node, p.gpu), MemoryBytes: 10 * gib, MIGProfile: p.profile, MIGStart: p.start}}})
+		s.Grants = append(s.Grants, gpunode.Grant{ID: p.uid + p.profile, PodUID: p.uid, Container: "main",
+			Level: "hardware",
+			Shares: []gpunode.Share{{GPU: uuid(node, p.gpu), MemoryBytes: 10 * gib, MIGProfile: p.profile,
+				MIGStart: p.start}}})
 	}
-	s.Fingerprint = gpunode.Fingerprint(s.Claims)
+	s.Fingerprint = gpunode.Fingerprint(s.Grants)
 	return s
 }
 
-func cutBooks(s gpunode.Status) *scheduler.Books {
+func cutBooks(s gpunode.Status) *scheduler.ClusterState {
 	b := booksOf(1, 1)
 	b.Report("n00", s)
 	return b
@@ -59,25 +66,27 @@ func cutBooks(s gpunode.Status) *scheduler.Books {
 func mig(profile string) map[string]string { return map[string]string{"kerf.dev/mig-" + profile: "1"} }
 
 func TestInstanceFits(t *testing.T) {
-	change := func(do func(g *gpunode.GPU), pieces ...piece) gpunode.Status {
+	change := func(do func(g *gpunode.GPU), pieces ...migGrant) gpunode.Status {
 		s := cutStatus(0, 1, pieces...)
 		do(&s.GPUs[0])
 		return s
 	}
 	layout := func(g *gpunode.GPU) {
-		g.MIGState.Fixed = true
+		g.MIGState.LayoutFromPool = true
 		g.MIGState.Instances = []gpunode.MIGInstance{
-			{Profile: "1g.10gb", Start: 0, Size: 1, Ready: true}, {Profile: "1g.10gb", Start: 1, Size: 1, Ready: true},
-			{Profile: "3g.40gb", Start: 4, Size: 4},
+			{Profile: "1g.10gb", Start: 0, Managed: true, MemorySlices: 1, Ready: true}, {Profile: "1g.10gb", Start: 1,
+				Managed: true, MemorySlices: 1, Ready: true},
+			{Profile: "3g.40gb", Start: 4, Managed: true, MemorySlices: 4},
 		}
 	}
-	// What somebody has made several compute instances in is reported as made by hand, whoever made the instance.
+	// A GPU instance with several compute instances is reported as unmanaged, whether Kerf or a user created it.
 	divided := func(g *gpunode.GPU) {
-		g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "3g.40gb", Start: 4, Size: 4, Foreign: true, Ready: true}}
+		g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "3g.40gb", Start: 4, MemorySlices: 4,
+			Ready: true}}
 	}
 	dividedLayout := func(g *gpunode.GPU) {
 		layout(g)
-		g.MIGState.Instances[1].Foreign = true
+		g.MIGState.Instances[1].Managed = false
 	}
 	hard := []string{"kerf.dev/min-enforcement", "hardware"}
 	for name, tc := range map[string]struct {
@@ -87,40 +96,61 @@ func TestInstanceFits(t *testing.T) {
 		want        scheduler.Reason
 		plan        string
 	}{
-		"an empty GPU":                    {cutStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@4"},
-		"the only place":                  {cutStatus(0, 1, piece{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
-		"a full GPU":                      {cutStatus(0, 1, piece{"a", 0, "1g.10gb", 0}), mig("7g.80gb"), nil, scheduler.LacksInstance, ""},
-		"beside the claim of no pod":      {cutStatus(0, 1, piece{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil, scheduler.LacksInstance, ""},
-		"parts of one instance":           {cutStatus(0, 1, piece{"a", 0, "3g.40gb", 4}, piece{"b", 0, "3g.40gb", 4}), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
-		"memory that hardware holds":      {cutStatus(0, 1), memory(15), hard, scheduler.Fits, "/1g.20gb@6"},
-		"as much as the whole":            {cutStatus(0, 1), memory(79), hard, scheduler.Fits, "/7g.80gb@0"},
-		"memory alone":                    {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel, ""},
-		"another model":                   {cutStatus(0, 1), mig("1g.10gb"), []string{"kerf.dev/gpu-model", "A100"}, scheduler.WrongModel, ""},
+		"an empty GPU": {cutStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@4"},
+		"the only place": {cutStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil,
+			scheduler.Fits, "/3g.40gb@0"},
+		"a full GPU": {cutStatus(0, 1, migGrant{"a", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
+			scheduler.LacksInstance, ""},
+		"next to the claim of no pod": {cutStatus(0, 1, migGrant{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
+			scheduler.LacksInstance, ""},
+		"parts of one instance": {cutStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}, migGrant{"b", 0, "3g.40gb", 4}),
+			mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
+		"memory that hardware holds": {cutStatus(0, 1), memory(15), hard, scheduler.Fits, "/1g.20gb@6"},
+		"as much as the whole":       {cutStatus(0, 1), memory(79), hard, scheduler.Fits, "/7g.80gb@0"},
+		"memory alone":               {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel, ""},
+		"another model": {cutStatus(0, 1), mig("1g.10gb"), []string{"kerf.dev/gpu-model", "A100"},
+			scheduler.WrongModel, ""},
 		"not in MIG mode":                 {statusOf(0, 1), mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
 		"memory by hardware, no MIG mode": {statusOf(0, 1), memory(15), hard, scheduler.LacksLevel, ""},
 		"made by others": {change(func(g *gpunode.GPU) {
-			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Size: 8, Foreign: true, Ready: true}}
+			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", MemorySlices: 8, Ready: true}}
 		}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
-		"beside one that was divided by hand":         {change(divided), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
-		"no room beside one that was divided":         {change(divided), mig("7g.80gb"), nil, scheduler.LacksInstance, ""},
-		"beside a pod's that was divided":             {change(divided, piece{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
-		"a pod's that was divided counts once":        {change(divided, piece{"a", 0, "3g.40gb", 4}, piece{"b", 0, "2g.20gb", 2}), mig("2g.20gb"), nil, scheduler.Fits, "/2g.20gb@0"},
-		"full with a pod's that was divided":          {change(divided, piece{"a", 0, "3g.40gb", 4}, piece{"b", 0, "3g.40gb", 0}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
-		"of a layout what was not divided":            {change(dividedLayout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@0"},
-		"all of a layout in use but what was divided": {change(dividedLayout, piece{"a", 0, "1g.10gb", 0}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+		"next to one that was divided by hand": {change(divided), mig("3g.40gb"), nil, scheduler.Fits,
+			"/3g.40gb@0"},
+		"no room next to one that was divided": {change(divided), mig("7g.80gb"), nil, scheduler.LacksInstance,
+			""},
+		"next to a pod's that was divided": {change(divided, migGrant{"a", 0, "3g.40gb", 4}), mig("3g.40gb"),
+			nil, scheduler.Fits, "/3g.40gb@0"},
+		"a pod's that was divided counts once": {change(divided, migGrant{"a", 0, "3g.40gb", 4},
+			migGrant{"b", 0, "2g.20gb", 2}), mig("2g.20gb"), nil, scheduler.Fits, "/2g.20gb@0"},
+		"full with a pod's that was divided": {change(divided, migGrant{"a", 0, "3g.40gb", 4},
+			migGrant{"b", 0, "3g.40gb", 0}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+		"of a layout what was not divided": {change(dividedLayout), mig("1g.10gb"), nil, scheduler.Fits,
+			"/1g.10gb@0"},
+		"all of a layout in use but what was divided": {change(dividedLayout, migGrant{"a", 0, "1g.10gb", 0}),
+			mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
 		"idle ones go": {change(func(g *gpunode.GPU) {
-			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Size: 8, Ready: true}}
+			g.MIGState.Instances = []gpunode.MIGInstance{{Profile: "7g.80gb", Managed: true, MemorySlices: 8,
+				Ready: true}}
 		}), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@5"},
-		"in trouble":                         {change(func(g *gpunode.GPU) { g.MIGState.Trouble = "x" }), mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
-		"sick":                               {change(func(g *gpunode.GPU) { g.Health = "lost" }), mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
-		"an older agent":                     {change(func(g *gpunode.GPU) { g.MIGState.Geometry = nil }), mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
-		"a list that is none":                {change(func(g *gpunode.GPU) { g.MIGState.Geometry[0].Size = 99 }), mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
-		"a claim that is none of its places": {cutStatus(0, 1, piece{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
-		"a layout":                           {change(layout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@1"},
-		"what is left of a layout":           {change(layout, piece{"a", 0, "1g.10gb", 1}), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@0"},
-		"not yet in the layout":              {change(layout), mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
-		"not in the layout":                  {change(layout), mig("2g.20gb"), nil, scheduler.LacksProfile, ""},
-		"all of the layout in use":           {change(layout, piece{"a", 0, "1g.10gb", 0}, piece{"b", 0, "1g.10gb", 1}), mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
+		"in trouble": {change(func(g *gpunode.GPU) { g.MIGState.Error = "x" }),
+			mig("1g.10gb"), nil, scheduler.Unhealthy, ""},
+		"sick": {change(func(g *gpunode.GPU) { g.Health = "lost" }), mig("1g.10gb"), nil,
+			scheduler.Unhealthy, ""},
+		"an older agent": {change(func(g *gpunode.GPU) { g.MIGState.Geometry = nil }),
+			mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
+		"a list that is none": {change(func(g *gpunode.GPU) { g.MIGState.Geometry[0].MemorySlices = 99 }),
+			mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
+		"a claim that is none of its places": {cutStatus(0, 1, migGrant{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil,
+			scheduler.Unhealthy, ""},
+		"a layout": {change(layout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@1"},
+		"what is left of a layout": {change(layout, migGrant{"a", 0, "1g.10gb", 1}), mig("1g.10gb"), nil,
+			scheduler.Fits,
+			"/1g.10gb@0"},
+		"not yet in the layout": {change(layout), mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
+		"not in the layout":     {change(layout), mig("2g.20gb"), nil, scheduler.LacksProfile, ""},
+		"all of the layout in use": {change(layout, migGrant{"a", 0, "1g.10gb", 0}, migGrant{"b", 0, "1g.10gb", 1}),
+			mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := cutBooks(tc.status)
@@ -135,28 +165,32 @@ func TestInstanceFits(t *testing.T) {
 				}
 				return
 			}
-			if got := scheduler.Annotations(v.Plan)["placement.kerf.dev/main"]; got != uuid(0, 0)+tc.plan {
+			if got := scheduler.Annotations(v.Plan)["scheduling.kerf.dev/main"]; got != uuid(0, 0)+tc.plan {
 				t.Errorf("planned on %q, want %q", got, tc.plan)
 			}
 		})
 	}
 }
 
-// Who misspells a profile is told those that there are, whether the node offers the resource or not.
+// The message for a misspelled profile lists the existing ones, whether the node offers the resource or not.
 func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
 	const all = "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 7g.80gb"
 	fixed := cutStatus(0, 1)
-	fixed.GPUs[0].MIGState.Fixed = true
-	fixed.GPUs[0].MIGState.Instances = []gpunode.MIGInstance{{Profile: "1g.10gb", Size: 1, Ready: true}}
+	fixed.GPUs[0].MIGState.LayoutFromPool = true
+	fixed.GPUs[0].MIGState.Instances = []gpunode.MIGInstance{{Profile: "1g.10gb", Managed: true, MemorySlices: 1,
+		Ready: true}}
 	for name, tt := range map[string]struct {
 		status     gpunode.Status
 		ask        string
 		text, line string
 	}{
-		"one of them":     {cutStatus(0, 2), "5g.60gb", "write one of " + all, "1 node has no GPU with this MIG profile, but with " + all},
-		"before any mode": {turnStatus(0, 1), "5g.60gb", "write one of " + all, "1 node has no GPU with this MIG profile, but with " + all},
-		"a layout":        {fixed, "5g.60gb", "write one of 1g.10gb", "1 node has no GPU with this MIG profile, but with 1g.10gb"},
-		"no MIG at all":   {statusOf(0, 1), "5g.60gb", "", "1 node"},
+		"one of them": {cutStatus(0, 2), "5g.60gb", "write one of " + all,
+			"1 node has no GPU with this MIG profile, but with " + all},
+		"before any mode": {turnStatus(0, 1), "5g.60gb", "write one of " + all,
+			"1 node has no GPU with this MIG profile, but with " + all},
+		"a layout": {fixed, "5g.60gb", "write one of 1g.10gb",
+			"1 node has no GPU with this MIG profile, but with 1g.10gb"},
+		"no MIG at all": {statusOf(0, 1), "5g.60gb", "", "1 node"},
 	} {
 		b := cutBooks(tt.status)
 		for _, offers := range []map[string]int64{nil, {"kerf.dev/mig-" + tt.ask: 1}} {
@@ -175,7 +209,7 @@ func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
 	}
 }
 
-// An instance is held from its reservation until its node has let go, also by books that are made anew.
+// An instance is taken from its reservation until its node has released it, also in a new cluster state.
 func TestInstanceLife(t *testing.T) {
 	b := cutBooks(cutStatus(0, 1))
 	p := podOf("p", mig("3g.40gb"))
@@ -188,8 +222,10 @@ func TestInstanceLife(t *testing.T) {
 	other := want(t, podOf("q", mig("3g.40gb")))
 	again := cutBooks(cutStatus(0, 1))
 	again.Pod(p, want(t, p), noon())
-	for name, books := range map[string]*scheduler.Books{"these": b, "anew": again} {
-		if got := scheduler.Annotations(books.Fit(other, "n00", noon()).Plan)["placement.kerf.dev/main"]; got != uuid(0, 0)+"/3g.40gb@0" {
+	for name, books := range map[string]*scheduler.ClusterState{"these": b, "anew": again} {
+		if got := scheduler.Annotations(books.Fit(other, "n00", noon()).Plan)["scheduling.kerf.dev/main"]; got != uuid(
+			0,
+			0)+"/3g.40gb@0" {
 			t.Errorf("%s: the next one is planned on %q", name, got)
 		}
 	}
@@ -197,8 +233,9 @@ func TestInstanceLife(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// The node did otherwise; then that counts.
-	b.Report("n00", cutStatus(0, 1, piece{"p", 0, "3g.40gb", 0}))
-	if got := scheduler.Annotations(b.Fit(other, "n00", noon()).Plan)["placement.kerf.dev/main"]; got != uuid(0, 0)+"/3g.40gb@4" {
+	b.Report("n00", cutStatus(0, 1, migGrant{"p", 0, "3g.40gb", 0}))
+	if got := scheduler.Annotations(b.Fit(other, "n00", noon()).Plan)["scheduling.kerf.dev/main"]; got != uuid(0, 0)+
+		"/3g.40gb@4" {
 		t.Errorf("after the report the next one is planned on %q", got)
 	}
 	all := want(t, podOf("r", mig("7g.80gb")))
@@ -213,21 +250,23 @@ func TestInstanceLife(t *testing.T) {
 	}
 }
 
-// An init container takes the instance of a later one; containers beside each other have one each.
+// An init container takes the instance of a later one; containers that run at the same time have one each.
 func TestInstancesOfOnePod(t *testing.T) {
 	b := cutBooks(cutStatus(0, 1))
 	p := podOf("p", mig("3g.40gb"))
 	p.Containers = append(p.Containers, sharing.PodContainer{Name: "side", Limits: mig("3g.40gb")},
 		sharing.PodContainer{Name: "first", Kind: sharing.ContainerInit, Limits: mig("3g.40gb")})
 	v := b.Fit(want(t, p), "n00", noon())
-	if d := cmp.Diff(map[string]string{"placement.kerf.dev/main": uuid(0, 0) + "/3g.40gb@4", "placement.kerf.dev/side": uuid(0, 0) + "/3g.40gb@0"}, scheduler.Annotations(v.Plan)); d != "" {
+	if d := cmp.Diff(map[string]string{"scheduling.kerf.dev/main": uuid(0, 0) + "/3g.40gb@4",
+		"scheduling.kerf.dev/side": uuid(0, 0) + "/3g.40gb@0"}, scheduler.Annotations(v.Plan)); d != "" {
 		t.Errorf("%v %s (-want +got):\n%s", v.Reason, v.Text, d)
 	}
 }
 
 // The pods that give way for an instance are those on the GPU where the fewest do.
 func TestInstanceVictims(t *testing.T) {
-	b := cutBooks(cutStatus(0, 2, piece{"a", 0, "1g.10gb", 0}, piece{"b", 0, "1g.10gb", 4}, piece{"c", 1, "3g.40gb", 0}))
+	b := cutBooks(cutStatus(0, 2, migGrant{"a", 0, "1g.10gb", 0}, migGrant{"b", 0, "1g.10gb", 4},
+		migGrant{"c", 1, "3g.40gb", 0}))
 	var all []scheduler.Victim
 	for _, uid := range []string{"a", "b", "c"} {
 		p := podOf(uid, mig("1g.10gb"))
@@ -252,14 +291,16 @@ func TestMixedNode(t *testing.T) {
 		limits map[string]string
 		gpu    int
 		term   string
-	}{{mig("1g.10gb"), 1, "instance"}, {memory(20), 0, "fragments"}, {whole(1), 0, "fragments"}} {
+	}{{mig("1g.10gb"), 1, "instance"}, {memory(20), 0, "fragmentation"}, {whole(1), 0, "fragmentation"}} {
 		w := want(t, podOf("p", tc.limits))
 		v := b.Fit(w, "n00", noon())
 		terms := b.Terms(w, "n00", machine().CPU, noon())
-		if v.Reason != scheduler.Fits || v.Plan[0].Placement[0].GPU.String() != uuid(0, tc.gpu) || len(terms) == 0 || terms[0].Name != tc.term {
+		if v.Reason != scheduler.Fits || v.Plan[0].Placement[0].GPU.String() != uuid(0, tc.gpu) || len(terms) == 0 ||
+			terms[0].Name != tc.term {
 			t.Errorf("%v: %v %+v %+v", tc.limits, v.Reason, v.Plan, terms)
 		}
-		if answers := b.Answers(w, nil, noon().Add(time.Second)); len(answers) != 1 || answers[0].Score != b.Score(w, "n00", machine().CPU, noon()) {
+		if answers := b.Answers(w, nil, noon().Add(time.Second)); len(answers) != 1 ||
+			answers[0].Score != b.Score(w, "n00", machine().CPU, noon()) {
 			t.Errorf("%v: answers %+v", tc.limits, answers)
 		}
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// cutLife is a pod on an instance; told is true once its node has reported it.
+// cutLife is a pod on an instance; reported is true once its node has reported it.
 type cutLife struct {
-	piece
-	node int
-	told bool
+	migGrant
+	node     int
+	reported bool
 }
 
 // cutWorld counts placement units and compute slices by hand.
 type cutWorld struct {
 	*testing.T
-	books *scheduler.Books
+	books *scheduler.ClusterState
 	lives []*cutLife
 }
 
@@ -37,7 +37,7 @@ func (w *cutWorld) units(node, gpu int) (taken [8]bool, compute int, counts map[
 			continue
 		}
 		p := profileOf(l.profile)
-		for u := l.start; u < l.start+slices7()[p].Size; u++ {
+		for u := l.start; u < l.start+slices7()[p].MemorySlices; u++ {
 			if taken[u] {
 				w.Fatalf("node %d GPU %d: unit %d is given twice", node, gpu, u)
 			}
@@ -53,9 +53,10 @@ func (w *cutWorld) units(node, gpu int) (taken [8]bool, compute int, counts map[
 func (w *cutWorld) fits(node, gpu, profile int) bool {
 	p := slices7()[profile]
 	taken, compute, counts := w.units(node, gpu)
-	return compute+p.Compute <= 7 && counts[p.Name] < p.Most && slices.ContainsFunc(p.Starts, func(start int) bool {
-		return !slices.Contains(taken[start:start+p.Size], true)
-	})
+	return compute+p.Compute <= 7 && counts[p.Name] < p.MaxInstances && slices.ContainsFunc(p.PlacementStarts,
+		func(start int) bool {
+			return !slices.Contains(taken[start:start+p.MemorySlices], true)
+		})
 }
 
 func profileOf(name string) int {
@@ -63,19 +64,20 @@ func profileOf(name string) int {
 }
 
 func (w *cutWorld) report(node int, all bool) {
-	var pieces []piece
+	var pieces []migGrant
 	for _, l := range w.lives {
 		if l.node == node {
-			l.told = l.told || all
-			if l.told {
-				pieces = append(pieces, l.piece)
+			l.reported = l.reported || all
+			if l.reported {
+				pieces = append(pieces, l.migGrant)
 			}
 		}
 	}
 	w.books.Report(nodeName(node), cutStatus(node, worldGPUs, pieces...))
 }
 
-// Books of MIG instances against a model that counts units one by one: the same fits, and nothing is given twice.
+// The accounting of MIG instances equals a model that counts units one by one: the same requests fit, and nothing is
+// granted twice.
 func TestInstancesAsCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	w := &cutWorld{T: t, books: booksOf(worldNodes, worldGPUs)}
@@ -102,13 +104,15 @@ func TestInstancesAsCounted(t *testing.T) {
 			placed++
 			f := plan[0].Placement[0]
 			gpu := slices.IndexFunc([]int{0, 1, 2}, func(g int) bool { return uuid(n, g) == f.GPU.String() })
-			w.lives = append(w.lives, &cutLife{piece: piece{p.UID, gpu, f.MIG.Profile, f.MIG.Start}, node: n})
+			w.lives = append(w.lives, &cutLife{migGrant: migGrant{p.UID, gpu, f.MIG.Profile, f.MIG.Start}, node: n})
 			w.units(n, gpu)
 			p.Node = nodeName(n)
 			maps.Copy(p.Annotations, scheduler.Annotations(plan))
 			w.books.Pod(p, want(t, p), now)
 		case 2: // one that its node has reported ends, and the node says so
-			if i := slices.IndexFunc(w.lives, func(l *cutLife) bool { return l.told && random.IntN(4) == 0 }); i >= 0 {
+			if i := slices.IndexFunc(w.lives, func(l *cutLife) bool {
+				return l.reported && random.IntN(4) == 0
+			}); i >= 0 {
 				l := w.lives[i]
 				w.lives = slices.Delete(w.lives, i, i+1)
 				w.books.Gone(l.uid, now)

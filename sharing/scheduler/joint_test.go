@@ -16,8 +16,9 @@ import (
 // Containers that share a cap are placed as one, where the container is whose cap it is; a node's count has each.
 func TestWantOfASharedCap(t *testing.T) {
 	t.Parallel()
-	p := podOf("u", nil, "share-with.kerf.dev/side", "main")
-	p.Containers = []sharing.PodContainer{{Name: "side", Limits: memory(4)}, {Name: "main", Limits: memory(6)}, {Name: "alone", Limits: memory(1)}}
+	p := podOf("u", nil, "share-cap-with.kerf.dev/side", "main")
+	p.Containers = []sharing.PodContainer{{Name: "side", Limits: memory(4)}, {Name: "main", Limits: memory(6)},
+		{Name: "alone", Limits: memory(1)}}
 	w := want(t, p)
 	asks := map[string]sharing.Bytes{}
 	for _, a := range w.Asks {
@@ -29,7 +30,7 @@ func TestWantOfASharedCap(t *testing.T) {
 	if n := w.Limits[sharing.ResourceMemory]; n != 11 {
 		t.Errorf("takes %d units of the node, want 11", n)
 	}
-	p.Annotations["share-with.kerf.dev/side"] = "mian"
+	p.Annotations["share-cap-with.kerf.dev/side"] = "mian"
 	if _, _, err := scheduler.WantOf(p); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("with nobody: %v", err)
 	}

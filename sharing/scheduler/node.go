@@ -57,7 +57,7 @@ const mostKept = 128
 func (n *node) change() {
 	n.version++
 	n.state = nil
-	if n.report != nil && len(n.report.cuts) > 0 {
+	if n.report != nil && len(n.report.migGPUs) > 0 {
 		*n.recut++
 	}
 }
@@ -73,15 +73,16 @@ type state struct {
 	gpus []allocator.GPUState
 	// holders counts the claims and plans on each GPU.
 	holders map[sharing.GPURef]int
-	// held is what each pod has, claimed or planned, one entry for each fragment.
+	// held is what each pod has, claimed or planned, one entry for each share.
 	held map[string]sharing.Placement
-	// cuts are the GPUs in MIG mode, and places what pods have of them, an entry for each fragment.
-	cuts   map[sharing.GPURef]*cut
-	places map[sharing.GPURef][]mig.Place
+	// migGPUs are the GPUs in MIG mode, and places what pods have of them, an entry for each share.
+	migGPUs map[sharing.GPURef]*migGPU
+	places  map[sharing.GPURef][]mig.Place
 }
 
 func (s *state) clone() *state {
-	out := &state{gpus: slices.Clone(s.gpus), holders: maps.Clone(s.holders), held: make(map[string]sharing.Placement, len(s.held)), cuts: s.cuts}
+	out := &state{gpus: slices.Clone(s.gpus), holders: maps.Clone(s.holders),
+		held: make(map[string]sharing.Placement, len(s.held)), migGPUs: s.migGPUs}
 	for uid, p := range s.held {
 		out.held[uid] = p.Clone()
 	}
@@ -103,7 +104,7 @@ func (s *state) at(id sharing.GPURef) *allocator.GPUState {
 	return nil
 }
 
-// take books a plan. What there is not stays at nothing: a node may have less than was planned.
+// take reserves a plan. Amounts do not go below zero: a node may have less than was planned.
 func (s *state) take(uid string, p sharing.Placement) {
 	for _, f := range p {
 		s.held[uid] = append(s.held[uid], f)
@@ -153,7 +154,7 @@ func (s *state) release(uid string) {
 }
 
 // put notes an instance that a pod has.
-func (s *state) put(f sharing.Fragment) {
+func (s *state) put(f sharing.Share) {
 	if s.places == nil {
 		s.places = map[sharing.GPURef][]mig.Place{}
 	}
@@ -161,21 +162,21 @@ func (s *state) put(f sharing.Fragment) {
 }
 
 // remove takes the note of an instance off again.
-func (s *state) remove(f sharing.Fragment) {
+func (s *state) remove(f sharing.Share) {
 	all := s.places[f.GPU]
 	if i := slices.Index(all, mig.Place{Profile: f.MIG.ID, Start: f.MIG.Start}); i >= 0 {
 		s.places[f.GPU] = slices.Delete(slices.Clone(all), i, i+1)
 	}
 }
 
-// books makes the state of the report, and of what is planned and not in it yet.
-func (m *placer) books(n *node) *state {
+// stateOf computes the state from the report, and from plans that it does not have yet.
+func (m *placer) stateOf(n *node) *state {
 	if n.state != nil {
 		return n.state
 	}
 	s := &state{holders: map[sharing.GPURef]int{}, held: map[string]sharing.Placement{}}
 	if n.report != nil {
-		s.gpus, s.holders, s.cuts = slices.Clone(n.report.gpus), maps.Clone(n.report.holders), n.report.cuts
+		s.gpus, s.holders, s.migGPUs = slices.Clone(n.report.gpus), maps.Clone(n.report.holders), n.report.migGPUs
 		for uid, p := range n.report.claims {
 			s.held[uid] = p.Clone()
 			for _, f := range p {
@@ -185,7 +186,7 @@ func (m *placer) books(n *node) *state {
 			}
 		}
 	}
-	// Twice in the order of the UIDs: plans first, then those that nobody planned for, for which the node will choose.
+	// Twice in the order of the UIDs: plans first, then the pods without a plan, for which the node will choose.
 	var loose []func()
 	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
 		switch p := n.pods[uid]; {
@@ -208,7 +209,7 @@ func (m *placer) books(n *node) *state {
 	return s
 }
 
-// hold books what is planned for one container.
+// hold reserves what is planned for one container.
 func (m *placer) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
 	r, err := m.resolved(n, a)
 	if err != nil {
@@ -240,7 +241,7 @@ func (m *placer) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
 	})
 }
 
-// loosely is where a node places what nobody planned for.
+// loosely is where a node places a container without a plan.
 func (s *state) loosely(n *node, r sharing.Request) (sharing.Placement, error) {
 	if r.Kind == sharing.KindMIG {
 		return n.chooseCut(s, r, 0, plain{})
@@ -261,7 +262,8 @@ func (s *state) planned(a sharing.Advice, r sharing.Request) (sharing.Placement,
 	if len(gpus) == 0 {
 		return nil, false
 	}
-	on := slices.DeleteFunc(slices.Clone(s.gpus), func(g allocator.GPUState) bool { return !slices.Contains(gpus, g.GPU.Ref()) })
+	on := slices.DeleteFunc(slices.Clone(s.gpus),
+		func(g allocator.GPUState) bool { return !slices.Contains(gpus, g.GPU.Ref()) })
 	if len(on) != r.GPUs || len(gpus) != r.GPUs {
 		return nil, false
 	}
@@ -286,7 +288,7 @@ func (s *state) lends(uid string, r sharing.Request) bool {
 // resolved completes what a container asks for as its node does: by the configuration, and by the GPUs that it has.
 func (u *rules) resolved(n *node, a Ask) (sharing.Request, error) {
 	r, err := u.resolve(n, a.Request)
-	if err == nil && !a.joint {
+	if err == nil && !a.sharedCap {
 		r = n.hardened(r)
 	}
 	return r, err
@@ -296,10 +298,12 @@ func (u *rules) resolved(n *node, a Ask) (sharing.Request, error) {
 func (u *rules) resolve(n *node, r sharing.Request) (sharing.Request, error) {
 	if u.config == nil {
 		if r.Open() {
-			return r, sharing.Invalid("profile", r.Profile, "give the scheduler the SharingConfig", "is not known to the scheduler")
+			return r, sharing.Invalid("profile", r.Profile, "give the scheduler the SharingConfig",
+				"is not known to the scheduler")
 		}
 		if r.MinLevel == sharing.LevelNone {
-			r.MinLevel = sharing.LevelUnknown // as config.Resolve does: only the config allows shares without enforcement
+			// as config.Resolve does: only the config allows shares without enforcement
+			r.MinLevel = sharing.LevelUnknown
 		}
 		return r, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// A pod that a rule of its profile refuses fits nowhere, and the text names the rule; another pod of its kind, and the same
-// one in another hour, may.
+// A pod that a rule of its profile refuses fits nowhere, and the text names the rule; another pod of its kind, and the
+// same one in another hour, may.
 func TestProfileRules(t *testing.T) {
 	t.Parallel()
 	hours, err := config.ParseHours("hours", "Thu 12:00-13:00") // 2026-01-01 was a Thursday
@@ -36,7 +36,8 @@ func TestProfileRules(t *testing.T) {
 		pod.Namespace = namespace
 		b.Heartbeat("n00", at, time.Hour, at)
 		v := b.Fit(want(t, pod), "n00", at)
-		if ok := v.Reason == scheduler.Fits; ok != (refused == "") || !ok && (v.Reason != scheduler.Refused || !strings.Contains(v.Text, refused)) {
+		if ok := v.Reason == scheduler.Fits; ok != (refused == "") || !ok &&
+			(v.Reason != scheduler.Refused || !strings.Contains(v.Text, refused)) {
 			t.Errorf("%s: %v: %s", name, v.Reason, v.Text)
 		}
 	}
@@ -44,8 +45,9 @@ func TestProfileRules(t *testing.T) {
 	fit("its namespace", "ns", noon(), pod("own", 10), "")
 	fit("another namespace", "web", noon(), pod("own", 10), "own.namespaces")
 	fit("its hour", "ns", noon(), pod("noon", 10), "")
-	fit("another hour", "ns", noon().Add(time.Hour), pod("noon", 10), "noon.hours")
-	fit("within bounds", "ns", noon().Add(time.Hour), podOf("p", map[string]string{sharing.ResourcePercent: "50"}, "kerf.dev/profile", "half"), "")
+	fit("another hour", "ns", noon().Add(time.Hour), pod("noon", 10), "noon.startWindows")
+	fit("within bounds", "ns", noon().Add(time.Hour), podOf("p", map[string]string{sharing.ResourcePercent: "50"},
+		"kerf.dev/profile", "half"), "")
 	two := podOf("p", map[string]string{sharing.ResourcePercent: "50"}, "kerf.dev/profile", "half")
 	two.Containers = append(two.Containers, sharing.PodContainer{Name: "second", Limits: two.Containers[0].Limits})
 	fit("too much in all", "ns", noon().Add(time.Hour), two, "half.maxMemoryPerPod")

@@ -18,7 +18,8 @@ type Planned struct {
 	Placement sharing.Placement
 }
 
-// Annotations are the plan as a Binding carries it: for each container the GPUs, in order, and its MIG instance's place.
+// Annotations are the plan as a Binding carries it: for each container the GPUs, in order, and its MIG instance's
+// place.
 func Annotations(plan []Planned) map[string]string {
 	out := make(map[string]string, len(plan))
 	for _, c := range plan {
@@ -33,15 +34,15 @@ type pod struct {
 	node string
 	// bound is true once the API server said so; before, it is a reservation.
 	bound bool
-	// plan has the place of each container that gets one of its own: what was reserved here, else what the pod's
+	// plan has the place of each container with a separate grant: what was reserved here, else what the pod's
 	// annotations say.
 	plan map[string]sharing.Advice
 	// seen is what the node reported last for the pod; a pod that was reported once is not planned any more.
 	seen sharing.Placement
 	// goneAt is when it was heard that the pod is deleted, or has ended for good; zero before.
 	goneAt time.Time
-	// stuckAt is when the node was first found to have no room for it; zero while it has not been. evicted is true once it
-	// was made to leave for that.
+	// stuckAt is when the node was first found to have no room for it; zero while it has not been. evicted is true once
+	// it was made to leave for that.
 	stuckAt time.Time
 	evicted bool
 }
@@ -55,9 +56,9 @@ func (p *pod) reflect(r *report) {
 	}
 }
 
-// Pod tells of a pod as the API server has it. One that is not bound, or asks for nothing, is not in the books; the error
-// is that of a pod whose request cannot be read, which its node will refuse.
-func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
+// Pod records a pod as the API server has it. A pod that is not bound, or requests nothing, is not in the state. The
+// error is that of an invalid request, which the pod's node will reject.
+func (b *ClusterState) Pod(p sharing.Pod, w Want, now time.Time) {
 	if p.Node == "" {
 		return
 	}
@@ -68,7 +69,7 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 		return
 	case b.Confirm(p.UID, p.Node):
 		return // nothing else of it can change
-	case old != nil: // somebody else bound it elsewhere
+	case old != nil: // another scheduler bound it elsewhere
 		b.drop(old)
 	}
 	b.Learn(w)
@@ -82,8 +83,8 @@ func (b *Books) Pod(p sharing.Pod, w Want, now time.Time) {
 	b.put(&pod{want: w, node: p.Node, bound: true, plan: plan})
 }
 
-// Confirm tells that a pod which the books have on the node is bound there; false where they do not, so that they need to
-// hear of it from Pod.
+// Confirm records that a pod on the node is bound there. It returns false if the state does not have it there: the
+// caller then has to call Pod.
 func (x *inventory) Confirm(uid, node string) bool {
 	p := x.pods[uid]
 	if p == nil || p.node != node {
@@ -111,7 +112,7 @@ func (x *inventory) drop(p *pod) {
 }
 
 // Gone tells that a pod is deleted, or has ended for good. What it held stays held until its node has let go.
-func (b *Books) Gone(uid string, now time.Time) {
+func (b *ClusterState) Gone(uid string, now time.Time) {
 	p := b.pods[uid]
 	if p == nil {
 		delete(b.learned, uid)
@@ -125,12 +126,13 @@ func (b *Books) Gone(uid string, now time.Time) {
 	}
 }
 
-// Reserve takes for a pod what Fit chose on the node, and holds it until the node reports it or Unreserve gives it back. It
-// returns the placements, in the order of the pod's asks; one without is an init container that uses another's.
+// Reserve takes for a pod what Fit chose on the node, and holds it until the node reports it or Unreserve gives it
+// back. It returns the placements, in the order of the pod's asks; one without is an init container that uses
+// another's.
 //
-// Errors: sharing.ErrExhausted when it does not fit, or does not fit any more; sharing.ErrConflict when the pod is on a node
-// already.
-func (b *Books) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
+// Errors: sharing.ErrExhausted when it does not fit, or does not fit any more; sharing.ErrConflict when the pod is on a
+// node already.
+func (b *ClusterState) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
 	if p := b.pods[w.UID]; p != nil && (p.bound || p.gone()) {
 		return nil, fmt.Errorf("reserve for pod %s: it is on node %q: %w", w, p.node, sharing.ErrConflict)
 	} else if p != nil {
@@ -156,7 +158,7 @@ func (b *Books) Reserve(w Want, name string, now time.Time) ([]Planned, error) {
 }
 
 // Unreserve gives a reservation back. It changes nothing for a pod that is bound, or that was not reserved.
-func (b *Books) Unreserve(uid string) {
+func (b *ClusterState) Unreserve(uid string) {
 	if p := b.pods[uid]; p != nil && !p.bound && !p.gone() {
 		b.drop(p)
 	}
@@ -174,10 +176,9 @@ type Stuck struct {
 	Reason string
 }
 
-// Stuck are the pods, of those that a scheduler's plan bound, that their nodes have reported without a break for at least
-// after to have no room for, sorted. How long is known only as far as this is asked again and again: what a node said
-// between two calls is not seen. A node that is not to be believed begins anew, and a pod that Evicted was told of is left
-// out.
+// Stuck returns the pods, sorted, that a plan of this scheduler bound and that do not fit on their nodes. Their nodes
+// must have reported that without a break for at least after. Call it regularly: reports between two calls are not
+// seen. After an unreliable report of a node, its time starts again. Pods that Evicted reported are left out.
 func (x *inventory) Stuck(after time.Duration, now time.Time) []Stuck {
 	var out []Stuck
 	for uid, p := range x.pods {
@@ -194,7 +195,8 @@ func (x *inventory) Stuck(after time.Duration, now time.Time) []Stuck {
 			p.stuckAt = now
 		}
 		if waited := now.Sub(p.stuckAt); waited >= after {
-			out = append(out, Stuck{UID: uid, Namespace: p.want.Namespace, Name: p.want.Name, Node: p.node, For: waited, Reason: reason})
+			out = append(out, Stuck{UID: uid, Namespace: p.want.Namespace, Name: p.want.Name, Node: p.node, For: waited,
+				Reason: reason})
 		}
 	}
 	slices.SortFunc(out, func(a, b Stuck) int { return cmp.Compare(a.UID, b.UID) })
@@ -212,8 +214,8 @@ func (x *inventory) Evicted(uid string) {
 type WhatIf struct {
 	// Without are the UIDs of pods whose claims and plans are thought away.
 	Without []string
-	// With are pods that are thought to be there already, placed one after the other before the pod in question. One that
-	// does not fit takes nothing.
+	// With are pods that are thought to be there already, placed one after the other before the pod in question. One
+	// that does not fit takes nothing.
 	With []Want
 }
 
@@ -227,7 +229,7 @@ func (j *judge) FitIf(w Want, name string, change WhatIf, now time.Time) Verdict
 		return v
 	}
 	j.refresh()
-	s := j.books(n).clone()
+	s := j.stateOf(n).clone()
 	for _, uid := range slices.Sorted(slices.Values(change.Without)) {
 		s.release(uid)
 	}

@@ -21,8 +21,8 @@ type Victim struct {
 	Cost int64
 }
 
-// mostTried bounds the sets of victims that are looked at for one GPU. Beyond it, fewer are found by sparing one after the
-// other, which may miss the fewest.
+// mostTried bounds the sets of victims that are looked at for one GPU. Beyond it, fewer are found by sparing one after
+// the other, which may miss the fewest.
 const mostTried = 2000
 
 // toll is what victims cost, what counts most first.
@@ -33,7 +33,8 @@ type toll struct {
 }
 
 func (t toll) compare(u toll) int {
-	return cmp.Or(cmp.Compare(t.protected, u.protected), cmp.Compare(t.pods, u.pods), cmp.Compare(t.highest, u.highest), cmp.Compare(t.cost, u.cost))
+	return cmp.Or(cmp.Compare(t.protected, u.protected), cmp.Compare(t.pods, u.pods), cmp.Compare(t.highest, u.highest),
+		cmp.Compare(t.cost, u.cost))
 }
 
 func tollOf(set []Victim) toll {
@@ -48,10 +49,10 @@ func tollOf(set []Victim) toll {
 }
 
 // Victims are the pods of a node that make room for the pod when they are gone: the fewest protected ones, of those the
-// fewest, of those the ones whose highest priority is lowest, then the cheapest. For a share of one GPU all sets on each
-// GPU are compared, as long as they are not too many; else every pod goes that may, and those that can be spared come
-// back, the most important first. Only candidates below the pod's priority count. It changes nothing; none when there is
-// no way.
+// fewest, of those the ones whose highest priority is lowest, then the cheapest. For a share of one GPU all sets on
+// each GPU are compared, as long as they are not too many; else every pod goes that may, and those that can be spared
+// come back, the most important first. Only candidates below the pod's priority count. It changes nothing; none when
+// there is no way.
 func (j *judge) Victims(w Want, name string, candidates []Victim, now time.Time) []Victim {
 	return j.victims(w, name, candidates, WhatIf{}, now)
 }
@@ -62,13 +63,14 @@ func (j *judge) victims(w Want, name string, candidates []Victim, change WhatIf,
 	if _, trusted := trusted(n, now); !trusted {
 		return nil
 	}
-	s := j.books(n)
+	s := j.stateOf(n)
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
 		return v.Priority >= w.Priority || len(s.held[v.UID]) == 0
 	})
 	byToll(candidates)
 	enough := func(set []Victim) bool {
-		return j.FitIf(w, name, WhatIf{Without: slices.Concat(change.Without, uids(set)), With: change.With}, now).Reason == Fits
+		return j.FitIf(w, name, WhatIf{Without: slices.Concat(change.Without, uids(set)), With: change.With},
+			now).Reason == Fits
 	}
 	if len(candidates) == 0 || !enough(candidates) {
 		return nil
@@ -107,7 +109,8 @@ func byToll(all []Victim) {
 	})
 }
 
-// fewestOf is the best set of these pods that costs less than the one known; nil when there is none among the first so many.
+// fewestOf is the best set of these pods that costs less than the one known; nil when there is none among the first so
+// many.
 func fewestOf(on, known []Victim, enough func([]Victim) bool, most int) []Victim {
 	var best []Victim
 	limit, tried := tollOf(known), 0
@@ -161,12 +164,12 @@ func Cheaper(a, b []Victim) int { return tollOf(a).compare(tollOf(b)) }
 // mostGangTried bounds the sets of victims that are looked at for a gang: each is as much work as the gang.
 const mostGangTried = 100
 
-// GangVictims are the pods that make room for all of these pods at once when they are gone. Of what is found it is the set
-// with the fewest protected ones, of those the fewest, of those whose highest priority is lowest, then the cheapest; none
-// of them can be spared. For each pod of the gang, largest first, those are taken that Victims finds, where no node has
-// room without; then other sets of fewer are looked for, as long as they are not too many. going are pods that end already:
-// true where their end is enough, or where nobody's is needed.
-func (q *gangs) GangVictims(wants []Want, names []string, candidates []Victim, going []string, now time.Time) (victims []Victim, coming bool) {
+// GangVictims returns the pods whose end makes room for all of these pods at once. It prefers sets with the fewest
+// protected pods, then the fewest pods, then the lowest highest priority, then the lowest cost. No pod of a set can be
+// left out. For each pod of the gang, largest first, it takes the result of Victims if no node has room. Then it tries
+// smaller sets, up to a bound. going are pods that already end: true if their end is enough, or if no pod must end.
+func (q *gangs) GangVictims(wants []Want, names []string, candidates []Victim, going []string,
+	now time.Time) (victims []Victim, coming bool) {
 	q.refresh()
 	wants = largestFirst(wants)
 	priority := slices.MinFunc(wants, func(x, y Want) int { return cmp.Compare(x.Priority, y.Priority) }).Priority
@@ -216,8 +219,10 @@ func (q *gangs) oneByOne(wants []Want, names []string, candidates []Victim, goin
 			if at >= 0 {
 				break
 			}
-			left := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return slices.Contains(away, v.UID) })
-			if set := q.victims(w, name, left, WhatIf{Without: away, With: with[name]}, now); len(set) > 0 && (best == nil || Cheaper(set, best) < 0) {
+			left := slices.DeleteFunc(slices.Clone(candidates),
+				func(v Victim) bool { return slices.Contains(away, v.UID) })
+			if set := q.victims(w, name, left, WhatIf{Without: away, With: with[name]}, now); len(set) > 0 &&
+				(best == nil || Cheaper(set, best) < 0) {
 				best, on = set, i
 			}
 		}
@@ -232,9 +237,9 @@ func (q *gangs) oneByOne(wants []Want, names []string, candidates []Victim, goin
 	return gone
 }
 
-// Without has the books think pods away, which count as gone from their nodes, until it is called again. Others are asked
-// meanwhile how a gang would fit then.
-func (b *Books) Without(pods []string) {
+// Without makes the state treat pods as gone from their nodes, until the next call. A caller can then ask how a gang
+// would fit.
+func (b *ClusterState) Without(pods []string) {
 	changed := slices.Concat(pods, slices.Collect(maps.Keys(b.away)))
 	b.away = map[string]bool{}
 	for _, uid := range pods {

@@ -17,7 +17,8 @@ import (
 func TestVictims(t *testing.T) {
 	// GPU 0 holds four of 19, GPU 1 one of 50 and one of 20.
 	holds := []hold{
-		{uid: "a", gpu: 0, memory: 19}, {uid: "b", gpu: 0, memory: 19}, {uid: "c", gpu: 0, memory: 19}, {uid: "d", gpu: 0, memory: 19},
+		{uid: "a", gpu: 0, memory: 19}, {uid: "b", gpu: 0, memory: 19}, {uid: "c", gpu: 0, memory: 19},
+		{uid: "d", gpu: 0, memory: 19},
 		{uid: "e", gpu: 1, memory: 50}, {uid: "f", gpu: 1, memory: 20},
 	}
 	all := func(change func(*scheduler.Victim)) []scheduler.Victim {
@@ -49,7 +50,8 @@ func TestVictims(t *testing.T) {
 				v.Priority, v.Cost = 1, 100
 			}
 		}, want: []string{"b"}},
-		{name: "two that are not protected before one that is", ask: memory(40), change: func(v *scheduler.Victim) { v.Protected = v.UID == "e" }, want: []string{"a", "b"}},
+		{name: "two that are not protected before one that is", ask: memory(40),
+			change: func(v *scheduler.Victim) { v.Protected = v.UID == "e" }, want: []string{"a", "b"}},
 		{name: "a whole GPU, where fewer lie", ask: whole(1), want: []string{"e", "f"}},
 		{name: "both GPUs", ask: whole(2), want: []string{"a", "b", "c", "d", "e", "f"}},
 		{name: "equals do not give way", ask: memory(40), change: func(v *scheduler.Victim) { v.Priority = 10 }},
@@ -88,8 +90,9 @@ func TestVictimsAreTheFewest(t *testing.T) {
 			for left := 79; left > 0; {
 				size := min(left, 12+r.IntN(40))
 				uid := "v" + strconv.Itoa(len(holds))
-				holds = append(holds, hold{uid: uid, gpu: g, memory: uint64(size)})
-				candidates = append(candidates, scheduler.Victim{UID: uid, Priority: int32(r.IntN(3)), Cost: int64(r.IntN(9)), Protected: r.IntN(4) == 0})
+				holds = append(holds, hold{uid: uid, gpu: g, memory: int64(size)})
+				candidates = append(candidates, scheduler.Victim{UID: uid, Priority: int32(r.IntN(3)),
+					Cost: int64(r.IntN(9)), Protected: r.IntN(4) == 0})
 				left -= size
 			}
 		}
@@ -108,7 +111,8 @@ func TestVictimsAreTheFewest(t *testing.T) {
 					set, without = append(set, v), append(without, v.UID)
 				}
 			}
-			if (best == nil || scheduler.Cheaper(set, best) < 0) && b.FitIf(w, "n00", scheduler.WhatIf{Without: without}, noon()).Reason == scheduler.Fits {
+			if (best == nil || scheduler.Cheaper(set, best) < 0) &&
+				b.FitIf(w, "n00", scheduler.WhatIf{Without: without}, noon()).Reason == scheduler.Fits {
 				best = set
 			}
 		}

@@ -31,9 +31,9 @@ const (
 type life struct {
 	pod  sharing.Pod
 	node int
-	// told is true once the books were told that it is bound, gone once it is deleted, heard once they know.
-	told, gone, heard bool
-	// gpus is where the books planned it; claimed where its node put it; nil before.
+	// bound is true once the state has its binding, gone once it is deleted, heard once the state knows that.
+	bound, gone, heard bool
+	// gpus is where the cluster state planned it; claimed where its node put it; nil before.
 	gpus, claimed []int
 }
 
@@ -42,9 +42,9 @@ type agentWorld struct {
 	*testing.T
 	rand  *rand.Rand
 	now   time.Time
-	books *scheduler.Books
+	books *scheduler.ClusterState
 	lives []*life
-	// next numbers the pods; placed and full count those that the books placed, and had no room for.
+	// next numbers the pods; placed and full count those that were placed, and those that did not fit.
 	next, placed, full int
 }
 
@@ -67,8 +67,8 @@ func (w *agentWorld) step() {
 	case n < 6:
 		w.arrive()
 	case n < 9:
-		w.each(func(l *life) bool { return !l.told }, func(l *life) {
-			l.told = true
+		w.each(func(l *life) bool { return !l.bound }, func(l *life) {
+			l.bound = true
 			w.books.Pod(l.pod, want(w, l.pod), w.now)
 		})
 	case n < 12:
@@ -89,7 +89,7 @@ func (w *agentWorld) step() {
 	default:
 		w.tell(w.rand.IntN(worldNodes))
 	}
-	w.lives = slices.DeleteFunc(w.lives, func(l *life) bool { return l.heard && l.claimed == nil && !l.told })
+	w.lives = slices.DeleteFunc(w.lives, func(l *life) bool { return l.heard && l.claimed == nil && !l.bound })
 	if w.rand.IntN(50) == 0 {
 		w.restart()
 	}
@@ -103,7 +103,7 @@ func (w *agentWorld) each(which func(*life) bool, do func(*life)) {
 	}
 }
 
-// arrive offers a pod to the books, which place it where they say it fits.
+// arrive offers a pod to the cluster state, which places it where it reports that the pod fits.
 func (w *agentWorld) arrive() {
 	w.next++
 	limits := memory(1 + w.rand.IntN(79))
@@ -133,7 +133,8 @@ func (w *agentWorld) arrive() {
 		maps.Copy(p.Annotations, scheduler.Annotations(plan))
 		l := &life{pod: p, node: n}
 		for _, f := range plan[0].Placement {
-			l.gpus = append(l.gpus, slices.IndexFunc(statusOf(n, worldGPUs).GPUs, func(g gpunode.GPU) bool { return g.UUID == f.GPU.String() }))
+			l.gpus = append(l.gpus, slices.IndexFunc(statusOf(n, worldGPUs).GPUs,
+				func(g gpunode.GPU) bool { return g.UUID == f.GPU.String() }))
 		}
 		w.lives = append(w.lives, l)
 		w.placed++
@@ -149,8 +150,9 @@ func (w *agentWorld) claim(l *life) {
 	for _, g := range l.gpus {
 		has := s.GPUs[g]
 		f := r.On(sharing.GPU{Memory: 79 * sharing.GiB})
-		if uint64(f.Memory) > has.FreeBytes || int(f.Percent) > has.FreePercent || f.Whole && has.GrantedBytes > 0 {
-			w.Errorf("step of pod %s: GPU %d of node %d has %d GiB and %d%%, and %v was planned there", l.pod.Name, g, l.node, has.FreeBytes>>30, has.FreePercent, r)
+		if int64(f.Memory) > has.FreeBytes || int(f.Percent) > has.FreePercent || f.Whole && has.GrantedBytes > 0 {
+			w.Errorf("step of pod %s: GPU %d of node %d has %d GiB and %d%%, and %v was planned there", l.pod.Name, g,
+				l.node, has.FreeBytes>>30, has.FreePercent, r)
 		}
 	}
 	l.claimed = l.gpus
@@ -166,7 +168,7 @@ func (w *agentWorld) truth(node int) gpunode.Status {
 		r := want(w, l.pod).Asks[0].Request
 		for _, g := range l.claimed {
 			m, p := r.Each()
-			holds = append(holds, hold{uid: l.pod.UID, gpu: g, memory: uint64(m) / gib, per: int(p)})
+			holds = append(holds, hold{uid: l.pod.UID, gpu: g, memory: int64(m) / gib, per: int(p)})
 		}
 	}
 	return statusOf(node, worldGPUs, holds...)
@@ -179,15 +181,15 @@ func (w *agentWorld) tell(node int) {
 	w.lives = slices.DeleteFunc(w.lives, func(l *life) bool { return l.heard && l.claimed == nil && l.node == node })
 }
 
-// restart makes the books anew from what the API server has. Where no pod is between two states, they are the same.
+// restart builds a new cluster state from what the API server has. If no pod is between two states, both are equal.
 func (w *agentWorld) restart() {
 	for n := range worldNodes {
 		w.tell(n)
 	}
 	w.lives = slices.DeleteFunc(w.lives, func(l *life) bool { return l.gone && l.claimed == nil && w.leave(l) })
 	for _, l := range w.lives {
-		if !l.told {
-			l.told = true
+		if !l.bound {
+			l.bound = true
 			w.books.Pod(l.pod, want(w, l.pod), w.now)
 		}
 		if l.gone && !l.heard {
@@ -213,7 +215,8 @@ func (w *agentWorld) restart() {
 				p := want(w, podOf("probe", memory(size), "kerf.dev/gpu-uuid", uuid(n, g)))
 				was, is := w.books.Fit(p, nodeName(n), w.now), again.Fit(p, nodeName(n), w.now)
 				if was.Reason != is.Reason {
-					w.Errorf("%d GiB on GPU %d of node %d: %q before the restart (%s), %q after (%s)", size, g, n, was.Reason, was.Text, is.Reason, is.Text)
+					w.Errorf("%d GiB on GPU %d of node %d: %q before the restart (%s), %q after (%s)", size, g, n,
+						was.Reason, was.Text, is.Reason, is.Text)
 				}
 			}
 		}
@@ -221,7 +224,7 @@ func (w *agentWorld) restart() {
 	w.books = again
 }
 
-// leave tells the books that a pod is gone, and is always true.
+// leave reports to the cluster state that a pod is gone, and is always true.
 func (w *agentWorld) leave(l *life) bool {
 	w.books.Gone(l.pod.UID, w.now)
 	return true

@@ -85,9 +85,9 @@ type ranked struct {
 	fits               bool
 }
 
-// Candidates are those of the nodes that answer the pod now, with the scores that Score gives them. machines are the nodes,
-// and the CPU that is free on each. A node that has not changed since a pod of the same kind was told of it costs a look at
-// its last answer, so that all nodes of a cluster can be looked at for each pod.
+// Candidates are the nodes that answer the pod now, with the scores that Score gives them. machines are the nodes, with
+// the free CPU of each. For an unchanged node, the answer for the last pod of the same kind is reused, so all nodes of
+// a cluster can be checked for each pod.
 func (j *judge) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], now time.Time) Candidates {
 	var out Candidates
 	if _, ok := j.permitted(w, now); !ok {

@@ -20,7 +20,8 @@ import (
 )
 
 // checkCandidates holds the order of the candidates against what Fit and Score say of each node by itself.
-func checkCandidates(t testing.TB, b *scheduler.Books, w scheduler.Want, free map[string]cluster.Milli, now time.Time) {
+func checkCandidates(t testing.TB, b *scheduler.ClusterState, w scheduler.Want, free map[string]cluster.Milli,
+	now time.Time) {
 	t.Helper()
 	var expected, got []scheduler.Candidate
 	for name, cpu := range free {
@@ -43,8 +44,8 @@ func checkCandidates(t testing.TB, b *scheduler.Books, w scheduler.Want, free ma
 	}
 }
 
-// What is kept of the answers of nodes is as good as asking them anew, whatever changes: the nodes, what the policy has
-// learned, the free CPU, the pod, and how many kinds of pods there are.
+// Stored answers of nodes equal new ones, whatever changes: the nodes, what the policy has learned, the free CPU, the
+// pod, and the number of kinds of pods.
 func TestCandidatesAreThoseOfFitAndScore(t *testing.T) {
 	const nodes, gpus = 6, 2
 	random := rand.New(rand.NewPCG(3, 4))

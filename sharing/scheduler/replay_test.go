@@ -22,7 +22,8 @@ const (
 	replayGPUs  = 4
 )
 
-// replayed is a pod of the trace: where the books have it, and where the cluster that kerf simulate fills has it.
+// replayed is a pod of the trace: where the cluster state has it, and where the cluster that kerf simulate fills has
+// it.
 type replayed struct {
 	pod   sharing.Pod
 	plan  []scheduler.Planned
@@ -31,11 +32,11 @@ type replayed struct {
 	place cluster.Placement
 }
 
-// replay offers one trace to the books, as kerf-scheduler asks them, and to the cluster that kerf simulate fills.
+// replay offers one trace to the cluster state, as kerf-scheduler does, and to the cluster that kerf simulate fills.
 type replay struct {
 	*testing.T
 	now   time.Time
-	books *scheduler.Books
+	books *scheduler.ClusterState
 	c     *cluster.Cluster
 	lives []replayed
 }
@@ -45,7 +46,8 @@ func newReplay(t *testing.T) *replay {
 	var nodes []cluster.Node
 	for i := range replayNodes {
 		r.books.Heartbeat(nodeName(i), r.now.Add(time.Second), 100*time.Hour, r.now)
-		n := cluster.Node{Name: nodeName(i), CPU: machine().CPU, Memory: machine().Memory, Model: "H100", GPUMemory: 79 * sharing.GiB, Level: sharing.LevelDriver}
+		n := cluster.Node{Name: nodeName(i), CPU: machine().CPU, Memory: machine().Memory, Model: "H100",
+			GPUMemory: 79 * sharing.GiB, Level: sharing.LevelDriver}
 		for range replayGPUs {
 			n.GPUs = append(n.GPUs, cluster.WholeGPU)
 		}
@@ -56,8 +58,8 @@ func newReplay(t *testing.T) *replay {
 	return r
 }
 
-// A trace of pods that come and go is placed by the scheduler's books as kerf simulate places it: the same pods have room,
-// on the same nodes, and shares on GPUs with as much left, whatever the policy learns on the way.
+// The scheduler's state places a trace of pods as kerf simulate does: the same pods fit, on the same nodes, and shares
+// on GPUs with the same free amounts, whatever the policy learns meanwhile.
 func TestReplayIsAsSimulated(t *testing.T) {
 	r := newReplay(t)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -105,7 +107,8 @@ func (r *replay) arrive(p sharing.Pod) bool {
 	first, _ := candidates.Best()
 	best := first.Node
 	if (best != "") != simulated || simulated && best != nodeName(place.Node) {
-		r.Errorf("%v: the books choose node %q, the simulation %t, node %d", w.Asks[0].Request, best, simulated, place.Node)
+		r.Errorf("%v: the books choose node %q, the simulation %t, node %d", w.Asks[0].Request, best, simulated,
+			place.Node)
 	}
 	if best == "" || r.Failed() {
 		return false
@@ -144,7 +147,7 @@ func (r *replay) tell(node int) {
 			g := slices.IndexFunc(statusOf(node, replayGPUs).GPUs, func(o gpu) bool { return o.UUID == f.GPU.String() })
 			h := hold{uid: l.pod.UID, gpu: g}
 			if !f.Whole {
-				h.bytes, h.per = uint64(f.Memory), int(f.Percent)
+				h.bytes, h.per = int64(f.Memory), int(f.Percent)
 			}
 			holds = append(holds, h)
 		}

@@ -1,17 +1,17 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler keeps a cluster's books for a scheduler: which piece of which GPU is free, which pod holds one or is
-// about to, and which node answers a pod best.
+// Package scheduler has the state of a cluster for a scheduler: the free amounts of each GPU, the pods that have a
+// share or soon will, and the nodes that answer a pod best.
 //
 // What it knows comes from three places. The report of a node's agent (its GPUNode) says what the node has and what is
-// claimed there; it alone counts for what it speaks of. A pod that is bound, or reserved here, and of which the report does
-// not speak yet, holds what was planned for it. And the heartbeat says whether the report is to be believed.
+// claimed there; it alone counts for what it speaks of. A pod that is bound, or reserved here, and of which the report
+// does not speak yet, holds what was planned for it. And the heartbeat says whether the report is to be believed.
 //
-// It promises: what a pod was given is held until the node's report has it, and stays held, once the pod is gone, until the
-// node has let go; books made anew of the same pods and reports are the same books; a node that is not heard from, or whose
-// report does not agree with itself, takes nothing new. It does not promise that a node can do what was planned: there the
-// node's own books decide, and no scheduler can make it give a byte twice.
+// It promises: the reservation of a pod stays until the node's report has it, and then until the node has released it.
+// The same pods and reports give the same state. A node without a heartbeat, or with an inconsistent report, takes
+// nothing new. It does not promise that a node can do what was planned: the node's ledger decides, and no scheduler can
+// make it grant a byte twice.
 //
 // It has no I/O, clock or goroutine: times are given to it. It is not safe for concurrent use.
 package scheduler
@@ -24,20 +24,20 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 )
 
-// survey is what the policy was told last of the free units of all GPUs in MIG mode.
+// survey is the last number of free units of all GPUs in MIG mode that the policy received.
 type survey struct {
 	rooms map[*mig.Table]mig.Room
 	gpus  int
-	// changes of nodes with such GPUs came since then; void where the policy may not know what it was told.
+	// changes of nodes with such GPUs came since then; void if the policy may have lost it.
 	changes int
 	void    bool
 }
 
-// rooms adds the GPUs that are cut for pods, and gives their number.
+// rooms adds the GPUs in MIG mode that have free units, and returns their number.
 func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
 	gpus := 0
 	for _, g := range s.gpus {
-		c := s.cut(g.GPU.Ref())
+		c := s.migGPU(g.GPU.Ref())
 		if c == nil || c.geometry == nil || c.fixed || c.trouble != "" || g.GPU.Health != sharing.HealthOK {
 			continue
 		}
@@ -52,13 +52,13 @@ func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
 	return gpus
 }
 
-// turnToll is taken off the score of a node that would change a GPU's mode for a pod: it comes after all that need not. It
-// is far more than any score, and far less than what many of them add up to may be.
+// turnToll is taken off the score of a node that would change a GPU's mode for a pod: it comes after all that need not.
+// It is far more than any score, and far less than what many of them add up to may be.
 const turnToll = int64(1) << 50
 
 // idle reports whether a GPU's node would change its mode for a pod, and nothing is planned there meanwhile.
 func (s *state) idle(g allocator.GPUState) bool {
-	c := s.cuts[g.GPU.Ref()]
+	c := s.migGPUs[g.GPU.Ref()]
 	return c != nil && c.turns && s.holders[g.GPU.Ref()] == 0 && g.GPU.Health == sharing.HealthOK
 }
 
@@ -78,22 +78,22 @@ func (s *state) turned(on bool) *state {
 
 // mustTurn reports whether a GPU is to change its mode for a placement.
 func (s *state) mustTurn(p sharing.Placement) bool {
-	return slices.ContainsFunc(p, func(f sharing.Fragment) bool {
+	return slices.ContainsFunc(p, func(f sharing.Share) bool {
 		g := s.at(f.GPU)
 		return g != nil && g.GPU.MIG == f.MIG.None() && s.idle(*g)
 	})
 }
 
-// turnFor has a GPU change its mode for who gets the first piece of it.
-func (s *state) turnFor(f sharing.Fragment, g *allocator.GPUState) {
+// turnFor switches a GPU's mode for the request that gets its first share.
+func (s *state) turnFor(f sharing.Share, g *allocator.GPUState) {
 	if on := !f.MIG.None(); g.GPU.MIG != on && s.idle(*g) {
 		set(g, on)
 	}
 }
 
-// turnBack has a GPU that nobody has any more be as its node reported it.
+// turnBack resets a GPU without users to the mode that its node reported.
 func (s *state) turnBack(g *allocator.GPUState) {
-	if c := s.cuts[g.GPU.Ref()]; c != nil && c.turns && s.holders[g.GPU.Ref()] == 0 && g.GPU.MIG != c.on {
+	if c := s.migGPUs[g.GPU.Ref()]; c != nil && c.turns && s.holders[g.GPU.Ref()] == 0 && g.GPU.MIG != c.on {
 		set(g, c.on)
 	}
 }

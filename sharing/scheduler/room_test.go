@@ -15,8 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// With instances too, what is kept of the answers of nodes is as good as asking them anew, while what is free on others changes
-// what each is worth.
+// With instances too, stored answers of nodes equal new ones, while free units on other nodes change their values.
 func TestCandidatesForInstancesAreThoseOfFitAndScore(t *testing.T) {
 	const nodes, gpus = 5, 2
 	random := rand.New(rand.NewPCG(*seed, 9))
@@ -56,20 +55,22 @@ func TestCandidatesForInstancesAreThoseOfFitAndScore(t *testing.T) {
 	}
 }
 
-// A GPU whose units 0-3 are free is kept for a 4g, of which some are expected, while there is one such GPU; where there are
-// fourteen beside six empty GPUs, a 3g takes one of them.
+// A GPU whose units 0-3 are free is kept for a 4g, of which some are expected, while there is one such GPU; with
+// fourteen such GPUs and six empty ones, a 3g takes one of them.
 func TestNodesAreWorthWhatOthersLeave(t *testing.T) {
 	const nodes = 20
-	profiles := append(slices7(), gpunode.MIGProfile{Name: "4g.40gb", ID: 5, Compute: 4, MemoryBytes: 40 * gib, Most: 1, Size: 4, Starts: []int{0}})
+	profiles := append(slices7(), gpunode.MIGProfile{Name: "4g.40gb", ID: 5, Compute: 4, MemoryBytes: 40 * gib,
+		MaxInstances: 1,
+		MemorySlices: 4, PlacementStarts: []int{0}})
 	for halves, completes := range map[int]bool{1: false, 14: true} {
 		books := booksOf(nodes, 1)
 		offers := machine()
 		offers.Offers["kerf.dev/mig-4g.40gb"] = 1
 		free := map[string]cluster.Milli{}
 		for n := range nodes {
-			var pieces []piece
+			var pieces []migGrant
 			if n < halves {
-				pieces = []piece{{fmt.Sprint("half", n), 0, "3g.40gb", 4}}
+				pieces = []migGrant{{fmt.Sprint("half", n), 0, "3g.40gb", 4}}
 			}
 			s := cutStatus(n, 1, pieces...)
 			s.GPUs[0].MIGState.Geometry = profiles
@@ -78,7 +79,8 @@ func TestNodesAreWorthWhatOthersLeave(t *testing.T) {
 			free[nodeName(n)] = offers.CPU
 		}
 		for i := range 128 {
-			asked := []string{"3g.40gb", "4g.40gb", "7g.80gb", "3g.40gb", "4g.40gb", "7g.80gb", "7g.80gb", "2g.20gb"}[i%8]
+			asked := []string{"3g.40gb", "4g.40gb", "7g.80gb", "3g.40gb", "4g.40gb", "7g.80gb", "7g.80gb",
+				"2g.20gb"}[i%8]
 			books.Learn(want(t, podOf("usual"+strconv.Itoa(i), mig(asked))))
 		}
 		all := books.Candidates(want(t, podOf("p", mig("3g.40gb"))), maps.All(free), noon())

@@ -21,8 +21,8 @@ type scoreKey struct {
 	era       uint64
 }
 
-// Score says how well a node that answers the pod suits it; the highest is best, and of equal ones the first name. free is
-// the CPU that is free on the machine. It is 0 for a node that does not answer.
+// Score says how well a node that answers the pod suits it; the highest is best, and of equal ones the first name. free
+// is the CPU that is free on the machine. It is 0 for a node that does not answer.
 func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) int64 {
 	v := j.Fit(w, name, now)
 	n := j.nodes[name]
@@ -33,7 +33,7 @@ func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) in
 	if k, ok := n.scores[key]; ok && k.version == n.version {
 		return k.is
 	}
-	s := j.books(n)
+	s := j.stateOf(n)
 	if len(v.Plan) > 1 {
 		s = s.clone()
 	}
@@ -45,8 +45,8 @@ func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) in
 	return sum
 }
 
-// score adds up the policy's scores of the containers, which are taken from the state one after the other where there are
-// several.
+// score adds up the policy's scores of the containers, which are taken from the state one after the other where there
+// are several.
 func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli) int64 {
 	sum := int64(0)
 	for _, a := range w.Asks {
@@ -83,14 +83,14 @@ func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli)
 	return sum
 }
 
-// Terms are what the score of a node is made of, added up over the pod's containers; nil for a node that does not answer,
-// and where the pod wants to be spread. free is that of Score.
+// Terms are what the score of a node is made of, added up over the pod's containers; nil for a node that does not
+// answer, and where the pod wants to be spread. free is that of Score.
 func (j *judge) Terms(w Want, name string, free cluster.Milli, now time.Time) []cluster.Term {
 	v := j.Fit(w, name, now)
 	if v.Reason != Fits {
 		return nil
 	}
-	return j.terms(j.nodes[name], j.books(j.nodes[name]).clone(), w, v, free)
+	return j.terms(j.nodes[name], j.stateOf(j.nodes[name]).clone(), w, v, free)
 }
 
 // terms takes what it looks at from the state.
@@ -137,7 +137,8 @@ func (v Verdict) placement(container string) (sharing.Placement, bool) {
 
 // shapeOf is a request as policies see it.
 func shapeOf(r sharing.Request, cpu cluster.Milli) cluster.Shape {
-	s := cluster.Shape{CPU: cpu, GPUs: r.GPUs, Share: cluster.WholeGPU, Models: strings.Join(append(append([]string{}, r.Models...), r.ProfileModels...), "|"), Level: r.MinLevel}
+	s := cluster.Shape{CPU: cpu, GPUs: r.GPUs, Share: cluster.WholeGPU,
+		Models: strings.Join(append(append([]string{}, r.Models...), r.ProfileModels...), "|"), Level: r.MinLevel}
 	switch r.Kind {
 	case sharing.KindShared:
 		memory, percent := r.Each()
@@ -153,8 +154,8 @@ func shapeOf(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 	return s
 }
 
-// view is the node as policies see it: what is free in thousandths. Thousandths are coarser than bytes, so that what fits
-// the request exactly, and nothing else, is made to fit it there. The free CPU is that of the empty machine.
+// view is the node as policies see it: what is free in thousandths. Thousandths are coarser than bytes, so that what
+// fits the request exactly, and nothing else, is made to fit it there. The free CPU is that of the empty machine.
 func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Node, cluster.Shape) {
 	out := n.empty(n.report.gpus)
 	shape := shapeOf(r, cpu)
@@ -163,9 +164,10 @@ func (n *node) view(s *state, r sharing.Request, cpu cluster.Milli) (cluster.Nod
 		if part := milli(r.On(g.GPU).Memory, g.GPU.Bookable(), true); r.Kind == sharing.KindShared {
 			share = max(share, part)
 		}
-		out.GPUs[i] = min(milli(g.FreeMemory, g.GPU.Bookable(), false), cluster.Milli(g.FreePercent)*10, cluster.WholeGPU)
+		out.GPUs[i] = min(milli(g.FreeMemory, g.GPU.Bookable(), false), cluster.Milli(g.FreePercent)*10,
+			cluster.WholeGPU)
 	}
-	// The share is told in thousandths, so that each GPU takes the same whatever its size.
+	// The share is in thousandths, so that each GPU takes the same whatever its size.
 	shape.Share, shape.GPUMemory, shape.Models, shape.Level = min(share, cluster.WholeGPU), 0, "", sharing.LevelUnknown
 	for i := range s.gpus {
 		if allocator.Fit(s.gpus[i], one(r)).Fits() {
@@ -184,12 +186,12 @@ func one(r sharing.Request) sharing.Request {
 	return r
 }
 
-// parts are the node as policies see it with nothing taken: its GPUs in MIG mode apart from the others, each part with its
-// share of the CPU.
+// parts are the node as policies see it with nothing taken: its GPUs in MIG mode apart from the others, each part with
+// its share of the CPU.
 func (n *node) parts() []cluster.Node {
 	all := n.report.gpus
-	cut := func(g allocator.GPUState) *cut {
-		if c := n.report.cuts[g.GPU.Ref()]; c != nil && c.on {
+	cut := func(g allocator.GPUState) *migGPU {
+		if c := n.report.migGPUs[g.GPU.Ref()]; c != nil && c.on {
 			return c
 		}
 		return nil
@@ -211,12 +213,14 @@ func (n *node) parts() []cluster.Node {
 			c := cut(g)
 			return c == nil || c.geometry != kind
 		})
-		if kind == nil || len(of) == 0 || slices.ContainsFunc(out, func(o cluster.Node) bool { return o.Table == kind.table }) {
+		if kind == nil || len(of) == 0 ||
+			slices.ContainsFunc(out, func(o cluster.Node) bool { return o.Table == kind.table }) {
 			continue
 		}
 		part := kind.node
-		part.Name, part.Model, part.Memory, part.GPUMemory = n.name, of[0].GPU.Model, n.machine.Memory, of[0].GPU.Usable()
-		part.Cut(make([]mig.Occupancy, len(of)))
+		part.Name, part.Model, part.Memory, part.GPUMemory = n.name, of[0].GPU.Model, n.machine.Memory,
+			of[0].GPU.Usable()
+		part.SetMIG(make([]mig.Occupancy, len(of)))
 		add(part, len(of))
 	}
 	return out
@@ -224,7 +228,8 @@ func (n *node) parts() []cluster.Node {
 
 // empty is these GPUs of the node as policies see them with nothing taken.
 func (n *node) empty(gpus []allocator.GPUState) cluster.Node {
-	out := cluster.Node{Name: n.name, CPU: n.machine.CPU, Memory: n.machine.Memory, GPUs: make([]cluster.Milli, len(gpus))}
+	out := cluster.Node{Name: n.name, CPU: n.machine.CPU, Memory: n.machine.Memory,
+		GPUs: make([]cluster.Milli, len(gpus))}
 	for i, g := range gpus {
 		if i == 0 {
 			out.Model = g.GPU.Model

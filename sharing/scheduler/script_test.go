@@ -22,12 +22,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the scripts' answers anew; look at the difference before you commit it")
+var rewrite = flag.Bool("rewrite", false,
+	"write the scripts' answers anew; look at the difference before you commit it")
 
-// story is what a script tells of: a cluster, its books, and what its nodes have claimed.
+// story is the world of a script: a cluster, its state, and what its nodes have reserved.
 type story struct {
 	*testing.T
-	books *scheduler.Books
+	books *scheduler.ClusterState
 	now   time.Time
 	nodes []string
 	gpus  map[string]int
@@ -50,7 +51,8 @@ func TestScriptsOfTheBooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &story{
-				T: t, books: scheduler.New(), now: noon(), gpus: map[string]int{}, pods: map[string]sharing.Pod{}, claims: map[string]map[string]hold{},
+				T: t, books: scheduler.New(), now: noon(), gpus: map[string]int{}, pods: map[string]sharing.Pod{},
+				claims:   map[string]map[string]hold{},
 				unplaced: map[string]map[string]string{},
 			}
 			out := strings.Builder{}
@@ -83,7 +85,8 @@ func (s *story) do(words []string) string {
 	s.Helper()
 	switch arg := words[1]; words[0] {
 	case "node": // NAME GPUS
-		s.nodes, s.gpus[arg], s.claims[arg], s.unplaced[arg] = append(s.nodes, arg), s.number(words[2]), map[string]hold{}, map[string]string{}
+		s.nodes, s.gpus[arg], s.claims[arg], s.unplaced[arg] = append(s.nodes, arg), s.number(words[2]),
+			map[string]hold{}, map[string]string{}
 		s.books.Machine(arg, machine())
 		s.report(arg)
 	case "pod": // NAME GIB|whole [GPU=node/index]
@@ -96,7 +99,7 @@ func (s *story) do(words []string) string {
 		node, p := s.pods[arg].Node, s.pods[arg]
 		h := hold{uid: arg, gpu: s.number(words[2])}
 		if r := want(s, p).Asks[0].Request; r.Kind == sharing.KindShared {
-			h.memory = uint64(r.Memory) / gib
+			h.memory = int64(r.Memory) / gib
 		}
 		delete(s.unplaced[node], arg)
 		s.claims[node][arg] = h
@@ -145,13 +148,13 @@ func (s *story) report(name string) {
 		}
 	})...)
 	for uid, why := range s.unplaced[name] {
-		status.Unplaced = append(status.Unplaced, gpunode.Unplaced{PodUID: uid, Reason: why})
+		status.PendingPods = append(status.PendingPods, gpunode.PendingPod{PodUID: uid, Reason: why})
 	}
 	s.books.Report(name, status)
 	s.books.Heartbeat(name, s.now, 40*time.Second, s.now)
 }
 
-// pod is placed where the books like it best, or told why not.
+// pod is placed at the best place, or gets the reason why not.
 func (s *story) pod(name string, words []string) string {
 	s.Helper()
 	limits := whole(1)
@@ -178,7 +181,8 @@ func (s *story) pod(name string, words []string) string {
 	maps.Copy(p.Annotations, scheduler.Annotations(plan))
 	s.pods[name] = p
 	f := plan[0].Placement[0]
-	return fmt.Sprintf("%s, GPU %s", best, strings.TrimLeft(f.GPU.String()[len(f.GPU.String())-3:], "0")+map[bool]string{true: "0"}[strings.HasSuffix(f.GPU.String(), "000")])
+	return fmt.Sprintf("%s, GPU %s", best, strings.TrimLeft(f.GPU.String()[len(f.GPU.String())-3:], "0")+
+		map[bool]string{true: "0"}[strings.HasSuffix(f.GPU.String(), "000")])
 }
 
 func (s *story) stuck(after string) string {

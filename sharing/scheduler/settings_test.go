@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// Where a GPU is overcommitted, plans go up to the factor and not beyond, and who demands that neighbours take nothing from him gets
-// none of it.
+// Where a GPU is overcommitted, plans go up to the factor and not beyond, and who demands that neighbours take nothing
+// from him gets none of it.
 func TestOvercommit(t *testing.T) {
 	t.Parallel()
 	b := booksOf(1, 1)
@@ -41,7 +41,7 @@ func TestOvercommit(t *testing.T) {
 	if got := fits("strict", memory(1), "kerf.dev/min-enforcement", "driver"); got != scheduler.LacksLevel {
 		t.Errorf("a level that holds neighbours off: %v", got)
 	}
-	if got := fits("loose", memory(1), "kerf.dev/min-enforcement", "client"); got != scheduler.Fits {
+	if got := fits("loose", memory(1), "kerf.dev/min-enforcement", "userspace"); got != scheduler.Fits {
 		t.Errorf("a level that does not: %v", got)
 	}
 	for _, uid := range []string{"a", "b"} {
@@ -57,13 +57,14 @@ func TestOvercommit(t *testing.T) {
 	}
 }
 
-// GPUs of one node may be held in different ways: each counts by the level that it has, and by the least that its pool's rules
-// demand of it.
+// GPUs of one node may be held in different ways: each counts by the level that it has, and by the least that its
+// pool's rules demand of it.
 func TestLevelsOfOneNode(t *testing.T) {
 	t.Parallel()
 	b := booksOf(1, 3)
 	s := statusOf(0, 3)
-	s.GPUs[0].Levels, s.GPUs[1].Levels, s.GPUs[2].Levels = []string{"exclusive", "reactive"}, []string{"exclusive", "client"}, []string{"exclusive", "client"}
+	s.GPUs[0].Levels, s.GPUs[1].Levels, s.GPUs[2].Levels = []string{"exclusive", "reactive"},
+		[]string{"exclusive", "userspace"}, []string{"exclusive", "userspace"}
 	s.GPUs[2].MinEnforcement = "driver"
 	b.Report("n00", s)
 	on := func(p sharing.Pod) string {
@@ -79,10 +80,13 @@ func TestLevelsOfOneNode(t *testing.T) {
 		want string
 	}{
 		{podOf("any", memory(1)), uuid(0, 0)},
-		{podOf("held", memory(1), "kerf.dev/min-enforcement", "client"), uuid(0, 1)},
-		{podOf("held more", memory(1), "kerf.dev/min-enforcement", "driver"), "a fragment here can be held to its size at level client at most, driver demanded"},
-		{podOf("on the one that is ruled out", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)), "a fragment here can be held to its size at level client at most, and its pool's rules demand driver"},
-		{podOf("over two that are held", memory(2), "kerf.dev/gpus", "2", "kerf.dev/min-enforcement", "client"), "a fragment here can be held to its size at level client at most, and its pool's rules demand driver"},
+		{podOf("held", memory(1), "kerf.dev/min-enforcement", "userspace"), uuid(0, 1)},
+		{podOf("held more", memory(1), "kerf.dev/min-enforcement", "driver"),
+			"a share here can be capped at level userspace at most, driver demanded"},
+		{podOf("on the one that is ruled out", memory(1), "kerf.dev/gpu-uuid", uuid(0, 2)),
+			"a share here can be capped at level userspace at most, and its pool's rules demand driver"},
+		{podOf("over two that are held", memory(2), "kerf.dev/gpu-count", "2", "kerf.dev/min-enforcement", "userspace"),
+			"a share here can be capped at level userspace at most, and its pool's rules demand driver"},
 		{podOf("whole", whole(1), "kerf.dev/gpu-uuid", uuid(0, 2)), uuid(0, 2)},
 	} {
 		if got := on(tt.pod); got != tt.want {
@@ -98,7 +102,8 @@ func TestLevelsOfOneNode(t *testing.T) {
 		full.GPUs[i].Levels, full.GPUs[i].MinEnforcement = s.GPUs[i].Levels, s.GPUs[i].MinEnforcement
 	}
 	b.Report("n00", full)
-	if got := b.Explain(want(t, podOf("waits for room", memory(20), "kerf.dev/min-enforcement", "client")), noon()); !strings.Contains(got, "best of 1 node has 9GiB free") {
+	if got := b.Explain(want(t, podOf("waits for room", memory(20), "kerf.dev/min-enforcement", "userspace")),
+		noon()); !strings.Contains(got, "best of 1 node has 9GiB free") {
 		t.Errorf("said of a pod for which only one GPU will do: %s", got)
 	}
 	s.GPUs[2].Levels = []string{"exclusive", "driver"}
@@ -113,7 +118,8 @@ func TestUnenforcedShares(t *testing.T) {
 	t.Parallel()
 	const remedy = "; set minEnforcement: none on the pool to grant shares without enforcement"
 	pool := func(spec string) string {
-		return "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools: [{name: default" + spec + "}]\n  profiles: [{name: lax, memory: 1GiB, minEnforcement: none}]\n"
+		return "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools: [{name: default" + spec +
+			"}]\n  profiles: [{name: lax, memory: 1GiB, minEnforcement: none}]\n"
 	}
 	plain, none := podOf("p", memory(1)), podOf("p", memory(1), "kerf.dev/min-enforcement", "none")
 	for name, tt := range map[string]struct {
@@ -123,18 +129,25 @@ func TestUnenforcedShares(t *testing.T) {
 		pod           sharing.Pod
 		text          string // empty: it fits
 	}{
-		"none":                  {"", "exclusive,none", "", "", plain, "no backend enforces shares of this GPU (driver: too old)" + remedy},
-		"unknown":               {"", "exclusive,unknown", "", "", plain, "the enforcement level of its shares is unknown (driver: too old)" + remedy},
-		"no levels":             {"", "", "", "", plain, "the enforcement level of its shares is unknown (driver: too old)" + remedy},
+		"none": {"", "exclusive,none", "", "", plain,
+			"no backend enforces shares of this GPU (driver: too old)" + remedy},
+		"unknown": {"", "exclusive,unknown", "", "", plain,
+			"the enforcement level of its shares is unknown (driver: too old)" + remedy},
+		"no levels": {"", "", "", "", plain,
+			"the enforcement level of its shares is unknown (driver: too old)" + remedy},
 		"reactive":              {"", "exclusive,reactive", "", "", plain, ""},
 		"allowed by the report": {"", "exclusive,none", "none", "", plain, ""},
-		"asked by the pod":      {"", "exclusive,none", "", "", none, "no backend enforces shares of this GPU (driver: too old)" + remedy},
-		"asked, with a config":  {pool(""), "exclusive,none", "", "", none, "no backend enforces shares of this GPU (driver: too old)" + remedy},
-		"allowed by the pool":   {pool(", minEnforcement: none"), "exclusive,none", "none", "", plain, ""},
-		"stricter pool":         {pool(", minEnforcement: reactive"), "exclusive,none", "reactive", "", none, "a fragment here can be held to its size at level none at most, reactive demanded (driver: too old)"},
-		"allowed by a profile":  {pool(""), "exclusive,none", "", "", podOf("p", memory(1), "kerf.dev/profile", "lax"), ""},
-		"whole":                 {pool(""), "exclusive,none", "", "", podOf("p", whole(1)), ""},
-		"lost":                  {"", "", "", "lost", plain, "GPUs not healthy"},
+		"asked by the pod": {"", "exclusive,none", "", "", none,
+			"no backend enforces shares of this GPU (driver: too old)" + remedy},
+		"asked, with a config": {pool(""), "exclusive,none", "", "", none,
+			"no backend enforces shares of this GPU (driver: too old)" + remedy},
+		"allowed by the pool": {pool(", minEnforcement: none"), "exclusive,none", "none", "", plain, ""},
+		"stricter pool": {pool(", minEnforcement: reactive"), "exclusive,none", "reactive", "", none,
+			"a share here can be capped at level none at most, reactive demanded (driver: too old)"},
+		"allowed by a profile": {pool(""), "exclusive,none", "", "", podOf("p", memory(1), "kerf.dev/profile", "lax"),
+			""},
+		"whole": {pool(""), "exclusive,none", "", "", podOf("p", whole(1)), ""},
+		"lost":  {"", "", "", "lost", plain, "GPUs not healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := booksOf(1, 1)
@@ -152,7 +165,8 @@ func TestUnenforcedShares(t *testing.T) {
 			}
 			s.GPUs[0].Health = cmp.Or(tt.health, s.GPUs[0].Health)
 			b.Report("n00", s)
-			if v := b.Fit(want(t, tt.pod), "n00", noon()); v.Text != tt.text || (v.Reason == scheduler.Fits) != (tt.text == "") {
+			if v := b.Fit(want(t, tt.pod), "n00", noon()); v.Text != tt.text ||
+				(v.Reason == scheduler.Fits) != (tt.text == "") {
 				t.Errorf("%v: %q, want %q", v.Reason, v.Text, tt.text)
 			}
 		})
@@ -164,7 +178,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	b := booksOf(1, 3)
 	s := statusOf(0, 3, hold{uid: "a", gpu: 0, memory: 1})
-	s.GPUs[0].MaxSharers, s.GPUs[1].Gives, s.GPUs[2].Gives = 2, "whole", "nothing"
+	s.GPUs[0].MaxShares, s.GPUs[1].Mode, s.GPUs[2].Mode = 2, "whole", "nothing"
 	b.Report("n00", s)
 	fits := func(p sharing.Pod) (scheduler.Verdict, bool) {
 		t.Helper()

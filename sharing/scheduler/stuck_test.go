@@ -14,13 +14,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// A planned pod is stuck once its node has said for long enough, without a break and believed, that it has no room for it.
+// A planned pod is stuck once its node has said for long enough, without a break and believed, that it has no room for
+// it.
 func TestStuck(t *testing.T) {
-	full := gpunode.Unplaced{PodUID: "p", Namespace: "ns", Pod: "p", Reason: "no room"}
+	full := gpunode.PendingPod{PodUID: "p", Namespace: "ns", Pod: "p", Reason: "no room"}
 	type step struct {
 		after    time.Duration
 		unplaced bool
-		do       func(b *scheduler.Books, now time.Time)
+		do       func(b *scheduler.ClusterState, now time.Time)
 		silent   bool
 		want     bool
 	}
@@ -29,13 +30,20 @@ func TestStuck(t *testing.T) {
 		unplanned bool
 		steps     []step
 	}{
-		"for long enough":      {steps: []step{wait(true, false), wait(true, false), wait(true, true), wait(true, true)}},
-		"room in between":      {steps: []step{wait(true, false), wait(true, false), wait(false, false), wait(true, false), wait(true, false), wait(true, true)}},
-		"never said so":        {steps: []step{wait(false, false), wait(false, false), wait(false, false)}},
-		"bound by others":      {unplanned: true, steps: []step{wait(true, false), wait(true, false), wait(true, false)}},
-		"not heard from":       {steps: []step{wait(true, false), wait(true, false), {after: 60 * time.Second, unplaced: true, silent: true}, wait(true, false)}},
-		"evicted":              {steps: []step{wait(true, false), wait(true, false), wait(true, true), {unplaced: true, do: func(b *scheduler.Books, _ time.Time) { b.Evicted("p") }}}},
-		"gone in the meantime": {steps: []step{wait(true, false), wait(true, false), {after: 30 * time.Second, unplaced: true, do: func(b *scheduler.Books, now time.Time) { b.Gone("p", now) }}}},
+		"for long enough": {steps: []step{wait(true, false), wait(true, false), wait(true, true),
+			wait(true, true)}},
+		"room in between": {steps: []step{wait(true, false), wait(true, false), wait(false, false),
+			wait(true, false), wait(true, false), wait(true, true)}},
+		"never said so": {steps: []step{wait(false, false), wait(false, false), wait(false, false)}},
+		"bound by others": {unplanned: true, steps: []step{wait(true, false), wait(true, false),
+			wait(true, false)}},
+		"not heard from": {steps: []step{wait(true, false), wait(true, false),
+			{after: 60 * time.Second, unplaced: true, silent: true}, wait(true, false)}},
+		"evicted": {steps: []step{wait(true, false), wait(true, false), wait(true, true),
+			{unplaced: true, do: func(b *scheduler.ClusterState, _ time.Time) { b.Evicted("p") }}}},
+		"gone in the meantime": {steps: []step{wait(true, false), wait(true, false),
+			{after: 30 * time.Second, unplaced: true,
+				do: func(b *scheduler.ClusterState, now time.Time) { b.Gone("p", now) }}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, now := booksOf(1, 2), noon()
@@ -49,7 +57,7 @@ func TestStuck(t *testing.T) {
 				now = now.Add(s.after)
 				status := statusOf(0, 2)
 				if s.unplaced {
-					status.Unplaced = []gpunode.Unplaced{full}
+					status.PendingPods = []gpunode.PendingPod{full}
 				}
 				b.Report("n00", status)
 				if !s.silent {
@@ -61,7 +69,8 @@ func TestStuck(t *testing.T) {
 				var want []scheduler.Stuck
 				got := b.Stuck(time.Minute, now)
 				if s.want {
-					want = []scheduler.Stuck{{UID: "p", Namespace: "ns", Name: "p", Node: "n00", For: time.Duration(i) * 30 * time.Second, Reason: "no room"}}
+					want = []scheduler.Stuck{{UID: "p", Namespace: "ns", Name: "p", Node: "n00",
+						For: time.Duration(i) * 30 * time.Second, Reason: "no room"}}
 					if name == "room in between" {
 						want[0].For = time.Minute
 					}

@@ -15,27 +15,28 @@ func turnStatus(node, gpus int, holds ...hold) gpunode.Status {
 	s := statusOf(node, gpus, holds...)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		g.MIGState = &gpunode.MIGState{Units: 8, Geometry: slices7()}
+		g.MIGState = &gpunode.MIGState{MemorySlices: 8, Geometry: slices7()}
 		if g.GrantedBytes == 0 {
-			g.TurnsTo = "mig"
+			g.SwitchableTo = "mig"
 		}
 	}
 	return s
 }
 
 // backStatus is one of GPUs in MIG mode which it would take out of it.
-func backStatus(node, gpus int, pieces ...piece) gpunode.Status {
+func backStatus(node, gpus int, pieces ...migGrant) gpunode.Status {
 	s := cutStatus(node, gpus, pieces...)
 	for i := range s.GPUs {
-		s.GPUs[i].TurnsTo, s.GPUs[i].Levels = "shared", []string{"hardware", "exclusive", "driver"}
+		s.GPUs[i].SwitchableTo, s.GPUs[i].Levels = "shared", []string{"hardware", "exclusive", "driver"}
 	}
 	for _, p := range pieces {
-		s.GPUs[p.gpu].TurnsTo = ""
+		s.GPUs[p.gpu].SwitchableTo = ""
 	}
 	return s
 }
 
-// What an idle GPU would become counts for who asks for it, one piece of it takes the other kind away, and gives it back.
+// The mode that an idle GPU can switch to counts for requests. A share of that mode takes the other mode away, and its
+// end gives it back.
 func TestGPUsThatChange(t *testing.T) {
 	hard := []string{"kerf.dev/min-enforcement", "hardware"}
 	for name, tc := range map[string]struct {
@@ -44,19 +45,23 @@ func TestGPUsThatChange(t *testing.T) {
 		annotations []string
 		want        scheduler.Reason
 	}{
-		"an instance":                      {turnStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits},
-		"memory that hardware holds":       {turnStatus(0, 1), memory(15), hard, scheduler.Fits},
-		"a share, as it is":                {turnStatus(0, 1), memory(15), nil, scheduler.Fits},
-		"an instance beside a share":       {turnStatus(0, 1, hold{"a", 0, 10, 0, 0}), mig("3g.40gb"), nil, scheduler.LacksInstance},
-		"a profile that it has not":        {turnStatus(0, 1), mig("2g.12gb"), nil, scheduler.NotOffered},
-		"a share of one in MIG mode":       {backStatus(0, 1), memory(15), nil, scheduler.Fits},
-		"all of one in MIG mode":           {backStatus(0, 1), whole(1), nil, scheduler.Fits},
-		"two of which one changes":         {backStatus(0, 2, piece{"a", 1, "1g.10gb", 0}), whole(2), nil, scheduler.WrongModel},
-		"a share beside an instance":       {backStatus(0, 1, piece{"a", 0, "1g.10gb", 0}), memory(15), nil, scheduler.WrongModel},
-		"an instance of one in MIG mode":   {backStatus(0, 1), mig("7g.80gb"), nil, scheduler.Fits},
-		"more memory than it has":          {backStatus(0, 1), memory(90), nil, scheduler.WrongModel},
-		"in MIG mode, and stays":           {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel},
-		"not in MIG mode yet, and is used": {turnStatus(0, 1, hold{"a", 0, 0, 0, 0}), memory(15), hard, scheduler.LacksInstance},
+		"an instance":                {turnStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits},
+		"memory that hardware holds": {turnStatus(0, 1), memory(15), hard, scheduler.Fits},
+		"a share, as it is":          {turnStatus(0, 1), memory(15), nil, scheduler.Fits},
+		"an instance next to a share": {turnStatus(0, 1, hold{"a", 0, 10, 0, 0}), mig("3g.40gb"), nil,
+			scheduler.LacksInstance},
+		"a profile that it has not":  {turnStatus(0, 1), mig("2g.12gb"), nil, scheduler.NotOffered},
+		"a share of one in MIG mode": {backStatus(0, 1), memory(15), nil, scheduler.Fits},
+		"all of one in MIG mode":     {backStatus(0, 1), whole(1), nil, scheduler.Fits},
+		"two of which one changes": {backStatus(0, 2, migGrant{"a", 1, "1g.10gb", 0}), whole(2), nil,
+			scheduler.WrongModel},
+		"a share next to an instance": {backStatus(0, 1, migGrant{"a", 0, "1g.10gb", 0}), memory(15), nil,
+			scheduler.WrongModel},
+		"an instance of one in MIG mode": {backStatus(0, 1), mig("7g.80gb"), nil, scheduler.Fits},
+		"more memory than it has":        {backStatus(0, 1), memory(90), nil, scheduler.WrongModel},
+		"in MIG mode, and stays":         {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel},
+		"not in MIG mode yet, and is used": {turnStatus(0, 1, hold{"a", 0, 0, 0, 0}), memory(15), hard,
+			scheduler.LacksInstance},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := cutBooks(tc.status)
@@ -68,14 +73,14 @@ func TestGPUsThatChange(t *testing.T) {
 	}
 }
 
-// What is planned on a GPU that changes is booked before its node says so: of the other kind nothing has room, of the same
-// kind what is left, and when the plan is given up all is as it was.
+// What is planned on a GPU that changes is booked before its node says so: of the other kind nothing has room, of the
+// same kind what is left, and when the plan is given up all is as it was.
 func TestPlansOnGPUsThatChange(t *testing.T) {
-	fits := func(b *scheduler.Books, limits map[string]string) bool {
+	fits := func(b *scheduler.ClusterState, limits map[string]string) bool {
 		t.Helper()
 		return b.Fit(want(t, podOf("q", limits)), "n00", noon()).Reason == scheduler.Fits
 	}
-	reserve := func(b *scheduler.Books, uid string, limits map[string]string) {
+	reserve := func(b *scheduler.ClusterState, uid string, limits map[string]string) {
 		t.Helper()
 		if _, err := b.Reserve(want(t, podOf(uid, limits)), "n00", noon()); err != nil {
 			t.Fatal(err)
@@ -84,7 +89,7 @@ func TestPlansOnGPUsThatChange(t *testing.T) {
 	b := cutBooks(turnStatus(0, 1))
 	reserve(b, "a", mig("3g.40gb"))
 	if fits(b, memory(1)) || fits(b, whole(1)) || fits(b, mig("7g.80gb")) || !fits(b, mig("3g.40gb")) {
-		t.Error("beside a planned instance: a share, all of it, or too large an instance has room, or none that fits")
+		t.Error("next to a planned instance: a share, all of it, or too large an instance has room, or none that fits")
 	}
 	reserve(b, "b", mig("3g.40gb"))
 	if fits(b, mig("1g.10gb")) {
@@ -98,7 +103,7 @@ func TestPlansOnGPUsThatChange(t *testing.T) {
 	b = cutBooks(backStatus(0, 1))
 	reserve(b, "a", memory(40))
 	if fits(b, mig("1g.10gb")) || fits(b, memory(40)) || !fits(b, memory(39)) {
-		t.Error("beside a planned share: an instance or too much has room, or what is left has none")
+		t.Error("next to a planned share: an instance or too much has room, or what is left has none")
 	}
 	b.Unreserve("a")
 	if !fits(b, mig("7g.80gb")) || !fits(b, whole(1)) {
@@ -141,7 +146,7 @@ func TestChangesComeLast(t *testing.T) {
 // A node that could not change a GPU a moment ago and can now has more room, so that who waits is looked at again.
 func TestRoomOfAChange(t *testing.T) {
 	s := turnStatus(0, 1)
-	s.GPUs[0].TurnsTo = ""
+	s.GPUs[0].SwitchableTo = ""
 	b := cutBooks(s)
 	before := b.Room("n00", noon())
 	b.Report("n00", turnStatus(0, 1))

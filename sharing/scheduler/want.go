@@ -20,8 +20,8 @@ type Want struct {
 	UID, Namespace, Name string
 	// Priority is the pod's.
 	Priority int32
-	// Asks are its containers that ask for a piece of a GPU, in the order in which they are placed: those that run beside
-	// each other, then the init containers, larger ones first. A node's agent takes them in the same order.
+	// Asks are its containers that request a share, in the order in which they are placed: first those that run at the
+	// same time, then the init containers, larger ones first. A node's agent uses the same order.
 	Asks []Ask
 	// CPU and Memory are what it asks of the machine. They decide nothing here but how well a node suits.
 	CPU    cluster.Milli
@@ -50,14 +50,14 @@ type Ask struct {
 	// Request is what the pod's spec and annotations say; no profile or pool has completed it. Of a container whose cap
 	// others share it has the amounts of all of them, and they have no Ask.
 	Request sharing.Request
-	// joint is true for one whose cap others share.
-	joint bool
+	// sharedCap is true if other containers share its cap.
+	sharedCap bool
 }
 
 // String returns "namespace/name".
 func (w Want) String() string { return w.Namespace + "/" + w.Name }
 
-// WantOf reads what a pod asks for; false when it asks for nothing of Kerf's. The error has every mistake, each a
+// WantOf reads what a pod asks for; false when it asks for nothing of Kerf's. The error has every problem, each a
 // *sharing.FieldError.
 func WantOf(p sharing.Pod) (Want, bool, error) {
 	w := Want{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, Limits: map[string]int64{}}
@@ -77,7 +77,8 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 			continue
 		}
 		asks = append(asks, sharing.ContainerAsk{
-			Ref: sharing.ContainerRef{Container: c.Name}, Kind: c.Kind, Request: r, With: sharing.ShareWith(p.Annotations, c.Name),
+			Ref: sharing.ContainerRef{Container: c.Name}, Kind: c.Kind, Request: r,
+			With: sharing.ShareWith(p.Annotations, c.Name),
 		})
 		for _, a := range sharing.AsksOf(c.Limits) {
 			name := sharing.Domain + "/" + a.Resource
@@ -100,8 +101,8 @@ func WantOf(p sharing.Pod) (Want, bool, error) {
 			continue // it is where that one is, whose request has its amounts
 		}
 		one := Ask{Container: a.Ref.Container, Kind: a.Kind, Request: a.Request}
-		if a.Joint.GPUs > 0 {
-			one.Request, one.joint = a.Joint, true
+		if a.SharedCap.GPUs > 0 {
+			one.Request, one.sharedCap = a.SharedCap, true
 		}
 		w.Asks = append(w.Asks, one)
 	}
@@ -124,7 +125,8 @@ func keyOf(asks []Ask) string {
 	var b strings.Builder
 	for _, a := range asks {
 		r := a.Request
-		fmt.Fprintf(&b, "%d %d %d %d %d %d %d %q %q %q %q %t\n", a.Kind, r.Kind, r.Memory, r.Percent, r.GPUs, r.MinLevel, r.Place, r.Models, r.UUIDs, r.Profile, r.MIG, a.joint)
+		fmt.Fprintf(&b, "%d %d %d %d %d %d %d %q %q %q %q %t\n", a.Kind, r.Kind, r.Memory, r.Percent, r.GPUs,
+			r.MinLevel, r.Place, r.Models, r.UUIDs, r.Profile, r.MIG, a.sharedCap)
 	}
 	return b.String()
 }

@@ -10,8 +10,8 @@ import (
 	"math/rand" //nolint:depguard // as in the fill, a run is repeated by its seed
 )
 
-// How long a run with departures takes, in mean life times, before anything is counted; it is longer where some pods live
-// longer than others.
+// How long a run with departures takes, in mean life times, before anything is counted; it is longer where some pods
+// live longer than others.
 const (
 	warmUp   = 2.5
 	longWarm = 20 * warmUp

@@ -10,7 +10,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// Fit answers whether pods fit beside what is there, as it is printed in JSON.
+// Fit answers whether pods fit on what is free, as it is printed in JSON.
 type Fit struct {
 	Policy string `json:"policy"`
 	// Before is the allocated percent of the cluster before the new pods came, After when those that fit are placed.
@@ -87,7 +87,7 @@ func (e Experiment) Fits(arrivals, pods []Pod) (Fit, error) {
 			line.Placed++
 			continue
 		case line.Why == nil:
-			line.Why = causes(t.cluster.Refusals(t.books(p)))
+			line.Why = causes(t.cluster.Refusals(t.request(p)))
 		}
 		refused = append(refused, p)
 	}

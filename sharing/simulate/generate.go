@@ -113,8 +113,8 @@ func Order(nodes []cluster.Node, seed int64) []cluster.Node {
 	return out
 }
 
-// family is what the GPUs of some models can be cut into, as NVIDIA documents it. An agent asks the driver; a simulation
-// of GPUs that are not in MIG mode, or that nobody has, has nobody to ask.
+// family is the MIG geometry of some models, as NVIDIA documents it. An agent asks the driver. A simulation has no
+// driver for GPUs that are not in MIG mode, or that do not exist.
 type family struct {
 	models []string      // globs
 	slices int           // of compute
@@ -131,10 +131,13 @@ type row struct {
 // families are looked through in their order; the last is for every other model.
 func families() []family {
 	return []family{
-		{[]string{"A30", "*A30 *", "*A30"}, 4, 4, []row{{1, 1, []int{0, 1, 2, 3}}, {2, 2, []int{0, 2}}, {4, 4, []int{0}}}},
-		{[]string{"*RTX*PRO*6000*", "*RTX*PRO*5000*"}, 4, 12, []row{{1, 3, []int{0, 3, 6, 9}}, {2, 6, []int{0, 6}}, {4, 12, []int{0}}}},
+		{[]string{"A30", "*A30 *", "*A30"}, 4, 4, []row{{1, 1, []int{0, 1, 2, 3}}, {2, 2, []int{0, 2}},
+			{4, 4, []int{0}}}},
+		{[]string{"*RTX*PRO*6000*", "*RTX*PRO*5000*"}, 4, 12, []row{{1, 3, []int{0, 3, 6, 9}}, {2, 6, []int{0, 6}},
+			{4, 12, []int{0}}}},
 		{nil, 7, 8, []row{
-			{1, 1, []int{0, 1, 2, 3, 4, 5, 6}}, {1, 2, []int{0, 2, 4, 6}}, {2, 2, []int{0, 2, 4}}, {3, 4, []int{0, 4}}, {4, 4, []int{0}}, {7, 8, []int{0}},
+			{1, 1, []int{0, 1, 2, 3, 4, 5, 6}}, {1, 2, []int{0, 2, 4, 6}}, {2, 2, []int{0, 2, 4}}, {3, 4, []int{0, 4}},
+			{4, 4, []int{0}}, {7, 8, []int{0}},
 		}},
 	}
 }
@@ -142,8 +145,8 @@ func families() []family {
 // unknownMemory is taken for the memory of a GPU where it is not known.
 const unknownMemory = 80 * sharing.GiB
 
-// MIG puts the GPUs of the nodes that are chosen into MIG mode. Each instance has its part of the GPU's memory, which is a
-// little more than a driver reports.
+// MIG puts the GPUs of the nodes that are chosen into MIG mode. Each instance has its part of the GPU's memory, which
+// is a little more than a driver reports.
 func MIG(nodes []cluster.Node, chosen func(name string) bool) error {
 	type kind struct {
 		model  string
@@ -159,7 +162,7 @@ func MIG(nodes []cluster.Node, chosen func(name string) bool) error {
 		if tables[k] == nil {
 			t, err := tableOf(n.Model, n.GPUMemory)
 			if err != nil {
-				return fmt.Errorf("cut GPUs of node %s: %w", n.Name, err)
+				return fmt.Errorf("create MIG instances on node %s: %w", n.Name, err)
 			}
 			tables[k] = t
 		}
@@ -187,14 +190,15 @@ func tableOf(model string, memory sharing.Bytes) (*mig.Table, error) {
 		gib := math.Ceil(float64(memory)/float64(sharing.GiB)) * float64(r.size) / float64(f.units)
 		name := fmt.Sprintf("%dg.%dgb", r.compute, int(math.Round(gib)))
 		profiles = append(profiles, mig.Profile{
-			ID: id, Name: name, Compute: r.compute, Memory: part, Most: min(len(r.starts), f.slices/r.compute), Size: r.size, Starts: r.starts,
+			ID: id, Name: name, Compute: r.compute, Memory: part, Most: min(len(r.starts), f.slices/r.compute),
+			Size: r.size, Starts: r.starts,
 		})
 	}
 	return mig.NewTable(profiles)
 }
 
-// migPart is what an instance of the profile counts for, in thousandths of a GPU: on the first node that has it, else its
-// part of seven slices.
+// migPart is what an instance of the profile counts for, in thousandths of a GPU: on the first node that has it, else
+// its part of seven slices.
 func migPart(profile string, nodes []cluster.Node) cluster.Milli {
 	for i := range nodes {
 		if nodes[i].Table == nil {

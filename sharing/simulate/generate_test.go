@@ -64,11 +64,13 @@ func TestDrawRepeatsAndKeepsTheMix(t *testing.T) {
 		if p.Type == "train" && (p.CPU != 64000 || p.Share != cluster.WholeGPU) {
 			t.Errorf("what does not vary: %+v", p)
 		}
-		if p.Type == "web" && (p.GPUs != 0 || p.Demand() != 0 || p.Memory < 4*sharing.GiB || p.Memory > 12*sharing.GiB) {
+		if p.Type == "web" && (p.GPUs != 0 || p.Demand() != 0 || p.Memory < 4*sharing.GiB ||
+			p.Memory > 12*sharing.GiB) {
 			t.Errorf("a pod without GPUs: %+v", p)
 		}
 	}
-	if len(a) != 1000 || len(names) != 1000 || counts["chat"] < 230 || counts["chat"] > 310 || counts["train"] < 8 || counts["train"] > 32 {
+	if len(a) != 1000 || len(names) != 1000 || counts["chat"] < 230 || counts["chat"] > 310 || counts["train"] < 8 ||
+		counts["train"] > 32 {
 		t.Errorf("%d pods, %d names, of each type %v", len(a), len(names), counts)
 	}
 	for _, share := range []cluster.Milli{360, 480, 600, 720, 840} {
@@ -79,7 +81,7 @@ func TestDrawRepeatsAndKeepsTheMix(t *testing.T) {
 	}
 }
 
-// What the policies are for holds on clusters and pods that nobody measured them by.
+// The policies' promises are true on clusters and pods that they were not developed with.
 func TestPoliciesOnDrawnLists(t *testing.T) {
 	for seed := range int64(3) {
 		nodes, pods := drawn(t, seed)
@@ -99,7 +101,8 @@ func TestPoliciesOnDrawnLists(t *testing.T) {
 				allocated[name] += percent / float64(len(r.AllocatedPercent))
 			}
 		}
-		if a := allocated; a["kerf"] < a["fgd"] || a["kerf"] < a["bestfit"]+0.2 || a["bestfit"] < a["spread"] || a["spread"] < a["nvidia-whole"] {
+		if a := allocated; a["kerf"] < a["fgd"] || a["kerf"] < a["bestfit"]+0.2 || a["bestfit"] < a["spread"] ||
+			a["spread"] < a["nvidia-whole"] {
 			t.Errorf("seed %d: allocated %v", seed, a)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/kerf-gpu/kerf/sim/machine"
 )
 
-// What a simulation cuts is what the drivers of those GPUs report, where profiles have no attribute: slices, units, starts
-// and how many there can be. Names may differ where a driver rounds.
+// A simulation's instances are what the drivers of those GPUs report, where profiles have no attribute: slices, units,
+// starts and how many there can be. Names may differ where a driver rounds.
 func TestGeometryIsThatOfTheDrivers(t *testing.T) {
 	for _, name := range []string{"a100x8", "a30x2", "h100x8", "h200x8", "b200x8", "rtxpro6000x4"} {
 		m, err := machine.Load(name)
@@ -57,8 +57,10 @@ func TestGeometryIsThatOfTheDrivers(t *testing.T) {
 
 func TestScenarioWithInstances(t *testing.T) {
 	s := simulate.Scenario{
-		Machines: []simulate.Machine{{Name: "a", Count: 1, Cores: 32, GPUs: 1, Model: "H100", GPUMemory: "80Gi", MIG: true}, {Name: "b", Count: 1, Cores: 32, GPUs: 1}},
-		Pods:     []simulate.PodType{{Name: "small", Count: 7, MIG: "1g.10gb"}, {Name: "other", Count: 1, MIG: "1g", Cores: 1}},
+		Machines: []simulate.Machine{{Name: "a", Count: 1, Cores: 32, GPUs: 1, Model: "H100", GPUMemory: "80Gi",
+			MIG: true}, {Name: "b", Count: 1, Cores: 32, GPUs: 1}},
+		Pods: []simulate.PodType{{Name: "small", Count: 7, MIG: "1g.10gb"},
+			{Name: "other", Count: 1, MIG: "1g", Cores: 1}},
 	}
 	nodes, err := s.Nodes()
 	if err != nil {
@@ -83,7 +85,8 @@ func TestScenarioWithInstances(t *testing.T) {
 	want := []simulate.TypeFit{
 		{Type: "small", Asked: 7, Placed: 7},
 		{Type: "other", Asked: 1, Why: []simulate.Cause{
-			{Reason: "too little free on any one GPU", Nodes: 1, Example: "a-0: full: 7 of at most 7 1g.10gb are there"},
+			{Reason: "too little free on any one GPU", Nodes: 1,
+				Example: "a-0: full: 7 of at most 7 1g.10gb are there"},
 			{Reason: "no such MIG profile", Nodes: 1, Example: "b-0: GPUs are not in MIG mode, 1g asked"},
 		}},
 	}
@@ -93,7 +96,8 @@ func TestScenarioWithInstances(t *testing.T) {
 	if len(f.More) != 1 || f.More[0].Model != "H100" {
 		t.Errorf("more: %+v", f.More)
 	}
-	for _, wrong := range []simulate.PodType{{MIG: "big"}, {MIG: "1g", Percent: 5}, {MIG: "1g", GPUs: 2}, {MIG: "1g", Vary: 0.5}} {
+	for _, wrong := range []simulate.PodType{{MIG: "big"}, {MIG: "1g", Percent: 5}, {MIG: "1g", GPUs: 2},
+		{MIG: "1g", Vary: 0.5}} {
 		s.Pods = []simulate.PodType{wrong}
 		if _, err := s.List(); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%+v: %v", wrong, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
-	"github.com/kerf-gpu/kerf/sharing/allocator/report"
+	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
 )
 
 // LiveNode is a node of a cluster that runs.
@@ -35,7 +35,7 @@ type LivePod struct {
 	sharing.Pod
 	CPU    cluster.Milli
 	Memory sharing.Bytes
-	// Owner is what would make it anew; empty where nobody would.
+	// Owner is the controller that would create it again; empty if there is none.
 	Owner string
 	// Fixed pods belong to their node and go with it.
 	Fixed bool
@@ -63,12 +63,14 @@ type There struct {
 	Hold cluster.Claim
 }
 
-// NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of cut ones are cut
-// into instances; what ran on the former, and what held a GPU of the latter, has to move. A GPU that is not healthy is left
+// NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of MIG nodes have
+// MIG instances. Pods on gone nodes, and pods with a GPU of a MIG node, have to move. A GPU that is not healthy is left
 // out. A pod with several containers that ask for GPUs counts as one pod for each.
 func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool) (Live, error) {
 	l := Live{}
-	b := liveBuilder{Live: &l, at: map[string]int{}, parts: map[string]int{}, gpus: map[string]slot{}, becomes: map[string]bool{}, claims: map[string][]gpunode.Claim{}, seen: map[string]bool{}, cut: map[string]bool{}, instances: map[slot]mig.Occupancy{}}
+	b := liveBuilder{Live: &l, at: map[string]int{}, parts: map[string]int{}, gpus: map[string]slot{},
+		becomes: map[string]bool{}, claims: map[string][]gpunode.Grant{}, seen: map[string]bool{},
+		migNodes: map[string]bool{}, instances: map[slot]mig.Occupancy{}}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(x, y LiveNode) int { return strings.Compare(x.Name, y.Name) })
 	for i := range nodes {
@@ -80,7 +82,7 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool)
 			b.node(n, cut(n.Name))
 		}
 	}
-	if err := MIG(l.Nodes, func(name string) bool { return b.cut[name] }); err != nil {
+	if err := MIG(l.Nodes, func(name string) bool { return b.migNodes[name] }); err != nil {
 		return l, err
 	}
 	pods = slices.Clone(pods)
@@ -91,7 +93,7 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool)
 		b.pod(&pods[i])
 	}
 	for i := range nodes {
-		b.strangers(&nodes[i])
+		b.unmanaged(&nodes[i])
 	}
 	Size(l.Pods, l.Nodes)
 	Size(l.Moved, l.Nodes)
@@ -101,18 +103,19 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool)
 
 type liveBuilder struct {
 	*Live
-	// at is a node's index in Nodes, -1 for one that is gone; parts is as how many nodes it counts, one after the other.
+	// at is a node's index in Nodes, -1 for one that is gone; parts is as how many nodes it counts, one after the
+	// other.
 	at, parts map[string]int
 	// gpus is where a GPU is, by UUID; becomes has the nodes that are put into MIG mode.
 	gpus    map[string]slot
 	becomes map[string]bool
-	// cut has the nodes whose GPUs are in MIG mode, or will be.
-	cut map[string]bool
+	// migNodes has the nodes whose GPUs are in MIG mode, or will be.
+	migNodes map[string]bool
 	// claims are those of pods that run, by UID.
-	claims map[string][]gpunode.Claim
-	// seen are the pods that were told of.
+	claims map[string][]gpunode.Grant
+	// seen are the pods that were reported.
 	seen map[string]bool
-	// left is what nobody holds, node by node; instances are what GPUs in MIG mode are cut into, by where they are.
+	// left is what is free, node by node; instances are the MIG instances of GPUs in MIG mode, by where they are.
 	left      []cluster.Node
 	instances map[slot]mig.Occupancy
 }
@@ -122,7 +125,7 @@ func (b *liveBuilder) holders(n *LiveNode) {
 	if n.Report == nil {
 		return
 	}
-	for _, c := range n.Report.Claims {
+	for _, c := range n.Report.Grants {
 		if c.PodUID != "" {
 			b.claims[c.PodUID] = append(b.claims[c.PodUID], c)
 		}
@@ -146,8 +149,8 @@ func (b *liveBuilder) node(n *LiveNode, cut bool) {
 	}
 }
 
-// inventory takes the GPUs that can be given, in the order of their indices. They are in one part of the node, or in one for each
-// way in which its pool gives them.
+// inventory takes the GPUs that can be given, in the order of their indices. They are in one part of the node, or in
+// one for each way in which its pool gives them.
 func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []cluster.Node {
 	s, cut := n.Report, 0
 	for _, g := range s.GPUs {
@@ -159,13 +162,14 @@ func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []
 	var parts []cluster.Node
 	differ, none := map[int]bool{}, 0
 	var unenforced unenforcedGPUs
-	for _, g := range slices.SortedFunc(slices.Values(s.GPUs), func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
+	for _, g := range slices.SortedFunc(slices.Values(s.GPUs),
+		func(x, y gpunode.GPU) int { return cmp.Compare(x.Index, y.Index) }) {
 		if g.Health != sharing.HealthOK.String() || g.Cordoned != "" || g.MIG && !all {
 			continue
 		}
-		gives, some := cluster.AllPieces, true
+		gives, some := cluster.AllModes, true
 		if !all && !becomes {
-			gives, some = pieces(g, n.Offers)
+			gives, some = shareUnits(g, n.Offers)
 			unenforced.add(g)
 		}
 		if !some {
@@ -181,17 +185,21 @@ func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []
 		b.gpus[g.UUID] = slot{len(b.Nodes) + i, len(parts[i].GPUs) - 1}
 	}
 	if none > 0 {
-		b.Notes = append(b.Notes, fmt.Sprintf("node %s: %d of its GPUs are left out, which the pool's rules let give neither parts nor all of them", base.Name, none))
+		b.Notes = append(b.Notes, fmt.Sprintf(
+			"node %s: %d of its GPUs are left out, which the pool's rules let give neither parts nor all of them",
+			base.Name, none))
 	}
 	b.Notes = append(b.Notes, unenforced.notes(base.Name)...)
 	b.becomes[base.Name] = becomes && !all && len(parts) > 0
-	b.cut[base.Name] = all || b.becomes[base.Name]
+	b.migNodes[base.Name] = all || b.becomes[base.Name]
 	for i := range parts {
 		p := &parts[i]
-		if b.cut[base.Name] {
+		if b.migNodes[base.Name] {
 			p.Overcommit = sharing.Overcommit{} // instances are given once
 		} else if differ[i] {
-			b.Notes = append(b.Notes, fmt.Sprintf("node %s: its GPUs are overcommitted differently, and each counts as the least of them: memory %v times, compute %v times", base.Name, p.Overcommit.Memory, p.Overcommit.Compute))
+			b.Notes = append(b.Notes, fmt.Sprintf("node %s: its GPUs are overcommitted differently, and each counts "+
+				"as the least of them: memory %v times, compute %v times", base.Name, p.Overcommit.Memory,
+				p.Overcommit.Compute))
 		}
 	}
 	if len(parts) == 0 {
@@ -218,7 +226,8 @@ func (b *liveBuilder) divide(base cluster.Node, parts []cluster.Node) {
 		p.Memory = base.Memory / sharing.Bytes(gpus) * sharing.Bytes(len(p.GPUs))
 		as = append(as, fmt.Sprintf("%d %s", len(p.GPUs), p.Gives))
 	}
-	b.Notes = append(b.Notes, fmt.Sprintf("node %s: its pool gives its GPUs differently (%s): they count as %d nodes, each with its part of CPU and memory", base.Name, strings.Join(as, ", "), len(parts)))
+	b.Notes = append(b.Notes, fmt.Sprintf("node %s: its pool gives its GPUs differently (%s): they count as %d "+
+		"nodes, each with its part of CPU and memory", base.Name, strings.Join(as, ", "), len(parts)))
 }
 
 // add adds a GPU to those of the node; true where it is overcommitted in another way than they.
@@ -230,14 +239,15 @@ func add(n *cluster.Node, g gpunode.GPU) (differs bool) {
 	if g.NUMANode != nil {
 		place.NUMA = *g.NUMANode
 	}
-	read := report.GPU(g, 0)
+	read := gpureport.GPU(g, 0)
 	level, over := max(sharing.LevelNone, read.ShareLevel()), read.GPU.Overcommit.Plain()
 	if len(n.GPUs) == 0 {
-		n.GPUMemory, n.Level, n.Model, n.Overcommit = sharing.Bytes(g.UsableBytes), level, g.Model, over
+		n.GPUMemory, n.Level, n.Model, n.Overcommit = gpureport.Bytes(g.AllocatableBytes), level, g.Model, over
 	}
-	n.GPUMemory, n.Level = min(n.GPUMemory, sharing.Bytes(g.UsableBytes)), min(n.Level, level)
+	n.GPUMemory, n.Level = min(n.GPUMemory, gpureport.Bytes(g.AllocatableBytes)), min(n.Level, level)
 	differs = over != n.Overcommit
-	n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory), Compute: min(n.Overcommit.Compute, over.Compute)}
+	n.Overcommit = sharing.Overcommit{Memory: min(n.Overcommit.Memory, over.Memory),
+		Compute: min(n.Overcommit.Compute, over.Compute)}
 	n.GPUs, n.Topology = append(n.GPUs, cluster.WholeGPU), append(n.Topology, place)
 	return differs
 }
@@ -263,9 +273,9 @@ func (b *liveBuilder) pod(p *LivePod) {
 	}
 }
 
-// asks is what the pod would ask for anew, one pod for each container that asks, at least one. The first has its CPU and
-// memory. What is left to a profile is taken from what the pod holds. A pod that cannot be read asks for nothing.
-func (b *liveBuilder) asks(p *LivePod, claims []gpunode.Claim) []Pod {
+// asks is what a new pod would ask for, one pod for each container that asks, at least one. The first has its CPU and
+// memory. Amounts that a profile gives are taken from the pod's grants. A pod that cannot be read asks for nothing.
+func (b *liveBuilder) asks(p *LivePod, claims []gpunode.Grant) []Pod {
 	kind := p.Namespace + "/" + p.Name
 	if p.Owner != "" {
 		kind = p.Namespace + "/" + p.Owner
@@ -274,10 +284,12 @@ func (b *liveBuilder) asks(p *LivePod, claims []gpunode.Claim) []Pod {
 	whole := true
 	leave := func(c, format string, args ...any) {
 		whole = false
-		b.Left = append(b.Left, fmt.Sprintf("pod %s/%s, container %s: ", p.Namespace, p.Name, c)+fmt.Sprintf(format, args...))
+		b.Left = append(b.Left, fmt.Sprintf("pod %s/%s, container %s: ", p.Namespace, p.Name, c)+
+			fmt.Sprintf(format, args...))
 	}
 	add := func(container string, s cluster.Shape) {
-		out = append(out, Pod{Name: p.Namespace + "/" + p.Name + "/" + container, Type: kind, Request: cluster.Request{Shape: s}})
+		out = append(out, Pod{Name: p.Namespace + "/" + p.Name + "/" + container, Type: kind,
+			Request: cluster.Request{Shape: s}})
 	}
 	for _, c := range p.Containers {
 		r, asks, err := sharing.RequestFromResources(c.Limits, p.Annotations, c.Name)
@@ -288,7 +300,10 @@ func (b *liveBuilder) asks(p *LivePod, claims []gpunode.Claim) []Pod {
 		case !r.Open():
 			add(c.Name, shapeOf(r))
 		default:
-			i := slices.IndexFunc(claims, func(held gpunode.Claim) bool { return held.Container == c.Name && len(held.Fragments) > 0 })
+			i := slices.IndexFunc(claims, func(held gpunode.Grant) bool {
+				return held.Container == c.Name &&
+					len(held.Shares) > 0
+			})
 			if i < 0 {
 				leave(c.Name, "its profile says how much it gets, and it holds nothing yet")
 				continue
@@ -322,14 +337,14 @@ func shapeOf(r sharing.Request) cluster.Shape {
 	return s
 }
 
-// again is the claim, asked for anew.
-func again(c gpunode.Claim, r sharing.Request) cluster.Shape {
-	f := c.Fragments[0]
-	s := cluster.Shape{GPUs: len(c.Fragments), Models: strings.Join(r.Models, "|"), Level: r.MinLevel}
+// again is a new request for the grant.
+func again(c gpunode.Grant, r sharing.Request) cluster.Shape {
+	f := c.Shares[0]
+	s := cluster.Shape{GPUs: len(c.Shares), Models: strings.Join(r.Models, "|"), Level: r.MinLevel}
 	if f.Whole {
 		s.Share = cluster.WholeGPU
 		return s
 	}
-	s.GPUMemory, s.Share = sharing.Bytes(f.MemoryBytes), cluster.Milli(f.Percent)*10
+	s.GPUMemory, s.Share = gpureport.Bytes(f.MemoryBytes), cluster.Milli(f.Percent)*10
 	return s
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/allocator"
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
-	"github.com/kerf-gpu/kerf/sharing/allocator/report"
+	gpureport "github.com/kerf-gpu/kerf/sharing/allocator/report"
 )
 
-// stay books what the pod holds. A pod that belongs to its node leaves the node that much smaller.
-func (b *liveBuilder) stay(at int, p *LivePod, claims []gpunode.Claim) {
-	// The kubelet of a node can have admitted more than it has: what there is not, nobody holds.
+// stay reserves what the pod has. A pod that belongs to its node leaves the node that much smaller.
+func (b *liveBuilder) stay(at int, p *LivePod, claims []gpunode.Grant) {
+	// The kubelet of a node can have admitted more than it has: amounts above the capacity belong to no pod.
 	cpu, memory := p.CPU, p.Memory
 	for _, i := range b.partsFor(at, p.Node, claims) {
 		n, left := &b.Nodes[i], &b.left[i]
@@ -26,22 +26,24 @@ func (b *liveBuilder) stay(at int, p *LivePod, claims []gpunode.Claim) {
 		if p.Fixed {
 			n.CPU, n.Memory = n.CPU-c, n.Memory.SubFloor(m)
 		} else if c > 0 || m > 0 {
-			b.There = append(b.There, There{i, cluster.Claim{Request: cluster.Request{Shape: cluster.Shape{CPU: c}, Memory: m}}})
+			b.There = append(b.There, There{i,
+				cluster.Claim{Request: cluster.Request{Shape: cluster.Shape{CPU: c}, Memory: m}}})
 		}
 	}
 	for _, c := range claims {
-		b.fragments(c)
+		b.claim(c)
 	}
 }
 
-// partsFor are the parts of a node, in the order in which a pod takes their CPU and memory: where its GPU is comes first.
-func (b *liveBuilder) partsFor(at int, name string, claims []gpunode.Claim) []int {
+// partsFor are the parts of a node, in the order in which a pod takes their CPU and memory: where its GPU is comes
+// first.
+func (b *liveBuilder) partsFor(at int, name string, claims []gpunode.Grant) []int {
 	var order []int
 	for i := range b.parts[name] {
 		order = append(order, at+i)
 	}
 	for _, c := range claims {
-		for _, f := range c.Fragments {
+		for _, f := range c.Shares {
 			if k := slices.Index(order, b.gpus[f.GPU].node); k > 0 && b.knows(f.GPU) {
 				order[0], order[k] = order[k], order[0]
 				return order
@@ -57,14 +59,14 @@ func (b *liveBuilder) knows(gpu string) bool {
 	return known
 }
 
-// strangers books what processes outside of pods hold, and pods that are at their end.
-func (b *liveBuilder) strangers(n *LiveNode) {
+// unmanaged reserves what processes outside of pods use, and pods that are at their end.
+func (b *liveBuilder) unmanaged(n *LiveNode) {
 	if b.at[n.Name] < 0 || n.Report == nil || b.becomes[n.Name] {
 		return
 	}
-	for _, c := range n.Report.Claims {
+	for _, c := range n.Report.Grants {
 		if !b.seen[c.PodUID] {
-			b.fragments(c)
+			b.claim(c)
 		}
 	}
 	for _, g := range n.Report.GPUs {
@@ -73,16 +75,16 @@ func (b *liveBuilder) strangers(n *LiveNode) {
 			continue
 		}
 		for _, i := range g.MIGState.Instances {
-			if i.Foreign {
+			if !i.Managed {
 				b.instance(at, i.Profile, i.Start)
 			}
 		}
 	}
 }
 
-// fragments books a claim, GPU by GPU, since they need not be equal.
-func (b *liveBuilder) fragments(c gpunode.Claim) {
-	for _, f := range c.Fragments {
+// claim reserves a grant, GPU by GPU, since they need not be equal.
+func (b *liveBuilder) claim(c gpunode.Grant) {
+	for _, f := range c.Shares {
 		at, known := b.gpus[f.GPU]
 		if !known {
 			continue
@@ -94,14 +96,15 @@ func (b *liveBuilder) fragments(c gpunode.Claim) {
 		}
 		if shape := heldAs(n, f, *left); shape.GPUs > 0 {
 			*left -= n.Resolve(shape).Share
-			b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: shape}, GPUs: []int{at.gpu}}})
+			b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: shape},
+				GPUs: []int{at.gpu}}})
 		}
 	}
 }
 
-// heldAs is a fragment on a GPU that has so much left; it takes nothing where there is nothing. Each part is rounded up, and GPUs
-// of one node need not be equal, so that all together could come to more than there is.
-func heldAs(n *cluster.Node, f gpunode.Fragment, left cluster.Milli) cluster.Shape {
+// heldAs is a share on a GPU that has so much left; it takes nothing where there is nothing. Each part is rounded up,
+// and GPUs of one node need not be equal, so that all together could come to more than there is.
+func heldAs(n *cluster.Node, f gpunode.Share, left cluster.Milli) cluster.Shape {
 	all := cluster.Shape{GPUs: 1, Share: cluster.WholeGPU}
 	switch {
 	case left <= 0:
@@ -112,7 +115,7 @@ func heldAs(n *cluster.Node, f gpunode.Fragment, left cluster.Milli) cluster.Sha
 		all.Share = left
 		return all
 	}
-	s := cluster.Shape{GPUs: 1, Share: cluster.Milli(f.Percent) * 10, GPUMemory: sharing.Bytes(f.MemoryBytes)}
+	s := cluster.Shape{GPUs: 1, Share: cluster.Milli(f.Percent) * 10, GPUMemory: gpureport.Bytes(f.MemoryBytes)}
 	if f.Whole {
 		s.Share, s.GPUMemory = cluster.WholeGPU, n.GPUMemory
 	}
@@ -123,7 +126,7 @@ func heldAs(n *cluster.Node, f gpunode.Fragment, left cluster.Milli) cluster.Sha
 	return s
 }
 
-// instance books a MIG instance; one that the simulation cannot place takes what is left of its GPU.
+// instance reserves a MIG instance; one that the simulation cannot place takes what is left of its GPU.
 func (b *liveBuilder) instance(at slot, profile string, start int) {
 	t := b.Nodes[at.node].Table
 	s := cluster.Shape{GPUs: 1, Profile: profile}
@@ -131,30 +134,34 @@ func (b *liveBuilder) instance(at slot, profile string, start int) {
 	next, ok := t.Try(b.instances[at], mig.Place{Profile: p.ID, Start: start})
 	if err == nil && ok {
 		b.instances[at] = next
-		b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{at.gpu}, Starts: []int{start}}})
+		b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{at.gpu},
+			Starts: []int{start}}})
 		return
 	}
 	for _, p := range slices.Backward(t.Profiles()) {
 		for _, start := range p.Starts {
 			if next, ok := t.Try(b.instances[at], mig.Place{Profile: p.ID, Start: start}); ok {
 				b.instances[at], s.Profile = next, p.Name
-				b.There = append(b.There, There{at.node, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{at.gpu}, Starts: []int{start}}})
+				b.There = append(b.There,
+					There{at.node, cluster.Claim{Request: cluster.Request{Shape: s}, GPUs: []int{at.gpu},
+						Starts: []int{start}}})
 			}
 		}
 	}
 }
 
-// pieces are those in which a GPU is given: by the rules of its pool, as its kubelet counts, and as strongly as the pool demands.
-// A profile that allows a lower level is not known here.
-func pieces(g gpunode.GPU, offers map[string]int64) (p cluster.Pieces, some bool) {
+// shareUnits are the units in which a GPU is granted: by the rules of its pool, as its kubelet counts, and as strongly
+// as the pool demands. A profile that allows a lower level is not known here.
+func shareUnits(g gpunode.GPU, offers map[string]int64) (p cluster.Modes, some bool) {
 	parts, whole := given(fit(g, sharing.KindShared)), given(fit(g, sharing.KindWhole))
-	counted, all := offers[sharing.ResourceMemory] > 0 || offers[sharing.ResourcePercent] > 0, offers[sharing.ResourceGPU] > 0
+	counted, all := offers[sharing.ResourceMemory] > 0 || offers[sharing.ResourcePercent] > 0,
+		offers[sharing.ResourceGPU] > 0
 	if counted || all { // nothing at all is what a kubelet counts whose agent is away
 		parts, whole = parts && counted, whole && all
 	}
 	switch {
 	case parts && whole:
-		return cluster.AllPieces, true
+		return cluster.AllModes, true
 	case parts:
 		return cluster.PartsAlone, true
 	}
@@ -163,10 +170,10 @@ func pieces(g gpunode.GPU, offers map[string]int64) (p cluster.Pieces, some bool
 
 // fit says whether the GPU answers a request of the kind, whatever its size.
 func fit(g gpunode.GPU, kind sharing.Kind) allocator.Verdict {
-	read, r := report.GPU(g, 0), sharing.Request{Kind: kind, GPUs: 1}
-	read.GPU.Memory, read.GPU.Reserved = sharing.MinFragment, 0
+	read, r := gpureport.GPU(g, 0), sharing.Request{Kind: kind, GPUs: 1}
+	read.GPU.Memory, read.GPU.Reserved = sharing.MinShare, 0
 	if kind == sharing.KindShared {
-		r.Memory = sharing.MinFragment
+		r.Memory = sharing.MinShare
 	}
 	return allocator.Fit(read, r)
 }
@@ -188,7 +195,7 @@ type unenforcedGPUs struct {
 }
 
 func (u *unenforcedGPUs) add(g gpunode.GPU) {
-	if fit(g, sharing.KindShared).Code != allocator.Unenforced || g.Gives != "" && g.Gives != gpunode.GivesShared {
+	if fit(g, sharing.KindShared).Code != allocator.Unenforced || g.Mode != "" && g.Mode != gpunode.ModeShared {
 		return
 	}
 	i := slices.Index(u.reasons, g.LevelReason)
@@ -204,7 +211,8 @@ func (u *unenforcedGPUs) notes(node string) []string {
 		if why != "" {
 			why = " (" + why + ")"
 		}
-		out = append(out, fmt.Sprintf("node %s: %d of its GPUs give no shares, because no backend enforces them%s; %s", node, u.count[i], why, sharing.AllowUnenforced))
+		out = append(out, fmt.Sprintf("node %s: %d of its GPUs give no shares, because no backend enforces them%s; %s",
+			node, u.count[i], why, sharing.AllowUnenforced))
 	}
 	return out
 }

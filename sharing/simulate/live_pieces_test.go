@@ -17,12 +17,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// What the pool gives of a GPU, how strongly it demands that to be held, and what kubelet counts decide what fits, as they do for
-// the scheduler.
+// What the pool gives of a GPU, how strongly it demands that to be held, and what kubelet counts decide what fits, as
+// they do for the scheduler.
 func TestLiveGivesWhatThePoolLetsIt(t *testing.T) {
 	gives := func(n simulate.LiveNode, each ...string) simulate.LiveNode {
 		for i, word := range each {
-			n.Report.GPUs[i].Gives = word
+			n.Report.GPUs[i].Mode = word
 		}
 		return n
 	}
@@ -42,37 +42,48 @@ func TestLiveGivesWhatThePoolLetsIt(t *testing.T) {
 		n.Offers = amounts
 		return n
 	}
-	const s, w = gpunode.GivesShared, gpunode.GivesWhole
+	const s, w = gpunode.ModeShared, gpunode.ModeWhole
 	half, whole := map[string]string{sharing.ResourcePercent: "50"}, map[string]string{sharing.ResourceGPU: "1"}
 	for name, tt := range map[string]struct {
 		node          simulate.LiveNode
 		halves, whole int // of ten pods that ask for that
 		note          string
 	}{
-		"all":                         {liveNode("a", 2), 4, 2, ""},
-		"shared":                      {gives(liveNode("a", 2), s, s), 4, 0, ""},
-		"whole":                       {gives(liveNode("a", 2), w, w), 0, 2, ""},
-		"nothing of one":              {gives(liveNode("a", 2), gpunode.GivesNothing), 2, 1, "node a: 1 of its GPUs are left out"},
-		"what MIG would be cut for":   {gives(liveNode("a", 2), "mig", "mig"), 0, 0, "node a: 2 of its GPUs are left out"},
-		"differently":                 {gives(liveNode("a", 3), s, w, w), 2, 2, "(1 in parts alone, 2 whole alone): they count as 2 nodes, each with its part of CPU and memory"},
-		"as strongly as demanded":     {demands(liveNode("a", 2), "exclusive,driver,reactive", "client"), 4, 2, ""},
-		"less strongly than demanded": {demands(liveNode("a", 2), "exclusive,reactive", "client"), 0, 2, ""},
-		"shared, less strongly":       {demands(gives(liveNode("a", 2), s, s), "exclusive,reactive", "client"), 0, 0, "2 of its GPUs are left out"},
-		"not enforced":                {bare(liveNode("a", 2), ""), 0, 2, "node a: 2 of its GPUs give no shares, because no backend enforces them (driver: too old); set minEnforcement: none on the pool"},
-		"not enforced, allowed":       {bare(liveNode("a", 2), "none"), 4, 2, ""},
-		"not enforced, whole alone":   {gives(bare(liveNode("a", 2), ""), w, w), 0, 2, ""},
-		"unknown":                     {demands(liveNode("a", 2), "exclusive,unknown", ""), 0, 2, "2 of its GPUs give no shares"},
-		"reactive by default":         {demands(liveNode("a", 2), "exclusive,reactive", ""), 4, 2, ""},
-		"counted by memory":           {offers(liveNode("a", 2), map[string]int64{sharing.ResourceMemory: 160, sharing.ResourceGPU: 0}), 4, 0, ""},
-		"counted whole":               {offers(liveNode("a", 2), map[string]int64{sharing.ResourceGPU: 2}), 0, 2, ""},
-		"counted both ways":           {offers(liveNode("a", 2), map[string]int64{sharing.ResourcePercent: 200, sharing.ResourceGPU: 2}), 4, 2, ""},
-		"not counted now":             {offers(liveNode("a", 2), map[string]int64{sharing.ResourceMemory: 0, sharing.ResourceGPU: 0}), 4, 2, ""},
+		"all":    {liveNode("a", 2), 4, 2, ""},
+		"shared": {gives(liveNode("a", 2), s, s), 4, 0, ""},
+		"whole":  {gives(liveNode("a", 2), w, w), 0, 2, ""},
+		"nothing of one": {gives(liveNode("a", 2), gpunode.ModeExcluded), 2, 1,
+			"node a: 1 of its GPUs are left out"},
+		"what MIG would be cut for": {gives(liveNode("a", 2), "mig", "mig"), 0, 0,
+			"node a: 2 of its GPUs are left out"},
+		"differently": {gives(liveNode("a", 3), s, w, w), 2, 2,
+			"(1 in parts alone, 2 whole alone): they count as 2 nodes, each with its part of CPU and memory"},
+		"as strongly as demanded":     {demands(liveNode("a", 2), "exclusive,driver,reactive", "userspace"), 4, 2, ""},
+		"less strongly than demanded": {demands(liveNode("a", 2), "exclusive,reactive", "userspace"), 0, 2, ""},
+		"shared, less strongly": {demands(gives(liveNode("a", 2), s, s), "exclusive,reactive", "userspace"), 0, 0,
+			"2 of its GPUs are left out"},
+		"not enforced": {bare(liveNode("a", 2), ""), 0, 2,
+			"node a: 2 of its GPUs give no shares, because no backend enforces them (driver: too old); set " +
+				"minEnforcement: none on the pool"},
+		"not enforced, allowed":     {bare(liveNode("a", 2), "none"), 4, 2, ""},
+		"not enforced, whole alone": {gives(bare(liveNode("a", 2), ""), w, w), 0, 2, ""},
+		"unknown": {demands(liveNode("a", 2), "exclusive,unknown", ""), 0, 2,
+			"2 of its GPUs give no shares"},
+		"reactive by default": {demands(liveNode("a", 2), "exclusive,reactive", ""), 4, 2, ""},
+		"counted by memory": {offers(liveNode("a", 2), map[string]int64{sharing.ResourceMemory: 160,
+			sharing.ResourceGPU: 0}), 4, 0, ""},
+		"counted whole": {offers(liveNode("a", 2), map[string]int64{sharing.ResourceGPU: 2}), 0, 2, ""},
+		"counted both ways": {offers(liveNode("a", 2), map[string]int64{sharing.ResourcePercent: 200,
+			sharing.ResourceGPU: 2}), 4, 2, ""},
+		"not counted now": {offers(liveNode("a", 2), map[string]int64{sharing.ResourceMemory: 0,
+			sharing.ResourceGPU: 0}), 4, 2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for kind, want := range map[string]int{"half": tt.halves, "whole": tt.whole} {
 				var asked []simulate.LivePod
 				for i := range 10 {
-					p := livePod(fmt.Sprint(kind, i), "", map[string]map[string]string{"half": half, "whole": whole}[kind])
+					p := livePod(fmt.Sprint(kind, i), "", map[string]map[string]string{"half": half,
+						"whole": whole}[kind])
 					p.CPU = 0
 					asked = append(asked, p)
 				}
@@ -100,7 +111,8 @@ func fits(t *testing.T, l simulate.Live, name string, pods []simulate.Pod) simul
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := simulate.Experiment{Nodes: l.Nodes, There: l.There, Usual: pods, Policy: policy, Now: ticking()}.Fits(nil, pods)
+	f, err := simulate.Experiment{Nodes: l.Nodes, There: l.There, Usual: pods, Policy: policy, Now: ticking()}.Fits(nil,
+		pods)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +126,12 @@ func placed(f simulate.Fit) (n int) {
 	return n
 }
 
-// What runs stays, though the pool's rules have changed since; each part of a node has the CPU of the pods on its GPUs; the policies of
-// today know no rules of Kerf's; and what becomes MIG leaves them behind.
+// What runs stays, though the pool's rules have changed since; each part of a node has the CPU of the pods on its GPUs;
+// the policies of today know no rules of Kerf's; and what becomes MIG leaves them behind.
 func TestLivePiecesOfWhatRuns(t *testing.T) {
 	a := liveNode("a", 4, claimOf("uid-one", "c", fragment("a-3", 40, 0)))
-	for i, word := range []string{gpunode.GivesShared, gpunode.GivesShared, gpunode.GivesShared, gpunode.GivesWhole} {
-		a.Report.GPUs[i].Gives = word
+	for i, word := range []string{gpunode.ModeShared, gpunode.ModeShared, gpunode.ModeShared, gpunode.ModeWhole} {
+		a.Report.GPUs[i].Mode = word
 	}
 	agent, big := livePod("agent", "a", nil), livePod("one", "a", memory("40"))
 	agent.Fixed, big.CPU = true, 20_000
@@ -139,7 +151,7 @@ func TestLivePiecesOfWhatRuns(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for i := range a.Report.GPUs {
-		a.Report.GPUs[i].Gives = gpunode.GivesShared
+		a.Report.GPUs[i].Mode = gpunode.ModeShared
 	}
 	l = live(t, []simulate.LiveNode{a}, pods, no, no)
 	if len(l.Nodes) != 1 || l.Nodes[0].Name != "a" || len(l.Notes) != 0 {
@@ -155,7 +167,7 @@ func TestLivePiecesOfWhatRuns(t *testing.T) {
 		t.Errorf("as NVIDIA's device plugin does: %+v", f)
 	}
 	cut := live(t, []simulate.LiveNode{a}, pods, no, only("a"))
-	if n := cut.Nodes[0]; len(cut.Nodes) != 1 || n.Table == nil || n.Gives != cluster.AllPieces || len(n.GPUs) != 4 {
+	if n := cut.Nodes[0]; len(cut.Nodes) != 1 || n.Table == nil || n.Gives != cluster.AllModes || len(n.GPUs) != 4 {
 		t.Errorf("in MIG mode: %+v", cut.Nodes)
 	}
 }

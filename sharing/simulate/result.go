@@ -37,8 +37,8 @@ type Result struct {
 	// RejectedPodsPercent is of the pods that arrived, RejectedDemandPercent of the GPU they asked for.
 	RejectedPodsPercent   float64 `json:"rejected_pods_percent"`
 	RejectedDemandPercent float64 `json:"rejected_demand_percent"`
-	// PooledRejectedPercent is RejectedDemandPercent as it would be if the usable part of all GPUs were one pool: what is
-	// refused for the load alone. 0 where no pool was asked for.
+	// PooledRejectedPercent is RejectedDemandPercent as it would be if the usable part of all GPUs were one pool: what
+	// is refused for the load alone. 0 where no pool was asked for.
 	PooledRejectedPercent float64 `json:"pooled_rejected_percent,omitempty"`
 	// NoPacking is the part of what was refused for which no packing had room; nil where it was not asked for.
 	NoPacking *NoPacking `json:"no_packing,omitempty"`
@@ -60,9 +60,9 @@ type Kept struct {
 	Pooled bool
 }
 
-// NoPacking is what was refused while no packing of the pods that were there had room for the refused one too, wherever each
-// of them had been put: no policy that accepted the same pods could have placed it. It is a lower bound: what is not in it
-// may have had no room either.
+// NoPacking is what was refused while no packing of the pods that were there had room for the refused one too, wherever
+// each of them had been put: no policy that accepted the same pods could have placed it. It is a lower bound: what is
+// not in it may have had no room either.
 type NoPacking struct {
 	// Percent is of the GPU that arrived, as RejectedDemandPercent is.
 	Percent float64 `json:"rejected_demand_percent"`

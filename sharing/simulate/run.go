@@ -19,7 +19,7 @@ import (
 type Experiment struct {
 	// Nodes are empty; their order decides ties.
 	Nodes []cluster.Node
-	// Usual says what a fragment is, whatever the policy knows.
+	// Usual says what counts as fragmentation, whatever the policy knows.
 	Usual  []Pod
 	Policy cluster.Policy
 	// There is what is held before anything arrives.
@@ -44,7 +44,8 @@ type Observer interface {
 	Begin()
 	// Arrived hears of a pod that arrived, whatever became of it, and when it leaves, both in mean life times.
 	Arrived(p *Pod, at, leaves float64)
-	// Placed hears of a pod that was placed, Left of one that left, and Refused of one of the class for which there was no room.
+	// Placed hears of a pod that was placed, Left of one that left, and Refused of one of the class for which there was
+	// no room.
 	Placed(p *Pod)
 	Left(p *Pod)
 	Refused(p *Pod, class string)
@@ -79,15 +80,16 @@ type trial struct {
 func (e Experiment) start() (*trial, error) {
 	open := slices.Clone(e.Nodes)
 	for i := range open {
-		open[i].Cordoned, open[i].Gives = false, cluster.AllPieces // what is there stays
+		open[i].Cordoned, open[i].Gives = false, cluster.AllModes // what is there stays
 	}
-	t := &trial{cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now, usual: WorkloadOf(e.Usual)}
+	t := &trial{cluster: cluster.New(open, e.Policy), policy: e.Policy, detail: e.Detail, now: e.Now,
+		usual: WorkloadOf(e.Usual)}
 	t.result = Result{
 		Rejects: map[string]int{}, Arrived: map[string]int{},
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
 	}
 	for i := range t.cluster.Len() {
-		t.fragments += t.usual.Fragments(t.cluster.Node(i))
+		t.fragments += t.usual.Fragmentation(t.cluster.Node(i))
 		t.capacity += t.cluster.Node(i).Free()
 	}
 	t.idle = t.capacity
@@ -99,7 +101,7 @@ func (e Experiment) start() (*trial, error) {
 			return nil, fmt.Errorf("simulate what is there: %w", err)
 		}
 	}
-	_, others := e.Policy.(cluster.Booker) // what people run today knows no rules of Kerf's
+	_, others := e.Policy.(cluster.Charger) // what people run today knows no rules of Kerf's
 	for i := range e.Nodes {
 		if err := t.cluster.Cordon(i, e.Nodes[i].Cordoned); err != nil {
 			return nil, err
@@ -111,15 +113,16 @@ func (e Experiment) start() (*trial, error) {
 	return t, nil
 }
 
-// occupy books what is held before anything arrives.
+// occupy reserves what is used before any pod arrives.
 func (t *trial) occupy(h There) error {
 	n := t.cluster.Node(h.Node)
 	free := n.Free()
-	t.fragments -= t.usual.Fragments(n)
-	if err := t.cluster.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs, Starts: h.Hold.Starts}); err != nil {
+	t.fragments -= t.usual.Fragmentation(n)
+	if err := t.cluster.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs,
+		Starts: h.Hold.Starts}); err != nil {
 		return err
 	}
-	t.fragments += t.usual.Fragments(n)
+	t.fragments += t.usual.Fragmentation(n)
 	t.idle -= free - n.Free()
 	t.allocated += free - n.Free()
 	return nil
@@ -134,7 +137,7 @@ type held struct {
 
 // arrive places a pod or counts it as refused; false for the latter.
 func (t *trial) arrive(p *Pod) (held, bool, error) {
-	h := held{pod: p, books: t.books(p)}
+	h := held{pod: p, books: t.request(p)}
 	t.arrived += p.Demand()
 	t.result.Arrived[classOf(p)]++
 	begin := t.now()
@@ -151,11 +154,11 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	}
 	h.place = place
 	free := t.cluster.Node(place.Node).Free()
-	t.fragments -= t.usual.Fragments(t.cluster.Node(place.Node))
+	t.fragments -= t.usual.Fragmentation(t.cluster.Node(place.Node))
 	if err := t.cluster.Take(h.books, place); err != nil {
 		return h, false, fmt.Errorf("simulate pod %s: %w", p.Name, err)
 	}
-	t.fragments += t.usual.Fragments(t.cluster.Node(place.Node))
+	t.fragments += t.usual.Fragmentation(t.cluster.Node(place.Node))
 	t.idle -= free - t.cluster.Node(place.Node).Free()
 	t.allocated += t.demand(h)
 	for _, o := range t.observers {
@@ -164,7 +167,8 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	return h, true, nil
 }
 
-// demand is what a pod counts for where it is: as it asked, and on a node that gives more than there is its part of that.
+// demand is what a pod counts for where it is: as it asked, and on a node that gives more than there is its part of
+// that.
 func (t *trial) demand(h held) cluster.Milli {
 	n := t.cluster.Node(h.place.Node)
 	if n.Overcommit == (sharing.Overcommit{}) {
@@ -173,10 +177,10 @@ func (t *trial) demand(h held) cluster.Milli {
 	return cluster.Milli(h.pod.GPUs) * n.Resolve(h.pod.Shape).Share
 }
 
-// books is the request that the policy takes for the pod's.
-func (t *trial) books(p *Pod) cluster.Request {
-	if b, ok := t.policy.(cluster.Booker); ok {
-		return b.Books(p.Request)
+// request is the request that the policy takes for the pod's.
+func (t *trial) request(p *Pod) cluster.Request {
+	if b, ok := t.policy.(cluster.Charger); ok {
+		return b.Charge(p.Request)
 	}
 	return p.Request
 }
@@ -184,9 +188,9 @@ func (t *trial) books(p *Pod) cluster.Request {
 // leave gives back what a pod held.
 func (t *trial) leave(h held) {
 	free := t.cluster.Node(h.place.Node).Free()
-	t.fragments -= t.usual.Fragments(t.cluster.Node(h.place.Node))
+	t.fragments -= t.usual.Fragmentation(t.cluster.Node(h.place.Node))
 	t.cluster.Release(h.books, h.place)
-	t.fragments += t.usual.Fragments(t.cluster.Node(h.place.Node))
+	t.fragments += t.usual.Fragmentation(t.cluster.Node(h.place.Node))
 	t.idle += t.cluster.Node(h.place.Node).Free() - free
 	t.allocated -= t.demand(h)
 	for _, o := range t.observers {
@@ -266,8 +270,8 @@ func (e Experiment) Fill(arrivals []Pod) (Result, error) {
 	return t.finish(), nil
 }
 
-// NewKerf is the policy of kerf-scheduler. Pods are the usual workload; where there are none, the policy learns it from what
-// arrives.
+// NewKerf is the policy of kerf-scheduler. Pods are the usual workload; where there are none, the policy learns it from
+// what arrives.
 func NewKerf(nodes []cluster.Node, pods []Pod) cluster.Policy {
 	if len(pods) == 0 {
 		return cluster.NewOnline(nodes)

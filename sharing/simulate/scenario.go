@@ -95,7 +95,8 @@ func (s *Scenario) Nodes() ([]cluster.Node, error) {
 			nodes = append(nodes, n)
 		}
 		if err := MIG(nodes[from:], func(string) bool { return m.MIG }); err != nil {
-			return nil, sharing.Invalid(f.at+"mig", "true", "leave it out, or write the gpuMemory of a model that has MIG", "%v", err)
+			return nil, sharing.Invalid(f.at+"mig", "true",
+				"leave it out, or write the gpuMemory of a model that has MIG", "%v", err)
 		}
 	}
 	return nodes, nil
@@ -130,7 +131,8 @@ func (s *Scenario) List() ([]Pod, error) {
 
 // ask is what the pods of the type ask for.
 func (f *fields) ask(p *Pod, t PodType) {
-	p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs, strings.Join(t.Models, "|")
+	p.CPU, p.Memory, p.GPUs, p.Models = f.cores(t.Cores), f.bytes("memory", t.Memory), t.GPUs,
+		strings.Join(t.Models, "|")
 	p.GPUMemory = f.bytes("gpuMemory", t.GPUMemory)
 	f.within("gpus", t.GPUs, 0, MostGPUs)
 	if !(t.Percent >= 0 && t.Percent <= 100) {
@@ -212,7 +214,7 @@ func Size(pods []Pod, nodes []cluster.Node) {
 	}
 }
 
-// fields reads amounts and keeps the first mistake.
+// fields reads amounts and keeps the first error.
 type fields struct {
 	at  string
 	err error

@@ -19,7 +19,8 @@ import (
 
 func TestScenario(t *testing.T) {
 	s := simulate.Scenario{
-		Machines: []simulate.Machine{{Name: "a", Count: 2, Cores: 0.5, Memory: "1Gi", GPUs: 2, Model: "T4", GPUMemory: "15Gi"}},
+		Machines: []simulate.Machine{{Name: "a", Count: 2, Cores: 0.5, Memory: "1Gi", GPUs: 2, Model: "T4",
+			GPUMemory: "15Gi"}},
 		Pods: []simulate.PodType{
 			{Name: "cpu", Cores: 4},
 			{Name: "share", Count: 2, Percent: 12.5, Models: []string{"T4", "A*"}},
@@ -31,7 +32,8 @@ func TestScenario(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := nodes[1]; len(nodes) != 2 || n.Name != "a-1" || n.CPU != 500 || n.Memory != sharing.GiB || n.Free() != 2000 || n.GPUMemory != 15*sharing.GiB {
+	if n := nodes[1]; len(nodes) != 2 || n.Name != "a-1" || n.CPU != 500 || n.Memory != sharing.GiB ||
+		n.Free() != 2000 || n.GPUMemory != 15*sharing.GiB {
 		t.Errorf("nodes %+v", nodes)
 	}
 	pods, err := s.List()
@@ -78,11 +80,13 @@ func TestFits(t *testing.T) {
 		{Name: "b", CPU: 8000, Model: "B", GPUs: []cluster.Milli{1000}},
 	}
 	pod := func(kind string, gpus int, share cluster.Milli, models string) simulate.Pod {
-		return simulate.Pod{Name: kind, Type: kind, Request: cluster.Request{Shape: cluster.Shape{CPU: 1000, GPUs: gpus, Share: share, Models: models}}}
+		return simulate.Pod{Name: kind, Type: kind,
+			Request: cluster.Request{Shape: cluster.Shape{CPU: 1000, GPUs: gpus, Share: share, Models: models}}}
 	}
 	e := simulate.Experiment{Nodes: nodes, Policy: others.BestFit{}, Now: time.Now}
 	there := []simulate.Pod{pod("old", 1, 600, "A")}
-	f, err := e.Fits(there, []simulate.Pod{pod("half", 1, 500, ""), pod("pair", 2, 1000, "A"), pod("half", 1, 500, ""), pod("pair", 2, 1000, "A")})
+	f, err := e.Fits(there, []simulate.Pod{pod("half", 1, 500, ""), pod("pair", 2, 1000, "A"), pod("half", 1, 500, ""),
+		pod("pair", 2, 1000, "A")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +130,6 @@ func TestChurnKnowsHowLongPodsLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.Arrived["share"] >= a.Arrived["share"] {
-		t.Errorf("%d shares arrived beside long runs, %d without", b.Arrived["share"], a.Arrived["share"])
+		t.Errorf("%d shares arrived next to long runs, %d without", b.Arrived["share"], a.Arrived["share"])
 	}
 }

@@ -83,7 +83,8 @@ func TestFillBalances(t *testing.T) {
 	for _, name := range others.Policies() {
 		t.Run(name, func(t *testing.T) {
 			run := func() simulate.Result {
-				e := simulate.Experiment{Nodes: simulate.Order(nodes, 42), Usual: pods, Policy: policy(t, name), Now: ticking()}
+				e := simulate.Experiment{Nodes: simulate.Order(nodes, 42), Usual: pods, Policy: policy(t, name),
+					Now: ticking()}
 				r, err := e.Fill(arrivals)
 				if err != nil {
 					t.Fatal(err)
@@ -94,7 +95,8 @@ func TestFillBalances(t *testing.T) {
 			if diff := cmp.Diff(r, run()); diff != "" {
 				t.Errorf("one seed, two results:\n%s", diff)
 			}
-			if r.CapacityMilli != 40000 || r.Decisions != 1000 || r.Rejects["share"] == 0 || r.FirstFailurePercent <= 0 {
+			if r.CapacityMilli != 40000 || r.Decisions != 1000 || r.Rejects["share"] == 0 ||
+				r.FirstFailurePercent <= 0 {
 				t.Errorf("result %+v", r)
 			}
 			// A pod is 2 % of this cluster, so not every point is met.
@@ -141,7 +143,8 @@ func TestChurn(t *testing.T) {
 		if low.Rejected() != 0 || low.MeanAllocatedPercent < 5 || low.MeanAllocatedPercent > 15 || low.Load != 0.1 {
 			t.Errorf("%s: little load: %+v", name, low)
 		}
-		if high.Rejected() == 0 || high.RejectedDemandPercent < 20 || high.MeanAllocatedPercent < 50 || high.MeanAllocatedPercent > 100 {
+		if high.Rejected() == 0 || high.RejectedDemandPercent < 20 || high.MeanAllocatedPercent < 50 ||
+			high.MeanAllocatedPercent > 100 {
 			t.Errorf("%s: too much load: %+v", name, high)
 		}
 	}
@@ -153,13 +156,14 @@ func TestChurn(t *testing.T) {
 		t.Errorf("%d and %d arrived", a.ArrivedMilli, b.ArrivedMilli)
 	}
 	for _, none := range [][]simulate.Pod{nil, {{Name: "cpu"}}} {
-		if _, err := (simulate.Experiment{Nodes: nodes, Policy: others.BestFit{}, Now: time.Now}).Churn(none, 1, 1); err == nil {
+		if _, err := (simulate.Experiment{Nodes: nodes, Policy: others.BestFit{}, Now: time.Now}).Churn(none, 1,
+			1); err == nil {
 			t.Errorf("%v: load without a GPU asked for", none)
 		}
 	}
 }
 
-// What a policy books beyond the request is not counted as allocated.
+// What a policy reserves beyond the request is not counted as allocated.
 func TestBookedIsNotAllocated(t *testing.T) {
 	node := cluster.Node{Name: "n", CPU: 64000, GPUs: []cluster.Milli{1000, 1000}}
 	pods := []simulate.Pod{
@@ -168,7 +172,8 @@ func TestBookedIsNotAllocated(t *testing.T) {
 		{Name: "c", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 1000}}},
 		{Name: "d", Request: cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 500}}},
 	}
-	for name, want := range map[string][2]float64{"kerf": {100, 0}, "nvidia-whole": {25, 2}, "nvidia-timeslice": {25, 2}} {
+	for name, want := range map[string][2]float64{"kerf": {100, 0}, "nvidia-whole": {25, 2},
+		"nvidia-timeslice": {25, 2}} {
 		p, err := others.New(name, []cluster.Node{node}, pods, 1)
 		if err != nil {
 			t.Fatal(err)

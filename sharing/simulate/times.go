@@ -113,7 +113,8 @@ func (s *Scenario) Arriving(nodes []cluster.Node, pods []Pod) (Variation, float6
 		return varies, 0, f.err
 	}
 	if _, mean := f.times("lifetimes", s.Lifetimes); mean == 0 {
-		return varies, 0, sharing.Invalid("lifetimes.mean", "", "write how long a pod runs on average, such as 6h", "is missing")
+		return varies, 0, sharing.Invalid("lifetimes.mean", "", "write how long a pod runs on average, such as 6h",
+			"is missing")
 	}
 	capacity, demand := cluster.Milli(0), 0.0
 	for i := range nodes {

@@ -60,19 +60,20 @@ func TestTimes(t *testing.T) {
 	}
 
 	for name, wrong := range map[string]simulate.Scenario{
-		"no distribution":     {Lifetimes: simulate.Times{Distribution: "normal"}},
-		"mean of uniform":     {Lifetimes: simulate.Times{Distribution: "uniform", Min: "1h", Max: "2h", Mean: "1h"}},
-		"min above max":       {Lifetimes: simulate.Times{Distribution: "uniform", Min: "3h", Max: "2h"}},
-		"no max":              {Lifetimes: simulate.Times{Distribution: "uniform"}},
-		"max of constant":     {Lifetimes: simulate.Times{Distribution: "constant", Max: "2h"}},
-		"sigma of constant":   {Lifetimes: simulate.Times{Distribution: "constant", Sigma: 1}},
-		"wide":                {Lifetimes: simulate.Times{Distribution: "lognormal", Sigma: 4}},
-		"no duration":         {Lifetimes: simulate.Times{Mean: "6"}},
-		"negative":            {Lifetimes: simulate.Times{Mean: "-6h"}},
-		"no life time":        {Arrivals: simulate.Times{Mean: "6h"}},
-		"arrivals":            {Arrivals: simulate.Times{Mean: "0s"}},
-		"vary":                {Pods: []simulate.PodType{{Vary: 1.5}}},
-		"life and life time":  {Lifetimes: simulate.Times{Mean: "1h"}, Pods: []simulate.PodType{{Life: 2, Lifetime: simulate.Times{Mean: "1h"}}}},
+		"no distribution":   {Lifetimes: simulate.Times{Distribution: "normal"}},
+		"mean of uniform":   {Lifetimes: simulate.Times{Distribution: "uniform", Min: "1h", Max: "2h", Mean: "1h"}},
+		"min above max":     {Lifetimes: simulate.Times{Distribution: "uniform", Min: "3h", Max: "2h"}},
+		"no max":            {Lifetimes: simulate.Times{Distribution: "uniform"}},
+		"max of constant":   {Lifetimes: simulate.Times{Distribution: "constant", Max: "2h"}},
+		"sigma of constant": {Lifetimes: simulate.Times{Distribution: "constant", Sigma: 1}},
+		"wide":              {Lifetimes: simulate.Times{Distribution: "lognormal", Sigma: 4}},
+		"no duration":       {Lifetimes: simulate.Times{Mean: "6"}},
+		"negative":          {Lifetimes: simulate.Times{Mean: "-6h"}},
+		"no life time":      {Arrivals: simulate.Times{Mean: "6h"}},
+		"arrivals":          {Arrivals: simulate.Times{Mean: "0s"}},
+		"vary":              {Pods: []simulate.PodType{{Vary: 1.5}}},
+		"life and life time": {Lifetimes: simulate.Times{Mean: "1h"},
+			Pods: []simulate.PodType{{Life: 2, Lifetime: simulate.Times{Mean: "1h"}}}},
 		"one life time alone": {Pods: []simulate.PodType{{Lifetime: simulate.Times{Mean: "1h"}}}},
 		"draw":                {Draw: simulate.Draw{Pods: -1}},
 	} {
@@ -98,7 +99,8 @@ func TestChurnHoldsItsLoad(t *testing.T) {
 		}
 		mean := 0.0
 		for seed := range int64(40) {
-			e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy(t, "bestfit"), Arrivals: v, Now: ticking()}
+			e := simulate.Experiment{Nodes: nodes, Usual: pods, Policy: policy(t, "bestfit"), Arrivals: v,
+				Now: ticking()}
 			r, err := e.Churn(varied, 0.4, seed)
 			if err != nil {
 				t.Fatal(err)

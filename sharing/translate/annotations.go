@@ -46,7 +46,8 @@ func (t *translation) fraction() *fraction {
 	}
 	for _, name := range kaiLimits() {
 		if v, given := a[name]; given {
-			t.refuse("annotation "+name, v, "leave it out, and give the container a profile with burstMax", "has no counterpart that a pod may write: bursts come from profiles")
+			t.refuse("annotation "+name, v, "leave it out, and give the container a profile with maxBurstMemory",
+				"has no counterpart that a pod may write: bursts come from profiles")
 		}
 	}
 	f := &fraction{request: sharing.Request{GPUs: 1}}
@@ -60,7 +61,8 @@ func (t *translation) fraction() *fraction {
 	}
 	switch {
 	case byShare && byMemory:
-		t.refuse("annotation "+kaiMemory, memory, "leave out one of them", "cannot be given together with %s", kaiFraction)
+		t.refuse("annotation "+kaiMemory, memory, "leave out one of them", "cannot be given together with %s",
+			kaiFraction)
 	case byShare:
 		t.share(f, share)
 	default:
@@ -76,7 +78,8 @@ func (t *translation) fraction() *fraction {
 		f.container = t.pod.Containers[i].Name
 	}
 	if !slices.ContainsFunc(t.pod.Containers, func(c Container) bool { return c.Name == f.container }) {
-		t.refuse("annotation "+kaiContainer, f.container, "name a container of the pod", "is none of the pod's containers")
+		t.refuse("annotation "+kaiContainer, f.container, "name a container of the pod",
+			"is none of the pod's containers")
 	}
 	if a[kaiMPS] == "true" {
 		t.say("MPS is the node's choice (backends of its pool), and not the pod's")
@@ -88,7 +91,8 @@ func (t *translation) fraction() *fraction {
 func (t *translation) share(f *fraction, text string) {
 	v, ok := new(big.Rat).SetString(text)
 	if !ok || len(text) > 32 || strings.ContainsAny(text, "/eEpP_xX") || v.Sign() <= 0 || v.Cmp(big.NewRat(1, 1)) >= 0 {
-		t.refuse("annotation "+kaiFraction, text, "write a number above 0 and below 1, or ask for whole GPUs", "is not a fraction of a GPU")
+		t.refuse("annotation "+kaiFraction, text, "write a number above 0 and below 1, or ask for whole GPUs",
+			"is not a fraction of a GPU")
 		return
 	}
 	v.Mul(v, big.NewRat(100, 1))
@@ -123,25 +127,31 @@ func (t *translation) annotations() {
 			uuids = append(uuids, words(v)...)
 		}
 		if v, ok := take(domain + "nouse-gpuuuid"); ok {
-			t.refuse("annotation "+domain+"nouse-gpuuuid", v, "name those that may be used, with kerf.dev/gpu-uuid, or mark the GPU with kerf cordon", "has no counterpart")
+			t.refuse("annotation "+domain+"nouse-gpuuuid", v,
+				"name those that may be used, with kerf.dev/gpu-uuid, or mark the GPU with kerf cordon",
+				"has no counterpart")
 		}
 		if v, ok := take(domain + "vgpu-mode"); ok {
 			t.mode("annotation "+domain+"vgpu-mode", v)
 		}
 	}
 	if v, ok := take("nvidia.com/numa-bind"); ok && v == "true" {
-		t.refuse("annotation nvidia.com/numa-bind", v, "use kubelet's topology manager with whole GPUs", "has no counterpart for a part of a GPU")
+		t.refuse("annotation nvidia.com/numa-bind", v, "use kubelet's topology manager with whole GPUs",
+			"has no counterpart for a part of a GPU")
 	}
 	if v, ok := take("hami.io/gpu-scheduler-policy"); ok {
 		place, known := map[string]string{"binpack": "pack", "spread": "spread"}[v]
 		if !known {
-			t.refuse("annotation hami.io/gpu-scheduler-policy", v, "write binpack or spread, or leave it out", "has no counterpart")
+			t.refuse("annotation hami.io/gpu-scheduler-policy", v, "write binpack or spread, or leave it out",
+				"has no counterpart")
 		}
-		t.out.Annotations[sharing.Domain+"/placement"] = place
+		t.out.Annotations[sharing.Domain+"/placement-policy"] = place
 	}
-	for _, name := range []string{"hami.io/node-scheduler-policy", "hami.io/device-scoring-weights", "volcano.sh/vgpu-podgroup-policy"} {
+	for _, name := range []string{"hami.io/node-scheduler-policy", "hami.io/device-scoring-weights",
+		"volcano.sh/vgpu-podgroup-policy"} {
 		if v, ok := take(name); ok {
-			t.say("annotation %s (%s) is left out: kerf-scheduler weighs nodes by what would be left over in pieces", name, v)
+			t.say("annotation %s (%s) is left out: kerf-scheduler weighs nodes by their fragmentation",
+				name, v)
 		}
 	}
 	if len(models) > 0 {
@@ -156,9 +166,11 @@ func (t *translation) annotations() {
 func (t *translation) mode(field, v string) {
 	switch v {
 	case "hami-core", "mps":
-		t.say("%s %s is left out: what holds a share to its size is the node's choice, and its level is shown", field, v)
+		t.say("%s %s is left out: what holds a share to its size is the node's choice, and its level is shown", field,
+			v)
 	case "mig":
-		t.refuse(field, v, "ask for an instance, with kerf.dev/mig-1g.10gb and the like", "has no counterpart: a part of a GPU is no MIG instance")
+		t.refuse(field, v, "ask for an instance, with kerf.dev/mig-1g.10gb and the like",
+			"has no counterpart: a part of a GPU is no MIG instance")
 	default:
 		t.refuse(field, v, "leave it out", "is not known")
 	}

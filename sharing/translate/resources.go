@@ -20,7 +20,8 @@ type Words struct {
 	Said []string
 }
 
-// Of writes a request as a pod's container asks for it. Memory is rounded up to GiB per GPU, and Said says so. The error is a
+// Of writes a request as a pod's container asks for it. Memory is rounded up to GiB per GPU, and Said says so. The
+// error is a
 // *sharing.FieldError, or several, for what a pod cannot ask for.
 func Of(r sharing.Request) (Words, error) {
 	w := Words{Limits: map[string]string{}, Annotations: map[string]string{}}
@@ -49,14 +50,15 @@ func Of(r sharing.Request) (Words, error) {
 		w.annotate("min-enforcement", r.MinLevel.String())
 	}
 	if r.Place != sharing.PlaceDefault {
-		w.annotate("placement", r.Place.String())
+		w.annotate("placement-policy", r.Place.String())
 	}
 	return w, err
 }
 
 func (w *Words) shared(r sharing.Request) error {
 	if r.Memory == 0 && r.Percent == 0 {
-		return sharing.Invalid("profile", r.Profile, "give an amount too", "says how much, and a pod has to ask for an amount")
+		return sharing.Invalid("profile", r.Profile, "give an amount too",
+			"says how much, and a pod has to ask for an amount")
 	}
 	if r.Memory > 0 {
 		n := uint64(max(1, r.GPUs)) // a profile may leave the number open
@@ -64,7 +66,8 @@ func (w *Words) shared(r sharing.Request) error {
 		gib := each / uint64(sharing.GiB)
 		if each%uint64(sharing.GiB) > 0 {
 			gib++
-			w.Said = append(w.Said, fmt.Sprintf("%s per GPU is rounded up to %dGiB: pods ask for whole GiB", sharing.Bytes(each), gib))
+			w.Said = append(w.Said, fmt.Sprintf("%s per GPU is rounded up to %dGiB: pods ask for whole GiB",
+				sharing.Bytes(each), gib))
 		}
 		w.Limits[sharing.ResourceMemory] = strconv.FormatUint(gib*n, 10)
 	}
@@ -72,7 +75,7 @@ func (w *Words) shared(r sharing.Request) error {
 		w.Limits[sharing.ResourcePercent] = strconv.Itoa(int(r.Percent))
 	}
 	if r.GPUs > 1 {
-		w.annotate("gpus", strconv.Itoa(r.GPUs))
+		w.annotate("gpu-count", strconv.Itoa(r.GPUs))
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ const (
 // dialect are the resources of a tool that asks for so many GPUs with so much of each.
 type dialect struct {
 	tool string
-	// number counts GPUs; memory is MiB of each, memoryPercent percent of each one's memory, and cores percent of its compute.
+	// number counts GPUs; memory is MiB of each, memoryPercent percent of each one's memory, and cores percent of its
+	// compute.
 	number, memory, memoryPercent, cores string
 	// priority orders the kernels of those who share a GPU; empty where there is no such thing.
 	priority string
@@ -32,18 +33,20 @@ func dialects() []dialect { return []dialect{hami(), volcano()} }
 
 func hami() dialect {
 	return dialect{
-		tool: "HAMi", number: nvidiaGPU, memory: "nvidia.com/gpumem", memoryPercent: "nvidia.com/gpumem-percentage", cores: "nvidia.com/gpucores",
+		tool: "HAMi", number: nvidiaGPU, memory: "nvidia.com/gpumem", memoryPercent: "nvidia.com/gpumem-percentage",
+		cores:    "nvidia.com/gpucores",
 		priority: "nvidia.com/priority",
 	}
 }
 
 func volcano() dialect {
 	return dialect{
-		tool: "Volcano", number: "volcano.sh/vgpu-number", memory: "volcano.sh/vgpu-memory", memoryPercent: "volcano.sh/vgpu-memory-percentage", cores: "volcano.sh/vgpu-cores",
+		tool: "Volcano", number: "volcano.sh/vgpu-number", memory: "volcano.sh/vgpu-memory",
+		memoryPercent: "volcano.sh/vgpu-memory-percentage", cores: "volcano.sh/vgpu-cores",
 	}
 }
 
-// dialectOf is the tool whose resource this is; a number of NVIDIA's GPUs alone is nobody's.
+// dialectOf is the tool whose resource this is; a number of NVIDIA's GPUs alone belongs to no tool.
 func dialectOf(resource string) (dialect, bool) {
 	for _, d := range dialects() {
 		switch resource {
@@ -65,18 +68,21 @@ func (t *translation) nvidia(at, name string, c Container) {
 	case mig && !sharing.IsMIGResource(sharing.Domain+"/mig-"+profile):
 		t.refuse(at+": "+name, "", "write a profile as in nvidia.com/mig-1g.10gb", "is not the name of a MIG profile")
 	case mig && n > 1:
-		t.refuse(at+": "+name, value, "use as many containers", "has no counterpart: a container has one MIG instance, since a program uses one at a time")
+		t.refuse(at+": "+name, value, "use as many containers",
+			"has no counterpart: a container has one MIG instance, since a program uses one at a time")
 	case mig:
 		t.out.Limits[c.Name] = map[string]string{sharing.Domain + "/mig-" + profile: "1"}
 	case name == nvidiaGPU && !t.options.SharedByName:
 		t.give(c.Name, sharing.Request{Kind: sharing.KindWhole, GPUs: n})
 	case t.options.Replicas < 1 || t.options.Replicas > int(sharing.FullGPU):
-		t.refuse(at+": "+name, value, "say how many replicas there were of a GPU (--replicas)", "says no size: it is one of the replicas of a GPU")
+		t.refuse(at+": "+name, value, "say how many replicas there were of a GPU (--replicas)",
+			"says no size: it is one of the replicas of a GPU")
 	case n > 1:
 		t.refuse(at+": "+name, value, "write 1", "has no counterpart: several replicas were no more of a GPU than one")
 	default:
 		p := sharing.FullGPU / sharing.Percent(t.options.Replicas)
-		t.say("container %s: one of %d replicas of a GPU is %d percent of its memory and compute, and held to it", c.Name, t.options.Replicas, p)
+		t.say("container %s: one of %d replicas of a GPU is %d percent of its memory and compute, and held to it",
+			c.Name, t.options.Replicas, p)
 		t.give(c.Name, sharing.Request{Percent: p, GPUs: 1})
 	}
 }
@@ -100,7 +106,8 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 	memory := amount(d.memory, 1<<33, 0)
 	share, cores := amount(d.memoryPercent, 100, 0), amount(d.cores, 100, 0)
 	if priority := amount(d.priority, 1, 0); priority == 1 {
-		t.refuse(at+": "+d.priority, "1", "leave it out, or give the container a profile of low priority", "has no counterpart that a pod may write: priorities come from profiles")
+		t.refuse(at+": "+d.priority, "1", "leave it out, or give the container a profile of low priority",
+			"has no counterpart that a pod may write: priorities come from profiles")
 	}
 	if len(t.errs) > before {
 		return
@@ -108,22 +115,26 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 	r := sharing.Request{GPUs: int(gpus)} //nolint:gosec // at most MaxGPUs
 	switch {
 	case gpus == 0:
-		t.refuse(at+": "+d.number, "0", "leave the GPU's resources out, or write 1", "asks for no GPU, and for a part of it")
+		t.refuse(at+": "+d.number, "0", "leave the GPU's resources out, or write 1",
+			"asks for no GPU, and for a part of it")
 		return
 	case memory > 0 && share > 0:
-		t.refuse(at+": "+d.memoryPercent, strconv.FormatUint(share, 10), "leave out one of them", "cannot be given together with %s", d.memory)
+		t.refuse(at+": "+d.memoryPercent, strconv.FormatUint(share, 10), "leave out one of them",
+			"cannot be given together with %s", d.memory)
 		return
 	case memory > 0:
 		r.Memory = sharing.Bytes(memory) * sharing.MiB * sharing.Bytes(gpus)
 		r.Percent = sharing.Percent(cores * gpus) //nolint:gosec // at most 100 times MaxGPUs
 	case share == 100 && (cores == 0 || cores == 100), share == 0 && (cores == 0 || cores == 100):
 		r.Kind = sharing.KindWhole
-		t.say("container %s: all memory of a GPU is a whole GPU, which nobody else uses", c.Name)
+		t.say("container %s: all memory of a GPU is a whole GPU, which no other grant uses", c.Name)
 	case share == 0:
-		t.refuse(at+": "+d.cores, strconv.FormatUint(cores, 10), "say how much memory, with "+d.memory, "has no counterpart alone: it asks for all memory of a GPU, and a part of its compute")
+		t.refuse(at+": "+d.cores, strconv.FormatUint(cores, 10), "say how much memory, with "+d.memory,
+			"has no counterpart alone: it asks for all memory of a GPU, and a part of its compute")
 		return
 	case cores != 0 && cores != share:
-		t.refuse(at+": "+d.cores, strconv.FormatUint(cores, 10), "say the memory in MiB, with "+d.memory, "has no counterpart beside %s %d: one percentage is of memory and compute alike", d.memoryPercent, share)
+		t.refuse(at+": "+d.cores, strconv.FormatUint(cores, 10), "say the memory in MiB, with "+d.memory,
+			"has no counterpart with %s %d: one percentage is of memory and compute alike", d.memoryPercent, share)
 		return
 	default:
 		r.Percent = sharing.Percent(share * gpus) //nolint:gosec // at most 100 times MaxGPUs

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package translate says in Kerf's words what pods ask for that were written for other tools: NVIDIA's device plugin, HAMi,
-// KAI and Run:ai, and Volcano.
+// Package translate says in Kerf's words what pods ask for that were written for other tools: NVIDIA's device plugin,
+// HAMi, KAI and Run:ai, and Volcano.
 //
-// It promises that a pod asks for the same after it as before, or is refused with what has no counterpart; memory, which pods
-// of Kerf ask for in whole GiB, is rounded up, and that is said. A pod that asks for nothing of another tool's stays as it is.
-// It does not say which node takes the pod, and it is pure.
+// It promises that a pod asks for the same after it as before, or is refused with what has no counterpart; memory,
+// which pods of Kerf ask for in whole GiB, is rounded up, and that is said. A pod that asks for nothing of another
+// tool's stays as it is. It does not say which node takes the pod, and it is pure.
 package translate
 
 import (
@@ -26,8 +26,8 @@ type Pod struct {
 	Containers []Container
 }
 
-// Container is one container of a pod. Limits are whole numbers as text (the value of a resource.Quantity, not its text);
-// those of no GPU do not matter.
+// Container is one container of a pod. Limits are whole numbers as text (the value of a resource.Quantity, not its
+// text); those of no GPU do not matter.
 type Container struct {
 	Name   string
 	Limits map[string]string
@@ -37,9 +37,9 @@ type Container struct {
 
 // Options say what pods cannot say themselves.
 type Options struct {
-	// Replicas is how many replicas NVIDIA's device plugin made of a GPU under sharing, 0 where that is not known. A pod asks for
-	// "one of them", which is no size. SharedByName is true where the plain nvidia.com/gpu was such a replica too
-	// (renameByDefault was off).
+	// Replicas is how many replicas NVIDIA's device plugin made of a GPU under sharing, 0 where that is not known. A
+	// pod asks for "one of them", which is no size. SharedByName is true where the plain nvidia.com/gpu was such a
+	// replica too (renameByDefault was off).
 	Replicas     int
 	SharedByName bool
 }
@@ -59,10 +59,11 @@ type Change struct {
 // Empty is true when the pod asks for nothing of another tool's.
 func (c Change) Empty() bool { return len(c.Drop) == 0 && len(c.DropAnnotations) == 0 }
 
-// Pod says how a pod that was written for another tool asks the same of Kerf. Every mistake is in the error, each a
+// Pod says how a pod that was written for another tool asks the same of Kerf. Every problem is in the error, each a
 // *sharing.FieldError: what cannot be read, and what has no counterpart. The pod is then to stay as it is.
 func (o Options) Pod(p Pod) (Change, error) {
-	t := &translation{options: o, pod: p, out: Change{Limits: map[string]map[string]string{}, Drop: map[string][]string{}, Annotations: map[string]string{}}}
+	t := &translation{options: o, pod: p, out: Change{Limits: map[string]map[string]string{},
+		Drop: map[string][]string{}, Annotations: map[string]string{}}}
 	fraction := t.fraction()
 	for _, c := range p.Containers {
 		t.container(c, fraction)
@@ -152,8 +153,8 @@ func (t *translation) give(container string, r sharing.Request) {
 		return
 	}
 	t.out.Limits[container] = w.Limits
-	if n, ok := w.Annotations[sharing.Domain+"/gpus"]; ok {
-		t.out.Annotations["gpus."+sharing.Domain+"/"+container] = n
+	if n, ok := w.Annotations[sharing.Domain+"/gpu-count"]; ok {
+		t.out.Annotations["gpu-count."+sharing.Domain+"/"+container] = n
 	}
 	for _, s := range w.Said {
 		t.say("container %s: %s", container, s)

@@ -41,7 +41,8 @@ func TestCases(t *testing.T) {
 		if d := cmp.Diff([2]map[string]string{tt.Limits, tt.Annotations}, got); d != "" {
 			t.Errorf("%s: %s", tt.Name, d)
 		}
-		if said := strings.Join(c.Said, "\n"); !strings.Contains(said, tt.Said) || tt.Said == "" && strings.Contains(said, "rounded") {
+		if said := strings.Join(c.Said, "\n"); !strings.Contains(said, tt.Said) || tt.Said == "" &&
+			strings.Contains(said, "rounded") {
 			t.Errorf("%s: said %q", tt.Name, said)
 		}
 		if c.Empty() != (len(tt.Limits) == 0) {
@@ -61,11 +62,13 @@ func orEmpty(m map[string]string) map[string]string {
 func TestOf(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]sharing.Request{
-		"memory":  {Memory: 10 * sharing.GiB, GPUs: 2, Percent: 50, Models: []string{"*H100*"}, Place: sharing.PlacePack},
+		"memory": {Memory: 10 * sharing.GiB, GPUs: 2, Percent: 50, Models: []string{"*H100*"},
+			Place: sharing.PlacePack},
 		"percent": {Percent: 25, GPUs: 1, MinLevel: sharing.LevelDriver},
 		"whole":   {Kind: sharing.KindWhole, GPUs: 8},
 		"mig":     {Kind: sharing.KindMIG, MIG: "1g.10gb", GPUs: 1},
-		"profile": {Memory: sharing.GiB, Profile: "small", UUIDs: []sharing.GPUID{"GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"}},
+		"profile": {Memory: sharing.GiB, Profile: "small",
+			UUIDs: []sharing.GPUID{"GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"}},
 	} {
 		w, err := translate.Of(r)
 		if err != nil {
@@ -77,22 +80,26 @@ func TestOf(t *testing.T) {
 			t.Errorf("%s: %v %q\n%s", name, err, w.Said, d)
 		}
 	}
-	for name, r := range map[string]sharing.Request{"open": {Profile: "p", GPUs: 1}, "a size of MIG": {Kind: sharing.KindMIG, MIG: ">= 16GiB", GPUs: 1}, "nothing": {}} {
+	for name, r := range map[string]sharing.Request{"open": {Profile: "p", GPUs: 1},
+		"a size of MIG": {Kind: sharing.KindMIG, MIG: ">= 16GiB", GPUs: 1}, "nothing": {}} {
 		if _, err := translate.Of(r); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// FuzzPod: nothing panics; what is translated is read by a node, is at least what was asked and less than a GiB more on each
-// GPU, and asks for nothing of another tool's any more.
+// FuzzPod: nothing panics; what is translated is read by a node, is at least what was asked and less than a GiB more on
+// each GPU, and asks for nothing of another tool's any more.
 func FuzzPod(f *testing.F) {
 	f.Add("1", "3000", "", "30", "", "", uint8(0))
 	f.Add("", "", "50", "", "0.25", "2", uint8(4))
 	f.Add("2", "", "", "", "", "", uint8(3))
 	f.Fuzz(func(t *testing.T, gpus, memory, share, cores, fraction, model string, replicas uint8) {
-		p := translate.Pod{Annotations: map[string]string{}, Containers: []translate.Container{{Name: "a", Limits: map[string]string{}}, {Name: "b", Limits: map[string]string{"cpu": "1"}}}}
-		for name, v := range map[string]string{"nvidia.com/gpu": gpus, "nvidia.com/gpumem": memory, "nvidia.com/gpumem-percentage": share, "nvidia.com/gpucores": cores} {
+		p := translate.Pod{Annotations: map[string]string{},
+			Containers: []translate.Container{{Name: "a", Limits: map[string]string{}},
+				{Name: "b", Limits: map[string]string{"cpu": "1"}}}}
+		for name, v := range map[string]string{"nvidia.com/gpu": gpus, "nvidia.com/gpumem": memory,
+			"nvidia.com/gpumem-percentage": share, "nvidia.com/gpucores": cores} {
 			if v != "" {
 				p.Containers[0].Limits[name] = v
 			}
@@ -107,7 +114,8 @@ func FuzzPod(f *testing.F) {
 		if err != nil {
 			return
 		}
-		after := translate.Pod{Annotations: maps.Clone(p.Annotations), Containers: []translate.Container{{Name: "a", Limits: c.Limits["a"]}, p.Containers[1]}}
+		after := translate.Pod{Annotations: maps.Clone(p.Annotations),
+			Containers: []translate.Container{{Name: "a", Limits: c.Limits["a"]}, p.Containers[1]}}
 		for _, name := range c.DropAnnotations {
 			delete(after.Annotations, name)
 		}

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage adds up what grants use of what they were granted: GPU time, memory and energy, and since when a grant is
-// idle.
+// Package usage adds up what grants use of what they were granted: GPU time, memory and energy, and since when a grant
+// is idle.
 //
 // It promises that every second of a grant is counted once, as known or as not known; that what is not known is never
-// taken for idle; and that records of a grant may be added up in any order. It is pure: looks come with their time, by a
-// clock that only goes forward.
+// taken for idle; and that records of a grant may be added up in any order. It is pure: looks come with their time, by
+// a clock that only goes forward.
 package usage
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// longest is the most time between two looks that is counted: after more of it, nobody knows what was in between.
+// longest is the most time between two samples that is counted: after more of it, the time in between is unknown.
 const longest = 2 * time.Minute
 
 // Look is what one grant does on one GPU at one moment.
@@ -28,7 +28,7 @@ type Look struct {
 	Granted sharing.Bytes
 	// Leased is false while nothing runs on it: it is then idle.
 	Leased bool
-	// Busy is the percent of the GPU's time since the last look that it used, -1 where that is not known.
+	// Busy is the percent of the GPU's time since the previous sample that it used, -1 where that is not known.
 	Busy int
 	// Used is the memory that it holds, where that is known.
 	Used      sharing.Bytes
@@ -44,8 +44,8 @@ type Record struct {
 	// Share and GrantedBytes are what was granted.
 	Share        float64 `json:"share"`
 	GrantedBytes uint64  `json:"granted_bytes,omitempty"`
-	// Seconds is how long it was granted, Known the part of it of which the use of GPU time is known, and Idle the part of
-	// that in which there was none. Busy is the GPU time that it used: half a GPU for two seconds is one.
+	// Seconds is how long it was granted, Known the part of it of which the use of GPU time is known, and Idle the part
+	// of that in which there was none. Busy is the GPU time that it used: half a GPU for two seconds is one.
 	Seconds float64 `json:"seconds"`
 	Known   float64 `json:"known_seconds"`
 	Idle    float64 `json:"idle_seconds"`
@@ -71,7 +71,7 @@ type Meter struct {
 	idle map[string]time.Duration
 }
 
-// Step takes a look at all grants. It returns the records of those that are not among them any more.
+// Step takes a sample of all grants. It returns the records of those that are not among them any more.
 func (m *Meter) Step(now time.Duration, looks []Look) (ended map[string][]Record) {
 	if m.last == nil {
 		m.last, m.records, m.idle = map[key]time.Duration{}, map[key]*Record{}, map[string]time.Duration{}
@@ -152,7 +152,7 @@ func (t total) with(l Look) total {
 	return t
 }
 
-// add counts some seconds in which the grant did what the look says.
+// add counts some seconds in which the grant did what the sample says.
 func (r *Record) add(seconds float64, l Look, all total) {
 	r.Seconds += seconds
 	if !l.Leased {
@@ -175,7 +175,8 @@ func (r *Record) add(seconds float64, l Look, all total) {
 	}
 }
 
-// part is a grant's part of what its GPU takes: by the time that the grants used, and by their shares while none uses any.
+// part is a grant's part of what its GPU takes: by the time that the grants used, and by their shares while none uses
+// any.
 func (t total) part(l Look) (float64, bool) {
 	switch {
 	case l.Busy < 0:

@@ -19,7 +19,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
 
 func TestMeter(t *testing.T) {
 	var m Meter
-	half := Look{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Model: "H100", Share: 0.5, Granted: 10 * sharing.GiB, Leased: true, Busy: 40, Used: 5 * sharing.GiB, UsedKnown: true, Watts: 300}
+	half := Look{Grant: "a", GPU: sharing.GPURef{UUID: "g"}, Model: "H100", Share: 0.5, Granted: 10 * sharing.GiB,
+		Leased: true, Busy: 40, Used: 5 * sharing.GiB, UsedKnown: true, Watts: 300}
 	other := Look{Grant: "b", GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: 20, Watts: 300}
 	m.Step(0, []Look{half, other})
 	m.Step(10*s, []Look{half, other})
@@ -32,10 +33,11 @@ func TestMeter(t *testing.T) {
 	if got := m.Idle("b", 25*s); got != 5*s {
 		t.Errorf("what is not known is taken for idle: %s", got)
 	}
-	m.Step(20*s+longest+s, []Look{half, other}) // a gap that nobody looked into
+	m.Step(20*s+longest+s, []Look{half, other}) // a gap without a sample
 	ended := m.Step(20*s+longest+2*s, []Look{other})
 	r := ended["a"][0]
-	if r.GPU != "g" || r.Model != "H100" || r.Share != 0.5 || r.Seconds != 20 || r.Known != 20 || r.Busy != 4 || r.Idle != 10 || !near(r.Joules, 3000*40.0/60+3000*0.5/0.75) {
+	if r.GPU != "g" || r.Model != "H100" || r.Share != 0.5 || r.Seconds != 20 || r.Known != 20 || r.Busy != 4 ||
+		r.Idle != 10 || !near(r.Joules, 3000*40.0/60+3000*0.5/0.75) {
 		t.Errorf("%+v", r)
 	}
 	if r.Memory.Quantile(0.99) != 50 || r.Compute.Quantile(0.5) != 0 || r.Compute.Quantile(0.99) != 40 {
@@ -78,7 +80,8 @@ func TestRecordsAddUp(t *testing.T) {
 		add := func(of map[string][]Record) {
 			for _, rs := range of {
 				for _, r := range rs {
-					got.Seconds, got.Busy, got.Idle, got.Known, got.Joules = got.Seconds+r.Seconds, got.Busy+r.Busy, got.Idle+r.Idle, got.Known+r.Known, got.Joules+r.Joules
+					got.Seconds, got.Busy, got.Idle, got.Known, got.Joules = got.Seconds+r.Seconds, got.Busy+r.Busy,
+						got.Idle+r.Idle, got.Known+r.Known, got.Joules+r.Joules
 					if r.Known > r.Seconds+1e-6 || r.Idle > r.Known+1e-6 || !near(r.Compute.Seconds(), r.Known) {
 						t.Fatalf("seed %d: %+v", seed, r)
 					}
@@ -95,7 +98,8 @@ func TestRecordsAddUp(t *testing.T) {
 				if rnd.IntN(8) == 0 {
 					continue
 				}
-				l := Look{Grant: id, GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: rnd.IntN(26), Watts: 100}
+				l := Look{Grant: id, GPU: sharing.GPURef{UUID: "g"}, Share: 0.25, Leased: true, Busy: rnd.IntN(26),
+					Watts: 100}
 				is[id] = true
 				if was[id] {
 					want.Seconds += dt.Seconds()
@@ -113,7 +117,8 @@ func TestRecordsAddUp(t *testing.T) {
 			was = is
 		}
 		add(m.Take())
-		if !near(got.Seconds, want.Seconds) || !near(got.Busy, want.Busy) || !near(got.Idle, want.Idle) || !near(got.Known, want.Seconds) {
+		if !near(got.Seconds, want.Seconds) || !near(got.Busy, want.Busy) || !near(got.Idle, want.Idle) ||
+			!near(got.Known, want.Seconds) {
 			t.Fatalf("seed %d: %+v, want %+v", seed, got, want)
 		}
 		if got.Joules <= 0 || got.Joules > 100*now.Seconds()+1e-6 {

@@ -31,8 +31,8 @@ func bars() []bar {
 	}
 }
 
-// Plot draws a report as SVG: for each row a bar of what was granted, and what became of it; the longest first. The same
-// rows give the same bytes.
+// Plot draws a report as SVG: for each row a bar of what was granted, and what became of it; the longest first. The
+// same rows give the same bytes.
 func Plot(rows []Row, by []string) []byte {
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
@@ -50,15 +50,19 @@ func Plot(rows []Row, by []string) []byte {
 	}
 	var out strings.Builder
 	height := plotTop + len(rows)*(plotBar+plotGap) + plotGap
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", plotNames+plotWidth+100, height)
+	fmt.Fprintf(&out,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
+		plotNames+plotWidth+100, height)
 	fmt.Fprintf(&out, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for i, b := range bars() {
 		x := plotNames + i*130
-		fmt.Fprintf(&out, `<rect x="%d" y="12" width="12" height="12" fill="%s"/><text x="%d" y="22">%s</text>`+"\n", x, b.colour, x+18, b.name)
+		fmt.Fprintf(&out, `<rect x="%d" y="12" width="12" height="12" fill="%s"/><text x="%d" y="22">%s</text>`+"\n", x,
+			b.colour, x+18, b.name)
 	}
 	for i, r := range rows {
 		y := plotTop + i*(plotBar+plotGap)
-		fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", plotNames-8, y+13, escaped(label(r, by)))
+		fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", plotNames-8, y+13,
+			escaped(label(r, by)))
 		x := float64(plotNames)
 		for _, b := range bars() {
 			if longest == 0 {
@@ -66,7 +70,8 @@ func Plot(rows []Row, by []string) []byte {
 			}
 			width := b.hours(r) / longest * plotWidth
 			if width > 0 {
-				fmt.Fprintf(&out, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", x, y, width, plotBar, b.colour)
+				fmt.Fprintf(&out, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", x, y, width,
+					plotBar, b.colour)
 			}
 			x += width
 		}
@@ -76,7 +81,7 @@ func Plot(rows []Row, by []string) []byte {
 	return []byte(out.String())
 }
 
-// label names a row, and cuts names that are too long to be shown.
+// label names a row, and shortens names that are too long to be shown.
 func label(r Row, by []string) string {
 	var parts []string
 	for _, k := range by {
@@ -96,5 +101,6 @@ func label(r Row, by []string) string {
 }
 
 func escaped(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(strings.ToValidUTF8(s, "?"))
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(strings.ToValidUTF8(s,
+		"?"))
 }

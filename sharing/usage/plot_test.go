@@ -43,7 +43,8 @@ func TestPlot(t *testing.T) {
 			for _, a := range x.Attr {
 				at[a.Name.Local] = a.Value
 			}
-			if w, err := strconv.ParseFloat(at["width"], 64); x.Name.Local == "rect" && err == nil && at["height"] == strconv.Itoa(plotBar) {
+			if w, err := strconv.ParseFloat(at["width"], 64); x.Name.Local == "rect" && err == nil &&
+				at["height"] == strconv.Itoa(plotBar) {
 				widths[at["y"]] += w
 			}
 		}

@@ -36,7 +36,8 @@ func CheckKeys(field string, by []string) error {
 	for i, k := range by {
 		label, is := strings.CutPrefix(k, LabelKey)
 		if !slices.Contains(Keys(), k) && (!is || !labelName.MatchString(label)) {
-			return sharing.Invalid(field, k, "write some of "+strings.Join(Keys(), ", ")+", or "+LabelKey+" and a pod's label", "is nothing to group by")
+			return sharing.Invalid(field, k, "write some of "+strings.Join(Keys(), ", ")+", or "+LabelKey+
+				" and a pod's label", "is nothing to group by")
 		}
 		if slices.Index(by, k) < i {
 			return sharing.Invalid(field, k, "name it once", "is named twice")
@@ -51,8 +52,9 @@ type Price func(model string) (price float64, ok bool)
 // Row is one group of a report. Hours are of whole GPUs: half a GPU for two hours is one.
 type Row struct {
 	Labels map[string]string `json:"labels"`
-	// Granted is what was granted; Used of it what was used, as far as that is known, Idle what lay idle because the grant
-	// used nothing at all, Wasted what was not used (Idle is a part of it), and Unknown of what that is not known.
+	// Granted is what was granted; Used of it what was used, as far as that is known, Idle what lay idle because the
+	// grant used nothing at all, Wasted what was not used (Idle is a part of it), and Unknown of what that is not
+	// known.
 	Granted float64 `json:"granted_gpu_hours"`
 	Used    float64 `json:"used_gpu_hours"`
 	Wasted  float64 `json:"wasted_gpu_hours"`
@@ -62,12 +64,12 @@ type Row struct {
 	KWh *float64 `json:"kwh"`
 	// Cost is for what was granted, and for the energy; nil where a price is missing.
 	Cost *float64 `json:"cost"`
-	// MemoryP99 and ComputeP99 are the 99th percentiles of use in percent: of the granted memory, and of the granted part of
-	// the GPU's time. They are nil where use is not known.
+	// MemoryP99 and ComputeP99 are the 99th percentiles of use in percent: of the granted memory, and of the granted
+	// part of the GPU's time. They are nil where use is not known.
 	MemoryP99  *int `json:"memory_p99_percent"`
 	ComputeP99 *int `json:"compute_p99_percent"`
-	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they had none
-	// to spare. Saving is what that would have saved.
+	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they
+	// had none to spare. Saving is what that would have saved.
 	Enough     *int     `json:"enough_percent"`
 	SavedHours *float64 `json:"saved_gpu_hours"`
 	SavedMoney *float64 `json:"saved_cost"`
@@ -114,7 +116,7 @@ func (r *Row) add(p Record, price Price) {
 	const hour = 3600
 	granted := p.Share * p.Seconds / hour
 	known := p.Share * p.Known / hour
-	used := min(p.Busy/hour, known) // what is used beyond the share is lent, and wasted by nobody
+	used := min(p.Busy/hour, known) // usage above the share was idle time, and is no waste
 	r.Granted += granted
 	r.Used += p.Busy / hour
 	r.Wasted += known - used

@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Track is what was told of one grant on one GPU, or on one MIG instance of it, at moments that are equally far apart.
+// Track is the values of one grant on one GPU, or on one MIG instance of it, at moments that are equally far apart.
 type Track struct {
 	GPU, Model string
 	// Labels are by name: see Keys.
@@ -23,12 +23,12 @@ type Track struct {
 
 // Point is one moment. It stands for the time since the one before.
 type Point struct {
-	// Share is the part of the GPU that it was granted, from 0 to 1, and Granted the memory. A point without a share is left
-	// out: nothing was granted then.
+	// Share is the part of the GPU that it was granted, from 0 to 1, and Granted the memory. A point without a share is
+	// left out: nothing was granted then.
 	Share   float64
 	Granted sharing.Bytes
-	// Busy is the part of the GPU's time that it used, from 0 to 1, and Watts its part of what the GPU took; each only where
-	// it is known.
+	// Busy is the part of the GPU's time that it used, from 0 to 1, and Watts its part of what the GPU took; each only
+	// where it is known.
 	Busy, Watts           float64
 	BusyKnown, WattsKnown bool
 	// Used is the memory that it held, where that is known.
@@ -105,8 +105,8 @@ type Sat struct {
 // Idler remembers who is idle. The zero value is ready for use.
 type Idler struct{ since map[string]time.Duration }
 
-// Step takes all grants, and returns those about whom there is something to do, in the order of their ids, and all who are
-// idle, by the grant that is named for them.
+// Step takes all grants, and returns those about whom there is something to do, in the order of their ids, and all who
+// are idle, by the grant that is named for them.
 func (k *Idler) Step(now time.Duration, p IdlePolicy, all []Sitter) (acts []Sat, idle []string) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Sitter) int { return cmp.Compare(a.Grant, b.Grant) })
@@ -131,7 +131,8 @@ func (k *Idler) Step(now time.Duration, p IdlePolicy, all []Sitter) (acts []Sat,
 		s := first[name]
 		idle = append(idle, s.Grant)
 		due, before := k.since[name]
-		act := Sat{Grant: s.Grant, Idle: least[name], First: !before, Evict: p.Evict && s.Group != "" && (!before || now >= due)}
+		act := Sat{Grant: s.Grant, Idle: least[name], First: !before, Evict: p.Evict && s.Group != "" &&
+			(!before || now >= due)}
 		if act.First || act.Evict {
 			if k.since == nil {
 				k.since = map[string]time.Duration{}

@@ -21,7 +21,8 @@ func TestPartOfATrack(t *testing.T) {
 		{Share: 1, Granted: 400},
 	}}.Part(time.Minute)
 	want := Part{Labels: labels, Record: Record{
-		GPU: "g", Model: "m", Share: 2.0 / 3, GrantedBytes: 200, Seconds: 180, Known: 120, Idle: 60, Busy: 15, Joules: 3600, Powered: 60,
+		GPU: "g", Model: "m", Share: 2.0 / 3, GrantedBytes: 200, Seconds: 180, Known: 120, Idle: 60, Busy: 15,
+		Joules: 3600, Powered: 60,
 		Memory: Histogram{40: 60, 50: 60}, Compute: Histogram{25: 60, 0: 60},
 	}}
 	if d := cmp.Diff(want, p); d != "" || !ok {
@@ -42,7 +43,8 @@ func TestGroupingByALabel(t *testing.T) {
 	if len(rows) != 2 || rows[0].Labels["label:team"] != "" || rows[1].Granted != 2 {
 		t.Errorf("%+v", rows)
 	}
-	for by, ok := range map[string]bool{"label:team": true, "label:example.com/team": true, "label:": false, "labels": false, "label:a\"b": false} {
+	for by, ok := range map[string]bool{"label:team": true, "label:example.com/team": true, "label:": false,
+		"labels": false, "label:a\"b": false} {
 		if err := CheckKeys("--by", []string{by}); (err == nil) != ok {
 			t.Errorf("%q: %v", by, err)
 		}

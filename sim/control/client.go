@@ -32,7 +32,8 @@ func Dial(ctx context.Context, dir string) (*Client, error) {
 	if err != nil {
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
-			return nil, fmt.Errorf("no simulated driver runs in %q; start one with `gpusim start`: %w", dir, sharing.ErrUnavailable)
+			return nil, fmt.Errorf("no simulated driver runs in %q; start one with `gpusim start`: %w", dir,
+				sharing.ErrUnavailable)
 		case errors.Is(err, unix.EACCES):
 			return nil, fmt.Errorf("reach the simulated driver in %q: it is another user's: %w", dir, sharing.ErrDenied)
 		}

@@ -119,7 +119,8 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 			t.Errorf("%v became %v", kind, got)
 		}
 	}
-	if got := Refuse(errors.New("odd")).Err(); got == nil || got.Error() != "odd" || errors.Is(got, sharing.ErrInvalid) {
+	if got := Refuse(errors.New("odd")).Err(); got == nil || got.Error() != "odd" ||
+		errors.Is(got, sharing.ErrInvalid) {
 		t.Errorf("an error without a kind became %v", got)
 	}
 	if err := (Answer{}).Err(); err != nil {

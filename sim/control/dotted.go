@@ -23,7 +23,8 @@ func (s *Set) parseDotted(key, value string) error {
 	case "latency", "error":
 		op, ok := wire.Calls()[of]
 		if !ok {
-			return sharing.Invalid(key, value, "write one of "+strings.Join(wire.CallNames(), ", ")+" after the dot", "names no call")
+			return sharing.Invalid(key, value, "write one of "+strings.Join(wire.CallNames(), ", ")+" after the dot",
+				"names no call")
 		}
 		if what == "error" {
 			return s.parseError(key, value, op)
@@ -60,7 +61,8 @@ func (s *Set) parseContext(key, of, value string) error {
 	}
 	n, err := sharing.ParseBytes(key, value)
 	if err != nil || n > model.MaxContextUnlisted {
-		return sharing.Invalid(key, value, "write a size up to "+model.MaxContextUnlisted.String()+", such as 8MiB", "is not such a size")
+		return sharing.Invalid(key, value, "write a size up to "+model.MaxContextUnlisted.String()+", such as 8MiB",
+			"is not such a size")
 	}
 	s.Change.ContextUnlisted = &n
 	return nil
@@ -70,7 +72,8 @@ func (s *Set) parseError(key, value string, op wire.Op) error {
 	all := wire.Failures()
 	status, ok := all[value]
 	if !ok && value != "none" {
-		return sharing.Invalid(key, value, "write none, or one of "+strings.Join(slices.Sorted(maps.Keys(all)), ", "), "is not a status")
+		return sharing.Invalid(key, value, "write none, or one of "+strings.Join(slices.Sorted(maps.Keys(all)), ", "),
+			"is not a status")
 	}
 	if s.Change.CallStatus == nil {
 		s.Change.CallStatus = map[wire.Op]wire.Status{}
@@ -121,7 +124,8 @@ func (s *Set) parseLinks(key, of, value string) error {
 }
 
 func (s *Set) parseSlowed(key, value string) error {
-	reason, ok := map[string]model.Slowed{"none": model.SlowedNot, "heat": model.SlowedByHeat, "power": model.SlowedByPower}[value]
+	reason, ok := map[string]model.Slowed{"none": model.SlowedNot, "heat": model.SlowedByHeat,
+		"power": model.SlowedByPower}[value]
 	if !ok {
 		return sharing.Invalid(key, value, "write none, heat or power", "is no reason to be slowed down")
 	}
@@ -150,14 +154,17 @@ func (s *Set) parseSamples(key, of, value string) error {
 		s.Change.Samples = &model.SampleNoise{}
 	}
 	noise := s.Change.Samples
-	kinds := map[string]*int{"stale": &noise.Stale, "missing": &noise.Missing, "dead": &noise.Dead, "garbage": &noise.Garbage}
+	kinds := map[string]*int{"stale": &noise.Stale, "missing": &noise.Missing, "dead": &noise.Dead,
+		"garbage": &noise.Garbage}
 	switch kind := kinds[of]; {
 	case of == "seed" && err == nil:
 		noise.Seed = n
 	case of == "seed":
 		return sharing.Invalid(key, value, "write a whole number", "is not a seed")
 	case kind == nil:
-		return sharing.Invalid(key, value, "write samples.stale, samples.missing, samples.dead, samples.garbage or samples.seed", "names nothing that can be wrong")
+		return sharing.Invalid(key, value,
+			"write samples.stale, samples.missing, samples.dead, samples.garbage or samples.seed",
+			"names nothing that can be wrong")
 	case err != nil || n > 100:
 		return sharing.Invalid(key, value, "write 0 to 100", "is not a percentage")
 	default:

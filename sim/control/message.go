@@ -64,16 +64,19 @@ type Status struct {
 
 // GPU is one GPU's identity and state.
 type GPU struct {
-	Index          int           `json:"index"`
-	Minor          int           `json:"minor"`
-	UUID           string        `json:"uuid"`
-	Model          string        `json:"model"`
-	PCI            string        `json:"pci"`
-	NUMA           int           `json:"numa"` // -1: none
-	MemoryBytes    sharing.Bytes `json:"memory_bytes"`
-	ReservedBytes  sharing.Bytes `json:"reserved_bytes"`
-	UsedBytes      sharing.Bytes `json:"used_bytes"`
-	PeakBytes      sharing.Bytes `json:"peak_bytes"` // the most that programs, MPS servers aside, held since the start or peak=now
+	Index         int           `json:"index"`
+	Minor         int           `json:"minor"`
+	UUID          string        `json:"uuid"`
+	Model         string        `json:"model"`
+	PCI           string        `json:"pci"`
+	PCIDevice     uint64        `json:"pci_device"`    // as NVML has it: device, then vendor
+	PCISubsystem  uint64        `json:"pci_subsystem"` // the same
+	NUMA          int           `json:"numa"`          // -1: none
+	MemoryBytes   sharing.Bytes `json:"memory_bytes"`
+	ReservedBytes sharing.Bytes `json:"reserved_bytes"`
+	UsedBytes     sharing.Bytes `json:"used_bytes"`
+	// the most that programs, MPS servers aside, held since the start or peak=now
+	PeakBytes      sharing.Bytes `json:"peak_bytes"`
 	MIG            bool          `json:"mig"`
 	Instances      []string      `json:"mig_instances"` // UUIDs
 	Lost           bool          `json:"lost"`
@@ -87,11 +90,12 @@ type GPU struct {
 
 // Process is what a process holds on a GPU.
 type Process struct {
-	PID         int           `json:"pid"`
-	Start       uint64        `json:"start"`  // clock ticks since boot; with PID it names the process for good
-	Ended       bool          `json:"ended"`  // it has ended, and another process has its descriptors
-	Cgroup      string        `json:"cgroup"` // absolute directory, of one that has ended the last; empty where there is none
-	GPU         string        `json:"gpu"`    // UUID
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot; with PID it names the process for good
+	Ended bool   `json:"ended"` // it has ended, and another process has its descriptors
+	// absolute directory, of one that has ended the last; empty where there is none
+	Cgroup      string        `json:"cgroup"`
+	GPU         string        `json:"gpu"` // UUID
 	GPUIndex    int           `json:"gpu_index"`
 	GPUInstance *uint64       `json:"gpu_instance,omitempty"` // in MIG mode
 	Bytes       sharing.Bytes `json:"bytes"`

@@ -15,9 +15,12 @@ import (
 	"github.com/kerf-gpu/kerf/sim/model"
 )
 
-const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthrough=true|false, xid=N, xid=N@INSTANCE, util=N|auto, latency=5ms, latency.CALL=5ms, " +
-	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, slowed=none|heat|power, " +
-	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, samples.seed=N, context.unlisted=8MiB"
+const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthrough=true|false, xid=N, xid=N@INSTANCE, " +
+	"util=N|auto, latency=5ms, latency.CALL=5ms, " +
+	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, " +
+	"slowed=none|heat|power, " +
+	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, " +
+	"samples.seed=N, context.unlisted=8MiB"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
 // sharing.FieldError. Whether the GPUs exist is for the daemon to say.
@@ -86,7 +89,8 @@ func (s *Set) parse(key, value string) error {
 			c.XIDInstance, err = &gi, errors.Join(err, bad)
 		}
 		if err != nil || n < 1 || n > model.MaxXID {
-			return sharing.Invalid(key, value, fmt.Sprintf("write a number from 1 to %d", model.MaxXID), "is not an XID")
+			return sharing.Invalid(key, value, fmt.Sprintf("write a number from 1 to %d", model.MaxXID),
+				"is not an XID")
 		}
 		c.XID = &n
 	case "util":
@@ -116,7 +120,8 @@ func (s *Set) parse(key, value string) error {
 func parseLatency(key, value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 || d > model.MaxLatency {
-		return 0, sharing.Invalid(key, value, "write a time with a unit up to "+model.MaxLatency.String()+", such as 5ms; 0s for none", "is not a latency")
+		return 0, sharing.Invalid(key, value, "write a time with a unit up to "+model.MaxLatency.String()+
+			", such as 5ms; 0s for none", "is not a latency")
 	}
 	return d, nil
 }
@@ -130,7 +135,8 @@ func (s *Set) parseGPUs(value string) error {
 	for part := range strings.SplitSeq(value, ",") {
 		n, err := strconv.ParseUint(part, 10, 31)
 		if err != nil || n >= machine.MaxGPUs || seen[n] {
-			return sharing.Invalid("gpu", value, "write one GPU's index, several with commas between, or all", "does not name GPUs")
+			return sharing.Invalid("gpu", value, "write one GPU's index, several with commas between, or all",
+				"does not name GPUs")
 		}
 		seen[n] = true
 		s.GPUs = append(s.GPUs, int(n))

@@ -15,10 +15,10 @@ import (
 	"github.com/kerf-gpu/kerf/sim/model"
 )
 
-// The kernel driver's numbers for MIG's capability files: two for the machine, then for each GPU a block for each place that
-// an instance's id can have. Which block an id has changes with each instance: the number of one that is made anew at the
-// same place is another one, and its old number another instance's. Drivers move them less often, with the id that an
-// instance gets, with a boot or with the driver; whoever keeps a number is wrong sooner here.
+// The kernel driver's numbers for MIG's capability files: two for the machine, then for each GPU a block for each place
+// that an instance's id can have. Which block an id has changes with each instance: the number of one that is made anew
+// at the same place is another one, and its old number another instance's. Drivers move them less often, with the id
+// that an instance gets, with a boot or with the driver; whoever keeps a number is wrong sooner here.
 const (
 	capConfig  = 1
 	capMonitor = 2
@@ -32,8 +32,8 @@ const (
 // capMinor is the number of a GPU instance's capability, or with ci from 0 on, of a compute instance's in it.
 func capMinor(gpu, block, ci int) int { return capFirst + (gpu*capGIs+block)*capPerGI + ci + 1 }
 
-// reaches reports whether the caller can open the capability nodes of an instance and of a compute instance in it, where
-// programs look for them: on the node, or as a container has them. The files themselves count, not their names.
+// reaches reports whether the caller can open the capability nodes of an instance and of a compute instance in it,
+// where programs look for them: on the node, or as a container has them. The files themselves count, not their names.
 func (c *device) reaches(in model.Instance, ci uint64) bool {
 	for _, n := range []int{-1, small(ci)} {
 		name := fmt.Sprintf("dev/nvidia-caps/nvidia-cap%d", capMinor(c.minor, in.Block, n))
@@ -97,7 +97,8 @@ func (d *Daemon) capTable() string {
 	return b.String()
 }
 
-// capBlocks is which block each id of a GPU's instances has: those that are there have theirs, and the other ids what is left.
+// capBlocks is which block each id of a GPU's instances has: those that are there have theirs, and the other ids what
+// is left.
 func (d *Daemon) capBlocks(gpu int) []int {
 	of := make([]int, capGIs)
 	for gi := range of {
@@ -121,8 +122,8 @@ func (d *Daemon) capBlocks(gpu int) []int {
 	return of
 }
 
-// showCaps brings the capability files in line with the instances. What it cannot write is logged: a driver's /proc does
-// not fail. d.mu is held.
+// showCaps brings the capability files in line with the instances. What it cannot write is logged: a driver's /proc
+// does not fail. d.mu is held.
 func (d *Daemon) showCaps() {
 	files := d.capFiles()
 	var errs []error
@@ -136,7 +137,8 @@ func (d *Daemon) showCaps() {
 			continue
 		}
 		path := filepath.Join(d.opts.Dir, name)
-		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444)) // #nosec G301 G306 -- all may read them
+		// #nosec G301 G306 -- all may read them
+		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444))
 	}
 	d.shown = files
 	if err := errors.Join(errs...); err != nil {

@@ -27,7 +27,8 @@ func capsOf(t *testing.T, dir string) []string {
 		case strings.HasPrefix(path, "proc/driver/nvidia/capabilities/gpu"):
 			text, err := fs.ReadFile(root, path)
 			first, _, _ := strings.Cut(string(text), "\n")
-			all = append(all, strings.TrimPrefix(path, "proc/driver/nvidia/capabilities/")+" "+strings.TrimPrefix(first, "DeviceFileMinor: "))
+			all = append(all, strings.TrimPrefix(path, "proc/driver/nvidia/capabilities/")+" "+strings.TrimPrefix(first,
+				"DeviceFileMinor: "))
 			return err
 		case strings.HasPrefix(path, "dev/nvidia-caps/"):
 			all = append(all, filepath.Base(path))
@@ -59,21 +60,25 @@ func inTable(t *testing.T, dir string) map[string]string {
 	return table
 }
 
-// Each instance has its files, with the number that the table has for its id. What is made anew with the id of another has
-// other numbers, before and after a reboot, and what it had is given to others.
+// Each instance has its files, with the number that the table has for its id. What is made anew with the id of another
+// has other numbers, before and after a reboot, and what it had is given to others.
 func TestCapabilityFiles(t *testing.T) {
 	n := start(t, load(t, "mixed"), "r615")
 	want := []string{
-		"gpu1/mig/gi1/access 147", "gpu1/mig/gi1/ci0/access 148", "gpu1/mig/gi2/access 156", "gpu1/mig/gi2/ci0/access 157",
-		"gpu1/mig/gi3/access 165", "gpu1/mig/gi3/ci0/access 166", "gpu1/mig/gi4/access 174", "gpu1/mig/gi4/ci0/access 175",
-		"nvidia-cap1", "nvidia-cap147", "nvidia-cap148", "nvidia-cap156", "nvidia-cap157", "nvidia-cap165", "nvidia-cap166",
+		"gpu1/mig/gi1/access 147", "gpu1/mig/gi1/ci0/access 148", "gpu1/mig/gi2/access 156",
+		"gpu1/mig/gi2/ci0/access 157",
+		"gpu1/mig/gi3/access 165", "gpu1/mig/gi3/ci0/access 166", "gpu1/mig/gi4/access 174",
+		"gpu1/mig/gi4/ci0/access 175",
+		"nvidia-cap1", "nvidia-cap147", "nvidia-cap148", "nvidia-cap156", "nvidia-cap157", "nvidia-cap165",
+		"nvidia-cap166",
 		"nvidia-cap174", "nvidia-cap175", "nvidia-cap2",
 	}
 	if d := cmp.Diff(want, capsOf(t, n.dir)); d != "" {
 		t.Errorf("at the start (-want +got):\n%s", d)
 	}
 	table, err := os.ReadFile(filepath.Join(n.dir, "proc/driver/nvidia-caps/mig-minors"))
-	if lines := strings.Split(string(table), "\n"); err != nil || len(lines) != 4323 || lines[0] != "config 1" || lines[4321] != "gpu31/gi14/ci7/access 4322" ||
+	if lines := strings.Split(string(table), "\n"); err != nil || len(lines) != 4323 || lines[0] != "config 1" ||
+		lines[4321] != "gpu31/gi14/ci7/access 4322" ||
 		!slices.Contains(lines, "gpu1/gi4/ci0/access 175") {
 		t.Errorf("table of %d lines, %v", len(lines), err)
 	}
@@ -90,7 +95,8 @@ func TestCapabilityFiles(t *testing.T) {
 	n.d.showCaps()
 	n.d.mu.Unlock()
 	want = slices.DeleteFunc(want, func(s string) bool {
-		return strings.Contains(s, "gi2/") || strings.Contains(s, "gi3/ci0") || slices.Contains([]string{"nvidia-cap156", "nvidia-cap157", "nvidia-cap166"}, s)
+		return strings.Contains(s, "gi2/") || strings.Contains(s, "gi3/ci0") ||
+			slices.Contains([]string{"nvidia-cap156", "nvidia-cap157", "nvidia-cap166"}, s)
 	})
 	if d := cmp.Diff(want, capsOf(t, n.dir)); d != "" {
 		t.Errorf("after destroying (-want +got):\n%s", d)
@@ -100,7 +106,8 @@ func TestCapabilityFiles(t *testing.T) {
 		n.d.mu.Lock()
 		defer n.d.mu.Unlock()
 		for _, gi := range []uint64{2, 3} { // the lowest ids that are free
-			if list, err := n.d.model.Instances(1); err == nil && !slices.ContainsFunc(list, func(in model.Instance) bool { return in.GI == gi }) {
+			if list, err := n.d.model.Instances(1); err == nil &&
+				!slices.ContainsFunc(list, func(in model.Instance) bool { return in.GI == gi }) {
 				id, err := n.d.model.CreateGI(1, true, 19, model.AnyStart)
 				if cut(err); id != gi && id != gi-1 {
 					t.Errorf("id %d", id)
@@ -134,7 +141,8 @@ func TestCapabilityFiles(t *testing.T) {
 	}
 	recut()
 	again := told()
-	if again["gpu1/gi2/access"] == "156" || again["gpu1/gi2/ci0/access"] == "157" || again["gpu1/gi1/access"] != "147" || len(again) != 8 {
+	if again["gpu1/gi2/access"] == "156" || again["gpu1/gi2/ci0/access"] == "157" ||
+		again["gpu1/gi1/access"] != "147" || len(again) != 8 {
 		t.Errorf("made anew: %v after %q", again, had)
 	}
 	n.d.mu.Lock()

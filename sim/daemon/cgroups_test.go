@@ -23,13 +23,15 @@ func TestParseMountinfo(t *testing.T) {
 	}{
 		"none":    {"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n", hierarchy{}},
 		"unified": {"31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n", hierarchy{"/sys/fs/cgroup", "/"}},
-		"hybrid": {"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+		"hybrid": {"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n41 31 0:38 / /sys/fs/cgroup/unified " +
+			"rw - cgroup2 cgroup2 rw\n",
 			hierarchy{"/sys/fs/cgroup/unified", "/"}},
-		"optional fields":      {"31 23 0:28 / /c rw shared:1 master:2 - cgroup2 cgroup2 rw\n", hierarchy{"/c", "/"}},
-		"a part and the whole": {"1 1 0:28 /a /part rw - cgroup2 x rw\n2 1 0:28 / /whole rw - cgroup2 x rw\n", hierarchy{"/whole", "/"}},
-		"a part":               {"1 1 0:28 /a /part rw - cgroup2 x rw\n", hierarchy{"/part", "/a"}},
-		"a blank in the path":  {`1 1 0:28 / /a\040b rw - cgroup2 x rw`, hierarchy{"/a b", "/"}},
-		"broken":               {"- cgroup2\n1 2 - cgroup2 x\n\n", hierarchy{}},
+		"optional fields": {"31 23 0:28 / /c rw shared:1 master:2 - cgroup2 cgroup2 rw\n", hierarchy{"/c", "/"}},
+		"a part and the whole": {"1 1 0:28 /a /part rw - cgroup2 x rw\n2 1 0:28 / /whole rw - cgroup2 x rw\n",
+			hierarchy{"/whole", "/"}},
+		"a part":              {"1 1 0:28 /a /part rw - cgroup2 x rw\n", hierarchy{"/part", "/a"}},
+		"a blank in the path": {`1 1 0:28 / /a\040b rw - cgroup2 x rw`, hierarchy{"/a b", "/"}},
+		"broken":              {"- cgroup2\n1 2 - cgroup2 x\n\n", hierarchy{}},
 	}
 	for name, tt := range tests {
 		if got := parseMountinfo(tt.text); got != tt.want {

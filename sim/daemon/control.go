@@ -54,7 +54,8 @@ func (d *Daemon) serveControl(ctx context.Context, conn *net.UnixConn) {
 		}
 	}
 	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		_ = out.Encode(control.Refuse(sharing.Invalid("request", "", "send a JSON object on one line", "cannot be read: %s", err)))
+		_ = out.Encode(control.Refuse(sharing.Invalid("request", "", "send a JSON object on one line",
+			"cannot be read: %s", err)))
 	}
 }
 
@@ -77,10 +78,12 @@ func (d *Daemon) control(line []byte) (stop bool, result any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&req); err != nil {
-		return false, nil, sharing.Invalid("request", "", "send what package control declares", "cannot be read: %s", err)
+		return false, nil, sharing.Invalid("request", "", "send what package control declares", "cannot be read: %s",
+			err)
 	}
 	if (req.Command == control.CmdSet) != (req.Set != nil) {
-		return false, nil, sharing.Invalid("set", "", "give it with the command set, and only there", "and the command %q do not go together", req.Command)
+		return false, nil, sharing.Invalid("set", "", "give it with the command set, and only there",
+			"and the command %q do not go together", req.Command)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +101,8 @@ func (d *Daemon) control(line []byte) (stop bool, result any, err error) {
 	case control.CmdStop:
 		return true, nil, nil
 	default:
-		return false, nil, sharing.Invalid("command", string(req.Command), "write status, processes, limits, set or stop", "is not known")
+		return false, nil, sharing.Invalid("command", string(req.Command),
+			"write status, processes, limits, set or stop", "is not known")
 	}
 }
 
@@ -194,9 +198,12 @@ func (d *Daemon) status() control.Status {
 		}
 		g := control.GPU{
 			Index: i, Minor: i, UUID: d.uuids[i], Model: hw.Model.Name, PCI: hw.PCI.String(), NUMA: hw.NUMA,
-			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used, PeakBytes: st.Peak,
-			MIG: st.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
-			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(), ComputeMode: uint64(st.Mode), PowerLimitMW: st.PowerLimit,
+			PCIDevice: hw.Model.PCIDevice, PCISubsystem: hw.Model.PCISubsys,
+			MemoryBytes: st.Memory.Total, ReservedBytes: st.Memory.Reserved, UsedBytes: st.Memory.Used,
+			PeakBytes: st.Peak,
+			MIG:       st.MIG, Instances: []string{}, Lost: st.Lost, RecoveryAction: st.Recovery.String(),
+			Utilization: util, LatencyMS: float64(st.Latency) / float64(time.Millisecond), TimeSlice: st.Slice.String(),
+			ComputeMode: uint64(st.Mode), PowerLimitMW: st.PowerLimit,
 		}
 		instances, _ := d.model.Instances(i) // none on a GPU without MIG, or a lost one
 		for _, in := range instances {
@@ -212,7 +219,8 @@ func (d *Daemon) status() control.Status {
 func (d *Daemon) limits() []control.Limit {
 	all := []control.Limit{}
 	for _, l := range d.model.Limits() {
-		out := control.Limit{GPU: d.uuids[l.GPU], GPUIndex: l.GPU, Cgroup: l.Group.Dir, SoftBytes: l.Soft, UsedBytes: l.Used}
+		out := control.Limit{GPU: d.uuids[l.GPU], GPUIndex: l.GPU, Cgroup: l.Group.Dir, SoftBytes: l.Soft,
+			UsedBytes: l.Used}
 		if l.Hard != model.NoLimit {
 			out.HardBytes = &l.Hard
 		}

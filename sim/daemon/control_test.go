@@ -30,16 +30,20 @@ func TestStatus(t *testing.T) {
 	n.set("gpu=0 lost=true")
 	var s control.Status
 	n.ask(control.Request{Command: control.CmdStatus}, &s)
-	if s.PID != os.Getpid() || s.Dir != n.dir || s.Machine != "mixed" || s.Driver != "r615" || s.Memacct != "dmem" || len(s.GPUs) != 4 {
+	if s.PID != os.Getpid() || s.Dir != n.dir || s.Machine != "mixed" || s.Driver != "r615" || s.Memacct != "dmem" ||
+		len(s.GPUs) != 4 {
 		t.Fatalf("%+v", s)
 	}
-	if !s.GPUs[0].Lost || s.GPUs[1].Lost || len(s.GPUs[1].Instances) != 4 || !s.GPUs[1].MIG || s.GPUs[2].RecoveryAction != "Reset" {
+	if !s.GPUs[0].Lost || s.GPUs[1].Lost || len(s.GPUs[1].Instances) != 4 || !s.GPUs[1].MIG ||
+		s.GPUs[2].RecoveryAction != "Reset" {
 		t.Errorf("%+v", s.GPUs[:3])
 	}
 	want := control.GPU{
 		Index: 3, Minor: 3, UUID: machine.UUID(n.dir, "mixed", 3), Model: "Tesla T4", PCI: "00000000:CA:00.0", NUMA: 1,
-		MemoryBytes: 15360 * sharing.MiB, ReservedBytes: 266 * sharing.MiB, Instances: []string{}, RecoveryAction: "None",
-		Utilization: 70, LatencyMS: 1.5, TimeSlice: "Default", PowerLimitMW: 70000,
+		PCIDevice: 0x1EB810DE, PCISubsystem: 0x12A210DE,
+		MemoryBytes: 15360 * sharing.MiB, ReservedBytes: 266 * sharing.MiB, Instances: []string{},
+		RecoveryAction: "None",
+		Utilization:    70, LatencyMS: 1.5, TimeSlice: "Default", PowerLimitMW: 70000,
 	}
 	if d := cmp.Diff(want, s.GPUs[3]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -80,9 +84,12 @@ func TestSetIsAllOrNothing(t *testing.T) {
 func TestControlRefusesWhatIsNoRequest(t *testing.T) {
 	n := start(t, load(t, "t4x4"), "r615")
 	for _, line := range []string{
-		"", "x", "{}", `{"command":"dance"}`, `{"command":"status","colour":1}`, `{"command":"set"}`, `{"command":"status","set":{}}`,
-		`{"command":"set","set":{}}`, `{"command":"set","set":{"gpus":[-1],"change":{"Util":1}}}`, `{"command":"set","set":{"all":true,"gpus":[1]}}`,
-		`{"command":"set","set":{"gpus":[99999999999999999999]}}`, `{"command":"set","set":{"all":true,"change":{"Latency":-1}}}`,
+		"", "x", "{}", `{"command":"dance"}`, `{"command":"status","colour":1}`, `{"command":"set"}`,
+		`{"command":"status","set":{}}`,
+		`{"command":"set","set":{}}`, `{"command":"set","set":{"gpus":[-1],"change":{"Util":1}}}`,
+		`{"command":"set","set":{"all":true,"gpus":[1]}}`,
+		`{"command":"set","set":{"gpus":[99999999999999999999]}}`,
+		`{"command":"set","set":{"all":true,"change":{"Latency":-1}}}`,
 		strings.Repeat("x", control.MaxLine+1),
 	} {
 		conn, err := net.Dial("unix", control.SocketPath(n.dir))

@@ -37,7 +37,8 @@ func TestGPUInfo(t *testing.T) {
 	got := n.dial("nvidia4").call(wire.OK, wire.OpGPUInfo, "")
 	uuid := machine.UUID(n.dir, "h100x8", 4)
 	want := wire.Response{
-		Vals: []uint64{4, 4, 81559 * mib, 550 * mib, 9, 0, 132, 9, 14, 0, 0x9D, 0, 0x233010DE, 0x16C110DE, 1, 500 * mib, 18, 7, 2048, 131072 * mib},
+		Vals: []uint64{4, 4, 81559 * mib, 550 * mib, 9, 0, 132, 9, 14, 0, 0x9D, 0, 0x233010DE, 0x16C110DE, 1, 500 * mib,
+			18, 7, 2048, 131072 * mib},
 		Text: uuid + "\nNVIDIA H100 80GB HBM3\n" + machine.Serial(uuid) + "\n00000000:9D:00.0",
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -47,7 +48,8 @@ func TestGPUInfo(t *testing.T) {
 
 func TestModesOfSockets(t *testing.T) {
 	n := start(t, load(t, "t4x4"), "r615")
-	for name, want := range map[string]os.FileMode{"dev/nvidiactl": 0o666, "dev/nvidia0": 0o666, "dev/nvidia3": 0o666, "control.sock": 0o600} {
+	for name, want := range map[string]os.FileMode{"dev/nvidiactl": 0o666, "dev/nvidia0": 0o666, "dev/nvidia3": 0o666,
+		"control.sock": 0o600} {
 		info, err := os.Stat(filepath.Join(n.dir, name))
 		if err != nil || info.Mode() != want|os.ModeSocket {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
@@ -116,9 +118,10 @@ func TestBadPacketsGetAnAnswer(t *testing.T) {
 		packet []byte
 		want   wire.Status
 	}{
-		"short":           {[]byte{1}, wire.Invalid},
-		"long":            {make([]byte, wire.MaxRequest+100), wire.BadVersion},
-		"long, right":     {append(request(wire.OpGPUInfo, strings.Repeat("x", wire.MaxText)), make([]byte, 100)...), wire.Invalid},
+		"short": {[]byte{1}, wire.Invalid},
+		"long":  {make([]byte, wire.MaxRequest+100), wire.BadVersion},
+		"long, right": {append(request(wire.OpGPUInfo, strings.Repeat("x", wire.MaxText)), make([]byte, 100)...),
+			wire.Invalid},
 		"another version": {later, wire.BadVersion},
 		"unknown op":      {request(999, ""), wire.Invalid},
 		"system op":       {request(wire.OpSystem, ""), wire.Invalid},
@@ -157,7 +160,8 @@ func TestMemoryComesBackWhenTheProcessDies(t *testing.T) {
 		c.want(wire.OK, "open 0")
 		c.want(wire.OK, "alloc %d", 14*gib)
 		procs := watcher.call(wire.OK, wire.OpProcesses, "").Vals
-		if want := []uint64{1, uint64(c.cmd.Process.Pid), 14*gib + 120*mib, wire.NoInstance, wire.NoInstance}; !slices.Equal(procs, want) {
+		if want := []uint64{1, uint64(c.cmd.Process.Pid), 14*gib + 120*mib, wire.NoInstance,
+			wire.NoInstance}; !slices.Equal(procs, want) {
 			t.Fatalf("processes %d, want %d", procs, want)
 		}
 		c.cmd.Process.Kill()
@@ -225,7 +229,8 @@ func TestEventsReachEachWaiter(t *testing.T) {
 		}
 	}
 	n.set("gpu=0,1 xid=13") // while nobody waits
-	if a, b := early.call(wire.OK, wire.OpWaitEvent, "", 0, 0xF, 8), early.call(wire.OK, wire.OpWaitEvent, "", 0, 0xF, 8); a.Vals[0] != 0 || b.Vals[0] != 1 {
+	if a, b := early.call(wire.OK, wire.OpWaitEvent, "", 0, 0xF, 8), early.call(wire.OK, wire.OpWaitEvent, "", 0, 0xF,
+		8); a.Vals[0] != 0 || b.Vals[0] != 1 {
 		t.Errorf("queued events: %d, %d", a.Vals, b.Vals)
 	}
 	early.call(wire.Timeout, wire.OpWaitEvent, "", 0, 0xF, 8)

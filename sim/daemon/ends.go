@@ -12,8 +12,9 @@ import (
 	"github.com/kerf-gpu/kerf/sim/model"
 )
 
-// ends knows which of any number of peers have closed their connection for good, and which of their processes have ended,
-// for one system call whenever it is asked: a driver's answer must not take longer because there are many processes.
+// ends knows which of any number of peers have closed their connection for good, and which of their processes have
+// ended, for one system call whenever it is asked: a driver's answer must not take longer because there are many
+// processes.
 type ends struct{ epoll int }
 
 // processEnd marks an event of a process; others are of connections. No client has so high a number.
@@ -39,20 +40,23 @@ func (e *ends) watch(id model.ClientID, p *peer) error {
 	}
 	var refused error
 	add := func(events uint32, what uint64) func(fd uintptr) {
-		ev := unix.EpollEvent{Events: events, Fd: int32(uint32(what)), Pad: int32(uint32(what >> 32))} // #nosec G115 -- both halves of the number
+		// #nosec G115 -- both halves of the number
+		ev := unix.EpollEvent{Events: events, Fd: int32(uint32(what)), Pad: int32(uint32(what >> 32))}
 		return func(fd uintptr) {
-			refused = errors.Join(refused, unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, int(fd), &ev)) // #nosec G115 -- a descriptor
+			// #nosec G115 -- a descriptor
+			refused = errors.Join(refused, unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, int(fd), &ev))
 		}
 	}
-	err = errors.Join(conn.Control(add(unix.EPOLLRDHUP, uint64(id))), proc.Control(add(unix.EPOLLIN|unix.EPOLLONESHOT, uint64(id)|processEnd)))
+	err = errors.Join(conn.Control(add(unix.EPOLLRDHUP, uint64(id))),
+		proc.Control(add(unix.EPOLLIN|unix.EPOLLONESHOT, uint64(id)|processEnd)))
 	if err = errors.Join(err, refused); err != nil {
 		return fmt.Errorf("watch process %d: %w", p.pid, err)
 	}
 	return nil
 }
 
-// come are the peers that are closed, of which one that was not dealt with is told again, and those whose process has ended
-// since the last call.
+// come are the peers that are closed, of which one that was not dealt with is told again, and those whose process has
+// ended since the last call.
 func (e *ends) come() (closed, ended []model.ClientID) {
 	events := make([]unix.EpollEvent, 1024)
 	for {

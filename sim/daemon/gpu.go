@@ -167,7 +167,9 @@ func (c *device) state() (lost, inMIG bool) {
 // does not count a dead process beside the one that comes after it. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
-	case wire.OpAlloc, wire.OpCtxCreate, wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil, wire.OpMPSJoin, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet, wire.OpGIDestroy, wire.OpCIDestroy:
+	case wire.OpAlloc, wire.OpCtxCreate, wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil,
+		wire.OpMPSJoin, wire.OpCheckpoint, wire.OpExport, wire.OpSetLimit, wire.OpGetLimit, wire.OpMIGSet,
+		wire.OpGIDestroy, wire.OpCIDestroy:
 		d.reap()
 	default:
 	}
@@ -193,7 +195,8 @@ func (c *device) setLimit(chain model.Chain, soft, hard sharing.Bytes) (wire.Res
 	if len(chain) > 0 {
 		dir = chain[0].Dir
 	}
-	c.d.log.Info("limit", "gpu", c.minor, "cgroup", dir, "soft", uint64(soft), "hard", uint64(hard), "pid", c.peer.pid, "error", err)
+	c.d.log.Info("limit", "gpu", c.minor, "cgroup", dir, "soft", uint64(soft), "hard", uint64(hard), "pid", c.peer.pid,
+		"error", err)
 	return vals[uint64](err)
 }
 
@@ -225,20 +228,25 @@ func (c *device) instanceUtil() (wire.Response, error) {
 			busy[p.GI] += uint64(work[p.PID]) // #nosec G115 -- a percentage
 		}
 	}
-	return page(errors.Join(err1, err2), cut, 0, func(in model.Instance) []uint64 { return []uint64{in.GI, busy[in.GI]} })
+	return page(errors.Join(err1, err2), cut, 0,
+		func(in model.Instance) []uint64 { return []uint64{in.GI, busy[in.GI]} })
 }
 
 // telemetry reads the sensors and, where that is wanted, what else a monitor needs of a GPU at once.
 func (c *device) telemetry(more bool, chain model.Chain) (wire.Response, error) {
 	t, err := c.d.model.Telemetry(c.minor, now())
 	r, err := vals(err, t.Power, t.PowerLimit, t.SMClock, t.MaxSMClock, t.MemoryClock, t.MaxMemoryClock, t.Temperature,
-		t.ECC.Corrected, t.ECC.Uncorrected, uint64(flag(t.Remap.Pending)), uint64(flag(t.Remap.Failed)), t.Slowed.Bits()) // #nosec G115 -- 0 or 1
+		// #nosec G115 -- 0 or 1
+		t.ECC.Corrected, t.ECC.Uncorrected, uint64(flag(t.Remap.Pending)), uint64(flag(t.Remap.Failed)),
+		t.Slowed.Bits())
 	if err != nil || !more {
 		return r, err
 	}
 	gpu, mem, err1 := c.d.model.Utilization(c.minor, now())
 	m, err2 := c.memory(0, chain)
-	r.Vals = append(r.Vals, uint64(gpu), uint64(mem), uint64(m.Total), uint64(m.Reserved), uint64(m.Free), uint64(m.Used)) // #nosec G115 -- none is negative
+	// #nosec G115 -- none is negative
+	r.Vals = append(r.Vals, uint64(gpu), uint64(mem), uint64(m.Total), uint64(m.Reserved), uint64(m.Free),
+		uint64(m.Used))
 	return r, errors.Join(err1, err2)
 }
 

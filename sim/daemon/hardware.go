@@ -32,7 +32,8 @@ func (c *device) info() (wire.Response, error) {
 		Vals: []uint64{
 			minor, minor, uint64(m.Memory), uint64(m.Reserved), m.CCMajor, m.CCMinor, m.SMs, m.Architecture, m.Brand,
 			uint64(hw.PCI.Domain), uint64(hw.PCI.Bus), uint64(hw.PCI.Device), m.PCIDevice, m.PCISubsys, numa,
-			uint64(m.Context), uint64(m.NVLinks), uint64(m.MaxMIG), m.ThreadsPerSM, uint64(m.BAR1), // #nosec G115 -- checked not to be negative
+			// #nosec G115 -- checked not to be negative
+			uint64(m.Context), uint64(m.NVLinks), uint64(m.MaxMIG), m.ThreadsPerSM, uint64(m.BAR1),
 		},
 		Text: strings.Join([]string{uuid, m.Name, machine.Serial(uuid), hw.PCI.String()}, "\n"),
 	}, nil
@@ -81,7 +82,9 @@ func (c *device) migProfile(index uint64) (wire.Response, error) {
 			continue
 		}
 		out := []uint64{
-			p.ID, uint64(p.Memory), uint64(p.Slices), p.SMs, uint64(p.Max), p.CopyEngines, p.Decoders, p.Encoders, p.JPEGs, p.OFAs, // #nosec G115 -- checked
+			// #nosec G115 -- checked
+			p.ID, uint64(p.Memory), uint64(p.Slices), p.SMs, uint64(p.Max), p.CopyEngines, p.Decoders, p.Encoders,
+			p.JPEGs, p.OFAs,
 			uint64(hw.Remaining(p)), // #nosec G115 -- not negative
 		}
 		for _, start := range p.Starts {

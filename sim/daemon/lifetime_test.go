@@ -74,10 +74,12 @@ func TestMemoryLivesWithTheLastDescriptor(t *testing.T) {
 	}
 	check := func(ended bool) {
 		t.Helper()
-		if got, want := admin.call(wire.OK, wire.OpProcesses, "").Vals, []uint64{1, uint64(pid), held, wire.NoInstance, wire.NoInstance}; !slices.Equal(got, want) {
+		if got, want := admin.call(wire.OK, wire.OpProcesses, "").Vals, []uint64{1, uint64(pid), held, wire.NoInstance,
+			wire.NoInstance}; !slices.Equal(got, want) {
 			t.Errorf("ended %v: listed %d, want %d", ended, got, want)
 		}
-		want := control.Process{PID: pid, Start: started, Ended: ended, Cgroup: leaf, GPU: n.d.uuids[0], Bytes: sharing.Bytes(held)}
+		want := control.Process{PID: pid, Start: started, Ended: ended, Cgroup: leaf, GPU: n.d.uuids[0],
+			Bytes: sharing.Bytes(held)}
 		if got := n.processes(); len(got) != 1 || got[0] != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -112,7 +114,8 @@ func TestMemoryLivesWithTheLastDescriptor(t *testing.T) {
 	if err := heir.Close(); err != nil {
 		t.Error(err)
 	}
-	if got := admin.call(wire.OK, wire.OpProcesses, "").Vals; !slices.Equal(got, []uint64{0}) || len(n.processes()) != 0 {
+	if got := admin.call(wire.OK, wire.OpProcesses, "").Vals; !slices.Equal(got, []uint64{0}) ||
+		len(n.processes()) != 0 {
 		t.Errorf("listed after the last descriptor is closed: %d", got)
 	}
 	again := n.spawn("")
@@ -196,7 +199,8 @@ func TestListsInPIDNamespaces(t *testing.T) {
 		return strings.Join(words, " ") + " ok"
 	}
 	want := map[string]string{
-		"host": list(host, host, outer, second, inner), "outer": list(outer, outer, second, inner), "inner": list(inner, inner),
+		"host": list(host, host, outer, second, inner), "outer": list(outer, outer, second, inner),
+		"inner": list(inner, inner),
 	}
 	check := func(when string) {
 		t.Helper()
@@ -281,7 +285,8 @@ func TestListsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.d.holders[id] = &peer{pid: 1_000_000 + i, names: names{spaces: self.names.spaces, pids: []int{1_000_000 + i}}, pidfd: self.pidfd}
+		n.d.holders[id] = &peer{pid: 1_000_000 + i, names: names{spaces: self.names.spaces, pids: []int{1_000_000 + i}},
+			pidfd: self.pidfd}
 		defer func(id model.ClientID) {
 			n.d.mu.Lock()
 			defer n.d.mu.Unlock()

@@ -24,9 +24,9 @@ func (c *device) processes(offset uint64, list wire.List) (wire.Response, error)
 	})
 }
 
-// processUtil answers with what processes used in the samples after since, in microseconds of the clock that NVML's time stamps
-// are of. The driver leaves the host's pid to a process that the caller cannot see,
-// although it may be another process's number in the caller's pid namespace.
+// processUtil answers with what processes used in the samples after since, in microseconds of the clock that NVML's
+// time stamps are of. The driver leaves the host's pid to a process that the caller cannot see, although it may be
+// another process's number in the caller's pid namespace.
 func (c *device) processUtil(since uint64) (wire.Response, error) {
 	at := now()
 	begin := time.Now().Add(-at).UnixMicro()                                           // when the model's clock was 0
@@ -34,11 +34,13 @@ func (c *device) processUtil(since uint64) (wire.Response, error) {
 	all, err := c.d.model.ProcessUtilization(c.minor, max(-1, from), at)
 	return page(err, all, 0, func(p model.ProcessUse) []uint64 {
 		pid := cmp.Or(c.d.peerOf(p.PID).pidFor(c.peer), p.PID)
-		return []uint64{uint64(pid), uint64(begin + p.At.Microseconds()), uint64(p.GPU), uint64(p.Memory)} // #nosec G115 -- none is negative
+		// #nosec G115 -- none is negative
+		return []uint64{uint64(pid), uint64(begin + p.At.Microseconds()), uint64(p.GPU), uint64(p.Memory)}
 	})
 }
 
-// peerOf is a holder of a GPU by its number, one that lives before one that has ended; nil where there is none. d.mu is held.
+// peerOf is a holder of a GPU by its number, one that lives before one that has ended; nil where there is none. d.mu is
+// held.
 func (d *Daemon) peerOf(pid int) *peer {
 	var found *peer
 	for _, p := range d.holders {
@@ -49,7 +51,8 @@ func (d *Daemon) peerOf(pid int) *peer {
 	return found
 }
 
-// allProcesses lists who holds what on GPUs that are not lost: each process for itself, whatever its number. d.mu is held.
+// allProcesses lists who holds what on GPUs that are not lost: each process for itself, whatever its number. d.mu is
+// held.
 func (d *Daemon) allProcesses() []control.Process {
 	all := []control.Process{}
 	for i := range d.uuids {
@@ -66,7 +69,8 @@ func (d *Daemon) allProcesses() []control.Process {
 			for _, p := range model.Sum(uses, func(u model.Use) int { return u.PID }) {
 				peer := d.holders[uses[slices.IndexFunc(uses, func(u model.Use) bool { return u.PID == p.PID })].Client]
 				out := control.Process{
-					PID: p.PID, Start: start, Ended: peer.dead(), Cgroup: peer.cgroup(d.groups), GPU: d.uuids[i], GPUIndex: i, Bytes: p.Bytes,
+					PID: p.PID, Start: start, Ended: peer.dead(), Cgroup: peer.cgroup(d.groups), GPU: d.uuids[i],
+					GPUIndex: i, Bytes: p.Bytes,
 				}
 				if st.MIG {
 					out.GPUInstance = &p.GI

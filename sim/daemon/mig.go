@@ -32,7 +32,8 @@ func (c *device) cut(req wire.Request) (wire.Response, error) {
 	default:
 		err = wire.Invalid
 	}
-	c.d.log.Info("mig", "gpu", c.minor, "op", uint32(req.Op), "arg0", a[0], "arg1", a[1], "pid", c.peer.pid, "error", err)
+	c.d.log.Info("mig", "gpu", c.minor, "op", uint32(req.Op), "arg0", a[0], "arg1", a[1], "pid", c.peer.pid, "error",
+		err)
 	c.d.showCaps()
 	return vals(err, id)
 }
@@ -75,7 +76,8 @@ func (c *device) instance(asked uint64) (uint64, error) {
 	return 0, wire.NoPermission
 }
 
-// migInstances lists the MIG devices, and the GPU instances that have none; or those devices alone that the caller may use.
+// migInstances lists the MIG devices, and the GPU instances that have none; or those devices alone that the caller may
+// use.
 func (c *device) migInstances(own bool) (wire.Response, error) {
 	list, err := c.d.model.Instances(c.minor)
 	if err != nil {
@@ -86,7 +88,9 @@ func (c *device) migInstances(own bool) (wire.Response, error) {
 	add := func(in model.Instance, ci uint64, of model.Compute, uuid string) {
 		p := in.Profile
 		out[0]++
-		out = append(out, in.GI, p.ID, uint64(in.Start), uint64(p.Size), ci, uint64(p.Memory), p.Index, uint64(of.Start), uint64(of.Slices)) // #nosec G115 -- checked
+		// #nosec G115 -- checked
+		out = append(out, in.GI, p.ID, uint64(in.Start), uint64(p.Size), ci, uint64(p.Memory), p.Index,
+			uint64(of.Start), uint64(of.Slices))
 		uuids = append(uuids, uuid)
 	}
 	for _, in := range list {

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are the pids that a process has: one in its own pid namespace and one in each above it, up to the daemon's. They
-// are read while it lives, because a driver goes on to list it by them.
+// names are the pids that a process has: one in its own pid namespace and one in each above it, up to the daemon's.
+// They are read while it lives, because a driver goes on to list it by them.
 type names struct {
 	spaces []uint64 // inodes of the namespaces, the process's own first
 	pids   []int    // in the same order
-	// own keeps the process's own namespace, and with it those above, so that no other gets one of the inodes. It is nil in
-	// the daemon's namespace.
+	// own keeps the process's own namespace, and with it those above, so that no other gets one of the inodes. It is
+	// nil in the daemon's namespace.
 	own *os.File
 }
 
@@ -43,7 +43,8 @@ func namesOf(pid int) (names, error) {
 		return names{}, fmt.Errorf("pid namespace: %w", err)
 	}
 	if n.spaces, err = chainTo(daemon.Ino, n.own); err != nil || len(n.spaces) != len(n.pids) {
-		return names{}, errors.Join(fmt.Errorf("%d pids in %d namespaces", len(n.pids), len(n.spaces)), err, n.own.Close())
+		return names{}, errors.Join(fmt.Errorf("%d pids in %d namespaces", len(n.pids), len(n.spaces)), err,
+			n.own.Close())
 	}
 	if len(n.spaces) == 1 {
 		err, n.own = n.own.Close(), nil
@@ -91,8 +92,8 @@ func (n names) close() error {
 	return n.own.Close()
 }
 
-// pidFor is the pid by which a caller is told of the process: that in the caller's own pid namespace; 0 where the process is
-// not in it. p may be nil.
+// pidFor is the pid by which a caller is told of the process: that in the caller's own pid namespace; 0 where the
+// process is not in it. p may be nil.
 func (p *peer) pidFor(caller *peer) int {
 	if p == nil {
 		return 0

@@ -55,8 +55,8 @@ func (p *peer) mayTouch(pid int) error {
 // capSysAdmin is the number of CAP_SYS_ADMIN.
 const capSysAdmin = 21
 
-// administrator reports whether the process has CAP_SYS_ADMIN over the machine now: what the driver's kernel module asks of
-// who changes a GPU. Root in a container has it only if it was given to the container.
+// administrator reports whether the process has CAP_SYS_ADMIN over the machine now: what the driver's kernel module
+// asks of who changes a GPU. Root in a container has it only if it was given to the container.
 func (p *peer) administrator() bool {
 	proc := fmt.Sprintf("/proc/%d/", p.pid)
 	theirs, err := os.Readlink(proc + "ns/user")
@@ -87,7 +87,8 @@ func identify(conn *net.UnixConn) (*peer, error) {
 		return nil, err
 	}
 	if cred.Pid <= 0 {
-		return nil, fmt.Errorf("peer has no process id here; the daemon must be in the host's pid namespace: %w", sharing.ErrDenied)
+		return nil, fmt.Errorf("peer has no process id here; the daemon must be in the host's pid namespace: %w",
+			sharing.ErrDenied)
 	}
 	fd, err := openPIDFD(conn, int(cred.Pid))
 	if err != nil {

@@ -37,7 +37,8 @@ func (c *device) waitEvent(ctx context.Context, req wire.Request) (wire.Response
 	for {
 		ev, changed, ok := c.nextEvent(req.Args[1], req.Args[2])
 		if ok {
-			return wire.Response{Vals: []uint64{uint64(ev.GPU), ev.Type, ev.Data, ev.GI, ev.CI}}, nil // #nosec G115 -- an index
+			// #nosec G115 -- an index
+			return wire.Response{Vals: []uint64{uint64(ev.GPU), ev.Type, ev.Data, ev.GI, ev.CI}}, nil
 		}
 		select {
 		case <-changed:

@@ -24,8 +24,12 @@ func Dir(given string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--dir %q: %w", given, err)
 	}
-	if bad := strings.IndexFunc(dir, func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune(":;$", r) }); bad >= 0 {
-		return "", sharing.Invalid("--dir", dir, "take a path without : ; $ and control characters", "cannot stand in LD_LIBRARY_PATH")
+	if bad := strings.IndexFunc(dir, func(r rune) bool {
+		return r < ' ' || r == 0x7f ||
+			strings.ContainsRune(":;$", r)
+	}); bad >= 0 {
+		return "", sharing.Invalid("--dir", dir, "take a path without : ; $ and control characters",
+			"cannot stand in LD_LIBRARY_PATH")
 	}
 	return dir, daemon.CheckDir(dir)
 }
@@ -38,7 +42,8 @@ func ExistingDir(given string) (string, error) {
 	}
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
-		return "", fmt.Errorf("--dir %q is no directory; make a simulated node there with `gpusim start`: %w", dir, sharing.ErrNotFound)
+		return "", fmt.Errorf("--dir %q is no directory; make a simulated node there with `gpusim start`: %w", dir,
+			sharing.ErrNotFound)
 	}
 	return dir, nil
 }
@@ -65,16 +70,19 @@ func Env(dir string) (string, error) {
 	lib := filepath.Join(dir, "lib")
 	for _, name := range required() {
 		if _, err := os.Stat(filepath.Join(lib, name)); err != nil {
-			return "", fmt.Errorf("there is no simulated node in %q; make one with `gpusim start`: %w", dir, sharing.ErrNotFound)
+			return "", fmt.Errorf("there is no simulated node in %q; make one with `gpusim start`: %w", dir,
+				sharing.ErrNotFound)
 		}
 	}
-	// The simulated driver lists the processes of the pid namespace that it is in, so that one stands for the machine's.
+	// The simulated driver lists the processes of the pid namespace that it is in, so that one stands for the
+	// machine's.
 	space, err := process.PIDSpace(os.Getpid())
 	if err != nil {
 		return "", err
 	}
 	// The expansion is quoted, because some shells split the words of an export.
-	return fmt.Sprintf("export LD_LIBRARY_PATH=%s\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\nexport NVIDIA_DEV_ROOT=%s\nexport PATH=%s\"${PATH:+:$PATH}\"\nexport KERF_TEST_PID_NAMESPACE=%d\n",
+	return fmt.Sprintf("export LD_LIBRARY_PATH=%s\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\nexport "+
+		"NVIDIA_DEV_ROOT=%s\nexport PATH=%s\"${PATH:+:$PATH}\"\nexport KERF_TEST_PID_NAMESPACE=%d\n",
 		Quote(lib), Quote(dir), Quote(filepath.Join(dir, "bin")), space), nil
 }
 

@@ -36,8 +36,10 @@ func Libraries(libDir, driver string) ([]string, error) {
 	}
 	for _, r := range required() {
 		if !slices.Contains(names, r) {
-			return nil, fmt.Errorf("there is no %s in %q; build it with `make build`, or name the folder above with --lib-dir: %w",
-				r, from, sharing.ErrNotFound)
+			return nil,
+				fmt.Errorf("there is no %s in %q; build it with `make build`, or name the folder above with "+
+					"--lib-dir: %w",
+					r, from, sharing.ErrNotFound)
 		}
 	}
 	paths := make([]string, 0, len(names))
@@ -67,7 +69,7 @@ func Install(libDir, driver, dir string) error {
 	var names []string
 	for _, p := range paths {
 		names = append(names, filepath.Base(p))
-		if err := replace(p, filepath.Join(lib, filepath.Base(p))); err != nil {
+		if err := Copy(p, filepath.Join(lib, filepath.Base(p)), publicFile); err != nil {
 			return fmt.Errorf("install libraries: %w", err)
 		}
 	}
@@ -85,8 +87,8 @@ func Install(libDir, driver, dir string) error {
 	return nil
 }
 
-// replace puts a copy of from at to. Programs that have the old file loaded keep it.
-func replace(from, to string) (err error) {
+// Copy puts a copy of from at to. Programs that have the old file loaded keep it.
+func Copy(from, to string, mode os.FileMode) (err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -102,10 +104,18 @@ func replace(from, to string) (err error) {
 		}
 	}()
 	_, copied := io.Copy(tmp, in)
-	if err := errors.Join(copied, tmp.Chmod(publicFile), tmp.Close()); err != nil {
+	if err := errors.Join(copied, tmp.Chmod(mode), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), to)
+}
+
+// InstallProgram copies a program into dir/bin.
+func InstallProgram(from, dir string) error {
+	if err := Copy(from, filepath.Join(dir, "bin", filepath.Base(from)), publicDir); err != nil {
+		return fmt.Errorf("install programs: %w; build them with `make build`", err)
+	}
+	return nil
 }
 
 // InstallPrograms links an executable into dir/bin under other names, for one that acts by the name it was called by.

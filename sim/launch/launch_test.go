@@ -103,7 +103,8 @@ func TestInstallReplacesAnotherDriver(t *testing.T) {
 	p := filepath.Join(node, "lib", "libcuda.so.1")
 	data, err := os.ReadFile(p)
 	info, err2 := os.Stat(p)
-	if err != nil || err2 != nil || string(data) != filepath.Join(from, "r2", "libcuda.so.1") || info.Mode() != publicFile {
+	if err != nil || err2 != nil || string(data) != filepath.Join(from, "r2", "libcuda.so.1") ||
+		info.Mode() != publicFile {
 		t.Errorf("%q, %v, %v, %v", data, info, err, err2)
 	}
 }
@@ -142,7 +143,8 @@ func TestEnvWorksInAShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	for before, want := range map[string]string{"": node + "/lib", "/x y": node + "/lib:/x y"} {
-		cmd := exec.Command("sh", "-c", text+`printf '%s|%s|pid:[%s]' "$LD_LIBRARY_PATH" "$NVIDIA_DEV_ROOT" "$KERF_TEST_PID_NAMESPACE"`)
+		cmd := exec.Command("sh", "-c", text+
+			`printf '%s|%s|pid:[%s]' "$LD_LIBRARY_PATH" "$NVIDIA_DEV_ROOT" "$KERF_TEST_PID_NAMESPACE"`)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + before}
 		out, err := cmd.Output()
 		if err != nil || string(out) != want+"|"+node+"|"+space {

@@ -41,8 +41,9 @@ func Start(ctx context.Context, dir string, p Program) (control.Status, error) {
 	if pid, err := daemon.Owner(dir); err != nil {
 		return status, err
 	} else if pid > 0 {
-		return status, fmt.Errorf("a simulated driver runs in %q already, as process %d; end it with `gpusim stop --dir %s`: %w",
-			dir, pid, Quote(dir), sharing.ErrConflict)
+		return status,
+			fmt.Errorf("a simulated driver runs in %q already, as process %d; end it with `gpusim stop --dir %s`: %w",
+				dir, pid, Quote(dir), sharing.ErrConflict)
 	}
 	if err := spawn(ctx, dir, p); err != nil {
 		return status, err

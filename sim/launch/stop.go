@@ -57,7 +57,8 @@ func end(ctx context.Context, dir string, pid int) error {
 	}
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if control.Ask(asking, dir, control.Request{Command: control.CmdStop}, nil) == nil { // one that hangs gets the signals
+	// one that hangs gets the signals
+	if control.Ask(asking, dir, control.Request{Command: control.CmdStop}, nil) == nil {
 		if err := waitEnd(ctx, fd); !errors.Is(err, errStillThere) {
 			return err
 		}
@@ -79,7 +80,8 @@ var errStillThere = errors.New("still there")
 func waitEnd(ctx context.Context, fd int) error {
 	const slice = 50 * time.Millisecond
 	for range int(stopTime / slice) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(slice/time.Millisecond)) // #nosec G115 -- a descriptor
+		// #nosec G115 -- a descriptor
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(slice/time.Millisecond))
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}

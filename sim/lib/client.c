@@ -26,6 +26,11 @@ static pthread_mutex_t list_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct gpusim_conn *connections; /* guarded by list_mu; entries are never taken out */
 static void (*fork_child)(void);
 static char lib_dev[PATH_MAX]; /* DIR/dev for a library loaded as DIR/lib/libX.so.1; empty when not told */
+static char tree[PATH_MAX];    /* ROOT for a library loaded as ROOT/usr/lib/x86_64-linux-gnu/libX.so.1 */
+static bool in_tree;	       /* whether the library was loaded from such a folder */
+
+#define SYSTEM_LIB "/usr/lib/x86_64-linux-gnu"
+#define TREE_SOCKETS "/run/gpusim/dev"
 
 static void cut_last(char *path)
 {
@@ -53,6 +58,14 @@ static void find_lib_dev(void)
 	size_t len = strlen(path);
 	while (len >= 2 && strcmp(path + len - 2, "/.") == 0)
 		path[len -= 2] = 0;
+	if (realpath(path, tree)) {
+		size_t n_tree = strlen(tree), system = strlen(SYSTEM_LIB);
+		in_tree = n_tree >= system && strcmp(tree + n_tree - system, SYSTEM_LIB) == 0;
+		if (in_tree) {
+			tree[n_tree - system] = 0;
+			return;
+		}
+	}
 	if (len < 4 || strcmp(path + len - 4, "/lib") != 0)
 		return;
 	cut_last(path);
@@ -61,10 +74,30 @@ static void find_lib_dev(void)
 		lib_dev[0] = 0;
 }
 
+/* In a tree of gpusim root, the device files are those that NVIDIA's tools expect, and the sockets are elsewhere. A GPU
+ * needs both, so that a container without the device file does not reach it. */
+static const char *socket_dir(char *path, size_t size)
+{
+	char ctl[PATH_MAX + 64];
+	struct stat st;
+	if (!in_tree)
+		return NULL;
+	snprintf(ctl, sizeof ctl, "%s" TREE_SOCKETS "/nvidiactl", tree);
+	if (stat(ctl, &st) != 0)
+		return NULL;
+	snprintf(path, size, "%s" TREE_SOCKETS, tree);
+	return path;
+}
+
 static const char *dev_dir(void)
 {
-	char ctl[PATH_MAX + 16];
+	static char tree_dev[PATH_MAX + 8];
+	char ctl[PATH_MAX + 64];
 	struct stat st;
+	if (in_tree && socket_dir(ctl, sizeof ctl)) {
+		snprintf(tree_dev, sizeof tree_dev, "%s/dev", tree);
+		return tree_dev;
+	}
 	if (lib_dev[0]) {
 		snprintf(ctl, sizeof ctl, "%s/nvidiactl", lib_dev);
 		if (stat(ctl, &st) == 0)
@@ -90,8 +123,8 @@ static bool call_it(int fd, const char *as)
 	return bind(fd, (struct sockaddr *)&own, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0;
 }
 
-/* Opens the device's file itself, beside the connection to it: /proc/PID/fd then shows which GPUs a process uses, as it does
- * with a real driver. */
+/* Opens the device's file itself, beside the connection to it: /proc/PID/fd then shows which GPUs a process uses, as it
+ * does with a real driver. */
 static int open_file(const char *name)
 {
 	char path[PATH_MAX + 32];
@@ -99,11 +132,14 @@ static int open_file(const char *name)
 	return open(path, O_PATH | O_CLOEXEC);
 }
 
-/* A socket's address holds 107 bytes of path; a longer one is reached through a descriptor of its folder. as is the socket's
- * own name; NULL: none. */
+/* A socket's address holds 107 bytes of path; a longer one is reached through a descriptor of its folder. as is the
+ * socket's own name; NULL: none. */
 static int connect_to(const char *name, const char *as)
 {
-	const char *dir = dev_dir();
+	char sockets[PATH_MAX + 64];
+	const char *dir = socket_dir(sockets, sizeof sockets);
+	if (!dir)
+		dir = dev_dir();
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)

@@ -58,9 +58,9 @@ void gpusim_interrupt(struct gpusim_conn *c);
 int gpusim_call(struct gpusim_conn *c, uint32_t op, const uint64_t args[GPUSIM_NARGS], const char *text,
 		struct gpusim_reply *reply);
 
-/* gpusim_export makes the file that stands for memory at an address of this process, as a descriptor with that name, which
- * gpusim_exported reads again wherever the descriptor is. The memory is held until the last copy of the descriptor is closed, in
- * whatever process. Returns GPUSIM_* or GPUSIM_BROKEN. */
+/* gpusim_export makes the file that stands for memory at an address of this process, as a descriptor with that name,
+ * which gpusim_exported reads again wherever the descriptor is. The memory is held until the last copy of the
+ * descriptor is closed, in whatever process. Returns GPUSIM_* or GPUSIM_BROKEN. */
 int gpusim_export(int minor, uint64_t address, const char *name, int *fd);
 bool gpusim_exported(int fd, char *name, size_t size);
 

@@ -35,6 +35,7 @@ typedef struct {
 		unsigned char reserved[4];
 	} allocFlags;
 } CUmemAllocationProp;
+#define CU_MEM_CREATE_USAGE_TILE_POOL 1
 typedef struct { CUmemLocation location; int flags; } CUmemAccessDesc;
 
 _Static_assert(sizeof(void *) == 8, "64-bit only");
@@ -87,12 +88,15 @@ _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                \
 	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                \
 	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "system has unsupported display driver / cuda driver combination") \
-	X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "MPS client failed to connect to the MPS control daemon or the MPS server") \
+	X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, \
+		"MPS client failed to connect to the MPS control daemon or the MPS server") \
 	X(CUDA_ERROR_MPS_RPC_FAILURE, 806, "the remote procedural call between the MPS server and the MPS client failed") \
-	X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "the hardware resources required to create MPS client have been exhausted") \
+	X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, \
+		"the hardware resources required to create MPS client have been exhausted") \
 	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing") \
 	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture") \
-	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "attempt to terminate a thread-local capture sequence from another thread") \
+	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, \
+		"attempt to terminate a thread-local capture sequence from another thread") \
 	X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 enum cuda_result {

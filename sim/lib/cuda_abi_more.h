@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The ABI of first versions, whose addresses have 32 bits; of green contexts; of prefetches in batches; of sparse
- * arrays; of multicast objects; of external memory; of memory shared with graphics; and of checkpoints. Part of cuda_abi.h, which includes it.
+ * arrays; of multicast objects; of external memory; of memory shared with graphics; and of checkpoints. Part of
+ * cuda_abi.h, which includes it.
  */
 #ifndef GPUSIM_CUDA_ABI_MORE_H
 #define GPUSIM_CUDA_ABI_MORE_H
@@ -180,9 +181,11 @@ CUresult cuGraphicsMapResources_ptsz(unsigned n, CUgraphicsResource *list, CUstr
 CUresult cuGraphicsUnmapResources(unsigned n, CUgraphicsResource *list, CUstream stream);
 CUresult cuGraphicsUnmapResources_ptsz(unsigned n, CUgraphicsResource *list, CUstream stream);
 CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *ptr, size_t *bytes, CUgraphicsResource resource);
-CUresult cuGraphicsSubResourceGetMappedArray(CUarray *array, CUgraphicsResource resource, unsigned index, unsigned level);
+CUresult cuGraphicsSubResourceGetMappedArray(CUarray *array, CUgraphicsResource resource, unsigned index,
+	unsigned level);
 CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *array, CUgraphicsResource resource);
-CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame *frame, CUgraphicsResource resource, unsigned index, unsigned level);
+CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame *frame, CUgraphicsResource resource, unsigned index,
+	unsigned level);
 CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource);
 CUresult cuGLInit(void);
 CUresult cuGLRegisterBufferObject(unsigned buffer);
@@ -197,9 +200,11 @@ CUresult cuGLSetBufferObjectMapFlags(unsigned buffer, unsigned flags);
 CUresult cuEGLStreamConsumerConnect(CUeglStreamConnection *connection, void *stream);
 CUresult cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection *connection, void *stream, unsigned flags);
 CUresult cuEGLStreamConsumerDisconnect(CUeglStreamConnection *connection);
-CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *connection, CUgraphicsResource *resource, CUstream *stream,
+CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *connection, CUgraphicsResource *resource,
+					 CUstream *stream,
 					 unsigned microseconds);
-CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *connection, CUgraphicsResource resource, CUstream *stream);
+CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *connection, CUgraphicsResource resource,
+	CUstream *stream);
 CUresult cuEGLStreamProducerConnect(CUeglStreamConnection *connection, void *stream, int width, int height);
 CUresult cuEGLStreamProducerDisconnect(CUeglStreamConnection *connection);
 CUresult cuEGLStreamProducerPresentFrame(CUeglStreamConnection *connection, CUeglFrame frame, CUstream *stream);

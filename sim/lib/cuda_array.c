@@ -10,6 +10,7 @@
 
 #define NO_MEMORY (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 #define MAX_LEVELS 32
+#define SINGLE_TAIL 1 /* CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL */
 
 struct CUarray_st {
 	CUDA_ARRAY3D_DESCRIPTOR desc;
@@ -237,26 +238,36 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 /* The sides of a tile of 64 KiB, by the bytes of a texel: 1, 2, 4, 8, 16. */
 static CUDA_ARRAY_SPARSE_PROPERTIES tile(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	static const unsigned flat[][3] = { { 256, 256, 1 }, { 256, 128, 1 }, { 128, 128, 1 }, { 128, 64, 1 }, { 64, 64, 1 } };
-	static const unsigned deep[][3] = { { 64, 32, 32 }, { 32, 32, 32 }, { 32, 32, 16 }, { 32, 16, 16 }, { 16, 16, 16 } };
+	static const unsigned flat[][3] = { { 256, 256, 1 }, { 256, 128, 1 }, { 128, 128, 1 }, { 128, 64, 1 },
+		{ 64, 64, 1 } };
+	static const unsigned deep[][3] = { { 64, 32, 32 }, { 32, 32, 32 }, { 32, 32, 16 }, { 32, 16, 16 },
+		{ 16, 16, 16 } };
 	const unsigned *side = (d->Depth ? deep : flat)[__builtin_ctzll(channel(d->Format) * d->NumChannels)];
 	return (CUDA_ARRAY_SPARSE_PROPERTIES){ .tileExtent = { side[0], side[1], side[2] } };
 }
 
-/* Levels with a side that is shorter than a tile's share one stretch, the tail. */
+/* Is each side at least as long as a tile's? */
+static bool has_tiles(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+	const CUDA_ARRAY_SPARSE_PROPERTIES p = tile(d);
+	return d->Width >= p.tileExtent.width && d->Height >= p.tileExtent.height &&
+	       (!d->Depth || d->Depth >= p.tileExtent.depth);
+}
+
+/* Levels with a side that is shorter than a tile's share one stretch, the tail. An array without levels has level 0 as
+ * its first one, whether or not it has a tail. */
 static CUresult sparse_properties(CUDA_ARRAY_SPARSE_PROPERTIES *out, const struct CUarray_st *level, unsigned levels)
 {
 	unsigned first = 0;
 	NEED(out && level->desc.Flags & CUDA_ARRAY3D_SPARSE && level->desc.Height);
 	*out = tile(&level->desc);
-	while (first < levels && level[first].desc.Width >= out->tileExtent.width &&
-	       level[first].desc.Height >= out->tileExtent.height &&
-	       (!level[first].desc.Depth || level[first].desc.Depth >= out->tileExtent.depth))
+	while (first < levels && has_tiles(&level[first].desc))
 		first++;
-	out->miptailFirstLevel = first;
+	out->miptailFirstLevel = levels > 1 ? first : 0;
 	for (unsigned i = first; i < levels; i++)
 		out->miptailSize += level[i].bytes;
 	out->miptailSize = cuda_round(out->miptailSize);
+	out->flags = out->miptailSize ? SINGLE_TAIL : 0;
 	return CUDA_SUCCESS;
 }
 
@@ -274,8 +285,10 @@ CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, 
 	return sparse_properties(out, array->level, array->levels);
 }
 
-/* Contents are kept by the daemon's address. Levels of a mipmapped array and arrays without memory have none of their own. */
-CUresult cuda_array_place(CUarray a, const size_t at[3], const size_t extent[3], uint64_t *begin, uint64_t *row, uint64_t *slice)
+/* Contents are kept by the daemon's address. Levels of a mipmapped array and arrays without memory have none of their
+ * own. */
+CUresult cuda_array_place(CUarray a, const size_t at[3], const size_t extent[3], uint64_t *begin, uint64_t *row,
+	uint64_t *slice)
 {
 	if (!a)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -320,10 +333,12 @@ CUresult cuda_array_region(const CUarrayMapInfo *m, uint64_t *bytes)
 	}
 	const CUDA_ARRAY3D_DESCRIPTOR *d = &a->desc;
 	NEED(d->Flags & NO_MEMORY);
+	NEED(!(d->Flags & CUDA_ARRAY3D_SPARSE) || !d->Height || has_tiles(d));
 	NEED(inside(m->subresource.sparseLevel.offsetX, m->subresource.sparseLevel.extentWidth, d->Width));
 	NEED(inside(m->subresource.sparseLevel.offsetY, m->subresource.sparseLevel.extentHeight, d->Height));
 	NEED(inside(m->subresource.sparseLevel.offsetZ, m->subresource.sparseLevel.extentDepth, d->Depth));
-	const CUDA_ARRAY3D_DESCRIPTOR part = { m->subresource.sparseLevel.extentWidth, m->subresource.sparseLevel.extentHeight,
+	const CUDA_ARRAY3D_DESCRIPTOR part = { m->subresource.sparseLevel.extentWidth,
+					       m->subresource.sparseLevel.extentHeight,
 					       m->subresource.sparseLevel.extentDepth, d->Format, d->NumChannels, 0 };
 	return size_of(&part, bytes);
 }

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Attributes of devices, by their numbers in CUdevice_attribute. Values of an architecture are those that NVIDIA's programming
- * guide gives for its compute capability.
+ * Attributes of devices, by their numbers in CUdevice_attribute. Values of an architecture are those that NVIDIA's
+ * programming guide gives for its compute capability.
  */
 #include "cuda_core.h"
 
@@ -10,38 +10,54 @@
 static const struct {
 	int attribute, value;
 } fixed[] = {
-	{ 1, 1024 },       { 2, 1024 },	  { 3, 1024 },	 { 4, 64 },	 { 5, 2147483647 }, { 6, 65535 },  { 7, 65535 },   { 8, 48 << 10 },
-	{ 9, 64 << 10 },   { 10, 32 },	  { 11, 2147483647 }, { 12, 65536 }, { 14, 512 },   { 15, 1 },	   { 17, 0 },	   { 18, 0 },
-	{ 19, 1 },	   { 21, 131072 }, { 22, 131072 }, { 23, 65536 }, { 24, 16384 },    { 25, 16384 }, { 26, 16384 },  { 27, 32768 },
-	{ 28, 32768 },	   { 29, 2048 },  { 30, 512 },	 { 31, 1 },	 { 32, 1 },	    { 35, 0 },	   { 40, 3 },	   { 41, 1 },
-	{ 42, 32768 },	   { 43, 2048 },  { 44, 1 },	 { 45, 32768 },	 { 46, 32768 },	    { 47, 8192 },  { 48, 8192 },   { 49, 32768 },
-	{ 51, 32 },	   { 52, 32768 }, { 53, 32768 }, { 54, 2046 },	 { 55, 32768 },	    { 56, 131072 }, { 57, 65536 }, { 58, 16384 },
-	{ 59, 16384 },	   { 60, 16384 }, { 61, 32768 }, { 62, 2048 },	 { 63, 32768 },	    { 64, 32768 }, { 65, 2048 },   { 66, 32768 },
-	{ 67, 32768 },	   { 68, 2046 },  { 69, 268435456 }, { 70, 131072 }, { 71, 65000 }, { 72, 2097120 }, { 73, 32768 }, { 74, 32768 },
-	{ 77, 32768 },	   { 78, 1 },	  { 79, 1 },	 { 80, 1 },	 { 82, 65536 },	    { 83, 1 },	   { 84, 0 },	   { 85, 0 },
-	{ 86, 0 },	   { 88, 0 },	  { 89, 1 },	 { 90, 1 },	 { 91, 1 },	    { 95, 1 },	   { 96, 1 },	   { 98, 0 },
-	{ 99, 1 },	   { 100, 0 },	  { 101, 0 },	 { 102, 1 },	 { 103, 1 },	    { 104, 0 },	   { 105, 0 },	   { 107, 0 },
-	{ 109, 134213632 }, { 112, 1 },	  { 113, 0 },	 { 114, 0 },	 { 115, 1 },	    { 119, 1 },	   { 121, 1 },	   { 128, 0 },
-	{ 130, 0 },	   { 131, -1 },
-	/* What the simulator does not have: operations of streams on words, direct access by other PCI devices, IPC events. */
-	{ 92, 0 },	   { 93, 0 },	  { 94, 0 },	 { 110, 0 },	 { 116, 0 },	    { 117, 0 },	   { 118, 0 },	   { 122, 0 },
-	{ 123, 0 },	   { 124, 0 },	  { 125, 0 },
+	{ 1, 1024 }, { 2, 1024 }, { 3, 1024 }, { 4, 64 }, { 5, 2147483647 }, { 6, 65535 },
+	{ 7, 65535 }, { 8, 48 << 10 }, { 9, 64 << 10 }, { 10, 32 }, { 11, 2147483647 }, { 12, 65536 },
+	{ 14, 512 }, { 15, 1 }, { 17, 0 }, { 18, 0 }, { 19, 1 }, { 21, 131072 }, { 22, 131072 },
+	{ 23, 65536 }, { 24, 16384 }, { 25, 16384 }, { 26, 16384 }, { 27, 32768 }, { 28, 32768 },
+	{ 29, 2048 }, { 30, 512 }, { 31, 1 }, { 32, 1 }, { 35, 0 }, { 40, 3 }, { 41, 1 },
+	{ 42, 32768 }, { 43, 2048 }, { 44, 1 }, { 45, 32768 }, { 46, 32768 }, { 47, 8192 },
+	{ 48, 8192 }, { 49, 32768 }, { 51, 32 }, { 52, 32768 }, { 53, 32768 }, { 54, 2046 },
+	{ 55, 32768 }, { 56, 131072 }, { 57, 65536 }, { 58, 16384 }, { 59, 16384 }, { 60, 16384 },
+	{ 61, 32768 }, { 62, 2048 }, { 63, 32768 }, { 64, 32768 }, { 65, 2048 }, { 66, 32768 },
+	{ 67, 32768 }, { 68, 2046 }, { 69, 268435456 }, { 70, 131072 }, { 71, 65000 }, { 72, 2097120 },
+	{ 73, 32768 }, { 74, 32768 }, { 77, 32768 }, { 78, 1 }, { 79, 1 }, { 80, 1 }, { 82, 65536 },
+	{ 83, 1 }, { 84, 0 }, { 85, 0 }, { 86, 0 }, { 88, 0 }, { 89, 1 }, { 90, 1 }, { 91, 1 },
+	{ 95, 1 }, { 96, 1 }, { 98, 0 }, { 99, 1 }, { 100, 0 }, { 101, 0 }, { 102, 1 }, { 103, 1 },
+	{ 104, 0 }, { 105, 0 }, { 107, 0 }, { 112, 1 }, { 113, 0 }, { 114, 0 },
+	{ 115, 1 }, { 119, 1 }, { 121, 1 }, { 128, 0 }, { 130, 0 }, { 131, -1 },
+	/* What the simulator does not have: operations of streams on words, direct access by other PCI devices, IPC
+	 * events. */
+	{ 92, 0 }, { 93, 0 }, { 94, 0 }, { 110, 0 }, { 116, 0 }, { 117, 0 }, { 118, 0 }, { 122, 0 },
+	{ 123, 0 }, { 124, 0 }, { 125, 0 },
+	/* Nor has it Direct3D, Vulkan, decompression, or memory and pools of the host's NUMA nodes. */
+	{ 134, 0 }, { 135, 0 }, { 136, 0 }, { 137, 0 }, { 138, 0 }, { 141, 0 }, { 142, 0 }, { 143, 0 }, { 144, 0 },
+	{ 145, 0 }, { 146, 0 }, { 147, 0 },
 };
+#define LAST 147 /* that driver 580.159.04 knows */
 
-/* By compute capability, 10 * major + minor, ascending: shared memory of a multiprocessor, the most of it that one block can have,
- * blocks of a multiprocessor, bits of the memory bus, KiB of L2 cache, single-precision units for each double-precision one. */
+/* By compute capability, 10 * major + minor, ascending: shared memory of a multiprocessor, the most of it that one
+ * block can have, blocks of a multiprocessor, bits of the memory bus, KiB of L2 cache, single-precision units for each
+ * double-precision one, KiB of that cache which can be kept, bytes of a window of it. */
 static const struct arch {
 	unsigned capability;
-	int shared, shared_of_block, blocks, bus, cache, ratio;
+	int shared, shared_of_block, blocks, bus, cache, ratio, kept, window;
 } archs[] = {
-	{ 75, 64 << 10, 64 << 10, 16, 256, 4096, 32 },	 { 80, 164 << 10, 163 << 10, 32, 5120, 40960, 2 },
-	{ 89, 100 << 10, 99 << 10, 24, 384, 98304, 64 }, { 90, 228 << 10, 227 << 10, 32, 5120, 51200, 2 },
-	{ 100, 228 << 10, 227 << 10, 32, 8192, 129024, 2 }, { 120, 100 << 10, 99 << 10, 24, 512, 131072, 64 },
+	{ 75, 64 << 10, 64 << 10, 16, 256, 4096, 32, 0, 134213632 },
+	{ 80, 164 << 10, 163 << 10, 32, 5120, 40960, 2, 20480, 134213632 },
+	{ 89, 100 << 10, 99 << 10, 24, 384, 98304, 64, 49152, 134213632 },
+	{ 90, 228 << 10, 227 << 10, 32, 5120, 51200, 2, 25600, 134213632 },
+	{ 100, 228 << 10, 227 << 10, 32, 8192, 129024, 2, 64512, 134213632 },
+	{ 120, 100 << 10, 99 << 10, 24, 512, 131072, 64, 65536, 134213632 },
 };
+
+/* As seen, with driver 580.159.04. */
+static const struct arch h200 = { 90, 228 << 10, 227 << 10, 32, 6016, 61440, 2, 38400, 134217728 };
 
 static const struct arch *arch_of(const struct device *d)
 {
 	const struct arch *found = &archs[0];
+	if (strstr(d->name, "H200"))
+		return &h200;
 	for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++)
 		if (archs[i].capability <= 10 * d->cc_major + d->cc_minor)
 			found = &archs[i];
@@ -59,13 +75,17 @@ static CUresult of_arch(int *value, int attribute, const struct device *d)
 	case 87: *value = a->ratio; break;		  /* SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO */
 	case 97: *value = a->shared_of_block; break;	  /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
 	case 106: *value = a->blocks; break;		  /* MAX_BLOCKS_PER_MULTIPROCESSOR */
-	case 108: *value = d->cc_major >= 8 ? a->cache << 9 : 0; break; /* MAX_PERSISTING_L2_CACHE_SIZE */
+	case 108: *value = a->kept << 10; break;	  /* MAX_PERSISTING_L2_CACHE_SIZE */
+	case 109: *value = a->window; break;		  /* MAX_ACCESS_POLICY_WINDOW_SIZE */
 	case 111: *value = d->cc_major >= 8 ? 1024 : 0; break; /* RESERVED_SHARED_MEMORY_PER_BLOCK */
 	case 120: *value = hopper; break;		  /* CLUSTER_LAUNCH */
 	case 126: *value = hopper ? 4 : 1; break;	  /* MEM_SYNC_DOMAIN_COUNT */
 	case 127: *value = hopper; break;		  /* TENSOR_MAP_ACCESS_SUPPORTED */
 	case 129: *value = hopper; break;		  /* UNIFIED_FUNCTION_POINTERS */
-	default: return attribute > 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	case 133: *value = d->mps; break;		  /* MPS_ENABLED */
+	case 139: *value = (int)d->pci_id; break;	  /* GPU_PCI_DEVICE_ID */
+	case 140: *value = (int)d->subsystem_id; break;	  /* GPU_PCI_SUBSYSTEM_ID */
+	default: return attribute > 0 && attribute <= LAST ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
 }
@@ -121,8 +141,10 @@ API(cuDeviceGetProperties, (struct properties *p, CUdevice device))
 	struct device *d;
 	TRY(cuda_device(device, &d));
 	NEED(p);
-	int *const value[] = { &p->max_threads, &p->max_block[0], &p->max_block[1], &p->max_block[2], &p->max_grid[0], &p->max_grid[1],
-			       &p->max_grid[2], &p->shared, &p->constant, &p->warp, &p->pitch, &p->registers, &p->clock, &p->alignment };
+	int *const value[] = { &p->max_threads, &p->max_block[0], &p->max_block[1], &p->max_block[2], &p->max_grid[0],
+			       &p->max_grid[1],
+			       &p->max_grid[2], &p->shared, &p->constant, &p->warp, &p->pitch, &p->registers, &p->clock,
+			       &p->alignment };
 	for (int i = 0; i < (int)(sizeof value / sizeof value[0]); i++)
 		TRY(cuDeviceGetAttribute(value[i], i + 1, device));
 	return CUDA_SUCCESS;

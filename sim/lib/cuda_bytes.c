@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Contents of small allocations, by address. Whatever was never written reads as zeros, and so does a large allocation and
- * what another process has written.
+ * Contents of small allocations, by address. Whatever was never written reads as zeros, and so does a large allocation
+ * and what another process has written.
  */
 #include "cuda_core.h"
 

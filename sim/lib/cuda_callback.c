@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program that a stream calls. One thread calls them all, in the order in which they were added, each when the
- * work before it in its stream is done. A stream is busy until its functions have returned.
+ * Functions of the program that a stream calls. One thread calls them all, in the order in which they were added, each
+ * when the work before it in its stream is done. A stream is busy until its functions have returned.
  */
 #include "cuda_graph.h"
 
@@ -62,7 +62,8 @@ static bool start(void)
 	return running;
 }
 
-static CUresult add(CUstream stream, void (*host)(void *), void (*status)(CUstream, CUresult, void *), void *data, bool per_thread)
+static CUresult add(CUstream stream, void (*host)(void *), void (*status)(CUstream, CUresult, void *), void *data,
+	bool per_thread)
 {
 	CUgraph graph;
 	NEED(host || status);
@@ -130,7 +131,8 @@ void cuda_callbacks_wait(CUcontext context, uint64_t stream)
 STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream stream, void (*call)(void *), void *data),
 	   cuda_callback_add(stream, call, data, per_thread))
 
-static CUresult add_callback(CUstream stream, void (*call)(CUstream, CUresult, void *), void *data, unsigned flags, bool per_thread)
+static CUresult add_callback(CUstream stream, void (*call)(CUstream, CUresult, void *), void *data, unsigned flags,
+	bool per_thread)
 {
 	NEED(flags == 0);
 	return add(stream, NULL, call, data, per_thread);

@@ -14,7 +14,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *valu
 	TRY(cuda_graph_pool(&pool, device));
 	NEED(value && attribute >= 0 && attribute <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH);
 	pthread_mutex_lock(&cuda_mu);
-	const uint64_t all[] = { pool->memory.used, pool->used_high, pool->memory.reserved, pool->reserved_high };
+	const uint64_t all[] = { pool->used, pool->used_high, pool->memory.reserved, pool->reserved_high };
 	pthread_mutex_unlock(&cuda_mu);
 	*(cuuint64_t *)value = all[attribute];
 	return CUDA_SUCCESS;
@@ -29,7 +29,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *valu
 	NEED(value && *(cuuint64_t *)value == 0 && (used || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH));
 	pthread_mutex_lock(&cuda_mu);
 	if (used)
-		pool->used_high = pool->memory.used;
+		pool->used_high = pool->used;
 	else
 		pool->reserved_high = pool->memory.reserved;
 	pthread_mutex_unlock(&cuda_mu);
@@ -179,7 +179,8 @@ static CUresult is_capturing(CUstream stream, int *status, bool per_thread)
 }
 
 /* Nodes run in the order in which they were added, so that the next one depends on the last. */
-static CUresult info(CUstream stream, int *status, unsigned long long *id, CUgraph *graph, const CUgraphNode **after, size_t *n,
+static CUresult info(CUstream stream, int *status, unsigned long long *id, CUgraph *graph, const CUgraphNode **after,
+		     size_t *n,
 		     bool per_thread)
 {
 	static __thread CUgraphNode newest;

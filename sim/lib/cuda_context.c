@@ -342,7 +342,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 	pthread_mutex_unlock(&cuda_mu);
 	cuda_sleep_until(when);
 	cuda_callbacks_wait(context, 0);
-	return CUDA_SUCCESS;
+	return cuda_pools_settle(CUDA_SUCCESS);
 }
 
 CUresult cuCtxSynchronize(void)

@@ -47,7 +47,8 @@ static CUresult at_address(struct place *p, uint64_t bytes, bool may_be_host)
 static CUresult find(struct place *p, const struct copy_side *s, const CUDA_MEMCPY3D *c)
 {
 	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return cuda_array_place(s->array, (const size_t[]){ s->x, s->y, s->z }, (const size_t[]){ c->width, c->height, c->depth },
+		return cuda_array_place(s->array, (const size_t[]){ s->x, s->y, s->z }, (const size_t[]){ c->width, c->height,
+			c->depth },
 					&p->at, &p->pitch, &p->slice);
 	NEED(s->type >= CU_MEMORYTYPE_HOST && s->type <= CU_MEMORYTYPE_UNIFIED);
 	p->pitch = s->pitch ? s->pitch : s->x + c->width;
@@ -128,7 +129,8 @@ CUresult cuda_copy(const CUDA_MEMCPY3D *c, CUstream stream, bool per_thread)
 	return to.host || from.host ? take_time(0, stream, per_thread) : take_time(bytes, stream, per_thread);
 }
 
-static CUresult linear(int to_type, CUdeviceptr to, int from_type, CUdeviceptr from, size_t bytes, CUstream stream, bool per_thread)
+static CUresult linear(int to_type, CUdeviceptr to, int from_type, CUdeviceptr from, size_t bytes, CUstream stream,
+	bool per_thread)
 {
 	const CUDA_MEMCPY3D c = {
 		.from = { .type = from_type, .device = from, .host = (const void *)(uintptr_t)from },
@@ -159,7 +161,8 @@ STREAM_API(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes),
 STREAM_API(cuMemcpyAsync, _ptsz, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
 	   linear(ANY_AT(to), ANY_AT(from), bytes, stream, per_thread))
 
-static CUresult peer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream stream, bool per_thread)
+static CUresult peer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream stream,
+	bool per_thread)
 {
 	NEED(there && here);
 	return linear(DEVICE_AT(to), DEVICE_AT(from), bytes, stream, per_thread);
@@ -173,7 +176,8 @@ STREAM_API(cuMemcpyPeerAsync, _ptsz,
 
 static struct copy_side deep(const struct copy_side_2d *s)
 {
-	return (struct copy_side){ .x = s->x, .y = s->y, .type = s->type, .host = s->host, .device = s->device, .array = s->array,
+	return (struct copy_side){ .x = s->x, .y = s->y, .type = s->type, .host = s->host, .device = s->device,
+				   .array = s->array,
 				   .pitch = s->pitch };
 }
 

@@ -19,10 +19,11 @@
  * CUDA_VISIBLE_DEVICES. */
 struct device {
 	int minor;
-	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, threads_per_sm;
+	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, pci_id, subsystem_id, threads_per_sm;
 	char uuid[96], name[96];
 	uint64_t instance;	  /* the MIG device that it is; 0: a GPU */
 	int mps_at;		  /* under MPS: its place among the server's GPUs */
+	bool mps;		  /* the process is a client of MPS on it */
 	struct gpusim_conn *conn; /* the process's hold on this GPU */
 };
 
@@ -62,7 +63,7 @@ struct allocation {
 	CUcontext context; /* NULL: it outlives contexts */
 	uint64_t handle;   /* the daemon's address */
 	uint64_t taken;	   /* POOLED: the block's size; MANAGED: the host's range; IMPORTED: how often it was opened */
-	void *owner;	   /* POOLED: the pool; MANAGED: its pages */
+	void *owner;	   /* LINEAR: its block, if it shares one; POOLED: the pool; MANAGED: its pages */
 	struct allocation *next;
 };
 
@@ -98,16 +99,23 @@ CUresult cuda_remember(const struct allocation *a);
 bool cuda_forget(CUdeviceptr ptr, struct allocation *out);
 bool cuda_holds(CUdeviceptr ptr, size_t bytes, struct allocation *out);
 
-/* cuda_opened adds by to how often memory at an address was opened by IPC handles, and says how often that is now: 0 where it
- * is another context's, of which nothing is changed. False: it is not open. */
-bool cuda_opened(CUdeviceptr ptr, CUcontext context, int by, unsigned *opens);
+/* cuda_block_take finds room for a small allocation in its context's blocks, and says where; cuda_block_put gives it
+ * back. cuda_forget_blocks drops those of a context that ends; cuda_mu is held. */
+#define BLOCK_MOST ((uint64_t)1 << 20) /* the largest allocation that shares a block */
+CUresult cuda_block_take(struct allocation *a);
+CUresult cuda_block_put(const struct allocation *a);
+void cuda_forget_blocks(CUcontext context);
 
-/* cuda_low_room finds an address for whole blocks below 4 GiB where nothing is remembered; 0: there is none. */
-CUdeviceptr cuda_low_room(uint64_t bytes);
+/* cuda_opened adds by to how often memory at an address was opened by IPC handles, and says how often that is now: 0
+ * where it is another context's, of which nothing is changed. False: it is not open. */
+bool cuda_opened(CUdeviceptr ptr, CUcontext context, int by, unsigned *opens);
 
 /* cuda_managed_move brings pages to the GPU or to the host; cuda_managed_end drops the host's side. */
 CUresult cuda_managed_move(const struct allocation *a, CUdeviceptr ptr, uint64_t bytes, bool to_gpu);
 void cuda_managed_end(const struct allocation *a);
+
+/* cuda_pools_settle gives back what pools need not keep: the program has waited for a stream, an event or a context. */
+CUresult cuda_pools_settle(CUresult ret);
 
 /* cuda_pools_reset drops all that pools and graphs of a device hold; cuda_forget_pooled is its part for the
  * blocks in use. */
@@ -126,15 +134,17 @@ void cuda_bytes_write(uint64_t to, const void *from, size_t bytes);
 void cuda_bytes_read(void *to, uint64_t from, size_t bytes);
 void cuda_bytes_drop(uint64_t from, uint64_t bytes);
 
-/* cuda_array_place: where a part of an array begins, which has to lie in it, and the bytes from row to row and slice to slice.
- * at and extent are bytes, rows and slices. */
-CUresult cuda_array_place(CUarray array, const size_t at[3], const size_t extent[3], uint64_t *begin, uint64_t *row, uint64_t *slice);
+/* cuda_array_place: where a part of an array begins, which has to lie in it, and the bytes from row to row and slice to
+ * slice. at and extent are bytes, rows and slices. */
+CUresult cuda_array_place(CUarray array, const size_t at[3], const size_t extent[3], uint64_t *begin, uint64_t *row,
+	uint64_t *slice);
 
 /* Has a stream, by the number of cuda_stream_id, functions to call yet? */
 bool cuda_callbacks_pending(CUcontext context, uint64_t stream);
 void cuda_callbacks_wait(CUcontext context, uint64_t stream);
 
-/* cuda_prohibited: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for a call that this thread may not make while a stream is captured. */
+/* cuda_prohibited: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for a call that this thread may not make while a stream is
+ * captured. */
 CUresult cuda_prohibited(void);
 
 /* cuda_function_name: NULL for one that is of no loaded module. */
@@ -180,6 +190,7 @@ CUresult cuda_let_go(struct physical *p);
 CUresult cuda_hold_mapped(CUdeviceptr ptr, uint64_t bytes, struct physical **out);
 void cuda_hold_again(struct physical *p);
 CUdevice cuda_physical_device(const struct physical *p);
+bool cuda_has_tiles(CUmemGenericAllocationHandle handle); /* memory that may be mapped into sparse arrays */
 
 /* cuda_physical_of makes a handle of a multicast object, cuda_team finds that behind a handle (NULL: it is none).
  * cuda_team_ready: has it all its GPUs? cuda_team_end is for the last holder of its handle. */

@@ -65,22 +65,24 @@ CUresult cuda_fill(const CUDA_MEMSET_NODE_PARAMS *p, CUstream stream, bool per_t
 	return take_time(row * p->height, stream, per_thread);
 }
 
-static CUresult fill(CUdeviceptr ptr, size_t pitch, unsigned value, unsigned element, size_t width, size_t height, CUstream stream,
+static CUresult fill(CUdeviceptr ptr, size_t pitch, unsigned value, unsigned element, size_t width, size_t height,
+		     CUstream stream,
 		     bool per_thread)
 {
 	const CUDA_MEMSET_NODE_PARAMS p = { ptr, pitch, value, element, width, height };
 	return cuda_fill(&p, stream, per_thread);
 }
 
-#define FILLS(bits, type)                                                                                                        \
-	STREAM_API(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr ptr, type value, size_t n),                                         \
-		   fill(ptr, 0, value, bits / 8, n, 1, NULL, per_thread))                                                        \
-	STREAM_API(cuMemsetD##bits##Async, _ptsz, (CUdeviceptr ptr, type value, size_t n, CUstream stream),                      \
-		   fill(ptr, 0, value, bits / 8, n, 1, stream, per_thread))                                                      \
-	STREAM_API(cuMemsetD2D##bits##_v2, _ptds, (CUdeviceptr ptr, size_t pitch, type value, size_t width, size_t height),      \
-		   fill(ptr, pitch, value, bits / 8, width, height, NULL, per_thread))                                           \
-	STREAM_API(cuMemsetD2D##bits##Async, _ptsz,                                                                              \
-		   (CUdeviceptr ptr, size_t pitch, type value, size_t width, size_t height, CUstream stream),                    \
+#define FILLS(bits, type) \
+	STREAM_API(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr ptr, type value, size_t n), \
+		   fill(ptr, 0, value, bits / 8, n, 1, NULL, per_thread)) \
+	STREAM_API(cuMemsetD##bits##Async, _ptsz, (CUdeviceptr ptr, type value, size_t n, CUstream stream), \
+		   fill(ptr, 0, value, bits / 8, n, 1, stream, per_thread)) \
+	STREAM_API(cuMemsetD2D##bits##_v2, _ptds, (CUdeviceptr ptr, size_t pitch, type value, size_t width, \
+					size_t height), \
+		   fill(ptr, pitch, value, bits / 8, width, height, NULL, per_thread)) \
+	STREAM_API(cuMemsetD2D##bits##Async, _ptsz, \
+		   (CUdeviceptr ptr, size_t pitch, type value, size_t width, size_t height, CUstream stream), \
 		   fill(ptr, pitch, value, bits / 8, width, height, stream, per_thread))
 
 FILLS(8, unsigned char)

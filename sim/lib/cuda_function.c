@@ -1,14 +1,16 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Attributes of functions, and how many blocks of one a multiprocessor has at once. Every function needs as little as can be.
+ * Attributes of functions, and how many blocks of one a multiprocessor has at once. Every function needs as little as
+ * can be.
  */
 #include "cuda_core.h"
 
 #define REGISTERS 32
 #define SHARED_BY_DEFAULT (48 << 10)
 enum {
-	MAX_THREADS_PER_BLOCK = 0, SHARED_SIZE = 1, CONST_SIZE = 2, LOCAL_SIZE = 3, NUM_REGS = 4, PTX_VERSION = 5, BINARY_VERSION = 6,
+	MAX_THREADS_PER_BLOCK = 0, SHARED_SIZE = 1, CONST_SIZE = 2, LOCAL_SIZE = 3, NUM_REGS = 4, PTX_VERSION = 5,
+		BINARY_VERSION = 6,
 	CACHE_MODE_CA = 7, MAX_DYNAMIC_SHARED = 8, SHARED_CARVEOUT = 9, LAST = 15,
 };
 
@@ -106,7 +108,8 @@ API(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *blocks, CUfunction functi
 	return blocks_of(blocks, function, threads, shared);
 }
 
-API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, (int *blocks, CUfunction function, int threads, size_t shared, unsigned flags))
+API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, (int *blocks, CUfunction function, int threads, size_t shared,
+	unsigned flags))
 {
 	NEED(flags <= 1);
 	return blocks_of(blocks, function, threads, shared);
@@ -137,7 +140,8 @@ static CUresult potential(int *grid, int *block, CUfunction function, size_t (*n
 	return CUDA_SUCCESS;
 }
 
-API(cuOccupancyMaxPotentialBlockSize, (int *grid, int *block, CUfunction function, size_t (*need)(int), size_t shared, int limit))
+API(cuOccupancyMaxPotentialBlockSize, (int *grid, int *block, CUfunction function, size_t (*need)(int), size_t shared,
+	int limit))
 {
 	return potential(grid, block, function, need, shared, limit);
 }

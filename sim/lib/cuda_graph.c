@@ -268,10 +268,10 @@ static CUresult allocate(const struct CUgraphNode_st *n)
 	struct allocation a = { .ptr = n->ptr, .bytes = n->bytes, .device = n->device, .origin = POOLED };
 	TRY(cuda_graph_pool(&pool, n->device));
 	a.owner = pool;
-	TRY(cuda_pool_take(pool, n->bytes, &a.handle, &a.taken));
+	TRY(cuda_pool_take(&a));
 	CUresult ret = cuda_remember(&a);
 	if (ret)
-		cuda_pool_put(pool, a.handle, a.taken);
+		cuda_pool_put(&a);
 	return ret;
 }
 

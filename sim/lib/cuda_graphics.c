@@ -1,9 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory that is shared with a graphics driver, for which libgpusim-graphics.so.1 stands: its objects are known by their
- * names. Their memory stays the graphics driver's, which took it; registering and mapping take nothing. A buffer of GL is
- * mapped as an address, whatever is an image as an array without memory of its own, and an image of EGL as a frame of that.
+ * Memory that is shared with a graphics driver, for which libgpusim-graphics.so.1 stands: its objects are known by
+ * their names. Their memory stays the graphics driver's, which took it; registering and mapping take nothing. A buffer
+ * of GL is mapped as an address, whatever is an image as an array without memory of its own, and an image of EGL as a
+ * frame of that.
  */
 #include "cuda_core.h"
 
@@ -153,7 +154,8 @@ CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray *array, CUgr
 		return CUDA_ERROR_NOT_MAPPED;
 	if (!r->image)
 		return CUDA_ERROR_NOT_MAPPED_AS_ARRAY;
-	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = row / 16, .Height = (r->bytes + row - 1) / row, .Format = CU_AD_FORMAT_FLOAT,
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = row / 16, .Height = (r->bytes + row - 1) / row,
+					    .Format = CU_AD_FORMAT_FLOAT,
 					    .NumChannels = 4, .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING };
 	if (!r->shape)
 		TRY(cuMipmappedArrayCreate(&r->shape, &d, 1));
@@ -176,7 +178,8 @@ CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame *frame, CUgraphicsResour
 	NEED(frame);
 	TRY(cuGraphicsSubResourceGetMappedArray(&array, r, index, level));
 	TRY(cuArray3DGetDescriptor_v2(&d, array));
-	*frame = (CUeglFrame){ .frame.pArray = { array }, .width = (unsigned)d.Width, .height = (unsigned)d.Height, .planeCount = 1,
+	*frame = (CUeglFrame){ .frame.pArray = { array }, .width = (unsigned)d.Width, .height = (unsigned)d.Height,
+			       .planeCount = 1,
 			       .numChannels = d.NumChannels, .cuFormat = d.Format };
 	return CUDA_SUCCESS;
 }

@@ -45,7 +45,8 @@ API(cuGraphAddMemcpyNode,
 }
 
 API(cuGraphAddMemsetNode,
-    (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context))
+    (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, const CUDA_MEMSET_NODE_PARAMS *p,
+    CUcontext context))
 {
 	(void)context;
 	NEED(node && p && (after || !n) && (p->element == 1 || p->element == 2 || p->element == 4));

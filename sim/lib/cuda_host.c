@@ -1,7 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory of the host that the GPU can reach: allocated here, or the program's own, registered. It has one address for both.
+ * Memory of the host that the GPU can reach: allocated here, or the program's own, registered. It has one address for
+ * both.
  */
 #include "cuda_core.h"
 

@@ -78,7 +78,8 @@ static bool of_name(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
 }
 
-/* ".visible .global .align 4 .b8 name[64] = ...;": what stands between the directive and the name are attributes and the type. */
+/* ".visible .global .align 4 .b8 name[64] = ...;": what stands between the directive and the name are attributes and
+ * the type. */
 static CUresult ptx_variable(struct image *image, const char *p)
 {
 	unsigned long long bits = 0, n = 1;
@@ -188,7 +189,8 @@ static CUresult read_fatbin(struct image *image, const struct fatbin *f, const s
 	for (const char *at = (const char *)f + f->header; at + sizeof *best <= end;) {
 		const struct part *p = (const void *)at;
 		/* Code before PTX, and what was made for a later GPU first. */
-		if (fits(p, d) && (!best || p->kind > best->kind || (p->kind == best->kind && p->capability > best->capability)))
+		if (fits(p, d) && (!best || p->kind > best->kind ||
+			(p->kind == best->kind && p->capability > best->capability)))
 			best = p;
 		at += p->header + p->bytes;
 	}

@@ -21,7 +21,8 @@ struct image {
 	bool open;	/* nothing is known of its symbols: any name is a function */
 };
 
-/* cuda_image_read reads PTX, a cubin, or the part of a fat binary that the GPU would run; cuda_image_free frees what it made. */
+/* cuda_image_read reads PTX, a cubin, or the part of a fat binary that the GPU would run; cuda_image_free frees what it
+ * made. */
 CUresult cuda_image_read(struct image *image, const void *data, const struct device *d);
 void cuda_image_free(struct image *image);
 const struct image_symbol *cuda_image_find(const struct image *image, const char *name, bool function);

@@ -108,7 +108,8 @@ static bool read_device(int minor, struct device *d)
 	if (!gpusim_open(&conns[minor], minor) || call(&conns[minor], GPUSIM_OP_GPU_INFO, NULL, v, 19, text))
 		return false;
 	*d = (struct device){ .minor = minor, .total = v[2], .reserved = v[3], .cc_major = v[4], .cc_minor = v[5],
-			      .sms = v[6], .domain = v[9], .bus = v[10], .device = v[11], .threads_per_sm = v[18],
+			      .sms = v[6], .domain = v[9], .bus = v[10], .device = v[11], .pci_id = v[12],
+			      .subsystem_id = v[13], .threads_per_sm = v[18],
 			      .conn = &conns[minor] };
 	return gpusim_line(text, 0, d->uuid, sizeof d->uuid) && gpusim_line(text, 1, d->name, sizeof d->name);
 }

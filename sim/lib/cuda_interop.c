@@ -1,9 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What of the graphics interfaces has calls of its own: buffers of GL as before CUDA 3, known by their names, and streams of EGL. A stream of
- * which CUDA is the consumer is an object of the graphics driver's, by its name, and has one frame; one of which CUDA is the
- * producer takes frames that CUDA has made, and nobody looks at them. Versions with addresses of 32 bits are left out.
+ * What of the graphics interfaces has calls of its own: buffers of GL as before CUDA 3, known by their names, and
+ * streams of EGL. A stream of which CUDA is the consumer is an object of the graphics driver's, by its name, and has
+ * one frame; one of which CUDA is the producer takes frames that CUDA has made, and nobody looks at them. Versions with
+ * addresses of 32 bits are left out.
  */
 #include "cuda_core.h"
 
@@ -178,7 +179,8 @@ CUresult cuEGLStreamConsumerDisconnect(CUeglStreamConnection *connection)
 	return disconnect(connection, false);
 }
 
-CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *connection, CUgraphicsResource *resource, CUstream *stream,
+CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *connection, CUgraphicsResource *resource,
+					 CUstream *stream,
 					 unsigned microseconds)
 {
 	(void)stream;
@@ -193,7 +195,8 @@ CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection *connection, CUgr
 	return CUDA_SUCCESS;
 }
 
-CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *connection, CUgraphicsResource resource, CUstream *stream)
+CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection *connection, CUgraphicsResource resource,
+	CUstream *stream)
 {
 	(void)stream;
 	TRY(find(connection, false, true));

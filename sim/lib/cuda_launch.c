@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Launches. No code runs: a launch occupies the GPU for the time that the daemon sees in its grid. A function whose name
- * begins with "gpusim_sleep_ns" takes the time that its first parameter, a 64-bit number of nanoseconds, says.
+ * Launches. No code runs: a launch occupies the GPU for the time that the daemon sees in its grid. A function whose
+ * name begins with "gpusim_sleep_ns" takes the time that its first parameter, a 64-bit number of nanoseconds, says.
  */
 #include "cuda_core.h"
 

@@ -7,8 +7,8 @@
  */
 #include "cuda_core.h"
 
-/* The last four cost nothing: depth of device-side synchronization, launches that it may leave pending, granularity of fetches
- * into the L2 cache, and what of this is set aside for data that stays. */
+/* The last four cost nothing: depth of device-side synchronization, launches that it may leave pending, granularity of
+ * fetches into the L2 cache, and what of this is set aside for data that stays. */
 static const size_t defaults[CUDA_LIMITS] = {
 	[3] = 2, [4] = 2048, [5] = 64, [6] = 0,
 	[CU_LIMIT_STACK_SIZE] = 1024, [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20, [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20,

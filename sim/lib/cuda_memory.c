@@ -13,7 +13,7 @@ static struct allocation *table[BUCKETS]; /* by address; guarded by cuda_mu */
 
 static struct allocation **slot(CUdeviceptr ptr)
 {
-	return &table[(ptr / GRANULARITY * UINT64_C(0x9E3779B97F4A7C15)) >> 52];
+	return &table[(ptr / 512 * UINT64_C(0x9E3779B97F4A7C15)) >> 52]; /* no two begin in the same 512 bytes */
 }
 _Static_assert(BUCKETS == 1 << (64 - 52), "the hash takes the top bits");
 
@@ -48,26 +48,38 @@ bool cuda_forget(CUdeviceptr ptr, struct allocation *out)
 	return a;
 }
 
-/* Everything is rounded up to 2 MiB. The real driver packs small allocations into such blocks and charges
- * large ones in them, so to the last block its account is the same. */
+/* Memory that shares no block takes whole multiples of 2 MiB. */
+static CUresult take(struct allocation *a)
+{
+	const uint64_t args[GPUSIM_NARGS] = { cuda_round(a->bytes), a->context->id, GPUSIM_KIND_LINEAR };
+	if (a->bytes <= BLOCK_MOST)
+		return cuda_block_take(a);
+	TRY(cuda_call(a->device, GPUSIM_OP_ALLOC, args, &a->handle, 1));
+	a->ptr = a->handle;
+	return CUDA_SUCCESS;
+}
+
+static CUresult put(const struct allocation *a)
+{
+	const uint64_t args[GPUSIM_NARGS] = { a->handle };
+	if (a->origin == LINEAR && a->owner)
+		return cuda_block_put(a);
+	return cuda_call(a->device, GPUSIM_OP_FREE, args, NULL, 0);
+}
+
 static CUresult allocate(CUdeviceptr *ptr, size_t bytes)
 {
 	CUcontext context;
-	uint64_t args[GPUSIM_NARGS] = { 0 };
 	TRY(cuda_current(&context));
 	NEED(ptr && bytes);
 	TRY(cuda_prohibited());
 	if (bytes > UINT64_MAX - GRANULARITY)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct allocation a = { .bytes = bytes, .origin = LINEAR, .context = context, .device = context->device };
-	args[0] = cuda_round(bytes);
-	args[1] = context->id;
-	args[2] = GPUSIM_KIND_LINEAR;
-	TRY(cuda_call(context->device, GPUSIM_OP_ALLOC, args, &a.handle, 1));
-	a.ptr = a.handle;
+	TRY(take(&a));
 	CUresult ret = cuda_remember(&a);
 	if (ret)
-		cuda_call(context->device, GPUSIM_OP_FREE, (const uint64_t[GPUSIM_NARGS]){ a.handle }, NULL, 0);
+		put(&a);
 	else
 		*ptr = a.ptr;
 	return ret;
@@ -103,15 +115,15 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	if (a.origin == EXTERNAL)
 		return cuda_external_end(&a);
 	if (a.origin == POOLED)
-		return cuda_pool_put(a.owner, a.handle, a.taken);
+		return cuda_pools_settle(cuda_pool_put(&a));
 	if (a.origin == MANAGED)
 		cuda_managed_end(&a);
-	const uint64_t args[GPUSIM_NARGS] = { a.handle };
-	return cuda_call(a.device, GPUSIM_OP_FREE, args, NULL, 0);
+	return put(&a);
 }
 
 void cuda_forget_memory(CUcontext context)
 {
+	cuda_forget_blocks(context);
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct allocation **at = &table[i]; *at;) {
 			struct allocation *a = *at;
@@ -174,25 +186,6 @@ bool cuda_opened(CUdeviceptr ptr, CUcontext context, int by, unsigned *opens)
 	*opens = a && a->context == context ? (unsigned)a->taken : 0;
 	pthread_mutex_unlock(&cuda_mu);
 	return a;
-}
-
-/* From where no program's own heap is. */
-#define LOW_FIRST ((UINT64_C(64) << 20) / GRANULARITY)
-#define LOW_END ((UINT64_C(1) << 32) / GRANULARITY)
-
-CUdeviceptr cuda_low_room(uint64_t bytes)
-{
-	bool taken[LOW_END] = { false };
-	uint64_t want = bytes / GRANULARITY, room = 0, at = LOW_FIRST;
-	pthread_mutex_lock(&cuda_mu);
-	for (int i = 0; i < BUCKETS; i++)
-		for (const struct allocation *a = table[i]; a; a = a->next)
-			for (uint64_t b = a->ptr / GRANULARITY; b < LOW_END && b * GRANULARITY < a->ptr + a->bytes; b++)
-				taken[b] = true;
-	pthread_mutex_unlock(&cuda_mu);
-	for (; at < LOW_END && room < want; at++)
-		room = taken[at] ? 0 : room + 1;
-	return room == want ? (at - want) * GRANULARITY : 0;
 }
 
 CUresult cuda_touch(CUdeviceptr ptr, size_t bytes)

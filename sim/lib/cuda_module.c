@@ -38,7 +38,8 @@ static CUresult load(CUmodule *module, const struct image *image)
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*m = (struct CUmod_st){ .loaded = true, .context = context, .context_id = context->id, .image = *image };
-	const uint64_t args[GPUSIM_NARGS] = { cuda_round(image->bytes ? image->bytes : 1), m->context_id, GPUSIM_KIND_LINEAR };
+	const uint64_t args[GPUSIM_NARGS] = { cuda_round(image->bytes ? image->bytes : 1), m->context_id,
+		GPUSIM_KIND_LINEAR };
 	CUresult ret = cuda_call(context->device, GPUSIM_OP_ALLOC, args, &m->handle, 1);
 	if (ret) {
 		free(m);
@@ -106,7 +107,8 @@ CUresult cuModuleLoad(CUmodule *module, const char *path)
 	}
 	size_t bytes = (size_t)st.st_size;
 	char *data = calloc(1, bytes + 8); /* PTX ends in a zero byte */
-	CUresult ret = data && fread(data, 1, bytes, file) == bytes ? cuModuleLoadData(module, data) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult ret = data && fread(data, 1, bytes, file) == bytes ? cuModuleLoadData(module, data)
+		: CUDA_ERROR_OUT_OF_MEMORY;
 	free(data);
 	fclose(file);
 	return ret;
@@ -180,7 +182,8 @@ API(cuModuleGetGlobal_v2, (CUdeviceptr *ptr, size_t *bytes, CUmodule module, con
 	if (!s)
 		return there ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 	if (!cuda_holds(module->handle, 1, &a)) {
-		a = (struct allocation){ .ptr = module->handle, .bytes = module->image.bytes, .origin = MODULE, .handle = module->handle,
+		a = (struct allocation){ .ptr = module->handle, .bytes = module->image.bytes, .origin = MODULE,
+					 .handle = module->handle,
 					 .device = module->context->device, .context = module->context };
 		TRY(cuda_remember(&a));
 	}

@@ -176,6 +176,7 @@ CUresult cuda_mps_join(struct mps *mps, struct device *list, int n)
 		default:
 			return CUDA_ERROR_MPS_CONNECTION_FAILED;
 		}
+		list[i].mps = true;
 		list[i].sms = list[i].sms * mps->percent / 100;
 		list[i].sms += !list[i].sms;
 	}

@@ -159,7 +159,8 @@ static CUresult bind_held(CUmemGenericAllocationHandle handle, uint64_t offset, 
 	return ret;
 }
 
-static CUresult bind_of(CUdevice device, CUmemGenericAllocationHandle handle, uint64_t offset, struct physical *physical,
+static CUresult bind_of(CUdevice device, CUmemGenericAllocationHandle handle, uint64_t offset,
+	struct physical *physical,
 			uint64_t bytes)
 {
 	if (cuda_physical_device(physical) == device)

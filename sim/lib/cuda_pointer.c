@@ -105,7 +105,8 @@ API(cuPointerSetAttribute, (const void *value, int attribute, CUdeviceptr ptr))
 	return CUDA_SUCCESS;
 }
 
-/* 1: mostly read, 2: preferred place, 3: who accesses it, 4: last prefetch. Advice changes nothing here, and so there is none. */
+/* 1: mostly read, 2: preferred place, 3: who accesses it, 4: last prefetch. Advice changes nothing here, and so there
+ * is none. */
 API(cuMemRangeGetAttribute, (void *out, size_t size, int attribute, CUdeviceptr ptr, size_t bytes))
 {
 	struct allocation a;

@@ -16,6 +16,7 @@ struct CUmemPoolHandle_st {
 	CUdevice device;
 	uint64_t threshold, max; /* max 0: none */
 	struct segments memory;
+	uint64_t used; /* as asked for */
 	uint64_t reserved_high, used_high;
 	CUmemoryPool next;
 };
@@ -23,14 +24,16 @@ struct CUmemPoolHandle_st {
 /* cuda_pool: is this a pool that lives? */
 CUresult cuda_pool(CUmemoryPool pool);
 CUresult cuda_pool_new(CUmemoryPool *pool, CUdevice device);
+/* cuda_pool_of: the pool that a device's allocations without one are from, also while a stream is captured. */
+CUresult cuda_pool_of(CUmemoryPool *pool, CUdevice device);
 
 /* cuda_graph_pool: what the graphs of a device have their memory from. */
 CUresult cuda_graph_pool(CUmemoryPool *pool, CUdevice device);
 
-/* cuda_pool_take and cuda_pool_put take memory for bytes, and put it back. taken is its size; handle is its address, 0 in
- * the memory of graphs. */
-CUresult cuda_pool_take(CUmemoryPool pool, size_t bytes, uint64_t *handle, uint64_t *taken);
-CUresult cuda_pool_put(CUmemoryPool pool, uint64_t handle, uint64_t taken);
+/* cuda_pool_take takes memory for an allocation of which pool (owner) and bytes are set. It fills in taken, its size
+ * in the pool, and handle, its address, 0 in the memory of graphs. cuda_pool_put puts it back into the pool. */
+CUresult cuda_pool_take(struct allocation *a);
+CUresult cuda_pool_put(const struct allocation *a);
 
 /* cuda_pool_trim gives back unused segments as long as keep bytes stay reserved. */
 CUresult cuda_pool_trim(CUmemoryPool pool, uint64_t keep);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * What programs call of memory pools, and stream-ordered memory, which comes out of them. Memory is there at
- * once and goes at once, whatever its stream still does.
+ * once and is free in its pool at once, whatever its stream still does.
  */
 #include "cuda_pool.h"
 
@@ -41,7 +41,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
 	else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
 		pool->reserved_high = pool->memory.reserved;
 	else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-		pool->used_high = pool->memory.used;
+		pool->used_high = pool->used;
 	pthread_mutex_unlock(&cuda_mu);
 	return CUDA_SUCCESS;
 }
@@ -55,7 +55,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
 		return CUDA_SUCCESS;
 	}
 	pthread_mutex_lock(&cuda_mu);
-	const uint64_t all[] = { pool->threshold, pool->memory.reserved, pool->reserved_high, pool->memory.used,
+	const uint64_t all[] = { pool->threshold, pool->memory.reserved, pool->reserved_high, pool->used,
 				 pool->used_high };
 	pthread_mutex_unlock(&cuda_mu);
 	*(cuuint64_t *)value = all[attribute - CU_MEMPOOL_ATTR_RELEASE_THRESHOLD];
@@ -119,37 +119,43 @@ CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
 static CUresult allocate(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread)
 {
 	CUcontext context;
-	uint64_t when, handle, taken;
+	uint64_t when;
 	bool captured;
 	TRY(cuda_stream_busy_until(stream, per_thread, &when));
 	TRY(cuda_current(&context));
 	NEED(ptr && bytes);
 	if (!pool)
-		TRY(cuDeviceGetMemPool(&pool, context->device));
+		TRY(cuda_pool_of(&pool, context->device));
 	TRY(cuda_pool(pool));
 	NEED(!pool->imported);
 	TRY(cuda_capture_alloc(ptr, bytes, pool->device, stream, per_thread, &captured));
 	if (captured)
 		return CUDA_SUCCESS;
-	TRY(cuda_pool_take(pool, bytes, &handle, &taken));
-	struct allocation a = { .ptr = handle, .bytes = bytes, .device = pool->device, .origin = POOLED,
-				.handle = handle, .taken = taken, .owner = pool };
+	struct allocation a = { .bytes = bytes, .device = pool->device, .origin = POOLED, .owner = pool };
+	TRY(cuda_pool_take(&a));
+	a.ptr = a.handle;
 	CUresult ret = cuda_remember(&a);
 	if (ret)
-		cuda_pool_put(pool, handle, taken);
+		cuda_pool_put(&a);
 	else
-		*ptr = handle;
+		*ptr = a.ptr;
 	return ret;
 }
 
 static CUresult release(CUdeviceptr ptr, CUstream stream, bool per_thread)
 {
+	struct allocation a;
 	uint64_t when;
 	bool captured;
 	TRY(cuda_stream_busy_until(stream, per_thread, &when));
 	NEED(ptr);
 	TRY(cuda_capture_free(ptr, stream, per_thread, &captured));
-	return captured ? CUDA_SUCCESS : cuMemFree_v2(ptr);
+	if (captured)
+		return CUDA_SUCCESS;
+	if (!cuda_holds(ptr, 1, &a) || a.ptr != ptr || a.origin != POOLED)
+		return cuMemFree_v2(ptr);
+	NEED(cuda_forget(ptr, &a));
+	return cuda_pool_put(&a);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
@@ -238,8 +244,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr ptr)
 	return CUDA_SUCCESS;
 }
 
-/* Charged to who exported it, and only to them. It is to be freed here before it is there (cuMemPoolImportPointer); that it
- * lives on where it was not is inferred, as for IPC handles. */
+/* Charged to who exported it, and only to them. It is to be freed here before it is there (cuMemPoolImportPointer);
+ * that it lives on where it was not is inferred, as for IPC handles. */
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
 	uint64_t bytes;

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Physical memory mapped into sparse arrays. It is held until the same part is mapped anew or unmapped, or the array
- * is destroyed, whatever becomes of its handle. Parts are told apart by where they begin.
+ * is destroyed, whatever becomes of its handle. Parts are told apart by where they begin. Seen on an H200 with driver
+ * 580.159.04: only memory made with CU_MEM_CREATE_USAGE_TILE_POOL can be mapped, and only levels that have whole tiles.
  */
 #include "cuda_core.h"
 
@@ -31,7 +32,8 @@ static struct tile of(const CUarrayMapInfo *m)
 
 static bool same(const struct tile *a, const struct tile *b)
 {
-	return a->array == b->array && a->tail == b->tail && a->level == b->level && a->layer == b->layer && a->x == b->x && a->y == b->y &&
+	return a->array == b->array && a->tail == b->tail && a->level == b->level && a->layer == b->layer && a->x == b->x &&
+	       a->y == b->y &&
 	       a->z == b->z;
 }
 
@@ -70,6 +72,7 @@ static CUresult check(const CUarrayMapInfo *m, uint64_t *bytes)
 	     m->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL);
 	NEED(m->memHandleType == 0 && m->flags == 0 && m->deviceBitMask);
 	NEED(m->memOperationType == CU_MEM_OPERATION_TYPE_MAP || m->memOperationType == CU_MEM_OPERATION_TYPE_UNMAP);
+	NEED(m->memOperationType == CU_MEM_OPERATION_TYPE_UNMAP || cuda_has_tiles(m->memHandle.memHandle));
 	return cuda_array_region(m, bytes);
 }
 

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events over simulated time. Only launches, and copies within a GPU, take time; a stream is a moment at which its work will
- * be done, and to wait is to sleep until then.
+ * Streams and events over simulated time. Only launches, and copies within a GPU, take time; a stream is a moment at
+ * which its work will be done, and to wait is to sleep until then.
  */
 #include "cuda_core.h"
 
@@ -285,12 +285,12 @@ CUresult cuStreamQuery_ptsz(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	return synchronize(stream, false);
+	return cuda_pools_settle(synchronize(stream, false));
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
-	return synchronize(stream, true);
+	return cuda_pools_settle(synchronize(stream, true));
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -378,7 +378,8 @@ static CUresult record_with(CUevent event, CUstream stream, unsigned flags, bool
 	return record(event, stream, per_thread);
 }
 
-STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags), record_with(event, stream, flags, per_thread))
+STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags),
+	record_with(event, stream, flags, per_thread))
 
 static CUresult wait_for(CUstream stream, CUevent event, unsigned flags, bool per_thread)
 {
@@ -392,7 +393,8 @@ static CUresult wait_for(CUstream stream, CUevent event, unsigned flags, bool pe
 	return CUDA_SUCCESS;
 }
 
-STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags), wait_for(stream, event, flags, per_thread))
+STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags),
+	wait_for(stream, event, flags, per_thread))
 
 CUresult cuEventQuery(CUevent event)
 {
@@ -408,7 +410,7 @@ CUresult cuEventSynchronize(CUevent event)
 	TRY(with_event(event, NULL, 0, &e));
 	if (e.recorded)
 		cuda_sleep_until(e.at);
-	return CUDA_SUCCESS;
+	return cuda_pools_settle(CUDA_SUCCESS);
 }
 
 CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)

@@ -22,6 +22,7 @@ static CUresult device_of(CUstream stream, CUdevice *device, bool per_thread)
 {
 	CUcontext context;
 	NEED(device);
+	TRY(cuda_prohibited()); /* see cuDeviceGetDefaultMemPool */
 	TRY(per_thread ? cuStreamGetCtx_ptsz(stream, &context) : cuStreamGetCtx(stream, &context));
 	*device = context->device;
 	return CUDA_SUCCESS;
@@ -68,8 +69,10 @@ static CUresult attribute(CUstream stream, int which, void *value, bool get, boo
 		*(int *)value = 1; /* automatic */
 	return CUDA_SUCCESS;
 }
-STREAM_API(cuStreamGetAttribute, _ptsz, (CUstream stream, int which, void *value), attribute(stream, which, value, true, per_thread))
-STREAM_API(cuStreamSetAttribute, _ptsz, (CUstream stream, int which, void *value), attribute(stream, which, value, false, per_thread))
+STREAM_API(cuStreamGetAttribute, _ptsz, (CUstream stream, int which, void *value),
+	attribute(stream, which, value, true, per_thread))
+STREAM_API(cuStreamSetAttribute, _ptsz, (CUstream stream, int which, void *value),
+	attribute(stream, which, value, false, per_thread))
 
 static CUresult copy_attributes(CUstream to, CUstream from, bool per_thread)
 {

@@ -43,7 +43,8 @@ static CUresult check(const struct resource *r)
 			      cuda_touch(r->pitched.ptr, r->pitched.pitch * r->pitched.height);
 }
 
-static CUresult create(uint64_t *id, const struct resource *r, const struct texture *t, const struct view *v, bool surface)
+static CUresult create(uint64_t *id, const struct resource *r, const struct texture *t, const struct view *v,
+	bool surface)
 {
 	CUcontext context;
 	TRY(cuda_current(&context));

@@ -1,51 +1,36 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * First versions, of which sizes and addresses have 32 bits. What they allocate is given an address below 4 GiB of
- * the library's own, and is otherwise memory like any other.
+ * First versions, of which sizes and addresses have 32 bits. Linear memory by them is rejected in every context, and
+ * so are contexts: seen on an H200 with driver 580.159.04. That the others work is assumed.
  */
 #include "cuda_core.h"
 
 #include <limits.h>
 
-static pthread_mutex_t low_mu = PTHREAD_MUTEX_INITIALIZER; /* taken before cuda_mu */
-
-static CUresult lower(CUdeviceptr_v1 *out, CUdeviceptr high)
-{
-	struct allocation a;
-	NEED(cuda_forget(high, &a));
-	pthread_mutex_lock(&low_mu);
-	a.ptr = cuda_low_room(cuda_round(a.bytes));
-	CUresult ret = a.ptr ? cuda_remember(&a) : CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_unlock(&low_mu);
-	if (ret)
-		cuda_call(a.device, GPUSIM_OP_FREE, (const uint64_t[GPUSIM_NARGS]){ a.handle }, NULL, 0);
-	else
-		*out = (CUdeviceptr_v1)a.ptr;
-	return ret;
-}
-
+/* Their addresses have no room for those of a process of 64 bits. */
 CUresult cuMemAlloc(CUdeviceptr_v1 *ptr, unsigned bytes)
 {
-	CUdeviceptr high;
-	NEED(ptr);
-	TRY(cuMemAlloc_v2(&high, bytes));
-	return lower(ptr, high);
+	CUcontext context;
+	TRY(cuda_current(&context));
+	NEED(ptr && bytes);
+	return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *ptr, unsigned *pitch, unsigned width, unsigned height, unsigned element)
 {
-	CUdeviceptr high;
-	size_t row;
-	NEED(ptr && pitch);
-	TRY(cuMemAllocPitch_v2(&high, &row, width, height, element));
-	*pitch = (unsigned)row;
-	return lower(ptr, high);
+	CUcontext context;
+	TRY(cuda_current(&context));
+	NEED(ptr && pitch && width && height && element);
+	return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 ptr)
 {
-	return cuMemFree_v2(ptr);
+	CUcontext context;
+	(void)ptr;
+	TRY(cuda_current(&context));
+	return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static unsigned narrow(size_t n)
@@ -83,4 +68,13 @@ CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 	NEED(d);
 	return cuArray3DCreate_v2(array, &(CUDA_ARRAY3D_DESCRIPTOR){ d->Width, d->Height, d->Depth, d->Format,
 								     d->NumChannels, d->Flags });
+}
+
+API(cuCtxCreate, (CUcontext *context, unsigned flags, CUdevice device))
+{
+	struct device *d;
+	(void)flags;
+	TRY(cuda_device(device, &d));
+	NEED(context);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }

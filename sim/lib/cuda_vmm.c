@@ -22,6 +22,7 @@ struct physical {
 	unsigned refs; /* held by the program: cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
 	unsigned maps;
 	bool shareable; /* made for other processes to import */
+	bool tiles;	/* made for sparse arrays */
 	struct team *team; /* a multicast object, which has no memory of its own here; NULL: none */
 	struct physical *next;
 };
@@ -101,7 +102,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 		return ret;
 	}
 	*p = (struct physical){ .handle = id, .bytes = bytes, .device = prop->location.id, .refs = 1,
-				.shareable = prop->requestedHandleTypes != 0 };
+				.shareable = prop->requestedHandleTypes != 0,
+				.tiles = prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL };
 	pthread_mutex_lock(&cuda_mu);
 	p->next = physicals;
 	physicals = p;
@@ -147,7 +149,8 @@ CUresult cuda_physical_of(struct team *team, uint64_t bytes, CUmemGenericAllocat
 	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&cuda_mu);
-	*p = (struct physical){ .handle = TEAM_FIRST + teams++, .bytes = bytes, .refs = 1, .team = team, .next = physicals };
+	*p = (struct physical){ .handle = TEAM_FIRST + teams++, .bytes = bytes, .refs = 1, .team = team,
+		.next = physicals };
 	physicals = p;
 	*handle = p->handle;
 	pthread_mutex_unlock(&cuda_mu);
@@ -161,6 +164,15 @@ struct team *cuda_team(CUmemGenericAllocationHandle handle)
 	struct team *t = p ? p->team : NULL;
 	pthread_mutex_unlock(&cuda_mu);
 	return t;
+}
+
+bool cuda_has_tiles(CUmemGenericAllocationHandle handle)
+{
+	pthread_mutex_lock(&cuda_mu);
+	const struct physical *p = held(handle);
+	bool tiles = p && p->tiles;
+	pthread_mutex_unlock(&cuda_mu);
+	return tiles;
 }
 
 CUdevice cuda_physical_device(const struct physical *p)
@@ -181,7 +193,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return unused ? give_back(p) : CUDA_SUCCESS;
 }
 
-/* How a file is called that stands for physical memory: of which GPU and process, by which handle, and a number of its own. */
+/* How a file is called that stands for physical memory: of which GPU and process, by which handle, and a number of its
+ * own. */
 #define SHARED_MEMORY "gpusim memory %d %d %llx %llx"
 
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, int type,
@@ -250,7 +263,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 		free(p);
 		return ret;
 	}
-	*p = (struct physical){ .handle = shared, .bytes = bytes, .device = device, .refs = 1, .shareable = true };
+	*p = (struct physical){ .handle = shared, .bytes = bytes, .device = device, .refs = 1, .shareable = true,
+				.tiles = true }; /* how it was made is not known */
 	pthread_mutex_lock(&cuda_mu);
 	p->next = physicals;
 	physicals = p;

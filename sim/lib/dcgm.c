@@ -27,8 +27,10 @@
 #include "client.h"
 
 _Static_assert(sizeof(dcgmFieldValue_v1) == 32 - 8 + DCGM_MAX_BLOB_LENGTH, "layout of dcgmFieldValue_v1");
-_Static_assert(offsetof(dcgmFieldValue_v1, ts) == 16 && offsetof(dcgmFieldValue_v1, value) == 24, "layout of dcgmFieldValue_v1");
-_Static_assert(offsetof(dcgmMigHierarchy_v2, entityList) == 8 && sizeof(dcgmMigHierarchyInfo_v2) == 16 + 128 + 20, "layout of dcgmMigHierarchy_v2");
+_Static_assert(offsetof(dcgmFieldValue_v1, ts) == 16 && offsetof(dcgmFieldValue_v1, value) == 24,
+	"layout of dcgmFieldValue_v1");
+_Static_assert(offsetof(dcgmMigHierarchy_v2, entityList) == 8 && sizeof(dcgmMigHierarchyInfo_v2) == 16 + 128 + 20,
+	"layout of dcgmMigHierarchy_v2");
 _Static_assert(sizeof(dcgmConnectV2Params_v2) == 16, "layout of dcgmConnectV2Params_v2");
 _Static_assert(offsetof(dcgmProfGetMetricGroups_t, numMetricGroups) == 12, "layout of dcgmProfGetMetricGroups_v3");
 
@@ -196,7 +198,8 @@ dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, dcgmGpuGrp_t set)
 	return DCGM_ST_OK;
 }
 
-dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, dcgmGpuGrp_t set, dcgm_field_entity_group_t kind, dcgm_field_eid_t id)
+dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, dcgmGpuGrp_t set, dcgm_field_entity_group_t kind,
+	dcgm_field_eid_t id)
 {
 	if (!ready(handle) || !known_set(set) || kind != DCGM_FE_GPU_I || sets[set - 1].n == MAX_ENTITIES)
 		return DCGM_ST_BADPARAM;
@@ -204,7 +207,8 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, dcgmGpuGrp_t set, dcgm_fiel
 	return DCGM_ST_OK;
 }
 
-dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int n, const unsigned short *ids, const char *name, dcgmFieldGrp_t *out)
+dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int n, const unsigned short *ids, const char *name,
+	dcgmFieldGrp_t *out)
 {
 	if (!ready(handle) || !ids || !name || !out || n <= 0 || n > MAX_FIELDS)
 		return DCGM_ST_BADPARAM;
@@ -237,9 +241,11 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, dcgmFieldGrp_t group)
 	return DCGM_ST_OK;
 }
 
-dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group, long long every, double keep, int samples)
+dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group, long long every, double keep,
+	int samples)
 {
-	if (!ready(handle) || (gpus != DCGM_GROUP_ALL_GPUS && !known_set(gpus)) || !known(group) || every <= 0 || keep < 0 || samples < 0)
+	if (!ready(handle) || (gpus != DCGM_GROUP_ALL_GPUS && !known_set(gpus)) || !known(group) || every <= 0 ||
+		keep < 0 || samples < 0)
 		return DCGM_ST_BADPARAM;
 	for (int i = 0; i < groups[group - 1].n; i++)
 		if (groups[group - 1].ids[i] >= DCGM_FI_PROF_GR_ENGINE_ACTIVE && geteuid() != 0)
@@ -306,12 +312,14 @@ static struct state look(int minor, const unsigned short *fields, int n)
 	struct gpusim_conn *c = &conns[minor];
 	if (!gpusim_open(c, minor))
 		return s;
-	struct gpusim_reply reply = { .vals = info, .max_vals = sizeof info / sizeof *info, .text = text, .max_text = sizeof text };
+	struct gpusim_reply reply = { .vals = info, .max_vals = sizeof info / sizeof *info, .text = text,
+		.max_text = sizeof text };
 	if (uuid && (gpusim_call(c, GPUSIM_OP_GPU_INFO, (const uint64_t[GPUSIM_NARGS]){ 0 }, NULL, &reply) != GPUSIM_OK ||
 		     !gpusim_line(text, 0, s.uuid, sizeof s.uuid)))
 		return s;
 	reply = (struct gpusim_reply){ .vals = s.v, .max_vals = SENSORS };
-	s.ok = (uuid && n == 1) || (gpusim_call(c, GPUSIM_OP_TELEMETRY, (const uint64_t[GPUSIM_NARGS]){ 1 }, NULL, &reply) == GPUSIM_OK &&
+	s.ok = (uuid && n == 1) ||
+		(gpusim_call(c, GPUSIM_OP_TELEMETRY, (const uint64_t[GPUSIM_NARGS]){ 1 }, NULL, &reply) == GPUSIM_OK &&
 				    reply.nvals >= SENSORS);
 	return s;
 }
@@ -330,7 +338,8 @@ static bool look_cut(int minor, struct cut *c)
 	uint64_t args[GPUSIM_NARGS] = { 0 };
 	struct gpusim_reply reply = { .vals = list, .max_vals = sizeof list / sizeof *list };
 	c->n = 0;
-	if (!gpusim_open(&conns[minor], minor) || gpusim_call(&conns[minor], GPUSIM_OP_MIG_INSTANCES, args, NULL, &reply) != GPUSIM_OK)
+	if (!gpusim_open(&conns[minor], minor) ||
+		gpusim_call(&conns[minor], GPUSIM_OP_MIG_INSTANCES, args, NULL, &reply) != GPUSIM_OK)
 		return false;
 	for (uint64_t i = 0; i < list[0] && i < MOST && c->n < MAX_CUT; i++) {
 		if (c->n && c->gi[c->n - 1] == list[1 + ROW * i])
@@ -362,7 +371,8 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
 			*h = (dcgmMigHierarchyInfo_v2){
 				.entity = { DCGM_FE_GPU_I, (dcgm_field_eid_t)(minors[i] * IDS_PER_GPU + (int)c.gi[k]) },
 				.parent = { DCGM_FE_GPU, (dcgm_field_eid_t)minors[i] },
-				.info = { .nvmlGpuIndex = (unsigned)i, .nvmlInstanceId = (unsigned)c.gi[k], .nvmlComputeInstanceId = (unsigned)-1,
+				.info = { .nvmlGpuIndex = (unsigned)i, .nvmlInstanceId = (unsigned)c.gi[k],
+					  .nvmlComputeInstanceId = (unsigned)-1,
 					  .nvmlMigProfileId = (unsigned)c.profile[k], .nvmlProfileSlices = (unsigned)c.size[k] },
 			};
 			snprintf(h->info.gpuUuid, sizeof h->info.gpuUuid, "%s", s.uuid);
@@ -445,9 +455,10 @@ static void crash_if_told(void)
 		raise(SIGSEGV);
 }
 
-/* Enumerates the values of GPU instances: each is as busy as its processes were in the last second, and one that was destroyed
- * has none. The ids come in order, so that each GPU is looked at once. mu is held. */
-static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned short *fields, int nfields, dcgmFieldValue_v1 *values,
+/* Enumerates the values of GPU instances: each is as busy as its processes were in the last second, and one that was
+ * destroyed has none. The ids come in order, so that each GPU is looked at once. mu is held. */
+static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned short *fields, int nfields,
+			  dcgmFieldValue_v1 *values,
 			  dcgmFieldValueEntityEnumeration_f each, void *user)
 {
 	uint64_t busy[1 + 2 * MAX_CUT], args[GPUSIM_NARGS] = { 0 };
@@ -475,7 +486,8 @@ static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned sho
 	}
 }
 
-dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group, long long since, long long *next,
+dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmFieldGrp_t group, long long since,
+				   long long *next,
 				   dcgmFieldValueEntityEnumeration_f each, void *user)
 {
 	static dcgmFieldValue_v1 values[MAX_FIELDS]; /* half a MiB: too much for a stack; guarded by mu */
@@ -488,7 +500,8 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, dcgmGpuGrp_t gpus, dcgmF
 	crash_if_told();
 	pthread_mutex_lock(&mu);
 	if (!all)
-		each_instance(sets[gpus - 1].ids, sets[gpus - 1].n, groups[group - 1].ids, groups[group - 1].n, values, each, user);
+		each_instance(sets[gpus - 1].ids, sets[gpus - 1].n, groups[group - 1].ids, groups[group - 1].n, values, each,
+			user);
 	int n = all ? gpusim_minors(minors) : 0;
 	for (int i = 0; i < n; i++) {
 		struct state s = look(minors[i], groups[group - 1].ids, groups[group - 1].n);

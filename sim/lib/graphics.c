@@ -45,7 +45,8 @@ int gpusim_graphics_take(int gpu, uint64_t bytes, uint64_t *handle)
 		return GPUSIM_NOT_FOUND;
 	if (!gpus[minor].context)
 		status = call(&gpus[minor].conn, GPUSIM_OP_CTX_CREATE, 0, GPUSIM_LIST_GRAPHICS, 0, &gpus[minor].context);
-	return status ? status : call(&gpus[minor].conn, GPUSIM_OP_ALLOC, bytes, gpus[minor].context, GPUSIM_KIND_LINEAR, handle);
+	return status ? status : call(&gpus[minor].conn, GPUSIM_OP_ALLOC, bytes, gpus[minor].context, GPUSIM_KIND_LINEAR,
+		handle);
 }
 
 int gpusim_graphics_give(int gpu, uint64_t handle)

@@ -68,7 +68,8 @@ nvmlReturn_t nvml_gpu(nvmlDevice_t device);
 /* nvml_call asks GPU minor, and so does nvml_call3. reply may be NULL. */
 nvmlReturn_t nvml_call(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, const char *text,
 		       struct gpusim_reply *reply);
-nvmlReturn_t nvml_call3(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, uint64_t arg2, struct gpusim_reply *reply);
+nvmlReturn_t nvml_call3(int minor, uint32_t op, uint64_t arg0, uint64_t arg1, uint64_t arg2,
+	struct gpusim_reply *reply);
 
 /* nvml_vals asks GPU minor and demands n values. */
 nvmlReturn_t nvml_vals(int minor, uint32_t op, uint64_t arg0, uint64_t *vals, size_t n);
@@ -101,8 +102,8 @@ nvmlReturn_t nvml_profile_by_id(int minor, unsigned id, struct profile *out);
 void nvml_profile_name(const struct instance *inst, const struct profile *p, char *out, size_t size);
 
 /* nvml_give_gi makes a handle for a GPU instance, nvml_give_ci one for a compute instance in it. nvml_read_gi checks a
- * handle and reads the instance as it is now; nvml_compute_slices is how many slices the compute profile with that id has,
- * 0 where the GPU instance has no such profile. */
+ * handle and reads the instance as it is now; nvml_compute_slices is how many slices the compute profile with that id
+ * has, 0 where the GPU instance has no such profile. */
 nvmlReturn_t nvml_give_gi(int minor, uint64_t gi, nvmlGpuInstance_t *out);
 nvmlReturn_t nvml_give_ci(nvmlGpuInstance_t instance, uint64_t ci, nvmlComputeInstance_t *out);
 nvmlReturn_t nvml_read_gi(nvmlGpuInstance_t instance, struct instance *out, int *minor);

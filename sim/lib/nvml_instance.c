@@ -36,8 +36,8 @@ nvmlReturn_t nvml_give_gi(int minor, uint64_t gi, nvmlGpuInstance_t *out)
 	return NVML_SUCCESS;
 }
 
-/* Checks a handle and reads what is in the GPU instance now: its MIG devices or, where it has none, itself; one that was
- * destroyed is not there any more. */
+/* Checks a handle and reads what is in the GPU instance now: its MIG devices or, where it has none, itself; one that
+ * was destroyed is not there any more. */
 static nvmlReturn_t read_devices(const struct nvmlGpuInstance_st *h, struct instance *list, int *count)
 {
 	const struct nvmlGpuInstance_st *first = &gpu_instances[0][0];
@@ -134,7 +134,8 @@ static unsigned compute_profile(uint64_t slices)
 }
 
 /* Reads a GPU instance's profile, and the places of compute instances of a compute profile in it. */
-static nvmlReturn_t read_places(nvmlGpuInstance_t instance, unsigned id, struct profile *p, unsigned *starts, unsigned *count)
+static nvmlReturn_t read_places(nvmlGpuInstance_t instance, unsigned id, struct profile *p, unsigned *starts,
+	unsigned *count)
 {
 	struct instance inst;
 	TRY(read_instance(instance.handle, &inst));
@@ -242,7 +243,8 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsi
 	return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *out)
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, unsigned int id,
+	nvmlComputeInstance_t *out)
 {
 	struct instance list[MAX_INSTANCES];
 	int n;

@@ -11,7 +11,8 @@
  * a process that has ended stays in the lists. A descriptor may be a forked child's.
  *
  * DEV is found from where the library itself was loaded: DIR/lib/libX.so.1 uses DIR/dev if DIR/dev/nvidiactl
- * exists, else /dev. No environment variable decides.
+ * exists. ROOT/usr/lib/x86_64-linux-gnu/libX.so.1 of gpusim root uses the device files of ROOT/dev and the sockets of
+ * ROOT/run/gpusim/dev if these exist. Otherwise DEV is /dev. No environment variable decides.
  */
 #ifndef GPUSIM_PROTOCOL_H
 #define GPUSIM_PROTOCOL_H
@@ -76,13 +77,15 @@ struct gpusim_response {
  *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
  *    per SM, BAR1 bytes (0: not told);  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
-/* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup shows as the GPU's size.
- * -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a limit reserved is 0
- * and free is what the caller can still have, so used counts what others hold of the room under the limit. */
+/* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup
+ * shows as the GPU's size. -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a
+ * limit reserved is 0 and free is what the caller can still have, so used counts what others hold of the room under the
+ * limit. */
 #define GPUSIM_OP_UTILIZATION 18
 /* -> vals: gpu percent, memory percent */
 #define GPUSIM_OP_PROCESSES 19
-/* arg0 offset, arg1 which list (GPUSIM_LIST_*). Processes that hold memory. -> vals: count in all, then (pid, bytes, gpu instance id,
+/* arg0 offset, arg1 which list (GPUSIM_LIST_*). Processes that hold memory. -> vals: count in all, then (pid, bytes,
+ * gpu instance id,
  *    compute instance id) from offset on, as many as fit (bytes GPUSIM_UNKNOWN: not available). The pid is that in the
  *    caller's pid namespace; processes outside it are left out. At most GPUSIM_MAX_PROCESSES in all */
 #define GPUSIM_MAX_PROCESSES 950
@@ -100,8 +103,8 @@ struct gpusim_response {
 /* arg0 1: the MIG devices alone whose capability nodes the caller can reach; else all of them, and each GPU instance
  *    without a compute instance once
  * -> vals: count, then GPUSIM_MIG_VALS of each: gi id, profile id, start, size, ci id (0xFFFFFFFF: none), memory bytes,
- *    NVML_GPU_INSTANCE_PROFILE_*, the compute instance's start and compute slices; text: the MIG UUIDs ("MIG-...", empty
- *    without a compute instance) in the same order */
+ *    NVML_GPU_INSTANCE_PROFILE_*, the compute instance's start and compute slices; text: the MIG UUIDs ("MIG-...",
+ *    empty without a compute instance) in the same order */
 #define GPUSIM_MIG_VALS 9
 /* How a MIG device is named by the two ids. */
 #define GPUSIM_MIG_DEVICE(gi, ci) ((uint64_t)(gi) | (uint64_t)(ci) << 8)
@@ -114,14 +117,16 @@ struct gpusim_response {
 /* -> vals: recovery action (NVML_GPU_RECOVERY_ACTION_*) */
 
 #define GPUSIM_OP_PROCESS_UTIL 28
-/* arg0 microseconds since 1970 -> vals: count, then (pid, microseconds since 1970, gpu percent, memory percent) of each process
+/* arg0 microseconds since 1970 -> vals: count, then (pid, microseconds since 1970, gpu percent, memory percent) of each
+ * process
  *    in the samples after it. The pid is that in the caller's pid namespace, and the
  *    host's for a process outside it */
 #define GPUSIM_OP_TELEMETRY 29
-/* arg0 1: with utilization and memory -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory clock, its maximum, degrees
- *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them), 1 where a
- *    memory row waits to be remapped, 1 where one cannot be, why the clocks are low (nvmlClocksEventReason*); and where they are asked
- *    for those of UTILIZATION, then those of MEMORY */
+/* arg0 1: with utilization and memory -> vals: milliwatts drawn, power limit, SM clock in MHz, its maximum, memory
+ * clock, its maximum, degrees
+ *    Celsius, ECC errors corrected, uncorrected (the limits and maxima are 0 where a model does not say them), 1 where
+ *    a memory row waits to be remapped, 1 where one cannot be, why the clocks are low (nvmlClocksEventReason*); and
+ *    where they are asked for those of UTILIZATION, then those of MEMORY */
 
 #define GPUSIM_OP_COMPUTE_MODE 30
 /* arg0 NVML_COMPUTEMODE_* to set, for which NO_PERMISSION is possible, or GPUSIM_UNKNOWN to leave it -> vals: the
@@ -133,8 +138,8 @@ struct gpusim_response {
 
 #define GPUSIM_OP_POWER_LIMIT 32
 /* arg0 milliwatts to hold the GPU to, for which NO_PERMISSION and INVALID (beyond least or most) are possible, or
- * GPUSIM_UNKNOWN to leave the limit -> vals: milliwatts of the limit, of the one that the GPU begins with, of the least and
- * the most that can be set; NOT_SUPPORTED where the model does not say them */
+ * GPUSIM_UNKNOWN to leave the limit -> vals: milliwatts of the limit, of the one that the GPU begins with, of the least
+ * and the most that can be set; NOT_SUPPORTED where the model does not say them */
 
 #define GPUSIM_OP_INSTANCE_UTIL 33
 /* -> vals: count, then (gi id, gpu percent) of the last second of each MIG instance: that of its processes */
@@ -194,8 +199,9 @@ struct gpusim_response {
 #define GPUSIM_CHECKPOINT_UNLOCK 4
 
 #define GPUSIM_OP_EXPORT 58
-/* arg0 address of memory that the caller's process holds by another connection. This connection is the file that stands for
- * the memory from now on: it holds it until its last descriptor is closed, whoever has it, also after the process's end */
+/* arg0 address of memory that the caller's process holds by another connection. This connection is the file that stands
+ * for the memory from now on: it holds it until its last descriptor is closed, whoever has it, also after the process's
+ * end */
 
 #define GPUSIM_KIND_LINEAR 1
 #define GPUSIM_KIND_ASYNC 2

@@ -22,7 +22,8 @@ static struct part **find_part(const struct segments *s, uint64_t bytes, struct 
 	struct part **best = NULL;
 	for (struct segment *g = s->first; g; g = g->next)
 		for (struct part **at = &g->unused; *at; at = &(*at)->next)
-			if ((s->whole ? g->bytes == bytes && !g->used : (*at)->bytes >= bytes) && (!best || (*at)->bytes < (*best)->bytes)) {
+			if ((s->whole ? g->bytes == bytes && !g->used : (*at)->bytes >= bytes) &&
+				(!best || (*at)->bytes < (*best)->bytes)) {
 				best = at;
 				*of = g;
 			}

@@ -34,7 +34,8 @@ func (c *checker) number(field string, v, least, most int) {
 func (c *checker) machine(doc document) Machine {
 	m := Machine{Name: doc.Name, Description: doc.Description, Memacct: Memacct(doc.Memacct), NVSwitch: doc.NVSwitch}
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`).MatchString(doc.Name) {
-		c.bad("name", doc.Name, "write 1 to 63 of a-z, 0-9, dot, dash and underscore, such as h100x8", "is not a machine's name")
+		c.bad("name", doc.Name, "write 1 to 63 of a-z, 0-9, dot, dash and underscore, such as h100x8",
+			"is not a machine's name")
 	}
 	switch m.Memacct {
 	case "":
@@ -44,7 +45,8 @@ func (c *checker) machine(doc document) Machine {
 		c.bad("memacct", doc.Memacct, "write dmem or misc", "is not a way to account memory")
 	}
 	if n := len(doc.GPUs); n < 1 || n > MaxGPUs {
-		c.bad("gpus", strconv.Itoa(n), fmt.Sprintf("list 1 to %d GPUs", MaxGPUs), "is no number of GPUs that a machine can have")
+		c.bad("gpus", strconv.Itoa(n), fmt.Sprintf("list 1 to %d GPUs", MaxGPUs),
+			"is no number of GPUs that a machine can have")
 		return m
 	}
 	at := map[PCI]string{}
@@ -64,7 +66,8 @@ func (c *checker) gpu(field string, i int, doc gpuDoc) GPU {
 	g := GPU{NUMA: -1}
 	model, known := c.models[doc.Model]
 	if !known {
-		c.bad(field+".model", doc.Model, "write one of "+strings.Join(slices.Sorted(maps.Keys(c.models)), ", "), "is not a known model")
+		c.bad(field+".model", doc.Model, "write one of "+strings.Join(slices.Sorted(maps.Keys(c.models)), ", "),
+			"is not a known model")
 	}
 	g.Model = model
 	if doc.NUMA != nil {
@@ -96,7 +99,8 @@ func (c *checker) pci(field, text string) PCI {
 		n, _ := strconv.ParseUint(s, 16, 32) // the expression lets only digits through; no domain reads 0
 		return n
 	}
-	return PCI{Domain: uint32(hex(m[1])), Bus: uint8(hex(m[2])), Device: uint8(hex(m[3]))} // #nosec G115 -- so many digits each
+	// #nosec G115 -- so many digits each
+	return PCI{Domain: uint32(hex(m[1])), Bus: uint8(hex(m[2])), Device: uint8(hex(m[3]))}
 }
 
 // instances puts MIG instances on the GPU, each on a legal place that no other has.
@@ -109,12 +113,14 @@ func (c *checker) instances(field string, g *GPU, docs []instanceDoc) {
 			for _, p := range g.Model.Profiles {
 				names = append(names, p.Name)
 			}
-			c.bad(f+".profile", doc.Profile, "write one of "+strings.Join(names, ", "), "is not a profile of this model")
+			c.bad(f+".profile", doc.Profile, "write one of "+strings.Join(names, ", "),
+				"is not a profile of this model")
 			continue
 		}
 		p := g.Model.Profiles[at]
 		if !slices.Contains(p.Starts, doc.Start) {
-			c.bad(f+".start", strconv.Itoa(doc.Start), fmt.Sprintf("write one of %v", p.Starts), "is not a place of %s", p.Name)
+			c.bad(f+".start", strconv.Itoa(doc.Start), fmt.Sprintf("write one of %v", p.Starts), "is not a place of %s",
+				p.Name)
 			continue
 		}
 		same, used, overlap := 0, p.Slices, -1
@@ -134,7 +140,8 @@ func (c *checker) instances(field string, g *GPU, docs []instanceDoc) {
 		case same >= p.Max:
 			c.bad(f+".profile", p.Name, "take one out", "is on this GPU more than %d times", p.Max)
 		case used > g.Model.ComputeSlices:
-			c.bad(f+".profile", p.Name, "take one out", "needs more compute slices than the GPU's %d", g.Model.ComputeSlices)
+			c.bad(f+".profile", p.Name, "take one out", "needs more compute slices than the GPU's %d",
+				g.Model.ComputeSlices)
 		case len(g.Instances) >= g.Model.MaxMIG:
 			c.bad(f, p.Name, "take one out", "is more than the %d instances of this model", g.Model.MaxMIG)
 		default:

@@ -28,13 +28,15 @@ const (
 // architectures are NVML_DEVICE_ARCH_* by the names that a machine file uses.
 func architectures() map[string]uint64 {
 	return map[string]uint64{
-		"kepler": 2, "maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10,
+		"kepler": 2, "maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9,
+		"blackwell": 10,
 	}
 }
 
 // brands are NVML_BRAND_* by the names that a machine file uses.
 func brands() map[string]uint64 {
-	return map[string]uint64{"quadro": 1, "tesla": 2, "geforce": 5, "titan": 6, "quadro-rtx": 12, "nvidia-rtx": 13, "nvidia": 14}
+	return map[string]uint64{"quadro": 1, "tesla": 2, "geforce": 5, "titan": 6, "quadro-rtx": 12, "nvidia-rtx": 13,
+		"nvidia": 14}
 }
 
 func mib(n int) sharing.Bytes {
@@ -54,22 +56,27 @@ func (c *checker) addModels(docs map[string]modelDoc) {
 
 func (c *checker) model(field string, doc modelDoc) Model {
 	m := Model{
-		Name: doc.Name, Memory: mib(doc.MemoryMiB), Reserved: mib(doc.ReservedMiB), Context: mib(doc.ContextMiB), BAR1: mib(doc.BAR1MiB),
-		PowerLimit: count(doc.PowerLimitW) * 1000, SMClock: count(doc.SMClockMHz), MemoryClock: count(doc.MemoryClockMHz),
-		SMs: count(doc.SMs), ThreadsPerSM: count(doc.MaxThreadsPerSM),
+		Name: doc.Name, Memory: mib(doc.MemoryMiB), Reserved: mib(doc.ReservedMiB), Context: mib(doc.ContextMiB),
+		BAR1:       mib(doc.BAR1MiB),
+		PowerLimit: count(doc.PowerLimitW) * 1000, SMClock: count(doc.SMClockMHz),
+		MemoryClock: count(doc.MemoryClockMHz),
+		SMs:         count(doc.SMs), ThreadsPerSM: count(doc.MaxThreadsPerSM),
 		PCIDevice: uint64(doc.PCIDeviceID), PCISubsys: uint64(doc.PCISubsystemID), NVLinks: doc.NVLinks,
 		Architecture: c.choice(field+".architecture", doc.Architecture, architectures()),
 		Brand:        c.choice(field+".brand", doc.Brand, brands()),
 	}
-	if doc.Name == "" || len(doc.Name) > maxName || strings.ContainsFunc(doc.Name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		c.bad(field+".name", doc.Name, fmt.Sprintf("write the product's name in 1 to %d ASCII characters", maxName), "is not a product's name")
+	if doc.Name == "" || len(doc.Name) > maxName ||
+		strings.ContainsFunc(doc.Name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		c.bad(field+".name", doc.Name, fmt.Sprintf("write the product's name in 1 to %d ASCII characters", maxName),
+			"is not a product's name")
 	}
 	if cc := regexp.MustCompile(`^([1-9][0-9]?)\.([0-9])$`).FindStringSubmatch(doc.ComputeCapability); cc != nil {
 		major, _ := strconv.Atoi(cc[1]) // digits only
 		minor, _ := strconv.Atoi(cc[2])
 		m.CCMajor, m.CCMinor = count(major), count(minor)
 	} else {
-		c.bad(field+".compute_capability", doc.ComputeCapability, `write major.minor in quotes, such as "9.0"`, "is not a compute capability")
+		c.bad(field+".compute_capability", doc.ComputeCapability, `write major.minor in quotes, such as "9.0"`,
+			"is not a compute capability")
 	}
 	c.number(field+".memory_mib", doc.MemoryMiB, 1, maxMiB)
 	c.number(field+".reserved_mib", doc.ReservedMiB, 0, max(0, doc.MemoryMiB-1))
@@ -110,7 +117,8 @@ func (c *checker) mig(field string, m *Model, doc modelMIGDoc) {
 
 func (c *checker) profile(field string, m *Model, doc profileDoc) {
 	if !regexp.MustCompile(`^[0-9]+g\.[0-9]+gb([+-][a-z.]+)?$`).MatchString(doc.Name) {
-		c.bad(field+".name", doc.Name, "write slices and memory, such as 1g.10gb or 1g.10gb+me", "is not a profile's name")
+		c.bad(field+".name", doc.Name, "write slices and memory, such as 1g.10gb or 1g.10gb+me",
+			"is not a profile's name")
 	}
 	c.number(field+".index", doc.Index, 0, nvmlProfiles-1)
 	c.number(field+".id", doc.ID, 0, 255)
@@ -125,12 +133,14 @@ func (c *checker) profile(field string, m *Model, doc profileDoc) {
 	c.number(field+".size", doc.Size, 1, m.MemorySlices)
 	c.number(field+".max", doc.Max, 1, maxSlices)
 	if len(doc.Starts) == 0 || len(doc.Starts) > maxSlices {
-		c.bad(field+".starts", "", "list the memory slices at which the profile may begin", "has %d places", len(doc.Starts))
+		c.bad(field+".starts", "", "list the memory slices at which the profile may begin", "has %d places",
+			len(doc.Starts))
 	}
 	for i, s := range doc.Starts {
 		c.number(fmt.Sprintf("%s.starts[%d]", field, i), s, 0, max(0, m.MemorySlices-doc.Size))
 		if i > 0 && s <= doc.Starts[i-1] {
-			c.bad(field+".starts", strconv.Itoa(s), "list the places in ascending order", "is not above the place before it")
+			c.bad(field+".starts", strconv.Itoa(s), "list the places in ascending order",
+				"is not above the place before it")
 		}
 	}
 	for _, e := range []struct {

@@ -38,5 +38,6 @@ func FindDriver(name string) (Driver, error) {
 		}
 		names = append(names, d.Name)
 	}
-	return Driver{}, sharing.Invalid("--driver", name, "write one of "+strings.Join(names, ", "), "is not a driver that can be simulated")
+	return Driver{}, sharing.Invalid("--driver", name, "write one of "+strings.Join(names, ", "),
+		"is not a driver that can be simulated")
 }

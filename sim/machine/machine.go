@@ -138,7 +138,8 @@ func (g GPU) Fits(p Profile, start int) bool {
 			return false
 		}
 	}
-	return slices.Contains(p.Starts, start) && taken&mask(start, p.Size) == 0 && compute <= g.Model.ComputeSlices && same <= p.Max
+	return slices.Contains(p.Starts, start) && taken&mask(start, p.Size) == 0 && compute <= g.Model.ComputeSlices &&
+		same <= p.Max
 }
 
 // mask has a bit for each memory slice of a place; a place that cannot be has none.

@@ -17,7 +17,8 @@ import (
 )
 
 func TestBuiltInMachines(t *testing.T) {
-	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "h100x8", "h200x8", "l40sx4", "mixed", "rtxpro6000x4", "t4x4"}, Names()); d != "" {
+	if d := cmp.Diff([]string{"a100x8", "a30x2", "b200x8", "h100x8", "h200x8", "l40sx4", "mixed", "rtxpro6000x4",
+		"t4x4"}, Names()); d != "" {
 		t.Fatalf("names (-want +got):\n%s", d)
 	}
 	type gist struct {
@@ -42,7 +43,8 @@ func TestBuiltInMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := gist{GPUs: len(m.GPUs), NVLinks: m.GPUs[0].Model.NVLinks, NVSwitch: m.NVSwitch, Memacct: m.Memacct, Memory: m.GPUs[0].Model.Memory}
+		got := gist{GPUs: len(m.GPUs), NVLinks: m.GPUs[0].Model.NVLinks, NVSwitch: m.NVSwitch, Memacct: m.Memacct,
+			Memory: m.GPUs[0].Model.Memory}
 		for _, g := range m.GPUs {
 			if g.MIG {
 				got.MIG++
@@ -64,13 +66,17 @@ func TestRemaining(t *testing.T) {
 		instances []string // profile@start
 		want      map[string]int
 	}{
-		"empty": {nil, map[string]int{"1g.10gb": 7, "1g.10gb+me": 1, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}},
+		"empty": {nil, map[string]int{"1g.10gb": 7, "1g.10gb+me": 1, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2,
+			"4g.40gb": 1, "7g.80gb": 1}},
 		"two 3g waste a compute slice": {[]string{"3g.40gb@0", "3g.40gb@4"},
-			map[string]int{"1g.10gb": 0, "1g.10gb+me": 0, "1g.20gb": 0, "2g.20gb": 0, "3g.40gb": 0, "4g.40gb": 0, "7g.80gb": 0}},
+			map[string]int{"1g.10gb": 0, "1g.10gb+me": 0, "1g.20gb": 0, "2g.20gb": 0, "3g.40gb": 0, "4g.40gb": 0,
+				"7g.80gb": 0}},
 		"a 1g at 0 blocks 4g and 7g": {[]string{"1g.10gb@0"},
-			map[string]int{"1g.10gb": 6, "1g.10gb+me": 1, "1g.20gb": 3, "2g.20gb": 2, "3g.40gb": 1, "4g.40gb": 0, "7g.80gb": 0}},
+			map[string]int{"1g.10gb": 6, "1g.10gb+me": 1, "1g.20gb": 3, "2g.20gb": 2, "3g.40gb": 1, "4g.40gb": 0,
+				"7g.80gb": 0}},
 		"the mixed machine is full": {[]string{"2g.20gb@0", "1g.10gb@2", "1g.10gb@3", "3g.40gb@4"},
-			map[string]int{"1g.10gb": 0, "1g.10gb+me": 0, "1g.20gb": 0, "2g.20gb": 0, "3g.40gb": 0, "4g.40gb": 0, "7g.80gb": 0}},
+			map[string]int{"1g.10gb": 0, "1g.10gb+me": 0, "1g.20gb": 0, "2g.20gb": 0, "3g.40gb": 0, "4g.40gb": 0,
+				"7g.80gb": 0}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,25 +105,36 @@ func TestMistakesAreAllListed(t *testing.T) {
 		file string
 		want []string
 	}{
-		"empty":           {"", []string{"is empty"}},
-		"unknown field":   {"name: a\ncolour: red\ngpus: [{model: t4, size: 1}]", []string{"field colour not found", "field size not found"}},
+		"empty": {"", []string{"is empty"}},
+		"unknown field": {"name: a\ncolour: red\ngpus: [{model: t4, size: 1}]",
+			[]string{"field colour not found", "field size not found"}},
 		"duplicate field": {"name: a\nname: b\ngpus: [{model: t4}]", []string{`"name" already defined`}},
 		"wrong types":     {"name: a\nnvswitch: maybe\ngpus: [{model: t4, numa: x}]", []string{"`maybe`", "`x`"}},
 		"two documents":   {"name: a\ngpus: [{model: t4}]\n---\nname: b\n", []string{"more than one document"}},
 		"not yaml":        {"{", []string{"yaml"}},
 		"nothing in it":   {"name: a\n", []string{`gpus "0"`}},
-		"several": {"name: A B\nmemacct: none\ngpus:\n- {model: v100, pci: x, numa: -1}\n- {model: t4, mig: {}}\n", []string{
-			`name "A B"`, `memacct "none"`, `gpus[0].model "v100"`, "write one of a100-80gb, a30, b200, h100-80gb, h200-141gb, l40s, rtx-pro-6000, t4", `gpus[0].numa "-1"`, `gpus[0].pci "x"`, "gpus[1].mig"}},
-		"same address": {"name: a\ngpus: [{model: t4, pci: '1B:00.0'}, {model: t4, pci: '0000:1b:00.0'}]", []string{"gpus[1].pci"}},
-		"overlap": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 3g.40gb, start: 0}, {profile: 1g.10gb, start: 3}]}}]",
+		"several": {"name: A B\nmemacct: none\ngpus:\n- {model: v100, pci: x, numa: -1}\n- {model: t4, mig: {}}\n",
+			[]string{
+				`name "A B"`, `memacct "none"`, `gpus[0].model "v100"`,
+				"write one of a100-80gb, a30, b200, h100-80gb, h200-141gb, l40s, rtx-pro-6000, t4", `gpus[0].numa "-1"`,
+				`gpus[0].pci "x"`, "gpus[1].mig"}},
+		"same address": {"name: a\ngpus: [{model: t4, pci: '1B:00.0'}, {model: t4, pci: '0000:1b:00.0'}]",
+			[]string{"gpus[1].pci"}},
+		"overlap": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 3g.40gb, start: 0}, {profile: " +
+			"1g.10gb, start: 3}]}}]",
 			[]string{"gpus[0].mig.instances[1].start", "overlaps instance 3g.40gb at 0"}},
-		"illegal place": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 3g.40gb, start: 2}, {profile: 9g, start: 0}]}}]",
+		"illegal place": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 3g.40gb, start: 2}, " +
+			"{profile: 9g, start: 0}]}}]",
 			[]string{"gpus[0].mig.instances[0].start", "[0 4]", "gpus[0].mig.instances[1].profile"}},
-		"too many of one": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 1g.10gb+me, start: 0}, {profile: 1g.10gb+me, start: 1}]}}]",
+		"too many of one": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 1g.10gb+me, start: 0}, " +
+			"{profile: 1g.10gb+me, start: 1}]}}]",
 			[]string{"more than 1 times"}},
-		"bad model": {"name: a\nmodels: {m: {memory_mib: 0, reserved_mib: -1, compute_capability: 9, mig: {profiles: [{size: -4, starts: [-1, -1]}]}}}\ngpus: [{model: m, mig: {instances: [{profile: x, start: -3}]}}]",
-			[]string{"models.m.name", "models.m.memory_mib", "models.m.reserved_mib", "models.m.sms", "models.m.architecture",
-				"models.m.brand", "models.m.compute_capability", "models.m.mig.profiles[0].size", "models.m.mig.profiles[0].starts[0]"}},
+		"bad model": {"name: a\nmodels: {m: {memory_mib: 0, reserved_mib: -1, compute_capability: 9, mig: {profiles: " +
+			"[{size: -4, starts: [-1, -1]}]}}}\ngpus: [{model: m, mig: {instances: [{profile: x, start: -3}]}}]",
+			[]string{"models.m.name", "models.m.memory_mib", "models.m.reserved_mib", "models.m.sms",
+				"models.m.architecture",
+				"models.m.brand", "models.m.compute_capability", "models.m.mig.profiles[0].size",
+				"models.m.mig.profiles[0].starts[0]"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,14 +179,16 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestLoadOwnFile(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "own.yaml")
-	if err := os.WriteFile(p, []byte("name: own\nmemacct: misc\ngpus: [{model: t4}, {model: t4, numa: 1}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(p, []byte("name: own\nmemacct: misc\ngpus: [{model: t4}, {model: t4, numa: 1}]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	m, err := Load(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Memacct != Misc || len(m.GPUs) != 2 || m.GPUs[0].NUMA != -1 || m.GPUs[1].NUMA != 1 || m.GPUs[0].PCI == m.GPUs[1].PCI {
+	if m.Memacct != Misc || len(m.GPUs) != 2 || m.GPUs[0].NUMA != -1 || m.GPUs[1].NUMA != 1 ||
+		m.GPUs[0].PCI == m.GPUs[1].PCI {
 		t.Errorf("got %+v", m)
 	}
 }
@@ -209,7 +228,8 @@ func TestFindDriver(t *testing.T) {
 	if d, err = FindDriver("r550"); err != nil || d.MemoryLimits || d.CUDA != 12040 {
 		t.Errorf("r550: %+v, %v", d, err)
 	}
-	if _, err = FindDriver("r1"); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "r550, r580, r615") {
+	if _, err = FindDriver("r1"); !errors.Is(err, sharing.ErrInvalid) ||
+		!strings.Contains(err.Error(), "r550, r580, r615") {
 		t.Errorf("r1: %v", err)
 	}
 }
@@ -222,7 +242,8 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte("name: a\nmodels: {m: {mig: {profiles: [{size: -4, starts: [-1]}]}}}\ngpus: [{model: m, mig: {instances: [{start: -3}]}}]"))
+	f.Add([]byte("name: a\nmodels: {m: {mig: {profiles: [{size: -4, starts: [-1]}]}}}\ngpus: [{model: m, mig: " +
+		"{instances: [{start: -3}]}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := parse("f", data)
 		if err != nil {

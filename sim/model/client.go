@@ -69,8 +69,9 @@ func (m *Model) Open(index, pid int) (ClientID, error) {
 	return c.id, nil
 }
 
-// End tells that a client's process has ended, while another process has its descriptor: what it holds stays, and so does the
-// process in all lists. The number may be another process's by now, which is not meant where a call names a process.
+// End tells that a client's process has ended, while another process has its descriptor: what it holds stays, and so
+// does the process in all lists. The number may be another process's by now, which is not meant where a call names a
+// process.
 func (m *Model) End(id ClientID) {
 	if c, ok := m.clients[id]; ok {
 		c.ended = true

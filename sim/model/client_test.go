@@ -34,10 +34,12 @@ func TestEnd(t *testing.T) {
 	}
 	uses, err := m.Uses(0)
 	wantErr(t, err, nil)
-	if len(uses) != 2 || uses[0].Client != old.id || uses[0].Bytes != gib+context || uses[1].Client != next.id || uses[1].Bytes != context {
+	if len(uses) != 2 || uses[0].Client != old.id || uses[0].Bytes != gib+context || uses[1].Client != next.id ||
+		uses[1].Bytes != context {
 		t.Errorf("each for itself: %+v", uses)
 	}
-	if got := Sum(uses, func(u Use) int { return int(u.Client-old.id) * 9 }); len(got) != 1 || got[0] != (Process{PID: int(next.id-old.id) * 9, Bytes: context, GI: wire.NoInstance, CI: wire.NoInstance}) {
+	if got := Sum(uses, func(u Use) int { return int(u.Client-old.id) * 9 }); len(got) != 1 ||
+		got[0] != (Process{PID: int(next.id-old.id) * 9, Bytes: context, GI: wire.NoInstance, CI: wire.NoInstance}) {
 		t.Errorf("without the first: %+v", got)
 	}
 

@@ -17,18 +17,20 @@
 //   - A hard limit below present use is refused with Misc; with Dmem it is taken, and refuses what comes after.
 //   - A soft limit is kept and shown, and does nothing.
 //
-// Memory that other clients import lives until the last of them, and of the files that stand for it, has let it go, and is
-// charged until then to whom it was charged when it was made. See Import and Export.
+// Memory that other clients import lives until the last of them, and of the files that stand for it, has let it go, and
+// is charged until then to whom it was charged when it was made. See Import and Export.
 //
-// Managed memory is charged to no limit. Its pages on the GPU are in the GPU's use and in no process's, and give way to any
-// other allocation. NVIDIA's driver does the same: a process's number is the sum of the memory objects of its RM clients, and
-// UVM takes its pages below those (open-gpu-kernel-modules 580.142, gpu_rmapi.c and uvm_pmm_gpu.c).
+// Managed memory is charged to no limit. Its pages on the GPU are in the GPU's use and in no process's, and give way to
+// any other allocation. NVIDIA's driver does the same: a process's number is the sum of the memory objects of its RM
+// clients, and UVM takes its pages below those (open-gpu-kernel-modules 580.142, gpu_rmapi.c and uvm_pmm_gpu.c).
 //
 // An MPS server holds the GPU for its clients: with its end their memory is gone, and all that they ask for answers
-// ServerGone. A client's own limit and share of the threads hold for its process; clients' launches run beside each other.
+// ServerGone. A client's own limit and share of the threads hold for its process; clients' launches run beside each
+// other.
 //
 // A lost GPU answers Lost to everything; what was held on it is gone at once, limits stay. When it comes
-// back it is as after a reset, which MIG instances do not outlive. Other launches run one after the other, whatever their stream.
+// back it is as after a reset, which MIG instances do not outlive. Other launches run one after the other, whatever
+// their stream.
 //
 // It does not promise the timing of a real GPU.
 package model

@@ -73,7 +73,8 @@ type Change struct {
 	Passthrough *bool
 	// XID raises an event. XID 79 also takes the GPU off the bus; a critical one asks for a reset.
 	XID *uint64
-	// XIDInstance is the id of the GPU instance that the XID is on, which is all that it touches; nil for the whole GPU.
+	// XIDInstance is the id of the GPU instance that the XID is on, which is all that it touches; nil for the whole
+	// GPU.
 	XIDInstance *uint64
 	// Util overrides the utilisation reported, 0 to 100; AutoUtil ends that.
 	Util *int
@@ -95,8 +96,8 @@ type Change struct {
 	TimeSlice *TimeSlice
 	// Samples sets what is wrong with answers about processes.
 	Samples *SampleNoise
-	// ContextUnlisted sets what the driver needs for itself per context that is made from now on. It is in use, and in no
-	// process list.
+	// ContextUnlisted sets what the driver needs for itself per context that is made from now on. It is in use, and in
+	// no process list.
 	ContextUnlisted *sharing.Bytes
 	// CountPeak begins to count the most memory held anew.
 	CountPeak bool
@@ -112,7 +113,8 @@ func (m *Model) Apply(gpus []int, c Change, now time.Duration) error {
 	}
 	for _, i := range gpus {
 		if i < 0 || i >= len(m.gpus) {
-			return sharing.Invalid("gpu", strconv.Itoa(i), fmt.Sprintf("write 0 to %d, or all", len(m.gpus)-1), "is not a GPU of this machine")
+			return sharing.Invalid("gpu", strconv.Itoa(i), fmt.Sprintf("write 0 to %d, or all", len(m.gpus)-1),
+				"is not a GPU of this machine")
 		}
 		if c.Reset {
 			if err := m.canReset(i, c.Lost != nil && !*c.Lost); err != nil {
@@ -123,7 +125,8 @@ func (m *Model) Apply(gpus []int, c Change, now time.Duration) error {
 	for _, i := range gpus {
 		for pid := range c.Lists {
 			if !m.on(m.gpus[i], pid) {
-				return sharing.Invalid("list", strconv.Itoa(pid), "write the pid of one that is: see gpusim processes", "is not a process on gpu %d", i)
+				return sharing.Invalid("list", strconv.Itoa(pid), "write the pid of one that is: see gpusim processes",
+					"is not a process on gpu %d", i)
 			}
 		}
 	}
@@ -139,25 +142,32 @@ func (c Change) check() error {
 	back := c.Lost != nil && !*c.Lost
 	switch {
 	case c.XID != nil && (*c.XID < 1 || *c.XID > MaxXID):
-		return sharing.Invalid("xid", strconv.FormatUint(*c.XID, 10), fmt.Sprintf("write a number from 1 to %d", MaxXID), "is not an XID")
+		return sharing.Invalid("xid", strconv.FormatUint(*c.XID, 10), fmt.Sprintf("write a number from 1 to %d",
+			MaxXID), "is not an XID")
 	case c.XIDInstance != nil && (c.XID == nil || *c.XID == xidOffBus):
 		return sharing.Invalid("xid", "", "leave the instance out", "is not one of a MIG instance")
 	case c.Util != nil && (*c.Util < AutoUtil || *c.Util > 100):
 		return sharing.Invalid("util", strconv.Itoa(*c.Util), "write 0 to 100, or auto", "is not a percentage")
 	case c.Latency != nil && (*c.Latency < 0 || *c.Latency > MaxLatency):
-		return sharing.Invalid("latency", c.Latency.String(), "write a time from 0s to "+MaxLatency.String(), "is out of range")
+		return sharing.Invalid("latency", c.Latency.String(), "write a time from 0s to "+MaxLatency.String(),
+			"is out of range")
 	case c.badCallLatency():
-		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(), "of a call is out of range")
+		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(),
+			"of a call is out of range")
 	case c.ContextUnlisted != nil && *c.ContextUnlisted > MaxContextUnlisted:
-		return sharing.Invalid("context.unlisted", c.ContextUnlisted.String(), "write a size up to "+MaxContextUnlisted.String(), "is out of range")
+		return sharing.Invalid("context.unlisted", c.ContextUnlisted.String(), "write a size up to "+
+			MaxContextUnlisted.String(), "is out of range")
 	case c.TimeSlice != nil && *c.TimeSlice > TimeSliceLong:
-		return sharing.Invalid("time slice", strconv.FormatUint(uint64(*c.TimeSlice), 10), "write 0 to 3", "is not one of the driver's")
+		return sharing.Invalid("time slice", strconv.FormatUint(uint64(*c.TimeSlice), 10), "write 0 to 3",
+			"is not one of the driver's")
 	case c.Reboot && (c.Reset || lost):
-		return sharing.Invalid("reboot", "true", "give it without the other", "does not go together with reset=true or lost=true")
+		return sharing.Invalid("reboot", "true", "give it without the other",
+			"does not go together with reset=true or lost=true")
 	case lost && c.Reset:
 		return sharing.Invalid("reset", "true", "give one of the two", "does not go together with lost=true")
 	case back && c.XID != nil && *c.XID == xidOffBus:
-		return sharing.Invalid("xid", "79", "give one of the two", "takes the GPU off the bus and does not go together with lost=false")
+		return sharing.Invalid("xid", "79", "give one of the two",
+			"takes the GPU off the bus and does not go together with lost=false")
 	}
 	return nil
 }
@@ -174,11 +184,13 @@ func (c Change) badCallLatency() bool {
 func (m *Model) canReset(index int, comesBack bool) error {
 	g := m.gpus[index]
 	if g.lost && !comesBack {
-		return sharing.Invalid("reset", "true", fmt.Sprintf("write gpu=%d lost=false", index), "cannot be: gpu %d is lost", index)
+		return sharing.Invalid("reset", "true", fmt.Sprintf("write gpu=%d lost=false", index),
+			"cannot be: gpu %d is lost", index)
 	}
 	holders, err := m.Processes(index)
 	if err == nil && len(holders) > 0 {
-		return fmt.Errorf("reset gpu %d: process %d holds it; end what runs there first: %w", index, holders[0].PID, sharing.ErrConflict)
+		return fmt.Errorf("reset gpu %d: process %d holds it; end what runs there first: %w", index, holders[0].PID,
+			sharing.ErrConflict)
 	}
 	return nil // a lost GPU is held by nobody
 }

@@ -28,11 +28,12 @@ type Limit struct {
 	Used  sharing.Bytes
 }
 
-// SetLimit puts a limit on the group at the head of chain, or changes it. Soft 0 together with hard NoLimit clears it. With
-// Misc a cleared limit stays as one that never refuses: as the nearest one it keeps those above it from counting, also where
-// nothing was before (open-gpu-kernel-modules 615, memacct.c). admin says whether the caller has CAP_SYS_ADMIN. Errors, by
-// nvml.h of NVML 13.4: NotSupported (the driver has no limits, the GPU is in MIG mode, or it is the root group), NoPermission,
-// Invalid (hard 0, soft above hard, or a limit above the GPU's memory), InvalidLimit (below present use with Misc), Lost.
+// SetLimit puts a limit on the group at the head of chain, or changes it. Soft 0 together with hard NoLimit clears it.
+// With Misc a cleared limit stays as one that never refuses: as the nearest one it keeps those above it from counting,
+// also where nothing was before (open-gpu-kernel-modules 615, memacct.c). admin says whether the caller has
+// CAP_SYS_ADMIN. Errors, by nvml.h of NVML 13.4: NotSupported (the driver has no limits, the GPU is in MIG mode, or it
+// is the root group), NoPermission, Invalid (hard 0, soft above hard, or a limit above the GPU's memory), InvalidLimit
+// (below present use with Misc), Lost.
 func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.Bytes) error {
 	g, err := m.gpu(index)
 	if err != nil {
@@ -69,9 +70,9 @@ func (m *Model) SetLimit(index int, admin bool, chain Chain, soft, hard sharing.
 	return nil
 }
 
-// GetLimit returns the limit on the group at the head of chain; with Misc, where it has none, the nearest one above it. With
-// Misc that may be a cleared one. Errors: NotFound (there is none), NotSupported (the driver has no limits, or the GPU is in MIG
-// mode), Lost.
+// GetLimit returns the limit on the group at the head of chain; with Misc, where it has none, the nearest one above it.
+// With Misc that may be a cleared one. Errors: NotFound (there is none), NotSupported (the driver has no limits, or the
+// GPU is in MIG mode), Lost.
 func (m *Model) GetLimit(index int, chain Chain) (Limit, error) {
 	g, err := m.gpu(index)
 	if err != nil {
@@ -106,7 +107,8 @@ func (m *Model) Limits() []Limit {
 		}
 	}
 	slices.SortFunc(all, func(a, b Limit) int {
-		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Group.Dir, b.Group.Dir), cmp.Compare(a.Group.ID, b.Group.ID))
+		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Group.Dir, b.Group.Dir),
+			cmp.Compare(a.Group.ID, b.Group.ID))
 	})
 	return all
 }

@@ -66,7 +66,8 @@ func TestMiscChargesTheNearestLimit(t *testing.T) {
 	}
 }
 
-// With Misc a cleared limit stays, as one that never refuses: also where there was none, it keeps the one above from counting.
+// With Misc a cleared limit stays, as one that never refuses: also where there was none, it keeps the one above from
+// counting.
 func TestMiscClearedLimitHidesThoseAbove(t *testing.T) {
 	m := testMachine(t, "h100x8", machine.Misc)
 	_, err := m.GetLimit(0, inB)
@@ -181,7 +182,8 @@ func TestMemoryAsTheCallerSeesIt(t *testing.T) {
 	p.alloc(10*gib, inA, nil)
 	used := 10*gib + 500*mib
 	check("use under the limit", inA, Memory{Total: 30 * gib, Used: used, Free: 30*gib - used})
-	check("use from outside", nil, Memory{Total: whole.Total, Reserved: whole.Reserved, Used: used, Free: whole.Free - used})
+	check("use from outside", nil, Memory{Total: whole.Total, Reserved: whole.Reserved, Used: used,
+		Free: whole.Free - used})
 	q := open(t, m, 0, 101, nil)
 	q.alloc(60*gib, nil, nil)
 	left := usable - used - 60*gib - 500*mib

@@ -88,8 +88,8 @@ func (m *Model) CreateContext(id ClientID, instance uint64, chain Chain) (uint64
 	return m.createContext(c, instance, chain)
 }
 
-// CreateGraphics is CreateContext for a context of a graphics driver: no compute mode refuses it, and NVML has its process
-// in the list of graphics, too.
+// CreateGraphics is CreateContext for a context of a graphics driver: no compute mode refuses it, and NVML has its
+// process in the list of graphics, too.
 func (m *Model) CreateGraphics(id ClientID, instance uint64, chain Chain) (uint64, error) {
 	c, err := m.client(id)
 	if err != nil {

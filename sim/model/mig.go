@@ -17,7 +17,8 @@ const maxInstances = CapBlocks - 1
 // AnyStart lets the driver choose where an instance begins.
 const AnyStart = -1
 
-// CapBlocks is how many blocks of capability numbers a GPU has: one for each id that drivers give GPU instances, from 0.
+// CapBlocks is how many blocks of capability numbers a GPU has: one for each id that drivers give GPU instances, from
+// 0.
 const CapBlocks = 15
 
 // Instance is a MIG GPU instance, with the compute instances in it.
@@ -94,8 +95,9 @@ func (g *gpu) cut(in machine.Instance) (uint64, error) {
 	return id, nil
 }
 
-// block takes the lowest block of capability numbers that is free, but for the one that the last instance with the id had:
-// a driver promises neither that an instance keeps its numbers when it is made anew, nor that nobody gets its old ones.
+// block takes the lowest block of capability numbers that is free, but for the one that the last instance with the id
+// had: a driver promises neither that an instance keeps its numbers when it is made anew, nor that nobody gets its old
+// ones.
 func (g *gpu) block(gi uint64) int {
 	last, again := g.blocks[gi]
 	for b := range CapBlocks {

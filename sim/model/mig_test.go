@@ -39,7 +39,8 @@ func TestCuttingAnInstance(t *testing.T) {
 		return err
 	}
 	expect("by a user", func() error { _, err := m.CreateGI(0, false, 9, AnyStart); return err }(), wire.NoPermission)
-	expect("without MIG mode", func() error { _, err := m.CreateGI(1, true, 9, AnyStart); return err }(), wire.NotSupported)
+	expect("without MIG mode", func() error { _, err := m.CreateGI(1, true, 9, AnyStart); return err }(),
+		wire.NotSupported)
 	expect("an unknown profile", create(77, AnyStart), wire.Invalid)
 	expect("a place that is none", create(9, 1), wire.Invalid)
 	expect("3g at 4", create(9, 4), nil)
@@ -47,7 +48,8 @@ func TestCuttingAnInstance(t *testing.T) {
 	expect("7g", create(0, AnyStart), wire.Insufficient)
 	expect("1g anywhere", create(19, AnyStart), nil)
 
-	want := []Instance{{GI: 1, Instance: machine.Instance{Start: 4}}, {GI: 2, Instance: machine.Instance{Start: 0}, Block: 1}}
+	want := []Instance{{GI: 1, Instance: machine.Instance{Start: 4}}, {GI: 2, Instance: machine.Instance{Start: 0},
+		Block: 1}}
 	got, err := m.Instances(0)
 	for i := range got {
 		got[i].Profile = machine.Profile{}

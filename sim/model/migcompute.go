@@ -32,8 +32,8 @@ type Compute struct {
 // device is how the libraries name the MIG device of a compute instance: its GPU instance's id, and its own above it.
 func device(gi, ci uint64) uint64 { return gi | ci<<wire.ComputeShift }
 
-// computeStarts are where a compute instance of so many slices may begin in a GPU instance of that size; none: it has no
-// such profile.
+// computeStarts are where a compute instance of so many slices may begin in a GPU instance of that size; none: it has
+// no such profile.
 func computeStarts(size, slices int) []int {
 	var starts []int
 	if slices < 1 || size == 4 && slices == 3 { // 4g has 1c, 2c and 4c
@@ -49,8 +49,8 @@ func computeStarts(size, slices int) []int {
 	return starts
 }
 
-// CreateCI makes a compute instance of so many slices, or Whole, in a GPU instance and returns its id. start is a slice of
-// the GPU instance or AnyStart, and then the lowest place that is free is taken. Errors: Invalid (no such place),
+// CreateCI makes a compute instance of so many slices, or Whole, in a GPU instance and returns its id. start is a slice
+// of the GPU instance or AnyStart, and then the lowest place that is free is taken. Errors: Invalid (no such place),
 // NotSupported (also: no such profile), NoPermission, NotFound, Insufficient (there is no room), Lost.
 func (m *Model) CreateCI(index int, root bool, gi uint64, size, start int) (uint64, error) {
 	_, in, err := m.instance(index, root, gi)
@@ -131,8 +131,8 @@ func (m *Model) runsOn(g *gpu, gi, ci uint64) bool {
 	return false
 }
 
-// part returns the index in gpu.used of the GPU instance of a MIG device, and the compute instance's id. 0 is the first device
-// or, without MIG mode, the GPU. Nothing runs on an instance without a compute instance.
+// part returns the index in gpu.used of the GPU instance of a MIG device, and the compute instance's id. 0 is the first
+// device or, without MIG mode, the GPU. Nothing runs on an instance without a compute instance.
 func (g *gpu) part(of uint64) (part int, ci uint64, err error) {
 	if !g.hw.MIG && of == 0 {
 		return 0, 0, nil // the whole GPU

@@ -44,9 +44,9 @@ type Caller struct {
 	Root bool
 }
 
-// SetMIGMode turns MIG mode on (1) or off (0). A GPU changes at once when it has no instance and nobody holds it; before
-// Hopper the call resets it, for which no other process may even have it open, and which a virtual machine cannot do. Errors:
-// Invalid (no such GPU or mode), NotSupported (a GPU that cannot do MIG), NoPermission, Lost.
+// SetMIGMode turns MIG mode on (1) or off (0). A GPU changes at once when it has no instance and nobody holds it;
+// before Hopper the call resets it, for which no other process may even have it open, and which a virtual machine
+// cannot do. Errors: Invalid (no such GPU or mode), NotSupported (a GPU that cannot do MIG), NoPermission, Lost.
 func (m *Model) SetMIGMode(index int, by Caller, mode uint64) (Activation, error) {
 	g, err := m.gpu(index)
 	switch {

@@ -29,8 +29,8 @@ func modes(t *testing.T, m *Model, steps ...step) {
 	}
 }
 
-// Before Hopper the call itself resets the GPU, for which nobody else may have it open, let alone hold something on it, and
-// no instance may be there. What another process does on another GPU is in nobody's way.
+// Before Hopper the call itself resets the GPU, for which nobody else may have it open, let alone hold something on it,
+// and no instance may be there. What another process does on another GPU is in nobody's way.
 func TestMIGModeResetsAmpere(t *testing.T) {
 	m := testMachine(t, "a30x2", machine.Dmem)
 	_, err := m.SetMIGMode(0, Caller{PID: 7}, 1)
@@ -64,7 +64,8 @@ func TestMIGModeResetsAmpere(t *testing.T) {
 func TestMIGModeNeedsAResetWhenPassedThrough(t *testing.T) {
 	m := testMachine(t, "a30x2", machine.Dmem)
 	wantErr(t, m.Apply([]int{0}, Change{Passthrough: set(true)}, 0), nil)
-	modes(t, m, step{1, ActivationReset, MIGMode{false, true}}, step{0, ActivationDone, MIGMode{}}, step{1, ActivationReset, MIGMode{false, true}})
+	modes(t, m, step{1, ActivationReset, MIGMode{false, true}}, step{0, ActivationDone, MIGMode{}},
+		step{1, ActivationReset, MIGMode{false, true}})
 	_, err := m.CreateGI(0, true, 14, AnyStart)
 	wantErr(t, err, wire.NotSupported)
 	p := open(t, m, 0, 1, nil)

@@ -44,8 +44,8 @@ type gpu struct {
 	// most capacity's, which is 0 where there is no instance of that id.
 	used     []sharing.Bytes
 	capacity []sharing.Bytes
-	// peak is the most that programs, MPS servers aside, held on the whole GPU at any moment since the start, or since it was
-	// asked to count anew.
+	// peak is the most that programs, MPS servers aside, held on the whole GPU at any moment since the start, or since
+	// it was asked to count anew.
 	peak sharing.Bytes
 	// instances are the MIG instances, in the order of used; nil where there is none.
 	instances []*Instance
@@ -83,13 +83,16 @@ type gpu struct {
 func New(mach machine.Machine, driver machine.Driver) *Model {
 	m := &Model{machine: mach, driver: driver, clients: map[ClientID]*client{}}
 	for i, hw := range mach.GPUs {
-		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{}, place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), sampler: newSampler(), util: AutoUtil, calls: map[wire.Op]CallFault{}}
+		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{},
+			place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), sampler: newSampler(),
+			util: AutoUtil, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)
 				id := uint64(k) + 1 // #nosec G115 -- an index
 				g.blocks[id] = k + 1
-				g.instances = append(g.instances, &Instance{GI: id, Instance: in, Block: k + 1, Computes: []Compute{{Slices: in.Profile.Slices}}})
+				g.instances = append(g.instances, &Instance{GI: id, Instance: in, Block: k + 1,
+					Computes: []Compute{{Slices: in.Profile.Slices}}})
 			}
 		} else {
 			g.capacity = []sharing.Bytes{hw.Model.Memory.SubFloor(hw.Model.Reserved)}

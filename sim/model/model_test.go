@@ -31,7 +31,8 @@ func TestMemoryIsTheGPUs(t *testing.T) {
 	wantErr(t, err, nil)
 	procs, err := m.Processes(0)
 	none := wire.NoInstance
-	want := []Process{{PID: 100, Bytes: 120 * mib, GI: none, CI: none}, {PID: 101, Bytes: 120 * mib, GI: none, CI: none}}
+	want := []Process{{PID: 100, Bytes: 120 * mib, GI: none, CI: none},
+		{PID: 101, Bytes: 120 * mib, GI: none, CI: none}}
 	if d := cmp.Diff(want, procs); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
@@ -129,11 +130,13 @@ func TestEvents(t *testing.T) {
 		gpus, types uint64
 		want        []Event
 	}{
-		"all":             {early, 0xF, eventXID, []Event{{0, eventXID, 13, none, none}, {1, eventXID, 48, none, none}, {2, eventXID, 31, none, none}}},
-		"two of the GPUs": {early, 0b101, eventXID, []Event{{0, eventXID, 13, none, none}, {2, eventXID, 31, none, none}}},
-		"another type":    {early, 0xF, 1, nil},
-		"no GPU":          {early, 0, eventXID, nil},
-		"came late":       {late, 0xF, eventXID, nil},
+		"all": {early, 0xF, eventXID, []Event{{0, eventXID, 13, none, none}, {1, eventXID, 48, none, none},
+			{2, eventXID, 31, none, none}}},
+		"two of the GPUs": {early, 0b101, eventXID,
+			[]Event{{0, eventXID, 13, none, none}, {2, eventXID, 31, none, none}}},
+		"another type": {early, 0xF, 1, nil},
+		"no GPU":       {early, 0, eventXID, nil},
+		"came late":    {late, 0xF, eventXID, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -160,7 +160,8 @@ func TestMPSLaunches(t *testing.T) {
 		t.Errorf("busy for %d %%, %v, want 50: what runs at once counts once", gpu, err)
 	}
 	use, err := m.WorkOf(0, 1500*time.Millisecond)
-	if d := cmp.Diff(map[int]int{m.clients[clients[0]].pid: 50, m.clients[clients[1]].pid: 50}, use); err != nil || d != "" {
+	if d := cmp.Diff(map[int]int{m.clients[clients[0]].pid: 50, m.clients[clients[1]].pid: 50}, use); err != nil ||
+		d != "" {
 		t.Errorf("by process: %v (-want +got):\n%s", err, d)
 	}
 	if told, err := m.ProcessUtilization(0, time.Second, 1500*time.Millisecond); err != nil || len(told) != 2 {

@@ -30,8 +30,8 @@ func (m *Model) PowerLimit(index int) (PowerLimit, error) {
 	return PowerLimit{Now: g.powerLimit(), Default: own, Least: own / 4, Most: own}, nil
 }
 
-// SetPowerLimit holds a GPU to so many milliwatts until the driver is loaded anew; admin says whether the caller has CAP_SYS_ADMIN.
-// Errors: those of PowerLimit, Invalid for a limit that is out of bounds, NoPermission.
+// SetPowerLimit holds a GPU to so many milliwatts until the driver is loaded anew; admin says whether the caller has
+// CAP_SYS_ADMIN. Errors: those of PowerLimit, Invalid for a limit that is out of bounds, NoPermission.
 func (m *Model) SetPowerLimit(index int, admin bool, milliwatts uint64) error {
 	p, err := m.PowerLimit(index)
 	switch {

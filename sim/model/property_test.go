@@ -139,7 +139,8 @@ func TestModelAgainstNaiveOne(t *testing.T) {
 					r.step()
 					r.compare()
 				}
-				whats := []string{"ok", "out of memory", "gpu is lost", "not found", "invalid argument", "not supported", "limit", "freed", "closed", "context gone"}
+				whats := []string{"ok", "out of memory", "gpu is lost", "not found", "invalid argument",
+					"not supported", "limit", "freed", "closed", "context gone"}
 				if acct == machine.Misc {
 					whats = append(whats, "invalid limit")
 				}

@@ -12,10 +12,11 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// A driver does not count what each process uses of a GPU. It keeps a ring of samples (NV2080_CTRL_PERF_GPUMON_SAMPLE in
-// open-gpu-kernel-modules 580.142): each has the percent of its period in which the engine worked, and the one process that
-// was on the engine when it was taken. Where none was just then, it is the last one of the period. What NVML makes of the ring is
-// inferred: for each process the mean over the samples that were asked for, of which others' count as 0.
+// A driver does not count what each process uses of a GPU. It keeps a ring of samples (NV2080_CTRL_PERF_GPUMON_SAMPLE
+// in open-gpu-kernel-modules 580.142): each has the percent of its period in which the engine worked, and the one
+// process that was on the engine when it was taken. Where none was just then, it is the last one of the period. What
+// NVML makes of the ring is inferred: for each process the mean over the samples that were asked for, of which others'
+// count as 0.
 const (
 	ringSamples  = 72
 	ringTime     = 10 * time.Second
@@ -37,8 +38,8 @@ type sampler struct {
 	rand  *rand.Rand
 }
 
-// SampleNoise is how often an answer about processes is wrong, in percent. The zero value is a driver that answers what is in
-// its ring.
+// SampleNoise is how often an answer about processes is wrong, in percent. The zero value is a driver that answers what
+// is in its ring.
 type SampleNoise struct {
 	// Stale: a process's row is one from before the time that was asked for.
 	Stale int
@@ -96,8 +97,8 @@ type ProcessUse struct {
 	At          time.Duration // when it was sampled last
 }
 
-// ProcessUtilization returns the processes in the samples that were taken after since, by pid. What Change.Util overrides is the
-// GPU's alone. Errors: Invalid, Lost, NotFound (there is no such sample, or SampleNoise.Missing).
+// ProcessUtilization returns the processes in the samples that were taken after since, by pid. What Change.Util
+// overrides is the GPU's alone. Errors: Invalid, Lost, NotFound (there is no such sample, or SampleNoise.Missing).
 func (m *Model) ProcessUtilization(index int, since, now time.Duration) ([]ProcessUse, error) {
 	g, err := m.gpu(index)
 	if err != nil {

@@ -30,8 +30,8 @@ func fill(t *testing.T, m *Model, from, to time.Duration, turns []process, each 
 	}
 }
 
-// Each sample has the one process that was on the engine when it was taken: over 10 s a share of a tenth comes to a few samples
-// of 72, and over a second to none or one.
+// Each sample has the one process that was on the engine when it was taken: over 10 s a share of a tenth comes to a few
+// samples of 72, and over a second to none or one.
 func TestSamplesOfProcesses(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	p, q := open(t, m, 0, 100, nil), open(t, m, 0, 101, nil)
@@ -55,7 +55,8 @@ func TestSamplesOfProcesses(t *testing.T) {
 	}
 	got, err := m.ProcessUtilization(0, 10*sec, 20*sec)
 	wantErr(t, err, nil)
-	if len(got) != 2 || got[0].PID != 100 || got[1].PID != 101 || got[0].GPU < 3 || got[0].GPU > 20 || got[1].GPU < 80 || got[1].Memory != got[1].GPU/2 {
+	if len(got) != 2 || got[0].PID != 100 || got[1].PID != 101 || got[0].GPU < 3 || got[0].GPU > 20 ||
+		got[1].GPU < 80 || got[1].Memory != got[1].GPU/2 {
 		t.Errorf("over 10 s: %+v", got)
 	}
 	for _, u := range got {
@@ -71,8 +72,8 @@ func TestSamplesOfProcesses(t *testing.T) {
 	wantErr(t, err, wire.NotFound)
 }
 
-// The ring goes back for ten seconds, whoever asks and however long nobody did. One that has ended stays in it. A part of a
-// period that was idle counts as its use, and a period in which nothing ran as nobody's.
+// The ring goes back for ten seconds, whoever asks and however long nobody did. One that has ended stays in it. A part
+// of a period that was idle counts as its use, and a period in which nothing ran as nobody's.
 func TestRingOfSamples(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	p := open(t, m, 0, 100, nil)
@@ -88,7 +89,8 @@ func TestRingOfSamples(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0].PID != 100 || got[0].GPU < 22 || got[0].GPU > 28 { // half of half the ring
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err = m.ProcessUtilization(0, -1, 114*sec); err != nil || len(got) != 1 || got[0].GPU > 6 || got[0].At > 105*sec+samplePeriod {
+	if got, err = m.ProcessUtilization(0, -1, 114*sec); err != nil || len(got) != 1 || got[0].GPU > 6 ||
+		got[0].At > 105*sec+samplePeriod {
 		t.Errorf("nine seconds later: %+v, %v", got, err)
 	}
 	_, err = m.ProcessUtilization(0, -1, 116*sec)
@@ -131,8 +133,10 @@ func TestNoiseOfSamples(t *testing.T) {
 		noise SampleNoise
 		is    func(u ProcessUse, since time.Duration) bool
 	}{
-		"stale":   {SampleNoise{Stale: 50, Seed: 3}, func(u ProcessUse, since time.Duration) bool { return u.At <= since }},
-		"dead":    {SampleNoise{Dead: 50, Seed: 3}, func(u ProcessUse, _ time.Duration) bool { return u.PID == deadPID }},
+		"stale": {SampleNoise{Stale: 50, Seed: 3},
+			func(u ProcessUse, since time.Duration) bool { return u.At <= since }},
+		"dead": {SampleNoise{Dead: 50, Seed: 3},
+			func(u ProcessUse, _ time.Duration) bool { return u.PID == deadPID }},
 		"garbage": {SampleNoise{Garbage: 50, Seed: 3}, func(u ProcessUse, _ time.Duration) bool { return u.GPU > 100 }},
 		"nobody":  {SampleNoise{Garbage: 50, Seed: 3}, func(u ProcessUse, _ time.Duration) bool { return u.PID == 0 }},
 	} {
@@ -148,7 +152,11 @@ func TestNoiseOfSamples(t *testing.T) {
 	if answers, missing := run(SampleNoise{Missing: 50, Seed: 3}); missing < 150 || missing > 250 {
 		t.Errorf("%d of %d answers are missing", missing, len(answers))
 	}
-	if answers, missing := run(SampleNoise{}); missing != 0 || count(answers, func(u ProcessUse, since time.Duration) bool { return u.PID != 100 || u.GPU != 100 || u.At <= since }) != 0 {
+	if answers, missing := run(SampleNoise{}); missing != 0 ||
+		count(answers, func(u ProcessUse, since time.Duration) bool {
+			return u.PID != 100 || u.GPU != 100 ||
+				u.At <= since
+		}) != 0 {
 		t.Error("without noise something is wrong")
 	}
 }

@@ -16,10 +16,11 @@ type shared struct {
 	by      uint64 // in MIG mode, the id of the compute instance that its holder runs on
 }
 
-// Import lets a client hold memory that another one made, by the address that it begins at, and returns its size. With a
-// context the hold goes with that. It is charged to no limit of the client: the driver's open kernel modules charge who asked for the
-// memory, and end the charge with the last reference to it (memacct.c). Errors: Invalid (its own memory, or on another MIG
-// instance), NotFound (client, context, no such memory), OutOfMemory (too many objects), Lost.
+// Import lets a client hold memory that another one made, by the address that it begins at, and returns its size. With
+// a context the hold goes with that. It is charged to no limit of the client: the driver's open kernel modules charge
+// who asked for the memory, and end the charge with the last reference to it (memacct.c). Errors: Invalid (its own
+// memory, or on another MIG instance), NotFound (client, context, no such memory), OutOfMemory (too many objects),
+// Lost.
 func (m *Model) Import(id ClientID, at, context uint64) (sharing.Bytes, error) {
 	c, err := m.client(id)
 	if err != nil {
@@ -52,9 +53,10 @@ func (c *client) share(at uint64, a *allocation, context, ci uint64) error {
 	return nil
 }
 
-// Export makes a client, which has nothing yet, the file that stands for memory: it holds what process pid holds at an address, and
-// is no process itself. Memory lives until the files that stand for it are closed, too (cuMemRelease: "shareable
-// counterparts"). Errors: Invalid (has contexts or memory), NotFound (client, or the process holds no such memory), Lost.
+// Export makes a client, which has nothing yet, the file that stands for memory: it holds what process pid holds at an
+// address, and is no process itself. Memory lives until the files that stand for it are closed, too (cuMemRelease:
+// "shareable counterparts"). Errors: Invalid (has contexts or memory), NotFound (client, or the process holds no such
+// memory), Lost.
 func (m *Model) Export(id ClientID, at uint64) error {
 	c, err := m.client(id)
 	if err != nil {
@@ -99,10 +101,10 @@ func (g *gpu) letGo(at uint64, a *allocation) {
 	delete(g.memory, at)
 }
 
-// counts tells whether NVML counts what was imported for its importer. The driver's open kernel modules keep three sums for
-// a process (gpuFindClientInfoWithPidIterator): what it alone holds, whoever made it; what it made and others hold,
-// too; and what others made. That NVML shows the first two is inferred. Memory whose maker has let it go and that several hold, or a file
-// alone, is then in nobody's use, and only in the GPU's.
+// counts tells whether NVML counts what was imported for its importer. The driver's open kernel modules keep three sums
+// for a process (gpuFindClientInfoWithPidIterator): what it alone holds, whoever made it; what it made and others hold,
+// too; and what others made. That NVML shows the first two is inferred. Memory whose maker has let it go and that
+// several hold, or a file alone, is then in nobody's use, and only in the GPU's.
 func (s *shared) counts() bool { return s.holders == 1 }
 
 // sharing tells whether the client holds memory together with others.

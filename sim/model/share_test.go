@@ -33,12 +33,16 @@ func chargedTo(t *testing.T, m *Model, chain Chain) sharing.Bytes {
 	return l.Used
 }
 
-// Memory lives on with who imported it, and its maker's limit is charged until it is gone: what was freed so cannot be taken again.
+// Memory lives on with who imported it, and its maker's limit is charged until it is gone: what was freed so cannot be
+// taken again.
 func TestImportedMemoryLivesOn(t *testing.T) {
 	for name, leave := range map[string]func(m *Model, maker process, at uint64) error{
-		"freed":             func(m *Model, maker process, at uint64) error { return m.Free(maker.id, at) },
-		"context destroyed": func(m *Model, maker process, _ uint64) error { return m.DestroyContext(maker.id, maker.ctx) },
-		"ended":             func(m *Model, maker process, _ uint64) error { m.Close(maker.id, 0); return nil },
+		"freed": func(m *Model, maker process, at uint64) error { return m.Free(maker.id, at) },
+		"context destroyed": func(m *Model, maker process, _ uint64) error {
+			return m.DestroyContext(maker.id,
+				maker.ctx)
+		},
+		"ended": func(m *Model, maker process, _ uint64) error { m.Close(maker.id, 0); return nil },
 	} {
 		for _, acct := range []machine.Memacct{machine.Misc, machine.Dmem} {
 			t.Run(name, func(t *testing.T) {
@@ -50,7 +54,8 @@ func TestImportedMemoryLivesOn(t *testing.T) {
 				got, err := m.Import(taker.id, at, taker.ctx)
 				wantErr(t, err, nil)
 				if got != 4*gib || bytesOf(t, m, 200) != context || bytesOf(t, m, 100) != context+4*gib {
-					t.Errorf("imported %s; its maker is told to have %s, its importer %s", got, bytesOf(t, m, 100), bytesOf(t, m, 200))
+					t.Errorf("imported %s; its maker is told to have %s, its importer %s", got, bytesOf(t, m, 100),
+						bytesOf(t, m, 200))
 				}
 				wantErr(t, leave(m, maker, at), nil)
 				if got := bytesOf(t, m, 200); got != context+4*gib {
@@ -140,8 +145,8 @@ type heldBy struct {
 	inFile map[ClientID]bool
 }
 
-// Whatever is imported, exported, freed and closed in whatever order: memory is in use as long as somebody holds it, is charged to
-// whom it was made for, and is told of who alone holds it.
+// Whatever is imported, exported, freed and closed in whatever order: memory is in use as long as somebody holds it, is
+// charged to whom it was made for, and is told of who alone holds it.
 func TestSharingProperty(t *testing.T) {
 	const pids = 5
 	rng := rand.New(rand.NewPCG(1, 7))
@@ -164,7 +169,8 @@ func TestSharingProperty(t *testing.T) {
 			switch step := rng.IntN(7); {
 			case step < 2 || piece == nil:
 				bytes := sharing.Bytes(1+rng.IntN(8)) * 64 * mib
-				pieces = append(pieces, &heldBy{at: p.alloc(bytes, inA, nil), bytes: bytes, maker: who, made: true, times: map[int]int{}, inFile: map[ClientID]bool{}})
+				pieces = append(pieces, &heldBy{at: p.alloc(bytes, inA, nil), bytes: bytes, maker: who, made: true,
+					times: map[int]int{}, inFile: map[ClientID]bool{}})
 			case step < 4:
 				if _, err := m.Import(p.id, piece.at, 0); err == nil {
 					piece.times[who]++
@@ -201,7 +207,10 @@ func TestSharingProperty(t *testing.T) {
 				}
 				wantErr(t, err, nil)
 			}
-			pieces = slices.DeleteFunc(pieces, func(h *heldBy) bool { return !h.made && len(h.times)+len(h.inFile) == 0 })
+			pieces = slices.DeleteFunc(pieces, func(h *heldBy) bool {
+				return !h.made &&
+					len(h.times)+len(h.inFile) == 0
+			})
 			var sum sharing.Bytes
 			told := slices.Repeat([]sharing.Bytes{context}, pids)
 			for _, h := range pieces {

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// WorkOf returns the percent of the last second for which each process had work on a GPU, by pid. No driver tells it so exactly:
-// see ProcessUtilization. Errors: Invalid, Lost.
+// WorkOf returns the percent of the last second for which each process had work on a GPU, by pid. No driver tells it so
+// exactly: see ProcessUtilization. Errors: Invalid, Lost.
 func (m *Model) WorkOf(index int, now time.Duration) (map[int]int, error) {
 	g, err := m.gpu(index)
 	if err != nil {
@@ -45,7 +45,8 @@ type Telemetry struct {
 
 // Remap says that memory rows are to be replaced by spare ones.
 type Remap struct {
-	// Pending is true for a row that is replaced at the next reset, Failed for one for which there is no spare row left.
+	// Pending is true for a row that is replaced at the next reset, Failed for one for which there is no spare row
+	// left.
 	Pending, Failed bool
 }
 
@@ -133,7 +134,8 @@ func (m *Model) applyCalls(g *gpu, c Change) {
 	}
 	if c.Samples != nil {
 		g.sampler.noise = *c.Samples
-		g.sampler.rand = rand.New(rand.NewPCG(c.Samples.Seed, uint64(g.index))) // #nosec G115,G404 -- an index; noise that repeats
+		// #nosec G115,G404 -- an index; noise that repeats
+		g.sampler.rand = rand.New(rand.NewPCG(c.Samples.Seed, uint64(g.index)))
 	}
 	if c.ECCCorrected != nil {
 		g.ecc.Corrected = *c.ECCCorrected

@@ -43,7 +43,8 @@ func TestChangesOfCallsAndCounters(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	p := open(t, m, 0, 7, nil)
 	wantErr(t, m.Apply([]int{0}, Change{
-		CallLatency: map[wire.Op]time.Duration{wire.OpMemory: sec}, CallStatus: map[wire.Op]wire.Status{wire.OpMemory: wire.Timeout},
+		CallLatency:  map[wire.Op]time.Duration{wire.OpMemory: sec},
+		CallStatus:   map[wire.Op]wire.Status{wire.OpMemory: wire.Timeout},
 		RemapPending: set(true), RemapFailed: set(true), Slowed: set(SlowedByHeat), LinksDown: set(3),
 		ECCCorrected: set(uint64(5)), Util: set(100), Lists: map[int]wire.List{7: wire.ListMPS},
 	}, 0), nil)
@@ -58,7 +59,8 @@ func TestChangesOfCallsAndCounters(t *testing.T) {
 		t.Errorf("mended: %+v", got)
 	}
 	got, err := m.Telemetry(0, 0)
-	want := Telemetry{Power: 70000, PowerLimit: 70000, SMClock: 1590, MaxSMClock: 1590, MemoryClock: 5001, MaxMemoryClock: 5001, Temperature: 75, ECC: ECC{Corrected: 5}, Remap: Remap{true, true}, Slowed: SlowedByHeat}
+	want := Telemetry{Power: 70000, PowerLimit: 70000, SMClock: 1590, MaxSMClock: 1590, MemoryClock: 5001,
+		MaxMemoryClock: 5001, Temperature: 75, ECC: ECC{Corrected: 5}, Remap: Remap{true, true}, Slowed: SlowedByHeat}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}

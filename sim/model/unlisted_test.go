@@ -12,7 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// What the driver needs for itself per context is in use. No process list, limit or peak counts it, and it ends with the context.
+// What the driver needs for itself per context is in use. No process list, limit or peak counts it, and it ends with
+// the context.
 func TestUnlistedMemoryOfContexts(t *testing.T) {
 	const extra = 8 * mib
 	m := testMachine(t, "h100x8", machine.Dmem)
@@ -62,7 +63,8 @@ func TestNoRoomForUnlistedMemory(t *testing.T) {
 
 func TestUnlistedMemoryOutOfRange(t *testing.T) {
 	m := testMachine(t, "h100x8", machine.Dmem)
-	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(MaxContextUnlisted + 1)}, 0); !errors.Is(err, sharing.ErrInvalid) {
+	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(MaxContextUnlisted + 1)}, 0); !errors.Is(err,
+		sharing.ErrInvalid) {
 		t.Error(err)
 	}
 }

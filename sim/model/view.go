@@ -69,8 +69,8 @@ type Use struct {
 	Process
 }
 
-// Uses returns what each client holds on a GPU, by client and instance, whatever list its process stands in. Managed memory is
-// in none of it. Errors: Invalid, Lost.
+// Uses returns what each client holds on a GPU, by client and instance, whatever list its process stands in. Managed
+// memory is in none of it. Errors: Invalid, Lost.
 func (m *Model) Uses(index int) ([]Use, error) {
 	return m.uses(index, func(int) bool { return true })
 }
@@ -96,8 +96,8 @@ func (m *Model) Processes(index int) ([]Process, error) {
 	return Sum(all, func(u Use) int { return u.PID }), err
 }
 
-// Sum adds up the uses of each process as a driver does: by pid, so that a process that has ended and one that was given
-// its number are one. pid says under which number a use is listed; 0 leaves it out.
+// Sum adds up the uses of each process as a driver does: by pid, so that a process that has ended and one that was
+// given its number are one. pid says under which number a use is listed; 0 leaves it out.
 func Sum(all []Use, pid func(Use) int) []Process {
 	sums := map[Process]sharing.Bytes{}
 	for _, u := range all {
@@ -159,8 +159,9 @@ func (m *Model) uses(index int, which func(pid int) bool) ([]Use, error) {
 
 // Status is a GPU's state for people, lost or not.
 type Status struct {
-	Memory   Memory        // the whole GPU's
-	Peak     sharing.Bytes // the most that programs, MPS servers aside, held at any moment since the start or Change.CountPeak
+	Memory Memory // the whole GPU's
+	// the most that programs, MPS servers aside, held at any moment since the start or Change.CountPeak
+	Peak     sharing.Bytes
 	Lost     bool
 	Recovery Recovery
 	Slice    TimeSlice
@@ -177,5 +178,6 @@ func (m *Model) Status(index int) (Status, error) {
 		return Status{}, wire.Invalid
 	}
 	g := m.gpus[index]
-	return Status{Memory: g.whole(), Peak: g.peak, Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode, PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
+	return Status{Memory: g.whole(), Peak: g.peak, Lost: g.lost, Recovery: g.recovery, Slice: g.slice, Mode: g.mode,
+		PowerLimit: g.powerLimit(), MIG: g.hw.MIG, Faults: Faults{Util: g.util, Latency: g.latency}}, nil
 }

@@ -53,7 +53,8 @@ func (w World) ask(ctx context.Context) error {
 // one, only an answer tells that it runs.
 func (w World) daemonize(ctx context.Context) error {
 	if conn, err := dial(ctx, w.pipe()); err == nil {
-		_ = conn.Close()                                                                            // it was only to see
+		// it was only to see
+		_ = conn.Close()
 		return fmt.Errorf("An instance of this daemon is already running: %w", sharing.ErrConflict) //nolint:staticcheck // the real one's text
 	}
 	cmd := exec.Command(w.Program, "-f") //nolint:noctx // it outlives this process on purpose

@@ -49,7 +49,8 @@ func (c *controller) command(ctx context.Context, words []string) (string, error
 // ofServer carries out a command whose first argument is a server's pid.
 func (c *controller) ofServer(name string, args []string) (string, error) {
 	known := []string{
-		"get_server_status", "get_client_list", "shutdown_server", "set_active_thread_percentage", "get_active_thread_percentage",
+		"get_server_status", "get_client_list", "shutdown_server", "set_active_thread_percentage",
+		"get_active_thread_percentage",
 		"set_device_pinned_mem_limit", "get_device_pinned_mem_limit",
 	}
 	if !slices.Contains(known, name) {
@@ -124,12 +125,14 @@ func (c *controller) ps() string {
 	}
 	for i, pid := range slices.Sorted(maps.Values(c.server.clients)) {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // #nosec G304 -- of a process; it may be gone
-		fmt.Fprintf(&b, "%-9d %-5d %-9d %-18.17s %-12d %s\n", pid, i+1, c.server.pid, c.server.uuids[0], pid, strings.TrimSpace(string(name)))
+		fmt.Fprintf(&b, "%-9d %-5d %-9d %-18.17s %-12d %s\n", pid, i+1, c.server.pid, c.server.uuids[0], pid,
+			strings.TrimSpace(string(name)))
 	}
 	return b.String()
 }
 
-// startServer starts a user's server and does not wait until it is ready. If it ends at once, the answer does not say so.
+// startServer starts a user's server and does not wait until it is ready. If it ends at once, the answer does not say
+// so.
 func (c *controller) startServer(ctx context.Context, args []string) error {
 	if len(args) != 2 || args[0] != "-uid" {
 		return fmt.Errorf("needs -uid and a user id: %w", sharing.ErrInvalid)

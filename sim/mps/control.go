@@ -47,7 +47,8 @@ type controller struct {
 // control is the daemon: it runs until quit or ctx's end.
 func (w World) control(ctx context.Context) (err error) {
 	pipe := w.pipe()
-	if err := os.Mkdir(pipe, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- clients of any user look into it
+	// #nosec G301 -- clients of any user look into it
+	if err := os.Mkdir(pipe, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the pipe directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(pipe, "control_lock"), os.O_CREATE|os.O_RDWR, publicFile)
@@ -71,7 +72,9 @@ func (w World) control(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
-	if err := errors.Join(os.Chmod(socket, openToAll), os.WriteFile(pidFile, []byte(strconv.Itoa(os.Getpid())+"\n"), publicFile)); err != nil { // #nosec G306 -- as the real one's
+	// #nosec G306 -- as the real one's
+	if err := errors.Join(os.Chmod(socket, openToAll), os.WriteFile(pidFile, []byte(strconv.Itoa(os.Getpid())+"\n"),
+		publicFile)); err != nil {
 		return errors.Join(fmt.Errorf("bind: %w", err), l.Close())
 	}
 	c := &controller{w: w, log: log, percent: 100, changed: make(chan struct{})}
@@ -190,7 +193,8 @@ func (c *controller) ended() bool {
 // say writes a line to the log, in the real one's form.
 func (c *controller) say(format string, args ...any) {
 	stamp := time.Now().Format("2006-01-02 15:04:05.000")
-	_, _ = fmt.Fprintf(c.log, "[%s Control %5d] %s\n", stamp, os.Getpid(), fmt.Sprintf(format, args...)) // a full disk stops nobody
+	// a full disk stops nobody
+	_, _ = fmt.Fprintf(c.log, "[%s Control %5d] %s\n", stamp, os.Getpid(), fmt.Sprintf(format, args...))
 }
 
 func (w World) openLog(name string) (*os.File, error) {

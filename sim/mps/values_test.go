@@ -23,7 +23,8 @@ func TestSize(t *testing.T) {
 }
 
 func TestPercentage(t *testing.T) {
-	for text, want := range map[string]string{"10": "10.0", "0.5": "0.5", "100": "100.0", "0": "", "101": "", "-1": "", "NaN": "", "x": ""} {
+	for text, want := range map[string]string{"10": "10.0", "0.5": "0.5", "100": "100.0", "0": "", "101": "", "-1": "",
+		"NaN": "", "x": ""} {
 		got, err := percentage(text)
 		if (err == nil) != (want != "") || err == nil && showPercentage(got) != want {
 			t.Errorf("%q: %v, %v, want %q", text, got, err, want)

@@ -66,13 +66,14 @@ func (w World) run(ctx context.Context, args []string) error {
 }
 
 // Dev returns the folder of GPUs' sockets for a program at an absolute path: DIR/dev for DIR/bin/program if that
-// is a simulated node's, else /dev.
+// is a simulated node's, that of a tree of gpusim root, else /dev.
 func Dev(program string) string {
-	dev := filepath.Join(filepath.Dir(filepath.Dir(program)), "dev")
-	if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err != nil {
-		return "/dev"
+	for _, dev := range []string{filepath.Join(filepath.Dir(filepath.Dir(program)), "dev"), "/run/gpusim/dev"} {
+		if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err == nil {
+			return dev
+		}
 	}
-	return dev
+	return "/dev"
 }
 
 // lookup reads a variable.

@@ -65,7 +65,8 @@ func Node(t testing.TB, exe, name, driver string) string {
 	mach, err1 := machine.Load(name)
 	drv, err2 := machine.FindDriver(driver)
 	d, err3 := daemon.New(daemon.Options{Dir: dir, Machine: mach, Driver: drv, Log: slog.New(slog.DiscardHandler)})
-	if err := errors.Join(err1, err2, err3, launch.InstallPrograms(exe, dir, mps.ControlName, mps.ServerName)); err != nil {
+	if err := errors.Join(err1, err2, err3, launch.InstallPrograms(exe, dir, mps.ControlName,
+		mps.ServerName)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,7 +126,8 @@ func ComputeMode(dir string, minor int, set ...uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: fmt.Sprintf("%s/dev/nvidia%d", dir, minor), Net: "unixpacket"})
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: fmt.Sprintf("%s/dev/nvidia%d", dir, minor),
+		Net: "unixpacket"})
 	if err != nil {
 		return 0, fmt.Errorf("compute mode: %w", err)
 	}

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smi is the simulated node's nvidia-smi, for what no call of NVML does: the time slice. It takes
+// Package smi does what the simulated node's nvidia-smi (sim/cmd/nvidia-smi) cannot ask of NVML: the time slice. It
+// takes
 //
 //	nvidia-smi compute-policy -i UUID[,UUID] --set-timeslice N
 //	nvidia-smi compute-policy [-i UUID[,UUID]] --list
@@ -23,8 +24,11 @@ import (
 	"github.com/kerf-gpu/kerf/sim/model"
 )
 
-// Name is the program's.
-const Name = "nvidia-smi"
+// Name is that of the program that people call; PolicyName is that of this part, which Name runs for compute-policy.
+const (
+	Name       = "nvidia-smi"
+	PolicyName = "nvidia-smi-compute-policy"
+)
 
 // call is what a command line asks for.
 type call struct {

@@ -63,10 +63,12 @@ func TestSetAndList(t *testing.T) {
 	}
 	run("compute-policy", "-i", s.GPUs[1].UUID, "--set-timeslice", "1")
 	run("compute-policy", "--id="+s.GPUs[2].UUID+",3", "--set-timeslice=3")
-	if out := run("compute-policy", "--list"); strings.Count(out, "Default") != 1 || strings.Count(out, "Short") != 1 || strings.Count(out, "Long") != 2 {
+	if out := run("compute-policy", "--list"); strings.Count(out, "Default") != 1 || strings.Count(out, "Short") != 1 ||
+		strings.Count(out, "Long") != 2 {
 		t.Errorf("then:\n%s", out)
 	}
-	if out := run("compute-policy", "-i", s.GPUs[1].UUID, "--list"); strings.Contains(out, "Default") || !strings.Contains(out, "Short") {
+	if out := run("compute-policy", "-i", s.GPUs[1].UUID, "--list"); strings.Contains(out, "Default") ||
+		!strings.Contains(out, "Short") {
 		t.Errorf("one GPU:\n%s", out)
 	}
 }

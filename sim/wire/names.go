@@ -13,12 +13,14 @@ import (
 func Calls() map[string]Op {
 	return map[string]Op{
 		"info": OpGPUInfo, "memory": OpMemory, "utilization": OpUtilization, "processes": OpProcesses,
-		"process-utilization": OpProcessUtil, "instance-utilization": OpInstanceUtil, "telemetry": OpTelemetry, "compute-mode": OpComputeMode, "power-limit": OpPowerLimit, "topology": OpTopology, "nvlink": OpNVLink,
+		"process-utilization": OpProcessUtil, "instance-utilization": OpInstanceUtil, "telemetry": OpTelemetry,
+		"compute-mode": OpComputeMode, "power-limit": OpPowerLimit, "topology": OpTopology, "nvlink": OpNVLink,
 		"mig-mode": OpMIGMode, "mig-set": OpMIGSet, "mig-profile": OpMIGProfile, "mig-instances": OpMIGInstances,
 		"gi-create": OpGICreate, "gi-destroy": OpGIDestroy, "ci-create": OpCICreate, "ci-destroy": OpCIDestroy,
 		"set-limit": OpSetLimit, "get-limit": OpGetLimit, "recovery": OpRecovery,
 		"ctx-create": OpCtxCreate, "ctx-destroy": OpCtxDestroy, "alloc": OpAlloc, "free": OpFree,
-		"launch": OpLaunch, "reside": OpReside, "import": OpImport, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin, "checkpoint": OpCheckpoint, "export": OpExport,
+		"launch": OpLaunch, "reside": OpReside, "import": OpImport, "mps-serve": OpMPSServe, "mps-join": OpMPSJoin,
+		"checkpoint": OpCheckpoint, "export": OpExport,
 	}
 }
 

@@ -14,7 +14,8 @@ const (
 	Version = 1
 	// MaxText is the longest text of a packet in bytes.
 	MaxText = 4096
-	// MaxProcesses is how many processes a list has at most: NV2080_CTRL_GPU_GET_PIDS_MAX_COUNT of NVIDIA's open kernel modules.
+	// MaxProcesses is how many processes a list has at most: NV2080_CTRL_GPU_GET_PIDS_MAX_COUNT of NVIDIA's open kernel
+	// modules.
 	MaxProcesses = 950
 	// MaxVals is the largest number of values in a response.
 	MaxVals = 6000
@@ -24,7 +25,8 @@ const (
 	Unknown uint64 = math.MaxUint64
 	// MIGVals is how many values OpMIGInstances has of each MIG device.
 	MIGVals = 9
-	// ComputeShift is by how many bits a compute instance's id stands above its GPU instance's in the number of a MIG device.
+	// ComputeShift is by how many bits a compute instance's id stands above its GPU instance's in the number of a MIG
+	// device.
 	ComputeShift = 8
 	// NoInstance is the GPU or compute instance id of what runs on no MIG instance.
 	NoInstance uint64 = 0xFFFFFFFF

@@ -74,7 +74,8 @@ func DecodeRequest(b []byte) (Request, error) {
 	n := o.Uint32(b[8+8*NArgs:])
 	pad := o.Uint32(b[12+8*NArgs:])
 	if n > MaxText || int(n) != len(b)-requestHeader || pad != 0 {
-		return r, fmt.Errorf("decode request: %d bytes with text length %d and padding %d: %w", len(b), n, pad, ErrPacket)
+		return r, fmt.Errorf("decode request: %d bytes with text length %d and padding %d: %w", len(b), n, pad,
+			ErrPacket)
 	}
 	r.Op = Op(o.Uint32(b[4:]))
 	for i := range r.Args {
@@ -87,7 +88,8 @@ func DecodeRequest(b []byte) (Request, error) {
 // Encode returns the response's packet; it wraps ErrPacket when text or values are too many.
 func (r Response) Encode() ([]byte, error) {
 	if len(r.Text) > MaxText || len(r.Vals) > MaxVals {
-		return nil, fmt.Errorf("encode response: %d values and text of %d bytes: %w", len(r.Vals), len(r.Text), ErrPacket)
+		return nil, fmt.Errorf("encode response: %d values and text of %d bytes: %w", len(r.Vals), len(r.Text),
+			ErrPacket)
 	}
 	size := responseHeader + 8*len(r.Vals)
 	b := make([]byte, size, size+len(r.Text))

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bindtest has the tests of packages that fill the functions of an NVIDIA library in themselves: internal/nvml and
-// internal/dcgm. Each has a functions.h with the functions that NVIDIA's Go module calls.
+// Package bindtest has the tests of packages that fill the functions of an NVIDIA library in themselves: internal/nvml
+// and internal/dcgm. Each has a functions.h with the functions that NVIDIA's Go module calls.
 package bindtest
 
 import (
@@ -18,9 +18,9 @@ import (
 
 const file = "functions.h"
 
-// Functions checks that functions.h has each function that the Go package module calls, and no other. call matches a call,
-// with the function's name as its first group; names that isType reports are types. With write, it writes the file
-// instead. It returns the names.
+// Functions checks that functions.h has each function that the Go package module calls, and no other. call matches a
+// call, with the function's name as its first group; names that isType reports are types. With write, it writes the
+// file instead. It returns the names.
 func Functions(t *testing.T, module string, call *regexp.Regexp, isType func(name string) bool, write bool) []string {
 	t.Helper()
 	names := called(t, module, call, isType)
@@ -37,7 +37,8 @@ func Functions(t *testing.T, module string, call *regexp.Regexp, isType func(nam
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s is not that of this version of %s: run 'go test -run TestFunctions . -write' in this folder", file, module)
+		t.Errorf("%s is not that of this version of %s: run 'go test -run TestFunctions . -write' in this folder", file,
+			module)
 	}
 	return names
 }
@@ -69,8 +70,8 @@ func called(t *testing.T, module string, call *regexp.Regexp, isType func(name s
 	return slices.Compact(names)
 }
 
-// NeedsNothing checks that the test program needs no function that is reports from the dynamic linker: such a program does
-// not start if LD_BIND_NOW is set.
+// NeedsNothing checks that the test program needs no function that is reports from the dynamic linker: such a program
+// does not start if LD_BIND_NOW is set.
 func NeedsNothing(t *testing.T, is func(name string) bool) {
 	t.Helper()
 	exe, err := elf.Open("/proc/self/exe")

@@ -31,7 +31,8 @@ type tree struct {
 // folders without product code; a name that begins with a dot, or testdata, is left out anywhere.
 var leftOut = []string{"sim", "lab", "test", "tools", "bin"}
 
-// modelPackage declares the names of backends, and configPackage lists them. backendPackage and those below it decide by them.
+// modelPackage declares the names of backends, and configPackage lists them. backendPackage and those below it decide
+// by them.
 const modelPackage, configPackage, backendPackage = "sharing", "sharing/config", "sharing/backend"
 
 func measure(files fs.FS) (*tree, error) {
@@ -85,7 +86,8 @@ func (t *tree) file(name string, src []byte) error {
 				t.counts[key{"methods", pkg + "." + name}]++
 			}
 		case *ast.SelectorExpr:
-			if id, ok := x.X.(*ast.Ident); ok && imports[id.Name] == modelPackage && isBackend(x.Sel.Name) && pkg != configPackage && pkg != backendPackage && !strings.HasPrefix(pkg, backendPackage+"/") {
+			if id, ok := x.X.(*ast.Ident); ok && imports[id.Name] == modelPackage && isBackend(x.Sel.Name) &&
+				pkg != configPackage && pkg != backendPackage && !strings.HasPrefix(pkg, backendPackage+"/") {
 				t.counts[key{"backends", pkg}]++
 			}
 		}

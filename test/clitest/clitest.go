@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clitest runs commands of kerf in tests: within the test, as processes, on a pseudo terminal, and against a cluster
-// in miniature.
+// Package clitest runs commands of kerf in tests: within the test, as processes, on a pseudo terminal, and against a
+// cluster in miniature.
 package clitest
 
 import (
@@ -114,10 +114,12 @@ func New(env map[string]string) *InProcess {
 func Granting(t *testing.T, dir string, change func(*nodev1.ArmResponse)) *fakenode.Server {
 	t.Helper()
 	grant := &nodev1.Grant{
-		Id: "g-1", Name: "train", State: "leased", MemoryBytes: 10 << 30, Percent: 25, Level: "driver", Cgroup: "/sys/fs/cgroup/kerf/g-1",
-		Fragments: []*nodev1.Fragment{{Gpu: "GPU-a", MemoryBytes: 10 << 30, Percent: 25}},
+		Id: "g-1", Name: "train", State: "leased", MemoryBytes: 10 << 30, Percent: 25, Level: "driver",
+		Cgroup:    "/sys/fs/cgroup/kerf/g-1",
+		Fragments: []*nodev1.Share{{Gpu: "GPU-a", MemoryBytes: 10 << 30, Percent: 25}},
 	}
-	armed := &nodev1.ArmResponse{Grant: grant, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-a", "KERF_GRANT": "g-1"}}
+	armed := &nodev1.ArmResponse{Grant: grant, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-a",
+		"KERF_GRANT": "g-1"}}
 	if change != nil {
 		change(armed)
 	}
@@ -143,13 +145,15 @@ func WriteFile(t *testing.T, dir, name, content string, mode os.FileMode) string
 func Picture(ready bool, names ...string) *nodev1.GetNodeResponse {
 	p := &nodev1.GetNodeResponse{
 		Ready: ready, DriverVersion: "615.71.09",
-		Gpus: []*nodev1.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", MemoryBytes: 80 << 30, Health: "healthy", Levels: []string{"driver"}}},
+		Gpus: []*nodev1.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", MemoryBytes: 80 << 30, Health: "healthy",
+			Levels: []string{"driver"}}},
 	}
 	if !ready {
 		p.NotReady = []string{"no driver"}
 	}
 	for _, n := range names {
-		p.Grants = append(p.Grants, &nodev1.Grant{Id: "id-" + n, Name: n, Level: "driver", Fragments: []*nodev1.Fragment{{Gpu: "GPU-a", MemoryBytes: 1 << 30}}})
+		p.Grants = append(p.Grants, &nodev1.Grant{Id: "id-" + n, Name: n, Level: "driver",
+			Fragments: []*nodev1.Share{{Gpu: "GPU-a", MemoryBytes: 1 << 30}}})
 	}
 	return p
 }

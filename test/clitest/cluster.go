@@ -37,16 +37,22 @@ func StartCluster(t *testing.T, commands command.Family) *Cluster {
 	t.Helper()
 	f := &Cluster{Lists: Recorded(), commands: commands}
 	for i, n := range f.Lists[command.GPUNodesPath] {
-		f.Lists[command.GPUNodesPath][i] = regexp.MustCompile(`"podUID":"uid-([^"]+)"`).ReplaceAllString(n, `"podUID":"uid-$1","namespace":"team","pod":"$1"`)
+		f.Lists[command.GPUNodesPath][i] = regexp.MustCompile(`"podUID":"uid-([^"]+)"`).ReplaceAllString(n,
+			`"podUID":"uid-$1","namespace":"team","pod":"$1"`)
 	}
 	for _, node := range []string{"gpu-1", "gpu-2"} {
-		f.Lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"] = append(f.Lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"],
-			fmt.Sprintf(`{"metadata":{"name":"kerf-node-%s"},"spec":{"renewTime":%q,"leaseDurationSeconds":40}}`, node, time.Now().UTC().Add(map[string]time.Duration{"gpu-2": -time.Hour}[node]).Format("2006-01-02T15:04:05.000000Z07:00")))
+		f.Lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"] = append(
+			f.Lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"],
+			fmt.Sprintf(`{"metadata":{"name":"kerf-node-%s"},"spec":{"renewTime":%q,"leaseDurationSeconds":40}}`, node,
+				time.Now().UTC().Add(map[string]time.Duration{"gpu-2": -time.Hour}[node]).Format(
+					"2006-01-02T15:04:05.000000Z07:00")))
 	}
 	server := httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(server.Close)
 	f.Config = filepath.Join(t.TempDir(), "config")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: x, context: {cluster: c, namespace: team}}\n- {name: other, context: {cluster: c}}\ncurrent-context: x\n", server.URL)
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- "+
+		"{name: x, context: {cluster: c, namespace: team}}\n- {name: other, context: {cluster: c}}\n"+
+		"current-context: x\n", server.URL)
 	if err := os.WriteFile(f.Config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -94,21 +100,27 @@ func (f *Cluster) Reads() []string {
 	return append([]string{}, f.read...)
 }
 
-// Recorded is a small cluster as an API server tells of it: three nodes of two GPUs, seven pods that run and one that waits.
+// Recorded is a small cluster as an API server tells of it: three nodes of two GPUs, seven pods that run and one that
+// waits.
 func Recorded() map[string][]string {
 	lists := map[string][]string{}
 	claims := map[string][]string{}
 	claim := func(node, uid string, gpu, gib int) {
-		claims[node] = append(claims[node], fmt.Sprintf(`{"id":"c-%s","podUID":%q,"container":"main","fragments":[{"gpu":"GPU-%s-%d","memoryBytes":%d,"percent":0}]}`, uid, uid, node, gpu, gib<<30))
+		claims[node] = append(claims[node],
+			fmt.Sprintf(
+				`{"id":"c-%s","podUID":%q,"container":"main","shares":[{"gpu":"GPU-%s-%d","memoryBytes":%d,"percent":0}]}`, uid, uid, node, gpu, gib<<30))
 	}
 	pod := func(name, owner, node string, gib int) {
-		lists["/api/v1/pods"] = append(lists["/api/v1/pods"], fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"team","uid":"uid-%s","ownerReferences":[{"kind":"ReplicaSet","name":%q,"controller":true}]},
+		lists["/api/v1/pods"] = append(lists["/api/v1/pods"],
+			fmt.Sprintf(
+				`{"metadata":{"name":%q,"namespace":"team","uid":"uid-%s","ownerReferences":[{"kind":"ReplicaSet","name":%q,"controller":true}]},
 			"spec":{"nodeName":%q,"containers":[{"name":"main","resources":{"requests":{"cpu":"4","memory":"16Gi"},"limits":{"kerf.dev/gpu-memory-gib":"%d"}}}]},"status":{"phase":"Running"}}`, name, name, owner, node, gib))
 	}
 	for i, p := range []struct {
 		node     string
 		gpu, gib int
-	}{{"gpu-1", 0, 30}, {"gpu-1", 0, 30}, {"gpu-1", 1, 60}, {"gpu-2", 0, 30}, {"gpu-2", 1, 60}, {"gpu-3", 0, 60}, {"gpu-3", 1, 30}} {
+	}{{"gpu-1", 0, 30}, {"gpu-1", 0, 30}, {"gpu-1", 1, 60}, {"gpu-2", 0, 30}, {"gpu-2", 1, 60}, {"gpu-3", 0, 60},
+		{"gpu-3", 1, 30}} {
 		name, owner := fmt.Sprintf("chat-%d", i), "chat"
 		if p.gib == 60 {
 			name, owner = fmt.Sprintf("embed-%d", i), "embed"
@@ -118,13 +130,18 @@ func Recorded() map[string][]string {
 	}
 	pod("chat-9", "chat", "", 30)
 	for _, node := range []string{"gpu-1", "gpu-2", "gpu-3"} {
-		lists["/api/v1/nodes"] = append(lists["/api/v1/nodes"], fmt.Sprintf(`{"metadata":{"name":%q},"status":{"allocatable":{"cpu":"64","memory":"512Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`, node))
+		lists["/api/v1/nodes"] = append(lists["/api/v1/nodes"],
+			fmt.Sprintf(
+				`{"metadata":{"name":%q},"status":{"allocatable":{"cpu":"64","memory":"512Gi"},"conditions":[{"type":"Ready","status":"True"}]}}`, node))
 		var gpus []string
 		for i := range 2 {
-			gpus = append(gpus, fmt.Sprintf(`{"uuid":"GPU-%s-%d","index":%d,"model":"NVIDIA H100 80GB HBM3","usableBytes":%d,"health":"healthy","levels":["driver"]}`, node, i, i, 80<<30))
+			gpus = append(gpus, fmt.Sprintf(
+				`{"uuid":"GPU-%s-%d","index":%d,"model":"NVIDIA H100 80GB HBM3","allocatableBytes":%d,"health":"healthy","levels":["driver"]}`, node, i, i, 80<<30))
 		}
 		lists["/apis/kerf.dev/v1alpha1/gpunodes"] = append(lists["/apis/kerf.dev/v1alpha1/gpunodes"],
-			fmt.Sprintf(`{"metadata":{"name":%q},"status":{"ready":true,"gpus":[%s],"claims":[%s]}}`, node, strings.Join(gpus, ","), strings.Join(claims[node], ",")))
+			fmt.Sprintf(
+				`{"metadata":{"name":%q},"status":{"conditions":[{"type":"Ready","status":"True"}],"gpus":[%s],"grants":[%s]}}`, node,
+				strings.Join(gpus, ","), strings.Join(claims[node], ",")))
 	}
 	return lists
 }

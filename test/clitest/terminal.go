@@ -89,7 +89,7 @@ func (p *Terminal) Await(t *testing.T, past int, s string) int {
 	}
 }
 
-// Start runs kerf on the terminal, as a session of its own that the terminal controls.
+// Start runs kerf on the terminal, in a new session that the terminal controls.
 func (p *Terminal) Start(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)

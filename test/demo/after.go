@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,7 +24,7 @@ func (s *show) picture(ctx context.Context) error {
 	if !strings.Contains(out, "a1") {
 		problems = append(problems, "a1 is not on it")
 	}
-	s.check("kerf status draws who holds what", problems...)
+	s.check("kerf status shows the grants of each GPU", problems...)
 	return nil
 }
 
@@ -75,7 +74,8 @@ func (s *show) crash(ctx context.Context) error {
 
 // late runs a program that takes more than its cap, on the new agent.
 func (s *show) late(ctx context.Context) (*load, error) {
-	l, err := s.run(ctx, "late", []string{"--memory", s.amount(4)}, "--alloc", s.amount(5), "--step", s.amount(1), "--hold", s.level.patience())
+	l, err := s.run(ctx, "late", []string{"--memory", s.amount(4)}, "--alloc", s.amount(5), "--step", s.amount(1),
+		"--hold", s.level.patience())
 	if err == nil {
 		_, err = l.wait(ctx)
 	}
@@ -87,7 +87,7 @@ func (s *show) truth(ctx context.Context) error {
 	if s.sim == "" {
 		return nil
 	}
-	say("10. What Kerf reports against the driver's own truth:  kerf metrics  and  gpusim processes")
+	say("10. Usage reported by Kerf and by the driver:  kerf status  and  gpusim processes")
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
@@ -106,10 +106,6 @@ func (s *show) truth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.kerf(ctx, "metrics")
-	if err != nil {
-		return err
-	}
 	var problems []string
 	for _, g := range st.Grants {
 		var truth uint64
@@ -118,25 +114,16 @@ func (s *show) truth(ctx context.Context) error {
 				truth += p.Bytes
 			}
 		}
-		if metric, ok := metricOf(text, g.Name); g.Used == nil || *g.Used != truth || !ok || metric != truth {
-			problems = append(problems, fmt.Sprintf("%s: the driver says %d, metrics %d", g.Name, truth, metric))
+		switch {
+		case g.Used == nil:
+			problems = append(problems, fmt.Sprintf("%s: the driver says %d, status unknown", g.Name, truth))
+		case *g.Used != truth:
+			problems = append(problems, fmt.Sprintf("%s: the driver says %d, status %d", g.Name, truth, *g.Used))
 		}
 	}
 	say("   %d grants compared", len(st.Grants))
-	s.check("the use that Kerf reports is the driver's own number", problems...)
+	s.check("Kerf reports the usage that the driver reports", problems...)
 	return nil
-}
-
-// metricOf finds kerf_grant_memory_used_bytes of one grant in an exposition.
-func metricOf(text, name string) (uint64, bool) {
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "kerf_grant_memory_used_bytes{") || !strings.Contains(line, fmt.Sprintf("grant=%q", name)) {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
-		return uint64(v), err == nil
-	}
-	return 0, false
 }
 
 // giveBack ends the workloads and looks that nothing stays.

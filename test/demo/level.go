@@ -23,7 +23,7 @@ const (
 
 // levelOf is the weakest level that shares of the node's GPUs have.
 func levelOf(s status) level {
-	ranks := []string{"unknown", "none", "reactive", "client", "driver"}
+	ranks := []string{"unknown", "none", "reactive", "userspace", "driver"}
 	weakest := len(ranks) - 1
 	for _, g := range s.GPUs {
 		best := 0
@@ -39,14 +39,14 @@ func levelOf(s status) level {
 func (l level) enforced() bool { return l == "reactive" || l.rejects() }
 
 // rejects reports whether memory above the cap is rejected, and not only noticed.
-func (l level) rejects() bool { return l == "client" || l == "driver" }
+func (l level) rejects() bool { return l == "userspace" || l == "driver" }
 
 // means is what happens above the cap.
 func (l level) means() string {
 	switch l {
 	case "driver":
 		return "the driver rejects memory above the cap"
-	case "client":
+	case "userspace":
 		return "libkerf rejects memory above the cap"
 	case "reactive":
 		return "Kerf kills programs above their cap"
@@ -56,7 +56,7 @@ func (l level) means() string {
 
 func (l level) fate() string {
 	if l.rejects() {
-		return "refused"
+		return "rejected"
 	}
 	return "killed"
 }

@@ -27,11 +27,11 @@ type machine struct {
 }
 
 // sharingConfig leaves the enforcement of shares to the default; a real GPU is to keep the MIG mode that it has.
-const sharingConfig = `apiVersion: kerf.dev/v1alpha1
+const sharingConfig = `apiVersion: kerf.dev/v1alpha2
 kind: SharingConfig
 spec:
   pools:
-  - {name: default, migOnDemand: false}
+  - {name: default, autoMIGMode: false}
 `
 
 // newMachine has this machine's driver where driver is empty, else a simulated one of that release.
@@ -55,13 +55,15 @@ func newMachine(ctx context.Context, bin, driver string) (*machine, error) {
 		return m, nil
 	}
 	m.sim = filepath.Join(root, "gpu")
-	say("No NVIDIA driver here: a simulated node stands in (8 x H100 80GB, driver %s).", driver)
-	if _, err := m.command(ctx, "gpusim", "start", "--machine", "h100x8", "--driver", driver, "--dir", m.sim); err != nil {
+	say("No NVIDIA driver here: this demo uses a simulated node (8 x H100 80GB, driver %s).", driver)
+	if _, err := m.command(ctx, "gpusim", "start", "--machine", "h100x8", "--driver", driver, "--dir",
+		m.sim); err != nil {
 		m.close()
 		return nil, err
 	}
 	// The exports that gpusim prints are for a shell; a shell evaluates them.
-	out, err := exec.CommandContext(ctx, "sh", "-c", `eval "$("$0" env --dir "$1")" && env -0`, filepath.Join(bin, "gpusim"), m.sim).Output()
+	out, err := exec.CommandContext(ctx, "sh", "-c", `eval "$("$0" env --dir "$1")" && env -0`,
+		filepath.Join(bin, "gpusim"), m.sim).Output()
 	if err != nil {
 		m.close()
 		return nil, fmt.Errorf("environment of the simulated driver: %w", err)
@@ -77,7 +79,7 @@ func newMachine(ctx context.Context, bin, driver string) (*machine, error) {
 func (m *machine) config() string { return filepath.Join(filepath.Dir(m.dir), "sharing.yaml") }
 
 func (m *machine) startAgent() error {
-	m.agent = exec.Command(filepath.Join(m.bin, "kerf-agent"), "--dir", m.dir, "--config", m.config())
+	m.agent = exec.Command(filepath.Join(m.bin, "kerf-agent"), "--run-dir", m.dir, "--config", m.config())
 	m.agent.Env, m.agent.Stdout, m.agent.Stderr = m.env, m.logs, m.logs
 	if err := m.agent.Start(); err != nil {
 		return fmt.Errorf("start kerf-agent: %w", err)
@@ -137,7 +139,7 @@ func (m *machine) command(ctx context.Context, name string, args ...string) (str
 
 // kerf runs the CLI on the demo's agent.
 func (m *machine) kerf(ctx context.Context, args ...string) (string, error) {
-	return m.command(ctx, "kerf", append([]string{"--dir", m.dir}, args...)...)
+	return m.command(ctx, "kerf", append([]string{"--run-dir", m.dir}, args...)...)
 }
 
 // status is the part of kerf status -o json that the demo reads.
@@ -204,9 +206,10 @@ type report struct {
 // run starts gpuload under kerf run and waits for its report, or for its end if it comes without one.
 func (m *machine) run(ctx context.Context, name string, ask []string, loadArgs ...string) (*load, error) {
 	file := filepath.Join(filepath.Dir(m.dir), name+".json")
-	args := append([]string{"--dir", m.dir, "run", "-q", "--name", name, "--status-file", file}, ask...)
+	args := append([]string{"--run-dir", m.dir, "run", "-q", "--name", name, "--status-file", file}, ask...)
 	args = append(append(args, "--", filepath.Join(m.bin, "gpuload"), "--json"), loadArgs...)
-	l := &load{name: name, file: file, cmd: exec.Command(filepath.Join(m.bin, "kerf"), args...), done: make(chan struct{})}
+	l := &load{name: name, file: file, cmd: exec.Command(filepath.Join(m.bin, "kerf"), args...),
+		done: make(chan struct{})}
 	l.cmd.Env, l.cmd.Stderr = m.env, &l.errs
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Kerf's main job on one machine: the real agent grants, arms, caps and gives back
-// fractions of GPUs, through the real NVML door, to real processes.
+// Command demo shows Kerf's main job on one machine. The real agent grants, activates, caps and releases shares of
+// GPUs, through the real NVML adapter, to real processes.
 //
-// It uses this machine's NVIDIA driver, or a simulated node (h100x8) with a driver of the release that -driver names. It
-// checks what it shows against the driver's own word, ends with a line per thing shown, and exits non-zero
-// when one of them did not hold, or when a share is not enforced. It ends everything that it started.
+// It uses this machine's NVIDIA driver, or a simulated node (h100x8) with a driver of the release that -driver names.
+// It checks what it shows against the driver's own word, ends with a line per thing shown, and exits non-zero when one
+// of them did not hold, or when a share is not enforced. It ends everything that it started.
 package main
 
 import (
@@ -25,7 +25,8 @@ const patience = 5 * time.Minute
 
 func main() {
 	bin := flag.String("bin", "bin", "directory of the programs")
-	driver := flag.String("driver", "r615", "release of the simulated driver: r550, r580 or r615; empty: use this machine's driver")
+	driver := flag.String("driver", "r615",
+		"release of the simulated driver: r550, r580 or r615; empty: use this machine's driver")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

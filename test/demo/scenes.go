@@ -22,11 +22,13 @@ func (s *show) shares() []int {
 // packing starts many fractions and looks on how many GPUs they came to lie.
 func (s *show) packing(ctx context.Context) error {
 	shares := s.shares()
-	say("1. %d processes ask for fractions:  kerf run --memory %s --name a1 -- gpuload ... and so on", len(shares), s.people(shares[0]))
+	say("1. %d processes request shares:  kerf run --memory %s --name a1 -- gpuload ... and so on", len(shares),
+		s.people(shares[0]))
 	sum := 0
 	for i, n := range shares {
 		sum += n
-		l, err := s.run(ctx, fmt.Sprintf("a%d", i+1), []string{"--memory", s.amount(n)}, "--alloc", s.amount(n/2), "--hold", "10m")
+		l, err := s.run(ctx, fmt.Sprintf("a%d", i+1), []string{"--memory", s.amount(n)}, "--alloc", s.amount(n/2),
+			"--hold", "10m")
 		if err != nil {
 			return err
 		}
@@ -45,7 +47,8 @@ func (s *show) packing(ctx context.Context) error {
 		}
 	}
 	fewest := (sum + 78) / 79
-	say("   %d grants of %s together lie on %d GPUs; fewer than %d is impossible.", len(st.Grants), s.people(sum), len(used), fewest)
+	say("   %d grants of %s together lie on %d GPUs; fewer than %d is impossible.", len(st.Grants), s.people(sum),
+		len(used), fewest)
 	var problems []string
 	if len(st.Grants) != len(shares) {
 		problems = append(problems, fmt.Sprintf("%d grants of %d", len(st.Grants), len(shares)))
@@ -53,7 +56,8 @@ func (s *show) packing(ctx context.Context) error {
 	if len(used) != fewest {
 		problems = append(problems, fmt.Sprintf("%d GPUs where %d are enough", len(used), fewest))
 	}
-	s.checkShares(fmt.Sprintf("%d fractions packed on %d of %d GPUs", len(shares), len(used), s.gpus), s.loads, problems...)
+	s.checkShares(fmt.Sprintf("%d shares packed on %d of %d GPUs", len(shares), len(used), s.gpus), s.loads,
+		problems...)
 	return nil
 }
 
@@ -76,14 +80,16 @@ func (s *show) size(ctx context.Context) error {
 	if want := 10 * s.unit; l.report.Total != want {
 		problems = append(problems, fmt.Sprintf("total memory %d, not the %d of the cap", l.report.Total, want))
 	}
-	s.checkShares("a program sees its fraction as the GPU's size", []*load{l}, problems...)
+	s.checkShares("a program sees its share as the GPU's memory", []*load{l}, problems...)
 	return nil
 }
 
-// greedy lets one process ask for more than its cap beside neighbours.
+// greedy lets one process ask for more than its cap while neighbors run.
 func (s *show) greedy(ctx context.Context) error {
-	say("3. A greedy one has %s and takes 14 in steps of 1:  kerf run --memory %s -- gpuload --alloc %s --step %s", s.people(10), s.people(10), s.people(14), s.people(1))
-	l, err := s.run(ctx, "greedy", []string{"--memory", s.amount(10)}, "--alloc", s.amount(14), "--step", s.amount(1), "--hold", s.level.patience())
+	say("3. A greedy one has %s and takes 14 in steps of 1:  kerf run --memory %s -- gpuload --alloc %s --step %s",
+		s.people(10), s.people(10), s.people(14), s.people(1))
+	l, err := s.run(ctx, "greedy", []string{"--memory", s.amount(10)}, "--alloc", s.amount(14), "--step", s.amount(1),
+		"--hold", s.level.patience())
 	if err != nil {
 		return err
 	}
@@ -102,7 +108,8 @@ func (s *show) greedy(ctx context.Context) error {
 		}
 	}
 	problems = append(problems, s.stillRunning()...)
-	s.checkShares("a greedy process is "+s.level.fate()+" at its cap while its neighbours run on", []*load{l}, problems...)
+	s.checkShares("a greedy process is "+s.level.fate()+" at its cap while its neighbours run on", []*load{l},
+		problems...)
 	return nil
 }
 
@@ -110,7 +117,7 @@ func (s *show) greedy(ctx context.Context) error {
 func (s *show) rejectedAt(l *load, code, n int) []string {
 	var problems []string
 	if code != refused || l.report.Error != "CUDA_ERROR_OUT_OF_MEMORY" {
-		problems = append(problems, "it was not refused")
+		problems = append(problems, "it was not rejected")
 	}
 	if units := uint64(n); l.report.Allocated > units*s.unit || l.report.Allocated < (units-2)*s.unit {
 		problems = append(problems, fmt.Sprintf("it got %d bytes of a cap of %d", l.report.Allocated, units*s.unit))
@@ -146,8 +153,10 @@ func (s *show) family(ctx context.Context) error {
 		say("4. (left out: at level %s only the sum is looked at, after the fact)\n", s.level)
 		return nil
 	}
-	say("4. Four processes in one grant of %s, each asking for 5:  kerf run --memory %s -- gpuload --alloc %s --fork 4", s.people(12), s.people(12), s.people(5))
-	l, err := s.run(ctx, "family", []string{"--memory", s.amount(12)}, "--alloc", s.amount(5), "--step", s.amount(1), "--fork", "4", "--hold", "5s")
+	say("4. Four processes in one grant of %s, each asking for 5:  kerf run --memory %s -- gpuload --alloc %s --fork 4",
+		s.people(12), s.people(12), s.people(5))
+	l, err := s.run(ctx, "family", []string{"--memory", s.amount(12)}, "--alloc", s.amount(5), "--step", s.amount(1),
+		"--fork", "4", "--hold", "5s")
 	if err != nil {
 		return err
 	}
@@ -168,7 +177,7 @@ func (s *show) family(ctx context.Context) error {
 		problems = append(problems, "together they hold more than the cap, or it is not known")
 	}
 	if code != refused {
-		problems = append(problems, fmt.Sprintf("status %d: none of them was refused", code))
+		problems = append(problems, fmt.Sprintf("status %d: none of them was rejected", code))
 	}
 	s.checkShares("processes that fork share one cap", []*load{l}, problems...)
 	return nil
@@ -180,7 +189,8 @@ func (s *show) whole(ctx context.Context) error {
 		return nil
 	}
 	say("5. A whole GPU:  kerf run --gpus 1 -- gpuload --alloc %s", s.people(60))
-	if err := s.settle(ctx); err != nil { // of the programs before, which have given their GPU back a moment after their end
+	// of the programs before, which have given their GPU back a moment after their end
+	if err := s.settle(ctx); err != nil {
 		return err
 	}
 	if _, err := s.run(ctx, "whole", []string{"--gpus", "1"}, "--alloc", s.amount(60), "--hold", "10m"); err != nil {
@@ -204,7 +214,7 @@ func (s *show) whole(ctx context.Context) error {
 			problems = append(problems, other.Name+" is on the same GPU")
 		}
 	}
-	say("   level %s, nobody else on it", g.Level)
+	say("   level %s, no other grant on it", g.Level)
 	s.check("a whole GPU is exclusive", problems...)
 	return nil
 }
@@ -225,17 +235,18 @@ func (s *show) noRoom(ctx context.Context) error {
 		text := strings.TrimSpace(l.errs.String())
 		say("   $ kerf run %s -- gpuload          (status %d)\n%s", strings.Join(ask, " "), code, indent(text))
 		if code != 125 || !strings.Contains(text, "GPU 0") {
-			problems = append(problems, strings.Join(ask, " ")+" was not refused with the reason per GPU")
+			problems = append(problems, strings.Join(ask, " ")+" was not rejected with the reason per GPU")
 		}
 	}
-	s.check("a request that does not fit is refused, and says why", problems...)
+	s.check("a request that does not fit is rejected with the reason", problems...)
 	return nil
 }
 
 // noLevel demands more than the machine can give.
 func (s *show) noLevel(ctx context.Context) error {
-	say("7. A level that a share cannot have here:  kerf run --memory %s --level hardware -- gpuload", s.people(1))
-	l, err := s.run(ctx, "strict", []string{"--memory", s.amount(1), "--level", "hardware"})
+	say("7. A level that a share cannot have here:  kerf run --memory %s --min-enforcement hardware -- gpuload",
+		s.people(1))
+	l, err := s.run(ctx, "strict", []string{"--memory", s.amount(1), "--min-enforcement", "hardware"})
 	if err != nil {
 		return err
 	}
@@ -248,7 +259,7 @@ func (s *show) noLevel(ctx context.Context) error {
 	if code != 125 {
 		problems = append(problems, fmt.Sprintf("status %d", code))
 	}
-	s.check("a level that cannot be had is refused, not lowered", problems...)
+	s.check("a level that is not available is rejected, not lowered", problems...)
 	return nil
 }
 

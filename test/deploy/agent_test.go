@@ -33,13 +33,15 @@ func agent(t *testing.T) (*apps.DaemonSet, *corev1.PodSpec, *corev1.Container) {
 func TestOneAgentAtATime(t *testing.T) {
 	d, p, _ := agent(t)
 	u := d.Spec.UpdateStrategy.RollingUpdate
-	if u == nil || u.MaxSurge == nil || u.MaxSurge.IntValue() != 0 || u.MaxSurge.StrVal != "" || u.MaxUnavailable.IntValue() != 1 {
+	if u == nil || u.MaxSurge == nil || u.MaxSurge.IntValue() != 0 || u.MaxSurge.StrVal != "" ||
+		u.MaxUnavailable.IntValue() != 1 {
 		t.Errorf("update strategy %+v: two agents on one node fight for its GPUs", d.Spec.UpdateStrategy)
 	}
-	if p.NodeSelector["kerf.dev/node"] != "true" || len(p.NodeSelector) != 1 {
+	if p.NodeSelector["kerf.dev/deploy-agent"] != "true" || len(p.NodeSelector) != 1 {
 		t.Errorf("node selector %v", p.NodeSelector)
 	}
-	if p.PriorityClassName != "system-node-critical" || !slices.Contains(p.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+	if p.PriorityClassName != "system-node-critical" ||
+		!slices.Contains(p.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) {
 		t.Error("the agent can be kept off a node, or pushed off it")
 	}
 }
@@ -50,16 +52,19 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 	if !p.HostPID || p.HostNetwork || p.HostIPC {
 		t.Errorf("hostPID %v, hostNetwork %v, hostIPC %v; want the first alone", p.HostPID, p.HostNetwork, p.HostIPC)
 	}
-	if s.Privileged != nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+	if s.Privileged != nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+		s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
 		t.Errorf("security context %+v", s)
 	}
 	if !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("drops %v, want ALL", s.Capabilities.Drop)
 	}
-	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "DAC_READ_SEARCH", "KILL"}, s.Capabilities.Add); d != "" {
+	if d := cmp.Diff([]corev1.Capability{"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "DAC_READ_SEARCH", "KILL"},
+		s.Capabilities.Add); d != "" {
 		t.Errorf("capabilities (-want +got):\n%s", d)
 	}
-	if p.SecurityContext.SeccompProfile == nil || p.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	if p.SecurityContext.SeccompProfile == nil ||
+		p.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("seccomp profile %v", p.SecurityContext.SeccompProfile)
 	}
 	// These are written by others; the agent reads them, or connects to the sockets in them.
@@ -72,7 +77,8 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 		"containerd": "the agent would keep the mounts of containers that have ended",
 		"state":      "the agent would not see the folders of grants that it mounts on the host",
 	} {
-		if m := mount(c, name); m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer {
+		if m := mount(c, name); m.MountPropagation == nil ||
+			*m.MountPropagation != corev1.MountPropagationHostToContainer {
 			t.Error(why)
 		}
 	}
@@ -81,7 +87,8 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 		if m == nil {
 			t.Errorf("volume %q is not mounted", v.Name)
 		} else if v.HostPath != nil && m.MountPath != v.HostPath.Path {
-			t.Errorf("host path %s is mounted at %s: paths in messages would not be the host's", v.HostPath.Path, m.MountPath)
+			t.Errorf("host path %s is mounted at %s: paths in messages would not be the host's", v.HostPath.Path,
+				m.MountPath)
 		}
 		if v.HostPath != nil && (v.HostPath.Type == nil || *v.HostPath.Type == corev1.HostPathUnset) {
 			t.Errorf("host path %s has no type", v.HostPath.Path)
@@ -118,7 +125,8 @@ func TestEachPathAndCapabilityHasItsReason(t *testing.T) {
 		}
 	}
 	written := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(/[^`]*|[A-Z][A-Z_]+)` \\|(.*)\\|$").FindAllStringSubmatch(read(t, "docs/reference/agent-rights.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(/[^`]*|[A-Z][A-Z_]+)` \\|(.*)\\|$").FindAllStringSubmatch(
+		read(t, "docs/reference/agent-rights.md"), -1) {
 		if len(strings.TrimSpace(row[2])) < 20 {
 			t.Errorf("docs/reference/agent-rights.md gives %s no reason", row[1])
 		}
@@ -145,7 +153,8 @@ func TestEachWordToNVIDIAsRuntimeHasItsReason(t *testing.T) {
 			continue
 		}
 		asked++
-		if row := regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(v.Name+"="+v.Value) + "`.* \\| (.{20,}) \\|$"); !row.MatchString(text) {
+		if row := regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(v.Name+"="+v.Value) +
+			"`.* \\| (.{20,}) \\|$"); !row.MatchString(text) {
 			t.Errorf("docs/reference/agent-rights.md has no row for %s=%s", v.Name, v.Value)
 		}
 	}
@@ -173,13 +182,14 @@ func TestConfigIsValidAndWhereTheAgentLooks(t *testing.T) {
 			t.Errorf("no argument %s in %v", want, c.Args)
 		}
 	}
-	if v := p.Volumes[slices.IndexFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == "config" })]; v.ConfigMap == nil || v.ConfigMap.Name != m.Name {
+	if v := p.Volumes[slices.IndexFunc(p.Volumes,
+		func(v corev1.Volume) bool { return v.Name == "config" })]; v.ConfigMap == nil || v.ConfigMap.Name != m.Name {
 		t.Errorf("volume %+v is not the ConfigMap", v)
 	}
 }
 
-// wantDefaults holds a config that is shipped to what an agent without one does: the same backends and the same end of who is over
-// his cap. It may demand a higher level, and never a lower one.
+// wantDefaults holds a config that is shipped to what an agent without one does: the same backends and the same end of
+// who is over his cap. It may demand a higher level, and never a lower one.
 func wantDefaults(t *testing.T, c config.Config) {
 	t.Helper()
 	bare := config.Default()
@@ -224,13 +234,15 @@ func TestVariants(t *testing.T) {
 			testMonitor(t, p, c)
 			continue
 		}
-		if d.Name != "kerf-agent" || len(p.Containers) != 1 || p.Containers[0].Image != c.Image || len(p.Containers[0].VolumeMounts) != len(p.Volumes) {
+		if d.Name != "kerf-agent" || len(p.Containers) != 1 || p.Containers[0].Image != c.Image ||
+			len(p.Containers[0].VolumeMounts) != len(p.Volumes) {
 			t.Errorf("%s: %+v", name, p.Containers)
 		}
 	}
 	strong := &all["privileged.yaml"].Spec.Template.Spec
 	s := strong.Containers[0].SecurityContext
-	if strong.RuntimeClassName != nil || s.Privileged == nil || !*s.Privileged || s.Capabilities != nil || len(strong.Volumes) != len(plain.Volumes)+2 {
+	if strong.RuntimeClassName != nil || s.Privileged == nil || !*s.Privileged || s.Capabilities != nil ||
+		len(strong.Volumes) != len(plain.Volumes)+2 {
 		t.Errorf("privileged.yaml: runtime class %v, %+v", strong.RuntimeClassName, s)
 	}
 	crio := &all["crio.yaml"].Spec.Template.Spec
@@ -240,7 +252,8 @@ func TestVariants(t *testing.T) {
 			t.Errorf("crio.yaml: argument %s, want %s", arg, want)
 		}
 	}
-	if len(crio.Containers[0].Args) != len(c.Args) || mount(&crio.Containers[0], "containerd") != nil || mount(&crio.Containers[0], "crio") == nil {
+	if len(crio.Containers[0].Args) != len(c.Args) || mount(&crio.Containers[0], "containerd") != nil ||
+		mount(&crio.Containers[0], "crio") == nil {
 		t.Errorf("crio.yaml: %v, %v", crio.Containers[0].Args, crio.Containers[0].VolumeMounts)
 	}
 }
@@ -248,21 +261,25 @@ func TestVariants(t *testing.T) {
 // testMonitor: its pod has no right that the agent has not, no token, and writes nothing but its socket.
 func testMonitor(t *testing.T, p *corev1.PodSpec, agent *corev1.Container) {
 	t.Helper()
-	if len(p.Containers) != 1 || p.AutomountServiceAccountToken == nil || *p.AutomountServiceAccountToken || !p.HostPID || p.HostNetwork || p.HostIPC {
+	if len(p.Containers) != 1 || p.AutomountServiceAccountToken == nil || *p.AutomountServiceAccountToken ||
+		!p.HostPID || p.HostNetwork || p.HostIPC {
 		t.Fatalf("monitor.yaml: %+v", p)
 	}
 	m := &p.Containers[0]
-	if m.Name != "monitor" || m.Image != agent.Image || !slices.Equal(m.Command, []string{"/usr/local/bin/kerf-monitor"}) {
+	if m.Name != "monitor" || m.Image != agent.Image ||
+		!slices.Equal(m.Command, []string{"/usr/local/bin/kerf-monitor"}) {
 		t.Errorf("monitor.yaml: %s, %s, %v", m.Name, m.Image, m.Command)
 	}
-	rights := agent.SecurityContext.DeepCopy() // it ends no process, reads no open files, and mounts nothing on the host
+	// it ends no process, reads no open files, and mounts nothing on the host
+	rights := agent.SecurityContext.DeepCopy()
 	rights.Capabilities.Add = slices.DeleteFunc(rights.Capabilities.Add, func(c corev1.Capability) bool {
 		return c == "KILL" || c == "SYS_CHROOT" || c == "DAC_READ_SEARCH"
 	})
 	if d := cmp.Diff(rights, m.SecurityContext); d != "" {
-		t.Errorf("monitor.yaml: rights beside the agent's: %s", d)
+		t.Errorf("monitor.yaml: rights in addition to the agent's: %s", d)
 	}
-	if len(m.VolumeMounts) != 2 || mount(m, "state") == nil || mount(m, "cgroup") == nil || !mount(m, "cgroup").ReadOnly {
+	if len(m.VolumeMounts) != 2 || mount(m, "state") == nil || mount(m, "cgroup") == nil ||
+		!mount(m, "cgroup").ReadOnly {
 		t.Errorf("monitor.yaml: mounts %+v", m.VolumeMounts)
 	}
 	if !strings.Contains(read(t, "deploy/image/Dockerfile"), "release/kerf-monitor") {

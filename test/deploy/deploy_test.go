@@ -1,9 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy_test reads the manifests as Kubernetes does, and holds them to what the documents say: each
-// mount and capability has its reason in docs/reference/agent-rights.md, and nobody has a right that is not listed
-// here. What the policies decide is tried elsewhere, on an API server.
+// Package deploy_test reads the manifests as Kubernetes does, and compares them with the documentation. Each mount and
+// capability has its reason in docs/reference/agent-rights.md, and no component has a right that is not listed here.
+// Other tests try the policies' decisions on an API server.
 package deploy_test
 
 import (
@@ -33,23 +33,29 @@ const root = "../.."
 // kinds are the objects that may lie in deploy/.
 func kinds() map[string]func() metav1.Object {
 	return map[string]func() metav1.Object{
-		"v1/Namespace":                                     func() metav1.Object { return &corev1.Namespace{} },
-		"v1/ServiceAccount":                                func() metav1.Object { return &corev1.ServiceAccount{} },
-		"v1/ConfigMap":                                     func() metav1.Object { return &corev1.ConfigMap{} },
-		"apps/v1/Deployment":                               func() metav1.Object { return &apps.Deployment{} },
-		"apps/v1/DaemonSet":                                func() metav1.Object { return &apps.DaemonSet{} },
-		"networking.k8s.io/v1/NetworkPolicy":               func() metav1.Object { return &networking.NetworkPolicy{} },
-		"node.k8s.io/v1/RuntimeClass":                      func() metav1.Object { return &nodev1.RuntimeClass{} },
-		"rbac.authorization.k8s.io/v1/Role":                func() metav1.Object { return &rbac.Role{} },
-		"rbac.authorization.k8s.io/v1/RoleBinding":         func() metav1.Object { return &rbac.RoleBinding{} },
-		"apiextensions.k8s.io/v1/CustomResourceDefinition": func() metav1.Object { return &unstructured.Unstructured{} },
-		"rbac.authorization.k8s.io/v1/ClusterRole":         func() metav1.Object { return &rbac.ClusterRole{} },
-		"rbac.authorization.k8s.io/v1/ClusterRoleBinding":  func() metav1.Object { return &rbac.ClusterRoleBinding{} },
+		"v1/Namespace":                             func() metav1.Object { return &corev1.Namespace{} },
+		"v1/ServiceAccount":                        func() metav1.Object { return &corev1.ServiceAccount{} },
+		"v1/ConfigMap":                             func() metav1.Object { return &corev1.ConfigMap{} },
+		"apps/v1/Deployment":                       func() metav1.Object { return &apps.Deployment{} },
+		"apps/v1/DaemonSet":                        func() metav1.Object { return &apps.DaemonSet{} },
+		"networking.k8s.io/v1/NetworkPolicy":       func() metav1.Object { return &networking.NetworkPolicy{} },
+		"node.k8s.io/v1/RuntimeClass":              func() metav1.Object { return &nodev1.RuntimeClass{} },
+		"rbac.authorization.k8s.io/v1/Role":        func() metav1.Object { return &rbac.Role{} },
+		"rbac.authorization.k8s.io/v1/RoleBinding": func() metav1.Object { return &rbac.RoleBinding{} },
+		"apiextensions.k8s.io/v1/CustomResourceDefinition": func() metav1.Object {
+			return &unstructured.Unstructured{}
+		},
+		"rbac.authorization.k8s.io/v1/ClusterRole":        func() metav1.Object { return &rbac.ClusterRole{} },
+		"rbac.authorization.k8s.io/v1/ClusterRoleBinding": func() metav1.Object { return &rbac.ClusterRoleBinding{} },
 		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": func() metav1.Object {
 			return &admission.ValidatingAdmissionPolicy{}
 		},
-		"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":        func() metav1.Object { return &admission.MutatingAdmissionPolicy{} },
-		"admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding": func() metav1.Object { return &admission.MutatingAdmissionPolicyBinding{} },
+		"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy": func() metav1.Object {
+			return &admission.MutatingAdmissionPolicy{}
+		},
+		"admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding": func() metav1.Object {
+			return &admission.MutatingAdmissionPolicyBinding{}
+		},
 		"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding": func() metav1.Object {
 			return &admission.ValidatingAdmissionPolicyBinding{}
 		},
@@ -158,11 +164,13 @@ func TestOrderAndNamespace(t *testing.T) {
 		if (i == 0) != isNamespace {
 			t.Errorf("%s: object %d: the namespace, and nothing else, comes first", m.file, i)
 		}
-		if isNamespace && (ns.Name != "kerf-system" || ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged") {
+		if isNamespace && (ns.Name != "kerf-system" ||
+			ns.Labels["pod-security.kubernetes.io/enforce"] != "privileged") {
 			t.Errorf("%s: namespace %q with labels %v", m.file, ns.Name, ns.Labels)
 		}
 		if m.GetLabels()["app.kubernetes.io/part-of"] != "kerf" {
-			t.Errorf("%s: %s has no label app.kubernetes.io/part-of: kerf, by which everything is found", m.file, m.GetName())
+			t.Errorf("%s: %s has no label app.kubernetes.io/part-of: kerf, by which everything is found", m.file,
+				m.GetName())
 		}
 		if name := m.GetNamespace(); name != "" && name != "kerf-system" {
 			t.Errorf("%s: %s is in namespace %q", m.file, m.GetName(), name)
@@ -188,9 +196,11 @@ func TestRights(t *testing.T) {
 	}
 	here := []rbac.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"},
+			Verbs: []string{"get", "list", "watch"}},
 	}
-	role, bound, account := named[*rbac.ClusterRole](t, "kerf-agent"), one[*rbac.ClusterRoleBinding](t), one[*corev1.ServiceAccount](t)
+	role, bound, account := named[*rbac.ClusterRole](t, "kerf-agent"), one[*rbac.ClusterRoleBinding](t),
+		one[*corev1.ServiceAccount](t)
 	if role.AggregationRule != nil || !slices.EqualFunc(role.Rules, want, equalRule) {
 		t.Errorf("rules %+v, want %+v", role.Rules, want)
 	}
@@ -198,10 +208,12 @@ func TestRights(t *testing.T) {
 		t.Errorf("rules in its namespace %+v, want %+v", r.Rules, here)
 	}
 	subject := rbac.Subject{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}
-	if bound.RoleRef.Name != role.Name || bound.RoleRef.Kind != "ClusterRole" || !slices.Equal(bound.Subjects, []rbac.Subject{subject}) {
+	if bound.RoleRef.Name != role.Name || bound.RoleRef.Kind != "ClusterRole" ||
+		!slices.Equal(bound.Subjects, []rbac.Subject{subject}) {
 		t.Errorf("binding of %+v to %+v", bound.RoleRef, bound.Subjects)
 	}
-	if b := one[*rbac.RoleBinding](t); b.RoleRef.Name != one[*rbac.Role](t).Name || b.RoleRef.Kind != "Role" || !slices.Equal(b.Subjects, []rbac.Subject{subject}) {
+	if b := one[*rbac.RoleBinding](t); b.RoleRef.Name != one[*rbac.Role](t).Name || b.RoleRef.Kind != "Role" ||
+		!slices.Equal(b.Subjects, []rbac.Subject{subject}) {
 		t.Errorf("binding of %+v to %+v", b.RoleRef, b.Subjects)
 	}
 	if got := one[*apps.DaemonSet](t).Spec.Template.Spec.ServiceAccountName; got != account.Name {
@@ -209,26 +221,30 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestViewer: whoever may view the cluster may read GPUNodes, and gets nothing else by Kerf. There is no other role for people.
+// TestViewer: a user who may view the cluster may read GPUNodes, and gets nothing else by Kerf. There is no other role
+// for people.
 func TestViewer(t *testing.T) {
 	if n := len(all[*rbac.ClusterRole](t)); n != 2 {
 		t.Errorf("%d cluster roles, want those of the agent and of viewers", n)
 	}
 	role := named[*rbac.ClusterRole](t, "kerf-viewer")
-	want := []rbac.PolicyRule{{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}}}
-	if !slices.EqualFunc(role.Rules, want, equalRule) || role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
+	want := []rbac.PolicyRule{{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"},
+		Verbs: []string{"get", "list", "watch"}}}
+	if !slices.EqualFunc(role.Rules, want, equalRule) ||
+		role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
 		t.Errorf("rules %+v, labels %v", role.Rules, role.Labels)
 	}
 }
 
-// TestRightsByVariant holds each variant that gives the agent a right to what it says: these rights, of the agent, and a
-// policy that looks at who asks.
+// TestRightsByVariant holds each variant that gives the agent a right to what it says: these rights, of the agent, and
+// a policy that looks at who asks.
 func TestRightsByVariant(t *testing.T) {
 	for name, want := range map[string]struct {
 		file  string
 		rules []rbac.PolicyRule
 	}{
-		"evict": {"evict-over-cap.yaml", []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}}},
+		"evict": {"evict-over-cap.yaml",
+			[]rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete"}}}},
 		"node-health": {"node-health.yaml", []rbac.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
 			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
@@ -243,7 +259,8 @@ func rightByVariant(t *testing.T, name, file string, rules []rbac.PolicyRule) {
 	file = filepath.Join(root, "deploy/variants", file)
 	kinds, policies := 0, 0
 	// The right to nodes is held by a policy that is there always.
-	nodes := strings.HasPrefix(name, "node-") && slices.ContainsFunc(all[*admission.ValidatingAdmissionPolicy](t), func(p *admission.ValidatingAdmissionPolicy) bool { return p.Name == "kerf-nodes" })
+	nodes := strings.HasPrefix(name, "node-") && slices.ContainsFunc(all[*admission.ValidatingAdmissionPolicy](t),
+		func(p *admission.ValidatingAdmissionPolicy) bool { return p.Name == "kerf-nodes" })
 	for _, doc := range documents(t, file) {
 		switch obj := decode(t, file, doc).(type) {
 		case *rbac.ClusterRole:
@@ -251,17 +268,20 @@ func rightByVariant(t *testing.T, name, file string, rules []rbac.PolicyRule) {
 				t.Errorf("rules %+v, want %+v", obj.Rules, rules)
 			}
 		case *rbac.ClusterRoleBinding:
-			if s := obj.Subjects; len(s) != 1 || s[0].Name != account.Name || s[0].Namespace != account.Namespace || obj.RoleRef.Name != "kerf-agent-"+name {
+			if s := obj.Subjects; len(s) != 1 || s[0].Name != account.Name || s[0].Namespace != account.Namespace ||
+				obj.RoleRef.Name != "kerf-agent-"+name {
 				t.Errorf("binding of %+v to %+v", obj.RoleRef, s)
 			}
 		case *admission.ValidatingAdmissionPolicy:
 			policies++
 			who := obj.Spec.MatchConditions
-			if len(who) != 1 || !strings.Contains(who[0].Expression, "system:serviceaccount:"+account.Namespace+":"+account.Name) || *obj.Spec.FailurePolicy != admission.Fail {
+			if len(who) != 1 || !strings.Contains(who[0].Expression, "system:serviceaccount:"+account.Namespace+":"+
+				account.Name) || *obj.Spec.FailurePolicy != admission.Fail {
 				t.Errorf("conditions %+v", who)
 			}
 		case *admission.ValidatingAdmissionPolicyBinding:
-			if obj.Spec.PolicyName != "kerf-"+name || !slices.Equal(obj.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) {
+			if obj.Spec.PolicyName != "kerf-"+name || !slices.Equal(obj.Spec.ValidationActions,
+				[]admission.ValidationAction{admission.Deny}) {
 				t.Errorf("binding %+v", obj.Spec)
 			}
 		default:
@@ -270,17 +290,19 @@ func rightByVariant(t *testing.T, name, file string, rules []rbac.PolicyRule) {
 		kinds++
 	}
 	if want := map[bool]int{true: 4, false: 2}[policies == 1]; kinds != want || policies == 0 && !nodes {
-		t.Errorf("%d objects, %d policies: want a role and its binding, and the policy that holds it, here or in the manifests", kinds, policies)
+		t.Errorf("%d objects, %d policies: want a role and its binding, and the policy that holds it, here or in the "+
+			"manifests", kinds, policies)
 	}
 }
 
 func equalRule(a, b rbac.PolicyRule) bool {
-	return slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) &&
+	return slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.Resources, b.Resources) &&
+		slices.Equal(a.Verbs, b.Verbs) &&
 		slices.Equal(a.ResourceNames, b.ResourceNames) && len(a.NonResourceURLs) == 0
 }
 
-// warns are the policies that look at other vendors' pods, which may run on nodes without Kerf: they never deny, and a policy
-// that cannot be evaluated never does either. The agent refuses on its node.
+// warns are the policies that look at other vendors' pods, which may run on nodes without Kerf: they never deny, and a
+// policy that cannot be evaluated never does either. The agent refuses on its node.
 var warns = []string{"kerf-host-paths-of-others"}
 
 // TestPoliciesDeny: a policy without its binding decides nothing, and one that fails open promises too much.
@@ -313,11 +335,11 @@ func TestPoliciesDeny(t *testing.T) {
 	}
 }
 
-// TestOthersPodsAreNeverDenied: a policy that denies pods looks only at pods that name something of Kerf's, by a resource, by an
-// annotation, or as its own agent. So no other vendor's pod is denied.
+// TestOthersPodsAreNeverDenied: a policy that denies pods looks only at pods that name something of Kerf's, by a
+// resource, by an annotation, or as its own agent. So no other vendor's pod is denied.
 func TestOthersPodsAreNeverDenied(t *testing.T) {
 	only := map[string]string{
-		"kerf-placement":            "placement.kerf.dev/",
+		"kerf-placement":            "scheduling.kerf.dev/",
 		"kerf-amounts":              "variables.asking",
 		"kerf-amounts-of-templates": "variables.asking",
 		"kerf-privileged":           "!variables.asks ||",
@@ -355,10 +377,11 @@ func TestOthersPodsAreNeverDenied(t *testing.T) {
 	}
 }
 
-// TestGuardedPathsAreTheAgents: the folders that the policies guard are those that the agent guards on its node, by its arguments.
+// TestGuardedPathsAreTheAgents: the folders that the policies guard are those that the agent guards on its node, by its
+// arguments.
 func TestGuardedPathsAreTheAgents(t *testing.T) {
 	_, _, c := agent(t)
-	own := map[string]string{"dir": "", "hook-dir": "", "cdi-dir": "", "kubelet-dir": ""}
+	own := map[string]string{"run-dir": "", "hook-dir": "", "cdi-dir": "", "kubelet-dir": ""}
 	for _, a := range c.Args {
 		if flag, value, ok := strings.Cut(strings.TrimPrefix(a, "--"), "="); ok {
 			if _, is := own[flag]; is {
@@ -392,7 +415,8 @@ func TestTemplatesAreJudgedAsPods(t *testing.T) {
 	}
 	pods, templates := rules["kerf-amounts"], rules["kerf-amounts-of-templates"]
 	if !slices.EqualFunc(pods.Validations, templates.Validations, func(a, b admission.Validation) bool {
-		return a.Expression == b.Expression && a.Message == b.Message && a.MessageExpression == b.MessageExpression && *a.Reason == *b.Reason
+		return a.Expression == b.Expression && a.Message == b.Message && a.MessageExpression == b.MessageExpression &&
+			*a.Reason == *b.Reason
 	}) || len(pods.Validations) == 0 {
 		t.Error("the validations differ")
 	}

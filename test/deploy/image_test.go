@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestImagesAreTheOnesThatAreTried: the end-to-end suite puts its images together without a Docker engine; it has to put the
-// same programs into them, at the same place, with the same entry point.
+// TestImagesAreTheOnesThatAreTried: the end-to-end suite puts its images together without a Docker engine; it has to
+// put the same programs into them, at the same place, with the same entry point.
 func TestImagesAreTheOnesThatAreTried(t *testing.T) {
 	tried := read(t, "test/e2e/node/images.sh")
 	list := regexp.MustCompile(`(?s)agent_programs\(\) \{.*?for p in ([^;]+); do`).FindStringSubmatch(tried)
@@ -38,7 +38,8 @@ func TestImagesAreTheOnesThatAreTried(t *testing.T) {
 			t.Errorf("%s has %q, and the suite's image %q", file, have, want)
 		}
 		// What is built is what "make reproducible" builds twice, and the programs that are copied are those of it.
-		target := map[bool]string{true: "release-agent", false: "release-scheduler"}[strings.HasSuffix(file, "/Dockerfile")]
+		target := map[bool]string{true: "release-agent", false: "release-scheduler"}[strings.HasSuffix(file,
+			"/Dockerfile")]
 		if !regexp.MustCompile(`(?m)^RUN make ` + target + `\b`).MatchString(text) {
 			t.Errorf("%s does not make %s", file, target)
 		}
@@ -51,7 +52,8 @@ func TestImagesAreTheOnesThatAreTried(t *testing.T) {
 				t.Errorf("make %s does not say how %s is built", target, name)
 			}
 		}
-		if path.Dir(entry[1]) != "/usr/local/bin" || !slices.Contains(want, path.Base(entry[1])) || !strings.Contains(tried, " "+entry[1]+" ") {
+		if path.Dir(entry[1]) != "/usr/local/bin" || !slices.Contains(want, path.Base(entry[1])) ||
+			!strings.Contains(tried, " "+entry[1]+" ") {
 			t.Errorf("%s begins with %s", file, entry[1])
 		}
 		for _, base := range regexp.MustCompile(`(?m)^ARG BASE=(.*)$`).FindAllStringSubmatch(text, -1) {

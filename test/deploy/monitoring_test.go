@@ -16,14 +16,15 @@ import (
 	strict "sigs.k8s.io/yaml"
 )
 
-// exposed are the series that monitor and agent have in the texts to which their tests hold them, with their labels, and
-// those that the recording rules make.
+// exposed are the series that monitor and agent have in the texts to which their tests hold them, with their labels,
+// and those that the recording rules make.
 func exposed(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	out := map[string]map[string]bool{"up": {}}
 	line := regexp.MustCompile(`^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? `)
 	label := regexp.MustCompile(`([a-zA-Z_]\w*)="`)
-	for _, file := range []string{"monitor/exposition/testdata/exposition.txt", "sharing/node/metrics/testdata/exposition.txt"} {
+	for _, file := range []string{"monitor/exposition/testdata/exposition.txt",
+		"sharing/node/metrics/testdata/exposition.txt"} {
 		for l := range strings.Lines(read(t, file)) {
 			m := line.FindStringSubmatch(l)
 			if m == nil {
@@ -38,8 +39,8 @@ func exposed(t *testing.T) map[string]map[string]bool {
 		}
 	}
 	// Its rows come with what the agent does.
-	if strings.Contains(read(t, "sharing/node/metrics/grants.go"), `"kerf_claims_total"`) {
-		out["kerf_claims_total"] = map[string]bool{"outcome": true}
+	if strings.Contains(read(t, "sharing/node/metrics/grants.go"), `"kerf_grant_reservations_total"`) {
+		out["kerf_grant_reservations_total"] = map[string]bool{"outcome": true}
 	}
 	for _, r := range promRules(t) {
 		if r.Record != "" {
@@ -79,8 +80,8 @@ type selector struct {
 	labels []string
 }
 
-// selectors are what a query asks for, and the labels by which it groups and joins. It reads as much of the language as the
-// rules and dashboards here use.
+// selectors are what a query asks for, and the labels by which it groups and joins. It reads as much of the language as
+// the rules and dashboards here use.
 func selectors(query string) (found []selector, groups []string) {
 	query = regexp.MustCompile(`\$\w+`).ReplaceAllString(query, "1")
 	query = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(query, `""`)
@@ -144,7 +145,8 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 	for _, r := range promRules(t) {
 		name := r.Record + r.Alert
 		checkQuery(t, name, r.Expr, series)
-		if r.Alert != "" && (r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["remedy"] == "") {
+		if r.Alert != "" && (r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
+			r.Annotations["remedy"] == "") {
 			t.Errorf("%s: an alert has a time, a severity, a summary and a remedy: %+v", name, r)
 		}
 		if !strings.Contains(tests, name) && name != "kerf:grant_share:ratio" { // of which the next record is the sum
@@ -209,27 +211,33 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 	}
 }
 
-// Dashboards that were made for dcgm-exporter ask Kerf's series as well: what NVIDIA's own asked from its first version on, by
-// scrape target and by the label Hostname, with MIG instances; and what asks for the node by the name that the label has since
-// May 2026.
+// Dashboards that were made for dcgm-exporter ask Kerf's series as well: what NVIDIA's own asked from its first version
+// on, by scrape target and by the label Hostname, with MIG instances; and what asks for the node by the name that the
+// label has since May 2026.
 func TestDashboardsOfDCGMExporterFindTheirSeries(t *testing.T) {
 	series := exposed(t)
 	for where, queries := range map[string][]string{
 		"by target": {
-			`DCGM_FI_DEV_GPU_TEMP{instance=~"$instance", gpu=~"$gpu"}`, `sum(DCGM_FI_DEV_POWER_USAGE{instance=~"$instance", gpu=~"$gpu"})`,
-			`DCGM_FI_DEV_SM_CLOCK{instance=~"$instance", gpu=~"$gpu"} * 1000000`, `DCGM_FI_DEV_GPU_UTIL{instance=~"$instance", gpu=~"$gpu"}`,
-			`DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{instance=~"$instance", gpu=~"$gpu"}`, `DCGM_FI_DEV_FB_USED{instance=~"$instance", gpu=~"$gpu"}`,
+			`DCGM_FI_DEV_GPU_TEMP{instance=~"$instance", gpu=~"$gpu"}`,
+			`sum(DCGM_FI_DEV_POWER_USAGE{instance=~"$instance", gpu=~"$gpu"})`,
+			`DCGM_FI_DEV_SM_CLOCK{instance=~"$instance", gpu=~"$gpu"} * 1000000`,
+			`DCGM_FI_DEV_GPU_UTIL{instance=~"$instance", gpu=~"$gpu"}`,
+			`DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{instance=~"$instance", gpu=~"$gpu"}`,
+			`DCGM_FI_DEV_FB_USED{instance=~"$instance", gpu=~"$gpu"}`,
 		},
 		"by Hostname": {
-			`max(DCGM_FI_DEV_GPU_TEMP{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, UUID)`, `DCGM_FI_DEV_FB_FREE{Hostname=~"$Hostname"}`,
-			`sum(max(DCGM_FI_DEV_POWER_USAGE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (gpu))`, `max(DCGM_FI_DEV_SM_CLOCK{Hostname=~"$Hostname"} * 1000000) by (Hostname, UUID, gpu)`,
+			`max(DCGM_FI_DEV_GPU_TEMP{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, UUID)`,
+			`DCGM_FI_DEV_FB_FREE{Hostname=~"$Hostname"}`,
+			`sum(max(DCGM_FI_DEV_POWER_USAGE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (gpu))`,
+			`max(DCGM_FI_DEV_SM_CLOCK{Hostname=~"$Hostname"} * 1000000) by (Hostname, UUID, gpu)`,
 			`max(DCGM_FI_PROF_GR_ENGINE_ACTIVE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)`,
 			`max(DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)`,
 			`max(DCGM_FI_DEV_FB_USED{Hostname=~"$Hostname", gpu=~"$gpu"}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)`,
 		},
 		"by hostname and pod": {
 			`max(DCGM_FI_DEV_GPU_TEMP{hostname=~"$hostname", modelName!="", device!="", pci_bus_id!=""}) by (hostname, gpu)`,
-			`sum(DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod=~".*decode.*", namespace="ml", container!=""})`, `DCGM_FI_DEV_POWER_USAGE{pod!="", DCGM_FI_DRIVER_VERSION!=""}`,
+			`sum(DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod=~".*decode.*", namespace="ml", container!=""})`,
+			`DCGM_FI_DEV_POWER_USAGE{pod!="", DCGM_FI_DRIVER_VERSION!=""}`,
 		},
 	} {
 		for _, q := range queries {
@@ -267,7 +275,8 @@ func TestAutoscalingAsksForWhatThereIs(t *testing.T) {
 	checkQuery(t, "keda.yaml", keda.Spec.Triggers[0].Metadata.Query, series)
 	a := adapter.Rules.Custom[0]
 	checkQuery(t, "prometheus-adapter.yaml", a.SeriesQuery, series)
-	checkQuery(t, "prometheus-adapter.yaml", strings.NewReplacer("<<.GroupBy>>", "namespace, pod", "<<.LabelMatchers>>", `namespace="x", pod=~"y"`).Replace(a.MetricsQuery), series)
+	checkQuery(t, "prometheus-adapter.yaml", strings.NewReplacer("<<.GroupBy>>", "namespace, pod", "<<.LabelMatchers>>",
+		`namespace="x", pod=~"y"`).Replace(a.MetricsQuery), series)
 	if !strings.Contains(read(t, "deploy/monitoring/autoscaling/hpa.yaml"), "name: "+a.Name.As+"\n") {
 		t.Errorf("hpa.yaml does not ask for %q", a.Name.As)
 	}
@@ -275,8 +284,11 @@ func TestAutoscalingAsksForWhatThereIs(t *testing.T) {
 
 // TestQueriesAreUnderstood keeps the test above able to fail.
 func TestQueriesAreUnderstood(t *testing.T) {
-	found, groups := selectors(`sum by (a, b) (rate(x_total{l="v{", m!~"$y"}[5m])) / on (c) group_left () (kerf:z:ratio > 0) * $price`)
-	if len(found) != 2 || found[0].name != "x_total" || !slices.Equal(found[0].labels, []string{"l", "m"}) || found[1].name != "kerf:z:ratio" || !slices.Equal(groups, []string{"a", "b", "c"}) {
+	found,
+		groups := selectors(
+		`sum by (a, b) (rate(x_total{l="v{", m!~"$y"}[5m])) / on (c) group_left () (kerf:z:ratio > 0) * $price`)
+	if len(found) != 2 || found[0].name != "x_total" || !slices.Equal(found[0].labels, []string{"l", "m"}) ||
+		found[1].name != "kerf:z:ratio" || !slices.Equal(groups, []string{"a", "b", "c"}) {
 		t.Errorf("%+v, %q", found, groups)
 	}
 }
@@ -313,7 +325,8 @@ func TestScrapesFindTheirPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifests := read(t, "deploy/manifests/30-agent.yaml") + read(t, "deploy/variants/monitor.yaml")
-	for i, want := range []struct{ job, container, port string }{{"kerf-monitor", "monitor", "metrics"}, {"kerf-agent", "agent", "http"}} {
+	for i, want := range []struct{ job, container, port string }{{"kerf-monitor", "monitor", "metrics"},
+		{"kerf-agent", "agent", "http"}} {
 		s, p := scrape.ScrapeConfigs[i], monitor.Spec.PodMetricsEndpoints[i]
 		if s.JobName != want.job || !s.HonorLabels || s.RelabelConfigs[0].Regex != want.container+";"+want.port {
 			t.Errorf("scrape.yaml: %+v, want %+v", s, want)

@@ -33,11 +33,14 @@ func TestNetworkPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress}) || len(p.Spec.Ingress) != 1 {
+	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress}) ||
+		len(p.Spec.Ingress) != 1 {
 		t.Fatalf("policy types %q, %d rules of ingress", p.Spec.PolicyTypes, len(p.Spec.Ingress))
 	}
 	rule := p.Spec.Ingress[0]
-	if len(rule.From) != 1 || rule.From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "monitoring" || rule.From[0].IPBlock != nil {
+	if len(rule.From) != 1 ||
+		rule.From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "monitoring" ||
+		rule.From[0].IPBlock != nil {
 		t.Errorf("peers %+v", rule.From)
 	}
 	for _, a := range agents {
@@ -46,7 +49,8 @@ func TestNetworkPolicy(t *testing.T) {
 		}
 		for _, c := range a.Spec.Template.Spec.Containers {
 			for _, port := range c.Ports {
-				if !slices.ContainsFunc(rule.Ports, func(r networking.NetworkPolicyPort) bool { return r.Port.IntVal == port.ContainerPort }) {
+				if !slices.ContainsFunc(rule.Ports,
+					func(r networking.NetworkPolicyPort) bool { return r.Port.IntVal == port.ContainerPort }) {
 					t.Errorf("nobody may reach port %d of %s", port.ContainerPort, a.Name)
 				}
 			}

@@ -31,7 +31,7 @@ type asked struct {
 	limits, annotations map[string]string
 }
 
-// asks finds all that asks for GPUs in a document: containers with their pod's annotations, and JupyterHub's profiles.
+// asks finds all that asks for GPUs in a YAML file: containers with their pod's annotations, and JupyterHub's profiles.
 func asks(n *yaml.Node, annotations map[string]string, where string) (out []asked) {
 	value := func(n *yaml.Node, path ...string) *yaml.Node {
 		for _, key := range path {
@@ -136,7 +136,8 @@ func kueueRun(t *testing.T) string {
 		pinned("kueue/go.mod", `sigs\.k8s\.io/kueue v([\d.]+)\n`), pinned("build.sh", `K8S_VERSION=(\d+\.\d+)`))
 }
 
-// TestKueueChargesEveryKind: no resource of Kerf's is without its price, and a whole GPU costs as much as its parts together.
+// TestKueueChargesEveryKind: no resource of Kerf's is without its price, and a whole GPU costs as much as its parts
+// together.
 func TestKueueChargesEveryKind(t *testing.T) {
 	text, err := os.ReadFile(recipes + "/kueue-config.yaml")
 	if err != nil {
@@ -184,11 +185,13 @@ func TestRecipesOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	flag := func(name string) string { return args[slices.Index(args, name)+1] }
-	if _, err := sharing.RequestFromFlags(sharing.Flags{Memory: flag("--memory"), Percent: flag("--percent"), Level: flag("--level")}); err != nil {
+	if _, err := sharing.RequestFromFlags(sharing.Flags{Memory: flag("--memory"), Percent: flag("--percent"),
+		Level: flag("--min-enforcement")}); err != nil {
 		t.Error(err)
 	}
 	for _, script := range []string{"slurm-prolog.sh", "slurm-epilog.sh", "slurm-job.sh"} {
-		if out, err := exec.CommandContext(t.Context(), "bash", "-n", filepath.Join(recipes, script)).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "bash", "-n", filepath.Join(recipes,
+			script)).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", script, err, out)
 		}
 	}

@@ -46,7 +46,8 @@ func TestSchedulersRights(t *testing.T) {
 		switch o := o.(type) {
 		case *rbac.ClusterRole:
 			want := []rbac.PolicyRule{
-				{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"}, Verbs: []string{"get", "list", "watch"}},
+				{APIGroups: []string{"kerf.dev"}, Resources: []string{"gpunodes"},
+					Verbs: []string{"get", "list", "watch"}},
 				{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
 				{APIGroups: []string{"scheduling.k8s.io"}, Resources: []string{"podgroups"}, Verbs: []string{"get"}},
 			}
@@ -57,9 +58,12 @@ func TestSchedulersRights(t *testing.T) {
 			want := []rbac.PolicyRule{
 				{APIGroups: lease, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 				{APIGroups: lease, Resources: []string{"leases"}, Verbs: []string{"create"}},
-				{APIGroups: lease, Resources: []string{"leases"}, ResourceNames: []string{"kerf-scheduler"}, Verbs: []string{"get", "update"}},
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"}, Verbs: []string{"list", "watch"}},
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config-last-good"}, Verbs: []string{"get", "update"}},
+				{APIGroups: lease, Resources: []string{"leases"}, ResourceNames: []string{"kerf-scheduler"},
+					Verbs: []string{"get", "update"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kerf-config"},
+					Verbs: []string{"list", "watch"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"},
+					ResourceNames: []string{"kerf-config-last-good"}, Verbs: []string{"get", "update"}},
 			}
 			if !slices.EqualFunc(o.Rules, want, equalRule) {
 				t.Errorf("rules in its namespace %+v, want %+v", o.Rules, want)
@@ -77,12 +81,14 @@ func TestSchedulersRights(t *testing.T) {
 		}
 	}
 	slices.Sort(bound)
-	want := []string{"kerf-scheduler", "kerf-system/kerf-scheduler", "kube-system/extension-apiserver-authentication-reader", "system:kube-scheduler", "system:volume-scheduler"}
+	want := []string{"kerf-scheduler", "kerf-system/kerf-scheduler",
+		"kube-system/extension-apiserver-authentication-reader", "system:kube-scheduler", "system:volume-scheduler"}
 	if !slices.Equal(bound, want) {
 		t.Errorf("bound to %q, want %q", bound, want)
 	}
 	for _, p := range all[*admission.ValidatingAdmissionPolicy](t) {
-		if p.Name == "kerf-placement" && !strings.Contains(p.Spec.Variables[0].Expression, "system:serviceaccount:"+subject.Namespace+":"+subject.Name+"'") {
+		if p.Name == "kerf-placement" && !strings.Contains(p.Spec.Variables[0].Expression, "system:serviceaccount:"+
+			subject.Namespace+":"+subject.Name+"'") {
 			t.Errorf("it may not write its placements: %s", p.Spec.Variables[0].Expression)
 		}
 	}
@@ -96,10 +102,12 @@ func TestSchedulerHasNoMoreThanItNeeds(t *testing.T) {
 		}
 		p := d.Spec.Template.Spec
 		c := p.Containers[0].SecurityContext
-		if p.HostPID || p.HostNetwork || p.HostIPC || !*p.SecurityContext.RunAsNonRoot || p.ServiceAccountName != "kerf-scheduler" || len(p.Containers) != 1 {
+		if p.HostPID || p.HostNetwork || p.HostIPC || !*p.SecurityContext.RunAsNonRoot ||
+			p.ServiceAccountName != "kerf-scheduler" || len(p.Containers) != 1 {
 			t.Errorf("pod %+v", p)
 		}
-		if c.Privileged != nil || !*c.ReadOnlyRootFilesystem || *c.AllowPrivilegeEscalation || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) != 0 {
+		if c.Privileged != nil || !*c.ReadOnlyRootFilesystem || *c.AllowPrivilegeEscalation ||
+			!slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) != 0 {
 			t.Errorf("security context %+v", c)
 		}
 		for _, v := range p.Volumes {
@@ -112,8 +120,8 @@ func TestSchedulerHasNoMoreThanItNeeds(t *testing.T) {
 	t.Error("there is no Deployment")
 }
 
-// TestSchedulerConfiguration holds the configuration to what the plugin needs of it: to bind and to preempt first, to outweigh
-// the others, and to be the one that counts GPUs.
+// TestSchedulerConfiguration holds the configuration to what the plugin needs of it: to bind and to preempt first, to
+// outweigh the others, and to be the one that counts GPUs.
 func TestSchedulerConfiguration(t *testing.T) {
 	type plugin struct {
 		Name   string
@@ -143,14 +151,17 @@ func TestSchedulerConfiguration(t *testing.T) {
 			}
 		}
 	}
-	if c.Kind != "KubeSchedulerConfiguration" || c.PercentageOfNodesToScore != 100 || len(c.Profiles) != 1 || c.Profiles[0].SchedulerName != "kerf-scheduler" {
+	if c.Kind != "KubeSchedulerConfiguration" || c.PercentageOfNodesToScore != 100 || len(c.Profiles) != 1 ||
+		c.Profiles[0].SchedulerName != "kerf-scheduler" {
 		t.Fatalf("configuration %+v", c)
 	}
-	if e := c.LeaderElection; !e.LeaderElect || e.ResourceNamespace != "kerf-system" || e.ResourceName != "kerf-scheduler" {
+	if e := c.LeaderElection; !e.LeaderElect || e.ResourceNamespace != "kerf-system" ||
+		e.ResourceName != "kerf-scheduler" {
 		t.Errorf("leader election %+v", e)
 	}
 	p := c.Profiles[0]
-	for what, e := range map[string]enabled{"multiPoint": p.Plugins.MultiPoint, "bind": p.Plugins.Bind, "postFilter": p.Plugins.PostFilter, "podGroupPostFilter": p.Plugins.PodGroupPostFilter} {
+	for what, e := range map[string]enabled{"multiPoint": p.Plugins.MultiPoint, "bind": p.Plugins.Bind,
+		"postFilter": p.Plugins.PostFilter, "podGroupPostFilter": p.Plugins.PodGroupPostFilter} {
 		if len(e.Enabled) != 1 || e.Enabled[0].Name != "Kerf" {
 			t.Errorf("%s: %+v", what, e)
 		}
@@ -159,7 +170,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 		t.Errorf("weight %d", p.Plugins.MultiPoint.Enabled[0].Weight)
 	}
 	if d := p.Plugins.PlacementGenerate.Disabled; len(d) != 1 || d[0].Name != "TopologyPlacementGenerator" {
-		t.Errorf("who says where a gang is tried beside Kerf: not disabled are all but %+v", d)
+		t.Errorf("who says where a gang is tried in addition to Kerf: not disabled are all but %+v", d)
 	}
 	ignored := false
 	for _, one := range p.PluginConfig {
@@ -167,6 +178,6 @@ func TestSchedulerConfiguration(t *testing.T) {
 		ignored = ignored || one.Name == "NodeResourcesFit" && len(groups) == 1 && groups[0] == "kerf.dev"
 	}
 	if !ignored {
-		t.Error("units of a node are counted beside the GPUs")
+		t.Error("units of a node are counted in addition to the GPUs")
 	}
 }

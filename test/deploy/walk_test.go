@@ -13,7 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// TestWalksDocuments: the configs that the tutorial applies are valid, and the invalid one has the errors that the page shows.
+// TestWalksDocuments: the configs that the tutorial applies are valid, and the invalid one has the errors that the page
+// shows.
 func TestWalksDocuments(t *testing.T) {
 	read := func(name string) []byte {
 		text, err := os.ReadFile(filepath.Join("../../docs/walk", name))
@@ -32,7 +33,7 @@ func TestWalksDocuments(t *testing.T) {
 		}
 	}
 	_, err := config.Decode(read("invalid.yaml"))
-	for _, want := range []string{"did you mean shared?", "did you mean sharers?", "did you mean memory?"} {
+	for _, want := range []string{"did you mean shared?", "did you mean maxSharesPerGPU?", "did you mean memory?"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("invalid.yaml: %v, want %q", err, want)
 		}

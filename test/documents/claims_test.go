@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documents_test reads the documents for what no link checker sees: whether the status table of the README names proofs
-// that exist, and whether pages keep the rules of form.
+// Package documents_test reads the documentation for what no link checker sees: whether the status table of the README
+// names proofs that exist, and whether pages keep the rules of form.
 package documents_test
 
 import (
@@ -22,7 +22,8 @@ var (
 	states = []string{"hardware", "Kubernetes", "simulator", "unproven"}
 	// folders have the tests that prove a state.
 	folders = map[string][]string{
-		"hardware": {"test/kit/reports/"}, "Kubernetes": {"test/e2e.", "test/e2e/"}, "simulator": {"test/machine.", "docs/"}, "unproven": {"docs/"},
+		"hardware": {"test/kit/reports/"}, "Kubernetes": {"test/e2e.", "test/e2e/"},
+		"simulator": {"test/machine.", "docs/"}, "unproven": {"docs/"},
 	}
 	linked = regexp.MustCompile(`\]\(([^)#\s]+)`)
 	// inline is a mark in running text, which the table replaces.
@@ -46,8 +47,8 @@ func claims(text string) (rows [][]string) {
 	return rows
 }
 
-// unproven lists what is wrong with the rows: a state that does not exist, a test or a report that does not exist, or a proof that
-// cannot show the state.
+// unproven lists what is wrong with the rows: a state that does not exist, a test or a report that does not exist, or a
+// proof that cannot show the state.
 func unproven(rows [][]string, tests map[string][]string, exists func(path string) bool) (out []string) {
 	for _, row := range rows {
 		if len(row) != 3 || !slices.Contains(states, row[1]) {
@@ -152,7 +153,8 @@ func TestUnproven(t *testing.T) {
 		"| flies | `test/e2e.TestOne` |":                        1,
 		"| flies | Kubernetes | `test/e2e.TestOne` and TestX |": 1,
 	} {
-		got := unproven(claims("# A\n\n## Status\n\n| claim | state | proof |\n|---|---|---|\n"+row+"\n\n## Next\n| x |\n"), tests, exists)
+		got := unproven(claims("# A\n\n## Status\n\n| claim | state | proof |\n|---|---|---|\n"+row+
+			"\n\n## Next\n| x |\n"), tests, exists)
 		if len(got) != want {
 			t.Errorf("%s: %q, want %d problems", row, got, want)
 		}

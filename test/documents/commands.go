@@ -1,10 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package documents reads what the documents tell people to type, for the suite that types it, and which tests they name.
+// Package documents reads the commands that the documentation has people type, for the suite that types them, and which
+// tests the pages name.
 //
-// It promises that no command of a page is forgotten: each is either among those that are typed, or stands in a list with the
-// reason why it cannot be, and an entry of that list that no page has any more is an error.
+// It promises that no command of a page is forgotten: each is either among those that are typed, or stands in a list
+// with the reason why it cannot be, and an entry of that list that no page has any more is an error.
 package documents
 
 import (
@@ -64,7 +65,8 @@ func Commands(page, text string, not map[string]string) ([]Command, error) {
 	}
 	for _, begin := range slices.Sorted(maps.Keys(not)) {
 		if !used[begin] {
-			return nil, fmt.Errorf("%s has no command %q any more: take it off the list of those that are not typed", page, begin)
+			return nil, fmt.Errorf("%s has no command %q any more: take it off the list of those that are not typed",
+				page, begin)
 		}
 	}
 	return out, nil
@@ -72,7 +74,8 @@ func Commands(page, text string, not map[string]string) ([]Command, error) {
 
 // Kubectl are the commands of docs/operate/install-with-kubectl.md that a simulated node cannot run, and why.
 func Kubectl() map[string]string {
-	const toolkit, docker = "there is no driver of NVIDIA's, and none of its tools", "there is no Docker here; the suite puts the same programs into images"
+	const toolkit, docker = "there is no driver of NVIDIA's, and none of its tools",
+		"there is no Docker here; the suite puts the same programs into images"
 	return map[string]string{
 		"nvidia-smi ": toolkit, "nvidia-ctk cdi": toolkit, "nvidia-ctk runtime": toolkit, "nvidia-ctk config": toolkit,
 		"docker build": docker, "docker push": docker,
@@ -84,9 +87,11 @@ func Pods() map[string]string { return map[string]string{} }
 
 // OneMachine are those of docs/use/one-machine.md.
 func OneMachine() map[string]string {
-	const agent, container = "the node has an agent already", "the node's agent serves kubelet; TestImageWithoutPod and test/machine type it"
+	const agent, container = "the node has an agent already",
+		"the node's agent serves kubelet; TestImageWithoutPod and test/machine type it"
 	return map[string]string{
 		"groupadd ": agent, "kerf-agent ": agent, "kerf run --image ": container, "kerf oci ": container,
-		"kerf run --mig ": "it changes a GPU's MIG mode; TestMIG types it", "kerf doctor ": "it fails on purpose where a tool of NVIDIA's is missing",
+		"kerf run --mig ": "it changes a GPU's MIG mode; TestMIG types it",
+		"kerf doctor ":    "it fails on purpose where a tool of NVIDIA's is missing",
 	}
 }

@@ -18,7 +18,8 @@ func TestPagesAreRead(t *testing.T) {
 	for page, c := range map[string]struct {
 		not   map[string]string
 		typed int
-	}{"operate/install-with-kubectl.md": {documents.Kubectl(), 14}, "use/pods.md": {documents.Pods(), 14}, "use/one-machine.md": {documents.OneMachine(), 8}} {
+	}{"operate/install-with-kubectl.md": {documents.Kubectl(), 14}, "use/pods.md": {documents.Pods(), 14},
+		"use/one-machine.md": {documents.OneMachine(), 8}} {
 		text, err := os.ReadFile("../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +47,8 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []documents.Command{
-		{Page: "a.md", Line: 3, Text: "one  # a word"}, {Page: "a.md", Line: 5, Text: "two <<END\na: b\nEND"}, {Page: "a.md", Line: 8, Text: "three", Why: "why not"},
+		{Page: "a.md", Line: 3, Text: "one  # a word"}, {Page: "a.md", Line: 5, Text: "two <<END\na: b\nEND"},
+		{Page: "a.md", Line: 8, Text: "three", Why: "why not"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -56,7 +58,8 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	if _, err := documents.Commands("a.md", "```\none <<END\n```\n", nil); err == nil || !strings.Contains(err.Error(), "has no end") {
+	if _, err := documents.Commands("a.md", "```\none <<END\n```\n", nil); err == nil ||
+		!strings.Contains(err.Error(), "has no end") {
 		t.Errorf("an open text: %v", err)
 	}
 }

@@ -23,11 +23,13 @@ import (
 var periodicRow = regexp.MustCompile("(?m)^\\| [^|]+ \\| (\\d+) (ms|s|min) \\| [^|]+\\. \\| `([^`]+)` \\|$")
 
 // periodicPlaces are the folders of the agent's loops.
-var periodicPlaces = []string{"sharing/node", "sharing/backend", "sharing/audit", "mig/keep", "deviceplugin", "monitor/health", "internal/kube", "internal/cgroup"}
+var periodicPlaces = []string{"sharing/node", "sharing/backend", "sharing/audit", "mig/keep", "deviceplugin",
+	"monitor/health", "internal/kube", "internal/cgroup"}
 
 // waits are intervals of loops that end with what they wait for, and least times between two runs that events start.
 var waits = []string{
-	"sharing/node/contextprobe.listEvery", "sharing/node/uninstall.removeAgain", "sharing/node/cluster.labelPause", "sharing/node/cluster.publishPause",
+	"sharing/node/contextprobe.listEvery", "sharing/node/uninstall.removeAgain", "sharing/node/cluster.labelPause",
+	"sharing/node/cluster.publishPause",
 }
 
 // docs/reference/periodic-work.md lists the intervals of the agent's loops as they are.
@@ -55,7 +57,8 @@ func TestPeriodicWork(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			loops = append(loops, intervals(strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), "../../"), file, constants)...)
+			loops = append(loops, intervals(strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), "../../"), file,
+				constants)...)
 			return nil
 		})
 		if err != nil {
@@ -100,7 +103,8 @@ func intervals(pkg string, file *ast.File, constants map[string]time.Duration) (
 
 // duration is the value of an expression such as 2 * time.Second.
 func duration(e ast.Expr) (time.Duration, error) {
-	units := map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
+	units := map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute,
+		"Hour": time.Hour}
 	switch e := e.(type) {
 	case *ast.SelectorExpr:
 		if d, is := units[e.Sel.Name]; is {

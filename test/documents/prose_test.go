@@ -64,7 +64,8 @@ func oldPages(t *testing.T) []string {
 func TestOldPagesBecomeFewer(t *testing.T) {
 	all, old := pages(t), oldPages(t)
 	if len(old) > maxOldPages {
-		t.Errorf("tools/vale/old-pages.txt has %d pages, %d are allowed: write new pages by the rules", len(old), maxOldPages)
+		t.Errorf("tools/vale/old-pages.txt has %d pages, %d are allowed: write new pages by the rules", len(old),
+			maxOldPages)
 	}
 	for _, page := range old {
 		if _, exists := all[page]; !exists {
@@ -98,7 +99,8 @@ func layout(path, text string) (out []string) {
 		}
 		for cell := range strings.SplitSeq(strings.Trim(strings.ReplaceAll(prose, `\|`, "/"), "|"), "|") {
 			if n := len([]rune(strings.TrimSpace(cell))); n > maxCell {
-				out = append(out, fmt.Sprintf("%s:%d: a table cell has %d characters, want %d at most", path, i+1, n, maxCell))
+				out = append(out, fmt.Sprintf("%s:%d: a table cell has %d characters, want %d at most", path, i+1, n,
+					maxCell))
 			}
 		}
 	}
@@ -151,7 +153,8 @@ func TestIndexLinksEveryPage(t *testing.T) {
 	all := pages(t)
 	for path := range all {
 		page, inside := strings.CutPrefix(path, "docs/")
-		if inside && page != "README.md" && !regexp.MustCompile(`\]\(`+regexp.QuoteMeta(page)+`[)#]`).MatchString(all["docs/README.md"]) {
+		if inside && page != "README.md" &&
+			!regexp.MustCompile(`\]\(`+regexp.QuoteMeta(page)+`[)#]`).MatchString(all["docs/README.md"]) {
 			t.Errorf("docs/README.md does not link %s", path)
 		}
 	}

@@ -192,9 +192,11 @@ func TestScenarioErrors(t *testing.T) {
 		row  scenario
 		want int
 	}{
-		"fine":              {scenario{"A1", text, "unit, machine", "", []string{"a.TestOne", "test/machine.TestTwo"}}, 0},
-		"in part":           {scenario{"A1", text, "unit", "a gap", []string{"a.TestOne"}}, 0},
-		"nightly":           {scenario{"A1", text, "nightly (`make matrix`)", "", []string{"test/machine.TestMatrix"}}, 0},
+		"fine": {scenario{"A1", text, "unit, machine", "", []string{"a.TestOne", "test/machine.TestTwo"}},
+			0},
+		"in part": {scenario{"A1", text, "unit", "a gap", []string{"a.TestOne"}}, 0},
+		"nightly": {scenario{"A1", text, "nightly (`make matrix`)", "", []string{"test/machine.TestMatrix"}},
+			0},
 		"no target":         {scenario{"A1", text, "nightly", "", []string{"test/machine.TestMatrix"}}, 1},
 		"no test":           {scenario{"A1", text, "none", "a gap", nil}, 1},
 		"untested":          {scenario{"C20", text, "none", "all", nil}, 0},

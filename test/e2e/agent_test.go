@@ -42,7 +42,7 @@ type grant struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
 	State       string     `json:"state"`
-	Fragments   []fragment `json:"fragments"`
+	Shares      []fragment `json:"fragments"`
 	Memory      uint64     `json:"memory_bytes"`
 	Percent     uint32     `json:"percent"`
 	Level       string     `json:"level"`
@@ -142,14 +142,15 @@ func (e *testCase) deleteAgent() {
 		e.Fatal(err)
 	}
 	for _, p := range pods {
-		if err := e.client.CoreV1().Pods(kerfNamespace).Delete(background(), p.Name, metav1.DeleteOptions{}); err != nil {
+		if err := e.client.CoreV1().Pods(kerfNamespace).Delete(background(), p.Name,
+			metav1.DeleteOptions{}); err != nil {
 			e.Fatalf("delete %s: %v", p.Name, err)
 		}
 	}
 }
 
-// killAgent ends the agent's process without warning and returns when kubelet has started the next. In between
-// kubelet refuses pods that ask for Kerf's resources, because nobody answers for them.
+// killAgent ends the agent's process without warning and returns when kubelet has started the next. In between kubelet
+// refuses pods that ask for Kerf's resources, because no agent answers.
 func (e *testCase) killAgent() {
 	e.Helper()
 	before := e.agentInstances()

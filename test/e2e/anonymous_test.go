@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// anonymously makes a request to the scheduler's port through the API server, which passes nobody's credentials on.
+// anonymously makes a request to the scheduler's port through the API server, which passes no user's credentials on.
 func (e *testCase) anonymously(pod, method, path string) int {
 	e.Helper()
 	_, err := e.client.CoreV1().RESTClient().Verb(method).Namespace(kerfNamespace).Resource("pods").
@@ -43,7 +43,8 @@ func TestSchedulerRejectsAnonymousRequests(t *testing.T) {
 	}
 	for _, path := range []string{"metrics", "configz", "debug/pprof/heap", "debug/flags/v", "statusz", "flagz", ""} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
-			if code := e.anonymously(pod, method, path); code != http.StatusForbidden && code != http.StatusUnauthorized {
+			if code := e.anonymously(pod, method, path); code != http.StatusForbidden &&
+				code != http.StatusUnauthorized {
 				t.Errorf("%s /%s: %d, want that it is rejected", method, path, code)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// forgery is a pod by which a tenant tries to get at GPUs that are not his. A container that a busy runtime has made without its
-// grant is made again.
+// forgery is a pod by which a tenant tries to get at GPUs that are not his. A container that a busy runtime has made
+// without its grant is made again.
 func forgery(name string, limits map[string]string, run string, edit func(*podSpec)) podSpec {
 	s := one("forged-"+dnsName(name), limits, run)
 	s.restart = corev1.RestartPolicyAlways
@@ -31,7 +31,8 @@ func forgeries(nodeName, grant, uuid string) map[string]func(*podSpec) {
 	env := func(values map[string]string) func(*podSpec) {
 		return func(s *podSpec) { s.runtimeClass, s.containers[0].env = "nvidia", values }
 	}
-	all := env(map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all", "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"})
+	all := env(map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all",
+		"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"})
 	return map[string]func(*podSpec){
 		"all by environment":  all,
 		"uuid by environment": env(map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid, "CUDA_VISIBLE_DEVICES": uuid}),
@@ -53,27 +54,29 @@ func forgeries(nodeName, grant, uuid string) map[string]func(*podSpec) {
 }
 
 // attempts is a program that tries to get at a GPU, says what came of it, and goes on trying.
-const attempts = "ls /dev; gpuload --json; gpuload --json --alloc 1GiB; while :; do gpuload --alloc 1GiB --hold 1h; sleep 1; done >/dev/null 2>&1"
+const attempts = "ls /dev; gpuload --json; gpuload --json --alloc 1GiB; while :; do gpuload --alloc 1GiB --hold 1h; " +
+	"sleep 1; done >/dev/null 2>&1"
 
-// wantDriver compares what the driver has of a container that runs with its grant: without one it holds no limit for it and knows no
-// process of it; with one of that many bytes, that limit on the grant's GPU, next to nothing on the others, and processes
-// on that GPU alone, within it.
+// wantDriver compares what the driver has of a container that runs with its grant: without one it holds no limit for it
+// and knows no process of it; with one of that many bytes, that limit on the grant's GPU, next to nothing on the
+// others, and processes on that GPU alone, within it.
 func (e *testCase) wantDriver(p *pod, memory uint64) {
 	e.Helper()
 	id, all := p.id("main"), e.grantsOf(p)
 	own := ""
 	if memory > 0 {
-		if len(all) != 1 || all[0].Memory != memory || len(all[0].Fragments) != 1 {
+		if len(all) != 1 || all[0].Memory != memory || len(all[0].Shares) != 1 {
 			e.Fatalf("%s: %d bytes were asked for, and the agent holds %+v", p.name, memory, all)
 		}
-		own = all[0].Fragments[0].GPU
+		own = all[0].Shares[0].GPU
 	} else if len(all) > 0 {
 		e.Errorf("%s asks for nothing, and the agent holds %+v", p.name, all)
 	}
 	caps := e.node.capsOf(e.T, id)
 	for gpu, limit := range caps {
 		if memory == 0 || gpu == own && limit != memory || gpu != own && limit > least {
-			e.Errorf("%s: the driver holds a limit of %d bytes on %s; its grant is %d on %q", p.name, limit, gpu, memory, own)
+			e.Errorf("%s: the driver holds a limit of %d bytes on %s; its grant is %d on %q", p.name, limit, gpu,
+				memory, own)
 		}
 	}
 	if _, capped := caps[own]; memory > 0 && !capped {
@@ -117,14 +120,15 @@ func (v victim) feelsNothing() {
 	}
 }
 
-// Nothing that a tenant can write in a pod without a request gets it a GPU: it finds none, and the driver has nothing of it.
+// Nothing that a tenant can write in a pod without a request gets it a GPU: it finds none, and the driver has nothing
+// of it.
 func TestForgedPodsGetNoGPU(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
 	v := e.victim(one("victim", gibs(4), "exec gpuload --json --alloc 3GiB --hold 1h"))
 	g := e.grantOf(v.pod, "main")
 	pods := map[string]*pod{}
-	for name, edit := range forgeries(e.node.env["NODE_NAME"], g.ID, g.Fragments[0].GPU) {
+	for name, edit := range forgeries(e.node.env["NODE_NAME"], g.ID, g.Shares[0].GPU) {
 		pods[name] = e.create(forgery(name, nil, attempts, edit))
 	}
 	for name, p := range pods {
@@ -153,9 +157,10 @@ func TestForgedPodsGetNoMore(t *testing.T) {
 	v := e.victim(one("victim", gibs(4), "exec gpuload --json --alloc 3GiB --hold 1h"))
 	g := e.grantOf(v.pod, "main")
 	pods := map[string]*pod{}
-	for name, edit := range forgeries(e.node.env["NODE_NAME"], g.ID, g.Fragments[0].GPU) {
-		pods[name] = e.create(forgery(name, gibs(2), "unset CUDA_VISIBLE_DEVICES; gpuload --json; gpuload --json --alloc 3GiB; gpuload --json --gpu 1; "+
-			"ls /dev | grep -c '^nvidia[0-9]'; exec gpuload --json --alloc 1GiB --hold 1h", edit))
+	for name, edit := range forgeries(e.node.env["NODE_NAME"], g.ID, g.Shares[0].GPU) {
+		pods[name] = e.create(forgery(name, gibs(2),
+			"unset CUDA_VISIBLE_DEVICES; gpuload --json; gpuload --json --alloc 3GiB; gpuload --json --gpu 1; "+
+				"ls /dev | grep -c '^nvidia[0-9]'; exec gpuload --json --alloc 1GiB --hold 1h", edit))
 	}
 	for name, p := range pods {
 		p.running()
@@ -186,8 +191,9 @@ func (e *testCase) withoutPlacementPolicy() {
 	text := e.chartFile("default", placementPolicy)
 	try := func() error {
 		s := one("tried", nil, hold)
-		s.annotations = map[string]string{"placement.kerf.dev/main": "GPU-0"}
-		_, err := e.client.CoreV1().Pods(e.namespace).Create(background(), s.object(e.namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		s.annotations = map[string]string{"scheduling.kerf.dev/main": "GPU-0"}
+		_, err := e.client.CoreV1().Pods(e.namespace).Create(background(), s.object(e.namespace),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	e.Cleanup(func() {
@@ -195,7 +201,7 @@ func (e *testCase) withoutPlacementPolicy() {
 			e.Error(err)
 		}
 		eventually(e, "the policy of placements", func() error {
-			if err := try(); err == nil || !strings.Contains(err.Error(), "by the scheduler alone") {
+			if err := try(); err == nil || !strings.Contains(err.Error(), "only the scheduler may write annotations") {
 				return fmt.Errorf("a forged placement: %w", errors.Join(err))
 			}
 			return nil
@@ -207,9 +213,9 @@ func (e *testCase) withoutPlacementPolicy() {
 	eventually(e, "the end of the policy of placements", try)
 }
 
-// Where nobody guards the scheduler's annotation, who forges it chooses among the GPUs that have room for what it asks for, as
-// kerf.dev/gpu-uuid lets it anyway, and gains nothing else: neither a GPU without a request, nor more than that, nor a place
-// where there is no room, nor a neighbour's.
+// If nothing protects the scheduler's annotation, a user who forges it chooses among the GPUs that have enough free
+// memory. kerf.dev/gpu-uuid allows that anyway. The user gains nothing else: no GPU without a request, no more than the
+// request, no GPU that is full, and no neighbor's GPU.
 func TestForgedPlacement(t *testing.T) {
 	e := beginWithAgent(t)
 	const gpu = 3
@@ -218,15 +224,17 @@ func TestForgedPlacement(t *testing.T) {
 	full, free := gpus[gpu].UUID, gpus[6].UUID
 	e.withoutPlacementPolicy()
 	forged := map[string]string{
-		"the victim's": full, "a free one": free, "two": free + "," + full, "an instance": full + "/7g.80gb@0", "an amount": full + "=70GiB",
+		"the victim's": full, "a free one": free, "two": free + "," + full, "an instance": full + "/7g.80gb@0",
+		"an amount": full + "=70GiB",
 	}
 	none, some := map[string]*pod{}, map[string]*pod{}
 	for name, value := range forged {
-		edit := func(s *podSpec) { s.annotations = map[string]string{"placement.kerf.dev/main": value} }
+		edit := func(s *podSpec) { s.annotations = map[string]string{"scheduling.kerf.dev/main": value} }
 		if value == full || value == free {
 			none[name] = e.create(forgery(name+" without", nil, attempts, edit))
 		}
-		some[name] = e.create(forgery(name, gibs(12), "gpuload --json --alloc 13GiB; exec gpuload --json --alloc 11GiB --hold 1h", edit))
+		some[name] = e.create(forgery(name, gibs(12),
+			"gpuload --json --alloc 13GiB; exec gpuload --json --alloc 11GiB --hold 1h", edit))
 	}
 	for name, p := range none {
 		p.running()
@@ -243,7 +251,7 @@ func TestForgedPlacement(t *testing.T) {
 			t.Errorf("%s: 13 GiB and 11 GiB of its 12: %v", name, l)
 		}
 		e.wantDriver(p, 12*gib)
-		on := e.wantHeld(p, "main", share(12*gib, 0)).Fragments[0].GPU
+		on := e.wantHeld(p, "main", share(12*gib, 0)).Shares[0].GPU
 		if on == full || name == "a free one" && on != free {
 			t.Errorf("%s: it lies on %s; %s is full, and %s has room", name, on, full, free)
 		}
@@ -260,8 +268,8 @@ func TestForgedNoteIsRefused(t *testing.T) {
 	e.create(s).event("FailedCreatePodSandBox", "kerf.dev/grant")
 }
 
-// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no pod with a share in. Where the
-// namespace is left out of that, and in a pod without a share, no container starts.
+// A mount that asks NVIDIA's runtime for GPUs, which hears it before the environment, lets no pod with a share in.
+// Where the namespace is left out of that, and in a pod without a share, no container starts.
 func TestMountThatAsksForGPUs(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -277,10 +285,11 @@ func TestMountThatAsksForGPUs(t *testing.T) {
 		}
 		pods[name] = s
 	}
-	if said := e.refused(pods["share"]); !strings.Contains(said, `mounts at "`+written+`"; write the path without ".."`) {
+	if said := e.refused(pods["share"]); !strings.Contains(said, `mounts at "`+written+
+		`"; write the path without ".."`) {
 		t.Errorf("refused with %q", said)
 	}
-	if r := e.kubectl("", "label", "namespace", e.namespace, "kerf.dev/host-paths=allowed"); r.err != nil {
+	if r := e.kubectl("", "label", "namespace", e.namespace, "kerf.dev/allow-host-paths=true"); r.err != nil {
 		t.Fatal(r)
 	}
 	for _, s := range pods {
@@ -289,8 +298,10 @@ func TestMountThatAsksForGPUs(t *testing.T) {
 			return err
 		})
 		p := e.create(s)
-		p.event("Failed", at, "asks NVIDIA's runtime for GPUs that the container was not given", "leave it out of the pod")
-		if o := p.get(); slices.ContainsFunc(containerStatuses(o), func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {
+		p.event("Failed", at, "asks NVIDIA's runtime for GPUs that the container was not given",
+			"leave it out of the pod")
+		if o := p.get(); slices.ContainsFunc(containerStatuses(o),
+			func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {
 			t.Errorf("it runs: %s", describe(o))
 		}
 	}

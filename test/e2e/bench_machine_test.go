@@ -38,7 +38,8 @@ func (e *testCase) timeMachine(cpu string) func() []time.Duration {
 			e.Fatalf("processes of %s: %q, want one", daemon, pid)
 		}
 		// Not into its pid namespace: that takes a process more, which a kill would not reach.
-		enter := []string{"-t", e.node.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-C", "--", "bash", "-c", joinCPU, "_", pid, "env", "GOMAXPROCS=16", program}
+		enter := []string{"-t", e.node.env["NODE_INIT"], "-m", "-u", "-i", "-n", "-C", "--", "bash", "-c", joinCPU, "_",
+			pid, "env", "GOMAXPROCS=16", program}
 		if cpu != "" {
 			enter = slices.Insert(enter, len(enter)-1, "taskset", "-c", cpu)
 		}
@@ -62,7 +63,7 @@ func (e *testCase) timeMachine(cpu string) func() []time.Duration {
 		_, _ = server.Process.Kill(), server.Wait()
 		var all []time.Duration
 		lines := strings.Split(out.String(), "\n")
-		for _, l := range lines[:len(lines)-1] { // the last is cut off
+		for _, l := range lines[:len(lines)-1] { // the last is incomplete
 			n, err := strconv.ParseInt(l, 10, 64)
 			if err != nil {
 				e.Fatalf("roundtrip: %v", err)
@@ -77,9 +78,9 @@ func (e *testCase) timeMachine(cpu string) func() []time.Duration {
 	}
 }
 
-// reserve keeps the last CPU for the processes that $1 names, and all other cgroups of the node, with those that are made
-// in them later, from it, as kubelet's static CPU manager does; "" gives everybody all of them back. Affinities alone
-// would not last: runc gives what it starts all CPUs of its cgroup.
+// reserve keeps the last CPU for the processes that $1 names, and all other cgroups of the node, with those that are
+// made in them later, from it, as kubelet's static CPU manager does; "" gives everybody all of them back. Affinities
+// alone would not last: runc gives what it starts all CPUs of its cgroup.
 const reserve = `set -o pipefail
 last=$(($(nproc --all) - 1))
 root=/sys/fs/cgroup key=:

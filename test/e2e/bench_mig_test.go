@@ -12,17 +12,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/test/benchline"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var benchCuts = flag.Int("bench-cuts", 0, "measure so many MIG instances that are cut for pods, one after the other; 0: measure nothing")
+var benchCuts = flag.Int("bench-cuts", 0,
+	"measure so many MIG instances that are cut for pods, one after the other; 0: measure nothing")
 
-// atOnce is how many pods ask for an instance at the same moment: as many as the two GPUs that are cut have room for.
+// atOnce is how many pods ask for an instance at the same moment: as many as fit on the two GPUs in MIG mode.
 const atOnce = 14
 
-// How long it is from a pod's Binding, as the moment before it is asked for, until the agent's log has its instance cut. It
-// judges nothing. The simulated driver's calls take no time of their own: what a driver takes comes on top.
+// The time from the request for a pod's Binding until the agent logs that it created the pod's instance. The test
+// judges nothing. The simulated driver's calls take no time: a real driver's calls add to this.
 func TestBenchMIG(t *testing.T) {
 	if *benchCuts == 0 {
 		t.Skip("it measures, with -bench-cuts=N")
@@ -41,20 +43,26 @@ func TestBenchMIG(t *testing.T) {
 		many = append(many, e.cutPods(slices.Repeat([]string{"1g.10gb"}, atOnce), fmt.Sprintf("many-%d", i))...)
 	}
 	r := e.kerf("metrics")
-	cut, err := histogramOf(r.out, "kerf_mig_cut_duration_seconds")
+	cut, err := histogramOf(r.out, "kerf_mig_instance_create_duration_seconds")
 	if err != nil {
 		t.Fatalf("%v: %v", err, r.errOut)
 	}
 	line := func(what string, all []time.Duration) string {
 		slices.Sort(all)
-		return fmt.Sprintf("\n  %-44s p50 %6v  p99 %6v  (%d pods)", what, all[len(all)/2].Round(time.Millisecond), all[len(all)*99/100].Round(time.Millisecond), len(all))
+		return fmt.Sprintf("\n  %-44s p50 %6v  p99 %6v  (%d pods)", what, all[len(all)/2].Round(time.Millisecond),
+			all[len(all)*99/100].Round(time.Millisecond), len(all))
 	}
-	t.Logf("measured:%s%s\n  %-44s p50 %6v  p99 %6v  (%d cuts)", line("pod bound to instance ready, one at a time", single), line(fmt.Sprintf("the same, %d pods at once on two GPUs", atOnce), many),
-		"of that the cut, by the agent's own count", cut.quantile(0.5).Round(time.Millisecond), cut.quantile(0.99).Round(time.Millisecond), cut.count())
+	t.Log(benchline.Durations("mig.single", single) + "\n" + benchline.Durations("mig.many", many) + "\n" +
+		benchline.Line("mig.create.p50", cut.quantile(0.5).Seconds(), "s") + "\n" +
+		benchline.Line("mig.create.p99", cut.quantile(0.99).Seconds(), "s"))
+	t.Logf("measured:%s%s\n  %-44s p50 %6v  p99 %6v  (%d cuts)", line("pod bound to instance ready, one at a time",
+		single), line(fmt.Sprintf("the same, %d pods at once on two GPUs", atOnce), many),
+		"of that the cut, by the agent's own count", cut.quantile(0.5).Round(time.Millisecond),
+		cut.quantile(0.99).Round(time.Millisecond), cut.count())
 }
 
-// cutPods binds a pod for each profile at once, and returns what each waited for its instance, which must be cut anew. It
-// leaves nothing.
+// cutPods binds a pod for each profile at once, and returns what each waited for its instance, which the agent must
+// create. It leaves nothing.
 func (e *testCase) cutPods(profiles []string, name string) []time.Duration {
 	e.Helper()
 	var pods []*pod
@@ -69,7 +77,8 @@ func (e *testCase) cutPods(profiles []string, name string) []time.Duration {
 		group.Go(func() {
 			bound[i] = time.Now()
 			err := e.client.CoreV1().Pods(p.namespace).Bind(background(), &corev1.Binding{
-				ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
+				ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.namespace},
+				Target:     corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
 			}, metav1.CreateOptions{})
 			if err != nil {
 				e.T.Errorf("bind %s: %v", p.name, err)
@@ -98,14 +107,14 @@ func (e *testCase) cutPods(profiles []string, name string) []time.Duration {
 	return took
 }
 
-// cutTimes are the moments at which instances were cut, by who they are for, as the agent's log has them.
+// cutTimes are the moments at which instances were created, by pod, from the agent's log.
 func (e *testCase) cutTimes() map[string]time.Time {
 	e.Helper()
 	all := map[string]time.Time{}
 	for l := range strings.Lines(e.agentLog(false)) {
 		_, rest, found := strings.Cut(l, ` for="`)
 		who, _, closed := strings.Cut(rest, `"`)
-		if !found || !closed || !strings.Contains(l, `msg="mig instance cut"`) {
+		if !found || !closed || !strings.Contains(l, `msg="created MIG instance"`) {
 			continue
 		}
 		_, rest, _ = strings.Cut(l, "time=")

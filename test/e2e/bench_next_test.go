@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// nextPods is how many pods wait, each for a node of its own, when room is made for one after the other.
+	// nextPods is how many pods wait, each for its own node, when capacity becomes free for one after the other.
 	nextPods = 20
 	// nextTime bounds the wait of one of them.
 	nextTime = 2 * time.Minute
@@ -24,19 +24,20 @@ const (
 	nextLook = 3 * time.Millisecond
 )
 
-// nextPod measures how long a pod that waits goes on waiting once its node reports room: from before the report is written to
-// the moment at which the pod is seen to be bound. It returns the times, shortest first. The nodes are the last ones, which are
-// empty where the bench does not fill all: pods are packed from the first one on.
+// nextPod measures how long a pod that waits goes on waiting once its node reports room: from before the report is
+// written to the moment at which the pod is seen to be bound. It returns the times, shortest first. The nodes are the
+// last ones, which are empty where the bench does not fill all: pods are packed from the first one on.
 func (h *hollow) nextPod() []time.Duration {
 	h.Helper()
 	rounds := min(nextPods, len(h.names))
 	full := func(s *gpunode.Status) {
-		c := gpunode.Claim{ID: "other", Container: "main", Level: "exclusive"}
+		c := gpunode.Grant{ID: "other", Container: "main", Level: "exclusive"}
 		for g := range s.GPUs {
 			s.GPUs[g].FreeBytes, s.GPUs[g].FreePercent, s.GPUs[g].Whole = 0, 0, true
-			c.Fragments = append(c.Fragments, gpunode.Fragment{GPU: s.GPUs[g].UUID, MemoryBytes: hollowGiB * gib, Percent: 100, Whole: true})
+			c.Shares = append(c.Shares, gpunode.Share{GPU: s.GPUs[g].UUID, MemoryBytes: hollowGiB * giB,
+				Percent: 100, Whole: true})
 		}
-		s.Claims = append(s.Claims, c)
+		s.Grants = append(s.Grants, c)
 	}
 	var waiting []*pod
 	first := len(h.names) - rounds
@@ -46,8 +47,10 @@ func (h *hollow) nextPod() []time.Duration {
 	}
 	for _, p := range waiting {
 		p.until("waiting", func(o *corev1.Pod) error {
-			bound := o.Spec.NodeName != "" // before the scheduler had heard that the node is full; then it does not count
-			if !bound && !slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
+			// before the scheduler had heard that the node is full; then it does not count
+			bound := o.Spec.NodeName != ""
+			if !bound && !slices.ContainsFunc(o.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
 				return errors.New("nothing says that it waits")
 			}
 			return nil

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-var benchProfiles = flag.String("bench-profiles", "", "a folder for the CPU profile, the heap profile and the metrics of each scheduler that is measured; empty: none. Taking them slows a scheduler down")
+var benchProfiles = flag.String("bench-profiles", "", "a folder for the CPU profile, the heap profile and the "+
+	"metrics of each scheduler that is measured; empty: none. Taking them slows a scheduler down")
 
 // profileTime is how long a CPU profile is: the time in which most pods are bound.
 const profileTime = 15 * time.Second
@@ -29,7 +30,8 @@ type served struct {
 	client *http.Client
 }
 
-// serving is a free port, and the arguments that have a scheduler serve its profile and its metrics there to whoever asks.
+// serving is a free port, and the arguments with which a scheduler serves its profile and its metrics there, without
+// authentication.
 func serving(t testing.TB) (*served, []string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +40,8 @@ func serving(t testing.TB) (*served, []string) {
 	}
 	address, _ := l.Addr().(*net.TCPAddr)
 	_ = l.Close()
-	s := &served{TB: t, port: address.Port, client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
+	s := &served{TB: t, port: address.Port,
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
 	return s, []string{
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(address.Port), "--cert-dir=" + t.TempDir(),
 		"--authorization-always-allow-paths=/healthz,/metrics,/debug/pprof/*",
@@ -79,7 +82,8 @@ func (s *served) profile(name string) (end func()) {
 		if err := <-done; err != nil {
 			s.Error(err)
 		}
-		for path, file := range map[string]string{"/metrics": name + ".metrics", "/debug/pprof/heap": name + "-heap.pprof"} {
+		for path, file := range map[string]string{"/metrics": name + ".metrics", "/debug/pprof/heap": name +
+			"-heap.pprof"} {
 			if err := s.keep(path, file); err != nil {
 				s.Error(err)
 			}

@@ -14,21 +14,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/test/benchline"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var (
-	benchNodes = flag.Int("bench-nodes", 0, "measure the scheduler on so many hollow nodes of 8 GPUs; 0: measure nothing")
+	benchNodes = flag.Int("bench-nodes", 0,
+		"measure the scheduler on so many hollow nodes of 8 GPUs; 0: measure nothing")
 	benchBound = flag.Int("bench-bound", 5000, "how many pods it binds")
 )
 
 // bindTime bounds the binding of all pods of one round.
 const bindTime = 30 * time.Minute
 
-// What kerf-scheduler binds in a second, and takes of memory, beside kube-scheduler, which counts one opaque resource: the
-// same nodes and as many pods, one after the other. The pods are there when a scheduler starts, and the time runs from the
-// first that is bound to the last. Then it is measured how soon kerf-scheduler binds a pod that waits. It judges nothing: the figures depend on the machine.
+// Compares kerf-scheduler with kube-scheduler, which counts one opaque resource: pods bound per second, and memory.
+// Both have the same nodes and as many pods, one after the other. The pods exist when a scheduler starts, and the time
+// runs from the first binding to the last. Then the test measures how soon kerf-scheduler binds a pending pod. It
+// judges nothing: the figures depend on the machine.
 func TestBenchScheduler(t *testing.T) {
 	if *benchNodes == 0 {
 		t.Skip("it measures, with -bench-nodes=N")
@@ -41,7 +44,8 @@ func TestBenchScheduler(t *testing.T) {
 			h := begin(t).hollowNodes(*benchNodes, 8)
 			program, config, limits := h.node.program(schedulerName), h.kerfScheduler(), percent(25)
 			if name != schedulerName {
-				program, config, limits = h.node.env["BIN"]+"/kube-scheduler", h.stockScheduler(), map[string]string{opaque: "1"}
+				program, config, limits = h.node.env["BIN"]+"/kube-scheduler", h.stockScheduler(),
+					map[string]string{opaque: "1"}
 			}
 			h.manyPods(*benchBound, limits)
 			var args []string
@@ -67,12 +71,19 @@ func TestBenchScheduler(t *testing.T) {
 			cpu := used / time.Duration(*benchBound)
 			rate := float64(*benchBound-1) / last.Sub(first).Seconds()
 			rates, sizes = append(rates, rate), append(sizes, float64(peak))
-			said := fmt.Sprintf("%-15s %d pods on %d nodes: %.0f bound in a second, the first %v after its start; %v of CPU time for each, at most %d MiB resident",
-				name, *benchBound, *benchNodes, rate, first.Sub(began).Round(10*time.Millisecond), cpu.Round(10*time.Microsecond), peak/mib)
+			said := fmt.Sprintf("%-15s %d pods on %d nodes: %.0f bound in a second, the first %v after its start; %v "+
+				"of CPU time for each, at most %d MiB resident",
+				name, *benchBound, *benchNodes, rate, first.Sub(began).Round(10*time.Millisecond),
+				cpu.Round(10*time.Microsecond), peak/mib)
 			t.Log(said) // at once: what comes may fail
+			t.Log(strings.Join([]string{benchline.Line(name+".rate", rate, "pods/s"),
+				benchline.Line(name+".cpu", float64(cpu.Microseconds())/1000, "ms"),
+				benchline.Line(name+".resident", float64(peak/mib), "MiB")}, "\n"))
 			fmt.Fprintf(&report, "\n  %s", said)
 			if name == schedulerName {
-				fmt.Fprintf(&report, "\n  %s", saidOf(h.nextPod()))
+				next := h.nextPod()
+				t.Log(benchline.Durations("scheduler.next", next))
+				fmt.Fprintf(&report, "\n  %s", saidOf(next))
 			}
 			s.end()
 		})
@@ -81,7 +92,10 @@ func TestBenchScheduler(t *testing.T) {
 		}
 		if round%2 == 1 {
 			n := len(rates)
-			fmt.Fprintf(&report, "\n  %s is %.2f times as fast, and takes %.2f times the memory", schedulerName, rates[n-1]/rates[n-2], sizes[n-1]/sizes[n-2])
+			fmt.Fprintf(&report, "\n  %s is %.2f times as fast, and takes %.2f times the memory", schedulerName,
+				rates[n-1]/rates[n-2], sizes[n-1]/sizes[n-2])
+			t.Log(benchline.Line("scheduler.faster", rates[n-1]/rates[n-2], "times"), "\n"+
+				benchline.Line("scheduler.memory", sizes[n-1]/sizes[n-2], "times"))
 		}
 	}
 	t.Logf("measured:%s", report.String())
@@ -89,8 +103,10 @@ func TestBenchScheduler(t *testing.T) {
 
 // stockScheduler is kube-scheduler as it comes, for pods of this test alone.
 func (h *hollow) stockScheduler() string {
-	return "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n" +
-		"clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}\nprofiles:\n- schedulerName: " + h.scheduler() + "\n"
+	return "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: " +
+		"{leaderElect: false}\n" +
+		"clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}\nprofiles:\n- schedulerName: " +
+		h.scheduler() + "\n"
 }
 
 // manyPods makes pods that hollow nodes take. The test ends with all of them at once.
@@ -128,7 +144,8 @@ func (h *hollow) manyPods(n int, limits map[string]string) {
 // make makes one pod.
 func (h *hollow) make(s podSpec) error {
 	return poll("creation of pod "+s.name, func() error {
-		_, err := h.client.CoreV1().Pods(h.namespace).Create(background(), s.object(h.namespace), metav1.CreateOptions{})
+		_, err := h.client.CoreV1().Pods(h.namespace).Create(background(), s.object(h.namespace),
+			metav1.CreateOptions{})
 		if err != nil && !strings.Contains(err.Error(), "serviceaccount") {
 			return final("%w", err)
 		}
@@ -142,7 +159,8 @@ func (h *hollow) allBound(n int) (first, last time.Time) {
 	seen := map[string]bool{}
 	for end := time.Now().Add(bindTime); len(seen) < n; {
 		// The client ends a watch after a while; the next one tells of all again.
-		watch, err := h.client.CoreV1().Pods(h.namespace).Watch(background(), metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+		watch, err := h.client.CoreV1().Pods(h.namespace).Watch(background(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName!="})
 		if err != nil {
 			h.Fatal(err)
 		}

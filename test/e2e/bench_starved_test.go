@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// lookEvery is the time between two looks at the kernel's run queues. Each costs some milliseconds of CPU time itself.
+// lookEvery is the time between two reads of the kernel's run queues. Each costs some milliseconds of CPU time itself.
 const lookEvery = 20 * time.Millisecond
 
 // queue is what the kernel says of a cgroup's part in one CPU's run queue.
 type queue struct {
 	ready  bool          // a thread of the group is ready to run there
 	ran    time.Duration // all that the group has ever run there
-	weight float64       // its part of that CPU, beside its siblings'; 1024 is one process's of the usual priority
+	weight float64       // its share of that CPU, relative to its siblings; 1024 is one process of the usual priority
 }
 
 // starvation is a time for which the cgroup of all pods had ready threads on a CPU and was not served there.
@@ -44,7 +44,8 @@ func (s starvation) String() string {
 func (e *testCase) watchPods() func() starvation {
 	e.Helper()
 	dir := e.TempDir()
-	if out, err := exec.CommandContext(e.Context(), "mount", "-t", "debugfs", "none", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(e.Context(), "mount", "-t", "debugfs", "none",
+		dir).CombinedOutput(); err != nil {
 		e.Skipf("the kernel's run queues cannot be seen: mount debugfs: %v: %s", err, out)
 	}
 	e.Cleanup(func() { _ = exec.Command("umount", dir).Run() })

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/test/benchline"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -30,7 +31,8 @@ const benchTime = 15 * time.Minute
 
 // measured are the agent's histograms that are on the way of a container's start.
 func measured() []string {
-	return []string{"kerf_allocate_duration_seconds", "kerf_inject_duration_seconds", "kerf_arm_duration_seconds"}
+	return []string{"kerf_allocate_duration_seconds", "kerf_inject_duration_seconds",
+		"kerf_grant_activation_duration_seconds"}
 }
 
 // What a container's start costs when many start at once. It judges nothing: the figures depend on the machine.
@@ -45,35 +47,43 @@ func TestBenchManyPods(t *testing.T) {
 		t.Run(fmt.Sprintf("plain-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
 			plain = e.startMany(*benchPods, nil)
+			line("%s", benchline.Line("pods.plain", plain.Seconds(), "s"))
 		})
 		t.Run(fmt.Sprintf("capped-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
-			with := e.measureStarts(line, "")
-			line("round %d: %d pods of one container, from the first creation to all running: %v with kerf.dev/gpu-memory-gib: 1, %v without (%+.1f %%)",
-				round+1, *benchPods, with.Round(10*time.Millisecond), plain.Round(10*time.Millisecond), 100*(with.Seconds()/plain.Seconds()-1))
+			with := e.measureStarts(line, "", "pods.shared-cpu")
+			line("%s", benchline.Line("pods.capped", with.Seconds(), "s"))
+			line("round %d: %d pods of one container, from the first creation to all running: %v with "+
+				"kerf.dev/gpu-memory-gib: 1, %v without (%+.1f %%)",
+				round+1, *benchPods, with.Round(10*time.Millisecond), plain.Round(10*time.Millisecond),
+				100*(with.Seconds()/plain.Seconds()-1))
 			took := e.timeHook(200)
-			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  p99 %v; a container has two of them, guard and ask",
+			line("%s", benchline.Durations("hook", took))
+			line("kerf-hook, as a process, for a container that is armed already (no work for the agent): p50 %v  "+
+				"p99 %v; a container has two of them, guard and ask",
 				took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
 		})
 		t.Run(fmt.Sprintf("starved-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
 			watched := e.watchPods()
 			e.startMany(*benchPods, gibs(1))
-			line("round %d, once more, with an eye on the kernel: the cgroup of all pods was ready and not served for up to %v", round+1, watched())
+			line("round %d, once more, with an eye on the kernel: the cgroup of all pods was ready and not served "+
+				"for up to %v", round+1, watched())
 		})
 		t.Run(fmt.Sprintf("own-cpu-%d", round), func(t *testing.T) {
 			e := beginWithAgent(t)
 			cpu := e.reserveCPU()
-			took := e.measureStarts(line, cpu)
-			line("round %d, agent and simulated driver alone on one of %d CPUs, which an arm's questions had too: all running after %v", round+1, runtime.NumCPU(), took.Round(10*time.Millisecond))
+			took := e.measureStarts(line, cpu, "pods.own-cpu")
+			line("round %d, agent and simulated driver alone on one of %d CPUs, which an arm's questions had too: "+
+				"all running after %v", round+1, runtime.NumCPU(), took.Round(10*time.Millisecond))
 		})
 	}
 	t.Logf("measured:%s", report.String())
 }
 
-// measureStarts starts the pods, with a grant each, and writes down what the agent has counted. The questions beside it
-// are asked on the CPU that is named, "" for any.
-func (e *testCase) measureStarts(line func(string, ...any), cpu string) time.Duration {
+// measureStarts starts the pods, with a grant each, and writes down what the agent has counted. The concurrent requests
+// to the agent come from the named CPU; "" allows any.
+func (e *testCase) measureStarts(line func(string, ...any), cpu, key string) time.Duration {
 	e.Helper()
 	agent, before, queued := e.agentInstances(), e.histograms(), e.queued()
 	logged := len(e.startTimes())
@@ -82,11 +92,12 @@ func (e *testCase) measureStarts(line func(string, ...any), cpu string) time.Dur
 	floor := machine()
 	after, queued := e.histograms(), e.queued()-queued
 	if now := e.agentInstances(); now != agent {
-		e.Fatalf("the agent was %s, and is %s: its metrics began anew", agent, now)
+		e.Fatalf("the agent was %s, and is %s: its metrics started again", agent, now)
 	}
 	for _, name := range measured() {
 		h := after[name].since(before[name])
-		line("%-32s p50 %9v  p99 %9v  (%d values)", name, h.quantile(0.5).Round(time.Microsecond), h.quantile(0.99).Round(time.Microsecond), h.count())
+		line("%-32s p50 %9v  p99 %9v  (%d values)", name, h.quantile(0.5).Round(time.Microsecond),
+			h.quantile(0.99).Round(time.Microsecond), h.count())
 		if h.count() < uint64(*benchPods) {
 			e.Errorf("%s has counted %d of %d pods", name, h.count(), *benchPods)
 		}
@@ -96,10 +107,15 @@ func (e *testCase) measureStarts(line func(string, ...any), cpu string) time.Dur
 		e.Errorf("the agent's log has %d of %d starts", len(both), *benchPods)
 	}
 	slices.Sort(both)
-	line("%-32s p50 %9v  p99 %9v  (%d values)", "inject and arm of a container", both[len(both)/2].Round(time.Microsecond), both[len(both)*99/100].Round(time.Microsecond), len(both))
-	line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves", floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
+	line("%s", benchline.Durations(key, both))
+	line("%-32s p50 %9v  p99 %9v  (%d values)", "inject and arm of a container",
+		both[len(both)/2].Round(time.Microsecond), both[len(both)*99/100].Round(time.Microsecond), len(both))
+	line("%-32s p50 %9v  p99 %9v  (%d values)", "an arm's questions, by themselves",
+		floor[len(floor)/2].Round(time.Microsecond), floor[len(floor)*99/100].Round(time.Microsecond), len(floor))
 	line("resident with %d grants: %s", len(e.picture().Grants), e.resident(agentName))
-	line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod", (queued / time.Duration(*benchPods)).Round(time.Microsecond))
+	line("%s", benchline.Line(key+".agent.resident", e.residentMiB(agentName, "VmHWM:"), "MiB"))
+	line("meanwhile, the threads of agent and simulated driver together waited for a CPU: %v for each pod",
+		(queued / time.Duration(*benchPods)).Round(time.Microsecond))
 	return took
 }
 
@@ -126,7 +142,7 @@ func (e *testCase) startTimes() []time.Duration {
 	e.Helper()
 	var all []time.Duration
 	for l := range strings.Lines(e.agentLog(false)) {
-		if !strings.Contains(l, "msg=\"lease taken\"") {
+		if !strings.Contains(l, "msg=\"activated grant\"") {
 			continue
 		}
 		var sum time.Duration
@@ -149,7 +165,8 @@ func (e *testCase) startTimes() []time.Duration {
 func (e *testCase) queued() time.Duration {
 	e.Helper()
 	busybox := e.node.busybox()
-	r := e.node.in("/bin/sh", "-c", "for p in $("+busybox+" pidof kerf-agent gpusim); do cat /proc/$p/task/*/schedstat; done")
+	r := e.node.in("/bin/sh", "-c", "for p in $("+busybox+
+		" pidof kerf-agent gpusim); do cat /proc/$p/task/*/schedstat; done")
 	if r.err != nil {
 		e.Fatalf("time in the run queue: %v", r)
 	}
@@ -168,30 +185,37 @@ func (e *testCase) queued() time.Duration {
 	return all
 }
 
-// resident is how much memory a program of the node has, and what of it is files: its own code, which the kernel may take
-// back.
+// resident is how much memory a program of the node has, and what of it is files: its own code, which the kernel can
+// free.
 func (e *testCase) resident(program string) string {
+	e.Helper()
+	var parts []string
+	for _, key := range []string{"VmHWM:", "VmRSS:", "RssAnon:", "RssFile:"} {
+		parts = append(parts, fmt.Sprintf("%s %.1f MiB", strings.TrimSuffix(key, ":"), e.residentMiB(program, key)))
+	}
+	return program + " " + strings.Join(parts, ", ")
+}
+
+// residentMiB is a line of /proc/PID/status of a program of the node, in MiB.
+func (e *testCase) residentMiB(program, key string) float64 {
 	e.Helper()
 	r := e.node.in("/bin/sh", "-c", "cat /proc/$("+e.node.busybox()+" pidof "+program+")/status")
 	if r.err != nil {
 		e.Fatalf("memory of %s: %v", program, r)
 	}
-	var parts []string
 	for l := range strings.Lines(r.out) {
-		for _, key := range []string{"VmHWM:", "VmRSS:", "RssAnon:", "RssFile:"} {
-			if rest, ok := strings.CutPrefix(l, key); ok {
-				kib, err := strconv.Atoi(strings.Fields(rest)[0])
-				if err != nil {
-					e.Fatalf("memory of %s: %q", program, l)
-				}
-				parts = append(parts, fmt.Sprintf("%s %.1f MiB", strings.TrimSuffix(key, ":"), float64(kib)/1024))
-			}
+		rest, ok := strings.CutPrefix(l, key)
+		if !ok {
+			continue
 		}
+		kib, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			e.Fatalf("memory of %s: %q", program, l)
+		}
+		return float64(kib) / 1024
 	}
-	if len(parts) != 4 {
-		e.Fatalf("memory of %s: %s", program, r.out)
-	}
-	return program + " " + strings.Join(parts, ", ")
+	e.Fatalf("memory of %s: no %s in %s", program, key, r.out)
+	return 0
 }
 
 // startMany creates n pods at once and returns how long it took until all of them ran.
@@ -210,7 +234,8 @@ func (e *testCase) startMany(n int, limits map[string]string) time.Duration {
 	var group sync.WaitGroup
 	for _, o := range objects {
 		group.Go(func() {
-			if _, err := e.client.CoreV1().Pods(e.namespace).Create(background(), o, metav1.CreateOptions{}); err != nil {
+			if _, err := e.client.CoreV1().Pods(e.namespace).Create(background(), o,
+				metav1.CreateOptions{}); err != nil {
 				e.Errorf("create pod %s: %v", o.Name, err)
 			}
 		})
@@ -259,13 +284,14 @@ func (e *testCase) timeHook(times int) []time.Duration {
 	p.running()
 	g := e.grantUsed(p, "main")
 	state := filepath.Join(e.TempDir(), "state.json") // the node sees this machine's /tmp
-	text := fmt.Sprintf(`{"ociVersion":"1.2.0","id":%q,"status":"creating","pid":%d,"bundle":"/"}`, g.ContainerID, g.PIDs[0])
+	text := fmt.Sprintf(`{"ociVersion":"1.2.0","id":%q,"status":"creating","pid":%d,"bundle":"/"}`, g.ContainerID,
+		g.PIDs[0])
 	if err := os.WriteFile(state, []byte(text), 0o644); err != nil {
 		e.Fatal(err)
 	}
 	const loop = `for ((i = 0; i < $1; i++)); do
 		began=$EPOCHREALTIME
-		"$2" arm --socket /run/kerf/hook.sock --ask gpu-memory-gib:1 <"$3" || exit
+		"$2" activate --socket /run/kerf/hook.sock --request gpu-memory-gib:1 <"$3" || exit
 		ended=$EPOCHREALTIME
 		echo $((${ended/[.,]/} - ${began/[.,]/}))
 	done`

@@ -44,7 +44,8 @@ func (e *testCase) takesNothing(uuid string, want bool) {
 		if len(all) > 1 || len(all) == 1 && all[uuid] == "" {
 			return final("others are cordoned: %v", all)
 		}
-		const remedy = "another device plugin hands it out as " + otherResource + "; take the GPU, or the node, from one of both"
+		const remedy = "another device plugin hands it out as " + otherResource +
+			"; take the GPU, or the node, from one of both"
 		if why := all[uuid]; (why != "") != want || want && why != remedy {
 			return fmt.Errorf("it says %q", why)
 		}
@@ -62,7 +63,8 @@ func TestBesideAnotherPlugin(t *testing.T) {
 	gpus := e.node.gpus(t)
 	theirs := gpus[7]
 	full := e.allOffers()
-	e.writeRules(e.changedRules("- name: default\n", "- name: default\n    gpus: [{uuid: ["+theirs.UUID+"], exclude: true}]\n"))
+	e.writeRules(e.changedRules("- name: default\n", "- name: default\n    gpuRules: [{uuid: ["+theirs.UUID+
+		"], excluded: true}]\n"))
 	eventually(e, "a GPU less", func() error {
 		if have := e.offers()["gpu"][1]; have != 7 {
 			return fmt.Errorf("%d are offered", have)
@@ -71,7 +73,8 @@ func TestBesideAnotherPlugin(t *testing.T) {
 	})
 	others := e.startOtherPlugin(theirs.UUID)
 
-	whole := e.create(one("theirs", map[string]string{otherResource: "1"}, "exec gpuload --json --alloc 60GiB --hold 1h"))
+	whole := e.create(one("theirs", map[string]string{otherResource: "1"},
+		"exec gpuload --json --alloc 60GiB --hold 1h"))
 	rest := e.create(one("rest", wholeGPUs(6), hold))
 	whole.running()
 	rest.running()
@@ -86,10 +89,11 @@ func TestBesideAnotherPlugin(t *testing.T) {
 	e.create(spec).event("no room")
 	ours := e.create(one("ours", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	ours.running()
-	// On a GPU that is another's Kerf sets nothing, the least limit neither: what keeps its containers off it are the device files.
+	// On a GPU that is another's Kerf sets nothing, the least limit neither: what keeps its containers off it are the
+	// device files.
 	e.wantHeldBut(ours, "main", share(10*gib, 0), theirs.UUID)
 	for _, g := range e.picture().Grants {
-		if slices.ContainsFunc(g.Fragments, func(f fragment) bool { return f.GPU == theirs.UUID }) {
+		if slices.ContainsFunc(g.Shares, func(f fragment) bool { return f.GPU == theirs.UUID }) {
 			t.Errorf("Kerf gave the other plugin's GPU: %+v", g)
 		}
 	}
@@ -99,13 +103,14 @@ func TestBesideAnotherPlugin(t *testing.T) {
 	rest.delete()
 	rest.released()
 
-	on := e.grantOf(ours, "main").Fragments[0].GPU
+	on := e.grantOf(ours, "main").Shares[0].GPU
 	others.handOut(e, theirs.UUID, on)
 	e.takesNothing(on, true)
-	before := e.holdings(ours)
+	before := e.heldBy(ours)
 	next := e.create(one("next", gibs(10), hold))
 	next.running()
-	if gpu := e.wantHeldBut(next, "main", share(10*gib, 0), theirs.UUID).Fragments[0].GPU; gpu == on || gpu == theirs.UUID {
+	if gpu := e.wantHeldBut(next, "main", share(10*gib, 0), theirs.UUID).Shares[0].GPU; gpu == on ||
+		gpu == theirs.UUID {
 		t.Errorf("it lies on GPU %s, which is in dispute", gpu)
 	}
 	again := one("again", gibs(10), hold)

@@ -28,7 +28,7 @@ func TestOtherSchedulers(t *testing.T) {
 	spec.edit = func(p *corev1.Pod) { p.Spec.NodeName = node }
 	tooMuch := e.create(spec)
 	if o := bound.get(); o.Spec.NodeName != "" {
-		t.Errorf("somebody bound it to %s", o.Spec.NodeName)
+		t.Errorf("it was bound to %s", o.Spec.NodeName)
 	}
 	err := e.client.CoreV1().Pods(e.namespace).Bind(background(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: bound.name},
@@ -41,7 +41,8 @@ func TestOtherSchedulers(t *testing.T) {
 	fixed.running()
 	e.wantHeld(bound, "main", share(2*gib, 0))
 	e.wantHeld(fixed, "main", share(2*gib, 0))
-	if o := tooMuch.phase(corev1.PodFailed); !strings.Contains(o.Status.Reason+o.Status.Message, "kerf.dev/gpu-memory-gib") {
+	if o := tooMuch.phase(corev1.PodFailed); !strings.Contains(o.Status.Reason+o.Status.Message,
+		"kerf.dev/gpu-memory-gib") {
 		t.Errorf("kubelet does not tell what there is too little of: %s", describe(o))
 	}
 	if all := e.grantsOf(tooMuch); len(all) > 0 {
@@ -65,13 +66,13 @@ __attribute__((constructor)) static void fired(void)
 }
 `
 
-// What a pod sets for the loader of its own programs is loaded into nothing that runs as root on the node on its
-// behalf.
+// No process that runs as root on the node loads the libraries that a pod names for its own dynamic loader.
 func TestPreloadStaysInThePod(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
 	dir := t.TempDir() // the node sees this machine's /tmp
-	source, library, fired := filepath.Join(dir, "canary.c"), filepath.Join(dir, "canary.so"), filepath.Join(dir, "fired")
+	source, library, fired := filepath.Join(dir, "canary.c"), filepath.Join(dir, "canary.so"),
+		filepath.Join(dir, "fired")
 	if err := os.WriteFile(source, []byte(canary), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +92,13 @@ func TestPreloadStaysInThePod(t *testing.T) {
 	spec.runtimeClass = "nvidia"
 	spec.containers[0].env = map[string]string{
 		"LD_PRELOAD": library, "LD_AUDIT": library, "LD_LIBRARY_PATH": dir,
-		"KERF_DIR": dir, "KERF_GRANT": "k-0000000000", "KERF_MEMORY_BYTES": "1099511627776", "NVIDIA_VISIBLE_DEVICES": "all",
+		"KERF_DIR": dir, "KERF_GRANT": "k-0000000000", "KERF_MEMORY_BYTES": "1099511627776",
+		"NVIDIA_VISIBLE_DEVICES": "all",
 	}
 	p := e.create(spec)
 	p.running()
 	g := e.grantUsed(p, "main")
-	if caps := p.caps("main"); caps[g.Fragments[0].GPU] != 2*gib {
+	if caps := p.caps("main"); caps[g.Shares[0].GPU] != 2*gib {
 		t.Errorf("the driver holds %v", caps)
 	}
 	out, _, err := p.exec("main", "env")
@@ -111,7 +113,7 @@ func TestPreloadStaysInThePod(t *testing.T) {
 	}
 }
 
-// A debug container beside one with a grant sees no GPU, whatever it says; and a privileged one is refused.
+// A debug container in a pod with a grant sees no GPU, whatever its spec says. Kerf refuses a privileged one.
 func TestDebugContainer(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -121,23 +123,27 @@ func TestDebugContainer(t *testing.T) {
 	p.running()
 	before := e.wantHeld(p, "main", share(2*gib, 0))
 	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: "debug", Image: loadImage, ImagePullPolicy: corev1.PullNever, Command: []string{"/bin/sh", "-c", look + "; echo end"},
-		Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}},
+		Name: "debug", Image: loadImage, ImagePullPolicy: corev1.PullNever,
+		Command: []string{"/bin/sh", "-c", look + "; echo end"},
+		Env:     []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}},
 	}}
 	strong := debug
 	strong.Name, strong.SecurityContext = "strong", &corev1.SecurityContext{Privileged: new(true)}
 	add := func(c corev1.EphemeralContainer) error {
 		o := p.get()
 		o.Spec.EphemeralContainers = append(o.Spec.EphemeralContainers, c)
-		_, err := e.client.CoreV1().Pods(p.namespace).UpdateEphemeralContainers(background(), p.name, o, metav1.UpdateOptions{})
+		_, err := e.client.CoreV1().Pods(p.namespace).UpdateEphemeralContainers(background(), p.name, o,
+			metav1.UpdateOptions{})
 		return err
 	}
 	if err := add(strong); err == nil || !strings.Contains(err.Error(), "could take off its own cap") {
 		t.Errorf("a privileged debug container: %v", err)
 	}
 	tracing := debug
-	tracing.Name, tracing.SecurityContext = "tracing", &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}
-	if err := add(tracing); err == nil || !strings.Contains(err.Error(), `container "tracing" adds capability SYS_PTRACE`) {
+	tracing.Name, tracing.SecurityContext = "tracing",
+		&corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}
+	if err := add(tracing); err == nil ||
+		!strings.Contains(err.Error(), `container "tracing" adds capability SYS_PTRACE`) {
 		t.Errorf("a debug container that may trace: %v", err)
 	}
 	if err := add(debug); err != nil {

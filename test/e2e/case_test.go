@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testCase is one test on the node: it has a namespace of its own, and leaves nothing.
+// testCase is one test on the node: it has its own namespace, and leaves nothing.
 type testCase struct {
 	*testing.T
 	*cluster
@@ -27,7 +27,7 @@ type testCase struct {
 	why []string
 }
 
-// Fatal, Fatalf, Error and Errorf are the test's, and keep what they are told.
+// Fatal, Fatalf, Error and Errorf call the test's methods, and keep the message.
 func (e *testCase) Fatal(args ...any) {
 	e.Helper()
 	e.why = append(e.why, fmt.Sprint(args...))
@@ -55,8 +55,8 @@ func (e *testCase) Errorf(format string, args ...any) {
 	e.T.Errorf(format, args...)
 }
 
-// begin makes a namespace and sees to the end. Tests of the shared kind run beside each other: they restart
-// nothing, break nothing, and ask for so little that all of them fit on the node together.
+// begin makes a namespace and registers the cleanup. Tests of the shared kind run in parallel: they restart nothing,
+// break nothing, and ask for so little that all of them fit on the node together.
 func begin(t *testing.T) *testCase {
 	t.Helper()
 	e := &testCase{T: t, cluster: theCluster, logs: theNode.logSizes()}
@@ -70,8 +70,8 @@ func begin(t *testing.T) *testCase {
 	return e
 }
 
-// beginWithAgent waits for the agent, too, and until no GPU is as a test before has left it: while one is lost or unhealthy there
-// is less room, and each pod that comes has kubelet asked who holds what.
+// beginWithAgent waits for the agent, too, and until no GPU is as a test before has left it: while one is lost or
+// unhealthy there is less room, and each pod that comes has kubelet asked who holds what.
 func beginWithAgent(t *testing.T) *testCase {
 	t.Helper()
 	e := begin(t)
@@ -82,7 +82,8 @@ func beginWithAgent(t *testing.T) *testCase {
 			return err
 		}
 		for _, g := range s.GPUs {
-			if g.Health != "healthy" || strings.Contains(g.UUID, "/") { // a MIG instance of an earlier test, which is being destroyed
+			// a MIG instance of an earlier test, which is being destroyed
+			if g.Health != "healthy" || strings.Contains(g.UUID, "/") {
 				return fmt.Errorf("%+v", g)
 			}
 		}
@@ -113,7 +114,7 @@ func (e *testCase) end() {
 			e.Error(err)
 		}
 	}
-	// Its controller takes some seconds for what is in it; nobody has to wait for that.
+	// Its controller takes some seconds to delete the content; the test does not wait for that.
 	if err := e.client.CoreV1().Namespaces().Delete(background(), e.namespace, metav1.DeleteOptions{}); err != nil {
 		e.Errorf("delete the namespace: %v", err)
 	}
@@ -139,7 +140,8 @@ func (e *testCase) releasedError() error {
 	}
 	for _, g := range s.Grants {
 		if g.Namespace == e.namespace {
-			return fmt.Errorf("the agent holds grant %s for %s/%s/%s, state %s", g.ID, g.Namespace, g.Pod, g.Container, g.State)
+			return fmt.Errorf("the agent holds grant %s for %s/%s/%s, state %s", g.ID, g.Namespace, g.Pod, g.Container,
+				g.State)
 		}
 	}
 	return nil

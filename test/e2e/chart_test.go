@@ -17,7 +17,7 @@ import (
 )
 
 // startTaint keeps pods off a node until its agent has proven that they can start there.
-const startTaint = "kerf.dev/starting"
+const startTaint = "kerf.dev/agent-not-ready"
 
 // rendered is what the chart makes with a set of values of its tests, with the images that were made here.
 func (e *testCase) rendered(set string) string {
@@ -25,8 +25,8 @@ func (e *testCase) rendered(set string) string {
 	return e.renderedFrom(e.node.env["REPO"], set, agentImage, schedulerImage)
 }
 
-// Installed by the chart, the cluster places pods that name a profile and nothing else; and removed by it, nothing is left,
-// after whoever used a GPU has ended.
+// A cluster with the installed chart places pods that name only a profile. After the chart is removed, and the
+// processes that used a GPU have ended, nothing is left.
 func TestChart(t *testing.T) {
 	e := beginWithAgent(t)
 	t.Cleanup(func() {
@@ -71,7 +71,8 @@ func TestChart(t *testing.T) {
 // taintNode is what a cluster does to a node that joins.
 func (e *testCase) taintNode() {
 	e.Helper()
-	if r := e.kubectl("", "taint", "--overwrite", "node", e.node.env["NODE_NAME"], startTaint+"=:NoSchedule"); r.err != nil {
+	if r := e.kubectl("", "taint", "--overwrite", "node", e.node.env["NODE_NAME"],
+		startTaint+"=:NoSchedule"); r.err != nil {
 		e.Fatal(r)
 	}
 	e.Cleanup(func() { e.kubectl("", "taint", "node", e.node.env["NODE_NAME"], startTaint+"-") })
@@ -102,7 +103,9 @@ func (e *testCase) nodeIsLabelled() {
 			return err
 		}
 		l := n.Labels
-		if l["kerf.dev/gpu.model"] == "" || l["kerf.dev/level"] != "driver" || l["kerf.dev/mig.capable"] != "true" || l["nvidia.com/gpu.count"] != "8" {
+		if l["kerf.dev/gpu-model"] == "" || l["kerf.dev/enforcement-level"] != "driver" ||
+			l["kerf.dev/mig-capable"] != "true" ||
+			l["nvidia.com/gpu.count"] != "8" {
 			return fmt.Errorf("labels %v", l)
 		}
 		if _, there := l["nvidia.com/gpu.present"]; there {
@@ -115,19 +118,25 @@ func (e *testCase) nodeIsLabelled() {
 	})
 	name := e.node.env["NODE_NAME"]
 	for what, c := range map[string]struct{ token, patch, want string }{
-		"another label":     {name, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "say which GPUs it has, and no other"},
-		"another node":      {"node-2", `{"metadata":{"labels":{"kerf.dev/level":"hardware"}}}`, "its own node alone"},
-		"a taint":           {name, `{"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`, "and change no other"},
-		"the start's taint": {name, `{"spec":{"taints":[{"key":"kerf.dev/starting","effect":"NoSchedule"}]}}`, "and change no other"},
+		"another label": {name, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`,
+			"say which GPUs it has, and no other"},
+		"another node": {"node-2", `{"metadata":{"labels":{"kerf.dev/enforcement-level":"hardware"}}}`,
+			"its own node alone"},
+		"a taint": {name, `{"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`,
+			"and change no other"},
+		"the start's taint": {name, `{"spec":{"taints":[{"key":"kerf.dev/agent-not-ready","effect":"NoSchedule"}]}}`,
+			"and change no other"},
 	} {
-		_, err := e.asAgent(c.token).CoreV1().Nodes().Patch(background(), name, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
+		_, err := e.asAgent(c.token).CoreV1().Nodes().Patch(background(), name, types.MergePatchType, []byte(c.patch),
+			metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			e.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
 }
 
-// keepsItsLabels has the agent come anew while a pod has a grant, which is all that it knows of GPUs until a driver answers.
+// keepsItsLabels restarts the agent while a pod has a grant. That grant is all that the agent knows of GPUs until a
+// driver answers.
 func (e *testCase) keepsItsLabels() {
 	e.Helper()
 	labels := func() map[string]string {
@@ -145,8 +154,8 @@ func (e *testCase) keepsItsLabels() {
 	}
 }
 
-// removeChart goes the way of docs/operate/install.md: agents make room for what empties the nodes, which waits for who uses a GPU;
-// then everything is deleted.
+// removeChart goes the way of docs/operate/install.md: agents make room for what empties the nodes, which waits for who
+// uses a GPU; then everything is deleted.
 func (e *testCase) removeChart(user *pod, all string) {
 	e.Helper()
 	const remover = "kerf-remove"
@@ -177,7 +186,8 @@ func (e *testCase) removeChart(user *pod, all string) {
 		}
 		return nil
 	})
-	for _, args := range [][]string{{"delete", "--ignore-not-found", "-f", "-"}, {"delete", "daemonset", "-n", kerfNamespace, remover}, {"delete", "namespace", kerfNamespace}} {
+	for _, args := range [][]string{{"delete", "--ignore-not-found", "-f", "-"},
+		{"delete", "daemonset", "-n", kerfNamespace, remover}, {"delete", "namespace", kerfNamespace}} {
 		if r := e.kubectl(all, args...); r.err != nil {
 			e.Fatal(r)
 		}
@@ -188,16 +198,22 @@ func (e *testCase) removeChart(user *pod, all string) {
 // nothingLeft looks for what Kerf could have left on the node and in the cluster.
 func (e *testCase) nothingLeft() {
 	e.Helper()
-	files := e.node.in("sh", "-c", "find /opt/kerf /run/kerf /var/lib/kerf ! -type d; ls /etc/cdi /var/lib/kubelet/device-plugins | grep kerf; grep -E ' /(opt|run|var/lib)/kerf' /proc/self/mountinfo; true").out
+	files := e.node.in("sh", "-c", "find /opt/kerf /run/kerf /var/lib/kerf ! -type d; ls /etc/cdi "+
+		"/var/lib/kubelet/device-plugins | grep kerf; grep -E ' /(opt|run|var/lib)/kerf' /proc/self/mountinfo; "+
+		"true").out
 	if files != "" {
 		e.Errorf("on the node is left:\n%s", files)
 	}
 	if l := e.node.limits(e.T); len(l) > 0 {
 		e.Errorf("the driver holds %+v", l)
 	}
-	kinds := "clusterroles,clusterrolebindings,crds,priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings," +
-		"mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps,daemonsets,deployments,rolebindings"
-	if r := e.kubectl("", "get", kinds, "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=kerf"); r.err != nil || r.out != "" {
+	kinds :=
+		"clusterroles,clusterrolebindings,crds,priorityclasses," +
+			"validatingadmissionpolicies,validatingadmissionpolicybindings," +
+			"mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps," +
+			"daemonsets,deployments,rolebindings"
+	if r := e.kubectl("", "get", kinds, "-A", "-o", "name", "-l", "app.kubernetes.io/part-of=kerf"); r.err != nil ||
+		r.out != "" {
 		e.Errorf("in the cluster is left: %v", r)
 	}
 	n, err := e.client.CoreV1().Nodes().Get(background(), e.node.env["NODE_NAME"], metav1.GetOptions{})
@@ -205,7 +221,7 @@ func (e *testCase) nothingLeft() {
 		e.Fatal(err)
 	}
 	for k := range n.Labels {
-		if k != "kerf.dev/node" && (strings.HasPrefix(k, "kerf.dev/") || strings.HasPrefix(k, "nvidia.com/")) {
+		if k != "kerf.dev/deploy-agent" && (strings.HasPrefix(k, "kerf.dev/") || strings.HasPrefix(k, "nvidia.com/")) {
 			e.Errorf("the node has the label %s", k)
 		}
 	}

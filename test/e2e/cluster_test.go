@@ -30,7 +30,7 @@ const (
 	agentImage    = "kerf.test/agent:1"
 	loadImage     = "kerf.test/gpuload:1"
 	// nodeLabel is what the agent's DaemonSet selects nodes by.
-	nodeLabel = `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`
+	nodeLabel = `{"metadata":{"labels":{"kerf.dev/deploy-agent":"true"}}}`
 )
 
 var (
@@ -43,28 +43,32 @@ var (
 	anyReadiness = regexp.MustCompile(`(readinessProbe:\n(?: +[^\n]+\n){3} +periodSeconds:) \d+\n`)
 )
 
-// simulatedCaps shows the agent where the simulated driver has its capability files, which are no device nodes; on a real
-// node they are in /proc and /dev.
+// simulatedCaps shows the agent where the simulated driver has its capability files, which are no device nodes; on a
+// real node they are in /proc and /dev.
 var simulatedCaps = strings.NewReplacer(
+	"        - --run-dir=/run/kerf\n", "        - --run-dir=/run/kerf\n        - --nvidia-caps-root=/run/gpusim\n",
+	// The flags of an earlier version.
 	"        - --dir=/run/kerf\n", "        - --dir=/run/kerf\n        - --caps-root=/run/gpusim\n",
-	"        volumeMounts:\n", "        volumeMounts:\n        - {name: gpusim, mountPath: /run/gpusim, readOnly: true}\n",
+	"        volumeMounts:\n",
+	"        volumeMounts:\n        - {name: gpusim, mountPath: /run/gpusim, readOnly: true}\n",
 	"      volumes:\n", "      volumes:\n      - {name: gpusim, hostPath: {path: /run/gpusim, type: Directory}}\n",
 )
 
-// keepsModes is the line of the tests' rules by which no GPU's MIG mode follows demand: tests that have GPUs cut count what
-// these give. TestMIGTurns takes it out.
-const keepsModes = "    migOnDemand: false\n"
+// keepsModes is the line of the tests' rules by which no GPU's MIG mode follows demand: tests with MIG GPUs count the
+// instances of these. TestMIGTurns takes it out.
+const keepsModes = "    autoMIGMode: false\n"
 
-// rulesForTests makes of the shipped rules those of the tests: the node offers whole GPUs beside fractions, and
-// there are profiles to name.
+// rulesForTests makes of the shipped rules those of the tests: the node offers whole GPUs and shares, and there are
+// profiles to name.
 func rulesForTests(text []byte) []byte {
 	text = anyReadiness.ReplaceAll(text, []byte("${1} 1\n"))
 	text = anyMode.ReplaceAll(text, []byte("\n${1}mode: auto\n${1}"+strings.TrimSpace(keepsModes)+"\n"))
 	return anyPools.ReplaceAll(text, []byte("\n${1}profiles:\n${1}- {name: e2e-small, memory: 4GiB, percent: 10}\n"+
-		"${1}- {name: e2e-pair, memory: 12GiB, gpus: 2}\n${1}pools:\n"))
+		"${1}- {name: e2e-pair, memory: 12GiB, gpuCount: 2}\n${1}pools:\n"))
 }
 
-// forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver is.
+// forTests makes of a file of deploy what the tests install: with their image and rules, and where the simulated driver
+// is.
 func forTests(text []byte) string {
 	return simulatedCaps.Replace(string(anyAgentImage.ReplaceAll(rulesForTests(text), []byte(agentImage))))
 }
@@ -95,7 +99,8 @@ func background() context.Context { return context.Background() }
 
 // kubectl runs it as administrator.
 func (c *cluster) kubectl(input string, args ...string) result {
-	return commandWith(input, filepath.Join(c.node.env["BIN"], "kubectl"), append([]string{"--kubeconfig", c.node.env["KUBECONFIG"]}, args...)...)
+	return commandWith(input, filepath.Join(c.node.env["BIN"], "kubectl"),
+		append([]string{"--kubeconfig", c.node.env["KUBECONFIG"]}, args...)...)
 }
 
 // apply is what an administrator does with a manifest.
@@ -129,7 +134,8 @@ func (c *cluster) manifests() ([]string, error) {
 		texts = append(texts, forTests(text))
 	}
 	if !replaced || !changed {
-		return nil, fmt.Errorf("no manifest names an image like %s, or none has the rules (%s, %s)", anyAgentImage, anyMode, anyPools)
+		return nil, fmt.Errorf("no manifest names an image like %s, or none has the rules (%s, %s)", anyAgentImage,
+			anyMode, anyPools)
 	}
 	return texts, nil
 }
@@ -152,7 +158,7 @@ func (c *cluster) install() error {
 	return c.replaceOldAgent()
 }
 
-// replaceOldAgent deletes the agent's pod when the image was loaded anew after its start.
+// replaceOldAgent deletes the agent's pod if the image was loaded again after its start.
 func (c *cluster) replaceOldAgent() error {
 	key, err := os.ReadFile(filepath.Join(c.node.env["E2E_DIR"], "img/agent.key"))
 	if err != nil {
@@ -176,7 +182,8 @@ func (c *cluster) replaceOldAgent() error {
 }
 
 func (c *cluster) agentPods() ([]corev1.Pod, error) {
-	list, err := c.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: agentSelector})
+	list, err := c.client.CoreV1().Pods(kerfNamespace).List(background(),
+		metav1.ListOptions{LabelSelector: agentSelector})
 	if err != nil {
 		return nil, fmt.Errorf("find the agent: %w", err)
 	}
@@ -190,7 +197,8 @@ func (c *cluster) agentReady() error {
 		return err
 	}
 	s := ds.Status
-	if s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == 1 && s.UpdatedNumberScheduled == 1 && s.NumberReady == 1 {
+	if s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == 1 && s.UpdatedNumberScheduled == 1 &&
+		s.NumberReady == 1 {
 		return c.noEndingAgent()
 	}
 	return fmt.Errorf("DaemonSet %s: %s", agentName, rollout(ds))
@@ -211,7 +219,8 @@ func (c *cluster) noEndingAgent() error {
 }
 
 func rollout(ds *appsv1.DaemonSet) string {
-	return fmt.Sprintf("generation %d of %d, wanted %d, updated %d, ready %d", ds.Status.ObservedGeneration, ds.Generation,
+	return fmt.Sprintf("generation %d of %d, wanted %d, updated %d, ready %d", ds.Status.ObservedGeneration,
+		ds.Generation,
 		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled, ds.Status.NumberReady)
 }
 

@@ -20,7 +20,7 @@ func (e *testCase) holdsItsCap(change func(*podSpec)) {
 		e.Errorf("the program got %v", l)
 	}
 	g := e.wantHeld(p, "main", share(2*gib, 0))
-	if caps := p.caps("main"); caps[g.Fragments[0].GPU] != 2*gib {
+	if caps := p.caps("main"); caps[g.Shares[0].GPU] != 2*gib {
 		e.Errorf("the driver has %v", caps)
 	}
 	p.delete()

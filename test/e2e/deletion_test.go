@@ -30,7 +30,8 @@ func (e *testCase) hideHook() {
 
 func (e *testCase) showHook() {
 	e.Helper()
-	if r := e.node.in("/bin/sh", "-c", "[ ! -e /run/kerf/hook.away ] || mv /run/kerf/hook.away /run/kerf/hook.sock"); r.err != nil {
+	if r := e.node.in("/bin/sh", "-c",
+		"[ ! -e /run/kerf/hook.away ] || mv /run/kerf/hook.away /run/kerf/hook.sock"); r.err != nil {
 		e.Fatal(r)
 	}
 }
@@ -43,14 +44,15 @@ func (e *testCase) usable(uuid string) {
 	e.wantHeld(p, "main", share(79*gib, 0))
 }
 
-// A pod that is deleted on its way gives back what it had, wherever that was: no grant, no limit and no hook stays, and its
-// GPU is another's. TestDeletion has the stages that need nobody to be held up, and run beside other tests.
+// A pod that is deleted before it runs gives back what it had, at every stage: no grant, no limit and no hook stays,
+// and another pod gets its GPU. TestDeletion has the stages that delay no other pod, and runs in parallel with other
+// tests.
 func TestDeletionOnTheWay(t *testing.T) {
 	stages := []struct {
 		name string
 		spec func(*testCase) podSpec
-		// begin is how far it comes by itself, with so many grants held; reach brings it to the stage, and back lets go on what was
-		// held up for that.
+		// begin is how far it comes by itself, with so many grants held; reach brings it to the stage, and back lets go
+		// on what was held up for that.
 		begin func(*testCase, *pod)
 		held  int
 		reach func(*testCase, *pod)
@@ -89,14 +91,18 @@ func TestDeletionOnTheWay(t *testing.T) {
 			name: "a sidecar", held: 2,
 			spec: func(*testCase) podSpec {
 				s := one("p", gibs(3), "exec gpuload --json --alloc 2GiB --hold 1h")
-				s.init = []container{{name: "side", run: "exec gpuload --json --alloc 1GiB --hold 1h", limits: gibs(2), sidecar: true}}
+				s.init = []container{{name: "side", run: "exec gpuload --json --alloc 1GiB --hold 1h", limits: gibs(2),
+					sidecar: true}}
 				return s
 			},
 			begin: func(_ *testCase, p *pod) { p.running(); p.loads("main", 1); p.loads("side", 1) },
 		},
 		{
 			name: "whole GPUs", held: 1,
-			spec:  func(*testCase) podSpec { return one("p", wholeGPUs(8), "exec gpuload --json --alloc 70GiB --hold 1h") },
+			spec: func(*testCase) podSpec {
+				return one("p", wholeGPUs(8),
+					"exec gpuload --json --alloc 70GiB --hold 1h")
+			},
 			begin: func(_ *testCase, p *pod) { p.running(); p.loads("main", 1) },
 		},
 	}
@@ -114,7 +120,8 @@ func TestDeletionOnTheWay(t *testing.T) {
 			}
 			began := time.Now()
 			now := int64(1)
-			if err := e.client.CoreV1().Pods(p.namespace).Delete(background(), p.name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			if err := e.client.CoreV1().Pods(p.namespace).Delete(background(), p.name,
+				metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 				t.Fatal(err)
 			}
 			if stage.back != nil {

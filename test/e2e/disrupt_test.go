@@ -47,8 +47,9 @@ func (e *testCase) bringBack() {
 
 func (e *testCase) label(value string) {
 	e.Helper()
-	patch := `{"metadata":{"labels":{"kerf.dev/node":` + value + `}}}`
-	if _, err := e.client.CoreV1().Nodes().Patch(background(), e.node.env["NODE_NAME"], types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	patch := `{"metadata":{"labels":{"kerf.dev/deploy-agent":` + value + `}}}`
+	if _, err := e.client.CoreV1().Nodes().Patch(background(), e.node.env["NODE_NAME"], types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		e.Fatalf("label the node: %v", err)
 	}
 }
@@ -67,8 +68,9 @@ func (e *testCase) thaw() {
 	}
 }
 
-// caughtUp waits until an agent that stood still has made good what it left out for the pod: a GPU that did not answer it in
-// time, since it stood still itself, takes no limits until it was asked again. The cap on the pod's own GPU was there at once.
+// caughtUp waits until an agent that stood still has made good what it left out for the pod: a GPU that did not answer
+// it in time, since it stood still itself, takes no limits until it was asked again. The cap on the pod's own GPU was
+// there at once.
 func (e *testCase) caughtUp(p *pod) {
 	e.Helper()
 	if err := e.uncappedError(); err != nil {

@@ -13,7 +13,7 @@ import (
 func TestDoctorAsksTheRuntime(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	r := e.kerf("doctor", "--dir", "/run/kerf", "-o", "json")
+	r := e.kerf("doctor", "--run-dir", "/run/kerf", "-o", "json")
 	var told struct {
 		Checks []struct {
 			Name, Status, Found, Fix string
@@ -28,7 +28,8 @@ func TestDoctorAsksTheRuntime(t *testing.T) {
 	}
 	runtime := strings.Replace(node.Status.NodeInfo.ContainerRuntimeVersion, "://", " ", 1) // "containerd 2.4.2"
 	want := map[string]string{
-		"container runtime": runtime, "NRI": "on", "runtime's CDI": "/etc/cdi", "cgroup driver": "cgroupfs", "default runtime": "runc",
+		"container runtime": runtime, "NRI": "on", "runtime's CDI": "/etc/cdi", "cgroup driver": "cgroupfs",
+		"default runtime": "runc",
 	}
 	for _, c := range told.Checks {
 		seen, asked := want[c.Name]
@@ -41,6 +42,6 @@ func TestDoctorAsksTheRuntime(t *testing.T) {
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("not told: %v in %s", want, r.out)
+		t.Errorf("missing: %v in %s", want, r.out)
 	}
 }

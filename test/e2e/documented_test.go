@@ -18,7 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/test/documents"
 )
 
-// page is a page of the documents that is typed: its commands in their order, in one shell as it were.
+// page is a page of the documentation whose commands the test types in order, as in one shell.
 type page struct {
 	e   *testCase
 	dir string
@@ -28,8 +28,8 @@ type page struct {
 	set []string
 }
 
-// open reads a page; its commands are typed in a folder with deploy/manifests and deploy/variants as somebody would have cloned them,
-// but for where the simulated driver is.
+// open reads a page. Its commands run in a folder with deploy/manifests and deploy/variants, like a clone of the
+// repository. Only the path of the simulated driver differs.
 func (e *testCase) open(name string, not map[string]string, here ...string) (page, string, []documents.Command) {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "docs", name))
@@ -49,7 +49,8 @@ func (e *testCase) open(name string, not map[string]string, here ...string) (pag
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			if err == nil {
-				err = os.WriteFile(filepath.Join(p.dir, folder, filepath.Base(file)), []byte(simulatedCaps.Replace(string(data))), 0o644)
+				err = os.WriteFile(filepath.Join(p.dir, folder, filepath.Base(file)),
+					[]byte(simulatedCaps.Replace(string(data))), 0o644)
 			}
 			if err != nil {
 				e.Fatal(err)
@@ -74,7 +75,8 @@ func (p *page) types(c documents.Command) result {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.Join(append(p.set, text), "\n"))
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.e.node.env["KUBECONFIG"],
-		"PATH="+strings.Join([]string{filepath.Join(p.e.node.env["REPO"], "bin"), p.e.node.env["BIN"], os.Getenv("PATH")}, ":"))
+		"PATH="+strings.Join([]string{filepath.Join(p.e.node.env["REPO"], "bin"), p.e.node.env["BIN"],
+			os.Getenv("PATH")}, ":"))
 	var out, errOut strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
@@ -91,8 +93,8 @@ func onNode(text string) bool {
 	return false
 }
 
-// follow types what can be typed, each command once; those that only look are tried until there is something to see. after is
-// told of each.
+// follow types what can be typed, each command once; it repeats read-only commands until there is something to see. It
+// calls after for each.
 func (p *page) follow(commands []documents.Command, after func(text string, r result)) {
 	p.e.Helper()
 	for _, c := range commands {
@@ -121,7 +123,8 @@ func (p *page) follow(commands []documents.Command, after func(text string, r re
 }
 
 func looks(text string) bool {
-	for _, begin := range []string{"kubectl logs ", "kubectl describe ", "kubectl -n kerf-system exec ", "kubectl -n kerf-system logs ", "kubectl kerf explain "} {
+	for _, begin := range []string{"kubectl logs ", "kubectl describe ", "kubectl -n kerf-system exec ",
+		"kubectl -n kerf-system logs ", "kubectl kerf describe "} {
 		if strings.HasPrefix(text, begin) {
 			return true
 		}
@@ -135,12 +138,14 @@ func forPages() []string {
 		"nvcr.io/nvidia/pytorch:25.09-py3", loadImage, "nvidia/cuda:13.0.0-base-ubuntu24.04", loadImage,
 		"[nvidia-smi]", "[gpuload, --alloc, 1GiB, --hold, 1h]",
 		"python -c 'import torch; print(torch.cuda.mem_get_info())'", "gpuload --json",
-		"python train.py", "gpuload --json", "./infer", "gpuload --json", "./job", "gpuload --json", "./pair", "gpuload --json",
+		"python train.py", "gpuload --json", "./infer", "gpuload --json", "./job", "gpuload --json", "./pair",
+		"gpuload --json",
 		"torchrun --nproc-per-node 2 x.py", "gpuload --json",
 	}
 }
 
-// The commands of docs/operate/install-with-kubectl.md install Kerf, give a pod its share, show and change it, and remove all in the end.
+// The commands of docs/operate/install-with-kubectl.md install Kerf, give a pod its share, show and change it, and
+// remove all in the end.
 func TestKubectlPage(t *testing.T) {
 	e := beginWithAgent(t)
 	name := e.node.env["NODE_NAME"]
@@ -153,7 +158,8 @@ func TestKubectlPage(t *testing.T) {
 		}
 		e.waitForAgent()
 	})
-	p, _, commands := e.open("operate/install-with-kubectl.md", documents.Kubectl(), append(forPages(), "NODE", name, "registry.example/kerf/agent:dev", agentImage)...)
+	p, _, commands := e.open("operate/install-with-kubectl.md", documents.Kubectl(),
+		append(forPages(), "NODE", name, "registry.example/kerf/agent:dev", agentImage)...)
 	t.Cleanup(func() { e.kubectl("", "delete", "pod", "-n", "default", "--ignore-not-found", "first") })
 	limited := false
 	p.follow(commands, func(text string, r result) {
@@ -163,7 +169,7 @@ func TestKubectlPage(t *testing.T) {
 		case strings.HasPrefix(text, "kubectl apply -f - <<END"):
 			first.running()
 			e.wantHeld(first, "main", share(10*gib, 0))
-		case strings.Contains(text, "kerf limit "):
+		case strings.Contains(text, "kerf resize "):
 			limited = true
 			e.wantHeld(first, "main", share(12*gib, 0))
 		case strings.HasPrefix(text, "kubectl get pods -A"):
@@ -173,7 +179,8 @@ func TestKubectlPage(t *testing.T) {
 			first.delete()
 			first.released()
 		case strings.HasPrefix(text, "rm "):
-			if left := e.node.in("sh", "-c", "ls /opt/kerf /run/kerf /etc/cdi/kerf.dev-* 2>/dev/null; true").out; left != "" {
+			if left := e.node.in("sh", "-c",
+				"ls /opt/kerf /run/kerf /etc/cdi/kerf.dev-* 2>/dev/null; true").out; left != "" {
 				t.Errorf("on the node is left: %s", left)
 			}
 		}
@@ -190,12 +197,14 @@ func TestKubectlPage(t *testing.T) {
 func TestPodsPage(t *testing.T) {
 	e := withScheduler(t)
 	files := e.TempDir()
-	here := append(forPages(), "node-1", e.node.env["NODE_NAME"], "-n team", "-n "+e.namespace, "team/train", e.namespace+"/train",
+	here := append(forPages(), "node-1", e.node.env["NODE_NAME"], "-n team", "-n "+e.namespace, "team/train",
+		e.namespace+"/train",
 		"/etc/bash_completion.d/", files+"/", "/usr/local/bin/", files+"/")
 	p, text, commands := e.open("use/pods.md", documents.Pods(), here...)
 	_, pod1, _ := strings.Cut(text, "```yaml\n")
 	pod1, _, _ = strings.Cut(pod1, "```")
-	pod1 = strings.Replace(p.here.Replace(pod1), "image: "+loadImage, "image: "+loadImage+"\n    command: [gpuload, --alloc, 1GiB, --hold, 1h]", 1)
+	pod1 = strings.Replace(p.here.Replace(pod1), "image: "+loadImage, "image: "+loadImage+
+		"\n    command: [gpuload, --alloc, 1GiB, --hold, 1h]", 1)
 	if r := e.kubectl(pod1, "apply", "-n", e.namespace, "-f", "-"); r.err != nil {
 		t.Fatal(r)
 	}
@@ -204,11 +213,13 @@ func TestPodsPage(t *testing.T) {
 	train.running()
 	e.wantHeld(train, "main", share(10*gib, 0))
 	want := map[string]string{
-		"kubectl kerf run ": "total_bytes", "agent=": "", "kubectl -n kerf-system exec ": "", "kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
-		"kubectl kerf explain ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf cordon ": "", "kubectl kerf drain ": "", "kubectl kerf uncordon ": "", "kubectl kerf usage": "", "kerf completion ": "",
+		"kubectl kerf run ": "total_bytes", "agent=": "", "kubectl -n kerf-system exec ": "",
+		"kubectl kerf status ": "train", "kubectl kerf top": "", "kubectl kerf mig status": "",
+		"kubectl kerf describe ": "train", "kubectl kerf doctor": e.node.env["NODE_NAME"], "kubectl kerf cordon ": "",
+		"kubectl kerf drain ": "", "kubectl kerf uncordon ": "", "kubectl kerf usage": "", "kerf completion ": "",
 	}
 	p.follow(commands, func(text string, r result) {
-		if strings.Contains(text, " kerf limit ") {
+		if strings.Contains(text, " kerf resize ") {
 			e.wantHeld(train, "main", share(12*gib, 0))
 		}
 		for begin, says := range want {
@@ -219,14 +230,15 @@ func TestPodsPage(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("nobody knows what is to come of %q", text)
+		t.Errorf("the expected result of %q is unknown", text)
 	})
 	for _, file := range []string{"kerf", "kubectl_complete-kerf"} {
 		if info, err := os.Stat(filepath.Join(files, file)); err != nil || info.Size() == 0 {
 			t.Errorf("completion %s: %v", file, err)
 		}
 	}
-	if list, err := e.client.BatchV1().Jobs(e.namespace).List(background(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+	if list, err := e.client.BatchV1().Jobs(e.namespace).List(background(), metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 0 {
 		t.Errorf("jobs are left: %v", err)
 	}
 }
@@ -236,7 +248,8 @@ func TestOneMachinePage(t *testing.T) {
 	e := beginWithAgent(t)
 	p, _, commands := e.open("use/one-machine.md", documents.OneMachine(), forPages()...)
 	total := map[string]uint64{
-		"kerf run --memory 10GiB ": 10 * gib, "kerf run --memory 40GiB --gpus 2 ": 20 * gib, "kerf run --percent 50 ": 0, "kerf run --gpus 2 ": 0,
+		"kerf run --memory 10GiB ": 10 * gib, "kerf run --memory 40GiB --gpus 2 ": 20 * gib,
+		"kerf run --percent 50 ": 0, "kerf run --gpus 2 ": 0,
 	}
 	want := map[string]string{"kerf status ": "", "kerf metrics ": "kerf_"}
 	p.follow(commands, func(text string, r result) {

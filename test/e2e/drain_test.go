@@ -17,18 +17,19 @@ import (
 func (e *testCase) unschedulable(on bool) {
 	e.Helper()
 	patch := fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on)
-	if _, err := e.client.CoreV1().Nodes().Patch(background(), e.node.env["NODE_NAME"], types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := e.client.CoreV1().Nodes().Patch(background(), e.node.env["NODE_NAME"], types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		e.Fatalf("set unschedulable to %t: %v", on, err)
 	}
 }
 
-// A drain evicts the pods and leaves the agent. Until then they keep their caps, and nobody gets what they had before the node is
-// uncordoned.
+// A drain evicts the pods and leaves the agent. Until then they keep their caps, and no pod gets what they had before
+// the node is uncordoned.
 func TestDrain(t *testing.T) {
 	e := beginWithAgent(t)
 	first := e.create(one("first", gibs(8), hold))
 	first.running()
-	before, agent := e.holdings(first), e.agentPIDs()
+	before, agent := e.heldBy(first), e.agentPIDs()
 	t.Cleanup(func() { e.unschedulable(false) })
 	e.unschedulable(true)
 	second := e.create(one("second", gibs(8), hold))

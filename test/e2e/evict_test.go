@@ -17,13 +17,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Where nothing but watching holds a share, and the pool says so, the pod that is over its cap is evicted; or its process is
-// killed, whosever it is.
+// Where nothing but watching holds a share, and the pool says so, the pod that is over its cap is evicted; or its
+// process is killed, whosever it is.
 func TestEvict(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
-	e.writeRules(strings.NewReplacer("libkerf, ", "", "overCap: kill", "overCap: evict", "minEnforcement: client", "minEnforcement: reactive",
-		"- {name: e2e-small,", "- {name: e2e-kill, memory: 4GiB, overCap: kill}\n  - {name: e2e-small,").Replace(rules))
+	e.writeRules(strings.NewReplacer("libkerf, ", "", "onOverCap: kill", "onOverCap: evict",
+		"minEnforcement: userspace",
+		"minEnforcement: reactive",
+		"- {name: e2e-small,", "- {name: e2e-kill, memory: 4GiB, onOverCap: kill}\n  - {name: "+
+			"e2e-small,").Replace(rules))
 	t.Cleanup(func() {
 		e.writeRules(rules)
 		e.useDriver("r615")
@@ -36,12 +39,15 @@ func TestEvict(t *testing.T) {
 // agentMay gives the agent these capabilities, and waits for the one that has them.
 func (e *testCase) agentMay(capabilities string) {
 	e.Helper()
-	e.patchAgent(`{"spec":{"template":{"spec":{"containers":[{"name":"agent","securityContext":{"capabilities":{"add":[` + capabilities + `]}}}]}}}}`)
+	e.patchAgent(
+		`{"spec":{"template":{"spec":{"containers":[{"name":"agent","securityContext":{"capabilities":{"add":[` +
+			capabilities + `]}}}]}}}}`)
 	e.waitForAgent()
 }
 
-// killOfAnotherUser lets the watch find a process over its cap that is not root's. An agent without the capability DAC_READ_SEARCH
-// does not know the level, and one without KILL says what it lacks, and the process goes on; the agent as it is shipped ends it.
+// killOfAnotherUser lets the watch find a process over its cap that is not root's. An agent without the capability
+// DAC_READ_SEARCH does not know the level, and one without KILL says what it lacks, and the process goes on; the agent
+// as it is shipped ends it.
 func (e *testCase) killOfAnotherUser() {
 	e.Helper()
 	const blind = `"SYS_ADMIN","SYS_CHROOT","SYS_PTRACE"`
@@ -70,7 +76,8 @@ func (e *testCase) killOfAnotherUser() {
 	refusals := func() (found []string, err error) {
 		s, err := e.status()
 		for _, w := range s.Warnings {
-			if strings.Contains(w, "is to be killed (over_cap) and goes on") && strings.Contains(w, "give its container the capability KILL") {
+			if strings.Contains(w, "is to be killed (over_cap) and goes on") &&
+				strings.Contains(w, "give its container the capability KILL") {
 				found = append(found, w)
 			}
 		}
@@ -92,7 +99,7 @@ func (e *testCase) killOfAnotherUser() {
 	if s := p.status("main"); s.State.Terminated == nil || s.State.Terminated.ExitCode != 137 {
 		e.Errorf("it ended with %+v, want 137 of SIGKILL", s.State)
 	}
-	p.event("GPUMemoryOverGrant", "was killed")
+	p.event("GPUMemoryOverCap", "Kerf killed process")
 	eventually(e, "an end of the warning", func() error {
 		found, err := refusals()
 		if err == nil && len(found) > 0 {
@@ -107,7 +114,8 @@ func (e *testCase) asAgent(nodes ...string) *kubernetes.Clientset {
 	e.Helper()
 	config := rest.CopyConfig(e.config)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:kerf-system:kerf-agent", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		UserName: "system:serviceaccount:kerf-system:kerf-agent", Groups: []string{"system:serviceaccounts",
+			"system:authenticated"},
 		Extra: map[string][]string{"authentication.kubernetes.io/node-name": nodes},
 	}
 	as, err := kubernetes.NewForConfig(config)
@@ -117,8 +125,8 @@ func (e *testCase) asAgent(nodes ...string) *kubernetes.Clientset {
 	return as
 }
 
-// evict lets the watch find a pod over its cap: without the right to evict it the agent says so, with it the pod goes, and
-// no agent's token reaches a pod of another node.
+// evict lets the watch find a pod over its cap: without the right to evict it the agent says so, with it the pod goes,
+// and no agent's token reaches a pod of another node.
 func (e *testCase) evict() {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "deploy/variants/evict-over-cap.yaml"))
@@ -132,7 +140,8 @@ func (e *testCase) evict() {
 	eventually(e, "the agent says what is in the way", func() error {
 		s, err := e.status()
 		if err == nil && !slices.ContainsFunc(s.Warnings, func(w string) bool {
-			return strings.Contains(w, "/greedy is over its cap and cannot be evicted") && strings.Contains(w, "evict-over-cap.yaml")
+			return strings.Contains(w, "/greedy is over its cap and cannot be evicted") &&
+				strings.Contains(w, "evict-over-cap.yaml")
 		}) {
 			err = fmt.Errorf("warnings %q", s.Warnings)
 		}
@@ -157,7 +166,8 @@ func (e *testCase) evict() {
 		"a pod that is none of its": {[]string{name}, plain, "kerf.dev resource alone"},
 		"its own":                   {[]string{name}, sound, ""},
 	} {
-		err := e.asAgent(tc.nodes...).CoreV1().Pods(tc.pod.namespace).Delete(background(), tc.pod.name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		err := e.asAgent(tc.nodes...).CoreV1().Pods(tc.pod.namespace).Delete(background(), tc.pod.name,
+			metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			e.Errorf("%s: %v, want %q", who, err, tc.want)
 		}

@@ -39,7 +39,8 @@ func (e *testCase) takeFailpoints() {
 // patchAgent changes the agent's DaemonSet, whose controller then replaces the pod.
 func (e *testCase) patchAgent(patch string) {
 	e.Helper()
-	_, err := e.client.AppsV1().DaemonSets(kerfNamespace).Patch(background(), agentName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := e.client.AppsV1().DaemonSets(kerfNamespace).Patch(background(), agentName, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		e.Fatalf("patch the agent: %v", err)
 	}
@@ -48,7 +49,8 @@ func (e *testCase) patchAgent(patch string) {
 // writeFailpoints sets what the agent's next process does.
 func (e *testCase) writeFailpoints(spec string) {
 	e.Helper()
-	m := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {spec: %q}\n", failpointsMap, kerfNamespace, spec)
+	m := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {spec: %q}\n",
+		failpointsMap, kerfNamespace, spec)
 	if err := e.apply(m); err != nil {
 		e.Fatal(err)
 	}
@@ -61,7 +63,8 @@ func (e *testCase) startWithFailpoints(spec string) {
 	eventually(e, "an agent with the failpoints "+spec, func() error {
 		e.replaceAgent()
 		for _, pid := range e.agentPIDs() {
-			if env := e.node.in("cat", "/proc/"+pid+"/environ").out; !strings.Contains(env, "KERF_FAILPOINTS="+spec+"\x00") {
+			if env := e.node.in("cat", "/proc/"+pid+"/environ").out; !strings.Contains(env, "KERF_FAILPOINTS="+spec+
+				"\x00") {
 				return errors.New("kubelet started it with what it knew before")
 			}
 		}
@@ -89,7 +92,7 @@ func TestAgentKilledAtEachStep(t *testing.T) {
 	e := beginWithAgent(t)
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	bystander.running()
-	before := e.holdings(bystander)
+	before := e.heldBy(bystander)
 	e.takeFailpoints()
 	for _, c := range []struct {
 		point string
@@ -155,7 +158,7 @@ func TestSlowPlugin(t *testing.T) {
 	e.startWithFailpoints("nri-run-pod=1*sleep(3s);nri-after-inject=1*sleep(3s)")
 	instance := e.agentInstances()
 	never := e.create(one("never", gibs(5), "exec gpuload --json --alloc 4GiB --hold 1h"))
-	never.event("holding the GPUs", "not done after")
+	never.event("reserving GPUs for pod", "not done after")
 	never.event("giving container main", "not done after")
 	if err := e.uncappedError(); err != nil {
 		t.Error(err)

@@ -95,7 +95,8 @@ func (c *cluster) agentLog(previous bool) string {
 	}
 	var b strings.Builder
 	for _, p := range pods {
-		text, err := c.client.CoreV1().Pods(kerfNamespace).GetLogs(p.Name, &corev1.PodLogOptions{Previous: previous}).DoRaw(background())
+		text, err := c.client.CoreV1().Pods(kerfNamespace).GetLogs(p.Name,
+			&corev1.PodLogOptions{Previous: previous}).DoRaw(background())
 		fmt.Fprintf(&b, "--- %s: %s\n%s", p.Name, describe(&p), text)
 		if err != nil {
 			fmt.Fprintf(&b, "(%v)\n", err)
@@ -125,7 +126,8 @@ func since(file string, offset int64) string {
 func troubled(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "E") || strings.Contains(line, "level=error") || strings.Contains(line, "level=fatal") {
+		if strings.HasPrefix(line, "E") || strings.Contains(line, "level=error") ||
+			strings.Contains(line, "level=fatal") {
 			lines = append(lines, line)
 		}
 	}

@@ -14,13 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/test/benchline"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
-	gpusHealthy = "KerfGPUsHealthy"
+	gpusHealthy = "kerf.dev/GPUsHealthy"
 	faultTaint  = "kerf.dev/gpu-unhealthy"
 	// deaf is a program that says when it is asked to end, and goes on.
 	deaf = `trap 'echo asked' TERM; gpuload --json --alloc 1GiB; while :; do sleep 0.1; done`
@@ -83,7 +84,8 @@ func (e *testCase) conditionError(want corev1.ConditionStatus, words ...string) 
 // taintError compares the node's taint for faults with whether it is to be there.
 func (e *testCase) taintError(want bool) error {
 	n, err := e.nodeObject()
-	if err == nil && want != slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == faultTaint && t.Effect == corev1.TaintEffectNoSchedule }) {
+	if err == nil && want != slices.ContainsFunc(n.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == faultTaint && t.Effect == corev1.TaintEffectNoSchedule }) {
 		err = fmt.Errorf("taints %v", n.Spec.Taints)
 	}
 	return err
@@ -108,7 +110,7 @@ func (e *testCase) gpuNodeError(uuid, want string) error {
 
 // endingError compares the pods that the GPUNode tells are being ended.
 func (e *testCase) endingError(want ...string) error {
-	r := e.kubectl("", "get", "gpunode", e.node.env["NODE_NAME"], "-o", "jsonpath={.status.ending[*].pod}")
+	r := e.kubectl("", "get", "gpunode", e.node.env["NODE_NAME"], "-o", "jsonpath={.status.terminatingPods[*].pod}")
 	if fields := slices.Sorted(slices.Values(strings.Fields(r.out))); r.err != nil || !slices.Equal(fields, want) {
 		return fmt.Errorf("it tells that %q end: %w", fields, errors.Join(r.err))
 	}
@@ -153,20 +155,22 @@ func (e *testCase) allSoon(what string, began time.Time, follows map[string]func
 				continue
 			}
 			seen[name] = time.Since(began).Round(10 * time.Millisecond)
+			e.Log(benchline.Line("fault."+strings.ReplaceAll(what+"."+name, " ", "-"), seen[name].Seconds(), "s"))
 		}
 		return errors.Join(errs...)
 	})
 	e.Logf("after the fault (%s): %v", what, seen)
 }
 
-// A fault of a GPU is told in all the places where somebody looks, of that GPU and its pods alone; by policy its pod is asked
-// to end, with a grace, and then evicted; and all that was said is taken back when the GPU is well.
+// A fault of a GPU appears in every place that users read, for that GPU and its pods alone. By policy Kerf asks its pod
+// to end, with a grace period, and then evicts it. When the GPU is healthy again, every message is withdrawn.
 func TestFaultPolicy(t *testing.T) {
 	e := beginWithAgent(t)
-	e.withHealth("{onFault: evict, grace: 10s, node: taint}")
+	e.withHealth("{onFault: evict, gracePeriod: 10s, nodeSignal: taint}")
 	eventually(e, "the agent says which right it lacks", func() error {
 		s, err := e.status()
-		if err == nil && !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "deploy/variants/node-health.yaml") }) {
+		if err == nil && !slices.ContainsFunc(s.Warnings,
+			func(w string) bool { return strings.Contains(w, "deploy/variants/node-health.yaml") }) {
 			err = fmt.Errorf("warnings %q", s.Warnings)
 		}
 		return err
@@ -178,8 +182,10 @@ func TestFaultPolicy(t *testing.T) {
 	full := e.allOffers()
 	gpus := e.node.gpus(t)
 	gpu := gpus[2]
-	hit := e.create(podSpec{name: "hit", annotations: map[string]string{"gpu-uuid.kerf.dev/main": gpu.UUID, "gpu-uuid.kerf.dev/other": gpus[3].UUID}, containers: []container{
-		{name: "main", run: deaf, limits: gibs(8)}, {name: "other", run: deaf, limits: gibs(4)}, {name: "none", run: hold},
+	hit := e.create(podSpec{name: "hit", annotations: map[string]string{"gpu-uuid.kerf.dev/main": gpu.UUID,
+		"gpu-uuid.kerf.dev/other": gpus[3].UUID}, containers: []container{
+		{name: "main", run: deaf, limits: gibs(8)}, {name: "other", run: deaf, limits: gibs(4)},
+		{name: "none", run: hold},
 	}})
 	beside := e.create(e.pinned("beside", 2, 8, "exec gpuload --json --alloc 1GiB --hold 1h"))
 	spared := e.create(e.pinned("spared", 3, 8, "exec gpuload --json --alloc 1GiB --hold 1h"))
@@ -188,7 +194,7 @@ func TestFaultPolicy(t *testing.T) {
 	}
 	hit.loads("main", 1)
 	hit.loads("other", 1)
-	before := e.holdings(spared)
+	before := e.heldBy(spared)
 
 	began := time.Now()
 	e.node.set(t, "gpu=2 xid=48")
@@ -197,8 +203,8 @@ func TestFaultPolicy(t *testing.T) {
 		"GPUNode":             func() error { return e.gpuNodeError(gpu.UUID, "unhealthy") },
 		"condition":           func() error { return e.conditionError(corev1.ConditionFalse, words...) },
 		"taint":               func() error { return e.taintError(true) },
-		"event":               func() error { return hit.saidError(append(words, "GPUFaulty")...) },
-		"event of the other":  func() error { return beside.saidError(append(words, "GPUFaulty")...) },
+		"event":               func() error { return hit.saidError(append(words, "GPUUnhealthy")...) },
+		"event of the other":  func() error { return beside.saidError(append(words, "GPUUnhealthy")...) },
 		"SIGTERM":             func() error { return hit.logError("main", "asked") },
 		"SIGTERM of the pod":  func() error { return hit.logError("other", "asked") },
 		"kubelet's own offer": func() error { return e.offersError(full.without(gpu)) },
@@ -207,11 +213,14 @@ func TestFaultPolicy(t *testing.T) {
 	eventually(e, "the eviction", hit.goneError)
 	t.Logf("evicted %v after the fault, with a grace of 10s", time.Since(began).Round(10*time.Millisecond))
 	eventually(e, "the eviction of the other", beside.goneError)
-	eventually(e, "the word of it", func() error { return hit.saidError("GPUFaulty", "its pod is evicted (onFault: evict)") })
+	eventually(e, "the word of it", func() error {
+		return hit.saidError("GPUUnhealthy",
+			"Kerf evicts the pod (onFault: evict)")
+	})
 	spared.running()
 	e.wantSame(before, spared)
 	if err := spared.saidError("GPU"); err == nil {
-		t.Error("the pod on a GPU without a fault was told of one")
+		t.Error("the pod on a GPU without a fault got an event about one")
 	}
 
 	e.resetGPU(2)
@@ -222,7 +231,7 @@ func TestFaultPolicy(t *testing.T) {
 		"offer":     func() error { return e.offersError(full) },
 	})
 
-	// Errors that were not corrected make a suspect: people see it, new pods do not come, nobody ends.
+	// Uncorrected errors make a GPU suspect: people see it, no new pods come, and no pod ends.
 	errorsSeen := 0
 	eventually(e, "the suspect", func() error {
 		errorsSeen++ // again and again: it is no suspect any more some seconds after the last one
@@ -242,14 +251,14 @@ func TestFaultPolicy(t *testing.T) {
 		"GPUNode":   func() error { return e.gpuNodeError(gpus[3].UUID, "lost") },
 		"condition": func() error { return e.conditionError(corev1.ConditionFalse, gpus[3].UUID, "lost") },
 		"taint":     func() error { return e.taintError(true) },
-		"event":     func() error { return spared.saidError("GPUFaulty", gpus[3].UUID) },
+		"event":     func() error { return spared.saidError("GPUUnhealthy", gpus[3].UUID) },
 	})
 	eventually(e, "the eviction", spared.goneError)
 	e.node.set(t, "gpu=3 lost=false")
 	e.offersBecome(full)
 
 	// A pool that wants no mark any more has none.
-	e.writeRules(strings.Replace(e.readRules(), "node: taint", "node: none", 1))
+	e.writeRules(strings.Replace(e.readRules(), "nodeSignal: taint", "nodeSignal: none", 1))
 	eventually(e, "no condition", func() error {
 		if err := e.conditionError(corev1.ConditionTrue); err == nil || !strings.Contains(err.Error(), "no condition") {
 			return fmt.Errorf("it is there: %w", errors.Join(err))
@@ -259,11 +268,12 @@ func TestFaultPolicy(t *testing.T) {
 	e.marksAreItsOwn()
 }
 
-// resetGPU resets a GPU once nobody holds it any more.
+// resetGPU resets a GPU once no pod has it any more.
 func (e *testCase) resetGPU(gpu int) {
 	e.Helper()
 	eventually(e, fmt.Sprintf("reset of GPU %d", gpu), func() error {
-		return e.node.in(e.node.program("gpusim"), "set", "--dir", e.node.env["GPUSIM_DIR"], fmt.Sprint("gpu=", gpu), "reset=true").err
+		return e.node.in(e.node.program("gpusim"), "set", "--dir", e.node.env["GPUSIM_DIR"], fmt.Sprint("gpu=", gpu),
+			"reset=true").err
 	})
 }
 
@@ -282,7 +292,8 @@ func (e *testCase) marksAreItsOwn() {
 		return fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"effect":"NoSchedule"}]}}`, key)
 	}
 	condition := func(kind string) string {
-		return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"False","reason":"Test","message":"test"}]}}`, kind)
+		return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"False","reason":"Test","message":"test"}]}}`,
+			kind)
 	}
 	for who, tc := range map[string]struct {
 		nodes []string
@@ -293,28 +304,30 @@ func (e *testCase) marksAreItsOwn() {
 		"another node's taint":     {[]string{"node-2"}, taint(faultTaint), "", "its own node alone"},
 		"another node's condition": {[]string{"node-2"}, condition(gpusHealthy), "status", "its own node alone"},
 		"somebody else's taint":    {[]string{name}, taint("team/drain"), "", "change no other"},
-		"kubelet's condition":      {[]string{name}, condition("Ready"), "status", "the condition KerfGPUsHealthy alone"},
-		"a cordon":                 {[]string{name}, `{"spec":{"unschedulable":true}}`, "", "nothing else of a node"},
-		"its own taint":            {[]string{name}, taint(faultTaint), "", ""},
-		"its own condition":        {[]string{name}, condition(gpusHealthy), "status", ""},
+		"kubelet's condition": {[]string{name}, condition("Ready"), "status",
+			"the condition kerf.dev/GPUsHealthy alone"},
+		"a cordon":          {[]string{name}, `{"spec":{"unschedulable":true}}`, "", "nothing else of a node"},
+		"its own taint":     {[]string{name}, taint(faultTaint), "", ""},
+		"its own condition": {[]string{name}, condition(gpusHealthy), "status", ""},
 	} {
 		var sub []string
 		if tc.sub != "" {
 			sub = []string{tc.sub}
 		}
-		_, err := e.asAgent(tc.nodes...).CoreV1().Nodes().Patch(background(), name, types.StrategicMergePatchType, []byte(tc.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, sub...)
+		_, err := e.asAgent(tc.nodes...).CoreV1().Nodes().Patch(background(), name, types.StrategicMergePatchType,
+			[]byte(tc.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, sub...)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			e.Errorf("%s: %v, want %q", who, err, tc.want)
 		}
 	}
 }
 
-// A taint that says that the node will be taken away stops new grants and tells the pods that have one; without it the node
-// gives again.
+// A taint that says that the node will be taken away stops new grants and tells the pods that have one; without it the
+// node gives again.
 func TestSpotTaint(t *testing.T) {
 	const key = "e2e.test/termination"
 	e := beginWithAgent(t)
-	e.withHealth("{spotTaints: [" + key + "]}")
+	e.withHealth("{terminationTaints: [" + key + "]}")
 	e.variant("node-health.yaml")
 	runs := e.create(one("runs", gibs(4), hold))
 	runs.running()
@@ -322,21 +335,22 @@ func TestSpotTaint(t *testing.T) {
 	plain.running()
 	e.setTaint(key, true)
 	t.Cleanup(func() { e.setTaint(key, false) })
-	runs.event("NodeLeaving", key, "taken away soon")
+	runs.event("NodeTerminating", key, "terminates soon")
 	late := e.create(one("late", gibs(4), hold))
-	late.event(key, "taken away soon")
+	late.event(key, "terminates soon")
 	if o := late.get(); o.Spec.NodeName == "" || o.Status.Phase != corev1.PodPending {
 		t.Errorf("the late pod: %s", describe(o))
 	}
-	if err := plain.saidError("NodeLeaving"); err == nil {
-		t.Error("a pod without a GPU was told")
+	if err := plain.saidError("NodeTerminating"); err == nil {
+		t.Error("a pod without a GPU got an event")
 	}
 	runs.running()
 	e.setTaint(key, false)
 	late.running()
 }
 
-// setTaint gives the node a taint that keeps nobody away, as the tools of clouds do before they take the node, or takes it off.
+// setTaint adds a taint that blocks no pod to the node, or removes it. Cloud tools add such taints before they take a
+// node.
 func (e *testCase) setTaint(key string, on bool) {
 	e.Helper()
 	err := poll("taint of the node", func() error {
@@ -348,9 +362,11 @@ func (e *testCase) setTaint(key string, on bool) {
 		if on {
 			taints = append(taints, corev1.Taint{Key: key, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule})
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]string{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"taints": taints}})
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]string{"resourceVersion": n.ResourceVersion},
+			"spec": map[string]any{"taints": taints}})
 		if err == nil {
-			_, err = e.client.CoreV1().Nodes().Patch(background(), n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = e.client.CoreV1().Nodes().Patch(background(), n.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 		}
 		return err
 	})

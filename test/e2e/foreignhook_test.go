@@ -53,8 +53,8 @@ func (e *testCase) replaceSpec(file, text string) {
 	}
 }
 
-// withHooks is the node's spec with NVIDIA's limit hook on each device, as its toolkit 1.20.1 makes it, and a harmless one by which
-// it is seen that Kerf read it.
+// withHooks is the node's spec with NVIDIA's limit hook on each device, as its toolkit 1.20.1 makes it, and a harmless
+// one by which it is seen that Kerf read it.
 func (e *testCase) withHooks(hook string) string {
 	e.Helper()
 	text, err := os.ReadFile(e.node.path(sourceSpec))
@@ -67,13 +67,15 @@ func (e *testCase) withHooks(hook string) string {
 	}
 	add := func(edits map[string]any, name, path string, args ...string) {
 		hooks, _ := edits["hooks"].([]any)
-		edits["hooks"] = append(hooks, map[string]any{"hookName": name, "path": path, "args": args, "env": []string{"NVIDIA_CTK_DEBUG=false"}})
+		edits["hooks"] = append(hooks, map[string]any{"hookName": name, "path": path, "args": args,
+			"env": []string{"NVIDIA_CTK_DEBUG=false"}})
 	}
 	add(spec["containerEdits"].(map[string]any), "createContainer", e.node.busybox(), "true", "e2e-marker")
 	for _, d := range spec["devices"].([]any) {
 		device := d.(map[string]any)
 		add(device["containerEdits"].(map[string]any), "createRuntime", hook,
-			"nvidia-cdi-hook", limitHook, "--driver-root", e.node.env["GPUSIM_DIR"]+"/lib", "--gpu-id", device["name"].(string))
+			"nvidia-cdi-hook", limitHook, "--driver-root", e.node.env["GPUSIM_DIR"]+"/lib", "--gpu-id",
+			device["name"].(string))
 	}
 	out, err := json.Marshal(spec)
 	if err != nil {
@@ -82,9 +84,9 @@ func (e *testCase) withHooks(hook string) string {
 	return string(out)
 }
 
-// raising is a CDI spec with a device that brings no GPU, and a hook that runs after Kerf's and lifts the container's limits by
-// NVIDIA's own program, whatever variables the container has. That program needs cgroup v2 at /sys/fs/cgroup, and a pid of the
-// container that the node's /proc has: that of the hook itself.
+// raising is a CDI spec with a device that brings no GPU, and a hook that runs after Kerf's and lifts the container's
+// limits by NVIDIA's own program, whatever variables the container has. That program needs cgroup v2 at /sys/fs/cgroup,
+// and a pid of the container that the node's /proc has: that of the hook itself.
 func (e *testCase) raising(hook string) string {
 	e.Helper()
 	var ids strings.Builder
@@ -100,7 +102,8 @@ echo "{\"ociVersion\":\"1.0.2\",\"id\":\"x\",\"status\":\"creating\",\"pid\":$P,
 	out, err := json.Marshal(map[string]any{
 		"cdiVersion": "0.5.0", "kind": otherResource,
 		"devices": []any{map[string]any{"name": "raise", "containerEdits": map[string]any{"hooks": []any{map[string]any{
-			"hookName": "createContainer", "path": bb, "args": []string{"sh", "-c", script}, "env": []string{"TMPDIR=/tmp"},
+			"hookName": "createContainer", "path": bb, "args": []string{"sh", "-c", script},
+			"env": []string{"TMPDIR=/tmp"},
 		}}}}},
 	})
 	if err != nil {
@@ -109,15 +112,16 @@ echo "{\"ociVersion\":\"1.0.2\",\"id\":\"x\",\"status\":\"creating\",\"pid\":$P,
 	return string(out)
 }
 
-// TestForeignLimitHook: NVIDIA's hook that replaces a container's limit is in no spec of Kerf's, and the variables that it takes the
-// limit from are empty, wherever they come from. Where other software of the node lifts the limit all the same, the container does
-// not start.
+// TestForeignLimitHook: NVIDIA's hook that replaces a container's limit is in no spec of Kerf's, and the variables that
+// it takes the limit from are empty, wherever they come from. Where other software of the node lifts the limit all the
+// same, the container does not start.
 func TestForeignLimitHook(t *testing.T) {
 	e := beginWithAgent(t)
 	hook := e.nvidiaHook()
 	explicit := one("explicit", gibs(2), hold)
 	explicit.containers[0].env = map[string]string{"NVIDIA_GPU_MEMORY_LIMIT": "81920"}
-	if said := e.refused(explicit); !strings.Contains(said, "sets NVIDIA_GPU_MEMORY_LIMIT, in a pod that asks for a GPU") {
+	if said := e.refused(explicit); !strings.Contains(said,
+		"sets NVIDIA_GPU_MEMORY_LIMIT, in a pod that asks for a GPU") {
 		t.Errorf("refused with %q", said)
 	}
 	e.replaceSpec(sourceSpec, e.withHooks(hook))
@@ -139,13 +143,15 @@ func TestForeignLimitHook(t *testing.T) {
 	}
 	const config = "limits"
 	if _, err := e.client.CoreV1().ConfigMaps(e.namespace).Create(background(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: config}, Data: map[string]string{"NVIDIA_GPU_MEMORY_REQUEST": "1", "NVIDIA_GPU_MEMORY_LIMIT": "81920"},
+		ObjectMeta: metav1.ObjectMeta{Name: config}, Data: map[string]string{"NVIDIA_GPU_MEMORY_REQUEST": "1",
+			"NVIDIA_GPU_MEMORY_LIMIT": "81920"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	hidden := one("hidden", gibs(2), "gpuload --json --alloc 4GiB --step 64MiB; "+hold)
 	hidden.edit = func(p *corev1.Pod) {
-		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: config}}}}
+		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: config}}}}
 	}
 	p := e.create(hidden)
 	p.running()
@@ -153,7 +159,7 @@ func TestForeignLimitHook(t *testing.T) {
 		t.Errorf("the program got %v", l)
 	}
 	g := e.grantUsed(p, "main")
-	if caps := p.caps("main"); caps[g.Fragments[0].GPU] != 2*gib {
+	if caps := p.caps("main"); caps[g.Shares[0].GPU] != 2*gib {
 		t.Errorf("the driver has %v", caps)
 	}
 	out, _, err := p.exec("main", "env")

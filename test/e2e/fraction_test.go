@@ -41,8 +41,8 @@ func TestNodeCapacity(t *testing.T) {
 	}
 }
 
-// A container sees one GPU at the size that it asked for, and gets no more. Its neighbour on the same GPU does not feel that it
-// tries: it goes on, holds what it held, and may take what is left of its own.
+// A container sees one GPU at the size that it asked for, and gets no more. Its neighbor on the same GPU does not feel
+// that it tries: it goes on, keeps its memory, and may use the rest of its grant.
 func TestFraction(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -52,10 +52,10 @@ func TestFraction(t *testing.T) {
 		t.Fatalf("the neighbour: %v", l)
 	}
 	g := e.grantOf(neighbour, "main")
-	if g.Memory != 10*gib || g.Level != "driver" || g.ContainerID != neighbour.id("main") || len(g.Fragments) != 1 {
+	if g.Memory != 10*gib || g.Level != "driver" || g.ContainerID != neighbour.id("main") || len(g.Shares) != 1 {
 		t.Fatalf("grant of the neighbour: %+v", g)
 	}
-	gpu := g.Fragments[0].GPU
+	gpu := g.Shares[0].GPU
 	caps := neighbour.caps("main")
 	if caps[gpu] != 10*gib {
 		t.Errorf("the driver holds %v for it, want 10 GiB on %s", caps, gpu)
@@ -65,7 +65,8 @@ func TestFraction(t *testing.T) {
 		t.Fatalf("the driver knows %+v of the neighbour, want one process with 8 GiB on %s", before, gpu)
 	}
 
-	greedy := e.create(e.pinnedTo(gpu, one("greedy", gibs(10), "gpuload --json --alloc 9GiB; gpuload --json --alloc 11GiB; gpuload --json --gpu 1; "+hold)))
+	greedy := e.create(e.pinnedTo(gpu, one("greedy", gibs(10),
+		"gpuload --json --alloc 9GiB; gpuload --json --alloc 11GiB; gpuload --json --gpu 1; "+hold)))
 	greedy.running()
 	lines := greedy.loads("main", 3)
 	if l := lines[0]; l.Error != nil || l.Total == nil || *l.Total != 10*gib {
@@ -77,8 +78,8 @@ func TestFraction(t *testing.T) {
 	if l := lines[2]; l.Error == nil {
 		t.Errorf("a second GPU: %v", l)
 	}
-	if its := e.grantOf(greedy, "main"); len(its.Fragments) != 1 || its.Fragments[0].GPU != gpu {
-		t.Errorf("the two are not on one GPU: %+v beside %s", its, gpu)
+	if its := e.grantOf(greedy, "main"); len(its.Shares) != 1 || its.Shares[0].GPU != gpu {
+		t.Errorf("the two are not on one GPU: %+v and %s", its, gpu)
 	}
 
 	if s := neighbour.status("main"); s.State.Running == nil || s.RestartCount != 0 || containerID(s) != g.ContainerID {
@@ -92,7 +93,8 @@ func TestFraction(t *testing.T) {
 		if strings.TrimSpace(out) == "" {
 			t.Errorf("%s more in the neighbour: %v, %s", amount, err, errOut)
 		} else if l := decode[loaded](t, strings.TrimSpace(out)); (l.Error == nil) != fits {
-			t.Errorf("%s more in the neighbour, which has room for 2 GiB less its context and the new one: %v", amount, l)
+			t.Errorf("%s more in the neighbour, which has room for 2 GiB less its context and the new one: %v", amount,
+				l)
 		}
 	}
 }
@@ -101,5 +103,6 @@ func TestFraction(t *testing.T) {
 func (p *pod) inDriver(container string) []simProcess {
 	p.e.Helper()
 	id := p.id(container)
-	return slices.DeleteFunc(p.e.node.processes(p.e.T), func(s simProcess) bool { return !strings.Contains(s.Cgroup, id) })
+	return slices.DeleteFunc(p.e.node.processes(p.e.T),
+		func(s simProcess) bool { return !strings.Contains(s.Cgroup, id) })
 }

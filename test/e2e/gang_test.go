@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Eight pods of one group start together or not at all: while one GPU is taken none of them is bound, and when it is free
-// again all are, each on a GPU of its own.
+// Eight pods of one group start together or not at all. While another pod has one GPU, none of them is bound. When that
+// GPU is free again, all are bound, each on its own GPU.
 func TestSchedulerGang(t *testing.T) {
 	e := withScheduler(t)
 	first := e.create(byKerf(one("first", gibs(60), hold)))
@@ -32,32 +32,35 @@ func TestSchedulerGang(t *testing.T) {
 	if len(used) != 8 {
 		t.Errorf("they are on %d GPUs", len(used))
 	}
-	if out := e.kubectl("", "get", "podgroup", "gang", "-n", e.namespace, "-o", "jsonpath={.status.conditions}").out; !strings.Contains(out, `"status":"True"`) {
+	if out := e.kubectl("", "get", "podgroup", "gang", "-n", e.namespace, "-o",
+		"jsonpath={.status.conditions}").out; !strings.Contains(out, `"status":"True"`) {
 		t.Errorf("conditions of the group: %s", out)
 	}
 }
 
-// gang makes a group of so many pods of 60 GiB each, which are placed all or none. The priority class is that of the group
-// too: without one it would have none, whatever its pods have.
+// gang makes a group of so many pods of 60 GiB each, which are placed all or none. The priority class is that of the
+// group too: without one it would have none, whatever its pods have.
 func (e *testCase) gang(pods int, class string) []*pod {
 	e.Helper()
-	group := "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: gang, namespace: " + e.namespace + "}\n" +
+	group := "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: gang, namespace: " + e.namespace +
+		"}\n" +
 		fmt.Sprintf("spec: {priorityClassName: %q, schedulingPolicy: {gang: {minCount: %d}}}\n", class, pods)
 	if err := e.apply(group); err != nil {
 		e.Fatal(err)
 	}
 	var all []*pod
 	for i := range pods {
-		all = append(all, e.create(byKerf(podSpec{name: fmt.Sprint("member", i), containers: []container{{run: hold, limits: gibs(60)}}, edit: func(p *corev1.Pod) {
-			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("gang")}
-			p.Spec.PriorityClassName = class
-		}})))
+		all = append(all, e.create(byKerf(podSpec{name: fmt.Sprint("member", i),
+			containers: []container{{run: hold, limits: gibs(60)}}, edit: func(p *corev1.Pod) {
+				p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("gang")}
+				p.Spec.PriorityClassName = class
+			}})))
 	}
 	return all
 }
 
-// A gang that matters more takes the place of as few pods as it has pods itself, and of none that lie two on a GPU; the others
-// run on.
+// A gang that matters more takes the place of as few pods as it has pods itself, and of none that lie two on a GPU; the
+// others run on.
 func TestSchedulerGangPreempts(t *testing.T) {
 	const single, members = 6, 3
 	e := withScheduler(t)
@@ -87,7 +90,8 @@ func TestSchedulerGangPreempts(t *testing.T) {
 	for _, p := range gang {
 		gpu := e.asPlanned(p)
 		if on[gpu] == nil {
-			t.Errorf("pod %s of the gang took GPU %s, where two had to give way or another one of the gang is", p.name, gpu)
+			t.Errorf("pod %s of the gang took GPU %s, where two had to give way or another one of the gang is", p.name,
+				gpu)
 		}
 		delete(on, gpu)
 	}
@@ -97,7 +101,7 @@ func TestSchedulerGangPreempts(t *testing.T) {
 	if gone := gaveWay(pairs); len(gone) != 0 {
 		t.Errorf("%q gave way", gone)
 	}
-	for _, p := range on { // those whose GPU nobody took
+	for _, p := range on { // those whose GPU is still free
 		if o := p.running(); o.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("pod %s was started again", p.name)
 		}

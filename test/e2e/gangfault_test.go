@@ -11,16 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A gang that has lost a pod to a faulty GPU ends on all its nodes: its agent ends the pod, and kerf-scheduler the others, which
-// no agent may. A gang that is large enough without it goes on, and so does who is in none.
+// A gang that has lost a pod to a faulty GPU ends on all its nodes: its agent ends the pod, and kerf-scheduler the
+// others, which no agent may. A gang that is large enough without it goes on, and so does who is in none.
 func TestSchedulerGangFault(t *testing.T) {
 	e := withScheduler(t)
 	h := e.hollowNodes(2, 2)
 	h.by = schedulerName
-	e.withHealth("{onFault: evict, grace: 1s}")
+	e.withHealth("{onFault: evict, gracePeriod: 1s}")
 	e.variant("evict-over-cap.yaml")
 	for name, least := range map[string]int{"train": 3, "elastic": 2} {
-		if err := e.apply(fmt.Sprintf("apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: %s, namespace: %s}\n"+
+		if err := e.apply(fmt.Sprintf("apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: %s, "+
+			"namespace: %s}\n"+
 			"spec: {schedulingPolicy: {gang: {minCount: %d}}}\n", name, e.namespace, least)); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,8 @@ func TestSchedulerGangFault(t *testing.T) {
 	}
 	t.Logf("the gang had ended %v after the fault, with a grace of 1s", time.Since(began).Round(10*time.Millisecond))
 	for _, p := range trains {
-		p.event("GangFault", "its gang train", "pod train-0 on node "+e.node.env["NODE_NAME"], "XID 48")
+		p.event("GangMemberFailed", "its gang train",
+			"GPU of node "+e.node.env["NODE_NAME"]+" ended pod train-0", "XID 48")
 	}
 	for _, p := range append([]*pod{alone}, elastics...) {
 		if o := p.get(); o.DeletionTimestamp != nil {

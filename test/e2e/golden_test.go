@@ -103,13 +103,14 @@ func (v *visible) callGrants() error {
 
 // differing are the fields with values that differ between two runs.
 var differing = map[string]string{
-	"pid": "PID", "pids": "PID", "inode": "INODE", "agent_version": "VERSION", "agentVersion": "VERSION", "fingerprint": golden.MeasuredValue,
+	"pid": "PID", "pids": "PID", "inode": "INODE", "agent_version": "VERSION", "agentVersion": "VERSION",
+	"fingerprint":     golden.MeasuredValue,
 	"summary.config":  "CONFIG",
 	"resourceVersion": golden.MeasuredValue, "generation": golden.MeasuredValue, "sequence": golden.MeasuredValue,
 }
 
 func (v *visible) json(text string, unordered ...string) (string, error) {
-	return v.scrub.JSON([]byte(text), golden.Document{Differ: differing, Unordered: unordered})
+	return v.scrub.JSON([]byte(text), golden.Format{Differ: differing, Unordered: unordered})
 }
 
 func (v *visible) statusJSON() (string, error) {
@@ -151,7 +152,7 @@ func (v *visible) gpuNodeStatus() (string, error) {
 	if r.err != nil {
 		return "", errors.New(r.String())
 	}
-	return v.json(r.out, "claims")
+	return v.json(r.out, "grants")
 }
 
 // manyDevices is up to how many devices of a CDI spec are written.
@@ -205,13 +206,16 @@ func (v *visible) metrics() (string, error) {
 		return "", errors.New(r.String())
 	}
 	const reason = "kubelet and the container runtime ask as often as they like"
-	return v.scrub.Metrics(versionLabel.ReplaceAllString(r.out, `version="VERSION"`), []golden.Measured{{Samples: notOfGrants, Reason: reason}},
+	return v.scrub.Metrics(versionLabel.ReplaceAllString(r.out, `version="VERSION"`),
+		[]golden.Measured{{Samples: notOfGrants, Reason: reason}},
 		func(line string) bool { return strings.HasPrefix(line, "#") || strings.Contains(line, " bounds ") })
 }
 
 var (
 	versionLabel = regexp.MustCompile(`\bversion="[^"]*"`)
-	notOfGrants  = regexp.MustCompile(`^kerf_(agent|allocate|arm|arms|cap|caps|claims|client|config|inject|leases|listener|mig|mps|watch|device_plugin|nri)_`)
+	notOfGrants  = regexp.MustCompile(
+		`^kerf_(agent|allocate|caps|config|grants|grant_(reservations|activations?|resizes)|inject|libkerf|listener|mig|` +
+			`mps|reactive)_`)
 )
 
 // ociSpec is the part of an OCI spec that CDI, NRI and hooks change.
@@ -230,7 +234,8 @@ type ociSpec struct {
 }
 
 func (v *visible) spec(p *pod, container string) (s ociSpec, err error) {
-	data, err := os.ReadFile(v.node.path("/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + p.id(container) + "/config.json"))
+	data, err := os.ReadFile(v.node.path("/run/containerd/io.containerd.runtime.v2.task/k8s.io/" + p.id(container) +
+		"/config.json"))
 	if err != nil {
 		return s, fmt.Errorf("read OCI spec: %w", err)
 	}
@@ -250,7 +255,8 @@ func (v *visible) adjusted(p *pod, container string) section {
 		}
 		added := map[string]any{
 			"env": missing(own.Process.Env, plain.Process.Env), "hooks": own.Hooks,
-			"devices": missing(own.Linux.Devices, plain.Linux.Devices), "device rules": missing(own.Linux.Resources.Devices, plain.Linux.Resources.Devices),
+			"devices":      missing(own.Linux.Devices, plain.Linux.Devices),
+			"device rules": missing(own.Linux.Resources.Devices, plain.Linux.Resources.Devices),
 		}
 		there := map[string]bool{}
 		for _, m := range plain.Mounts {
@@ -294,13 +300,13 @@ func missing[T any](all, some []T) []T {
 func TestGolden(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
-	e.nowRules(cutRules(e, rules, "{gpus: [7], enabled: true, instances: {3g.40gb: 1}}", ""))
+	e.nowRules(cutRules(e, rules, "{index: [7], migEnabled: true, instances: {3g.40gb: 1}}", ""))
 	t.Cleanup(func() {
 		defer e.writeRules(rules)
 		for _, p := range e.pods { // one of them has the instance
 			p.delete()
 		}
-		e.nowRules(cutRules(e, rules, "{gpus: [7], enabled: false}", ""))
+		e.nowRules(cutRules(e, rules, "{index: [7], migEnabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
 	})
 	eventually(e, "a MIG instance", func() error {
@@ -309,17 +315,19 @@ func TestGolden(t *testing.T) {
 		}
 		return nil
 	})
-	e.replaceAgent() // what it counts begins anew
+	e.replaceAgent() // its counters start at zero
 	v := e.golden()
 	v.plain = e.create(one("plain", nil, hold))
 	v.plain.running()
 
 	inited := e.create(podSpec{
-		name: "init", init: []container{{name: "before", run: untilTold("1GiB"), limits: gibs(4)}}, containers: []container{{run: hold, limits: gibs(3)}},
+		name: "init", init: []container{{name: "before", run: untilTold("1GiB"), limits: gibs(4)}},
+		containers: []container{{run: hold, limits: gibs(3)}},
 	})
 	inited.runs("before")
 	inited.loads("before", 1)
-	books := []section{{"kerf status -o json", v.statusJSON}, {"checkpoint", v.checkpoint}, {"GPUNode", v.gpuNodeStatus}}
+	books := []section{{"kerf status -o json", v.statusJSON}, {"checkpoint", v.checkpoint},
+		{"GPUNode", v.gpuNodeStatus}}
 	v.step("an init container", append(slices.Clone(books), v.adjusted(inited, "before"))...)
 	inited.tell("before")
 	inited.running()
@@ -353,7 +361,7 @@ func goldenPods() []podSpec {
 		one("percent", percent(50), hold),
 		one("both", both(gibs(6), percent(25)), hold),
 		one("whole", wholeGPUs(1), hold),
-		annotated(one("two", gibs(8), hold), "gpus.kerf.dev/main", "2"),
+		annotated(one("two", gibs(8), hold), "gpu-count.kerf.dev/main", "2"),
 		annotated(one("profile", gibs(3), hold), "kerf.dev/profile", "e2e-small"),
 		one("mig", map[string]string{"kerf.dev/mig-3g.40gb": "1"}, hold),
 		{
@@ -362,6 +370,6 @@ func goldenPods() []podSpec {
 		},
 		annotated(podSpec{name: "shared", containers: []container{
 			{run: hold, limits: gibs(6)}, {name: "side", run: hold, limits: gibs(4)},
-		}}, "share-with.kerf.dev/side", "main"),
+		}}, "share-cap-with.kerf.dev/side", "main"),
 	}
 }

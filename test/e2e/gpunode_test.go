@@ -17,34 +17,39 @@ import (
 
 // gpuNode is the status of a GPUNode as this suite reads it.
 type gpuNode struct {
-	Ready                                          bool
-	NotReady                                       []string
+	Conditions                                     []struct{ Type, Status, Message string }
 	DriverVersion, AgentVersion, Pool, Fingerprint string
 	GPUs                                           []struct {
-		UUID, Health                                    string
-		NVLinkClique                                    *int
-		UsableBytes, FreeBytes, GrantedBytes, LentBytes uint64
-		Levels                                          []string
-		MIGState                                        *struct {
-			Waits     string
-			Instances []struct {
-				Profile, Claim, For string
-				Start               int
-				Ready               bool
+		UUID, Health                                          string
+		NVLinkClique                                          *int
+		AllocatableBytes, FreeBytes, GrantedBytes, BurstBytes uint64
+		Levels                                                []string
+		MIGState                                              *struct {
+			PendingReason string
+			Instances     []struct {
+				Profile, Grant, RequestedBy string
+				Start                       int
+				Ready                       bool
 			}
 		}
 	}
-	Claims   []nodeClaim
-	Unplaced []struct{ PodUID string }
+	Grants      []nodeGrant
+	PendingPods []struct{ PodUID string }
 }
 
-type nodeClaim struct {
+type nodeGrant struct {
 	PodUID, Namespace, Pod, Container, Level string
-	InUse                                    bool
-	Fragments                                []struct {
+	State                                    string
+	Shares                                   []struct {
 		GPU         string
 		MemoryBytes uint64
 	}
+}
+
+func (s gpuNode) ready() bool {
+	return slices.ContainsFunc(s.Conditions, func(c struct{ Type, Status, Message string }) bool {
+		return c.Type == "Ready" && c.Status == "True"
+	})
 }
 
 func (e *testCase) gpuNode() (s gpuNode, err error) {
@@ -57,8 +62,8 @@ func (e *testCase) gpuNode() (s gpuNode, err error) {
 	return o.Status, err
 }
 
-// The node's GPUNode says what is there and who holds what, soon after it has changed; its Lease is renewed; and an agent
-// of another node can write neither.
+// The node's GPUNode says what is there and who holds what, soon after it has changed; its Lease is renewed; and an
+// agent of another node can write neither.
 func TestGPUNode(t *testing.T) {
 	e := beginWithAgent(t)
 	name := e.node.env["NODE_NAME"]
@@ -76,37 +81,43 @@ func TestGPUNode(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		var main *nodeClaim
+		var main *nodeGrant
 		mine := 0
-		for i, c := range s.Claims {
+		for i, c := range s.Grants {
 			if c.PodUID == uid {
 				mine++
 			}
 			if c.PodUID == uid && c.Container == "main" {
-				main = &s.Claims[i]
+				main = &s.Grants[i]
 			}
 		}
 		switch {
-		case !s.Ready || s.DriverVersion == "" || s.AgentVersion == "" || s.Pool != "default" || s.Fingerprint == "":
-			return fmt.Errorf("ready %t (%v), driver %q, agent %q, pool %q, fingerprint %q", s.Ready, s.NotReady, s.DriverVersion, s.AgentVersion, s.Pool, s.Fingerprint)
+		case !s.ready() || s.DriverVersion == "" || s.AgentVersion == "" || s.Pool != "default" || s.Fingerprint == "":
+			return fmt.Errorf("conditions %v, driver %q, agent %q, pool %q, fingerprint %q", s.Conditions,
+				s.DriverVersion, s.AgentVersion, s.Pool, s.Fingerprint)
 		case mine != 2 || main == nil:
-			return fmt.Errorf("%d claims of the pod: %+v", mine, s.Claims)
-		case main.Namespace != e.namespace || main.Pod != p.name || !main.InUse || main.Level != "driver" || len(main.Fragments) != 1 || main.Fragments[0].MemoryBytes != 8*gib:
+			return fmt.Errorf("%d claims of the pod: %+v", mine, s.Grants)
+		case main.Namespace != e.namespace || main.Pod != p.name || main.State != "Active" || main.Level != "driver" ||
+			len(main.Shares) != 1 || main.Shares[0].MemoryBytes != 8*gib:
 			return fmt.Errorf("its claim: %+v", main)
 		}
 		on := 0
-		for on < len(s.GPUs)-1 && s.GPUs[on].UUID != main.Fragments[0].GPU {
+		for on < len(s.GPUs)-1 && s.GPUs[on].UUID != main.Shares[0].GPU {
 			on++
 		}
-		if g := s.GPUs[on]; g.UUID != main.Fragments[0].GPU || g.GrantedBytes < 8*gib || g.FreeBytes+g.GrantedBytes+g.LentBytes != g.UsableBytes || g.Health != "healthy" || !slices.Contains(g.Levels, "driver") || g.NVLinkClique == nil {
+		if g := s.GPUs[on]; g.UUID != main.Shares[0].GPU || g.GrantedBytes < 8*gib || g.FreeBytes+g.GrantedBytes+
+			g.BurstBytes != g.AllocatableBytes || g.Health != "healthy" || !slices.Contains(g.Levels, "driver") ||
+			g.NVLinkClique == nil {
 			return fmt.Errorf("its GPU: %+v", g)
 		}
 		return nil
 	})
-	if out := e.kubectl("", "get", "gpunodes").out; !strings.Contains(out, "LARGEST") || !strings.Contains(out, name) || !strings.Contains(out, "driver") {
+	if out := e.kubectl("", "get", "gpunodes").out; !strings.Contains(out, "LARGEST") || !strings.Contains(out, name) ||
+		!strings.Contains(out, "driver") {
 		t.Errorf("kubectl get gpunodes:\n%s", out)
 	}
-	lease, err := e.client.CoordinationV1().Leases("kerf-system").Get(background(), "kerf-node-"+name, metav1.GetOptions{})
+	lease, err := e.client.CoordinationV1().Leases("kerf-system").Get(background(), "kerf-node-"+name,
+		metav1.GetOptions{})
 	if err != nil || lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > time.Minute {
 		t.Errorf("heartbeat %+v: %v", lease.Spec, err)
 	}
@@ -119,7 +130,8 @@ func TestGPUNode(t *testing.T) {
 	}{
 		"another node's GPUNode": {
 			[]string{"node-2"}, "/apis/kerf.dev/v1alpha1/gpunodes/" + name + "/status",
-			`{"apiVersion":"kerf.dev/v1alpha1","kind":"GPUNode","metadata":{"name":"` + name + `"},"status":{"ready":false}}`, "of its own node alone",
+			`{"apiVersion":"kerf.dev/v1alpha1","kind":"GPUNode","metadata":{"name":"` + name +
+				`"},"status":{"ready":false}}`, "of its own node alone",
 		},
 		"a new GPUNode of another name": {
 			[]string{name}, "/apis/kerf.dev/v1alpha1/gpunodes/node-2",
@@ -127,15 +139,18 @@ func TestGPUNode(t *testing.T) {
 		},
 		"another node's Lease": {
 			[]string{"node-2"}, "/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases/kerf-node-" + name,
-			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"kerf-node-` + name + `"},"spec":{"holderIdentity":"x"}}`, "of its own node alone",
+			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"kerf-node-` + name +
+				`"},"spec":{"holderIdentity":"x"}}`, "of its own node alone",
 		},
 		"its own": {
 			[]string{name}, "/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases/kerf-node-" + name,
-			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"kerf-node-` + name + `"},"spec":{"holderIdentity":"` + name + `"}}`, "",
+			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"kerf-node-` + name +
+				`"},"spec":{"holderIdentity":"` + name + `"}}`, "",
 		},
 	} {
 		err := e.asAgent(tc.nodes...).CoreV1().RESTClient().Patch(types.ApplyPatchType).AbsPath(tc.path).
-			Param("fieldManager", "kerf-agent").Param("force", "true").Param("dryRun", "All").Body([]byte(tc.body)).Do(background()).Error()
+			Param("fieldManager", "kerf-agent").Param("force", "true").Param("dryRun", "All").Body([]byte(tc.body)).Do(
+			background()).Error()
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", who, err, tc.want)
 		}
@@ -145,8 +160,8 @@ func TestGPUNode(t *testing.T) {
 	p.released()
 	eventually(e, "no claim of the pod in the GPUNode", func() error {
 		s, err := e.gpuNode()
-		if err == nil && slices.ContainsFunc(s.Claims, func(c nodeClaim) bool { return c.PodUID == uid }) {
-			err = fmt.Errorf("claims %+v", s.Claims)
+		if err == nil && slices.ContainsFunc(s.Grants, func(c nodeGrant) bool { return c.PodUID == uid }) {
+			err = fmt.Errorf("claims %+v", s.Grants)
 		}
 		return err
 	})

@@ -82,7 +82,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func TestHistogramQuantiles(t *testing.T) {
 	t.Parallel()
 	text := "# TYPE x histogram\n" +
-		"x_bucket{le=\"0.001\"} 10\nx_bucket{le=\"0.002\"} 100\nx_bucket{le=\"0.004\"} 110\nx_bucket{le=\"+Inf\"} 111\nx_sum 1\nx_count 111\n" +
+		"x_bucket{le=\"0.001\"} 10\nx_bucket{le=\"0.002\"} 100\nx_bucket{le=\"0.004\"} 110\nx_bucket{le=\"+Inf\"} " +
+		"111\nx_sum 1\nx_count 111\n" +
 		"xy_bucket{le=\"0.001\"} 7\n"
 	now, err := histogramOf(text, "x")
 	if err != nil {

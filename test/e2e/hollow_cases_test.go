@@ -21,7 +21,7 @@ import (
 	placing "github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// What reports and heartbeats of nodes do to the real scheduler, each on a node of its own.
+// What reports and heartbeats of nodes do to the real scheduler, each on its own node.
 func TestSchedulerBelieves(t *testing.T) {
 	t.Parallel()
 	h := beginWithAgent(t).hollowNodes(4, 2)
@@ -38,8 +38,8 @@ func TestSchedulerBelieves(t *testing.T) {
 	}
 	h.where(late)
 
-	// A GPU that is lost while a pod is reserved on it takes nothing: the node will put that pod on its other GPU, which is
-	// held for it then, until the first one is back.
+	// A GPU that is lost while a pod is reserved on it takes nothing: the node will put that pod on its other GPU,
+	// which is held for it then, until the first one is back.
 	old, fresh := []string{"kerf.dev/gpu-model", "Hollow"}, []string{"kerf.dev/gpu-model", "Fresh"}
 	lost := h.where(h.pod("first", gibs(60), 1, old...))
 	seen := h.pod("seen", gibs(1), 1, fresh...) // it waits for a GPU that comes with the same report
@@ -62,15 +62,15 @@ func TestSchedulerBelieves(t *testing.T) {
 	second.event("FailedScheduling", "too little free on any one GPU")
 	h.mustTell(1, report("healthy"))
 	if got := h.where(second); got == lost || got == h.gpu(1, 9) {
-		t.Errorf("the second is planned on %s, beside the first", got)
+		t.Errorf("the second is planned on %s, with the first", got)
 	}
 
 	// The node's own choice overrules the plan: what the plan held is free then.
 	other := h.where(h.pod("other", gibs(50), 2))
-	moved := h.pod("moved", gibs(20), 2, "kerf.dev/placement", "spread")
+	moved := h.pod("moved", gibs(20), 2, "kerf.dev/placement-policy", "spread")
 	planned := h.where(moved)
 	if other == planned {
-		t.Fatalf("the pod that wants to be spread is planned on %s, beside another", planned)
+		t.Fatalf("the pod that wants to be spread is planned on %s, with another", planned)
 	}
 	whole := h.pod("whole", gibs(hollowGiB), 2)
 	whole.event("FailedScheduling", "too little free on any one GPU")
@@ -88,12 +88,13 @@ func TestSchedulerBelieves(t *testing.T) {
 	h.where(same)
 	h.mustTell(3, func(s *gpunode.Status) {
 		uid := string(same.get().UID)
-		c := gpunode.Claim{ID: uid, PodUID: uid, Container: "main", Level: "exclusive"}
+		c := gpunode.Grant{ID: uid, PodUID: uid, Container: "main", Level: "exclusive"}
 		for g := range s.GPUs {
 			s.GPUs[g].FreeBytes, s.GPUs[g].FreePercent, s.GPUs[g].Whole = 0, 0, true
-			c.Fragments = append(c.Fragments, gpunode.Fragment{GPU: h.gpu(3, g), MemoryBytes: hollowGiB * gib, Percent: 100, Whole: true})
+			c.Shares = append(c.Shares, gpunode.Share{GPU: h.gpu(3, g), MemoryBytes: hollowGiB * giB,
+				Percent: 100, Whole: true})
 		}
-		s.Claims = append(s.Claims, c)
+		s.Grants = append(s.Grants, c)
 	})
 	h.deleteNow(same)
 	again := h.pod("same", wholeGPUs(1), 3)
@@ -101,19 +102,20 @@ func TestSchedulerBelieves(t *testing.T) {
 	h.mustTell(3, func(*gpunode.Status) {})
 	h.where(again)
 
-	// Nobody but a scheduler says where a pod lies.
+	// Only a scheduler says where a pod lies.
 	forged := one("forged", gibs(1), hold)
 	forged.annotations = map[string]string{planOf: h.gpu(0, 0)}
-	if said := h.refused(forged); !strings.Contains(said, "written by the scheduler alone") {
+	if said := h.refused(forged); !strings.Contains(said, "only the scheduler may write annotations") {
 		t.Errorf("a forged placement: %s", said)
 	}
 }
 
-// deleteNow deletes a pod that nobody runs.
+// deleteNow deletes a pod that no node runs.
 func (h *hollow) deleteNow(p *pod) {
 	h.Helper()
 	grace := int64(0)
-	if err := h.client.CoreV1().Pods(p.namespace).Delete(background(), p.name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+	if err := h.client.CoreV1().Pods(p.namespace).Delete(background(), p.name,
+		metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 		h.Fatal(err)
 	}
 	eventually(h, "its end", p.goneError)
@@ -122,8 +124,8 @@ func (h *hollow) deleteNow(p *pod) {
 // replayNodes and replayGPUs are the cluster of the replay, and replayPods its trace: more than there is room for.
 const replayNodes, replayGPUs, replayPods = 3, 4, 36
 
-// One trace is placed by the real scheduler as by what kerf simulate fills: the same pods have room, on the same nodes.
-// It runs alone: a node that comes meanwhile has the scheduler estimate the workload anew, and decide otherwise from then on.
+// The real scheduler places one trace like the code behind kerf simulate: the same pods fit, on the same nodes. It runs
+// alone: a new node makes the scheduler estimate the workload again and decide differently from then on.
 func TestSchedulerAsSimulated(t *testing.T) {
 	h := beginWithAgent(t).hollowNodes(replayNodes, replayGPUs)
 	h.runScheduler(h.node.program(schedulerName), h.kerfScheduler())
@@ -167,12 +169,13 @@ func TestSchedulerAsSimulated(t *testing.T) {
 	}
 }
 
-// simulated is the cluster of the hollow nodes, empty, and of the real node, which takes nothing of it. begin has its policy
-// take in the nodes, as a scheduler does that has just started when it decides first.
+// simulated is the cluster of the hollow nodes, empty, and of the real node, which takes nothing of it. begin has its
+// policy take in the nodes, as a scheduler does that has just started when it decides first.
 func (h *hollow) simulated() (c *placing.Cluster, begin func()) {
 	h.Helper()
 	node := func(name string, cpu resource.Quantity, gpus int, memory sharing.Bytes) placing.Node {
-		n := placing.Node{Name: name, CPU: placing.Milli(cpu.MilliValue()), Memory: 512 * sharing.GiB, Model: "Hollow", GPUMemory: memory, Level: sharing.LevelDriver}
+		n := placing.Node{Name: name, CPU: placing.Milli(cpu.MilliValue()), Memory: 512 * sharing.GiB, Model: "Hollow",
+			GPUMemory: memory, Level: sharing.LevelDriver}
 		for range gpus {
 			n.GPUs = append(n.GPUs, placing.WholeGPU)
 		}
@@ -190,7 +193,8 @@ func (h *hollow) simulated() (c *placing.Cluster, begin func()) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	nodes = append(nodes, node(machine.Name, *machine.Status.Allocatable.Cpu(), len(told.GPUs), sharing.Bytes(told.GPUs[0].UsableBytes)))
+	nodes = append(nodes, node(machine.Name, *machine.Status.Allocatable.Cpu(), len(told.GPUs),
+		sharing.Bytes(told.GPUs[0].AllocatableBytes)))
 	nodes[len(nodes)-1].Model = "Real"
 	policy := placing.NewOnline(nodes)
 	c = placing.New(nodes, policy)
@@ -200,8 +204,8 @@ func (h *hollow) simulated() (c *placing.Cluster, begin func()) {
 	return c, func() { policy.Nodes(nodes) }
 }
 
-// Two schedulers that decide at once, and know nothing of each other's plans, crowd the node at worst: as many pods run as
-// there are places, each on a GPU of its own, and the others wait, here or there.
+// Two schedulers that decide at once, and know nothing of each other's plans, at worst crowd the node. As many pods run
+// as there are GPUs, each on its own GPU, and the others wait, pending or refused.
 func TestTwoSchedulers(t *testing.T) {
 	const each, room = 6, 8
 	e := beginWithAgent(t)
@@ -223,11 +227,11 @@ func TestTwoSchedulers(t *testing.T) {
 			return err
 		}
 		for _, g := range s.Grants {
-			if g.Namespace == e.namespace && len(g.Fragments) == 1 {
-				if running[g.Fragments[0].GPU] {
-					return final("two pods have %s", g.Fragments[0].GPU)
+			if g.Namespace == e.namespace && len(g.Shares) == 1 {
+				if running[g.Shares[0].GPU] {
+					return final("two pods have %s", g.Shares[0].GPU)
 				}
-				running[g.Fragments[0].GPU] = true
+				running[g.Shares[0].GPU] = true
 			}
 		}
 		told, err := e.gpuNode()
@@ -244,7 +248,8 @@ func TestTwoSchedulers(t *testing.T) {
 				if o.Status.Phase == corev1.PodFailed { // kubelet has not as many units
 					refused++
 				}
-			case slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }):
+			case slices.ContainsFunc(o.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }):
 				said++
 			}
 		}
@@ -252,8 +257,10 @@ func TestTwoSchedulers(t *testing.T) {
 		switch {
 		case len(running) != room || all+said != 2*each:
 			return fmt.Errorf("%d GPUs are used, %v pods are bound and %d wait", len(running), bound, said)
-		case len(told.Unplaced)+refused != all-room:
-			return fmt.Errorf("%v pods are bound for %d GPUs, the node tells of %d that it has no room for, and kubelet has refused %d", bound, room, len(told.Unplaced), refused)
+		case len(told.PendingPods)+refused != all-room:
+			return fmt.Errorf(
+				"%v pods are bound for %d GPUs, the node tells of %d that it has no room for, and kubelet has "+
+					"refused %d", bound, room, len(told.PendingPods), refused)
 		case len(bound) != 2:
 			return final("only one of both has bound anything: %v", bound)
 		}

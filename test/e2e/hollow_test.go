@@ -32,12 +32,12 @@ const (
 	hollowKey = "e2e/hollow"
 	// hollowGiB is what a GPU of theirs gives.
 	hollowGiB = 79
-	// opaque is a resource of which nobody but kube-scheduler keeps books: four for each GPU.
+	// opaque is a resource that only kube-scheduler accounts for: four for each GPU.
 	opaque = "e2e.test/quarter-gpu"
 )
 
-// hollow are nodes that are only written down: Nodes, GPUNodes and heartbeats, without machine, kubelet or agent. What is
-// bound to one never runs. No pod of another test comes there.
+// hollow are nodes that are only written down: Nodes, GPUNodes and heartbeats, without machine, kubelet or agent. What
+// is bound to one never runs. No pod of another test comes there.
 type hollow struct {
 	*testCase
 	names []string
@@ -58,13 +58,17 @@ func (e *testCase) hollowNodes(n, gpus int) *hollow {
 		many := resource.MustParse("1000")
 		amount := func(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
 		has := corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"), corev1.ResourcePods: many,
-			"kerf.dev/gpu": amount(gpus), "kerf.dev/gpu-percent": amount(100 * gpus), "kerf.dev/gpu-memory-gib": amount(hollowGiB * gpus), opaque: amount(4 * gpus),
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
+			corev1.ResourcePods: many,
+			"kerf.dev/gpu":      amount(gpus), "kerf.dev/gpu-percent": amount(100 * gpus),
+			"kerf.dev/gpu-memory-gib": amount(hollowGiB * gpus), opaque: amount(4 * gpus),
 		}
 		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hollowKey: e.namespace, corev1.LabelHostname: name}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: hollowKey, Value: e.namespace, Effect: corev1.TaintEffectNoSchedule}}},
-			Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hollowKey: e.namespace,
+				corev1.LabelHostname: name}},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: hollowKey, Value: e.namespace,
+				Effect: corev1.TaintEffectNoSchedule}}},
+			Status: corev1.NodeStatus{Capacity: has, Allocatable: has},
 		}
 		if _, err := e.client.CoreV1().Nodes().Create(background(), node, metav1.CreateOptions{}); err != nil {
 			return err
@@ -119,8 +123,10 @@ func (h *hollow) remove() {
 	for _, name := range h.names {
 		// Where the making has failed there is less to remove.
 		_ = h.client.CoreV1().Nodes().Delete(background(), name, metav1.DeleteOptions{})
-		_ = h.client.CoordinationV1().Leases(kerfNamespace).Delete(background(), "kerf-node-"+name, metav1.DeleteOptions{})
-		_ = h.client.CoreV1().RESTClient().Delete().AbsPath("/apis/kerf.dev/v1alpha1/gpunodes/" + name).Do(background()).Error()
+		_ = h.client.CoordinationV1().Leases(kerfNamespace).Delete(background(), "kerf-node-"+name,
+			metav1.DeleteOptions{})
+		_ = h.client.CoreV1().RESTClient().Delete().AbsPath("/apis/kerf.dev/v1alpha1/gpunodes/" +
+			name).Do(background()).Error()
 	}
 }
 
@@ -130,7 +136,8 @@ func (h *hollow) beat(i int, at time.Time, valid time.Duration) error {
 	leases := h.client.CoordinationV1().Leases(kerfNamespace)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "kerf-node-" + h.names[i]},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed,
+			LeaseDurationSeconds: &seconds},
 	}
 	if _, err := leases.Create(background(), lease, metav1.CreateOptions{}); err == nil {
 		return nil
@@ -146,16 +153,19 @@ func (h *hollow) gpu(i, g int) string { return fmt.Sprintf("GPU-00000000-0000-00
 
 // tell writes a node's report: all of its GPUs free, but for what change says.
 func (h *hollow) tell(i int, change func(*gpunode.Status)) error {
-	s := gpunode.Status{AgentVersion: "hollow", Pool: "default", Ready: true, Summary: gpunode.Summary{GPUs: h.gpus}}
+	s := gpunode.Status{AgentVersion: "hollow", Pool: "default", Conditions: isReady(),
+		Summary: gpunode.Summary{GPUs: h.gpus}}
 	for g := range h.gpus {
 		s.GPUs = append(s.GPUs, gpunode.GPU{
-			UUID: h.gpu(i, g), Index: g, Model: "Hollow", MemoryBytes: (hollowGiB + 1) * gib, UsableBytes: hollowGiB * gib, FreeBytes: hollowGiB * gib, FreePercent: 100,
+			UUID: h.gpu(i, g), Index: g, Model: "Hollow", CapacityBytes: (hollowGiB + 1) * giB,
+			AllocatableBytes: hollowGiB * giB, FreeBytes: hollowGiB * giB, FreePercent: 100,
 			Health: "healthy", Levels: []string{"driver"},
 		})
 	}
 	change(&s)
-	s.Fingerprint = gpunode.Fingerprint(s.Claims)
-	object := map[string]any{"apiVersion": gpunode.Group + "/" + gpunode.Version, "kind": gpunode.Kind, "metadata": map[string]string{"name": h.names[i]}}
+	s.Fingerprint = gpunode.Fingerprint(s.Grants)
+	object := map[string]any{"apiVersion": gpunode.Group + "/" + gpunode.Version, "kind": gpunode.Kind,
+		"metadata": map[string]string{"name": h.names[i]}}
 	for _, path := range []string{"", "/status"} {
 		if path != "" {
 			object["status"] = s
@@ -164,7 +174,8 @@ func (h *hollow) tell(i int, change func(*gpunode.Status)) error {
 		if err != nil {
 			return err
 		}
-		err = h.client.CoreV1().RESTClient().Patch(types.ApplyPatchType).AbsPath("/apis/kerf.dev/v1alpha1/gpunodes/"+h.names[i]+path).
+		err = h.client.CoreV1().RESTClient().Patch(types.ApplyPatchType).AbsPath("/apis/kerf.dev/v1alpha1/gpunodes/"+
+			h.names[i]+path).
 			Param("fieldManager", "hollow").Param("force", "true").Body(body).Do(background()).Error()
 		if err != nil {
 			return err
@@ -185,9 +196,10 @@ func (h *hollow) mustTell(i int, change func(*gpunode.Status)) {
 func (h *hollow) holds(i, g int, p *pod, amount int) func(*gpunode.Status) {
 	uid := string(p.get().UID)
 	return func(s *gpunode.Status) {
-		s.GPUs[g].FreeBytes -= uint64(amount) * gib
-		s.GPUs[g].GrantedBytes += uint64(amount) * gib
-		s.Claims = append(s.Claims, gpunode.Claim{ID: uid, PodUID: uid, Container: "main", Level: "driver", Fragments: []gpunode.Fragment{{GPU: h.gpu(i, g), MemoryBytes: uint64(amount) * gib}}})
+		s.GPUs[g].FreeBytes -= int64(amount) * giB
+		s.GPUs[g].GrantedBytes += int64(amount) * giB
+		s.Grants = append(s.Grants, gpunode.Grant{ID: uid, PodUID: uid, Container: "main", Level: "driver",
+			Shares: []gpunode.Share{{GPU: h.gpu(i, g), MemoryBytes: int64(amount) * giB}}})
 	}
 }
 
@@ -205,7 +217,7 @@ func (h *hollow) pod(name string, limits map[string]string, node int, annotation
 
 func (h *hollow) confine(p *corev1.Pod, node int) {
 	p.Spec.SchedulerName = h.scheduler()
-	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // nobody renews what kubelet would
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // no kubelet renews its node lease
 	p.Spec.NodeSelector = map[string]string{hollowKey: h.namespace}
 	if node >= 0 {
 		p.Spec.NodeSelector[corev1.LabelHostname] = h.names[node]
@@ -232,8 +244,8 @@ type started struct {
 	log string
 }
 
-// runScheduler starts a program with a configuration until the test ends; the words KUBECONFIG in it become a file by which
-// it is let in as kerf-scheduler. It serves nothing, unless args say otherwise.
+// runScheduler starts a program with a configuration until the test ends; the words KUBECONFIG in it become a file by
+// which it is let in as kerf-scheduler. It serves nothing, unless args say otherwise.
 func (h *hollow) runScheduler(program, config string, args ...string) *started {
 	h.Helper()
 	dir := h.TempDir()
@@ -242,7 +254,8 @@ func (h *hollow) runScheduler(program, config string, args ...string) *started {
 		h.Fatal(err)
 	}
 	for _, u := range access.AuthInfos {
-		u.Impersonate, u.ImpersonateGroups = "system:serviceaccount:"+kerfNamespace+":"+schedulerName, []string{"system:masters"}
+		u.Impersonate, u.ImpersonateGroups = "system:serviceaccount:"+kerfNamespace+":"+schedulerName,
+			[]string{"system:masters"}
 	}
 	for _, c := range access.Clusters {
 		if h.server != "" {
@@ -257,7 +270,8 @@ func (h *hollow) runScheduler(program, config string, args ...string) *started {
 		return file
 	}
 	kubeconfig := write("kubeconfig", encoded(h, access))
-	args = append([]string{"--config=" + write("scheduler.yaml", strings.ReplaceAll(config, "KUBECONFIG", kubeconfig)), "--secure-port=0"}, args...)
+	args = append([]string{"--config=" + write("scheduler.yaml", strings.ReplaceAll(config, "KUBECONFIG", kubeconfig)),
+		"--secure-port=0"}, args...)
 	s := &started{exec.Command(program, args...), write("log", "")}
 	out, err := os.OpenFile(s.log, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -309,6 +323,16 @@ func (h *hollow) kerfScheduler() string {
 	if err := os.WriteFile(rules, []byte(h.readRules()), 0o600); err != nil {
 		h.Fatal(err)
 	}
-	return strings.NewReplacer("leaderElect: true", "leaderElect: false", "schedulerName: kerf-scheduler", "schedulerName: "+h.scheduler(), "sharingConfig: /etc/kerf\n", "sharingConfig: "+rules+"\n",
-		"profiles:\n", "clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}\nprofiles:\n").Replace(m.Data["scheduler.yaml"])
+	return strings.NewReplacer("leaderElect: true", "leaderElect: false", "schedulerName: kerf-scheduler",
+		"schedulerName: "+h.scheduler(), "sharingConfig: /etc/kerf\n", "sharingConfig: "+rules+"\n",
+		"profiles:\n", "clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}\nprofiles:\n").Replace(
+		m.Data["scheduler.yaml"])
+}
+
+// giB is a GiB as a GPUNode counts.
+const giB = int64(gib)
+
+// isReady are the conditions of a node whose containers can start.
+func isReady() []gpunode.Condition {
+	return []gpunode.Condition{{Type: gpunode.ConditionReady, Status: gpunode.True}}
 }

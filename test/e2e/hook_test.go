@@ -30,7 +30,8 @@ func (e *testCase) hookPath() string {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(r.out), &spec); err != nil || len(spec.Devices) != 1 || len(spec.Devices[0].ContainerEdits.Hooks) != 1 {
+	if err := json.Unmarshal([]byte(r.out), &spec); err != nil || len(spec.Devices) != 1 ||
+		len(spec.Devices[0].ContainerEdits.Hooks) != 1 {
 		e.Fatalf("%s: %v, %v", guardSpec, r, err)
 	}
 	return spec.Devices[0].ContainerEdits.Hooks[0].Path
@@ -50,7 +51,8 @@ func (e *testCase) otherHook(version, speaks string) string {
 	dir := e.node.env["E2E_DIR"] + "/node/hooks/" + version // a folder that the node sees, too
 	changed, overlay := filepath.Join(dir, "frame.go"), filepath.Join(dir, "overlay.json")
 	text, _ := json.Marshal(map[string]map[string]string{"Replace": {frame: changed}}) // strings alone
-	for file, data := range map[string]string{changed: strings.Replace(string(source), messages, "\tVersion = "+speaks+"\n", 1), overlay: string(text)} {
+	for file, data := range map[string]string{changed: strings.Replace(string(source), messages, "\tVersion = "+speaks+
+		"\n", 1), overlay: string(text)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			e.Fatal(err)
 		}
@@ -64,8 +66,8 @@ func (e *testCase) otherHook(version, speaks string) string {
 // noHistory stands for a program that cannot be built.
 const noHistory = "none"
 
-// firstHook is the source of the first hook that spoke the messages of today, as the history has it; empty where the
-// history is not here: a copy of the source alone, or a shallow clone.
+// firstHook is the source of the first hook with today's messages, from the history. It is empty without the history:
+// in a copy of the source alone, or a shallow clone.
 func (e *testCase) firstHook() string {
 	e.Helper()
 	git := func(args ...string) (string, error) {
@@ -81,7 +83,8 @@ func (e *testCase) firstHook() string {
 	}
 	all := strings.Fields(commits)
 	dir := e.node.env["E2E_DIR"] + "/node/hooks/first" // a folder that the node sees, too
-	if out, err := exec.Command("sh", "-ec", `rm -rf "$2" && mkdir -p "$2" && git -C "$1" archive "$3" | tar -x -C "$2"`, "sh",
+	if out, err := exec.Command("sh", "-ec",
+		`rm -rf "$2" && mkdir -p "$2" && git -C "$1" archive "$3" | tar -x -C "$2"`, "sh",
 		e.node.env["REPO"], dir, all[len(all)-1]).CombinedOutput(); err != nil {
 		e.Fatalf("take the first hook out of the history: %v\n%s", err, out)
 	}
@@ -92,7 +95,8 @@ func (e *testCase) firstHook() string {
 func (e *testCase) buildHook(source, version string, flags ...string) string {
 	e.Helper()
 	out := filepath.Join(e.node.env["E2E_DIR"], "node/hooks", version, "kerf-hook")
-	args := append(append([]string{"build", "-buildvcs=false", "-trimpath"}, flags...), "-ldflags", "-X main.version="+version, "-o", out, "./cmd/kerf-hook")
+	args := append(append([]string{"build", "-buildvcs=false", "-trimpath"}, flags...), "-ldflags", "-X main.version="+
+		version, "-o", out, "./cmd/kerf-hook")
 	build := exec.Command("go", args...)
 	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
@@ -103,17 +107,19 @@ func (e *testCase) buildHook(source, version string, flags ...string) string {
 
 // state is what an OCI runtime gives a hook.
 func state(id, status string, pid int) string {
-	return fmt.Sprintf(`{"ociVersion": "1.3.0", "id": %q, "status": %q, "pid": %d, "bundle": "/", "annotations": {"kerf.dev/grant": "forged"}}`, id, status, pid)
+	return fmt.Sprintf(
+		`{"ociVersion": "1.3.0", "id": %q, "status": %q, "pid": %d, "bundle": "/", "annotations": {"kerf.dev/grant": "forged"}}`, id, status, pid)
 }
 
-// The hook, run by hand on the node, lets nothing pass but what is armed: it ends with status 1 and says why in
-// one line. It can be of another version than the agent, as long as both speak the same messages: also the first that did.
+// The hook, run by hand on the node, lets only an activated container pass: otherwise it ends with status 1 and says
+// why in one line. Its version may differ from the agent's, as long as both use the same messages. The first such hook
+// works, too.
 func TestHookByHand(t *testing.T) {
 	e := beginWithAgent(t)
 	p, plain := e.create(one("share", gibs(5), hold)), e.create(one("plain", nil, hold))
 	p.running()
 	plain.running()
-	before := e.holdings(p)
+	before := e.heldBy(p)
 	g := e.grantOf(p, "main")
 	if len(g.PIDs) == 0 {
 		t.Fatalf("the grant has no processes: %+v", g)
@@ -130,25 +136,33 @@ func TestHookByHand(t *testing.T) {
 		args        []string
 		want        []string // words of the one line; none where it passes
 	}{
-		"armed already":       {state: state(id, "creating", pid)},
-		"its own amount":      {state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:5"}},
-		"another version":     {hook: e.otherHook("v0.0.0-e2e", "1"), state: state(id, "creating", pid)},
-		"the first hook":      {hook: first, state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:5"}},
-		"the first, refused":  {hook: first, state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:6"}, want: []string{`"gpu-memory-gib:6"`, "gpu-memory-gib:5"}},
-		"other messages":      {hook: e.otherHook("v9.0.0-e2e", "2"), state: state(id, "creating", pid), want: []string{"version 1", "version 2"}},
-		"another amount":      {state: state(id, "creating", pid), args: []string{"--ask", "gpu-memory-gib:6"}, want: []string{`"gpu-memory-gib:6"`, "gpu-memory-gib:5"}},
-		"another resource":    {state: state(id, "creating", pid), args: []string{"--ask", "gpu-percent:5"}, want: []string{`"gpu-percent:5"`}},
-		"running":             {state: state(id, "running", pid), want: []string{`status "running"`}},
-		"stopped":             {state: state(id, "stopped", 0), want: []string{`status "stopped"`}},
-		"no state":            {state: "", want: []string{"OCI state cannot be used"}},
-		"another's process":   {state: state(id, "creating", strangerPID), want: []string{"is not the container's"}},
-		"no such process":     {state: state(id, "creating", 4194000), want: []string{"no such process"}},
-		"init of the node":    {state: state(id, "creating", 1), want: []string{"pid 1"}},
-		"without a grant":     {state: state(stranger, "creating", strangerPID), want: []string{"made without its grant"}},
+		"armed already":   {state: state(id, "creating", pid)},
+		"its own amount":  {state: state(id, "creating", pid), args: []string{"--request", "gpu-memory-gib:5"}},
+		"another version": {hook: e.otherHook("v0.0.0-e2e", "1"), state: state(id, "creating", pid)},
+		"the first hook": {hook: first, state: state(id, "creating", pid),
+			args: []string{"--ask", "gpu-memory-gib:5"}},
+		"the first, refused": {hook: first, state: state(id, "creating", pid),
+			args: []string{"--ask", "gpu-memory-gib:6"}, want: []string{`"gpu-memory-gib:6"`, "gpu-memory-gib:5"}},
+		"other messages": {hook: e.otherHook("v9.0.0-e2e", "2"), state: state(id, "creating", pid),
+			want: []string{"version 1", "version 2"}},
+		"another amount": {state: state(id, "creating", pid), args: []string{"--request", "gpu-memory-gib:6"},
+			want: []string{`"gpu-memory-gib:6"`, "gpu-memory-gib:5"}},
+		"another resource": {state: state(id, "creating", pid), args: []string{"--request", "gpu-percent:5"},
+			want: []string{`"gpu-percent:5"`}},
+		"running":           {state: state(id, "running", pid), want: []string{`status "running"`}},
+		"stopped":           {state: state(id, "stopped", 0), want: []string{`status "stopped"`}},
+		"no state":          {state: "", want: []string{"OCI state cannot be used"}},
+		"another's process": {state: state(id, "creating", strangerPID), want: []string{"is not the container's"}},
+		"no such process":   {state: state(id, "creating", 4194000), want: []string{"no such process"}},
+		"init of the node":  {state: state(id, "creating", 1), want: []string{"pid 1"}},
+		"without a grant": {state: state(stranger, "creating", strangerPID),
+			want: []string{"made without its grant"}},
 		"another's container": {state: state(stranger, "creating", pid), want: []string{"is not the container's"}},
-		"unknown container":   {state: state(strings.Repeat("0", 64), "creating", pid), want: []string{"is not the container's"}},
-		"no grant of that id": {state: state(stranger, "creating", strangerPID), args: []string{"--grant", g.ID}, want: []string{"another container has it"}},
-		"no root":             {state: state(id, "creating", pid), uid: "65534", want: []string{"permission denied"}},
+		"unknown container": {state: state(strings.Repeat("0", 64), "creating", pid),
+			want: []string{"is not the container's"}},
+		"no grant of that id": {state: state(stranger, "creating", strangerPID), args: []string{"--grant", g.ID},
+			want: []string{"another container has it"}},
+		"no root": {state: state(id, "creating", pid), uid: "65534", want: []string{"permission denied"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +176,12 @@ func TestHookByHand(t *testing.T) {
 			if tc.uid != "" {
 				enter = append(enter, "-S", tc.uid, "-G", tc.uid)
 			}
-			args := append(append(enter, "--", tc.hook, "arm", "--socket", "/run/kerf/hook.sock", "--wait", "5s"), tc.args...)
+			verb := "activate"
+			if tc.hook == first {
+				verb = "arm" // its name in that version
+			}
+			args := append(append(enter, "--", tc.hook, verb, "--socket", "/run/kerf/hook.sock", "--wait", "5s"),
+				tc.args...)
 			r := commandWith(tc.state, "nsenter", args...)
 			if len(tc.want) == 0 {
 				if r.err != nil || r.out+r.errOut != "" {
@@ -170,7 +189,8 @@ func TestHookByHand(t *testing.T) {
 				}
 				return
 			}
-			if r.err == nil || r.err.Error() != "exit status 1" || r.out != "" || strings.Count(r.errOut, "\n") != 1 || !strings.HasPrefix(r.errOut, "kerf-hook: ") {
+			if r.err == nil || r.err.Error() != "exit status 1" || r.out != "" || strings.Count(r.errOut, "\n") != 1 ||
+				!strings.HasPrefix(r.errOut, "kerf-hook: ") {
 				t.Errorf("%v", r)
 			}
 			for _, w := range tc.want {

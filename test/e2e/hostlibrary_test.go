@@ -50,17 +50,20 @@ func (e *testCase) withDeviceFiles(daemonSet string) string {
 	var mounts, volumes strings.Builder
 	for _, name := range names {
 		fmt.Fprintf(&mounts, "        - {name: %s, mountPath: /dev/%s}\n", name, name)
-		fmt.Fprintf(&volumes, "      - {name: %s, hostPath: {path: %s/dev/%s, type: Socket}}\n", name, e.node.env["GPUSIM_DIR"], name)
+		fmt.Fprintf(&volumes, "      - {name: %s, hostPath: {path: %s/dev/%s, type: Socket}}\n", name,
+			e.node.env["GPUSIM_DIR"], name)
 	}
-	return strings.NewReplacer("        volumeMounts:\n", "        volumeMounts:\n"+mounts.String(), "      volumes:\n", "      volumes:\n"+volumes.String()).Replace(daemonSet)
+	return strings.NewReplacer("        volumeMounts:\n", "        volumeMounts:\n"+mounts.String(), "      volumes:\n",
+		"      volumes:\n"+volumes.String()).Replace(daemonSet)
 }
 
-// driverOnHost puts the driver's libraries where a real node has them, until the test ends. This machine's own folder is
-// not written to: the node sees another one over it.
+// driverOnHost puts the driver's libraries where a real node has them, until the test ends. This machine's own folder
+// is not written to: the node sees another one over it.
 func (e *testCase) driverOnHost() {
 	e.Helper()
 	const dir = "/run/driver-on-host" // on a tmpfs: overlays cannot be stacked high
-	e.onNode(`mkdir -p "$1" && cp "$2"/libnvidia-ml.so.1 "$2"/libcuda.so.1 "$1" && mount -t overlay overlay -o "lowerdir=$1:$3" "$3"`,
+	e.onNode(
+		`mkdir -p "$1" && cp "$2"/libnvidia-ml.so.1 "$2"/libcuda.so.1 "$1" && mount -t overlay overlay -o "lowerdir=$1:$3" "$3"`,
 		dir, e.node.env["GPUSIM_DIR"]+"/lib", hostLibraries)
 	e.Cleanup(func() { e.onNode(`umount -l "$2" && rm -r "$1"`, dir, hostLibraries) })
 }
@@ -69,7 +72,8 @@ func (e *testCase) driverOnHost() {
 func (e *testCase) agentEvent(words ...string) {
 	e.Helper()
 	eventually(e, fmt.Sprintf("event of the agent's pod with %q", words), func() error {
-		list, err := e.client.CoreV1().Events(kerfNamespace).List(background(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod"})
+		list, err := e.client.CoreV1().Events(kerfNamespace).List(background(),
+			metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod"})
 		if err != nil {
 			return err
 		}
@@ -84,9 +88,9 @@ func (e *testCase) agentEvent(words ...string) {
 	})
 }
 
-// The agent without NVIDIA's runtime, as it is shipped: privileged, with the driver's libraries of the host. It gives what
-// it gives in the other setting. In each of the two it is not ready while library or device files do not reach it, and says
-// what to do in that setting.
+// The agent without NVIDIA's runtime, as it is shipped: privileged, with the driver's libraries of the host. It gives
+// what it gives in the other setting. In each of the two it is not ready while library or device files do not reach it,
+// and says what to do in that setting.
 func TestHostLibrary(t *testing.T) {
 	e := beginWithAgent(t)
 	levels := e.picture().GPUs[0].Levels
@@ -108,7 +112,8 @@ func TestHostLibrary(t *testing.T) {
 	if err != nil || len(pods) != 1 {
 		t.Fatalf("%d agents, %v", len(pods), err)
 	}
-	if s := pods[0].Spec; s.RuntimeClassName != nil || s.Containers[0].SecurityContext.Privileged == nil || !*s.Containers[0].SecurityContext.Privileged {
+	if s := pods[0].Spec; s.RuntimeClassName != nil || s.Containers[0].SecurityContext.Privileged == nil ||
+		!*s.Containers[0].SecurityContext.Privileged {
 		t.Errorf("the agent that is ready is not the privileged one: %+v", s)
 	}
 	if now := e.picture().GPUs[0].Levels; !slices.Equal(now, levels) {
@@ -124,7 +129,7 @@ func TestHostLibrary(t *testing.T) {
 		t.Errorf("past its cap: %v", l)
 	}
 	e.wantHeld(p, "main", share(10*gib, 0))
-	before := e.holdings(p)
+	before := e.heldBy(p)
 
 	// A runtime class by which NVIDIA's runtime does not come: the other setting, which lacks everything.
 	if err := e.apply(plainClass); err != nil {

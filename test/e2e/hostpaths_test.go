@@ -28,13 +28,15 @@ func (e *testCase) warns(want bool, words ...string) {
 	})
 }
 
-// A pod without a share that mounts what reaches GPUs past Kerf gets in: its node may be none of Kerf's. On a node of Kerf's the
-// agent refuses its container, unless the namespace is labelled. What was created while the agent was away is told afterwards.
+// The API server admits a pod without a share that mounts a path to GPUs, because Kerf may not manage its node. On a
+// node of Kerf's the agent refuses its container, unless the namespace is labelled. The agent reports containers that
+// were created while it was away afterwards.
 func TestOthersHostPaths(t *testing.T) {
 	e := beginWithAgent(t)
 	label := func(value string) {
 		t.Helper()
-		if r := e.kubectl("", "label", "namespace", e.namespace, "--overwrite", "kerf.dev/host-paths"+value); r.err != nil {
+		if r := e.kubectl("", "label", "namespace", e.namespace, "--overwrite", "kerf.dev/allow-host-paths"+
+			value); r.err != nil {
 			t.Fatal(r)
 		}
 	}
@@ -42,13 +44,13 @@ func TestOthersHostPaths(t *testing.T) {
 		s := mounting(path, nil)
 		s.name = fmt.Sprint("mounts-", i)
 		p := e.create(s)
-		p.event("Failed", "reaches GPUs past Kerf", "kerf.dev/host-paths=allowed")
+		p.event("Failed", "reaches GPUs past Kerf", "kerf.dev/allow-host-paths=true")
 		if o := p.get(); runs(o) {
 			t.Errorf("%s: it runs: %s", path, describe(o))
 		}
 		p.delete()
 	}
-	label("=allowed")
+	label("=true")
 	allowed := e.create(mounting("/var/run/kerf", nil))
 	allowed.running()
 	allowed.delete()
@@ -60,10 +62,10 @@ func TestOthersHostPaths(t *testing.T) {
 	p := e.create(s)
 	p.running()
 	e.bringBack()
-	p.event("StartedPastKerf", "created while kerf-agent was away", "/run/kerf")
+	p.event("StartedPastKerf", "Created while kerf-agent was away", "/run/kerf")
 	e.warns(true, "were created while kerf-agent was away", e.namespace+"/meanwhile/main")
 	if o := p.get(); !runs(o) {
-		t.Errorf("nobody is ended for it: %s", describe(o))
+		t.Errorf("the pod was not ended for it: %s", describe(o))
 	}
 	p.delete()
 	e.warns(false, "were created while kerf-agent was away", e.namespace+"/meanwhile/main")

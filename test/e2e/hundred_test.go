@@ -22,7 +22,7 @@ func TestContainerdRestartsUnderHundredContainers(t *testing.T) {
 	for _, p := range pods {
 		p.running()
 	}
-	before := e.holdings(pods...)
+	before := e.heldBy(pods...)
 	if len(before) != 100 {
 		t.Fatalf("%d containers, want 100", len(before))
 	}

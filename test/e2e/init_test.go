@@ -13,17 +13,17 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// untilTold is a program that takes memory, and runs until the test tells it to end.
+// untilTold is a program that takes memory, and runs until the test tells it to end. It starts no process to wait.
 func untilTold(alloc string) string {
-	return "gpuload --json --alloc " + alloc + "; until [ -e /tmp/go ]; do sleep 0.05; done"
+	return "gpuload --json --alloc " + alloc + "; mkfifo /tmp/go 2>/dev/null; read go </tmp/go || true"
 }
 
-// tell ends a program that waits for it. Where that is the container's first process, its end may kill what told it,
-// which had done its work by then: the file is there.
+// tell ends a program that waits for it. If that is the container's first process, its end may kill the program that
+// signaled it. That program had done its work by then: the file is there.
 func (p *pod) tell(container string) {
 	p.e.Helper()
 	const killed = 128 + int(syscall.SIGKILL)
-	_, errOut, err := p.exec(container, "touch", "/tmp/go")
+	_, errOut, err := p.exec(container, "sh", "-c", ": >/tmp/go")
 	if exit, ok := errors.AsType[utilexec.ExitError](err); err != nil && (!ok || exit.ExitStatus() != killed) {
 		p.e.Fatalf("tell %s/%s: %v, %s", p.name, container, err, errOut)
 	}
@@ -61,8 +61,9 @@ func TestInitContainer(t *testing.T) {
 			t.Parallel()
 			e := beginWithAgent(t)
 			p := e.create(podSpec{
-				name:       "init",
-				init:       []container{{name: "before", run: untilTold(fmt.Sprintf("%dGiB", c.init)), limits: gibs(c.init)}},
+				name: "init",
+				init: []container{{name: "before", run: untilTold(fmt.Sprintf("%dGiB", c.init)),
+					limits: gibs(c.init)}},
 				containers: []container{{run: hold, limits: gibs(c.app)}},
 			})
 			p.runs("before")
@@ -93,8 +94,8 @@ func TestInitContainer(t *testing.T) {
 	}
 }
 
-// A sidecar, which is a restartable init container, runs beside the app container, each with its own cap; and one
-// that ends is started again with what it had.
+// A sidecar, which is a restartable init container, runs with the app container, each with its own cap. A sidecar that
+// ends is started again with what it had.
 func TestSidecar(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -121,7 +122,8 @@ func TestSidecar(t *testing.T) {
 		}
 		return fmt.Errorf("%s", describe(o))
 	})
-	if again := e.wantHeld(p, "side", share(2*gib, 0)); again.ID != side.ID || again.Fragments[0].GPU != side.Fragments[0].GPU {
+	if again := e.wantHeld(p, "side", share(2*gib, 0)); again.ID != side.ID ||
+		again.Shares[0].GPU != side.Shares[0].GPU {
 		t.Errorf("the sidecar had %+v, and has %+v", side, again)
 	}
 	if now := e.wantHeld(p, "main", share(4*gib, 0)); now.ID != app.ID || p.status("main").RestartCount != 0 {

@@ -18,11 +18,12 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// askKubelet asks kubelet's socket for pod resources. To list them costs a pod that is admitted meanwhile its ids: that is
-// for tests that run alone.
+// askKubelet asks kubelet's socket for pod resources. To list them costs a pod that is admitted meanwhile its ids: that
+// is for tests that run alone.
 func (e *testCase) askKubelet(ask func(context.Context, podresources.PodResourcesListerClient) error) {
 	e.Helper()
-	conn, err := grpc.NewClient("unix://"+e.node.path("/var/lib/kubelet/pod-resources/kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+e.node.path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func (e *testCase) askKubelet(ask func(context.Context, podresources.PodResource
 // units are ids of Kerf's resources, sorted, by container and resource.
 type units map[string]map[string][]string
 
-// unitsOf reads an answer about one pod. Ids of shares have no NUMA node; those of whole GPUs have one where the machine tells it.
+// unitsOf reads an answer about one pod. Ids of shares have no NUMA node; those of whole GPUs have one where the
+// machine tells it.
 func (e *testCase) unitsOf(p *podresources.PodResources) units {
 	e.Helper()
 	all := units{}
@@ -45,7 +47,8 @@ func (e *testCase) unitsOf(p *podresources.PodResources) units {
 		all[c.GetName()] = map[string][]string{}
 		for _, d := range c.GetDevices() {
 			if len(d.GetTopology().GetNodes()) > 0 && d.GetResourceName() != "kerf.dev/gpu" {
-				e.Errorf("%s of %s in %s has the NUMA nodes %v", d.GetDeviceIds(), d.GetResourceName(), p.GetName(), d.GetTopology().GetNodes())
+				e.Errorf("%s of %s in %s has the NUMA nodes %v", d.GetDeviceIds(), d.GetResourceName(), p.GetName(),
+					d.GetTopology().GetNodes())
 			}
 			all[c.GetName()][d.GetResourceName()] = append(all[c.GetName()][d.GetResourceName()], d.GetDeviceIds()...)
 		}
@@ -67,8 +70,8 @@ func (e *testCase) podResources(p *pod) units {
 	return e.unitsOf(answer.GetPodResources())
 }
 
-// Kubelet tells monitoring agents which container holds which units, each of them once, of one pod as of all; and what there
-// is stays the same whoever holds what.
+// Kubelet reports to monitoring agents which container has which units, each of them once, for one pod and for all. The
+// capacity stays the same, whichever containers have the units.
 func TestPodResources(t *testing.T) {
 	e := beginWithAgent(t)
 	full := e.allOffers()
@@ -116,7 +119,8 @@ func TestPodResources(t *testing.T) {
 	}
 	for name, n := range full {
 		if counted["kerf.dev/"+name] != n[1] {
-			t.Errorf("kubelet tells of %d units of %s, and the node's allocatable is %d", counted["kerf.dev/"+name], name, n[1])
+			t.Errorf("kubelet tells of %d units of %s, and the node's allocatable is %d", counted["kerf.dev/"+name],
+				name, n[1])
 		}
 	}
 	for p, want := range pods {
@@ -157,7 +161,8 @@ func TestPodResources(t *testing.T) {
 // kubeletCounts is one of kubelet's own counters, 0 where it has not counted yet.
 func (e *testCase) kubeletCounts(name string) int {
 	e.Helper()
-	text, err := e.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", e.node.env["NODE_NAME"], "proxy/metrics").DoRaw(background())
+	text, err := e.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", e.node.env["NODE_NAME"],
+		"proxy/metrics").DoRaw(background())
 	if err != nil {
 		e.Fatalf("metrics of kubelet: %v", err)
 	}
@@ -175,8 +180,8 @@ func (e *testCase) kubeletCounts(name string) int {
 	return sum
 }
 
-// While a GPU is lost, pods that come one after the other all start and keep the ids that kubelet gave them: to know whose ids
-// are to be withdrawn, the agent does not have kubelet list them.
+// While a GPU is lost, pods that come one after the other all start and keep the ids that kubelet gave them: to know
+// whose ids are to be withdrawn, the agent does not have kubelet list them.
 func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	e := beginWithAgent(t)
 	full, gpu := e.allOffers(), e.node.gpus(t)[5]
@@ -192,7 +197,8 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	var pods []*pod
 	for wave := range waves {
 		var now []*pod
-		for i := range each { // kubelet admits them in a row, and the claim of each makes the agent look while it admits the next
+		// kubelet admits them in a row, and the claim of each makes the agent look while it admits the next
+		for i := range each {
 			now = append(now, e.create(one(fmt.Sprintf("comes-%d-%d", wave, i), both(gibs(2), percent(1)), hold)))
 		}
 		for _, p := range now {
@@ -207,7 +213,8 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 		if diff := cmp.Diff(given[p.name], its); diff != "" {
 			t.Errorf("%s (-given +held):\n%s", p.name, diff)
 		}
-		if a, b := len(its["main"]["kerf.dev/gpu-memory-gib"]), len(its["main"]["kerf.dev/gpu-percent"]); a != 2 || b != 1 {
+		if a, b := len(its["main"]["kerf.dev/gpu-memory-gib"]), len(its["main"]["kerf.dev/gpu-percent"]); a != 2 ||
+			b != 1 {
 			t.Errorf("%s holds %v", p.name, its)
 		}
 		for _, id := range its["main"]["kerf.dev/gpu-memory-gib"] {
@@ -219,7 +226,7 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 		if s := p.status("main"); s.RestartCount != 0 {
 			t.Errorf("%s was started %d times more", p.name, s.RestartCount)
 		}
-		if caps := p.caps("main"); caps[e.grantOf(p, "main").Fragments[0].GPU] != 2*gib {
+		if caps := p.caps("main"); caps[e.grantOf(p, "main").Shares[0].GPU] != 2*gib {
 			t.Errorf("the driver holds %v for %s", caps, p.name)
 		}
 		if caps := p.caps("main"); caps[gpu.UUID] > least {

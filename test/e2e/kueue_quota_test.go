@@ -36,10 +36,11 @@ func priced(cost int, name string, limits map[string]string) charged {
 	return charged{podSpec: one(name, limits, hold), credits: cost}
 }
 
-// ways are all kinds of asking, each more than two credits; what they cost is reckoned here and not read from the recipe.
+// ways are all kinds of asking, each more than two credits; what they cost is reckoned here and not read from the
+// recipe.
 func ways() []charged {
 	over := priced(4, "over-two", gibs(4))
-	over.annotations = map[string]string{"kerf.dev/gpus": "2"}
+	over.annotations = map[string]string{"kerf.dev/gpu-count": "2"}
 	parallel := priced(3, "parallel", gibs(1))
 	parallel.pods = 3
 	all := []charged{
@@ -50,17 +51,21 @@ func ways() []charged {
 		priced(80, "whole", wholeGPUs(1)),
 		over, parallel,
 		{podSpec: podSpec{name: "beside", containers: []container{
-			{name: "a", run: hold, limits: gibs(1)}, {name: "b", run: hold, limits: gibs(2)}, {name: "c", run: hold, limits: percent(5)},
+			{name: "a", run: hold, limits: gibs(1)}, {name: "b", run: hold, limits: gibs(2)},
+			{name: "c", run: hold, limits: percent(5)},
 		}}, credits: 7},
 		// An init container hands over what it has: the larger of both counts. A sidecar stays.
 		{podSpec: podSpec{
-			name: "first", init: []container{{name: "init", run: "true", limits: gibs(5)}}, containers: []container{{run: hold, limits: gibs(1)}},
+			name: "first", init: []container{{name: "init", run: "true", limits: gibs(5)}},
+			containers: []container{{run: hold, limits: gibs(1)}},
 		}, credits: 5},
 		{podSpec: podSpec{
-			name: "sidecar", init: []container{{name: "side", run: hold, limits: gibs(2), sidecar: true}}, containers: []container{{run: hold, limits: gibs(2)}},
+			name: "sidecar", init: []container{{name: "side", run: hold, limits: gibs(2), sidecar: true}},
+			containers: []container{{run: hold, limits: gibs(2)}},
 		}, credits: 4},
 	}
-	for profile, price := range map[string]int{"1g.10gb": 10, "1g.10gb.me": 10, "1g.20gb": 20, "2g.20gb": 20, "3g.40gb": 40, "4g.40gb": 40, "7g.80gb": 80} {
+	for profile, price := range map[string]int{"1g.10gb": 10, "1g.10gb.me": 10, "1g.20gb": 20, "2g.20gb": 20,
+		"3g.40gb": 40, "4g.40gb": 40, "7g.80gb": 80} {
 		all = append(all, priced(price, "mig-"+strings.ReplaceAll(profile, ".", "-"), instance(profile)))
 	}
 	slices.SortFunc(all, func(a, b charged) int { return strings.Compare(a.name, b.name) })
@@ -78,7 +83,8 @@ func (q *quota) object(a charged) *batchv1.Job {
 	o.Spec.SchedulerName = t.Spec.SchedulerName
 	t.Annotations, t.Spec = a.annotations, o.Spec
 	for i := range t.Spec.Containers {
-		t.Spec.Containers[i].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("16Mi")}
+		t.Spec.Containers[i].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("10m"),
+			"memory": resource.MustParse("16Mi")}
 	}
 	return job
 }
@@ -97,7 +103,8 @@ func (q *quota) submit(a charged) *batchv1.Job {
 func (q *quota) end(name string) {
 	q.Helper()
 	pods := metav1.DeletePropagationBackground
-	if err := q.client.BatchV1().Jobs(q.namespace).Delete(background(), name, metav1.DeleteOptions{PropagationPolicy: &pods}); err != nil {
+	if err := q.client.BatchV1().Jobs(q.namespace).Delete(background(), name,
+		metav1.DeleteOptions{PropagationPolicy: &pods}); err != nil {
 		q.Fatal(err)
 	}
 	eventually(q, "end of Job "+name, func() error {
@@ -110,7 +117,8 @@ func (q *quota) end(name string) {
 }
 
 func (q *quota) podsOf(job string) ([]corev1.Pod, error) {
-	list, err := q.client.CoreV1().Pods(q.namespace).List(background(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
+	list, err := q.client.CoreV1().Pods(q.namespace).List(background(),
+		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +160,8 @@ func (q *quota) why(kind, name string) string {
 		return r.String()
 	}
 	for _, w := range list.Items {
-		owned := slices.ContainsFunc(w.Metadata.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == kind && o.Name == name })
+		owned := slices.ContainsFunc(w.Metadata.OwnerReferences,
+			func(o metav1.OwnerReference) bool { return o.Kind == kind && o.Name == name })
 		for _, c := range w.Status.Conditions {
 			if owned && c.Type == "QuotaReserved" {
 				return fmt.Sprintf("quota %s: %s", c.Status, c.Message)
@@ -182,7 +191,8 @@ func short(n int) string {
 func (q *quota) spent(n int) {
 	q.Helper()
 	eventually(q, fmt.Sprintf("%d credits spent", n), func() error {
-		r := q.kubectl("", "get", "clusterqueue", "gpus", "-o", `jsonpath={.status.flavorsUsage[0].resources[?(@.name=="kerf.dev/credits")].total}`)
+		r := q.kubectl("", "get", "clusterqueue", "gpus", "-o",
+			`jsonpath={.status.flavorsUsage[0].resources[?(@.name=="kerf.dev/credits")].total}`)
 		if r.err != nil || r.out != strconv.Itoa(n) {
 			return fmt.Errorf("it has %v", r)
 		}
@@ -190,8 +200,8 @@ func (q *quota) spent(n int) {
 	})
 }
 
-// The recipe with a real Kueue: what fits into the quota runs, each kind held by Kerf as it is without Kueue; what does not
-// fit waits, whichever way it asks, and knows by how much; and runs when there is room.
+// The recipe with a real Kueue: what fits into the quota runs, each kind held by Kerf as it is without Kueue; what does
+// not fit waits, whichever way it asks, and knows by how much; and runs when there is room.
 func TestKueue(t *testing.T) {
 	if !*runKueue {
 		t.Skip("Kueue is not built for the suite: run it with make e2e-kueue")
@@ -200,7 +210,8 @@ func TestKueue(t *testing.T) {
 	e.cutNode()
 	q := e.withQuota()
 	for _, a := range []charged{
-		priced(80, "a-whole", wholeGPUs(1)), priced(40, "b-mig", instance("3g.40gb")), priced(30, "c-gib", gibs(30)), priced(8, "d-percent", percent(10)),
+		priced(80, "a-whole", wholeGPUs(1)), priced(40, "b-mig", instance("3g.40gb")), priced(30, "c-gib", gibs(30)),
+		priced(8, "d-percent", percent(10)),
 	} {
 		if job := q.submit(a); !*job.Spec.Suspend {
 			t.Errorf("Job %s is not suspended", a.name)
@@ -212,7 +223,8 @@ func TestKueue(t *testing.T) {
 	e.wantHeld(q.runs("d-percent"), "main", share(gpu.shareOf(10), 10))
 	cut := q.runs("b-mig")
 	e.visible(cut)
-	if g := e.grantOf(cut, "main"); g.Level != "hardware" || len(g.Fragments) != 1 || g.Fragments[0].Profile != "3g.40gb" {
+	if g := e.grantOf(cut, "main"); g.Level != "hardware" || len(g.Shares) != 1 ||
+		g.Shares[0].Profile != "3g.40gb" {
 		t.Errorf("the MIG instance: %+v", g)
 	}
 	q.spent(credits - 2)
@@ -252,11 +264,12 @@ func (q *quota) noWayAround(left int) {
 	}
 }
 
-// notCharged tries what Kueue cannot reckon with: without a price it waits, and what gets its amounts after it was counted is
-// refused.
+// notCharged tries what Kueue cannot reckon with: without a price it waits, and what gets its amounts after it was
+// counted is refused.
 func (q *quota) notCharged() {
 	q.Helper()
-	for name, unpriced := range map[string]string{"mig-without-price": "kerf.dev/mig-2g.10gb", "of-another-plugin": "nvidia.com/gpu"} {
+	for name, unpriced := range map[string]string{"mig-without-price": "kerf.dev/mig-2g.10gb",
+		"of-another-plugin": "nvidia.com/gpu"} {
 		q.submit(priced(0, name, map[string]string{unpriced: "1"}))
 		q.waits("Job", name, "resource "+unpriced+" unavailable in ClusterQueue")
 		q.end(name)
@@ -275,7 +288,8 @@ func (q *quota) notCharged() {
 	} {
 		job := priced(0, "not-charged", a.limits)
 		job.annotations = map[string]string{a.key: a.text}
-		if _, err := q.client.BatchV1().Jobs(q.namespace).Create(background(), q.object(job), dry); err == nil || !strings.Contains(err.Error(), a.refusal) {
+		if _, err := q.client.BatchV1().Jobs(q.namespace).Create(background(), q.object(job), dry); err == nil ||
+			!strings.Contains(err.Error(), a.refusal) {
 			q.Errorf("a Job with %v and %s: %s: %v", a.limits, a.key, a.text, err)
 		}
 	}
@@ -287,14 +301,16 @@ func (q *quota) notCharged() {
 	owner := q.submit(priced(240, "owner", wholeGPUs(3)))
 	owned := one("owned", gibs(3), hold)
 	owned.edit = func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("Job"))}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner,
+			batchv1.SchemeGroupVersion.WithKind("Job"))}
 	}
 	if said := q.refused(owned); !strings.Contains(said, "only controllers may") {
 		q.Errorf("a pod in the name of a Job: %s", said)
 	}
 	q.end("owner")
 	label := func(value string) {
-		if r := q.kubectl("", "label", "--overwrite", "namespace", q.namespace, "kerf.dev/translate"+value); r.err != nil {
+		if r := q.kubectl("", "label", "--overwrite", "namespace", q.namespace, "kerf.dev/translate"+
+			value); r.err != nil {
 			q.Fatal(r)
 		}
 	}
@@ -313,7 +329,7 @@ func (q *quota) notCharged() {
 	})
 }
 
-// withoutQueue leaves out the Job, or the queue, or both. Elsewhere nobody waits.
+// withoutQueue leaves out the Job, or the queue, or both. Otherwise no Job waits.
 func (q *quota) withoutQueue(left int) {
 	q.Helper()
 	a := priced(3, "no-queue", gibs(3))
@@ -337,20 +353,25 @@ func (q *quota) withoutQueue(left int) {
 	q.ofDeployment(gibs(3))
 	q.waits("Pod", "pod-1", short(3-left))
 	for _, p := range [][3]string{
-		{"pod/pod-0", `{"metadata":{"labels":{"kueue.x-k8s.io/managed":null}},"spec":{"schedulingGates":null}}`, "only Kueue takes off its gate"},
+		{"pod/pod-0", `{"metadata":{"labels":{"kueue.x-k8s.io/managed":null}},"spec":{"schedulingGates":null}}`,
+			"only Kueue takes off its gate"},
 		{"pod/pod-1", `{"spec":{"schedulingGates":[]}}`, "only Kueue takes off its gate"},
-		{"pod/pod-1", `{"metadata":{"annotations":{"kerf.dev/min-enforcement":"hardware"}}}`, "larger than what is charged"},
-		{"job/no-queue", `{"spec":{"template":{"metadata":{"annotations":{"kerf.dev/profile":"e2e-small"}}}}}`, "profile's amounts are not charged"},
+		{"pod/pod-1", `{"metadata":{"annotations":{"kerf.dev/min-enforcement":"hardware"}}}`,
+			"larger than what is charged"},
+		{"job/no-queue", `{"spec":{"template":{"metadata":{"annotations":{"kerf.dev/profile":"e2e-small"}}}}}`,
+			"profile's amounts are not charged"},
 		{"job/no-queue", `{"spec":{"suspend":false}}`, "only Kueue lets it begin"},
 	} {
-		if r := q.kubectl("", "patch", p[0], "-n", q.namespace, "--type=merge", "-p", p[1]); r.err == nil || !strings.Contains(r.errOut, p[2]) {
+		if r := q.kubectl("", "patch", p[0], "-n", q.namespace, "--type=merge", "-p", p[1]); r.err == nil ||
+			!strings.Contains(r.errOut, p[2]) {
 			q.Errorf("%s changed to %s: %v, want %q", p[0], p[1], r, p[2])
 		}
 	}
 	other := q.otherNamespace()
 	free := one("free", gibs(3), hold)
 	free.namespace = other
-	if o, err := q.client.CoreV1().Pods(other).Create(background(), free.object(other), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil || len(o.Spec.SchedulingGates) > 0 {
+	if o, err := q.client.CoreV1().Pods(other).Create(background(), free.object(other),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil || len(o.Spec.SchedulingGates) > 0 {
 		q.Errorf("a pod of another namespace: %v, gates %v", err, o.Spec.SchedulingGates)
 	}
 	q.end("d-percent")
@@ -375,14 +396,16 @@ func (q *quota) ofDeployment(limits map[string]string) {
 		ObjectMeta: metav1.ObjectMeta{Name: spec.name},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec.object(q.namespace).Spec},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: spec.object(q.namespace).Spec},
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		q.Fatal(err)
 	}
 	var p *pod
 	eventually(q, "the Deployment's pod", func() error {
-		list, err := q.client.CoreV1().Pods(q.namespace).List(background(), metav1.ListOptions{LabelSelector: "of=deployment"})
+		list, err := q.client.CoreV1().Pods(q.namespace).List(background(),
+			metav1.ListOptions{LabelSelector: "of=deployment"})
 		if err != nil || len(list.Items) != 1 {
 			return fmt.Errorf("%d pods: %w", len(list.Items), errors.Join(err))
 		}
@@ -392,14 +415,15 @@ func (q *quota) ofDeployment(limits map[string]string) {
 	if gates := p.get().Spec.SchedulingGates; len(gates) == 0 {
 		q.Errorf("the Deployment's pod has no scheduling gate: %s", describe(p.get()))
 	}
-	if err := deployments.Delete(background(), spec.name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+	if err := deployments.Delete(background(), spec.name,
+		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
 		q.Fatal(err)
 	}
 	eventually(q, "its end", p.goneError)
 }
 
-// atEachRest submits so many Jobs at random, ends one that was admitted after the other, and looks at each rest: what was
-// admitted costs no more than the quota, Kerf has given no more than that, and nobody waits who would fit.
+// atEachRest submits so many Jobs at random, and ends one admitted Job after the other. It checks each rest: the
+// admitted Jobs cost no more than the quota, Kerf has granted no more than that, and no waiting Job would fit.
 func (q *quota) atEachRest(jobs int) {
 	q.Helper()
 	random, all, price := rand.New(rand.NewPCG(1, 2)), ways(), map[string]int{}
@@ -421,7 +445,7 @@ func (q *quota) atEachRest(jobs int) {
 	}
 }
 
-// rest returns the Jobs that are admitted, sorted, unless somebody waits who would fit.
+// rest returns the Jobs that are admitted, sorted, unless a waiting Job would fit.
 func (q *quota) rest(price map[string]int) (admitted []string, err error) {
 	list, err := q.client.BatchV1().Jobs(q.namespace).List(background(), metav1.ListOptions{})
 	if err != nil {
@@ -443,7 +467,8 @@ func (q *quota) rest(price map[string]int) (admitted []string, err error) {
 		return nil, final("%d credits are spent by %q", spent, admitted)
 	}
 	if spent+least <= credits || len(admitted) == 0 {
-		return nil, fmt.Errorf("somebody waits who would fit: %d are spent by %q, and %d wanted", spent, admitted, least)
+		return nil, fmt.Errorf("a Job waits that would fit: %d are spent by %q, and %d wanted", spent, admitted,
+			least)
 	}
 	s, err := q.status()
 	if err != nil {

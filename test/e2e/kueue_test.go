@@ -28,7 +28,8 @@ const (
 	kueueImage      = "kerf.test/kueue:1"
 	// workloads are Kueue's; Kubernetes has others of this name.
 	workloads = "workloads.kueue.x-k8s.io"
-	// applyRecipe is the last command of the page: the test applies the recipe without its Job, and for a namespace of its own.
+	// applyRecipe is the last command of the page: the test applies the recipe without its Job, and for its own
+	// namespace.
 	applyRecipe = "kubectl apply -f deploy/recipes/kueue.yaml\n"
 )
 
@@ -49,8 +50,8 @@ type quota struct {
 	job *batchv1.Job
 }
 
-// withQuota installs Kueue as its project has people install it, and then the recipe as docs/use/kueue.md has it, until the test
-// ends.
+// withQuota installs Kueue as its project has people install it, and then the recipe as docs/use/kueue.md has it, until
+// the test ends.
 func (e *testCase) withQuota() *quota {
 	e.Helper()
 	q := &quota{testCase: e, job: &batchv1.Job{}}
@@ -71,7 +72,7 @@ func (e *testCase) withQuota() *quota {
 	return q
 }
 
-// buildKueue returns the program; its manifest lies beside it.
+// buildKueue returns the program; its manifest lies next to it.
 func (e *testCase) buildKueue() string {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(background(), 30*time.Minute) // the first time, on a small machine
@@ -130,7 +131,8 @@ func (q *quota) typed() {
 	}
 	ctx, cancel := context.WithTimeout(background(), commandTime)
 	defer cancel()
-	script := fmt.Sprintf("export KUBECONFIG=%q PATH=%q:$PATH\n", q.node.env["KUBECONFIG"], q.node.env["BIN"]) + strings.Replace(commands, " team ", " "+q.namespace+" ", 1)
+	script := fmt.Sprintf("export KUBECONFIG=%q PATH=%q:$PATH\n", q.node.env["KUBECONFIG"], q.node.env["BIN"]) +
+		strings.Replace(commands, " team ", " "+q.namespace+" ", 1)
 	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	shell.Dir = q.node.env["REPO"]
 	if out, err := shell.CombinedOutput(); err != nil {
@@ -146,7 +148,8 @@ func (q *quota) recipe() string {
 		q.Fatal(err)
 	}
 	var docs []string
-	for doc := range strings.SplitSeq(strings.ReplaceAll(string(text), "namespace: team\n", "namespace: "+q.namespace+"\n"), "\n---\n") {
+	for doc := range strings.SplitSeq(strings.ReplaceAll(string(text), "namespace: team\n", "namespace: "+q.namespace+
+		"\n"), "\n---\n") {
 		if !isJob.MatchString(doc) {
 			docs = append(docs, doc)
 		} else if err := yaml.Unmarshal([]byte(doc), q.job); err != nil {
@@ -164,12 +167,13 @@ func (q *quota) said() string {
 	return q.kubectl("", "logs", "-n", kueueNamespace, "deployment/"+kueueDeployment, "--tail=60").out
 }
 
-// remove ends everything in an order in which nothing waits for a finalizer that nobody takes off: what Kueue counts, the
-// queue, its webhooks, Kueue.
+// remove ends everything in an order in which nothing waits for a finalizer that no controller removes: what Kueue
+// counts, the queue, its webhooks, Kueue.
 func (q *quota) remove(all, recipe string) {
 	if q.Failed() {
 		q.Logf("Kueue's last words:\n%s", tail(q.said(), 20))
-		q.Logf("what there is:\n%s", q.kubectl("", "get", "clusterqueues,localqueues,jobs,pods,"+workloads, "-n", q.namespace, "-o", "wide").out)
+		q.Logf("what there is:\n%s", q.kubectl("", "get", "clusterqueues,localqueues,jobs,pods,"+workloads, "-n",
+			q.namespace, "-o", "wide").out)
 	}
 	mind := func(r result) {
 		if r.err != nil {
@@ -187,7 +191,8 @@ func (q *quota) remove(all, recipe string) {
 	}
 	mind(q.kubectl(recipe, "delete", "--ignore-not-found", "--timeout=60s", "-f", "-"))
 	for _, kind := range []string{"mutating", "validating"} {
-		mind(q.kubectl("", "delete", "--ignore-not-found", kind+"webhookconfiguration", "kueue-"+kind+"-webhook-configuration"))
+		mind(q.kubectl("", "delete", "--ignore-not-found", kind+"webhookconfiguration",
+			"kueue-"+kind+"-webhook-configuration"))
 	}
 	mind(q.kubectl(all, "delete", "--ignore-not-found", "--timeout=150s", "-f", "-"))
 }

@@ -12,14 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// failingUntil is a CDI spec with a device that brings no GPU. Its hook runs after Kerf's, and fails until the file is there.
+// failingUntil is a CDI spec with a device that brings no GPU. Its hook runs after Kerf's, and fails until the file is
+// there.
 func (e *testCase) failingUntil(file string) string {
 	e.Helper()
 	bb := e.node.busybox()
 	out, err := json.Marshal(map[string]any{
 		"cdiVersion": "0.5.0", "kind": otherResource,
 		"devices": []any{map[string]any{"name": "later", "containerEdits": map[string]any{"hooks": []any{map[string]any{
-			"hookName": "createContainer", "path": bb, "args": []string{"test", "-e", file}, "env": []string{"TMPDIR=/tmp"},
+			"hookName": "createContainer", "path": bb, "args": []string{"test", "-e", file},
+			"env": []string{"TMPDIR=/tmp"},
 		}}}}},
 	})
 	if err != nil {
@@ -28,8 +30,8 @@ func (e *testCase) failingUntil(file string) string {
 	return string(out)
 }
 
-// A hook that fails after Kerf's hook has set the cap: the container does not start, and its attachment ends. The grant stays
-// with the pod, whose next container gets the cap.
+// A hook that fails after Kerf's hook has set the cap: the container does not start, and its attachment ends. The grant
+// stays with the pod, whose next container gets the cap.
 func TestLaterHookFails(t *testing.T) {
 	e := beginWithAgent(t)
 	const file = "/run/e2e-later-hook"
@@ -58,7 +60,7 @@ func TestLaterHookFails(t *testing.T) {
 	}
 	p.running()
 	g := e.wantHeld(p, "main", share(2*gib, 0))
-	if caps := p.caps("main"); g.ID != waits.ID || caps[g.Fragments[0].GPU] != 2*gib {
+	if caps := p.caps("main"); g.ID != waits.ID || caps[g.Shares[0].GPU] != 2*gib {
 		t.Errorf("it runs with %+v and caps %v, before it had %+v", g, caps, waits)
 	}
 	p.delete()

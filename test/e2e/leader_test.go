@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Of two replicas one decides. When it stands still, and then dies, the other one binds the next pod, with the books as they
-// are: what the first one gave stays given. One that dies at once is begun again by kubelet, and may lead again.
+// One of two replicas decides. When it hangs, and then dies, the other one binds the next pod with an unchanged ledger:
+// earlier grants stay. Kubelet restarts a replica that dies at once, and it may lead again.
 func TestSchedulerHandsOver(t *testing.T) {
 	e := withScheduler(t)
 	deployments := e.client.AppsV1().Deployments(kerfNamespace)
-	if _, err := deployments.Patch(background(), schedulerName, types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := deployments.Patch(background(), schedulerName, types.MergePatchType, []byte(`{"spec":{"replicas":2}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(e, "two replicas of the scheduler", func() error {
@@ -71,7 +72,7 @@ func (e *testCase) schedulerLeader() string {
 			return err
 		}
 		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-			return fmt.Errorf("nobody holds the lease")
+			return fmt.Errorf("no replica holds the lease")
 		}
 		leader, _, _ = strings.Cut(*l.Spec.HolderIdentity, "_")
 		return nil
@@ -84,12 +85,13 @@ func (e *testCase) placedBy(p *pod) string {
 	e.Helper()
 	var by string
 	eventually(e, "the event of pod "+p.name, func() error {
-		list, err := e.client.EventsV1().Events(e.namespace).List(background(), metav1.ListOptions{FieldSelector: "reason=Placed,regarding.name=" + p.name})
+		list, err := e.client.EventsV1().Events(e.namespace).List(background(),
+			metav1.ListOptions{FieldSelector: "reason=GPUAssigned,regarding.name=" + p.name})
 		if err != nil {
 			return err
 		}
 		if len(list.Items) == 0 {
-			return fmt.Errorf("nobody says that it was placed")
+			return fmt.Errorf("no replica says that it was placed")
 		}
 		by = list.Items[0].ReportingInstance
 		return nil

@@ -44,8 +44,8 @@ func (p *pod) crash(ids []string) bool {
 	return again
 }
 
-// A container that crashes again and again keeps its piece of the GPU while it waits for its next start, and
-// nobody else gets it; each of its instances is capped.
+// A container that crashes again and again keeps its share of the GPU while it waits for its next start, and no other
+// pod gets it. Each of its instances is capped.
 func TestCrashLoopKeepsItsClaim(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -58,7 +58,8 @@ func TestCrashLoopKeepsItsClaim(t *testing.T) {
 		if l := p.loads("main", 2); l[0].Error == nil || l[1].Error != nil {
 			t.Errorf("61 GiB and 1 GiB of its 60: %v", l)
 		}
-		if g := e.wantHeld(p, "main", share(60*gib, 0)); g.ID != first.ID || g.Fragments[0].GPU != first.Fragments[0].GPU {
+		if g := e.wantHeld(p, "main", share(60*gib, 0)); g.ID != first.ID ||
+			g.Shares[0].GPU != first.Shares[0].GPU {
 			t.Errorf("this instance has %+v, the first had %+v", g, first)
 		}
 	}
@@ -108,7 +109,8 @@ func TestSandboxDies(t *testing.T) {
 	p := e.create(spec)
 	o := p.running()
 	before, id := e.wantHeld(p, "main", share(3*gib, 0)), p.id("main")
-	kill := "for p in $(grep -ls " + string(o.UID) + " /proc/[0-9]*/cgroup | cut -d/ -f3); do [ $(cat /proc/$p/comm) != pause ] || kill -9 $p; done"
+	kill := "for p in $(grep -ls " + string(o.UID) +
+		" /proc/[0-9]*/cgroup | cut -d/ -f3); do [ $(cat /proc/$p/comm) != pause ] || kill -9 $p; done"
 	if r := e.node.in("/bin/sh", "-c", kill); r.err != nil {
 		t.Fatalf("kill the sandbox: %v", r)
 	}
@@ -126,7 +128,7 @@ func TestSandboxDies(t *testing.T) {
 	}
 }
 
-// A pod that has come to its end gives its piece back at once, while the pod itself is still there.
+// A pod that has come to its end gives its share back at once, while the pod itself is still there.
 func TestEndedPodFreesItsClaim(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -181,7 +183,10 @@ func TestDeletion(t *testing.T) {
 			func(_ *testCase, p *pod) { p.runs("before") }, 2,
 		},
 		{
-			"running", func(*testCase) podSpec { return one("p", gibs(2), "exec gpuload --json --alloc 1GiB --hold 1h") },
+			"running", func(*testCase) podSpec {
+				return one("p", gibs(2),
+					"exec gpuload --json --alloc 1GiB --hold 1h")
+			},
 			func(_ *testCase, p *pod) { p.running(); p.loads("main", 1) }, 1,
 		},
 		{
@@ -199,7 +204,7 @@ func TestDeletion(t *testing.T) {
 	}
 	e := beginWithAgent(t)
 	var pods []*pod
-	for _, stage := range stages { // beside each other: what takes time is kubelet's patience
+	for _, stage := range stages { // in parallel: what takes time is kubelet's patience
 		s := stage.spec(e)
 		s.name = dnsName(stage.name)
 		pods = append(pods, e.create(s))
@@ -220,7 +225,8 @@ func TestDeletion(t *testing.T) {
 func TestGracefulDeletion(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	s := one("slow", gibs(2), "trap 'until [ -e /tmp/go ]; do sleep 0.05; done; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+	s := one("slow", gibs(2),
+		"trap 'until [ -e /tmp/go ]; do sleep 0.05; done; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
 	s.edit = func(p *corev1.Pod) { grace := int64(60); p.Spec.TerminationGracePeriodSeconds = &grace }
 	p := e.create(s)
 	p.logged("main", "ready")
@@ -250,17 +256,18 @@ func TestForcedDeletion(t *testing.T) {
 	e.node.do(t, "kill", "kubelet", "STOP")
 	goOn := func() { e.node.do(t, "kill", "kubelet", "CONT") }
 	t.Cleanup(goOn)
-	if err := e.client.CoreV1().Pods(p.namespace).Delete(background(), p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+	if err := e.client.CoreV1().Pods(p.namespace).Delete(background(), p.name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(e, "end of the pod at the API server", p.goneError)
-	for range 6 { // long enough for whoever hears of it to act
+	for range 6 { // long enough for every watcher to act
 		time.Sleep(500 * time.Millisecond)
 		all := e.grantsOf(p)
 		if len(all) != 1 || all[0].ContainerID != id || len(all[0].PIDs) == 0 {
 			t.Fatalf("its process runs, and the agent shows %+v", all)
 		}
-		if caps := e.node.capsOf(t, id); caps[all[0].Fragments[0].GPU] != 2*gib {
+		if caps := e.node.capsOf(t, id); caps[all[0].Shares[0].GPU] != 2*gib {
 			t.Fatalf("its process runs, and the driver holds %v", caps)
 		}
 	}

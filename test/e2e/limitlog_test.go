@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// neverUncapped checks that all that the driver was told of the pods' containers since the test began are the limits
-// that they have: a cap that is taken off and put back between two looks at the driver is in its log all the same.
+// neverUncapped checks the driver's log since the test began: the only limits that it has for the pods' containers are
+// the right ones. The log also shows a cap that is removed and restored between two samples.
 func (e *testCase) neverUncapped(pods ...*pod) {
 	e.Helper()
 	gpus := e.node.gpus(e.T)
@@ -22,20 +22,23 @@ func (e *testCase) neverUncapped(pods ...*pod) {
 			id := containerID(s)
 			caps, lines := e.node.capsOf(e.T, id), 0
 			for _, line := range told {
-				if !strings.Contains(line, " msg=limit ") || !strings.Contains(line, id) || !strings.Contains(line, "error=<nil>") {
+				if !strings.Contains(line, " msg=limit ") || !strings.Contains(line, id) ||
+					!strings.Contains(line, "error=<nil>") {
 					continue
 				}
 				lines++
 				right := false
 				for _, g := range gpus {
-					right = right || strings.Contains(line, fmt.Sprintf(" gpu=%d ", g.Minor)) && strings.Contains(line, fmt.Sprintf(" hard=%d ", caps[g.UUID]))
+					right = right || strings.Contains(line, fmt.Sprintf(" gpu=%d ", g.Minor)) &&
+						strings.Contains(line, fmt.Sprintf(" hard=%d ", caps[g.UUID]))
 				}
 				if !right {
-					e.Errorf("%s/%s has the limits %v, and the driver was told: %s", p.name, s.Name, caps, line)
+					e.Errorf("%s/%s has the limits %v, and the driver got: %s", p.name, s.Name, caps, line)
 				}
 			}
 			if lines < len(caps) || lines == 0 {
-				e.Errorf("%s/%s has the limits %v, and the driver's log has %d lines of them: this check looks at nothing", p.name, s.Name, caps, lines)
+				e.Errorf("%s/%s has the limits %v, and the driver's log has %d lines of them: this check looks at "+
+					"nothing", p.name, s.Name, caps, lines)
 			}
 		}
 	}

@@ -27,8 +27,8 @@ func (e *testCase) offers() offered {
 	return all
 }
 
-// allOffers are the offers once kubelet may use all that it has: a GPU that a test before this one had lost takes its time to be
-// told of as healthy.
+// allOffers are the offers once kubelet may use all that it has: a GPU that an earlier test had lost takes its time to
+// be reported as healthy.
 func (e *testCase) allOffers() offered {
 	e.Helper()
 	var all offered
@@ -47,7 +47,8 @@ func (e *testCase) allOffers() offered {
 // without are the offers when the units of one GPU cannot be used. The capacity stays.
 func (o offered) without(g simGPU) offered {
 	all := offered{}
-	for name, units := range map[string]int64{"gpu-memory-gib": int64((g.Memory - g.Reserved) / gib), "gpu-percent": 100, "gpu": 1} {
+	for name, units := range map[string]int64{"gpu-memory-gib": int64((g.Memory - g.Reserved) / gib),
+		"gpu-percent": 100, "gpu": 1} {
 		all[name] = [2]int64{o[name][0], o[name][1] - units}
 	}
 	return all
@@ -94,10 +95,10 @@ func TestLostGPU(t *testing.T) {
 	holder.running()
 	its := e.wantHeld(holder, "main", share(10*gib, 0))
 	gpus := e.node.gpus(t)
-	gpu := gpus[slices.IndexFunc(gpus, func(g simGPU) bool { return g.UUID == its.Fragments[0].GPU })]
+	gpu := gpus[slices.IndexFunc(gpus, func(g simGPU) bool { return g.UUID == its.Shares[0].GPU })]
 	neighbour := e.create(e.pinned("neighbour", (gpu.Index+1)%8, 20, "exec gpuload --json --alloc 9GiB --hold 1h"))
 	neighbour.running()
-	before, caps := e.holdings(holder, neighbour), fmt.Sprint(holder.caps("main"))
+	before, caps := e.heldBy(holder, neighbour), fmt.Sprint(holder.caps("main"))
 	mend := func() { e.node.set(t, fmt.Sprintf("gpu=%d lost=false", gpu.Index)) }
 	t.Cleanup(mend)
 	e.node.set(t, fmt.Sprintf("gpu=%d lost=true", gpu.Index))
@@ -111,7 +112,7 @@ func TestLostGPU(t *testing.T) {
 	}
 	elsewhere := e.create(one("elsewhere", gibs(10), hold))
 	elsewhere.running()
-	if g := e.wantHeldBut(elsewhere, "main", share(10*gib, 0), gpu.UUID); g.Fragments[0].GPU == gpu.UUID {
+	if g := e.wantHeldBut(elsewhere, "main", share(10*gib, 0), gpu.UUID); g.Shares[0].GPU == gpu.UUID {
 		t.Errorf("a new container got the lost GPU: %+v", g)
 	}
 	e.wantSame(map[string]held{"neighbour/main": before["neighbour/main"]}, neighbour)
@@ -124,7 +125,7 @@ func TestLostGPU(t *testing.T) {
 	}
 	after := e.create(one("after", gibs(10), hold))
 	after.running()
-	if g := e.wantHeldBut(after, "main", share(10*gib, 0), gpu.UUID); g.Fragments[0].GPU == gpu.UUID {
+	if g := e.wantHeldBut(after, "main", share(10*gib, 0), gpu.UUID); g.Shares[0].GPU == gpu.UUID {
 		t.Errorf("a new container got the lost GPU: %+v", g)
 	}
 
@@ -142,7 +143,8 @@ func TestLostGPU(t *testing.T) {
 	if l := neighbour.loads("main", 1); len(l) != 1 || l[0].Error != nil {
 		t.Errorf("the neighbour's load: %v", l)
 	}
-	if l := e.create(e.pinnedTo(gpu.UUID, one("back", gibs(10), "exec gpuload --json --alloc 9GiB"))); l.phase(corev1.PodSucceeded) == nil {
+	if l := e.create(e.pinnedTo(gpu.UUID, one("back", gibs(10), "exec gpuload --json --alloc 9GiB"))); l.phase(
+		corev1.PodSucceeded) == nil {
 		t.Error("the GPU that is back gives nothing")
 	}
 }

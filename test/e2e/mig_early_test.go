@@ -5,7 +5,7 @@ package e2e
 
 import "testing"
 
-// An instance is cut from the moment at which the pod has its sandbox, and waits for no image: it is there for a pod whose
+// The agent creates an instance as soon as the pod has its sandbox, and waits for no image: it is there for a pod whose
 // image never comes, and no container was ever made.
 func TestMIGInstanceBeforeTheImage(t *testing.T) {
 	e := withScheduler(t)
@@ -13,7 +13,7 @@ func TestMIGInstanceBeforeTheImage(t *testing.T) {
 	spec := one("early", instance("3g.40gb"), hold)
 	spec.containers[0].image = "kerf.test/nowhere:1"
 	p := e.create(spec)
-	p.event("MIGInstanceReady", "3g.40gb", "was cut")
+	p.event("MIGInstanceReady", "3g.40gb", "Kerf created")
 	p.event("ErrImageNeverPull")
 	for _, s := range p.get().Status.ContainerStatuses {
 		if s.ContainerID != "" || s.State.Waiting == nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// cutNode is what a test has of a node with two GPUs in MIG mode whose power is cut: on one instances come with demand, the other has
-// a layout.
+// cutNode is what a test has of a node with two GPUs in MIG mode that loses power: on one instances come with demand,
+// the other has a layout.
 type cutNode struct {
 	*testCase
 	onDemand, laidOut int
@@ -26,24 +26,27 @@ const layoutSize = 3
 // powered are the pods' ReplicaSets, what each asks for, and what it takes of that.
 var powered = map[string]struct{ profile, alloc string }{"cut": {"2g.20gb", "15GiB"}, "laid-out": {"1g.10gb", "8GiB"}}
 
-// cutForReboot has the agent cut the node until the test ends, with pods on both GPUs.
+// cutForReboot has the agent manage MIG on the node until the test ends, with pods on both GPUs.
 func (e *testCase) cutForReboot() *cutNode {
 	e.Helper()
 	c := &cutNode{testCase: e, onDemand: 6, laidOut: 7}
 	rules := e.readRules()
 	e.Cleanup(func() {
 		defer e.writeRules(rules)
-		e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: false}", ""))
+		e.nowRules(cutRules(e, rules, "{index: [6, 7], migEnabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
 	})
-	e.nowRules(cutRules(e, rules, "{gpus: [6], enabled: true}, {gpus: [7], enabled: true, instances: {3g.40gb: 1, 1g.10gb: 2}}", ""))
+	e.nowRules(cutRules(e, rules, "{index: [6], migEnabled: true}, {index: [7], migEnabled: true, instances: "+
+		"{3g.40gb: 1, "+
+		"1g.10gb: 2}}", ""))
 	eventually(e, "MIG mode", func() error { return e.modes(true) })
 	eventually(e, "the layout, and MIG profiles that kubelet offers", func() error {
 		_, usable, err := e.capacity("kerf.dev/mig-2g.20gb")
 		return errors.Join(c.asLaidOut(), offersSome(usable, err))
 	})
 	for name, ask := range powered {
-		e.createReplicas(name, 1, one(name, instance(ask.profile), "exec gpuload --json --alloc "+ask.alloc+" --hold 1h"))
+		e.createReplicas(name, 1, one(name, instance(ask.profile), "exec gpuload --json --alloc "+ask.alloc+
+			" --hold 1h"))
 	}
 	for name := range powered {
 		c.before = append(c.before, e.replicas(name, 1)...)
@@ -66,11 +69,13 @@ func (c *cutNode) asLaidOut() error {
 	return nil
 }
 
-// leaveOpen has a cut begin that does not end: the driver is at the first call, and the journal has it.
+// leaveOpen begins the creation of an instance that does not end: the driver is at the first call, and the journal has
+// it.
 func (c *cutNode) leaveOpen() {
 	c.Helper()
 	c.node.set(c.T, fmt.Sprintf("gpu=%d latency.gi-create=1h", c.onDemand))
-	c.createReplicas("under-way", 1, one("under-way", instance("4g.40gb"), "exec gpuload --json --alloc 30GiB --hold 1h"))
+	c.createReplicas("under-way", 1, one("under-way", instance("4g.40gb"),
+		"exec gpuload --json --alloc 30GiB --hold 1h"))
 	eventually(c, "a journal with a call under way", func() error {
 		data, err := c.journal()
 		if err == nil && !strings.Contains(string(data), `"op":"create-gi"`) {
@@ -86,8 +91,8 @@ func (c *cutNode) journal() ([]byte, error) {
 	return os.ReadFile(c.node.path("/var/lib/kerf/state/mig/" + c.node.gpus(c.T)[c.onDemand].UUID + ".json"))
 }
 
-// rebooted makes the driver slow, which has forgotten all instances and modes, and demands that the layout is there when kubelet
-// first has something to offer.
+// rebooted makes the driver slow, which has forgotten all instances and modes, and demands that the layout is there
+// when kubelet first has something to offer.
 func (c *cutNode) rebooted() {
 	c.Helper()
 	if g := c.inDriver()[c.laidOut]; g.MIG || len(g.Instances) > 0 {
@@ -103,8 +108,8 @@ func (c *cutNode) rebooted() {
 	}
 }
 
-// runsAgain demands that each pod, and that whose instance was never ready, has its own instance again, by the books and by the
-// driver alike, and that nothing else is cut but the layout.
+// runsAgain demands that each pod, also the one whose instance was never ready, has its own instance again. Ledger and
+// driver must agree, and no other instance may exist but the layout's.
 func (c *cutNode) runsAgain() {
 	c.Helper()
 	names := map[string]string{"under-way": "4g.40gb"}
@@ -119,7 +124,7 @@ func (c *cutNode) runsAgain() {
 			c.Errorf("%s after the reboot: %v", p.name, l)
 		}
 		g := c.grantOf(p, "main")
-		if g.Level != "hardware" || len(g.Fragments) != 1 || g.Fragments[0].Profile != profile {
+		if g.Level != "hardware" || len(g.Shares) != 1 || g.Shares[0].Profile != profile {
 			c.Errorf("%s after the reboot: %+v, want %s", p.name, g, profile)
 		}
 		devices = append(devices, c.visible(p))

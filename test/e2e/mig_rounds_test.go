@@ -23,16 +23,16 @@ var (
 	migSeed   = flag.Uint64("mig-seed", 22, "which pods these are")
 )
 
-// migPods is how many come in a round to each GPU that is cut, at most. In one round of crowdedEvery they come whether or not
-// there is room for all at once, and those that find none wait for others' end; else only as many as have room beside who
-// stays, which takes half the time.
+// migPods is how many pods come in a round to each GPU in MIG mode, at most. In one round of crowdedEvery they come
+// whether or not all fit at once, and those without an instance wait for others' end. In other rounds only as many come
+// as fit with the pods that stay, which takes half the time.
 const (
 	migPods      = 3
 	crowdedEvery = 5
 )
 
-// useMachine puts other GPUs in place of those that are there, and another agent that uses them. No agent has seen both: it
-// would count those that are gone as lost until the next reboot.
+// useMachine puts other GPUs in place of those that are there, and another agent that uses them. No agent has seen
+// both: it would count those that are gone as lost until the next reboot.
 func (e *testCase) useMachine(machine string) {
 	e.Helper()
 	e.sendAway()
@@ -46,15 +46,15 @@ func (e *testCase) useMachine(machine string) {
 	e.bringBack()
 }
 
-// cutTwoKinds makes the node one of H100 and A100, and has the agent cut one of each until the test ends. The A100 takes a
-// reset for its MIG mode, which the pool allows.
+// cutTwoKinds makes the node one of H100 and A100, and has the agent manage MIG on one of each until the test ends. The
+// A100 takes a reset for its MIG mode, which the pool allows.
 func (e *testCase) cutTwoKinds() {
 	e.Helper()
 	e.Cleanup(func() { e.useMachine("h100x8") })
 	e.useMachine(filepath.Join(e.node.env["REPO"], "test/e2e/node/h100x7-a100.yaml"))
 	rules := e.readRules()
 	e.Cleanup(func() { e.writeRules(rules) })
-	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: true}", "    migReset: true\n"))
+	e.nowRules(cutRules(e, rules, "{index: [6, 7], migEnabled: true}", "    allowGPUReset: true\n"))
 	e.untilCut()
 }
 
@@ -69,7 +69,8 @@ type asking struct {
 
 func askings() []asking {
 	of := func(profile string, size uint64) asking { return asking{instance(profile), profile, false, size} }
-	return []asking{of("1g.10gb", 9), of("1g.10gb", 9), of("1g.20gb", 19), of("2g.20gb", 19), of("3g.40gb", 39), of("4g.40gb", 39), {gibs(12), "1g.20gb", true, 19}}
+	return []asking{of("1g.10gb", 9), of("1g.10gb", 9), of("1g.20gb", 19), of("2g.20gb", 19), of("3g.40gb", 39),
+		of("4g.40gb", 39), {gibs(12), "1g.20gb", true, 19}}
 }
 
 // stayer is the profile of who stays on each GPU.
@@ -82,7 +83,7 @@ func comers(e *testCase, r *rand.Rand, table *mig.Table, crowded bool) []asking 
 	if err != nil {
 		e.Fatal(err)
 	}
-	// It is where it is in nobody's way.
+	// There it blocks no other instance.
 	beside := []mig.Place{{Profile: here.ID, Start: slices.Max(here.Starts)}}
 	var out []asking
 	var wanted []mig.Profile
@@ -111,7 +112,7 @@ func fit(table *mig.Table, taken []mig.Place, wanted []mig.Profile) bool {
 	})
 }
 
-// tableOf is how the GPUs of a simulated machine can be cut.
+// tableOf is the MIG geometry of the GPUs of a simulated machine.
 func tableOf(t *testing.T, name string) *mig.Table {
 	t.Helper()
 	m, err := machine.Load(name)
@@ -120,7 +121,8 @@ func tableOf(t *testing.T, name string) *mig.Table {
 	}
 	var list []mig.Profile
 	for _, p := range m.GPUs[0].Model.Profiles {
-		list = append(list, mig.Profile{ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory, SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts})
+		list = append(list, mig.Profile{ID: int(p.ID), Name: p.Name, Compute: p.Slices, Memory: p.Memory,
+			SMs: int(p.SMs), Most: p.Max, Size: p.Size, Starts: p.Starts})
 	}
 	table, err := mig.NewTable(list)
 	if err != nil {
@@ -129,8 +131,8 @@ func tableOf(t *testing.T, name string) *mig.Table {
 	return table
 }
 
-// Pods of mixed profiles come and go, on an H100 and an A100 of one node: who runs beside them is not restarted and stays
-// where it is, no instance is left behind, and after each round the books are as the driver is.
+// Pods of mixed profiles come and go, on an H100 and an A100 of one node. Their neighbors are not restarted and keep
+// their instances, no instance is left behind, and after each round the ledger agrees with the driver.
 func TestMIGRounds(t *testing.T) {
 	e := withScheduler(t)
 	e.cutTwoKinds()
@@ -141,7 +143,8 @@ func TestMIGRounds(t *testing.T) {
 	}
 	var stay []*pod
 	for i, model := range models {
-		stay = append(stay, e.create(on(model, one(fmt.Sprintf("stays-%d", i), instance(stayer), "exec gpuload --json --alloc 15GiB --hold 1h"))))
+		stay = append(stay, e.create(on(model, one(fmt.Sprintf("stays-%d", i), instance(stayer),
+			"exec gpuload --json --alloc 15GiB --hold 1h"))))
 	}
 	ids, devices := make([]string, len(stay)), make([]string, len(stay))
 	for i, p := range stay {
@@ -180,7 +183,8 @@ func TestMIGRounds(t *testing.T) {
 		if round%2 == 1 || round == *migRounds-1 {
 			eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(len(stay)) })
 		} else {
-			eventually(e, "books that are as the driver is, with what is kept warm", func() error { return e.toldAsCut(devices) })
+			eventually(e, "books that are as the driver is, with what is kept warm",
+				func() error { return e.toldAsCut(devices) })
 		}
 		books += time.Since(start)
 		for i, p := range stay {
@@ -192,7 +196,8 @@ func TestMIGRounds(t *testing.T) {
 	each := func(d time.Duration) time.Duration {
 		return (d / time.Duration(*migRounds)).Round(10 * time.Millisecond)
 	}
-	t.Logf("%d rounds of up to %d pods on each of %d GPUs, %d pods in all: %v a round, of that %v until all have run, and %v until the books are right",
+	t.Logf("%d rounds of up to %d pods on each of %d GPUs, %d pods in all: %v a round, of that %v until all have "+
+		"run, and %v until the books are right",
 		*migRounds, migPods, len(models), count, each(time.Since(began)), each(runs), each(books))
 	for _, p := range stay {
 		if l := p.loads("main", 1)[0]; l.Error != nil {
@@ -203,12 +208,13 @@ func TestMIGRounds(t *testing.T) {
 	eventually(e, "no instance", func() error { return e.cutAsBooked(0) })
 }
 
-// toldAsCut compares the driver's instances with all that the agent tells of, in use or not, and those that have a grant with
-// those that are in use.
+// toldAsCut compares the driver's instances with all that the agent tells of, in use or not, and those that have a
+// grant with those that are in use.
 func (e *testCase) toldAsCut(used []string) error {
 	here, told, granted, err := e.bothSides()
 	if err == nil && (!slices.Equal(here, told) || !slices.Equal(granted, slices.Sorted(slices.Values(used)))) {
-		err = fmt.Errorf("the driver has %q, the agent tells of %q, of which %q are granted, and %q are in use", here, told, granted, used)
+		err = fmt.Errorf("the driver has %q, the agent tells of %q, of which %q are granted, and %q are in use", here,
+			told, granted, used)
 	}
 	return err
 }

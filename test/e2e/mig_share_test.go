@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// shareInstance has the agent cut GPU 7 into one instance of which shares are given, at that level at best, and returns its
-// id in the books.
+// shareInstance has the agent create one instance on GPU 7 of which shares are given, at that level at best, and
+// returns its id in the ledger.
 func (e *testCase) shareInstance(rules, level string) string {
 	e.Helper()
-	e.nowRules(cutRules(e, rules, "{gpus: [7], enabled: true, instances: {3g.40gb: 1}, shared: true}", ""))
+	e.nowRules(cutRules(e, rules, "{index: [7], migEnabled: true, instances: {3g.40gb: 1}, shared: true}", ""))
 	prefix := e.node.gpus(e.T)[7].UUID + "/3g.40gb@"
 	var id string
 	eventually(e, "a shared instance in the books", func() error {
@@ -26,7 +26,8 @@ func (e *testCase) shareInstance(rules, level string) string {
 			return fmt.Errorf("ready %t, %q: %w", s.Ready, s.NotReady, errors.Join(err))
 		}
 		i := slices.IndexFunc(s.GPUs, func(g gpu) bool {
-			return strings.HasPrefix(g.UUID, prefix) && g.Health == "healthy" && len(g.Levels) > 0 && g.Levels[0] == level
+			return strings.HasPrefix(g.UUID, prefix) && g.Health == "healthy" && len(g.Levels) > 0 &&
+				g.Levels[0] == level
 		})
 		if i < 0 {
 			return fmt.Errorf("GPUs %+v", s.GPUs)
@@ -37,23 +38,24 @@ func (e *testCase) shareInstance(rules, level string) string {
 	return id
 }
 
-// An instance whose layout shares it: pods have shares of its memory, each sees one MIG device at the size of its own, who
-// takes more is refused it by the library, and killed where only a watch holds it, while its neighbour runs on; the books
-// and the GPUNode have all of that, and an instance that is full is full.
+// An instance whose layout shares it: pods have shares of its memory, and each sees one MIG device at the size of that
+// share. The library refuses more to a pod, or the reactive backend kills it, while its neighbor runs on. The ledger
+// and the GPUNode show all of that, and a full instance counts as full.
 func TestMIGShared(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
 	t.Cleanup(func() {
-		e.nowRules(cutRules(e, rules, "{gpus: [7], enabled: false}", ""))
+		e.nowRules(cutRules(e, rules, "{index: [7], migEnabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
 		e.writeRules(rules)
 	})
-	part := e.shareInstance(rules, "client")
+	part := e.shareInstance(rules, "userspace")
 	gpu := e.node.gpus(t)[7].UUID
 	in := func(name string, n int, run string) *pod { return e.create(e.pinnedTo(gpu, one(name, gibs(n), run))) }
 	const devices = "; ls /dev/nvidia-caps | sed 's/^/cap /'; echo device $CUDA_VISIBLE_DEVICES"
 	neighbour := in("neighbour", 16, "exec gpuload --json --alloc 14GiB --hold 1h")
-	greedy := in("greedy", 8, "gpuload --json --alloc 6GiB; gpuload --json --alloc 12GiB; gpuload --json --gpu 1"+devices+"; "+hold)
+	greedy := in("greedy", 8, "gpuload --json --alloc 6GiB; gpuload --json --alloc 12GiB; gpuload --json --gpu 1"+
+		devices+"; "+hold)
 	neighbour.running()
 	greedy.running()
 	before := neighbour.id("main")
@@ -71,7 +73,7 @@ func TestMIGShared(t *testing.T) {
 	if one, two := e.visible(neighbour), e.visible(greedy); one != two {
 		t.Errorf("they are on %s and %s", one, two)
 	}
-	e.sharesOf(part, "client", map[*pod]uint64{neighbour: 16 * gib, greedy: 8 * gib})
+	e.sharesOf(part, "userspace", map[*pod]uint64{neighbour: 16 * gib, greedy: 8 * gib})
 	full := in("full", 20, hold)
 	full.event("no room for 20GiB")
 	if o := full.get(); o.Status.Phase != corev1.PodPending || len(full.seen) > 0 {
@@ -86,7 +88,8 @@ func TestMIGShared(t *testing.T) {
 	eventually(e, "an instance that nobody has", func() error { return e.sharesError(part, "", nil) })
 
 	// Where only a watch holds shares, who is over its own is ended.
-	watched := strings.NewReplacer("backends: [driver, libkerf, reactive]", "backends: [driver, reactive]", "minEnforcement: client", "minEnforcement: reactive").Replace(rules)
+	watched := strings.NewReplacer("backends: [driver, libkerf, reactive]", "backends: [driver, reactive]",
+		"minEnforcement: userspace", "minEnforcement: reactive").Replace(rules)
 	if watched == rules {
 		t.Fatalf("the rules name no backends: %s", rules)
 	}
@@ -105,7 +108,7 @@ func TestMIGShared(t *testing.T) {
 	eventually(e, "an instance that nobody has", func() error { return e.sharesError(part, "", nil) })
 }
 
-// sharesOf waits until the books and the GPUNode have exactly these shares of an instance, at that level.
+// sharesOf waits until the ledger and the GPUNode have exactly these shares of an instance, at that level.
 func (e *testCase) sharesOf(part, level string, want map[*pod]uint64) {
 	e.Helper()
 	eventually(e, "shares of "+part, func() error { return e.sharesError(part, level, want) })
@@ -118,7 +121,7 @@ func (e *testCase) sharesError(part, level string, want map[*pod]uint64) error {
 	}
 	sum, found := uint64(0), 0
 	for _, g := range s.Grants {
-		if len(g.Fragments) != 1 || g.Fragments[0].GPU != part {
+		if len(g.Shares) != 1 || g.Shares[0].GPU != part {
 			continue
 		}
 		found++
@@ -140,15 +143,17 @@ func (e *testCase) sharesError(part, level string, want map[*pod]uint64) error {
 		return err
 	}
 	claims := 0
-	for _, c := range n.Claims {
+	for _, c := range n.Grants {
 		for p, memory := range want {
-			if c.Pod == p.name && c.Namespace == p.namespace && c.Level == level && len(c.Fragments) == 1 && c.Fragments[0].GPU == part && c.Fragments[0].MemoryBytes == memory {
+			if c.Pod == p.name && c.Namespace == p.namespace && c.Level == level && len(c.Shares) == 1 &&
+				c.Shares[0].GPU == part && c.Shares[0].MemoryBytes == memory {
 				claims++
 			}
 		}
 	}
 	for _, g := range n.GPUs {
-		if g.UUID == part && g.GrantedBytes == sum && g.FreeBytes+g.GrantedBytes+g.LentBytes == g.UsableBytes && claims == len(want) {
+		if g.UUID == part && g.GrantedBytes == sum && g.FreeBytes+g.GrantedBytes+g.BurstBytes == g.AllocatableBytes &&
+			claims == len(want) {
 			return nil
 		}
 	}

@@ -19,14 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// cutGPUs are the GPUs of the node that the tests of MIG have cut.
+// cutGPUs are the GPUs of the node that the tests of MIG have in MIG mode.
 var cutGPUs = []int{6, 7}
 
 func instance(profile string) map[string]string {
 	return map[string]string{"kerf.dev/mig-" + profile: "1"}
 }
 
-// nowRules puts other rules in force at once: kubelet brings them to a pod that it has to look at.
+// nowRules applies other rules at once: kubelet brings them to a pod that it has to look at.
 func (e *testCase) nowRules(text string) {
 	e.Helper()
 	e.writeRules(text)
@@ -36,7 +36,8 @@ func (e *testCase) nowRules(text string) {
 	}
 	for _, p := range pods {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{"e2e/looked":"%d"}}}`, time.Now().UnixNano())
-		if _, err := e.client.CoreV1().Pods(kerfNamespace).Patch(background(), p.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := e.client.CoreV1().Pods(kerfNamespace).Patch(background(), p.Name, types.MergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
 			e.Fatalf("have kubelet look at the agent: %v", err)
 		}
 	}
@@ -47,22 +48,22 @@ func (e *testCase) cutNode() {
 	e.Helper()
 	rules := e.readRules()
 	e.Cleanup(func() {
-		e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: false}", ""))
+		e.nowRules(cutRules(e, rules, "{index: [6, 7], migEnabled: false}", ""))
 		eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
 		e.writeRules(rules)
 	})
-	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: true}", ""))
+	e.nowRules(cutRules(e, rules, "{index: [6, 7], migEnabled: true}", ""))
 	e.untilCut()
 }
 
 // cutRules are the rules with a layout, and what else is said in the pool.
 func cutRules(e *testCase, rules, layout, more string) string {
 	e.Helper()
-	const line = "    place: pack\n"
+	const line = "    placementPolicy: pack\n"
 	if strings.Count(rules, line) != 1 {
 		e.Fatalf("the rules have not one %q: %q", line, rules)
 	}
-	return strings.Replace(rules, line, line+"    migKeepWarm: 1s\n    mig: ["+layout+"]\n"+more, 1)
+	return strings.Replace(rules, line, line+"    migIdleTTL: 1s\n    migLayouts: ["+layout+"]\n"+more, 1)
 }
 
 // untilCut waits until the GPUs are in MIG mode, and kubelet offers what can be had of them.
@@ -70,16 +71,18 @@ func (e *testCase) untilCut() {
 	e.Helper()
 	eventually(e, "MIG mode", func() error { return e.modes(true) })
 	eventually(e, "MIG profiles that kubelet offers", func() error {
-		for resource, want := range map[string]int64{"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-3g.40gb": 4, "kerf.dev/mig-7g.80gb": 2, "kerf.dev/gpu": 6} {
+		for resource, want := range map[string]int64{"kerf.dev/mig-1g.10gb": 14, "kerf.dev/mig-3g.40gb": 4,
+			"kerf.dev/mig-7g.80gb": 2, "kerf.dev/gpu": 6} {
 			if all, usable, err := e.capacity(resource); err != nil || all != want || usable != want {
-				return fmt.Errorf("%s: capacity %d, allocatable %d, want %d: %w", resource, all, usable, want, errors.Join(err))
+				return fmt.Errorf("%s: capacity %d, allocatable %d, want %d: %w", resource, all, usable, want,
+					errors.Join(err))
 			}
 		}
 		return nil
 	})
 }
 
-// modes compares the GPUs' MIG modes with what is wanted of those that are cut.
+// modes compares the GPUs' MIG modes with the expected modes of the managed GPUs.
 func (e *testCase) modes(on bool) error {
 	for i, g := range e.inDriver() {
 		if g.MIG != (on && slices.Contains(cutGPUs, i)) {
@@ -117,13 +120,14 @@ func (e *testCase) cutAsBooked(grants int) error {
 		return err
 	}
 	if !slices.Equal(here, told) || !slices.Equal(here, granted) || len(here) != grants {
-		return fmt.Errorf("the driver has %q, the agent %q, grants have %q, want %d of each", here, told, granted, grants)
+		return fmt.Errorf("the driver has %q, the agent %q, grants have %q, want %d of each", here, told, granted,
+			grants)
 	}
 	return nil
 }
 
-// bothSides are the UUIDs of the instances that the driver has, of those that the agent tells of, and of those of these that
-// have a grant.
+// bothSides are the UUIDs of the instances that the driver has, of those that the agent tells of, and of those of these
+// that have a grant.
 func (e *testCase) bothSides() (here, told, granted []string, err error) {
 	e.Helper()
 	for _, g := range e.inDriver() {
@@ -134,7 +138,7 @@ func (e *testCase) bothSides() (here, told, granted []string, err error) {
 		return nil, nil, nil, err
 	}
 	for _, g := range gpus {
-		for _, in := range g.MIGState.Pieces {
+		for _, in := range g.MIGState.Instances {
 			told = append(told, in.UUID)
 			if in.Grant != "" {
 				granted = append(granted, in.UUID)
@@ -147,11 +151,11 @@ func (e *testCase) bothSides() (here, told, granted []string, err error) {
 	return here, told, granted, nil
 }
 
-// toldGPU is a GPU as the agent tells how it is cut.
+// toldGPU is a GPU with its MIG instances as the agent reports them.
 type toldGPU struct {
 	UUID     string `json:"uuid"`
 	MIGState struct {
-		Pieces []struct {
+		Instances []struct {
 			UUID    string `json:"uuid"`
 			Profile string `json:"profile"`
 			Start   int    `json:"start"`
@@ -172,21 +176,22 @@ func (e *testCase) cutGPUs() ([]toldGPU, error) {
 	return s.GPUs, nil
 }
 
-// Pods get instances that are cut for them, each sees its own alone and is held to it; they come and go, an agent too,
-// while their neighbour runs on in its own, and none is left behind. Some are placed by kerf-scheduler, whose places the
-// agent follows.
+// Kerf creates an instance for each pod, and each pod sees its own alone and cannot exceed it. Pods come and go, an
+// agent too, while their neighbor runs on in its own, and none is left behind. kerf-scheduler places some of them, and
+// the agent follows its placements.
 func TestMIG(t *testing.T) {
 	e := withScheduler(t)
 	rules := e.readRules()
 	e.cutNode()
-	if said := e.refused(one("capped", map[string]string{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu-memory-gib": "4"}, hold)); !strings.Contains(said, "one kind") {
+	if said := e.refused(one("capped", map[string]string{"kerf.dev/mig-1g.10gb": "1", "kerf.dev/gpu-memory-gib": "4"},
+		hold)); !strings.Contains(said, "one kind") {
 		t.Errorf("a cap on top of an instance: %s", said)
 	}
 	neighbour := e.create(byKerf(one("neighbour", instance("2g.20gb"), "exec gpuload --json --alloc 15GiB --hold 1h")))
 	plan := neighbour.running().Annotations[planOf]
-	neighbour.event("MIGInstanceReady", "2g.20gb", "was cut")
+	neighbour.event("MIGInstanceReady", "2g.20gb", "Kerf created")
 	g := e.grantOf(neighbour, "main")
-	if f := g.Fragments; len(f) != 1 || plan != fmt.Sprintf("%s/%s@%d", f[0].GPU, f[0].Profile, f[0].Start) {
+	if f := g.Shares; len(f) != 1 || plan != fmt.Sprintf("%s/%s@%d", f[0].GPU, f[0].Profile, f[0].Start) {
 		t.Errorf("the neighbour was planned on %q and has %+v", plan, f)
 	}
 	if l := neighbour.loads("main", 1)[0]; l.Error != nil || g.Level != "hardware" {
@@ -199,14 +204,16 @@ func TestMIG(t *testing.T) {
 		hard := one("hard-"+strconv.Itoa(round), gibs(12), look2)
 		hard.annotations = map[string]string{"kerf.dev/min-enforcement": "hardware"}
 		specs := []podSpec{
-			one("small-"+strconv.Itoa(round), instance("1g.10gb"), look2), one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2), hard,
+			one("small-"+strconv.Itoa(round), instance("1g.10gb"), look2),
+			one("large-"+strconv.Itoa(round), instance("3g.40gb"), look2), hard,
 		}
 		var pods []*pod
 		for i, s := range specs {
 			switch {
 			case round == 0 && i > 0: // the pods of the others are to come to kubelet at once
 				s = byKerf(s)
-			case round == 1: // a container made in the moment in which the agent dies has no grant: it does not start, and is made again
+			// a container made in the moment in which the agent dies has no grant: it does not start, and is made again
+			case round == 1:
 				s.restart = corev1.RestartPolicyOnFailure
 			}
 			pods = append(pods, e.create(s))
@@ -229,36 +236,38 @@ func TestMIG(t *testing.T) {
 		}
 		eventually(e, "books that are as the driver is", func() error { return e.cutAsBooked(1) })
 		if neighbour.id("main") != before || e.visible(neighbour) != uuid {
-			t.Errorf("round %d: the neighbour was %s on %s, and is %s on %s", round, before, uuid, neighbour.id("main"), e.visible(neighbour))
+			t.Errorf("round %d: the neighbour was %s on %s, and is %s on %s", round, before, uuid, neighbour.id("main"),
+				e.visible(neighbour))
 		}
 	}
-	// A GPU that is to leave MIG mode waits for who is on it, and says so wherever one looks.
-	e.nowRules(cutRules(e, rules, "{gpus: [6, 7], enabled: false}", ""))
+	// A GPU that is to leave MIG mode waits for its pods, and every view says so.
+	e.nowRules(cutRules(e, rules, "{index: [6, 7], migEnabled: false}", ""))
 	e.nodeWaits(neighbour)
 	neighbour.delete()
 	eventually(e, "no instance", func() error { return e.cutAsBooked(0) })
 	eventually(e, "an end of MIG mode", func() error { return e.modes(false) })
 }
 
-// nodeWaits looks for what a GPU waits for: in events of the node, its GPUNode, the agent's warnings, and the plan, which
-// draws who is in the way.
+// nodeWaits looks for what a GPU waits for: in events of the node, its GPUNode, the agent's warnings, and the plan,
+// which draws who is in the way.
 func (e *testCase) nodeWaits(p *pod) {
 	e.Helper()
 	who := "pod " + p.namespace + "/" + p.name
-	e.nodeEvent("MIGWaits", who)
+	e.nodeEvent("MIGLayoutPending", who)
 	eventually(e, "what the GPU waits for in the GPUNode", func() error {
 		s, err := e.gpuNode()
 		if err != nil {
 			return err
 		}
 		for _, g := range s.GPUs {
-			if g.MIGState != nil && strings.Contains(g.MIGState.Waits, who) {
+			if g.MIGState != nil && strings.Contains(g.MIGState.PendingReason, who) {
 				return nil
 			}
 		}
 		return fmt.Errorf("%+v", s.GPUs)
 	})
-	eventually(e, "a warning, and the plan", func() error { // a change of another GPU's mode has the agent take stock again meanwhile
+	// a change of another GPU's mode has the agent take stock again meanwhile
+	eventually(e, "a warning, and the plan", func() error {
 		s, err := e.status()
 		if err == nil && !strings.Contains(strings.Join(s.Warnings, "\n"), who) {
 			err = fmt.Errorf("warnings: %q", s.Warnings)
@@ -278,7 +287,7 @@ func (e *testCase) nodeWaits(p *pod) {
 func (e *testCase) nodeTells(p *pod) {
 	e.Helper()
 	g := e.grantOf(p, "main")
-	f := g.Fragments[0]
+	f := g.Shares[0]
 	eventually(e, "the instance in the GPUNode", func() error {
 		s, err := e.gpuNode()
 		if err != nil {
@@ -289,7 +298,8 @@ func (e *testCase) nodeTells(p *pod) {
 				continue
 			}
 			for _, in := range gpu.MIGState.Instances {
-				if in.Profile == f.Profile && in.Start == f.Start && in.Ready && in.Claim == g.ID && strings.Contains(in.For, p.name) {
+				if in.Profile == f.Profile && in.Start == f.Start && in.Ready && in.Grant == g.ID &&
+					strings.Contains(in.RequestedBy, p.name) {
 					return nil
 				}
 			}
@@ -297,10 +307,12 @@ func (e *testCase) nodeTells(p *pod) {
 		}
 		return fmt.Errorf("no MIG state of %s in %+v", f.GPU, s.GPUs)
 	})
-	if r := e.kerf("mig", "status"); r.err != nil || !strings.Contains(r.out, "pod "+p.namespace+"/"+p.name) || !strings.Contains(r.out, "cut on demand") {
+	if r := e.kerf("mig", "status"); r.err != nil || !strings.Contains(r.out, "pod "+p.namespace+"/"+p.name) ||
+		!strings.Contains(r.out, "created on demand") {
 		e.Errorf("kerf mig status: %v", r)
 	}
-	if r := e.kerf("metrics"); !strings.Contains(r.out, `kerf_mig_instances_total{outcome="cut"}`) || !strings.Contains(r.out, `kerf_mig_step_duration_seconds_count{outcome="done",step="create-gi"}`) {
+	if r := e.kerf("metrics"); !strings.Contains(r.out, `kerf_mig_instances_total{outcome="created"}`) ||
+		!strings.Contains(r.out, `kerf_mig_step_duration_seconds_count{outcome="done",step="create-gi"}`) {
 		e.Errorf("no cut in the metrics: %v", r.err)
 	}
 }

@@ -23,7 +23,8 @@ import (
 const monitorPort, prometheusPort = "9446", "9090"
 
 // drawings is the folder that docs/operate/monitoring.md has its pictures in, docs/dashboards.
-var drawings = flag.String("draw", "", "draw the dashboards of TestMonitoring into this folder of the repository, after some minutes of work on the GPUs")
+var drawings = flag.String("draw", "", "draw the dashboards of TestMonitoring into this folder of the repository, "+
+	"after some minutes of work on the GPUs")
 
 // daemon starts a daemon on the node, which ends with the test.
 func (e *testCase) daemon(name, script string) {
@@ -50,14 +51,17 @@ func get(at string) ([]byte, error) {
 	return body, err
 }
 
-// A real Prometheus scrapes monitor and agent, takes the rules, and answers every query of the dashboards; use is added
-// up from what it has; and a pod finds its own numbers, and nobody else's, where NRI has mounted them.
+// A real Prometheus scrapes monitor and agent, takes the rules, and answers every query of the dashboards. Usage is
+// added up from its data. A pod finds its own numbers, and no other pod's, where NRI has mounted them.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	e.daemon("monitor", fmt.Sprintf(`eval "$(gpusim env --dir %s)"; exec %s --dir /run/kerf --http :%s --node-name node-1 --interval 500ms`,
-		e.node.env["GPUSIM_DIR"], e.node.program("kerf-monitor"), monitorPort))
-	p := e.create(one("own", map[string]string{"kerf.dev/gpu-memory-gib": "4", "kerf.dev/gpu-percent": "5"}, "exec gpuload --json --alloc 2GiB --hold 1h"))
+	e.daemon("monitor",
+		fmt.Sprintf(
+			`eval "$(gpusim env --dir %s)"; exec %s --run-dir /run/kerf --metrics-bind-address :%s --node-name node-1 --interval 500ms`,
+			e.node.env["GPUSIM_DIR"], e.node.program("kerf-monitor"), monitorPort))
+	p := e.create(one("own", map[string]string{"kerf.dev/gpu-memory-gib": "4", "kerf.dev/gpu-percent": "5"},
+		"exec gpuload --json --alloc 2GiB --hold 1h"))
 	other := e.create(one("other", gibs(3), "exec gpuload --json --alloc 1GiB --hold 1h"))
 	p.running()
 	other.running()
@@ -71,7 +75,9 @@ func TestMonitoring(t *testing.T) {
 	}
 	// Two scrapes after the pods' start, so that there are rates.
 	eventually(e, "rates of what the pods use", func() error {
-		body, err := get(at + "/api/v1/query?query=" + url.QueryEscape(`rate(kerf_use_watched_seconds_total{namespace="`+e.namespace+`"}[5m]) and on (node) kerf_agent_ready`))
+		body, err := get(at + "/api/v1/query?query=" +
+			url.QueryEscape(`rate(kerf_usage_observed_seconds_total{namespace="`+e.namespace+
+				`"}[5m]) and on (node) kerf_agent_ready`))
 		if err != nil {
 			return err
 		}
@@ -122,12 +128,14 @@ func (e *testCase) ownNumbers(p *pod) {
 		if len(sample.GPUs) != 1 || len(sample.GPUs[0].Uses) != 1 || sample.GPUs[0].Used != "" {
 			return fmt.Errorf("it is told %s", out)
 		}
-		if u := sample.GPUs[0].Uses[0]; u.Pod != p.name || u.Memory.Value < float64(2*gib) || u.Memory.Value > float64(4*gib) {
+		if u := sample.GPUs[0].Uses[0]; u.Pod != p.name || u.Memory.Value < float64(2*gib) ||
+			u.Memory.Value > float64(4*gib) {
 			return fmt.Errorf("it is told %s", out)
 		}
 		return nil
 	})
-	if out, errOut, err := p.exec("main", "/bin/sh", "-c", "echo x >/run/kerf-pod/x"); err == nil || !strings.Contains(errOut, "Read-only") {
+	if out, errOut, err := p.exec("main", "/bin/sh", "-c", "echo x >/run/kerf-pod/x"); err == nil ||
+		!strings.Contains(errOut, "Read-only") {
 		e.Errorf("the folder can be written to: %q, %q, %v", out, errOut, err)
 	}
 }
@@ -146,14 +154,19 @@ func (e *testCase) prometheus() (at string) {
 	dir := e.node.env["E2E_DIR"] + "/node/prometheus" // a folder that the node sees, too
 	e.Cleanup(func() { _ = os.RemoveAll(dir) })
 	job := func(name, address string) string {
-		return fmt.Sprintf("- {job_name: %s, honor_labels: true, static_configs: [{targets: ['%s'], labels: {node: node-1}}]}\n", name, address)
+		return fmt.Sprintf("- {job_name: %s, honor_labels: true, static_configs: [{targets: ['%s'], labels: {node: "+
+			"node-1}}]}\n", name, address)
 	}
-	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [" + e.node.env["REPO"] + "/deploy/monitoring/rules.yaml]\nscrape_configs:\n" +
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [" +
+		e.node.env["REPO"] + "/deploy/monitoring/rules.yaml]\nscrape_configs:\n" +
 		job("kerf-monitor", "127.0.0.1:"+monitorPort) + job("kerf-agent", pods[0].Status.PodIP+":9445")
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/prometheus.yml", []byte(config), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/prometheus.yml", []byte(config),
+		0o644)); err != nil {
 		e.Fatal(err)
 	}
-	e.daemon("prometheus", fmt.Sprintf("exec %s --config.file=%s/prometheus.yml --storage.tsdb.path=%s/data --web.listen-address=:%s", program, dir, dir, prometheusPort))
+	e.daemon("prometheus",
+		fmt.Sprintf("exec %s --config.file=%s/prometheus.yml --storage.tsdb.path=%s/data --web.listen-address=:%s",
+			program, dir, dir, prometheusPort))
 	at = "http://" + e.node.env["NODE_IP"] + ":" + prometheusPort
 	eventually(e, "Prometheus", func() error {
 		_, err := get(at + "/-/ready")
@@ -186,8 +199,8 @@ func (e *testCase) dashboards(at string) {
 	if err := json.Unmarshal(text, &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
 		e.Fatalf("queries of the dashboards: %v in %s", err, text)
 	}
-	// A board of a node shows the one that is chosen, and costs are added up from minute to minute: here all nodes are meant,
-	// and each second.
+	// A board of a node shows the one that is chosen, and costs are added up from minute to minute: here all nodes are
+	// meant, and each second.
 	here := strings.NewReplacer(`=".*"`, `=~".*"`, ":1m]", ":1s]")
 	eventually(e, "answers to the dashboards", func() error {
 		var silent []string
@@ -214,17 +227,20 @@ func (e *testCase) dashboards(at string) {
 // drawnTime is how much is shown on drawings of the dashboards.
 const drawnTime = 4 * time.Minute
 
-// draw draws the dashboards, if that is wanted: after pods have come, worked by turns, and gone, so that there is something
-// to see.
+// draw draws the dashboards, if that is wanted: after pods have come, worked by turns, and gone, so that there is
+// something to see.
 func (e *testCase) draw(at string) {
 	e.Helper()
 	if *drawings == "" {
 		return
 	}
 	began := time.Now()
-	work := e.create(one("train", map[string]string{"kerf.dev/gpu-memory-gib": "24", "kerf.dev/gpu-percent": "50"}, "exec gpuload --json --alloc 18GiB --launch plain --kernel 20ms --hold 1h"))
-	e.create(one("notebook", gibs(10), "gpuload --json --alloc 3GiB --hold 60s; exec gpuload --json --alloc 8GiB --launch plain --kernel 5ms --hold 1h")).running()
-	e.create(one("whole", map[string]string{"kerf.dev/gpu": "1"}, "exec gpuload --json --alloc 40GiB --launch plain --kernel 50ms --hold 1h")).running()
+	work := e.create(one("train", map[string]string{"kerf.dev/gpu-memory-gib": "24", "kerf.dev/gpu-percent": "50"},
+		"exec gpuload --json --alloc 18GiB --launch plain --kernel 20ms --hold 1h"))
+	e.create(one("notebook", gibs(10), "gpuload --json --alloc 3GiB --hold 60s; exec gpuload --json --alloc 8GiB "+
+		"--launch plain --kernel 5ms --hold 1h")).running()
+	e.create(one("whole", map[string]string{"kerf.dev/gpu": "1"},
+		"exec gpuload --json --alloc 40GiB --launch plain --kernel 50ms --hold 1h")).running()
 	work.running()
 	time.Sleep(time.Until(began.Add(drawnTime)))
 	files, err := filepath.Glob(filepath.Join(e.node.env["REPO"], "deploy/monitoring/dashboards/*.json"))
@@ -235,14 +251,16 @@ func (e *testCase) draw(at string) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		e.Fatal(err)
 	}
-	draw := exec.CommandContext(e.Context(), "go", append([]string{"run", "./dashdraw", "-prometheus", at, "-out", out, "-range", drawnTime.String(), "-node", "node-1"}, files...)...)
+	draw := exec.CommandContext(e.Context(), "go",
+		append([]string{"run", "./dashdraw", "-prometheus", at, "-out", out, "-range", drawnTime.String(), "-node",
+			"node-1"}, files...)...)
 	draw.Dir = filepath.Join(e.node.env["REPO"], "tools")
 	if text, err := draw.CombinedOutput(); err != nil {
 		e.Errorf("draw the dashboards: %v: %s", err, text)
 	}
 }
 
-// mayBeSilent reports whether a panel has nothing to show on a node where all is well, and nobody waits.
+// mayBeSilent reports whether a panel has nothing to show on a node where all is well and no pod waits.
 func mayBeSilent(panel string) bool {
 	return slices.Contains([]string{
 		"Kerf / Cluster: GPUs that take no grants, by health", "Kerf / Cluster: Processes without a grant",

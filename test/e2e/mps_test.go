@@ -12,7 +12,9 @@ import (
 // labelled makes the node one of the DaemonSet's, or not.
 func (e *testCase) labelled(value string) {
 	e.Helper()
-	if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", `{"metadata":{"labels":{"kerf.dev/node":`+value+`}}}`); r.err != nil {
+	if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p",
+		`{"metadata":{"labels":{"kerf.dev/deploy-agent":`+
+			value+`}}}`); r.err != nil {
 		e.Fatalf("label the node: %v", r)
 	}
 }
@@ -41,7 +43,8 @@ func (e *testCase) mpsInAgent() {
 	patch := func(mark string) string {
 		volume := `{"name":"programs","hostPath":{"path":"` + bin + `"}` + mark + `}`
 		mount := `{"name":"programs","mountPath":"` + bin + `"` + mark + `}`
-		return `{"spec":{"template":{"spec":{"volumes":[` + volume + `],"containers":[{"name":"agent","volumeMounts":[` + mount +
+		return `{"spec":{"template":{"spec":{"volumes":[` + volume +
+			`],"containers":[{"name":"agent","volumeMounts":[` + mount +
 			`],"env":[{"name":"PATH","value":"` + gpus + `/bin:/usr/local/bin:/usr/bin:/bin"` + mark + `}]}]}}}}`
 	}
 	e.patchAgent(patch(""))
@@ -50,7 +53,8 @@ func (e *testCase) mpsInAgent() {
 
 // What MPS has on the node: control daemons and servers, and what is mounted for them.
 func (e *testCase) mpsLeft() error {
-	left := strings.TrimSpace(e.node.in("sh", "-c", "grep kerf-mps /proc/mounts; ls -d /run/kerf/mps/*/*; pgrep -f '^[^ ]*nvidia-cuda-mps'").out)
+	left := strings.TrimSpace(e.node.in("sh", "-c",
+		"grep kerf-mps /proc/mounts; ls -d /run/kerf/mps/*/*; pgrep -f '^[^ ]*nvidia-cuda-mps'").out)
 	if left != "" {
 		return fmt.Errorf("there is %q", left)
 	}
@@ -58,7 +62,8 @@ func (e *testCase) mpsLeft() error {
 }
 
 // MPS holds containers of pods, on a driver that cannot limit memory: each to its cap, in a /dev/shm that is their
-// daemon's; the agent may come and go meanwhile, and nothing is left. An agent in a container cannot have that, and says so.
+// daemon's; the agent may come and go meanwhile, and nothing is left. An agent in a container cannot have that, and
+// says so.
 func TestMPSOnOlderDriver(t *testing.T) {
 	e := beginWithAgent(t)
 	rules := e.readRules()
@@ -72,7 +77,8 @@ func TestMPSOnOlderDriver(t *testing.T) {
 	e.useDriver("r580")
 	refused := e.create(one("in-a-container", gibs(4), hold))
 	refused.running()
-	if g := e.grantOf(refused, "main"); g.Backend != "libkerf" || !strings.Contains(g.LevelReason, "mps: the agent has mounts of its own, as in a container") {
+	if g := e.grantOf(refused, "main"); g.Backend != "libkerf" ||
+		!strings.Contains(g.LevelReason, "mps: the agent has separate mounts, as in a container") {
 		t.Errorf("under an agent in a container: held by %q, %q", g.Backend, g.LevelReason)
 	}
 	refused.delete()
@@ -91,19 +97,19 @@ func TestMPSOnOlderDriver(t *testing.T) {
 		t.Errorf("its neighbour, 8 GiB of 10: %v", l)
 	}
 	for container, memory := range map[string]uint64{"greedy": 4 * gib, "neighbour": 10 * gib} {
-		if g := e.grantUsed(p, container); g.Backend != "mps" || g.Level != "client" || g.Memory != memory {
+		if g := e.grantUsed(p, container); g.Backend != "mps" || g.Level != "userspace" || g.Memory != memory {
 			t.Errorf("%s: %+v", container, g)
 		}
 	}
 	e.sharesMemory(p, "greedy", "neighbour")
 
-	before := e.holdings(p)
+	before := e.heldBy(p)
 	e.node.restart(t, agentName)
 	e.waitForAgentOnNode()
 	e.node.restart(t, "containerd")
 	e.wantSame(before, p)
 	eventually(e, "the same level again", func() error {
-		if g := e.grantOf(p, "greedy"); g.Level != "client" || g.Backend != "mps" {
+		if g := e.grantOf(p, "greedy"); g.Level != "userspace" || g.Backend != "mps" {
 			return fmt.Errorf("held by %q at level %q: %s", g.Backend, g.Level, g.LevelReason)
 		}
 		return nil

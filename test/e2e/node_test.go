@@ -69,8 +69,8 @@ func (n *node) path(file string) string {
 	return filepath.Join("/proc", n.env["NODE_INIT"], "root", file)
 }
 
-// inNode runs its arguments in a cgroup of the node, where everything that starts on a node is. nsenter leaves a process
-// in the cgroup of this test, which nobody in the node can see.
+// inNode runs its arguments in a cgroup of the node, where everything that starts on a node is. nsenter leaves a
+// process in the cgroup of this test, which is invisible in the node.
 const inNode = `d=/sys/fs/cgroup
 [ -e $d/cgroup.controllers ] || d=$d/unified
 [ ! -e $d/init ] || d=$d/init
@@ -129,8 +129,8 @@ func commandWith(input, name string, args ...string) result {
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errOut
-	// A daemon that the command starts has files of its own; should it keep ours, it does not keep us. Where the machine is busy,
-	// what an ended program has written takes its time to come through.
+	// A daemon that the command starts has its own files; if it keeps ours, it does not delay the test. On a busy
+	// machine the output of an ended program takes time to arrive.
 	cmd.WaitDelay = 30 * time.Second
 	err := cmd.Run()
 	return result{out.String(), errOut.String(), err}
@@ -165,7 +165,7 @@ func (e finalError) Unwrap() error { return e.error }
 
 func final(format string, args ...any) error { return finalError{fmt.Errorf(format, args...)} }
 
-// failer is what a helper fails: a test, or a case of one, which keeps what it is told.
+// failer is what a helper fails: a test, or a case of one, which keeps the message.
 type failer interface {
 	Helper()
 	Fatal(args ...any)

@@ -12,8 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// twoNUMANodes shows kubelet a machine of two NUMA nodes, which is what the simulated GPUs hang at, whatever this machine
-// has: in the node another folder lies over the one in which the kernel tells of them. It does so until the test ends.
+// twoNUMANodes shows kubelet a machine of two NUMA nodes, which is what the simulated GPUs hang at, whatever this
+// machine has: in the node another folder lies over the one in which the kernel tells of them. It does so until the
+// test ends.
 func (e *testCase) twoNUMANodes() {
 	e.Helper()
 	const nodes = "/sys/devices/system/node"
@@ -57,9 +58,9 @@ func (e *testCase) numaOf() map[string]int {
 	return of
 }
 
-// Where kubelet's topology manager wants all of a container on one NUMA node, it chooses the node by the ids of whole GPUs
-// and the agent gives GPUs of that node, also where it would choose others by itself. What fits no one node is refused by
-// kubelet, as its users know it.
+// Where kubelet's topology manager wants all of a container on one NUMA node, it chooses the node by the ids of whole
+// GPUs and the agent gives GPUs of that node, also where it would choose others by itself. What fits no one node is
+// refused by kubelet, as its users know it.
 func TestTopologyManager(t *testing.T) {
 	e := beginWithAgent(t)
 	e.twoNUMANodes()
@@ -77,8 +78,9 @@ func TestTopologyManager(t *testing.T) {
 		t.Helper()
 		p := e.create(one(name, wholeGPUs(gpus), hold))
 		p.running()
-		g := e.wantHeld(p, "main", want{gpus: gpus, memory: e.node.gpus(t)[0].shareOf(100), percent: 100, level: "exclusive"})
-		for _, f := range g.Fragments {
+		g := e.wantHeld(p, "main", want{gpus: gpus, memory: e.node.gpus(t)[0].shareOf(100), percent: 100,
+			level: "exclusive"})
+		for _, f := range g.Shares {
 			if numa[f.GPU] != node {
 				t.Errorf("%s: GPU %s is of NUMA node %d, want %d", name, f.GPU, numa[f.GPU], node)
 			}

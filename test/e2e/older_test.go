@@ -21,17 +21,18 @@ func (e *testCase) useDriver(version string) {
 	e.replaceAgent()
 }
 
-// A driver that cannot limit memory, with the rules as they are shipped: a library that is preloaded into containers holds fractions, at level client. Past
-// its cap a program is refused and its neighbour is not; each sees its cap as the GPU's size; and the agent and the
-// container runtime may come and go meanwhile.
+// A driver that cannot limit memory, with the rules as they are shipped: a library that is preloaded into containers
+// holds fractions, at level userspace. Past its cap a program is refused and its neighbour is not; each sees its cap as
+// the GPU's size; and the agent and the container runtime may come and go meanwhile.
 func TestOlderDriver(t *testing.T) {
 	e := beginWithAgent(t)
 	t.Cleanup(func() { e.useDriver("r615") })
 	e.useDriver("r580")
-	client := func(memory uint64) want { return want{1, memory, 0, "client"} }
+	client := func(memory uint64) want { return want{1, memory, 0, "userspace"} }
 
-	// Both containers are on one GPU, so that one of them can be in the other's way. The greedy one is refused its second
-	// step, whether its context is counted by then or not, and has room left for that of a program that looks around in it.
+	// Both containers are on one GPU, so that one of them can be in the other's way. The greedy one is refused its
+	// second step, whether its context is counted by then or not, and has room left for that of a program that looks
+	// around in it.
 	p := e.create(podSpec{name: "pair", containers: []container{
 		{name: "greedy", run: "exec gpuload --json --alloc 5GiB --step 2560MiB --hold 1h", limits: gibs(4)},
 		{name: "neighbour", run: "exec gpuload --json --alloc 8GiB --hold 1h", limits: gibs(10)},
@@ -55,7 +56,7 @@ func TestOlderDriver(t *testing.T) {
 
 	e.wantOnlyCountersWritable(p, "greedy")
 
-	before := e.holdings(p)
+	before := e.heldBy(p)
 	e.replaceAgent()
 	e.node.restart(t, "containerd")
 	e.wantSame(before, p)
@@ -94,15 +95,15 @@ func TestOlderDriver(t *testing.T) {
 	})
 }
 
-// writable prints each file below what Kerf has mounted into a container that root there can write, make or mount anew.
+// writable prints each file below Kerf's mounts in a container that root there can write, create or mount again.
 const writable = `grep -E 'kerf|ld[.]so[.]preload' /proc/mounts | cut -d ' ' -f 2 | while read -r m; do
 echo "mount $m"
 mount -o remount,bind,rw "$m" 2>/dev/null && echo "writable $m, mounted anew"
 for f in "$m" "$m"/* "$m"/new; do [ -d "$f" ] || [ ! -e "$f" -a ! -d "$m" ] || { (: >>"$f") 2>/dev/null && echo "writable ${f##*/}"; }; done
 done | sort -u; echo end`
 
-// wantOnlyCountersWritable checks that of all that Kerf mounts into a container nothing can be written there but the counters,
-// which its programs count in and which no enforcement reads.
+// wantOnlyCountersWritable checks that of all that Kerf mounts into a container nothing can be written there but the
+// counters, which its programs count in and which no enforcement reads.
 func (e *testCase) wantOnlyCountersWritable(p *pod, container string) {
 	e.Helper()
 	out, errOut, err := p.exec(container, "/bin/sh", "-c", writable)
@@ -117,6 +118,7 @@ func (e *testCase) wantOnlyCountersWritable(p *pod, container string) {
 		}
 	}
 	if err != nil || mounts < 2 || !strings.HasSuffix(out, "end\n") || !slices.Equal(got, []string{"usage"}) {
-		e.Errorf("root in the container can write %q of %d mounts, want the counters alone: %v, %s\n%s", got, mounts, err, errOut, out)
+		e.Errorf("root in the container can write %q of %d mounts, want the counters alone: %v, %s\n%s", got, mounts,
+			err, errOut, out)
 	}
 }

@@ -23,14 +23,14 @@ const (
 	otherResource = "nvidia.com/gpu"
 )
 
-// otherPlugin is a device plugin that hands out whole GPUs as NVIDIA's does with "deviceListStrategy: cdi-cri": ids are UUIDs,
-// and the answer to kubelet are names of the node's own CDI spec. It is that plugin as far as kubelet sees it, and has none of
-// its code.
+// otherPlugin is a device plugin that hands out whole GPUs as NVIDIA's does with "deviceListStrategy: cdi-cri": ids are
+// UUIDs, and the answer to kubelet are names of the node's own CDI spec. It is that plugin as far as kubelet sees it,
+// and has none of its code.
 type otherPlugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 	mu   sync.Mutex
 	gpus []string
-	// changed is closed when gpus are others, and made anew.
+	// changed is closed when gpus change, and then replaced.
 	changed chan struct{}
 	done    chan struct{}
 }
@@ -57,7 +57,8 @@ func (e *testCase) startOtherPlugin(gpus ...string) *otherPlugin {
 		}
 		_ = os.Remove(socket)
 	})
-	conn, err := grpc.NewClient("passthrough:///kubelet", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+	conn, err := grpc.NewClient("passthrough:///kubelet", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", e.node.path(pluginDir+"kubelet.sock"))
 		}))
@@ -67,7 +68,9 @@ func (e *testCase) startOtherPlugin(gpus ...string) *otherPlugin {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(background(), time.Minute)
 	defer cancel()
-	if _, err := pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{Version: pluginapi.Version, Endpoint: endpoint, ResourceName: otherResource}); err != nil {
+	if _, err := pluginapi.NewRegistrationClient(conn).Register(ctx,
+		&pluginapi.RegisterRequest{Version: pluginapi.Version, Endpoint: endpoint,
+			ResourceName: otherResource}); err != nil {
 		e.Fatalf("register %s: %v", otherResource, err)
 	}
 	e.offersOther(len(gpus))
@@ -102,7 +105,8 @@ func (*otherPlugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*
 }
 
 // ListAndWatch tells the GPUs, and again when they are others.
-func (p *otherPlugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+func (p *otherPlugin) ListAndWatch(_ *pluginapi.Empty,
+	stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	for {
 		p.mu.Lock()
 		answer, changed := &pluginapi.ListAndWatchResponse{}, p.changed

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Where a pool gives GPUs' compute twice and their memory half again, idle GPUs do so at once, and one that somebody has a
-// piece of once he is gone. Nobody gets past his own cap, but the GPU can be full before he is there, and who demands that neighbours
-// take nothing from him gets none.
+// A pool overcommits compute 2 times and memory 1.5 times. Idle GPUs are overcommitted at once, and a GPU with a share
+// once that pod has ended. No pod exceeds its own cap, but the GPU can be full before a pod reaches its cap. A pod that
+// demands that neighbors take nothing from it gets none.
 func TestOvercommit(t *testing.T) {
 	e := beginWithAgent(t)
 	full, gpus, rules := e.allOffers(), e.node.gpus(t), e.readRules()
@@ -21,14 +21,15 @@ func TestOvercommit(t *testing.T) {
 	usable := int64((g.Memory - g.Reserved) / gib)
 	early := e.create(one("early", gibs(10), hold))
 	early.running()
-	t.Cleanup(func() { // a GPU that somebody has a piece of stays as it is
+	t.Cleanup(func() { // a GPU with a share stays as it is
 		for _, p := range slices.Clone(e.pods) {
 			p.delete()
 		}
 		e.writeRules(rules)
 		e.offersBecome(full)
 	})
-	e.writeRules(e.changedRules("    overCap: kill\n", "    overCap: kill\n    overcommit: {compute: 2, memory: 1.5}\n"))
+	e.writeRules(e.changedRules("    onOverCap: kill\n",
+		"    onOverCap: kill\n    overcommit: {compute: 2, memory: 1.5}\n"))
 	over := func(n int) offered {
 		more := int64((g.Memory - g.Reserved) / 2 * 3 / gib)
 		all, compute := int64(len(gpus)-n)*usable+int64(n)*more, int64(len(gpus)+n)*100
@@ -45,7 +46,8 @@ func TestOvercommit(t *testing.T) {
 	}
 	first := e.create(on("first", both(gibs(50), percent(60)), "exec gpuload --json --alloc 49GiB --hold 1h"))
 	first.loads("main", 1)
-	second := e.create(on("second", both(gibs(50), percent(60)), "gpuload --json --alloc 25GiB; gpuload --json --alloc 51GiB; gpuload --json --alloc 49GiB; true"))
+	second := e.create(on("second", both(gibs(50), percent(60)),
+		"gpuload --json --alloc 25GiB; gpuload --json --alloc 51GiB; gpuload --json --alloc 49GiB; true"))
 	second.phase(corev1.PodSucceeded)
 	lines := second.loads("main", 3)
 	if l := lines[0]; l.Error != nil || l.Total == nil || *l.Total != 50*gib {
@@ -66,7 +68,8 @@ func TestOvercommit(t *testing.T) {
 	e.create(strict).event("1.5 times over")
 	rest := usable*3/2 - 50 // after second, whose container has ended
 	tooMuch := on("too-much", gibs(int(rest)+2), hold)
-	if said := e.create(tooMuch).event("asked"); !strings.Contains(said, "free of") && !strings.Contains(said, "in all") {
+	if said := e.create(tooMuch).event("asked"); !strings.Contains(said, "free of") &&
+		!strings.Contains(said, "in all") {
 		t.Errorf("beyond the factor: %s", said)
 	}
 	e.create(on("rest", gibs(int(min(rest, usable))-1), hold)).running()

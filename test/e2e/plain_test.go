@@ -39,11 +39,12 @@ func TestSimulatedNode(t *testing.T) {
 	if len(gpus) != 8 {
 		t.Fatalf("%d GPUs", len(gpus))
 	}
-	// Kerf leaves the containers of its own namespace alone.
+	// Kerf does not restrict the containers of its namespace.
 	p := e.create(podSpec{
 		name: dnsName(e.namespace), namespace: kerfNamespace, runtimeClass: "nvidia",
 		containers: []container{{
-			run:   "for i in 0 1 2 3 4 5 6; do gpuload --json --gpu $i; done; exec gpuload --json --gpu 7 --alloc 3GiB --hold 1h",
+			run: "for i in 0 1 2 3 4 5 6; do gpuload --json --gpu $i; done; exec gpuload --json --gpu 7 --alloc " +
+				"3GiB --hold 1h",
 			image: "kerf.test/greedy:1", // it asks for all GPUs by its environment
 		}},
 	})

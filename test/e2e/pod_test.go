@@ -37,7 +37,7 @@ type container struct {
 	image  string // gpuload's when empty
 	limits map[string]string
 	env    map[string]string
-	// sidecar makes an init container one that runs beside those after it.
+	// sidecar makes an init container one that keeps running while those after it run.
 	sidecar bool
 }
 
@@ -57,7 +57,7 @@ func percent(n int) map[string]string {
 
 func wholeGPUs(n int) map[string]string { return map[string]string{"kerf.dev/gpu": strconv.Itoa(n)} }
 
-// hold is a program that uses no GPU and runs until it is told to end.
+// hold is a program that uses no GPU and runs until a signal ends it.
 const hold = "exec sleep 3600"
 
 // object makes the pod for the API server.

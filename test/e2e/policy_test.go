@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What can only be a mistake, or is not a tenant's to write, the API server refuses with the remedy.
+// The API server rejects obvious errors, and fields that a tenant must not write, with the remedy.
 func TestPoliciesRefuse(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
@@ -22,10 +22,12 @@ func TestPoliciesRefuse(t *testing.T) {
 		pod  podSpec
 		want string
 	}{
-		"memory with a unit":  {limit("kerf.dev/gpu-memory-gib", "10Gi"), "write 10, the unit is GiB"},
-		"unknown resource":    {limit("kerf.dev/gpu-memory", "10"), "kerf.dev/gpu-memory, which is no resource of Kerf"},
-		"too many percent":    {limit("kerf.dev/gpu-percent", "7k"), "write 25 for a quarter of one GPU"},
-		"scheduler's placing": {annotated("placement.kerf.dev/main", "GPU-0"), "written by the scheduler alone"},
+		"memory with a unit": {limit("kerf.dev/gpu-memory-gib", "10Gi"), "write 10, the unit is GiB"},
+		"unknown resource": {limit("kerf.dev/gpu-memory", "10"),
+			"kerf.dev/gpu-memory, which is no resource of Kerf"},
+		"too many percent": {limit("kerf.dev/gpu-percent", "7k"), "write 25 for a quarter of one GPU"},
+		"scheduler's placing": {annotated("scheduling.kerf.dev/main", "GPU-0"),
+			"only the scheduler may write annotations"},
 	}
 	for name, tt := range tests {
 		if said := e.refused(tt.pod); !strings.Contains(said, tt.want) {

@@ -21,9 +21,9 @@ import (
 // privilegedPolicy is the chart's file that keeps privileged containers off GPUs.
 const privilegedPolicy = "agent/43-policy-privileged.yaml"
 
-// A pod may have a privileged container beside a piece of a GPU where its profile says so, in the values or in the document,
-// and no container of it has another profile; every other pod is refused as before. Where it is not known what profiles say,
-// those are refused that would have to be asked for, and no others.
+// A pod may have a privileged container and a share of a GPU if its profile says so, in the values or in the config. No
+// container of it may have another profile. Every other pod is refused as before. If the profiles' rules are unknown,
+// Kerf refuses pods whose answer depends on them, and no others.
 func TestPrivilegedProfiles(t *testing.T) {
 	e := begin(t)
 	usual, err := os.ReadFile(filepath.Join(e.node.env["REPO"], "deploy/manifests/43-policy-privileged.yaml"))
@@ -35,7 +35,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	byProfile := e.chartFile("all", "mutation/privileged.yaml") + "---\n" + e.chartFile("default", "mutation/amounts.yaml")
+	byProfile := e.chartFile("all", "mutation/privileged.yaml") + "---\n" +
+		e.chartFile("default", "mutation/amounts.yaml")
 	t.Cleanup(func() { e.kubectl(byProfile, "delete", "--ignore-not-found", "-f", "-") })
 	for _, text := range []string{byProfile, e.chartFile("all", privilegedPolicy)} {
 		if err := e.apply(text); err != nil {
@@ -46,7 +47,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 		yes := true
 		limits := corev1.ResourceList{"kerf.dev/gpu-percent": resource.MustParse("25")}
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "tried", Namespace: e.namespace, Annotations: map[string]string{}, Labels: map[string]string{}},
+			ObjectMeta: metav1.ObjectMeta{Name: "tried", Namespace: e.namespace, Annotations: map[string]string{},
+				Labels: map[string]string{}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{
 				{Name: "main", Image: loadImage, Resources: corev1.ResourceRequirements{Limits: limits}},
 				{Name: "beside", Image: loadImage, SecurityContext: &corev1.SecurityContext{Privileged: &yes}},
@@ -59,13 +61,15 @@ func TestPrivilegedProfiles(t *testing.T) {
 			}
 			p.Annotations[annotations[i]] = annotations[i+1]
 		}
-		_, err := e.client.CoreV1().Pods(e.namespace).Create(background(), p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := e.client.CoreV1().Pods(e.namespace).Create(background(), p,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	eventually(e, "the profiles that allow it", func() error {
 		return errors.Join(try("kerf.dev/profile", "debug"), try("kerf.dev/profile", "driver-team"))
 	})
-	const byPolicy, byOther = `container "beside" is privileged`, `does not allow a pod beyond the Pod Security baseline`
+	const byPolicy, byOther = `container "beside" is privileged`,
+		`does not allow a pod beyond the Pod Security baseline`
 	expect := func(when string, taken map[string][]string, refused map[string][]string) {
 		t.Helper()
 		for name, annotations := range taken {
@@ -74,7 +78,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 			}
 		}
 		for name, annotations := range refused {
-			if err := try(annotations...); err == nil || !strings.Contains(err.Error(), byPolicy) && !strings.Contains(err.Error(), byOther) {
+			if err := try(annotations...); err == nil || !strings.Contains(err.Error(), byPolicy) &&
+				!strings.Contains(err.Error(), byOther) {
 				t.Errorf("%s, %s: %v", when, name, err)
 			}
 		}
@@ -87,7 +92,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 		"of one container alone":      {"profile.kerf.dev/main", "debug"},
 		"and another for a container": {"kerf.dev/profile", "debug", "profile.kerf.dev/main", "notebook"},
 	}
-	expect("by the values", map[string][]string{"its values": {"kerf.dev/profile", "trusted"}, "its document": {"kerf.dev/profile", "driver-team"}}, never)
+	expect("by the values", map[string][]string{"its values": {"kerf.dev/profile", "trusted"},
+		"its document": {"kerf.dev/profile", "driver-team"}}, never)
 
 	// What the scheduler writes for another document.
 	maps := e.client.CoreV1().ConfigMaps(kerfNamespace)
@@ -95,7 +101,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Annotations, m.Data = map[string]string{"kerf.dev/sharing-config-hash": "x"}, map[string]string{"notebook": "kerf.dev/gpu-percent=25", "other-team": "kerf.dev/gpu-percent=25 privileged"}
+	m.Annotations, m.Data = map[string]string{"kerf.dev/sharing-config-hash": "x"},
+		map[string]string{"notebook": "kerf.dev/gpu-percent=25", "other-team": "kerf.dev/gpu-percent=25 privileged"}
 	if _, err := maps.Update(background(), m, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +114,8 @@ func TestPrivilegedProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(e, "refusal where nothing is known", func() error {
-		if err := try("kerf.dev/profile", "other-team"); err == nil || !strings.Contains(err.Error(), "no params found") {
+		if err := try("kerf.dev/profile", "other-team"); err == nil ||
+			!strings.Contains(err.Error(), "no params found") {
 			return fmt.Errorf("it is not refused for that: %w", errors.Join(err))
 		}
 		return nil

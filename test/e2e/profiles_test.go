@@ -31,10 +31,12 @@ func named(name, profile string) podSpec {
 
 // admitted is what the API server would make of the pod.
 func (e *testCase) admitted(s podSpec) (*corev1.Pod, error) {
-	return e.client.CoreV1().Pods(e.namespace).Create(background(), s.object(e.namespace), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return e.client.CoreV1().Pods(e.namespace).Create(background(), s.object(e.namespace),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// gives is an error unless a pod that names the profile gets so many GiB now; it is a final one where it gets one of never.
+// gives is an error unless a pod that names the profile gets so many GiB now; it is a final one where it gets one of
+// never.
 func (e *testCase) gives(profile, gib string, never ...string) error {
 	made, err := e.admitted(named("tried", profile))
 	if err != nil {
@@ -50,9 +52,9 @@ func (e *testCase) gives(profile, gib string, never ...string) error {
 	return nil
 }
 
-// profilesAreLive changes a profile in the ConfigMap, as an administrator does: some seconds later a pod that names it gets
-// what it says now, and nobody was restarted for it. A document with a mistake changes nothing. Where the amounts are lost,
-// pods that name a profile are refused, and no others; they come back.
+// profilesAreLive changes a profile in the ConfigMap, as an administrator does: some seconds later a pod that names it
+// gets the new values, without any restart. A config with an error changes nothing. If the amounts are lost, pods that
+// name a profile are refused, and no others; they come back.
 func (e *testCase) profilesAreLive() {
 	e.Helper()
 	before := e.kerfPods()
@@ -68,7 +70,8 @@ func (e *testCase) profilesAreLive() {
 	larger := e.create(named("larger", "e2e-small"))
 	larger.running()
 	e.wantHeld(larger, "main", share(6*gib, 10))
-	if made, err := e.admitted(named("tried", "e2e-new")); err != nil || made.Spec.Containers[0].Resources.Limits["kerf.dev/gpu-percent"] != resource.MustParse("30") {
+	if made, err := e.admitted(named("tried", "e2e-new")); err != nil ||
+		made.Spec.Containers[0].Resources.Limits["kerf.dev/gpu-percent"] != resource.MustParse("30") {
 		e.Errorf("a new profile: %v, %v", err, made)
 	}
 
@@ -82,11 +85,13 @@ func (e *testCase) profilesAreLive() {
 	})
 	e.writeRules(say("- {name: e2e-small, memory: 5GiB, percent: 10}"))
 	eventually(e, "the next good document", func() error { return e.gives("e2e-small", "5", "8") })
-	if said := e.refused(named("forgotten", "e2e-new")); !strings.Contains(said, `profile "e2e-new" has no amounts here`) {
+	if said := e.refused(named("forgotten", "e2e-new")); !strings.Contains(said,
+		`profile "e2e-new" has no amounts here`) {
 		e.Errorf("a profile that is gone: %s", said)
 	}
 
-	if err := e.client.CoreV1().ConfigMaps(kerfNamespace).Delete(background(), profileAmounts, metav1.DeleteOptions{}); err != nil {
+	if err := e.client.CoreV1().ConfigMaps(kerfNamespace).Delete(background(), profileAmounts,
+		metav1.DeleteOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	e.withoutAmounts()
@@ -94,7 +99,8 @@ func (e *testCase) profilesAreLive() {
 		e.Fatal(err)
 	}
 	eventually(e, "the amounts to be written anew", func() error {
-		if m, err := e.client.CoreV1().ConfigMaps(kerfNamespace).Get(background(), profileAmounts, metav1.GetOptions{}); err != nil || m.Data["e2e-small"] == "" {
+		if m, err := e.client.CoreV1().ConfigMaps(kerfNamespace).Get(background(), profileAmounts,
+			metav1.GetOptions{}); err != nil || m.Data["e2e-small"] == "" {
 			return errors.Join(err, errors.New("nothing is there"))
 		}
 		return e.gives("e2e-small", "5")
@@ -106,21 +112,22 @@ func (e *testCase) profilesAreLive() {
 	larger.delete()
 }
 
-// refusedBySchedulers is how often a scheduler has said that it does not take a document.
+// refusedBySchedulers is how often a scheduler has logged that it rejects a config.
 func (e *testCase) refusedBySchedulers() int {
 	e.Helper()
 	r := e.kubectl("", "logs", "-n", kerfNamespace, "-l", "app.kubernetes.io/name="+schedulerName, "--tail=-1")
 	if r.err != nil {
 		e.Fatal(r)
 	}
-	return strings.Count(r.out, "The sharing config is not taken")
+	return strings.Count(r.out, "config rejected, the previous one stays applied")
 }
 
 // withoutAmounts tries who is refused while the ConfigMap is away: who names a profile and nothing else.
 func (e *testCase) withoutAmounts() {
 	e.Helper()
 	eventually(e, "refusal of a pod that names a profile", func() error {
-		if _, err := e.admitted(named("tried", "e2e-small")); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "has no amounts here") {
+		if _, err := e.admitted(named("tried", "e2e-small")); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "has no amounts here") {
 			return errors.Join(err, errors.New("it is not refused for that"))
 		}
 		return nil
@@ -129,12 +136,14 @@ func (e *testCase) withoutAmounts() {
 	both.annotations = map[string]string{"kerf.dev/profile": "e2e-small"}
 	ofContainer := one("container", nil, hold)
 	ofContainer.annotations = map[string]string{"profile.kerf.dev/main": "e2e-small"}
-	for what, s := range map[string]podSpec{"no GPU": one("none", nil, hold), "amounts alone": one("amounts", gibs(4), hold), "amounts beside the profile": both} {
+	for what, s := range map[string]podSpec{"no GPU": one("none", nil, hold),
+		"amounts alone": one("amounts", gibs(4), hold), "amounts beside the profile": both} {
 		if _, err := e.admitted(s); err != nil {
 			e.Errorf("a pod with %s: %v", what, err)
 		}
 	}
-	if _, err := e.admitted(ofContainer); err == nil || !strings.Contains(err.Error(), `of container "main" has no amounts here`) {
+	if _, err := e.admitted(ofContainer); err == nil ||
+		!strings.Contains(err.Error(), `of container "main" has no amounts here`) {
 		e.Errorf("a container that names a profile: %v", err)
 	}
 }
@@ -142,7 +151,8 @@ func (e *testCase) withoutAmounts() {
 // kerfPods are the containers of the agent and the schedulers, and how often each was started.
 func (e *testCase) kerfPods() []string {
 	e.Helper()
-	list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name in (" + agentName + "," + schedulerName + ")"})
+	list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name in (" + agentName + "," + schedulerName + ")"})
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -18,7 +18,8 @@ func TestQuota(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
 	const counted = "requests.kerf.dev/gpu-memory-gib"
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("3")}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "gpus"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("3")}}}
 	quotas := e.client.CoreV1().ResourceQuotas(e.namespace)
 	if _, err := quotas.Create(background(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -30,9 +31,11 @@ func TestQuota(t *testing.T) {
 		}
 		return err
 	})
-	// Nobody places it: what counts is that it is there.
-	e.create(podSpec{name: "first", containers: []container{{run: hold, limits: gibs(2)}}, edit: func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }})
-	if said := e.refused(one("second", gibs(2), hold)); !strings.Contains(said, "exceeded quota: gpus") || !strings.Contains(said, counted+"=2") {
+	// No scheduler places it: what counts is that it is there.
+	e.create(podSpec{name: "first", containers: []container{{run: hold, limits: gibs(2)}},
+		edit: func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }})
+	if said := e.refused(one("second", gibs(2), hold)); !strings.Contains(said, "exceeded quota: gpus") ||
+		!strings.Contains(said, counted+"=2") {
 		t.Errorf("refused with %q", said)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// gate is kubelet's way to the API server. While it is shut, kubelet finds nobody there, as on a node whose network comes
-// up last.
+// gate is kubelet's way to the API server. While it is shut, kubelet gets no answer there, as on a node whose network
+// comes up last.
 type gate struct {
 	listener net.Listener
 	to       string
@@ -106,14 +106,16 @@ func (g *gate) letPass() {
 
 // kubeletOffers returns nil once kubelet has ids of the resource that it could give.
 func (e *testCase) kubeletOffers(resource string) error {
-	conn, err := grpc.NewClient("unix://"+e.node.path("/var/lib/kubelet/pod-resources/kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+e.node.path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(background(), commandTime)
 	defer cancel()
-	answer, err := podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	answer, err := podresources.NewPodResourcesListerClient(conn).GetAllocatableResources(ctx,
+		&podresources.AllocatableResourcesRequest{})
 	if err != nil {
 		return err
 	}
@@ -125,8 +127,8 @@ func (e *testCase) kubeletOffers(resource string) error {
 	return fmt.Errorf("kubelet has no %s yet", resource)
 }
 
-// powerCut cuts the node's power and starts it again. It returns once the simulated driver is there, long before any container
-// is, and what it returns has the outcome of the start.
+// powerCut switches the node off and on again without a shutdown. It returns once the simulated driver is there, long
+// before any container is. The returned function has the outcome of the start.
 func (e *testCase) powerCut() <-chan result {
 	e.Helper()
 	e.node.do(e.T, "stop")
@@ -144,15 +146,16 @@ func (e *testCase) powerCut() <-chan result {
 	return up
 }
 
-// Pods outlive a power cut where the agent is a service of the node and has registered with kubelet before kubelet has its
-// pods from the API server: kubelet then finds the ids of before among those that are healthy, and starts the containers
+// Pods survive a power loss if the agent is a service of the node and registers with kubelet early, before kubelet gets
+// its pods from the API server. Kubelet then finds the earlier ids among the healthy ones, and starts the containers
 // again. Each has the cap that it had.
 func TestPodsOutliveReboot(t *testing.T) {
 	e := beginWithAgent(t)
 	e.agentOnNode(e.readRules())
 	const run = "exec gpuload --json --alloc 9GiB --hold 1h"
 	restarted := map[corev1.RestartPolicy]*pod{}
-	for policy, name := range map[corev1.RestartPolicy]string{corev1.RestartPolicyAlways: "always", corev1.RestartPolicyOnFailure: "on-failure"} {
+	for policy, name := range map[corev1.RestartPolicy]string{corev1.RestartPolicyAlways: "always",
+		corev1.RestartPolicyOnFailure: "on-failure"} {
 		spec := one(name, gibs(10), run)
 		spec.restart = policy
 		restarted[policy] = e.create(spec)
@@ -185,7 +188,7 @@ func TestPodsOutliveReboot(t *testing.T) {
 			return nil
 		})
 		if n := o.Status.ContainerStatuses[0].RestartCount; n != 1 {
-			t.Errorf("%s was started anew %d times, want once", p.name, n)
+			t.Errorf("%s was started again %d times, want once", p.name, n)
 		}
 		if l := p.loads("main", 1)[0]; l.Error != nil || l.Allocated != 9*gib || l.Total == nil || *l.Total != 10*gib {
 			t.Errorf("%s after the reboot: %v", p.name, l)

@@ -18,7 +18,8 @@ import (
 func mounting(path string, limits map[string]string) podSpec {
 	s := one("mounting", limits, hold)
 	s.edit = func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: "/host"}}
 	}
 	return s
@@ -32,7 +33,7 @@ func secured(c corev1.SecurityContext, limits map[string]string) podSpec {
 	return s
 }
 
-// What would lead past the caps is not let in, and its author is told what to do instead.
+// A pod that would bypass the caps is rejected, and its author gets a message that says what to do instead.
 func TestWaysPastAreRefused(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
@@ -58,10 +59,15 @@ func TestWaysPastAreRefused(t *testing.T) {
 		"links to devices":          {mounting("/dev/char", gibs(1)), past},
 		"privileged beside a share": {secured(corev1.SecurityContext{Privileged: new(true)}, gibs(1)), strong},
 		"the host's namespaces":     {inHost, "the pod sets hostPID, hostNetwork: a pod that asks for a GPU"},
-		"no seccomp beside a share": {secured(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}, gibs(1)), strong},
-		"SYS_PTRACE beside a share": {secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}}, gibs(1)), strong},
+		"no seccomp beside a share": {secured(
+			corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}},
+			gibs(1)), strong},
+		"SYS_PTRACE beside a share": {secured(
+			corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_PTRACE"}}},
+			gibs(1)), strong},
 		"SYS_ADMIN beside a GPU": {
-			secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}, wholeGPUs(1)), strong,
+			secured(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}},
+				wholeGPUs(1)), strong,
 		},
 		"parts and whole GPUs": {one("mixed", both(gibs(1), wholeGPUs(1)), hold), "one container asks for one kind"},
 	} {
@@ -74,7 +80,7 @@ func TestWaysPastAreRefused(t *testing.T) {
 	harmless.running()
 }
 
-// Who writes 10Gi into a Deployment or a Job is told there, and not by pods that do not come.
+// An author who writes 10Gi into a Deployment or a Job gets the error at once, and not through missing pods.
 func TestTemplatesAreRefused(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
@@ -100,28 +106,29 @@ func TestTemplatesAreRefused(t *testing.T) {
 	}
 }
 
-// Where a pod lies is the scheduler's to write: nobody else adds it to a pod that runs, nor through a binding.
+// Only the scheduler decides where a pod lies: no one else adds that to a running pod, or through a binding.
 func TestPlacementIsTheSchedulers(t *testing.T) {
 	t.Parallel()
 	e := begin(t)
 	spec := one("placed", gibs(1), hold)
 	spec.edit = func(p *corev1.Pod) { p.Spec.SchedulerName = "somebody-elses" }
 	p := e.create(spec)
-	const want = "annotations placement.kerf.dev/* are written by the scheduler alone"
+	const want = "only the scheduler may write annotations scheduling.kerf.dev/*"
 	uuid := e.node.gpus(t)[3].UUID
-	patch := []byte(`{"metadata":{"annotations":{"placement.kerf.dev/main":"` + uuid + `"}}}`)
-	_, err := e.client.CoreV1().Pods(p.namespace).Patch(background(), p.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := []byte(`{"metadata":{"annotations":{"scheduling.kerf.dev/main":"` + uuid + `"}}}`)
+	_, err := e.client.CoreV1().Pods(p.namespace).Patch(background(), p.name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a patch of the pod: %v", err)
 	}
 	err = e.client.CoreV1().Pods(p.namespace).Bind(background(), &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: map[string]string{"placement.kerf.dev/main": uuid}},
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: map[string]string{"scheduling.kerf.dev/main": uuid}},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
 	}, metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a binding: %v", err)
 	}
-	if o := p.get(); o.Spec.NodeName != "" || o.Annotations["placement.kerf.dev/main"] != "" {
+	if o := p.get(); o.Spec.NodeName != "" || o.Annotations["scheduling.kerf.dev/main"] != "" {
 		t.Errorf("it was bound to %q, with %v", o.Spec.NodeName, o.Annotations)
 	}
 }

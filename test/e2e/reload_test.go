@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// When the driver goes away under pods, nothing of it can be used and nothing is given; what cannot be told is
-// shown as unknown, nothing is freed, and no container is touched. When it is back it has forgotten every limit:
-// the caps are put back before anything is given.
+// When the driver goes away under pods, nothing of it can be used and nothing is granted. Unavailable values are shown
+// as unknown, nothing is freed, and no container is touched. When the driver is back it has forgotten every limit: Kerf
+// restores the caps before it grants anything.
 //
 // The agent is replaced in between, because the simulated driver's device files are other sockets after its restart,
 // and its container has the old ones. So has the bystander, which therefore uses no GPU any more.
@@ -24,12 +24,13 @@ func TestDriverReloaded(t *testing.T) {
 	e := beginWithAgent(t)
 	full := e.allOffers()
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
-	idle := e.create(podSpec{name: "idle", containers: []container{{name: "small", run: hold, limits: gibs(3)}, {name: "half", run: hold, limits: percent(50)}}})
+	idle := e.create(podSpec{name: "idle", containers: []container{{name: "small", run: hold, limits: gibs(3)},
+		{name: "half", run: hold, limits: percent(50)}}})
 	waits := e.create(later("waits", corev1.RestartPolicyNever))
 	bystander.running()
 	idle.running()
 	waits.runs("before")
-	before := e.holdings(bystander, idle)
+	before := e.heldBy(bystander, idle)
 	none := offered{}
 	for name, n := range full {
 		none[name] = [2]int64{n[0], 0}
@@ -52,8 +53,9 @@ func TestDriverReloaded(t *testing.T) {
 		return nil
 	})
 	e.offersBecome(none)
-	// kubelet starts the container anew if it stays so: see the liveness probe.
-	if code, body := e.agentProbe("healthz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "restart") {
+	// kubelet restarts the container if it stays so: see the liveness probe.
+	if code, body := e.agentProbe("healthz"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "restart") {
 		t.Errorf("/healthz without a driver: %d %s", code, body)
 	}
 	s := e.picture()

@@ -30,7 +30,8 @@ func (e *testCase) createReplicas(name string, n int32, s podSpec) {
 			},
 		},
 	}
-	if _, err := e.client.AppsV1().ReplicaSets(e.namespace).Create(background(), set, metav1.CreateOptions{}); err != nil {
+	if _, err := e.client.AppsV1().ReplicaSets(e.namespace).Create(background(), set,
+		metav1.CreateOptions{}); err != nil {
 		e.Fatalf("create ReplicaSet %s: %v", name, err)
 	}
 	e.Cleanup(func() { // before end, which waits for the pods
@@ -46,7 +47,8 @@ func (e *testCase) replicas(name string, n int, but ...*pod) []*pod {
 	e.Helper()
 	var running []*pod
 	eventually(e, fmt.Sprintf("%d running pods of ReplicaSet %s", n, name), func() error {
-		list, err := e.client.CoreV1().Pods(e.namespace).List(background(), metav1.ListOptions{LabelSelector: "replicas=" + name})
+		list, err := e.client.CoreV1().Pods(e.namespace).List(background(),
+			metav1.ListOptions{LabelSelector: "replicas=" + name})
 		if err != nil {
 			return err
 		}
@@ -55,7 +57,8 @@ func (e *testCase) replicas(name string, n int, but ...*pod) []*pod {
 		for _, o := range list.Items {
 			states = append(states, o.Name+": "+describe(&o))
 			old := func(p *pod) bool { return slices.Contains(p.seen, containerID(o.Status.ContainerStatuses[0])) }
-			if runs(&o) && !slices.ContainsFunc(but, old) && o.Status.Phase == corev1.PodRunning && o.DeletionTimestamp == nil {
+			if runs(&o) && !slices.ContainsFunc(but, old) && o.Status.Phase == corev1.PodRunning &&
+				o.DeletionTimestamp == nil {
 				p := e.known(&o)
 				p.seen = append(p.seen, containerID(o.Status.ContainerStatuses[0]))
 				running = append(running, p)

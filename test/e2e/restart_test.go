@@ -21,8 +21,8 @@ type held struct {
 	caps      string
 }
 
-// holdings looks at every container of the pods that runs, at the agent's grants and at the driver's limits.
-func (e *testCase) holdings(pods ...*pod) map[string]held {
+// heldBy compares every running container of the pods with the agent's grants and the driver's limits.
+func (e *testCase) heldBy(pods ...*pod) map[string]held {
 	e.Helper()
 	all := map[string]held{}
 	for _, p := range pods {
@@ -45,7 +45,7 @@ func (e *testCase) holdings(pods ...*pod) map[string]held {
 // wantSame waits until the pods have what they had: an agent that has just started may still be reading.
 func (e *testCase) wantSame(before map[string]held, pods ...*pod) {
 	e.Helper()
-	after := e.holdings(pods...)
+	after := e.heldBy(pods...)
 	for name, was := range before {
 		if now := after[name]; now != was {
 			e.Errorf("%s had %+v, has %+v", name, was, now)
@@ -66,15 +66,15 @@ func TestRestartsDisturbNothing(t *testing.T) {
 			{name: "large", run: hold, limits: gibs(20)},
 		}}),
 		e.create(one("half", percent(50), hold)),
-		// A kubelet that starts anew takes an init container that has ended for one that is yet to start, and fails
-		// the pod unless the agent has registered by then.
+		// A restarted kubelet takes an init container that has ended for one that is yet to start. It fails the pod
+		// unless the agent has registered by then.
 		e.create(podSpec{name: "init", containers: []container{{run: hold, limits: gibs(4)}},
 			init: []container{{name: "before", run: "gpuload --json", limits: gibs(4)}}}),
 	}
 	for _, p := range pods {
 		p.running()
 	}
-	before := e.holdings(pods...)
+	before := e.heldBy(pods...)
 	for name, h := range before {
 		if h.restarts != 0 || h.level != "driver" || h.caps == "" {
 			t.Errorf("%s: %+v", name, h)
@@ -130,10 +130,10 @@ func TestRestartsDisturbNothing(t *testing.T) {
 	}
 }
 
-// A power cut ends all containers. kubelet refuses the pods that held devices when it comes back before the
-// agent, as it does with every device plugin's, and their controller makes new ones: these get their caps, and
-// what the old ones held is free again. MIG instances are gone, and one was being cut: the layout is made anew before the node
-// offers instances, and the others for who asks for them again.
+// A power loss ends all containers. If kubelet comes back before the agent, it refuses the pods that had devices, as
+// with every device plugin, and their controller makes new ones. These get their caps, and what the old ones had is
+// free again. MIG instances are gone, and the creation of one was interrupted. The agent creates the layout again
+// before the node offers instances, and the others for the pods that ask for them again.
 func TestNodeReboots(t *testing.T) {
 	e := beginWithAgent(t)
 	cut := e.cutForReboot()
@@ -165,12 +165,14 @@ func TestNodeReboots(t *testing.T) {
 	eventually(e, "release of what the pods of before held", func() error {
 		var kept []string
 		for _, g := range e.picture().Grants {
-			if g.Namespace == e.namespace && !slices.ContainsFunc(slices.Concat(after, cut.after), func(p *pod) bool { return p.name == g.Pod }) {
+			if g.Namespace == e.namespace && !slices.ContainsFunc(slices.Concat(after, cut.after),
+				func(p *pod) bool { return p.name == g.Pod }) {
 				kept = append(kept, g.Pod)
 			}
 		}
 		if len(kept) > 0 {
-			return fmt.Errorf("grants of %q are left; before the reboot there were %s, after it %s", kept, names(before), names(after))
+			return fmt.Errorf("grants of %q are left; before the reboot there were %s, after it %s", kept,
+				names(before), names(after))
 		}
 		return nil
 	})

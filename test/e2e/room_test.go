@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// crowd is a GPU that tests fill which run beside others: it is the last that those would be put on.
+// crowd is a GPU that parallel tests fill: it is the last that those would be put on.
 const crowd = 7
 
 // pinned asks for GiB of one GPU.
@@ -23,15 +23,15 @@ func (e *testCase) pinned(name string, gpu, n int, run string) podSpec {
 	return s
 }
 
-// A pod that is larger than any GPU is told so with the numbers, and that this node will never give it. One that is
-// larger than the node does not come to it.
+// A pod that is larger than any GPU gets a message with the numbers, and that this node can never grant it. A pod that
+// is larger than the node does not come to it.
 func TestTooLargeForever(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
 	gpu := e.create(one("gpu", gibs(100), hold))
 	node := e.create(one("node", gibs(700), hold))
 	spec := one("over", gibs(400), hold)
-	spec.annotations = map[string]string{"kerf.dev/gpus": "4"}
+	spec.annotations = map[string]string{"kerf.dev/gpu-count": "4"}
 	over := e.create(spec)
 	gpu.event("FailedCreatePodSandBox", "gpu-memory-gib=100 in container main", "no room for 100GiB of one GPU",
 		"no GPU of this node could ever give it", "this node will never give it", "GPU 0-7", "79.1GiB")
@@ -55,7 +55,8 @@ func TestWaitsForRoom(t *testing.T) {
 	holder := e.create(e.pinned("holder", crowd, 60, hold))
 	holder.running()
 	var waiting []*pod
-	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyAlways} {
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyAlways} {
 		s := e.pinned("waits-"+strings.ToLower(string(policy)), crowd, 20, hold)
 		s.restart = policy
 		if policy == corev1.RestartPolicyAlways { // two containers, of which one would fit
@@ -64,7 +65,8 @@ func TestWaitsForRoom(t *testing.T) {
 		waiting = append(waiting, e.create(s))
 	}
 	for _, p := range waiting {
-		text := p.event("FailedCreatePodSandBox", "no room for 20GiB of one GPU", "kubelet tries again until there is room")
+		text := p.event("FailedCreatePodSandBox", "no room for 20GiB of one GPU",
+			"kubelet tries again until there is room")
 		if !strings.Contains(text, fmt.Sprintf("GPU %d", crowd)) || !strings.Contains(text, "20GiB asked") {
 			t.Errorf("the event does not tell the numbers: %s", text)
 		}
@@ -115,7 +117,7 @@ func TestRaceForTheLastRoom(t *testing.T) {
 			}
 		}
 		if len(ran)+told < len(pods) {
-			return fmt.Errorf("%d run, %d are told", len(ran), told)
+			return fmt.Errorf("%d run, %d are reported", len(ran), told)
 		}
 		return nil
 	})

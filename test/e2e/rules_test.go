@@ -29,8 +29,8 @@ func (e *testCase) changedRules(line, by string) string {
 	return strings.Replace(rules, line, by, 1)
 }
 
-// writeRules puts other rules into the ConfigMap. An agent that runs is told of them by its watch; the scheduler reads them
-// when kubelet has brought them to it.
+// writeRules puts other rules into the ConfigMap. The watch of a running agent sees them at once; the scheduler reads
+// them when kubelet has brought them to it.
 func (e *testCase) writeRules(text string) {
 	e.Helper()
 	err := poll("other rules", func() error {

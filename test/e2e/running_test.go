@@ -196,8 +196,10 @@ func (p *pod) loads(container string, n int) []loaded {
 
 // exec runs a command in a container and returns its output.
 func (p *pod) exec(container string, args ...string) (out, errOut string, err error) {
-	request := p.e.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.namespace).Name(p.name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: args, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	request := p.e.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.namespace).Name(p.name).SubResource(
+		"exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: args, Stdout: true, Stderr: true},
+			scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(p.e.config, "GET", request.URL().String())
 	if err != nil {
 		return "", "", err
@@ -205,7 +207,8 @@ func (p *pod) exec(container string, args ...string) (out, errOut string, err er
 	ctx, cancel := context.WithTimeout(background(), commandTime)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Writer(&stdout), Stderr: io.Writer(&stderr)})
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Writer(&stdout),
+		Stderr: io.Writer(&stderr)})
 	return stdout.String(), stderr.String(), err
 }
 
@@ -295,7 +298,8 @@ func describe(o *corev1.Pod) string {
 		case s.State.Running != nil:
 			b.WriteString("runs")
 		case s.State.Terminated != nil:
-			fmt.Fprintf(&b, "ended with %d (%s: %s)", s.State.Terminated.ExitCode, s.State.Terminated.Reason, s.State.Terminated.Message)
+			fmt.Fprintf(&b, "ended with %d (%s: %s)", s.State.Terminated.ExitCode, s.State.Terminated.Reason,
+				s.State.Terminated.Message)
 		case s.State.Waiting != nil:
 			fmt.Fprintf(&b, "waits (%s: %s)", s.State.Waiting.Reason, s.State.Waiting.Message)
 		}

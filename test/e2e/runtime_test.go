@@ -40,7 +40,7 @@ func TestDefaultRuntimeThatBelieves(t *testing.T) {
 	warnings := e.picture().Warnings
 	before := e.create(one("before", gibs(2), hold))
 	before.running()
-	held := e.holdings(before)
+	held := e.heldBy(before)
 	config := filepath.Join(e.node.env["CONF"], "containerd.toml")
 	shipped, err := os.ReadFile(config)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestDefaultRuntimeThatBelieves(t *testing.T) {
 		t.Errorf("%s", describe(o))
 	}
 	e.wantSame(held, before)
-	// The remedy, as it is told.
+	// The remedy, as the message has it.
 	r := e.node.in("/bin/sh", "-c", "mkdir -p $(dirname "+toolkitConfig+") && echo '"+remedy+"' >"+toolkitConfig)
 	if r.err != nil {
 		t.Fatal(r)

@@ -21,8 +21,8 @@ import (
 	"github.com/kerf-gpu/kerf/api/gpunode"
 )
 
-// door is a scheduler's way to the API server, on which Bindings can be held up.
-type door struct {
+// apiProxy is a proxy between a scheduler and the API server that can delay Bindings.
+type apiProxy struct {
 	*httptest.Server
 	mu   sync.Mutex
 	shut bool
@@ -30,8 +30,8 @@ type door struct {
 	came []string
 }
 
-// throughADoor has the schedulers that are started from now on find the API server behind a door.
-func (h *hollow) throughADoor() *door {
+// throughProxy has the schedulers that are started from now on reach the API server through the proxy.
+func (h *hollow) throughProxy() *apiProxy {
 	h.Helper()
 	target, err := url.Parse(h.config.Host)
 	if err != nil {
@@ -42,12 +42,14 @@ func (h *hollow) throughADoor() *door {
 		h.Fatal(err)
 	}
 	pass := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // who is killed ends its watches
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		// who is killed ends its watches
+		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
-	d := &door{}
+	d := &apiProxy{}
 	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path, binds := strings.CutSuffix(r.URL.Path, "/binding"); binds && d.holds(path[strings.LastIndex(path, "/")+1:]) {
+		if path, binds := strings.CutSuffix(r.URL.Path, "/binding"); binds &&
+			d.holds(path[strings.LastIndex(path, "/")+1:]) {
 			_, _ = io.Copy(io.Discard, r.Body) // the end of who asks is seen only behind it
 			<-r.Context().Done()
 			return
@@ -60,7 +62,7 @@ func (h *hollow) throughADoor() *door {
 }
 
 // holds tells whether a pod's Binding is held up.
-func (d *door) holds(pod string) bool {
+func (d *apiProxy) holds(pod string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shut {
@@ -69,14 +71,14 @@ func (d *door) holds(pod string) bool {
 	return d.shut
 }
 
-func (d *door) hold(shut bool) {
+func (d *apiProxy) hold(shut bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.shut = shut
 }
 
 // bindingCame returns nil once a pod's Binding is held up.
-func (d *door) bindingCame(pod string) error {
+func (d *apiProxy) bindingCame(pod string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !slices.Contains(d.came, pod) {
@@ -85,13 +87,13 @@ func (d *door) bindingCame(pod string) error {
 	return nil
 }
 
-// A scheduler that is killed between Reserve and Bind has taken nothing. One that is killed between Bind and the node's report
-// leaves a pod that the next one knows of from the API server alone: what it was planned on is given to nobody else, be the
-// report of before or of after.
+// A scheduler that is killed between Reserve and Bind has taken nothing. If it is killed between Bind and the node's
+// report, the next scheduler knows the pod from the API server alone. No other pod gets the GPU that it was planned on,
+// with the report from before or after.
 func TestSchedulerKilledInBetween(t *testing.T) {
 	t.Parallel()
 	h := beginWithAgent(t).hollowNodes(1, 2)
-	d := h.throughADoor()
+	d := h.throughProxy()
 	start := func() *started { return h.runScheduler(h.node.program(schedulerName), h.kerfScheduler()) }
 
 	d.hold(true)

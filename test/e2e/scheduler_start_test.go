@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// lastGoodRules is the ConfigMap in which the scheduler keeps the last good document.
+// lastGoodRules is the ConfigMap in which the scheduler keeps the last known good config.
 const lastGoodRules = "kerf-config-last-good"
 
-// anotherScheduler has a pod of the scheduler's made anew, which finds the rules in its mount as they are now.
+// anotherScheduler replaces a pod of the scheduler's. The new one finds the rules in its mount as they are now.
 func (e *testCase) anotherScheduler() {
 	e.Helper()
-	if r := e.kubectl("", "delete", "pod", "-n", kerfNamespace, "-l", "app.kubernetes.io/name="+schedulerName); r.err != nil {
+	if r := e.kubectl("", "delete", "pod", "-n", kerfNamespace, "-l", "app.kubernetes.io/name="+
+		schedulerName); r.err != nil {
 		e.Fatal(r)
 	}
 	e.waitForScheduler()
@@ -28,7 +29,10 @@ func (e *testCase) anotherScheduler() {
 func (e *testCase) rulesEvent(words string) {
 	e.Helper()
 	eventually(e, fmt.Sprintf("event of kerf-config with %q", words), func() error {
-		list, err := e.client.CoreV1().Events(kerfNamespace).List(background(), metav1.ListOptions{FieldSelector: "involvedObject.kind=ConfigMap,involvedObject.name=kerf-config,reason=SharingConfigRefused"})
+		list, err := e.client.CoreV1().Events(kerfNamespace).List(background(),
+			metav1.ListOptions{
+				FieldSelector: "involvedObject.kind=ConfigMap,involvedObject.name=kerf-config," +
+					"reason=SharingConfigRejected"})
 		if err != nil {
 			return err
 		}
@@ -41,8 +45,8 @@ func (e *testCase) rulesEvent(words string) {
 	})
 }
 
-// A scheduler that starts while the rules have mistakes goes on by the last good ones; where none are kept it places nobody
-// who asks for a GPU, says why, and goes on as soon as the rules are mended.
+// A scheduler that starts while the rules have errors applies the last known good config. If none is kept it places no
+// pod that asks for a GPU, says why, and goes on as soon as the rules are corrected.
 func TestSchedulerStartsOnBadRules(t *testing.T) {
 	e := withScheduler(t)
 	rules := e.readRules()
@@ -56,10 +60,11 @@ func TestSchedulerStartsOnBadRules(t *testing.T) {
 	})
 	e.writeRules(strings.Replace(rules, smallProfile, "- {name: e2e-small, mmeory: 4GiB, percent: 10}", 1))
 	e.anotherScheduler()
-	placed := byKerf(one("placed", map[string]string{"kerf.dev/gpu-memory-gib": "4", "kerf.dev/gpu-percent": "10"}, hold))
+	placed := byKerf(one("placed", map[string]string{"kerf.dev/gpu-memory-gib": "4", "kerf.dev/gpu-percent": "10"},
+		hold))
 	placed.annotations = map[string]string{"kerf.dev/profile": "e2e-small"} // which the last good rules alone have
 	e.create(placed).running()
-	e.rulesEvent("stays in force")
+	e.rulesEvent("stays applied")
 
 	if err := maps.Delete(background(), lastGoodRules, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 const (
 	schedulerName  = "kerf-scheduler"
 	schedulerImage = "kerf.test/scheduler:1"
-	planOf         = "placement.kerf.dev/main"
+	planOf         = "scheduling.kerf.dev/main"
 )
 
 // withScheduler applies deploy/scheduler, with the image made here, until the test ends.
@@ -45,8 +45,11 @@ func withScheduler(t *testing.T) *testCase {
 		all.WriteString("---\n")
 	}
 	// Gangs are behind a feature gate, and minutes are too long here.
-	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, "placementTimeout: 5m", "placementTimeout: 5s",
-		"- --logging-format=json", "- --logging-format=json\n        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true").Replace(all.String())
+	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, "placementTimeout: 5m",
+		"placementTimeout: 5s",
+		"- --logging-format=json",
+		"- --logging-format=json\n"+
+			"        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true").Replace(all.String())
 	t.Cleanup(func() { e.kubectl(text, "delete", "--ignore-not-found", "--wait=false", "-f", "-") })
 	if err := e.apply(text); err != nil {
 		t.Fatal(err)
@@ -73,7 +76,8 @@ func (e *testCase) waitForScheduler() {
 func (e *testCase) killScheduler() {
 	e.Helper()
 	restarts := func() (n int32) {
-		list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + schedulerName})
+		list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(),
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + schedulerName})
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -112,7 +116,7 @@ func (e *testCase) asPlanned(p *pod) string {
 	e.Helper()
 	plan := p.running().Annotations[planOf]
 	var has []string
-	for _, f := range e.grantOf(p, "main").Fragments {
+	for _, f := range e.grantOf(p, "main").Shares {
 		has = append(has, f.GPU)
 	}
 	if plan == "" || plan != strings.Join(has, ",") {
@@ -134,7 +138,7 @@ func TestSchedulerPlaces(t *testing.T) {
 	if gpus := strings.Split(whole, ","); len(gpus) != 2 || slices.Contains(gpus, first) {
 		t.Errorf("two whole GPUs: %s, a share lies on %s", whole, first)
 	}
-	small.event("Placed", "10GiB of "+first)
+	small.event("GPUAssigned", "10GiB of "+first)
 	e.placedWithTerms(small)
 	plain := e.create(byKerf(one("plain", nil, hold)))
 	if o := plain.running(); o.Annotations[planOf] != "" {
@@ -144,17 +148,20 @@ func TestSchedulerPlaces(t *testing.T) {
 	huge.event("FailedScheduling", "needs 200GiB on one GPU: 1 node has GPUs that are too small")
 }
 
-// placedWithTerms waits for the scheduler's log line that says where a pod was placed, and with which terms of the score.
+// placedWithTerms waits for the scheduler's log line that says where a pod was placed, and with which terms of the
+// score.
 func (e *testCase) placedWithTerms(p *pod) {
 	e.Helper()
 	eventually(e, "log line of "+p.name, func() error {
-		list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + schedulerName})
+		list, err := e.client.CoreV1().Pods(kerfNamespace).List(background(),
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + schedulerName})
 		if err != nil {
 			return err
 		}
 		var text []byte
 		for _, o := range list.Items {
-			one, err := e.client.CoreV1().Pods(kerfNamespace).GetLogs(o.Name, &corev1.PodLogOptions{}).DoRaw(background())
+			one, err := e.client.CoreV1().Pods(kerfNamespace).GetLogs(o.Name,
+				&corev1.PodLogOptions{}).DoRaw(background())
 			if err != nil {
 				return err
 			}
@@ -162,10 +169,12 @@ func (e *testCase) placedWithTerms(p *pod) {
 		}
 		for line := range strings.Lines(string(text)) {
 			var said map[string]any
-			if !strings.Contains(line, `"Placed a pod"`) || json.Unmarshal([]byte(line), &said) != nil || !strings.Contains(fmt.Sprint(said["pod"]), p.name) {
+			if !strings.Contains(line, `"assigned GPUs to pod"`) || json.Unmarshal([]byte(line), &said) != nil ||
+				!strings.Contains(fmt.Sprint(said["pod"]), p.name) {
 				continue
 			}
-			if _, numbers := said["term.fragments"].(float64); !numbers || said["node"] != e.node.env["NODE_NAME"] || said["nodesWithRoom"] != 1.0 {
+			if _, numbers := said["term.fragmentation"].(float64); !numbers ||
+				said["node"] != e.node.env["NODE_NAME"] || said["nodesWithRoom"] != 1.0 {
 				return final("it says %s", line)
 			}
 			return nil
@@ -216,12 +225,12 @@ func (e *testCase) race(pods, room int, limits map[string]string, meanwhile func
 	return run, wait
 }
 
-// Of a hundred pods that come at once exactly those run that there is room for, the others say why they wait, and one that ends makes
-// room for another at once.
+// Of a hundred pods that come at once exactly those run that there is room for, the others say why they wait, and one
+// that ends makes room for another at once.
 func TestSchedulerRace(t *testing.T) {
 	const comers, places = 100, 10
 	e := withScheduler(t)
-	// Six GPUs are somebody's; each of the two that are left has room for five.
+	// Six GPUs are in use; each of the two others has capacity for five pods.
 	holder := e.create(byKerf(one("holder", wholeGPUs(6), hold)))
 	taken := strings.Split(e.asPlanned(holder), ",")
 	run, wait := e.race(comers, places, gibs(15), func() {})
@@ -231,7 +240,7 @@ func TestSchedulerRace(t *testing.T) {
 	}
 	for gpu, n := range used {
 		if n != places/2 || slices.Contains(taken, gpu) {
-			t.Errorf("%d of them are on GPU %s; %q are somebody's", n, gpu, taken)
+			t.Errorf("%d of them are on GPU %s; %q are in use", n, gpu, taken)
 		}
 	}
 	wait[0].event("FailedScheduling", "needs 15GiB on one GPU: best of 1 node has 4")
@@ -272,7 +281,8 @@ func TestSchedulerPreempts(t *testing.T) {
 	}
 	second := e.create(byKerf(one("second", gibs(30), hold)))
 	crowded := second.running().Annotations[planOf]
-	above := e.create(byKerf(podSpec{name: "important", containers: []container{{run: hold, limits: gibs(70)}}, edit: func(p *corev1.Pod) { p.Spec.PriorityClassName = important }}))
+	above := e.create(byKerf(podSpec{name: "important", containers: []container{{run: hold, limits: gibs(70)}},
+		edit: func(p *corev1.Pod) { p.Spec.PriorityClassName = important }}))
 	if got := e.asPlanned(above); got == crowded {
 		t.Errorf("it took GPU %s from two pods", got)
 	}
@@ -287,7 +297,8 @@ func (e *testCase) importance() string {
 	e.Helper()
 	name := "important-" + e.namespace
 	classes := e.client.SchedulingV1().PriorityClasses()
-	if _, err := classes.Create(background(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000}, metav1.CreateOptions{}); err != nil {
+	if _, err := classes.Create(background(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Value: 1000}, metav1.CreateOptions{}); err != nil {
 		e.Fatal(err)
 	}
 	e.Cleanup(func() {
@@ -308,7 +319,8 @@ func gaveWay(pods []*pod) (names []string) {
 	return names
 }
 
-// stuck binds a pod to the node, as kerf-scheduler would, that has no room for it: it is evicted, and its events say why.
+// stuck binds a pod to the node, as kerf-scheduler would, that has no room for it: it is evicted, and its events say
+// why.
 func (e *testCase) stuck() {
 	e.Helper()
 	s := one("stuck", gibs(60), hold)
@@ -319,17 +331,19 @@ func (e *testCase) stuck() {
 		e.Fatalf("GPUs: %v", err)
 	}
 	config := rest.CopyConfig(e.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + kerfNamespace + ":" + schedulerName, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + kerfNamespace + ":" +
+		schedulerName, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	as, err := kubernetes.NewForConfig(config)
 	if err == nil {
 		err = as.CoreV1().Pods(e.namespace).Bind(background(), &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: e.namespace, Annotations: map[string]string{planOf: node.GPUs[0].UUID}},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
+			ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: e.namespace,
+				Annotations: map[string]string{planOf: node.GPUs[0].UUID}},
+			Target: corev1.ObjectReference{Kind: "Node", Name: e.node.env["NODE_NAME"]},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		e.Fatal(err)
 	}
-	p.event("Unplaceable", "(placementTimeout is 5s)")
+	p.event("GPUPlacementTimeout", "(placementTimeout is 5s)")
 	eventually(e, "its end", p.goneError)
 }

@@ -22,7 +22,7 @@ func TestPercent(t *testing.T) {
 	g := e.wantHeld(half, "main", share(gpu.shareOf(50), 50))
 	e.wantHeld(with, "main", share(6*gib, 25))
 	for _, s := range e.picture().GPUs {
-		if s.UUID == g.Fragments[0].GPU && (s.Percent < 50 || s.Percent > 100 || s.Granted < g.Memory) {
+		if s.UUID == g.Shares[0].GPU && (s.Percent < 50 || s.Percent > 100 || s.Granted < g.Memory) {
 			t.Errorf("the agent shows of its GPU %+v", s)
 		}
 	}
@@ -57,8 +57,9 @@ func TestTwoContainers(t *testing.T) {
 func TestOverTwoGPUs(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
-	spec := one("pair", both(gibs(8), percent(20)), "for i in 0 1; do gpuload --json --gpu $i --alloc 5GiB; done; "+hold)
-	spec.annotations = map[string]string{"gpus.kerf.dev/main": "2"}
+	spec := one("pair", both(gibs(8), percent(20)), "for i in 0 1; do gpuload --json --gpu $i --alloc 5GiB; done; "+
+		hold)
+	spec.annotations = map[string]string{"gpu-count.kerf.dev/main": "2"}
 	p := e.create(spec)
 	p.running()
 	e.wantHeld(p, "main", want{gpus: 2, memory: 4 * gib, percent: 10, level: "driver"})
@@ -68,11 +69,11 @@ func TestOverTwoGPUs(t *testing.T) {
 		}
 	}
 	odd := one("odd", gibs(10), hold)
-	odd.annotations = map[string]string{"kerf.dev/gpus": "3"}
-	e.create(odd).event("10GiB", "3", "mend this in the pod")
+	odd.annotations = map[string]string{"kerf.dev/gpu-count": "3"}
+	e.create(odd).event("10GiB", "3", "fix this in the pod")
 }
 
-// A pod that demands a level gets it or does not start, and is told which levels there are.
+// A pod that demands a level gets it or does not start, and its message lists the available levels.
 func TestDemandedLevel(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -124,19 +125,21 @@ func TestWishes(t *testing.T) {
 	spec.annotations = map[string]string{"kerf.dev/gpu-uuid": gpus[6].UUID}
 	uuid := e.create(spec)
 	spec = one("spread", gibs(2), hold)
-	spec.annotations = map[string]string{"kerf.dev/gpus": "2", "kerf.dev/placement": "spread", "kerf.dev/gpu-model": "*H100*,!*T4*"}
+	spec.annotations = map[string]string{"kerf.dev/gpu-count": "2", "kerf.dev/placement-policy": "spread",
+		"kerf.dev/gpu-model": "*H100*,!*T4*"}
 	spread := e.create(spec)
 	spec = one("model", gibs(2), hold)
 	spec.annotations = map[string]string{"kerf.dev/gpu-model": "*B200*"}
 	model := e.create(spec)
 	uuid.running()
 	spread.running()
-	if g := e.wantHeld(uuid, "main", share(2*gib, 0)); g.Fragments[0].GPU != gpus[6].UUID {
-		t.Errorf("it has GPU %s, and wished for %s", g.Fragments[0].GPU, gpus[6].UUID)
+	if g := e.wantHeld(uuid, "main", share(2*gib, 0)); g.Shares[0].GPU != gpus[6].UUID {
+		t.Errorf("it has GPU %s, and wished for %s", g.Shares[0].GPU, gpus[6].UUID)
 	}
 	e.wantHeld(spread, "main", want{gpus: 2, memory: gib, level: "driver"})
 	model.event("B200", "H100")
-	if o := model.get(); slices.ContainsFunc(containerStatuses(o), func(s corev1.ContainerStatus) bool { return s.ContainerID != "" }) {
+	if o := model.get(); slices.ContainsFunc(containerStatuses(o),
+		func(s corev1.ContainerStatus) bool { return s.ContainerID != "" }) {
 		t.Errorf("a container was made for a model that is not there: %s", describe(o))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// inSide takes so much in the container side, beside what runs there.
+// inSide takes so much in the container side, while the pod's other container runs.
 func (p *pod) inSide(size string) loaded {
 	p.e.Helper()
 	out, errOut, err := p.exec("side", "/bin/sh", "-c", "gpuload --json --alloc "+size)
@@ -18,13 +18,13 @@ func (p *pod) inSide(size string) loaded {
 	return decode[loaded](p.e.T, strings.TrimSpace(out))
 }
 
-// Two containers of one pod share one cap, the sum of what they asked for: each sees it as the GPU's size and may have what the
-// other leaves, over a restart of the agent, and a pod that cannot have that is refused by name.
+// Two containers of one pod share one cap, the sum of what they asked for: each sees it as the GPU's size and may have
+// what the other leaves, over a restart of the agent, and a pod that cannot have that is refused by name.
 func TestShareWith(t *testing.T) {
 	e := beginWithAgent(t)
 	spec := func(name, with string) podSpec {
 		return podSpec{
-			name: name, annotations: map[string]string{"share-with.kerf.dev/side": with},
+			name: name, annotations: map[string]string{"share-cap-with.kerf.dev/side": with},
 			containers: []container{
 				{run: "exec gpuload --json --alloc 4GiB --hold 1h", limits: gibs(6)},
 				{name: "side", run: hold, limits: gibs(4)},
@@ -42,11 +42,13 @@ func TestShareWith(t *testing.T) {
 			t.Errorf("%s: 5 GiB in the other, which asked for 4: %v", when, l)
 		}
 		if l := p.inSide("7GiB"); l.Error == nil {
-			t.Errorf("%s: 7 GiB beside 4 in a cap of 10: %v", when, l)
+			t.Errorf("%s: 7 GiB and 4 in a cap of 10: %v", when, l)
 		}
 		m, s := e.grantOf(p, "main"), e.grantOf(p, "side")
-		if m.Memory != 6*gib || s.Memory != 4*gib || m.Backend != "libkerf" || s.Backend != "libkerf" || m.Level != "client" || s.Level != "client" ||
-			len(m.Fragments) != 1 || len(s.Fragments) != 1 || m.Fragments[0].GPU != s.Fragments[0].GPU || m.ContainerID == s.ContainerID {
+		if m.Memory != 6*gib || s.Memory != 4*gib || m.Backend != "libkerf" || s.Backend != "libkerf" ||
+			m.Level != "userspace" || s.Level != "userspace" ||
+			len(m.Shares) != 1 || len(s.Shares) != 1 || m.Shares[0].GPU != s.Shares[0].GPU ||
+			m.ContainerID == s.ContainerID {
 			t.Errorf("%s: grants %+v and %+v", when, m, s)
 		}
 		if !strings.Contains(m.LevelReason, "one cap of 10GiB for the containers main, side") {
@@ -54,13 +56,13 @@ func TestShareWith(t *testing.T) {
 		}
 	}
 	fits("at first")
-	before := e.holdings(p)
+	before := e.heldBy(p)
 	e.replaceAgent()
 	e.wantSame(before, p)
 	fits("with another agent")
 
 	nobody := e.create(spec("nobody", "mian"))
-	nobody.event("share-with.kerf.dev/side", "mian", "is no container of this pod")
+	nobody.event("share-cap-with.kerf.dev/side", "mian", "is no container of this pod")
 	p.delete()
 	p.released()
 }

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A config leaves a GPU less memory than a crash-looping pod has of it, and kubelet restarts while the pod waits for its next start.
-// The pod keeps its grant: kubelet admits it anew, and its next container has the same cap.
+// A config leaves a GPU less memory than a crash-looping pod has of it, and kubelet restarts while the pod waits for
+// its next start. The pod keeps its grant: kubelet admits it again, and its next container has the same cap.
 func TestConfigShrinksUnderACrashLoop(t *testing.T) {
 	e := beginWithAgent(t)
 	const memory = "kerf.dev/gpu-memory-gib"
@@ -61,7 +61,7 @@ func TestConfigShrinksUnderACrashLoop(t *testing.T) {
 		}
 		return nil
 	})
-	if g := e.wantHeld(p, "main", share(60*gib, 0)); g.ID != first.ID || g.Fragments[0].GPU != first.Fragments[0].GPU {
+	if g := e.wantHeld(p, "main", share(60*gib, 0)); g.ID != first.ID || g.Shares[0].GPU != first.Shares[0].GPU {
 		t.Errorf("it has %+v, before the change it had %+v", g, first)
 	}
 	other := e.create(e.pinned("other", 5, 60, hold))

@@ -72,8 +72,8 @@ func (s *soak) settle() {
 	}
 }
 
-// neverError tells of what must not be at any moment: caps that add up to more than a GPU has, and a process that is
-// held by none. What is seen once may have ended between two looks; what is there a little later has not.
+// neverError reports what must not be at any moment: caps that add up to more than a GPU has, and a process that no
+// container has. What is seen once may have ended between two samples; what is there a little later has not.
 func (s *soak) neverError() error {
 	first := s.violations()
 	if len(first) == 0 {
@@ -100,7 +100,8 @@ func (s *soak) violations() map[string]bool {
 	}
 	for _, g := range s.node.gpus(s.T) {
 		if sum[g.UUID] > g.Memory-g.Reserved {
-			bad[fmt.Sprintf("the caps on GPU %d add up to %d bytes, and it has %d: %+v", g.Index, sum[g.UUID], g.Memory-g.Reserved, limits)] = true
+			bad[fmt.Sprintf("the caps on GPU %d add up to %d bytes, and it has %d: %+v", g.Index, sum[g.UUID],
+				g.Memory-g.Reserved, limits)] = true
 		}
 	}
 	for _, p := range processes {
@@ -137,7 +138,8 @@ func (s *soak) isWhole(p simProcess) bool {
 			}
 		}
 		if q.kind == "whole" { // it may have started since
-			if _, err := q.fetch(); err == nil && slices.ContainsFunc(q.seen, func(id string) bool { return strings.Contains(p.Cgroup, id) }) {
+			if _, err := q.fetch(); err == nil &&
+				slices.ContainsFunc(q.seen, func(id string) bool { return strings.Contains(p.Cgroup, id) }) {
 				return true
 			}
 		}
@@ -214,7 +216,7 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 		switch {
 		case running[name]:
 		case p.kind == "init": // kubelet may be ending it: failedError tells whether it had a reason to
-			return fmt.Errorf("%s has ended, and nobody has killed it", name)
+			return fmt.Errorf("%s has ended, and nothing has killed it", name)
 		default:
 			return final("%s has ended, and nobody has killed it", name)
 		}
@@ -227,10 +229,9 @@ func (s *soak) podError(p *soakPod, o *corev1.Pod, v sight) error {
 	return nil
 }
 
-// failedError: a pod may fail because its program does, because kubelet found no agent when it admitted it, and because
-// the GPU that was claimed for it was lost before it could start. A kubelet that has started anew admits all pods
-// again, and takes an init container that has ended for one that is yet to start: with no agent there, or with a GPU
-// lost, it fails such a pod while it runs.
+// failedError: a pod may fail because its program does, because kubelet found no agent when it admitted it, or because
+// its GPU was lost before it could start. A restarted kubelet admits all pods again, and takes an init container that
+// has ended for one that is yet to start. With no agent there, or with a GPU lost, it fails such a pod while it runs.
 func (s *soak) failedError(p *soakPod, o *corev1.Pod) error {
 	text := o.Status.Reason + " " + o.Status.Message
 	for _, c := range containerStatuses(o) {
@@ -308,14 +309,14 @@ func containerError(p *soakPod, c corev1.ContainerStatus, v sight) error {
 	}
 	g := v.status.Grants[at]
 	if ask.whole > 0 {
-		if len(g.Fragments) != ask.whole || !g.Whole || g.Level != "exclusive" {
+		if len(g.Shares) != ask.whole || !g.Whole || g.Level != "exclusive" {
 			return fmt.Errorf("%d whole GPUs were asked for, the agent shows %+v", ask.whole, g)
 		}
-	} else if len(g.Fragments) != 1 || g.Fragments[0].Memory != ask.memory || g.Level != "driver" {
+	} else if len(g.Shares) != 1 || g.Shares[0].Memory != ask.memory || g.Level != "driver" {
 		return fmt.Errorf("%d bytes were asked for, the agent shows %+v", ask.memory, g)
 	}
 	for _, gpu := range v.gpus {
-		own := slices.ContainsFunc(g.Fragments, func(f fragment) bool { return f.GPU == gpu.UUID })
+		own := slices.ContainsFunc(g.Shares, func(f fragment) bool { return f.GPU == gpu.UUID })
 		hard := uint64(0)
 		for _, l := range v.limits {
 			if l.GPU == gpu.UUID && strings.Contains(l.Cgroup, id) && l.Hard != nil {
@@ -368,18 +369,21 @@ func (s *soak) ledgerError(v sight) error {
 		if at < 0 || v.pods[at].Status.Phase == corev1.PodSucceeded || v.pods[at].Status.Phase == corev1.PodFailed {
 			return fmt.Errorf("grant %+v is of a pod that has ended or is gone", g)
 		}
-		for _, f := range g.Fragments {
+		for _, f := range g.Shares {
 			memory[f.GPU] += f.Memory
 			part[f.GPU] += f.Percent
 		}
 	}
 	for _, g := range v.status.GPUs {
 		if memory[g.UUID] != g.Granted || part[g.UUID] != g.Percent {
-			return fmt.Errorf("GPU %d: %d bytes and %d percent are said to be granted, its grants are %d and %d", g.Index, g.Granted, g.Percent, memory[g.UUID], part[g.UUID])
+			return fmt.Errorf("GPU %d: %d bytes and %d percent are said to be granted, its grants are %d and %d",
+				g.Index, g.Granted, g.Percent, memory[g.UUID], part[g.UUID])
 		}
-		// An agent that has just started, and has found no driver yet, knows the grants on a GPU and not its size; its index is -1 then.
+		// An agent that has just started, and has found no driver yet, knows the grants on a GPU and not its size; its
+		// index is -1 then.
 		if g.Index >= 0 && (g.Granted > g.Memory-g.Reserved || g.Percent > 100) {
-			return final("GPU %d: %d bytes of %d and %d percent are granted", g.Index, g.Granted, g.Memory-g.Reserved, g.Percent)
+			return final("GPU %d: %d bytes of %d and %d percent are granted", g.Index, g.Granted, g.Memory-g.Reserved,
+				g.Percent)
 		}
 	}
 	return nil
@@ -388,7 +392,10 @@ func (s *soak) ledgerError(v sight) error {
 // driverError: every limit is a grant's.
 func (s *soak) driverError(v sight) error {
 	for _, l := range v.limits {
-		if !slices.ContainsFunc(v.status.Grants, func(g grant) bool { return g.ContainerID != "" && strings.Contains(l.Cgroup, g.ContainerID) }) {
+		if !slices.ContainsFunc(v.status.Grants, func(g grant) bool {
+			return g.ContainerID != "" &&
+				strings.Contains(l.Cgroup, g.ContainerID)
+		}) {
 			return fmt.Errorf("the driver has a limit that is of no grant: %+v", l)
 		}
 	}
@@ -401,7 +408,8 @@ func (s *soak) nodeError(v sight) error {
 		return fmt.Errorf("the agent is not ready: %q", v.status.NotReady)
 	}
 	for _, w := range v.status.Warnings {
-		if !slices.Contains(s.warnings, w) && !strings.HasPrefix(w, "the configuration has mistakes") { // by a step, until the agent learns of the next
+		// by a step, until the agent learns of the next
+		if !slices.Contains(s.warnings, w) && !strings.HasPrefix(w, "the config has errors") {
 			return fmt.Errorf("the agent warns: %s", w)
 		}
 	}
@@ -413,7 +421,8 @@ func (s *soak) nodeError(v sight) error {
 		usable += int64((g.Memory - g.Reserved) / gib)
 		percents, gpus = percents+100, gpus+1
 	}
-	for resource, want := range map[string]int64{"kerf.dev/gpu-memory-gib": usable, "kerf.dev/gpu-percent": percents, "kerf.dev/gpu": gpus} {
+	for resource, want := range map[string]int64{"kerf.dev/gpu-memory-gib": usable, "kerf.dev/gpu-percent": percents,
+		"kerf.dev/gpu": gpus} {
 		if all, free, err := s.capacity(resource); err != nil || all != want || free != want {
 			return fmt.Errorf("kubelet offers %d of %d %s, want %d: %w", free, all, resource, want, errors.Join(err))
 		}
@@ -480,7 +489,8 @@ func (s *soak) atRest() remains {
 
 // leavesNothing waits until there is no more on the node than before. A containerd that is killed while it starts a
 // shim does not know it afterwards: it deletes the bundle and lets the process be. It does so on a node without Kerf
-// too (lab/notes/measured.md), so that after such a kill shims that have nothing left are counted and not held against it.
+// too (lab/notes/measured.md), so that after such a kill shims that have nothing left are counted and not held against
+// it.
 func (s *soak) leavesNothing(before remains) {
 	s.Helper()
 	empty := 0

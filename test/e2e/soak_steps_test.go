@@ -28,7 +28,7 @@ func (s *soak) begin(r *rand.Rand, n int) {
 			p.spec.restart = corev1.RestartPolicyAlways
 		}
 		if spread {
-			p.spec.annotations = map[string]string{"kerf.dev/placement": "spread"}
+			p.spec.annotations = map[string]string{"kerf.dev/placement-policy": "spread"}
 		}
 		p.spec.edit = func(o *corev1.Pod) { o.Spec.TerminationGracePeriodSeconds = &grace }
 		p.pod = s.create(p.spec)
@@ -68,7 +68,8 @@ func (s *soak) draw(r *rand.Rand) drawn {
 	case 3:
 		return d("whole", one("", wholeGPUs(w), takes(n)), asks("main", soakAsk{whole: w}))
 	case 4:
-		spec := podSpec{containers: []container{{name: "a", run: takes(n), limits: gibs(n + 1)}, {name: "b", run: hold}, {name: "c", run: hold, limits: gibs(m)}}}
+		spec := podSpec{containers: []container{{name: "a", run: takes(n), limits: gibs(n + 1)}, {name: "b", run: hold},
+			{name: "c", run: hold, limits: gibs(m)}}}
 		return d("three", spec, asks("a", mem(n+1), "c", mem(m)))
 	case 5:
 		spec := one("", gibs(n+1), takes(n))
@@ -76,14 +77,16 @@ func (s *soak) draw(r *rand.Rand) drawn {
 		return d("init", spec, asks("main", mem(n+1)))
 	case 6:
 		spec := one("", gibs(n+1), takes(n))
-		spec.init = []container{{name: "side", run: hold, limits: gibs(m), sidecar: true}, {name: "before", run: "true"}}
+		spec.init = []container{{name: "side", run: hold, limits: gibs(m), sidecar: true},
+			{name: "before", run: "true"}}
 		return d("sidecar", spec, asks("main", mem(n+1), "side", mem(m)))
 	case 7:
 		p := d("crash", one("", gibs(n), "gpuload --json; exit 1"), asks("main", mem(n)))
 		p.ends = true
 		return p
 	case 8:
-		p := d("ends", one("", gibs(n+1), fmt.Sprintf("gpuload --json --alloc %dGiB --hold 2s", n)), asks("main", mem(n+1)))
+		p := d("ends", one("", gibs(n+1), fmt.Sprintf("gpuload --json --alloc %dGiB --hold 2s", n)),
+			asks("main", mem(n+1)))
 		p.ends = true
 		return p
 	case 9:
@@ -95,7 +98,9 @@ func (s *soak) draw(r *rand.Rand) drawn {
 		spec.containers[0].image, spec.runtimeClass = "kerf.test/greedy:1", "nvidia"
 		return d("greedy", spec, nil)
 	case 11:
-		return d("past", one("", gibs(m), fmt.Sprintf("gpuload --json --alloc %dGiB; exec gpuload --json --step 256MiB --alloc %dGiB --hold 6h || %s", m+1, m, hold)), asks("main", mem(m)))
+		return d("past", one("", gibs(m),
+			fmt.Sprintf("gpuload --json --alloc %dGiB; exec gpuload --json --step 256MiB --alloc %dGiB --hold 6h || %s",
+				m+1, m, hold)), asks("main", mem(m)))
 	}
 }
 
@@ -219,25 +224,25 @@ func (s *soak) mendGPU() {
 	}
 }
 
-// changeRules puts other rules in force, some of them with a mistake; the agent learns of them when kubelet has
-// brought them to it, at some later step.
+// changeRules writes other rules, some of them with an error; the agent learns of them when kubelet has brought them to
+// it, at some later step.
 func (s *soak) changeRules(r *rand.Rand) {
 	s.Helper()
 	text := s.rules
 	switch n := r.IntN(4); {
 	case n < 2:
-		text = strings.ReplaceAll(text, "place: pack", "place: spread")
+		text = strings.ReplaceAll(text, "placementPolicy: pack", "placementPolicy: spread")
 	case n == 2:
-		text = strings.ReplaceAll(text, "place: pack", "place: wherever")
+		text = strings.ReplaceAll(text, "placementPolicy: pack", "placementPolicy: wherever")
 	}
-	s.Logf("  other rules: %t, with a mistake: %t", text != s.rules, strings.Contains(text, "wherever"))
+	s.Logf("  other rules: %t, with an error: %t", text != s.rules, strings.Contains(text, "wherever"))
 	s.writeRules(text)
 }
 
 func (s *soak) currentRules() string {
 	s.Helper()
 	rules := s.readRules()
-	if !strings.Contains(rules, "place: pack") {
+	if !strings.Contains(rules, "placementPolicy: pack") {
 		s.Fatalf("the rules do not pack: %q", rules)
 	}
 	return rules

@@ -133,7 +133,13 @@ func (s *soak) step(n int) {
 		{4, "restart-kubelet", func(*rand.Rand) { s.node.restart(s.T, "kubelet") }},
 		{3, "kill-kubelet", func(r *rand.Rand) { s.killDaemon("kubelet"); s.begin(r, 1); s.node.do(s.T, "up") }},
 		{4, "restart-containerd", func(*rand.Rand) { s.node.restart(s.T, "containerd") }},
-		{3, "kill-containerd", func(r *rand.Rand) { s.begin(r, 1); s.pause(r); s.killDaemon("containerd"); s.node.do(s.T, "up") }},
+		{3, "kill-containerd", func(r *rand.Rand) {
+			s.begin(r, 1)
+			s.pause(r)
+			s.killDaemon("containerd")
+			s.node.do(
+				s.T, "up")
+		}},
 		{4, "lose-gpu", s.loseGPU},
 		{4, "change-rules", s.changeRules},
 	}

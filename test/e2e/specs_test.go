@@ -16,7 +16,8 @@ import (
 // specs is what lies in the node's folder of CDI specs under Kerf's names, and the hook: a checksum of each.
 func (e *testCase) specs() string {
 	e.Helper()
-	return e.node.in("sh", "-c", `sha256sum /etc/cdi/kerf.dev-*.json /opt/kerf/*/kerf-hook; stat -c '%n %F %a %u' /etc/cdi/kerf.dev-*.json /opt/kerf/*/kerf-hook`).out
+	return e.node.in("sh", "-c",
+		`sha256sum /etc/cdi/kerf.dev-*.json /opt/kerf/*/kerf-hook; stat -c '%n %F %a %u' /etc/cdi/kerf.dev-*.json /opt/kerf/*/kerf-hook`).out
 }
 
 // spoil does a command on the node again and again, so that what is made meanwhile meets it, until the function that
@@ -66,14 +67,14 @@ func (e *testCase) putBack(right string) {
 	})
 }
 
-// Specs and hook that somebody removes, spoils or edits are put back. While a name does not resolve, or the hook is
-// not there, no container runs; and then it does. A start that the missing hook has failed is final for who gets
-// no second one, and says so.
+// Kerf restores specs and hook that a user removes, breaks or edits. While a name does not resolve, or the hook is
+// missing, no container runs; and then it does. A start that the missing hook fails is final for a pod with
+// restartPolicy Never, and its message says so.
 func TestSpecsByHand(t *testing.T) {
 	e := beginWithAgent(t)
 	bystander := e.create(one("bystander", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
 	bystander.running()
-	before, right, hook := e.holdings(bystander), e.specs(), e.hookPath()
+	before, right, hook := e.heldBy(bystander), e.specs(), e.hookPath()
 	for _, spoilt := range []struct{ name, command, failure string }{
 		{"specs", `rm -f /etc/cdi/kerf.dev-*.json`, ""},
 		{"hook", `rm -f ` + hook, "no such file or directory"},
@@ -106,7 +107,8 @@ func TestSpecsByHand(t *testing.T) {
 	}
 	for _, command := range []string{
 		// No JSON, no devices, a link, another program.
-		`echo '{' >` + guardSpec + `; echo '{"cdiVersion": "0.3.0", "kind": "kerf.dev/ask", "devices": []}' >/etc/cdi/kerf.dev-ask.json
+		`echo '{' >` + guardSpec +
+			`; echo '{"cdiVersion": "0.3.0", "kind": "kerf.dev/ask", "devices": []}' >/etc/cdi/kerf.dev-ask.json
 		ln -sf /dev/null /etc/cdi/kerf.dev-gpu.json; echo '#!/bin/true' >` + hook,
 		// Others may write.
 		`chmod 0666 /etc/cdi/kerf.dev-*.json ` + hook,

@@ -44,26 +44,28 @@ func (e *testCase) noneNamed(name string) error {
 	return nil
 }
 
-// loadOf reads what gpuload told in a line of its own.
+// loadOf reads what gpuload printed on a separate line.
 func (e *testCase) loadOf(r result) loaded {
 	e.Helper()
 	var l loaded
 	if err := json.Unmarshal([]byte(r.out), &l); err != nil {
-		e.Fatalf("gpuload has not told its result: %v", r)
+		e.Fatalf("gpuload has not printed its result: %v", r)
 	}
 	return l
 }
 
-// A command in a container that is no pod's gets its piece by the same hook, and leaves nothing.
+// A command in a container that is no pod's gets its share by the same hook, and leaves nothing.
 func TestImageWithoutPod(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
 	ctr := e.node.env["BIN"] + "/ctr"
-	if r := e.node.in(ctr, "-n", "kerf", "images", "import", "--local", e.node.env["E2E_DIR"]+"/img/gpuload.tar"); r.err != nil {
+	if r := e.node.in(ctr, "-n", "kerf", "images", "import", "--local", e.node.env["E2E_DIR"]+
+		"/img/gpuload.tar"); r.err != nil {
 		t.Fatal(r)
 	}
 	run := func(rest ...string) result {
-		return e.kerf(append([]string{"run", "--name", "by-hand", "--memory", "4GiB", "--image", "kerf.test/gpuload:1", "--pull", "never", "--"}, rest...)...)
+		return e.kerf(append([]string{"run", "--name", "by-hand", "--memory", "4GiB", "--image", "kerf.test/gpuload:1",
+			"--pull", "never", "--"}, rest...)...)
 	}
 	r := run("gpuload", "--json", "--alloc", "3GiB")
 	if l := e.loadOf(r); r.err != nil || l.Error != nil || l.Total == nil || *l.Total != 4*gib {
@@ -87,7 +89,7 @@ func TestImageWithoutPod(t *testing.T) {
 	}
 }
 
-// A bundle for runc gets its piece, once; a second start of the same bundle is refused.
+// A bundle for runc gets its share, once; a second start of the same bundle is refused.
 func TestBundleWithoutPod(t *testing.T) {
 	t.Parallel()
 	e := beginWithAgent(t)
@@ -101,7 +103,8 @@ func TestBundleWithoutPod(t *testing.T) {
 	if err := os.MkdirAll(rootfs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	unpack := exec.CommandContext(t.Context(), "sh", "-c", `tar -xOf "$1" layer.tar | tar -x -C "$2"`, "sh", e.node.env["E2E_DIR"]+"/img/gpuload.tar", rootfs)
+	unpack := exec.CommandContext(t.Context(), "sh", "-c", `tar -xOf "$1" layer.tar | tar -x -C "$2"`, "sh",
+		e.node.env["E2E_DIR"]+"/img/gpuload.tar", rootfs)
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("unpack the image: %v: %s", err, out)
 	}
@@ -114,7 +117,8 @@ func TestBundleWithoutPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer(`"terminal": true`, `"terminal": false`, `"sh"`, `"/bin/sh", "-c", "gpuload --json --alloc 3GiB; gpuload --json --alloc 5GiB; gpuload --json --gpu 1; true"`).Replace(string(data))
+	text := strings.NewReplacer(`"terminal": true`, `"terminal": false`, `"sh"`,
+		`"/bin/sh", "-c", "gpuload --json --alloc 3GiB; gpuload --json --alloc 5GiB; gpuload --json --gpu 1; true"`).Replace(string(data))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

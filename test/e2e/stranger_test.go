@@ -18,7 +18,8 @@ import (
 func (e *testCase) intrude(gpu int, alloc string) (pid int, end func()) {
 	e.Helper()
 	const name = "stranger"
-	run := fmt.Sprintf(`eval "$(gpusim env --dir %s)"; exec gpuload --gpu %d --alloc %s --hold 10m`, e.node.env["GPUSIM_DIR"], gpu, alloc)
+	run := fmt.Sprintf(`eval "$(gpusim env --dir %s)"; exec gpuload --gpu %d --alloc %s --hold 10m`,
+		e.node.env["GPUSIM_DIR"], gpu, alloc)
 	e.node.do(e.T, "svc", name, "/bin/sh", "-c", run)
 	ended := false
 	end = func() {
@@ -49,7 +50,8 @@ func (e *testCase) warned(gpu, pid int, want bool) {
 		warnings := e.picture().Warnings
 		found := false
 		for _, w := range warnings {
-			found = found || strings.HasPrefix(w, fmt.Sprintf("GPU %d is used by processes without a grant on it", gpu)) && strings.Contains(w, fmt.Sprint(pid))
+			found = found || strings.HasPrefix(w, fmt.Sprintf("GPU %d is used by processes without a grant on it",
+				gpu)) && strings.Contains(w, fmt.Sprint(pid))
 		}
 		if found != want {
 			return fmt.Errorf("it warns of %q", warnings)
@@ -63,14 +65,14 @@ func (e *testCase) toldOnce(pid int) {
 	e.Helper()
 	eventually(e, "event of the stranger", func() error {
 		list, err := e.client.CoreV1().Events(metav1.NamespaceDefault).List(background(), metav1.ListOptions{
-			FieldSelector: "involvedObject.kind=Node,reason=GPUStranger",
+			FieldSelector: "involvedObject.kind=Node,reason=UnmanagedGPUProcess",
 		})
 		if err != nil {
 			return err
 		}
 		times := int32(0)
 		for _, ev := range list.Items {
-			if strings.Contains(ev.Message, fmt.Sprintf("process %d (gpuload)", pid)) {
+			if strings.Contains(ev.Message, fmt.Sprintf("%d (gpuload)", pid)) {
 				times += ev.Count
 			}
 		}
@@ -84,8 +86,8 @@ func (e *testCase) toldOnce(pid int) {
 	})
 }
 
-// A program that somebody started on a GPU past Kerf is told of: on a GPU that nobody holds, on one that others
-// share, and on one that was given whole, whose holder is then not said to be alone there.
+// Kerf reports a program that a user started on a GPU without a grant: on a GPU without grants, on a shared GPU, and on
+// a whole GPU. Kerf then does not say that the whole GPU's grant is alone there.
 func TestStranger(t *testing.T) {
 	e := beginWithAgent(t)
 	uuid := e.node.gpus(t)[3].UUID

@@ -51,12 +51,13 @@ func TestTamper(t *testing.T) {
 	if r := got["memory limit"]; r != nil && *r != noPermission { // nil: it sees no cgroup v2 to name
 		t.Errorf("its own memory limit: %d, want the refusal %d", *r, noPermission)
 	}
-	gpu := e.grantOf(tamperer, "main").Fragments[0].GPU
+	gpu := e.grantOf(tamperer, "main").Shares[0].GPU
 	if caps := tamperer.caps("main"); caps[gpu] != 2*gib {
 		t.Errorf("the driver holds %v for it, want 2 GiB", caps)
 	}
 	for _, g := range decode[[]modes](t, e.node.gpusim(t, "gpus", "-o", "json")) {
-		if d := cmp.Diff(modes{UUID: g.UUID, PowerLimit: g.PowerLimit}, g); g.UUID == gpu && d != "" || g.PowerLimit == 200000 {
+		if d := cmp.Diff(modes{UUID: g.UUID, PowerLimit: g.PowerLimit}, g); g.UUID == gpu && d != "" ||
+			g.PowerLimit == 200000 {
 			t.Errorf("GPU %s (-was +is):\n%s", g.UUID, d)
 		}
 	}

@@ -30,7 +30,7 @@ import (
 const translatePolicies = "mutation/translate.yaml"
 
 // translatedNote is the annotation that says what was rounded up.
-const translatedNote = "kerf.dev/translated"
+const translatedNote = "kerf.dev/translated-from"
 
 // warnings are those that the API server gave with its answers.
 type warnings struct {
@@ -45,7 +45,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.all = append(w.all, text)
 }
 
-// warnedOf is what somebody is warned of who creates the pod.
+// warnedOf is the warnings that the pod's creator gets.
 func (e *testCase) warnedOf(p *corev1.Pod) string {
 	e.Helper()
 	config, heard := rest.CopyConfig(e.config), &warnings{}
@@ -54,7 +54,8 @@ func (e *testCase) warnedOf(p *corev1.Pod) string {
 	if err != nil {
 		e.Fatal(err)
 	}
-	if _, err := client.CoreV1().Pods(p.Namespace).Create(background(), p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	if _, err := client.CoreV1().Pods(p.Namespace).Create(background(), p,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		e.Fatal(err)
 	}
 	heard.mu.Lock()
@@ -62,12 +63,13 @@ func (e *testCase) warnedOf(p *corev1.Pod) string {
 	return strings.Join(heard.all, "\n")
 }
 
-// Where a namespace wants it, the API server makes of a pod that was written for another tool what "kerf translate" makes of
-// it: one table is tried on both. Another namespace's pods stay as they are.
+// Where a namespace wants it, the API server makes of a pod that was written for another tool what "kerf translate"
+// makes of it: one table is tried on both. Another namespace's pods stay as they are.
 func TestTranslateAtAdmission(t *testing.T) {
 	e := begin(t)
 	label := fmt.Sprintf(`{"metadata":{"labels":{"kerf.dev/translate":"true","e2e":%q}}}`, e.namespace)
-	if _, err := e.client.CoreV1().Namespaces().Patch(background(), e.namespace, types.MergePatchType, []byte(label), metav1.PatchOptions{}); err != nil {
+	if _, err := e.client.CoreV1().Namespaces().Patch(background(), e.namespace, types.MergePatchType, []byte(label),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	other := e.otherNamespace()
@@ -75,7 +77,7 @@ func TestTranslateAtAdmission(t *testing.T) {
 	for _, set := range []struct {
 		name    string
 		options translate.Options
-		// sign is what tells that this set of policies is in force, of a pod that asks for one replica.
+		// sign shows that this set of policies is active, for a pod that asks for one replica.
 		sign string
 	}{
 		{"translate", translate.Options{}, "says no size"},
@@ -88,9 +90,12 @@ func TestTranslateAtAdmission(t *testing.T) {
 		if err := e.apply(text); err != nil {
 			t.Fatal(err)
 		}
-		replica := e.podOf(translatetest.Case{Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main, Limits: map[string]string{"nvidia.com/gpu.shared": "1"}}}}})
+		replica := e.podOf(translatetest.Case{
+			Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main,
+				Limits: map[string]string{"nvidia.com/gpu.shared": "1"}}}}})
 		eventually(e, "the policies of "+set.name, func() error {
-			made, err := e.client.CoreV1().Pods(e.namespace).Create(background(), replica, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			made, err := e.client.CoreV1().Pods(e.namespace).Create(background(), replica,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && strings.Contains(err.Error(), set.sign) {
 				return nil
 			}
@@ -102,9 +107,11 @@ func TestTranslateAtAdmission(t *testing.T) {
 			}
 			return err
 		})
-		// The policy that refuses may be in force before the one that translates.
-		first := slices.IndexFunc(translatetest.Cases(), func(c translatetest.Case) bool { return c.Options == options && len(c.Limits) > 0 })
-		eventually(e, "the translation by "+set.name, func() error { return e.translated(translatetest.Cases()[first]) })
+		// The policy that refuses may be active before the one that translates.
+		first := slices.IndexFunc(translatetest.Cases(),
+			func(c translatetest.Case) bool { return c.Options == options && len(c.Limits) > 0 })
+		eventually(e, "the translation by "+set.name,
+			func() error { return e.translated(translatetest.Cases()[first]) })
 		for _, c := range translatetest.Cases() {
 			if c.Options != options {
 				continue
@@ -119,10 +126,13 @@ func TestTranslateAtAdmission(t *testing.T) {
 		t.Errorf("%d of %d pods of the table were tried", tried, all)
 	}
 	gpumem := func(mib string) *corev1.Pod {
-		return e.podOf(translatetest.Case{Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main, Limits: map[string]string{"nvidia.com/gpumem": mib}}}}})
+		return e.podOf(translatetest.Case{
+			Pod: translate.Pod{Containers: []translate.Container{{Name: translatetest.Main,
+				Limits: map[string]string{"nvidia.com/gpumem": mib}}}}})
 	}
 	eventually(e, "the warning of who asks for 3000 MiB", func() error {
-		if got := e.warnedOf(gpumem("3000")); !strings.Contains(got, "more of a GPU than it was written for: container main: 3000MiB per GPU is rounded up to 3GiB") {
+		if got := e.warnedOf(gpumem("3000")); !strings.Contains(got,
+			"more of a GPU than it was written for: container main: 3000MiB per GPU is rounded up to 3GiB") {
 			return fmt.Errorf("warnings %q", got)
 		}
 		return nil
@@ -132,7 +142,8 @@ func TestTranslateAtAdmission(t *testing.T) {
 	}
 	plain := e.podOf(translatetest.Cases()[1])
 	plain.Namespace = other
-	made, err := e.client.CoreV1().Pods(other).Create(background(), plain, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	made, err := e.client.CoreV1().Pods(other).Create(background(), plain,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil || made.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"] != resource.MustParse("2") {
 		t.Errorf("in a namespace that does not want it: %v, %v", err, made)
 	}
@@ -141,7 +152,8 @@ func TestTranslateAtAdmission(t *testing.T) {
 // otherNamespace is one more, until the test ends.
 func (e *testCase) otherNamespace() string {
 	e.Helper()
-	made, err := e.client.CoreV1().Namespaces().Create(background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{})
+	made, err := e.client.CoreV1().Namespaces().Create(background(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -175,11 +187,13 @@ func (e *testCase) chartFile(set, file string) string {
 	return ""
 }
 
-// podOf is the pod of a case, as somebody would create it.
+// podOf is the pod of a case, as a user would create it.
 func (e *testCase) podOf(c translatetest.Case) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tried", Namespace: e.namespace, Annotations: maps.Clone(c.Pod.Annotations)}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tried", Namespace: e.namespace,
+		Annotations: maps.Clone(c.Pod.Annotations)}}
 	for _, one := range c.Pod.Containers {
-		made := corev1.Container{Name: one.Name, Image: loadImage, Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}}
+		made := corev1.Container{Name: one.Name, Image: loadImage,
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{}}}
 		for name, amount := range one.Limits {
 			made.Resources.Limits[corev1.ResourceName(name)] = resource.MustParse(amount)
 		}
@@ -197,13 +211,14 @@ func (e *testCase) translated(c translatetest.Case) error {
 	for _, one := range c.Pod.Containers {
 		for name, amount := range one.Limits {
 			if _, err := resource.ParseQuantity(amount); err != nil && len(c.Refused) > 0 {
-				return nil // nobody can create it
+				return nil // no user can create it
 			} else if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	made, err := e.client.CoreV1().Pods(e.namespace).Create(background(), e.podOf(c), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	made, err := e.client.CoreV1().Pods(e.namespace).Create(background(), e.podOf(c),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if len(c.Refused) > 0 {
 		if err == nil {
 			return fmt.Errorf("it is taken, and becomes %v", made.Spec.Containers[0].Resources)
@@ -211,7 +226,8 @@ func (e *testCase) translated(c translatetest.Case) error {
 		if strings.Contains(err.Error(), "must be an integer") {
 			return nil // of what is no number of devices, the API server says so before any policy
 		}
-		if !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'kerf-translated'") || !strings.Contains(err.Error(), "no counterpart in Kerf: ") {
+		if !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'kerf-translated'") ||
+			!strings.Contains(err.Error(), "no counterpart in Kerf: ") {
 			return fmt.Errorf("it is refused otherwise: %w", err)
 		}
 		return nil
@@ -251,7 +267,8 @@ func (e *testCase) translated(c translatetest.Case) error {
 	if strings.Contains(note, "rounded up") {
 		return fmt.Errorf("the pod says %q more than the command", note)
 	}
-	if d := cmp.Diff([2]map[string]string{c.Limits, c.Annotations}, [2]map[string]string{limits, annotations}); d != "" {
+	if d := cmp.Diff([2]map[string]string{c.Limits, c.Annotations},
+		[2]map[string]string{limits, annotations}); d != "" {
 		return errors.New(d)
 	}
 	return nil

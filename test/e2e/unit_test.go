@@ -13,21 +13,23 @@ import (
 // serviceDir has the agent as a service of the node, as it is shipped.
 const serviceDir = "deploy/service"
 
-// agentOnNode does with these rules what the unit's text says, with its own commands and kubeconfig, and runs its line in
-// place of the agent in a pod, until the test ends.
+// agentOnNode does with these rules what the unit's text says, with its own commands and kubeconfig, and runs its line
+// in place of the agent in a pod, until the test ends.
 func (e *testCase) agentOnNode(rules string) {
 	e.Helper()
 	unit, access := e.shipped("kerf-agent.service"), e.shipped("kubeconfig.yaml")
 	e.Cleanup(func() {
 		e.node.do(e.T, "kill", agentName)
-		if err := os.Remove(filepath.Join(e.node.env["RUN"], agentName+".cmd")); err != nil { // the node is to have no such daemon
+		// the node is to have no such daemon
+		if err := os.Remove(filepath.Join(e.node.env["RUN"], agentName+".cmd")); err != nil {
 			e.Error(err)
 		}
 		e.onNode(`rm -r /opt/kerf/bin /etc/kerf`)
 		e.labelled(`"true"`)
 		e.waitForAgent()
 	})
-	e.onNode(`mkdir -p /opt/kerf/bin /etc/kerf && cd "$1" && cp kerf-agent kerf-hook libkerf.so /opt/kerf/bin`, filepath.Join(e.node.env["REPO"], "bin"))
+	e.onNode(`mkdir -p /opt/kerf/bin /etc/kerf && cd "$1" && cp kerf-agent kerf-hook libkerf.so /opt/kerf/bin`,
+		filepath.Join(e.node.env["REPO"], "bin"))
 	e.writeOnNode("sharing.yaml", rules)
 	e.writeOnNode("kubeconfig", strings.ReplaceAll(access, "SERVER", e.config.Host))
 	commands := 0
@@ -51,7 +53,8 @@ func (e *testCase) agentOnNode(rules string) {
 		}
 	}
 	if commands != 3 {
-		e.Fatalf("%s has %d commands for kubectl, want one each for the label, the certificate and the token", serviceDir, commands)
+		e.Fatalf("%s has %d commands for kubectl, want one each for the label, the certificate and the token",
+			serviceDir, commands)
 	}
 	eventually(e, "end of the agent's pod", func() error {
 		pods, err := e.agentPods()
@@ -73,7 +76,8 @@ func (e *testCase) startAgentOnNode() {
 	if !found {
 		e.Fatalf("%s has no ExecStart", serviceDir)
 	}
-	args := append([]string{"svc", agentName, "env", "PATH=" + gpus + "/bin:/usr/bin:/bin", "LD_LIBRARY_PATH=" + gpus + "/lib"}, strings.Fields(line)...)
+	args := append([]string{"svc", agentName, "env", "PATH=" + gpus + "/bin:/usr/bin:/bin", "LD_LIBRARY_PATH=" + gpus +
+		"/lib"}, strings.Fields(line)...)
 	e.node.do(e.T, append(args, "--dev-root="+gpus)...) // the device files of the simulated driver
 }
 

@@ -17,8 +17,8 @@ import (
 
 const nextVersion, nextImage = "v99.0.0-e2e", "kerf.test/agent:next"
 
-// makeNextAgent builds the agent and its hook as of another version, and loads their image. The hook is the first one that
-// there was where the history is here: hook and agent are then as far apart as they can be.
+// makeNextAgent builds the agent and its hook as of another version, and loads their image. Both have the same version,
+// because specs only call the hook of the agent's image. TestHookByHand runs the first hook against this agent.
 func (e *testCase) makeNextAgent() {
 	e.Helper()
 	repo := e.node.env["REPO"]
@@ -26,12 +26,9 @@ func (e *testCase) makeNextAgent() {
 	e.Cleanup(func() { _ = os.RemoveAll(root) })
 	programs := filepath.Join(root, "usr/bin")
 	// What the programs load is taken from the image of the version that is here.
-	if out, err := exec.Command("sh", "-ec", `mkdir -p "$1"; tar -xOf "$2" layer.tar | tar -x -C "$1"`, "sh", root, e.node.env["E2E_DIR"]+"/img/agent.tar").CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-ec", `mkdir -p "$1"; tar -xOf "$2" layer.tar | tar -x -C "$1"`, "sh", root,
+		e.node.env["E2E_DIR"]+"/img/agent.tar").CombinedOutput(); err != nil {
 		e.Fatalf("unpack the agent's image: %v\n%s", err, out)
-	}
-	sources := map[string]string{"kerf-agent": repo, "kerf-hook": repo}
-	if first := e.firstHook(); first != "" {
-		sources["kerf-hook"] = first
 	}
 	for program, cgo := range map[string]string{"kerf-agent": "1", "kerf-hook": "0"} {
 		at := strings.TrimSpace(command("find", root, "-name", program).out)
@@ -43,7 +40,8 @@ func (e *testCase) makeNextAgent() {
 			flags += " -extldflags=-Wl,-z,lazy"
 		}
 		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", flags, "-o", at, "./cmd/"+program)
-		build.Dir, build.Env = sources[program], append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+		build.Dir, build.Env = repo, append(os.Environ(), "CGO_ENABLED="+cgo,
+			"CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
 		if out, err := build.CombinedOutput(); err != nil {
 			e.Fatalf("build %s: %v\n%s", program, err, out)
 		}
@@ -67,9 +65,9 @@ func (e *testCase) hooksOnNode() []string {
 	return versions
 }
 
-// An upgrade brings a hook of its own, names it in the specs and keeps that of the version before, which containers
-// that are just being made may name. What runs is not touched; what restarts, or is new, starts with the new one. The
-// same holds for the way back.
+// An upgrade brings its own hook, names it in the specs and keeps the hook of the version before, because containers
+// that are just being created may name it. Running containers are not touched; restarted and new ones start with the
+// new hook. The same applies to a downgrade.
 func TestUpgrade(t *testing.T) {
 	e := beginWithAgent(t)
 	e.makeNextAgent()
@@ -79,14 +77,15 @@ func TestUpgrade(t *testing.T) {
 	restarts := e.create(spec)
 	runs.running()
 	restarts.running()
-	before := e.holdings(runs, restarts)
+	before := e.heldBy(runs, restarts)
 	first := e.hookPath()
 	was := e.agentVersion()
 	if first != "/opt/kerf/"+was+"/kerf-hook" || was == nextVersion {
 		t.Fatalf("the agent is %s, its hook %s", was, first)
 	}
 	t.Cleanup(func() { e.setAgentImage(agentImage) })
-	for i, step := range []struct{ image, version, other string }{{nextImage, nextVersion, was}, {agentImage, was, nextVersion}} {
+	for i, step := range []struct{ image, version, other string }{{nextImage, nextVersion, was},
+		{agentImage, was, nextVersion}} {
 		e.setAgentImage(step.image)
 		if v := e.agentVersion(); v != step.version {
 			t.Errorf("the agent is %s", v)
@@ -94,7 +93,8 @@ func TestUpgrade(t *testing.T) {
 		if path := e.hookPath(); path != "/opt/kerf/"+step.version+"/kerf-hook" {
 			t.Errorf("the hook is %s", path)
 		}
-		if have := e.hooksOnNode(); len(have) != 2 || !slices.Contains(have, step.version) || !slices.Contains(have, step.other) {
+		if have := e.hooksOnNode(); len(have) != 2 || !slices.Contains(have, step.version) ||
+			!slices.Contains(have, step.other) {
 			t.Errorf("hooks of %q are there, want those of %s and %s", have, step.version, step.other)
 		}
 		for _, program := range []string{step.version, step.other} {
@@ -108,13 +108,14 @@ func TestUpgrade(t *testing.T) {
 		e.wantHeld(fresh, "main", share(5*gib, 0))
 		restarts.tell("main")
 		restarts.until("another instance", func(o *corev1.Pod) error {
-			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil || containerID(s) == before["restarts/main"].container {
+			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil ||
+				containerID(s) == before["restarts/main"].container {
 				return fmt.Errorf("%s", describe(o))
 			}
 			return nil
 		})
 		e.wantHeld(restarts, "main", share(5*gib, 0))
-		before = e.holdings(runs, restarts)
+		before = e.heldBy(runs, restarts)
 	}
 	if l := runs.loads("main", 1); len(l) != 1 || l[0].Error != nil {
 		t.Errorf("the load was disturbed: %v", l)

@@ -20,7 +20,8 @@ import (
 )
 
 // upgradeFrom is a source tree of another commit, built.
-var upgradeFrom = flag.String("from", "", "run TestUpgradeFrom alone, on a cluster that begins with the Kerf of this source tree, in which 'make build kerf-scheduler' was done")
+var upgradeFrom = flag.String("from", "", "run TestUpgradeFrom alone, on a cluster that begins with the Kerf of this "+
+	"source tree, in which 'make build kerf-scheduler' was done")
 
 // release is Kerf as one source makes it.
 type release struct {
@@ -41,7 +42,7 @@ func (e *testCase) renderedFrom(source, set, agent, scheduler string) string {
 		e.Fatal(err)
 	}
 	made := anySchedulerImage.ReplaceAllString(anyAgentImage.ReplaceAllString(string(text), agent), scheduler)
-	// The agent alone cuts GPUs.
+	// Only the agent creates MIG instances.
 	parts := strings.SplitAfter(made, "---\n# Source: ")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "agent/30-agent.yaml") {
@@ -51,7 +52,7 @@ func (e *testCase) renderedFrom(source, set, agent, scheduler string) string {
 	return strings.Join(parts, "")
 }
 
-// imageFrom is an image of this source's with the programs of another in place of its own.
+// imageFrom is an image of this source's with the programs of another instead of this one's.
 func (e *testCase) imageFrom(source, image, ref, entrypoint string) {
 	e.Helper()
 	root := filepath.Join(e.node.env["E2E_DIR"], "node", image+"-from") // a folder that the node sees, too
@@ -70,7 +71,8 @@ func (e *testCase) imageFrom(source, image, ref, entrypoint string) {
 // release makes one of another source.
 func (e *testCase) release(source string) *release {
 	e.Helper()
-	r := &release{what: "the Kerf of " + filepath.Base(source), agent: "kerf.test/agent:from", scheduler: "kerf.test/scheduler:from"}
+	r := &release{what: "the Kerf of " + filepath.Base(source), agent: "kerf.test/agent:from",
+		scheduler: "kerf.test/scheduler:from"}
 	e.imageFrom(source, "agent", r.agent, "kerf-agent")
 	e.imageFrom(source, "scheduler", r.scheduler, "kerf-scheduler")
 	r.all = e.renderedFrom(source, "cluster", r.agent, r.scheduler)
@@ -97,10 +99,16 @@ func (e *testCase) objectsOf(text string) map[string]string {
 	return all
 }
 
-// become is "helm upgrade", or "helm rollback": what the next one has is applied, what only the one before had is deleted. It
-// waits until all that runs is the next one's.
+// become is "helm upgrade", or "helm rollback": what the next one has is applied, what only the one before had is
+// deleted. It waits until all that runs is the next one's.
 func (e *testCase) become(before, next *release) {
 	e.Helper()
+	if before != nil { // the selector of a DaemonSet cannot change: see docs/operate/install.md
+		if r := e.kubectl("", "delete", "daemonset", "-n", kerfNamespace, "-l", "app.kubernetes.io/part-of=kerf",
+			"--cascade=foreground"); r.err != nil {
+			e.Fatalf("%s: %v", next.what, r)
+		}
+	}
 	if err := e.apply(next.all); err != nil {
 		e.Fatalf("%s: %v", next.what, err)
 	}
@@ -128,40 +136,42 @@ func (e *testCase) become(before, next *release) {
 		next.version = said
 	}
 	if said != next.version || before != nil && said == before.version {
-		e.Fatalf("%s: its agent says that it is %s; it was %s, and the one before %v", next.what, said, next.version, before)
+		e.Fatalf("%s: its agent says that it is %s; it was %s, and the one before %v", next.what, said, next.version,
+			before)
 	}
 	e.Logf("%s runs: %s", next.what, said)
 }
 
-// capped checks that the agent and the driver say of a pod's GPU what it asked for. The other GPUs are not looked at: one that is
-// in MIG mode by now has no limits.
+// capped checks that the agent and the driver say of a pod's GPU what it asked for. The other GPUs are not looked at:
+// one that is in MIG mode by now has no limits.
 func (e *testCase) capped(p *pod, memory uint64, percent uint32) {
 	e.Helper()
 	g := e.grantOf(p, "main")
-	if len(g.Fragments) != 1 || g.Memory != memory || g.Percent != percent || g.Level != "driver" {
+	if len(g.Shares) != 1 || g.Memory != memory || g.Percent != percent || g.Level != "driver" {
 		e.Errorf("%s has the grant %+v", p.name, g)
 		return
 	}
-	if caps := p.caps("main"); caps[g.Fragments[0].GPU] != memory {
-		e.Errorf("%s is held to %v, want %d on %s", p.name, caps, memory, g.Fragments[0].GPU)
+	if caps := p.caps("main"); caps[g.Shares[0].GPU] != memory {
+		e.Errorf("%s is held to %v, want %d on %s", p.name, caps, memory, g.Shares[0].GPU)
 	}
 }
 
-// neverOffItsGPU looks in the driver's log for a limit that it was told of the pod's own GPU and that is not the pod's cap.
+// neverOffItsGPU searches the driver's log for a limit of the pod's own GPU that is not the pod's cap.
 func (e *testCase) neverOffItsGPU(p *pod, memory uint64) {
 	e.Helper()
-	own, lines := e.grantOf(p, "main").Fragments[0].GPU, 0
+	own, lines := e.grantOf(p, "main").Shares[0].GPU, 0
 	id := p.id("main")
 	for _, g := range e.node.gpus(e.T) {
 		if g.UUID != own {
 			continue
 		}
 		for line := range strings.SplitSeq(since(e.node.log("gpusim"), e.logs["gpusim"]), "\n") {
-			if !strings.Contains(line, " msg=limit ") || !strings.Contains(line, id) || !strings.Contains(line, "error=<nil>") || !strings.Contains(line, fmt.Sprintf(" gpu=%d ", g.Minor)) {
+			if !strings.Contains(line, " msg=limit ") || !strings.Contains(line, id) ||
+				!strings.Contains(line, "error=<nil>") || !strings.Contains(line, fmt.Sprintf(" gpu=%d ", g.Minor)) {
 				continue
 			}
 			if lines++; !strings.Contains(line, fmt.Sprintf(" hard=%d ", memory)) {
-				e.Errorf("%s is to have %d, and the driver was told: %s", p.name, memory, line)
+				e.Errorf("%s is to have %d, and the driver got: %s", p.name, memory, line)
 			}
 		}
 	}
@@ -170,9 +180,8 @@ func (e *testCase) neverOffItsGPU(p *pod, memory uint64) {
 	}
 }
 
-// From another source to this one, back, and here again: what runs is not touched, what starts anew and what is new is held, by
-// who placed it and by who did not, and what ends is given back. Between the two lie all the changes of what they keep: the
-// record on the node, the messages of the hook, the GPUNode, the rules, the objects of the cluster.
+// From another source to this one, back, and here again. Running containers are not disturbed, new and restarted ones
+// are capped, and ended ones release their grants.
 func TestUpgradeFrom(t *testing.T) {
 	if *upgradeFrom == "" {
 		t.Skip("it takes another source: 'make e2e-upgrade FROM=COMMIT' runs it")
@@ -180,8 +189,10 @@ func TestUpgradeFrom(t *testing.T) {
 	e := begin(t)
 	older := e.release(*upgradeFrom)
 	newer := &release{what: "the Kerf of this source", all: e.rendered("cluster")}
-	if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", nodeLabel); r.err != nil {
-		t.Fatal(r)
+	for _, label := range []string{nodeLabel, `{"metadata":{"labels":{"kerf.dev/node":"true"}}}`} {
+		if r := e.kubectl("", "patch", "node", e.node.env["NODE_NAME"], "-p", label); r.err != nil {
+			t.Fatal(r)
+		}
 	}
 	namespace, err := os.ReadFile(filepath.Join(*upgradeFrom, "deploy/manifests/00-namespace.yaml"))
 	if err != nil {
@@ -196,12 +207,13 @@ func TestUpgradeFrom(t *testing.T) {
 	again.restart = corev1.RestartPolicyAlways
 	restarts := e.create(again)
 	runs := e.create(one("runs", gibs(10), "exec gpuload --json --alloc 9GiB --hold 1h"))
-	pods := []*pod{restarts, runs, e.create(one("half", percent(50), hold)), e.create(one("whole", wholeGPUs(1), hold)), e.create(named("named", "e2e-small"))}
+	pods := []*pod{restarts, runs, e.create(one("half", percent(50), hold)), e.create(one("whole", wholeGPUs(1), hold)),
+		e.create(named("named", "e2e-small"))}
 	ends := e.create(one("ends", gibs(7), hold))
 	for _, p := range append(pods, ends) {
 		p.running()
 	}
-	before, now := e.holdings(pods...), older
+	before, now := e.heldBy(pods...), older
 	for i, next := range []*release{newer, older, newer} {
 		e.become(now, next)
 		e.wantSame(before, pods...)
@@ -212,7 +224,8 @@ func TestUpgradeFrom(t *testing.T) {
 		called.running()
 		e.capped(fresh, 5*gib, 0)
 		e.capped(called, 4*gib, 10)
-		if _, usable, err := e.capacity("kerf.dev/mig-1g.10gb"); err == nil && usable > 0 { // where GPUs go into MIG mode as pods ask
+		// where GPUs go into MIG mode as pods ask
+		if _, usable, err := e.capacity("kerf.dev/mig-1g.10gb"); err == nil && usable > 0 {
 			cut := e.create(one(fmt.Sprintf("cut-%d", i), instance("1g.10gb"), hold))
 			cut.running()
 			if g := e.grantOf(cut, "main"); g.Level != "hardware" {
@@ -222,7 +235,8 @@ func TestUpgradeFrom(t *testing.T) {
 		}
 		restarts.tell("main")
 		restarts.until("another instance", func(o *corev1.Pod) error {
-			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil || containerID(s) == before["again/main"].container {
+			if s := o.Status.ContainerStatuses[0]; s.State.Running == nil ||
+				containerID(s) == before["again/main"].container {
 				return errors.New(describe(o))
 			}
 			return nil
@@ -231,7 +245,7 @@ func TestUpgradeFrom(t *testing.T) {
 		ends.delete() // one that the one before has started
 		ends.released()
 		ends = fresh
-		before, now = e.holdings(pods...), next
+		before, now = e.heldBy(pods...), next
 		if t.Failed() {
 			return
 		}

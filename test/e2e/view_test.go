@@ -23,7 +23,7 @@ type want struct {
 // share is a fraction of one GPU at the level that the pool demands.
 func share(memory uint64, percent uint32) want { return want{1, memory, percent, "driver"} }
 
-// least is more than what the driver is told to let a container take of GPUs that are not its own.
+// least is more than what the driver lets a container take of GPUs that are not its own.
 const least = 16 * mib
 
 // wantHeld compares what a running container sees, what the driver holds for it and what the agent shows with what
@@ -33,11 +33,12 @@ func (e *testCase) wantHeld(p *pod, container string, w want) grant {
 	return e.wantHeldBut(p, container, w, "")
 }
 
-// wantHeldBut is wantHeld of a container that was started while the driver had lost a GPU, which took no limit for it then.
+// wantHeldBut is wantHeld of a container that was started while the driver had lost a GPU, which took no limit for it
+// then.
 func (e *testCase) wantHeldBut(p *pod, container string, w want, lost string) grant {
 	e.Helper()
 	g, id := e.grantUsed(p, container), p.id(container)
-	parts := g.Fragments
+	parts := g.Shares
 	if len(g.InForce) > 0 {
 		parts = g.InForce
 	}
@@ -48,22 +49,24 @@ func (e *testCase) wantHeldBut(p *pod, container string, w want, lost string) gr
 	for _, f := range parts {
 		own[f.GPU] = true
 		if f.Memory != w.memory || f.Percent != w.percent {
-			e.Errorf("%s/%s: fragment %+v, want %+v", p.name, container, f, w)
+			e.Errorf("%s/%s: share %+v, want %+v", p.name, container, f, w)
 		}
 	}
 	caps := p.caps(container)
 	for uuid := range own {
 		if limit, limited := caps[uuid]; limited != (w.level == "driver") || limited && limit != w.memory {
-			e.Errorf("%s/%s: the driver holds %d (%t) on its GPU %s, want %+v", p.name, container, limit, limited, uuid, w)
+			e.Errorf("%s/%s: the driver holds %d (%t) on its GPU %s, want %+v", p.name, container, limit, limited, uuid,
+				w)
 		}
 	}
 	cut := e.inDriver()
 	for i, gpu := range e.node.gpus(e.T) {
 		limit, limited := caps[gpu.UUID]
-		// In MIG mode a GPU takes no limits: nobody can use it without the nodes of an instance.
+		// In MIG mode a GPU takes no limits: no process can use it without the nodes of an instance.
 		must := (w.level == "driver" || w.level == "exclusive") && gpu.UUID != lost && !cut[i].MIG
 		if !own[gpu.UUID] && (limit > least || must && !limited) {
-			e.Errorf("%s/%s: the driver lets it take %d bytes (limited: %t) of GPU %s, which is not its own", p.name, container, limit, limited, gpu.UUID)
+			e.Errorf("%s/%s: the driver lets it take %d bytes (limited: %t) of GPU %s, which is not its own", p.name,
+				container, limit, limited, gpu.UUID)
 		}
 	}
 	e.wantSees(p, container, w, own)
@@ -112,7 +115,7 @@ func (p *pod) released() {
 	})
 }
 
-// uidOf is a pod's UID as the node has it: of a static pod the API server knows a mirror, with a UID of its own.
+// uidOf is a pod's UID on the node: for a static pod the API server has a mirror pod with a different UID.
 func uidOf(o *corev1.Pod) string {
 	if uid := o.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid
@@ -129,7 +132,8 @@ func (e *testCase) wantSees(p *pod, container string, w want, own map[string]boo
 		if own[g.UUID] {
 			minors = append(minors, fmt.Sprintf("nvidia%d", g.Minor))
 			if w.level == "exclusive" && w.memory != g.Memory-g.Reserved {
-				e.Errorf("%s/%s: %d bytes granted of a whole GPU of %d", p.name, container, w.memory, g.Memory-g.Reserved)
+				e.Errorf("%s/%s: %d bytes granted of a whole GPU of %d", p.name, container, w.memory,
+					g.Memory-g.Reserved)
 			}
 		}
 	}
@@ -141,7 +145,7 @@ func (e *testCase) wantSees(p *pod, container string, w want, own map[string]boo
 		e.Errorf("%s/%s: it sees GPUs of sizes %d, want %d GPUs", p.name, container, sizes, w.gpus)
 	}
 	for _, size := range sizes {
-		if (w.level == "driver" || w.level == "client") && size != w.memory || size < w.memory {
+		if (w.level == "driver" || w.level == "userspace") && size != w.memory || size < w.memory {
 			e.Errorf("%s/%s: it sees a GPU of %d bytes, want %d", p.name, container, size, w.memory)
 		}
 	}

@@ -24,7 +24,8 @@ type remains map[string]int
 // has no child keeps nothing of a container.
 const shims = `for p in /proc/[0-9]*; do
 	[ "$(cat $p/comm 2>/dev/null)" = containerd-shim ] || continue
-	case "$(readlink $p/cwd)" in *"(deleted)") [ -n "$(cat $p/task/*/children)" ] || { echo "` + emptyShim + `"; continue; } ;; esac
+	case "$(readlink $p/cwd)" in *"(deleted)") [ -n "$(cat $p/task/*/children)" ] || { echo "` + emptyShim +
+	`"; continue; } ;; esac
 	echo "of a container"
 done`
 
@@ -42,7 +43,8 @@ func (e *testCase) remains() (remains, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := remains{"grants": len(s.Grants), "driver's limits": len(e.node.limits(e.T)), "driver's processes": len(e.node.processes(e.T))}
+	r := remains{"grants": len(s.Grants), "driver's limits": len(e.node.limits(e.T)),
+		"driver's processes": len(e.node.processes(e.T))}
 	for _, w := range s.Warnings {
 		r["warning: "+w]++
 	}
@@ -115,8 +117,8 @@ func (e *testCase) static(s podSpec) (*pod, func()) {
 	return p, remove
 }
 
-// Fifty pods of all kinds, ten at a time, and a static one leave nothing: no grant, limit, cgroup, mount or file on the node, and no
-// descriptor in the agent.
+// Fifty pods of all kinds, ten at a time, and a static one leave nothing: no grant, limit, cgroup, mount or file on the
+// node, and no descriptor in the agent.
 func TestFiftyPodsLeaveNothing(t *testing.T) {
 	e := beginWithAgent(t)
 	warm := e.create(one("warm", gibs(1), "gpuload --json")) // whatever is there once is there from now on
@@ -144,7 +146,8 @@ func TestFiftyPodsLeaveNothing(t *testing.T) {
 				s.containers[0].run = "gpuload --json --alloc 100GiB; exit 1"
 			case 3:
 				s.init = []container{{name: "before", run: "gpuload --json", limits: gibs(2)}}
-				s.containers = append(s.containers, container{name: "second", run: "gpuload --json", limits: percent(5)})
+				s.containers = append(s.containers, container{name: "second", run: "gpuload --json",
+					limits: percent(5)})
 			case 4:
 				s.restart = corev1.RestartPolicyAlways
 			}
@@ -160,7 +163,8 @@ func TestFiftyPodsLeaveNothing(t *testing.T) {
 				p.phase(corev1.PodFailed)
 			case 4:
 				p.until("ended once", func(o *corev1.Pod) error {
-					if s := o.Status.ContainerStatuses; len(s) == 0 || s[0].RestartCount == 0 && s[0].State.Terminated == nil {
+					if s := o.Status.ContainerStatuses; len(s) == 0 || s[0].RestartCount == 0 &&
+						s[0].State.Terminated == nil {
 						return fmt.Errorf("%s", describe(o))
 					}
 					return nil
@@ -190,8 +194,8 @@ func TestFiftyPodsLeaveNothing(t *testing.T) {
 	}
 }
 
-// specFiles are all CDI specs of the node and what the runtime runs of Kerf's, with checksums: pods neither add nor take away
-// nor change any.
+// specFiles are all CDI specs of the node and what the runtime runs of Kerf's, with checksums: pods neither add nor
+// take away nor change any.
 func (e *testCase) specFiles() string {
 	e.Helper()
 	r := e.node.in("sh", "-c", `find /etc/cdi /var/run/cdi /opt/kerf -type f | sort | xargs sha256sum`)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whole GPUs are nobody else's: the container sees exactly those, at their size, and no fraction lands there, nor
-// whole ones where fractions are.
+// Whole GPUs belong to one pod: the container sees exactly those, at their size, and no share lands there, nor whole
+// GPUs where shares are.
 func TestWholeGPUs(t *testing.T) {
 	e := beginWithAgent(t)
 	part := e.create(one("part", gibs(2), hold))
@@ -22,24 +22,25 @@ func TestWholeGPUs(t *testing.T) {
 		*pod
 		n int
 	}{"two": {two, 2}, "five": {five, 5}} {
-		g := e.wantHeld(p.pod, "main", want{gpus: p.n, memory: e.node.gpus(t)[0].shareOf(100), percent: 100, level: "exclusive"})
+		g := e.wantHeld(p.pod, "main", want{gpus: p.n, memory: e.node.gpus(t)[0].shareOf(100), percent: 100,
+			level: "exclusive"})
 		if !g.Whole {
 			t.Errorf("%s: %+v", name, g)
 		}
-		for _, f := range g.Fragments {
+		for _, f := range g.Shares {
 			if other := taken[f.GPU]; other != "" {
 				t.Errorf("GPU %s is of %s and of %s", f.GPU, name, other)
 			}
 			taken[f.GPU] = name
 		}
 	}
-	if gpu := e.wantHeld(part, "main", share(2*gib, 0)).Fragments[0].GPU; taken[gpu] != "" {
+	if gpu := e.wantHeld(part, "main", share(2*gib, 0)).Shares[0].GPU; taken[gpu] != "" {
 		t.Errorf("GPU %s carries a fraction, and is of %s", gpu, taken[gpu])
 	}
 	// 77 GiB are left of the one GPU that carries a fraction.
 	large := e.create(one("large", gibs(70), hold))
 	large.running()
-	if gpu := e.wantHeld(large, "main", share(70*gib, 0)).Fragments[0].GPU; taken[gpu] != "" {
+	if gpu := e.wantHeld(large, "main", share(70*gib, 0)).Shares[0].GPU; taken[gpu] != "" {
 		t.Errorf("GPU %s is of %s, and carries a fraction", gpu, taken[gpu])
 	}
 	// kubelet counts 632 GiB and 8 GPUs, each for itself; what fits neither way waits on the node.

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eventually waits in tests for what another goroutine or process does. A test that can wait in a synctest bubble
-// does not need it.
+// Package eventually waits in tests for what another goroutine or process does. A test that can wait in a synctest
+// bubble does not need it.
 package eventually
 
 import (

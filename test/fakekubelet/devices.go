@@ -10,8 +10,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Count is a resource's capacity and what of it is allocatable. A resource that no plugin has told of has
-// neither.
+// Count is a resource's capacity and what of it is allocatable. A resource that no plugin has reported has neither.
 func (k *Kubelet) Count(resource string) (capacity, allocatable int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

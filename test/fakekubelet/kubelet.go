@@ -4,10 +4,10 @@
 // Package fakekubelet stands in for kubelet's device manager in tests: over real sockets it does what
 // kubelet 1.37 does to a device plugin, at the same moments.
 //
-// It deletes every socket in its folder at a start, calls a plugin back while that registers, refuses a
-// socket that it knows already, drops a plugin whose list stream ends, promotes the one that is left, picks any
-// healthy ids that nobody holds, remembers allocations over a restart, and calls PreStartContainer before
-// every start. A List takes the ids of pods that it admits meanwhile.
+// At a start it deletes every socket in its folder. It calls a plugin back while that registers, refuses a socket that
+// it knows already, drops a plugin whose list stream ends, and promotes the remaining one. It picks any healthy free
+// ids, remembers allocations over a restart, and calls PreStartContainer before every start. A List takes the ids of
+// pods that it admits meanwhile.
 //
 // It does not run containers, schedule, or align NUMA nodes; it has no back-off and no grace periods.
 package fakekubelet
@@ -59,8 +59,8 @@ type Kubelet struct {
 
 	// held outlives a restart, as kubelet's checkpoint does.
 	held map[sharing.ContainerRef]map[string][]string
-	// pods are those that it knows; a key has no container. admitted says of which resources a container must have ids when
-	// it starts, and chosen which ids are about to be given.
+	// pods are those that it knows; a key has no container. admitted says of which resources a container must have ids
+	// when it starts, and chosen which ids are about to be given.
 	pods     map[sharing.ContainerRef]bool
 	admitted map[sharing.ContainerRef]map[string]bool
 	chosen   map[string]map[string]bool
@@ -81,7 +81,8 @@ type plugin struct {
 func New(dir string) *Kubelet {
 	return &Kubelet{
 		dir: dir, held: map[sharing.ContainerRef]map[string][]string{}, updates: map[string]int{},
-		pods: map[sharing.ContainerRef]bool{}, admitted: map[sharing.ContainerRef]map[string]bool{}, chosen: map[string]map[string]bool{},
+		pods: map[sharing.ContainerRef]bool{}, admitted: map[sharing.ContainerRef]map[string]bool{},
+		chosen: map[string]map[string]bool{},
 	}
 }
 
@@ -122,7 +123,7 @@ func (k *Kubelet) Start() error {
 // Stop ends it in order: kubelet.sock is gone afterwards. Stop and Kill of one that does not run do nothing.
 func (k *Kubelet) Stop() { k.end(true) }
 
-// Kill ends it as a signal would: kubelet.sock stays, and nobody listens on it.
+// Kill ends it as a signal would: kubelet.sock stays, and no process listens on it.
 func (k *Kubelet) Kill() { k.end(false) }
 
 func (k *Kubelet) end(unlink bool) {
@@ -201,7 +202,8 @@ func (r *registry) Register(ctx context.Context, req *pluginapi.RegisterRequest)
 	if err != nil {
 		return nil, err
 	}
-	p := &plugin{resource: req.GetResourceName(), socket: socket, conn: conn, api: pluginapi.NewDevicePluginClient(conn)}
+	p := &plugin{resource: req.GetResourceName(), socket: socket, conn: conn,
+		api: pluginapi.NewDevicePluginClient(conn)}
 	ctx, cancel := context.WithTimeout(ctx, callBack)
 	defer cancel()
 	p.options, err = p.api.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true))

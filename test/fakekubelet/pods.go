@@ -24,9 +24,9 @@ func podOf(ref sharing.ContainerRef) sharing.ContainerRef {
 	return sharing.ContainerRef{Namespace: ref.Namespace, Pod: ref.Pod}
 }
 
-// Admit gives a container n ids of a resource and returns the CDI names that its runtime would get. A failure
-// is final for the pod, as it is with kubelet. A container that has its ids is not allocated for again, but
-// refused when one of them is not healthy. Nobody is told of the ids before the plugin has answered.
+// Admit gives a container n ids of a resource and returns the CDI names that its runtime would get. A failure is final
+// for the pod, as it is with kubelet. A container that has its ids is not allocated for again, but refused when one of
+// them is not healthy. The ids stay secret until the plugin has answered.
 func (k *Kubelet) Admit(ctx context.Context, ref sharing.ContainerRef, resource string, n int) ([]string, error) {
 	ref.PodUID = ""
 	k.mu.Lock()
@@ -51,12 +51,15 @@ func (k *Kubelet) Admit(ctx context.Context, ref sharing.ContainerRef, resource 
 	for _, id := range mine {
 		if d := k.devices[resource][id]; d.GetHealth() != pluginapi.Healthy {
 			k.mu.Unlock()
-			return nil, fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", resource)
+			return nil,
+				fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s",
+					resource)
 		}
 	}
 	if p == nil || len(mine) == 0 && len(free) < n {
 		k.mu.Unlock()
-		return nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", resource, n, len(free))
+		return nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", resource,
+			n, len(free))
 	}
 	if len(mine) == 0 {
 		// The order of a map is no order, as with kubelet.
@@ -69,7 +72,8 @@ func (k *Kubelet) Admit(ctx context.Context, ref sharing.ContainerRef, resource 
 		k.chosen[resource][id] = true
 	}
 	k.mu.Unlock()
-	resp, err := p.api.Allocate(ctx, &pluginapi.AllocateRequest{ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: mine}}})
+	resp, err := p.api.Allocate(ctx, &pluginapi.AllocateRequest{
+		ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: mine}}})
 	k.mu.Lock()
 	for _, id := range mine {
 		delete(k.chosen[resource], id)
@@ -130,7 +134,8 @@ func (k *Kubelet) Prepare(ctx context.Context, ref sharing.ContainerRef) error {
 			continue
 		}
 		if len(ids) == 0 {
-			return fmt.Errorf("no devices found allocated in local cache for pod %s, container %s, resource %s", ref.Pod, ref.Container, resource)
+			return fmt.Errorf("no devices found allocated in local cache for pod %s, container %s, resource %s",
+				ref.Pod, ref.Container, resource)
 		}
 		ctx, cancel := context.WithTimeout(ctx, preStart)
 		_, err := p.api.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: ids})

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Diff returns the lines that two texts do not share, each with its number in its text: "-" in the first, "+" in the second.
+// Diff returns the lines that two texts do not share, each with its number in its text: "-" in the first, "+" in the
+// second.
 func Diff(first, second string) string {
 	a, b := strings.Split(first, "\n"), strings.Split(second, "\n")
 	// common[i][j] is the length of the longest common subsequence of a[i:] and b[j:].

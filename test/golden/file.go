@@ -26,7 +26,8 @@ type File struct {
 	seen     []string
 }
 
-// Open reads a golden file. With update it is written at the end instead. It fails the test unless the test passes all steps.
+// Open reads a golden file. With update it is written at the end instead. It fails the test unless the test passes all
+// steps.
 func Open(t *testing.T, path string, update bool, patience time.Duration) *File {
 	t.Helper()
 	f := &File{path: path, update: update, patience: patience, steps: map[string]string{}}
@@ -45,8 +46,8 @@ func Open(t *testing.T, path string, update bool, patience time.Duration) *File 
 	return f
 }
 
-// Step waits until look returns what the file says of this step. With update it waits until look returns the same text for
-// some time.
+// Step waits until look returns what the file says of this step. With update it waits until look returns the same text
+// for some time.
 func (f *File) Step(t *testing.T, name string, look func() (string, error)) {
 	t.Helper()
 	if slices.Contains(f.seen, name) {

@@ -17,7 +17,7 @@ func TestScrub(t *testing.T) {
 	s.Call("GRANT", "k-0123456789", "GRANT-a")
 	const document = `{"at": "2026-11-23T16:05:59.991848484Z", "id": "k-0123456789", "pids": [12, 0], "gpu": "GPU-df89a287-04d9-5a89-9433-d74ca6f3ab10",
 		"text": "PIDs 12, 13 use /tmp/kf1/x of GPU-df89a287-04d9-5a89-9433-d74ca6f3ab10", "memory": 4294967296, "energy": {"value": 1.5}, "list": ["b", "a"]}`
-	got, err := s.JSON([]byte(document), golden.Document{
+	got, err := s.JSON([]byte(document), golden.Format{
 		Differ: map[string]string{"pids": "PID", "energy.value": golden.MeasuredValue}, Unordered: []string{"list"},
 	})
 	const want = `{
@@ -47,7 +47,7 @@ func TestStrange(t *testing.T) {
 	s := golden.NewScrubber()
 	s.Know("x1", "x")
 	s.Know("x2", "x")
-	got, err := s.JSON([]byte(`{"x1": 1, "x2": 2}`), golden.Document{})
+	got, err := s.JSON([]byte(`{"x1": 1, "x2": 2}`), golden.Format{})
 	if err != nil || len(golden.Strange(got)) == 0 {
 		t.Errorf("%v: %s", err, got)
 	}
@@ -77,7 +77,8 @@ go_threads MEASURED`
 	if err != nil || got != want {
 		t.Errorf("%v\n%s", err, golden.Diff(want, got))
 	}
-	if _, err := golden.NewScrubber().Metrics("what is this\n", nil, nil); err == nil || !strings.Contains(err.Error(), "what is this") {
+	if _, err := golden.NewScrubber().Metrics("what is this\n", nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "what is this") {
 		t.Errorf("no sample: %v", err)
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"strings"
 )
 
-// Document says how a JSON document is read.
-type Document struct {
-	// Differ are the fields with values that differ between two runs, and the kind of each: by their name, or by the name of
-	// the object, a dot and theirs. 0 and "" stay, but a MeasuredValue may be 0.
+// Format says how a JSON document is read.
+type Format struct {
+	// Differ are the fields with values that differ between two runs, and the kind of each: by their name, or by the
+	// name of the object, a dot and theirs. 0 and "" stay, but a MeasuredValue may be 0.
 	Differ map[string]string
-	// Unordered are the lists without an order: elements are sorted. "" is the document itself.
+	// Unordered are the lists without an order: elements are sorted. "" is the root itself.
 	Unordered []string
 }
 
 // width is the length up to which an object or a list is written on one line.
 const width = 130
 
-// JSON returns a document with sorted keys and with placeholders, one object on a line where it fits.
-func (s *Scrubber) JSON(data []byte, d Document) (string, error) {
+// JSON returns data with sorted keys and with placeholders, one object on a line where it fits.
+func (s *Scrubber) JSON(data []byte, d Format) (string, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var v any
@@ -41,7 +41,7 @@ func (s *Scrubber) JSON(data []byte, d Document) (string, error) {
 }
 
 // value replaces what is in v, which has this name.
-func (s *Scrubber) value(name string, v any, d Document) any {
+func (s *Scrubber) value(name string, v any, d Format) any {
 	switch v := v.(type) {
 	case string:
 		if kind := d.Differ[name]; kind != "" && v != "" {

@@ -28,8 +28,9 @@ var (
 	bound  = regexp.MustCompile(`,?le="([^"]*)"`)
 )
 
-// Metrics returns an exposition: comments and samples, sorted by name and labels. A histogram has one line for its bounds.
-// Values of measured samples are replaced by MEASURED. Bounds of a histogram and samples that omit accepts are left out.
+// Metrics returns an exposition: comments and samples, sorted by name and labels. A histogram has one line for its
+// bounds. Values of measured samples are replaced by MEASURED. Bounds of a histogram and samples that omit accepts are
+// left out.
 func (s *Scrubber) Metrics(text string, more []Measured, omit func(line string) bool) (string, error) {
 	var out []string
 	bounds := map[string][]string{}
@@ -64,7 +65,10 @@ func (s *Scrubber) Metrics(text string, more []Measured, omit func(line string) 
 	if omit != nil {
 		out = slices.DeleteFunc(out, omit)
 	}
-	slices.SortStableFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(family(a), family(b)), cmp.Compare(a, b)) })
+	slices.SortStableFunc(out, func(a, b string) int {
+		return cmp.Or(cmp.Compare(family(a), family(b)),
+			cmp.Compare(a, b))
+	})
 	return strings.Join(out, "\n"), nil
 }
 

@@ -90,13 +90,15 @@ func (s *Scrubber) Text(text string) string {
 	}
 	return pids.ReplaceAllStringFunc(text, func(v string) string {
 		parts := pids.FindStringSubmatch(v)
-		return parts[1] + parts[2] + number.ReplaceAllStringFunc(parts[3], func(pid string) string { return s.Number("PID", pid) })
+		return parts[1] + parts[2] + number.ReplaceAllStringFunc(parts[3],
+			func(pid string) string { return s.Number("PID", pid) })
 	})
 }
 
 // strange matches what must not be in a golden file: values that differ between two runs, or paths of one machine.
-var strange = regexp.MustCompile(`STRANGE|\b[0-9a-f]*([0-9][a-f]|[a-f][0-9])[0-9a-f]{5,}\b|/tmp/\S*|\b20\d\d-\d\d-\d\d\b|` +
-	`\b\d+(\.\d+)?(ns|µs|ms)\b`)
+var strange = regexp.MustCompile(
+	`STRANGE|\b[0-9a-f]*([0-9][a-f]|[a-f][0-9])[0-9a-f]{5,}\b|/tmp/\S*|\b20\d\d-\d\d-\d\d\b|` +
+		`\b\d+(\.\d+)?(ns|µs|ms)\b`)
 
 // Strange returns the values in a scrubbed text that look as if they differed between two runs.
 func Strange(text string) []string { return strange.FindAllString(text, -1) }

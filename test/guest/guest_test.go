@@ -31,12 +31,13 @@ type variant struct {
 	name, driver, backends, level string
 }
 
-// variants are what the guest is booted with, one after the other. Backend mps holds no container of a bundle; libkerf does then.
+// variants are what the guest is booted with, one after the other. Backend mps holds no container of a bundle; libkerf
+// does then.
 func variants() []variant {
 	return []variant{
 		{"driver", "r615", "driver, reactive", "driver"},
-		{"libkerf", "r580", "driver, libkerf, reactive", "client"},
-		{"mps", "r580", "driver, mps, libkerf, reactive", "client"},
+		{"libkerf", "r580", "driver, libkerf, reactive", "userspace"},
+		{"mps", "r580", "driver, mps, libkerf, reactive", "userspace"},
 	}
 }
 
@@ -80,10 +81,13 @@ func boot(ctx context.Context, results, further string) (string, error) {
 	file := func(name string) string { return filepath.Join(*guestDir, name) }
 	data := file("emulator/usr/share")
 	// The processor is emulated. It takes seconds, and a KVM within a virtual machine can hang.
-	cmd := exec.CommandContext(ctx, "nice", "-n", "10", file("qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", "max",
+	cmd := exec.CommandContext(ctx, "nice", "-n", "10", file("qemu-system-x86_64"), "-accel", "tcg,thread=multi",
+		"-cpu", "max",
 		"-m", "2048", "-smp", "2", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-L", data+"/qemu", "-L", data+"/seabios", "-kernel", file("vmlinuz"), "-initrd", file("initrd"),
-		"-append", "console=ttyS0 loglevel=4 panic=-1 systemd.unit=guest.target systemd.log_color=0 systemd.show_status=error "+further,
+		"-append",
+		"console=ttyS0 loglevel=4 panic=-1 systemd.unit=guest.target systemd.log_color=0 systemd.show_status=error "+
+			further,
 		"-serial", "stdio", "-serial", "file:"+results)
 	runtime.LockOSThread() // the kernel ends the guest with the thread that started it
 	defer runtime.UnlockOSThread()

@@ -32,9 +32,11 @@ func steps() []step {
 		{"start", func(*machine) {}},
 		{"daemon-reload", systemctl("daemon-reload")},
 		{"daemon-reexec", systemctl("daemon-reexec")},
-		{"property-of-slice", systemctl("set-property", "--runtime", "system.slice", "CPUWeight=50", "IOWeight=50", "MemoryHigh=90%")},
+		{"property-of-slice", systemctl("set-property", "--runtime", "system.slice", "CPUWeight=50", "IOWeight=50",
+			"MemoryHigh=90%")},
 		{"property-taken-back", systemctl("revert", "system.slice")},
-		{"property-of-agent", systemctl("set-property", "--runtime", "kerf-agent.service", "CPUQuota=90%", "TasksMax=500")},
+		{"property-of-agent", systemctl("set-property", "--runtime", "kerf-agent.service", "CPUQuota=90%",
+			"TasksMax=500")},
 		{"agent-restarts", func(m *machine) { m.agentAnew("restart", "kerf-agent.service") }},
 		{"agent-killed", func(m *machine) { m.agentAnew("kill", "--signal=KILL", "kerf-agent.service") }},
 		{"agent-of-a-new-unit", newUnit},
@@ -47,7 +49,8 @@ func steps() []step {
 
 // newUnit changes the agent's unit, as an upgrade of Kerf does.
 func newUnit(m *machine) {
-	m.write("/etc/systemd/system/kerf-agent.service.d/upgrade.conf", "[Service]\nEnvironment=UPGRADE=1\nLimitNOFILE=8192\n")
+	m.write("/etc/systemd/system/kerf-agent.service.d/upgrade.conf",
+		"[Service]\nEnvironment=UPGRADE=1\nLimitNOFILE=8192\n")
 	m.must("systemctl", "daemon-reload")
 	m.agentAnew("restart", "kerf-agent.service")
 }
@@ -61,8 +64,8 @@ func reloads(m *machine) {
 	m.must("systemctl", "daemon-reexec")
 }
 
-// child stops a service whose main process has a child in the grant's cgroup, which is not systemd's. The child lives, keeps the
-// grant and its cap, and ends by cgroup.kill, as docs/reference/known-limits.md says.
+// child stops a service whose main process has a child in the grant's cgroup, which is not systemd's. The child lives,
+// keeps the grant and its cap, and ends by cgroup.kill, as docs/reference/known-limits.md says.
 func child(m *machine) {
 	j := m.newJob("child", tooMuch)
 	// A shell gives a child in the background another input, unless it is named.
@@ -147,7 +150,8 @@ func onlyVersionTwo(t *testing.T) {
 	}
 }
 
-// check looks at each job: the same process in the same cgroup, the same grant and cap, memory below the cap and none above.
+// check looks at each job: the same process in the same cgroup, the same grant and cap, memory below the cap and none
+// above.
 func (m *machine) check() {
 	m.Helper()
 	m.must(kerf, "status", "--wait", "ready", "--timeout", "60s")
@@ -170,7 +174,8 @@ func (j *job) same(m *machine) error {
 	if err != nil {
 		return err
 	}
-	if g.Level != m.level || g.Backend != j.grant.Backend || g.ID != j.grant.ID || g.MemoryBytes != j.grant.MemoryBytes || g.Cgroup != j.grant.Cgroup || g.GPUs[0] != j.grant.GPUs[0] {
+	if g.Level != m.level || g.Backend != j.grant.Backend || g.ID != j.grant.ID ||
+		g.MemoryBytes != j.grant.MemoryBytes || g.Cgroup != j.grant.Cgroup || g.GPUs[0] != j.grant.GPUs[0] {
 		return fmt.Errorf("its grant is %+v, was %+v", g, j.grant)
 	}
 	l, err := j.takeMore()

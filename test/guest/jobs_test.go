@@ -30,7 +30,8 @@ func load(more string) []string {
 
 // capped is a command with a grant of this name.
 func (m *machine) capped(name string, argv []string) []string {
-	return append([]string{kerf, "run", "--name", name, "--memory", memory, "--level", m.level, "--"}, argv...)
+	return append([]string{kerf, "run", "--name", name, "--memory", memory, "--min-enforcement", m.level, "--"},
+		argv...)
 }
 
 // newJob has two pipes, by which a job is asked and answers.
@@ -43,7 +44,7 @@ func (m *machine) newJob(name, more string) *job {
 		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 			m.Fatal(err)
 		}
-		f, err := os.OpenFile(pipe, os.O_RDWR, 0) // both directions, so that it waits for nobody
+		f, err := os.OpenFile(pipe, os.O_RDWR, 0) // both directions, so that it does not block
 		if err != nil {
 			m.Fatal(err)
 		}
@@ -60,7 +61,8 @@ func (m *machine) startService(name, property, more string) {
 	m.Helper()
 	argv := m.capped(name, load(more))
 	if property == "Delegate=yes" { // the job divides its own cgroup before it calls Kerf
-		divide := `d=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/own && mkdir "$d" && echo 0 >"$d/cgroup.procs" && exec "$@"`
+		divide :=
+			`d=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/own && mkdir "$d" && echo 0 >"$d/cgroup.procs" && exec "$@"`
 		argv = append([]string{"/bin/sh", "-c", divide, "sh"}, argv...)
 	}
 	j := m.newJob(name, more)
@@ -72,7 +74,8 @@ func (m *machine) startService(name, property, more string) {
 func (m *machine) service(j *job, property string, argv []string) {
 	m.Helper()
 	args := []string{
-		"--unit=" + j.unit, "--property=StandardInput=file:/run/" + j.unit + ".in", "--property=StandardOutput=file:/run/" + j.unit + ".out", "--property=StandardError=journal",
+		"--unit=" + j.unit, "--property=StandardInput=file:/run/" + j.unit + ".in",
+		"--property=StandardOutput=file:/run/" + j.unit + ".out", "--property=StandardError=journal",
 		"--setenv=LD_LIBRARY_PATH=" + sim + "/lib", "--setenv=NVIDIA_DEV_ROOT=" + sim,
 	}
 	if property != "" {
@@ -123,7 +126,8 @@ func (m *machine) startContainer(name, more string) {
 	m.service(j, "", []string{"runc", "--systemd-cgroup", "run", "--no-pivot", "--bundle", bundle, containerID})
 	m.started(j)
 	// Only this name is the container's own; its cgroup does not let it open the device.
-	if err := syscall.Mknod(fmt.Sprintf("/proc/%d/root%s", j.pid, denied), syscall.S_IFCHR|0o666, deniedNumber); err != nil {
+	if err := syscall.Mknod(fmt.Sprintf("/proc/%d/root%s", j.pid, denied), syscall.S_IFCHR|0o666,
+		deniedNumber); err != nil {
 		m.Fatal(err)
 	}
 }

@@ -30,8 +30,8 @@ const (
 	// patience is how long one command, or one answer, may take: the processor is emulated.
 	patience = 90 * time.Second
 
-	// granted is a device file in the node's CDI spec, as drivers have them. Its number is that of /dev/vcs, which runc allows to no
-	// container by default.
+	// granted is a device file in the node's CDI spec, as drivers have them. Its number is that of /dev/vcs, which runc
+	// allows to no container by default.
 	granted, grantedNumber = "/dev/nvidia-uvm", 7 << 8
 	// denied is in the container's /dev, and not in its OCI spec: /dev/vcsa.
 	denied, deniedNumber = "/dev/denied", 7<<8 | 128
@@ -96,7 +96,7 @@ func (m *machine) startAgent() {
 	m.Helper()
 	m.write("/run/driver", "DRIVER="+m.driver+"\n")
 	m.must("systemctl", "start", "gpusim.service")
-	m.write("/etc/kerf/sharing.yaml", "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n"+
+	m.write("/etc/kerf/sharing.yaml", "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n"+
 		"  - {name: default, backends: ["+m.backends+"]}\n")
 	m.write("/etc/cdi/nvidia.json", m.nodeSpec())
 	m.must("systemctl", "start", "kerf-agent.service")
@@ -161,8 +161,8 @@ func (m *machine) limits() string {
 	return strings.Join(lines, "\n")
 }
 
-// grant is the grant of this name, as the agent shows it. An agent that has just started may not have asked each daemon of MPS
-// yet: then the level is unknown, and it is asked again.
+// grant is the grant of this name, as the agent shows it. An agent that has just started may not have asked each daemon
+// of MPS yet: then the level is unknown, and it is asked again.
 func (m *machine) grant(name string) (g present.Grant, err error) {
 	m.Helper()
 	m.eventually("a known level", func() error {

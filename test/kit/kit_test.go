@@ -78,12 +78,15 @@ func newIsland(t *testing.T) island {
 	for _, dir := range []string{"proc", "dev", "tmp", "sys/fs/cgroup", "lib64", "lib/x86_64-linux-gnu", "out"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
-	err = errors.Join(err, os.Chmod(root, 0o755), os.Chmod(root+"/tmp", 0o777|os.ModeSticky), os.Chmod(root+"/out", 0o777))
-	for from, to := range map[string]string{"/lib64/ld-linux-x86-64.so.2": "/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6": "/lib/x86_64-linux-gnu/libc.so.6"} {
+	err = errors.Join(err, os.Chmod(root, 0o755), os.Chmod(root+"/tmp", 0o777|os.ModeSticky),
+		os.Chmod(root+"/out", 0o777))
+	for from, to := range map[string]string{"/lib64/ld-linux-x86-64.so.2": "/lib64/ld-linux-x86-64.so.2",
+		"/lib/x86_64-linux-gnu/libc.so.6": "/lib/x86_64-linux-gnu/libc.so.6"} {
 		data, e := os.ReadFile(from)
 		err = errors.Join(err, e, os.WriteFile(root+to, data, 0o755))
 	}
-	err = errors.Join(err, os.Link(root+"/lib64/ld-linux-x86-64.so.2", root+"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"))
+	err = errors.Join(err, os.Link(root+"/lib64/ld-linux-x86-64.so.2",
+		root+"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +104,16 @@ func command(t *testing.T, name string, args ...string) {
 }
 
 // run starts the kit by a script, which has the mounts and rights of the case, and reads its report.
-func (i island) run(t *testing.T, wrap []string, mounts, enter string, env []string, args ...string) (int, core.Report) {
+func (i island) run(t *testing.T, wrap []string, mounts, enter string, env []string, args ...string) (int,
+	core.Report) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	script := `mount --bind "$0" "$0"; cd "$0"; mount -t proc proc proc; mount -t tmpfs dev dev; for f in null zero urandom; do : >dev/$f; mount --bind /dev/$f dev/$f; done; ` +
-		mounts + `exec env -i "$@"`
-	argv := append(append([]string{"unshare", "--mount", "--propagation", "private"}, wrap...), "sh", "-ec", script, i.root)
+	script :=
+		`mount --bind "$0" "$0"; cd "$0"; mount -t proc proc proc; mount -t tmpfs dev dev; for f in null zero urandom; do : >dev/$f; mount --bind /dev/$f dev/$f; done; ` +
+			mounts + `exec env -i "$@"`
+	argv := append(append([]string{"unshare", "--mount", "--propagation", "private"}, wrap...), "sh", "-ec", script,
+		i.root)
 	argv = append(append(append(argv, i.env...), env...), strings.Fields(enter)...)
 	argv = append(append(argv, i.root, "/kerf-hardware-kit/kit", "--out", "/out"), args...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -178,7 +184,8 @@ func verdict(r core.Report, claim string) core.Result {
 
 const enterRoot = "chroot"
 
-// The kit runs from its archive where there is nothing but the C library, and in each poorer place. It reports each limit.
+// The kit runs from its archive where there is nothing but the C library, and in each poorer place. It reports each
+// limit.
 func TestKitInPoorPlaces(t *testing.T) {
 	t.Parallel()
 	mountGroups := "mount -t cgroup2 none sys/fs/cgroup; "
@@ -189,11 +196,14 @@ func TestKitInPoorPlaces(t *testing.T) {
 		lacks         string // the reason for which no agent runs; "" if one does
 		minutes       string // of few steps more than they need: they end when they are done
 	}{
-		"empty root":          {nil, mountGroups, enterRoot, "", "", "0.2"},
-		"unprivileged user":   {nil, mountGroups, enterRoot + " --userspec=65534:65534", "abi,attacks,crash", "kerf-agent needs root", "1"},
-		"without cgroup v2":   {nil, "", "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin " + enterRoot, "abi,memory,crash", "no cgroup v2 is mounted", "1"},
+		"empty root": {nil, mountGroups, enterRoot, "", "", "0.2"},
+		"unprivileged user": {nil, mountGroups, enterRoot + " --userspec=65534:65534", "abi,attacks,crash",
+			"kerf-agent needs root", "1"},
+		"without cgroup v2": {nil, "", "setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin " + enterRoot,
+			"abi,memory,crash", "no cgroup v2 is mounted", "1"},
 		"own cgroup v2 mount": {nil, "", enterRoot, "abi,crash", "", "1"},
-		"PID namespace":       {[]string{"--pid", "--fork", "--kill-child"}, mountGroups, enterRoot, "abi,crash", "", "1"},
+		"PID namespace": {[]string{"--pid", "--fork", "--kill-child"}, mountGroups, enterRoot, "abi,crash", "",
+			"1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,12 +214,14 @@ func TestKitInPoorPlaces(t *testing.T) {
 			if v := verdict(r, "settings-unchanged"); code > 1 || v.Verdict != core.Proven {
 				t.Errorf("exit %d, %+v", code, v)
 			}
-			if v := verdict(r, "abi-known"); v.Verdict != core.Proven && c.only != "" { // all steps have too little time
+			// all steps have too little time
+			if v := verdict(r, "abi-known"); v.Verdict != core.Proven && c.only != "" {
 				t.Errorf("%+v", v)
 			}
 			// Whether grants survive is for the machine suite: a slow machine may not come to it here.
 			v := verdict(r, "crash-grants")
-			if limited := v.Verdict == core.NotPossible; limited != (c.lacks != "") || !strings.Contains(v.Detail, c.lacks) {
+			if limited := v.Verdict == core.NotPossible; limited != (c.lacks != "") ||
+				!strings.Contains(v.Detail, c.lacks) {
 				t.Errorf("%+v, want the reason %q", v, c.lacks)
 			}
 		})
@@ -220,9 +232,11 @@ func TestKitInPoorPlaces(t *testing.T) {
 func TestKitOutlivesItsSteps(t *testing.T) {
 	t.Parallel()
 	i := newIsland(t)
-	code, r := i.run(t, nil, "", enterRoot, []string{"KERF_KIT_FAULTS=abi=hang,memory=panic,nvml=crash"}, "--minutes", "0.3", "--only", "abi,memory,nvml,attacks")
+	code, r := i.run(t, nil, "", enterRoot, []string{"KERF_KIT_FAULTS=abi=hang,memory=panic,nvml=crash"}, "--minutes",
+		"0.3", "--only", "abi,memory,nvml,attacks")
 	for id, want := range map[string]string{
-		"abi": "hung and was killed", "memory": "panic: a fault was asked for", "nvml": "crashed (signal: killed)", "attacks": "",
+		"abi": "hung and was killed", "memory": "panic: a fault was asked for", "nvml": "crashed (signal: killed)",
+		"attacks": "",
 	} {
 		at := slices.IndexFunc(r.Steps, func(s core.Outcome) bool { return s.ID == id })
 		if at < 0 || !strings.Contains(r.Steps[at].Ended, want) || r.Steps[at].Seconds == 0 {
@@ -265,7 +279,8 @@ func TestKitSeesChangedSettings(t *testing.T) {
 	}
 	_ = kit.Wait()
 	r := readReport(t, dir)
-	if code := kit.ProcessState.ExitCode(); code != 3 || len(r.Changed) == 0 || verdict(r, "settings-unchanged").Verdict != core.Disproven {
+	if code := kit.ProcessState.ExitCode(); code != 3 || len(r.Changed) == 0 ||
+		verdict(r, "settings-unchanged").Verdict != core.Disproven {
 		t.Errorf("exit %d, %+v", code, r.Changed)
 	}
 }

@@ -5,8 +5,8 @@
 //
 //	kit [--out DIR] [--minutes 9] [--only STEPS]
 //
-// It changes no setting of a GPU. Each step is a process of its own, so a crash or a hang ends that step alone. Exit status:
-// 0 nothing was disproven, 1 something was, 2 wrong usage or no report, 3 a GPU setting differs afterwards.
+// It changes no setting of a GPU. Each step is a process of its own, so a crash or a hang ends that step alone. Exit
+// status: 0 nothing was disproven, 1 something was, 2 wrong usage or no report, 3 a GPU setting differs afterwards.
 package main
 
 import (

@@ -111,7 +111,8 @@ func (r *runner) step(ctx context.Context, rest []core.Step) core.Outcome {
 func (r *runner) found(dir, ended string) {
 	m, err := bench.FoundIn(dir)
 	if err != nil {
-		m.Facts, m.Lacks = bench.Host(), map[core.Need]string{core.NeedGPU: "the GPU could not be identified: " + cmp.Or(ended, err.Error())}
+		m.Facts, m.Lacks = bench.Host(), map[core.Need]string{core.NeedGPU: "the GPU could not be identified: " +
+			cmp.Or(ended, err.Error())}
 	}
 	r.machine = m
 }

@@ -14,10 +14,11 @@ func check(pkgs []pkg) []string {
 	var wrong []string
 	for _, p := range pkgs {
 		wrong = append(wrong, checkLayer(p)...)
-		wrong = append(wrong, checkDoors(p)...)
+		wrong = append(wrong, checkAdapters(p)...)
 		wrong = append(wrong, checkPure(p)...)
 		if !strings.HasPrefix(p.comment, "Package ") && !strings.HasPrefix(p.comment, "Command ") {
-			wrong = append(wrong, fmt.Sprintf("%s has no package comment: say what it is for, what it promises and what not", p.path))
+			wrong = append(wrong, fmt.Sprintf(
+				"%s has no package comment: say what it is for, what it promises and what not", p.path))
 		}
 	}
 	return wrong
@@ -53,15 +54,16 @@ func barred(path, target string) string {
 	return ""
 }
 
-func checkDoors(p pkg) []string {
+func checkAdapters(p pkg) []string {
 	var wrong []string
 	for _, path := range p.imports {
-		d, ok := doorOf(path)
+		d, ok := adapterOf(path)
 		switch {
 		case ok && !matchAny(d.open, p.path):
 			wrong = append(wrong, fmt.Sprintf("%s imports %s: %s", p.path, relative(path), d.why))
 		case !ok && !standard(path) && relative(path) == path:
-			wrong = append(wrong, fmt.Sprintf("%s imports %s: no door for this module; add one with the sentence that says why", p.path, path))
+			wrong = append(wrong, fmt.Sprintf(
+				"%s imports %s: no adapter for this module; add one with the sentence that says why", p.path, path))
 		}
 	}
 	return wrong
@@ -74,7 +76,8 @@ func checkPure(p pkg) []string {
 	var wrong []string
 	for _, path := range p.imports {
 		if relative(path) == path && standard(path) && !slices.Contains(pureImports, path) {
-			wrong = append(wrong, fmt.Sprintf("%s imports %s: it is pure, without I/O, clock or goroutine", p.path, path))
+			wrong = append(wrong, fmt.Sprintf("%s imports %s: it is pure, without I/O, clock or goroutine", p.path,
+				path))
 		}
 	}
 	for _, act := range p.acts {
@@ -95,8 +98,8 @@ func layerOf(path string) (rule layer, folder string, ok bool) {
 
 // doorOf finds the rule with the longest path that an import is under: "log" is not for "log/slog", which
 // has its own.
-func doorOf(path string) (found door, ok bool) {
-	for _, d := range doors {
+func adapterOf(path string) (found adapter, ok bool) {
+	for _, d := range adapters {
 		if within(path, d.path) && len(d.path) > len(found.path) {
 			found, ok = d, true
 		}

@@ -1,9 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layers_test holds the module to its layers: which package may import which, which imports have
-// only one door, which packages are pure, and that package comments and CONTRIBUTING.md say what each
-// folder is for.
+// Package layers_test checks the module's layers. It checks which package may import which, which imports only one
+// adapter may have, and which packages are pure. Package comments and CONTRIBUTING.md must say what each folder is for.
 //
 // It sees imports and, in pure packages, goroutines and clock readings. It does not see what a package does
 // through the interfaces that it is given, and it does not look at the imports of tests.
@@ -45,9 +44,9 @@ func TestRulesAreSound(t *testing.T) {
 		seen[l.pattern] = true
 	}
 	seen = map[string]bool{}
-	for _, d := range doors {
+	for _, d := range adapters {
 		if seen[d.path] || d.why == "" {
-			t.Errorf("door %q: given twice, or without its sentence", d.path)
+			t.Errorf("adapter %q: given twice, or without its sentence", d.path)
 		}
 		seen[d.path] = true
 	}

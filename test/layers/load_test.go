@@ -45,7 +45,8 @@ func load(ctx context.Context, dir string) ([]pkg, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-json=Dir,ImportPath,Imports,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Error", "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-e",
+		"-json=Dir,ImportPath,Imports,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Error", "./...")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("go list in %q: %w: %s", dir, err, stderr.String())
@@ -79,7 +80,8 @@ func read(l listed) (pkg, error) {
 	own := slices.Concat(l.GoFiles, l.CgoFiles)
 	for _, name := range slices.Concat(own, l.TestGoFiles, l.XTestGoFiles) {
 		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, filepath.Join(l.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(files, filepath.Join(l.Dir, name), nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return pkg{}, fmt.Errorf("package %q: %w", l.ImportPath, err)
 		}
@@ -115,7 +117,7 @@ func acts(files *token.FileSet, file *ast.File) []string {
 	return found
 }
 
-// relative cuts the module from an import path; paths of other modules stay whole.
+// relative removes the module from an import path; paths of other modules stay whole.
 func relative(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }

@@ -19,15 +19,16 @@ var agentRuns = map[string][]string{
 	"internal/cudacontext": {"kerf-agent hold-context"},
 }
 
-// Whoever runs the agent is told of every program that it executes: no other package of it can, and each program has its row
-// in the threat model.
+// The threat model lists every program that the agent executes: no other package of it can, and each program has its
+// row.
 func TestThreatModelNamesTheAgentsPrograms(t *testing.T) {
 	pkgs, err := load(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := runners(pkgs, "cmd/kerf-agent"), slices.Sorted(maps.Keys(agentRuns)); !slices.Equal(got, want) {
-		t.Errorf("packages of the agent that execute programs: %q, want %q; docs/reference/agent-rights.md has to say which, when and how they are found", got, want)
+		t.Errorf("packages of the agent that execute programs: %q, want %q; docs/reference/agent-rights.md has to "+
+			"say which, when and how they are found", got, want)
 	}
 	text, err := os.ReadFile(filepath.Join(root, "docs/reference/agent-rights.md"))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 )
 
-// Check fails the test for each share that has no row with its numbers, and if the number of reserved files is missing. page is
-// the path of docs/reference/limits.md.
+// Check fails the test for each share that has no row with its numbers, and if the number of reserved files is missing.
+// page is the path of docs/reference/limits.md.
 func Check(t *testing.T, page, program string, shares []limit.Share, reservedFiles int) {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -16,8 +16,8 @@ import (
 )
 
 // helperActivate, before an agent's directory and a FIFO, makes the helper a client of the node API. It claims raceCap,
-// writes a byte to the FIFO, activates the claim, says what came of it, and lives until its input ends. testdata/racer.c,
-// which is preloaded into it, takes GPU memory meanwhile.
+// writes a byte to the FIFO, activates the claim, says what came of it, and lives until its input ends.
+// testdata/racer.c, which is preloaded into it, takes GPU memory meanwhile.
 const helperActivate = "activate"
 
 // activated is what the helper says of its activation.

@@ -49,7 +49,8 @@ func (m *machine) raceBy(how string, delay time.Duration) *racer {
 		m.t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], helperActivate, m.dir, fifo)
-	cmd.Env = append(slices.Clone(m.env), helperEnv+"=1", "LD_PRELOAD="+m.racerLibrary(), "RACER_HOW="+how, "RACER_GO="+fifo, "RACER_SAID="+r.said,
+	cmd.Env = append(slices.Clone(m.env), helperEnv+"=1", "LD_PRELOAD="+m.racerLibrary(), "RACER_HOW="+how,
+		"RACER_GO="+fifo, "RACER_SAID="+r.said,
 		fmt.Sprintf("RACER_DELAY_US=%d", delay.Microseconds()), fmt.Sprintf("RACER_BYTES=%d", raceTake))
 	if r.in, err = cmd.StdinPipe(); err != nil {
 		m.t.Fatal(err)
@@ -63,7 +64,8 @@ func (m *machine) raceBy(how string, delay time.Duration) *racer {
 	})
 	if said := r.proc.stdout(); said != "" {
 		r.activated = decode[activated](m.t, said)
-	} else if end := r.proc.wait(); end.signal != syscall.SIGKILL { // by the watch, before it could say that it has its grant
+	} else if end := r.proc.wait(); end.signal != syscall.SIGKILL {
+		// Anything but a kill by the reactive backend, before the program could report its grant.
 		m.t.Fatalf("the racer: %v", end)
 	}
 	if r.ID == "" && r.Error != "" {
@@ -79,7 +81,8 @@ func (m *machine) racerLibrary() string {
 	if _, err := os.Stat(lib); err == nil {
 		return lib
 	}
-	cmd := exec.CommandContext(m.t.Context(), "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", lib, "testdata/racer.c", "-ldl", "-lpthread")
+	cmd := exec.CommandContext(m.t.Context(), "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared",
+		"-fPIC", "-o", lib, "testdata/racer.c", "-ldl", "-lpthread")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("build the racing library: %v\n%s", err, out)
 	}
@@ -188,7 +191,7 @@ const (
 	raceEarly, raceLate = 9 * time.Millisecond, 50 * time.Millisecond
 )
 
-// A process that takes GPU memory at any moment around its activation never has it beside its cap.
+// A process that takes GPU memory at any moment around its activation never has it outside its cap.
 func TestActivationRace(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends() {
@@ -223,7 +226,7 @@ func (m *machine) raceAll(how string, tries int, within time.Duration) map[raceE
 	return ends
 }
 
-// What a process has of the GPU before its activation is found, whoever got it.
+// Kerf finds the GPU memory that a process has before its activation, whichever process allocated it.
 func TestActivationRejects(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: usualHardware})
@@ -256,7 +259,8 @@ func TestRunWithADeviceFileOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	got := m.run(flags("--memory 1GiB"), []string{"echo", "ran"}, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }).wait()
+	got := m.run(flags("--memory 1GiB"), []string{"echo", "ran"},
+		func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }).wait()
 	if got.code != 125 || got.out != "" || !strings.Contains(got.err, m.sim+"/dev/nvidiactl open; close it first") {
 		t.Errorf("%v", got)
 	}

@@ -53,7 +53,8 @@ func attackCrashes(t *testing.T) {
 	checkInvariants(t, m)
 }
 
-// attackSpoiltFiles spoils a file of the agent's after each kill. It always comes back, and books no less than runs.
+// attackSpoiltFiles spoils a file of the agent's after each kill. The agent always comes back, and its ledger has no
+// less than what runs.
 func attackSpoiltFiles(t *testing.T) {
 	b := strongest()
 	m := b.make(t, usualHardware, b.driver, "")

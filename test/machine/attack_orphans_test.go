@@ -25,11 +25,12 @@ func orphaned(t *testing.T, line string) (pid, result int) {
 // seenMS is how long a process lives so that the reactive backend has a sample of it.
 const seenMS = "800"
 
-// attackOrphans has processes take memory and end, while their children keep it. It counts to the grant's cap by each backend.
+// attackOrphans has processes take memory and end, while their children keep it. It counts to the grant's cap by each
+// backend.
 func attackOrphans(t *testing.T) { orphansBy(t, seenMS, (*machine).orphansAreEnded) }
 
-// attackQuickOrphans is the same with processes that end at once. What no sample has seen in the grant is shown, and nothing
-// is killed for it.
+// attackQuickOrphans is the same with processes that end at once. What no sample has seen in the grant is shown, and
+// nothing is killed for it.
 func attackQuickOrphans(t *testing.T) { orphansBy(t, "0", (*machine).orphansAreShown) }
 
 // orphansBy runs them by each backend of the driver. where is what comes of them where nothing rejects an allocation.
@@ -58,7 +59,7 @@ func orphansBy(t *testing.T, ms string, where func(*machine)) {
 	}
 }
 
-// orphansAreRefused checks that the memory of the first counts, so that nobody after it gets as much.
+// orphansAreRefused checks that the memory of the first counts, so that no later program gets as much.
 func (m *machine) orphansAreRefused(r *run) {
 	m.t.Helper()
 	for _, line := range r.lines(4)[1:] {
@@ -99,16 +100,17 @@ func (m *machine) orphansAreShown() {
 	}
 }
 
-// attackPIDReuse gives the PID of an ended process, which the driver still lists with memory, to processes that use no GPU:
-// one of another grant, and one of no grant. Nobody signals them.
+// attackPIDReuse gives the PID of an ended process, which the driver still lists with memory, to processes that use no
+// GPU: one of another grant, and one of no grant. Kerf signals none of them.
 func attackPIDReuse(t *testing.T) {
 	b := strongest()
-	m := b.make(t, usualHardware, b.driver, ", strangers: kill")
+	m := b.make(t, usualHardware, b.driver, ", onUnmanagedProcess: kill")
 	attacker := m.attacker()
 	for _, innocent := range []string{"of another grant", "of no grant"} {
 		t.Run(innocent, func(t *testing.T) {
 			m := m.in(t)
-			holder := m.run(flags("--memory 4GiB --name holder --gpu-uuid "+m.uuid(0)), []string{attacker, "orphans", "3000", "1", seenMS})
+			holder := m.run(flags("--memory 4GiB --name holder --gpu-uuid "+m.uuid(0)),
+				[]string{attacker, "orphans", "3000", "1", seenMS})
 			pid, result := orphaned(t, holder.lines(1)[0])
 			if result != 0 {
 				t.Fatalf("the holder got no memory: %d", result)

@@ -36,7 +36,8 @@ func (m *machine) attacker() string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	cmd := exec.CommandContext(m.t.Context(), "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../../internal/libkerf/lib", "-o", path, "testdata/attacker.c", "-ldl")
+	cmd := exec.CommandContext(m.t.Context(), "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror",
+		"-I../../internal/libkerf/lib", "-o", path, "testdata/attacker.c", "-ldl")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("build the attacker: %v\n%s", err, out)
 	}
@@ -45,7 +46,7 @@ func (m *machine) attacker() string {
 
 // attackRawSymbols takes memory by the driver's own functions, past libkerf, in a process that libkerf counts.
 func attackRawSymbols(t *testing.T) {
-	m := newPreloading(t, ", overCap: kill")
+	m := newPreloading(t, ", onOverCap: kill")
 	neighbour := m.run(flags("--memory 4GiB --name neighbour --gpu-uuid "+m.uuid(0)), load("--alloc 3GiB --hold 1h"))
 	wantLoad(t, neighbour.loads(1)[0], "", 3*gib, 3*gib)
 	r := m.run(flags("--memory 4GiB --name raw --gpu-uuid "+m.uuid(0)), []string{m.attacker(), "raw", "9000", "500"})
@@ -73,7 +74,8 @@ func attackActivation(t *testing.T) {
 func mixProgram(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../internal/libkerf/lib", "OUT="+out, "SIM="+program("gpusim-lib")+"/r580", out+"/check/kerfcheck")
+	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", "../../internal/libkerf/lib", "OUT="+out,
+		"SIM="+program("gpusim-lib")+"/r580", out+"/check/kerfcheck")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build kerfcheck: %v\n%s", err, text)
 	}
@@ -88,7 +90,8 @@ func attackThreads(t *testing.T) {
 	m.set("gpu=all", "peak=now")
 	one := `"$0" gpu:0 mix:64:$1:$2 > /dev/null & `
 	killed := `"$0" gpu:0 mix:64:$1:$3:500 > /dev/null & `
-	r := m.run(flags("--memory 4GiB --name threads --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", one + killed + killed + "wait; exec sleep 3600", program, "150", "7", "11"})
+	r := m.run(flags("--memory 4GiB --name threads --gpu-uuid "+m.uuid(0)),
+		[]string{"sh", "-c", one + killed + killed + "wait; exec sleep 3600", program, "150", "7", "11"})
 	grant := r.granted()
 	eventually(t, "end of the threads", func() error {
 		if n := len(m.grant("threads").PIDs); n > 1 || n == 0 {
@@ -107,7 +110,7 @@ func attackThreads(t *testing.T) {
 	}
 }
 
-// planMIG sends a document to the node API.
+// planMIG sends a config to the node API.
 func (m *machine) planMIG(document string) error {
 	m.t.Helper()
 	client, err := nodeclient.New(m.dir)

@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	// attackedDriver is the driver that TestAttacks attacks. Tests that are made for r580 run on r615 then, with limits of
-	// memory that do not work, so that the same backend enforces shares.
+	// attackedDriver is the driver that TestAttacks attacks. Tests that are made for r580 run on r615 then, with limits
+	// of memory that do not work, so that the same backend enforces shares.
 	attackedDriver = flag.String("attacks", "", "run the attacks on this driver: r580 or r615")
 	attacksShort   = flag.Bool("attacks-short", false, "run only the attacks of make attacks-short")
 	attacksOnly    = flag.String("attacks-only", "", "run only the attacks whose name matches")
@@ -96,7 +96,8 @@ func writeAttack(t *testing.T, a attackTrial, result string, took time.Duration)
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := fmt.Fprintf(f, "%s\t%s\t%s\t%s\t%.0f\n", a.name, *attackedDriver, strings.ReplaceAll(a.ending, "`", ""), result, took.Seconds()); err != nil {
+	if _, err := fmt.Fprintf(f, "%s\t%s\t%s\t%s\t%.0f\n", a.name, *attackedDriver,
+		strings.ReplaceAll(a.ending, "`", ""), result, took.Seconds()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -105,7 +106,8 @@ func writeAttack(t *testing.T, a attackTrial, result string, took time.Duration)
 func hostilePrograms() []string {
 	return []string{
 		"node API", "activation race", "cases of pods", "cases of nodes", "usage file truncated", "usage file filled",
-		"usage file poisoned", "context sizes poisoned", "flood", "repeated flood", "MPS quit", "orphan", "PID reuse", "raw symbols", "64 threads",
+		"usage file poisoned", "context sizes poisoned", "flood", "repeated flood", "MPS quit", "orphan", "PID reuse",
+		"raw symbols", "64 threads",
 		"crash loop", "spoilt files",
 	}
 }

@@ -70,29 +70,35 @@ func TestBadRunFlags(t *testing.T) {
 		"gpus more than any":    {flags("--gpus 65"), []string{"--gpus"}},
 		"gpus more than here":   {flags("--gpus 5"), []string{"5"}},
 		"uneven":                {flags("--memory 10GiB --gpus 3"), []string{"--memory", "evenly"}},
-		"level unknown":         {flags("--memory 1GiB --level strong"), []string{"--level", `"strong"`, "driver"}},
-		"level of hardware":     {flags("--memory 1GiB --level hardware"), []string{"hardware"}},
-		"placement unknown":     {flags("--memory 1GiB --placement best"), []string{"--placement", `"best"`, "pack"}},
-		"model a bad glob":      {[]string{"--memory", "1GiB", "--gpu-model", "[T4"}, []string{"--gpu-model"}},
-		"model empty":           {[]string{"--memory", "1GiB", "--gpu-model", ""}, []string{"--gpu-model"}},
-		"uuid malformed":        {flags("--memory 1GiB --gpu-uuid GPU-1"), []string{"--gpu-uuid", `"GPU-1"`}},
-		"uuid of MIG":           {flags("--memory 1GiB --gpu-uuid MIG-" + uuid[4:]), []string{"--gpu-uuid"}},
-		"uuid twice":            {flags("--memory 1GiB --gpu-uuid " + uuid + " --gpu-uuid " + uuid), []string{"--gpu-uuid", "twice"}},
-		"uuid unknown":          {flags("--memory 1GiB --gpu-uuid GPU-11111111-2222-3333-4444-555555555555"), []string{"UUID"}},
-		"too many":              {many, []string{"--gpu-model", "--gpu-uuid"}},
-		"name in capitals":      {flags("--memory 1GiB --name Train"), []string{"--name", `"Train"`}},
-		"name too long":         {flags("--memory 1GiB --name " + strings.Repeat("a", 64)), []string{"--name", "63"}},
-		"name empty":            {[]string{"--memory", "1GiB", "--name", ""}, []string{"--name", "empty"}},
-		"name a path":           {flags("--memory 1GiB --name ../../etc"), []string{"--name"}},
-		"profile unknown":       {flags("--profile small"), []string{"profile", `"small"`}},
-		"unknown flag":          {flags("--memory 1GiB --colour red"), []string{"--colour", "--help"}},
-		"misspelt flag":         {flags("--mem 1GiB"), []string{"--mem", "--help"}},
-		"several mistakes":      {flags("--memory lots --percent 500 --level x --name -"), []string{"--memory", "--percent", "--level", "--name"}},
+		"level unknown": {flags("--memory 1GiB --min-enforcement strong"),
+			[]string{"--min-enforcement", `"strong"`, "driver"}},
+		"level of hardware": {flags("--memory 1GiB --min-enforcement hardware"), []string{"hardware"}},
+		"placement unknown": {flags("--memory 1GiB --placement-policy best"),
+			[]string{"--placement-policy", `"best"`, "pack"}},
+		"model a bad glob": {[]string{"--memory", "1GiB", "--gpu-model", "[T4"}, []string{"--gpu-model"}},
+		"model empty":      {[]string{"--memory", "1GiB", "--gpu-model", ""}, []string{"--gpu-model"}},
+		"uuid malformed":   {flags("--memory 1GiB --gpu-uuid GPU-1"), []string{"--gpu-uuid", `"GPU-1"`}},
+		"uuid of MIG":      {flags("--memory 1GiB --gpu-uuid MIG-" + uuid[4:]), []string{"--gpu-uuid"}},
+		"uuid twice": {flags("--memory 1GiB --gpu-uuid " + uuid + " --gpu-uuid " + uuid),
+			[]string{"--gpu-uuid", "twice"}},
+		"uuid unknown": {flags("--memory 1GiB --gpu-uuid GPU-11111111-2222-3333-4444-555555555555"),
+			[]string{"UUID"}},
+		"too many":         {many, []string{"--gpu-model", "--gpu-uuid"}},
+		"name in capitals": {flags("--memory 1GiB --name Train"), []string{"--name", `"Train"`}},
+		"name too long":    {flags("--memory 1GiB --name " + strings.Repeat("a", 64)), []string{"--name", "63"}},
+		"name empty":       {[]string{"--memory", "1GiB", "--name", ""}, []string{"--name", "empty"}},
+		"name a path":      {flags("--memory 1GiB --name ../../etc"), []string{"--name"}},
+		"profile unknown":  {flags("--profile small"), []string{"profile", `"small"`}},
+		"unknown flag":     {flags("--memory 1GiB --colour red"), []string{"--colour", "--help"}},
+		"misspelt flag":    {flags("--mem 1GiB"), []string{"--mem", "--help"}},
+		"several errors": {flags("--memory lots --percent 500 --min-enforcement x --name -"),
+			[]string{"--memory", "--percent", "--min-enforcement", "--name"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := m.in(t)
-			r := call(t, m.env, program("kerf"), append(append([]string{"--dir", m.dir, "run"}, tt.flags...), "--", "sh", "-c", "echo ran")...)
+			r := call(t, m.env, program("kerf"), append(append([]string{"--run-dir", m.dir, "run"}, tt.flags...), "--",
+				"sh", "-c", "echo ran")...)
 			wantError(t, r, 125, tt.want...)
 			if r.out != "" {
 				t.Errorf("the program ran, or something was printed: %q", r.out)
@@ -137,9 +143,10 @@ func TestBadCommands(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { wantError(t, m.in(t).kerf(flags(tt.args)...), tt.code, tt.want...) })
 	}
-	for name, dir := range map[string]string{"absent": m.base + "/none", "a file": m.sim + "/gpusim.pid", "too long": "/tmp/" + strings.Repeat("d", 120)} {
+	for name, dir := range map[string]string{"absent": m.base + "/none", "a file": m.sim + "/gpusim.pid",
+		"too long": "/tmp/" + strings.Repeat("d", 120)} {
 		t.Run("dir "+name, func(t *testing.T) {
-			wantError(t, call(t, m.env, program("kerf"), "--dir", dir, "status"), 1, dir)
+			wantError(t, call(t, m.env, program("kerf"), "--run-dir", dir, "status"), 1, dir)
 		})
 	}
 }
@@ -149,19 +156,26 @@ func TestBadToolFlags(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
 	for args, want := range map[string]string{
-		"--alloc": "--alloc", "--alloc 0": "--alloc", "--alloc -1": "--alloc", "--alloc 1TiB": "--alloc", "--alloc 99999999999999999999": "--alloc",
-		"--alloc 1GiB --step 0": "--step", "--step 1GiB": "--step", "--alloc 1GiB --api cuda": "--api", "--hold 5": "--hold", "--hold -5s": "--hold",
-		"--fork -1": "--fork", "--fork 1025": "--fork", "--gpu x": "--gpu", "--gpu 64": "--gpu", "--colour": "--colour", "now": "now",
+		"--alloc": "--alloc", "--alloc 0": "--alloc", "--alloc -1": "--alloc", "--alloc 1TiB": "--alloc",
+		"--alloc 99999999999999999999": "--alloc",
+		"--alloc 1GiB --step 0":        "--step", "--step 1GiB": "--step", "--alloc 1GiB --api cuda": "--api",
+		"--hold 5": "--hold", "--hold -5s": "--hold",
+		"--fork -1": "--fork", "--fork 1025": "--fork", "--gpu x": "--gpu", "--gpu 64": "--gpu", "--colour": "--colour",
+		"now":                       "now",
 		"--alloc 1GiB --alloc 2GiB": "twice",
 	} {
-		if r := call(t, m.env, program("gpuload"), flags(args)...); r.code != 2 || !strings.Contains(r.err, want) || r.out != "" {
+		if r := call(t, m.env, program("gpuload"), flags(args)...); r.code != 2 || !strings.Contains(r.err, want) ||
+			r.out != "" {
 			t.Errorf("gpuload %s: %v", args, r)
 		}
 	}
 	for args, want := range map[string]string{
-		"": "gpu", "gpu=0": "gpu", "gpu=4 lost=true": "gpu", "gpu=-1 lost=true": "gpu", "gpu=x lost=true": "gpu", "util=5": "gpu",
-		"gpu=0 lost=yes": "lost", "gpu=0 xid=0": "xid", "gpu=0 xid=-1": "xid", "gpu=0 xid=x": "xid", "gpu=0 util=101": "util",
-		"gpu=0 latency=5": "latency", "gpu=0 latency=-5s": "latency", "gpu=0 colour=red": "colour", "gpu=0 gpu=1 lost=true": "twice", "lost": "lost",
+		"": "gpu", "gpu=0": "gpu", "gpu=4 lost=true": "gpu", "gpu=-1 lost=true": "gpu", "gpu=x lost=true": "gpu",
+		"util=5":         "gpu",
+		"gpu=0 lost=yes": "lost", "gpu=0 xid=0": "xid", "gpu=0 xid=-1": "xid", "gpu=0 xid=x": "xid",
+		"gpu=0 util=101":  "util",
+		"gpu=0 latency=5": "latency", "gpu=0 latency=-5s": "latency", "gpu=0 colour=red": "colour",
+		"gpu=0 gpu=1 lost=true": "twice", "lost": "lost",
 	} {
 		if r := m.gpusim("set", flags(args)...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("gpusim set %s: %v", args, r)
@@ -179,14 +193,15 @@ func TestBadToolFlags(t *testing.T) {
 		}
 	}
 	fresh := m.base + "/f"
-	if r := call(t, m.env, program("gpusim"), "start", "--machine", "dgx1", "--driver", "r615", "--dir", fresh); r.code == 0 {
+	if r := call(t, m.env, program("gpusim"), "start", "--machine", "dgx1", "--driver", "r615", "--dir",
+		fresh); r.code == 0 {
 		t.Errorf("gpusim start of an unknown machine: %v", r)
 	}
 	if _, err := os.Stat(filepath.Join(fresh, "dev")); err == nil {
 		t.Error("a refused start left devices")
 	}
 	for _, command := range []string{"stop", "processes", "limits", "set"} {
-		args := []string{command, "--dir", m.base + "/none"}
+		args := []string{command, "--run-dir", m.base + "/none"}
 		if command == "set" {
 			args = append(args, "gpu=0", "lost=true")
 		}
@@ -215,17 +230,21 @@ func TestBadAgentFlags(t *testing.T) {
 		env  string
 		want []string
 	}{
-		"dir empty":           {args: []string{"--dir", ""}, want: []string{"--dir", "empty"}},
-		"dir too long":        {args: []string{"--dir", "/tmp/" + strings.Repeat("d", 110)}, want: []string{"--dir", "107"}},
-		"dir a file":          {args: []string{"--dir", m.sim + "/gpusim.pid"}, want: []string{"--dir"}},
-		"dir others write":    {args: []string{"--dir", open}, want: []string{"--dir", "mode"}},
-		"log level":           {args: []string{"--log-level", "loud"}, want: []string{"--log-level", `"loud"`, "debug"}},
-		"http no address":     {args: []string{"--http", "nowhere"}, want: []string{"--http", "nowhere"}},
+		"dir empty": {args: []string{"--run-dir", ""}, want: []string{"--run-dir", "empty"}},
+		"dir too long": {args: []string{"--run-dir", "/tmp/" + strings.Repeat("d", 110)},
+			want: []string{"--run-dir", "107"}},
+		"dir a file":       {args: []string{"--dir", m.sim + "/gpusim.pid"}, want: []string{"--dir"}},
+		"dir others write": {args: []string{"--run-dir", open}, want: []string{"--run-dir", "mode"}},
+		"log level": {args: []string{"--log-level", "loud"},
+			want: []string{"--log-level", `"loud"`, "debug"}},
+		"http no address": {args: []string{"--metrics-bind-address", "nowhere"},
+			want: []string{"--metrics-bind-address", "nowhere"}},
 		"label without =":     {args: []string{"--node-label", "pool"}, want: []string{"node-label"}},
 		"unknown flag":        {args: []string{"--colour", "red"}, want: []string{"--colour"}},
 		"an argument":         {args: []string{"start"}, want: []string{"start"}},
 		"failpoint malformed": {env: "KERF_FAILPOINTS=arm-after-caps", want: []string{"KERF_FAILPOINTS"}},
-		"failpoint unknown":   {env: "KERF_FAILPOINTS=arm-after-lunch=exit", want: []string{"KERF_FAILPOINTS", "arm-after-lunch"}},
+		"failpoint unknown": {env: "KERF_FAILPOINTS=arm-after-lunch=exit",
+			want: []string{"KERF_FAILPOINTS", "arm-after-lunch"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +252,7 @@ func TestBadAgentFlags(t *testing.T) {
 			if tt.env != "" {
 				env = append(env, tt.env)
 			}
-			r := call(t, env, program("kerf-agent"), append([]string{"--dir", m.base + "/x"}, tt.args...)...)
+			r := call(t, env, program("kerf-agent"), append([]string{"--run-dir", m.base + "/x"}, tt.args...)...)
 			wantError(t, r, 1, tt.want...)
 		})
 	}
@@ -242,24 +261,27 @@ func TestBadAgentFlags(t *testing.T) {
 	}
 }
 
-// A directory that another user owns, or can replace, is not taken: its owner could put other sockets and records there.
+// A directory that another user owns, or can replace, is not taken: its owner could put other sockets and records
+// there.
 func TestDirectoriesOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
 	for name, c := range map[string]struct{ flag, make, chown string }{
-		"--dir":                  {"--dir", "own", "own"},
-		"--dir in another's":     {"--dir", "above/dir", "above"},
+		"--run-dir":              {"--run-dir", "own", "own"},
+		"--run-dir in another's": {"--run-dir", "above/dir", "above"},
 		"--state-dir":            {"--state-dir", "state", "state"},
 		"--state-dir in another": {"--state-dir", "higher/state", "higher"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := t.TempDir()
-			if err := errors.Join(os.MkdirAll(base+"/"+c.make, 0o755), os.Chown(base+"/"+c.chown, 54321, -1)); err != nil {
+			if err := errors.Join(os.MkdirAll(base+"/"+c.make, 0o755),
+				os.Chown(base+"/"+c.chown, 54321, -1)); err != nil {
 				t.Fatal(err)
 			}
-			flags := map[string]string{"--dir": base + "/dir", "--state-dir": base + "/state-dir"}
+			flags := map[string]string{"--run-dir": base + "/dir", "--state-dir": base + "/state-dir"}
 			flags[c.flag] = base + "/" + c.make
-			r := call(t, m.env, program("kerf-agent"), "--dir", flags["--dir"], "--state-dir", flags["--state-dir"])
+			r := call(t, m.env, program("kerf-agent"), "--run-dir", flags["--run-dir"], "--state-dir",
+				flags["--state-dir"])
 			if r.code != 1 || !strings.Contains(r.err, c.flag) || !strings.Contains(r.err, "owned by another user") {
 				t.Errorf("agent: %v", r)
 			}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Hardened machines set LD_BIND_NOW for all programs. Agent and command line start with it, and a command is held to its cap.
+// Hardened machines set LD_BIND_NOW for all programs. Agent and command line start with it, and a command is held to
+// its cap.
 func TestBoundAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends() {
@@ -44,7 +45,8 @@ func TestMonitorBoundAtOnce(t *testing.T) {
 		flags  []string
 		source string
 	}{
-		{[]string{"--dcgm-engine", "embedded"}, "dcgm"}, {[]string{"--dcgm-engine", e.address}, "dcgm"}, {[]string{"--dcgm=false"}, "nvml"},
+		{[]string{"--dcgm-engine", "embedded"}, "dcgm"}, {[]string{"--dcgm-engine", e.address}, "dcgm"},
+		{[]string{"--dcgm=false"}, "nvml"},
 	} {
 		o := m.monitor(by.flags...)
 		o.source(by.source)

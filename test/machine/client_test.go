@@ -25,7 +25,8 @@ func newPooled(t *testing.T, hardware, driver, backends, more string) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
 	m.cannotLimit(driver)
-	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends +
+		"]" + more + "}\n")}
 	m.startAgent()
 	m.ready()
 	return m
@@ -39,48 +40,53 @@ func (m *machine) cannotLimit(driver string) {
 	}
 }
 
-// Past its cap a program is refused memory and sees the cap as the GPU's size; its neighbour has all of its own; and
-// agents come and go.
+// A program that requests more than its cap gets an error, and sees the cap as the GPU's size. Its neighbor has all of
+// its memory; and agents come and go.
 func TestClientHolds(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
 	pin := " --gpu-uuid " + m.uuid(0)
 	neighbour := m.run(flags("--memory 6GiB --name neighbour"+pin), load("--alloc 5GiB --hold 1h"))
 	wantLoad(t, neighbour.loads(1)[0], "", 5*gib, 5*gib)
-	greedy := m.run(flags("--memory 4GiB --name greedy --level client"+pin), load("--alloc 6GiB --step 256MiB --hold 1h"))
+	greedy := m.run(flags("--memory 4GiB --name greedy --min-enforcement userspace"+pin),
+		load("--alloc 6GiB --step 256MiB --hold 1h"))
 	got := greedy.loads(1)[0]
 	wantLoad(t, got, oom, 4*gib-contextT4-256*mib, 4*gib)
 	if got.Total == nil || *got.Total != 4*gib {
 		t.Errorf("the program sees a GPU of %v, want its cap as the size", got)
 	}
-	if s := greedy.granted(); s.Level != "client" || s.Backend != "libkerf" || !strings.Contains(s.LevelReason, "memory limit") {
+	if s := greedy.granted(); s.Level != "userspace" || s.Backend != "libkerf" ||
+		!strings.Contains(s.LevelReason, "memory limit") {
 		t.Errorf("status file: level %q by %q, reason %q", s.Level, s.Backend, s.LevelReason)
 	}
 	for range 2 {
-		if g := m.grant("neighbour"); !neighbour.running() || g.Level != "client" || g.Used == nil || *g.Used != 5*gib+contextT4 {
+		if g := m.grant("neighbour"); !neighbour.running() || g.Level != "userspace" || g.Used == nil ||
+			*g.Used != 5*gib+
+				contextT4 {
 			t.Errorf("the neighbour runs: %v, %+v", neighbour.running(), g)
 		}
 		m.restartAgent()
 	}
 	// What the driver holds for its context is no more to be had, once it was seen.
 	gate := filepath.Join(m.work, "gate")
-	script := program("gpuload") + " --json --alloc 1GiB --hold 1h & until [ -e " + gate + " ]; do sleep 0.05; done; exec " + program("gpuload") + " --json --alloc 1GiB --step 8MiB --hold 1h"
+	script := program("gpuload") + " --json --alloc 1GiB --hold 1h & until [ -e " + gate +
+		" ]; do sleep 0.05; done; exec " + program("gpuload") + " --json --alloc 1GiB --step 8MiB --hold 1h"
 	late := m.run(flags("--memory 2GiB --name late"+pin), []string{"sh", "-c", script})
 	wantLoad(t, late.loads(1)[0], "", gib, gib)
 	m.looks(3)
 	touch(t, gate)
 	line := late.lines(2)[1]
 	wantLoad(t, decode[loaded](t, line), oom, gib-2*contextT4-8*mib, gib-contextT4)
-	if r := m.kerf("doctor"); !strings.Contains(r.out, "level client       offered by the agent") {
+	if r := m.kerf("doctor"); !strings.Contains(r.out, "level userspace    offered by the agent") {
 		t.Errorf("doctor: %s", r.out)
 	}
 }
 
-// Twelve programs that start at once under a cap for eight contexts and a bit: eight get one, and at no moment is more held than
-// the cap; also where the size of a context was not measured yet.
+// Twelve programs that start at once under a cap for eight contexts and a bit: eight get one, and at no moment is more
+// held than the cap; also where the size of a context was not measured yet.
 func TestClientContextsAtOnce(t *testing.T) {
 	t.Parallel()
-	m := newPreloading(t, ", overCap: warn")
+	m := newPreloading(t, ", onOverCap: warn")
 	pin := " --gpu-uuid " + m.uuid(0)
 	for _, when := range []string{"not measured", "not measured, again", "measured", "measured by an agent before"} {
 		switch when {
@@ -95,7 +101,7 @@ func TestClientContextsAtOnce(t *testing.T) {
 		r := m.run(flags("--memory 1GiB"+pin), []string{"sh", "-c", script})
 		grant := r.granted()
 		refused := strings.Count(strings.Join(r.lines(12), "\n"), oom) // who has a context keeps it until all have said
-		// By the driver's own account of each moment; nobody else is on the GPUs.
+		// By the driver's account of each moment; no other process is on the GPUs.
 		if most := m.memory().peak; most != 8*contextT4 || refused != 4 {
 			t.Errorf("%s: at most %d bytes were held and %d refused, want %d and 4", when, most, refused, 8*contextT4)
 		}
@@ -117,7 +123,7 @@ func TestClientManyContextsBeforeOneIsMeasured(t *testing.T) {
 		}
 	}
 	if sizes, err := m.contextSizes(); err == nil {
-		t.Errorf("measured beside a grant: %v", sizes)
+		t.Errorf("measured with a grant: %v", sizes)
 	}
 }
 
@@ -125,8 +131,9 @@ func TestClientManyContextsBeforeOneIsMeasured(t *testing.T) {
 func TestClientGivesBackWhatTheDeadHeld(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
-	// Each of them dies holding three quarters of the cap, and the next one comes a second later.
-	script := "for i in 1 2 3 4; do " + program("gpuload") + " --json --alloc 3GiB --hold 1h & read wait; kill -9 $!; wait $!; sleep 1; done"
+	// Each of them dies with three quarters of the cap allocated, and the next one comes a second later.
+	script := "for i in 1 2 3 4; do " + program("gpuload") +
+		" --json --alloc 3GiB --hold 1h & read wait; kill -9 $!; wait $!; sleep 1; done"
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -142,34 +149,38 @@ func TestClientGivesBackWhatTheDeadHeld(t *testing.T) {
 	}
 }
 
-// A static program does not load the library. It is found, its lease is watched with all that it holds, and where the
-// pool does not say to kill, it is told.
+// A static program does not load the library. The agent finds it, the reactive backend checks its grant with all its
+// memory, and the agent warns of it if the pool does not say to kill.
 func TestClientFindsWhoDoesNotCount(t *testing.T) {
 	t.Parallel()
-	m := newPreloading(t, ", overCap: kill")
+	m := newPreloading(t, ", onOverCap: kill")
 	pin := " --gpu-uuid " + m.uuid(1)
 	honest := m.run(flags("--memory 4GiB --name honest"+pin), load("--alloc 3GiB --hold 1h"))
 	wantLoad(t, honest.loads(1)[0], "", 3*gib, 3*gib)
 	// The loader's file is set aside, as a program of another C library would.
-	escape := []string{"sh", "-c", "umount /etc/ld.so.preload && exec " + program("gpuload") + " --alloc 3GiB --hold 1h"}
+	escape := []string{"sh", "-c", "umount /etc/ld.so.preload && exec " + program("gpuload") +
+		" --alloc 3GiB --hold 1h"}
 	within := m.run(flags("--memory 4GiB --name within"+pin), escape)
 	within.granted()
 	eventually(t, "level reactive", func() error {
-		if g := m.grant("within"); g.Level != "reactive" || !strings.Contains(g.LevelReason, "without the preloaded library") {
+		if g := m.grant("within"); g.Level != "reactive" ||
+			!strings.Contains(g.LevelReason, "without the preloaded library") {
 			return fmt.Errorf("%+v", g)
 		}
 		return nil
 	})
 	m.wantWarning("without the preloaded library")
-	if !strings.Contains(m.kerf("metrics").out, "kerf_client_uncounted_processes_total 1") {
+	if !strings.Contains(m.kerf("metrics").out, "kerf_libkerf_bypasses_total 1") {
 		t.Error("no metric tells it")
 	}
-	// No loader reads anything for a static program with calls of its own to the driver.
-	static, second := []string{staticProgram(t, m.work), m.sim + "/dev/nvidia2", fmt.Sprint(3 * gib)}, " --gpu-uuid "+m.uuid(2)
+	// No loader reads anything for a static program with its own calls to the driver.
+	static, second := []string{staticProgram(t, m.work), m.sim + "/dev/nvidia2", fmt.Sprint(3 * gib)},
+		" --gpu-uuid "+m.uuid(2)
 	alone := m.run(flags("--memory 4GiB --name static"+second), static)
 	alone.lines(1)
 	eventually(t, "level reactive of the static program", func() error {
-		if g := m.grant("static"); g.Level != "reactive" || !strings.Contains(g.LevelReason, "without the preloaded library") {
+		if g := m.grant("static"); g.Level != "reactive" ||
+			!strings.Contains(g.LevelReason, "without the preloaded library") {
 			return fmt.Errorf("%+v", g)
 		}
 		return nil
@@ -184,7 +195,7 @@ func TestClientFindsWhoDoesNotCount(t *testing.T) {
 	if got := beyond.wait(); got.signal != syscall.SIGKILL {
 		t.Errorf("past its cap it ended with %v, want killed", got)
 	}
-	if g := m.grant("honest"); !honest.running() || g.Level != "client" {
+	if g := m.grant("honest"); !honest.running() || g.Level != "userspace" {
 		t.Errorf("the neighbour runs: %v, %+v", honest.running(), g)
 	}
 	if !within.running() {
@@ -220,7 +231,7 @@ func staticProgram(t *testing.T, dir string) string {
 	return path
 }
 
-// Who may not mount gets the next backend of the list, and is told so.
+// A user who may not mount gets the next backend of the list, and a message says so.
 func TestClientForUsers(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
@@ -231,7 +242,8 @@ func TestClientForUsers(t *testing.T) {
 	if r := user.wait(); r.code != 0 {
 		t.Errorf("%v", r)
 	}
-	if said := user.stderr(); !strings.Contains(said, "watched (level reactive)") || !strings.Contains(said, "libkerf: the process has no CAP_SYS_ADMIN") {
-		t.Errorf("it is told %q", said)
+	if said := user.stderr(); !strings.Contains(said, "watched (level reactive)") ||
+		!strings.Contains(said, "libkerf: the process has no CAP_SYS_ADMIN") {
+		t.Errorf("it gets %q", said)
 	}
 }

@@ -9,20 +9,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\n"
+const head = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\n"
 
 const goodConfig = head + `spec:
   pools:
   - name: default
-    place: spread
+    placementPolicy: spread
   profiles:
   - {name: small, memory: 1GiB}
   - {name: half, percent: 50}
 `
 
-// write puts a document in place at once, as a mounted ConfigMap does.
+// write puts a config in place at once, as a mounted ConfigMap does.
 func (m *machine) write(text string) string {
 	m.t.Helper()
 	path := filepath.Join(m.work, "config.yaml")
@@ -35,40 +37,40 @@ func (m *machine) write(text string) string {
 	return path
 }
 
-// rewrite puts another document in place, and waits until it is in force.
+// rewrite puts another config in place, and waits until it is applied.
 func (m *machine) rewrite(text string) {
 	m.t.Helper()
 	old := m.state().Config.SHA256
 	m.write(text)
 	eventually(m.t, "the new document", func() error {
 		if s := m.state(); s.Config.SHA256 == old {
-			return fmt.Errorf("the old one is in force; mistakes: %q", s.Config.Errors)
+			return fmt.Errorf("the old one is applied; errors: %q", s.Config.Errors)
 		}
 		return nil
 	})
 }
 
-// wantMistakes waits until the document in force has mistakes as wanted; want is a part of each.
+// wantMistakes waits until the last config has errors as wanted; want is a part of each.
 func (m *machine) wantMistakes(want ...string) status {
 	m.t.Helper()
 	var s status
-	eventually(m.t, fmt.Sprintf("mistakes %q", want), func() error {
+	eventually(m.t, fmt.Sprintf("errors %q", want), func() error {
 		s = m.state()
 		all := strings.Join(s.Config.Errors, "\n")
 		for _, w := range want {
 			if !strings.Contains(all, w) {
-				return fmt.Errorf("mistakes told: %q", s.Config.Errors)
+				return fmt.Errorf("reported errors: %q", s.Config.Errors)
 			}
 		}
 		if len(want) == 0 && len(s.Config.Errors) > 0 {
-			return fmt.Errorf("mistakes told: %q", s.Config.Errors)
+			return fmt.Errorf("reported errors: %q", s.Config.Errors)
 		}
 		return nil
 	})
 	return s
 }
 
-// A document with mistakes at the first start grants nothing and lists every mistake; a good one in its
+// With errors in the config at the first start, the agent grants nothing and lists every error. A good config in its
 // place is enough, without a restart; and a bad one later changes nothing.
 func TestConfigDocuments(t *testing.T) {
 	t.Parallel()
@@ -76,23 +78,31 @@ func TestConfigDocuments(t *testing.T) {
 		text string // "-": no file
 		want []string
 	}{
-		"missing":       {"-", []string{"no such file"}},
-		"empty":         {"", []string{"empty"}},
-		"no YAML":       {head + "spec: [}\n", []string{"YAML"}},
-		"unknown key":   {head + "spec:\n  pools: [{name: a, colour: red}]\n  shares: 4\n", []string{"spec.pools[0].colour", "spec.shares"}},
-		"duplicate key": {head + "spec:\n  pools: [{name: a}]\n  pools: [{name: b}]\n", []string{"spec.pools stands twice"}},
+		"missing": {"-", []string{"no such file"}},
+		"empty":   {"", []string{"empty"}},
+		"no YAML": {head + "spec: [}\n", []string{"YAML"}},
+		"unknown key": {head + "spec:\n  pools: [{name: a, colour: red}]\n  shares: 4\n",
+			[]string{"spec.pools[0].colour", "spec.shares"}},
+		"duplicate key": {head + "spec:\n  pools: [{name: a}]\n  pools: [{name: b}]\n",
+			[]string{"spec.pools stands twice"}},
 		"wrong types": {
-			head + "spec:\n  pools: [{name: a, place: 1, nodeSelector: [x]}]\n  profiles: [{name: p, memory: [1], percent: lots}]\n",
-			[]string{"spec.pools[0].place", "spec.pools[0].nodeSelector", "spec.profiles[0].memory", "spec.profiles[0].percent"},
+			head + "spec:\n  pools: [{name: a, placementPolicy: 1, nodeSelector: [x]}]\n  profiles: [{name: p, " +
+				"memory: [1], " +
+				"percent: lots}]\n",
+			[]string{"spec.pools[0].place", "spec.pools[0].nodeSelector", "spec.profiles[0].memory",
+				"spec.profiles[0].percent"},
 		},
 		"bad amounts": {
-			head + "spec:\n  pools: [{name: a}]\n  profiles: [{name: p, memory: -1GiB}, {name: q, percent: 500}, {name: q, gpus: 0}]\n",
+			head + "spec:\n  pools: [{name: a}]\n  profiles: [{name: p, memory: -1GiB}, {name: q, percent: 500}, " +
+				"{name: q, gpuCount: 0}]\n",
 			[]string{"spec.profiles[0].memory", "spec.profiles[1].percent", "spec.profiles[2].name"},
 		},
-		"newer version": {"apiVersion: kerf.dev/v9\nkind: SharingConfig\nspec: {}\n", []string{"kerf.dev/v9", "kerf.dev/v1alpha1"}},
-		"huge":          {goodConfig + "#" + strings.Repeat("x", 1<<20), []string{"larger"}},
+		"newer version": {"apiVersion: kerf.dev/v9\nkind: SharingConfig\nspec: {}\n",
+			[]string{"kerf.dev/v9", "kerf.dev/v1alpha2"}},
+		"huge": {goodConfig + "#" + strings.Repeat("x", 1<<20), []string{"larger"}},
 		"bomb": {
-			head + "spec:\n  pools: [{name: &a [x,x,x,x,x,x,x,x,x,x]}, {name: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]}, {name: [*b,*b,*b,*b,*b,*b,*b,*b]}]\n",
+			head + "spec:\n  pools: [{name: &a [x,x,x,x,x,x,x,x,x,x]}, {name: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]}, " +
+				"{name: [*b,*b,*b,*b,*b,*b,*b,*b]}]\n",
 			[]string{"anchor"},
 		},
 	}
@@ -113,10 +123,10 @@ func TestConfigDocuments(t *testing.T) {
 				return nil
 			})
 			why := m.wantMistakes(tt.want...)
-			if why.Ready || !strings.Contains(strings.Join(why.NotReady, ";"), "configuration") {
-				t.Errorf("ready %v (%q) with a document that has mistakes", why.Ready, why.NotReady)
+			if why.Ready || !strings.Contains(strings.Join(why.NotReady, ";"), "config has errors") {
+				t.Errorf("ready %v (%q) with a config that has errors", why.Ready, why.NotReady)
 			}
-			if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "configuration") {
+			if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "config has errors") {
 				t.Errorf("refused with: %s", said)
 			}
 			m.write(goodConfig)
@@ -131,7 +141,7 @@ func TestConfigDocuments(t *testing.T) {
 	}
 }
 
-// keepsLastGood puts the bad document in again: what is in force stays, also over a restart.
+// keepsLastGood puts the bad config in again: the applied one stays, also over a restart.
 func (m *machine) keepsLastGood(good status, bad string, want []string) {
 	m.t.Helper()
 	if bad == "-" {
@@ -147,7 +157,8 @@ func (m *machine) keepsLastGood(good status, bad string, want []string) {
 		}
 		s := m.wantMistakes(want...)
 		if !s.Ready || s.Config.SHA256 != good.Config.SHA256 || len(s.Config.Profiles) != 2 || len(s.Warnings) == 0 {
-			m.t.Errorf("after a bad edit (restart %v): ready %v %q, config %+v, warnings %q", restart, s.Ready, s.NotReady, s.Config, s.Warnings)
+			m.t.Errorf("after a bad edit (restart %v): ready %v %q, config %+v, warnings %q", restart, s.Ready,
+				s.NotReady, s.Config, s.Warnings)
 		}
 		if got := m.run(flags("--profile half"), []string{"true"}).wait(); got.code != 0 {
 			m.t.Errorf("a claim by the last good document (restart %v): %v", restart, got)
@@ -159,7 +170,38 @@ func (m *machine) keepsLastGood(good status, bad string, want []string) {
 	checkInvariants(m.t, m)
 }
 
-// A node that is rebooted while the document is bad goes on by the last good one.
+// An agent that starts with a config of the version before applies it, and status shows one warning until the config is
+// converted. The conversion changes no rule.
+func TestConfigOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
+	old := config.ForRollback([]config.File{{Data: []byte(goodConfig)}})[0].Data
+	if !strings.Contains(string(old), "    place: spread\n") {
+		t.Fatalf("the config of the version before: %s", old)
+	}
+	m.agentFlags = []string{"--config", m.write(string(old))}
+	m.startAgent()
+	m.ready()
+	warnings := func() (n int) {
+		for _, w := range m.state().Warnings {
+			if strings.Contains(w, "kerf config migrate") {
+				n++
+			}
+		}
+		return n
+	}
+	if s := m.wantMistakes(); len(s.Config.Profiles) != 2 || warnings() != 1 {
+		t.Errorf("config %+v, warnings %q", s.Config, s.Warnings)
+	}
+	m.run(flags("--profile half"), hold()).granted()
+	m.rewrite(goodConfig)
+	if s := m.wantMistakes(); len(s.Config.Profiles) != 2 || warnings() != 0 {
+		t.Errorf("after the conversion: config %+v, warnings %q", s.Config, s.Warnings)
+	}
+	checkInvariants(t, m)
+}
+
+// A node that is rebooted while the config is bad uses the last known good one.
 func TestLastGoodOutlivesAReboot(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
@@ -176,7 +218,7 @@ func TestLastGoodOutlivesAReboot(t *testing.T) {
 	m.ready()
 	s := m.wantMistakes("pols")
 	if s.Config.SHA256 != good.Config.SHA256 || len(s.Config.Profiles) != 2 {
-		t.Errorf("in force after a reboot: %+v, want %+v", s.Config, good.Config)
+		t.Errorf("applied after a reboot: %+v, want %+v", s.Config, good.Config)
 	}
 	m.noGrants()
 	m.run(flags("--profile half"), hold()).granted()
@@ -191,7 +233,8 @@ func TestConfigChangesOnlyWhatComesAfter(t *testing.T) {
 	m.startAgent()
 	m.ready()
 	m.run(flags("--memory 1GiB --name old"), hold()).granted()
-	m.write(head + "spec:\n  pools: [{name: default, minEnforcement: driver, profiles: [small]}]\n  profiles: [{name: small, memory: 2GiB}]\n")
+	m.write(head + "spec:\n  pools: [{name: default, minEnforcement: driver, allowedProfiles: [small]}]\n  profiles: " +
+		"[{name: small, memory: 2GiB}]\n")
 	eventually(t, "the new document", func() error {
 		if s := m.state(); len(s.Config.Profiles) != 1 {
 			return fmt.Errorf("profiles %q", s.Config.Profiles)

@@ -19,7 +19,8 @@ func TestOneAgentPerMachine(t *testing.T) {
 	before := held(m.state())
 	for name, dir := range map[string]string{"same directory": m.dir, "other directory": m.base + "/b"} {
 		second := m.anAgent(dir)
-		if got := second.wait(); got.code != 1 || !strings.Contains(got.err, "pid "+strconv.Itoa(m.agent.pid())) || !strings.Contains(got.err, m.dir) {
+		if got := second.wait(); got.code != 1 || !strings.Contains(got.err, "pid "+strconv.Itoa(m.agent.pid())) ||
+			!strings.Contains(got.err, m.dir) {
 			t.Errorf("%s: second agent: exit %d\n%s", name, got.code, got.err)
 		}
 		if !m.agent.running() {
@@ -32,8 +33,8 @@ func TestOneAgentPerMachine(t *testing.T) {
 	m.wantSame(before, []*run{r})
 }
 
-// Forty at once for sixteen pieces: sixteen run, the others are told the numbers, and when all have ended
-// the machine is as it was.
+// Forty at once for sixteen shares: sixteen run, and the others see the numbers in their error. When all have ended the
+// machine is as it was.
 func TestFortyForSixteen(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
@@ -61,7 +62,8 @@ func TestFortyForSixteen(t *testing.T) {
 			wantLoad(t, r.loads(1)[0], "", 2*gib, 2*gib)
 			continue
 		}
-		if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "3GiB asked") || !strings.Contains(got.err, "free of") {
+		if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "3GiB asked") ||
+			!strings.Contains(got.err, "free of") {
 			t.Errorf("a run that found no room: %v", got)
 		}
 	}

@@ -40,7 +40,8 @@ func (m *machine) contextHelpers() (pids []string) {
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well formed
 	for _, file := range found {
 		line, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(line), "\x00hold-context\x00") && strings.Contains(string(line), m.sim) {
+		if err == nil && strings.Contains(string(line), "\x00hold-context\x00") &&
+			strings.Contains(string(line), m.sim) {
 			pids = append(pids, filepath.Base(filepath.Dir(file)))
 		}
 	}
@@ -53,7 +54,7 @@ func TestContextsAreMeasured(t *testing.T) {
 	for _, driver := range []string{"r580", "r615"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
-			m := newPooled(t, "mixed", driver, "driver, libkerf, reactive", ", strangers: kill")
+			m := newPooled(t, "mixed", driver, "driver, libkerf, reactive", ", onUnmanagedProcess: kill")
 			sizes := m.measured()
 			eventually(t, "all models", func() error {
 				kinds := map[string]bool{}
@@ -72,7 +73,7 @@ func TestContextsAreMeasured(t *testing.T) {
 					t.Errorf("%s: %s", kind, size)
 				}
 			}
-			if n := m.watched().kills["stranger"]; n != 0 || len(m.contextHelpers()) != 0 {
+			if n := m.watched().kills["unmanaged"]; n != 0 || len(m.contextHelpers()) != 0 {
 				t.Errorf("%d helpers were killed as unmanaged, %v run", n, m.contextHelpers())
 			}
 			checkInvariants(t, m)
@@ -98,7 +99,7 @@ func TestAGrantEndsTheContextHelper(t *testing.T) {
 		wantLoad(t, r.loads(1)[0], "", 14*gib, 15*gib)
 	}
 	if all := m.contextHelpers(); len(all) != 0 {
-		t.Errorf("helpers %v run beside grants", all)
+		t.Errorf("helpers %v run with grants", all)
 	}
 	if sizes, err := m.contextSizes(); err == nil {
 		t.Errorf("measured all the same: %v", sizes)
@@ -112,7 +113,8 @@ func TestContextsThatCannotBeMade(t *testing.T) {
 	m := newPreloading(t, "")
 	m.set("gpu=all", "error.ctx-create=out-of-memory")
 	eventually(t, "the reason", func() error {
-		if n := strings.Count(m.agent.stderr(), "failed to measure a context"); n != 1 || !strings.Contains(m.agent.stderr(), "cuDevicePrimaryCtxRetain: CUDA error 2") {
+		if n := strings.Count(m.agent.stderr(), "failed to measure a context"); n != 1 ||
+			!strings.Contains(m.agent.stderr(), "cuDevicePrimaryCtxRetain: CUDA error 2") {
 			return fmt.Errorf("said %d times", n)
 		}
 		return nil

@@ -17,8 +17,8 @@ import (
 
 const subtreeControl = "cgroup.subtree_control"
 
-// keepControllers calls run, and then disables the controllers that it has enabled in the root of cgroup v2. runc enables
-// all of them on the way to its containers, and crun takes no machine with cgroup v1 where cgroup v2 has some.
+// keepControllers calls run, and then disables the controllers that it has enabled in the root of cgroup v2. runc
+// enables all of them on the way to its containers, and crun takes no machine with cgroup v1 where cgroup v2 has some.
 func keepControllers(run func() int) (status int, err error) {
 	h, err := cgroup.Default()
 	if err != nil {

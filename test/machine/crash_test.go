@@ -19,8 +19,8 @@ func held(s status) map[string]grant {
 	all := map[string]grant{}
 	for _, g := range s.Grants {
 		g.Used, g.Health, g.LevelReason = nil, "", "" // these are of the moment
-		for i := range g.Fragments {
-			g.Fragments[i].Used = nil
+		for i := range g.Shares {
+			g.Shares[i].Used = nil
 		}
 		all[g.ID] = g
 	}
@@ -180,7 +180,7 @@ func (m *machine) failedArm(kind string) {
 		m.t.Errorf("status file: %+v", s)
 	}
 	if kind != "exit" && !strings.Contains(got.err, "broken on purpose") {
-		m.t.Errorf("the reason is not told: %s", got.err)
+		m.t.Errorf("the reason is missing: %s", got.err)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestRunWaitsForARestart(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4"})
 	m.killAgent()
 	r := m.run(flags("--memory 1GiB"), []string{"echo", "ran"})
-	time.Sleep(300 * time.Millisecond) // lets it find nobody, mostly; it is right either way
+	time.Sleep(300 * time.Millisecond) // lets it find no process, mostly; it is right either way
 	m.startAgent()
 	if got := r.wait(); got.code != 0 || got.out != "ran\n" {
 		t.Errorf("run over a restart: %v", got)
@@ -253,7 +253,9 @@ func TestRunWaitsForARestart(t *testing.T) {
 func TestRunWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
-	if r := m.run([]string{"--dir", m.base + "/none", "--memory", "1GiB"}, []string{"true"}).wait(); r.code != 125 || !strings.Contains(r.err, "kerf-agent --dir") {
+	if r := m.run([]string{"--run-dir", m.base + "/none", "--memory", "1GiB"},
+		[]string{"true"}).wait(); r.code != 125 ||
+		!strings.Contains(r.err, "kerf-agent --run-dir") {
 		t.Errorf("run where there never was an agent: %v", r)
 	}
 	m.killAgent()

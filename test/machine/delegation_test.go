@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestEnable is in this package because enabling a controller changes the root of cgroup v2. keepControllers restores it,
-// and two test programs that restore it at the same time leave it changed.
+// TestEnable is in this package because enabling a controller changes the root of cgroup v2. keepControllers restores
+// it, and two test programs that restore it at the same time leave it changed.
 //
 // Kerf enables dmem. A kernel without it has other controllers to show the mechanism with.
 func TestEnable(t *testing.T) {

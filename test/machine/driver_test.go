@@ -61,7 +61,8 @@ func TestCapsComeBackWithTheDriver(t *testing.T) {
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	waiting := m.run(flags("--memory 3GiB --name waiting"), append([]string{"sh", "-c", `read go <"$0"; exec "$@"`, gate}, load("--alloc 6GiB --step 128MiB --hold 1h")...))
+	waiting := m.run(flags("--memory 3GiB --name waiting"),
+		append([]string{"sh", "-c", `read go <"$0"; exec "$@"`, gate}, load("--alloc 6GiB --step 128MiB --hold 1h")...))
 	whole := m.run(flags("--gpus 1 --name whole"), hold())
 	waiting.granted()
 	whole.granted()
@@ -82,7 +83,8 @@ func TestCapsComeBackWithTheDriver(t *testing.T) {
 	wantLoad(t, waiting.loads(1)[0], oom, 3*gib-contextT4-128*mib, 3*gib-contextT4)
 	m.refused(flags("--gpus 3"))
 	checkInvariants(t, m)
-	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, "\nkerf_caps_restored_total ") || strings.Contains(metrics, "\nkerf_caps_restored_total 0\n") {
+	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, "\nkerf_caps_restored_total ") ||
+		strings.Contains(metrics, "\nkerf_caps_restored_total 0\n") {
 		t.Error("metrics do not tell of restored caps")
 	}
 }
@@ -191,8 +193,7 @@ func TestLeaseFromALostTime(t *testing.T) {
 	checkInvariants(t, m) // the least limit is on GPU 3
 }
 
-// A GPU that is lost when the agent starts is told of, and taken in when it comes back, whatever else is
-// lost by then.
+// The agent reports a GPU that is lost at its start, and takes it in when it comes back, whatever else is lost by then.
 func TestLostBeforeTheAgentStarts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
@@ -212,7 +213,7 @@ func TestLostBeforeTheAgentStarts(t *testing.T) {
 		}
 	}
 	m.refused(flags("--memory 1GiB --gpu-uuid " + lost))
-	m.run(flags("--memory 1GiB --placement spread"), load("--alloc 512MiB --hold 1h")).loads(1)
+	m.run(flags("--memory 1GiB --placement-policy spread"), load("--alloc 512MiB --hold 1h")).loads(1)
 	m.set("gpu=1", "lost=true")
 	eventually(t, "GPU 1 lost", func() error {
 		if h := m.gpu(1).Health; h != "lost" {
@@ -243,7 +244,8 @@ func TestLostBeforeTheAgentStarts(t *testing.T) {
 		return nil
 	})
 	m.ready()
-	if now := held(m.state())[r.granted().ID]; now.Memory != before[now.ID].Memory || len(now.GPUs) != 1 || now.GPUs[0] != lost {
+	if now := held(m.state())[r.granted().ID]; now.Memory != before[now.ID].Memory || len(now.GPUs) != 1 ||
+		now.GPUs[0] != lost {
 		t.Errorf("the grant on the lost GPU: %+v, before %+v", now, before[now.ID])
 	}
 	checkInvariants(t, m)
@@ -263,7 +265,7 @@ func TestApplicationFaultMarksNothing(t *testing.T) {
 	m.wantHealth(2, "healthy")
 }
 
-// One GPU that answers late or never delays nobody who asks for the others.
+// One GPU that answers late or never delays no request for the others.
 func TestSlowGPU(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
@@ -286,7 +288,8 @@ func TestSlowGPU(t *testing.T) {
 		}
 		return nil
 	})
-	took := time.Hour // the least of some: what else runs on this machine may delay any of them, and the slow GPU would delay each
+	// the least of some: what else runs on this machine may delay any of them, and the slow GPU would delay each
+	took := time.Hour
 	for range 3 {
 		took = min(took, elapsed(func() { m.state() }))
 	}
@@ -297,7 +300,7 @@ func TestSlowGPU(t *testing.T) {
 		// The slow GPU carries no limit for it until it answers again; the others are not kept from use.
 		got := m.run(flags("--memory 1GiB --gpu-uuid "+id), load("--alloc 512MiB")).wait()
 		if got.code != 0 {
-			t.Errorf("claim beside a slow GPU: %v", got)
+			t.Errorf("claim with a slow GPU: %v", got)
 		}
 	}
 	m.set("gpu=3", "latency=0s")

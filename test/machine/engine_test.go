@@ -14,8 +14,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// engineBundle is a bundle for runc: the program runs in namespaces of its own, on the machine's files. CGROUP stands for
-// the path of the cgroup in which the engine runs.
+// engineBundle is a bundle for runc: the program runs in new namespaces, on the machine's files. CGROUP stands for the
+// path of the cgroup in which the engine runs.
 func (m *machine) engineBundle(program []string) string {
 	m.t.Helper()
 	dir := m.work + "/job"
@@ -30,32 +30,35 @@ func (m *machine) engineBundle(program []string) string {
 		Linux: &specs.Linux{
 			CgroupsPath: "CGROUP/job",
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
 			},
 			Resources: &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}},
 		},
 	}
 	text, err := json.Marshal(spec)
-	if err = errors.Join(err, os.MkdirAll(dir+"/rootfs", 0o755), os.WriteFile(dir+"/config.json", text, 0o644)); err != nil {
+	if err = errors.Join(err, os.MkdirAll(dir+"/rootfs", 0o755),
+		os.WriteFile(dir+"/config.json", text, 0o644)); err != nil {
 		m.t.Fatal(err)
 	}
 	return dir
 }
 
-// TestEngineInAGrant runs a container engine, runc, in a grant, as an engine in a pod does. The container is in a cgroup below the
-// grant's, and has the grant's cap.
+// TestEngineInAGrant runs a container engine, runc, in a grant, as an engine in a pod does. The container is in a
+// cgroup below the grant's, and has the grant's cap.
 func TestEngineInAGrant(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{})
 	bundle := m.engineBundle(load("--alloc 12GiB --step 256MiB --hold 1h"))
-	// On a machine with cgroup v1 too, runc has to find v2 at the usual place. An engine leaves the cgroup whose children
-	// it makes, because with controllers a cgroup has processes or children.
+	// On a machine with cgroup v1 too, runc has to find v2 at the usual place. An engine leaves the cgroup whose
+	// children it makes, because with controllers a cgroup has processes or children.
 	script := `mount --bind ` + unified(t) + ` /sys/fs/cgroup
 d=$(sed -n 's/^0:://p' /proc/self/cgroup)
 mkdir /sys/fs/cgroup$d/engine && echo $$ >/sys/fs/cgroup$d/engine/cgroup.procs
 cd ` + bundle + ` && mount --rbind / rootfs && sed -i "s,CGROUP,$d," config.json
 exec ` + toolkit(t, "runc") + ` --root ` + m.work + `/runc run job`
-	r := m.run(flags("--memory 6GiB --name nested"), []string{"unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-ec", script})
+	r := m.run(flags("--memory 6GiB --name nested"), []string{"unshare", "--mount", "--pid", "--fork", "--mount-proc",
+		"--kill-child", "sh", "-ec", script})
 	wantLoad(t, r.loads(1)[0], oom, 6*gib-contextH100-256*mib, 6*gib-contextH100)
 	g := m.grant("nested")
 	var found []string

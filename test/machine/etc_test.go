@@ -48,8 +48,8 @@ func entriesOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// On a machine without the loader's file, a command is still held to its cap whatever it does to its environment, and the
-// machine's /etc stays as it is.
+// On a machine without the loader's file, a command is still held to its cap whatever it does to its environment, and
+// the machine's /etc stays as it is.
 func TestRunLeavesEtcAlone(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
@@ -57,7 +57,7 @@ func TestRunLeavesEtcAlone(t *testing.T) {
 	argv := append([]string{"env", "-u", "LD_PRELOAD"}, load("--alloc 3GiB --step 256MiB --hold 1h")...)
 	r := m.run(flags("--memory 2GiB --name quiet"), argv, withEtc(etc))
 	wantLoad(t, r.loads(1)[0], oom, 2*gib-contextT4-256*mib, 2*gib)
-	if s := r.granted(); s.Level != "client" || strings.Contains(s.LevelReason, "LD_PRELOAD") {
+	if s := r.granted(); s.Level != "userspace" || strings.Contains(s.LevelReason, "LD_PRELOAD") {
 		t.Errorf("level %q: %q", s.Level, s.LevelReason)
 	}
 	if during := entriesOf(t, etc); !slices.Equal(during, before) {

@@ -20,7 +20,8 @@ func TestRunBecomesTheProgram(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4"})
 	plain := filepath.Join(m.work, "plain.txt")
 	script := filepath.Join(m.work, "script")
-	if err := errors.Join(os.WriteFile(plain, []byte("no program\n"), 0o644), writeProgram(script, strings.NewReader("echo from a script; exit 4\n"))); err != nil {
+	if err := errors.Join(os.WriteFile(plain, []byte("no program\n"), 0o644),
+		writeProgram(script, strings.NewReader("echo from a script; exit 4\n"))); err != nil {
 		t.Fatal(err)
 	}
 	big := strings.Repeat("0123456789abcdef", 20000) // more than a pipe holds
@@ -31,11 +32,12 @@ func TestRunBecomesTheProgram(t *testing.T) {
 		signal    syscall.Signal
 		out, errs string // errs: a part
 	}{
-		"success":             {argv: []string{"true"}},
-		"its exit status":     {argv: []string{"sh", "-c", "exit 3"}, code: 3},
-		"its 125":             {argv: []string{"sh", "-c", "exit 125"}, code: 125},
-		"its streams":         {argv: []string{"sh", "-c", "cat; echo oops >&2"}, in: big, out: big, errs: "oops\n"},
-		"its arguments":       {argv: []string{"printf", "%s|", "--memory", "", "a b", "--", "-x"}, out: "--memory||a b|--|-x|"},
+		"success":         {argv: []string{"true"}},
+		"its exit status": {argv: []string{"sh", "-c", "exit 3"}, code: 3},
+		"its 125":         {argv: []string{"sh", "-c", "exit 125"}, code: 125},
+		"its streams":     {argv: []string{"sh", "-c", "cat; echo oops >&2"}, in: big, out: big, errs: "oops\n"},
+		"its arguments": {argv: []string{"printf", "%s|", "--memory", "", "a b", "--", "-x"},
+			out: "--memory||a b|--|-x|"},
 		"its end by a signal": {argv: []string{"sh", "-c", "kill -KILL $$"}, code: -1, signal: syscall.SIGKILL},
 		"script without #!":   {argv: []string{script}, code: 4, out: "from a script\n"},
 		"not executable":      {argv: []string{plain}, code: 126, errs: "permission denied"},
@@ -44,8 +46,10 @@ func TestRunBecomesTheProgram(t *testing.T) {
 		"no such command":     {argv: []string{"no-such-command-anywhere"}, code: 127, errs: "not found"},
 		"an empty command":    {argv: []string{""}, code: 127, errs: "not found"},
 		"told what it was given": {
-			argv: []string{"sh", "-c", "echo $KERF_MEMORY_BYTES $KERF_PERCENT $KERF_LEVEL; test -n \"$KERF_GRANT\" -a -n \"$CUDA_VISIBLE_DEVICES\""},
-			out:  fmt.Sprintln(gib, 25, "driver"),
+			argv: []string{"sh", "-c",
+				"echo $KERF_MEMORY_BYTES $KERF_PERCENT $KERF_LEVEL; test -n \"$KERF_GRANT\" -a -n " +
+					"\"$CUDA_VISIBLE_DEVICES\""},
+			out: fmt.Sprintln(gib, 25, "driver"),
 		},
 	}
 	for name, tt := range tests {
@@ -53,7 +57,8 @@ func TestRunBecomesTheProgram(t *testing.T) {
 			m := m.in(t)
 			r := m.run(flags("--memory 1GiB --percent 25"), tt.argv, withInput(strings.NewReader(tt.in))).wait()
 			if r.code != tt.code || r.signal != tt.signal || r.out != tt.out || !strings.Contains(r.err, tt.errs) {
-				t.Errorf("exit %d, signal %d, stderr %q, %d bytes on stdout; want exit %d, signal %d, %q, %d bytes", r.code, r.signal, r.err, len(r.out), tt.code, tt.signal, tt.errs, len(tt.out))
+				t.Errorf("exit %d, signal %d, stderr %q, %d bytes on stdout; want exit %d, signal %d, %q, %d bytes",
+					r.code, r.signal, r.err, len(r.out), tt.code, tt.signal, tt.errs, len(tt.out))
 			}
 			m.noGrants()
 		})
@@ -65,7 +70,8 @@ func TestRunBecomesTheProgram(t *testing.T) {
 func TestSignalsReachTheProgram(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
-	trap := []string{"sh", "-c", `trap 'echo TERM; exit 7' TERM; trap 'echo INT; exit 8' INT; echo $$; while :; do sleep 0.05; done`}
+	trap := []string{"sh", "-c",
+		`trap 'echo TERM; exit 7' TERM; trap 'echo INT; exit 8' INT; echo $$; while :; do sleep 0.05; done`}
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 7, syscall.SIGINT: 8} {
 		r := m.run(flags("--memory 1GiB"), trap)
 		if pid := r.lines(1)[0]; pid != strconv.Itoa(r.pid()) {
@@ -139,7 +145,8 @@ func TestStatusFile(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4"})
 	r := m.run(flags("--memory 2GiB --percent 20 --name told"), hold())
 	s, g := r.granted(), m.grant("told")
-	if s.ID != g.ID || s.Name != "told" || s.MemoryBytes != 2*gib || s.Percent != 20 || s.Level != "driver" || s.Cgroup != g.Cgroup ||
+	if s.ID != g.ID || s.Name != "told" || s.MemoryBytes != 2*gib || s.Percent != 20 || s.Level != "driver" ||
+		s.Cgroup != g.Cgroup ||
 		s.PID != r.pid() || s.Error != nil || len(s.GPUs) != 1 || s.GPUs[0] != g.GPUs[0] {
 		t.Errorf("status file %+v, grant %+v", s, g)
 	}
@@ -162,7 +169,8 @@ func TestStatusFile(t *testing.T) {
 		}
 	}
 	// A directory that only looks as if it could be written to is tried before anything is claimed.
-	if r := m.kerf("run", "--memory", "1GiB", "--status-file", "/proc/kerf-status", "--", "echo", "ran"); r.code != 125 || r.out != "" || !strings.Contains(r.err, "--status-file") {
+	if r := m.kerf("run", "--memory", "1GiB", "--status-file", "/proc/kerf-status", "--", "echo",
+		"ran"); r.code != 125 || r.out != "" || !strings.Contains(r.err, "--status-file") {
 		t.Errorf("a status file that cannot be made: %v", r)
 	}
 	eventually(t, "one grant", func() error {

@@ -38,9 +38,12 @@ func newFlooded(t *testing.T) flooded {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	m.agentFlags = []string{"--config", m.write(watched(", overCap: kill")), "--http", f.web, "--group", "nogroup"}
+	m.agentFlags = []string{"--config", m.write(watched(", onOverCap: kill")), "--metrics-bind-address", f.web,
+		"--group",
+		"nogroup"}
 	// Ahead of whatever else runs on this machine: the test is about what the flood does to the agent.
-	m.wrap = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; chrt -r 1 true && exec chrt -r 1 "$0" "$@"; exec nice -n -10 "$0" "$@"`, floodFiles)}
+	m.wrap = []string{"sh", "-c", fmt.Sprintf(
+		`ulimit -n %d; chrt -r 1 true && exec chrt -r 1 "$0" "$@"; exec nice -n -10 "$0" "$@"`, floodFiles)}
 	m.startAgent()
 	m.ready()
 	f.steady = m.run(flags("--memory 4GiB --name steady"), load("--alloc 1GiB --hold 1h"))
@@ -143,14 +146,15 @@ next:
 	return sum
 }
 
-// during runs a flood and checks what holds in every one: the agent's memory and files are bounded, no sample is missed,
-// what exceeds its cap is killed, and others are served.
+// during runs a flood and checks what holds in every one: the agent's memory and files are bounded, no sample is
+// missed, what exceeds its cap is killed, and others are served.
 func (f flooded) during(begin func()) {
 	f.t.Helper()
 	f.kerf("metrics") // once, so that what is made for it is there
 	pid := f.agent.pid()
 	before, _ := f.memoryOf(pid)
-	missed, taken := f.metric("kerf_watch_missed_samples_total"), f.metric("kerf_watch_tick_duration_seconds_count")
+	missed, taken := f.metric("kerf_reactive_missed_samples_total"),
+		f.metric("kerf_reactive_check_duration_seconds_count")
 	f.resetPeak(pid)
 	begin()
 	greedy := f.run(flags("--memory 1GiB --name greedy"), load("--alloc 3GiB --hold 1h"))
@@ -163,10 +167,11 @@ func (f flooded) during(begin func()) {
 		f.t.Errorf("the agent has %d of %d files open", n, floodFiles)
 	}
 	grown := f.wantLittleGrowth(pid, before)
-	if now := f.metric("kerf_watch_missed_samples_total"); now != missed {
+	if now := f.metric("kerf_reactive_missed_samples_total"); now != missed {
 		f.t.Errorf("%v samples were missed", now-missed)
 	}
-	f.t.Logf("memory +%.1f MiB of %.1f MiB, %d files, %.0f samples", grown, float64(before)/float64(mib), f.openFiles(), f.metric("kerf_watch_tick_duration_seconds_count")-taken)
+	f.t.Logf("memory +%.1f MiB of %.1f MiB, %d files, %.0f samples", grown, float64(before)/float64(mib), f.openFiles(),
+		f.metric("kerf_reactive_check_duration_seconds_count")-taken)
 	if !f.steady.running() {
 		f.t.Error("a grant within its cap ended")
 	}

@@ -73,8 +73,8 @@ func runFlood(kind, where, number string) error {
 	return nil
 }
 
-// connect opens all connections, each of which says something once. read takes what comes, until the server closes it; else
-// nothing is ever read.
+// connect opens all connections, each of which says something once. read takes what comes, until the server closes it;
+// else nothing is ever read.
 func (f *flood) connect(say string, read bool) {
 	work := make(chan int)
 	var workers sync.WaitGroup
@@ -129,7 +129,8 @@ func (f *flood) one(i int, say string, read bool) {
 var floodConns sync.Map
 
 func (f *flood) client() (nodev1.NodeClient, error) {
-	c, err := grpc.NewClient(f.network+"://"+f.address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
+	c, err := grpc.NewClient(f.network+"://"+f.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"))
 	if err != nil {
 		return nil, err
 	}

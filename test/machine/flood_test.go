@@ -19,8 +19,8 @@ const (
 	floodGrowth = 20
 )
 
-// TestFloodOfIdleConnections opens 20,000 connections over TCP. To the sockets it does in a long run, and opens 4,000 in a
-// short one.
+// TestFloodOfIdleConnections opens 20,000 connections over TCP. To the sockets it does in a long run, and opens 4,000
+// in a short one.
 func TestFloodOfIdleConnections(t *testing.T) {
 	f := newFlooded(t)
 	for _, c := range []struct {
@@ -89,8 +89,8 @@ func TestFloodOfNames(t *testing.T) {
 	}
 }
 
-// TestFloodOfTheMonitor opens 20,000 connections to each of its sockets in a long run, and 4,000 in a short one. It goes on
-// taking samples, within the 80 MiB that it may have.
+// TestFloodOfTheMonitor opens 20,000 connections to each of its sockets in a long run, and 4,000 in a short one. It
+// goes on taking samples, within the 80 MiB that it may have.
 func TestFloodOfTheMonitor(t *testing.T) {
 	f := newFlooded(t)
 	o := f.monitor()
@@ -101,7 +101,8 @@ func TestFloodOfTheMonitor(t *testing.T) {
 		return nil
 	})
 	for _, c := range []struct{ kind, where string }{
-		{"asked", "tcp:" + o.address}, {"silent", "unix:" + f.dir + "/pods/telemetry.sock"}, {"asked", "unix:" + f.dir + "/pods/telemetry.sock"},
+		{"asked", "tcp:" + o.address}, {"silent", "unix:" + f.dir + "/pods/telemetry.sock"},
+		{"asked", "unix:" + f.dir + "/pods/telemetry.sock"},
 	} {
 		pid := o.p.pid()
 		n := many(20_000, 4000)

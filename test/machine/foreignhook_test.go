@@ -20,14 +20,16 @@ func newForeign(t *testing.T) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: usualHardware, driver: "r615", noAgent: true})
 	m.agentFlags = []string{
-		"--containers", "--cdi-source-dirs", m.toolkitSpec(), "--cdi-dir", m.work + "/cdi", "--hook-dir", m.work + "/opt",
+		"--containers", "--cdi-source-dirs", m.toolkitSpec(), "--cdi-dir", m.work + "/cdi", "--hook-dir",
+		m.work + "/opt",
 	}
 	if err := os.Mkdir(m.work+"/cdi", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	m.startAgent()
 	m.ready()
-	eventually(t, "Kerf's CDI spec of the GPUs", func() error { _, err := os.Stat(m.work + "/cdi/kerf.dev-gpu.json"); return err })
+	eventually(t, "Kerf's CDI spec of the GPUs",
+		func() error { _, err := os.Stat(m.work + "/cdi/kerf.dev-gpu.json"); return err })
 	return m
 }
 
@@ -51,9 +53,11 @@ func TestToolkitSpec(t *testing.T) {
 	if bytes.Contains(made, []byte(limitHook)) {
 		t.Error("Kerf's spec has the limit hook")
 	}
-	for _, hook := range []string{"create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification"} {
+	for _, hook := range []string{"create-symlinks", "enable-cuda-compat", "update-ldcache",
+		"disable-device-node-modification"} {
 		if !bytes.Contains(from, []byte(hook)) || !bytes.Contains(made, []byte(hook)) {
-			t.Errorf("hook %s: in the toolkit's spec %t, in Kerf's %t", hook, bytes.Contains(from, []byte(hook)), bytes.Contains(made, []byte(hook)))
+			t.Errorf("hook %s: in the toolkit's spec %t, in Kerf's %t", hook, bytes.Contains(from, []byte(hook)),
+				bytes.Contains(made, []byte(hook)))
 		}
 	}
 }
@@ -79,7 +83,8 @@ func TestForeignLimitHook(t *testing.T) {
 			t.Fatalf("nvidia-cdi-hook: %v", r)
 		}
 		if hard, soft := c.limit(); hard != "none" || soft != mib {
-			t.Errorf("with REQUEST alone the hard limit is %s and the soft one %d: the hook does no harm here", hard, soft)
+			t.Errorf("with REQUEST alone the hard limit is %s and the soft one %d: the hook does no harm here", hard,
+				soft)
 		}
 		c.kerfHooks() // so that the grant ends with the container
 		c.wantLimit("2048")
@@ -106,7 +111,8 @@ func TestForeignLimitHook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := m.in(t).container(name, lift, greedy...)
-			if env := c.spec().Process.Env; slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "NVIDIA_GPU_MEMORY") }) {
+			if env := c.spec().Process.Env; slices.ContainsFunc(env,
+				func(v string) bool { return strings.HasPrefix(v, "NVIDIA_GPU_MEMORY") }) {
 				t.Errorf("the patched bundle has %q", env)
 			}
 			order(t, c)

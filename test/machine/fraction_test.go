@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// oom is what a program is told that wants more than its piece.
+// oom is the error of a program that wants more than its share.
 const oom = "CUDA_ERROR_OUT_OF_MEMORY"
 
 // contextH100 and contextT4 are what a context costs on the simulated GPUs.
@@ -30,7 +30,8 @@ func TestGreedyIsRefusedAtItsCap(t *testing.T) {
 	for _, api := range []string{"linear", "async", "vmm"} {
 		t.Run(api, func(t *testing.T) {
 			m := m.in(t)
-			greedy := m.run(flags("--memory 4GiB --level driver "+pin), load("--alloc 8GiB --step 256MiB --hold 1h --api "+api))
+			greedy := m.run(flags("--memory 4GiB --min-enforcement driver "+pin),
+				load("--alloc 8GiB --step 256MiB --hold 1h --api "+api))
 			got := greedy.loads(1)[0]
 			wantLoad(t, got, oom, 4*gib-contextH100-256*mib, 4*gib-contextH100)
 			if got.Total == nil || *got.Total != 4*gib {
@@ -39,7 +40,7 @@ func TestGreedyIsRefusedAtItsCap(t *testing.T) {
 			late := m.run(flags("--memory 10GiB "+pin), load("--alloc 9GiB --step 3GiB --api "+api))
 			wantLoad(t, late.loads(1)[0], "", 9*gib, 9*gib)
 			if r := late.wait(); r.code != 0 {
-				t.Errorf("a neighbour that stays within its piece: %v", r)
+				t.Errorf("a neighbour that stays within its share: %v", r)
 			}
 			if !neighbour.running() {
 				t.Error("the neighbour ended")
@@ -47,7 +48,7 @@ func TestGreedyIsRefusedAtItsCap(t *testing.T) {
 			checkInvariants(t, m)
 			greedy.end()
 
-			// Not holding, it ends by itself, with the status of a program that met an error.
+			// Without --hold, it ends by itself, with the status of a program that met an error.
 			brief := m.run(flags("--memory 4GiB "+pin), load("--alloc 8GiB --api "+api))
 			if r := brief.wait(); r.code != 9 {
 				t.Errorf("greedy gpuload: %v, want exit 9", r)
@@ -91,8 +92,8 @@ func TestForksShareOneCap(t *testing.T) {
 	}
 }
 
-// A cgroup made inside the grant's changes nothing. Nor do the namespaces that a container engine inside a job makes, with
-// or without root.
+// A cgroup made inside the grant's changes nothing. Nor do the namespaces that a container engine inside a job makes,
+// with or without root.
 func TestChildCgroupIsCapped(t *testing.T) {
 	t.Parallel()
 	const namespaces = "unshare --cgroup --ipc --uts --mount --pid --fork --mount-proc --kill-child "
@@ -102,9 +103,11 @@ func TestChildCgroupIsCapped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, setup{})
-			inChild := fmt.Sprintf(`d=%s$(sed -n 's/^0:://p' /proc/self/cgroup)/a; mkdir $d $d/b && echo $$ >$d/b/cgroup.procs && exec %s"$@"`,
+			inChild := fmt.Sprintf(
+				`d=%s$(sed -n 's/^0:://p' /proc/self/cgroup)/a; mkdir $d $d/b && echo $$ >$d/b/cgroup.procs && exec %s"$@"`,
 				unified(t), engine)
-			r := m.run(flags("--memory 6GiB --name nested"), append([]string{"sh", "-ec", inChild, "sh"}, load("--alloc 12GiB --step 256MiB --hold 1h")...))
+			r := m.run(flags("--memory 6GiB --name nested"), append([]string{"sh", "-ec", inChild, "sh"},
+				load("--alloc 12GiB --step 256MiB --hold 1h")...))
 			wantLoad(t, r.loads(1)[0], oom, 6*gib-contextH100-256*mib, 6*gib-contextH100)
 			g := m.grant("nested")
 			found := false

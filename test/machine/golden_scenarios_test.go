@@ -20,10 +20,13 @@ func goldenScenarios() map[string]func(t *testing.T, name string) {
 	return map[string]func(t *testing.T, name string){
 		"idle-r615": func(t *testing.T, name string) { goldenIdle(t, name, "r615") },
 		"idle-r580": func(t *testing.T, name string) { goldenIdle(t, name, "r580") },
-		"driver":    goldenDriver, "libkerf": goldenLibkerf, "mps": goldenMPS, "reactive": goldenReactive, "none": goldenNone,
-		"mig": goldenMIG, "burst": goldenBurst, "orphan": goldenOrphan, "faults": goldenFaults, "driver-ends": goldenDriverEnds,
-		"config": goldenConfig, "read-only": goldenReadOnly, "quota": goldenQuota, "lost-checkpoint": goldenLostCheckpoint,
-		"rejected": goldenRejected, "monitor": goldenMonitor,
+		"driver":    goldenDriver, "libkerf": goldenLibkerf, "mps": goldenMPS, "reactive": goldenReactive,
+		"none": goldenNone,
+		"mig":  goldenMIG, "burst": goldenBurst, "orphan": goldenOrphan, "faults": goldenFaults,
+		"driver-ends": goldenDriverEnds,
+		"config":      goldenConfig, "read-only": goldenReadOnly, "quota": goldenQuota,
+		"lost-checkpoint": goldenLostCheckpoint,
+		"rejected":        goldenRejected, "monitor": goldenMonitor,
 	}
 }
 
@@ -31,7 +34,8 @@ func goldenScenarios() map[string]func(t *testing.T, name string) {
 func pooled(t *testing.T, hardware, driver, fields, more string, agentFlags ...string) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
-	m.agentFlags = append([]string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default" + fields + "}\n" + more)}, agentFlags...)
+	m.agentFlags = append([]string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default" + fields + "}\n" +
+		more)}, agentFlags...)
 	m.startAgent()
 	m.ready()
 	return m
@@ -59,7 +63,8 @@ func goldenIdle(t *testing.T, name, driver string) {
 		return // the driver counts contexts
 	}
 	v.measured()
-	v.step("context measured", section{"sizes of contexts", func() (string, error) { return v.textOf(filepath.Join(v.dir, contextsFile)) }})
+	v.step("context measured", section{"sizes of contexts",
+		func() (string, error) { return v.textOf(filepath.Join(v.dir, contextsFile)) }})
 }
 
 // Each form of a request on a driver with memory limits, and a restart of the agent.
@@ -103,7 +108,7 @@ func goldenMPS(t *testing.T, name string) {
 
 // A program over its cap that the pool warns of, one without a grant, and the kill when the pool says so.
 func goldenReactive(t *testing.T, name string) {
-	v := newPooled(t, "a30x2", "r580", "driver, reactive", ", overCap: warn").visible(name)
+	v := newPooled(t, "a30x2", "r580", "driver, reactive", ", onOverCap: warn").visible(name)
 	over := v.shows("over", "--memory 4GiB"+v.pin(0), load("--alloc 6GiB --hold 1h"))
 	over.loads(1)
 	unmanaged := exec.Command(program("gpuload"), load("--alloc 1GiB --hold 1h --gpu 1")[1:]...)
@@ -114,7 +119,7 @@ func goldenReactive(t *testing.T, name string) {
 	v.wantWarning("holds more than its 4GiB")
 	v.wantWarning("GPU 1 is used by processes without a grant")
 	v.step("over the cap", v.sees(over))
-	v.rewrite(watched(", overCap: kill, strangers: kill"))
+	v.rewrite(watched(", onOverCap: kill, onUnmanagedProcess: kill"))
 	wantKilled(t, over.run)
 	p.wait()
 	v.ends()
@@ -123,7 +128,7 @@ func goldenReactive(t *testing.T, name string) {
 // A grant that nothing enforces.
 func goldenNone(t *testing.T, name string) {
 	v := pooled(t, "a30x2", "r580", ", backends: [driver], minEnforcement: none", "").visible(name)
-	open := v.shows("open", "--memory 4GiB --level none"+v.pin(0), load("--alloc 8GiB --hold 1h"))
+	open := v.shows("open", "--memory 4GiB --min-enforcement none"+v.pin(0), load("--alloc 8GiB --hold 1h"))
 	open.loads(1)
 	v.step("over its size", v.sees(open))
 	v.ends()
@@ -147,12 +152,14 @@ func goldenMIG(t *testing.T, name string) {
 
 // Burst memory that is given, and taken back for another grant.
 func goldenBurst(t *testing.T, name string) {
-	v := pooled(t, "a30x2", "r615", "", "  profiles:\n  - {name: burst, memory: 4GiB, burstMax: 12GiB}\n  - {name: small, memory: 1GiB, percent: 10}\n").visible(name)
+	v := pooled(t, "a30x2", "r615", "",
+		"  profiles:\n  - {name: burst, memory: 4GiB, maxBurstMemory: 12GiB}\n"+
+			"  - {name: small, memory: 1GiB, percent: 10}\n").visible(name)
 	gate := filepath.Join(v.work, "gate")
 	burst := v.shows("burst", "--profile burst"+v.pin(0), later(gate, load("--alloc 6GiB --hold 1h")))
 	small := v.shows("small", "--profile small"+v.pin(1), hold())
 	eventually(t, "burst memory", func() error {
-		if v.gpu(0).Lent != 8*gib {
+		if v.gpu(0).Burst != 8*gib {
 			return errors.New("none yet")
 		}
 		return nil
@@ -167,7 +174,7 @@ func goldenBurst(t *testing.T, name string) {
 
 // Memory of a process that has ended, which its forked children keep.
 func goldenOrphan(t *testing.T, name string) {
-	v := newPooled(t, "a30x2", "r580", "driver, libkerf, reactive", ", overCap: kill").visible(name)
+	v := newPooled(t, "a30x2", "r580", "driver, libkerf, reactive", ", onOverCap: kill").visible(name)
 	tr := v.trainer("orphan", v.pin(0), "1536MiB", "wait")
 	v.wantUsed("orphan", 3*gib/2, 2*gib)
 	tr.die()
@@ -235,15 +242,18 @@ func goldenDriverEnds(t *testing.T, name string) {
 func goldenConfig(t *testing.T, name string) {
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
 	pool := func(rules string) string {
-		return head + "spec:\n  pools:\n  - name: default\n    memoryReserve: 1GiB\n    gpus: [" + rules + "]\n  profiles:\n  - {name: small, memory: 1GiB}\n"
+		return head + "spec:\n  pools:\n  - name: default\n    memoryReserve: 1GiB\n    gpuRules: [" + rules +
+			"]\n  profiles:\n  - {name: small, memory: 1GiB}\n"
 	}
-	m.agentFlags = []string{"--config", m.write(pool("{index: [0], sharers: 2}, {index: [1], mode: whole}, {index: [3], exclude: true}"))}
+	m.agentFlags = []string{"--config", m.write(
+		pool("{index: [0], maxSharesPerGPU: 2}, {index: [1], mode: whole}, {index: [3], excluded: true}"))}
 	m.startAgent()
 	m.ready()
 	v := m.visible(name)
 	held := v.shows("held", "--profile small"+v.pin(0), hold())
 	v.step("applied", v.sees(held))
-	v.write(pool("{index: [0], exclude: true}, {index: [1], memoryReserve: 2GiB, powerLimitWatts: 50}, {index: [2], powerLimitWatts: 5}"))
+	v.write(pool("{index: [0], excluded: true}, {index: [1], memoryReserve: 2GiB, powerLimitWatts: 50}, {index: [2], " +
+		"powerLimitWatts: 5}"))
 	eventually(t, "the other GPUs have their rules, with limits in the driver, and GPU 0 waits", func() error {
 		s, limits := v.state(), v.limits()
 		if len(s.Config.Waiting) != 1 || len(s.GPUs) != 4 || s.GPUs[1].Reserved < 2*gib || len(limits) != 4 {
@@ -267,7 +277,8 @@ func goldenConfig(t *testing.T, name string) {
 
 // GPU settings that the agent may not change.
 func goldenReadOnly(t *testing.T, name string) {
-	v := pooled(t, "a30x2", "r580", ", timeSlice: short, migOnDemand: true", "", "--gpu-settings=read-only").visible(name)
+	v := pooled(t, "a30x2", "r580", ", timeSlice: short, autoMIGMode: true", "", "--gpu-settings=read-only").visible(
+		name)
 	r := v.shows("share", "--memory 2GiB"+v.pin(0), hold())
 	v.step("a share", v.sees(r))
 	v.ends()
@@ -317,7 +328,8 @@ func goldenRejected(t *testing.T, name string) {
 	v.scrub.Know(fmt.Sprint(held.pid()), "PID-held")
 	var sections []section
 	for _, request := range []string{
-		"--memory 100GiB", "--memory 15GiB", "--gpus 2", "--gpus 9", "--percent 101", "--memory 1GiB --percent 0", "--memory 1GiB --level hardware",
+		"--memory 100GiB", "--memory 15GiB", "--gpus 2", "--gpus 9", "--percent 101", "--memory 1GiB --percent 0",
+		"--memory 1GiB --min-enforcement hardware",
 		"--mig 1g", "--profile smal", "--gpu-model H100 --memory 1GiB", "--memory 3GiB --gpus 2", "--memory lots", "",
 	} {
 		r := v.run(flags(request), []string{"true"}).wait()
@@ -331,7 +343,9 @@ func goldenRejected(t *testing.T, name string) {
 
 // What kerf-monitor serves of two shares, a whole GPU and a process without a grant, and kerf top and kerf usage.
 func goldenMonitor(t *testing.T, name string) {
-	v := pooled(t, "a30x2", "r615", "", "  prices: {currency: EUR, gpuHour: [{model: \"*\", price: 1000}]}\n").visible(name)
+	v := pooled(t, "a30x2", "r615", "", "  prices: {currency: EUR, perGPUHour: [{model: \"*\", price: "+
+		"1000}]}\n").visible(
+		name)
 	v.set("gpu=0", "util=60")
 	for i, request := range []string{"--memory 4GiB" + v.pin(0), "--memory 5GiB" + v.pin(0), "--gpus 1" + v.pin(1)} {
 		v.shows(fmt.Sprint("grant", i), request, load("--alloc 2GiB --hold 1h")).loads(1)
@@ -339,12 +353,13 @@ func goldenMonitor(t *testing.T, name string) {
 	o := v.monitor()
 	o.source("dcgm")
 	exposition := func() (string, error) {
-		return v.scrub.Metrics(version.ReplaceAllString(strings.Join(o.scrape(""), "\n"), `version="VERSION"`), measuredHere, func(line string) bool { return idleGPU.MatchString(line) })
+		return v.scrub.Metrics(version.ReplaceAllString(strings.Join(o.scrape(""), "\n"), `version="VERSION"`),
+			measuredHere, func(line string) bool { return idleGPU.MatchString(line) })
 	}
 	top := func() (string, error) { return v.json(v.kerf("top", "--once", "-o", "json").out, "uses") }
 	v.step("three grants", section{"kerf-monitor", exposition}, section{"kerf top", top})
 	v.ends()
 }
 
-// idleGPU finds samples of the GPUs that nobody uses.
-var idleGPU = regexp.MustCompile(`index="[23]"|gpu="[23]"`)
+// idleGPU finds samples of the GPUs that no process uses.
+var idleGPU = regexp.MustCompile(`gpu="[23]"`)

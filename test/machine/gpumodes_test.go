@@ -31,27 +31,31 @@ func (m *machine) wantModes(slice string, mode int) {
 	})
 }
 
-// removed takes the agent off the machine, as far as it is this test's: it sees no cgroups, since those of other tests' grants
-// are below the same one.
+// removed takes the agent off the machine, as far as it is this test's: it sees no cgroups, since those of other tests'
+// grants are below the same one.
 func (m *machine) removed(more ...string) {
 	m.t.Helper()
 	argv := append([]string{
 		"-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"`,
-		program("kerf-agent"), "remove", "--dir", m.dir, "--state-dir", stateDir(m.dir), "--cdi-dir", m.work + "/cdi", "--hook-dir", m.work + "/hooks",
+		program("kerf-agent"), "uninstall", "--run-dir", m.dir, "--state-dir", stateDir(m.dir), "--cdi-dir",
+		m.work + "/cdi",
+		"--hook-dir", m.work + "/hooks",
 	}, more...)
 	cmd := exec.Command("sh", argv...)
 	cmd.Env = m.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		m.t.Fatalf("kerf-agent remove: %v\n%s", err, out)
+		m.t.Fatalf("kerf-agent uninstall: %v\n%s", err, out)
 	}
 }
 
-// An agent that was killed puts nothing back: its removal does, and then leaves no file. A second time it finds nothing to do.
+// An agent that was killed puts nothing back: its removal does, and then leaves no file. A second time it finds nothing
+// to do.
 func TestRemovePutsBackGPUSettings(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools: [{name: default, mode: whole, timeSlice: short, computeMode: exclusiveProcess, powerLimitWatts: 50}]\n")}
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools: [{name: default, mode: whole, timeSlice: " +
+		"short, computeMode: exclusiveProcess, powerLimitWatts: 50}]\n")}
 	m.startAgent()
 	m.ready()
 	m.wantModes("Short", 3)
@@ -73,8 +77,8 @@ func TestRemovePutsBackGPUSettings(t *testing.T) {
 	}
 }
 
-// A pool's time slice and compute mode are set on the GPUs, change with the document, outlive a crash of the agent,
-// and are put back at its end.
+// Kerf sets a pool's time slice and compute mode on the GPUs, and changes them with the config. They survive a crash of
+// the agent, and the agent restores the old ones at its end.
 func TestGPUModes(t *testing.T) {
 	t.Parallel()
 	pool := func(fields string) string {
@@ -89,7 +93,7 @@ func TestGPUModes(t *testing.T) {
 	m.wantModes("Long", 0)
 	m.killAgent()
 	m.write(pool(""))
-	m.wantModes("Long", 0) // nobody was there to put it back
+	m.wantModes("Long", 0) // no agent was there to restore it
 	m.startAgent()
 	m.ready()
 	m.wantModes("Default", 0)
@@ -103,8 +107,8 @@ func TestGPUModes(t *testing.T) {
 	m.wantModes("Medium", 3)
 }
 
-// MPS of an agent that was killed ends with the removal, which restores the compute mode that the agent found, unless it is to
-// leave the settings.
+// MPS of an agent that was killed ends with the removal, which restores the compute mode that the agent found, unless
+// it is to leave the settings.
 func TestRemoveEndsMPS(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,15 +11,17 @@ import (
 	"testing"
 )
 
-// Different GPUs of one machine differ by their pool's rules. A change reaches those that are idle at once, and the others
-// when those who use them have ended, who are named meanwhile, also by an agent that was started anew.
+// Different GPUs of one machine differ by their pool's rules. A change reaches idle GPUs at once, and the others when
+// their users have ended. The agent names these users meanwhile, also after a restart.
 func TestGPURules(t *testing.T) {
 	t.Parallel()
 	pool := func(rules ...string) string {
-		return head + "spec:\n  pools:\n  - name: default\n    gpus:\n    - " + strings.Join(rules, "\n    - ") + "\n"
+		return head + "spec:\n  pools:\n  - name: default\n    gpuRules:\n    - " + strings.Join(rules, "\n    - ") +
+			"\n"
 	}
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(pool("{index: [0], sharers: 1}", "{index: [1], mode: whole}", "{index: [2, 3], exclude: true}"))}
+	m.agentFlags = []string{"--config", m.write(pool("{index: [0], maxSharesPerGPU: 1}", "{index: [1], mode: whole}",
+		"{index: [2, 3], excluded: true}"))}
 	m.startAgent()
 	m.ready()
 	m.wantRules([]int{0, 1}, nil)
@@ -27,14 +29,17 @@ func TestGPURules(t *testing.T) {
 	if got := r.granted().GPUs; !slices.Equal(got, []string{m.state().GPUs[0].UUID}) {
 		t.Errorf("a fraction is on %v", got)
 	}
-	if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "shared by 1 already") || !strings.Contains(said, "gives whole alone") {
+	if said := m.refused(flags("--memory 1GiB")); !strings.Contains(said, "shared by 1 already") ||
+		!strings.Contains(said, "gives whole alone") {
 		t.Errorf("one sharer too many: %s", said)
 	}
 	reserved := m.state().GPUs[0].Reserved
-	m.write(pool("{index: [0], exclude: true}", "{index: [1], memoryReserve: 2GiB, powerLimitWatts: 50}", "{index: [2], powerLimitWatts: 40}"))
+	m.write(pool("{index: [0], excluded: true}", "{index: [1], memoryReserve: 2GiB, powerLimitWatts: 50}",
+		"{index: [2], powerLimitWatts: 40}"))
 	waits := func() error {
 		w := m.state().Config.Waiting
-		if len(w) != 1 || w[0].Index != 0 || !slices.Equal(w[0].What, []string{"exclude false -> true"}) || len(w[0].For) != 1 {
+		if len(w) != 1 || w[0].Index != 0 || !slices.Equal(w[0].What, []string{"excluded false -> true"}) ||
+			len(w[0].For) != 1 {
 			return fmt.Errorf("waiting: %+v", w)
 		}
 		return nil
@@ -56,7 +61,7 @@ func TestGPURules(t *testing.T) {
 	m.wantRules([]int{1, 2, 3}, nil)
 	m.write(pool("{index: [0], powerLimitWatts: 5}"))
 	m.wantRules([]int{0, 1, 2, 3}, map[int]uint64{1: 70, 2: 70, 3: 70})
-	eventually(t, "the refused power limit is told", func() error {
+	eventually(t, "the refused power limit is reported", func() error {
 		if all := strings.Join(m.state().Warnings, "\n"); !strings.Contains(all, "takes 18 to 70 watts") {
 			return errors.New(all)
 		}
@@ -64,12 +69,12 @@ func TestGPURules(t *testing.T) {
 	})
 }
 
-// A memory reserve and an overcommit ratio change while a grant runs on another GPU: the agent goes on with the driver as it is,
-// and is ready all the time.
+// A memory reserve and an overcommit ratio change while a grant runs on another GPU: the agent goes on with the driver
+// as it is, and is ready all the time.
 func TestReserveChangesInPlace(t *testing.T) {
 	t.Parallel()
 	pool := func(rules string) string {
-		return head + "spec:\n  pools: [{name: default, gpus: [" + rules + "]}]\n"
+		return head + "spec:\n  pools: [{name: default, gpuRules: [" + rules + "]}]\n"
 	}
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
 	m.agentFlags = []string{"--config", m.write(pool(""))}
@@ -94,29 +99,32 @@ func TestReserveChangesInPlace(t *testing.T) {
 			return nil
 		})
 		if i == 1 {
-			if said := m.refused(flags("--memory 13GiB --gpu-uuid " + before.GPUs[1].UUID)); !strings.Contains(said, "no room for 13GiB") {
-				t.Errorf("more than the GPU has beside the reserve: %s", said)
+			if said := m.refused(flags("--memory 13GiB --gpu-uuid " + before.GPUs[1].UUID)); !strings.Contains(said,
+				"no room for 13GiB") {
+				t.Errorf("more than the GPU has without the reserve: %s", said)
 			}
 		}
 	}
-	if log := m.agent.stderr(); strings.Count(log, `msg="driver in use"`) != 1 || strings.Contains(log, "taking stock of the GPUs again") {
+	if log := m.agent.stderr(); strings.Count(log, `msg="connected to driver"`) != 1 ||
+		strings.Contains(log, "started a new inventory of GPUs") {
 		t.Errorf("the driver was opened again:\n%s", tail(log))
 	}
 	r.end()
 	checkInvariants(t, m)
 }
 
-// Each GPU of a machine is held as its own rule says, at once: one by MPS, one by the preloaded library, one by the watch, and
-// one that nothing here holds as strongly as it must be gives no share. Rules that change wait for who is on the GPU, whom
-// status names, also after a restart; who comes meanwhile is held as those are who are there.
+// Each GPU of a machine is held as its own rule says, at once: one by MPS, one by the preloaded library, one by the
+// watch, and one that nothing here holds as strongly as it must be gives no share. Rules that change wait for who is on
+// the GPU, whom status names, also after a restart; who comes meanwhile is held as those are who are there.
 func TestBackendsOfGPUs(t *testing.T) {
 	t.Parallel()
 	const (
-		mps     = "backends: [driver, mps, reactive], minEnforcement: client"
-		library = "backends: [driver, libkerf, reactive], minEnforcement: client"
+		mps     = "backends: [driver, mps, reactive], minEnforcement: userspace"
+		library = "backends: [driver, libkerf, reactive], minEnforcement: userspace"
 	)
 	rules := func(zero, one string) string {
-		return ", gpus: [{index: [0], " + zero + "}, {index: [1], " + one + "}, {index: [2], minEnforcement: driver}]"
+		return ", gpuRules: [{index: [0], " + zero + "}, {index: [1], " + one +
+			"}, {index: [2], minEnforcement: driver}]"
 	}
 	m := newMPSOn(t, "t4x4", "r580", "driver, reactive", rules(mps, library))
 	m.offersClient(0)
@@ -135,11 +143,12 @@ func TestBackendsOfGPUs(t *testing.T) {
 		if got := r.loads(1)[0]; got.Error == nil || *got.Error != oom || got.Allocated > 4*gib {
 			t.Errorf("held by %s it has %+v, want no more than 4 GiB", want, got)
 		}
-		if got := r.granted(); got.Backend != want || got.Level != "client" {
+		if got := r.granted(); got.Backend != want || got.Level != "userspace" {
 			t.Errorf("held by %q at level %q (%s), want %s", got.Backend, got.Level, got.LevelReason, want)
 		}
 	}
-	if said := m.refused(flags("--memory 1GiB --gpu-uuid " + m.uuid(2))); !strings.Contains(said, "its pool's rules demand driver") {
+	if said := m.refused(flags("--memory 1GiB --gpu-uuid " + m.uuid(2))); !strings.Contains(said,
+		"its pool's rules demand driver") {
 		t.Errorf("a share of GPU 2: %s", said)
 	}
 	on(3, "watched", "reactive")
@@ -151,7 +160,8 @@ func TestBackendsOfGPUs(t *testing.T) {
 			var got []int
 			w := m.state().Config.Waiting
 			for _, one := range w {
-				if got = append(got, one.Index); len(one.For) == 0 || len(one.What) != 1 || !strings.HasPrefix(one.What[0], "backends [driver, ") {
+				if got = append(got, one.Index); len(one.For) == 0 || len(one.What) != 1 ||
+					!strings.HasPrefix(one.What[0], "backends [driver, ") {
 					return fmt.Errorf("waiting: %+v", w)
 				}
 			}

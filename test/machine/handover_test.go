@@ -93,7 +93,8 @@ type maker struct {
 func (m *machine) maker(kind string, n int) *maker {
 	m.t.Helper()
 	fd, input := ends(m.t)
-	r := m.run(flags(fmt.Sprintf("--memory 2GiB --name maker-%d --gpu-uuid %s", n, m.uuid(0))), []string{program("gpuload"), "--offer", kind}, withInput(input))
+	r := m.run(flags(fmt.Sprintf("--memory 2GiB --name maker-%d --gpu-uuid %s", n, m.uuid(0))),
+		[]string{program("gpuload"), "--offer", kind}, withInput(input))
 	_ = input.Close() // it is the program's now
 	r.granted()
 	return &maker{r, fd}
@@ -174,8 +175,9 @@ func inWords(bytes *uint64) string {
 	return fmt.Sprint(*bytes)
 }
 
-// TestMemoryHandedToAnotherGrant has a grant make memory up to its cap, hand it to another grant, and let it go, again and again.
-// Either that is held, or it is found: the importer is killed, or a warning names it. What a maker keeps is its own.
+// TestMemoryHandedToAnotherGrant has a grant make memory up to its cap, hand it to another grant, and let it go, again
+// and again. Either that is held, or it is found: the importer is killed, or a warning names it. What a maker keeps is
+// its own.
 func TestMemoryHandedToAnotherGrant(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends() {
@@ -185,7 +187,8 @@ func TestMemoryHandedToAnotherGrant(t *testing.T) {
 				{"vmm", "import", keepsIt}, {"vmm", "import", freesIt}, {"vmm", "import", endsIt},
 				{"ipc", "ipc", freesIt}, {"pool", "pool-import", freesIt},
 			} {
-				t.Run(tc.kind+", its maker "+tc.then, func(t *testing.T) { m.in(t).handsOver(b, tc.kind, tc.api, tc.then) })
+				t.Run(tc.kind+", its maker "+tc.then,
+					func(t *testing.T) { m.in(t).handsOver(b, tc.kind, tc.api, tc.then) })
 			}
 		})
 	}
@@ -201,10 +204,12 @@ func (m *machine) handsOver(b backend, kind, api, then string) {
 	before := m.watched()
 	fd, input := ends(m.t)
 	name := "taker"
-	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), load("--api "+api+" --from-input --step 1536MiB --hold 1h --alloc "+wants), withInput(input))
+	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)),
+		load("--api "+api+" --from-input --step 1536MiB --hold 1h --alloc "+wants), withInput(input))
 	_ = input.Close()
 	grant := r.granted()
-	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Usec: 20_000}); err != nil {
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO,
+		&syscall.Timeval{Usec: 20_000}); err != nil {
 		m.t.Fatal(err)
 	}
 	between := &broker{m: m, taker: fd, kind: kind, then: then}
@@ -212,20 +217,20 @@ func (m *machine) handsOver(b backend, kind, api, then string) {
 	over := uint64(0)
 	eventually(m.t, "an end of what it takes", func() error {
 		between.step()
-		seen.told = seen.told || m.warnsOf(grant.ID)
+		seen.warned = seen.warned || m.warnsOf(grant.ID)
 		killed, _ := m.watched().since(before)
 		peak := m.memory().peak
 		if peak > 2*handedCap {
 			over = peak - 2*handedCap
 		}
 		switch {
-		case killed != "" || seen.told:
+		case killed != "" || seen.warned:
 			seen.killed = killed
 			return nil
 		case !strings.Contains(r.stdout(), "\n"):
 			return errors.New("it says nothing yet, and nobody has found it")
 		case over > 0:
-			return fmt.Errorf("it is %d bytes over all caps, and nobody has found it", over)
+			return fmt.Errorf("it is %d bytes over all caps, and no backend has found it", over)
 		}
 		return nil
 	})
@@ -238,20 +243,23 @@ func (m *machine) handsOver(b backend, kind, api, then string) {
 		eventually(m.t, "the use of both", func() error {
 			own, maker := m.grant(name), m.grant("maker-1")
 			if own.Used == nil || maker.Used == nil || *own.Used == 0 || *own.Used > gib/2 || *maker.Used < 3*gib/2 {
-				return fmt.Errorf("what a maker keeps is its own alone: the importer uses %s, the maker %s", inWords(own.Used), inWords(maker.Used))
+				return fmt.Errorf("what a maker keeps is its own alone: the importer uses %s, the maker %s",
+					inWords(own.Used), inWords(maker.Used))
 			}
 			return nil
 		})
 		time.Sleep(500 * time.Millisecond) // some looks of the watch: it must find nothing
-		seen.told = seen.told || m.warnsOf(grant.ID)
-		if killed, _ := m.watched().since(before); killed != "" || seen.told {
-			m.t.Errorf("killed %q, told %t of who imported what its maker keeps: %q", killed, seen.told, m.state().Warnings)
+		seen.warned = seen.warned || m.warnsOf(grant.ID)
+		if killed, _ := m.watched().since(before); killed != "" || seen.warned {
+			m.t.Errorf("killed %q, warned %t of who imported what its maker keeps: %q", killed, seen.warned,
+				m.state().Warnings)
 		}
 	}
-	if b.name == "driver" && then == freesIt && (over > 0 || seen.told || seen.killed != "") {
-		m.t.Errorf("%d bytes over, killed %q, told %t: the driver's limit of the maker counts it until it is gone", over, seen.killed, seen.told)
+	if b.name == "driver" && then == freesIt && (over > 0 || seen.warned || seen.killed != "") {
+		m.t.Errorf("%d bytes over, killed %q, warned %t: the driver's limit of the maker counts it until it is gone",
+			over, seen.killed, seen.warned)
 	}
-	m.t.Logf("%d bytes over all caps, killed %q, told %t: %q", over, seen.killed, seen.told, m.state().Warnings)
+	m.t.Logf("%d bytes over all caps, killed %q, warned %t: %q", over, seen.killed, seen.warned, m.state().Warnings)
 	r.end()
 	r.wait()
 	between.end()

@@ -106,7 +106,7 @@ func newMachine(t *testing.T, s setup) *machine {
 	return m
 }
 
-// mountDisk puts the agent's directory on a disk of its own, as small as the test wants it.
+// mountDisk puts the agent's directory on a separate disk, as small as the test wants it.
 func (m *machine) mountDisk() {
 	m.t.Helper()
 	if err := os.Mkdir(m.dir, 0o755); err != nil {
@@ -184,7 +184,9 @@ func stateDir(dir string) string { return dir + ".state" }
 // anAgent starts an agent on any directory.
 func (m *machine) anAgent(dir string, env ...string) *proc {
 	m.t.Helper()
-	argv := append([]string{cmp.Or(m.agentProgram, program("kerf-agent")), "--dir", dir, "--state-dir", stateDir(dir)}, m.agentFlags...)
+	argv := append([]string{cmp.Or(m.agentProgram, program("kerf-agent")), "--run-dir", dir, "--state-dir",
+		stateDir(dir)},
+		m.agentFlags...)
 	argv = append(slices.Clone(m.wrap), argv...)
 	env = append(slices.Clone(m.env), env...)
 	if m.bootFile != "" {
@@ -224,7 +226,7 @@ func (m *machine) restartAgent(env ...string) {
 // kerf runs a command of kerf to its end.
 func (m *machine) kerf(args ...string) result {
 	m.t.Helper()
-	return call(m.t, m.env, program("kerf"), append([]string{"--dir", m.dir}, args...)...)
+	return call(m.t, m.env, program("kerf"), append([]string{"--run-dir", m.dir}, args...)...)
 }
 
 // gpusim runs a command of gpusim on this machine's driver.
@@ -282,7 +284,8 @@ func (m *machine) cleanUp() {
 	_ = os.RemoveAll(m.base)
 }
 
-// unmount takes away what is mounted below the machine's folder. An agent that ended properly has left nothing but its disk.
+// unmount takes away what is mounted below the machine's folder. An agent that ended properly has left nothing but its
+// disk.
 func (m *machine) unmount(mustBeNone bool) {
 	table, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -324,7 +327,7 @@ func (m *machine) removeCgroups(mustBeEmpty bool) {
 	_ = os.Remove(m.parent)
 }
 
-var leaseTaken = regexp.MustCompile(`msg="lease taken".* cgroup=(\S+)/[^/\s]+ `)
+var leaseTaken = regexp.MustCompile(`msg="activated grant".* cgroup=(\S+)/[^/\s]+ `)
 
 // parentFromLogs is for tests that never looked at a grant while it lived.
 func (m *machine) parentFromLogs() string {
@@ -370,7 +373,8 @@ func (m *machine) show() {
 		m.t.Logf("gpusim's log:\n%s", tail(string(log)))
 	}
 	if m.driverPID() != 0 {
-		m.t.Logf("processes by the driver: %s\nlimits: %s", m.gpusim("processes", "-o", "json").out, m.gpusim("limits", "-o", "json").out)
+		m.t.Logf("processes by the driver: %s\nlimits: %s", m.gpusim("processes", "-o", "json").out,
+			m.gpusim("limits", "-o", "json").out)
 	}
 }
 

@@ -42,19 +42,20 @@ func (m *machine) wantAudited(expr string) {
 	})
 }
 
-// Where the pool says so, what runs on a faulty GPU is asked to end, and killed after the grace if it does not; what runs on
-// others goes on. Errors that were not corrected make a suspect, and nobody ends for them. All of it is in the audit log,
-// which is whole.
+// If the pool says so, Kerf asks a process on a faulty GPU to end, and kills it after the grace period if it does not.
+// Processes on other GPUs go on. Uncorrected errors make a GPU suspect, and end no process. All of it is in the audit
+// log, which is complete.
 func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
-	config := m.write(head + "spec:\n  pools: [{name: default, health: {onFault: evict, grace: 1s}}]\n")
+	config := m.write(head + "spec:\n  pools: [{name: default, health: {onFault: evict, gracePeriod: 1s}}]\n")
 	m.agentFlags = append(m.agentFlags, "--config", config)
 	m.startAgent()
 	m.ready()
 	pin := func(i int) string { return " --gpu-uuid " + m.uuid(i) }
 	polite := m.run(flags("--memory 2GiB --name polite"+pin(1)), hold())
-	deaf := m.run(flags("--memory 2GiB --name deaf"+pin(1)), []string{"sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"})
+	deaf := m.run(flags("--memory 2GiB --name deaf"+pin(1)),
+		[]string{"sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"})
 	spared := m.run(flags("--memory 2GiB --name spared"+pin(0)), hold())
 	for _, r := range []*run{polite, deaf, spared} {
 		r.granted()
@@ -74,14 +75,16 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 		})
 	}
 	m.wantAudited(`"what":"fault".*"name":"deaf".*killed: GPU ` + m.uuid(1) + ` is unhealthy: XID 48`)
-	if !spared.running() || strings.Contains(m.auditLog(), `"what":"fault","who":{"uid":0,"pid":`+fmt.Sprint(spared.pid())) {
+	if !spared.running() || strings.Contains(m.auditLog(), `"what":"fault","who":{"uid":0,"pid":`+
+		fmt.Sprint(spared.pid())) {
 		t.Error("what runs on another GPU was ended")
 	}
 	if g := m.grant("spared"); g.Health != "healthy" {
 		t.Errorf("the spared grant is %s", g.Health)
 	}
 	out := m.kerf("metrics").out
-	for _, want := range []string{`kerf_gpu_xids_total{class="application",uuid="` + m.uuid(1) + `",xid="31"} 1`, `kerf_gpu_xids_total{class="critical",uuid="` + m.uuid(1) + `",xid="48"} 1`} {
+	for _, want := range []string{`kerf_gpu_xids_total{class="application",gpu_uuid="` + m.uuid(1) + `",xid="31"} 1`,
+		`kerf_gpu_xids_total{class="critical",gpu_uuid="` + m.uuid(1) + `",xid="48"} 1`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("metrics have no %s", want)
 		}
@@ -98,8 +101,8 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 	}
 }
 
-// What a GPU tells of itself goes through the whole way, from the driver to the state, and back: memory rows, and NVLinks
-// that are down.
+// What a GPU tells of itself goes through the whole way, from the driver to the state, and back: memory rows, and
+// NVLinks that are down.
 func TestSignsOfHealth(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{})
@@ -110,18 +113,20 @@ func TestSignsOfHealth(t *testing.T) {
 	m.wantAudited(`"gpu":"` + m.uuid(2) + `".*"why":"suspect: 16 of 18 NVLinks are up`)
 	m.set("gpu=2", "links.down=0")
 	for _, i := range []int{1, 2} {
-		m.wantAudited(`(?s)"gpu":"` + m.uuid(i) + `"[^\n]*"why":"suspect.*"gpu":"` + m.uuid(i) + `"[^\n]*"why":"healthy"`)
+		m.wantAudited(`(?s)"gpu":"` + m.uuid(i) + `"[^\n]*"why":"suspect.*"gpu":"` + m.uuid(i) +
+			`"[^\n]*"why":"healthy"`)
 	}
 	m.set("gpu=4", "remap.failed=true")
 	m.wantAudited(`"gpu":"` + m.uuid(4) + `".*"why":"unhealthy: a memory row is bad`)
 	// One that answers late, on a machine that has other things to do, is suspected for that alone.
-	if regexp.MustCompile(`"gpu":"` + m.uuid(5) + `"}],"why":"(suspect: [^d]|unhealthy|lost)`).MatchString(m.auditLog()) {
+	if regexp.MustCompile(`"gpu":"` + m.uuid(5) + `"}],"why":"(suspect: [^d]|unhealthy|lost)`).MatchString(
+		m.auditLog()) {
 		t.Error("a GPU with which nothing is wrong is suspected")
 	}
 }
 
-// A GPU whose driver calls hang is suspect, then unhealthy, and says so. The others are served meanwhile: they are well, and
-// new programs get and use them. It comes back by itself.
+// A GPU whose driver calls hang is suspect, then unhealthy, and says so. The others are served meanwhile: they are
+// well, and new programs get and use them. It comes back by itself.
 func TestAGPUThatHangs(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
@@ -129,7 +134,8 @@ func TestAGPUThatHangs(t *testing.T) {
 	t.Cleanup(func() { m.gpusim("set", "gpu=1", "latency=0s") })
 	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"why":"suspect: does not answer`)
 	for i := range 3 {
-		r := m.run(flags(fmt.Sprintf("--memory 2GiB --name n%d --gpu-uuid %s", i, m.uuid(2))), load("--alloc 1GiB --hold 1h"))
+		r := m.run(flags(fmt.Sprintf("--memory 2GiB --name n%d --gpu-uuid %s", i, m.uuid(2))),
+			load("--alloc 1GiB --hold 1h"))
 		wantLoad(t, r.loads(1)[0], "", gib, gib)
 	}
 	eventually(t, "one that is not well, and three that are", func() error {

@@ -117,9 +117,9 @@ func copyProgram(from, to string) error {
 	return writeProgram(to, in)
 }
 
-// writeProgram makes a file that is to be executed. Other tests start processes meanwhile, and one that is between fork and exec
-// would hold the file open for writing still, so that it could not be executed ("text file busy"): none is started before it is
-// closed.
+// writeProgram makes a file that is to be executed. Other tests start processes meanwhile, and one that is between fork
+// and exec would hold the file open for writing still, so that it could not be executed ("text file busy"): none is
+// started before it is closed.
 func writeProgram(to string, text io.Reader) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -49,7 +49,7 @@ func judge(p picture, limited bool) findings {
 	for _, g := range p.status.GPUs {
 		byUUID[g.UUID] = g
 	}
-	f.books(p.status, byUUID)
+	f.ledger(p.status, byUUID)
 	f.limits(p, byUUID, limited)
 	f.cgroups(p)
 	f.use(p, byUUID)
@@ -57,9 +57,9 @@ func judge(p picture, limited bool) findings {
 	return f
 }
 
-// books: what is granted of a GPU never passes what can be granted, and a whole GPU has one holder. All of
-// it is one consistent picture of the agent's, so nothing passes.
-func (f *findings) books(s status, byUUID map[string]gpu) {
+// ledger: the granted amounts of a GPU never exceed what can be granted, and a whole GPU has one grant. All of it is
+// one consistent picture of the agent's, so there is no tolerance.
+func (f *findings) ledger(s status, byUUID map[string]gpu) {
 	memory, percent, holders, whole := map[string]uint64{}, map[string]uint32{}, map[string]int{}, map[string]bool{}
 	lent := map[string]uint64{}
 	names, ids := map[string]bool{}, map[string]bool{}
@@ -69,16 +69,17 @@ func (f *findings) books(s status, byUUID map[string]gpu) {
 		}
 		ids[g.ID], names[g.Name] = true, true
 		var sum uint64
-		for _, fr := range g.Fragments {
+		for _, fr := range g.Shares {
 			memory[fr.GPU] += fr.Memory
-			lent[fr.GPU] += fr.Lent
+			lent[fr.GPU] += fr.Burst
 			percent[fr.GPU] += fr.Percent
 			holders[fr.GPU]++
 			whole[fr.GPU] = whole[fr.GPU] || fr.Whole
 			sum += fr.Memory
 		}
-		if sum != g.Memory || len(g.GPUs) != len(g.Fragments) {
-			f.brk("grant %s: memory %d and GPUs %q do not sum its fragments %+v", g.label(), g.Memory, g.GPUs, g.Fragments)
+		if sum != g.Memory || len(g.GPUs) != len(g.Shares) {
+			f.brk("grant %s: memory %d and GPUs %q do not sum its shares %+v", g.label(), g.Memory, g.GPUs,
+				g.Shares)
 		}
 	}
 	for id, got := range memory {
@@ -100,13 +101,14 @@ func (f *findings) books(s status, byUUID map[string]gpu) {
 		}
 	}
 	for _, d := range s.GPUs {
-		if d.Granted != memory[d.UUID] || d.Percent != percent[d.UUID] || d.Lent != lent[d.UUID] {
-			f.brk("GPU %d: granted_bytes %d, percent %d and lent_bytes %d; its grants sum to %d, %d and %d", d.Index, d.Granted, d.Percent, d.Lent, memory[d.UUID], percent[d.UUID], lent[d.UUID])
+		if d.Granted != memory[d.UUID] || d.Percent != percent[d.UUID] || d.Burst != lent[d.UUID] {
+			f.brk("GPU %d: granted_bytes %d, percent %d and lent_bytes %d; its grants sum to %d, %d and %d", d.Index,
+				d.Granted, d.Percent, d.Burst, memory[d.UUID], percent[d.UUID], lent[d.UUID])
 		}
 	}
 }
 
-// limits: a lease has exactly its cap in the driver, the least limit everywhere else, and nobody else has any.
+// limits: a grant has exactly its cap in the driver, the least limit everywhere else, and no other process has any.
 func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
 	got := map[string]map[string]uint64{}
 	for _, l := range p.limits {
@@ -133,9 +135,9 @@ func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
 					want[d.UUID] = least
 				}
 			}
-			for _, fr := range g.Fragments {
+			for _, fr := range g.Shares {
 				if _, there := want[fr.GPU]; there {
-					want[fr.GPU] = fr.Memory + fr.Lent
+					want[fr.GPU] = fr.Memory + fr.Burst
 				}
 				if fr.Whole {
 					delete(want, fr.GPU)
@@ -147,7 +149,8 @@ func (f *findings) limits(p picture, byUUID map[string]gpu, limited bool) {
 		}
 		for id, hard := range want {
 			if have, ok := got[g.Cgroup][id]; !ok || have != hard {
-				f.pass("grant %s: limit on GPU %d is %d (there: %v), want %d", g.label(), byUUID[id].Index, have, ok, hard)
+				f.pass("grant %s: limit on GPU %d is %d (there: %v), want %d", g.label(), byUUID[id].Index, have, ok,
+					hard)
 			}
 		}
 		for id, have := range got[g.Cgroup] {
@@ -187,7 +190,7 @@ func (f *findings) cgroups(p picture) {
 	}
 }
 
-// use: nobody uses more than its cap, nobody uses what is another's, and what the agent says is so.
+// use: no grant uses more than its cap, or memory of another grant, and the agent's report agrees.
 func (f *findings) use(p picture, byUUID map[string]gpu) {
 	total := map[string]uint64{}
 	within := map[string]map[string]uint64{} // by grant's cgroup and GPU
@@ -207,7 +210,8 @@ func (f *findings) use(p picture, byUUID map[string]gpu) {
 			}
 			within[g.Cgroup][id] += pr.Bytes
 			if !slices.Contains(g.PIDs, pr.PID) {
-				f.pass("grant %s: process %d of it on GPU %d is not among its pids %v", g.label(), pr.PID, byUUID[id].Index, g.PIDs)
+				f.pass("grant %s: process %d of it on GPU %d is not among its pids %v", g.label(), pr.PID,
+					byUUID[id].Index, g.PIDs)
 			}
 		}
 	}
@@ -225,16 +229,18 @@ func (f *findings) use(p picture, byUUID map[string]gpu) {
 
 func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, byUUID map[string]gpu) {
 	own := map[string]bool{}
-	for _, fr := range g.Fragments {
+	for _, fr := range g.Shares {
 		own[fr.GPU] = true
 		d := byUUID[fr.GPU]
 		got := within[fr.GPU]
 		switch {
-		case got <= fr.Memory+fr.Lent || g.Level == "none":
+		case got <= fr.Memory+fr.Burst || g.Level == "none":
 		case g.Level == "reactive":
-			// It is watched, not refused: what exceeds it is told, and then follows what the pool says.
-			if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "grant "+g.ID+" holds more") }) {
-				f.pass("grant %s uses %d of GPU %d, its cap is %d, and no warning tells it", g.label(), got, d.Index, fr.Memory)
+			// The level is reactive: Kerf reports what exceeds the cap, and then follows the pool's policy.
+			if !slices.ContainsFunc(warnings,
+				func(w string) bool { return strings.Contains(w, "grant "+g.ID+" holds more") }) {
+				f.pass("grant %s uses %d of GPU %d, its cap is %d, and no warning tells it", g.label(), got, d.Index,
+					fr.Memory)
 			}
 		default:
 			f.brk("grant %s uses %d of GPU %d, its cap is %d", g.label(), got, d.Index, fr.Memory)
@@ -253,23 +259,25 @@ func (f *findings) useOf(g grant, warnings []string, within map[string]uint64, b
 	}
 }
 
-// metrics: the exposition says the same as status.
+// metrics: the exposition has the caps that status implies.
 func (f *findings) metrics(p picture) {
 	left := map[[2]string]bool{}
-	for k := range p.used {
+	for k := range p.caps {
 		left[k] = true
 	}
 	for _, g := range p.status.Grants {
-		for _, fr := range g.Fragments {
+		for _, fr := range g.Shares {
 			k := [2]string{g.label(), fr.GPU}
-			got, ok := p.used[k]
-			if ok != (fr.Used != nil) || ok && got != *fr.Used {
-				f.pass("metrics: grant %s uses %d of GPU %s (there: %v), status says otherwise", g.label(), got, fr.GPU, ok)
+			got, ok := p.caps[k]
+			capped := g.Backend != "none" && g.Cgroup != "" && !fr.Whole && fr.MIG == ""
+			if ok != capped || ok && got != fr.Memory+fr.Burst {
+				f.pass("metrics: the cap of grant %s on GPU %s is %d (exposed: %v), status says otherwise", g.label(),
+					fr.GPU, got, ok)
 			}
 			delete(left, k)
 		}
 	}
 	for k := range left {
-		f.pass("metrics: use of %q on %q, which is no living grant's", k[0], k[1])
+		f.pass("metrics: cap of %q on %q, which is no living grant's", k[0], k[1])
 	}
 }

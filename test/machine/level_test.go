@@ -29,7 +29,10 @@ func TestOldDriverHasNoLimitSymbols(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range []string{"nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"} {
-				has := slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == name && s.Section != elf.SHN_UNDEF })
+				has := slices.ContainsFunc(symbols, func(s elf.Symbol) bool {
+					return s.Name == name &&
+						s.Section != elf.SHN_UNDEF
+				})
 				if has != want {
 					t.Errorf("%s: there is %v, want %v", name, has, want)
 				}
@@ -38,13 +41,13 @@ func TestOldDriverHasNoLimitSymbols(t *testing.T) {
 	}
 }
 
-// Without configuration and without limits in the driver, libkerf rejects what is above the cap. Kerf says so, and a demand for
-// more is refused with what there is and what helps.
+// Without configuration and without limits in the driver, libkerf rejects what is above the cap. Kerf says so, and a
+// demand for more is refused with what there is and what helps.
 func TestOldDriverIsEnforcedByDefault(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{driver: "r580"})
 	for _, g := range m.state().GPUs {
-		if !slices.Equal(g.Levels, []string{"exclusive", "client"}) {
+		if !slices.Equal(g.Levels, []string{"exclusive", "userspace"}) {
 			t.Errorf("GPU %d offers levels %q", g.Index, g.Levels)
 		}
 	}
@@ -54,21 +57,24 @@ func TestOldDriverIsEnforcedByDefault(t *testing.T) {
 	if got.Total == nil || *got.Total != 4*gib {
 		t.Errorf("a capped program sees %v, want its cap as the GPU's size", got)
 	}
-	if s := r.granted(); s.Level != "client" || s.Backend != "libkerf" || !strings.Contains(s.LevelReason, "install NVIDIA driver r615") {
+	if s := r.granted(); s.Level != "userspace" || s.Backend != "libkerf" ||
+		!strings.Contains(s.LevelReason, "install NVIDIA driver r615") {
 		t.Errorf("status file: level %q by %q, reason %q", s.Level, s.Backend, s.LevelReason)
 	}
-	if g := m.grant("capped"); g.Level != "client" || g.Used == nil || *g.Used > g.Memory {
+	if g := m.grant("capped"); g.Level != "userspace" || g.Used == nil || *g.Used > g.Memory {
 		t.Errorf("status: %+v", g)
 	}
 	if limits := m.limits(); len(limits) != 0 {
 		t.Errorf("limits on a driver that has none: %+v", limits)
 	}
-	for _, demand := range []string{"--memory 4GiB --level driver", "--percent 50 --level driver", "--memory 8GiB --gpus 2 --level driver"} {
-		if said := m.refused(flags(demand)); !strings.Contains(said, "level client at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
+	for _, demand := range []string{"--memory 4GiB --min-enforcement driver", "--percent 50 --min-enforcement driver",
+		"--memory 8GiB --gpus 2 --min-enforcement driver"} {
+		if said := m.refused(flags(demand)); !strings.Contains(said, "level userspace at most, driver demanded") ||
+			!strings.Contains(said, "install NVIDIA driver r615") {
 			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
 		}
 	}
-	whole := m.run(flags("--gpus 1 --level exclusive"), load("--alloc 70GiB --hold 1h"))
+	whole := m.run(flags("--gpus 1 --min-enforcement exclusive"), load("--alloc 70GiB --hold 1h"))
 	wantLoad(t, whole.loads(1)[0], "", 70*gib, 70*gib)
 	if s := whole.granted(); s.Level != "exclusive" {
 		t.Errorf("a whole GPU has level %q", s.Level)
@@ -86,18 +92,21 @@ func TestAgentWithoutTheLibrary(t *testing.T) {
 	}
 	m.startAgent()
 	m.ready()
-	m.wantWarning("GPU 0, 1, 2, 3: shares have level reactive only", "libkerf.so does not exist", "put libkerf.so beside kerf-agent")
+	m.wantWarning("GPU 0, 1, 2, 3: shares have level reactive only", "libkerf.so does not exist",
+		"put libkerf.so beside kerf-agent")
 	r := m.run(flags("--memory 2GiB"), load("--alloc 3GiB --hold 1h"))
 	wantKilled(t, r)
-	if s := r.granted(); s.Level != "reactive" || s.Backend != "reactive" || !strings.Contains(s.LevelReason, "libkerf.so does not exist") {
+	if s := r.granted(); s.Level != "reactive" || s.Backend != "reactive" ||
+		!strings.Contains(s.LevelReason, "libkerf.so does not exist") {
 		t.Errorf("status file: level %q by %q, reason %q", s.Level, s.Backend, s.LevelReason)
 	}
 	m.noGrants()
 	checkInvariants(t, m)
 }
 
-// Where no backend works, nothing is granted unless the config allows level none and the process asks for it. Then nothing is
-// called enforced: the level is none, and it is said why. A grant outlives the config that allowed it, and the agent.
+// Where no backend works, nothing is granted unless the config allows level none and the process asks for it. Then
+// nothing is called enforced: the level is none, and it is said why. A grant outlives the config that allowed it, and
+// the agent.
 func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{driver: "r580", noAgent: true})
@@ -107,9 +116,10 @@ func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 	m.agentFlags = []string{"--config", m.write(bare(""))}
 	m.startAgent()
 	m.ready()
-	for _, level := range []string{"", " --level none"} {
+	for _, level := range []string{"", " --min-enforcement none"} {
 		said := m.refused(flags("--memory 4GiB" + level))
-		for _, part := range []string{"no backend enforces shares", "driver: ", "libkerf: not listed in backends", "reactive: not listed in backends", "set minEnforcement: none on the pool"} {
+		for _, part := range []string{"no backend enforces shares", "driver: ", "libkerf: not listed in backends",
+			"reactive: not listed in backends", "set minEnforcement: none on the pool"} {
 			if !strings.Contains(said, part) {
 				t.Errorf("%q is missing in: %s", part, said)
 			}
@@ -117,10 +127,11 @@ func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 	}
 	m.wantWarning("shares are rejected", "set minEnforcement: none on the pool")
 	m.rewrite(bare(", minEnforcement: none"))
-	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "level none") || !strings.Contains(said, "add --level none") {
+	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "level none") ||
+		!strings.Contains(said, "add --min-enforcement none") {
 		t.Errorf("refused without the remedy: %s", said)
 	}
-	r := m.run(flags("--memory 4GiB --name open --level none"), load("--alloc 8GiB --hold 1h"))
+	r := m.run(flags("--memory 4GiB --name open --min-enforcement none"), load("--alloc 8GiB --hold 1h"))
 	got := r.loads(1)[0]
 	wantLoad(t, got, "", 8*gib, 8*gib)
 	if got.Total == nil || *got.Total < 79*gib {
@@ -132,8 +143,10 @@ func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 	if !strings.Contains(r.stderr(), "not enforced") {
 		t.Errorf("no warning on stderr: %q", r.stderr())
 	}
-	for _, demand := range []string{"--memory 4GiB --level driver", "--percent 50 --level driver", "--memory 8GiB --gpus 2 --level driver"} {
-		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
+	for _, demand := range []string{"--memory 4GiB --min-enforcement driver", "--percent 50 --min-enforcement driver",
+		"--memory 8GiB --gpus 2 --min-enforcement driver"} {
+		if said := m.refused(flags(demand)); !strings.Contains(said, "level none at most, driver demanded") ||
+			!strings.Contains(said, "install NVIDIA driver r615") {
 			t.Errorf("%q: refused without levels or remedy: %s", demand, said)
 		}
 	}
@@ -142,11 +155,12 @@ func TestUnenforcedGrantsAreAskedFor(t *testing.T) {
 		if restart {
 			m.restartAgent()
 		}
-		if g := m.grant("open"); g.Level != "none" || g.LevelReason == "" || g.Memory != 4*gib || g.Used == nil || *g.Used <= g.Memory || !r.running() {
+		if g := m.grant("open"); g.Level != "none" || g.LevelReason == "" || g.Memory != 4*gib || g.Used == nil ||
+			*g.Used <= g.Memory || !r.running() {
 			t.Errorf("restarted: %t: status does not show an uncapped grant over its size: %+v", restart, g)
 		}
 	}
-	if s := m.run(flags("--memory 4GiB --level none"), hold()).granted(); s.Level != "client" {
+	if s := m.run(flags("--memory 4GiB --min-enforcement none"), hold()).granted(); s.Level != "userspace" {
 		t.Errorf("where libkerf works, level none was asked for and %q given", s.Level)
 	}
 	checkInvariants(t, m)
@@ -165,12 +179,14 @@ func TestWholeGPUsAreExclusive(t *testing.T) {
 			if len(held) != 2 || held[0] == held[1] {
 				t.Fatalf("two GPUs asked, got %q", held)
 			}
-			for _, demand := range []string{"--memory 1GiB --gpu-uuid " + held[0], "--gpus 1 --gpu-uuid " + held[1], "--gpus 3"} {
-				if said := m.refused(flags(demand)); !strings.Contains(said, "in use") && !strings.Contains(said, "free of") {
+			for _, demand := range []string{"--memory 1GiB --gpu-uuid " + held[0], "--gpus 1 --gpu-uuid " + held[1],
+				"--gpus 3"} {
+				if said := m.refused(flags(demand)); !strings.Contains(said, "in use") &&
+					!strings.Contains(said, "free of") {
 					t.Errorf("%q: refused without the numbers: %s", demand, said)
 				}
 			}
-			share := m.run(flags("--memory 1GiB --placement spread"), hold()).granted().GPUs[0]
+			share := m.run(flags("--memory 1GiB --placement-policy spread"), hold()).granted().GPUs[0]
 			if slices.Contains(held, share) {
 				t.Errorf("a share of GPU %s, which is held whole", share)
 			}
@@ -252,15 +268,17 @@ func TestFragmentsOverSeveralGPUs(t *testing.T) {
 		r := m.run(flags("--memory 8GiB --gpus 2"), load("--alloc 6GiB --step 128MiB --hold 1h --gpu "+device))
 		wantLoad(t, r.loads(1)[0], oom, 4*gib-contextT4-128*mib, 4*gib-contextT4)
 		g := m.grant(r.granted().ID)
-		if len(g.Fragments) != 2 || g.Fragments[0].Memory != 4*gib || g.Fragments[1].Memory != 4*gib || g.GPUs[0] == g.GPUs[1] {
-			t.Errorf("8 GiB over two GPUs: %+v", g.Fragments)
+		if len(g.Shares) != 2 || g.Shares[0].Memory != 4*gib || g.Shares[1].Memory != 4*gib ||
+			g.GPUs[0] == g.GPUs[1] {
+			t.Errorf("8 GiB over two GPUs: %+v", g.Shares)
 		}
 	}
 	r := m.run(flags("--memory 2GiB --gpus 2"), load("--alloc 512MiB --gpu 2"))
 	if got := r.wait(); got.code != 9 {
 		t.Errorf("a third GPU of two: %v", got)
 	}
-	if said := m.refused(flags("--memory 9GiB --gpus 4 --percent 50")); !strings.Contains(said, "--percent") || !strings.Contains(said, "evenly") {
+	if said := m.refused(flags("--memory 9GiB --gpus 4 --percent 50")); !strings.Contains(said, "--percent") ||
+		!strings.Contains(said, "evenly") {
 		t.Errorf("a percentage that does not divide: %s", said)
 	}
 	checkInvariants(t, m)
@@ -302,7 +320,7 @@ func TestPackAndSpread(t *testing.T) {
 	used := func(place string) map[string]int {
 		got := map[string]int{}
 		for range 4 {
-			r := m.run(flags("--memory 3GiB --placement "+place), hold())
+			r := m.run(flags("--memory 3GiB --placement-policy "+place), hold())
 			got[r.granted().GPUs[0]]++
 			t.Cleanup(r.end)
 			defer r.end()

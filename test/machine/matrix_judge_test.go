@@ -29,10 +29,10 @@ type seen struct {
 	first, last string
 	// rejects says that the pool wants this memory rejected, which is the CUDA error of a driver that does not have it.
 	rejects bool
-	// told says that a warning of the agent named the grant.
-	told bool
-	// slack is how much memory outside the driver's lists is taken for the driver's own, where the backend does not limit all
-	// of the memory. 0 where it does.
+	// warned says that a warning of the agent named the grant.
+	warned bool
+	// slack is how much memory outside the driver's lists is taken for the driver's own, where the backend does not
+	// limit all of the memory. 0 where it does.
 	slack uint64
 }
 
@@ -51,23 +51,24 @@ const (
 	silent   verdict = "OVER, AND SILENT"
 )
 
-// holding are the verdicts of what a backend holds by itself.
-func holding() []verdict { return []verdict{wasHeld, heldLate, refused, missing} }
+// stopped are the verdicts for attempts that a backend stops by itself.
+func stopped() []verdict { return []verdict{wasHeld, heldLate, refused, missing} }
 
-// blink is how long something may be over its cap before the watch has to have seen it: its looks are 100 ms apart, two are
-// needed, and the machine is busy.
+// blink is how long something may be over its cap before the watch has to have seen it: its looks are 100 ms apart, two
+// are needed, and the machine is busy.
 const blink = time.Second
 
-// judged says what became of one program. strict is for a backend that refuses each byte too much, so that nothing passes there.
+// judged says what became of one program. strict is for a backend that refuses each byte too much, so that nothing
+// passes there.
 func judged(s seen, strict bool) verdict {
 	over := s.peak > s.cap
-	told := s.told || s.last == "none" || s.last == "unknown"
+	warned := s.warned || s.last == "none" || s.last == "unknown"
 	switch {
 	case s.killed != "": // even if no look here saw it over its cap
 		return ended
-	case over && told && s.peak <= s.cap+s.context:
+	case over && warned && s.peak <= s.cap+s.context:
 		return heldLate
-	case over && told:
+	case over && warned:
 		return shown
 	case over && !strict && s.lasted < blink:
 		return passed
@@ -92,7 +93,7 @@ func over(s seen) uint64 {
 }
 
 func TestJudged(t *testing.T) {
-	base := seen{cap: 2 * gib, context: 100 * mib, lasted: 5 * time.Second, first: "client", last: "client"}
+	base := seen{cap: 2 * gib, context: 100 * mib, lasted: 5 * time.Second, first: "userspace", last: "userspace"}
 	with := func(change func(*seen)) seen {
 		s := base
 		change(&s)
@@ -104,24 +105,42 @@ func TestJudged(t *testing.T) {
 		want   verdict
 		over   uint64
 	}{
-		"refused past its cap":                  {s: with(func(s *seen) { s.peak, s.took, s.failed = 2*gib, 19*gib/10, oom }), want: wasHeld},
-		"nothing at all":                        {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused},
-		"no such function":                      {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }), want: missing},
-		"rejected by the pool":                  {s: with(func(s *seen) { s.failed, s.rejects = "CUDA_ERROR_NOT_SUPPORTED", true }), want: refused},
-		"over, and no such function":            {s: with(func(s *seen) { s.peak, s.failed = 3*gib, "CUDA_ERROR_NOT_SUPPORTED" }), want: silent, over: gib},
-		"over and killed":                       {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }), want: ended, over: gib},
-		"killed before it was seen":             {s: with(func(s *seen) { s.killed = "over_cap" }), want: ended},
-		"over and told":                         {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), want: shown, over: gib},
-		"over by its context, told":             {s: with(func(s *seen) { s.peak, s.told = 2*gib+90*mib, true }), want: heldLate, over: 90 * mib},
-		"over by its context":                   {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent, over: 90 * mib},
-		"over and nobody knows":                 {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent, over: 300 * mib},
-		"over at level unknown":                 {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }), want: shown, over: gib},
-		"over at level none":                    {s: with(func(s *seen) { s.peak, s.last = 3*gib, "none" }), want: shown, over: gib},
-		"over and back at once":                 {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), want: passed, over: gib},
-		"over by what may be the driver's":      {s: with(func(s *seen) { s.peak, s.slack = 2*gib+30*mib, 32*mib }), want: small, over: 30 * mib},
-		"over by more than may be the driver's": {s: with(func(s *seen) { s.peak, s.slack = 2*gib+33*mib, 32*mib }), want: silent, over: 33 * mib},
-		"the same past a strict one":            {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), strict: true, want: silent, over: gib},
-		"told of what is not counted":           {s: with(func(s *seen) { s.peak, s.told = 3*gib, true }), strict: true, want: shown, over: gib},
+		"refused past its cap": {s: with(func(s *seen) {
+			s.peak, s.took, s.failed = 2*gib, 19*gib/10,
+				oom
+		}), want: wasHeld},
+		"nothing at all": {s: with(func(s *seen) { s.peak, s.failed = 0, oom }), want: refused},
+		"no such function": {s: with(func(s *seen) { s.failed = "CUDA_ERROR_NOT_SUPPORTED" }),
+			want: missing},
+		"rejected by the pool": {
+			s: with(func(s *seen) { s.failed, s.rejects = "CUDA_ERROR_NOT_SUPPORTED", true }), want: refused},
+		"over, and no such function": {
+			s: with(func(s *seen) { s.peak, s.failed = 3*gib, "CUDA_ERROR_NOT_SUPPORTED" }), want: silent, over: gib},
+		"over and killed": {s: with(func(s *seen) { s.peak, s.killed = 3*gib, "over_cap" }),
+			want: ended, over: gib},
+		"killed before it was seen": {s: with(func(s *seen) { s.killed = "over_cap" }), want: ended},
+		"over and warned": {s: with(func(s *seen) { s.peak, s.warned = 3*gib, true }), want: shown,
+			over: gib},
+		"over by its context, warned": {s: with(func(s *seen) { s.peak, s.warned = 2*gib+90*mib, true }),
+			want: heldLate, over: 90 * mib},
+		"over by its context": {s: with(func(s *seen) { s.peak = 2*gib + 90*mib }), want: silent,
+			over: 90 * mib},
+		"over and nobody knows": {s: with(func(s *seen) { s.peak = 2*gib + 300*mib }), want: silent,
+			over: 300 * mib},
+		"over at level unknown": {s: with(func(s *seen) { s.peak, s.last = 3*gib, "unknown" }),
+			want: shown, over: gib},
+		"over at level none": {s: with(func(s *seen) { s.peak, s.last = 3*gib, "none" }),
+			want: shown, over: gib},
+		"over and back at once": {
+			s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }), want: passed, over: gib},
+		"over by what may be the driver's": {s: with(func(s *seen) { s.peak, s.slack = 2*gib+30*mib, 32*mib }),
+			want: small, over: 30 * mib},
+		"over by more than may be the driver's": {s: with(func(s *seen) { s.peak, s.slack = 2*gib+33*mib, 32*mib }),
+			want: silent, over: 33 * mib},
+		"the same past a strict one": {s: with(func(s *seen) { s.peak, s.lasted = 3*gib, 50*time.Millisecond }),
+			strict: true, want: silent, over: gib},
+		"warned of what is not counted": {s: with(func(s *seen) { s.peak, s.warned = 3*gib, true }), strict: true,
+			want: shown, over: gib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := judged(tc.s, tc.strict); got != tc.want || over(tc.s) != tc.over {
@@ -132,5 +151,6 @@ func TestJudged(t *testing.T) {
 }
 
 func (s seen) String() string {
-	return fmt.Sprintf("cap %d, peak %d, took %d, error %q, killed %q, over for %s, found after %s, level %s then %s, told %t", s.cap, s.peak, s.took, s.failed, s.killed, s.lasted, s.delay, s.first, s.last, s.told)
+	return fmt.Sprintf("cap %d, peak %d, took %d, error %q, killed %q, over for %s, found after %s, level %s then "+
+		"%s, warned %t", s.cap, s.peak, s.took, s.failed, s.killed, s.lasted, s.delay, s.first, s.last, s.warned)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/kerf-gpu/kerf/sim/control"
 )
 
-// account is what is held on all GPUs by the driver's own account: now, and at most since it was counted anew.
+// account is what is allocated on all GPUs by the driver's account: now, and at most since its counter was reset.
 type account struct{ used, peak uint64 }
 
 func (m *machine) memory() (all account) {
@@ -45,7 +45,7 @@ type watchCounts struct {
 	foundSeconds float64        // the sum of how long each may have been so
 }
 
-var metricLine = regexp.MustCompile(`^(kerf_watch_[a-z_]+)(?:\{reason="([a-z_]+)"\})? (\S+)$`)
+var metricLine = regexp.MustCompile(`^(kerf_reactive_[a-z_]+)(?:\{reason="([a-z_]+)"\})? (\S+)$`)
 
 func (m *machine) watched() watchCounts {
 	m.t.Helper()
@@ -60,19 +60,19 @@ func (m *machine) watched() watchCounts {
 			m.t.Fatalf("metric %q: %v", line, err)
 		}
 		switch f[1] {
-		case "kerf_watch_kills_total":
+		case "kerf_reactive_kills_total":
 			c.kills[f[2]] += int(v)
-		case "kerf_watch_detection_delay_seconds_count":
+		case "kerf_reactive_detection_seconds_count":
 			c.found = int(v)
-		case "kerf_watch_detection_delay_seconds_sum":
+		case "kerf_reactive_detection_seconds_sum":
 			c.foundSeconds = v
 		}
 	}
 	return c
 }
 
-// since says for which reasons processes were killed since then, and how long the one lease that was found over its cap may
-// have been so; 0 where none was.
+// since says for which reasons processes were killed since then, and how long the one lease that was found over its cap
+// may have been so; 0 where none was.
 func (c watchCounts) since(then watchCounts) (reasons string, delay time.Duration) {
 	var all []string
 	for reason, n := range c.kills {
@@ -105,7 +105,8 @@ func (m *machine) endsWith(cgroup string) {
 				continue
 			}
 			// All that is in the cgroup was started by this run. A PID of the list may be another process's by now.
-			if err := os.WriteFile(filepath.Join(cgroup, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
+			if err := os.WriteFile(filepath.Join(cgroup, "cgroup.kill"), []byte("1"), 0); err != nil &&
+				!errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
 				m.t.Fatal(err)
 			}
 			return fmt.Errorf("grant %s is still there", g.ID)

@@ -21,13 +21,14 @@ import (
 // matrixFile is where the matrix is written; without it the test is left out.
 var matrixFile = flag.String("matrix", "", "run the matrix of enforcement, and write it to this file")
 
-// matrixRows chooses cells by their names, for a look at some; nothing is written then.
-var matrixRows = flag.String("matrix-rows", "", "run only the attempts of the matrix whose names (family, blank, attack) match, and print them")
+// matrixRows chooses cells by their names, to try only some; nothing is written then.
+var matrixRows = flag.String("matrix-rows", "",
+	"run only the attempts of the matrix whose names (family, blank, attack) match, and print them")
 
 // matrixCap is what each program is granted.
 const matrixCap = 2 * gib
 
-// backend is one way of holding shares, as a machine of its own.
+// backend is one backend for shares, on a separate machine.
 type backend struct {
 	name, level, driver string
 	make                func(t *testing.T, hardware, driver, pool string) *machine
@@ -37,7 +38,7 @@ type backend struct {
 const usualHardware, switchedHardware = "t4x4", "h100x8"
 
 func backends() []backend {
-	const kill = ", overCap: kill"
+	const kill = ", onOverCap: kill"
 	return []backend{
 		{"driver", "driver", "r615", func(t *testing.T, hw, driver, pool string) *machine {
 			m := newMachine(t, setup{hardware: hw, driver: driver, noAgent: true})
@@ -46,10 +47,10 @@ func backends() []backend {
 			m.ready()
 			return m
 		}},
-		{"mps", "client", "r580", func(t *testing.T, hw, driver, pool string) *machine {
+		{"mps", "userspace", "r580", func(t *testing.T, hw, driver, pool string) *machine {
 			return newMPSOn(t, hw, driver, "driver, mps, reactive", kill+pool)
 		}},
-		{"libkerf", "client", "r580", func(t *testing.T, hw, driver, pool string) *machine {
+		{"libkerf", "userspace", "r580", func(t *testing.T, hw, driver, pool string) *machine {
 			return newPooled(t, hw, driver, "driver, libkerf, reactive", kill+pool)
 		}},
 		{"reactive", "reactive", "r580", func(t *testing.T, hw, driver, pool string) *machine {
@@ -58,13 +59,14 @@ func backends() []backend {
 	}
 }
 
-// first is the attempt before all others on a machine. The size of a context is not measured while attempts follow each other.
+// first is the attempt before all others on a machine. The size of a context is not measured while attempts follow each
+// other.
 func first() attempt {
 	return attempt{family{api: "linear", note: ", as the first program on a GPU since the agent started"}, plain()}
 }
 
-// TestMatrix runs each way to get memory, with each attack, against each backend, and writes down what held. A cell that is
-// over its cap while Kerf says that it is held fails.
+// TestMatrix runs each way to get memory, with each attack, against each backend, and writes down what held. A cell
+// that is over its cap while Kerf says that it is held fails.
 func TestMatrix(t *testing.T) {
 	if *matrixFile == "" && *matrixRows == "" {
 		t.Skip("needs -matrix FILE (make matrix)")
@@ -160,7 +162,7 @@ func (m *machine) cell(t *testing.T, b backend, a attempt) cell {
 		t.Errorf("%s: no program said what it got: %s", a.name(), s)
 	case v == silent:
 		t.Errorf("%s at level %s is over its cap and shown as held: %s", a.name(), b.level, s)
-	case a.mayPass(b.name) == "" && b.name != "reactive" && !slices.Contains(holding(), v):
+	case a.mayPass(b.name) == "" && b.name != "reactive" && !slices.Contains(stopped(), v):
 		t.Errorf("%s by %s is %s, and should be held: %s", a.name(), b.name, v, s)
 	case v == wasHeld && a.attack.name == "" && s.failed == oom && s.took < s.cap/2:
 		t.Errorf("%s got %d bytes alone of %d: %s", a.name(), s.took, s.cap, s)
@@ -170,8 +172,8 @@ func (m *machine) cell(t *testing.T, b backend, a attempt) cell {
 	return c
 }
 
-// try makes an attempt and watches it until nothing more can come of it: its programs have what they can get and are within
-// their cap, or have ended.
+// try makes an attempt and watches it until nothing more can come of it: its programs have what they can get and are
+// within their cap, or have ended.
 func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 	t.Helper()
 	m = m.in(t)
@@ -182,7 +184,8 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 		t.Fatalf("before %s by %s programs hold %d bytes", a.name(), b.name, base.peak)
 	}
 	before := m.watched()
-	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", a.scriptFor(m.uuid(0), m.uuid(3))})
+	r := m.run(flags("--memory 2GiB --name "+name+" --gpu-uuid "+m.uuid(0)),
+		[]string{"sh", "-c", a.scriptFor(m.uuid(0), m.uuid(3))})
 	grant := r.granted()
 	s := seen{cap: matrixCap, context: contextT4, first: grant.Level, last: grant.Level, rejects: a.pool != ""}
 	if a.mayPass(b.name) != "" {
@@ -210,7 +213,7 @@ func (m *machine) try(t *testing.T, b backend, a attempt) seen {
 			s.lasted = max(s.lasted, time.Since(since))
 		}
 		if s.peak > s.cap {
-			if m.note(&s, name); settled.IsZero() && s.told {
+			if m.note(&s, name); settled.IsZero() && s.warned {
 				settled = time.Now()
 			}
 			if !settled.IsZero() && time.Since(settled) > 3*time.Second {
@@ -255,7 +258,7 @@ func (m *machine) note(s *seen, name string) {
 		s.last = g.Level
 	}
 	for _, w := range state.Warnings {
-		s.told = s.told || ok && strings.Contains(w, g.ID) ||
+		s.warned = s.warned || ok && strings.Contains(w, g.ID) ||
 			strings.HasPrefix(w, "GPU 0 is used by processes without a grant") ||
 			strings.HasPrefix(w, "GPU 0 has ") && strings.Contains(w, "of unattributed memory")
 	}

@@ -37,7 +37,8 @@ func document(all []backend, got matrix) string {
 		}
 		fmt.Fprintf(&b, "`%s` (level %s) on %s", be.name, be.level, be.driver)
 	}
-	b.WriteString(". All pools but the first also list `reactive`, with `overCap: kill`.\n\n## Families of memory\n\n")
+	b.WriteString(". All pools but the first also list `reactive`, with `onOverCap: kill`.\n\n## Families of " +
+		"memory\n\n")
 	tableHead(&b, "what", all)
 	row := func(name, text string) {
 		b.WriteString("| " + text + " |")
@@ -63,7 +64,8 @@ func document(all []backend, got matrix) string {
 	for _, k := range slices.Sorted(maps.Keys(why)) {
 		fmt.Fprintf(&b, "- %s: `%s`.\n", k, strings.Join(why[k], ", "))
 	}
-	fmt.Fprintf(&b, "\n## Attacks, by every family\n\nEach attack uses all %d families. A cell has the result of `linear`, and then the families with other results.\n\n", len(families()))
+	fmt.Fprintf(&b, "\n## Attacks, by every family\n\nEach attack uses all %d families. A cell has the result of "+
+		"`linear`, and then the families with other results.\n\n", len(families()))
 	tableHead(&b, "what", all)
 	for _, k := range attacks() {
 		text := k.what
@@ -99,7 +101,8 @@ func (c cell) kind() string {
 	if c.verdict != ended {
 		return string(c.verdict)
 	}
-	reasons := map[string]string{"over_cap": "over its cap", "escaped": "without its MPS", "stranger": "without a grant"}
+	reasons := map[string]string{"over_cap": "over its cap", "escaped": "without its MPS",
+		"unmanaged": "without a grant"}
 	var why []string
 	for reason := range strings.SplitSeq(c.by, ", ") {
 		why = append(why, reasons[reason])
@@ -160,7 +163,7 @@ func found(all []backend, got matrix) string {
 ## Detection time
 
 The time for which a grant was over its cap at most: the time since it was last seen within its cap
-(` + "`kerf_watch_detection_delay_seconds`" + `). Kerf kills a process after the second sample.
+(` + "`kerf_reactive_detection_seconds`" + `). Kerf kills a process after the second sample.
 
 | backend | found | median | slowest |
 |---|---|---|---|
@@ -176,7 +179,8 @@ The time for which a grant was over its cap at most: the time since it was last 
 			continue
 		}
 		slices.Sort(delays)
-		fmt.Fprintf(&b, "| %s | %d | %d ms | %d ms |\n", be.name, len(delays), delays[len(delays)/2].Milliseconds(), delays[len(delays)-1].Milliseconds())
+		fmt.Fprintf(&b, "| %s | %d | %d ms | %d ms |\n", be.name, len(delays), delays[len(delays)/2].Milliseconds(),
+			delays[len(delays)-1].Milliseconds())
 	}
 	return b.String()
 }

@@ -16,7 +16,8 @@ import (
 
 // showCaps prints the capability nodes that a program sees, and uses its instance.
 func showCaps() []string {
-	return []string{"sh", "-c", "echo caps $(ls $NVIDIA_DEV_ROOT/dev/nvidia-caps); exec " + strings.Join(load("--alloc 1GiB"), " ")}
+	return []string{"sh", "-c", "echo caps $(ls $NVIDIA_DEV_ROOT/dev/nvidia-caps); exec " +
+		strings.Join(load("--alloc 1GiB"), " ")}
 }
 
 // capsOf are the nodes that a program has printed.
@@ -31,9 +32,9 @@ func capsOf(t *testing.T, r result) string {
 	return ""
 }
 
-// An instance that is cut again at its place has other capability numbers, and what it had are another's: each program has the
-// nodes of its own instance, and those work, also for an agent that starts anew and after a reboot. The driver lets nobody use an
-// instance with any other nodes.
+// An instance that the agent creates again at its place has other capability numbers, and its old ones are another's.
+// Each program has the nodes of its instance, and those work, also after a restart of the agent and a reboot. The
+// driver allows access to an instance only with its nodes.
 func TestMIGNumbersAreReadAnew(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h100x8", "1s")
@@ -53,7 +54,7 @@ func TestMIGNumbersAreReadAnew(t *testing.T) {
 	other := m.run(flags("--mig 1g --name other"), load("--alloc 1GiB --hold 1h"))
 	other.loads(1)
 	if caps := capsOf(t, m.run(ask, showCaps()).wait()); numbers[caps] > 1 {
-		t.Errorf("beside another: %s of %v", caps, numbers)
+		t.Errorf("with another: %s of %v", caps, numbers)
 	}
 	m.noGrantsBut(1)
 	kept := m.wantCut(0, 1)
@@ -73,8 +74,8 @@ func TestMIGNumbersAreReadAnew(t *testing.T) {
 	}
 }
 
-// reboot is a restart of the node without a warning: every process, all that the driver was told, and what lay in /run is gone;
-// the next agent finds another boot id. The audit log, which lies in /run here, outlives it as it does on a node.
+// reboot is a restart of the node without a warning: every process, all driver state, and the files in /run are gone;
+// the next agent finds another boot id. The audit log, which lies in /run here, survives it as it does on a node.
 func (m *machine) reboot(runs ...*run) {
 	m.t.Helper()
 	if m.agent.running() {
@@ -99,13 +100,14 @@ func (m *machine) reboot(runs ...*run) {
 	}
 	m.boots++
 	m.bootFile = filepath.Join(m.work, fmt.Sprintf("boot-%d", m.boots))
-	if err := os.WriteFile(m.bootFile, fmt.Appendf(nil, "%08x-0000-4000-8000-000000000000\n", m.boots), 0o444); err != nil {
+	if err := os.WriteFile(m.bootFile, fmt.Appendf(nil, "%08x-0000-4000-8000-000000000000\n", m.boots),
+		0o444); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-// comesBackWith starts the agent and waits until the GPU is offered again, and demands that it has these profiles at each moment
-// at which it is. The driver makes no instance before the GPU was seen without an offer.
+// comesBackWith starts the agent and waits until the GPU is offered again, and demands that it has these profiles at
+// each moment at which it is. The driver makes no instance before the GPU was seen without an offer.
 func (m *machine) comesBackWith(gpu int, profiles []uint64) {
 	m.t.Helper()
 	late := func(by string) { m.set(fmt.Sprintf("gpu=%d", gpu), "latency.gi-create="+by) }
@@ -138,8 +140,9 @@ func (m *machine) comesBackWith(gpu int, profiles []uint64) {
 	}
 }
 
-// After a reboot the layout is there before the agent offers anything, whether the GPU has kept its MIG mode or not, also when
-// the reboot has cut a change off, at each moment of it; what was in use then is nobody's.
+// After a reboot the layout is there before the agent offers anything, whether or not the GPU has kept its MIG mode.
+// This is also true if the reboot interrupts a change, at each moment of it. Instances that were in use then belong to
+// no grant.
 func TestMIGLayoutAfterAReboot(t *testing.T) {
 	t.Parallel()
 	for hardware, layouts := range map[string][2]struct {
@@ -147,14 +150,17 @@ func TestMIGLayoutAfterAReboot(t *testing.T) {
 		profiles []uint64
 		ask      string
 	}{
-		"h100x8": {{"1g.10gb: 2, 3g.40gb: 1", []uint64{19, 19, 9}, "--mig 3g"}, {"4g.40gb: 1, 3g.40gb: 1", []uint64{5, 9}, "--mig 4g"}},
-		"a30x2":  {{"1g.6gb: 2, 2g.12gb: 1", []uint64{14, 14, 5}, "--mig 2g"}, {"2g.12gb: 2", []uint64{5, 5}, "--mig 2g"}},
+		"h100x8": {{"1g.10gb: 2, 3g.40gb: 1", []uint64{19, 19, 9}, "--mig 3g"},
+			{"4g.40gb: 1, 3g.40gb: 1", []uint64{5, 9}, "--mig 4g"}},
+		"a30x2": {{"1g.6gb: 2, 2g.12gb: 1", []uint64{14, 14, 5}, "--mig 2g"},
+			{"2g.12gb: 2", []uint64{5, 5}, "--mig 2g"}},
 	} {
 		t.Run(hardware, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
 			pool := func(n int) string {
-				return layoutPool("    - {gpus: [0], enabled: true, instances: {" + layouts[n%2].text + "}}\n    migReset: true\n    migOnDemand: false\n")
+				return layoutPool("    - {index: [0], migEnabled: true, instances: {" + layouts[n%2].text +
+					"}}\n    allowGPUReset: true\n    autoMIGMode: false\n")
 			}
 			m.agentFlags = []string{"--config", m.write(pool(0))}
 			m.startAgent()

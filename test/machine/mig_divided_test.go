@@ -31,9 +31,9 @@ func (m *machine) devices() []string {
 	return slices.Sorted(slices.Values(m.cutGPUs()[0].Instances))
 }
 
-// An instance in which somebody has made several compute instances is theirs, whether they made it or divided one of Kerf's that
-// was idle: it is told as such, given to nobody, not destroyed for its age, for room or for a layout, and who runs on a part
-// of it runs on, over restarts of the agent.
+// An instance with several compute instances made by hand is unmanaged, whether the user created it or divided an idle
+// one of Kerf's. Kerf reports it as unmanaged and grants it to no program. Kerf does not destroy it for its age, for
+// free capacity or for a layout. Programs on a part of it run on, over restarts of the agent.
 func TestMIGDividedByHand(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h100x8", "1s")
@@ -48,7 +48,7 @@ func TestMIGDividedByHand(t *testing.T) {
 	m.startAgent()
 	m.ready()
 	if r := m.run(flags("--mig 2g"), load("--alloc 1GiB")).wait(); r.code != 0 {
-		t.Fatalf("an instance beside it: %v", r)
+		t.Fatalf("an instance next to it: %v", r)
 	}
 	m.noGrants()
 	var ours place
@@ -75,7 +75,8 @@ func TestMIGDividedByHand(t *testing.T) {
 			}
 			return nil
 		})
-		if r := m.run(flags("--mig 2g"), []string{"sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}).wait(); r.code != 0 || slices.Contains(all, strings.TrimSpace(r.out)) {
+		if r := m.run(flags("--mig 2g"), []string{"sh", "-c", "echo $CUDA_VISIBLE_DEVICES"}).wait(); r.code != 0 ||
+			slices.Contains(all, strings.TrimSpace(r.out)) {
 			t.Errorf("%s: one who asks for such an instance gets another one: %v", when, r)
 		}
 		if said := m.refused(flags("--mig 3g")); !strings.Contains(said, "Kerf did not make") {
@@ -92,13 +93,14 @@ func TestMIGDividedByHand(t *testing.T) {
 			t.Errorf("%s: who runs on one of them has ended", when)
 		}
 	}
-	check("cut on demand")
+	check("created on demand")
 	m.restartAgent()
 	check("after a restart")
 	places := m.wantCut(0, 2)
-	m.write(strings.Replace(demandPool("1s"), "enabled: true", "enabled: true, instances: {4g: 1, 3g: 1}", 1))
+	m.write(strings.Replace(demandPool("1s"), "migEnabled: true", "migEnabled: true, instances: {4g: 1, 3g: 1}", 1))
 	eventually(t, "a layout that says what it waits for", func() error {
-		if said := m.state().Warnings; !slices.ContainsFunc(said, func(w string) bool { return strings.Contains(w, "Kerf did not make") }) {
+		if said := m.state().Warnings; !slices.ContainsFunc(said,
+			func(w string) bool { return strings.Contains(w, "Kerf did not make") }) {
 			return fmt.Errorf("%q", said)
 		}
 		return nil

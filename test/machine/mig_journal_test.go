@@ -86,12 +86,13 @@ func (m *machine) noteKill(point string, passed int) {
 	m.moments[moment{at, m.journalOf(0).step()}]++
 }
 
-// met tells at which steps agents were killed, and how often; in the soak, which takes each moment, all of these must be
-// among them, before and after.
+// met tells at which steps agents were killed, and how often; in the soak, which takes each moment, all of these must
+// be among them, before and after.
 func (m *machine) met(point string, all ...string) {
 	m.t.Helper()
 	var lines []string
-	for _, k := range slices.SortedFunc(maps.Keys(m.moments), func(a, b moment) int { return strings.Compare(a.at+a.step, b.at+b.step) }) {
+	for _, k := range slices.SortedFunc(maps.Keys(m.moments),
+		func(a, b moment) int { return strings.Compare(a.at+a.step, b.at+b.step) }) {
 		lines = append(lines, fmt.Sprintf("%-16s %-20s %4d", k.at, k.step, m.moments[k]))
 	}
 	m.t.Logf("killed at the moments\n%s", strings.Join(lines, "\n"))

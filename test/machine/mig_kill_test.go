@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// moments are how many of the moments of a change are passed over between two kills: the soak takes each moment, and the
-// tests that run always every few.
+// moments are how many of the moments of a change are passed over between two kills: the soak takes each moment, and
+// the tests that run always every few.
 func moments() int {
 	if soaking() {
 		return 1
@@ -25,16 +25,16 @@ func moments() int {
 	return 7
 }
 
-// meanwhile are what happens to GPU 0 between an agent's death and its next start. Each returns what is done once that is
-// ready.
+// meanwhile are what happens to GPU 0 between an agent's death and its next start. Each returns what is done once that
+// is ready.
 func (m *machine) meanwhile() []func() (then func()) {
 	return []func() func(){m.changedByHand, m.anotherAgent, func() func() { return func() {} }}
 }
 
-// The whole agent is killed before and after each call to the driver and each write of the journal of a change, from one
-// layout to another and back, until there is no such moment left; and then somebody makes or destroys an instance by hand,
-// or another agent comes up. It ends at the layout, with nothing left over, and who runs on the GPU stays where it is. The soak
-// takes each moment with each of these, and this test every few, with one after the other.
+// The test kills the whole agent before and after each call to the driver and each journal write of a change. It
+// changes one layout to another and back, until there is no such moment left. Then a user makes or destroys an instance
+// by hand, or another agent comes up. It ends at the layout, with nothing left over, and programs on the GPU stay where
+// they are. The soak takes each moment with each of these, and this test every few, with one after the other.
 func TestMIGKilledAtEachMoment(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"mig-driver", "mig-journal"} {
@@ -42,7 +42,8 @@ func TestMIGKilledAtEachMoment(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
 			pool := func(instances string) string {
-				return layoutPool("    - {gpus: [0], enabled: true, instances: {" + instances + "}}\n    migReset: true\n")
+				return layoutPool("    - {index: [0], migEnabled: true, instances: {" + instances +
+					"}}\n    allowGPUReset: true\n")
 			}
 			const profile1g, profile2g = 14, 5 // the driver's ids
 			layouts := []string{pool("2g.12gb: 1, 1g.6gb: 1"), pool("2g.12gb: 2")}
@@ -58,7 +59,8 @@ func TestMIGKilledAtEachMoment(t *testing.T) {
 				return nil
 			})
 			file := filepath.Join(m.work, "neighbour")
-			m.run(flags("--mig 2g"), []string{"sh", "-c", "printf %s $CUDA_VISIBLE_DEVICES >" + file + "; exec " + strings.Join(load("--alloc 1GiB --hold 1h"), " ")}).loads(1)
+			m.run(flags("--mig 2g"), []string{"sh", "-c", "printf %s $CUDA_VISIBLE_DEVICES >" + file + "; exec " +
+				strings.Join(load("--alloc 1GiB --hold 1h"), " ")}).loads(1)
 			neighbour, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -77,8 +79,8 @@ func TestMIGKilledAtEachMoment(t *testing.T) {
 	}
 }
 
-// The same while the pool puts a GPU in MIG mode with a layout, and takes it out of it again: it ends as the pool says, and
-// who has a share of another GPU is not disturbed.
+// The same while the pool puts a GPU in MIG mode with a layout, and takes it out of it again: it ends as the pool says,
+// and who has a share of another GPU is not disturbed.
 func TestModeKilledAtEachMoment(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"mig-driver", "mig-journal"} {
@@ -87,7 +89,8 @@ func TestModeKilledAtEachMoment(t *testing.T) {
 			m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
 			const profile3g = 9
 			layouts := []string{
-				layoutPool("    - {gpus: [0], enabled: true, instances: {3g.40gb: 1}}\n"), layoutPool("    - {gpus: [0], enabled: false}\n"),
+				layoutPool("    - {index: [0], migEnabled: true, instances: {3g.40gb: 1}}\n"),
+				layoutPool("    - {index: [0], migEnabled: false}\n"),
 			}
 			m.agentFlags = []string{"--config", m.write(layouts[1])}
 			m.startAgent()
@@ -97,7 +100,8 @@ func TestModeKilledAtEachMoment(t *testing.T) {
 			m.eachMoment(point, func(n int) { m.write(layouts[n%2]) }, nil, func(n int) {
 				want := [][]uint64{{profile3g}, nil}[n%2]
 				eventually(t, "the mode", func() error {
-					if g := m.state().GPUs[0]; g.MIG != (n%2 == 0) || m.cutGPUs()[0].MIG != g.MIG || g.Health != "healthy" {
+					if g := m.state().GPUs[0]; g.MIG != (n%2 == 0) || m.cutGPUs()[0].MIG != g.MIG ||
+						g.Health != "healthy" {
 						return fmt.Errorf("change %d: %+v, by the driver %+v", n, g, m.cutGPUs()[0])
 					}
 					return nil
@@ -108,14 +112,15 @@ func TestModeKilledAtEachMoment(t *testing.T) {
 				}
 			})
 			m.met(point, map[string][]string{
-				"mig-driver": {"no change", "end of the mode", "create-gi"}, "mig-journal": {"no change", "intent", "end of the mode"},
+				"mig-driver":  {"no change", "end of the mode", "create-gi"},
+				"mig-journal": {"no change", "intent", "end of the mode"},
 			}[point]...)
 		})
 	}
 }
 
-// The same while a GPU's mode follows demand: whoever asks again gets what they ask for, and nobody finds the GPU in a mode that
-// does not go with what is told of it.
+// The same while a GPU's mode follows demand: a program that asks again gets its request, and the GPU's mode always
+// agrees with what the agent reports.
 func TestTurnKilledAtEachMoment(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"mig-driver", "mig-journal"} {
@@ -141,14 +146,15 @@ func TestTurnKilledAtEachMoment(t *testing.T) {
 					t.Fatalf("change %d: %+v, by the driver %+v", n, g, m.cutGPUs()[0])
 				}
 			})
-			m.met(point, map[string][]string{"mig-driver": {"mode by demand", "create-gi"}, "mig-journal": {"mode by demand", "intent"}}[point]...)
+			m.met(point, map[string][]string{"mig-driver": {"mode by demand", "create-gi"},
+				"mig-journal": {"mode by demand", "intent"}}[point]...)
 		})
 	}
 }
 
-// eachMoment has the agent killed at each moment of a change and of the change back, in turn, until it comes through both.
-// begin says what is wanted while no agent runs, ask is somebody who asks for something then, nil for nobody, and done looks at
-// the end of the change.
+// eachMoment has the agent killed at each moment of a change and of the change back, in turn, until it completes both.
+// begin writes the wanted layout while no agent runs, ask is a program with a request then, nil for none, and done
+// checks the end of the change.
 func (m *machine) eachMoment(point string, begin func(n int), ask func(n int) *run, done func(n int)) {
 	m.t.Helper()
 	acts := m.meanwhile()
@@ -166,7 +172,8 @@ func (m *machine) eachMoment(point string, begin func(n int), ask func(n int) *r
 				if ask == nil {
 					return
 				}
-				eventually(m.t, "what is asked for, or the agent's end", func() error { // what is kept warm may be in the way at first
+				// what is kept warm may be in the way at first
+				eventually(m.t, "what is asked for, or the agent's end", func() error {
 					r := ask(n)
 					select {
 					case <-m.agent.exited:
@@ -193,8 +200,8 @@ func (m *machine) eachMoment(point string, begin func(n int), ask func(n int) *r
 	}
 }
 
-// killedAt starts the agent so that it is killed at a point when it has passed that so many times, and starts it again. It is
-// false where the agent came through. ask is called once the agent is ready, act after its death.
+// killedAt starts the agent so that it is killed at a point when it has passed that so many times, and starts it again.
+// It is false where the agent came through. ask is called once the agent is ready, act after its death.
 func (m *machine) killedAt(point string, passed int, ask func(), act func() func()) bool {
 	m.t.Helper()
 	spec := point + "=exit"
@@ -231,14 +238,15 @@ func (m *machine) killedAt(point string, passed int, ask func(), act func() func
 	return true
 }
 
-// changedByHand makes an instance by hand on GPU 0, where there is room; the agent leaves it alone, and says that it is not its
-// own. Then it goes as it came, so that a layout is not in its way.
+// changedByHand makes an instance by hand on GPU 0, where there is room; the agent leaves it alone, and says that it is
+// not its own. Then it goes as it came, so that a layout is not in its way.
 func (m *machine) changedByHand() func() {
 	m.t.Helper()
 	if !m.cutGPUs()[0].MIG {
 		return func() {}
 	}
-	// 1g with media extensions, the driver's id of it: nobody here asks Kerf for that, so that it is told apart at each moment.
+	// The driver's id of 1g with media extensions: no program here asks Kerf for that, so that each moment can be
+	// distinguished.
 	profile := map[string]uint64{"a30x2": 21, "h100x8": 20}[m.hardware]
 	start, made := uint64(0), m.ask(0, wire.Request{Op: wire.OpGICreate, Args: [6]uint64{profile, 0}})
 	for made.Status != wire.OK && start < 6 {
@@ -261,9 +269,10 @@ func (m *machine) changedByHand() func() {
 			m.t.Fatalf("what was made by hand was %q, and is %q: %v", uuid, now, m.places(0))
 		}
 		if r := m.kerf("mig", "status"); !strings.Contains(r.out, "not made by Kerf") {
-			m.t.Errorf("what was made by hand is not told as such: %v", r)
+			m.t.Errorf("what was made by hand is not reported as such: %v", r)
 		}
-		for _, req := range []wire.Request{{Op: wire.OpCIDestroy, Args: [6]uint64{gi, ci.Vals[0]}}, {Op: wire.OpGIDestroy, Args: [6]uint64{gi}}} {
+		for _, req := range []wire.Request{{Op: wire.OpCIDestroy, Args: [6]uint64{gi, ci.Vals[0]}},
+			{Op: wire.OpGIDestroy, Args: [6]uint64{gi}}} {
 			if r := m.ask(0, req); r.Status != wire.OK {
 				m.t.Fatalf("remove what was made by hand: status %v", r.Status)
 			}
@@ -271,24 +280,27 @@ func (m *machine) changedByHand() func() {
 	}
 }
 
-// anotherAgent comes up with a directory of its own, and rules that want nothing of MIG: it takes nothing for its own, and
-// leaves everything as it is.
+// anotherAgent comes up with a new directory, and rules without MIG: it takes over nothing, and leaves everything as it
+// is.
 func (m *machine) anotherAgent() func() {
 	m.t.Helper()
 	before, was := m.places(0), m.cutGPUs()[0].MIG
 	flags := m.agentFlags
 	rules := filepath.Join(m.work, "others.yaml")
-	if err := os.WriteFile(rules, []byte(head+"spec:\n  pools:\n  - {name: default, mode: shared}\n"), 0o600); err != nil {
+	if err := os.WriteFile(rules, []byte(head+"spec:\n  pools:\n  - {name: default, mode: shared}\n"),
+		0o600); err != nil {
 		m.t.Fatal(err)
 	}
 	other := filepath.Join(m.base, "b")
 	m.agentFlags = []string{"--config", rules}
 	second := m.anAgent(other)
 	m.agentFlags = flags
-	if r := call(m.t, m.env, program("kerf"), "--dir", other, "status", "--wait", "ready", "--timeout", patience.String()); r.code != 0 {
+	if r := call(m.t, m.env, program("kerf"), "--run-dir", other, "status", "--wait", "ready", "--timeout",
+		patience.String()); r.code != 0 {
 		m.t.Fatalf("another agent does not become ready: %v\n%s", r, tail(second.stderr()))
 	}
-	if r := call(m.t, m.env, program("kerf"), "--dir", other, "mig", "status"); r.code != 0 || strings.Count(r.out, "not made by Kerf") != len(before) {
+	if r := call(m.t, m.env, program("kerf"), "--run-dir", other, "mig", "status"); r.code != 0 ||
+		strings.Count(r.out, "not made by Kerf") != len(before) {
 		m.t.Errorf("another agent tells of %v: %v", before, r)
 	}
 	second.signal(syscall.SIGTERM)
@@ -311,7 +323,8 @@ func (m *machine) wantProfiles(gpu int, want []uint64) {
 				have = append(have, p.profile)
 			}
 		}
-		if slices.Sort(have); len(m.places(gpu)) != len(want) || !slices.Equal(have, slices.Sorted(slices.Values(want))) {
+		if slices.Sort(have); len(m.places(gpu)) != len(want) ||
+			!slices.Equal(have, slices.Sorted(slices.Values(want))) {
 			return fmt.Errorf("profiles %v, want %v", have, want)
 		}
 		return nil

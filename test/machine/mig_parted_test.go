@@ -25,7 +25,8 @@ mig-configs:
   - {devices: [1, 2, 3, 4, 5, 6, 7], mig-enabled: false, mig-devices: {}}
 `
 
-// partedMachine shows mig-parted what it reads outside of the driver's library: GPUs on the PCI bus, and a loaded kernel module.
+// partedMachine shows mig-parted what it reads outside of the driver's library: GPUs on the PCI bus, and a loaded
+// kernel module.
 const partedMachine = `mkdir "$0/proc" && mount -t proc proc "$0/proc" && mount -t tmpfs pci /sys/bus/pci/devices
 for gpu in $1; do
 	d=/sys/bus/pci/devices/$gpu
@@ -56,7 +57,8 @@ func (m *machine) parted(config string) (wait func() (string, bool)) {
 	}](m.t, m.kerf("status", "-o", "json").out).GPUs {
 		gpus = append(gpus, strings.ToLower(g.PCI))
 	}
-	cmd := exec.CommandContext(m.t.Context(), "unshare", "--mount", "sh", "-ec", partedMachine, dir, strings.Join(gpus, " "),
+	cmd := exec.CommandContext(m.t.Context(), "unshare", "--mount", "sh", "-ec", partedMachine, dir,
+		strings.Join(gpus, " "),
 		toolkit(m.t, "nvidia-mig-parted"), "apply", "--skip-reset", "-f", file, "-c", config)
 	cmd.Env = m.env
 	var said strings.Builder
@@ -70,8 +72,8 @@ func (m *machine) parted(config string) (wait func() (string, bool)) {
 	}
 }
 
-// TestMIGPartedAtTheSameTime runs NVIDIA's mig-parted while Kerf grants instances of the same GPU. An instance that a program uses
-// stays. Kerf grants none that mig-parted made, and says so.
+// TestMIGPartedAtTheSameTime runs NVIDIA's mig-parted while Kerf grants instances of the same GPU. An instance that a
+// program uses stays. Kerf grants none that mig-parted made, and says so.
 func TestMIGPartedAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h100x8", "1s")

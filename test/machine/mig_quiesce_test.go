@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// A GPU before Hopper is reset for its MIG mode, which its driver does only while nobody else has it open: while the agent asks
-// for the mode, a monitor that runs beside it closes NVML, and DCGM with it, so that it tells of no GPU, and afterwards it
-// tells of all as before.
+// A GPU before Hopper is reset for its MIG mode, which its driver does only while no other process has it open. While
+// the agent asks for the mode, a running monitor closes NVML, and DCGM with it, so that it reports no GPU. Afterwards
+// it reports all as before.
 func TestMonitorClosesTheDriverForAReset(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(layoutPool("    - {gpus: [0], enabled: false}\n"))}
+	m.agentFlags = []string{"--config", m.write(layoutPool("    - {index: [0], migEnabled: false}\n"))}
 	m.startAgent()
 	m.ready()
 	o := m.monitor()
 	up := func(want int) error {
-		lines := o.scrape("kerf_device_up")
+		lines := o.scrape("kerf_gpu_up")
 		n := 0
 		for _, l := range lines {
 			if strings.HasSuffix(l, " 1") {
@@ -36,7 +36,7 @@ func TestMonitorClosesTheDriverForAReset(t *testing.T) {
 	o.source("dcgm")
 	eventually(t, "two GPUs that tell", func() error { return up(2) })
 	m.killAgent()
-	m.write(layoutPool("    - {gpus: [0], enabled: true}\n    migReset: true\n"))
+	m.write(layoutPool("    - {index: [0], migEnabled: true}\n    allowGPUReset: true\n"))
 	m.startAgent("KERF_FAILPOINTS=mig-driver=1*sleep(20s)") // in the first call, for which all was let go of
 	eventually(t, "no GPU that tells", func() error { return up(0) })
 	eventually(t, "two GPUs that tell again", func() error { return up(2) })

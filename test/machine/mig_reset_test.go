@@ -23,7 +23,8 @@ func (m *machine) modes(gpu int) string {
 // opened is a GPU that another process has open, as a monitor has; it holds nothing there.
 func (m *machine) opened(gpu int) (closes func()) {
 	m.t.Helper()
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(m.sim, "dev", fmt.Sprintf("nvidia%d", gpu)), Net: "unixpacket"})
+	conn, err := net.DialUnix("unixpacket", nil,
+		&net.UnixAddr{Name: filepath.Join(m.sim, "dev", fmt.Sprintf("nvidia%d", gpu)), Net: "unixpacket"})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -56,18 +57,20 @@ func (m *machine) wantMIGModes(want, health, reason string) {
 	})
 }
 
-// The MIG mode of a GPU before Hopper takes a reset, which the driver's call makes by itself. Without the pool's leave the call is
-// not made, and with it the mode is there at once. While somebody else has the GPU open, or where it is passed through to a
-// virtual machine, the mode is pending: nothing is offered there, with the reason, until the reset has come.
+// The MIG mode of a GPU before Hopper takes a reset, which the driver's call makes by itself. Without the pool's
+// permission the call is not made, and with it the mode is there at once. While another process has the GPU open, or a
+// virtual machine has it by passthrough, the mode is pending. Until the reset has come nothing is offered there, with
+// the reason.
 func TestMIGModeOfAmpere(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
-	on := "    - {gpus: [0], enabled: true, instances: {2g.12gb: 2}}\n"
-	off, leave := "    - {gpus: [0], enabled: false}\n", "    migReset: true\n"
+	on := "    - {index: [0], migEnabled: true, instances: {2g.12gb: 2}}\n"
+	off, leave := "    - {index: [0], migEnabled: false}\n", "    allowGPUReset: true\n"
 	m.agentFlags = []string{"--config", m.write(layoutPool(on))}
 	m.startAgent()
 	m.ready()
-	if said := strings.Join(m.state().Warnings, "\n"); !strings.Contains(said, "takes a reset") || !strings.Contains(said, "does not allow") {
+	if said := strings.Join(m.state().Warnings, "\n"); !strings.Contains(said, "takes a reset") ||
+		!strings.Contains(said, "does not allow") {
 		t.Errorf("warnings: %s", said)
 	}
 	if r := m.kerf("mig", "apply"); !strings.Contains(r.out+r.err, "takes a reset") {
@@ -87,7 +90,8 @@ func TestMIGModeOfAmpere(t *testing.T) {
 	closes := m.opened(0)
 	m.write(layoutPool(on + leave))
 	m.wantMIGModes("[0 1]", "unhealthy", "pending")
-	if said := m.refused(flags("--memory 4GiB --gpus 2")); !strings.Contains(said, "MIG mode") && !strings.Contains(said, "unhealthy") {
+	if said := m.refused(flags("--memory 4GiB --gpus 2")); !strings.Contains(said, "MIG mode") &&
+		!strings.Contains(said, "unhealthy") {
 		t.Errorf("a GPU whose mode is pending: %s", said)
 	}
 	closes()

@@ -12,20 +12,24 @@ import (
 	"testing"
 )
 
-// Programs with mixed profiles come and go, four at a time, and the agent between them now and then: who runs beside them stays
-// where it is, after each round the books are as the driver is, and no instance is left behind. The soak takes 500 rounds.
+// Programs with mixed profiles come and go, four at a time, and the agent restarts between them now and then. Their
+// neighbors stay where they are, after each round the ledger agrees with the driver, and no instance is left behind.
+// The soak takes 500 rounds.
 func TestMIGRounds(t *testing.T) {
 	t.Parallel()
 	rounds := 6
 	if soaking() {
 		rounds = 500
 	}
-	seven := []string{"--mig 1g", "--mig 1g.10gb", "--mig 1g.20gb", "--mig 2g", "--mig 3g", "--mig 4g", "--mig >=16GiB", "--memory 12GiB --level hardware"}
+	seven := []string{"--mig 1g", "--mig 1g.10gb", "--mig 1g.20gb", "--mig 2g", "--mig 3g", "--mig 4g", "--mig >=16GiB",
+		"--memory 12GiB --min-enforcement hardware"}
 	for hardware, asks := range map[string][]string{
 		"a100x8": seven, "h100x8": seven,
-		"b200x8": {"--mig 1g", "--mig 1g.23gb", "--mig 1g.45gb", "--mig 2g", "--mig 3g.90gb", "--mig 4g", "--mig >=30GiB", "--memory 12GiB --level hardware"},
+		"b200x8": {"--mig 1g", "--mig 1g.23gb", "--mig 1g.45gb", "--mig 2g", "--mig 3g.90gb", "--mig 4g",
+			"--mig >=30GiB", "--memory 12GiB --min-enforcement hardware"},
 		// Of its four instances the neighbour has two, so that a 4g always waits, and is refused.
-		"rtxpro6000x4": {"--mig 1g", "--mig 1g.24gb", "--mig 2g", "--mig 2g.48gb", "--mig 4g", "--mig >=16GiB", "--memory 12GiB --level hardware"},
+		"rtxpro6000x4": {"--mig 1g", "--mig 1g.24gb", "--mig 2g", "--mig 2g.48gb", "--mig 4g", "--mig >=16GiB",
+			"--memory 12GiB --min-enforcement hardware"},
 	} {
 		t.Run(hardware, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +48,8 @@ func TestMIGRounds(t *testing.T) {
 					switch got := one.wait(); {
 					case got.code == 0:
 						ran++
-					case got.code == 125 && (strings.Contains(got.err, "no room") || strings.Contains(got.err, "unavailable")):
+					case got.code == 125 && (strings.Contains(got.err, "no room") ||
+						strings.Contains(got.err, "unavailable")):
 						// for want of room, or of an answer of a driver that has no CPU on a busy machine
 						refused++
 					default:
@@ -80,7 +85,7 @@ func (m *machine) toldAsCut(gpu int) {
 	m.t.Helper()
 	type gpuState struct {
 		MIGState struct {
-			Pieces []struct {
+			Instances []struct {
 				UUID string `json:"uuid"`
 			} `json:"pieces"`
 		} `json:"mig_state"`
@@ -91,7 +96,7 @@ func (m *machine) toldAsCut(gpu int) {
 			GPUs []gpuState `json:"gpus"`
 		}](m.t, r.out)
 		var told []string
-		for _, p := range s.GPUs[gpu].MIGState.Pieces {
+		for _, p := range s.GPUs[gpu].MIGState.Instances {
 			told = append(told, p.UUID)
 		}
 		here := slices.Sorted(maps.Values(m.places(gpu)))

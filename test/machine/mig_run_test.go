@@ -13,12 +13,14 @@ import (
 	"time"
 )
 
-// demandPool cuts GPU 0 as it is asked for.
+// demandPool has MIG instances on GPU 0 on demand.
 func demandPool(warm string) string {
-	return head + "spec:\n  pools:\n  - name: default\n    migReset: true\n    migOnDemand: false\n    migKeepWarm: " + warm + "\n    mig: [{gpus: [0], enabled: true}]\n"
+	return head + "spec:\n  pools:\n  - name: default\n    allowGPUReset: true\n    autoMIGMode: false\n    " +
+		"migIdleTTL: " +
+		warm + "\n    migLayouts: [{index: [0], migEnabled: true}]\n"
 }
 
-// onDemand is a machine whose GPU 0 is cut on demand; the others stay as they are.
+// onDemand is a machine whose GPU 0 is created on demand; the others stay as they are.
 func onDemand(t *testing.T, hardware, warm string, env ...string) *machine {
 	t.Helper()
 	m := newMachine(t, setup{hardware: hardware, driver: "r580", noAgent: true})
@@ -34,8 +36,8 @@ func onDemand(t *testing.T, hardware, warm string, env ...string) *machine {
 	return m
 }
 
-// Instances are cut beside those that run, each program sees its own alone and is held to it, none moves, and all go
-// when they are no longer wanted.
+// The agent creates instances while others run, each program sees its own alone and cannot exceed it, none moves, and
+// all go when they are no longer wanted.
 func TestRunMIG(t *testing.T) {
 	t.Parallel()
 	for _, hardware := range []string{"a100x8", "h200x8"} {
@@ -49,21 +51,27 @@ func TestRunMIG(t *testing.T) {
 			wantLoad(t, second.loads(1)[0], "", gib, gib)
 			s := m.state()
 			for _, name := range []string{"first", "second"} {
-				if g, ok := s.grant(name); !ok || g.Level != "hardware" || len(g.Fragments) != 1 || g.Used == nil || *g.Used < gib {
+				if g, ok := s.grant(name); !ok || g.Level != "hardware" || len(g.Shares) != 1 || g.Used == nil ||
+					*g.Used < gib {
 					t.Errorf("grant %s: %+v", name, g)
 				}
 			}
-			own := m.run(flags("--mig 1g"), []string{"sh", "-c", "ls $NVIDIA_DEV_ROOT/dev/nvidia-caps; echo $KERF_LEVEL $CUDA_VISIBLE_DEVICES"}).wait()
-			if lines := strings.Fields(own.out); own.code != 0 || len(lines) != 4 || lines[2] != "hardware" || !strings.HasPrefix(lines[3], "MIG-") {
+			own := m.run(flags("--mig 1g"),
+				[]string{"sh", "-c",
+					"ls $NVIDIA_DEV_ROOT/dev/nvidia-caps; echo $KERF_LEVEL $CUDA_VISIBLE_DEVICES"}).wait()
+			if lines := strings.Fields(own.out); own.code != 0 || len(lines) != 4 || lines[2] != "hardware" ||
+				!strings.HasPrefix(lines[3], "MIG-") {
 				t.Errorf("what a program sees: %v", own)
 			}
 			// Whatever it names, it has its own instance, and no more than that.
-			for name, change := range map[string]string{"unset": "unset CUDA_VISIBLE_DEVICES; ", "another's": "CUDA_VISIBLE_DEVICES=" + only(before) + " "} {
+			for name, change := range map[string]string{"unset": "unset CUDA_VISIBLE_DEVICES; ",
+				"another's": "CUDA_VISIBLE_DEVICES=" + only(before) + " "} {
 				size := gib
 				if name == "another's" {
 					size = 0
 				}
-				got := m.run(flags("--mig 1g"), []string{"sh", "-c", change + "exec " + strings.Join(load("--alloc 1GiB"), " ")}).wait()
+				got := m.run(flags("--mig 1g"),
+					[]string{"sh", "-c", change + "exec " + strings.Join(load("--alloc 1GiB"), " ")}).wait()
 				if (size == gib) != (got.code == 0) {
 					t.Errorf("%s: %v", name, got)
 				}
@@ -72,7 +80,8 @@ func TestRunMIG(t *testing.T) {
 			if l := big.loads(1)[0]; !strings.Contains(l.err(), "OUT_OF_MEMORY") {
 				t.Errorf("past the instance: %v", l)
 			}
-			if said := m.refused(flags("--mig 7g")); !strings.Contains(said, "first") || !strings.Contains(said, "7 compute slices") {
+			if said := m.refused(flags("--mig 7g")); !strings.Contains(said, "first") ||
+				!strings.Contains(said, "7 compute slices") {
 				t.Errorf("no room: %s", said)
 			}
 			eventually(t, "return of what was idle", func() error {
@@ -113,16 +122,16 @@ func TestRunMIGRefused(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "a100x8", "1s")
 	tests := map[string][]string{
-		"--mig 1g.99gb":                    {"did you mean 1g.20gb", "7g.80gb"},
-		"--mig smal":                       {"smal", "1g.10gb", "7g.80gb"},
-		"--mig 1c.3g.40gb":                 {"is not the name", "3g.40gb"},
-		"--mig 1g --memory 2GiB":           {"--memory", "--mig"},
-		"--mig 1g --percent 10":            {"--percent", "--mig"},
-		"--mig 1g --gpus 2":                {"--gpus", "--mig"},
-		"--mig 1g --level exclusive":       {"--level", "hardware"},
-		"--mig 1g --profile x":             {"--profile", "--mig"},
-		"--mig 1g --gpu-model *H100*":      {"H100"},
-		"--memory 200GiB --level hardware": {"more than any such profile"},
+		"--mig 1g.99gb":                              {"did you mean 1g.20gb", "7g.80gb"},
+		"--mig smal":                                 {"smal", "1g.10gb", "7g.80gb"},
+		"--mig 1c.3g.40gb":                           {"is not the name", "3g.40gb"},
+		"--mig 1g --memory 2GiB":                     {"--memory", "--mig"},
+		"--mig 1g --percent 10":                      {"--percent", "--mig"},
+		"--mig 1g --gpus 2":                          {"--gpus", "--mig"},
+		"--mig 1g --min-enforcement exclusive":       {"--min-enforcement", "hardware"},
+		"--mig 1g --profile x":                       {"--profile", "--mig"},
+		"--mig 1g --gpu-model *H100*":                {"H100"},
+		"--memory 200GiB --min-enforcement hardware": {"more than any such profile"},
 	}
 	for text, want := range tests {
 		said := m.refused(flags(text))
@@ -132,15 +141,16 @@ func TestRunMIGRefused(t *testing.T) {
 			}
 		}
 	}
-	r := m.run(flags("--memory 12GiB --level hardware"), []string{"sh", "-c", "echo $KERF_LEVEL $KERF_MEMORY_BYTES"}).wait()
+	r := m.run(flags("--memory 12GiB --min-enforcement hardware"),
+		[]string{"sh", "-c", "echo $KERF_LEVEL $KERF_MEMORY_BYTES"}).wait()
 	if r.code != 0 || !strings.HasPrefix(r.out, "hardware 2") {
 		t.Errorf("memory that the hardware holds: %v", r)
 	}
 	m.wantCut(0, 0)
 }
 
-// The agent is killed between the steps of a cut, or in the middle of one: the neighbour goes on where it is, nothing
-// is left over, and there is room again.
+// The agent is killed between the steps of a creation, or in the middle of one: the neighbor goes on where it is,
+// nothing is left over, and the capacity is free again.
 func TestRunMIGKilled(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h100x8", "1s")
@@ -179,8 +189,8 @@ func (m *machine) noGrantsBut(n int) {
 	}
 }
 
-// An instance that a stray process holds is given to nobody else's harm: it is not destroyed, for room or for its age,
-// until the process has ended.
+// An instance with a stray process is not destroyed, for capacity or for its age, until the process has ended. Other
+// grants do not suffer.
 func TestMIGStrayProcess(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h100x8", "1h")
@@ -206,7 +216,7 @@ func TestMIGStrayProcess(t *testing.T) {
 	m.run(flags("--mig 7g"), load("--alloc 1GiB")).wait()
 }
 
-// start runs a program beside Kerf, as root on the machine could.
+// start runs a program outside Kerf, as root on the machine could.
 func (m *machine) start(argv []string, env ...string) *proc {
 	m.t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)

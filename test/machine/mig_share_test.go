@@ -12,10 +12,11 @@ import (
 
 // sharedPool shares the two instances of GPU 0, and leaves the other GPUs as they are.
 func sharedPool(backends, layout string) string {
-	return head + "spec:\n  pools:\n  - name: default\n    backends: [" + backends + "]\n    overCap: warn\n    mig: [" + layout + "]\n"
+	return head + "spec:\n  pools:\n  - name: default\n    backends: [" + backends +
+		"]\n    onOverCap: warn\n    migLayouts: [" + layout + "]\n"
 }
 
-const twoShared = "{gpus: [0], enabled: true, instances: {3g.40gb: 2}, shared: true}"
+const twoShared = "{index: [0], migEnabled: true, instances: {3g.40gb: 2}, shared: true}"
 
 // Instances that are shared count memory each by itself: who has a share sees one MIG device of the size of its cap, is
 // refused what is past it, and a full instance is full however much the other one and the other GPUs have.
@@ -36,10 +37,11 @@ func TestSharedInstances(t *testing.T) {
 	on := map[string]int{}
 	for i := range runs {
 		g := m.grant(fmt.Sprintf("n%d", i))
-		if g.Level != "client" || g.Backend != "libkerf" || len(g.Fragments) != 1 || g.Used == nil || *g.Used < 16*gib || *g.Used > 18*gib {
+		if g.Level != "userspace" || g.Backend != "libkerf" || len(g.Shares) != 1 || g.Used == nil ||
+			*g.Used < 16*gib || *g.Used > 18*gib {
 			t.Fatalf("grant %d: %+v", i, g)
 		}
-		on[g.Fragments[0].GPU]++
+		on[g.Shares[0].GPU]++
 	}
 	want := map[string]int{m.uuid(0) + "/3g.40gb@0": 2, m.uuid(0) + "/3g.40gb@4": 2}
 	if !maps.Equal(on, want) {
@@ -62,17 +64,21 @@ func TestSharedInstances(t *testing.T) {
 	if !strings.Contains(got.err(), oom) || got.Total == nil || *got.Total != 8*gib {
 		t.Errorf("past its share: %v", got)
 	}
-	one := m.run(flags("--memory 1GiB"+pin), []string{"sh", "-c", "ls $NVIDIA_DEV_ROOT/dev/nvidia-caps | wc -l; echo $CUDA_VISIBLE_DEVICES $KERF_LEVEL"}).wait()
-	if lines := strings.Fields(one.out); one.code != 0 || len(lines) != 3 || lines[0] != "2" || !strings.HasPrefix(lines[1], "MIG-") || lines[2] != "client" {
+	one := m.run(flags("--memory 1GiB"+pin),
+		[]string{"sh", "-c",
+			"ls $NVIDIA_DEV_ROOT/dev/nvidia-caps | wc -l; echo $CUDA_VISIBLE_DEVICES $KERF_LEVEL"}).wait()
+	if lines := strings.Fields(one.out); one.code != 0 || len(lines) != 3 || lines[0] != "2" ||
+		!strings.HasPrefix(lines[1], "MIG-") || lines[2] != "userspace" {
 		t.Errorf("what a program sees: %v", one)
 	}
-	// A layout that shares no more takes nothing from who has a share, and gives nobody a second claim on it.
+	// A layout that no longer shares takes nothing from a program with a share. It gives no program a second claim on
+	// it.
 	m.restartAgent()
 	m.write(sharedPool("driver, libkerf, reactive", strings.Replace(twoShared, ", shared: true", "", 1)))
 	if said := m.refused(flags("--mig 3g.40gb" + pin)); said == "" {
 		t.Error("an instance that is shared was given whole")
 	}
-	if now := m.wantCut(0, 2); !maps.Equal(now, before) || !runs[0].running() || m.grant("n0").Level != "client" {
+	if now := m.wantCut(0, 2); !maps.Equal(now, before) || !runs[0].running() || m.grant("n0").Level != "userspace" {
 		t.Errorf("after a restart and another layout: %v, then %v, %+v", before, now, m.grant("n0"))
 	}
 	for _, p := range append(runs[:3], greedy) {
@@ -96,7 +102,7 @@ func TestSharedInstances(t *testing.T) {
 	if gpus := m.state().GPUs; len(gpus) != 10 || gpus[1].Health != "healthy" || gpus[2].Health != "healthy" {
 		t.Errorf("%d GPUs: %+v", len(gpus), gpus[:3])
 	}
-	if log := m.agent.stderr(); strings.Count(log, `msg="driver in use"`) != 1 {
+	if log := m.agent.stderr(); strings.Count(log, `msg="connected to driver"`) != 1 {
 		t.Errorf("the driver was opened again:\n%s", tail(log))
 	}
 }
@@ -105,7 +111,9 @@ func TestSharedInstances(t *testing.T) {
 func TestSharedInstancesWatched(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
-	pool := strings.Replace(sharedPool("driver, reactive", "{gpus: [0], enabled: true, instances: {2g.12gb: 2}, shared: true}"), "overCap: warn", "overCap: kill\n    migReset: true", 1)
+	pool := strings.Replace(sharedPool("driver, reactive",
+		"{index: [0], migEnabled: true, instances: {2g.12gb: 2}, shared: true}"), "onOverCap: warn",
+		"onOverCap: kill\n    allowGPUReset: true", 1)
 	m.agentFlags = []string{"--config", m.write(pool)}
 	m.startAgent()
 	m.ready()

@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// cutGPU is the part of gpusim's list of GPUs that tells how they are cut.
+// cutGPU is the part of gpusim's list of GPUs that shows their instances.
 type cutGPU struct {
 	MIG       bool     `json:"mig"`
 	Instances []string `json:"mig_instances"`
@@ -44,7 +44,8 @@ func (m *machine) ask(gpu int, req wire.Request) wire.Response {
 	defer unix.Close(fd)
 	buf := make([]byte, 1<<16)
 	n := 0
-	if err = unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(m.sim, "dev", fmt.Sprintf("nvidia%d", gpu))}); err == nil {
+	if err = unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(m.sim, "dev", fmt.Sprintf("nvidia%d",
+		gpu))}); err == nil {
 		if _, err = unix.Write(fd, data); err == nil {
 			n, err = unix.Read(fd, buf)
 		}
@@ -84,7 +85,7 @@ func (m *machine) byHand(gpu int, profile, start uint64) {
 	}
 }
 
-// wantCut waits until GPU 0 has so many instances of ours beside the foreign ones, all with their devices.
+// wantCut waits until GPU 0 has so many managed instances in addition to the unmanaged ones, all with their devices.
 func (m *machine) wantCut(gpu, n int) map[place]string {
 	m.t.Helper()
 	var have map[place]string
@@ -104,18 +105,19 @@ func (m *machine) wantCut(gpu, n int) map[place]string {
 }
 
 func layoutPool(entries string) string {
-	return head + "spec:\n  pools:\n  - name: default\n    migKeepWarm: 1s\n    mig:\n" + entries
+	return head + "spec:\n  pools:\n  - name: default\n    migIdleTTL: 1s\n    migLayouts:\n" + entries
 }
 
-// A pool's layouts are made before anything is granted, follow the document, spare what was made by hand, are made
-// again after a reboot, and what cannot be is said for each GPU while the others go on.
+// The agent creates a pool's layouts before it grants anything, and follows the config. It leaves unmanaged instances
+// alone, and creates the layouts again after a reboot. What cannot be is reported for each GPU while the others go on.
 func TestMIGLayouts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(layoutPool(`    - {gpus: [0, 1], enabled: true, instances: {1g.10gb: 2, 3g.40gb: 1}}
-    - {gpus: [2], enabled: true, instances: {1g.99gb: 1}}
-    - {gpus: [3], enabled: true, instances: {3g: 3}}
-    - {gpus: [1], pci: ["0x233010DE"], enabled: true, instances: {">= 60GiB": 1}}
+	m.agentFlags = []string{"--config", m.write(
+		layoutPool(`    - {index: [0, 1], migEnabled: true, instances: {1g.10gb: 2, 3g.40gb: 1}}
+    - {index: [2], migEnabled: true, instances: {1g.99gb: 1}}
+    - {index: [3], migEnabled: true, instances: {3g: 3}}
+    - {index: [1], deviceFilter: ["0x233010DE"], migEnabled: true, instances: {">= 60GiB": 1}}
 `))}
 	m.startAgent()
 	m.ready()
@@ -132,30 +134,38 @@ func TestMIGLayouts(t *testing.T) {
 	if said := m.refused(flags("--gpus 5")); !strings.Contains(said, "MIG mode") {
 		t.Errorf("a GPU that is cut was counted as whole: %s", said)
 	}
-	m.run(flags("--memory 10GiB --gpus 4"), hold()).granted() // the GPUs that are not cut
+	m.run(flags("--memory 10GiB --gpus 4"), hold()).granted() // the GPUs without MIG mode
 	other := filepath.Join(m.work, "other.yaml")
-	if err := os.WriteFile(other, []byte(layoutPool("    - {gpus: [1, 4], enabled: true, instances: {4g: 1}}\n    - {gpus: [0], enabled: false}\n")), 0o644); err != nil {
+	if err := os.WriteFile(other, []byte(
+		layoutPool("    - {index: [1, 4], migEnabled: true, instances: {4g: 1}}\n    - {index: [0], migEnabled: "+
+			"false}\n")),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := m.kerf("mig", "plan", other); r.code != 0 || !strings.Contains(r.out, "destroy 7g.80gb at 0\n  create 4g.40gb at 0") || !strings.Contains(r.out, "set MIG mode off") || !strings.Contains(r.out, "set MIG mode on") {
+	if r := m.kerf("mig", "plan", other); r.code != 0 ||
+		!strings.Contains(r.out, "destroy 7g.80gb at 0\n  create 4g.40gb at 0") ||
+		!strings.Contains(r.out, "set MIG mode off") || !strings.Contains(r.out, "set MIG mode on") {
 		t.Errorf("a plan: %v", r)
 	}
 	if r := m.kerf("mig", "plan"); r.code != 0 || !strings.Contains(r.out, "12 of 8 memory units") {
-		t.Errorf("the plan in force: %v", r)
+		t.Errorf("the applied plan: %v", r)
 	}
-	if r := m.kerf("mig", "status"); r.code != 0 || strings.Count(r.out, "fixed layout") != 4 || strings.Count(r.out, "free") != 4 {
+	if r := m.kerf("mig", "status"); r.code != 0 || strings.Count(r.out, "fixed layout") != 4 ||
+		strings.Count(r.out, "free") != 4 {
 		t.Errorf("mig status: %v", r)
 	}
 	m.byHand(2, 9, 0)
-	m.write(layoutPool("    - {gpus: [0], enabled: true, instances: {1g.10gb: 1, 3g.40gb: 1}}\n    - {gpus: [1], enabled: false}\n" +
-		"    - {gpus: [2], enabled: true, instances: {3g.40gb: 2}}\n    - {gpus: [3], enabled: true}\n"))
+	m.write(layoutPool("    - {index: [0], migEnabled: true, instances: {1g.10gb: 1, 3g.40gb: 1}}\n    - {index: " +
+		"[1], " +
+		"migEnabled: false}\n" +
+		"    - {index: [2], migEnabled: true, instances: {3g.40gb: 2}}\n    - {index: [3], migEnabled: true}\n"))
 	if r := m.kerf("mig", "apply"); r.code != 0 {
 		t.Errorf("mig apply: %v", r)
 	}
 	second := m.wantCut(0, 2)
 	for p, uuid := range second {
 		if first[p] != uuid {
-			t.Errorf("%v was made anew: %v, then %v", p, first, second)
+			t.Errorf("%v was created again: %v, then %v", p, first, second)
 		}
 	}
 	eventually(t, "end of MIG mode on GPU 1", func() error {
@@ -183,13 +193,15 @@ func TestMIGLayouts(t *testing.T) {
 func TestMIGLayoutKilled(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "a30x2", driver: "r580", noAgent: true})
-	two := layoutPool("    - {gpus: [0], enabled: true, instances: {2g.12gb: 2}}\n")
-	mixed := layoutPool("    - {gpus: [0], enabled: true, instances: {1g.6gb: 2, 2g.12gb: 1}}\n")
-	m.agentFlags = []string{"--config", m.write(strings.Replace(two, "    mig:", "    migReset: true\n    mig:", 1))}
+	two := layoutPool("    - {index: [0], migEnabled: true, instances: {2g.12gb: 2}}\n")
+	mixed := layoutPool("    - {index: [0], migEnabled: true, instances: {1g.6gb: 2, 2g.12gb: 1}}\n")
+	m.agentFlags = []string{"--config", m.write(strings.Replace(two, "    migLayouts:",
+		"    allowGPUReset: true\n    migLayouts:", 1))}
 	m.startAgent()
 	m.ready()
 	m.wantCut(0, 2)
-	m.set("gpu=0", "latency.gi-create=60ms", "latency.ci-create=60ms", "latency.gi-destroy=60ms", "latency.ci-destroy=60ms")
+	m.set("gpu=0", "latency.gi-create=60ms", "latency.ci-create=60ms", "latency.gi-destroy=60ms",
+		"latency.ci-destroy=60ms")
 	for round := range 8 {
 		text, n := mixed, 3
 		if round%2 == 1 {

@@ -11,12 +11,15 @@ import (
 
 // turnPool leaves the mode of GPU 0 to demand; the others are in none.
 func turnPool(warm string) string {
-	return head + "spec:\n  pools:\n  - name: default\n    mode: auto\n    migKeepWarm: " + warm +
-		"\n    mig: [{gpus: [1, 2, 3, 4, 5, 6, 7], enabled: false}]\n    gpus: [{index: [1, 2, 3, 4, 5, 6, 7], exclude: true}]\n"
+	return head + "spec:\n  pools:\n  - name: default\n    mode: auto\n    migIdleTTL: " + warm +
+		"\n    migLayouts: [{index: [1, 2, 3, 4, 5, 6, 7], migEnabled: false}]\n    gpuRules: [{index: [1, 2, 3, 4, " +
+		"5, 6, 7], " +
+		"excluded: true}]\n"
 }
 
-// An idle GPU goes in MIG mode for who asks for an instance, and back for who asks for a share, but not while somebody is on
-// it, nor before its mode was kept for a while; and the agent may end at any time.
+// An idle GPU enters MIG mode for a program that asks for an instance, and leaves it for one that asks for a share. It
+// does not switch while a program is on it, nor before its mode was kept for a while; and the agent may end at any
+// time.
 func TestModeOnDemand(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "h100x8", driver: "r580", noAgent: true})
@@ -28,8 +31,9 @@ func TestModeOnDemand(t *testing.T) {
 	if g, ok := m.state().grant("inst"); !ok || g.Level != "hardware" || !m.cutGPUs()[0].MIG {
 		t.Fatalf("grant %+v, %+v", g, m.cutGPUs()[0])
 	}
-	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "held by") || !strings.Contains(said, "inst") {
-		t.Errorf("a share beside an instance in use: %s", said)
+	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "held by") ||
+		!strings.Contains(said, "inst") {
+		t.Errorf("a share with an instance in use: %s", said)
 	}
 	m.restartAgent()
 	if said := m.refused(flags("--memory 4GiB")); !strings.Contains(said, "held by") || !inst.running() {
@@ -54,7 +58,7 @@ func TestModeOnDemand(t *testing.T) {
 	held := m.run(flags("--memory 4GiB --name held"), load("--alloc 1GiB --hold 1h"))
 	held.loads(1)
 	if said := m.refused(flags("--mig 1g")); !strings.Contains(said, "held") || m.cutGPUs()[0].MIG || !held.running() {
-		t.Errorf("an instance beside a share in use: %s", said)
+		t.Errorf("an instance with a share in use: %s", said)
 	}
 	held.end()
 	m.noGrants()
@@ -66,16 +70,18 @@ func TestModeOnDemand(t *testing.T) {
 	})
 }
 
-// MIG on a GPU that cannot do it is refused for that GPU, which is shared all the same, and the others are cut.
+// MIG on a GPU that cannot do it is refused for that GPU, which is shared all the same, and the others get instances.
 func TestMIGOnAGPUThatCannot(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "mixed", driver: "r580", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(layoutPool("    - {gpus: [0, 2], enabled: true, instances: {1g.10gb: 2}}\n"))}
+	m.agentFlags = []string{"--config", m.write(
+		layoutPool("    - {index: [0, 2], migEnabled: true, instances: {1g.10gb: 2}}\n"))}
 	m.startAgent()
 	m.ready()
 	m.wantCut(0, 2)
 	s := m.state()
-	if said := strings.Join(s.Warnings, "\n"); strings.Count(said, "cannot do MIG") != 1 || !strings.Contains(said, s.GPUs[2].UUID) {
+	if said := strings.Join(s.Warnings, "\n"); strings.Count(said, "cannot do MIG") != 1 ||
+		!strings.Contains(said, s.GPUs[2].UUID) {
 		t.Errorf("warnings: %s", said)
 	}
 	if r := m.run(flags("--mig 1g"), load("--alloc 1GiB")).wait(); r.code != 0 {

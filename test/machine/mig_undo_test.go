@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A change fails, and so does what would undo it: the GPU is unhealthy with the reason, also for an agent that starts anew; who
-// runs on it goes on, the other GPUs are given as ever, and the GPU comes back when its driver does.
+// A change fails, and so does its undo. The GPU is unhealthy with the reason, also after a restart of the agent.
+// Programs on it go on, the other GPUs are granted as before, and the GPU recovers when its driver does.
 func TestMIGUndoThatFails(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h100x8", "1s")
@@ -25,7 +25,7 @@ func TestMIGUndoThatFails(t *testing.T) {
 			t.Errorf("the reason is %q", why)
 		}
 		if said := m.refused(flags("--mig 1g")); !strings.Contains(said, "undo") {
-			t.Errorf("one who asks is told %q", said)
+			t.Errorf("a request gets %q", said)
 		}
 		for _, ask := range []string{"--memory 5GiB", "--gpus 1"} {
 			if r := m.run(flags(ask), load("--alloc 1GiB")).wait(); r.code != 0 {

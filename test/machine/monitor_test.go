@@ -41,10 +41,13 @@ type monitored struct {
 // monitor starts kerf-monitor and waits until it serves.
 func (m *machine) monitor(args ...string) *monitored {
 	m.t.Helper()
-	cmd := exec.Command(program("kerf-monitor"), append([]string{"--dir", m.dir, "--http", "127.0.0.1:0", "--interval", "200ms", "--node-name", "node"}, args...)...)
+	cmd := exec.Command(program("kerf-monitor"),
+		append([]string{"--run-dir", m.dir, "--metrics-bind-address", "127.0.0.1:0", "--interval", "200ms",
+			"--node-name", "node"},
+			args...)...)
 	cmd.Env = m.env
 	out := &monitored{machine: m, p: begin(m.t, m.work, "monitor", cmd)}
-	at := regexp.MustCompile(`msg="serving metrics" address=(\S+)`)
+	at := regexp.MustCompile(`msg="started serving metrics" address=(\S+)`)
 	eventually(m.t, "address of the monitor", func() error {
 		found := at.FindStringSubmatch(out.p.stderr())
 		if found == nil {
@@ -94,13 +97,14 @@ func (o *monitored) relaxed() {
 			o.t.Errorf("the slack of thread %s is %q, %v", filepath.Base(dir), slack, err)
 		}
 	}
-	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", o.p.pid())); err != nil || string(name) != "kerf-monitor\n" {
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", o.p.pid())); err != nil ||
+		string(name) != "kerf-monitor\n" {
 		o.t.Errorf("it is called %q, %v", name, err)
 	}
 }
 
-// Two that share a GPU, one that has another whole, and a stranger: each has its own numbers, and they add up to what
-// the simulated driver was told. The exposition is compared as text.
+// Two programs share a GPU, one has another GPU whole, and one is unmanaged. Each has its own numbers, and they add up
+// to what the simulated driver has. The test compares the exposition as text.
 func TestMonitorTellsEachItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"r580", "r615"} {
@@ -115,7 +119,8 @@ func testMonitor(t *testing.T, driver string) {
 	m := newMachine(t, setup{driver: driver})
 	m.set("gpu=0", "util=60")
 	for name, size := range map[string]string{"a": "4GiB", "b": "7GiB"} {
-		m.run(flags("--memory 10GiB --name "+name+" --gpu-uuid "+m.uuid(0)), load("--alloc "+size+" --hold 1h")).granted()
+		m.run(flags("--memory 10GiB --name "+name+" --gpu-uuid "+m.uuid(0)),
+			load("--alloc "+size+" --hold 1h")).granted()
 	}
 	m.run(flags("--gpus 1 --name w --gpu-uuid "+m.uuid(1)), load("--alloc 20GiB --hold 1h")).granted()
 	stranger := exec.Command(program("gpuload"), load("--alloc 1GiB --hold 1h")[1:]...)
@@ -128,10 +133,12 @@ func testMonitor(t *testing.T, driver string) {
 		t.Fatal(err)
 	}
 	prefixes := []string{
-		"kerf_device_memory_used_bytes", "kerf_device_up", "kerf_use_memory_bytes", "kerf_use_processes", "kerf_use_memory_limit_bytes", "kerf_device_memory_excess",
-		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "kerf_monitor_agent_up",
+		"kerf_gpu_memory_used_bytes", "kerf_gpu_up", "kerf_usage_memory_bytes", "kerf_usage_processes",
+		"kerf_usage_memory_guaranteed_bytes", "kerf_gpu_memory_excess",
+		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE",
+		"kerf_monitor_agent_up",
 	}
-	of := regexp.MustCompile(`index="[2-7]"|gpu="[2-7]"`) // idle ones
+	of := regexp.MustCompile(`gpu="[2-7]"`) // idle ones
 	scrub := strings.NewReplacer(m.uuid(0), "UUID-0", m.uuid(1), "UUID-1")
 	version := regexp.MustCompile(`DCGM_FI_DRIVER_VERSION="[0-9.]*"`)
 	text := func() string {
@@ -144,7 +151,8 @@ func testMonitor(t *testing.T, driver string) {
 	}
 	if *updateGolden {
 		eventually(t, "a full scrape", func() error {
-			if now := text(); strings.Count(now, "kerf_use_memory_limit_bytes") != 3 || !strings.Contains(now, "DCGM_FI_PROF") {
+			if now := text(); strings.Count(now, "kerf_usage_memory_guaranteed_bytes") != 3 ||
+				!strings.Contains(now, "DCGM_FI_PROF") {
 				return errors.New(now)
 			}
 			return nil
@@ -161,7 +169,7 @@ func testMonitor(t *testing.T, driver string) {
 		return nil
 	})
 	eventually(t, "what tells of the stranger", func() error {
-		if text := o.p.stderr(); !strings.Contains(text, "process on a GPU without a grant") {
+		if text := o.p.stderr(); !strings.Contains(text, "found unmanaged process on GPU") {
 			return errors.New(tail(text))
 		}
 		return nil
@@ -171,7 +179,7 @@ func testMonitor(t *testing.T, driver string) {
 	o.faults()
 }
 
-// toItsOwn asks at the socket that pods are given, as a grant's program and as somebody who has none.
+// toItsOwn asks at the socket that pods are given, as a grant's program and as one without a grant.
 func (o *monitored) toItsOwn() {
 	o.t.Helper()
 	self, err := os.Executable()
@@ -180,12 +188,15 @@ func (o *monitored) toItsOwn() {
 	}
 	socket := filepath.Join(o.dir, "pods", "telemetry.sock")
 	eventually(o.t, "a program's own numbers", func() error {
-		r := o.run(flags("--memory 1GiB --name own --gpu-uuid "+o.uuid(0)), []string{"sh", "-c", "sleep 1; exec env " + helperEnv + "=1 " + self + " " + helperAsk + " " + socket}).wait()
-		if r.code != 0 || !strings.HasPrefix(r.out, "200\n") || !strings.Contains(strings.ReplaceAll(r.out, " ", ""), `"grant":"own"`) {
+		r := o.run(flags("--memory 1GiB --name own --gpu-uuid "+o.uuid(0)),
+			[]string{"sh", "-c", "sleep 1; exec env " + helperEnv + "=1 " + self + " " + helperAsk + " " +
+				socket}).wait()
+		if r.code != 0 || !strings.HasPrefix(r.out, "200\n") || !strings.Contains(strings.ReplaceAll(r.out, " ", ""),
+			`"grant":"own"`) {
 			return fmt.Errorf("%v", r)
 		}
 		if strings.Contains(r.out, "stranger") || strings.Count(r.out, "grant_id") != 1 {
-			o.t.Errorf("it is told of others: %v", r)
+			o.t.Errorf("it sees others: %v", r)
 		}
 		return nil
 	})
@@ -205,18 +216,21 @@ func (o *monitored) inTheTerminal() {
 			owners = append(owners, f[1]+" "+f[2])
 		}
 	}
-	if d := cmp.Diff([]string{"w 20.4GiB", "b 7.4GiB", "a 4.4GiB", "(strangers) 1.4GiB", "(nobody's) 0B"}, owners); d != "" || r.code != 0 {
+	if d := cmp.Diff([]string{"w 20.4GiB", "b 7.4GiB", "a 4.4GiB", "(unmanaged) 1.4GiB", "(unattributed) 0B"},
+		owners); d != "" || r.code != 0 {
 		o.t.Errorf("kerf top: %v\n%s", r, d)
 	}
 	inStatus := column(o.kerf("status", "-o", "table").out, "ALLOCATABLE")
 	if inTop := column(r.out, "ALLOCATABLE"); len(inTop) == 0 || !slices.Equal(inTop, inStatus) {
 		o.t.Errorf("memory of the GPUs: %q in kerf top, %q in kerf status", inTop, inStatus)
 	}
-	if r := o.kerf("top", "--once", "-o", "json", "--grant", "a"); r.code != 0 || !strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"stranger"`) {
+	if r := o.kerf("top", "--once", "-o", "json", "--grant", "a"); r.code != 0 ||
+		!strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"stranger"`) {
 		o.t.Errorf("kerf top of one grant: %v", r)
 	}
-	if r := o.kerf("top", "--sort", "size", "--interval", "1ms"); r.code == 0 || !strings.Contains(r.err, "--sort") || !strings.Contains(r.err, "--interval") {
-		o.t.Errorf("kerf top with mistakes: %v", r)
+	if r := o.kerf("top", "--sort", "size", "--interval", "1ms"); r.code == 0 || !strings.Contains(r.err, "--sort") ||
+		!strings.Contains(r.err, "--interval") {
+		o.t.Errorf("kerf top with errors: %v", r)
 	}
 }
 
@@ -250,16 +264,17 @@ func (o *monitored) faults() {
 		}
 	}
 	o.set("gpu=1", "lost=true")
-	eventually(o.t, "a lost GPU", seen(`kerf_device_up{index="1",uuid="`+o.uuid(1)+`"} 0`))
-	if got := o.scrape(`kerf_use_memory_bytes`); slices.ContainsFunc(got, func(l string) bool { return strings.Contains(l, `index="1"`) }) {
+	eventually(o.t, "a lost GPU", seen(`kerf_gpu_up{gpu="1",gpu_uuid="`+o.uuid(1)+`"} 0`))
+	if got := o.scrape(`kerf_usage_memory_bytes`); slices.ContainsFunc(got,
+		func(l string) bool { return strings.Contains(l, `gpu="1"`) }) {
 		o.t.Errorf("a lost GPU has numbers: %q", got)
 	}
 	o.set("gpu=1", "lost=false")
-	eventually(o.t, "the GPU is back", seen(`kerf_device_up{index="1",uuid="`+o.uuid(1)+`"} 1`))
+	eventually(o.t, "the GPU is back", seen(`kerf_gpu_up{gpu="1",gpu_uuid="`+o.uuid(1)+`"} 1`))
 	o.killAgent()
 	eventually(o.t, "the agent is away", seen("kerf_monitor_agent_up 0"))
 	eventually(o.t, "its grants are as they were", func() error {
-		if n := len(o.scrape(`kerf_use_memory_limit_bytes`)); n != 3 {
+		if n := len(o.scrape(`kerf_usage_memory_guaranteed_bytes`)); n != 3 {
 			return fmt.Errorf("%d grants", n)
 		}
 		return nil
@@ -284,14 +299,15 @@ func (o *monitored) faults() {
 	}
 }
 
-// Two with MIG instances of one GPU: each has the memory of its own, and with DCGM its activity, by the instance.
+// Two with MIG instances of one GPU: each has its own memory, and with DCGM its activity, by the instance.
 func TestMonitorTellsInstances(t *testing.T) {
 	t.Parallel()
 	m := onDemand(t, "h200x8", "1s")
 	m.run(flags("--mig 1g --name one"), load("--alloc 1GiB --hold 1h --launch plain --kernel 10ms --queue 4")).loads(1)
 	m.run(flags("--mig 3g --name three"), load("--alloc 5GiB --hold 1h")).loads(1)
 	o := m.monitor("--dcgm-engine", "embedded")
-	line := regexp.MustCompile(`grant="(\w+)",index="0",instance_profile="(\dg)\.\w+",instance_start="\d",known="instance",.* (\S+)$`)
+	line := regexp.MustCompile(
+		`attribution="instance",.*gpu="0",.*grant="(\w+)",instance_profile="(\dg)\.\w+",instance_start="\d",.* (\S+)$`)
 	values := func(series string) (map[string]float64, error) {
 		got := map[string]float64{}
 		for _, l := range o.scrape(series) {
@@ -309,13 +325,14 @@ func TestMonitorTellsInstances(t *testing.T) {
 		return got, nil
 	}
 	eventually(t, "each instance's memory and activity", func() error {
-		memory, err1 := values("kerf_use_memory_bytes")
-		sm, err2 := values("kerf_use_sm_ratio")
+		memory, err1 := values("kerf_usage_memory_bytes")
+		sm, err2 := values("kerf_usage_sm_ratio")
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
 		// What a program allocates, and its context; the one that launches has its kernel, too.
-		if one, three := memory["one 1g"], memory["three 3g"]; three-one < 3.9*float64(gib) || three-one > 4.1*float64(gib) || one < float64(gib) {
+		if one, three := memory["one 1g"], memory["three 3g"]; three-one < 3.9*float64(gib) ||
+			three-one > 4.1*float64(gib) || one < float64(gib) {
 			return fmt.Errorf("memory %v", memory)
 		}
 		// The busy one works nearly all the time on a seventh of the GPU.
@@ -347,7 +364,7 @@ func TestMonitorLetsGoOfAGPU(t *testing.T) {
 	up := func(want int) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("%d GPUs that tell", want), func() error {
-			lines := o.scrape("kerf_device_up")
+			lines := o.scrape("kerf_gpu_up")
 			n := 0
 			for _, l := range lines {
 				if strings.HasSuffix(l, " 1") {
@@ -374,16 +391,18 @@ func TestMonitorLetsGoOfAGPU(t *testing.T) {
 	o.source("dcgm")
 }
 
-// A host engine of its own is used while it runs. While it is away NVML alone tells, and a new one is found.
+// The monitor uses a host engine while it runs. While it is away the monitor has NVML alone, and it finds a new one.
 func TestMonitorWithAHostEngine(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{})
-	// An address of its own, which is no connection's source: at another one the port could be taken while the engine is away.
+	// A reserved address, which is no connection's source: at another one the port could be taken while the engine is
+	// away.
 	e := hostEngine(t, "127.0.0.2:0")
 	o := m.monitor("--dcgm-engine", e.address)
 	o.source("dcgm")
 	eventually(t, "all GPUs in what the engine tells", func() error {
-		if got := o.scrape("DCGM_FI_PROF_SM_ACTIVE"); len(got) != 8 || !strings.Contains(o.p.stderr(), "engine="+e.address) {
+		if got := o.scrape("DCGM_FI_PROF_SM_ACTIVE"); len(got) != 8 ||
+			!strings.Contains(o.p.stderr(), "engine="+e.address) {
 			return fmt.Errorf("%q: %s", got, tail(o.p.stderr()))
 		}
 		return nil

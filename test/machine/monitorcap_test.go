@@ -59,18 +59,19 @@ func of(all []row, grant string) (float64, bool) {
 	return 0, false
 }
 
-// What happens at the cap of a program that asks for more than it may have, and at that of one that does not, goes the whole
-// way to Prometheus: counted where somebody counts it, and absent where nobody does.
+// Events at the cap of a program that exceeds it, and of one that does not, reach Prometheus: counted where a backend
+// counts them, and absent where none does.
 func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
 	t.Parallel()
-	const refusals, violations, delay, throttled = "kerf_use_oom_refusals_total", "kerf_use_cap_violations_total", "kerf_use_detection_delay_seconds", "kerf_use_throttled_seconds_total"
+	const refusals, violations, delay, throttled = "kerf_usage_oom_refusals_total", "kerf_usage_cap_violations_total",
+		"kerf_usage_detection_seconds", "kerf_usage_throttled_seconds_total"
 	const absent, zero, more = "absent", "0", "more than 0"
 	for level, c := range map[string]struct {
 		make           func(t *testing.T) *machine
 		greedy, modest map[string]string // the modest one launches more than its percent
 	}{
 		"libkerf": {
-			func(t *testing.T) *machine { return newPreloading(t, ", compute: strict") },
+			func(t *testing.T) *machine { return newPreloading(t, ", computePolicy: strict") },
 			map[string]string{refusals: more, violations: zero, delay: absent, throttled: zero},
 			map[string]string{refusals: zero, violations: zero, delay: absent, throttled: more},
 		},
@@ -85,7 +86,7 @@ func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
 			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
 		},
 		"reactive": {
-			func(t *testing.T) *machine { return newWatched(t, ", overCap: warn") },
+			func(t *testing.T) *machine { return newWatched(t, ", onOverCap: warn") },
 			map[string]string{refusals: absent, violations: more, delay: more, throttled: absent},
 			map[string]string{refusals: absent, violations: zero, delay: absent, throttled: absent},
 		},
@@ -94,20 +95,22 @@ func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
 			t.Parallel()
 			m := c.make(t)
 			pin := " --gpu-uuid " + m.uuid(0)
-			m.run(flags("--memory 2GiB --percent 10 --name modest"+pin), load("--alloc 1GiB --hold 1h --launch plain --kernel 4ms --queue 8")).loads(1)
-			m.run(flags("--memory 2GiB --percent 10 --name greedy"+pin), load("--alloc 4GiB --step 256MiB --hold 1h")).loads(1)
+			m.run(flags("--memory 2GiB --percent 10 --name modest"+pin),
+				load("--alloc 1GiB --hold 1h --launch plain --kernel 4ms --queue 8")).loads(1)
+			m.run(flags("--memory 2GiB --percent 10 --name greedy"+pin),
+				load("--alloc 4GiB --step 256MiB --hold 1h")).loads(1)
 			o := m.monitor()
 			eventually(t, "what happened at the caps", func() error {
-				got := o.rows(refusals, violations, delay, throttled, "kerf_use_memory_limit_bytes")
+				got := o.rows(refusals, violations, delay, throttled, "kerf_usage_memory_guaranteed_bytes")
 				for grant, wants := range map[string]map[string]string{"greedy": c.greedy, "modest": c.modest} {
-					if limit, _ := of(got["kerf_use_memory_limit_bytes"], grant); limit != float64(2*gib) {
+					if limit, _ := of(got["kerf_usage_memory_guaranteed_bytes"], grant); limit != float64(2*gib) {
 						return fmt.Errorf("the cap of %s is %g", grant, limit)
 					}
 					for series, want := range wants {
 						v, told := of(got[series], grant)
 						is := map[string]bool{absent: !told, zero: told && v == 0, more: told && v > 0}
 						if !is[want] {
-							return fmt.Errorf("%s of %s is %g (told: %v), want it %s", series, grant, v, told, want)
+							return fmt.Errorf("%s of %s is %g (reported: %v), want it %s", series, grant, v, told, want)
 						}
 					}
 				}
@@ -117,9 +120,9 @@ func TestMonitorTellsWhatHappensAtTheCap(t *testing.T) {
 	}
 }
 
-// Two and seven share a GPU, each with another amount of memory. The GPU runs their kernels in turn. Each has its own numbers:
-// while its kernel is in the driver's samples it has the kernel's part of them, and before and after it has none. With what is
-// unattributed, the parts are the GPU's in each sample.
+// Two and seven share a GPU, each with another amount of memory. The GPU runs their kernels in turn. Each has its own
+// numbers: while its kernel is in the driver's samples it has the kernel's part of them, and before and after it has
+// none. With what is unattributed, the parts are the GPU's in each sample.
 func TestMonitorTellsSharersTheirTime(t *testing.T) {
 	t.Parallel()
 	for sharers, kernel := range map[int]time.Duration{2: 12 * time.Second, 7: 3 * time.Second} {
@@ -128,19 +131,23 @@ func TestMonitorTellsSharersTheirTime(t *testing.T) {
 			m := newMachine(t, setup{driver: "r580"})
 			for i := 1; i <= sharers; i++ {
 				m.run(flags(fmt.Sprintf("--memory 8GiB --name s%d --gpu-uuid %s", i, m.uuid(0))),
-					load(fmt.Sprintf("--alloc %dMiB --hold 1h --launch plain --kernel %s --queue 1", 512*i, kernel))).loads(1)
+					load(fmt.Sprintf("--alloc %dMiB --hold 1h --launch plain --kernel %s --queue 1", 512*i,
+						kernel))).loads(1)
 			}
 			o := m.monitor("--dcgm=false")
 			eventually(t, "each its own memory", func() error { return o.sharersMemory(sharers) })
 			worked, rested := map[string]bool{}, map[string]bool{}
 			eventually(t, "a turn of each", func() error {
-				got := o.rows("kerf_use_memory_bytes", "kerf_use_sm_ratio", "kerf_device_memory_used_bytes", "kerf_device_sm_ratio", "kerf_device_memory_excess_bytes", "kerf_device_sm_excess_ratio")
+				got := o.rows("kerf_usage_memory_bytes", "kerf_usage_sm_ratio", "kerf_gpu_memory_used_bytes",
+					"kerf_gpu_sm_ratio", "kerf_gpu_memory_excess_bytes", "kerf_gpu_sm_excess_ratio")
 				if err := sumsUp(got); err != nil {
 					t.Fatal(err) // of one sample, whenever it was taken
 				}
-				turns(sharers, got["kerf_use_sm_ratio"], min(1, kernel.Seconds()/sharing.TimeRing.Seconds()), worked, rested)
+				turns(sharers, got["kerf_usage_sm_ratio"], min(1, kernel.Seconds()/sharing.TimeRing.Seconds()), worked,
+					rested)
 				if len(worked) < sharers || len(rested) < sharers {
-					return fmt.Errorf("%v had a whole turn, and %v had none; now %v", worked, rested, got["kerf_use_sm_ratio"])
+					return fmt.Errorf("%v had a whole turn, and %v had none; now %v", worked, rested,
+						got["kerf_usage_sm_ratio"])
 				}
 				return nil
 			})
@@ -148,8 +155,8 @@ func TestMonitorTellsSharersTheirTime(t *testing.T) {
 	}
 }
 
-// turns notes who had a whole turn in the driver's samples, and who had none. It leaves out samples in which one had more than a
-// turn: the first ones had the GPU for longer before the others came.
+// turns notes who had a whole turn in the driver's samples, and who had none. It leaves out samples in which one had
+// more than a turn: the first ones had the GPU for longer before the others came.
 func turns(sharers int, got []row, turn float64, worked, rested map[string]bool) {
 	const near = 0.05
 	for i := 1; i <= sharers; i++ {
@@ -169,14 +176,14 @@ func turns(sharers int, got []row, turn float64, worked, rested map[string]bool)
 	}
 }
 
-// sharersMemory compares what is told of the memory of sharers with what the driver gave them.
+// sharersMemory compares the reported memory of sharers with what the driver gave them.
 func (o *monitored) sharersMemory(sharers int) error {
 	o.t.Helper()
 	held := map[string]uint64{}
 	for _, p := range o.processes() {
 		held[p.Cgroup] += p.Bytes
 	}
-	told := o.rows("kerf_use_memory_bytes")["kerf_use_memory_bytes"]
+	told := o.rows("kerf_usage_memory_bytes")["kerf_usage_memory_bytes"]
 	for i := 1; i <= sharers; i++ {
 		g := o.grant(fmt.Sprint("s", i))
 		if memory, _ := of(told, g.Name); memory != float64(held[g.Cgroup]) || memory < float64(512*i)*float64(mib) {
@@ -192,33 +199,36 @@ func sumsUp(got map[string][]row) error {
 		parts, whole, excess string
 		tolerance            float64
 	}{
-		{"kerf_use_memory_bytes", "kerf_device_memory_used_bytes", "kerf_device_memory_excess_bytes", 0},
-		{"kerf_use_sm_ratio", "kerf_device_sm_ratio", "kerf_device_sm_excess_ratio", 1e-6},
+		{"kerf_usage_memory_bytes", "kerf_gpu_memory_used_bytes", "kerf_gpu_memory_excess_bytes", 0},
+		{"kerf_usage_sm_ratio", "kerf_gpu_sm_ratio", "kerf_gpu_sm_excess_ratio", 1e-6},
 	} {
 		sum := map[string]float64{}
 		for _, r := range got[c.parts] {
-			sum[r.labels["uuid"]] += r.value
+			sum[r.labels["gpu_uuid"]] += r.value
 		}
 		for _, r := range got[c.excess] {
-			sum[r.labels["uuid"]] -= r.value
+			sum[r.labels["gpu_uuid"]] -= r.value
 		}
 		for _, r := range got[c.whole] {
-			if d := math.Abs(sum[r.labels["uuid"]] - r.value); d > c.tolerance {
-				return fmt.Errorf("%s: the parts are %g, %s is %g", c.parts, sum[r.labels["uuid"]], c.whole, r.value)
+			if d := math.Abs(sum[r.labels["gpu_uuid"]] - r.value); d > c.tolerance {
+				return fmt.Errorf("%s: the parts are %g, %s is %g", c.parts, sum[r.labels["gpu_uuid"]], c.whole,
+					r.value)
 			}
 		}
 	}
 	return nil
 }
 
-// Where there is no DCGM the monitor takes NVML by itself, says so and why, and has the same series for all that NVML tells.
+// Where there is no DCGM the monitor takes NVML by itself, says so and why, and has the same series for all that NVML
+// tells.
 func TestMonitorWithoutDCGM(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{})
 	// The libraries look for the driver from where they are.
 	without := filepath.Join(m.work, "without")
 	lib := filepath.Join(without, "lib")
-	if err := errors.Join(os.MkdirAll(lib, 0o755), os.Symlink(filepath.Join(m.sim, "dev"), filepath.Join(without, "dev"))); err != nil {
+	if err := errors.Join(os.MkdirAll(lib, 0o755),
+		os.Symlink(filepath.Join(m.sim, "dev"), filepath.Join(without, "dev"))); err != nil {
 		t.Fatal(err)
 	}
 	all, err := filepath.Glob(filepath.Join(m.sim, "lib", "*"))
@@ -237,13 +247,14 @@ func TestMonitorWithoutDCGM(t *testing.T) {
 	o.source("dcgm")
 	var with map[string][]row
 	eventually(t, "what DCGM tells of all GPUs", func() error {
-		if with = o.rows("DCGM_FI_"); len(with["DCGM_FI_PROF_SM_ACTIVE"]) != 8 || len(with["DCGM_FI_DEV_FB_RESERVED"]) != 8 {
+		if with = o.rows("DCGM_FI_"); len(with["DCGM_FI_PROF_SM_ACTIVE"]) != 8 ||
+			len(with["DCGM_FI_DEV_FB_RESERVED"]) != 8 {
 			return fmt.Errorf("%v", with)
 		}
 		return nil
 	})
 	if len(with["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"])+len(with["DCGM_FI_PROF_SM_OCCUPANCY"]) > 0 {
-		t.Errorf("profiling fields that the GPUs do not support are told: %v", with)
+		t.Errorf("profiling fields that the GPUs do not support are reported: %v", with)
 	}
 	o.p.signal(syscall.SIGTERM)
 	o.p.wait()
@@ -253,7 +264,8 @@ func TestMonitorWithoutDCGM(t *testing.T) {
 	m.env = env
 	o.source("nvml")
 	eventually(t, "why there is no DCGM", func() error {
-		if text := o.p.stderr(); !strings.Contains(text, "no DCGM in use; NVML alone tells") || !strings.Contains(text, "libdcgm.so.4") {
+		if text := o.p.stderr(); !strings.Contains(text, "failed to use DCGM, will use NVML only") ||
+			!strings.Contains(text, "libdcgm.so.4") {
 			return fmt.Errorf("it says %s", tail(text))
 		}
 		return nil
@@ -262,7 +274,8 @@ func TestMonitorWithoutDCGM(t *testing.T) {
 		without := o.rows("DCGM_FI_")
 		for name, all := range with {
 			if !strings.HasPrefix(name, "DCGM_FI_PROF_") && len(without[name]) != len(all) {
-				return fmt.Errorf("%s has %d rows, %d with DCGM: %v, %s", name, len(without[name]), len(all), o.scrape("kerf_device_up"), tail(o.p.stderr()))
+				return fmt.Errorf("%s has %d rows, %d with DCGM: %v, %s", name, len(without[name]), len(all),
+					o.scrape("kerf_gpu_up"), tail(o.p.stderr()))
 			}
 		}
 		return nil

@@ -27,7 +27,8 @@ func newMPSOn(t *testing.T, hardware, driver, backends, more string) *machine {
 	m := newMachine(t, setup{hardware: hardware, driver: driver, noAgent: true})
 	m.cannotLimit(driver)
 	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
-	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]" + more + "}\n")}
+	m.agentFlags = []string{"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends +
+		"]" + more + "}\n")}
 	m.startAgent()
 	m.ready()
 	if strings.Contains(backends, "mps") {
@@ -46,19 +47,20 @@ func newMPSOn(t *testing.T, hardware, driver, backends, more string) *machine {
 	return m
 }
 
-// offersClient waits until a GPU gives shares of level client: where the daemon by which MPS was tried was slow, it is tried again.
+// offersClient waits until a GPU gives shares of level userspace: where the daemon by which MPS was tried was slow, it
+// is tried again.
 func (m *machine) offersClient(gpu int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("MPS on GPU %d", gpu), func() error {
-		if got := m.gpu(gpu).Levels; !slices.Contains(got, "client") {
+		if got := m.gpu(gpu).Levels; !slices.Contains(got, "userspace") {
 			return fmt.Errorf("levels %v", got)
 		}
 		return nil
 	})
 }
 
-// daemons are the control daemons and servers of the machine. The program by which the agent asks a daemon, at each of its looks,
-// has a daemon's name and environment, but not its command line.
+// daemons are the control daemons and servers of the machine. The program by which the agent asks a daemon, at each of
+// its looks, has a daemon's name and environment, but not its command line.
 func (m *machine) daemons() (pids []int) {
 	m.t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -71,7 +73,8 @@ func (m *machine) daemons() (pids []int) {
 		line, err3 := os.ReadFile(dir + "/cmdline")
 		name, args, _ := strings.Cut(string(line), "\x00")
 		serves := filepath.Base(name) == "nvidia-cuda-mps-server" || args == "-f\x00"
-		if errors.Join(err, err2, err3) == nil && serves && string(comm) == "nvidia-cuda-mps\n" && strings.Contains(string(env), "CUDA_MPS_PIPE_DIRECTORY="+m.dir+"/") {
+		if errors.Join(err, err2, err3) == nil && serves && string(comm) == "nvidia-cuda-mps\n" &&
+			strings.Contains(string(env), "CUDA_MPS_PIPE_DIRECTORY="+m.dir+"/") {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			pids = append(pids, pid)
 		}
@@ -86,10 +89,11 @@ func TestMPSHolds(t *testing.T) {
 	pin := " --gpu-uuid " + m.uuid(0)
 	first := m.run(flags("--memory 4GiB --percent 30 --name first"+pin), load("--alloc 6GiB --step 256MiB --hold 1h"))
 	got := first.loads(1)[0]
-	if got.Error == nil || *got.Error != "CUDA_ERROR_OUT_OF_MEMORY" || got.Allocated > 4*gib || got.Allocated < 4*gib-gib/2 {
+	if got.Error == nil || *got.Error != "CUDA_ERROR_OUT_OF_MEMORY" || got.Allocated > 4*gib ||
+		got.Allocated < 4*gib-gib/2 {
 		t.Errorf("under MPS it has %+v, want nearly 4 GiB and no more", got)
 	}
-	if s := first.granted(); s.Level != "client" {
+	if s := first.granted(); s.Level != "userspace" {
 		t.Errorf("level %q (%s)", s.Level, s.LevelReason)
 	}
 	second := m.run(flags("--memory 8GiB --name second"+pin), load("--alloc 7GiB --hold 1h"))
@@ -103,14 +107,16 @@ func TestMPSHolds(t *testing.T) {
 		t.Errorf("one domain has the processes %s, want a daemon and a server", before)
 	}
 	for _, pid := range m.daemons() { // where the driver's library is not in the linker's cache, a server needs this
-		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err != nil || !strings.Contains("\x00"+string(env), "\x00LD_LIBRARY_PATH="+m.sim+"/lib") {
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err != nil ||
+			!strings.Contains("\x00"+string(env), "\x00LD_LIBRARY_PATH="+m.sim+"/lib") {
 			t.Errorf("process %d of MPS lacks the driver's library path: %q, %v", pid, env, err)
 		}
 	}
 	m.restartAgent()
 	m.ready()
 	if now := fmt.Sprint(m.daemons()); now != before || !first.running() || !second.running() {
-		t.Errorf("after the agent's restart: processes %s, %s before; the programs run: %v %v", now, before, first.running(), second.running())
+		t.Errorf("after the agent's restart: processes %s, %s before; the programs run: %v %v", now, before,
+			first.running(), second.running())
 	}
 	first.end()
 	second.end()
@@ -127,8 +133,9 @@ func TestMPSHolds(t *testing.T) {
 // A program that drops its pipe directory does not run without a limit: in exclusive mode it gets no context.
 func TestMPSWithoutItsPipe(t *testing.T) {
 	t.Parallel()
-	m := newMPS(t, ", overCap: kill")
-	r := m.run(flags("--memory 4GiB"), []string{"env", "-u", "CUDA_MPS_PIPE_DIRECTORY", program("gpuload"), "--json", "--alloc", "6GiB"})
+	m := newMPS(t, ", onOverCap: kill")
+	r := m.run(flags("--memory 4GiB"), []string{"env", "-u", "CUDA_MPS_PIPE_DIRECTORY", program("gpuload"), "--json",
+		"--alloc", "6GiB"})
 	if got := r.wait(); got.code == 0 || strings.Contains(r.stdout(), `"allocated_bytes":6442450944`) {
 		t.Errorf("without its pipe: %v, %s", got, r.stdout())
 	}
@@ -136,15 +143,17 @@ func TestMPSWithoutItsPipe(t *testing.T) {
 	checkInvariants(t, m)
 }
 
-// A grant that MPS holds shrinks while it has no client, and who connects then gets the lower limit; with a client it does
-// not, and it grows for who is started with more.
+// A grant that MPS holds shrinks while it has no client, and who connects then gets the lower limit; with a client it
+// does not, and it grows for who is started with more.
 func TestMPSLimit(t *testing.T) {
 	t.Parallel()
 	m := newMPS(t, "")
 	gate := m.dir + "/gate"
-	r := m.run(flags("--memory 4GiB --name one"), []string{"sh", "-c", "until [ -e " + gate + " ]; do sleep 0.05; done; exec " + strings.Join(load("--alloc 3GiB --step 64MiB --hold 1h"), " ")})
+	r := m.run(flags("--memory 4GiB --name one"),
+		[]string{"sh", "-c", "until [ -e " + gate + " ]; do sleep 0.05; done; exec " +
+			strings.Join(load("--alloc 3GiB --step 64MiB --hold 1h"), " ")})
 	r.granted()
-	if got := m.kerf("limit", "one", "2GiB"); got.code != 0 {
+	if got := m.kerf("resize", "one", "--memory", "2GiB"); got.code != 0 {
 		t.Fatalf("without a client: %v", got)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
@@ -153,10 +162,11 @@ func TestMPSLimit(t *testing.T) {
 	if got := r.loads(1)[0]; got.Error == nil || got.Allocated > 2*gib || got.Allocated < gib {
 		t.Errorf("under 2 GiB it has %+v", got)
 	}
-	if got := m.kerf("limit", "one", "1GiB"); got.code == 0 || !strings.Contains(got.err, "pid ") {
+	if got := m.kerf("resize", "one", "--memory", "1GiB"); got.code == 0 || !strings.Contains(got.err, "pid ") {
 		t.Errorf("with a client: %v", got)
 	}
-	if got := m.kerf("limit", "one", "6GiB"); got.code != 0 || !strings.Contains(got.out, "note: its processes (pid ") {
+	if got := m.kerf("resize", "one", "--memory", "6GiB"); got.code != 0 ||
+		!strings.Contains(got.out, "note: its processes (pid ") {
 		t.Errorf("more than it was started with: %v", got)
 	}
 	r.end()

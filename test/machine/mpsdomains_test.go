@@ -44,7 +44,8 @@ func newMPSUsers(t *testing.T, more string) mpsUsers {
 // ofUser are the flags and the changes of a run that is a user's, with a grant of 2 GiB.
 func (m mpsUsers) ofUser(uid uint32, name string) ([]string, []how) {
 	m.t.Helper()
-	return flags("--memory 2GiB --name " + name + " --gpu-uuid " + m.uuid(0)), []how{asUser(uid, uid), withProgram(m.kerf)}
+	return flags("--memory 2GiB --name " + name + " --gpu-uuid " + m.uuid(0)),
+		[]how{asUser(uid, uid), withProgram(m.kerf)}
 }
 
 // starts runs a user's program.
@@ -54,7 +55,7 @@ func (m mpsUsers) starts(uid uint32, name string, argv []string) *run {
 	return m.run(flags, argv, changes...)
 }
 
-// holder is a program of a user that holds 512 MiB, and takes more when it is told.
+// holder is a program of a user that holds 512 MiB, and takes more on request.
 type holder struct {
 	*asking
 	has uint64
@@ -63,7 +64,8 @@ type holder struct {
 func (m mpsUsers) holds(uid uint32, name string) *holder {
 	m.t.Helper()
 	flags, changes := m.ofUser(uid, name)
-	h := &holder{m.asks(flags, []string{m.gpuload, "--json", "--alloc", "512MiB", "--more", "64MiB", "--hold", "1h"}, changes...), 512 * mib}
+	h := &holder{m.asks(flags, []string{m.gpuload, "--json", "--alloc", "512MiB", "--more", "64MiB", "--hold", "1h"},
+		changes...), 512 * mib}
 	wantLoad(m.t, h.next(), "", h.has, h.has)
 	return h
 }
@@ -106,13 +108,15 @@ const (
 	modeExclusive = 3
 )
 
-// Two users on one GPU are two trust domains, each with a daemon and a server of its own. The GPU then takes any process: one that is not
-// its daemon's client runs without limit, and is ended whatever the pool says of who is over a cap.
+// Two users on one GPU are two trust domains, each with a separate daemon and server. The GPU then takes any process.
+// Kerf ends a process that is not its daemon's client and runs without limit, whatever the pool's policy over the cap
+// is.
 func TestMPSTwoTrustDomains(t *testing.T) {
 	t.Parallel()
-	for overCap, takes := range map[string]uint64{"warn": 6, "kill": 1} { // over its cap where that is no reason, and within it
+	// over its cap where that is no reason, and within it
+	for overCap, takes := range map[string]uint64{"warn": 6, "kill": 1} {
 		t.Run(overCap, func(t *testing.T) {
-			m := newMPSUsers(t, ", overCap: "+overCap)
+			m := newMPSUsers(t, ", onOverCap: "+overCap)
 			one := m.holds(ann, "ann")
 			m.wantDomains(2, modeExclusive)
 			other := m.holds(bob, "bob")
@@ -123,7 +127,7 @@ func TestMPSTwoTrustDomains(t *testing.T) {
 			} {
 				m.escapes(pipe.is, pipe.script, takes)
 			}
-			eventually(t, "the count of who was killed beside MPS", func() error {
+			eventually(t, "the count of who was killed next to MPS", func() error {
 				if kills := m.watched().kills; kills["escaped"] != 2 || m.killed() != 2 {
 					return fmt.Errorf("%v, want the two", kills)
 				}
@@ -132,7 +136,7 @@ func TestMPSTwoTrustDomains(t *testing.T) {
 			one.goesOn("both had gone")
 			other.goesOn("both had gone")
 			for _, name := range []string{"ann", "bob"} {
-				m.wantLevel(name, "client", "")
+				m.wantLevel(name, "userspace", "")
 			}
 			other.end()
 			m.wantDomains(2, modeExclusive)
@@ -140,12 +144,14 @@ func TestMPSTwoTrustDomains(t *testing.T) {
 	}
 }
 
-// escapes runs a program of the first user without its pipe directory. The agent stands still until it has all that it wants, so that
-// it has it on any machine.
+// escapes runs a program of the first user without its pipe directory. The agent stands still until it has all that it
+// wants, so that it has it on any machine.
 func (m mpsUsers) escapes(is, script string, gibs uint64) {
 	m.t.Helper()
 	gate := filepath.Join(m.work, is)
-	argv := []string{"sh", "-c", fmt.Sprintf("echo begun; until [ -e %s ]; do sleep 0.05; done; %s; exec %s --json --alloc %dGiB --hold 1h", gate, script, m.gpuload, gibs)}
+	argv := []string{"sh", "-c", fmt.Sprintf(
+		"echo begun; until [ -e %s ]; do sleep 0.05; done; %s; exec %s --json --alloc %dGiB --hold 1h", gate, script,
+		m.gpuload, gibs)}
 	r := m.starts(ann, is, argv)
 	r.lines(1)
 	m.agent.signal(syscall.SIGSTOP)
@@ -155,13 +161,15 @@ func (m mpsUsers) escapes(is, script string, gibs uint64) {
 	m.agent.signal(syscall.SIGCONT)
 	from := time.Now()
 	wantKilled(m.t, r)
-	m.t.Logf("pipe directory %s: killed %s after the agent went on, whose watch looks every 100 ms and acts at the second look", is, time.Since(from).Round(time.Millisecond))
+	m.t.Logf("pipe directory %s: killed %s after the agent went on, whose watch looks every 100 ms and acts at the "+
+		"second look", is, time.Since(from).Round(time.Millisecond))
 }
 
-// Where the pool keeps the compute mode, other programs use the GPU beside MPS, and one of a grant that leaves MPS is ended.
+// If the pool keeps the compute mode, other programs use the GPU together with MPS, and Kerf ends a program of a grant
+// that leaves MPS.
 func TestMPSKeepsTheComputeMode(t *testing.T) {
 	t.Parallel()
-	m := newMPSUsers(t, ", overCap: warn, mpsComputeMode: keep")
+	m := newMPSUsers(t, ", onOverCap: warn, mpsComputeMode: keep")
 	one := m.holds(ann, "ann")
 	m.wantDomains(2, modeDefault)
 	outside := m.start(load("--alloc 256MiB --hold 1h"))
@@ -174,7 +182,7 @@ func TestMPSKeepsTheComputeMode(t *testing.T) {
 	other.end()
 	m.wantDomains(2, modeDefault)
 	one.goesOn("the others had gone")
-	m.wantLevel("ann", "client", "")
+	m.wantLevel("ann", "userspace", "")
 	one.end()
 	m.wantDomains(0, modeDefault)
 }
@@ -203,15 +211,16 @@ func (m *machine) setComputeMode(gpu, mode int) {
 	}
 }
 
-// Where the pool says that all share, two users have one daemon. A server is of one user, so one waits for the other's end.
+// Where the pool says that all share, two users have one daemon. A server is of one user, so one waits for the other's
+// end.
 func TestMPSSharedByThePool(t *testing.T) {
 	t.Parallel()
-	m := newMPSUsers(t, ", mpsSharing: pool")
+	m := newMPSUsers(t, ", mpsDaemonScope: pool")
 	one := m.holds(ann, "ann")
 	m.wantDomains(2, modeExclusive)
 	other := m.starts(bob, "bob", []string{m.gpuload, "--json", "--alloc", "512MiB", "--hold", "1h"})
 	eventually(t, "the other user's grant", func() error {
-		if g, ok := m.state().grant("bob"); !ok || g.Level != "client" || len(g.PIDs) == 0 {
+		if g, ok := m.state().grant("bob"); !ok || g.Level != "userspace" || len(g.PIDs) == 0 {
 			return fmt.Errorf("%+v", g)
 		}
 		return nil
@@ -219,15 +228,16 @@ func TestMPSSharedByThePool(t *testing.T) {
 	m.wantDomains(2, modeExclusive)
 	one.goesOn("another user had come")
 	if out := other.stdout(); out != "" {
-		t.Errorf("beside another user's server it has %s", out)
+		t.Errorf("with another user's server it has %s", out)
 	}
 	one.end()
 	wantLoad(t, other.loads(1)[0], "", 512*mib, 512*mib)
 	m.wantDomains(2, modeExclusive)
 }
 
-// A user without a grant cannot reach the daemon of another: its folder cannot be computed from GPU and user, its name cannot be
-// listed, and known it leads nowhere. The job goes on. So it does if it was started in a mount namespace of its own.
+// A user without a grant cannot reach the daemon of another. Its folder cannot be computed from GPU and user, its name
+// cannot be listed, and the known name leads nowhere. The job goes on. So it does if it was started in a new mount
+// namespace.
 func TestMPSDaemonIsOutOfReachForOthers(t *testing.T) {
 	t.Parallel()
 	m := newMPSUsers(t, "")
@@ -246,14 +256,16 @@ func TestMPSDaemonIsOutOfReachForOthers(t *testing.T) {
 		`CUDA_MPS_PIPE_DIRECTORY="$1" sh -c 'echo get_server_list | nvidia-cuda-mps-control'`,
 		`ls "$1"`, `ls "$1/../.."`, `ls "$1/../../.."`, `ls "$1/../../../.."`, `echo quit > "$1/control"`,
 	} {
-		if out := asStranger(t, "PATH="+m.sim+"/bin:$PATH; "+attack+" && echo done", pipe); strings.Contains(out, "done") {
+		if out := asStranger(t, "PATH="+m.sim+"/bin:$PATH; "+attack+" && echo done", pipe); strings.Contains(out,
+			"done") {
 			t.Errorf("%s: %q", attack, out)
 		}
 	}
 	job.goesOn("another user tried to end its daemon")
-	m.wantLevel("job", "client", "")
+	m.wantLevel("job", "userspace", "")
 
-	apart := m.run(flags("--memory 2GiB --name apart --level client --gpu-uuid "+m.uuid(0)), load("--alloc 4GiB --step 256MiB --hold 1h"), inOwnMounts)
+	apart := m.run(flags("--memory 2GiB --name apart --min-enforcement userspace --gpu-uuid "+m.uuid(0)),
+		load("--alloc 4GiB --step 256MiB --hold 1h"), inOwnMounts)
 	if got := apart.loads(1)[0]; got.err() != oom || got.Allocated > 2*gib {
 		t.Errorf("a program with mounts of its own: %v", got)
 	}

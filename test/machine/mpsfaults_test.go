@@ -13,19 +13,21 @@ import (
 	"testing"
 )
 
-// What befalls the clients, the server and the daemon of one trust domain is nothing to a program of another: it keeps its context, and
-// has more memory for the asking. The domain itself shows that nothing holds it, and its daemon comes back.
+// What befalls the clients, the server and the daemon of one trust domain is nothing to a program of another: it keeps
+// its context, and has more memory for the asking. The domain itself shows that nothing holds it, and its daemon comes
+// back.
 func TestMPSFaultsStayInTheirDomain(t *testing.T) {
 	t.Parallel()
 	m := newMPSUsers(t, "")
 	shut := m.canBeKeptDown()
 	// The first user's domain stays while this does, which has no context itself, and then tells the daemon to end.
 	gate := filepath.Join(m.work, "quit")
-	told := m.starts(ann, "told", []string{"sh", "-c", `echo "$CUDA_MPS_PIPE_DIRECTORY"; until [ -e ` + gate + ` ]; do sleep 0.05; done; echo quit | nvidia-cuda-mps-control; echo told; exec sleep 3600`})
+	told := m.starts(ann, "told", []string{"sh", "-c", `echo "$CUDA_MPS_PIPE_DIRECTORY"; until [ -e ` + gate +
+		` ]; do sleep 0.05; done; echo quit | nvidia-cuda-mps-control; echo told; exec sleep 3600`})
 	pipe := told.lines(1)[0]
 	other := m.holds(bob, "bob")
 
-	client := m.holds(ann, "client")
+	client := m.holds(ann, "userspace")
 	client.end()
 	other.goesOn("a client was killed")
 
@@ -56,21 +58,21 @@ func TestMPSFaultsStayInTheirDomain(t *testing.T) {
 	told.lines(2)
 	m.wantLevel("told", "unknown", "MPS daemon does not serve")
 	other.goesOn("the daemon was told to quit")
-	m.wantLevel("bob", "client", "")
+	m.wantLevel("bob", "userspace", "")
 	if err := os.Remove(shut); err != nil {
 		t.Fatal(err)
 	}
 	client.end()
-	m.wantLevel("told", "client", "")
+	m.wantLevel("told", "userspace", "")
 	m.holds(ann, "last")
 	other.goesOn("the daemon was back")
 	if n := m.killed(); n != 0 {
-		t.Errorf("%d were killed by the watch, and nobody was over a cap", n)
+		t.Errorf("%d were killed by the reactive backend, and none was over a cap", n)
 	}
 }
 
-// canBeKeptDown stands in front of the control daemon's program, which then starts no daemon of the pipe directory that is written
-// into the file.
+// canBeKeptDown stands in front of the control daemon's program, which then starts no daemon of the pipe directory that
+// is written into the file.
 func (m mpsUsers) canBeKeptDown() (file string) {
 	m.t.Helper()
 	file = filepath.Join(m.work, "shut")

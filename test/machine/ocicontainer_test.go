@@ -26,7 +26,8 @@ type ociContainer struct {
 	start      *os.File // closing it starts the program
 }
 
-// container makes a container with a grant of 2 GiB on GPU 0. env are the tenant's variables; program runs at its start.
+// container makes a container with a grant of 2 GiB on GPU 0. env are the tenant's variables; program runs at its
+// start.
 func (m *machine) container(name string, env []string, program ...string) *ociContainer {
 	m.t.Helper()
 	c := &ociContainer{m: m, id: fmt.Sprintf("%s-%064x", name, os.Getpid()), bundle: m.work + "/" + name}
@@ -97,7 +98,8 @@ func (c *ociContainer) spec() (s specs.Spec) {
 // hook runs one hook of the container, with the state as an OCI runtime tells it on standard input.
 func (c *ociContainer) hook(bundle string, h specs.Hook) result {
 	c.m.t.Helper()
-	state, err := json.Marshal(specs.State{Version: "1.0.2", ID: c.id, Status: specs.StateCreating, Pid: c.first.pid(), Bundle: bundle})
+	state, err := json.Marshal(specs.State{Version: "1.0.2", ID: c.id, Status: specs.StateCreating, Pid: c.first.pid(),
+		Bundle: bundle})
 	if err != nil {
 		c.m.t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 // hold moves a process into the group and limits it to bytes beyond what it has now.
 func (g memoryGroup) hold(t *testing.T, pid int, bytes uint64) {
 	t.Helper()
-	for file, text := range map[string]string{g.limit: strconv.FormatUint(bytes, 10), "cgroup.procs": strconv.Itoa(pid)} {
+	for file, text := range map[string]string{g.limit: strconv.FormatUint(bytes, 10),
+		"cgroup.procs": strconv.Itoa(pid)} {
 		if err := os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,8 @@ func (g memoryGroup) kills(t *testing.T) int {
 	return 0
 }
 
-// The kernel kills the agent at its memory limit, at one point of a request or another. No grant is lost or given twice.
+// The kernel kills the agent at its memory limit, at one point of a request or another. No grant is lost or given
+// twice.
 func TestAgentKilledAtItsMemoryLimit(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
@@ -84,7 +86,8 @@ func TestAgentKilledAtItsMemoryLimit(t *testing.T) {
 			}
 		}
 		if got := m.agent.wait(); got.signal != syscall.SIGKILL || g.kills(t) != i+1 {
-			t.Fatalf("agent limited to %d bytes more: exit %d, signal %v; the kernel killed %d", limit, got.code, got.signal, g.kills(t))
+			t.Fatalf("agent limited to %d bytes more: exit %d, signal %v; the kernel killed %d", limit, got.code,
+				got.signal, g.kills(t))
 		}
 		m.startAgent()
 		m.ready()

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// trainer is a program in a grant that takes memory and has two forked children with its device files open. A shell starts
-// it, and runs next when the file gate appears.
+// trainer is a program in a grant that takes memory and has two forked children with its device files open. A shell
+// starts it, and runs next when the file gate appears.
 type trainer struct {
 	*run
 	m    *machine
@@ -97,8 +97,9 @@ func (m *machine) wantUsed(name string, least, most uint64) {
 	})
 }
 
-// A trainer is killed, and its data-loader workers live on with its device files open. Its memory stays charged to its grant,
-// status says so and names who keeps it, and it is free once the workers have ended. Nobody is killed for what is within the cap.
+// A trainer is killed, and its data-loader workers live on with its device files open. Its memory stays charged to its
+// grant, status says so and names who keeps it, and it is free once the workers have ended. Kerf kills no process for
+// memory within the cap.
 func TestOrphanedMemoryIsCharged(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends() {
@@ -147,8 +148,9 @@ func numbersOf(pids []int) string {
 	return strings.Join(text, ", ")
 }
 
-// A process that has nothing to do with GPUs gets the PID of a killed trainer, whose entry the driver still lists. It is in
-// the grant, or in no grant on a node that ends strangers. It survives while others are killed for the grant's use.
+// A process that has nothing to do with GPUs gets the PID of a killed trainer, whose entry the driver still lists. It
+// is in the grant, or in no grant on a node that ends unmanaged processes. It survives while others are killed for the
+// grant's usage.
 func TestInnocentWithAReusedPIDLives(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -156,7 +158,7 @@ func TestInnocentWithAReusedPIDLives(t *testing.T) {
 	for _, inside := range []bool{true, false} {
 		t.Run(fmt.Sprintf("in the grant %v", inside), func(t *testing.T) {
 			t.Parallel()
-			m := newWatched(t, ", overCap: kill, strangers: kill")
+			m := newWatched(t, ", onOverCap: kill, onUnmanagedProcess: kill")
 			more := strings.Join(load("--alloc 1536MiB --hold 1h"), " ") + "; wait"
 			pidFile := filepath.Join(m.work, "innocent")
 			innocent := setpid + " $P sh -c 'echo $$ >" + pidFile + "; exec sleep 3600'"
@@ -182,13 +184,14 @@ func TestInnocentWithAReusedPIDLives(t *testing.T) {
 			})
 			eventually(t, "a kill", func() error {
 				if killed, _ := m.watched().since(watchCounts{}); killed == "" {
-					return errors.New("nobody was killed")
+					return errors.New("nothing was killed")
 				}
 				return nil
 			})
 			m.looks(10)
 			exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", tr.pid))
-			if err != nil || !strings.Contains(exe, "sleep") && !strings.Contains(exe, "coreutils") && !strings.Contains(exe, "busybox") {
+			if err != nil || !strings.Contains(exe, "sleep") && !strings.Contains(exe, "coreutils") &&
+				!strings.Contains(exe, "busybox") {
 				t.Errorf("the innocent process %d is gone: %q %v", tr.pid, exe, err)
 			}
 			tr.end()

@@ -44,7 +44,7 @@ type gpu struct {
 	Reserved uint64   `json:"reserved_bytes"`
 	Used     *uint64  `json:"used_bytes"`
 	Granted  uint64   `json:"granted_bytes"`
-	Lent     uint64   `json:"lent_bytes"`
+	Burst    uint64   `json:"lent_bytes"`
 	Percent  uint32   `json:"granted_percent"`
 	Health   string   `json:"health"`
 	Reason   string   `json:"health_reason"`
@@ -57,7 +57,7 @@ type grant struct {
 	Name        string     `json:"name"`
 	State       string     `json:"state"`
 	GPUs        []string   `json:"gpus"`
-	Fragments   []fragment `json:"fragments"`
+	Shares      []fragment `json:"fragments"`
 	Memory      uint64     `json:"memory_bytes"`
 	Percent     uint32     `json:"percent"`
 	Used        *uint64    `json:"used_bytes"`
@@ -85,9 +85,10 @@ func (g grant) label() string {
 type fragment struct {
 	GPU     string  `json:"gpu"`
 	Memory  uint64  `json:"memory_bytes"`
-	Lent    uint64  `json:"lent_bytes"`
+	Burst   uint64  `json:"lent_bytes"`
 	Percent uint32  `json:"percent"`
 	Whole   bool    `json:"whole"`
+	MIG     string  `json:"mig_profile"`
 	Used    *uint64 `json:"used_bytes"`
 	Time    *struct {
 		Used     *int    `json:"used_percent"`
@@ -119,7 +120,7 @@ type picture struct {
 	processes []simProcess
 	limits    []simLimit
 	cgroups   []string             // absolute, below the parent
-	used      map[[2]string]uint64 // kerf_grant_memory_used_bytes by grant and GPU
+	caps      map[[2]string]uint64 // kerf_grant_memory_cap_bytes by grant and GPU
 }
 
 func (m *machine) state() status {
@@ -199,22 +200,22 @@ func (m *machine) look() picture {
 			p.cgroups = append(p.cgroups, filepath.Join(m.parent, c))
 		}
 	}
-	p.used = m.usedByMetrics()
+	p.caps = m.capsByMetrics()
 	return p
 }
 
-var usedSeries = regexp.MustCompile(`^kerf_grant_memory_used_bytes\{(.*)\} (\S+)$`)
+var capSeries = regexp.MustCompile(`^kerf_grant_memory_cap_bytes\{(.*)\} (\S+)$`)
 
-// usedByMetrics reads kerf_grant_memory_used_bytes.
-func (m *machine) usedByMetrics() map[[2]string]uint64 {
+// capsByMetrics reads kerf_grant_memory_cap_bytes.
+func (m *machine) capsByMetrics() map[[2]string]uint64 {
 	m.t.Helper()
 	r := m.kerf("metrics")
 	if r.code != 0 {
 		m.t.Fatalf("kerf metrics: %v", r)
 	}
-	used := map[[2]string]uint64{}
+	caps := map[[2]string]uint64{}
 	for line := range strings.Lines(r.out) {
-		found := usedSeries.FindStringSubmatch(strings.TrimSpace(line))
+		found := capSeries.FindStringSubmatch(strings.TrimSpace(line))
 		if found == nil {
 			continue
 		}
@@ -222,9 +223,9 @@ func (m *machine) usedByMetrics() map[[2]string]uint64 {
 		if err != nil {
 			m.t.Fatalf("metric %q: %v", line, err)
 		}
-		used[[2]string{labelOf(found[1], "grant"), labelOf(found[1], "uuid")}] = uint64(v)
+		caps[[2]string{labelOf(found[1], "grant"), labelOf(found[1], "gpu_uuid")}] = uint64(v)
 	}
-	return used
+	return caps
 }
 
 // labelOf finds a label whose value has no comma or quote, as ids and UUIDs have none.

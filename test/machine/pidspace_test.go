@@ -37,8 +37,8 @@ func (m *machine) agentChild() (pid string) {
 	return pid
 }
 
-// An agent in a pid namespace of its own does not see the processes of the machine in the driver's lists. It says so, and
-// grants no share that only the reactive backend would hold.
+// An agent in a separate PID namespace does not see the processes of the machine in the driver's lists. It says so, and
+// grants no share that only the reactive backend would enforce.
 func TestAgentInAnotherPIDNamespace(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
@@ -46,17 +46,19 @@ func TestAgentInAnotherPIDNamespace(t *testing.T) {
 	m.wrap = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	m.startAgent()
 	inside := func(args ...string) result {
-		kerf := append([]string{"--target", m.agentChild(), "--pid", "--mount", program("kerf"), "--dir", m.dir}, args...)
+		kerf := append([]string{"--target", m.agentChild(), "--pid", "--mount", program("kerf"), "--run-dir", m.dir},
+			args...)
 		return call(t, m.env, "nsenter", kerf...)
 	}
 	inside("status", "--wait", "ready")
 	text := inside("status", "-o", "wide").out
-	for _, want := range []string{"the agent is in a pid namespace of its own", "hostPID: true"} {
+	for _, want := range []string{"the agent is in a private PID namespace", "hostPID: true"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status does not say %q:\n%s", want, text)
 		}
 	}
-	if got := inside("run", "--memory", "1GiB", "--", "true"); got.code != 125 || !strings.Contains(got.err, "pid namespace") {
+	if got := inside("run", "--memory", "1GiB", "--", "true"); got.code != 125 ||
+		!strings.Contains(got.err, "pid namespace") {
 		t.Errorf("a share that only the reactive backend would hold: %v", got)
 	}
 

@@ -53,7 +53,8 @@ func (r result) String() string {
 // call runs a command to its end.
 func call(t *testing.T, env []string, path string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), *patience) // also used when the test cleans up
+	// also used when the test cleans up
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), *patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = env
@@ -87,8 +88,8 @@ type proc struct {
 	out, err  string // files
 	exited    chan struct{}
 	lastState *os.ProcessState
-	// anchor is a process that stays in the group. Without it the group's number could be another group's by the time of kill:
-	// some tests have the kernel give out numbers again.
+	// anchor is a process that stays in the group. Without it the group's number could be another group's by the time
+	// of kill: some tests have the kernel give out numbers again.
 	anchor *exec.Cmd
 	killed sync.Once
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// watched is a document whose one pool watches shares, with further fields of the pool.
+// watched is a config whose one pool has the reactive backend, with further fields of the pool.
 func watched(more string) string {
 	return head + "spec:\n  pools:\n  - {name: default, backends: [driver, reactive]" + more + "}\n"
 }
@@ -51,7 +51,7 @@ func (m *machine) looks(more int) {
 	m.t.Helper()
 	count := func() (n int) {
 		for line := range strings.Lines(m.kerf("metrics").out) {
-			if _, err := fmt.Sscanf(line, "kerf_watch_tick_duration_seconds_count %d", &n); err == nil {
+			if _, err := fmt.Sscanf(line, "kerf_reactive_check_duration_seconds_count %d", &n); err == nil {
 				return n
 			}
 		}
@@ -70,17 +70,18 @@ func (m *machine) looks(more int) {
 // neighbour is not, and everything calls it what it is.
 func TestReactiveKills(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, ", overCap: kill")
+	m := newWatched(t, ", onOverCap: kill")
 	pin := " --gpu-uuid " + m.uuid(0)
 	if got := m.gpu(0).Levels; !slices.Contains(got, "reactive") || slices.Contains(got, "driver") {
 		t.Errorf("levels on offer: %q", got)
 	}
-	if said := m.refused(flags("--memory 4GiB --level driver")); !strings.Contains(said, "level reactive at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
+	if said := m.refused(flags("--memory 4GiB --min-enforcement driver")); !strings.Contains(said,
+		"level reactive at most, driver demanded") || !strings.Contains(said, "install NVIDIA driver r615") {
 		t.Errorf("a demand for more is refused without levels or remedy: %s", said)
 	}
 	neighbour := m.run(flags("--memory 4GiB --name neighbour"+pin), load("--alloc 3GiB --hold 1h"))
 	wantLoad(t, neighbour.loads(1)[0], "", 3*gib, 3*gib)
-	greedy := m.run(flags("--memory 4GiB --name greedy --level reactive"+pin), load("--alloc 6GiB --hold 1h"))
+	greedy := m.run(flags("--memory 4GiB --name greedy --min-enforcement reactive"+pin), load("--alloc 6GiB --hold 1h"))
 	if s := greedy.granted(); s.Level != "reactive" || !strings.Contains(s.LevelReason, "memory limit") {
 		t.Errorf("status file: level %q, reason %q", s.Level, s.LevelReason)
 	}
@@ -89,20 +90,24 @@ func TestReactiveKills(t *testing.T) {
 		t.Errorf("kerf run does not say how it is held: %q", greedy.stderr())
 	}
 	m.looks(3)
-	if g := m.grant("neighbour"); !neighbour.running() || g.Level != "reactive" || g.Used == nil || *g.Used != 3*gib+contextT4 {
+	if g := m.grant("neighbour"); !neighbour.running() || g.Level != "reactive" || g.Used == nil || *g.Used != 3*gib+
+		contextT4 {
 		t.Errorf("the neighbour runs: %v, %+v", neighbour.running(), g)
 	}
 	metrics := m.kerf("metrics").out
 	for _, want := range []string{
-		`kerf_watch_kills_total{reason="over_cap"} 1`, "kerf_watch_detection_delay_seconds_count 1", "kerf_watch_overshoot_bytes_count 1",
-		fmt.Sprintf("kerf_watch_overshoot_bytes_sum %v", float64(2*gib+contextT4)),
+		`kerf_reactive_kills_total{reason="over_cap"} 1`, "kerf_reactive_detection_seconds_count 1",
+		"kerf_reactive_overshoot_bytes_count 1",
+		fmt.Sprintf("kerf_reactive_overshoot_bytes_sum %v", float64(2*gib+contextT4)),
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics do not tell %q", want)
 		}
 	}
 	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, "kerf_watch_detection_delay_seconds_sum") || strings.HasPrefix(line, "kerf_watch_tick_duration_seconds_sum") || strings.HasPrefix(line, "kerf_watch_tick_duration_seconds_count") {
+		if strings.HasPrefix(line, "kerf_reactive_detection_seconds_sum") ||
+			strings.HasPrefix(line, "kerf_reactive_check_duration_seconds_sum") ||
+			strings.HasPrefix(line, "kerf_reactive_check_duration_seconds_count") {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
@@ -116,7 +121,7 @@ func TestReactiveKills(t *testing.T) {
 // what it finds again.
 func TestReactiveWarnsThenKillsAfterARestart(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, ", overCap: warn")
+	m := newWatched(t, ", onOverCap: warn")
 	r := m.run(flags("--memory 4GiB --name open"), load("--alloc 6GiB --hold 1h"))
 	wantLoad(t, r.loads(1)[0], "", 6*gib, 6*gib)
 	m.wantWarning("holds more than its 4GiB", "policy: warn")
@@ -128,17 +133,17 @@ func TestReactiveWarnsThenKillsAfterARestart(t *testing.T) {
 	}
 	checkInvariants(t, m)
 	m.killAgent()
-	m.write(watched(", overCap: kill"))
+	m.write(watched(", onOverCap: kill"))
 	m.startAgent()
 	wantKilled(t, r)
 	m.ready()
 	m.noGrants()
 }
 
-// While the driver does not tell what a lease uses, its level is unknown and nobody is killed.
+// While the driver does not report a grant's usage, its level is unknown and no process is killed.
 func TestReactiveNeverKillsOnUnknownUse(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, ", overCap: warn")
+	m := newWatched(t, ", onOverCap: warn")
 	r := m.run(flags("--memory 4GiB --name open --gpu-uuid "+m.uuid(1)), load("--alloc 6GiB --hold 1h"))
 	wantLoad(t, r.loads(1)[0], "", 6*gib, 6*gib)
 	m.wantWarning("holds more than its 4GiB")
@@ -149,7 +154,7 @@ func TestReactiveNeverKillsOnUnknownUse(t *testing.T) {
 		}
 		return nil
 	})
-	m.rewrite(watched(", overCap: kill"))
+	m.rewrite(watched(", onOverCap: kill"))
 	m.looks(5)
 	if !r.running() {
 		t.Fatal("it was killed while its use was not known")
@@ -158,10 +163,11 @@ func TestReactiveNeverKillsOnUnknownUse(t *testing.T) {
 	wantKilled(t, r)
 }
 
-// Who uses a GPU without a grant is reported, and killed where the pool says so, beside programs that have one.
+// Kerf reports a program that uses a GPU without a grant, and kills it if the pool says so, while programs with a grant
+// run.
 func TestStrangersByPolicy(t *testing.T) {
 	t.Parallel()
-	m := newWatched(t, ", overCap: warn")
+	m := newWatched(t, ", onOverCap: warn")
 	stranger := func(gpu string) *proc {
 		cmd := exec.Command(program("gpuload"), "--json", "--alloc", "1GiB", "--hold", "1h", "--gpu", gpu)
 		cmd.Env = slices.Clone(m.env)
@@ -175,20 +181,20 @@ func TestStrangersByPolicy(t *testing.T) {
 	m.wantWarning("GPU 2 is used by processes without a grant", fmt.Sprint(beside.pid()))
 	m.wantWarning("GPU 3 is used by processes without a grant", fmt.Sprint(alone.pid()))
 	if !beside.running() || !alone.running() {
-		t.Fatal("a stranger was killed that is only to be reported")
+		t.Fatal("an unmanaged process was killed that is only to be reported")
 	}
-	m.write(watched(", strangers: kill"))
+	m.write(watched(", onUnmanagedProcess: kill"))
 	for _, p := range []*proc{beside, alone} {
 		if got := p.wait(); got.signal != syscall.SIGKILL {
-			t.Errorf("a stranger ended with %v, want killed", got)
+			t.Errorf("an unmanaged process ended with %v, want killed", got)
 		}
 	}
 	m.looks(3)
 	if !own.running() {
-		t.Error("a program with a grant was killed as a stranger")
+		t.Error("a program with a grant was killed as unmanaged")
 	}
-	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, `kerf_watch_kills_total{reason="stranger"} 2`) {
-		t.Error("metrics do not tell of two strangers")
+	if metrics := m.kerf("metrics").out; !strings.Contains(metrics, `kerf_reactive_kills_total{reason="unmanaged"} 2`) {
+		t.Error("metrics do not count two unmanaged processes")
 	}
 }
 
@@ -197,7 +203,8 @@ func TestReactiveConfigMistakes(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
 	path := filepath.Join(m.work, "config.yaml")
-	m.write(head + "spec:\n  pools:\n  - {name: a, backends: [reactive], overCap: drain, strangers: shoot}\n")
+	m.write(head + "spec:\n  pools:\n  - {name: a, backends: [reactive], onOverCap: drain, onUnmanagedProcess: " +
+		"shoot}\n")
 	m.agentFlags = []string{"--config", path}
 	m.startAgent()
 	eventually(t, "answer of the agent", func() error {
@@ -206,5 +213,6 @@ func TestReactiveConfigMistakes(t *testing.T) {
 		}
 		return nil
 	})
-	m.wantMistakes("spec.pools[0].backends", "spec.pools[0].overCap", "warn, kill or evict", "spec.pools[0].strangers")
+	m.wantMistakes("spec.pools[0].backends", "spec.pools[0].onOverCap", "warn, kill or evict",
+		"spec.pools[0].onUnmanagedProcess")
 }

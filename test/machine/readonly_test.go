@@ -21,7 +21,8 @@ func (m *machine) readOnlyCgroups(argv ...string) result {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(m.t.Context(), "sh", append([]string{"-c", `mount -o remount,bind,ro "$0" && exec "$@"`, h.Mount}, argv...)...)
+	cmd := exec.CommandContext(m.t.Context(), "sh",
+		append([]string{"-c", `mount -o remount,bind,ro "$0" && exec "$@"`, h.Mount}, argv...)...)
 	cmd.Env = m.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	var out, errOut bytes.Buffer
@@ -35,7 +36,7 @@ func TestReadOnlyCgroups(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true})
 	remedy := "mount -o remount,bind,rw"
-	got := m.readOnlyCgroups(program("kerf"), "--dir", m.dir, "doctor")
+	got := m.readOnlyCgroups(program("kerf"), "--run-dir", m.dir, "doctor")
 	for _, want := range []string{"read-only file system", remedy, "no group can be created"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, got.out)
@@ -44,7 +45,7 @@ func TestReadOnlyCgroups(t *testing.T) {
 	if !strings.Contains(got.out, "This machine cannot enforce GPU grants.") {
 		t.Errorf("doctor offers levels:\n%s", got.out)
 	}
-	got = m.readOnlyCgroups(program("kerf-agent"), "--dir", m.dir, "--state-dir", stateDir(m.dir))
+	got = m.readOnlyCgroups(program("kerf-agent"), "--run-dir", m.dir, "--state-dir", stateDir(m.dir))
 	wantError(t, got, 1, "no grant can have a cgroup", "read-only file system", remedy)
 	m.startAgent()
 	m.ready() // nothing of the refused one is in the way

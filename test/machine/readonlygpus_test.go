@@ -29,18 +29,20 @@ func (m *machine) gpuSettings() []gpuSettings {
 	return decode[[]gpuSettings](m.t, m.gpusim("gpus", "-o", "json").out)
 }
 
-// readOnlyPool wants all that an agent can change while GPUs are shared. On r580 that is compute mode EXCLUSIVE_PROCESS for MPS.
+// readOnlyPool wants all that an agent can change while GPUs are shared. On r580 that is compute mode EXCLUSIVE_PROCESS
+// for MPS.
 func readOnlyPool(driver string) string {
-	own := map[string]string{"r580": "backends: [driver, mps, libkerf, reactive]", "r615": "computeMode: default"}[driver]
+	own := map[string]string{"r580": "backends: [driver, mps, libkerf, reactive]",
+		"r615": "computeMode: default"}[driver]
 	return head + `spec:
   pools:
   - name: default
     ` + own + `
     timeSlice: short
     powerLimitWatts: 300
-    mig:
-    - {gpus: [0], enabled: true, instances: {1g.10gb: 7}}
-    - {gpus: [1], enabled: true}
+    migLayouts:
+    - {index: [0], migEnabled: true, instances: {1g.10gb: 7}}
+    - {index: [1], migEnabled: true}
 `
 }
 
@@ -56,10 +58,14 @@ func TestReadOnlyGPUSettings(t *testing.T) {
 			m.agentFlags = []string{"--gpu-settings=read-only", "--config", m.write(readOnlyPool(driver))}
 			m.startAgent()
 			m.ready()
-			m.wantWarning("time slice, compute mode and power limit are not set as the pool says", sharing.ReadOnlySettings)
+			m.wantWarning("time slice, compute mode and power limit are not set as the pool says",
+				sharing.ReadOnlySettings)
 			m.wantWarning("MIG on GPU "+m.uuid(0), sharing.ReadOnlySettings)
-			for _, ask := range []string{"--mig 1g.10gb", "--level hardware --memory 1GiB", "--mig 1g --gpu-uuid " + m.uuid(2)} {
-				if said := m.refused(flags(ask)); !strings.Contains(said, sharing.ReadOnlySettings) && !strings.Contains(ask, "--level") {
+			for _, ask := range []string{"--mig 1g.10gb", "--min-enforcement hardware --memory 1GiB",
+				"--mig 1g --gpu-uuid " +
+					m.uuid(2)} {
+				if said := m.refused(flags(ask)); !strings.Contains(said, sharing.ReadOnlySettings) &&
+					!strings.Contains(ask, "--min-enforcement") {
 					t.Errorf("%s: %s", ask, said)
 				}
 			}
@@ -68,7 +74,8 @@ func TestReadOnlyGPUSettings(t *testing.T) {
 					t.Errorf("GPU %d offers levels %q, and no MIG instance can be created", gpu, got)
 				}
 			}
-			if said := m.agent.stderr(); !strings.Contains(said, `msg="started with read-only GPU settings" unchanged="`+sharing.GPUSettingsNames) {
+			if said := m.agent.stderr(); !strings.Contains(said,
+				`msg="started with read-only GPU settings" unchanged="`+sharing.GPUSettingsNames) {
 				t.Errorf("the agent does not say at its start what it leaves: %s", tail(said))
 			}
 			m.wantDoctor("GPU settings", "read-only", sharing.GPUSettingsNames, "--gpu-settings=manage")
@@ -80,7 +87,7 @@ func TestReadOnlyGPUSettings(t *testing.T) {
 				t.Errorf("backend %s, want %s (%s)", got.Backend, want, got.LevelReason)
 			}
 			if d := cmp.Diff(before, m.gpuSettings()); d != "" {
-				t.Errorf("settings of GPUs beside a grant (-before +after):\n%s", d)
+				t.Errorf("settings of GPUs with a grant (-before +after):\n%s", d)
 			}
 			r.end()
 			m.noGrants()
@@ -93,12 +100,12 @@ func TestReadOnlyGPUSettings(t *testing.T) {
 	}
 }
 
-// An instance that Kerf created before the settings became read-only is still granted, and stays when it is idle. Nothing
-// else of MIG is offered.
+// An instance that Kerf created before the settings became read-only is still granted, and stays when it is idle.
+// Nothing else of MIG is offered.
 func TestReadOnlyGPUSettingsKeepInstances(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "h100x8", noAgent: true})
-	m.agentFlags = []string{"--config", m.write(layoutPool("    - {gpus: [0, 1], enabled: true}\n"))}
+	m.agentFlags = []string{"--config", m.write(layoutPool("    - {index: [0, 1], migEnabled: true}\n"))}
 	m.startAgent()
 	m.ready()
 	m.wantDoctor("GPU settings", "ok", "managed by the agent")
@@ -153,6 +160,6 @@ func (m *machine) wantDoctor(check string, parts ...string) {
 func TestGPUSettingsFlag(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", noAgent: true, noDriver: true})
-	r := call(t, m.env, program("kerf-agent"), "--dir", m.base+"/x", "--gpu-settings", "some")
+	r := call(t, m.env, program("kerf-agent"), "--run-dir", m.base+"/x", "--gpu-settings", "some")
 	wantError(t, r, 1, "--gpu-settings", `"some"`, "manage or read-only")
 }

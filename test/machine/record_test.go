@@ -95,16 +95,17 @@ func (m *machine) settled() {
 	})
 }
 
-// One flipped bit in the newest record, or no newest record at all, changes nothing, also where no driver knows the caps.
-// A grant that is watched still is.
+// One flipped bit in the newest record, or no newest record at all, changes nothing, also where no driver knows the
+// caps. A grant that is watched still is.
 func TestOneGenerationIsLost(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
-		"one bit": flip, "removed": func([]byte) []byte { return nil }, "cut": func(d []byte) []byte { return d[:len(d)/2] },
+		"one bit": flip, "removed": func([]byte) []byte { return nil },
+		"cut": func(d []byte) []byte { return d[:len(d)/2] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newWatched(t, ", overCap: warn")
+			m := newWatched(t, ", onOverCap: warn")
 			within := m.run(flags("--memory 4GiB --name within"), load("--alloc 3GiB --hold 1h"))
 			whole := m.run(flags("--gpus 1 --name whole"), load("--alloc 3GiB --hold 1h"))
 			over := m.run(flags("--memory 4GiB --name over"), load("--alloc 6GiB --hold 1h"))
@@ -121,7 +122,7 @@ func TestOneGenerationIsLost(t *testing.T) {
 			m.settled()
 			m.killAgent()
 			m.damage("record.json", damage)
-			m.write(watched(", overCap: kill"))
+			m.write(watched(", onOverCap: kill"))
 			m.startAgent()
 			wantKilled(t, over)
 			m.ready()
@@ -189,7 +190,7 @@ func (m *machine) wantRecovered(before status, runs []*run) {
 		all := map[string]piece{}
 		for _, g := range s.Grants {
 			p := piece{Memory: map[string]uint64{}, PIDs: g.PIDs, Level: g.Level}
-			for _, f := range g.Fragments {
+			for _, f := range g.Shares {
 				p.Memory[f.GPU] = f.Memory
 			}
 			all[g.ID] = p
@@ -213,15 +214,15 @@ func (m *machine) wantRecovered(before status, runs []*run) {
 	checkInvariants(m.t, m)
 }
 
-// Where neither driver nor library knows caps, a lost record leaves it unknown what the processes may use: then nothing
-// is granted beside them until they end.
+// If neither driver nor library knows caps, a lost checkpoint leaves it unknown what the processes may use: then
+// nothing more is granted on their GPU until they end.
 func TestLostRecordOnAnOldDriver(t *testing.T) {
 	t.Parallel()
 	for _, grants := range []int{1, 2} {
 		m := newWatched(t, "")
 		var runs []*run
 		for range grants {
-			r := m.run(flags("--memory 1GiB --placement spread"), load("--alloc 512MiB --hold 1h"))
+			r := m.run(flags("--memory 1GiB --placement-policy spread"), load("--alloc 512MiB --hold 1h"))
 			r.loads(1)
 			runs = append(runs, r)
 		}
@@ -274,7 +275,8 @@ func TestRecordOfANewerAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.startAgent()
-	if got := m.agent.wait(); got.code != 1 || !strings.Contains(got.err, "record") || !strings.Contains(got.err, "newer") {
+	if got := m.agent.wait(); got.code != 1 || !strings.Contains(got.err, "record") ||
+		!strings.Contains(got.err, "newer") {
 		t.Errorf("agent on a newer record: %v", got)
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, newer) {

@@ -33,17 +33,19 @@ type hostile struct {
 	hold string
 }
 
-// newHostile is a machine that serves containers, at the level of its pool, and a root filesystem with gpuload and the C
-// library.
+// newHostile is a machine that serves containers, at the level of its pool, and a root filesystem with gpuload and the
+// C library.
 func newHostile(t *testing.T, driver, backends string) hostile {
 	t.Helper()
 	m := newMachine(t, setup{hardware: "t4x4", driver: driver, noAgent: true})
 	m.agentFlags = []string{
-		"--containers", "--cdi-source-dirs", m.work + "/cdi-source", "--cdi-dir", m.work + "/cdi", "--hook-dir", m.work + "/opt",
+		"--containers", "--cdi-source-dirs", m.work + "/cdi-source", "--cdi-dir", m.work + "/cdi", "--hook-dir",
+		m.work + "/opt",
 		"--config", m.write(head + "spec:\n  pools:\n  - {name: default, backends: [" + backends + "]}\n"),
 	}
 	h := hostile{m, m.work + "/rootfs", m.work + "/machine", "1s"}
-	folders := []string{m.work + "/cdi", m.work + "/cdi-source", h.machines, h.root + "/tmp", h.root + "/bin", h.root + "/lib64", h.root + "/lib/x86_64-linux-gnu"}
+	folders := []string{m.work + "/cdi", m.work + "/cdi-source", h.machines, h.root + "/tmp", h.root + "/bin",
+		h.root + "/lib64", h.root + "/lib/x86_64-linux-gnu"}
 	for _, dir := range []string{"etc", "usr/local", "run", "dev", "proc"} {
 		folders = append(folders, filepath.Join(h.root, dir))
 	}
@@ -53,7 +55,8 @@ func newHostile(t *testing.T, driver, backends string) hostile {
 		}
 	}
 	for from, to := range map[string]string{
-		program("gpuload"): "/bin/gpuload", "/lib64/ld-linux-x86-64.so.2": "/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6": "/lib/x86_64-linux-gnu/libc.so.6",
+		program("gpuload"): "/bin/gpuload", "/lib64/ld-linux-x86-64.so.2": "/lib64/ld-linux-x86-64.so.2",
+		"/lib/x86_64-linux-gnu/libc.so.6": "/lib/x86_64-linux-gnu/libc.so.6",
 	} {
 		data, err := os.ReadFile(from)
 		if err = errors.Join(err, os.WriteFile(h.root+to, data, 0o755)); err != nil {
@@ -66,7 +69,8 @@ func newHostile(t *testing.T, driver, backends string) hostile {
 	}
 	m.startAgent()
 	m.ready()
-	eventually(t, "Kerf's CDI spec of the GPUs", func() error { _, err := os.Stat(m.work + "/cdi/kerf.dev-gpu.json"); return err })
+	eventually(t, "Kerf's CDI spec of the GPUs",
+		func() error { _, err := os.Stat(m.work + "/cdi/kerf.dev-gpu.json"); return err })
 	return h
 }
 
@@ -89,7 +93,8 @@ func (h hostile) swaps(dirs ...string) (stop func() int) {
 			default:
 			}
 			i := n % len(dirs)
-			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(h.root, dirs[i]), unix.AT_FDCWD, h.root+"/tmp/link"+fmt.Sprint(i), unix.RENAME_EXCHANGE); err != nil {
+			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(h.root, dirs[i]), unix.AT_FDCWD, h.root+"/tmp/link"+
+				fmt.Sprint(i), unix.RENAME_EXCHANGE); err != nil {
 				h.t.Error(err)
 			}
 		}
@@ -107,9 +112,11 @@ func (h hostile) bundle(name string, more ...specs.LinuxNamespaceType) string {
 	}
 	text, err := json.Marshal(specs.Spec{
 		Version: "1.0.2", Root: &specs.Root{Path: h.root},
-		Process: &specs.Process{Args: []string{"/bin/gpuload", "--json", "--alloc", "4GiB", "--step", "64MiB", "--hold", h.hold}, Cwd: "/", Env: []string{"PATH=/bin"}},
-		Mounts:  []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}, {Destination: "/dev", Type: "tmpfs", Source: "tmpfs"}},
-		Linux:   &specs.Linux{CgroupsPath: "/kerf-test-" + filepath.Base(h.base) + "/" + name, Namespaces: namespaces},
+		Process: &specs.Process{Args: []string{"/bin/gpuload", "--json", "--alloc", "4GiB", "--step", "64MiB", "--hold",
+			h.hold}, Cwd: "/", Env: []string{"PATH=/bin"}},
+		Mounts: []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"}},
+		Linux: &specs.Linux{CgroupsPath: "/kerf-test-" + filepath.Base(h.base) + "/" + name, Namespaces: namespaces},
 	})
 	if err = errors.Join(err, os.Mkdir(dir, 0o755), os.WriteFile(dir+"/config.json", text, 0o644)); err != nil {
 		h.t.Fatal(err)
@@ -120,10 +127,12 @@ func (h hostile) bundle(name string, more ...specs.LinuxNamespaceType) string {
 	return dir
 }
 
-// starts has runc start a bundle, and returns the first line that its program prints; empty if the container did not start.
+// starts has runc start a bundle, and returns the first line that its program prints; empty if the container did not
+// start.
 func (h hostile) starts(name, bundle string) (line string, wait func() string) {
 	h.t.Helper()
-	script := "mount --bind " + unified(h.t) + " /sys/fs/cgroup && exec " + toolkit(h.t, "runc") + " --root " + h.work + "/runc run --bundle " + bundle + " " + name
+	script := "mount --bind " + unified(h.t) + " /sys/fs/cgroup && exec " + toolkit(h.t, "runc") + " --root " + h.work +
+		"/runc run --bundle " + bundle + " " + name
 	cmd := exec.CommandContext(h.t.Context(), "unshare", "--mount", "sh", "-ec", script)
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -145,11 +154,13 @@ func (h hostile) starts(name, bundle string) (line string, wait func() string) {
 	}
 }
 
-// TestRootFilesystemThatChanges starts containers whose image replaces folders by links to the machine's while runc and the hook
-// work. Either the container does not start, or it has its cap. Nothing outside of its root filesystem changes.
+// TestRootFilesystemThatChanges starts containers whose image replaces folders by links to the machine's while runc and
+// the hook work. Either the container does not start, or it has its cap. Nothing outside of its root filesystem
+// changes.
 func TestRootFilesystemThatChanges(t *testing.T) {
 	t.Parallel()
-	for level, tt := range map[string]struct{ driver, backends string }{"driver": {"r615", "driver"}, "client": {"r580", "driver, libkerf, reactive"}} {
+	for level, tt := range map[string]struct{ driver, backends string }{"driver": {"r615", "driver"},
+		"userspace": {"r580", "driver, libkerf, reactive"}} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
 			h := newHostile(t, tt.driver, tt.backends)
@@ -187,7 +198,8 @@ func TestRootFilesystemThatChanges(t *testing.T) {
 	}
 }
 
-// TestCgroupNamespaces runs containers in the host's cgroup namespace and in one of their own. runc sees cgroup v2 alone.
+// TestCgroupNamespaces runs containers in the host's cgroup namespace and in one of their own. runc sees cgroup v2
+// alone.
 func TestCgroupNamespaces(t *testing.T) {
 	t.Parallel()
 	h := newHostile(t, "r615", "driver")
@@ -199,7 +211,8 @@ func TestCgroupNamespaces(t *testing.T) {
 			t.Fatalf("%s: %s", name, wait())
 		}
 		h.wantHeld("driver", id, line)
-		if g, want := h.grant(id), "/kerf-test-"+filepath.Base(h.base)+"/"+id; !strings.HasSuffix(g.Cgroup, want) || g.Level != "driver" {
+		if g, want := h.grant(id), "/kerf-test-"+filepath.Base(h.base)+"/"+id; !strings.HasSuffix(g.Cgroup, want) ||
+			g.Level != "driver" {
 			t.Errorf("%s: %+v, want cgroup %s", name, g, want)
 		}
 		if said := wait(); said != "" {
@@ -210,8 +223,8 @@ func TestCgroupNamespaces(t *testing.T) {
 	checkInvariants(t, h.machine)
 }
 
-// wantHeld requires that a container that has started has its cap. At level client a program whose loader does not find the
-// library is not held by it: the reactive backend ends it, or the level says so.
+// wantHeld requires that a container that has started has its cap. At level userspace a program whose loader does not
+// find the library is not held by it: the reactive backend ends it, or the level says so.
 func (h hostile) wantHeld(level, name, line string) {
 	h.t.Helper()
 	if line == "" {
@@ -227,7 +240,7 @@ func (h hostile) wantHeld(level, name, line string) {
 	}
 	eventually(h.t, "the end or a lower level of "+name, func() error {
 		for _, g := range h.state().Grants {
-			if g.Name == name && g.Level == "client" {
+			if g.Name == name && g.Level == "userspace" {
 				return fmt.Errorf("%v, and %+v", got, g)
 			}
 		}
@@ -261,7 +274,8 @@ func (h hostile) restore(dirs ...string) {
 	for i, dir := range dirs {
 		link := h.root + "/tmp/link" + fmt.Sprint(i)
 		if info, err := os.Lstat(link); err == nil && info.IsDir() {
-			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(h.root, dir), unix.AT_FDCWD, link, unix.RENAME_EXCHANGE); err != nil {
+			if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(h.root, dir), unix.AT_FDCWD, link,
+				unix.RENAME_EXCHANGE); err != nil {
 				h.t.Fatal(err)
 			}
 		}

@@ -22,7 +22,7 @@ type run struct {
 	status string
 }
 
-// runStatus is the document of --status-file.
+// runStatus is the content of --status-file.
 type runStatus struct {
 	State       string   `json:"state"`
 	ID          string   `json:"id"`
@@ -63,14 +63,14 @@ func (m *machine) run(flags []string, argv []string, changes ...how) *run {
 	}
 	_ = f.Close()
 	r := &run{m: m, status: f.Name()}
-	args := append([]string{"--dir", m.dir, "run", "--status-file", r.status}, flags...)
+	args := append([]string{"--run-dir", m.dir, "run", "--status-file", r.status}, flags...)
 	cmd := exec.Command(program("kerf"), append(append(args, "--"), argv...)...)
 	cmd.Env = slices.Clone(m.env)
 	for _, change := range changes {
 		change(cmd)
 	}
 	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Credential != nil {
-		// The user has no directory of its own to put a file into.
+		// The user has no private directory to put a file into.
 		i := slices.Index(cmd.Args, "--status-file")
 		cmd.Args = slices.Delete(cmd.Args, i, i+2)
 	}
@@ -194,7 +194,7 @@ func wantLoad(t *testing.T, l loaded, wantErr string, least, most uint64) {
 // withProgram runs another copy of kerf.
 func withProgram(path string) how { return func(c *exec.Cmd) { c.Path, c.Args[0] = path, path } }
 
-// asking is a program that takes more for each line that it is told (gpuload --more).
+// asking is a program that takes more for each line that it reads (gpuload --more).
 type asking struct {
 	*run
 	in   *os.File

@@ -37,8 +37,8 @@ func unit(t *testing.T, text string, names ...string) (values []string) {
 	return values
 }
 
-// The unit is one that systemd takes, and its command, with all of its flags, is an agent of the node: it serves without the
-// cluster, and starts the daemons of MPS, which it would not do in a container.
+// The unit is one that systemd takes, and its command, with all of its flags, is an agent of the node: it serves
+// without the cluster, and starts the daemons of MPS, which it would not do in a container.
 func TestServiceUnit(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", driver: "r580", noAgent: true})
@@ -57,8 +57,10 @@ func TestServiceUnit(t *testing.T) {
 	if err := os.WriteFile(file, []byte(here.Replace(string(text))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if verify, err := exec.LookPath("systemd-analyze"); err == nil { // what else is on the machine is none of its affair
-		if r := call(t, m.env, verify, "verify", "--man=no", file); r.code != 0 || strings.Contains(r.err, "kerf-agent.service") {
+	// what else is on the machine is none of its affair
+	if verify, err := exec.LookPath("systemd-analyze"); err == nil {
+		if r := call(t, m.env, verify, "verify", "--man=no", file); r.code != 0 ||
+			strings.Contains(r.err, "kerf-agent.service") {
 			t.Errorf("systemd-analyze verify: %v", r)
 		}
 	}
@@ -66,13 +68,16 @@ func TestServiceUnit(t *testing.T) {
 	m.env = append(m.env, "PATH="+m.sim+"/bin:"+os.Getenv("PATH"))
 	kubeconfig := filepath.Join(m.work, "kubeconfig")
 	config := m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, mps, reactive]}\n")
-	moved := strings.NewReplacer("=NODE", "=a-node", "=/etc/kerf/kubeconfig", "="+kubeconfig, "=/etc/kerf/sharing.yaml", "="+config,
-		"=/run/kerf", "="+m.dir, "=/var/lib/kerf/audit", "="+m.base+"/audit", "=/var/lib/kerf/state", "="+m.base+"/state",
+	moved := strings.NewReplacer("=NODE", "=a-node", "=/etc/kerf/kubeconfig", "="+kubeconfig, "=/etc/kerf/sharing.yaml",
+		"="+config,
+		"=/run/kerf", "="+m.dir, "=/var/lib/kerf/audit", "="+m.base+"/audit", "=/var/lib/kerf/state",
+		"="+m.base+"/state",
 		"=/opt/kerf", "="+m.base+"/opt", "=:9445", "=127.0.0.1:0")
 	argv := []string{program("kerf-agent")}
 	for _, flag := range command[1:] {
 		now := moved.Replace(flag)
-		if now == flag && !slices.Contains([]string{"--kubernetes", "--exempt-namespace=kerf-system", "--node-labels"}, flag) {
+		if now == flag && !slices.Contains([]string{"--kubernetes", "--exempt-namespaces=kerf-system", "--node-labels"},
+			flag) {
 			t.Errorf("%s is not moved to a place of the test's own", flag)
 		}
 		argv = append(argv, now)
@@ -80,9 +85,11 @@ func TestServiceUnit(t *testing.T) {
 	argv = append(argv, "--cdi-dir="+m.base+"/cdi", "--kubelet-dir="+m.base+"/kubelet")
 	// The node's first process is looked at, so there is to be one that may be: a shell, whose child the agent is.
 	run := func() *proc {
-		cmd := exec.Command("sh", append([]string{"-c", `mount -t proc proc /proc && "$@" & wait $!`, "init"}, argv...)...)
+		cmd := exec.Command("sh", append([]string{"-c", `mount -t proc proc /proc && "$@" & wait $!`, "init"},
+			argv...)...)
 		cmd.Env = m.env
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+			Unshareflags: syscall.CLONE_NEWNS}
 		return begin(t, m.work, "service", cmd)
 	}
 
@@ -96,22 +103,24 @@ func TestServiceUnit(t *testing.T) {
 	gone := httptest.NewTLSServer(nil) // an API server that does not answer
 	gone.Close()
 	for name, is := range map[string]string{
-		"kubeconfig": strings.NewReplacer("SERVER", gone.URL, "/etc/kerf/", m.work+"/").Replace(string(text)), "token": "a token",
-		"ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: gone.Certificate().Raw})),
+		"kubeconfig": strings.NewReplacer("SERVER", gone.URL, "/etc/kerf/", m.work+"/").Replace(string(text)),
+		"token":      "a token",
+		"ca.crt":     string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: gone.Certificate().Raw})),
 	} {
 		if err := os.WriteFile(filepath.Join(m.work, name), []byte(is), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	agent := run()
-	ended := regexp.MustCompile(`msg="mps daemon ended".* gpu=(\S+)`)
+	ended := regexp.MustCompile(`msg="stopped MPS daemon".* gpu=(\S+)`)
 	eventually(t, "an agent that serves and has tried MPS on each GPU", func() error {
 		log := agent.stderr()
 		tried := map[string]bool{} // a GPU whose daemon was slow is tried again
 		for _, found := range ended.FindAllStringSubmatch(log, -1) {
 			tried[found[1]] = true
 		}
-		if strings.Contains(log, "msg=serving") && strings.Contains(log, "kubernetes=true") && len(tried) == 4 {
+		if strings.Contains(log, `msg="started serving"`) && strings.Contains(log, "kubernetes=true") &&
+			len(tried) == 4 {
 			return nil
 		}
 		if !agent.running() {
@@ -119,7 +128,7 @@ func TestServiceUnit(t *testing.T) {
 		}
 		return fmt.Errorf("it says %s", tail(log))
 	})
-	if log := agent.stderr(); strings.Contains(log, "mounts of its own") { // which would be why MPS holds no pods
+	if log := agent.stderr(); strings.Contains(log, "separate mounts") { // which would be why MPS holds no pods
 		t.Errorf("the agent of a node says %s", tail(log))
 	}
 }

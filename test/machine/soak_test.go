@@ -45,7 +45,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("%d steps", steps)
 	for _, g := range slices.Clone(s.bad) {
-		s.mend(g)
+		s.reset(g)
 	}
 	for _, r := range s.runs {
 		r.end()
@@ -76,7 +76,7 @@ func (s *soak) step() {
 		{5, s.fault},
 		{8, func() {
 			if len(s.bad) > 0 {
-				s.mend(s.bad[s.rnd.IntN(len(s.bad))])
+				s.reset(s.bad[s.rnd.IntN(len(s.bad))])
 			}
 		}},
 		{3, s.reloadDriver},
@@ -126,7 +126,8 @@ func (s *soak) begin(n int) {
 			return nil
 		})
 		if st := r.read(r.status); strings.Contains(st, `"refused"`) {
-			if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "no room") && !strings.Contains(got.err, "name") {
+			if got := r.wait(); got.code != 125 || !strings.Contains(got.err, "no room") &&
+				!strings.Contains(got.err, "name") {
 				s.t.Errorf("refused run: %v", got)
 			}
 			continue
@@ -156,7 +157,7 @@ func (s *soak) ask() string {
 		add("--name n%d", s.rnd.IntN(5))
 	}
 	if s.rnd.IntN(3) == 0 {
-		add("--placement %s", []string{"pack", "spread"}[s.rnd.IntN(2)])
+		add("--placement-policy %s", []string{"pack", "spread"}[s.rnd.IntN(2)])
 	}
 	return strings.Join(f, " ")
 }
@@ -227,8 +228,8 @@ func (s *soak) fault() {
 	s.settle(i, false)
 }
 
-// mend takes a GPU through a reset: what was held on it is lost, and it is well again.
-func (s *soak) mend(i int) {
+// reset takes a GPU through a reset: its memory is lost, and it is healthy again.
+func (s *soak) reset(i int) {
 	s.t.Helper()
 	s.did("GPU %d: reset", i)
 	s.set(fmt.Sprintf("gpu=%d", i), "lost=true")

@@ -20,10 +20,11 @@ import (
 // get asks the agent's HTTP socket.
 func (m *machine) get(method, path string) (int, string) {
 	m.t.Helper()
-	client := http.Client{Timeout: *patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", m.dir+"/http.sock")
-	}}}
+	client := http.Client{Timeout: *patience, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", m.dir+"/http.sock")
+		}}}
 	req, err := http.NewRequestWithContext(m.t.Context(), method, "http://agent"+path, http.NoBody)
 	if err != nil {
 		m.t.Fatal(err)
@@ -49,7 +50,8 @@ func TestProbes(t *testing.T) {
 	if code, body := m.get("GET", "/healthz"); code != 200 {
 		t.Errorf("/healthz without a driver: %d %s", code, body)
 	}
-	eventually(t, "/readyz that names the library it looked for", func() error { // the socket is there before the first look
+	// the socket is there before the agent first searches it
+	eventually(t, "/readyz that names the library it looked for", func() error {
 		code, body := m.get("GET", "/readyz")
 		if code != 503 {
 			t.Fatalf("/readyz without a driver: %d %s", code, body)
@@ -67,7 +69,8 @@ func TestProbes(t *testing.T) {
 	if code, body := m.get("GET", "/metrics"); code != 200 || !strings.Contains(body, "kerf_agent_ready 1") {
 		t.Errorf("/metrics: %d", code)
 	}
-	for _, ask := range []string{"GET /", "GET /debug/pprof/", "GET /debug/vars", "POST /metrics", "PUT /readyz", "DELETE /metrics"} {
+	for _, ask := range []string{"GET /", "GET /debug/pprof/", "GET /debug/vars", "POST /metrics", "PUT /readyz",
+		"DELETE /metrics"} {
 		method, path, _ := strings.Cut(ask, " ")
 		if code, _ := m.get(method, path); code != 404 && code != 405 {
 			t.Errorf("%s: %d, want 404 or 405", ask, code)
@@ -83,7 +86,7 @@ func connectStream(path string) error {
 	return c.Close()
 }
 
-// What is no protocol at all, and callers that say nothing, disturb nobody.
+// Data that is no protocol at all, and silent callers, disturb no other caller.
 func TestGarbageOnTheSockets(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestSpikeBetweenSamples has a program allocate more than its cap and return it before the agent looks again. A backend that
-// rejects allocations rejects this one, with no agent at all. Level reactive misses it, as docs/reference/bypasses.md says.
+// TestSpikeBetweenSamples has a program allocate more than its cap and return it before the agent looks again. A
+// backend that rejects allocations rejects this one, with no agent at all. Level reactive misses it, as
+// docs/reference/bypasses.md says.
 func TestSpikeBetweenSamples(t *testing.T) {
 	t.Parallel()
 	const spike = 6 * gib
@@ -21,15 +22,16 @@ func TestSpikeBetweenSamples(t *testing.T) {
 		err     string
 		holds   uint64
 	}{
-		"driver":   {func(t *testing.T) *machine { return newMachine(t, setup{}) }, contextH100, oom, 0},
-		"client":   {func(t *testing.T) *machine { return newPreloading(t, ", overCap: kill") }, contextT4, oom, 0},
-		"reactive": {func(t *testing.T) *machine { return newWatched(t, ", overCap: kill") }, contextT4, "", spike},
+		"driver":    {func(t *testing.T) *machine { return newMachine(t, setup{}) }, contextH100, oom, 0},
+		"userspace": {func(t *testing.T) *machine { return newPreloading(t, ", onOverCap: kill") }, contextT4, oom, 0},
+		"reactive":  {func(t *testing.T) *machine { return newWatched(t, ", onOverCap: kill") }, contextT4, "", spike},
 	} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
 			m := tt.make(t)
 			gate := filepath.Join(m.work, "gate")
-			script := "echo waits; until [ -e " + gate + " ]; do sleep 0.02; done; " + program("gpuload") + " --json --alloc 6GiB; echo returned; until [ -e " + gate + "2 ]; do sleep 0.02; done"
+			script := "echo waits; until [ -e " + gate + " ]; do sleep 0.02; done; " + program("gpuload") +
+				" --json --alloc 6GiB; echo returned; until [ -e " + gate + "2 ]; do sleep 0.02; done"
 			r := m.run(flags("--memory 4GiB --name spike"), []string{"sh", "-c", script})
 			r.lines(1)
 			m.set("gpu=all", "peak=now")
@@ -46,7 +48,8 @@ func TestSpikeBetweenSamples(t *testing.T) {
 			if g := m.grant("spike"); !r.running() || g.Level != level || g.Used == nil || *g.Used != 0 {
 				t.Errorf("afterwards: running %v, %+v", r.running(), g)
 			}
-			if metrics := m.kerf("metrics").out; strings.Contains(metrics, `kerf_watch_kills_total{reason="over_cap"} 1`) {
+			if metrics := m.kerf("metrics").out; strings.Contains(metrics,
+				`kerf_reactive_kills_total{reason="over_cap"} 1`) {
 				t.Error("a process was killed")
 			}
 			touch(t, gate+"2")

@@ -20,8 +20,8 @@ type modes struct {
 	PowerLimit  uint64 `json:"power_limit_mw"`
 }
 
-// Root that lacks CAP_SYS_ADMIN, as in a container, changes neither its own cap nor what all on the GPU live with; who has it
-// changes everything, which is why no container with a grant may have it.
+// Root that lacks CAP_SYS_ADMIN, as in a container, changes neither its own cap nor what all on the GPU live with; who
+// has it changes everything, which is why no container with a grant may have it.
 func TestTamper(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "h100x8", driver: "r615"})
@@ -30,7 +30,8 @@ func TestTamper(t *testing.T) {
 	before := m.gpusim("gpus", "-o", "json").out
 
 	const noPermission = 4 // NVML_ERROR_NO_PERMISSION
-	script := "setpriv --bounding-set=-sys_admin " + program("gpuload") + " --tamper; exec " + program("gpuload") + " --json --alloc 3GiB --hold 1h"
+	script := "setpriv --bounding-set=-sys_admin " + program("gpuload") + " --tamper; exec " + program("gpuload") +
+		" --json --alloc 3GiB --hold 1h"
 	r := m.run(flags("--memory 2GiB --name tamperer --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script})
 	lines := r.lines(5)
 	for i, call := range []string{"power limit", "compute mode", "memory limit", "MIG mode"} {

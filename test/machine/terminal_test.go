@@ -50,8 +50,9 @@ func TestTerminalIsThePrograms(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4"})
 	person, tty := terminal(t)
-	cmd := exec.Command(program("kerf"), "--dir", m.dir, "run", "--memory", "1GiB", "--",
-		"sh", "-c", `trap 'echo interrupted; exit 9' INT; test -t 0 -a -t 1 -a -t 2 && echo on a terminal; while :; do sleep 0.05; done`)
+	cmd := exec.Command(program("kerf"), "--run-dir", m.dir, "run", "--memory", "1GiB", "--",
+		"sh", "-c",
+		`trap 'echo interrupted; exit 9' INT; test -t 0 -a -t 1 -a -t 2 && echo on a terminal; while :; do sleep 0.05; done`)
 	cmd.Env = m.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -57,11 +57,11 @@ func (m *machine) race(how string, hold time.Duration) (ten, ninety float64) {
 	return ten, ninety
 }
 
-// Ten percent beside ninety get about a ninth of what those get, with launches and with graphs; without a throttle both
-// would get the same. A machine that has other things to do gets another try.
+// 10% next to 90% get about a ninth of what those get, with launches and with graphs; without a throttle both would get
+// the same. A machine that has other things to do gets another try.
 func TestTimeIsSharedByPercent(t *testing.T) {
 	t.Parallel()
-	m := newPreloading(t, ", compute: strict")
+	m := newPreloading(t, ", computePolicy: strict")
 	for _, how := range []string{"plain --kernel 4ms", "graph --kernel 1ms"} {
 		eventually(t, "one to nine", func() error {
 			if ten, ninety := m.race(how, 2*time.Second); ninety < 4*ten || ninety > 16*ten {
@@ -73,16 +73,19 @@ func TestTimeIsSharedByPercent(t *testing.T) {
 	ten := m.launching("ten", 10, "plain --kernel 4ms", time.Minute)
 	eventually(t, "what holds it to its percent", func() error {
 		g, _ := m.state().grant("ten")
-		if g.Compute.By != "libkerf" || g.Compute.Why != "strict" || len(g.Fragments) != 1 {
+		if g.Compute.By != "libkerf" || g.Compute.Why != "strict" || len(g.Shares) != 1 {
 			return fmt.Errorf("%+v", g)
 		}
-		if now := g.Fragments[0].Time; now == nil || now.Launches == 0 || now.Waited == 0 || now.Used == nil || *now.Used == 0 {
+		if now := g.Shares[0].Time; now == nil || now.Launches == 0 || now.Waited == 0 || now.Used == nil ||
+			*now.Used == 0 {
 			return fmt.Errorf("%+v", now)
 		}
 		return nil
 	})
 	said := m.kerf("metrics").out
-	for _, want := range []string{`kerf_grant_compute_enforced{by="libkerf",grant="ten"} 1`, `kerf_grant_launch_wait_seconds_total{grant="ten"`} {
+	for _, want := range []string{
+		`kerf_grant_compute_enforced{by="libkerf",container="",grant="ten",namespace="",pod=""} 1`,
+		`kerf_grant_launch_wait_seconds_total{container="",gpu="0",gpu_uuid="` + m.uuid(0) + `",grant="ten"`} {
 		if !strings.Contains(said, want) {
 			t.Errorf("metrics do not tell %s: %s", want, said)
 		}
@@ -90,8 +93,8 @@ func TestTimeIsSharedByPercent(t *testing.T) {
 	ten.end()
 }
 
-// Where idle time is lent, one beside an idle owner gets far more than its share, and no more than that once its owner
-// comes; and the rule changes live.
+// If idle time is shared, a grant next to an idle owner gets far more than its share, and no more than that once its
+// owner comes; and the rule changes live.
 func TestIdleTimeIsLent(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
@@ -112,7 +115,7 @@ func TestIdleTimeIsLent(t *testing.T) {
 		}
 		return nil
 	})
-	m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, libkerf], compute: strict}\n")
+	m.write(head + "spec:\n  pools:\n  - {name: default, backends: [driver, libkerf], computePolicy: strict}\n")
 	eventually(t, "the changed rule", func() error {
 		if got := m.launching("strict", 10, how, time.Second).busy().part(); got > 0.2 {
 			return fmt.Errorf("it got %.2f of the GPU", got)

@@ -33,16 +33,18 @@ func toolkit(t *testing.T, name string) string {
 	return path
 }
 
-// toolkitSpec has the toolkit make the CDI spec of this machine's GPUs into a folder, which it returns. The toolkit wants
-// what a driver installs and the simulator does not: libraries that are named by version, and character devices.
+// toolkitSpec has the toolkit make the CDI spec of this machine's GPUs into a folder, which it returns. The toolkit
+// wants what a driver installs and the simulator does not: libraries that are named by version, and character devices.
 func (m *machine) toolkitSpec() string {
 	m.t.Helper()
 	root, dir := m.work+"/root", m.work+"/cdi-source"
 	lib := root + "/usr/lib/x86_64-linux-gnu/"
-	err := errors.Join(os.MkdirAll(lib, 0o755), os.MkdirAll(root+"/dev", 0o755), os.MkdirAll(root+"/etc", 0o755), os.MkdirAll(dir, 0o755))
+	err := errors.Join(os.MkdirAll(lib, 0o755), os.MkdirAll(root+"/dev", 0o755), os.MkdirAll(root+"/etc", 0o755),
+		os.MkdirAll(dir, 0o755))
 	for _, name := range []string{"libcuda.so", "libnvidia-ml.so"} {
 		// The same file, so that the loader takes it for the library that is preloaded below.
-		err = errors.Join(err, os.Link(m.sim+"/lib/"+name+".1", lib+name+"."+simVersion), os.Symlink(name+"."+simVersion, lib+name+".1"))
+		err = errors.Join(err, os.Link(m.sim+"/lib/"+name+".1", lib+name+"."+simVersion),
+			os.Symlink(name+"."+simVersion, lib+name+".1"))
 	}
 	for i, minor := range []int{0, 1, 2, 3, 255} {
 		name := "nvidia" + strconv.Itoa(i)
@@ -54,7 +56,8 @@ func (m *machine) toolkitSpec() string {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	// Preloaded from the simulated node's folder, the library finds that node; the toolkit loads it by its path below root.
+	// Preloaded from the simulated node's folder, the library finds that node; the toolkit loads it by its path below
+	// root.
 	env := append(slices.Clone(m.env), "LD_PRELOAD="+m.sim+"/lib/libnvidia-ml.so.1")
 	r := call(m.t, env, toolkit(m.t, "nvidia-ctk"), "--quiet", "cdi", "generate", "--driver-root", root,
 		"--nvidia-cdi-hook-path", toolkit(m.t, "nvidia-cdi-hook"), "--output", dir+"/nvidia.yaml")
@@ -64,13 +67,14 @@ func (m *machine) toolkitSpec() string {
 	return dir
 }
 
-// helperOCIHook, before a cgroup v2 mount, a program and its arguments, makes the helper become that program, in a mount
-// namespace of its own in which that mount is /sys/fs/cgroup: NVIDIA's hook wants it there.
+// helperOCIHook, before a cgroup v2 mount, a program and its arguments, makes the helper become that program. It does
+// so in a new mount namespace in which that mount is /sys/fs/cgroup: NVIDIA's hook wants it there.
 const helperOCIHook = "oci-hook"
 
 // ociHook returns only with an error.
 func ociHook(cgroup2, path string, argv []string) error {
-	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")); err != nil {
+	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE,
+		"")); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
 	}
 	if err := unix.Mount(cgroup2, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {

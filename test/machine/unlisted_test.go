@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A driver needs memory for itself per context, which is in no process list. It is not told as unattributed memory, however
-// many programs there are, and what is more than that is.
+// A driver needs memory for itself per context, which is in no process list. It does not count as unattributed memory,
+// however many programs there are, and anything above it does.
 func TestMemoryOfTheDriverPerContext(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
@@ -21,7 +21,7 @@ func TestMemoryOfTheDriverPerContext(t *testing.T) {
 	m.looks(20)
 	for _, w := range m.state().Warnings {
 		if strings.Contains(w, "unattributed memory") {
-			t.Errorf("the driver's own memory is told: %s", w)
+			t.Errorf("the driver's own memory is reported: %s", w)
 		}
 	}
 	m.set("gpu=all", "context.unlisted=1GiB")
@@ -30,8 +30,8 @@ func TestMemoryOfTheDriverPerContext(t *testing.T) {
 	m.wantWarning("GPU 0 has", "of unattributed memory")
 }
 
-// Programs that fill all of a GPU's memory meet the driver's own: the last one is refused memory below its cap. A memory reserve
-// for the contexts leaves each its whole cap.
+// Programs that fill all of a GPU's memory meet the driver's own: the last one is refused memory below its cap. A
+// memory reserve for the contexts leaves each its whole cap.
 func TestMemoryReserveForContexts(t *testing.T) {
 	t.Parallel()
 	for reserve, refused := range map[string]bool{"": true, ", memoryReserve: 16MiB": false} {
@@ -43,7 +43,8 @@ func TestMemoryReserveForContexts(t *testing.T) {
 			second := m.gpu(0).Memory - m.gpu(0).Reserved - first
 			for i, size := range []uint64{first, second} {
 				most := size/mib - contextT4/mib
-				r := m.run(flags(fmt.Sprintf("--memory %dMiB", size/mib)+pin), load(fmt.Sprintf("--alloc %dMiB --step 2MiB --hold 1h", most-most%2)))
+				r := m.run(flags(fmt.Sprintf("--memory %dMiB", size/mib)+pin),
+					load(fmt.Sprintf("--alloc %dMiB --step 2MiB --hold 1h", most-most%2)))
 				if got := r.loads(1)[0]; (got.err() != "") != (refused && i == 1) {
 					t.Errorf("a program with a cap of %d MiB has %d MiB: %q", size/mib, got.Allocated/mib, got.err())
 				}

@@ -94,8 +94,8 @@ func (m quotaUsers) grantsOf(uid uint32) (n int) {
 	return n
 }
 
-// A user gets no more grants and no more memory than the quota. Other users and root do not notice. A restart of the agent
-// forgets nothing, and the quota is free again when a grant ends.
+// A user gets no more grants and no more memory than the quota. Other users and root do not notice. A restart of the
+// agent forgets nothing, and the quota is free again when a grant ends.
 func TestUserQuota(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"r580", "r615"} {
@@ -103,7 +103,8 @@ func TestUserQuota(t *testing.T) {
 			t.Parallel()
 			m := newQuotaUsers(t, driver, "{grants: 2, memory: 10GiB}")
 			first := m.holds(ann, "--memory 4GiB")
-			m.rejects(ann, "--memory 7GiB", "7GiB requested, 4GiB used, 10GiB allowed (userQuota.memory); request less or end a grant first")
+			m.rejects(ann, "--memory 7GiB",
+				"7GiB requested, 4GiB used, 10GiB allowed (userQuota.memory); request less or end a grant first")
 			m.rejects(ann, "--gpus 1", "4GiB used, 10GiB allowed")
 			m.rejects(ann, "--percent 60", "4GiB used, 10GiB allowed")
 			second := m.holds(ann, "--memory 5GiB")
@@ -133,8 +134,9 @@ func TestUserQuota(t *testing.T) {
 	}
 }
 
-// attackQuota is one user who tries to get more than the quota: by many requests at once, also while the agent is killed,
-// as subordinate UIDs, and by children that outlive the process of the grant. Another user gets a grant all the time.
+// attackQuota is one user who tries to get more than the quota: by many requests at once, also while the agent is
+// killed, as subordinate UIDs, and by children that outlive the process of the grant. Another user gets a grant all the
+// time.
 func attackQuota(t *testing.T) {
 	const most = 3
 	m := newQuotaUsers(t, *attackedDriver, "{grants: 3, memory: 9GiB}")

@@ -69,7 +69,8 @@ func TestRootSeesItsOwnGPUOnly(t *testing.T) {
 				}
 			}
 			bare := []string{"env", "-u", "CUDA_VISIBLE_DEVICES"}
-			if r := m.run(pin, append(bare, load("--alloc 1GiB --gpu 1")...)).wait(); r.code != 9 || strings.Contains(r.out, oom) {
+			if r := m.run(pin, append(bare, load("--alloc 1GiB --gpu 1")...)).wait(); r.code != 9 ||
+				strings.Contains(r.out, oom) {
 				t.Errorf("a second device: %v, want an error that there is none", r)
 			}
 			if r := m.run(pin, append(bare, load("--alloc 1GiB --gpu 0")...)).wait(); r.code != 0 {
@@ -112,7 +113,7 @@ func TestUserInTheGroupIsHeldByLimits(t *testing.T) {
 		r := m.run(strings.Fields(flags), argv, asUser(nogroup, nogroup), withProgram(kerf))
 		return r
 	}
-	pin := "--memory 3GiB --level driver --gpu-uuid " + m.uuid(1)
+	pin := "--memory 3GiB --min-enforcement driver --gpu-uuid " + m.uuid(1)
 	own := user(pin, gpuload, "--json", "--alloc", "6GiB", "--step", "128MiB", "--hold", "1h")
 	got := own.loads(1)[0]
 	wantLoad(t, got, oom, 3*gib-contextT4-128*mib, 3*gib-contextT4)
@@ -126,7 +127,8 @@ func TestUserInTheGroupIsHeldByLimits(t *testing.T) {
 
 	// All GPUs reachable and none hidden by the environment: the others give no byte.
 	for device := range 4 {
-		r := user(pin, "env", "-u", "CUDA_VISIBLE_DEVICES", gpuload, "--json", "--alloc", "1GiB", "--gpu", fmt.Sprint(device))
+		r := user(pin, "env", "-u", "CUDA_VISIBLE_DEVICES", gpuload, "--json", "--alloc", "1GiB", "--gpu",
+			fmt.Sprint(device))
 		got := r.wait()
 		l := r.loads(1)[0]
 		if want := map[bool]string{true: "", false: oom}[device == 1]; l.err() != want {
@@ -139,7 +141,7 @@ func TestUserInTheGroupIsHeldByLimits(t *testing.T) {
 	checkInvariants(t, m)
 }
 
-// Who is not in the group is told so, and what to do.
+// A user who is not in the group gets an error, and the remedy.
 func TestUserOutsideTheGroupIsRefused(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{hardware: "t4x4", agentFlags: []string{"--group", "nogroup"}})

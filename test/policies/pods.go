@@ -57,10 +57,10 @@ func first(limits ...string) func(*corev1.Pod) {
 	}
 }
 
-// beside adds a container with a security context.
-func beside(s corev1.SecurityContext) func(*corev1.Pod) {
+// addContainer adds a container with a security context.
+func addContainer(s corev1.SecurityContext) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		c := container("beside")
+		c := container("second")
 		c.SecurityContext = &s
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
@@ -93,13 +93,15 @@ func mounts(paths ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		for i, path := range paths {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{
-				Name: string(rune('a' + i)), VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
+				Name:         string(rune('a' + i)),
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
 			})
 		}
 	}
 }
 
-// asksAt mounts its node's /dev/null there in the container of that name, which NVIDIA's runtime can be told to take for a request.
+// asksAt mounts its node's /dev/null there in the container of that name. NVIDIA's runtime can be configured to take
+// that for a request.
 func asksAt(container, path string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		mounts("/dev/null")(p)
@@ -116,7 +118,8 @@ func asksAt(container, path string) func(*corev1.Pod) {
 // template is a pod as a workload's template, with the labels that select it.
 func template(change ...func(*corev1.Pod)) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 	labels := map[string]string{"app": "tried"}
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod(change...).Spec}, &metav1.LabelSelector{MatchLabels: labels}
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod(change...).Spec},
+		&metav1.LabelSelector{MatchLabels: labels}
 }
 
 var called = metav1.ObjectMeta{Name: "tried"}

@@ -32,8 +32,8 @@ const (
 	scheduler = "system:kube-scheduler"
 )
 
-// a trial is one thing that somebody tries. refused is a part of the answer, empty when it shall pass; warned is a part of a
-// warning that comes with it, empty when there is none.
+// a trial is one thing that a user tries. refused is a part of the answer, empty when it shall pass; warned is a part
+// of a warning that comes with it, empty when there is none.
 type trial struct {
 	name            string
 	do              func(ctx context.Context, as *user) error
@@ -47,7 +47,7 @@ type warnings struct{ all []string }
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.all = append(w.all, text) }
 
-// user is a connection as somebody.
+// user is a connection with a user's identity.
 type user struct {
 	namespace string
 	warnings  *warnings
@@ -128,8 +128,8 @@ func judge(t trial, err error, warned []string) error {
 	return nil
 }
 
-// prepare makes a namespace with three pods, and waits until the policies are in force, which takes the API
-// server a moment.
+// prepare makes a namespace with three pods, and waits until the policies are active, which takes the API server a
+// moment.
 func prepare(ctx context.Context, as, planner *user) (drop func(), err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: as.namespace}}
 	if _, err := as.core.Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
@@ -145,7 +145,7 @@ func prepare(ctx context.Context, as, planner *user) (drop func(), err error) {
 		_ = as.core.Namespaces().Delete(ctx, as.namespace, metav1.DeleteOptions{})
 	}
 	for _, p := range []*corev1.Pod{
-		pod(named(planned), annotated("placement.kerf.dev/main", "GPU-1")),
+		pod(named(planned), annotated("scheduling.kerf.dev/main", "GPU-1")),
 		pod(named(sharing), asks(memory, "10")),
 		pod(named(profiled), asks(memory, "10"), annotated("kerf.dev/profile", "one")),
 	} {
@@ -188,8 +188,8 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// The pods that are there: the scheduler has written a placement on the first one, the second asks for a share, the third
-// names a profile beside.
+// The pods that are there: the scheduler has written a placement on the first one, the second asks for a share, the
+// third has an additional profile.
 const (
 	planned  = "planned"
 	sharing  = "sharing"
@@ -209,12 +209,13 @@ func create(change ...func(*corev1.Pod)) func(context.Context, *user) error {
 // patch changes one of the pods, or a subresource of it.
 func patch(name, change string, subresource ...string) func(context.Context, *user) error {
 	return func(ctx context.Context, as *user) error {
-		_, err := as.core.Pods(as.namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(change), metav1.PatchOptions{DryRun: dry}, subresource...)
+		_, err := as.core.Pods(as.namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(change),
+			metav1.PatchOptions{DryRun: dry}, subresource...)
 		return err
 	}
 }
 
-// bind sends a Binding to the pod's subresource, and bindOld to the resource of its own.
+// bind sends a Binding to the pod's subresource, and bindOld to the separate resource.
 func bind(annotations map[string]string) func(context.Context, *user) error {
 	return func(ctx context.Context, as *user) error {
 		return as.core.Pods(as.namespace).Bind(ctx, binding(annotations), metav1.CreateOptions{DryRun: dry})
@@ -223,7 +224,8 @@ func bind(annotations map[string]string) func(context.Context, *user) error {
 
 func bindOld(annotations map[string]string) func(context.Context, *user) error {
 	return func(ctx context.Context, as *user) error {
-		return as.core.RESTClient().Post().Namespace(as.namespace).Resource("bindings").Param("dryRun", metav1.DryRunAll).
+		return as.core.RESTClient().Post().Namespace(as.namespace).Resource("bindings").Param("dryRun",
+			metav1.DryRunAll).
 			Body(binding(annotations)).Do(ctx).Error()
 	}
 }

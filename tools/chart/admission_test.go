@@ -47,7 +47,7 @@ func attempts(t *testing.T, file string) []attempt {
 	return all
 }
 
-// tenant is the namespace of whoever tries something.
+// tenant is the namespace of the user who tries something.
 func tenant(labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Labels: labels}}
 }
@@ -101,7 +101,8 @@ func volumes(paths ...string) values {
 
 // TestWhoIsLetOff: what an administrator allows by namespace, profile or value passes, and nothing besides.
 func TestWhoIsLetOff(t *testing.T) {
-	const baseline, notListed, sets = "keeps to the Pod Security baseline", "is not in the list", "sets NVIDIA_GPU_MEMORY_LIMIT"
+	const baseline, notListed, sets = "keeps to the Pod Security baseline", "is not in the list",
+		"sets NVIDIA_GPU_MEMORY_LIMIT"
 	profile := values{"kerf.dev/profile": "trusted"}
 	never := func(section string, v any) values { return values{"admission": values{"mutate": "never", section: v}} }
 	for name, c := range map[string]struct {
@@ -110,23 +111,38 @@ func TestWhoIsLetOff(t *testing.T) {
 		ask    request
 		denied string
 	}{
-		"a privileged share":                     {ask: share(nil, nil, strong), denied: baseline},
-		"in a namespace that is let off":         {labels: map[string]string{"kerf.dev/privileged-pods": "allowed"}, ask: share(nil, hostPID, strong)},
-		"its host paths are not":                 {labels: map[string]string{"kerf.dev/privileged-pods": "allowed"}, ask: share(nil, volumes("/usr"), strong), denied: notListed},
-		"a label of another value":               {labels: map[string]string{"kerf.dev/privileged-pods": "true"}, ask: share(nil, nil, strong), denied: baseline},
-		"host paths that are let off":            {labels: map[string]string{"kerf.dev/host-paths": "allowed"}, ask: share(nil, volumes("/usr", "/run/kerf"), nil)},
-		"its containers are not":                 {labels: map[string]string{"kerf.dev/host-paths": "allowed"}, ask: share(nil, hostPID, nil), denied: baseline},
-		"nobody is let off a limit of his own":   {labels: map[string]string{"kerf.dev/host-paths": "allowed", "kerf.dev/privileged-pods": "allowed"}, ask: share(nil, nil, limited), denied: sets},
-		"a profile of the values":                {set: never("privilegedProfiles", []any{"trusted"}), ask: share(profile, hostPID, strong)},
-		"another profile":                        {set: never("privilegedProfiles", []any{"trusted"}), ask: share(values{"kerf.dev/profile": "other"}, nil, strong), denied: baseline},
-		"a profile of one container besides":     {set: never("privilegedProfiles", []any{"trusted"}), ask: share(values{"kerf.dev/profile": "trusted", "profile.kerf.dev/a": "trusted"}, nil, strong), denied: baseline},
-		"a capability of the values":             {set: never("allowedCapabilities", []any{"IPC_LOCK"}), ask: share(nil, nil, lock)},
-		"a capability without":                   {ask: share(nil, nil, lock), denied: "adds capability IPC_LOCK"},
-		"a path of the values":                   {set: never("allowedHostPaths", []any{"/opt/models"}), ask: share(nil, volumes("/opt/models/x"), nil)},
-		"a path of the default, with values":     {set: never("allowedHostPaths", []any{"/opt/models"}), ask: share(nil, volumes("/data"), nil), denied: notListed},
-		"Kerf's folder, whatever the values say": {set: never("allowedHostPaths", []any{"/opt", "/run"}), ask: share(nil, volumes("/opt/kerf/x"), nil), denied: notListed},
-		"a folder above it":                      {set: never("allowedHostPaths", []any{"/opt", "/run"}), ask: share(nil, volumes("/run"), nil), denied: notListed},
-		"no policies":                            {set: values{"admission": values{"enabled": false}}, ask: share(nil, hostPID, strong)},
+		"a privileged share": {ask: share(nil, nil, strong), denied: baseline},
+		"in a namespace that is let off": {labels: map[string]string{"kerf.dev/allow-privileged": "true"},
+			ask: share(nil, hostPID, strong)},
+		"its host paths are not": {labels: map[string]string{"kerf.dev/allow-privileged": "true"},
+			ask: share(nil, volumes("/usr"), strong), denied: notListed},
+		"a label of another value": {labels: map[string]string{"kerf.dev/allow-privileged": "allowed"},
+			ask: share(nil, nil, strong), denied: baseline},
+		"host paths that are let off": {labels: map[string]string{"kerf.dev/allow-host-paths": "true"},
+			ask: share(nil, volumes("/usr", "/run/kerf"), nil)},
+		"its containers are not": {labels: map[string]string{"kerf.dev/allow-host-paths": "true"},
+			ask: share(nil, hostPID, nil), denied: baseline},
+		"nobody is let off a limit of his own": {labels: map[string]string{"kerf.dev/allow-host-paths": "true",
+			"kerf.dev/allow-privileged": "true"}, ask: share(nil, nil, limited), denied: sets},
+		"a profile of the values": {set: never("privilegedProfiles", []any{"trusted"}),
+			ask: share(profile, hostPID, strong)},
+		"another profile": {set: never("privilegedProfiles", []any{"trusted"}),
+			ask: share(values{"kerf.dev/profile": "other"}, nil, strong), denied: baseline},
+		"a profile of one container besides": {set: never("privilegedProfiles", []any{"trusted"}),
+			ask:    share(values{"kerf.dev/profile": "trusted", "profile.kerf.dev/a": "trusted"}, nil, strong),
+			denied: baseline},
+		"a capability of the values": {set: never("allowedCapabilities", []any{"IPC_LOCK"}),
+			ask: share(nil, nil, lock)},
+		"a capability without": {ask: share(nil, nil, lock), denied: "adds capability IPC_LOCK"},
+		"a path of the values": {set: never("allowedHostPaths", []any{"/opt/models"}),
+			ask: share(nil, volumes("/opt/models/x"), nil)},
+		"a path of the default, with values": {set: never("allowedHostPaths", []any{"/opt/models"}),
+			ask: share(nil, volumes("/data"), nil), denied: notListed},
+		"Kerf's folder, whatever the values say": {set: never("allowedHostPaths", []any{"/opt", "/run"}),
+			ask: share(nil, volumes("/opt/kerf/x"), nil), denied: notListed},
+		"a folder above it": {set: never("allowedHostPaths", []any{"/opt", "/run"}),
+			ask: share(nil, volumes("/run"), nil), denied: notListed},
+		"no policies": {set: values{"admission": values{"enabled": false}}, ask: share(nil, hostPID, strong)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := newAPIServer(t, c.set, tenant(c.labels)).ask(t, c.ask).wants(c.denied, ""); err != nil {
@@ -136,7 +152,8 @@ func TestWhoIsLetOff(t *testing.T) {
 	}
 }
 
-// TestPrivilegedByTheDocument: where the scheduler keeps what profiles allow, a pod that the label marks is judged by that.
+// TestPrivilegedByTheDocument: where the scheduler keeps what profiles allow, a pod that the label marks is judged by
+// that.
 func TestPrivilegedByTheDocument(t *testing.T) {
 	installed := objects(t, made(t, values{}))
 	for _, o := range installed {
@@ -147,7 +164,8 @@ func TestPrivilegedByTheDocument(t *testing.T) {
 	}
 	s := serving(t, installed, tenant(nil))
 	for profile, denied := range map[string]string{
-		"trusted": "", "plain": "does not allow a pod beyond the Pod Security baseline", "unknown": "does not allow a pod beyond",
+		"trusted": "", "plain": "does not allow a pod beyond the Pod Security baseline",
+		"unknown": "does not allow a pod beyond",
 	} {
 		r := share(values{"kerf.dev/profile": profile}, hostPID, strong)
 		r.Object["metadata"].(values)["labels"] = values{"kerf.dev/privileged-by": "profile"}
@@ -161,7 +179,8 @@ func TestPrivilegedByTheDocument(t *testing.T) {
 	}
 }
 
-// TestLargeObjects: the cost of the expressions stays within the API server's budget, also for objects as large as there are.
+// TestLargeObjects: the cost of the expressions stays within the API server's budget, also for objects as large as
+// there are.
 func TestLargeObjects(t *testing.T) {
 	s := newAPIServer(t, values{}, tenant(nil))
 	var containers, mounts, vols, env []any
@@ -169,7 +188,8 @@ func TestLargeObjects(t *testing.T) {
 		n := strings.Repeat("x", i%10) + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		env = append(env, values{"name": "E" + n, "value": "v"})
 		mounts = append(mounts, values{"name": n, "mountPath": "/a/very/long/path/with/many/steps/" + n})
-		vols = append(vols, values{"name": n, "hostPath": values{"path": "/data/a/very/long/path/with/many/steps/" + n}})
+		vols = append(vols, values{"name": n, "hostPath": values{"path": "/data/a/very/long/path/with/many/steps/" +
+			n}})
 	}
 	for i := range 100 {
 		containers = append(containers, values{
@@ -178,7 +198,8 @@ func TestLargeObjects(t *testing.T) {
 			"securityContext": values{"capabilities": values{"add": []any{"CHOWN", "CAP_KILL", "SETUID", "SETGID"}}},
 		})
 	}
-	pod := request{Operation: "CREATE", Resource: "pods", Object: values{"spec": values{"containers": containers, "volumes": vols}}}
+	pod := request{Operation: "CREATE", Resource: "pods",
+		Object: values{"spec": values{"containers": containers, "volumes": vols}}}
 	if err := s.ask(t, pod).wants("", ""); err != nil {
 		t.Errorf("a pod of 100 containers with 100 mounts and variables each: %v", err)
 	}
@@ -187,13 +208,15 @@ func TestLargeObjects(t *testing.T) {
 	for i := range 200 {
 		n := "example.com/" + strings.Repeat("x", i%40) + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		labels[n], annotations[n] = "v", strings.Repeat("v", 500)
-		images = append(images, values{"names": []any{n + "@sha256:" + strings.Repeat("0", 64), n + ":tag"}, "sizeBytes": i})
+		images = append(images, values{"names": []any{n + "@sha256:" + strings.Repeat("0", 64), n + ":tag"},
+			"sizeBytes": i})
 		attached = append(attached, values{"name": n, "devicePath": "/dev/x"})
 	}
 	node := func(change string) values {
-		l := values{"kerf.dev/level": change}
+		l := values{"kerf.dev/enforcement-level": change}
 		maps.Copy(l, labels)
-		return values{"metadata": values{"name": ownNode, "labels": l, "annotations": annotations}, "status": values{"images": images, "volumesAttached": attached}}
+		return values{"metadata": values{"name": ownNode, "labels": l, "annotations": annotations},
+			"status": values{"images": images, "volumesAttached": attached}}
 	}
 	r := request{Operation: "UPDATE", Resource: "nodes", User: "agent", Object: node("driver"), Old: node("reactive")}
 	if err := s.ask(t, r).wants("", ""); err != nil {

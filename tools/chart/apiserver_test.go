@@ -43,7 +43,7 @@ type apiServer struct {
 	made   admission.ObjectInterfaces
 }
 
-// newAPIServer installs the policies that the chart makes with values, beside the namespaces.
+// newAPIServer installs the namespaces, and the policies that the chart makes with values.
 func newAPIServer(t *testing.T, set values, namespaces ...*corev1.Namespace) *apiServer {
 	t.Helper()
 	return serving(t, objects(t, made(t, set)), namespaces...)
@@ -79,7 +79,8 @@ func serving(t *testing.T, installed []object, namespaces ...*corev1.Namespace) 
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	initializer.New(client, dynamicfake.NewSimpleDynamicClient(scheme.Scheme, all...), factory, authorizerfactory.NewAlwaysDenyAuthorizer(), featuregate.NewFeatureGate(),
+	initializer.New(client, dynamicfake.NewSimpleDynamicClient(scheme.Scheme, all...), factory,
+		authorizerfactory.NewAlwaysDenyAuthorizer(), featuregate.NewFeatureGate(),
 		compatibility.DefaultBuildEffectiveVersion(), ctx.Done(), mapper).Initialize(plugin)
 	plugin.SetRESTMapper(mapper)
 	if err := plugin.ValidateInitialization(); err != nil {
@@ -126,7 +127,7 @@ func mergedLabels(all ...map[string]string) map[string]string {
 	return out
 }
 
-// request is what somebody asks of the API server. The objects are as they stand in YAML.
+// request is a user's request to the API server. The objects are as they stand in YAML.
 type request struct {
 	Operation string `yaml:"op"`
 	// Resource is a resource or subresource of the core API, such as pods/ephemeralcontainers.
@@ -182,8 +183,10 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attr := admission.NewAttributesRecord(object, old, corev1.SchemeGroupVersion.WithKind(kind), namespace, one.GetName(),
-		corev1.SchemeGroupVersion.WithResource(resource), sub, admission.Operation(r.Operation), &metav1.CreateOptions{}, false, userOf(r.User))
+	attr := admission.NewAttributesRecord(object, old, corev1.SchemeGroupVersion.WithKind(kind), namespace,
+		one.GetName(),
+		corev1.SchemeGroupVersion.WithResource(resource), sub, admission.Operation(r.Operation),
+		&metav1.CreateOptions{}, false, userOf(r.User))
 	var out answer
 	recorder := &warnings{}
 	ctx, cancel := context.WithTimeout(warning.WithWarningRecorder(t.Context(), recorder), time.Minute)
@@ -199,7 +202,8 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 func userOf(name string) user.Info {
 	switch name {
 	case "agent":
-		return &user.DefaultInfo{Name: "system:serviceaccount:kerf-system:kerf-agent", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {ownNode}}}
+		return &user.DefaultInfo{Name: "system:serviceaccount:kerf-system:kerf-agent",
+			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {ownNode}}}
 	case "other-agent":
 		return &user.DefaultInfo{Name: "system:serviceaccount:kerf-system:kerf-agent"}
 	case "":
@@ -227,7 +231,8 @@ func (a answer) wants(denied, warned string) error {
 		return fmt.Errorf("denied: %s", a.denied)
 	case denied != "" && a.denied == "":
 		return fmt.Errorf("admitted, want %q (warnings %q)", denied, a.warnings)
-	case denied != "" && (!strings.Contains(a.denied, denied) || !strings.Contains(a.denied, "ValidatingAdmissionPolicy 'kerf-")):
+	case denied != "" && (!strings.Contains(a.denied, denied) ||
+		!strings.Contains(a.denied, "ValidatingAdmissionPolicy 'kerf-")):
 		return fmt.Errorf("denied with %q, want %q", a.denied, denied)
 	case warned == "" && len(a.warnings) > 0:
 		return fmt.Errorf("warned: %q", a.warnings)

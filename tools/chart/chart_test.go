@@ -48,12 +48,13 @@ func made(t *testing.T, set values) map[string]string {
 	return files
 }
 
-// TestGolden holds what the chart makes to what was looked at: all of it for the chart's own values, and for each other set
-// of values what differs from that.
+// TestGolden holds what the chart makes to what was looked at: all of it for the chart's own values, and for each other
+// set of values what differs from that.
 func TestGolden(t *testing.T) {
 	plainly := made(t, values{})
 	golden(t, "default", joined(plainly))
-	golden(t, "cluster", joined(made(t, read(t, "testdata/cluster.yaml")))) // whole, since the end-to-end suite applies it
+	// whole, since the end-to-end suite applies it
+	golden(t, "cluster", joined(made(t, read(t, "testdata/cluster.yaml"))))
 	sets, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,7 @@ type object struct {
 	metav1.Object
 }
 
-// objects reads what was rendered as the API server does: unknown fields and doubled keys are mistakes.
+// objects reads what was rendered as the API server does: unknown fields and doubled keys are errors.
 func objects(t *testing.T, files map[string]string) []object {
 	t.Helper()
 	reader := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -118,10 +119,12 @@ func objects(t *testing.T, files map[string]string) []object {
 				t.Fatalf("%s: %v", file, err)
 			}
 			// Kinds that other projects define, and the API machinery's own.
-			if g, _, _ := strings.Cut(head.APIVersion, "/"); g == "monitoring.coreos.com" || g == "apiextensions.k8s.io" {
+			if g, _, _ := strings.Cut(head.APIVersion, "/"); g == "monitoring.coreos.com" ||
+				g == "apiextensions.k8s.io" {
 				out = append(out, object{file, &metav1.PartialObjectMetadata{
-					TypeMeta:   metav1.TypeMeta{APIVersion: head.APIVersion, Kind: head.Kind},
-					ObjectMeta: metav1.ObjectMeta{Name: head.Metadata.Name, Namespace: head.Metadata.Namespace, Labels: head.Metadata.Labels},
+					TypeMeta: metav1.TypeMeta{APIVersion: head.APIVersion, Kind: head.Kind},
+					ObjectMeta: metav1.ObjectMeta{Name: head.Metadata.Name, Namespace: head.Metadata.Namespace,
+						Labels: head.Metadata.Labels},
 				}})
 				continue
 			}
@@ -137,8 +140,9 @@ func objects(t *testing.T, files map[string]string) []object {
 
 func TestEveryObjectIsSound(t *testing.T) {
 	for name, set := range map[string]values{
-		"default": {}, "all": read(t, "testdata/all.yaml"), "least": read(t, "testdata/least.yaml"), "cluster": read(t, "testdata/cluster.yaml"),
-		"remove": read(t, "testdata/remove.yaml"), "remove-pools": read(t, "testdata/remove-pools.yaml"),
+		"default": {}, "all": read(t, "testdata/all.yaml"), "least": read(t, "testdata/least.yaml"),
+		"cluster": read(t, "testdata/cluster.yaml"),
+		"remove":  read(t, "testdata/remove.yaml"), "remove-pools": read(t, "testdata/remove-pools.yaml"),
 	} {
 		seen := map[string]bool{}
 		for _, o := range objects(t, made(t, set)) {

@@ -43,15 +43,17 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	defaults := read(t, filepath.Join(deploy, "chart/values.yaml"))
-	for _, m := range regexp.MustCompile("`(agent|monitor|scheduler|admission|networkPolicy|podMonitor|priorityClass|poolDefaults)\\.(\\w+)`").FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(
+		"`(agent|monitor|scheduler|admission|networkPolicy|podMonitor|priorityClass|"+
+			"poolDefaults)\\.(\\w+)`").FindAllStringSubmatch(text, -1) {
 		if section, _ := defaults[m[1]].(values); section[m[2]] == nil {
 			t.Errorf("the chart has no value %s.%s", m[1], m[2])
 		}
 	}
 }
 
-// With --reuse-values Helm renders a newer chart with the defaults of the one before, in which its new values are missing: no page
-// has anybody type that, and every upgrade keeps what was set.
+// With --reuse-values Helm renders a newer chart with the defaults of the one before, in which its new values are
+// missing: no page has anybody type that, and every upgrade keeps what was set.
 func TestUpgradesTakeTheNewDefaults(t *testing.T) {
 	upgrades := 0
 	for _, page := range append(markdown(t, "../../docs"), "../../README.md") {

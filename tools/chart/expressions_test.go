@@ -35,7 +35,7 @@ func (v variable) GetName() string { return v.name }
 // TestExpressionsOfOldest: each expression of the validating policies is one that the oldest Kubernetes compiles.
 func TestExpressionsOfOldest(t *testing.T) {
 	n := 0
-	for _, set := range []values{{}, plain(), {"agent": values{"evict": true, "nodeHealth": true}}} {
+	for _, set := range []values{{}, plain(), {"agent": values{"allowEviction": true, "nodeHealth": true}}} {
 		for name, p := range byName[*admissionv1.ValidatingAdmissionPolicy](t, set) {
 			compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
 			if err != nil {
@@ -53,7 +53,8 @@ func TestExpressionsOfOldest(t *testing.T) {
 			}
 			for _, v := range p.Spec.Variables {
 				compile("variable "+v.Name, expression(v.Expression))
-				compiler.CompileAndStoreVariable(variable{expression(v.Expression), v.Name}, with, environment.NewExpressions)
+				compiler.CompileAndStoreVariable(variable{expression(v.Expression), v.Name}, with,
+					environment.NewExpressions)
 			}
 			for _, v := range p.Spec.Validations {
 				compile("validation", expression(v.Expression))
@@ -68,10 +69,12 @@ func TestExpressionsOfOldest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range byName[*admissionv1.MutatingAdmissionPolicy](t, values{"admission": values{"translate": values{"enabled": true}}}) {
+	for name, p := range byName[*admissionv1.MutatingAdmissionPolicy](t,
+		values{"admission": values{"translate": values{"enabled": true}}}) {
 		for _, c := range p.Spec.MatchConditions {
 			n++
-			if r := compiler.CompileCELExpression(expression(c.Expression), cel.OptionalVariableDeclarations{}, environment.NewExpressions); r.Error != nil {
+			if r := compiler.CompileCELExpression(expression(c.Expression), cel.OptionalVariableDeclarations{},
+				environment.NewExpressions); r.Error != nil {
 				t.Errorf("%s: match condition %s: %v", name, c.Name, r.Error)
 			}
 		}

@@ -27,8 +27,8 @@ func byName[T metav1.Object](t *testing.T, set values) map[string]T {
 	return out
 }
 
-// The ConfigMap that policies read profiles from is the chart's to make and to remove, and nobody's to fill but the scheduler's,
-// which may do nothing else to it.
+// The chart alone makes and removes the ConfigMap that policies read profiles from. Only the scheduler fills it, and
+// the scheduler may do nothing else to it.
 func TestProfileAmountsAreTheSchedulers(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  values
@@ -50,7 +50,9 @@ func TestProfileAmountsAreTheSchedulers(t *testing.T) {
 		var rights []string
 		if role, is := byName[*rbac.Role](t, c.set)["kerf-scheduler"]; is {
 			for _, r := range role.Rules {
-				if slices.Contains(r.Resources, "configmaps") && !slices.Equal(r.ResourceNames, []string{"kerf-config"}) && !slices.Equal(r.ResourceNames, []string{"kerf-config-last-good"}) {
+				if slices.Contains(r.Resources, "configmaps") &&
+					!slices.Equal(r.ResourceNames, []string{"kerf-config"}) &&
+					!slices.Equal(r.ResourceNames, []string{"kerf-config-last-good"}) {
 					rights = append(rights, slices.Concat(r.ResourceNames, r.Verbs)...)
 				}
 			}
@@ -61,7 +63,8 @@ func TestProfileAmountsAreTheSchedulers(t *testing.T) {
 	}
 }
 
-// The copy of the last good rules is the chart's to make and to remove, and the scheduler's alone to fill, which is told of it.
+// The chart alone makes and removes the copy of the last good rules. Only the scheduler fills it, and its flags name
+// it.
 func TestLastGoodRulesAreTheSchedulers(t *testing.T) {
 	const name = "kerf-config-last-good"
 	for what, c := range map[string]struct {
@@ -84,12 +87,14 @@ func TestLastGoodRulesAreTheSchedulers(t *testing.T) {
 		if len(m.Data) != 0 || len(m.BinaryData) != 0 || len(m.Annotations) != 0 {
 			t.Errorf("%s: an upgrade would write over what the scheduler wrote: %+v", what, m)
 		}
-		if text := maps["kerf-scheduler"].Data["scheduler.yaml"]; !strings.Contains(text, "lastGoodConfigMap: "+namespace+"/"+name+"\n") {
+		if text := maps["kerf-scheduler"].Data["scheduler.yaml"]; !strings.Contains(text, "lastGoodConfigMap: "+
+			namespace+"/"+name+"\n") {
 			t.Errorf("%s: the scheduler is not told of it:\n%s", what, text)
 		}
 		for role, r := range byName[*rbac.Role](t, c.set) {
 			for _, rule := range r.Rules {
-				if slices.Contains(rule.ResourceNames, name) && (role != "kerf-scheduler" || !slices.Equal(rule.Verbs, []string{"get", "update"})) {
+				if slices.Contains(rule.ResourceNames, name) &&
+					(role != "kerf-scheduler" || !slices.Equal(rule.Verbs, []string{"get", "update"})) {
 					t.Errorf("%s: role %s may %q it", what, role, rule.Verbs)
 				}
 			}
@@ -97,12 +102,13 @@ func TestLastGoodRulesAreTheSchedulers(t *testing.T) {
 	}
 }
 
-// The API server fetches a parameter before it asks whether a policy is for the object. So a policy that has one lets pods be when
-// it is missing, or is bound to those alone that cannot be judged without it.
+// The API server fetches a parameter before it asks whether a policy is for the object. So a policy that has one lets
+// pods be when it is missing, or is bound to those alone that cannot be judged without it.
 func TestMissingParameterStopsNobodyElse(t *testing.T) {
 	set := values{}
 	params := 0
-	judge := func(name string, fails admission.FailurePolicyType, ref *admission.ParamRef, match *admission.MatchResources) {
+	judge := func(name string, fails admission.FailurePolicyType, ref *admission.ParamRef,
+		match *admission.MatchResources) {
 		t.Helper()
 		params++
 		if ref == nil || ref.Name != "kerf-profiles" || ref.Namespace != namespace {
@@ -113,7 +119,8 @@ func TestMissingParameterStopsNobodyElse(t *testing.T) {
 		lets := *ref.ParameterNotFoundAction == admission.AllowAction && fails == admission.Ignore
 		stops := *ref.ParameterNotFoundAction == admission.DenyAction && fails == admission.Fail
 		if !lets && !stops || stops != few {
-			t.Errorf("%s: without its parameter it does %s, on a failure %s, and is bound to few: %t", name, *ref.ParameterNotFoundAction, fails, few)
+			t.Errorf("%s: without its parameter it does %s, on a failure %s, and is bound to few: %t", name,
+				*ref.ParameterNotFoundAction, fails, few)
 		}
 	}
 	changing := byName[*admission.MutatingAdmissionPolicyBinding](t, set)
@@ -133,15 +140,16 @@ func TestMissingParameterStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestNoRightWithoutItsPolicy: where the agent may write to the API server what RBAC cannot narrow to its own node, the policy
-// that does so is there, whatever the values. Without the policies for pods, the right to patch Nodes is gone as well.
+// TestNoRightWithoutItsPolicy: where the agent may write to the API server what RBAC cannot narrow to its own node, the
+// policy that does so is there, whatever the values. Without the policies for pods, the right to patch Nodes is gone as
+// well.
 func TestNoRightWithoutItsPolicy(t *testing.T) {
 	off := func(more values) values {
 		set := values{"admission": values{"enabled": false}}
 		maps.Copy(set, more)
 		return set
 	}
-	marks, evicts := values{"agent": values{"nodeHealth": true}}, values{"agent": values{"evict": true}}
+	marks, evicts := values{"agent": values{"nodeHealth": true}}, values{"agent": values{"allowEviction": true}}
 	for name, c := range map[string]struct {
 		set     values
 		patches bool // Nodes
@@ -157,10 +165,12 @@ func TestNoRightWithoutItsPolicy(t *testing.T) {
 		"policies, eviction":              {evicts, true},
 		"the agents are about to go away": {read(t, "testdata/remove.yaml"), true},
 	} {
-		policies, bound := byName[*admission.ValidatingAdmissionPolicy](t, c.set), byName[*admission.ValidatingAdmissionPolicyBinding](t, c.set)
+		policies, bound := byName[*admission.ValidatingAdmissionPolicy](t, c.set),
+			byName[*admission.ValidatingAdmissionPolicyBinding](t, c.set)
 		held := func(policy string) bool {
 			p, b := policies[policy], bound[policy]
-			return p != nil && *p.Spec.FailurePolicy == admission.Fail && b != nil && slices.Equal(b.Spec.ValidationActions, []admission.ValidationAction{admission.Deny})
+			return p != nil && *p.Spec.FailurePolicy == admission.Fail && b != nil &&
+				slices.Equal(b.Spec.ValidationActions, []admission.ValidationAction{admission.Deny})
 		}
 		patches := false
 		var rules []rbac.PolicyRule
@@ -171,16 +181,21 @@ func TestNoRightWithoutItsPolicy(t *testing.T) {
 		}
 		rules = append(rules, byName[*rbac.Role](t, c.set)["kerf-agent"].Rules...)
 		for _, r := range rules {
-			writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return v != "get" && v != "list" && v != "watch" })
+			writes := slices.ContainsFunc(r.Verbs, func(v string) bool {
+				return v != "get" && v != "list" &&
+					v != "watch"
+			})
 			for _, resource := range r.Resources {
 				policy := map[string]string{
-					"nodes": "kerf-nodes", "nodes/status": "kerf-nodes", "leases": "kerf-gpunodes", "gpunodes": "kerf-gpunodes",
+					"nodes": "kerf-nodes", "nodes/status": "kerf-nodes", "leases": "kerf-gpunodes",
+					"gpunodes":        "kerf-gpunodes",
 					"gpunodes/status": "kerf-gpunodes", "pods": "kerf-evict",
 				}[resource]
 				switch {
 				case !writes || resource == "events":
 				case policy == "":
-					t.Errorf("%s: the agent may %s %s, and no policy is known that holds it to its node", name, r.Verbs, resource)
+					t.Errorf("%s: the agent may %s %s, and no policy is known that holds it to its node", name, r.Verbs,
+						resource)
 				case !held(policy):
 					t.Errorf("%s: the agent may %s %s without the policy %s", name, r.Verbs, resource, policy)
 				}
@@ -193,7 +208,7 @@ func TestNoRightWithoutItsPolicy(t *testing.T) {
 	}
 }
 
-// TestFlagsFollowRights: the agent is not told to do what it has no right to.
+// TestFlagsFollowRights: no flag has the agent do what it has no right to.
 func TestFlagsFollowRights(t *testing.T) {
 	for name, c := range map[string]struct {
 		set    values

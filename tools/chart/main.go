@@ -1,13 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command chart writes the manifests in deploy/ out of the chart deploy/chart, with Helm's own engine, or checks that they
-// are what the chart makes:
+// Command chart writes the manifests in deploy/ out of the chart deploy/chart, with Helm's own engine, or checks that
+// they are what the chart makes:
 //
 //	chart [--check] DEPLOY
 //
-// It promises that every file it knows of is the chart's with the values listed here, and nothing of files that it does
-// not know. It is a module of its own, so that Helm is a dependency of nothing that runs.
+// It promises that every file it knows of is the chart's with the values listed here, and ignores other files. It is
+// a separate module, so that no program depends on Helm.
 package main
 
 import (
@@ -57,7 +57,7 @@ func with(section, key string, value any) values {
 	return v
 }
 
-// a variant is one file made with values of its own.
+// a variant is one file with other values.
 type variant struct {
 	template, file string
 	values         values
@@ -66,10 +66,10 @@ type variant struct {
 func variants() []variant {
 	return []variant{
 		{"agent/02-runtimeclass.yaml", "runtimeclass-nvidia.yaml", with("runtimeClass", "create", true)},
-		{"agent/15-evict.yaml", "evict-over-cap.yaml", with("agent", "evict", true)},
+		{"agent/15-evict.yaml", "evict-over-cap.yaml", with("agent", "allowEviction", true)},
 		{"agent/16-node-health.yaml", "node-health.yaml", with("agent", "nodeHealth", true)},
 		{"agent/30-agent.yaml", "crio.yaml", with("poolDefaults", "containerRuntime", "crio")},
-		{"agent/30-agent.yaml", "privileged.yaml", with("poolDefaults", "driver", "hostLibrary")},
+		{"agent/30-agent.yaml", "privileged.yaml", with("poolDefaults", "driverAccess", "hostLibrary")},
 		{"agent/30-agent.yaml", "read-only-gpu-settings.yaml", with("poolDefaults", "gpuSettings", "read-only")},
 		{"agent/35-monitor.yaml", "monitor.yaml", with("monitor", "enabled", true)},
 		{"mutation/scheduler-name.yaml", "scheduler-name.yaml", with("admission", "mutate", "always")},
@@ -130,7 +130,8 @@ func carry(deploy string, want map[string]string, write bool) error {
 		}
 		for _, file := range here {
 			if _, ok := want[folder+"/"+filepath.Base(file)]; !ok {
-				stale = append(stale, fmt.Errorf("deploy/%s/%s is nothing that the chart makes", folder, filepath.Base(file)))
+				stale = append(stale, fmt.Errorf("deploy/%s/%s is nothing that the chart makes", folder,
+					filepath.Base(file)))
 			}
 		}
 	}

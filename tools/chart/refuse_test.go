@@ -20,38 +20,59 @@ func TestBadValues(t *testing.T) {
 		namespace string
 		says      []string
 	}{
-		"an unknown key":            {values: "agents: {}", says: []string{"agents"}},
-		"an unknown key below":      {values: "scheduler: {replica: 2}", says: []string{"scheduler", "replica"}},
-		"a word for a number":       {values: "scheduler: {replicas: two}", says: []string{"/scheduler/replicas", "integer"}},
-		"no scheduler":              {values: "scheduler: {replicas: 0}", says: []string{"/scheduler/replicas", "minimum"}},
-		"a unit nobody has":         {values: "scheduler: {placementTimeout: 5min}", says: []string{"/scheduler/placementTimeout"}},
-		"a registry with a slash":   {values: "image: {registry: registry.example/}", says: []string{"/image/registry"}},
-		"a policy of pulling":       {values: "image: {pullPolicy: Sometimes}", says: []string{"/image/pullPolicy", "IfNotPresent"}},
-		"no pool":                   {values: "pools: []", says: []string{"/pools", "minItems"}},
-		"a pool without a name":     {values: "pools: [{nodeSelector: {a: b}}]", says: []string{"/pools/0", "name"}},
-		"a pool's name":             {values: "pools: [{name: A100}]", says: []string{"/pools/0/name"}},
-		"a runtime nobody has":      {values: "poolDefaults: {containerRuntime: docker}", says: []string{"/poolDefaults/containerRuntime", "crio"}},
-		"settings half managed":     {values: "pools: [{name: a, gpuSettings: readOnly}]", says: []string{"/pools/0/gpuSettings", "read-only"}},
-		"no surge by the back door": {values: "poolDefaults: {maxUnavailable: 0}", says: []string{"/poolDefaults/maxUnavailable"}},
-		"a library of another name": {values: "poolDefaults: {driverLibrary: /usr/lib/libcuda.so}", says: []string{"/poolDefaults/driverLibrary"}},
-		"an argument, no flag":      {values: "pools: [{name: a, extraArgs: [group]}]", says: []string{"/pools/0/extraArgs/0"}},
-		"a way to change pods":      {values: "admission: {mutate: true}", says: []string{"/admission/mutate", "string"}},
-		"Kerf kept from its paths":  {values: "admission: {hostPathNamespaces: [storage]}", says: []string{"/admission/hostPathNamespaces"}},
-		"a capability with CAP_":    {values: "admission: {allowedCapabilities: [CAP_IPC_LOCK]}", says: []string{"/admission/allowedCapabilities/0"}},
-		"all capabilities":          {values: "admission: {allowedCapabilities: [ALL]}", says: []string{"/admission/allowedCapabilities/0"}},
-		"the root folder":           {values: "admission: {allowedHostPaths: [/]}", says: []string{"/admission/allowedHostPaths/0"}},
-		"a path that goes back":     {values: "admission: {allowedHostPaths: [/data/../etc]}", says: []string{"/admission/allowedHostPaths/0"}},
-		"a relative path":           {values: "admission: {allowedHostPaths: [data]}", says: []string{"/admission/allowedHostPaths/0"}},
+		"an unknown key":       {values: "agents: {}", says: []string{"agents"}},
+		"an unknown key below": {values: "scheduler: {replica: 2}", says: []string{"scheduler", "replica"}},
+		"a word for a number": {values: "scheduler: {replicas: two}",
+			says: []string{"/scheduler/replicas", "integer"}},
+		"no scheduler": {values: "scheduler: {replicas: 0}",
+			says: []string{"/scheduler/replicas", "minimum"}},
+		"a unit nobody has": {values: "scheduler: {placementTimeout: 5min}",
+			says: []string{"/scheduler/placementTimeout"}},
+		"a registry with a slash": {values: "image: {registry: registry.example/}",
+			says: []string{"/image/registry"}},
+		"a policy of pulling": {values: "image: {pullPolicy: Sometimes}",
+			says: []string{"/image/pullPolicy", "IfNotPresent"}},
+		"no pool":               {values: "pools: []", says: []string{"/pools", "minItems"}},
+		"a pool without a name": {values: "pools: [{nodeSelector: {a: b}}]", says: []string{"/pools/0", "name"}},
+		"a pool's name":         {values: "pools: [{name: A100}]", says: []string{"/pools/0/name"}},
+		"a runtime nobody has": {values: "poolDefaults: {containerRuntime: docker}",
+			says: []string{"/poolDefaults/containerRuntime", "crio"}},
+		"settings half managed": {values: "pools: [{name: a, gpuSettings: readOnly}]",
+			says: []string{"/pools/0/gpuSettings", "read-only"}},
+		"no surge by the back door": {values: "poolDefaults: {maxUnavailable: 0}",
+			says: []string{"/poolDefaults/maxUnavailable"}},
+		"a library of another name": {values: "poolDefaults: {driverLibrary: /usr/lib/libcuda.so}",
+			says: []string{"/poolDefaults/driverLibrary"}},
+		"an argument, no flag": {values: "pools: [{name: a, extraArgs: [group]}]",
+			says: []string{"/pools/0/extraArgs/0"}},
+		"a way to change pods": {values: "admission: {mutate: true}",
+			says: []string{"/admission/mutate", "string"}},
+		"Kerf kept from its paths": {values: "admission: {hostPathNamespaces: [storage]}",
+			says: []string{"/admission/hostPathNamespaces"}},
+		"a capability with CAP_": {values: "admission: {allowedCapabilities: [CAP_IPC_LOCK]}",
+			says: []string{"/admission/allowedCapabilities/0"}},
+		"all capabilities": {values: "admission: {allowedCapabilities: [ALL]}",
+			says: []string{"/admission/allowedCapabilities/0"}},
+		"the root folder": {values: "admission: {allowedHostPaths: [/]}",
+			says: []string{"/admission/allowedHostPaths/0"}},
+		"a path that goes back": {values: "admission: {allowedHostPaths: [/data/../etc]}",
+			says: []string{"/admission/allowedHostPaths/0"}},
+		"a relative path": {values: "admission: {allowedHostPaths: [data]}",
+			says: []string{"/admission/allowedHostPaths/0"}},
 		"two pools of one name": {
-			values: "pools: [{name: a, nodeSelector: {k: a}}, {name: a, nodeSelector: {k: b}}]", says: []string{`"a" is there twice`},
+			values: "pools: [{name: a, nodeSelector: {k: a}}, {name: a, nodeSelector: {k: b}}]",
+			says:   []string{`"a" is there twice`},
 		},
 		"two pools, one node": {
-			values: "pools: [{name: a, nodeSelector: {k: a}}, {name: b, nodeSelector: {l: b}}]", says: []string{`"a" and "b"`, "different values"},
+			values: "pools: [{name: a, nodeSelector: {k: a}}, {name: b, nodeSelector: {l: b}}]",
+			says:   []string{`"a" and "b"`, "different values"},
 		},
-		"a config that is none":      {values: "sharingConfig: '{'", says: []string{"sharingConfig is no YAML"}},
-		"a config of another kind":   {values: "sharingConfig: 'kind: Config'", says: []string{"SharingConfig"}},
-		"another namespace":          {values: "{}", namespace: "gpus", says: []string{"--namespace kerf-system", "gpus"}},
-		"the same, and no scheduler": {values: "scheduler: {enabled: false}", namespace: "gpus", says: []string{"--namespace kerf-system"}},
+		"a config that is none":    {values: "sharingConfig: '{'", says: []string{"sharingConfig is no YAML"}},
+		"a config of another kind": {values: "sharingConfig: 'kind: Config'", says: []string{"SharingConfig"}},
+		"another namespace": {values: "{}", namespace: "gpus", says: []string{"--namespace kerf-system",
+			"gpus"}},
+		"the same, and no scheduler": {values: "scheduler: {enabled: false}", namespace: "gpus",
+			says: []string{"--namespace kerf-system"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := values{}
@@ -124,7 +145,8 @@ func describe(t *testing.T, at string, schema values) {
 	}
 	properties, _ := schema["properties"].(values)
 	for name, inner := range properties {
-		if s, ok := inner.(values); ok && s["type"] != nil && name != "requests" && name != "limits" && !strings.HasSuffix(at, "pullSecrets") {
+		if s, ok := inner.(values); ok && s["type"] != nil && name != "requests" && name != "limits" &&
+			!strings.HasSuffix(at, "pullSecrets") {
 			describe(t, at+"/"+name, s)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// fake answers as Prometheus does: two series of each query, the second of which has markup in a label; none to a query that
-// names nothing, and an error to one that is wrong.
+// fake answers as Prometheus does: two series of each query, the second of which has markup in a label; none to a query
+// that names nothing, and an error to one that is wrong.
 func fake(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,14 +36,16 @@ func fake(t *testing.T) *httptest.Server {
 			_, _ = fmt.Fprint(w, `{"status":"success","data":{"result":[]}}`)
 			return
 		}
-		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"result":[{"metric":{"namespace":"ml","pod":"a"},%s},{"metric":{"namespace":"<b>","pod":"b"},%s}]}}`, one, one)
+		_,
+			_ = fmt.Fprintf(w,
+			`{"status":"success","data":{"result":[{"metric":{"namespace":"ml","pod":"a"},%s},{"metric":{"namespace":"<b>","pod":"b"},%s}]}}`, one, one)
 	}))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// TestDashboards draws those that are delivered: each query is asked with its variables filled in, and what comes out is XML
-// with every panel's title in it.
+// TestDashboards draws those that are delivered: each query is asked with its variables filled in, and what comes out
+// is XML with every panel's title in it.
 func TestDashboards(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/monitoring/dashboards/*.json")
 	if err != nil || len(files) != 4 {
@@ -87,7 +89,8 @@ func TestPanels(t *testing.T) {
 	p := prometheus{at: fake(t).URL, end: time.Unix(160, 0), back: time.Minute}
 	of := func(kind, config, target string) string {
 		t.Helper()
-		d, err := parse(fmt.Appendf(nil, `{"title":"D","panels":[{"type":%q,"title":"P","gridPos":{"w":12,"h":8},"targets":[%s],"fieldConfig":{"defaults":%s}}]}`, kind, target, config), nil, time.Minute)
+		d, err := parse(fmt.Appendf(nil,
+			`{"title":"D","panels":[{"type":%q,"title":"P","gridPos":{"w":12,"h":8},"targets":[%s],"fieldConfig":{"defaults":%s}}]}`, kind, target, config), nil, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,14 +101,16 @@ func TestPanels(t *testing.T) {
 	}
 	const both = `{"expr":"x","legendFormat":"of {{namespace}}"`
 	for name, c := range map[string]struct{ drawn, want string }{
-		"a stat":              {of("stat", `{"unit":"percentunit"}`, both+`,"instant":true}`), ">25.0 %<"},
-		"a stat with a word":  {of("stat", `{"mappings":[{"options":{"0.25":{"text":"quarter"}}}]}`, both+`,"instant":true}`), ">quarter<"},
-		"a table":             {of("table", `{}`, both+`,"instant":true}`), ">&lt;b&gt;<"},
-		"bars":                {of("bargauge", `{}`, both+`,"instant":true}`), ">of ml<"},
-		"a graph":             {of("timeseries", `{"unit":"watt"}`, both+`}`), "<polyline"},
-		"a stack, to its sum": {of("timeseries", `{"unit":"percentunit","custom":{"stacking":{"mode":"normal"}}}`, both+`}`), ">100.0 %<"},
-		"nothing":             {of("timeseries", `{}`, `{"expr":"nothing"}`), ">No data<"},
-		"a wrong query":       {of("timeseries", `{}`, `{"expr":"wrong"}`), "parse error in wrong"},
+		"a stat": {of("stat", `{"unit":"percentunit"}`, both+`,"instant":true}`), ">25.0 %<"},
+		"a stat with a word": {of("stat", `{"mappings":[{"options":{"0.25":{"text":"quarter"}}}]}`,
+			both+`,"instant":true}`), ">quarter<"},
+		"a table": {of("table", `{}`, both+`,"instant":true}`), ">&lt;b&gt;<"},
+		"bars":    {of("bargauge", `{}`, both+`,"instant":true}`), ">of ml<"},
+		"a graph": {of("timeseries", `{"unit":"watt"}`, both+`}`), "<polyline"},
+		"a stack, to its sum": {of("timeseries", `{"unit":"percentunit","custom":{"stacking":{"mode":"normal"}}}`,
+			both+`}`), ">100.0 %<"},
+		"nothing":       {of("timeseries", `{}`, `{"expr":"nothing"}`), ">No data<"},
+		"a wrong query": {of("timeseries", `{}`, `{"expr":"wrong"}`), "parse error in wrong"},
 	} {
 		if !strings.Contains(c.drawn, c.want) {
 			t.Errorf("%s: no %q in %s", name, c.want, c.drawn)

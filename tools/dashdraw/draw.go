@@ -18,7 +18,7 @@ const (
 	head        = 34 // above the panels
 	titleRoom   = 24
 	lineRoom    = 15
-	axis        = 62 // for the numbers beside a graph
+	axis        = 62 // for the numbers next to a graph
 )
 
 // canvas is a file that is written.
@@ -45,12 +45,14 @@ func draw(d dashboard) []byte {
 		bottom = max(bottom, p.GridPos.Y+p.GridPos.H)
 	}
 	c := &canvas{}
-	c.line(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`, 24*column, head+bottom*row)
+	c.line(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">`,
+		24*column, head+bottom*row)
 	c.line(`<rect width="100%%" height="100%%" fill="#f4f5f7"/>`)
 	c.text(gap, 22, `font-size="16" font-weight="bold"`, d.Title)
 	for _, p := range d.Panels {
 		g := p.GridPos
-		x, y, w, h := float64(g.X*column+gap/2), float64(head+g.Y*row+gap/2), float64(g.W*column-gap), float64(g.H*row-gap)
+		x, y, w, h := float64(g.X*column+gap/2), float64(head+g.Y*row+gap/2), float64(g.W*column-gap),
+			float64(g.H*row-gap)
 		c.line(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="white" stroke="#d0d3d8"/>`, x, y, w, h)
 		c.text(x+8, y+16, `font-weight="bold" font-size="12"`, p.Title)
 		p.draw(c, box{x + 8, y + titleRoom, w - 16, h - titleRoom - 6})
@@ -83,7 +85,8 @@ func (p *panel) stat(c *canvas, b box) {
 	if p.Options.TextMode == "name" {
 		text = p.Targets[0].name(s.Labels)
 	}
-	c.text(b.x+b.w/2, b.y+b.h/2+8, fmt.Sprintf(`text-anchor="middle" font-size="%.0f"`, min(28, 1.7*b.w/float64(max(1, len([]rune(text)))))), text)
+	c.text(b.x+b.w/2, b.y+b.h/2+8, fmt.Sprintf(`text-anchor="middle" font-size="%.0f"`,
+		min(28, 1.7*b.w/float64(max(1, len([]rune(text)))))), text)
 }
 
 // bars draws a bar for each series, the longest being the largest value or 1.
@@ -98,7 +101,8 @@ func (p *panel) bars(c *canvas, b box) {
 			return
 		}
 		c.text(b.x, y+11, "", p.Targets[0].name(s.Labels))
-		c.line(`<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s"/>`, b.x+b.w/4, y, max(0, s.last()/most)*b.w*0.6, lineRoom, colour(0))
+		c.line(`<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s"/>`, b.x+b.w/4, y,
+			max(0, s.last()/most)*b.w*0.6, lineRoom, colour(0))
 		c.text(b.x+b.w, y+11, `text-anchor="end"`, p.text(s.last()))
 	}
 }
@@ -194,10 +198,12 @@ func (p *panel) graph(c *canvas, b box) {
 		}
 		if stacked {
 			first, last := one.values[0].at, one.values[len(one.values)-1].at
-			c.line(`<polygon points="%s%.1f,%.1f %.1f,%.1f" fill="%s" stroke="%s"/>`, line.String(), x(last), y(0), x(first), y(0), colour(i), colour(i))
+			c.line(`<polygon points="%s%.1f,%.1f %.1f,%.1f" fill="%s" stroke="%s"/>`, line.String(), x(last), y(0),
+				x(first), y(0), colour(i), colour(i))
 			continue
 		}
-		c.line(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, strings.TrimSpace(line.String()), colour(i))
+		c.line(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, strings.TrimSpace(line.String()),
+			colour(i))
 	}
 	for i, one := range all[:legend] {
 		name, at := one.name, b.y+h+float64((i+1)*lineRoom)
@@ -210,5 +216,6 @@ func (p *panel) graph(c *canvas, b box) {
 }
 
 func escaped(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(strings.ToValidUTF8(s, "?"))
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(strings.ToValidUTF8(s,
+		"?"))
 }

@@ -5,8 +5,8 @@
 //
 //	dashdraw -prometheus URL -out DIR [-range 10m] [-node NAME] FILE...
 //
-// It asks the panels' own queries and lays the panels out as they say, so that a reader of the documents sees what is on
-// them, and with which numbers. It is not Grafana: colours, fonts and axes are its own, and of a panel's settings it knows
+// It asks the panels' own queries and lays the panels out as they say. So a reader of the pages sees what is on them,
+// and with which numbers. It is not Grafana: colours, fonts and axes are its own, and of a panel's settings it knows
 // those that these dashboards have.
 package main
 

@@ -69,7 +69,8 @@ func (p prometheus) ask(ctx context.Context, t target) ([]series, error) {
 	if !t.Instant {
 		at = p.at + "/api/v1/query_range"
 		step := max(1, int(p.back.Seconds())/points)
-		q = url.Values{"query": {t.Expr}, "start": {unix(p.end.Add(-p.back))}, "end": {unix(p.end)}, "step": {strconv.Itoa(step)}}
+		q = url.Values{"query": {t.Expr}, "start": {unix(p.end.Add(-p.back))}, "end": {unix(p.end)},
+			"step": {strconv.Itoa(step)}}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"?"+q.Encode(), http.NoBody)
 	if err != nil {

@@ -35,7 +35,7 @@ func run(files []string) error {
 		}
 		all = append(all, found...)
 	}
-	// JSON is YAML, and needs nothing beside the standard library.
+	// JSON is YAML, and needs only the standard library.
 	e := json.NewEncoder(os.Stdout)
 	e.SetIndent("", " ")
 	return e.Encode(rulesOf(all))

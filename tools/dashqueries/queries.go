@@ -79,7 +79,8 @@ type rule struct {
 func rulesOf(all []query) document {
 	g := group{Name: "dashboards"}
 	for _, q := range all {
-		g.Rules = append(g.Rules, rule{"dashboard:query", q.expr, map[string]string{"panel": q.panel, "query": fmt.Sprint(len(g.Rules))}})
+		g.Rules = append(g.Rules, rule{"dashboard:query", q.expr,
+			map[string]string{"panel": q.panel, "query": fmt.Sprint(len(g.Rules))}})
 	}
 	return document{[]group{g}}
 }

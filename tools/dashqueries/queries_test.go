@@ -17,10 +17,12 @@ func TestQueriesOf(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if rules := rulesOf(got).Groups[0].Rules; len(rules) != 2 || rules[1].Expr != want[1].expr || rules[0].Labels["query"] == rules[1].Labels["query"] {
+	if rules := rulesOf(got).Groups[0].Rules; len(rules) != 2 || rules[1].Expr != want[1].expr ||
+		rules[0].Labels["query"] == rules[1].Labels["query"] {
 		t.Errorf("%+v", rules)
 	}
-	for name, text := range map[string]string{"no panels": `{"title": "D"}`, "an empty query": `{"panels": [{"targets": [{"expr": ""}]}]}`} {
+	for name, text := range map[string]string{"no panels": `{"title": "D"}`,
+		"an empty query": `{"panels": [{"targets": [{"expr": ""}]}]}`} {
 		if _, err := queriesOf([]byte(text)); !errors.Is(err, errNone) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -27,7 +27,7 @@ type share struct {
 
 var (
 	gpuRow   = regexp.MustCompile(`(?m)^(\S+/\d+) +healthy +\S+ +\S+ +([\d.]+)GiB +.*?(NVIDIA .*?) *$`)
-	claimRow = regexp.MustCompile(`(?m)^\S+?/(\S+?)/\S+ +(\S+/\d+) +in use +([\d.]+)GiB`)
+	grantRow = regexp.MustCompile(`(?m)^\S+?/(\S+?)/\S+ +(\S+/\d+) +Active +([\d.]+)GiB`)
 )
 
 // draw renders a bar of the one GPU that the transcript shows, with its shares, and the transcript below it.
@@ -42,7 +42,7 @@ func draw(transcript string) ([]byte, error) {
 	}
 	var shares []share
 	free := allocatable
-	for _, row := range claimRow.FindAllStringSubmatch(transcript, -1) {
+	for _, row := range grantRow.FindAllStringSubmatch(transcript, -1) {
 		gib, err := strconv.ParseFloat(row[3], 64)
 		if err != nil {
 			return nil, fmt.Errorf("memory of %s: %w", row[1], err)
@@ -57,13 +57,16 @@ func draw(transcript string) ([]byte, error) {
 	lines := strings.Split(strings.TrimRight(transcript, "\n"), "\n")
 	height := textTop + len(lines)*lineSpace + margin
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">`+"\n", width, height, width, height)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">`+"\n", width, height, width, height)
 	fmt.Fprintf(&b, "<title>%d pods share one GPU</title>\n", len(shares))
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="#111827"/>`+"\n")
-	fmt.Fprintf(&b, `<text x="%d" y="34" fill="#f9fafb" font-size="15">GPU %s: %s, %.1f GiB, shared by %d pods</text>`+"\n", margin, html.EscapeString(gpu[1]), html.EscapeString(gpu[3]), allocatable, len(shares))
+	fmt.Fprintf(&b, `<text x="%d" y="34" fill="#f9fafb" font-size="15">GPU %s: %s, %.1f GiB, shared by %d pods</text>`+
+		"\n", margin, html.EscapeString(gpu[1]), html.EscapeString(gpu[3]), allocatable, len(shares))
 	bar(&b, append(shares, share{"free", free}), allocatable)
 	for i, line := range lines {
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="%s" xml:space="preserve">%s</text>`+"\n", margin, textTop+i*lineSpace, color(line), html.EscapeString(line))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="%s" xml:space="preserve">%s</text>`+"\n", margin,
+			textTop+i*lineSpace, color(line), html.EscapeString(line))
 	}
 	b.WriteString("</svg>\n")
 	return []byte(b.String()), nil
@@ -79,9 +82,11 @@ func bar(b *strings.Builder, shares []share, allocatable float64) {
 		if i == len(shares)-1 {
 			fill = "#374151"
 		}
-		fmt.Fprintf(b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" stroke="#111827"/>`+"\n", x, barTop, w, barHeight, fill)
+		fmt.Fprintf(b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" stroke="#111827"/>`+"\n", x, barTop, w,
+			barHeight, fill)
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="#f9fafb">%s</text>`+"\n", x+6, barTop+23, html.EscapeString(s.name))
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="#f9fafb" font-size="11">%.4g GiB</text>`+"\n", x+6, barTop+42, s.gib)
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" fill="#f9fafb" font-size="11">%.4g GiB</text>`+"\n", x+6, barTop+42,
+			s.gib)
 		x += w
 	}
 }

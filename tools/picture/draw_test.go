@@ -14,13 +14,13 @@ import (
 )
 
 const transcript = `$ kubectl kerf status
-NODE/GPU  STATE    GRANTED  FREE     USABLE   PERCENT  LEVELS            MODEL
+NODE/GPU  STATE    GRANTED  FREE     USABLE   PERCENT  ENFORCEMENT       MODEL
 node-1/0  healthy  30GiB    49.1GiB  79.1GiB  0%       exclusive,driver  NVIDIA H100 80GB HBM3
 
-CLAIM             NODE/GPU  STATE   MEMORY  PERCENT  LEVEL
-team/a/main       node-1/0  in use  10GiB   -        driver
-team/b/main       node-1/0  in use  20GiB   -        driver
-team/other/main   node-2/0  in use  20GiB   -        driver
+GRANT             NODE/GPU  STATE   MEMORY  PERCENT  LEVEL
+team/a/main       node-1/0  Active  10GiB   -        driver
+team/b/main       node-1/0  Active  20GiB   -        driver
+team/other/main   node-2/0  Active  20GiB   -        driver
 $ kubectl logs b
 gpuload[7]: allocated <9216.0 MiB>, CUDA_ERROR_OUT_OF_MEMORY
 `
@@ -31,7 +31,8 @@ func TestDraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(svg)
-	for _, want := range []string{">a<", ">b<", ">free<", ">10 GiB<", ">20 GiB<", ">49.1 GiB<", "NVIDIA H100 80GB HBM3, 79.1 GiB, shared by 2 pods", "&lt;9216.0 MiB&gt;"} {
+	for _, want := range []string{">a<", ">b<", ">free<", ">10 GiB<", ">20 GiB<", ">49.1 GiB<",
+		"NVIDIA H100 80GB HBM3, 79.1 GiB, shared by 2 pods", "&lt;9216.0 MiB&gt;"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the picture lacks %q", want)
 		}
@@ -51,7 +52,7 @@ func TestDraw(t *testing.T) {
 func TestDrawRejects(t *testing.T) {
 	for name, text := range map[string]string{
 		"no GPU":        "$ kubectl kerf status\n",
-		"no share":      strings.ReplaceAll(transcript, "in use", "held"),
+		"no share":      strings.ReplaceAll(transcript, "Active", "Reserved"),
 		"too many GiB":  strings.Replace(transcript, "20GiB   -", "90GiB   -", 1),
 		"another state": strings.ReplaceAll(transcript, "healthy", "lost"),
 	} {

@@ -5,7 +5,8 @@
 //
 //	picture [--check] TRANSCRIPT SVG
 //
-// hack/picture.sh records the transcript on a cluster. With --check, picture fails if SVG does not match the transcript.
+// hack/picture.sh records the transcript on a cluster. With --check, picture fails if SVG does not match the
+// transcript.
 package main
 
 import (

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// parameter places a generated file beside its source, whatever go_package says.
+// parameter places a generated file next to its source, whatever go_package says.
 const parameter = "paths=source_relative"
 
 // generator holds what is the same for all files of one run.
@@ -89,7 +89,8 @@ func appendInOrder(request *pluginpb.CodeGeneratorRequest, file linker.File, see
 }
 
 // call runs one plugin on the request: bytes in, bytes out, messages for people on its stderr.
-func call(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
+func call(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse,
+	error) {
 	input, err := proto.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)

@@ -23,16 +23,18 @@ var reason = regexp.MustCompile(`^[A-Z][a-z]*[A-Za-z]+$`)
 func (s *source) events() ([]event, error) {
 	var out []event
 	for _, c := range s.declared(func(c constant) bool {
-		return (strings.HasPrefix(c.name, "reason") || strings.HasSuffix(c.name, "Reason")) && reason.MatchString(s.text(c.pkg, c.value))
+		return (strings.HasPrefix(c.name, "reason") || strings.HasSuffix(c.name, "Reason")) &&
+			reason.MatchString(s.text(c.pkg, c.value))
 	}) {
 		doc, ok := strings.CutPrefix(c.doc, c.name+" ")
 		if !ok {
-			return nil, fmt.Errorf("%s: the comment of %s does not begin with its name and whose event it is", c.file, c.name)
+			return nil, fmt.Errorf("%s: the comment of %s does not begin with its name and whose event it is", c.file,
+				c.name)
 		}
 		out = append(out, event{s.text(c.pkg, c.value), program(c.file), doc})
 	}
 	slices.SortFunc(out, func(a, b event) int { return strings.Compare(a.reason, b.reason) })
-	// Which argument the reason is, by the method: kube's own door and client-go's recorder.
+	// Which argument the reason is, by the method: kube's adapter and client-go's recorder.
 	at := map[string]int{"Event": 2, "Eventf": 3}
 	var errs []string
 	for _, f := range s.files {
@@ -62,13 +64,17 @@ var ours = regexp.MustCompile(`(?:[a-z-]+\.)?kerf\.dev/[a-z][a-z.-]*[a-z]`)
 func (s *source) keys() (keys, error) {
 	var out keys
 	// The API's version, the address of the schema, CDI kinds, and a label that examples of pools choose nodes by.
-	known := map[string]bool{"kerf.dev/v": true, "kerf.dev/schemas": true, "kerf.dev/ask": true, "kerf.dev/guard": true, "kerf.dev/pool": true}
+	known := map[string]bool{"kerf.dev/v": true, "kerf.dev/schemas": true, "kerf.dev/ask": true, "kerf.dev/guard": true,
+		"kerf.dev/pool": true}
+	for _, former := range formerKeys() {
+		known[former] = true
+	}
 	for _, c := range s.declared(func(constant) bool { return true }) {
 		value, name := s.text(c.pkg, c.value), strings.ToLower(c.name)
 		switch {
 		case c.pkg == "sharing" && strings.HasPrefix(c.name, "key"):
 			known["kerf.dev/"+value], known[value+".kerf.dev/"] = true, true
-			k, err := c.key("`kerf.dev/" + value + "` of a pod, `" + value + ".kerf.dev/CONTAINER` for one container")
+			k, err := c.key(annotationOf(c.name, value))
 			if err != nil {
 				return out, err
 			}
@@ -101,6 +107,25 @@ func (s *source) keys() (keys, error) {
 	return out, s.unknown(known)
 }
 
+// annotationOf is how a pod and a container write the key of an annotation. Some keys have one of the forms only.
+func annotationOf(constant, value string) string {
+	pod, container := "`kerf.dev/"+value+"` of a pod", "`"+value+".kerf.dev/CONTAINER` for one container"
+	switch constant {
+	case "keyScheduling", "keyShareCapWith":
+		return container
+	case "keyTranslatedFrom":
+		return pod
+	}
+	return pod + ", " + container
+}
+
+// formerKeys are names of earlier versions: the agent removes these labels, and only the scheduler may set the
+// annotation.
+func formerKeys() []string {
+	return []string{"kerf.dev/gpu.model", "kerf.dev/gpu.memory", "kerf.dev/level", "kerf.dev/driver",
+		"kerf.dev/mig.capable", "placement.kerf.dev/"}
+}
+
 func (c constant) key(show string) (key, error) {
 	if c.doc == "" {
 		return key{}, fmt.Errorf("%s: %s has no comment", c.file, c.name)
@@ -113,14 +138,15 @@ func (c constant) key(show string) (key, error) {
 	return key{}, fmt.Errorf("%s: the comment of %s does not begin with its name", c.file, c.name)
 }
 
-// unknown is an error for keys that code or chart mention and nobody declares.
+// unknown is an error for keys that code or chart mention without a declaration.
 func (s *source) unknown(known map[string]bool) error {
 	var errs []string
 	look := func(where, text string) {
 		for _, k := range ours.FindAllString(text, -1) {
 			prefix, rest, _ := strings.Cut(k, "kerf.dev/")
 			switch {
-			case known[k], prefix != "" && known[prefix+"kerf.dev/"], strings.HasPrefix(rest, "mig-"), known[strings.TrimRight(k, ".-")]:
+			case known[k], prefix != "" && known[prefix+"kerf.dev/"], strings.HasPrefix(rest, "mig-"),
+				known[strings.TrimRight(k, ".-")]:
 			case prefix == "":
 				errs = append(errs, k+" in "+where)
 			}

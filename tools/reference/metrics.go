@@ -46,14 +46,15 @@ func (s *source) metrics() ([]metric, error) {
 	for _, f := range s.files {
 		ast.Inspect(f.tree, func(n ast.Node) bool {
 			lit, ok := n.(*ast.BasicLit)
-			if name := s.textOf(f, lit, ok); metricName.MatchString(name) && found[name].name == "" && !derived(name, found) {
+			if name := s.textOf(f, lit, ok); metricName.MatchString(name) && found[name].name == "" &&
+				!derived(name, found) {
 				unknown = append(unknown, name+" in "+f.path)
 			}
 			return true
 		})
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("metrics that nobody declares with a help: %s", strings.Join(unknown, ", "))
+		return nil, fmt.Errorf("metrics without a declaration with a help: %s", strings.Join(unknown, ", "))
 	}
 	var out []metric
 	for _, m := range found {
@@ -194,8 +195,27 @@ func (s *source) list(f file, e ast.Expr, lists map[string][]string) []string {
 	return nil
 }
 
-// listsIn are the lists of texts that a part of a file gives names: those of variables, and of functions that return one.
-// known are such functions outside the part.
+// listOfCase is the list of texts that a switch returns for each name of a case.
+func (s *source) listOfCase(f file, c *ast.CaseClause) map[string][]string {
+	out := map[string][]string{}
+	r, ok := c.Body[0].(*ast.ReturnStmt)
+	if !ok || len(r.Results) != 1 {
+		return nil
+	}
+	list, ok := r.Results[0].(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	for _, e := range c.List {
+		if name, ok := e.(*ast.Ident); ok {
+			out[name.Name] = s.list(f, list, nil)
+		}
+	}
+	return out
+}
+
+// listsIn are the lists of texts to which a part of a file gives names. These are variables, functions that return a
+// list, and cases of a switch that return one. known are such functions and cases outside the part.
 func listsIn(s *source, f file, part ast.Node, known map[string][]string) map[string][]string {
 	out := map[string][]string{}
 	ast.Inspect(part, func(n ast.Node) bool {
@@ -205,6 +225,9 @@ func listsIn(s *source, f file, part ast.Node, known map[string][]string) map[st
 					out[d.Name.Name] = s.list(f, c, nil)
 				}
 			}
+		}
+		if c, ok := n.(*ast.CaseClause); ok && len(c.Body) == 1 {
+			maps.Copy(out, s.listOfCase(f, c))
 		}
 		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
 			for i := range a.Lhs {

@@ -24,13 +24,16 @@ func (s *source) pages() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"metrics.md": metricsPage(metrics), "events.md": eventsPage(events), "keys.md": keysPage(keys)}, nil
+	return map[string][]byte{"metrics.md": metricsPage(metrics), "events.md": eventsPage(events),
+		"keys.md": keysPage(keys)}, nil
 }
 
 func metricsPage(list []metric) []byte {
 	var b strings.Builder
-	b.WriteString(made + "# Metrics\n\nEvery metric of Kerf. [Monitor with Prometheus and Grafana](../operate/monitoring.md) has queries and alerts.\n" +
-		"kerf-monitor also exports the names of dcgm-exporter: see [kerf-monitor](kerf-monitor.md#compatibility-with-dcgm-exporter).\n" +
+	b.WriteString(made + "# Metrics\n\nEvery metric of Kerf. [Monitor with Prometheus and " +
+		"Grafana](../operate/monitoring.md) has queries and alerts.\n" +
+		"kerf-monitor also exports the names of dcgm-exporter: see " +
+		"[kerf-monitor](kerf-monitor.md#compatibility-with-dcgm-exporter).\n" +
 		"kerf-scheduler adds its metrics to those of kube-scheduler.\n")
 	last := ""
 	for _, m := range list {
@@ -45,7 +48,8 @@ func metricsPage(list []metric) []byte {
 
 func eventsPage(list []event) []byte {
 	var b strings.Builder
-	b.WriteString(made + "# Events\n\nThe reasons of the events that Kerf writes, and what each is about. Why a container with a GPU cannot start is in kubelet's own events of the pod.\n\n" +
+	b.WriteString(made + "# Events\n\nThe reasons of the events that Kerf writes, and what each is about. Why a " +
+		"container with a GPU cannot start is in kubelet's own events of the pod.\n\n" +
 		"| reason | by | what it says |\n|---|---|---|\n")
 	for _, e := range list {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.reason, e.program, cell(e.doc))
@@ -55,7 +59,8 @@ func eventsPage(list []event) []byte {
 
 func keysPage(k keys) []byte {
 	var b strings.Builder
-	b.WriteString(made + "# Resources, annotations, labels and taints\n\nEvery key of the domain kerf.dev. The pages on [pods](../use/pods.md) and on [GPU nodes](../operate/nodes.md) use them.\n")
+	b.WriteString(made + "# Resources, annotations, labels and taints\n\nEvery key of the domain kerf.dev. The pages " +
+		"on [pods](../use/pods.md) and on [GPU nodes](../operate/nodes.md) use them.\n")
 	for _, part := range []struct {
 		title, intro string
 		list         []key

@@ -20,7 +20,7 @@ const (
 	// ResourceGPU is a number of GPUs.
 	ResourceGPU = Domain + "/gpu"
 	// LabelNode has a node | get an agent.
-	LabelNode = Domain + "/node"
+	LabelNode = Domain + "/deploy-agent"
 	// keyModel is globs.
 	keyModel = "gpu-model"
 )
@@ -45,13 +45,25 @@ func amounts() {
 	one.gauge("kerf_amount_bytes", "How much it is.", get)
 }
 
+func (s shape) names() []string {
+	switch s {
+	case byGPU:
+		return []string{"gpu", "gpu_uuid"}
+	}
+	return nil
+}
+
+func monitor() {
+	gauge(up, "kerf_gpu_up", "Whether it answers.", byGPU)
+}
+
 func grants() {
 	one := labels{[]string{"grant"}}
 	one.and("level", get).and("state", get).gauge("kerf_grant_facts", "What it is.", get)
 }
 `)},
 		"cmd/kerf-agent/more.go":        {Data: []byte("package main\n" + code)},
-		"deploy/chart/templates/a.yaml": {Data: []byte("kerf.dev/node: \"true\"\n" + chart)},
+		"deploy/chart/templates/a.yaml": {Data: []byte("kerf.dev/deploy-agent: \"true\"\n" + chart)},
 	}
 	for _, dir := range folders() {
 		out[dir+"/doc.go"] = &fstest.MapFile{Data: []byte("package " + dir + "\n")}
@@ -70,11 +82,15 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for page, want := range map[string][]string{
-		"metrics.md": {"## kerf-agent\n", "| `kerf_gpu_ok` | gauge | uuid, index | Whether it is. |\n", "| `kerf_grants` | gauge | state, uuid | How many there are. |\n", "| `kerf_wait_seconds` | histogram | why | How long it took. |\n",
-			"| `kerf_amount_bytes` | gauge | grant, uuid | How much it is. |\n", "| `kerf_grant_facts` | gauge | grant, level, state | What it is. |\n"},
+		"metrics.md": {"## kerf-agent\n", "| `kerf_gpu_ok` | gauge | uuid, index | Whether it is. |\n",
+			"| `kerf_grants` | gauge | state, uuid | How many there are. |\n",
+			"| `kerf_wait_seconds` | histogram | why | How long it took. |\n",
+			"| `kerf_amount_bytes` | gauge | grant, uuid | How much it is. |\n",
+			"| `kerf_gpu_up` | gauge | gpu, gpu_uuid | Whether it answers. |\n",
+			"| `kerf_grant_facts` | gauge | grant, level, state | What it is. |\n"},
 		"events.md": {"| `GPUGone` | kerf-agent | of a pod: it is gone. |\n"},
 		"keys.md": {
-			"| `kerf.dev/gpu` | a number of GPUs. |\n", "| `kerf.dev/node` | has a node \\| get an agent. |\n",
+			"| `kerf.dev/gpu` | a number of GPUs. |\n", "| `kerf.dev/deploy-agent` | has a node \\| get an agent. |\n",
 			"| `kerf.dev/gpu-model` of a pod, `gpu-model.kerf.dev/CONTAINER` for one container | globs. |\n",
 		},
 	} {
@@ -86,19 +102,25 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What somebody uses and nobody declares is found, wherever it stands.
+// A name that is used and not declared is found, wherever it stands.
 func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ code, chart, want string }{
-		"a metric":                    {"var m = make(\"kerf_more_total\")\n", "", "kerf_more_total in cmd/kerf-agent/more.go"},
-		"a reason of an event":        {"func f() { k.Event(ctx, ref, \"Other\", \"text\", true) }\n", "", `"Other" in cmd/kerf-agent/more.go`},
-		"a reason for the recorder":   {"func f() { k.Eventf(pod, nil, kind, \"Other\", \"Doing\", \"%s\", text) }\n", "", `"Other" in cmd/kerf-agent/more.go`},
-		"a reason without a comment":  {"const reasonOther = \"Other\"\n", "", "the comment of reasonOther"},
-		"a key in the code":           {"var l = \"kerf.dev/colour\"\n", "", "kerf.dev/colour in cmd/kerf-agent/more.go"},
-		"a key in the chart":          {"", "kerf.dev/shade: dark\n", "kerf.dev/shade in deploy/chart/templates/a.yaml"},
-		"a label without a comment":   {"const labelHue = \"kerf.dev/hue\"\n", "", "labelHue has no comment"},
-		"a label with another's name": {"// A comment.\nconst labelHue = \"kerf.dev/hue\"\n", "", "the comment of labelHue"},
-		"nothing":                     {"var l, m = \"kerf.dev/gpu\", \"gpu-model.kerf.dev/\"\n", "", ""},
+		"a metric": {"var m = make(\"kerf_more_total\")\n", "",
+			"kerf_more_total in cmd/kerf-agent/more.go"},
+		"a reason of an event": {"func f() { k.Event(ctx, ref, \"Other\", \"text\", true) }\n", "",
+			`"Other" in cmd/kerf-agent/more.go`},
+		"a reason for the recorder": {"func f() { k.Eventf(pod, nil, kind, \"Other\", \"Doing\", \"%s\", text) }\n",
+			"", `"Other" in cmd/kerf-agent/more.go`},
+		"a reason without a comment": {"const reasonOther = \"Other\"\n", "", "the comment of reasonOther"},
+		"a key in the code": {"var l = \"kerf.dev/colour\"\n", "",
+			"kerf.dev/colour in cmd/kerf-agent/more.go"},
+		"a key in the chart": {"", "kerf.dev/shade: dark\n",
+			"kerf.dev/shade in deploy/chart/templates/a.yaml"},
+		"a label without a comment": {"const labelHue = \"kerf.dev/hue\"\n", "", "labelHue has no comment"},
+		"a label with another's name": {"// A comment.\nconst labelHue = \"kerf.dev/hue\"\n", "",
+			"the comment of labelHue"},
+		"nothing": {"var l, m = \"kerf.dev/gpu\", \"gpu-model.kerf.dev/\"\n", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -150,7 +150,8 @@ func program(name string) string {
 	case strings.HasPrefix(name, "scheduler/"), strings.HasPrefix(name, "sharing/scheduler/"):
 		return "kerf-scheduler"
 	case strings.HasPrefix(name, "monitor/exposition/"), strings.HasPrefix(name, "monitor/collect/"),
-		strings.HasPrefix(name, "monitor/source/"), strings.HasPrefix(name, "monitor/service/"), strings.HasPrefix(name, "cmd/kerf-monitor/"):
+		strings.HasPrefix(name, "monitor/source/"), strings.HasPrefix(name, "monitor/service/"),
+		strings.HasPrefix(name, "cmd/kerf-monitor/"):
 		return "kerf-monitor"
 	}
 	return "kerf-agent"

@@ -22,7 +22,7 @@ const (
 	maxLines = 600
 )
 
-// generated is the mark that Go's tools agree on for files that nobody edits, also as JSON Schema has comments.
+// generated is the mark of Go's tools for generated files, also as JSON Schema has comments.
 var generated = regexp.MustCompile(`(?m)^(// |  "\$comment": ")Code generated .* DO NOT EDIT\.(",)?$`)
 
 // machinePath finds home folders and the like: absolute paths that another machine does not have.
@@ -44,7 +44,7 @@ func check(tree fs.FS) ([]string, error) {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || name == ".git" { // in another worktree, .git is a file
 			return nil
 		}
 		text, err := fs.ReadFile(tree, name)
@@ -73,6 +73,7 @@ func checkFile(tree fs.FS, name, text string) []string {
 	if lines := strings.Count(text, "\n"); lines > maxLines && limited(name, text) {
 		findings = append(findings, fmt.Sprintf("%s: %d lines: split it, %d is the most", name, lines, maxLines))
 	}
+	findings = append(findings, checkColumns(name, text)...)
 	for i, line := range strings.Split(text, "\n") {
 		for _, match := range machinePath.FindAllStringSubmatch(line, -1) {
 			if !strings.HasPrefix(match[2], sameEverywhere) {
@@ -105,7 +106,7 @@ func hasHeader(text string) bool {
 	return false
 }
 
-// limited leaves out what nobody writes by hand: generated code, checksums, the licence, test data.
+// limited leaves out files that are not written by hand: generated code, checksums, the license, test data.
 func limited(name, text string) bool {
 	if generated.MatchString(text) || strings.Contains(name, "testdata/") {
 		return false

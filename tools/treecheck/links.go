@@ -22,7 +22,7 @@ var (
 	inlineCode = regexp.MustCompile("`[^`]*`")
 )
 
-// checkLinks reports the relative links of a document that lead to no file or no heading.
+// checkLinks reports the relative links of a page that lead to no file or no heading.
 func checkLinks(tree fs.FS, name, text string) []string {
 	var findings []string
 	for i, line := range prose(text) {
@@ -71,7 +71,7 @@ func followLink(tree fs.FS, name, text, target string) string {
 	return ""
 }
 
-// anchors returns the names under which forges make a document's headings reachable.
+// anchors returns the names under which forges make a page's headings reachable.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
 	for _, line := range prose(text) {
@@ -101,7 +101,7 @@ func anchor(title string) string {
 	}, title)
 }
 
-// prose returns the document's lines with those inside fenced code blocked out, so that numbers stay right.
+// prose returns the page's lines with those inside fenced code blocked out, so that numbers stay right.
 func prose(text string) []string {
 	lines := strings.Split(text, "\n")
 	fence := ""

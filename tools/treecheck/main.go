@@ -1,9 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command treecheck reads the text files of a source tree and reports what no compiler looks at: a missing
-// licence header, a file that has grown too long, a link in a document that leads nowhere, a path that
-// exists on one person's machine only.
+// Command treecheck reads the text files of a source tree and reports what no compiler finds: a missing
+// licence header, a long file, a wide line, a broken link, a path that exists on one person's machine only.
 //
 //	treecheck DIR
 //

@@ -562,7 +562,7 @@ type MIG struct {
 	Units    int32    `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
 	Profiles []string `protobuf:"bytes,5,rep,name=profiles,proto3" json:"profiles,omitempty"`
 	// pieces are its instances, by their starts.
-	Pieces []*MIGPiece `protobuf:"bytes,6,rep,name=pieces,proto3" json:"pieces,omitempty"`
+	Pieces []*MIGInstance `protobuf:"bytes,6,rep,name=pieces,proto3" json:"pieces,omitempty"`
 	// trouble is why nothing is given of it, waits why it is not as the pool says; empty where all is well.
 	Trouble string `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	Waits   string `protobuf:"bytes,8,opt,name=waits,proto3" json:"waits,omitempty"`
@@ -640,7 +640,7 @@ func (x *MIG) GetProfiles() []string {
 	return nil
 }
 
-func (x *MIG) GetPieces() []*MIGPiece {
+func (x *MIG) GetPieces() []*MIGInstance {
 	if x != nil {
 		return x.Pieces
 	}
@@ -683,7 +683,7 @@ func (x *MIG) GetTurnStays() string {
 }
 
 // MIGPiece is a MIG instance that is there, or is being cut.
-type MIGPiece struct {
+type MIGInstance struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
 	// start and size are in placement units.
@@ -702,20 +702,20 @@ type MIGPiece struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MIGPiece) Reset() {
-	*x = MIGPiece{}
+func (x *MIGInstance) Reset() {
+	*x = MIGInstance{}
 	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MIGPiece) String() string {
+func (x *MIGInstance) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MIGPiece) ProtoMessage() {}
+func (*MIGInstance) ProtoMessage() {}
 
-func (x *MIGPiece) ProtoReflect() protoreflect.Message {
+func (x *MIGInstance) ProtoReflect() protoreflect.Message {
 	mi := &file_api_node_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -727,61 +727,61 @@ func (x *MIGPiece) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MIGPiece.ProtoReflect.Descriptor instead.
-func (*MIGPiece) Descriptor() ([]byte, []int) {
+// Deprecated: Use MIGInstance.ProtoReflect.Descriptor instead.
+func (*MIGInstance) Descriptor() ([]byte, []int) {
 	return file_api_node_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *MIGPiece) GetProfile() string {
+func (x *MIGInstance) GetProfile() string {
 	if x != nil {
 		return x.Profile
 	}
 	return ""
 }
 
-func (x *MIGPiece) GetStart() int32 {
+func (x *MIGInstance) GetStart() int32 {
 	if x != nil {
 		return x.Start
 	}
 	return 0
 }
 
-func (x *MIGPiece) GetSize() int32 {
+func (x *MIGInstance) GetSize() int32 {
 	if x != nil {
 		return x.Size
 	}
 	return 0
 }
 
-func (x *MIGPiece) GetOurs() bool {
+func (x *MIGInstance) GetOurs() bool {
 	if x != nil {
 		return x.Ours
 	}
 	return false
 }
 
-func (x *MIGPiece) GetReady() bool {
+func (x *MIGInstance) GetReady() bool {
 	if x != nil {
 		return x.Ready
 	}
 	return false
 }
 
-func (x *MIGPiece) GetUuid() string {
+func (x *MIGInstance) GetUuid() string {
 	if x != nil {
 		return x.Uuid
 	}
 	return ""
 }
 
-func (x *MIGPiece) GetGrant() string {
+func (x *MIGInstance) GetGrant() string {
 	if x != nil {
 		return x.Grant
 	}
 	return ""
 }
 
-func (x *MIGPiece) GetHolder() string {
+func (x *MIGInstance) GetHolder() string {
 	if x != nil {
 		return x.Holder
 	}
@@ -881,14 +881,14 @@ type Grant struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// state is claimed, leased or recovered (rebuilt from cgroup and driver after the record was lost).
-	State       string      `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Fragments   []*Fragment `protobuf:"bytes,4,rep,name=fragments,proto3" json:"fragments,omitempty"`
-	MemoryBytes uint64      `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	Percent     uint32      `protobuf:"varint,6,opt,name=percent,proto3" json:"percent,omitempty"`
-	UsedBytes   uint64      `protobuf:"varint,7,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
-	UsedKnown   bool        `protobuf:"varint,8,opt,name=used_known,json=usedKnown,proto3" json:"used_known,omitempty"`
-	Level       string      `protobuf:"bytes,9,opt,name=level,proto3" json:"level,omitempty"`
-	LevelReason string      `protobuf:"bytes,10,opt,name=level_reason,json=levelReason,proto3" json:"level_reason,omitempty"`
+	State       string   `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Fragments   []*Share `protobuf:"bytes,4,rep,name=fragments,proto3" json:"fragments,omitempty"`
+	MemoryBytes uint64   `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Percent     uint32   `protobuf:"varint,6,opt,name=percent,proto3" json:"percent,omitempty"`
+	UsedBytes   uint64   `protobuf:"varint,7,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	UsedKnown   bool     `protobuf:"varint,8,opt,name=used_known,json=usedKnown,proto3" json:"used_known,omitempty"`
+	Level       string   `protobuf:"bytes,9,opt,name=level,proto3" json:"level,omitempty"`
+	LevelReason string   `protobuf:"bytes,10,opt,name=level_reason,json=levelReason,proto3" json:"level_reason,omitempty"`
 	// cgroup is the absolute directory in the cgroup v2 hierarchy; empty before arm.
 	Cgroup    string  `protobuf:"bytes,11,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
 	Pids      []int32 `protobuf:"varint,12,rep,packed,name=pids,proto3" json:"pids,omitempty"`
@@ -908,15 +908,15 @@ type Grant struct {
 	UsedBy      string `protobuf:"bytes,22,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	// in_force are the fragments that the lease is held to, where an init container asks for less than the
 	// grant has; else empty.
-	InForce []*Fragment `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce []*Share `protobuf:"bytes,23,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	// backend is what holds the grant to its size: driver, mps, libkerf, reactive or none. level says how strongly
 	// it does now.
 	Backend string   `protobuf:"bytes,24,opt,name=backend,proto3" json:"backend,omitempty"`
 	Compute *Compute `protobuf:"bytes,25,opt,name=compute,proto3" json:"compute,omitempty"`
 	// with is the grant whose cap this one shares, and joint what all that share one cap have together on its GPUs, which
 	// each of them may use; empty where its cap is its own. A grant that others share with has joint alone.
-	With          string      `protobuf:"bytes,26,opt,name=with,proto3" json:"with,omitempty"`
-	Joint         []*Fragment `protobuf:"bytes,27,rep,name=joint,proto3" json:"joint,omitempty"`
+	With          string   `protobuf:"bytes,26,opt,name=with,proto3" json:"with,omitempty"`
+	Joint         []*Share `protobuf:"bytes,27,rep,name=joint,proto3" json:"joint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,7 +972,7 @@ func (x *Grant) GetState() string {
 	return ""
 }
 
-func (x *Grant) GetFragments() []*Fragment {
+func (x *Grant) GetFragments() []*Share {
 	if x != nil {
 		return x.Fragments
 	}
@@ -1105,7 +1105,7 @@ func (x *Grant) GetUsedBy() string {
 	return ""
 }
 
-func (x *Grant) GetInForce() []*Fragment {
+func (x *Grant) GetInForce() []*Share {
 	if x != nil {
 		return x.InForce
 	}
@@ -1133,7 +1133,7 @@ func (x *Grant) GetWith() string {
 	return ""
 }
 
-func (x *Grant) GetJoint() []*Fragment {
+func (x *Grant) GetJoint() []*Share {
 	if x != nil {
 		return x.Joint
 	}
@@ -1285,7 +1285,7 @@ func (x *Time) GetWaitedSeconds() float64 {
 	return 0
 }
 
-type Fragment struct {
+type Share struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Gpu         string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
 	MemoryBytes uint64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
@@ -1309,20 +1309,20 @@ type Fragment struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Fragment) Reset() {
-	*x = Fragment{}
+func (x *Share) Reset() {
+	*x = Share{}
 	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Fragment) String() string {
+func (x *Share) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Fragment) ProtoMessage() {}
+func (*Share) ProtoMessage() {}
 
-func (x *Fragment) ProtoReflect() protoreflect.Message {
+func (x *Share) ProtoReflect() protoreflect.Message {
 	mi := &file_api_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1334,89 +1334,89 @@ func (x *Fragment) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Fragment.ProtoReflect.Descriptor instead.
-func (*Fragment) Descriptor() ([]byte, []int) {
+// Deprecated: Use Share.ProtoReflect.Descriptor instead.
+func (*Share) Descriptor() ([]byte, []int) {
 	return file_api_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *Fragment) GetGpu() string {
+func (x *Share) GetGpu() string {
 	if x != nil {
 		return x.Gpu
 	}
 	return ""
 }
 
-func (x *Fragment) GetMemoryBytes() uint64 {
+func (x *Share) GetMemoryBytes() uint64 {
 	if x != nil {
 		return x.MemoryBytes
 	}
 	return 0
 }
 
-func (x *Fragment) GetPercent() uint32 {
+func (x *Share) GetPercent() uint32 {
 	if x != nil {
 		return x.Percent
 	}
 	return 0
 }
 
-func (x *Fragment) GetWhole() bool {
+func (x *Share) GetWhole() bool {
 	if x != nil {
 		return x.Whole
 	}
 	return false
 }
 
-func (x *Fragment) GetUsedBytes() uint64 {
+func (x *Share) GetUsedBytes() uint64 {
 	if x != nil {
 		return x.UsedBytes
 	}
 	return 0
 }
 
-func (x *Fragment) GetUsedKnown() bool {
+func (x *Share) GetUsedKnown() bool {
 	if x != nil {
 		return x.UsedKnown
 	}
 	return false
 }
 
-func (x *Fragment) GetLentBytes() uint64 {
+func (x *Share) GetLentBytes() uint64 {
 	if x != nil {
 		return x.LentBytes
 	}
 	return 0
 }
 
-func (x *Fragment) GetBurstBytes() uint64 {
+func (x *Share) GetBurstBytes() uint64 {
 	if x != nil {
 		return x.BurstBytes
 	}
 	return 0
 }
 
-func (x *Fragment) GetMigProfile() string {
+func (x *Share) GetMigProfile() string {
 	if x != nil {
 		return x.MigProfile
 	}
 	return ""
 }
 
-func (x *Fragment) GetMigStart() int32 {
+func (x *Share) GetMigStart() int32 {
 	if x != nil {
 		return x.MigStart
 	}
 	return 0
 }
 
-func (x *Fragment) GetTime() *Time {
+func (x *Share) GetTime() *Time {
 	if x != nil {
 		return x.Time
 	}
 	return nil
 }
 
-func (x *Fragment) GetCapEvents() *CapEvents {
+func (x *Share) GetCapEvents() *CapEvents {
 	if x != nil {
 		return x.CapEvents
 	}
@@ -2412,8 +2412,8 @@ type MIGPlan struct {
 	Waits string `protobuf:"bytes,4,opt,name=waits,proto3" json:"waits,omitempty"`
 	// after are its instances once the steps are done, by their starts, without UUIDs and holders; units is the number of its
 	// placement units, 0 where nothing is known of them.
-	After         []*MIGPiece `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
-	Units         int32       `protobuf:"varint,6,opt,name=units,proto3" json:"units,omitempty"`
+	After         []*MIGInstance `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
+	Units         int32          `protobuf:"varint,6,opt,name=units,proto3" json:"units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2476,7 +2476,7 @@ func (x *MIGPlan) GetWaits() string {
 	return ""
 }
 
-func (x *MIGPlan) GetAfter() []*MIGPiece {
+func (x *MIGPlan) GetAfter() []*MIGInstance {
 	if x != nil {
 		return x.After
 	}
@@ -2543,22 +2543,22 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"lent_bytes\x18\x12 \x01(\x04R\tlentBytes\x12.\n" +
 	"\tmig_state\x18\x13 \x01(\v2\x11.kerf.node.v1.MIGR\bmigState\x12:\n" +
 	"\x19memory_overcommit_percent\x18\x14 \x01(\rR\x17memoryOvercommitPercent\x12<\n" +
-	"\x1acompute_overcommit_percent\x18\x15 \x01(\rR\x18computeOvercommitPercent\"\xa8\x02\n" +
+	"\x1acompute_overcommit_percent\x18\x15 \x01(\rR\x18computeOvercommitPercent\"\xab\x02\n" +
 	"\x03MIG\x12\x12\n" +
 	"\x04able\x18\x01 \x01(\bR\x04able\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\bR\x02on\x12\x14\n" +
 	"\x05fixed\x18\x03 \x01(\bR\x05fixed\x12\x14\n" +
 	"\x05units\x18\x04 \x01(\x05R\x05units\x12\x1a\n" +
-	"\bprofiles\x18\x05 \x03(\tR\bprofiles\x12.\n" +
-	"\x06pieces\x18\x06 \x03(\v2\x16.kerf.node.v1.MIGPieceR\x06pieces\x12\x18\n" +
+	"\bprofiles\x18\x05 \x03(\tR\bprofiles\x121\n" +
+	"\x06pieces\x18\x06 \x03(\v2\x19.kerf.node.v1.MIGInstanceR\x06pieces\x12\x18\n" +
 	"\atrouble\x18\a \x01(\tR\atrouble\x12\x14\n" +
 	"\x05waits\x18\b \x01(\tR\x05waits\x12\x19\n" +
 	"\bturns_to\x18\t \x01(\tR\aturnsTo\x12\x1b\n" +
 	"\tturns_for\x18\n" +
 	" \x01(\tR\bturnsFor\x12\x1d\n" +
 	"\n" +
-	"turn_stays\x18\v \x01(\tR\tturnStays\"\xba\x01\n" +
-	"\bMIGPiece\x12\x18\n" +
+	"turn_stays\x18\v \x01(\tR\tturnStays\"\xbd\x01\n" +
+	"\vMIGInstance\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x05R\x05start\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x05R\x04size\x12\x12\n" +
@@ -2573,12 +2573,12 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x06listed\x18\x03 \x01(\bR\x06listed\x12\x16\n" +
 	"\x06answer\x18\x04 \x01(\tR\x06answer\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xa4\x06\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\x9b\x06\n" +
 	"\x05Grant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\tR\x05state\x124\n" +
-	"\tfragments\x18\x04 \x03(\v2\x16.kerf.node.v1.FragmentR\tfragments\x12!\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x121\n" +
+	"\tfragments\x18\x04 \x03(\v2\x13.kerf.node.v1.ShareR\tfragments\x12!\n" +
 	"\fmemory_bytes\x18\x05 \x01(\x04R\vmemoryBytes\x12\x18\n" +
 	"\apercent\x18\x06 \x01(\rR\apercent\x12\x1d\n" +
 	"\n" +
@@ -2599,12 +2599,12 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\rpod_namespace\x18\x13 \x01(\tR\fpodNamespace\x12\x19\n" +
 	"\bpod_name\x18\x14 \x01(\tR\apodName\x12!\n" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x17\n" +
-	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x121\n" +
-	"\bin_force\x18\x17 \x03(\v2\x16.kerf.node.v1.FragmentR\ainForce\x12\x18\n" +
+	"\aused_by\x18\x16 \x01(\tR\x06usedBy\x12.\n" +
+	"\bin_force\x18\x17 \x03(\v2\x13.kerf.node.v1.ShareR\ainForce\x12\x18\n" +
 	"\abackend\x18\x18 \x01(\tR\abackend\x12/\n" +
 	"\acompute\x18\x19 \x01(\v2\x15.kerf.node.v1.ComputeR\acompute\x12\x12\n" +
-	"\x04with\x18\x1a \x01(\tR\x04with\x12,\n" +
-	"\x05joint\x18\x1b \x03(\v2\x16.kerf.node.v1.FragmentR\x05joint\"G\n" +
+	"\x04with\x18\x1a \x01(\tR\x04with\x12)\n" +
+	"\x05joint\x18\x1b \x03(\v2\x13.kerf.node.v1.ShareR\x05joint\"G\n" +
 	"\aCompute\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x1a\n" +
@@ -2614,8 +2614,8 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\x0fcharged_seconds\x18\x02 \x01(\x01R\x0echargedSeconds\x12\x1a\n" +
 	"\blaunches\x18\x03 \x01(\x04R\blaunches\x120\n" +
 	"\x14launches_past_budget\x18\x04 \x01(\x04R\x12launchesPastBudget\x12%\n" +
-	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\x8b\x03\n" +
-	"\bFragment\x12\x10\n" +
+	"\x0ewaited_seconds\x18\x05 \x01(\x01R\rwaitedSeconds\"\x88\x03\n" +
+	"\x05Share\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x04R\vmemoryBytes\x12\x18\n" +
 	"\apercent\x18\x03 \x01(\rR\apercent\x12\x14\n" +
@@ -2714,13 +2714,13 @@ const file_api_node_v1_node_proto_rawDesc = "" +
 	"\bdocument\x18\x01 \x01(\tR\bdocument\x12\x14\n" +
 	"\x05apply\x18\x02 \x01(\bR\x05apply\"<\n" +
 	"\x0fPlanMIGResponse\x12)\n" +
-	"\x04gpus\x18\x01 \x03(\v2\x15.kerf.node.v1.MIGPlanR\x04gpus\"\xa1\x01\n" +
+	"\x04gpus\x18\x01 \x03(\v2\x15.kerf.node.v1.MIGPlanR\x04gpus\"\xa4\x01\n" +
 	"\aMIGPlan\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05steps\x18\x03 \x03(\tR\x05steps\x12\x14\n" +
-	"\x05waits\x18\x04 \x01(\tR\x05waits\x12,\n" +
-	"\x05after\x18\x05 \x03(\v2\x16.kerf.node.v1.MIGPieceR\x05after\x12\x14\n" +
+	"\x05waits\x18\x04 \x01(\tR\x05waits\x12/\n" +
+	"\x05after\x18\x05 \x03(\v2\x19.kerf.node.v1.MIGInstanceR\x05after\x12\x14\n" +
 	"\x05units\x18\x06 \x01(\x05R\x05units2\xe4\x03\n" +
 	"\x04Node\x12F\n" +
 	"\aGetNode\x12\x1c.kerf.node.v1.GetNodeRequest\x1a\x1d.kerf.node.v1.GetNodeResponse\x12@\n" +
@@ -2751,12 +2751,12 @@ var file_api_node_v1_node_proto_goTypes = []any{
 	(*ConfigWaiting)(nil),   // 3: kerf.node.v1.ConfigWaiting
 	(*GPU)(nil),             // 4: kerf.node.v1.GPU
 	(*MIG)(nil),             // 5: kerf.node.v1.MIG
-	(*MIGPiece)(nil),        // 6: kerf.node.v1.MIGPiece
+	(*MIGInstance)(nil),     // 6: kerf.node.v1.MIGInstance
 	(*Backend)(nil),         // 7: kerf.node.v1.Backend
 	(*Grant)(nil),           // 8: kerf.node.v1.Grant
 	(*Compute)(nil),         // 9: kerf.node.v1.Compute
 	(*Time)(nil),            // 10: kerf.node.v1.Time
-	(*Fragment)(nil),        // 11: kerf.node.v1.Fragment
+	(*Share)(nil),           // 11: kerf.node.v1.Share
 	(*CapEvents)(nil),       // 12: kerf.node.v1.CapEvents
 	(*ClaimRequest)(nil),    // 13: kerf.node.v1.ClaimRequest
 	(*ClaimResponse)(nil),   // 14: kerf.node.v1.ClaimResponse
@@ -2783,13 +2783,13 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	3,  // 3: kerf.node.v1.ConfigStatus.waiting:type_name -> kerf.node.v1.ConfigWaiting
 	7,  // 4: kerf.node.v1.GPU.backends:type_name -> kerf.node.v1.Backend
 	5,  // 5: kerf.node.v1.GPU.mig_state:type_name -> kerf.node.v1.MIG
-	6,  // 6: kerf.node.v1.MIG.pieces:type_name -> kerf.node.v1.MIGPiece
-	11, // 7: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Fragment
-	11, // 8: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Fragment
+	6,  // 6: kerf.node.v1.MIG.pieces:type_name -> kerf.node.v1.MIGInstance
+	11, // 7: kerf.node.v1.Grant.fragments:type_name -> kerf.node.v1.Share
+	11, // 8: kerf.node.v1.Grant.in_force:type_name -> kerf.node.v1.Share
 	9,  // 9: kerf.node.v1.Grant.compute:type_name -> kerf.node.v1.Compute
-	11, // 10: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Fragment
-	10, // 11: kerf.node.v1.Fragment.time:type_name -> kerf.node.v1.Time
-	12, // 12: kerf.node.v1.Fragment.cap_events:type_name -> kerf.node.v1.CapEvents
+	11, // 10: kerf.node.v1.Grant.joint:type_name -> kerf.node.v1.Share
+	10, // 11: kerf.node.v1.Share.time:type_name -> kerf.node.v1.Time
+	12, // 12: kerf.node.v1.Share.cap_events:type_name -> kerf.node.v1.CapEvents
 	8,  // 13: kerf.node.v1.ClaimResponse.grant:type_name -> kerf.node.v1.Grant
 	15, // 14: kerf.node.v1.ClaimResponse.container:type_name -> kerf.node.v1.ContainerGrant
 	28, // 15: kerf.node.v1.ContainerGrant.env:type_name -> kerf.node.v1.ContainerGrant.EnvEntry
@@ -2800,7 +2800,7 @@ var file_api_node_v1_node_proto_depIdxs = []int32{
 	19, // 20: kerf.node.v1.ArmResponse.only:type_name -> kerf.node.v1.OnlyFiles
 	8,  // 21: kerf.node.v1.LimitResponse.grant:type_name -> kerf.node.v1.Grant
 	27, // 22: kerf.node.v1.PlanMIGResponse.gpus:type_name -> kerf.node.v1.MIGPlan
-	6,  // 23: kerf.node.v1.MIGPlan.after:type_name -> kerf.node.v1.MIGPiece
+	6,  // 23: kerf.node.v1.MIGPlan.after:type_name -> kerf.node.v1.MIGInstance
 	0,  // 24: kerf.node.v1.Node.GetNode:input_type -> kerf.node.v1.GetNodeRequest
 	13, // 25: kerf.node.v1.Node.Claim:input_type -> kerf.node.v1.ClaimRequest
 	17, // 26: kerf.node.v1.Node.Arm:input_type -> kerf.node.v1.ArmRequest

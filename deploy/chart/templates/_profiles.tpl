@@ -13,7 +13,7 @@ kerf.gib is an amount of memory as a whole number of GiB, or nothing where it is
 
 {{/*
 kerf.profiles are the limits that each profile of sharingConfig comes to, as a map of CEL. Left out are profiles whose memory
-is no whole number of GiB: no limit can be written for these.
+is no whole number of GiB: no limit can be written for these. Fields of kerf.dev/v1alpha1 have their old names.
 */}}
 {{- define "kerf.profiles" -}}
 {{- $all := list }}
@@ -23,7 +23,7 @@ is no whole number of GiB: no limit can be written for these.
 {{- $limits := list }}
 {{- if $gib }}{{ $limits = append $limits (printf "'kerf.dev/gpu-memory-gib': '%s'" $gib) }}{{ end }}
 {{- if .percent }}{{ $limits = append $limits (printf "'kerf.dev/gpu-percent': '%s'" (.percent | toString | trimSuffix "%")) }}{{ end }}
-{{- if not (or .memory .percent) }}{{ $limits = append $limits (printf "'kerf.dev/gpu': '%v'" (.gpus | default 1)) }}{{ end }}
+{{- if not (or .memory .percent) }}{{ $limits = append $limits (printf "'kerf.dev/gpu': '%v'" (.gpuCount | default .gpus | default 1)) }}{{ end }}
 {{- if and $limits (or $gib (not .memory)) }}
 {{- $all = append $all (printf "%s: {%s}" (.name | squote) (join ", " $limits)) }}
 {{- end }}
@@ -41,7 +41,7 @@ is no whole number of GiB: no limit can be written for these.
 {{- $all := list }}
 {{- $config := fromYaml .Values.sharingConfig }}
 {{- range ((($config.spec | default dict).profiles) | default list) }}
-{{- if and .privileged .namespaces }}{{ $all = append $all (.name | squote) }}{{ end }}
+{{- if and (or .allowPrivileged .privileged) .namespaces }}{{ $all = append $all (.name | squote) }}{{ end }}
 {{- end }}
 {{- join ", " $all }}
 {{- end }}

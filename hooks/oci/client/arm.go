@@ -71,7 +71,7 @@ func (h hook) arm(ctx context.Context, o Options, stdin io.Reader) error {
 	}
 	q := wire.Request{Container: s.ID, PID: s.PID, Ask: o.Ask, Grant: o.Grant, Version: h.version}
 	pause := h.firstPause
-	var why error // of the last try that no deadline cut short, if there was one
+	var why error // of the last try that ended before the deadline, if there was one
 	for {
 		err := h.ask(ctx, o.Socket, q)
 		switch {

@@ -100,12 +100,17 @@ func TestArm(t *testing.T) {
 		"not ready, then yes": {answers: []func(net.Conn){retry, retry, ok}, asked: 3},
 		"killed, then yes":    {answers: []func(net.Conn){killed, ok}, asked: 2},
 		"half an answer":      {answers: []func(net.Conn){write("KRFH\x01\x00"), ok}, asked: 2},
-		"no":                  {answers: []func(net.Conn){say(wire.Response{Message: "grant is for 3 GiB"})}, refused: "grant is for 3 GiB", final: true, asked: 1},
-		"no without reason":   {answers: []func(net.Conn){say(wire.Response{})}, refused: "no reason given", final: true, asked: 1},
-		// The last try ends with the time, and what the agent said before is told.
-		"never ready":            {answers: []func(net.Conn){retry, nil}, refused: "waited 30s: kerf-agent (v2) is not ready: the driver is being probed", asked: 2},
-		"other frames":           {answers: []func(net.Conn){write("KRFH\x02\x00\x00\x00\x02{}")}, refused: "version 2", final: true, asked: 1},
-		"something else listens": {answers: []func(net.Conn){write("HTTP/1.1 400 Bad Request\r\n\r\n")}, refused: "malformed", final: true, asked: 1},
+		"no": {answers: []func(net.Conn){say(wire.Response{Message: "grant is for 3 GiB"})},
+			refused: "grant is for 3 GiB", final: true, asked: 1},
+		"no without reason": {answers: []func(net.Conn){say(wire.Response{})}, refused: "no reason given", final: true,
+			asked: 1},
+		// The last try ends with the time, and the error has the agent's last answer.
+		"never ready": {answers: []func(net.Conn){retry, nil},
+			refused: "waited 30s: kerf-agent (v2) is not ready: the driver is being probed", asked: 2},
+		"other frames": {answers: []func(net.Conn){write("KRFH\x02\x00\x00\x00\x02{}")}, refused: "version 2",
+			final: true, asked: 1},
+		"something else listens": {answers: []func(net.Conn){write("HTTP/1.1 400 Bad Request\r\n\r\n")},
+			refused: "malformed", final: true, asked: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,11 +125,13 @@ func TestArm(t *testing.T) {
 			path := socketPath(t)
 			a.serve(t, listen(t, path))
 			h := hook{dial: dial, version: "v1", firstPause: time.Millisecond}
-			err := h.arm(ctx, Options{Socket: path, Ask: "gpu:1", Grant: "k-1", Wait: 30 * time.Second}, strings.NewReader(creating))
+			err := h.arm(ctx, Options{Socket: path, Ask: "gpu:1", Grant: "k-1", Wait: 30 * time.Second},
+				strings.NewReader(creating))
 			switch {
 			case tc.refused == "" && err != nil:
 				t.Errorf("error %v, want none", err)
-			case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused) || !strings.Contains(err.Error(), `"c1"`)):
+			case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused) ||
+				!strings.Contains(err.Error(), `"c1"`)):
 				t.Errorf("error %v, want one that has %q and the container", err, tc.refused)
 			case isFinal(err) != tc.final:
 				t.Errorf("error %v is final: %t, want %t", err, !tc.final, tc.final)
@@ -135,7 +142,8 @@ func TestArm(t *testing.T) {
 				t.Errorf("asked %d times, want %d", len(a.asked), tc.asked)
 			}
 			for _, q := range a.asked {
-				if want := (wire.Request{Container: "c1", PID: 4711, Ask: "gpu:1", Grant: "k-1", Version: "v1"}); q != want {
+				if want := (wire.Request{Container: "c1", PID: 4711, Ask: "gpu:1", Grant: "k-1",
+					Version: "v1"}); q != want {
 					t.Errorf("asked %+v, want %+v", q, want)
 				}
 			}
@@ -159,7 +167,7 @@ func TestArmWaitsForAnAgentThatStarts(t *testing.T) {
 	go func() {
 		result <- h.arm(t.Context(), Options{Socket: path, Wait: 30 * time.Second}, strings.NewReader(creating))
 	}()
-	<-tried // nobody was there
+	<-tried // no agent was there
 	stale := listen(t, path)
 	stale.(*net.UnixListener).SetUnlinkOnClose(false)
 	stale.Close() // a dead agent's socket refuses connections
@@ -177,8 +185,9 @@ func TestArmGivesUpByItself(t *testing.T) {
 	h := hook{dial: dial, firstPause: time.Millisecond}
 	// Its time counts from before it reads the state, so that it must be enough for that on any machine.
 	err := h.arm(t.Context(), Options{Socket: path, Wait: time.Second}, strings.NewReader(creating))
-	if err == nil || !strings.Contains(err.Error(), "waited 1s") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "see why it does not run on this node") {
-		t.Errorf("nobody there: %v, want an error with the time and the socket", err)
+	if err == nil || !strings.Contains(err.Error(), "waited 1s") || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "see why it does not run on this node") {
+		t.Errorf("no one there: %v, want an error with the time and the socket", err)
 	}
 	// An agent that takes the question and hangs.
 	release := make(chan struct{})
@@ -196,7 +205,8 @@ func TestArmAsksNobodyAboutABadState(t *testing.T) {
 		t.Error("it connects")
 		return nil, io.EOF
 	}}
-	err := h.arm(t.Context(), Options{Socket: "/s", Wait: time.Second}, strings.NewReader(`{"id":"c","status":"running","pid":7}`))
+	err := h.arm(t.Context(), Options{Socket: "/s", Wait: time.Second},
+		strings.NewReader(`{"id":"c","status":"running","pid":7}`))
 	if !errors.Is(err, errState) {
 		t.Errorf("error %v, want %v", err, errState)
 	}

@@ -16,8 +16,10 @@ import (
 )
 
 func TestParseState(t *testing.T) {
-	full := `{"ociVersion":"1.2.0","id":"5f-a_B.c+9","status":"creating","pid":4711,"bundle":"/run/../x","annotations":{"kerf.dev/grant":"forged","id":"no","pid":"1"}}`
-	for name, in := range map[string]string{"creating": full, "created, with a line end": strings.Replace(full, "creating", "created", 1) + "\n"} {
+	full :=
+		`{"ociVersion":"1.2.0","id":"5f-a_B.c+9","status":"creating","pid":4711,"bundle":"/run/../x","annotations":{"kerf.dev/grant":"forged","id":"no","pid":"1"}}`
+	for name, in := range map[string]string{"creating": full, "created, with a line end": strings.Replace(full,
+		"creating", "created", 1) + "\n"} {
 		s, err := parseState([]byte(in))
 		s.Status = ""
 		if diff := cmp.Diff(state{ID: "5f-a_B.c+9", PID: 4711}, s); err != nil || diff != "" {
@@ -104,7 +106,8 @@ func TestOneLine(t *testing.T) {
 }
 
 func FuzzParseState(f *testing.F) {
-	f.Add([]byte(`{"ociVersion":"1.2.0","id":"c","status":"creating","pid":4711,"bundle":"/b","annotations":{"a":"b"}}`))
+	f.Add(
+		[]byte(`{"ociVersion":"1.2.0","id":"c","status":"creating","pid":4711,"bundle":"/b","annotations":{"a":"b"}}`))
 	f.Add([]byte(`{"id":"..","status":"created","pid":1}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		s, err := parseState(in)
@@ -114,7 +117,8 @@ func FuzzParseState(f *testing.F) {
 			}
 			return
 		}
-		if s.PID <= 1 || s.Status != "creating" && s.Status != "created" || strings.ContainsAny(s.ID, "/\x00\n \"") || s.ID == "" {
+		if s.PID <= 1 || s.Status != "creating" && s.Status != "created" || strings.ContainsAny(s.ID, "/\x00\n \"") ||
+			s.ID == "" {
 			t.Errorf("%+v was taken", s)
 		}
 	})

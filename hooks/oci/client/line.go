@@ -5,8 +5,8 @@
 // pid on to the agent and does what the agent says. While there is no agent, or the agent says that it is not ready,
 // it tries again until Options.Wait is over, because a start that failed is final for some containers.
 //
-// Promised: it takes nothing of the state but id, status and pid. It believes only an agent of its own user. It opens
-// nothing but the socket, starts no process, and needs only the standard library and the messages (package wire).
+// Promised: it uses only id, status and pid of the state. It trusts only an agent of the same user. It opens only the
+// socket, starts no process, and needs only the standard library and package wire.
 //
 // Not promised: that what the agent has done is undone when the hook is killed or a later hook fails. The agent sees a
 // container without processes and cleans up by itself.
@@ -23,11 +23,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine is the longest line on stderr in bytes; runtimes and events cut longer ones themselves.
+// maxLine is the longest line on stderr in bytes; container runtimes and events truncate longer ones.
 const maxLine = 2 << 10
 
-// OneLine makes s safe to show: control characters, line ends and what is no UTF-8 are written as escapes, so
-// that nothing in an error begins a line of its own.
+// OneLine makes s safe to print. It escapes control characters, line ends and invalid UTF-8, so that no part of an
+// error starts a new line.
 func OneLine(s string) string {
 	var b strings.Builder
 	for len(s) > 0 && b.Len() < maxLine {
@@ -45,7 +45,7 @@ func OneLine(s string) string {
 	return b.String()
 }
 
-// shorten cuts what came from outside before it is quoted into an error.
+// shorten truncates outside text before it is quoted into an error.
 func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -130,7 +130,8 @@ func parseState(data []byte) (state, error) {
 	case !isID(s.ID):
 		return state{}, fmt.Errorf("id %q is not 1 to %d of a-z A-Z 0-9 _ + . -: %w", shorten(s.ID), maxID, errState)
 	case s.Status != "creating" && s.Status != "created":
-		return state{}, fmt.Errorf("container %q has status %q, not creating or created: %w", s.ID, shorten(s.Status), errState)
+		return state{}, fmt.Errorf("container %q has status %q, not creating or created: %w", s.ID, shorten(s.Status),
+			errState)
 	case s.PID <= 1 || s.PID > maxPID:
 		return state{}, fmt.Errorf("container %q has pid %d: %w", s.ID, s.PID, errState)
 	}

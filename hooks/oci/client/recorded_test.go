@@ -16,8 +16,8 @@ import (
 // frameHead is what precedes a frame's body: "KRFH", the version, the body's length.
 const frameHead = 9
 
-// recorded are conversations of the first hook and the first agent that there were, byte for byte. The file is not to be
-// made anew: what it holds is what hooks and agents of other versions say.
+// recorded are conversations of the first hook and the first agent, byte for byte. Do not generate the file again:
+// hooks and agents of other versions say what it contains.
 func recorded(t *testing.T) map[string]struct{ Request, Response string } {
 	t.Helper()
 	text, err := os.ReadFile("../wire/testdata/first.json")
@@ -44,7 +44,8 @@ func said(t *testing.T, frame string) map[string]any {
 	return fields
 }
 
-// TestTheFirstAgent: this hook says all that the first one said, in the same words, and obeys what the first agent answered.
+// TestTheFirstAgent: this hook says all that the first one said, in the same words, and obeys what the first agent
+// answered.
 func TestTheFirstAgent(t *testing.T) {
 	for name, c := range recorded(t) {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,8 @@ func TestTheFirstAgent(t *testing.T) {
 			asked := said(t, c.Request)
 			word := func(key string) string { s, _ := asked[key].(string); return s }
 			pid, _ := asked["pid"].(float64)
-			q := wire.Request{Container: word("container"), PID: int(pid), Ask: word("ask"), Grant: word("grant"), Version: word("version")}
+			q := wire.Request{Container: word("container"), PID: int(pid), Ask: word("ask"), Grant: word("grant"),
+				Version: word("version")}
 			err := hook{dial: dial}.ask(t.Context(), path, q)
 			l.Close()
 			frame := <-got

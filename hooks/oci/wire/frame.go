@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is what kerf-hook and the agent say to each other: one request and one response over a unix
-// socket, each a frame of its own.
+// Package wire is the protocol of kerf-hook and the agent: one request and one response over a unix socket, each in
+// one frame.
 //
-// A frame is the four bytes "KRFH", one byte with the version of the frames, the body's length as four bytes
-// in big-endian order, and the body, a JSON object of at most MaxBody bytes. The nine bytes before the body
-// stay as they are in every version, so that a peer of another version can at least be told from garbage.
+// A frame is the four bytes "KRFH", one byte with the version, the body's length as four bytes in big-endian order,
+// and the body, a JSON object of at most MaxBody bytes. The nine bytes before the body are the same in every version,
+// so that a peer can recognize another version.
 //
 // Hook and agent are installed apart and updated one after the other. Within one frame version each side
 // ignores fields that it does not know and takes its zero value for fields that are not sent; a zero value
@@ -47,7 +47,8 @@ type VersionError struct {
 
 // Error names both versions and what to do.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the peer speaks version %d of the hook's messages and this side version %d; install kerf-hook and kerf-agent of versions that lie next to each other", e.Peer, Version)
+	return fmt.Sprintf("the peer speaks version %d of the hook's messages and this side version %d; install "+
+		"kerf-hook and kerf-agent of versions that lie next to each other", e.Peer, Version)
 }
 
 // write sends v as one frame, in one Write.
@@ -116,7 +117,7 @@ type Request struct {
 
 // Response is the agent's answer. Only one that says OK lets the container's program run.
 type Response struct {
-	// OK is true when the cap is in force and was read back.
+	// OK is true if the cap is enforced and was read back.
 	OK bool `json:"ok"`
 	// Retry is true when the same request may be answered differently a little later.
 	Retry bool `json:"retry,omitempty"`
@@ -126,8 +127,8 @@ type Response struct {
 	Version string `json:"version,omitempty"`
 }
 
-// maxMessage is the longest reason that is sent; a longer one is cut. Every byte may become six in JSON, and
-// the frame must hold it all the same.
+// maxMessage is the longest reason that is sent; a longer one is truncated. Every byte may become six in JSON, and must
+// still fit into the frame.
 const maxMessage = 8 << 10
 
 // WriteRequest sends q. The error wraps ErrMalformed when q does not fit into a frame.

@@ -52,7 +52,8 @@ func TestLayoutOfTheFrameStays(t *testing.T) {
 }
 
 func TestPeerOfANeighbouringVersion(t *testing.T) {
-	newer, err := ReadRequest(bytes.NewReader(frame(Version, `{"container":"c","pid":7,"ask":"gpu:1","version":"v9","cgroup":{"inode":5},"deadline_ms":[1]}`)))
+	newer, err := ReadRequest(bytes.NewReader(frame(Version,
+		`{"container":"c","pid":7,"ask":"gpu:1","version":"v9","cgroup":{"inode":5},"deadline_ms":[1]}`)))
 	if want := (Request{Container: "c", PID: 7, Ask: "gpu:1", Version: "v9"}); err != nil || newer != want {
 		t.Errorf("newer hook: %+v (%v), want %+v", newer, err, want)
 	}
@@ -110,16 +111,18 @@ func TestMalformed(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadResponse(bytes.NewReader(frame(Version, `{"ok":true,"retry":true}`))); !errors.Is(err, ErrMalformed) {
+	if _, err := ReadResponse(bytes.NewReader(frame(Version, `{"ok":true,"retry":true}`))); !errors.Is(err,
+		ErrMalformed) {
 		t.Errorf("ok and retry: error %v, want %v", err, ErrMalformed)
 	}
 }
 
 func TestBounds(t *testing.T) {
-	if err := WriteRequest(io.Discard, Request{Container: strings.Repeat("x", MaxBody)}); !errors.Is(err, ErrMalformed) {
+	if err := WriteRequest(io.Discard, Request{Container: strings.Repeat("x", MaxBody)}); !errors.Is(err,
+		ErrMalformed) {
 		t.Errorf("long request: error %v, want %v", err, ErrMalformed)
 	}
-	// The longest reason, of bytes that JSON writes longest, still arrives, cut.
+	// The longest reason, of bytes that JSON writes longest, still arrives, truncated.
 	var b bytes.Buffer
 	if err := WriteResponse(&b, Response{Message: strings.Repeat("\x01", MaxBody)}); err != nil {
 		t.Fatal(err)
@@ -139,7 +142,7 @@ func FuzzRead(f *testing.F) {
 		if q, err := ReadRequest(bytes.NewReader(in)); err == nil {
 			var b bytes.Buffer
 			if err := WriteRequest(&b, q); errors.Is(err, ErrMalformed) {
-				return // a body of odd bytes may grow when it is written anew
+				return // a body of odd bytes may grow when it is written again
 			} else if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is what the commands of kerf share: the process and the flags around them, how they reach an agent or a
-// cluster, exit statuses, forms of output, completion and signals. It knows no command.
+// Package command is what the commands of kerf share: the process and the flags around them, how they reach an agent or
+// a cluster, exit statuses, forms of output, completion and signals. It knows no command.
 package command
 
 import (
@@ -35,7 +35,7 @@ type App struct {
 	// Getenv gives one variable of the environment, Environ all of them as "key=value".
 	Getenv  func(string) string
 	Environ func() []string
-	// Screen is that of Out, ErrScreen that of ErrOut; nil where nobody asks.
+	// Screen belongs to Out, and ErrScreen to ErrOut. Nil means not a terminal.
 	Screen, ErrScreen Screen
 	// Exec replaces the process by a program; it returns only with an error.
 	Exec func(path string, argv, env []string) error
@@ -43,7 +43,7 @@ type App struct {
 	Version string
 	// Args is the command line as it came.
 	Args []string
-	// Dir is --dir.
+	// Dir is --run-dir.
 	Dir string
 	// Plugin is true when kubectl calls: as kubectl-kerf.
 	Plugin bool
@@ -118,7 +118,7 @@ func (a *App) Run(root *cobra.Command, args []string) (int, error) {
 	return code, err
 }
 
-// complain says what is wrong, one line per mistake; an error without text has been said already.
+// complain prints what is wrong, one line per error. It skips an error without text, which is already printed.
 func (a *App) complain(command string, err error) {
 	for l := range strings.Lines(err.Error()) {
 		_, _ = fmt.Fprintf(a.ErrOut, "%s: %s\n", command, strings.TrimSuffix(l, "\n"))
@@ -139,13 +139,15 @@ accepts kubectl's other flags for the connection to a cluster.`,
 		PersistentPreRunE: checkFlags,
 		Version:           a.versionLine(),
 	}
+	root.SetUsageTemplate(Wrapped(root.UsageTemplate()))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	dir := a.Getenv("KERF_DIR")
 	if dir == "" {
 		dir = DefaultDir
 	}
-	root.PersistentFlags().StringVar(&a.Dir, "dir", dir, "directory of the agent's sockets (environment: KERF_DIR)")
+	root.PersistentFlags().StringVar(&a.Dir, "run-dir", dir,
+		"directory of the agent's sockets (environment: KERF_DIR)")
 	if a.Plugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: a.Name()}
 	}
@@ -155,6 +157,11 @@ accepts kubectl's other flags for the connection to a cluster.`,
 	groupsOnly(root)
 	root.SetHelpFunc(showHelp(root.HelpFunc()))
 	return root
+}
+
+// Wrapped is cobra's template of a usage text, with flags in 80 columns.
+func Wrapped(template string) string {
+	return strings.ReplaceAll(template, ".FlagUsages", ".FlagUsagesWrapped 80")
 }
 
 // versionLine is what --version prints.

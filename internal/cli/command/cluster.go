@@ -40,8 +40,10 @@ const (
 // people rarely type.
 func connectionFlags() []string {
 	return []string{
-		"as", "as-group", "as-uid", "as-user-extra", "certificate-authority", "client-certificate", "client-key", "cluster", "disable-compression",
-		"insecure-skip-tls-verify", "password", "proxy-url", "request-timeout", "server", "tls-server-name", "token", "user", "username",
+		"as", "as-group", "as-uid", "as-user-extra", "certificate-authority", "client-certificate", "client-key",
+		"cluster", "disable-compression",
+		"insecure-skip-tls-verify", "password", "proxy-url", "request-timeout", "server", "tls-server-name", "token",
+		"user", "username",
 	}
 }
 
@@ -79,15 +81,16 @@ func (a *App) Reach() access.Options {
 	return o
 }
 
-// Cluster opens the door to the cluster; the caller closes it.
+// Cluster connects to the cluster. The caller closes the client.
 func (a *App) Cluster() (*access.Client, error) {
 	return access.Open(a.Reach()) //nolint:wrapcheck // it says what it did
 }
 
-// Remote tells whether a command asks the cluster, and not the agent of this machine: where the cluster is named by a flag
-// or kubectl called, and where no agent's socket is here and a cluster is at hand. --dir and KERF_DIR name a machine's agent.
+// Remote tells whether a command asks the cluster, and not the agent of this machine: where the cluster is named by a
+// flag or kubectl called, and where no agent's socket is here and a cluster is at hand. --run-dir and KERF_DIR name a
+// machine's agent.
 func (a *App) Remote(c *cobra.Command) bool {
-	if Changed(c, "dir") || a.Getenv("KERF_DIR") != "" {
+	if Changed(c, "run-dir") || a.Getenv("KERF_DIR") != "" {
 		return false
 	}
 	if a.Meant(c) {
@@ -112,7 +115,7 @@ func Changed(c *cobra.Command, names ...string) bool {
 	})
 }
 
-// WithCluster runs f with the cluster's door, within a deadline.
+// WithCluster runs f with a client of the cluster, within a deadline.
 func (a *App) WithCluster(parent context.Context, f func(ctx context.Context, api *access.Client) error) error {
 	api, err := a.Cluster()
 	if err != nil {
@@ -128,11 +131,7 @@ func (a *App) WithCluster(parent context.Context, f func(ctx context.Context, ap
 func Reported(ctx context.Context, api *access.Client, now time.Time) (present.Cluster, error) {
 	c := present.Cluster{Nodes: []present.ClusterNode{}, Left: []string{}}
 	err := api.List(ctx, GPUNodesPath, nil, func(raw json.RawMessage) error {
-		var o struct {
-			Metadata struct{ Name string }
-			Spec     gpunode.Spec
-			Status   gpunode.Status
-		}
+		var o gpunode.Object
 		err := json.Unmarshal(raw, &o)
 		o.Status.Cordon(o.Spec)
 		c.Nodes = append(c.Nodes, present.ClusterNode{Name: o.Metadata.Name, Status: o.Status})
@@ -189,8 +188,10 @@ func OwnPods(ctx context.Context, api *access.Client, app string) ([]OwnPod, err
 }
 
 // AskPod asks a pod of Kerf's over the API server, which needs the right to pods/proxy in Kerf's namespace.
-func AskPod(ctx context.Context, api *access.Client, p OwnPod, port int, what string, query url.Values, most int64) ([]byte, error) {
-	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/%s", SystemNamespace, url.PathEscape(p.name), port, what)
+func AskPod(ctx context.Context, api *access.Client, p OwnPod, port int, what string, query url.Values,
+	most int64) ([]byte, error) {
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/%s", SystemNamespace, url.PathEscape(p.name), port,
+		what)
 	text, err := api.Text(ctx, path, query, most)
 	if err != nil {
 		return nil, fmt.Errorf("ask pod %s of node %s: %w", p.name, p.Node, err)
@@ -211,8 +212,9 @@ type Process struct {
 	Version string
 }
 
-// Main runs the command line argv, whose first word is the program's path, of the tree that root makes. It returns the exit
-// status of the process, and the signal that stopped the command, or 0. A caller that got a signal ends as that signal does by default.
+// Main runs the command line argv, whose first word is the program's path, of the tree that root makes. It returns the
+// exit status of the process, and the signal that stopped the command, or 0. A caller that got a signal ends as that
+// signal does by default.
 func Main(argv []string, p Process, root func(*App) *cobra.Command) (code int, stopped syscall.Signal) {
 	a := &App{
 		Plugin: filepath.Base(argv[0]) == pluginName,

@@ -17,7 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/internal/present"
 )
 
-// completionDeadline bounds how long a shell waits for names that somebody else knows.
+// completionDeadline bounds how long a shell waits for names from the agent or the API server.
 const completionDeadline = 2 * time.Second
 
 // Completer offers words to a shell.
@@ -35,8 +35,10 @@ func Complete(c *cobra.Command, flag string, values ...string) {
 	CompleteWith(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// KubectlCompletion is what kubectl runs for the words after "kubectl kerf", where it is found as kubectl_complete-kerf.
-const KubectlCompletion = "#!/bin/sh\n# Put this into a folder of PATH as kubectl_complete-kerf.\nexec kubectl kerf __complete \"$@\"\n"
+// KubectlCompletion is what kubectl runs for the words after "kubectl kerf", where it is found as
+// kubectl_complete-kerf.
+const KubectlCompletion = "#!/bin/sh\n# Put this into a folder of PATH as kubectl_complete-kerf.\nexec kubectl kerf " +
+	"__complete \"$@\"\n"
 
 // completionCommand adds kubectl to the shells of cobra's own command.
 func (a *App) completionCommand(root *cobra.Command) {
@@ -49,8 +51,10 @@ func (a *App) completionCommand(root *cobra.Command) {
 		c.AddCommand(&cobra.Command{
 			Use:   "kubectl",
 			Short: "Generate the completion script for kubectl's plugins",
-			Long: "Generate the script by which kubectl completes \"kubectl kerf\". Kubectl looks for it in PATH by its name:\n\n" +
-				"  kerf completion kubectl > /usr/local/bin/kubectl_complete-kerf && chmod +x /usr/local/bin/kubectl_complete-kerf",
+			Long: "Generate the script by which kubectl completes \"kubectl kerf\". Kubectl looks for it in PATH by " +
+				"its name:\n\n" +
+				"  kerf completion kubectl > /usr/local/bin/kubectl_complete-kerf && chmod +x " +
+				"/usr/local/bin/kubectl_complete-kerf",
 			Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error {
 				_, err := a.Out.Write([]byte(KubectlCompletion))
@@ -85,7 +89,8 @@ func (a *App) CompleteGPUs(c *cobra.Command, _ []string, _ string) ([]cobra.Comp
 }
 
 // CompleteGPUName offers the names of GPUs of the cluster, NODE/INDEX, for the first word of a command.
-func (a *App) CompleteGPUName(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *App) CompleteGPUName(c *cobra.Command, args []string, _ string) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	var out []cobra.Completion
 	if len(args) == 0 {
 		for _, g := range a.knownGPUs(c) {
@@ -113,10 +118,10 @@ func (a *App) CompleteGrants(c *cobra.Command, args []string, _ string) ([]cobra
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// knownGPU is a GPU as a shell is told of it; name is empty on one machine.
+// knownGPU is a GPU for shell completion. name is empty on one machine.
 type knownGPU struct{ uuid, name, what string }
 
-// knownGPUs are none where nobody answers in time: a shell has nothing to say then.
+// knownGPUs returns none if no source answers in time. The shell then completes nothing.
 func (a *App) knownGPUs(c *cobra.Command) []knownGPU {
 	ctx, cancel := context.WithTimeout(c.Context(), completionDeadline)
 	defer cancel()

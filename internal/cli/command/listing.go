@@ -43,7 +43,8 @@ func (l *Listing) Define(c *cobra.Command, forms ...string) {
 	f := c.Flags()
 	f.StringVarP(&l.Output, "output", "o", "", "form of the output: "+l.choice())
 	f.BoolVarP(&l.All, "all-namespaces", "A", false, "pods of all namespaces (the default)")
-	f.StringVarP(&l.Selector, "selector", "l", "", "only grants of pods with these labels, such as app=train; for a cluster")
+	f.StringVarP(&l.Selector, "selector", "l", "",
+		"only grants of pods with these labels, such as app=train; for a cluster")
 	Complete(c, "output", append(slices.Clone(l.forms), jsonPath)...)
 }
 
@@ -56,7 +57,8 @@ func (l *Listing) Check(c *cobra.Command) error {
 	switch {
 	case ok:
 		if err := jsonpath.New("output").Parse(relaxed(template)); err != nil {
-			errs = append(errs, sharing.Invalid("--output", l.Output, "write a template such as jsonpath='{.nodes[*].name}'", "%v", err))
+			errs = append(errs, sharing.Invalid("--output", l.Output,
+				"write a template such as jsonpath='{.nodes[*].name}'", "%v", err))
 		}
 	case l.Output != "" && !slices.Contains(l.forms, l.Output):
 		errs = append(errs, sharing.Invalid("--output", l.Output, "write "+l.choice(), "is not a form of output"))
@@ -65,7 +67,8 @@ func (l *Listing) Check(c *cobra.Command) error {
 		errs = append(errs, sharing.Invalid("--all-namespaces", "", "leave out one of them", "contradicts --namespace"))
 	}
 	if _, err := labels.Parse(l.Selector); err != nil {
-		errs = append(errs, sharing.Invalid("--selector", l.Selector, "write labels such as app=train,tier!=test", "%v", err))
+		errs = append(errs, sharing.Invalid("--selector", l.Selector, "write labels such as app=train,tier!=test", "%v",
+			err))
 	}
 	return errors.Join(errs...)
 }
@@ -73,7 +76,8 @@ func (l *Listing) Check(c *cobra.Command) error {
 // CheckMachine returns an error for flags that have no effect without a cluster.
 func (l *Listing) CheckMachine() error {
 	if l.Selector != "" {
-		return sharing.Invalid("--selector", l.Selector, "name a cluster with --context or --kubeconfig, or leave it out",
+		return sharing.Invalid("--selector", l.Selector,
+			"name a cluster with --context or --kubeconfig, or leave it out",
 			"has no effect on one machine, which knows no labels of pods")
 	}
 	return nil
@@ -146,7 +150,8 @@ func relaxed(template string) string {
 }
 
 // Pods returns a filter for the pods that -l and namespace select.
-func (l *Listing) Pods(ctx context.Context, api *access.Client, namespace string) (func(namespace, pod string) bool, error) {
+func (l *Listing) Pods(ctx context.Context, api *access.Client, namespace string) (func(namespace, pod string) bool,
+	error) {
 	if l.Selector == "" {
 		return func(ns, _ string) bool { return namespace == "" || ns == namespace }, nil
 	}

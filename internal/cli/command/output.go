@@ -19,22 +19,23 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// DocumentFlag defines -o for a command whose answer is a text for people, or a document for scripts.
-func DocumentFlag(c *cobra.Command, output *string) {
+// OutputFlag defines -o for a command whose answer is text for users, or JSON or YAML for scripts.
+func OutputFlag(c *cobra.Command, output *string) {
 	c.Flags().StringVarP(output, "output", "o", "", "json or yaml")
 	Complete(c, "output", "json", "yaml")
 }
 
-// DocumentForm checks what -o says.
-func DocumentForm(output string) error {
+// CheckOutput checks what -o says.
+func CheckOutput(output string) error {
 	switch output {
 	case "", "json", "yaml":
 		return nil
 	}
-	return Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
+	return Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out",
+		"is not a form of output"))
 }
 
-// Answer writes v as the document that output asks for, or the text for people.
+// Answer writes v in the form that output requires, or the text for users.
 func (a *App) Answer(output string, v any, text func() string) error {
 	if output == "" {
 		_, err := io.WriteString(a.Out, text())
@@ -54,14 +55,14 @@ func (a *App) ReadBounded(name string, most int64) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name) // #nosec G304 -- the user names it
 		if err != nil {
-			return nil, fmt.Errorf("read the document: %w", err)
+			return nil, fmt.Errorf("read input: %w", err)
 		}
 		defer func() { _ = f.Close() }()
 		in = f
 	}
 	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the document: %w", err)
+		return nil, fmt.Errorf("read input: %w", err)
 	}
 	return data, nil
 }

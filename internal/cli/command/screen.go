@@ -21,7 +21,7 @@ import (
 // Screen tells the size of the terminal that the output goes to; ok is false when it goes elsewhere.
 type Screen func() (width, height int, ok bool)
 
-// screenOf asks for the size anew each time, since a window changes.
+// screenOf reads the size at each call, because a window changes.
 func screenOf(f *os.File) Screen {
 	return func() (int, int, bool) {
 		fd := int(f.Fd())
@@ -42,7 +42,7 @@ func (a *App) Colors() bool {
 	return terminal && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb"
 }
 
-// Draw puts text on the screen from its upper left, cut to its height. Lines are overwritten and not cleared
+// Draw puts text on the screen from its upper left, truncated to its height. Lines are overwritten and not cleared
 // first, which would flicker.
 func (a *App) Draw(text []byte) error {
 	_, height, _ := a.Screen()
@@ -73,8 +73,9 @@ const (
 	clearBelow  = "\x1b[J"
 )
 
-// RenderCluster renders a picture of a cluster: as a document for scripts, or by table for people.
-func (a *App) RenderCluster(l *Listing, p present.Cluster, table func(present.Cluster, present.Options) string) ([]byte, error) {
+// RenderCluster renders a cluster: in the form for scripts, or with table for users.
+func (a *App) RenderCluster(l *Listing, p present.Cluster, table func(present.Cluster, present.Options) string) ([]byte,
+	error) {
 	if text, ok, err := l.Encode(p, p.Names); ok {
 		return text, err
 	}

@@ -53,7 +53,7 @@ func (r Reach) cluster() bool   { return r != ReachNothing && r != ReachMachine 
 func (r Reach) idle() []string {
 	var out []string
 	if !r.machine() {
-		out = append(out, "dir")
+		out = append(out, "run-dir")
 	}
 	if !r.cluster() {
 		out = append(out, append(connectionFlags(), "kubeconfig", "context")...)
@@ -70,7 +70,8 @@ func checkFlags(c *cobra.Command, _ []string) error {
 	for _, name := range ReachOf(c).idle() {
 		// A command may have a flag of the same name.
 		if f := c.InheritedFlags().Lookup(name); f != nil && f.Changed {
-			errs = append(errs, sharing.Invalid("--"+name, f.Value.String(), "leave it out", "has no effect on %q", c.CommandPath()))
+			errs = append(errs, sharing.Invalid("--"+name, f.Value.String(), "leave it out", "has no effect on %q",
+				c.CommandPath()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -5,7 +5,6 @@ package config
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,30 +19,30 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
 
-// configDiff is what a document says differently from those of a cluster.
+// configDiff is how a config differs from those of a cluster.
 type configDiff struct {
-	// SHA256 is the document's hash, and ConfigMap that of what the cluster's ConfigMap says, empty where there is none.
+	// SHA256 is the config's hash, and ConfigMap that of what the cluster's ConfigMap says, empty where there is none.
 	SHA256    string `json:"sha256"`
 	ConfigMap string `json:"configmap"`
-	// Mistakes are those of the ConfigMap's text: then no node has it in force.
-	Mistakes []string `json:"configmap_mistakes"`
-	// Differences are those from the ConfigMap's text, none where that has mistakes.
+	// Errors are the errors of the ConfigMap's text. With errors, no node applies it.
+	Errors []string `json:"configmap_errors"`
+	// Differences are those from the ConfigMap's text. With errors, there are none.
 	Differences []change.Difference `json:"differences"`
-	// InForce are the documents that nodes have in force and that are not what the ConfigMap says.
-	InForce []otherInForce `json:"other_in_force"`
+	// Applied are configs that nodes apply instead of the ConfigMap's.
+	Applied []otherApplied `json:"other_applied"`
 	// Left has a sentence for each thing that is not known, and for each choice of GPUs that means none.
 	Left []string `json:"left"`
 }
 
-// otherInForce is a document that nodes have in force, with what the new one says differently from it.
-type otherInForce struct {
+// otherApplied is a config that nodes apply, with its differences from the new one.
+type otherApplied struct {
 	SHA256      string              `json:"sha256"`
 	What        string              `json:"what"`
 	Nodes       []string            `json:"nodes"`
 	Differences []change.Difference `json:"differences"`
 }
 
-// What a node has in force, as configDiff says it.
+// These are the sources of a node's applied config, as configDiff reports them.
 const (
 	inConfigMap  = "configmap"
 	inLastGood   = "last good"
@@ -52,35 +51,37 @@ const (
 	inOtherState = "not known"
 )
 
-// inForceOn is what a node has in force.
-type inForceOn struct {
+// appliedOn is the config that a node applies.
+type appliedOn struct {
 	sha256 string
 	what   string
 	// document is what is compared: where that is not known, the ConfigMap's, or the built-in one.
 	document config.Config
-	mistakes []string
+	errs     []string
 }
 
-// comparison is a document and the cluster that it is for.
+// comparison is a config and the cluster that it is for.
 type comparison struct {
 	after config.Config
-	// text is what the ConfigMap says; valid is false where it has mistakes, or there is none.
+	// text is the ConfigMap's config. valid is false if it has errors or does not exist.
 	text    config.Config
 	valid   bool
 	cluster survey.Cluster
 	// status are the reports by node, and inForce what they have.
 	status  map[string]gpunode.Status
-	inForce map[string]inForceOn
+	applied map[string]appliedOn
 }
 
-// compare reads a document and the cluster.
+// compare reads a config and the cluster.
 func compare(ctx context.Context, a *command.App, names []string) (configDiff, comparison, error) {
-	p := configDiff{Mistakes: []string{}, Differences: []change.Difference{}, InForce: []otherInForce{}, Left: []string{}}
+	p := configDiff{Errors: []string{}, Differences: []change.Difference{}, Applied: []otherApplied{},
+		Left: []string{}}
 	d, err := readDocument(a, names)
 	if err != nil {
 		return p, comparison{}, err
 	}
-	x := comparison{text: config.Default(), after: d.config, status: map[string]gpunode.Status{}, inForce: map[string]inForceOn{}}
+	x := comparison{text: config.Default(), after: d.config, status: map[string]gpunode.Status{},
+		applied: map[string]appliedOn{}}
 	api, err := a.Cluster()
 	if err != nil {
 		return p, x, err
@@ -100,12 +101,13 @@ func compare(ctx context.Context, a *command.App, names []string) (configDiff, c
 		if x.valid = err == nil; x.valid {
 			x.text = text
 		} else {
-			p.Mistakes = strings.Split(err.Error(), "\n")
+			p.Errors = strings.Split(err.Error(), "\n")
 		}
 	} else {
-		p.Left = append(p.Left, "there is no configmap kerf-system/kerf-config; what agents have of their own is compared")
+		p.Left = append(p.Left,
+			"there is no configmap kerf-system/kerf-config; what agents have of their own is compared")
 	}
-	if len(p.Mistakes) == 0 {
+	if len(p.Errors) == 0 {
 		differences, err := change.Documents(x.text, x.after)
 		if err != nil {
 			return p, x, err //nolint:wrapcheck // it says what was done
@@ -116,23 +118,23 @@ func compare(ctx context.Context, a *command.App, names []string) (configDiff, c
 	return p, x, err
 }
 
-// reports reads what each node has in force.
+// reports reads the config that each node applies.
 func (x comparison) reports(p *configDiff) error {
-	others := map[string]*otherInForce{}
+	others := map[string]*otherApplied{}
 	for _, name := range slices.Sorted(maps.Keys(x.cluster.Reports)) {
-		var s gpunode.Status
-		if err := json.Unmarshal(x.cluster.Reports[name], &s); err != nil {
-			return fmt.Errorf("read the status of gpunode %s: %w", name, err)
+		s, err := gpunode.ReadStatus(x.cluster.Reports[name])
+		if err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
 		}
 		x.status[name] = s
-		is := x.inForceOf(s, p.ConfigMap)
-		x.inForce[name] = is
+		is := x.appliedOf(s, p.ConfigMap)
+		x.applied[name] = is
 		if is.what == inConfigMap || is.what == inBuiltIn && p.ConfigMap == "" {
 			continue
 		}
 		o := others[is.what+is.sha256]
 		if o == nil {
-			o = &otherInForce{SHA256: is.sha256, What: is.what, Differences: []change.Difference{}}
+			o = &otherApplied{SHA256: is.sha256, What: is.what, Differences: []change.Difference{}}
 			others[is.what+is.sha256] = o
 			if is.what == inLastGood || is.what == inBuiltIn {
 				differences, err := change.Documents(is.document, x.after)
@@ -145,19 +147,19 @@ func (x comparison) reports(p *configDiff) error {
 		o.Nodes = append(o.Nodes, name)
 	}
 	for _, key := range slices.Sorted(maps.Keys(others)) {
-		p.InForce = append(p.InForce, *others[key])
+		p.Applied = append(p.Applied, *others[key])
 	}
 	return nil
 }
 
-// inForceOf is what a node says it has in force. configMap is the hash of what the cluster's says.
-func (x comparison) inForceOf(s gpunode.Status, configMap string) inForceOn {
-	is := inForceOn{document: x.text}
+// appliedOf returns the config that a node reports as applied. configMap is the hash of the ConfigMap's config.
+func (x comparison) appliedOf(s gpunode.Status, configMap string) appliedOn {
+	is := appliedOn{document: x.text}
 	if s.Config != nil {
-		is.sha256, is.mistakes = s.Config.SHA256, s.Config.Mistakes
+		is.sha256, is.errs = s.Config.SHA256, s.Config.Errors
 	}
 	switch {
-	case is.sha256 == "" && len(is.mistakes) > 0:
+	case is.sha256 == "" && len(is.errs) > 0:
 		is.what, is.document = inNothing, config.Default()
 		return is
 	case is.sha256 == "":
@@ -166,8 +168,8 @@ func (x comparison) inForceOf(s gpunode.Status, configMap string) inForceOn {
 	case is.sha256 == configMap && x.valid:
 		is.what = inConfigMap
 		return is
-	case s.Config.Document != "":
-		if c, err := config.Decode([]byte(s.Config.Document)); err == nil {
+	case s.Config.LastKnownGood != "":
+		if c, err := config.Decode([]byte(s.Config.LastKnownGood)); err == nil {
 			is.what, is.document = inLastGood, c
 			return is
 		}
@@ -176,40 +178,47 @@ func (x comparison) inForceOf(s gpunode.Status, configMap string) inForceOn {
 	return is
 }
 
-// differs counts the fields that differ, from the ConfigMap's text or from what is in force instead of it.
+// differs counts the fields that differ from the ConfigMap's text or from the applied config.
 func (p configDiff) differs() (fields int) {
 	fields = len(p.Differences)
-	for _, o := range p.InForce {
+	for _, o := range p.Applied {
 		fields = max(fields, len(o.Differences))
 	}
 	return fields
 }
 
-// header says what differs, and where what is in force is not what the ConfigMap says.
+// header prints the differences, and where nodes apply something else than the ConfigMap.
 func (p configDiff) header(b *strings.Builder) {
 	switch {
-	case len(p.Mistakes) > 0:
-		fmt.Fprintf(b, "The text of configmap kerf-system/kerf-config (sha256 %s) has mistakes and is in force nowhere:\n", short(p.ConfigMap))
-		for _, m := range p.Mistakes {
+	case len(p.Errors) > 0:
+		fmt.Fprintf(b,
+			"The text of configmap kerf-system/kerf-config (sha256 %s) has errors and no node applies it:\n",
+			short(p.ConfigMap))
+		for _, m := range p.Errors {
 			fmt.Fprintf(b, "  %s\n", m)
 		}
 	case len(p.Differences) == 0:
-		b.WriteString("The document says what the cluster's says.\n")
+		b.WriteString("The config has no differences from the cluster.\n")
 	}
 	writeDifferences(b, p.Differences)
-	for _, o := range p.InForce {
+	for _, o := range p.Applied {
 		nodes := strings.Join(o.Nodes, ", ")
 		switch o.What {
 		case inNothing:
-			fmt.Fprintf(b, "\nin force on %s: nothing, since no document was valid yet; all of this one is new there\n", nodes)
+			fmt.Fprintf(b, "\napplied on %s: none, since no config was valid yet; all of this one is new "+
+				"there\n", nodes)
 			continue
 		case inOtherState:
-			fmt.Fprintf(b, "\nin force on %s: sha256 %s, which is not the ConfigMap's text and whose own is not known from here\n", nodes, short(o.SHA256))
+			fmt.Fprintf(b,
+				"\napplied on %s: sha256 %s, which is not the ConfigMap's text and whose own is not known from "+
+					"here\n", nodes, short(o.SHA256))
 			continue
 		case inBuiltIn:
-			fmt.Fprintf(b, "\nin force on %s: the built-in default, not the ConfigMap's text; against it\n", nodes)
+			fmt.Fprintf(b, "\napplied on %s: the built-in default, not the ConfigMap's text; against it\n", nodes)
 		default:
-			fmt.Fprintf(b, "\nin force on %s: the last good document, sha256 %s, not the ConfigMap's text; against it\n", nodes, short(o.SHA256))
+			fmt.Fprintf(b,
+				"\napplied on %s: the last known good config, sha256 %s, not the ConfigMap's text; against it\n", nodes,
+				short(o.SHA256))
 		}
 		if len(o.Differences) == 0 {
 			b.WriteString("nothing differs\n")

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config is the commands about a SharingConfig: kerf config, and kerf translate, which turns manifests of other tools into Kerf's.
+// Package config is the commands about a SharingConfig: kerf config, and kerf translate, which turns manifests of other
+// tools into Kerf's.
 package config
 
 import (
@@ -30,26 +31,29 @@ func Commands(a *command.App) []*cobra.Command {
 func configCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Validate, compare and import SharingConfigs",
+		Short: "Validate, compare, convert and import SharingConfigs",
 		Long:  `The SharingConfig has the pools, profiles and prices of a cluster.`,
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(configValidateCommand(a), configDiffCommand(a), configPlanCommand(a), configSchemaCommand(a), configImportCommand(a))
+	c.AddCommand(configValidateCommand(a), configDiffCommand(a), configPlanCommand(a), configSchemaCommand(a),
+		configImportCommand(a), configMigrateCommand(a))
 	return c
 }
 
 // validated is what validate answers scripts.
 type validated struct {
-	Valid    bool            `json:"valid"`
-	SHA256   string          `json:"sha256,omitempty"`
-	Pools    []string        `json:"pools"`
-	Profiles []string        `json:"profiles"`
-	Mistakes []mistakeAnswer `json:"mistakes"`
+	Valid    bool          `json:"valid"`
+	SHA256   string        `json:"sha256,omitempty"`
+	Pools    []string      `json:"pools"`
+	Profiles []string      `json:"profiles"`
+	Errors   []errorAnswer `json:"errors"`
+	// Warnings are the fields that have another name in the current version.
+	Warnings []string `json:"warnings"`
 }
 
-// mistakeAnswer is one mistake: where it is, what is wrong, and what is allowed; Text is all of it as people read it.
-type mistakeAnswer struct {
+// errorAnswer is one error: its position, the problem, and allowed values. Text is the whole message.
+type errorAnswer struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Path    string `json:"path"`
@@ -59,12 +63,23 @@ type mistakeAnswer struct {
 	Text    string `json:"text"`
 }
 
-// validatedOf is the answer for a document; a document that cannot be read has none.
+// validatedOf is the answer for a config; a config that cannot be read has none.
 func validatedOf(d sharingDocument, err error) (validated, error) {
-	v := validated{Valid: err == nil, Pools: []string{}, Profiles: []string{}, Mistakes: []mistakeAnswer{}}
-	if mistakes := (config.Mistakes{}); errors.As(err, &mistakes) {
-		for _, m := range mistakes {
-			v.Mistakes = append(v.Mistakes, mistakeAnswer{m.File, m.Line, m.What.Field, m.What.Value, m.What.Problem, m.What.Remedy, m.Error()})
+	v := validated{Valid: err == nil, Pools: []string{}, Profiles: []string{}, Errors: []errorAnswer{},
+		Warnings: []string{}}
+	if w := config.Warning(d.files...); w != "" && err == nil {
+		v.Warnings = append(v.Warnings, w)
+		for _, f := range d.files {
+			for _, c := range config.Changes(f.Data) {
+				c.File, c.Line = f.Name, c.Line+d.offsets[f.Name]
+				v.Warnings = append(v.Warnings, c.String())
+			}
+		}
+	}
+	if errs := (config.Errors{}); errors.As(err, &errs) {
+		for _, m := range errs {
+			v.Errors = append(v.Errors, errorAnswer{m.File, m.Line, m.What.Field, m.What.Value, m.What.Problem,
+				m.What.Remedy, m.Error()})
 		}
 		return v, nil
 	}
@@ -90,23 +105,30 @@ func configValidateCommand(a *command.App) *cobra.Command {
 allowed values, and the value that was probably meant. Several files are one
 config. FILE can be - for standard input, or a manifest with a ConfigMap. The
 command needs no cluster, no GPU and no agent.`,
-		Example: "  kerf config validate sharing.yaml\n  kubectl get configmap -n kerf-system kerf-config -o yaml | kerf config validate -",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  kerf config validate sharing.yaml\n  kubectl get cm -n kerf-system kerf-config -o yaml | " +
+			"kerf config validate -",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
 			d, wrong := readDocument(a, args)
 			v, err := validatedOf(d, wrong)
+			if output == "" {
+				for _, w := range v.Warnings {
+					_, _ = fmt.Fprintf(a.ErrOut, "%s config validate: warning: %s\n", a.Name(), w)
+				}
+			}
 			if err == nil && (wrong == nil || output != "") {
 				err = a.Answer(output, v, func() string {
-					return fmt.Sprintf("valid: %d pools, %d profiles, sha256 %s\n", len(v.Pools), len(v.Profiles), v.SHA256)
+					return fmt.Sprintf("valid: %d pools, %d profiles, sha256 %s\n", len(v.Pools), len(v.Profiles),
+						v.SHA256)
 				})
 			}
 			return command.Fail(cmp.Or(err, wrong))
 		},
 	}
-	command.DocumentFlag(c, &output)
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -129,12 +151,13 @@ func configSchemaCommand(a *command.App) *cobra.Command {
 type sharingDocument struct {
 	config config.Config
 	files  []config.File
+	// offsets are by how many lines each file begins later in the manifest around it.
+	offsets map[string]int
 }
 
-// readDocument reads and checks a document in files, manifests among them.
+// readDocument reads and checks a config in files, manifests among them.
 func readDocument(a *command.App, names []string) (sharingDocument, error) {
-	var d sharingDocument
-	offsets := map[string]int{}
+	d := sharingDocument{offsets: map[string]int{}}
 	for _, name := range names {
 		data, err := a.ReadBounded(name, 2*config.MaxSize)
 		if err != nil {
@@ -148,37 +171,39 @@ func readDocument(a *command.App, names []string) (sharingDocument, error) {
 			parts = []part{{File: config.File{Name: name, Data: data}}}
 		}
 		for _, p := range parts {
-			if _, twice := offsets[p.Name]; twice {
+			if _, twice := d.offsets[p.Name]; twice {
 				return d, sharing.Invalid("FILE", p.Name, "name each file once", "is named twice")
 			}
-			offsets[p.Name] = p.offset
+			d.offsets[p.Name] = p.offset
 			d.files = append(d.files, p.File)
 		}
 	}
 	var err error
 	d.config, err = config.DecodeFiles(d.files...)
-	if mistakes := (config.Mistakes{}); errors.As(err, &mistakes) {
-		for i, m := range mistakes {
+	if errs := (config.Errors{}); errors.As(err, &errs) {
+		for i, m := range errs {
 			if m.Line > 0 {
-				mistakes[i].Line += offsets[m.File]
+				errs[i].Line += d.offsets[m.File]
 			}
 		}
-		return d, mistakes
+		return d, errs
 	}
 	if len(d.files) == 1 {
-		d.files[0].Name = filepath.Base(d.files[0].Name)
+		name := d.files[0].Name
+		d.files[0].Name = filepath.Base(name)
+		d.offsets[d.files[0].Name] = d.offsets[name]
 	}
 	return d, err //nolint:wrapcheck // it has file, line and field
 }
 
-// part is a file of a document, and by how many lines it begins later in the manifest around it.
+// part is a file of a config, and by how many lines it begins later in the manifest around it.
 type part struct {
 	config.File
 
 	offset int
 }
 
-// inManifest are the parts of a document that the ConfigMaps of a manifest hold; nil where there is no ConfigMap.
+// inManifest are the parts of a config that the ConfigMaps of a manifest have; nil where there is no ConfigMap.
 func inManifest(name string, data []byte) []part {
 	var out []part
 	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
@@ -188,7 +213,7 @@ func inManifest(name string, data []byte) []part {
 			return out
 		}
 		if err != nil || len(doc.Content) != 1 {
-			return nil // as a document, it is refused with what is wrong
+			return nil // as a config, it is rejected with its errors
 		}
 		if kind := below(doc.Content[0], "kind"); kind == nil || kind.Value != "ConfigMap" {
 			continue

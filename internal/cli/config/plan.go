@@ -18,8 +18,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// exitDiffers is the exit status for documents that differ.
-const exitDiffers = 3
+// The exit statuses of config diff are those of diff and kubectl diff: 1 for differences, 2 for errors.
+const (
+	exitDiffers = 1
+	exitTrouble = 2
+)
 
 func configDiffCommand(a *command.App) *cobra.Command {
 	var output string
@@ -31,34 +34,34 @@ field. The format of the text does not matter. If nodes apply another config,
 because the ConfigMap has errors or has not reached them, the command also shows
 the differences from that config. FILE is as for kerf config validate.
 
-Exit status: 0 without differences, 3 with differences, 1 on an error.`,
+Exit status: 0 without differences, 1 with differences, 2 or more on an error.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
 			defer cancel()
 			p, _, err := compare(ctx, a, args)
 			if err != nil {
-				return command.Fail(err)
+				return command.Exit(exitTrouble, err)
 			}
 			if err := a.Answer(output, p, func() string {
 				var b strings.Builder
-				if p.differs() > 0 || len(p.InForce) > 0 || len(p.Mistakes) > 0 {
+				if p.differs() > 0 || len(p.Applied) > 0 || len(p.Errors) > 0 {
 					p.header(&b)
 				}
 				return b.String()
 			}); err != nil {
-				return command.Fail(err)
+				return command.Exit(exitTrouble, err)
 			}
 			if n := p.differs(); n > 0 {
-				return command.Exit(exitDiffers, fmt.Errorf("the documents differ in %d fields", n))
+				return command.Exit(exitDiffers, fmt.Errorf("the configs differ in %d fields", n))
 			}
 			return nil
 		},
 	}
-	command.DocumentFlag(c, &output)
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -81,7 +84,7 @@ validate. It shows:
   - the nodes that apply their last known good config`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), command.SurveyTimeout)
@@ -97,7 +100,7 @@ validate. It shows:
 			return command.Fail(a.Answer(output, p, p.text))
 		},
 	}
-	command.DocumentFlag(c, &output)
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -128,15 +131,15 @@ func (n nodePlan) write(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\nnode %s (pool %s)", n.Node, pool)
-	switch n.InForce {
+	switch n.Applied {
 	case inLastGood:
-		fmt.Fprintf(b, ", from its last good document %s, since it refused the ConfigMap's", short(n.SHA256))
+		fmt.Fprintf(b, ", from its last known good config %s, since it rejected the ConfigMap's", short(n.SHA256))
 	case inBuiltIn:
 		b.WriteString(", from the built-in default")
 	case inNothing:
-		b.WriteString(", from nothing: it grants nothing until a document is valid")
+		b.WriteString(", from nothing: it grants nothing until a config is valid")
 	case inOtherState:
-		fmt.Fprintf(b, ", from the ConfigMap's text, though it has sha256 %s in force", short(n.SHA256))
+		fmt.Fprintf(b, ", from the ConfigMap's text, though the node applies sha256 %s", short(n.SHA256))
 	}
 	if len(n.Now)+len(n.Waits)+len(n.New) == 0 {
 		b.WriteString(": no GPU changes\n")
@@ -191,8 +194,8 @@ type configured struct {
 	pool config.Pool
 }
 
-// rejectedShares are the GPUs of a report whose shares the new config would reject for their enforcement level. Where another
-// list of backends would be used, only the agent can tell the level, once it applies the config.
+// rejectedShares are the GPUs of a report whose shares the new config would reject for their enforcement level. Where
+// another list of backends would be used, only the agent can tell the level, once it applies the config.
 func rejectedShares(before, after configured, s gpunode.Status) []sharePlan {
 	var out []sharePlan
 	for _, g := range s.GPUs {
@@ -217,8 +220,9 @@ func rejectedShare(before, after configured, g gpunode.GPU) string {
 	if mode == config.ModeAuto {
 		mode = after.pool.Mode
 	}
-	known := len(g.Levels) > 0 && slices.Equal(before.BackendsOn(was, before.pool, ""), after.BackendsOn(set, after.pool, ""))
-	if set.Exclude || !mode.Shared() || g.MIG || gpu.Ref().IsInstance() || !known {
+	known := len(g.Levels) > 0 && slices.Equal(before.BackendsOn(was, before.pool, ""),
+		after.BackendsOn(set, after.pool, ""))
+	if set.Excluded || !mode.Shared() || g.MIG || gpu.Ref().IsInstance() || !known {
 		return ""
 	}
 	demanded, level := after.pool.MinLevelOf(set), sharing.ShareLevel(sharing.ParseLevels(g.Levels))

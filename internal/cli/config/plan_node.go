@@ -19,22 +19,22 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
 
-// configPlan is what a document would change in a cluster.
+// configPlan is what a config would change in a cluster.
 type configPlan struct {
 	configDiff
 
 	Nodes []nodePlan `json:"nodes"`
 }
 
-// nodePlan is what a document would change on one node.
+// nodePlan is what a config would change on one node.
 type nodePlan struct {
 	Node string `json:"node"`
-	// SHA256 is what the node has in force, InForce where that is from, and Mistakes are why it refused a newer one.
-	SHA256   string   `json:"sha256"`
-	InForce  string   `json:"in_force"`
-	Mistakes []string `json:"mistakes,omitempty"`
-	Before   string   `json:"pool_before"`
-	After    string   `json:"pool_after"`
+	// SHA256 is the hash of the applied config, and Applied its source. Errors are why the node rejected a newer one.
+	SHA256  string   `json:"sha256"`
+	Applied string   `json:"applied"`
+	Errors  []string `json:"errors,omitempty"`
+	Before  string   `json:"pool_before"`
+	After   string   `json:"pool_after"`
 	// Now is done at once, Waits waits for those who are on the GPU, and New concerns new claims alone.
 	Now   []stepPlan `json:"now"`
 	Waits []stepPlan `json:"waits"`
@@ -43,7 +43,7 @@ type nodePlan struct {
 	Rules []rulePlan `json:"rules"`
 	// Shares are the GPUs whose shares would be rejected, with the reason.
 	Shares []sharePlan `json:"shares,omitempty"`
-	// Refused says why the node's agent would not take the document.
+	// Refused says why the node's agent would reject the config.
 	Refused string `json:"refused,omitempty"`
 	// NotPlanned says why nothing can be said of the node.
 	NotPlanned string `json:"not_planned,omitempty"`
@@ -93,8 +93,9 @@ func (x comparison) nodes(p *configPlan) error {
 		if len(gpus[pool.Name]) == 0 {
 			continue
 		}
-		for _, choice := range pool.Unmatched(gpus[pool.Name]) {
-			p.Left = append(p.Left, fmt.Sprintf("pools[%s].%s means no GPU that the pool's nodes report", pool.Name, choice))
+		for _, choice := range unmatched(pool, gpus[pool.Name]) {
+			p.Left = append(p.Left, fmt.Sprintf("pools[%s].%s means no GPU that the pool's nodes report", pool.Name,
+				choice))
 		}
 	}
 	slices.SortFunc(p.Nodes, func(a, b nodePlan) int { return strings.Compare(a.Node, b.Node) })
@@ -102,13 +103,13 @@ func (x comparison) nodes(p *configPlan) error {
 }
 
 func (x comparison) node(n survey.Node, s gpunode.Status) (nodePlan, error) {
-	is := x.inForce[n.Name]
+	is := x.applied[n.Name]
 	out := nodePlan{
-		Node: n.Name, SHA256: is.sha256, InForce: is.what, Mistakes: is.mistakes, Before: s.Pool,
+		Node: n.Name, SHA256: is.sha256, Applied: is.what, Errors: is.errs, Before: s.Pool,
 		Now: []stepPlan{}, Waits: []stepPlan{}, New: []stepPlan{}, Rules: []rulePlan{},
 	}
 	if is.what == inOtherState && !x.valid {
-		out.NotPlanned = "the document that it has in force, sha256 " + short(is.sha256) + ", is not known from here"
+		out.NotPlanned = "the config that it applies, sha256 " + short(is.sha256) + ", is not available here"
 		return out, nil
 	}
 	before, after, refused := x.pools(is.document, n.Labels, s.Pool)
@@ -128,13 +129,16 @@ func (x comparison) node(n survey.Node, s gpunode.Status) (nodePlan, error) {
 		return out, fmt.Errorf("plan node %s: %w", n.Name, err)
 	}
 	for _, r := range rules {
-		out.Rules = append(out.Rules, rulePlan{r.Difference, r.Effect.String(), r.Effect == change.OnAll, running(s, r.Profile)})
+		out.Rules = append(out.Rules, rulePlan{r.Difference, r.Effect.String(), r.Effect == change.OnAll,
+			running(s, r.Profile)})
 	}
 	return out, nil
 }
 
-// pools are the node's pool in the document that it has, and in the new one; refused says why its agent would not take that.
-func (x comparison) pools(has config.Config, labels map[string]string, reported string) (before, after config.Pool, refused string) {
+// pools are the node's pool in the config that it has, and in the new one; refused says why its agent would reject
+// that.
+func (x comparison) pools(has config.Config, labels map[string]string, reported string) (before, after config.Pool,
+	refused string) {
 	before, _ = has.PoolFor(labels)
 	after, err := x.after.PoolFor(labels)
 	if before.Name == reported || reported == "" {
@@ -143,7 +147,7 @@ func (x comparison) pools(has config.Config, labels map[string]string, reported 
 		}
 		return before, after, refused
 	}
-	// The agent was given labels of its own: it stays in the pool of that name.
+	// The agent has explicit labels, so it stays in the pool of that name.
 	named := func(c config.Config) (config.Pool, bool) {
 		pools := c.Pools()
 		i := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Name == reported })
@@ -157,11 +161,11 @@ func (x comparison) pools(has config.Config, labels map[string]string, reported 
 	if after, is = named(x.after); was && is {
 		return before, after, ""
 	}
-	return before, after, fmt.Sprintf("its agent says pool %q, which the documents do not both have", reported)
+	return before, after, fmt.Sprintf("its agent says pool %q, which is missing in one of the configs", reported)
 }
 
 // holder names who has a claim, for people.
-func holder(c gpunode.Claim) string {
+func holder(c gpunode.Grant) string {
 	if c.PodUID != "" {
 		return c.Namespace + "/" + c.Pod
 	}
@@ -171,7 +175,7 @@ func holder(c gpunode.Claim) string {
 // running are those who have claims on a node; of one profile where one is named.
 func running(s gpunode.Status, profile string) []string {
 	var out []string
-	for _, c := range s.Claims {
+	for _, c := range s.Grants {
 		if (profile == "" || c.Profile == profile) && !slices.Contains(out, holder(c)) {
 			out = append(out, holder(c))
 		}
@@ -179,11 +183,12 @@ func running(s gpunode.Status, profile string) []string {
 	return out
 }
 
-// gpuUses are the GPUs of a report with what holds for them by the pool, and who is on them; and those that are left to others.
+// gpuUses are the GPUs of a report with what holds for them by the pool, and who is on them; and those that are left to
+// others.
 func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 	users := map[sharing.GPUID][]string{}
-	for _, c := range s.Claims {
-		for _, f := range c.Fragments {
+	for _, c := range s.Grants {
+		for _, f := range c.Shares {
 			if id := gpureport.Ref(f.GPU).UUID; !slices.Contains(users[id], holder(c)) {
 				users[id] = append(users[id], holder(c))
 			}
@@ -192,8 +197,8 @@ func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 	has := map[string]map[string]string{}
 	var excluded []gpunode.Excluded
 	if s.Config != nil {
-		for _, w := range s.Config.Waiting {
-			has[w.GPU] = w.Has
+		for _, w := range s.Config.Pending {
+			has[w.GPU] = w.Current
 		}
 		excluded = s.Config.Excluded
 	}
@@ -202,14 +207,15 @@ func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 		if gpureport.Ref(g.UUID).IsInstance() {
 			continue // it is as its GPU is
 		}
-		gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG || g.MIGState != nil, Hardware: sharing.Hardware{Product: pciID(g.Product), Board: pciID(g.Board)}}
+		gpu := sharing.GPU{UUID: sharing.GPUID(g.UUID), Index: g.Index, Model: g.Model, MIG: g.MIG, MIGCapable: g.MIG ||
+			g.MIGState != nil, Hardware: sharing.Hardware{Product: pciID(g.Product), Board: pciID(g.Board)}}
 		now := pool.Of(gpu)
 		out = append(out, change.Use{GPU: gpu, Now: &now, Has: has[g.UUID], Users: users[gpu.UUID]})
 	}
 	for _, e := range excluded {
 		gpu := sharing.GPU{UUID: sharing.GPUID(e.GPU), Index: e.Index, Model: e.Model}
 		now := pool.Of(gpu)
-		now.Exclude = true
+		now.Excluded = true
 		out = append(out, change.Use{GPU: gpu, Now: &now})
 	}
 	return out
@@ -225,7 +231,8 @@ func pciID(s string) uint32 {
 }
 
 // byMIG are the steps of a plan, with what the pools want of the GPUs' MIG instances.
-func byMIG(before, after config.Pool, s gpunode.Status, uses []change.Use, plan change.Plan) (now, waits []change.Step) {
+func byMIG(before, after config.Pool, s gpunode.Status, uses []change.Use, plan change.Plan) (now,
+	waits []change.Step) {
 	able := map[sharing.GPUID]bool{}
 	for _, g := range s.GPUs {
 		able[sharing.GPUID(g.UUID)] = g.MIG || g.MIGState != nil

@@ -20,7 +20,7 @@ func translateCommand(a *command.App) *cobra.Command {
 	var o manifest.Options
 	c := &cobra.Command{
 		Use:   "translate FILE",
-		Short: "Turn manifests that ask for GPUs in another tool's words into ones of Kerf's",
+		Short: "Convert manifests of another GPU tool to Kerf's",
 		Long: `Read manifests of another tool and print them with Kerf's resources and
 annotations. It knows:
 
@@ -39,14 +39,16 @@ of other namespaces. FILE can be - for standard input, for example as a Helm
 post-renderer. Kerf never translates a pod automatically.`,
 		Example: "  kerf translate deployment.yaml | kubectl apply -f -\n" +
 			"  helm template mychart | kerf translate - --replicas 4 > out.yaml\n" +
-			"  kubectl get deployment web -o yaml | kubectl kerf translate - | kubectl diff -f -",
+			"  kubectl get deploy web -o yaml | kubectl kerf translate - | kubectl diff -f -",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.Replicas < 0 || o.Replicas > int(sharing.FullGPU) {
-				return command.Misused(sharing.Invalid("--replicas", strconv.Itoa(o.Replicas), "write 1 to 100", "is not a number of replicas"))
+				return command.Misused(sharing.Invalid("--replicas", strconv.Itoa(o.Replicas), "write 1 to 100",
+					"is not a number of replicas"))
 			}
 			if o.SharedByName && o.Replicas == 0 {
-				return command.Misused(sharing.Invalid("--gpu-is-replica", "", "add --replicas", "needs to know how many there were"))
+				return command.Misused(sharing.Invalid("--gpu-is-replica", "", "add --replicas",
+					"needs to know how many there were"))
 			}
 			text, err := a.ReadBounded(args[0], manifest.MaxSize)
 			if err != nil {
@@ -66,8 +68,10 @@ post-renderer. Kerf never translates a pod automatically.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Replicas, "replicas", 0, "how many replicas NVIDIA's device plugin made of a GPU: nvidia.com/gpu.shared becomes that part of one")
-	f.BoolVar(&o.SharedByName, "gpu-is-replica", false, "with --replicas: nvidia.com/gpu was a replica too (renameByDefault: false)")
+	f.IntVar(&o.Replicas, "replicas", 0,
+		"how many replicas NVIDIA's device plugin made of a GPU: nvidia.com/gpu.shared becomes that part of one")
+	f.BoolVar(&o.SharedByName, "gpu-is-replica", false,
+		"with --replicas: nvidia.com/gpu was a replica too (renameByDefault: false)")
 	return c
 }
 
@@ -94,14 +98,16 @@ func configImportCommand(a *command.App) *cobra.Command {
   - HAMi's device-config.yaml (ConfigMap hami-scheduler-device)
   - HAMi's config.json (ConfigMap hami-device-plugin)
 
-Standard error lists what the command omits, with the reason. If something has no
-counterpart, the command shows each such line and prints no config. FILE can be -
-for standard input. The command needs no GPU and no agent.
+Standard error lists what the command omits, with the reason. If something has
+no counterpart, the command shows each such line and prints no config. FILE can
+be - for standard input. The command needs no GPU and no agent.
 
 Pools have no node selector, except from HAMi's config.json, which names nodes.
 kerf mig import converts MIG layouts, and kerf translate converts pods.`,
 		Example: "  kerf config import device-plugin.yaml > sharing.yaml\n" +
-			"  kubectl get configmap -n kube-system hami-scheduler-device -o 'jsonpath={.data.device-config\\.yaml}' | kerf config import -",
+			"  kubectl get configmap -n kube-system hami-scheduler-device \\\n" +
+			"    -o 'jsonpath={.data.device-config\\.yaml}' " +
+			"| kerf config import -",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := a.ReadBounded(args[0], imports.MaxSize)

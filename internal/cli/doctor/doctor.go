@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -35,30 +36,37 @@ func doctorCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine or cluster and suggest fixes",
-		Long: `Check this machine and suggest fixes. It works without an agent and without a driver. It creates and removes
-one cgroup, and changes nothing else.
+		Long: `Check this machine and suggest fixes. The command works without an agent and
+without a driver. It creates and removes one cgroup, and changes nothing else.
 
-For a cluster (kubectl kerf doctor, or with --context), it shows which nodes serve pods, and what prevents the others.
+For a cluster (kubectl kerf doctor, or with --context), it shows which nodes
+serve pods, and what prevents the others. It also names nodes and namespaces
+with labels or taints of an earlier version.
 
-Exit status: 0 if a grant at level driver, exclusive or hardware is possible, else 1. For a cluster: 1 if a node
-with the label kerf.dev/node=true does not serve pods.`,
+Exit status: 0 if a grant at level driver, exclusive or hardware is possible,
+else 1. For a cluster: 1 if a node with the label kerf.dev/deploy-agent=true
+does not serve pods.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "" && output != "json" && output != "yaml" {
-				return command.Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
+				return command.Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out",
+					"is not a form of output"))
 			}
-			if a.Meant(c) && !command.Changed(c, "dir") {
+			if a.Meant(c) && !command.Changed(c, "run-dir") {
 				return clusterDoctor(c.Context(), a, output)
 			}
 			r := doctor.Examine(doctor.Gather(c.Context(), doctor.Where{
-				Dir: a.Dir, Path: a.Getenv("PATH"), LibraryPath: a.Getenv("LD_LIBRARY_PATH"), DeviceRoot: a.Getenv("NVIDIA_DEV_ROOT"),
+				Dir: a.Dir, Path: a.Getenv("PATH"), LibraryPath: a.Getenv("LD_LIBRARY_PATH"),
+				DeviceRoot:    a.Getenv("NVIDIA_DEV_ROOT"),
 				RuntimeSocket: socket,
 			}))
 			if err := showReport(a, r, output); err != nil {
 				return command.Fail(err)
 			}
 			if !r.Enforced {
-				return command.Fail(errors.New("no grant at level driver, exclusive or hardware is possible on this machine; solve the problems above"))
+				return command.Fail(errors.New(
+					"no grant at level driver, exclusive or hardware is possible on this machine; " +
+						"solve the problems above"))
 			}
 			return nil
 		},
@@ -161,9 +169,10 @@ func markColor(s doctor.Status) string {
 	return "33"
 }
 
-// finding is the state of one node of a cluster.
+// finding is the state of one node of a cluster, or of a namespace with labels of an earlier version.
 type finding struct {
-	Node string `json:"node"`
+	Node      string `json:"node,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
 	// Serves is true if containers of pods can get GPUs there. Reasons says why not; Notes has other facts.
 	Serves  bool     `json:"serves"`
 	Reasons []string `json:"reasons"`
@@ -181,16 +190,18 @@ func clusterDoctor(parent context.Context, a *command.App, output string) error 
 			return err
 		}
 		var nodes []corev1.Node
-		if err := api.List(ctx, "/api/v1/nodes", url.Values{"labelSelector": {sharing.LabelNode + "=true"}}, func(raw json.RawMessage) error {
-			var n corev1.Node
-			err := json.Unmarshal(raw, &n)
-			nodes = append(nodes, n)
-			return err
-		}); err != nil {
+		if err := api.List(ctx, "/api/v1/nodes", url.Values{"labelSelector": {sharing.LabelNode + "=true"}},
+			func(raw json.RawMessage) error {
+				var n corev1.Node
+				err := json.Unmarshal(raw, &n)
+				nodes = append(nodes, n)
+				return err
+			}); err != nil {
 			return err //nolint:wrapcheck // it says what it did
 		}
-		found = examine(nodes, p)
-		return nil
+		more, err := renamed(ctx, api)
+		found = merged(examine(nodes, p), more)
+		return err
 	})
 	if err != nil {
 		return command.Fail(err)
@@ -207,11 +218,12 @@ func clusterDoctor(parent context.Context, a *command.App, output string) error 
 		return command.Fail(err)
 	}
 	if len(found) == 0 {
-		return command.Fail(fmt.Errorf("no node has the label %s=true: label the nodes whose GPUs Kerf shares: %w", sharing.LabelNode, sharing.ErrNotFound))
+		return command.Fail(fmt.Errorf("no node has the label %s=true: label the nodes whose GPUs Kerf shares: %w",
+			sharing.LabelNode, sharing.ErrNotFound))
 	}
 	for _, f := range found {
 		if !f.Serves {
-			return command.Fail(errors.New("some nodes serve no pods"))
+			return command.Fail(errors.New("some nodes or namespaces serve no pods"))
 		}
 	}
 	return nil
@@ -229,19 +241,24 @@ func examine(nodes []corev1.Node, p present.Cluster) []finding {
 		r, ok := reports[n.Name]
 		switch {
 		case !ok:
-			f.Reasons = append(f.Reasons, "no report from a kerf-agent: check its pod with kubectl -n "+command.SystemNamespace+" get pods -o wide")
+			f.Reasons = append(f.Reasons, "no report from a kerf-agent: check its pod with kubectl -n "+
+				command.SystemNamespace+" get pods -o wide")
 		case r.Stale:
-			f.Reasons = append(f.Reasons, fmt.Sprintf("the last report of its kerf-agent is from %s: check its pod on the node", r.Heard.UTC().Format(time.RFC3339)))
-		case !r.Ready:
-			f.Reasons = append(f.Reasons, r.NotReady...)
+			f.Reasons = append(f.Reasons,
+				fmt.Sprintf("the last report of its kerf-agent is from %s: check its pod on the node",
+					r.Heard.UTC().Format(time.RFC3339)))
+		case !r.Ready():
+			f.Reasons = append(f.Reasons, strings.Split(r.Condition(gpunode.ConditionReady).Message, "\n")...)
 		case len(r.GPUs) == 0:
-			f.Reasons = append(f.Reasons, "it has no GPU: remove the label "+sharing.LabelNode+", or run kerf doctor on it")
+			f.Reasons = append(f.Reasons, "it has no GPU: remove the label "+sharing.LabelNode+
+				", or run kerf doctor on it")
 		}
 		if ok {
 			f.Notes = append(f.Notes, notesOf(r)...)
 		}
 		if q := n.Status.Allocatable[foreignGPUs]; q.Value() > 0 {
-			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin advertises %d %s here: if these are the same GPUs, two pods can get one GPU; see docs/operate/migrate.md", q.Value(), foreignGPUs))
+			f.Notes = append(f.Notes, fmt.Sprintf("another device plugin advertises %d %s here: if these are the "+
+				"same GPUs, two pods can get one GPU; see docs/operate/migrate.md", q.Value(), foreignGPUs))
 		}
 		f.Serves = len(f.Reasons) == 0
 		out = append(out, f)
@@ -256,7 +273,8 @@ func notesOf(r present.ClusterNode) (notes []string) {
 		case g.Health != sharing.HealthOK.String():
 			notes = append(notes, fmt.Sprintf("GPU %s is %s: %s", name, g.Health, g.HealthReason))
 		case g.Cordoned != "":
-			notes = append(notes, fmt.Sprintf("GPU %s is cordoned: %s; to clear the mark: kerf uncordon %s", name, g.Cordoned, name))
+			notes = append(notes, fmt.Sprintf("GPU %s is cordoned: %s; to clear the mark: kerf uncordon %s", name,
+				g.Cordoned, name))
 		case len(g.Levels) == 0 && !g.MIG:
 			notes = append(notes, fmt.Sprintf("GPU %s enforces no share: run kerf doctor on the node", name))
 		}
@@ -274,7 +292,11 @@ func findingsText(found []finding, color bool) string {
 		if color {
 			word = "\x1b[" + code + "m" + word + "\x1b[0m"
 		}
-		fmt.Fprintf(&b, "%s %s\n", f.Node, word)
+		name := f.Node
+		if f.Namespace != "" {
+			name = "namespace " + f.Namespace
+		}
+		fmt.Fprintf(&b, "%s %s\n", name, word)
 		for _, w := range f.Reasons {
 			fmt.Fprintf(&b, "  reason: %s\n", w)
 		}

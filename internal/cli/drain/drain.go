@@ -39,23 +39,29 @@ func Commands(a *command.App) []*cobra.Command {
 // aboutGPU ends the help of the three commands.
 const aboutGPU = `GPU is NODE/INDEX as kerf status shows it, or a UUID, or the beginning of one.
 
-The mark is in the spec of the node's GPUNode. It outlives restarts of the agent and of the node.`
+The mark is in the spec of the node's GPUNode. It outlives restarts of the agent
+and of the node.`
 
 func cordonCommand(a *command.App) *cobra.Command {
 	o := &task{}
 	c := &cobra.Command{
 		Use:   "cordon GPU",
 		Short: "Mark one GPU of a cluster so that it takes no new grant",
-		Long: `Mark one GPU of a cluster so that it takes no new grant. Pods that use the GPU go on, and their containers restart on it.
-With --wait the command returns when no grant is left on the GPU.
+		Long: `Mark one GPU of a cluster so that it takes no new grant. Pods that use the GPU
+go on, and their containers restart on it. With --wait the command returns when
+no grant is left on the GPU.
 
-` + aboutGPU + ` The node's capacity does not change. Without kerf-scheduler, a pod that fits only
-on this GPU stays pending on the node, and an event states the reason.`,
-		Example: "  kerf cordon node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf cordon node-1/3 --wait --timeout 10m",
-		Args:    cobra.ExactArgs(1),
+` + aboutGPU + `
+
+The node's capacity does not change. Without kerf-scheduler, a pod that fits
+only on this GPU stays pending on the node, and an event states the reason.`,
+		Example: "  kerf cordon node-1/3 --reason 'ECC errors, ticket 4711'\n" +
+			"  kerf cordon node-1/3 --wait --timeout 10m",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("timeout") && !o.wait {
-				return command.Misused(sharing.Invalid("--timeout", o.timeout.String(), "add --wait", "has no effect without --wait"))
+				return command.Misused(sharing.Invalid("--timeout", o.timeout.String(), "add --wait",
+					"has no effect without --wait"))
 			}
 			return cordon(c.Context(), a, o, args[0])
 		},
@@ -70,13 +76,15 @@ func drainCommand(a *command.App) *cobra.Command {
 	o := &task{evict: true, wait: true}
 	c := &cobra.Command{
 		Use:   "drain GPU",
-		Short: "Cordon one GPU of a cluster, evict its pods and wait until they end",
-		Long: `Cordon one GPU of a cluster, evict its pods and wait until they end. Evictions respect PodDisruptionBudgets. kerf drain
-evicts no pod without a controller unless --force is given. It never ends programs that kerf run started; it names them
-and waits. kerf uncordon clears the mark.
+		Short: "Cordon one GPU of a cluster, evict its pods, and wait for them",
+		Long: `Cordon one GPU of a cluster, evict its pods and wait until they end. Evictions
+respect PodDisruptionBudgets. kerf drain evicts no pod without a controller
+unless --force is given. It never ends programs that kerf run started; it names
+them and waits. kerf uncordon clears the mark.
 
 ` + aboutGPU,
-		Example:           "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf drain node-1/3 --timeout 10m",
+		Example: "  kerf drain node-1/3 --reason 'ECC errors, ticket 4711'\n  kerf drain node-1/3 " +
+			"--timeout 10m",
 		Args:              cobra.ExactArgs(1),
 		RunE:              func(c *cobra.Command, args []string) error { return cordon(c.Context(), a, o, args[0]) },
 		ValidArgsFunction: a.CompleteGPUName,
@@ -95,19 +103,20 @@ func uncordonCommand(a *command.App) *cobra.Command {
 		Example: "  kerf uncordon node-1/3",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
-			return withGPU(c.Context(), a, &task{output: output}, args[0], func(ctx context.Context, d *draining) error {
-				if err := d.mark(ctx, nil); err != nil {
-					return err
-				}
-				return d.answer(a, "uncordoned", "takes new grants")
-			})
+			return withGPU(c.Context(), a, &task{output: output}, args[0],
+				func(ctx context.Context, d *draining) error {
+					if err := d.mark(ctx, func(s gpunode.Spec) gpunode.Spec { return s.Without(d.gpu) }); err != nil {
+						return err
+					}
+					return d.answer(a, "uncordoned", "takes new grants")
+				})
 		},
 		ValidArgsFunction: a.CompleteGPUName,
 	}
-	command.DocumentFlag(c, &output)
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -116,13 +125,14 @@ func (o *task) define(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.reason, "reason", "", "reason that kerf status and pending pods show")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time to wait, such as 10m; 0 is no limit; the mark stays")
-	command.DocumentFlag(c, &o.output)
+	command.OutputFlag(c, &o.output)
 }
 
 func (o *task) check() error {
-	errs := []error{command.DocumentForm(o.output)}
+	errs := []error{command.CheckOutput(o.output)}
 	if o.timeout < 0 {
-		errs = append(errs, sharing.Invalid("--timeout", o.timeout.String(), "write a time such as 10m, or 0", "is below zero"))
+		errs = append(errs, sharing.Invalid("--timeout", o.timeout.String(), "write a time such as 10m, or 0",
+			"is below zero"))
 	}
 	if len(o.reason) > 256 {
 		errs = append(errs, sharing.Invalid("--reason", "", "write at most 256 bytes", "is too long"))
@@ -137,7 +147,8 @@ func cordon(parent context.Context, a *command.App, o *task, named string) error
 	}
 	return withGPU(parent, a, o, named, func(ctx context.Context, d *draining) error {
 		by := command.UserName(uint32(os.Getuid())) //nolint:gosec // a user id is one
-		if err := d.mark(ctx, &gpunode.Cordon{Reason: o.reason, By: by, Since: time.Now().UTC().Format(time.RFC3339)}); err != nil {
+		c := gpunode.Cordon{UUID: d.gpu, Reason: o.reason, By: by, Since: time.Now().UTC().Format(time.RFC3339)}
+		if err := d.mark(ctx, func(s gpunode.Spec) gpunode.Spec { return s.With(c) }); err != nil {
 			return err
 		}
 		undo := a.Name() + " uncordon " + d.name
@@ -152,12 +163,14 @@ func cordon(parent context.Context, a *command.App, o *task, named string) error
 		if err := d.wait(ctx); err != nil {
 			return err
 		}
-		return d.answer(a, "drained", "is drained: no grant is left on it, and it takes no new one; to clear the mark: "+undo)
+		return d.answer(a, "drained",
+			"is drained: no grant is left on it, and it takes no new one; to clear the mark: "+undo)
 	})
 }
 
 // withGPU finds the GPU in the cluster and runs f for it until an interrupt.
-func withGPU(parent context.Context, a *command.App, o *task, named string, f func(context.Context, *draining) error) error {
+func withGPU(parent context.Context, a *command.App, o *task, named string,
+	f func(context.Context, *draining) error) error {
 	api, err := a.Cluster()
 	if err != nil {
 		return command.Fail(err)
@@ -199,7 +212,8 @@ func gpuNamed(p present.Cluster, named string) (node, uuid, name string, err err
 		for _, g := range n.GPUs {
 			full := present.GPUName(n.Name, g)
 			known = append(known, full)
-			if exact := full == named || g.UUID == named; exact || len(named) > len("GPU-") && strings.HasPrefix(g.UUID, named) {
+			if exact := full == named || g.UUID == named; exact || len(named) > len("GPU-") &&
+				strings.HasPrefix(g.UUID, named) {
 				node, uuid, name = n.Name, g.UUID, full
 				if exact {
 					return node, uuid, name, nil
@@ -212,12 +226,15 @@ func gpuNamed(p present.Cluster, named string) (node, uuid, name string, err err
 	case found == 1:
 		return node, uuid, name, nil
 	case found > 1:
-		return "", "", "", fmt.Errorf("GPU %q: %d GPUs begin so; write more of it: %w", named, found, sharing.ErrInvalid)
+		return "", "", "", fmt.Errorf("GPU %q: %d GPUs begin so; write more of it: %w", named, found,
+			sharing.ErrInvalid)
 	case len(known) == 0:
-		return "", "", "", fmt.Errorf("GPU %q: no node of the cluster reports of any GPU: %w", named, sharing.ErrNotFound)
+		return "", "", "", fmt.Errorf("GPU %q: no node of the cluster reports of any GPU: %w", named,
+			sharing.ErrNotFound)
 	}
 	slices.Sort(known)
-	return "", "", "", fmt.Errorf("GPU %q: there is none; there are %s: %w", named, some(known, 12), sharing.ErrNotFound)
+	return "", "", "", fmt.Errorf("GPU %q: there is none; there are %s: %w", named, some(known, 12),
+		sharing.ErrNotFound)
 }
 
 // some is the beginning of a list, for a message.

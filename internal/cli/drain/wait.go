@@ -28,18 +28,39 @@ type draining struct {
 	task            *task
 	tell            io.Writer
 	node, gpu, name string
-	// said has what was told already.
+	// said has what was printed already.
 	said map[string]bool
 }
 
-// mark writes the mark, or takes it off.
-func (d *draining) mark(ctx context.Context, c *gpunode.Cordon) error {
-	patch := map[string]any{"spec": map[string]any{"cordoned": map[string]*gpunode.Cordon{d.gpu: c}}}
-	err := d.api.Do(ctx, http.MethodPatch, d.path(), url.Values{"fieldManager": {"kerf-drain"}}, &access.Body{Type: access.MergePatch, Value: patch}, nil)
+// markTries is how often a mark is written that meets another change of the object.
+const markTries = 10
+
+// mark changes the cordons of the node.
+func (d *draining) mark(ctx context.Context, change func(gpunode.Spec) gpunode.Spec) error {
+	var err error
+	for range markTries {
+		if err = d.tryMark(ctx, change); !errors.Is(err, sharing.ErrConflict) {
+			break
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("mark GPU %s in gpunode %s: %w", d.name, d.node, err)
 	}
 	return nil
+}
+
+// tryMark replaces the list of cordons, if the object has not changed since it was read.
+func (d *draining) tryMark(ctx context.Context, change func(gpunode.Spec) gpunode.Spec) error {
+	var o gpunode.Object
+	if err := d.api.Get(ctx, d.path(), nil, &o); err != nil {
+		return err //nolint:wrapcheck // mark says what it did
+	}
+	patch := map[string]any{
+		"metadata": map[string]string{"resourceVersion": o.Metadata.ResourceVersion},
+		"spec":     gpunode.SpecPatch(o.Spec, change(o.Spec)),
+	}
+	return d.api.Do(ctx, http.MethodPatch, d.path(), //nolint:wrapcheck // mark says what it did
+		url.Values{"fieldManager": {"kerf-drain"}}, &access.Body{Type: access.MergePatch, Value: patch}, nil)
 }
 
 func (d *draining) path() string { return command.GPUNodesPath + "/" + url.PathEscape(d.node) }
@@ -67,7 +88,8 @@ func (d *draining) wait(ctx context.Context) error {
 			if stopped, ok := errors.AsType[*command.InterruptedError](context.Cause(ctx)); ok {
 				return command.Exit(stopped.Code(), fmt.Errorf("stopped; GPU %s stays cordoned", d.name))
 			}
-			return fmt.Errorf("after %v GPU %s %s; the mark stays: %w", d.task.timeout, d.name, left, sharing.ErrUnavailable)
+			return fmt.Errorf("after %v GPU %s %s; the mark stays: %w", d.task.timeout, d.name, left,
+				sharing.ErrUnavailable)
 		case <-tick.C:
 		}
 	}
@@ -75,7 +97,7 @@ func (d *draining) wait(ctx context.Context) error {
 
 // look says what is still to be waited for, empty when nothing is, and evicts where that is asked.
 func (d *draining) look(ctx context.Context) (string, error) {
-	var o struct{ Status gpunode.Status }
+	var o gpunode.Object
 	if err := d.api.Get(ctx, d.path(), nil, &o); err != nil {
 		return "", fmt.Errorf("read gpunode %s: %w", d.node, err)
 	}
@@ -88,7 +110,7 @@ func (d *draining) look(ctx context.Context) (string, error) {
 	}
 	var pods, others []string
 	seen := map[string]bool{}
-	for _, c := range o.Status.Claims {
+	for _, c := range o.Status.Grants {
 		if !d.on(c) || c.PodUID != "" && seen[c.PodUID] {
 			continue
 		}
@@ -113,8 +135,8 @@ func (d *draining) look(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-func (d *draining) on(c gpunode.Claim) bool {
-	for _, f := range c.Fragments {
+func (d *draining) on(c gpunode.Grant) bool {
+	for _, f := range c.Shares {
 		if f.GPU == d.gpu {
 			return true
 		}
@@ -122,14 +144,15 @@ func (d *draining) on(c gpunode.Claim) bool {
 	return false
 }
 
-// evict asks for the pod's eviction. A budget that does not let it go now is told, and it is tried again.
-func (d *draining) evict(ctx context.Context, c gpunode.Claim) error {
+// evict asks for the pod's eviction. If a disruption budget blocks it, evict prints that and tries again.
+func (d *draining) evict(ctx context.Context, c gpunode.Grant) error {
 	pod := c.Namespace + "/" + c.Pod
 	at := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/pods/" + url.PathEscape(c.Pod)
 	var found metav1.PartialObjectMetadata
 	err := d.api.Get(ctx, at, nil, &found)
 	switch {
-	case errors.Is(err, sharing.ErrNotFound), err == nil && string(found.UID) != c.PodUID, err == nil && found.DeletionTimestamp != nil:
+	case errors.Is(err, sharing.ErrNotFound), err == nil && string(found.UID) != c.PodUID, err == nil &&
+		found.DeletionTimestamp != nil:
 		return nil // it is going, or has gone
 	case err != nil:
 		return fmt.Errorf("read pod %s: %w", pod, err)
@@ -139,7 +162,8 @@ func (d *draining) evict(ctx context.Context, c gpunode.Claim) error {
 	}
 	uid := types.UID(c.PodUID)
 	eviction := policyv1.Eviction{
-		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"}, ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Pod},
+		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Pod},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}
 	err = d.api.Do(ctx, http.MethodPost, at+"/eviction", nil, &access.Body{Type: access.JSON, Value: eviction}, nil)

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain is kerf explain: why a pod waits, and what a utilization flag has to be.
+// Package explain is kerf describe pod and kerf suggest: why a pod is pending, and which memory fraction a program
+// must use.
 package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,27 +29,26 @@ const heardFor = time.Hour
 
 // Commands are the commands of this package.
 func Commands(a *command.App) []*cobra.Command {
-	return []*cobra.Command{explainCommand(a)}
+	return []*cobra.Command{
+		group("describe", "Describe why a pod has its GPU, or why it is pending", describePodCommand(a)),
+		group("suggest", "Suggest a setting for a program", suggestUtilizationCommand(a)),
+	}
 }
 
-func explainCommand(a *command.App) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "explain",
-		Short: "Explain the state of a pod, or compute a setting for a program",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(explainPodCommand(a), explainUtilizationCommand(a))
+func group(name, short string, sub *cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(sub)
 	return c
 }
 
-func explainPodCommand(a *command.App) *cobra.Command {
+func describePodCommand(a *command.App) *cobra.Command {
 	var output string
 	var most int
 	c := &cobra.Command{
 		Use:   "pod NAME",
-		Short: "Explain why a pod has its GPU, or why it is pending",
-		Long: `Explain why a pod has its GPU, or why it is pending.
+		Short: "Describe why a pod has its GPU, or why it is pending",
+		Long: `Describe why a pod has its GPU, or why it is pending.
 
 The command reads nodes, pods and GPUNodes. If it may, it also reads the pod's
 events, the heartbeats of the agents and their config. It uses the same code as
@@ -61,7 +60,8 @@ Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if output != "" && output != "json" && output != "yaml" {
-				return command.Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out", "is not a form of output"))
+				return command.Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out",
+					"is not a form of output"))
 			}
 			if most < 1 {
 				return command.Misused(sharing.Invalid("--nodes", fmt.Sprint(most), "write 1 or more", "is too few"))
@@ -70,12 +70,12 @@ Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 			defer cancel()
 			api, err := a.Cluster()
 			if err != nil {
-				return command.Fail(fmt.Errorf("explain pod %s: %w", args[0], err))
+				return command.Fail(fmt.Errorf("describe pod %s: %w", args[0], err))
 			}
 			defer api.Close()
 			x, err := Pod(ctx, api, api.Namespace, args[0])
 			if err != nil {
-				return command.Fail(fmt.Errorf("explain pod %s/%s: %w", api.Namespace, args[0], err))
+				return command.Fail(fmt.Errorf("describe pod %s/%s: %w", api.Namespace, args[0], err))
 			}
 			switch output {
 			case "json", "yaml":
@@ -102,7 +102,7 @@ Exit status: 0 if the pod has its GPU, 3 if it is pending, 1 on an error.`,
 // exitWaits is the exit status for a pod that waits.
 const exitWaits = 3
 
-// Pod reads the cluster and asks its books.
+// Pod reads the cluster and evaluates the pod against it.
 func Pod(ctx context.Context, api *access.Client, namespace, name string) (Explanation, error) {
 	found, more, err := survey.TakeFor(ctx, api, namespace, name)
 	if err != nil {
@@ -113,7 +113,7 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 		return Explanation{}, fmt.Errorf("there is none, or it is at its end: %w", sharing.ErrNotFound)
 	}
 	now := time.Now()
-	books, left, err := booksOf(found, more, now)
+	state, left, err := stateOf(found, more, now)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -124,26 +124,28 @@ func Pod(ctx context.Context, api *access.Client, namespace, name string) (Expla
 	if err != nil {
 		return Explanation{}, err
 	}
-	books.Learn(w)
+	state.Learn(w)
 	x := Explanation{
-		Pod: name, Namespace: namespace, UID: w.UID, Needs: w.Needs(), ComputedAt: now.UTC().Truncate(time.Second), Left: append(more.Left, left...),
+		Pod: name, Namespace: namespace, UID: w.UID, Needs: w.Needs(), ComputedAt: now.UTC().Truncate(time.Second),
+		Left: append(more.Left, left...),
 	}
-	if s, on := books.Standing(w.UID); on {
+	if s, on := state.Standing(w.UID); on {
 		x.stands(s)
-	} else if x.Waits = books.Explain(w, now); x.Waits == "" {
+	} else if x.Waits = state.Explain(w, now); x.Waits == "" {
 		x.Waits = "nodes have room for it now; what else keeps it is in its events"
 	}
-	for _, answer := range books.Answers(w, freeCPU(found, w.UID), now) {
+	for _, answer := range state.Answers(w, freeCPU(found, w.UID), now) {
 		x.Nodes = append(x.Nodes, answered(answer))
 	}
 	for _, e := range more.Events {
-		x.Events = append(x.Events, said{Reason: e.Reason, Message: e.Message, From: e.From, Last: e.Last, Count: e.Count})
+		x.Events = append(x.Events, said{Reason: e.Reason, Message: e.Message, From: e.From, Last: e.Last,
+			Count: e.Count})
 	}
 	return x, nil
 }
 
-// booksOf are the books of a cluster as it was read, and sentences of what could not be taken into them.
-func booksOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.Books, left []string, err error) {
+// booksOf builds the cluster state, and one sentence for each thing that it could not use.
+func stateOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.ClusterState, left []string, err error) {
 	b = scheduler.New()
 	if files := config.FilesOf(more.Config); len(files) > 0 {
 		doc, err := config.DecodeFiles(files...)
@@ -158,15 +160,15 @@ func booksOf(c survey.Cluster, more survey.More, now time.Time) (b *scheduler.Bo
 		if !ok {
 			continue
 		}
-		var s gpunode.Status
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return nil, nil, fmt.Errorf("read the status of gpunode %s: %w", n.Name, err)
+		s, err := gpunode.ReadStatus(raw)
+		if err != nil {
+			return nil, nil, fmt.Errorf("node %s: %w", n.Name, err)
 		}
 		b.Report(n.Name, s)
 		if beat, ok := more.Heartbeats[n.Name]; ok {
 			b.Heartbeat(n.Name, beat.Renewed, beat.Valid, now)
 		} else if len(more.Heartbeats) == 0 {
-			b.Heartbeat(n.Name, now, heardFor, now) // nobody's could be read
+			b.Heartbeat(n.Name, now, heardFor, now) // heartbeats are not readable here
 		}
 	}
 	for _, p := range c.Pods {

@@ -20,38 +20,46 @@ import (
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
-// explained is the small cluster of recorded with what else is told of it: what its nodes offer and have free, an event, and
-// a pod that nobody has room for.
+// explained is a small cluster with more data: offers and free capacity of nodes, an event, and a pod that fits
+// nowhere.
 func explained() map[string][]string {
 	lists := clitest.Recorded()
 	for i, n := range lists["/api/v1/nodes"] {
-		lists["/api/v1/nodes"][i] = strings.Replace(n, `"memory":"512Gi"`, `"memory":"512Gi","kerf.dev/gpu-memory-gib":"160"`, 1)
+		lists["/api/v1/nodes"][i] = strings.Replace(n, `"memory":"512Gi"`,
+			`"memory":"512Gi","kerf.dev/gpu-memory-gib":"160"`, 1)
 	}
 	free := map[string][2]int{"gpu-1": {20, 20}, "gpu-2": {50, 20}, "gpu-3": {20, 50}}
 	for i, n := range lists["/apis/kerf.dev/v1alpha1/gpunodes"] {
 		name := fmt.Sprintf("gpu-%d", i+1)
 		n = strings.ReplaceAll(n, "GPU-gpu-2-0", "GPU-00000000-0000-0000-0000-000000000020") // a plan has UUIDs
-		n = strings.Replace(n, `"ready":true`, `"ready":true,"unplaced":[{"podUID":"uid-stuck","reason":"9GiB free, 60GiB asked"}]`, 1)
+		n = strings.Replace(n, `"gpus":`,
+			`"pendingPods":[{"podUID":"uid-stuck","reason":"9GiB free, 60GiB asked"}],"gpus":`, 1)
 		for g, gib := range free[name] {
-			n = strings.Replace(n, fmt.Sprintf(`"index":%d,`, g), fmt.Sprintf(`"index":%d,"memoryBytes":%d,"freeBytes":%d,"freePercent":100,`, g, 80<<30, gib<<30), 1)
+			n = strings.Replace(n, fmt.Sprintf(`"index":%d,`, g),
+				fmt.Sprintf(`"index":%d,"capacityBytes":%d,"freeBytes":%d,"freePercent":100,`, g, 80<<30, gib<<30), 1)
 		}
-		var o struct{ Status gpunode.Status }
+		var o gpunode.Object
 		if err := json.Unmarshal([]byte(n), &o); err != nil {
 			panic(err)
 		}
-		n = strings.Replace(n, `"ready":true`, `"ready":true,"fingerprint":"`+gpunode.Fingerprint(o.Status.Claims)+`"`, 1)
+		n = strings.Replace(n, `"gpus":`, `"fingerprint":"`+gpunode.Fingerprint(o.Status.Grants)+`","gpus":`, 1)
 		lists["/apis/kerf.dev/v1alpha1/gpunodes"][i] = n
 	}
-	placed := slices.IndexFunc(lists["/api/v1/pods"], func(p string) bool { return strings.Contains(p, `"name":"chat-3"`) })
-	lists["/api/v1/pods"][placed] = strings.Replace(lists["/api/v1/pods"][placed], `"uid":`, `"annotations":{"placement.kerf.dev/main":"GPU-00000000-0000-0000-0000-000000000020"},"uid":`, 1)
+	placed := slices.IndexFunc(lists["/api/v1/pods"],
+		func(p string) bool { return strings.Contains(p, `"name":"chat-3"`) })
+	lists["/api/v1/pods"][placed] = strings.Replace(lists["/api/v1/pods"][placed], `"uid":`,
+		`"annotations":{"scheduling.kerf.dev/main":"GPU-00000000-0000-0000-0000-000000000020"},"uid":`, 1)
 	pod := func(name, node, gib string) {
-		lists["/api/v1/pods"] = append(lists["/api/v1/pods"], fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"team","uid":"uid-%s"},"spec":{"nodeName":%q,
+		lists["/api/v1/pods"] = append(lists["/api/v1/pods"],
+			fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"team","uid":"uid-%s"},"spec":{"nodeName":%q,
 			"containers":[{"name":"main","resources":{"limits":{"kerf.dev/gpu-memory-gib":%q}}}]},"status":{"phase":"Pending"}}`, name, name, node, gib))
 	}
 	pod("huge", "", "70")
 	pod("stuck", "gpu-1", "60")
-	lists["/api/v1/pods"] = append(lists["/api/v1/pods"], `{"metadata":{"name":"plain","namespace":"team","uid":"x"},"spec":{"containers":[{"name":"c"}]},"status":{"phase":"Pending"}}`)
-	lists["/api/v1/namespaces/team/events"] = []string{`{"reason":"Placed","message":"on node gpu-2, main: 30GiB of GPU-00000000-0000-0000-0000-000000000020","lastTimestamp":"2026-01-02T03:04:05Z","count":1,"source":{"component":"kerf-scheduler"}}`}
+	lists["/api/v1/pods"] = append(lists["/api/v1/pods"],
+		`{"metadata":{"name":"plain","namespace":"team","uid":"x"},"spec":{"containers":[{"name":"c"}]},"status":{"phase":"Pending"}}`)
+	lists["/api/v1/namespaces/team/events"] = []string{
+		`{"reason":"GPUAssigned","message":"Assigned GPUs of node gpu-2: main: 30GiB of GPU-00000000-0000-0000-0000-000000000020","lastTimestamp":"2026-01-02T03:04:05Z","count":1,"source":{"component":"kerf-scheduler"}}`}
 	return lists
 }
 
@@ -71,13 +79,15 @@ func TestExplainPod(t *testing.T) {
 	}))
 	defer server.Close()
 	path := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: x, context: {cluster: c}}\ncurrent-context: x\n", server.URL), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: "+
+		"{server: %q}}\ncontexts:\n- {name: x, context: {cluster: c}}\ncurrent-context: x\n", server.URL),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	call := func(args ...string) (string, string, int) {
 		out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
 		a := &command.App{Out: out, ErrOut: errOut, Getenv: func(string) string { return "" }}
-		code, _ := a.Execute(append([]string{"explain", "pod", "--kubeconfig", path, "-n", "team"}, args...), Commands)
+		code, _ := a.Execute(append([]string{"describe", "pod", "--kubeconfig", path, "-n", "team"}, args...), Commands)
 		return out.String(), errOut.String(), code
 	}
 	for name, tt := range map[string]struct {
@@ -86,19 +96,24 @@ func TestExplainPod(t *testing.T) {
 		want []string
 	}{
 		"placed": {[]string{"chat-3"}, command.ExitOK, []string{
-			"pod team/chat-3 needs 30GiB on one GPU", "on node gpu-2, bound by kerf-scheduler, planned on main: GPU-00000000-0000-0000-0000-000000000020", "has 30GiB of GPU-00000000-0000-0000-0000-000000000020", "Computed now (",
-			"gpu-2  yes   main: GPU-00000000-0000-0000-0000-000000000020", "gpu-3  yes   main: GPU-gpu-3-1", "gpu-1  no    -", "2026-01-02T03:04:05Z  Placed: on node gpu-2",
+			"pod team/chat-3 needs 30GiB on one GPU",
+			"on node gpu-2, bound by kerf-scheduler, planned on main: GPU-00000000-0000-0000-0000-000000000020",
+			"has 30GiB of GPU-00000000-0000-0000-0000-000000000020", "Computed now (",
+			"gpu-2  yes   main: GPU-00000000-0000-0000-0000-000000000020", "gpu-3  yes   main: GPU-gpu-3-1",
+			"gpu-1  no    -", "2026-01-02T03:04:05Z  GPUAssigned: Assigned GPUs of node gpu-2",
 			"not taken into account: list leases", "not taken into account: read configmap kerf-config",
 		}},
-		"by others":   {[]string{"chat-0"}, command.ExitOK, []string{"bound by another scheduler"}},
-		"few nodes":   {[]string{"chat-3", "--nodes", "1"}, command.ExitOK, []string{"and 1 more with room"}},
-		"waits":       {[]string{"huge"}, exitWaits, []string{"waits: needs 70GiB on one GPU: best of 3 nodes has 50GiB free"}},
+		"by others": {[]string{"chat-0"}, command.ExitOK, []string{"bound by another scheduler"}},
+		"few nodes": {[]string{"chat-3", "--nodes", "1"}, command.ExitOK, []string{"and 1 more with room"}},
+		"waits": {[]string{"huge"}, exitWaits,
+			[]string{"waits: needs 70GiB on one GPU: best of 3 nodes has 50GiB free"}},
 		"may be soon": {[]string{"chat-9"}, exitWaits, []string{"waits: nodes have room for it now"}},
-		"on its node": {[]string{"stuck"}, exitWaits, []string{"waits: node gpu-1 has no room for it: 9GiB free, 60GiB asked"}},
-		"no GPU":      {[]string{"plain"}, command.ExitFailure, []string{"asks for no GPU of Kerf's"}},
-		"nobody":      {[]string{"nobody"}, command.ExitFailure, []string{"there is none, or it is at its end"}},
-		"wrong":       {[]string{"huge", "-o", "csv"}, command.ExitUsage, []string{"is not a form of output"}},
-		"none shown":  {[]string{"huge", "--nodes", "0"}, command.ExitUsage, []string{"is too few"}},
+		"on its node": {[]string{"stuck"}, exitWaits,
+			[]string{"waits: node gpu-1 has no room for it: 9GiB free, 60GiB asked"}},
+		"no GPU":     {[]string{"plain"}, command.ExitFailure, []string{"asks for no GPU of Kerf's"}},
+		"unknown":    {[]string{"absent"}, command.ExitFailure, []string{"there is none, or it is at its end"}},
+		"wrong":      {[]string{"huge", "-o", "csv"}, command.ExitUsage, []string{"is not a form of output"}},
+		"none shown": {[]string{"huge", "--nodes", "0"}, command.ExitUsage, []string{"is too few"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, code := call(tt.args...)
@@ -114,14 +129,18 @@ func TestExplainPod(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &x); err != nil || code != command.ExitOK {
 		t.Fatalf("status %d, %v: %s", code, err, out)
 	}
-	if x.Node != "gpu-2" || len(x.Nodes) != 3 || !x.Nodes[0].Fits || x.Nodes[0].Node != "gpu-3" || x.Nodes[2].Reason != "too little free on any one GPU" || len(x.Events) != 1 || len(x.Left) != 2 {
+	if x.Node != "gpu-2" || len(x.Nodes) != 3 || !x.Nodes[0].Fits || x.Nodes[0].Node != "gpu-3" ||
+		x.Nodes[2].Reason != "too little free on any one GPU" || len(x.Events) != 1 || len(x.Left) != 2 {
 		t.Errorf("%+v", x)
 	}
 	if asked != "involvedObject.kind=Pod,involvedObject.name=chat-3" {
 		t.Errorf("asked for the events of %q", asked)
 	}
-	lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"] = []string{`{"metadata":{"name":"kerf-node-gpu-2"},"spec":{"renewTime":"2020-01-01T00:00:00.000000Z","leaseDurationSeconds":40}}`}
-	if out, errOut, code := call("chat-3"); code != command.ExitOK || !strings.Contains(out, "kerf-agent was last heard from") || !strings.Contains(out, "kerf-agent was never heard from") {
+	lists["/apis/coordination.k8s.io/v1/namespaces/kerf-system/leases"] = []string{
+		`{"metadata":{"name":"kerf-node-gpu-2"},"spec":{"renewTime":"2020-01-01T00:00:00.000000Z","leaseDurationSeconds":40}}`}
+	if out, errOut, code := call("chat-3"); code != command.ExitOK ||
+		!strings.Contains(out, "kerf-agent was last heard from") ||
+		!strings.Contains(out, "kerf-agent was never heard from") {
 		t.Errorf("heartbeats that are old: status %d:\n%s%s", code, out, errOut)
 	}
 }

@@ -83,7 +83,7 @@ func (x *Explanation) stands(s scheduler.Standing) {
 		x.Planned = s.Plan
 	}
 	for _, f := range s.Has {
-		x.Has = append(x.Has, fragment(f))
+		x.Has = append(x.Has, share(f))
 	}
 	switch {
 	case s.Unplaced != "":
@@ -93,7 +93,7 @@ func (x *Explanation) stands(s scheduler.Standing) {
 	}
 }
 
-func fragment(f sharing.Fragment) string {
+func share(f sharing.Share) string {
 	switch {
 	case f.Whole:
 		return "all of " + f.GPU.String()
@@ -118,7 +118,8 @@ func (x Explanation) write(w io.Writer, most int) error {
 	if x.Waits != "" {
 		fmt.Fprintf(&b, "waits: %s\n", x.Waits)
 	}
-	fmt.Fprintf(&b, "\nComputed now (%s), of the cluster as it is now and as if the pod were not placed yet:\n", x.ComputedAt.Format(time.RFC3339))
+	fmt.Fprintf(&b, "\nComputed now (%s), of the cluster as it is now and as if the pod were not placed yet:\n",
+		x.ComputedAt.Format(time.RFC3339))
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "NODE\tROOM\tGPU\tWHY")
 	shown := map[bool]int{}
@@ -148,7 +149,8 @@ func (x Explanation) write(w io.Writer, most int) error {
 		if e.Count > 1 {
 			times = fmt.Sprintf(" (%d times)", e.Count)
 		}
-		fmt.Fprintf(&b, "%s  %s%s: %s\n", e.Last.UTC().Format(time.RFC3339), e.Reason, times, strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "\n    "))
+		fmt.Fprintf(&b, "%s  %s%s: %s\n", e.Last.UTC().Format(time.RFC3339), e.Reason, times,
+			strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "\n    "))
 	}
 	for _, l := range x.Left {
 		fmt.Fprintf(&b, "not taken into account: %s\n", l)

@@ -14,48 +14,50 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// usePercent is how much of its grant a program takes where nothing else is said: the rest is for what it does not count
-// itself.
+// usePercent is how much of its grant a program takes where nothing else is said: the rest is for what it does not
+// count itself.
 const usePercent = 90
 
-func explainUtilizationCommand(a *command.App) *cobra.Command {
+func suggestUtilizationCommand(a *command.App) *cobra.Command {
 	var seen, output string
 	var gpus, use int
 	c := &cobra.Command{
-		Use:   "utilization MEMORY --seen SIZE",
+		Use:   "gpu-memory-utilization MEMORY --visible-memory SIZE",
 		Short: "Compute the memory fraction that a program must use",
 		Long: `Compute the memory fraction that a program must use for its grant, such as
 vLLM's --gpu-memory-utilization. Programs apply this fraction to the memory that
 they see.
 
-MEMORY is the grant's total over all its GPUs, as the pod requests it. --seen is
-the memory that the container sees on each GPU, as nvidia-smi prints it there.
-At level client and above, that is the grant's own memory. At levels reactive
+MEMORY is the grant's total over all its GPUs, as the pod requests it.
+--visible-memory is the memory that the container sees on each GPU, as
+nvidia-smi prints it there.
+At level userspace and above, that is the grant's own memory. At levels reactive
 and none, it is the whole GPU.
 
 The result goes to standard output, and the calculation to standard error. The
 result is rounded down.`,
-		Example: "  kerf explain utilization 40GiB --seen 40GiB\n" +
-			"  kerf explain utilization 48GiB --gpus 2 --seen 81559MiB\n" +
-			"  vllm serve MODEL --gpu-memory-utilization $(kerf explain utilization 20GiB --seen 80GiB)",
+		Example: "  kerf suggest gpu-memory-utilization 40GiB --visible-memory 40GiB\n" +
+			"  kerf suggest gpu-memory-utilization 48GiB --gpus 2 --visible-memory 81559MiB\n" +
+			"  vllm serve MODEL --gpu-memory-utilization \\\n" +
+			"    $(kerf suggest gpu-memory-utilization 20GiB --visible-memory 80GiB)",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
 			u, err := utilizationOf(args[0], seen, gpus, use)
 			if err != nil {
 				return command.Misused(err)
 			}
-			_, _ = fmt.Fprintf(a.ErrOut, "%s explain utilization: %s\n", a.Name(), u)
+			_, _ = fmt.Fprintf(a.ErrOut, "%s suggest gpu-memory-utilization: %s\n", a.Name(), u)
 			return command.Fail(a.Answer(output, u.answer(), func() string { return u.number() + "\n" }))
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&seen, "seen", "", "memory of each GPU as the container sees it, such as 80GiB")
+	f.StringVar(&seen, "visible-memory", "", "memory of each GPU as the container sees it, such as 80GiB (required)")
 	f.IntVar(&gpus, "gpus", 1, "number of GPUs that share MEMORY")
-	f.IntVar(&use, "use", usePercent, "percent of its grant that the program uses")
-	command.DocumentFlag(c, &output)
+	f.IntVar(&use, "target-percent", usePercent, "percent of its grant that the program is to use, 1 to 100")
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -70,29 +72,34 @@ type utilization struct {
 func utilizationOf(memory, seen string, gpus, use int) (utilization, error) {
 	switch {
 	case seen == "":
-		return utilization{}, sharing.Invalid("--seen", "", "write what nvidia-smi shows inside of the container, such as 80GiB", "is missing")
+		return utilization{}, sharing.Invalid("--visible-memory", "",
+			"write what nvidia-smi shows inside of the container, such as 80GiB", "is missing")
 	case gpus < 1 || gpus > sharing.MaxGPUs:
-		return utilization{}, sharing.Invalid("--gpus", strconv.Itoa(gpus), "write 1 to "+strconv.Itoa(sharing.MaxGPUs), "is not a number of GPUs")
+		return utilization{}, sharing.Invalid("--gpus", strconv.Itoa(gpus), "write 1 to "+strconv.Itoa(sharing.MaxGPUs),
+			"is not a number of GPUs")
 	case use < 1 || use > 100:
-		return utilization{}, sharing.Invalid("--use", strconv.Itoa(use), "write 1 to 100", "is not a percentage")
+		return utilization{}, sharing.Invalid("--target-percent", strconv.Itoa(use), "write 1 to 100",
+			"is not a percentage")
 	}
 	all, err := unitSize("MEMORY", memory)
 	if err != nil {
 		return utilization{}, err
 	}
 	u := utilization{use: uint64(use)} // #nosec G115 -- 1 to 100
-	if u.seen, err = unitSize("--seen", seen); err != nil {
+	if u.seen, err = unitSize("--visible-memory", seen); err != nil {
 		return utilization{}, err
 	}
 	over := sharing.Bytes(gpus) // #nosec G115 -- 1 to MaxGPUs
 	if u.granted = all / over; u.granted*over != all {
-		return utilization{}, sharing.Invalid("MEMORY", memory, "write what the grant has", "does not divide evenly by %d GPUs", gpus)
+		return utilization{}, sharing.Invalid("MEMORY", memory, "write what the grant has",
+			"does not divide evenly by %d GPUs", gpus)
 	}
 	// In KiB, so that no product leaves 64 bits; each is rounded to where the part gets smaller.
 	of := (uint64(u.seen-1) >> 10) + 1
 	u.thousandths = (uint64(min(u.granted, u.seen)) >> 10) * u.use * 10 / of
 	if u.thousandths == 0 {
-		return utilization{}, sharing.Invalid("MEMORY", memory, "use a larger grant", "is less than a thousandth of the %s that are seen", u.seen)
+		return utilization{}, sharing.Invalid("MEMORY", memory, "use a larger grant",
+			"is less than a thousandth of the %s that are seen", u.seen)
 	}
 	return u, nil
 }
@@ -100,8 +107,9 @@ func utilizationOf(memory, seen string, gpus, use int) (utilization, error) {
 // unitSize reads a size, and refuses one that lacks its unit: 40 is 40 bytes.
 func unitSize(field, text string) (sharing.Bytes, error) {
 	size, err := sharing.ParseSize(field, text)
-	if err == nil && size < sharing.MinFragment {
-		return 0, sharing.Invalid(field, text, "write it with its unit, such as 40GiB", "is less than the %s of the smallest grant", sharing.MinFragment)
+	if err == nil && size < sharing.MinShare {
+		return 0, sharing.Invalid(field, text, "write it with its unit, such as 40GiB",
+			"is less than the %s of the smallest grant", sharing.MinShare)
 	}
 	return size, err //nolint:wrapcheck // it names the field
 }
@@ -130,7 +138,9 @@ func (u utilization) number() string {
 func (u utilization) String() string {
 	part := utilization{thousandths: u.use * 10}.number()
 	if u.granted >= u.seen {
-		return fmt.Sprintf("the container sees no more than its grant (%s of %s): %s of that is %s", u.seen, u.granted, part, u.number())
+		return fmt.Sprintf("the container sees no more than its grant (%s of %s): %s of that is %s", u.seen, u.granted,
+			part, u.number())
 	}
-	return fmt.Sprintf("the container sees %s and may use %s: %s x %s / %s = %s", u.seen, u.granted, part, u.granted, u.seen, u.number())
+	return fmt.Sprintf("the container sees %s and may use %s: %s x %s / %s = %s", u.seen, u.granted, part, u.granted,
+		u.seen, u.number())
 }

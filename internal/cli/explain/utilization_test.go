@@ -17,7 +17,7 @@ import (
 func explainUtilization(args ...string) (out, errOut string, code int) {
 	var o, e bytes.Buffer
 	a := &command.App{Out: &o, ErrOut: &e, Getenv: func(string) string { return "" }}
-	code, _ = a.Execute(append([]string{"explain", "utilization"}, args...), Commands)
+	code, _ = a.Execute(append([]string{"suggest", "gpu-memory-utilization"}, args...), Commands)
 	return o.String(), e.String(), code
 }
 
@@ -25,16 +25,18 @@ func TestExplainUtilization(t *testing.T) {
 	for _, tt := range []struct {
 		args, out, says string
 	}{
-		{"40GiB --seen 40GiB", "0.90\n", "the container sees no more than its grant (40GiB of 40GiB): 0.90 of that is 0.90"},
-		{"40GiB --seen 39.5GiB", "0.90\n", "sees no more than its grant"},
-		{"40GiB --seen 80GiB", "0.45\n", "the container sees 80GiB and may use 40GiB: 0.90 x 40GiB / 80GiB = 0.45"},
-		{"10GiB --seen 80GiB", "0.112\n", "= 0.112"}, // 0.1125
-		{"40GiB --seen 81559MiB", "0.451\n", "= 0.451"},
-		{"48GiB --gpus 2 --seen 81559MiB", "0.271\n", "may use 24GiB"},
-		{"40GiB --seen 80GiB --use 100", "0.50\n", "1.00 x 40GiB / 80GiB = 0.50"},
-		{"80GiB --seen 80GiB --use 100", "1.00\n", "1.00 of that is 1.00"},
-		{"1GiB --seen 640GiB", "0.001\n", "= 0.001"},
-		{"16777215TiB --seen 16777215TiB --use 100", "1.00\n", ""}, // nothing leaves 64 bits
+		{"40GiB --visible-memory 40GiB", "0.90\n",
+			"the container sees no more than its grant (40GiB of 40GiB): 0.90 of that is 0.90"},
+		{"40GiB --visible-memory 39.5GiB", "0.90\n", "sees no more than its grant"},
+		{"40GiB --visible-memory 80GiB", "0.45\n",
+			"the container sees 80GiB and may use 40GiB: 0.90 x 40GiB / 80GiB = 0.45"},
+		{"10GiB --visible-memory 80GiB", "0.112\n", "= 0.112"}, // 0.1125
+		{"40GiB --visible-memory 81559MiB", "0.451\n", "= 0.451"},
+		{"48GiB --gpus 2 --visible-memory 81559MiB", "0.271\n", "may use 24GiB"},
+		{"40GiB --visible-memory 80GiB --target-percent 100", "0.50\n", "1.00 x 40GiB / 80GiB = 0.50"},
+		{"80GiB --visible-memory 80GiB --target-percent 100", "1.00\n", "1.00 of that is 1.00"},
+		{"1GiB --visible-memory 640GiB", "0.001\n", "= 0.001"},
+		{"16777215TiB --visible-memory 16777215TiB --target-percent 100", "1.00\n", ""}, // nothing leaves 64 bits
 	} {
 		out, said, code := explainUtilization(strings.Fields(tt.args)...)
 		if code != command.ExitOK || out != tt.out || !strings.Contains(said, tt.says) {
@@ -43,16 +45,17 @@ func TestExplainUtilization(t *testing.T) {
 	}
 	for _, tt := range []struct{ args, says string }{
 		{"", "arg"},
-		{"40GiB", "--seen is missing; write what nvidia-smi shows"},
-		{"40 --seen 80GiB", `MEMORY "40" is less than the 1MiB of the smallest grant; write it with its unit`},
-		{"0GiB --seen 80GiB", "MEMORY"},
-		{"40GiB --seen 80", `--seen "80" is less than the 1MiB`},
-		{"40GiB --seen 80GiB --gpus 0", "--gpus"},
-		{"40GiB --seen 80GiB --gpus 65", "--gpus"},
-		{"40GiB --seen 80GiB --gpus 3", "does not divide evenly by 3 GPUs"},
-		{"40GiB --seen 80GiB --use 0", "--use"},
-		{"40GiB --seen 80GiB --use 101", "--use"},
-		{"1MiB --seen 80GiB", "less than a thousandth"},
+		{"40GiB", "--visible-memory is missing; write what nvidia-smi shows"},
+		{"40 --visible-memory 80GiB",
+			`MEMORY "40" is less than the 1MiB of the smallest grant; write it with its unit`},
+		{"0GiB --visible-memory 80GiB", "MEMORY"},
+		{"40GiB --visible-memory 80", `--visible-memory "80" is less than the 1MiB`},
+		{"40GiB --visible-memory 80GiB --gpus 0", "--gpus"},
+		{"40GiB --visible-memory 80GiB --gpus 65", "--gpus"},
+		{"40GiB --visible-memory 80GiB --gpus 3", "does not divide evenly by 3 GPUs"},
+		{"40GiB --visible-memory 80GiB --target-percent 0", "--target-percent"},
+		{"40GiB --visible-memory 80GiB --target-percent 101", "--target-percent"},
+		{"1MiB --visible-memory 80GiB", "less than a thousandth"},
 	} {
 		out, said, code := explainUtilization(strings.Fields(tt.args)...)
 		if code != command.ExitUsage || out != "" || !strings.Contains(said, tt.says) {
@@ -62,20 +65,25 @@ func TestExplainUtilization(t *testing.T) {
 }
 
 func TestExplainUtilizationForScripts(t *testing.T) {
-	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--seen", "80GiB", "-o", "json")
-	const want = "{\n  \"utilization\": 0.27,\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  \"use_percent\": 90\n}\n"
+	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--visible-memory", "80GiB", "-o", "json")
+	const want = "{\n  \"utilization\": 0.27,\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  " +
+		"\"use_percent\": 90\n}\n"
 	if code != command.ExitOK || out != want {
 		t.Errorf("status %d: %s, want %s", code, out, want)
 	}
-	if out, _, code := explainUtilization("48GiB", "--seen", "80GiB", "-o", "yaml"); code != command.ExitOK || !strings.HasPrefix(out, "utilization: 0.54\n") {
+	if out, _, code := explainUtilization("48GiB", "--visible-memory", "80GiB", "-o", "yaml"); code != command.ExitOK ||
+		!strings.HasPrefix(out, "utilization: 0.54\n") {
 		t.Errorf("status %d: %s", code, out)
 	}
-	if _, errOut, code := explainUtilization("48GiB", "--seen", "80GiB", "-o", "csv"); code != command.ExitUsage || !strings.Contains(errOut, "is not a form of output") {
+	if _, errOut, code := explainUtilization("48GiB", "--visible-memory", "80GiB", "-o",
+		"csv"); code != command.ExitUsage ||
+		!strings.Contains(errOut, "is not a form of output") {
 		t.Errorf("status %d: %s", code, errOut)
 	}
 }
 
-// The part is never more than what was asked to be used of the grant, and less by no more than a thousandth of what is seen.
+// The part is never more than what was asked to be used of the grant, and less by no more than a thousandth of what is
+// seen.
 func TestExplainUtilizationRounds(t *testing.T) {
 	for grant := 1; grant <= 80; grant++ {
 		for use := 10; use <= 100; use += 9 {
@@ -102,12 +110,14 @@ func TestRecipesUseTheCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`kerf explain utilization (.*)`)
-	typed, written := line.FindSubmatch(recipe), regexp.MustCompile(`--gpu-memory-utilization=([0-9.]+)`).FindSubmatch(recipe)
+	line := regexp.MustCompile(`kerf suggest gpu-memory-utilization (.*)`)
+	typed, written := line.FindSubmatch(recipe),
+		regexp.MustCompile(`--gpu-memory-utilization=([0-9.]+)`).FindSubmatch(recipe)
 	if typed == nil || written == nil {
 		t.Fatalf("the recipe has %q and %q", typed, written)
 	}
-	if out, _, code := explainUtilization(strings.Fields(string(typed[1]))...); code != command.ExitOK || strings.TrimSpace(out) != string(written[1]) {
+	if out, _, code := explainUtilization(strings.Fields(string(typed[1]))...); code != command.ExitOK ||
+		strings.TrimSpace(out) != string(written[1]) {
 		t.Errorf("%s: %q with status %d, and the recipe writes %s", typed[0], out, code, written[1])
 	}
 	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`).FindSubmatch(recipe)
@@ -129,7 +139,8 @@ func TestRecipesUseTheCommand(t *testing.T) {
 		t.Fatalf("%q and %q", grants, parts)
 	}
 	for i, g := range grants {
-		if out, _, _ := explainUtilization(strings.ReplaceAll(g, " ", ""), "--seen", "80GiB"); strings.TrimSpace(out) != parts[i] {
+		if out, _, _ := explainUtilization(strings.ReplaceAll(g, " ", ""), "--visible-memory",
+			"80GiB"); strings.TrimSpace(out) != parts[i] {
 			t.Errorf("%s of 80 GiB: the page says %s, the command %q", g, parts[i], out)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// partedLabel is the node's label by which NVIDIA's tools choose one of a document's configs.
+// partedLabel is the node's label by which NVIDIA's tools choose one of the configs in a file.
 const partedLabel = "nvidia.com/mig.config"
 
 // Commands are the commands of this package.
@@ -40,7 +40,7 @@ func migImportCommand(a *command.App) *cobra.Command {
 	var chosen []string
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Convert a config of NVIDIA's mig-parted to pools of a SharingConfig",
+		Short: "Convert a config of NVIDIA's mig-parted to SharingConfig pools",
 		Long: `Read a config of mig-parted, as the GPU operator's MIG manager uses it, and
 print a SharingConfig. Each named config becomes a pool for nodes with the label
 ` + partedLabel + `=NAME. With --config, the command imports only these
@@ -51,7 +51,9 @@ agent.
 The command does not support compute instances inside a MIG instance
 (1c.3g.20gb).`,
 		Example: "  kerf mig import config.yaml\n" +
-			"  kubectl get configmap -n gpu-operator default-mig-parted-config -o 'jsonpath={.data.config\\.yaml}' | kerf mig import - --config all-balanced",
+			"  kubectl get configmap -n gpu-operator default-mig-parted-config \\\n" +
+			"    -o 'jsonpath={.data.config\\.yaml}' | " +
+			"kerf mig import - --config all-balanced",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := a.ReadBounded(args[0], parted.MaxSize)
@@ -70,8 +72,8 @@ The command does not support compute instances inside a MIG instance
 	return c
 }
 
-// importParted makes a SharingConfig of the chosen configs of a mig-parted document, or of all. mig-parted leaves GPUs that a
-// config does not name as they are, and so do the pools.
+// importParted makes a SharingConfig of the chosen configs of a mig-parted document, or of all. mig-parted leaves GPUs
+// that a config does not name as they are, and so do the pools.
 func importParted(data []byte, chosen []string) ([]byte, error) {
 	doc, err := parted.Parse(data)
 	if err != nil {
@@ -93,11 +95,12 @@ func importParted(data []byte, chosen []string) ([]byte, error) {
 		if err := sharing.ValidateName("mig-configs."+c.Name, c.Name); err != nil {
 			return nil, err //nolint:wrapcheck // it has the field
 		}
-		out.Pools = append(out.Pools, config.Pool{Name: c.Name, NodeSelector: map[string]string{partedLabel: c.Name}, MIG: layouts(c), MIGOnDemand: config.OnDemandNo})
+		out.Pools = append(out.Pools, config.Pool{Name: c.Name, NodeSelector: map[string]string{partedLabel: c.Name},
+			MIGLayouts: layouts(c), AutoMIGMode: config.AutoMIGModeOff})
 	}
 	conf, err := config.New(out)
 	if err != nil {
-		return nil, fmt.Errorf("the pools made of the document: %w", err)
+		return nil, fmt.Errorf("the converted pools: %w", err)
 	}
 	text, err := conf.Encode()
 	if err != nil {

@@ -32,24 +32,29 @@ mig-configs:
 	}
 	run := func(in string, args ...string) (string, string, int) {
 		var out, errOut bytes.Buffer
-		a := &command.App{In: strings.NewReader(in), Out: &out, ErrOut: &errOut, Getenv: func(string) string { return "" }}
+		a := &command.App{In: strings.NewReader(in), Out: &out, ErrOut: &errOut,
+			Getenv: func(string) string { return "" }}
 		code, _ := a.Execute(append([]string{"mig", "import"}, args...), Commands)
 		return out.String(), errOut.String(), code
 	}
 	selector := func(name string) map[string]string { return map[string]string{partedLabel: name} }
-	balanced := config.Pool{Name: "balanced", NodeSelector: selector("balanced"), MIGOnDemand: config.OnDemandNo, MIG: []config.MIGLayout{
-		{PCI: []string{"0x20B210DE", "0x233010DE:0x16C110DE"}, Enabled: true, Instances: []config.MIGCount{{Profile: "1g.10gb", Count: 3}, {Profile: "3g.40gb", Count: 1}}},
-		{GPUs: []int{0, 3}, Enabled: true},
-	}}
-	disabled := config.Pool{Name: "all-disabled", NodeSelector: selector("all-disabled"), MIGOnDemand: config.OnDemandNo, MIG: []config.MIGLayout{{}}}
+	balanced := config.Pool{Name: "balanced", NodeSelector: selector("balanced"), AutoMIGMode: config.AutoMIGModeOff,
+		MIGLayouts: []config.MIGLayout{
+			{PCI: []string{"0x20B210DE", "0x233010DE:0x16C110DE"}, Enabled: true,
+				Instances: []config.MIGCount{{Profile: "1g.10gb", Count: 3}, {Profile: "3g.40gb", Count: 1}}},
+			{GPUs: []int{0, 3}, Enabled: true},
+		}}
+	disabled := config.Pool{Name: "all-disabled", NodeSelector: selector("all-disabled"),
+		AutoMIGMode: config.AutoMIGModeOff, MIGLayouts: []config.MIGLayout{{}}}
 	for name, tt := range map[string]struct {
 		in   string
 		args []string
 		want []config.Pool
 	}{
-		"all":            {"", []string{file}, []config.Pool{disabled, balanced}},
-		"one":            {"", []string{file, "--config", "balanced"}, []config.Pool{balanced}},
-		"standard input": {doc, []string{"-", "--config", "balanced", "--config", "all-disabled"}, []config.Pool{balanced, disabled}},
+		"all": {"", []string{file}, []config.Pool{disabled, balanced}},
+		"one": {"", []string{file, "--config", "balanced"}, []config.Pool{balanced}},
+		"standard input": {doc, []string{"-", "--config", "balanced", "--config", "all-disabled"},
+			[]config.Pool{balanced, disabled}},
 	} {
 		text, errs, code := run(tt.in, tt.args...)
 		c, err := config.Decode([]byte(text))
@@ -63,13 +68,16 @@ mig-configs:
 		args     []string
 		code     int
 	}{
-		"no such file":   {"", "read the document: open ", []string{file + "x"}, command.ExitFailure},
-		"no such config": {doc, `--config "x" is no config of the document; write one of all-disabled, balanced`, []string{"-", "--config", "x"}, command.ExitFailure},
-		"two mistakes":   {"version: v2\nmig-configs: {}\n", "kerf mig import: line 2: mig-configs is empty", []string{"-"}, command.ExitFailure},
-		"a name":         {bad, `mig-configs.Bad_name "Bad_name"`, []string{"-"}, command.ExitFailure},
-		"too large":      {strings.Repeat("#", 2<<20), "is larger than 1048576 bytes", []string{"-"}, command.ExitFailure},
-		"no file":        {"", "accepts 1 arg", nil, command.ExitUsage},
-		"too many":       {strings.Replace(doc, "1g.10gb: 2", "1g.10gb: 33", 1), "is not a number of instances", []string{"-"}, command.ExitFailure},
+		"no such file": {"", "read input: open ", []string{file + "x"}, command.ExitFailure},
+		"no such config": {doc, `--config "x" is no config of the file; write one of all-disabled, balanced`,
+			[]string{"-", "--config", "x"}, command.ExitFailure},
+		"two errors": {"version: v2\nmig-configs: {}\n", "kerf mig import: line 2: mig-configs is empty",
+			[]string{"-"}, command.ExitFailure},
+		"a name":    {bad, `mig-configs.Bad_name "Bad_name"`, []string{"-"}, command.ExitFailure},
+		"too large": {strings.Repeat("#", 2<<20), "is larger than 1048576 bytes", []string{"-"}, command.ExitFailure},
+		"no file":   {"", "accepts 1 arg", nil, command.ExitUsage},
+		"too many": {strings.Replace(doc, "1g.10gb: 2", "1g.10gb: 33", 1), "is not a number of instances",
+			[]string{"-"}, command.ExitFailure},
 	} {
 		text, errs, code := run(tt.in, tt.args...)
 		if text != "" || code != tt.code || !strings.Contains(errs, tt.want) {

@@ -25,9 +25,9 @@ func migStatusCommand(a *command.App) *cobra.Command {
 		Short: "Show the MIG instances of each GPU",
 		Long: `Show the MIG instances of each GPU on its memory slices, and the grant of each.
 The output also shows the instances that the agent creates, for which request,
-and what prevents the layout of the pool. A letter is an instance that Kerf created, # an unmanaged
-instance, and . a free slice. For a cluster, the command shows all nodes.
--o wide adds the UUIDs of the instances.`,
+and what prevents the layout of the pool. A letter is an instance that Kerf
+created, # an unmanaged instance, and . a free slice. For a cluster, the command
+shows all nodes. -o wide adds the UUIDs of the instances.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := l.Check(c); err != nil {
@@ -81,14 +81,14 @@ func migPlanCommand(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan [FILE]",
 		Short: "Show the steps from the current MIG layout to the pool's",
-		Long: `Show, for each GPU, the steps from its current MIG mode and instances to those of
-the agent's SharingConfig, and what prevents them. With FILE, the command uses
-that config; - is standard input. It draws the memory slices of each GPU before
-and after the steps. An instance that stays has the same letter in both. The
-command changes nothing.`,
+		Long: `Show, for each GPU, the steps from its current MIG mode and instances to those
+of the agent's SharingConfig, and what prevents them. With FILE, the command
+uses that config; - is standard input. It draws the memory slices of each GPU
+before and after the steps. An instance that stays has the same letter in both.
+The command changes nothing.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
 			document := ""
@@ -105,7 +105,7 @@ command changes nothing.`,
 			return command.Fail(planMIG(c.Context(), a, document, false, output))
 		},
 	}
-	command.DocumentFlag(c, &output)
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -120,13 +120,13 @@ the layout of the GPUs, and what prevents the rest. The agent changes no
 instance that is in use or that Kerf did not create. Only root can run it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := command.DocumentForm(output); err != nil {
+			if err := command.CheckOutput(output); err != nil {
 				return err
 			}
 			return command.Fail(planMIG(c.Context(), a, "", true, output))
 		},
 	}
-	command.DocumentFlag(c, &output)
+	command.OutputFlag(c, &output)
 	return c
 }
 
@@ -144,7 +144,8 @@ func planMIG(ctx context.Context, a *command.App, document string, apply bool, o
 	if err != nil {
 		return err
 	}
-	return a.Answer(output, present.MIGPlanned(plans, apply), func() string { return present.MIGPlans(present.FromNode(p), plans, apply) })
+	return a.Answer(output, present.MIGPlanned(plans, apply),
+		func() string { return present.MIGPlans(present.FromNode(p), plans, apply) })
 }
 
 // clusterMIG is kerf mig status of a cluster.
@@ -163,10 +164,11 @@ func clusterMIG(ctx context.Context, a *command.App, l *command.Listing) error {
 			n := &p.Nodes[i]
 			n.GPUs = slices.Clone(n.GPUs)
 			if namespace != "" || l.Selector != "" {
-				n.GPUs = slices.DeleteFunc(n.GPUs, func(g gpunode.GPU) bool { return !hasGrant(g.UUID, n.Claims, keep) })
+				n.GPUs = slices.DeleteFunc(n.GPUs,
+					func(g gpunode.GPU) bool { return !hasGrant(g.UUID, n.Grants, keep) })
 			}
 			if l.Script() {
-				n.Claims = nil
+				n.Grants = nil
 			}
 		}
 		text, err := a.RenderCluster(l, p, present.ClusterSlices)
@@ -178,8 +180,9 @@ func clusterMIG(ctx context.Context, a *command.App, l *command.Listing) error {
 }
 
 // hasGrant is true if a pod to keep has a grant on the GPU.
-func hasGrant(gpu string, grants []gpunode.Claim, keep func(namespace, pod string) bool) bool {
-	return slices.ContainsFunc(grants, func(c gpunode.Claim) bool {
-		return keep(c.Namespace, c.Pod) && slices.ContainsFunc(c.Fragments, func(f gpunode.Fragment) bool { return f.GPU == gpu })
+func hasGrant(gpu string, grants []gpunode.Grant, keep func(namespace, pod string) bool) bool {
+	return slices.ContainsFunc(grants, func(c gpunode.Grant) bool {
+		return keep(c.Namespace, c.Pod) &&
+			slices.ContainsFunc(c.Shares, func(f gpunode.Share) bool { return f.GPU == gpu })
 	})
 }

@@ -50,7 +50,8 @@ func claim(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient
 }
 
 // claimContainer is claim for a container that a hook arms.
-func claimContainer(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.ClaimResponse, error) {
+func claimContainer(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.ClaimResponse,
+	error) {
 	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.ClaimResponse, error) {
 		resp, err := client.ClaimForContainer(ctx, r)
 		if err == nil && resp.GetGrant().GetId() == "" {
@@ -62,7 +63,8 @@ func claimContainer(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*n
 
 var errNoGrant = fmt.Errorf("claim: the agent's answer names no grant: %w", sharing.ErrUnavailable)
 
-func claimBy[T any](ctx context.Context, dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T, error) {
+func claimBy[T any](ctx context.Context, dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T,
+	error) {
 	var none T
 	start := time.Now()
 	window := readyWindow
@@ -94,7 +96,7 @@ func claimBy[T any](ctx context.Context, dir string, ask func(*nodeclient.Client
 	}
 }
 
-// claimOnce asks over a connection of its own, which is the client's on success.
+// claimOnce uses a new connection, which the client keeps on success.
 func claimOnce[T any](dir string, ask func(*nodeclient.Client) (T, error)) (*nodeclient.Client, T, error) {
 	var none T
 	client, err := nodeclient.New(dir)
@@ -112,7 +114,8 @@ func claimOnce[T any](dir string, ask func(*nodeclient.Client) (T, error)) (*nod
 // the node's CDI specs.
 func containerGrant(resp *nodev1.ClaimResponse) (oci.Grant, error) {
 	in, id := resp.GetContainer(), resp.GetGrant().GetId()
-	out := oci.Grant{ID: id, HookPath: in.GetHookPath(), Socket: in.GetHookSocket(), Env: in.GetEnv(), Note: in.GetNote()}
+	out := oci.Grant{ID: id, HookPath: in.GetHookPath(), Socket: in.GetHookSocket(), Env: in.GetEnv(),
+		Note: in.GetNote()}
 	for _, s := range in.GetAsks() {
 		a, err := sharing.ParseAsk(s)
 		if err != nil {
@@ -121,11 +124,13 @@ func containerGrant(resp *nodev1.ClaimResponse) (oci.Grant, error) {
 		out.Asks = append(out.Asks, a)
 	}
 	for _, m := range in.GetMounts() {
-		out.Mounts = append(out.Mounts, sharing.Mount{Source: m.GetSource(), Target: m.GetTarget(), ReadOnly: m.GetReadOnly()})
+		out.Mounts = append(out.Mounts, sharing.Mount{Source: m.GetSource(), Target: m.GetTarget(),
+			ReadOnly: m.GetReadOnly()})
 	}
 	dirs := in.GetCdiDirs()
 	if len(in.GetCdiDevices()) == 0 || len(dirs) == 0 {
-		return oci.Grant{}, fmt.Errorf("grant %q: the agent names no GPU, or no directory of CDI specs: %w", id, sharing.ErrUnavailable)
+		return oci.Grant{}, fmt.Errorf("grant %q: the agent names no GPU, or no directory of CDI specs: %w", id,
+			sharing.ErrUnavailable)
 	}
 	own := dirs[len(dirs)-1] // Kerf's own specs lie in the directory of the highest precedence
 	var err error
@@ -150,7 +155,8 @@ func gpusOf(names []string) ([]sharing.GPUID, error) {
 		uuid, ok := strings.CutPrefix(name, sharing.CDIGPU+"=")
 		gpu, err := sharing.ParseGPUID("CDI device", uuid)
 		if !ok || err != nil {
-			return nil, fmt.Errorf("the agent names the device %q, which is no GPU of %s: %w", name, sharing.CDIGPU, sharing.ErrInvalid)
+			return nil, fmt.Errorf("the agent names the device %q, which is no GPU of %s: %w", name, sharing.CDIGPU,
+				sharing.ErrInvalid)
 		}
 		gpus = append(gpus, gpu)
 	}

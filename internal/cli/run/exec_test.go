@@ -24,7 +24,7 @@ import (
 func TestRunBecomesTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Granting(t, dir, nil)
-	r := clitest.Kerf(t, func(c *exec.Cmd) { c.Dir = "/" }, "--dir", dir, "run", "--memory", "10GiB", "--",
+	r := clitest.Kerf(t, func(c *exec.Cmd) { c.Dir = "/" }, "--run-dir", dir, "run", "--memory", "10GiB", "--",
 		"sh", "-c", "echo $$ $PPID $(pwd) $0 $1 $CUDA_VISIBLE_DEVICES $KERF_GRANT; umask", "arg0", "--memory")
 	want := fmt.Sprintf("%d %d / arg0 --memory GPU-a g-1\n%04o\n", r.Pid, os.Getpid(), umask())
 	if r.Code != 0 || r.Out != want || r.ErrOut != "" {
@@ -42,12 +42,14 @@ func TestRunHasTheCommandsOwnEnd(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Granting(t, dir, nil)
 	for _, code := range []int{0, 1, 7, 125, 255} {
-		if r := clitest.Kerf(t, nil, "--dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", "exit "+strconv.Itoa(code)); r.Code != code {
+		if r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c",
+			"exit "+strconv.Itoa(code)); r.Code != code {
 			t.Errorf("got %d, want %d (%s)", r.Code, code, r.ErrOut)
 		}
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT, syscall.SIGSEGV} {
-		r := clitest.Kerf(t, nil, "--dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", fmt.Sprintf("kill -%d $$", sig))
+		r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c",
+			fmt.Sprintf("kill -%d $$", sig))
 		if s, ok := r.State.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != sig {
 			t.Errorf("ended with %v, want signal %v", r.State, sig)
 		}
@@ -57,7 +59,8 @@ func TestRunHasTheCommandsOwnEnd(t *testing.T) {
 func TestRunPassesStdin(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Granting(t, dir, nil)
-	r := clitest.Kerf(t, func(c *exec.Cmd) { c.Stdin = strings.NewReader("a line\nanother") }, "--dir", dir, "run", "--memory", "10GiB", "--", "cat")
+	r := clitest.Kerf(t, func(c *exec.Cmd) { c.Stdin = strings.NewReader("a line\nanother") }, "--run-dir", dir, "run",
+		"--memory", "10GiB", "--", "cat")
 	if r.Code != 0 || r.Out != "a line\nanother" {
 		t.Errorf("got %d, %q", r.Code, r.Out)
 	}
@@ -81,7 +84,7 @@ func TestRunLeaksNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := clitest.Kerf(t, with, "--dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", script)
+	r := clitest.Kerf(t, with, "--run-dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", script)
 	if r.Out != string(want) || !slices.Contains(strings.Fields(r.Out), "3") {
 		t.Errorf("open files %q, without kerf %q (%s)", r.Out, want, r.ErrOut)
 	}
@@ -97,7 +100,8 @@ func TestRunKeepsSignalDispositions(t *testing.T) {
 		"defaults": {"", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := exec.CommandContext(t.Context(), "sh", "-c", tt.trap+"exec "+self+" --dir "+dir+" run --memory 10GiB -- grep SigIgn /proc/self/status")
+			c := exec.CommandContext(t.Context(), "sh", "-c", tt.trap+"exec "+self+" --run-dir "+dir+
+				" run --memory 10GiB -- grep SigIgn /proc/self/status")
 			c.Env = append(os.Environ(), clitest.AsKerf+"=1")
 			out, err := c.Output()
 			if err != nil {
@@ -123,7 +127,8 @@ func TestRunScripts(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Granting(t, dir, nil)
 	script := clitest.WriteFile(t, dir, "script", "echo script $1; exit 3\n", 0o755)
-	if r := clitest.Kerf(t, nil, "--dir", dir, "run", "--memory", "10GiB", "--", script, "x"); r.Code != 3 || r.Out != "script x\n" {
+	if r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--", script, "x"); r.Code != 3 ||
+		r.Out != "script x\n" {
 		t.Errorf("script: got %d, %q, %q", r.Code, r.Out, r.ErrOut)
 	}
 	for name, tt := range map[string]struct {
@@ -135,7 +140,7 @@ func TestRunScripts(t *testing.T) {
 	} {
 		status := filepath.Join(dir, name+".json")
 		file := clitest.WriteFile(t, dir, name, tt.content, 0o755)
-		r := clitest.Kerf(t, nil, "--dir", dir, "run", "--memory", "10GiB", "--status-file", status, "--", file)
+		r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--status-file", status, "--", file)
 		if r.Code != tt.code || !strings.HasPrefix(r.ErrOut, "kerf run: ") {
 			t.Errorf("%s: got %d, %q", name, r.Code, r.ErrOut)
 		}
@@ -160,7 +165,8 @@ func TestRunHidesOtherGPUs(t *testing.T) {
 		defer l.Close()
 	}
 	clitest.Granting(t, dir, func(r *nodev1.ArmResponse) { r.Devices, r.Hide = []string{mine}, []string{other} })
-	r := clitest.Kerf(t, nil, "--dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", "stat -c %F "+mine+" "+other)
+	r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", "stat -c %F "+mine+" "+
+		other)
 	if r.Code != 0 || r.Out != "socket\ncharacter special file\n" {
 		t.Errorf("got %d, %q, %q", r.Code, r.Out, r.ErrOut)
 	}
@@ -174,7 +180,8 @@ func TestRunFailsClosedWhenHidingFails(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Granting(t, dir, func(r *nodev1.ArmResponse) { r.Hide = []string{"not/absolute"} })
 	marker, status := filepath.Join(dir, "ran"), filepath.Join(dir, "status.json")
-	r := clitest.Kerf(t, nil, "--dir", dir, "run", "--memory", "10GiB", "--status-file", status, "--", "touch", marker)
+	r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--status-file", status, "--", "touch",
+		marker)
 	if !mountns.Allowed() {
 		t.Skip("hiding needs CAP_SYS_ADMIN")
 	}
@@ -191,7 +198,8 @@ func TestRunKeepsTheTerminal(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Granting(t, dir, nil)
 	term := clitest.OpenTerminal(t, 90, 12)
-	c := term.Start(t, "--dir", dir, "run", "--memory", "1GiB", "--", "sh", "-c", "trap 'echo caught; exit 9' INT; tty; stty size </dev/tty; while :; do sleep 0.05; done")
+	c := term.Start(t, "--run-dir", dir, "run", "--memory", "1GiB", "--", "sh", "-c",
+		"trap 'echo caught; exit 9' INT; tty; stty size </dev/tty; while :; do sleep 0.05; done")
 	at := term.Await(t, 0, term.Slave.Name())
 	at = term.Await(t, at, "12 90")
 	if _, err := term.Master.Write([]byte{3}); err != nil {

@@ -29,7 +29,8 @@ func run(a *command.App, c *cobra.Command, o *runOptions, args []string) error {
 	}
 	for _, name := range onlyForJobs() {
 		if command.Changed(c, name) {
-			return refuse(report, sharing.Invalid("--"+name, "", "leave it out, or name a cluster with --context", "is for a cluster alone"))
+			return refuse(report, sharing.Invalid("--"+name, "", "leave it out, or name a cluster with --context",
+				"is for a cluster alone"))
 		}
 	}
 	if o.image.ref != "" {
@@ -38,13 +39,14 @@ func run(a *command.App, c *cobra.Command, o *runOptions, args []string) error {
 	return refuse(report, runReported(a, c, o, report, args))
 }
 
-// runsRemotely tells whether the command is for the cluster: where that is meant, and for an image also where no agent is on
-// this machine. A command without an image is a program of this machine, and its agent is missed where it is not there.
+// runsRemotely tells whether the command is for the cluster: where that is meant, and for an image also where no agent
+// is on this machine. A command without an image is a program of this machine, and its agent is missed where it is not
+// there.
 func runsRemotely(a *command.App, c *cobra.Command, o *runOptions) bool {
-	return a.Meant(c) && !command.Changed(c, "dir") || o.image.ref != "" && a.Remote(c)
+	return a.Meant(c) && !command.Changed(c, "run-dir") || o.image.ref != "" && a.Remote(c)
 }
 
-// refuse is the failure for an error before the command ran, which the status file is told too.
+// refuse returns the failure of a command that did not run. It also writes it to the status file.
 func refuse(report *statusFile, err error) error {
 	var stopped *command.InterruptedError
 	var f *command.Failure
@@ -64,7 +66,7 @@ func runReported(a *command.App, c *cobra.Command, o *runOptions, report *status
 	if err != nil {
 		return err
 	}
-	// Before anything is claimed: a command that cannot run shall not take a piece of a GPU for a moment.
+	// Look up the command first: one that cannot run must not reserve a share, even briefly.
 	path, err := lookup(args[0], a.Getenv("PATH"))
 	if err != nil {
 		return err
@@ -84,8 +86,8 @@ func runReported(a *command.App, c *cobra.Command, o *runOptions, report *status
 	return become(a, o, report, armed, byEnv, path, args)
 }
 
-// grant claims and arms. When it returns without an error, this process is in the grant's cgroup and its
-// cap is in force. With byEnv the environment is to name the library that holds it, if one does.
+// grant reserves and activates. When it returns without an error, this process is in the grant's cgroup and its cap
+// is enforced. With byEnv, the environment names the library of the backend, if it has one.
 func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *nodev1.ArmResponse, byEnv bool, err error) {
 	client, g, err := claim(ctx, dir, r)
 	if err != nil {
@@ -103,14 +105,16 @@ func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *node
 		return nil, false, err
 	}
 	if armed.GetGrant().GetId() != g.GetId() {
-		return nil, false, fmt.Errorf("arm %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(), sharing.ErrUnavailable)
+		return nil, false, fmt.Errorf("arm %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(),
+			sharing.ErrUnavailable)
 	}
 	return armed, byEnv, nil
 }
 
 // become hides the other GPUs and executes the command. Namespaces belong to threads, so all of it happens
 // on one.
-func become(a *command.App, o *runOptions, report *statusFile, armed *nodev1.ArmResponse, byEnv bool, path string, argv []string) error {
+func become(a *command.App, o *runOptions, report *statusFile, armed *nodev1.ArmResponse, byEnv bool, path string,
+	argv []string) error {
 	runtime.LockOSThread()
 	warnings, masked, err := hide(armed)
 	if err != nil {
@@ -156,7 +160,8 @@ func hide(armed *nodev1.ArmResponse) (warnings []string, masked bool, err error)
 		masked = true
 	case len(others) == 0:
 	case !armed.GetOthersCapped():
-		warnings = append(warnings, "the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
+		warnings = append(warnings,
+			"the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
 	}
 	return warnings, masked, nil
 }
@@ -168,7 +173,8 @@ func unenforced(g *nodev1.Grant) string {
 	case sharing.LevelNone.String(), sharing.LevelUnknown.String():
 		w = "this grant is not enforced (level " + g.GetLevel() + ")"
 	case sharing.LevelReactive.String():
-		w = "this grant is watched (level reactive): nothing refuses memory past its size, and what holds more may be killed"
+		w = "this grant is watched (level reactive): nothing refuses memory past its size, and what holds more may " +
+			"be killed"
 	default:
 		return ""
 	}

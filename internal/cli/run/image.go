@@ -33,7 +33,8 @@ var errSaid = errors.New("")
 func runImage(a *command.App, c *cobra.Command, o *runOptions, report *statusFile, args []string) error {
 	request, err := o.check(c, args)
 	if err == nil && os.Geteuid() != 0 {
-		err = fmt.Errorf("--image needs root: containerd and the hook that arms the container are root's; try sudo: %w", sharing.ErrDenied)
+		err = fmt.Errorf("--image needs root: containerd and the hook that arms the container are root's; try sudo: %w",
+			sharing.ErrDenied)
 	}
 	if err == nil {
 		err = report.clear()
@@ -103,8 +104,9 @@ func (r *imageRun) start(ctx context.Context, request *nodev1.ClaimRequest) (err
 	r.warn(claimed.GetGrant())
 	r.console = openConsole(r.app.In, r.app.Out)
 	r.container, err = r.runtime.Create(ctx, containerd.ContainerOptions{
-		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.environment(r.app.Environ()), Dir: o.dir, Mounts: o.mounts,
-		TTY: r.console != nil, Stdin: r.app.In, Stdout: r.app.Out, Stderr: r.app.ErrOut,
+		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.environment(r.app.Environ()), Dir: o.dir,
+		Mounts: o.mounts,
+		TTY:    r.console != nil, Stdin: r.app.In, Stdout: r.app.Out, Stderr: r.app.ErrOut,
 		Edit: func(s *specs.Spec) error {
 			if len(s.Process.Args) == 0 {
 				return sharing.Invalid("the command", "", "write it after --", "is missing, and the image has none")
@@ -140,7 +142,8 @@ func startFailure(args []string, err error) error {
 	if len(args) > 0 {
 		name = strconv.Quote(args[0])
 	}
-	if ok && (strings.Contains(why, "executable file not found") || strings.Contains(why, "no such file or directory")) {
+	if ok && (strings.Contains(why, "executable file not found") ||
+		strings.Contains(why, "no such file or directory")) {
 		return command.Exit(exitNotFound, fmt.Errorf("%s: command not found in the image", name))
 	}
 	for _, reason := range []string{"permission denied", "exec format error", "is a directory"} {

@@ -31,21 +31,25 @@ func onlyWithImage() []string {
 func (o *imageOptions) define(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.ref, "image", "", "run the command, or that of the image, in a container from this image")
-	f.StringVar(&o.pull, "pull", string(containerd.PullMissing), "with --image: pull the image if missing, always, or never")
+	f.StringVar(&o.pull, "pull", string(containerd.PullMissing),
+		"with --image: pull the image if missing, always, or never")
 	f.StringVar(&o.dir, "workdir", "", "with --image: working directory in the container")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "with --image: NAME=VALUE, or NAME for its current value (repeatable)")
-	f.StringArrayVarP(&o.volumes, "volume", "v", nil, "with --image: mount SOURCE:TARGET or SOURCE:TARGET:ro (repeatable)")
+	f.StringArrayVarP(&o.volumes, "volume", "v", nil,
+		"with --image: mount SOURCE:TARGET or SOURCE:TARGET:ro (repeatable)")
 	f.StringVar(&o.socket, "containerd-socket", containerd.DefaultSocket, "with --image: socket of containerd")
-	command.Complete(c, "pull", string(containerd.PullMissing), string(containerd.PullAlways), string(containerd.PullNever))
+	command.Complete(c, "pull", string(containerd.PullMissing), string(containerd.PullAlways),
+		string(containerd.PullNever))
 }
 
-// check reads the flags. Every mistake is in the error.
+// check reads the flags. The error has every problem.
 func (o *imageOptions) check(c *cobra.Command) error {
 	var errs []error
 	if !c.Flags().Changed("image") {
 		for _, name := range onlyWithImage() {
 			if f := c.Flags().Lookup(name); f.Changed {
-				errs = append(errs, sharing.Invalid("--"+name, "", "leave it out, or give --image", "is for containers alone"))
+				errs = append(errs, sharing.Invalid("--"+name, "", "leave it out, or give --image",
+					"is for containers alone"))
 			}
 		}
 		return errors.Join(errs...)
@@ -59,7 +63,8 @@ func (o *imageOptions) check(c *cobra.Command) error {
 		errs = append(errs, sharing.Invalid("--pull", o.pull, "write missing, always or never", "is not known"))
 	}
 	if o.dir != "" && !path.IsAbs(o.dir) {
-		errs = append(errs, sharing.Invalid("--workdir", o.dir, "write an absolute path in the container", "is not absolute"))
+		errs = append(errs, sharing.Invalid("--workdir", o.dir, "write an absolute path in the container",
+			"is not absolute"))
 	}
 	for _, e := range o.env {
 		if name, _, _ := strings.Cut(e, "="); name == "" || strings.ContainsRune(e, 0) {
@@ -81,7 +86,8 @@ func (o *imageOptions) check(c *cobra.Command) error {
 func parseVolume(v string) (containerd.Mount, error) {
 	parts := strings.Split(v, ":")
 	bad := func(problem string) (containerd.Mount, error) {
-		return containerd.Mount{}, sharing.Invalid("--volume", v, "write SOURCE:TARGET or SOURCE:TARGET:ro with absolute paths", "%s", problem)
+		return containerd.Mount{}, sharing.Invalid("--volume", v,
+			"write SOURCE:TARGET or SOURCE:TARGET:ro with absolute paths", "%s", problem)
 	}
 	switch {
 	case len(parts) < 2 || len(parts) > 3 || strings.ContainsRune(v, 0):
@@ -91,7 +97,8 @@ func parseVolume(v string) (containerd.Mount, error) {
 	case len(parts) == 3 && parts[2] != "ro" && parts[2] != "rw":
 		return bad("has an option that is neither ro nor rw")
 	}
-	return containerd.Mount{Source: path.Clean(parts[0]), Target: path.Clean(parts[1]), ReadOnly: len(parts) == 3 && parts[2] == "ro"}, nil
+	return containerd.Mount{Source: path.Clean(parts[0]), Target: path.Clean(parts[1]), ReadOnly: len(parts) == 3 &&
+		parts[2] == "ro"}, nil
 }
 
 // environment are the variables for the container; a name alone has the value that it has here, and is left

@@ -120,7 +120,8 @@ type forwarder struct {
 // forwardTo starts to pass signals on. Those that were ignored when kerf started (nohup) stay ignored.
 func forwardTo(c *containerd.Container) *forwarder {
 	f := &forwarder{container: c, ch: make(chan os.Signal, 16), done: make(chan struct{})}
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
+		syscall.SIGUSR2} {
 		if !signal.Ignored(s) {
 			signal.Notify(f.ch, s)
 		}

@@ -27,7 +27,8 @@ func TestParseVolume(t *testing.T) {
 		"/a:/b":          {Source: "/a", Target: "/b"},
 		"/a/:/b/../c:ro": {Source: "/a", Target: "/c", ReadOnly: true},
 		"/:/b:rw":        {Source: "/", Target: "/b"},
-		"":               {}, "/a": {}, "/a:": {}, ":/b": {}, "a:/b": {}, "/a:b": {}, "/a:/": {}, "/a:/b:x": {}, "/a:/b:ro:z": {}, "/a\x00:/b": {},
+		"":               {}, "/a": {}, "/a:": {}, ":/b": {}, "a:/b": {}, "/a:b": {}, "/a:/": {}, "/a:/b:x": {},
+		"/a:/b:ro:z": {}, "/a\x00:/b": {},
 	} {
 		got, err := parseVolume(v)
 		if got != want || (err != nil) != (want.Target == "") || err != nil && !errors.Is(err, sharing.ErrInvalid) {
@@ -45,23 +46,30 @@ func TestImageEnvironment(t *testing.T) {
 }
 
 func TestStartFailure(t *testing.T) {
-	const runc = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: "
+	const runc = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start " +
+		"container process: "
 	for text, want := range map[string]int{
-		runc + `error during container init: exec: "nosuch": executable file not found in $PATH`:                                     exitNotFound,
-		runc + `error during container init: exec /bin/x: no such file or directory`:                                                 exitNotFound,
-		runc + `error during container init: exec: "/etc": is a directory`:                                                           exitNotExec,
-		runc + `error during container init: exec: "/etc/passwd": permission denied`:                                                 exitNotExec,
-		runc + `exec /x: exec format error`:                                                                                          exitNotExec,
-		runc + `error running createRuntime hook #0: exit status 1, stdout: , stderr: exec: "x": executable file not found in $PATH`: exitRefused,
-		"create container: permission denied":                                                                                        exitRefused,
-		"no such file or directory: /run/runc":                                                                                       exitRefused,
+		runc +
+			`error during container init: exec: "nosuch": executable file not found in $PATH`: exitNotFound,
+		runc +
+			`error during container init: exec /bin/x: no such file or directory`: exitNotFound,
+		runc +
+			`error during container init: exec: "/etc": is a directory`: exitNotExec,
+		runc +
+			`error during container init: exec: "/etc/passwd": permission denied`: exitNotExec,
+		runc + `exec /x: exec format error`: exitNotExec,
+		runc +
+			`error running createRuntime hook #0: exit status 1, stdout: , stderr: exec: "x": executable file not found in $PATH`: exitRefused,
+		"create container: permission denied":  exitRefused,
+		"no such file or directory: /run/runc": exitRefused,
 	} {
 		err := startFailure([]string{"cmd"}, errors.New(text))
 		code := exitRefused
 		if f, ok := errors.AsType[*command.Failure](err); ok {
 			code = f.Code
 		}
-		if code != want || want == exitRefused && err.Error() != text || want != exitRefused && !strings.HasPrefix(err.Error(), `"cmd": `) {
+		if code != want || want == exitRefused && err.Error() != text || want != exitRefused &&
+			!strings.HasPrefix(err.Error(), `"cmd": `) {
 			t.Errorf("%q: %d, %v; want %d", text, code, err, want)
 		}
 	}
@@ -126,14 +134,18 @@ func TestImageRefusals(t *testing.T) {
 		args []string
 		text string
 	}{
-		"flags without image": {[]string{"--pull", "never", "-e", "A=b", "-v", "/a:/b", "--workdir", "/", "--containerd-socket", gone, "--", "true"}, "--volume is for containers alone"},
-		"bad flags":           {[]string{"--image", "A", "--pull", "x", "-e", "=", "-v", "x", "--workdir", "x", "--", "true"}, "--workdir"},
-		"empty image":         {[]string{"--image", "", "--", "true"}, "--image is empty"},
-		"no containerd":       {[]string{"--image", "busybox", "--containerd-socket", gone}, ""},
+		"flags without image": {[]string{"--pull", "never", "-e", "A=b", "-v", "/a:/b", "--workdir", "/",
+			"--containerd-socket", gone, "--", "true"}, "--volume is for containers alone"},
+		"bad flags": {[]string{"--image", "A", "--pull", "x", "-e", "=", "-v", "x", "--workdir", "x", "--", "true"},
+			"--workdir"},
+		"empty image":   {[]string{"--image", "", "--", "true"}, "--image is empty"},
+		"no containerd": {[]string{"--image", "busybox", "--containerd-socket", gone}, ""},
 	} {
 		status := filepath.Join(t.TempDir(), "status.json")
 		p := clitest.New(nil)
-		code, err := p.App.Execute(append([]string{"--dir", dir, "run", "--memory", "1GiB", "--status-file", status}, tt.args...), Commands)
+		code, err := p.App.Execute(append([]string{"--run-dir", dir, "run", "--memory", "1GiB", "--status-file",
+			status},
+			tt.args...), Commands)
 		if code != exitRefused || err == nil || !strings.Contains(p.ErrOut.String(), tt.text) {
 			t.Errorf("%s: %d, %q", name, code, p.ErrOut.String())
 		}

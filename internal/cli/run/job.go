@@ -36,7 +36,7 @@ const (
 	// jobContainer is the container of the command, and jobsPath where the Jobs of a namespace are.
 	jobContainer = "main"
 	jobsPath     = "/apis/batch/v1/namespaces/%s/jobs"
-	// jobKept is how long a Job that has ended stays where nobody removes it: who made it was killed, or wanted it kept.
+	// jobKept is how long an ended Job stays if no command removes it.
 	jobKept = 24 * time.Hour
 )
 
@@ -52,7 +52,8 @@ func onlyForMachines() []string { return []string{"volume", "containerd-socket",
 
 func (o *jobOptions) define(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.scheduler, "scheduler", "kerf-scheduler", "in a cluster: schedulerName of the pod; empty for the default scheduler")
+	f.StringVar(&o.scheduler, "scheduler", "kerf-scheduler",
+		"in a cluster: schedulerName of the pod; empty for the default scheduler")
 	f.StringVar(&o.account, "service-account", "", "in a cluster: service account of the pod")
 	f.BoolVar(&o.keep, "keep", false, "in a cluster: keep the Job at the end and on ctrl-C")
 	f.BoolVar(&o.detach, "detach", false, "in a cluster: create the Job, print its name and return")
@@ -63,11 +64,14 @@ func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) erro
 	request, err := o.check(c, args)
 	for _, name := range onlyForMachines() {
 		if command.Changed(c, name) {
-			err = errors.Join(err, sharing.Invalid("--"+name, "", "leave it out, or name a machine's agent with --dir", "is for one machine alone"))
+			err = errors.Join(err, sharing.Invalid("--"+name, "",
+				"leave it out, or name a machine's agent with --run-dir",
+				"is for one machine alone"))
 		}
 	}
 	if o.image.ref == "" {
-		err = errors.Join(err, sharing.Invalid("--image", "", "name the image that has the command", "is missing: in a cluster a command runs in a container"))
+		err = errors.Join(err, sharing.Invalid("--image", "", "name the image that has the command",
+			"is missing: in a cluster a command runs in a container"))
 	}
 	var words translate.Words
 	if err == nil {
@@ -109,7 +113,7 @@ func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) erro
 	return nil
 }
 
-// notice says something beside the command's own output.
+// notice prints a message apart from the command's output.
 func notice(a *command.App, s string) { _, _ = fmt.Fprintf(a.ErrOut, "%s run: %s\n", a.Name(), s) }
 
 // job is the Job that runs the command once: what fails is not tried again, since the user sees it and tries.
@@ -120,14 +124,17 @@ func job(o *runOptions, words translate.Words, args, environ []string) *batchv1.
 		limits[corev1.ResourceName(name)] = resource.MustParse(value) // digits: translate wrote them
 	}
 	container := corev1.Container{
-		Name: jobContainer, Image: o.image.ref, Command: args, WorkingDir: o.image.dir, Resources: corev1.ResourceRequirements{Limits: limits},
-		ImagePullPolicy: map[string]corev1.PullPolicy{"always": corev1.PullAlways, "never": corev1.PullNever}[o.image.pull],
+		Name: jobContainer, Image: o.image.ref, Command: args, WorkingDir: o.image.dir,
+		Resources: corev1.ResourceRequirements{Limits: limits},
+		ImagePullPolicy: map[string]corev1.PullPolicy{"always": corev1.PullAlways,
+			"never": corev1.PullNever}[o.image.pull],
 	}
 	for _, e := range o.image.environment(environ) {
 		name, value, _ := strings.Cut(e, "=")
 		container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: value})
 	}
-	meta := metav1.ObjectMeta{GenerateName: "kerf-run-", Labels: map[string]string{"app.kubernetes.io/managed-by": "kerf-run"}}
+	meta := metav1.ObjectMeta{GenerateName: "kerf-run-",
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "kerf-run"}}
 	if o.name != "" {
 		meta.GenerateName, meta.Name = "", o.name
 	}
@@ -138,8 +145,9 @@ func job(o *runOptions, words translate.Words, args, environ []string) *batchv1.
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels, Annotations: words.Annotations},
 				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, SchedulerName: o.job.scheduler, ServiceAccountName: o.job.account,
-					Containers: []corev1.Container{container},
+					RestartPolicy: corev1.RestartPolicyNever, SchedulerName: o.job.scheduler,
+					ServiceAccountName: o.job.account,
+					Containers:         []corev1.Container{container},
 				},
 			},
 		},
@@ -159,7 +167,8 @@ func (r *jobRun) path() string { return fmt.Sprintf(jobsPath, url.PathEscape(r.a
 
 func (r *jobRun) create(ctx context.Context, j *batchv1.Job) error {
 	var made batchv1.Job
-	if err := r.api.Do(ctx, http.MethodPost, r.path(), nil, &access.Body{Type: access.JSON, Value: j}, &made); err != nil {
+	if err := r.api.Do(ctx, http.MethodPost, r.path(), nil, &access.Body{Type: access.JSON, Value: j},
+		&made); err != nil {
 		return fmt.Errorf("make the Job in namespace %s: %w", r.api.Namespace, err)
 	}
 	r.name = made.Name
@@ -174,9 +183,11 @@ func (r *jobRun) remove(parent context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), removeWindow)
 	defer cancel()
-	err := r.api.Do(ctx, http.MethodDelete, r.path()+"/"+url.PathEscape(r.name), url.Values{"propagationPolicy": {"Background"}}, nil, nil)
+	err := r.api.Do(ctx, http.MethodDelete, r.path()+"/"+url.PathEscape(r.name),
+		url.Values{"propagationPolicy": {"Background"}}, nil, nil)
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {
-		return fmt.Errorf("remove job %s of namespace %s: %w; remove it with kubectl delete job", r.name, r.api.Namespace, err)
+		return fmt.Errorf("remove job %s of namespace %s: %w; remove it with kubectl delete job", r.name,
+			r.api.Namespace, err)
 	}
 	return nil
 }

@@ -73,24 +73,26 @@ func (r *jobRun) follow(ctx context.Context) (int, error) {
 func (r *jobRun) pod(ctx context.Context) (*corev1.Pod, error) {
 	var found *corev1.Pod
 	path := "/api/v1/namespaces/" + url.PathEscape(r.api.Namespace) + "/pods"
-	err := r.api.List(ctx, path, url.Values{"labelSelector": {batchv1.JobNameLabel + "=" + r.name}}, func(raw json.RawMessage) error {
-		var p corev1.Pod
-		err := json.Unmarshal(raw, &p)
-		if found == nil || found.CreationTimestamp.Before(&p.CreationTimestamp) {
-			found = &p
-		}
-		return err
-	})
+	err := r.api.List(ctx, path, url.Values{"labelSelector": {batchv1.JobNameLabel + "=" + r.name}},
+		func(raw json.RawMessage) error {
+			var p corev1.Pod
+			err := json.Unmarshal(raw, &p)
+			if found == nil || found.CreationTimestamp.Before(&p.CreationTimestamp) {
+				found = &p
+			}
+			return err
+		})
 	return found, err //nolint:wrapcheck // it says what it did
 }
 
-// failed says whether the Job has given up without a pod: a quota or a policy does not let it make one, or it was removed.
+// failed says whether the Job has given up without a pod: a quota or a policy does not let it make one, or it was
+// removed.
 func (r *jobRun) failed(ctx context.Context) (string, bool, error) {
 	var j batchv1.Job
 	err := r.api.Get(ctx, r.path()+"/"+url.PathEscape(r.name), nil, &j)
 	switch {
 	case errors.Is(err, sharing.ErrNotFound):
-		return "job " + r.name + " was removed by somebody", true, nil
+		return "job " + r.name + " was deleted by another client", true, nil
 	case err != nil:
 		return "", false, fmt.Errorf("read job %s: %w", r.name, err)
 	}
@@ -120,7 +122,8 @@ func ended(p *corev1.Pod) *corev1.ContainerStateTerminated {
 		}
 	}
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-		return &corev1.ContainerStateTerminated{ExitCode: exitRefused, Reason: p.Status.Reason, Message: p.Status.Message}
+		return &corev1.ContainerStateTerminated{ExitCode: exitRefused, Reason: p.Status.Reason,
+			Message: p.Status.Message}
 	}
 	return nil
 }
@@ -157,11 +160,12 @@ func (r *jobRun) copyLog(ctx context.Context, p *corev1.Pod) (done bool, err err
 	return true, nil
 }
 
-// waits says why the pod does not run yet: what kubelet says of the container, else what the books of the cluster say where
-// they may be read, else the newest event.
+// waits returns why the pod does not run yet. It prefers kubelet's reason, then the scheduler's evaluation, then the
+// newest event.
 func (r *jobRun) waits(ctx context.Context, p *corev1.Pod) string {
 	for _, s := range p.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+		if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" &&
+			w.Reason != "PodInitializing" {
 			return w.Reason + ": " + w.Message
 		}
 	}

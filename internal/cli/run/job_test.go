@@ -29,7 +29,9 @@ func jobCluster(t *testing.T, states ...string) *clitest.Cluster {
 		case method == http.MethodDelete && path == jobs+"/kerf-run-x":
 			_, _ = io.WriteString(w, `{}`)
 		case path == "/api/v1/namespaces/team/pods":
-			_, _ = fmt.Fprintf(w, `{"items":[{"metadata":{"name":"p","namespace":"team","uid":"u"},"spec":{"nodeName":"gpu-1"},"status":{"containerStatuses":[{"name":"main","state":%s}]}}]}`, states[0])
+			_,
+				_ = fmt.Fprintf(w,
+				`{"items":[{"metadata":{"name":"p","namespace":"team","uid":"u"},"spec":{"nodeName":"gpu-1"},"status":{"containerStatuses":[{"name":"main","state":%s}]}}]}`, states[0])
 			if len(states) > 1 {
 				states = states[1:]
 			}
@@ -45,8 +47,10 @@ func jobCluster(t *testing.T, states ...string) *clitest.Cluster {
 
 func TestRunInACluster(t *testing.T) {
 	const done = `{"terminated":{"exitCode":%d,"reason":%q,"startedAt":"2026-01-01T00:00:00Z"}}`
-	f := jobCluster(t, `{"waiting":{"reason":"ContainerCreating"}}`, `{"running":{}}`, fmt.Sprintf(done, 0, "Completed"))
-	out, errOut, code := f.Call("run", "--image", "cuda:12", "--memory", "10000MiB", "--gpus", "2", "--gpu-model", "*H100*", "-e", "A=b", "--", "python", "x.py")
+	f := jobCluster(t, `{"waiting":{"reason":"ContainerCreating"}}`, `{"running":{}}`,
+		fmt.Sprintf(done, 0, "Completed"))
+	out, errOut, code := f.Call("run", "--image", "cuda:12", "--memory", "10000MiB", "--gpus", "2", "--gpu-model",
+		"*H100*", "-e", "A=b", "--", "python", "x.py")
 	if code != command.ExitOK || out != "hello\n" || !strings.Contains(errOut, "rounded up to 5GiB") {
 		t.Fatalf("status %d: %s%s", code, out, errOut)
 	}
@@ -61,14 +65,18 @@ func TestRunInACluster(t *testing.T) {
 	}
 	pod := j.Spec.Template
 	limits := pod.Spec.Containers[0].Resources.Limits
-	if q := limits["kerf.dev/gpu-memory-gib"]; q.Value() != 10 || pod.Annotations["kerf.dev/gpus"] != "2" || pod.Annotations["kerf.dev/gpu-model"] != "*H100*" || pod.Spec.SchedulerName != "kerf-scheduler" || *j.Spec.BackoffLimit != 0 {
+	if q := limits["kerf.dev/gpu-memory-gib"]; q.Value() != 10 || pod.Annotations["kerf.dev/gpu-count"] != "2" ||
+		pod.Annotations["kerf.dev/gpu-model"] != "*H100*" || pod.Spec.SchedulerName != "kerf-scheduler" ||
+		*j.Spec.BackoffLimit != 0 {
 		t.Errorf("job %s", body)
 	}
 	f = jobCluster(t, fmt.Sprintf(done, 7, "Error"))
-	if out, errOut, code := f.Call("run", "--image", "i", "--gpus", "1", "--keep", "--", "false"); code != 7 || out != "hello\n" || !strings.Contains(errOut, "kubectl delete job kerf-run-x -n team") || len(f.Writes()) != 1 {
+	if out, errOut, code := f.Call("run", "--image", "i", "--gpus", "1", "--keep", "--", "false"); code != 7 ||
+		out != "hello\n" || !strings.Contains(errOut, "kubectl delete job kerf-run-x -n team") || len(f.Writes()) != 1 {
 		t.Errorf("status %d: %s%s %q", code, out, errOut, f.Writes())
 	}
-	if out, _, code := f.Call("run", "--image", "i", "--gpus", "1", "--detach"); code != command.ExitOK || out != "job.batch/kerf-run-x\n" {
+	if out, _, code := f.Call("run", "--image", "i", "--gpus", "1", "--detach"); code != command.ExitOK ||
+		out != "job.batch/kerf-run-x\n" {
 		t.Errorf("status %d: %s", code, out)
 	}
 }
@@ -79,18 +87,21 @@ func TestRunInAClusterRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no image":      {[]string{"--memory", "1GiB", "--", "a"}, "in a cluster a command runs in a container"},
-		"a volume":      {[]string{"--memory", "1GiB", "--image", "i", "-v", "/a:/b"}, "--volume is for one machine alone"},
+		"no image": {[]string{"--memory", "1GiB", "--", "a"}, "in a cluster a command runs in a container"},
+		"a volume": {[]string{"--memory", "1GiB", "--image", "i", "-v", "/a:/b"},
+			"--volume is for one machine alone"},
 		"nothing asked": {[]string{"--image", "i", "--", "a"}, "asks for nothing"},
 		"a size of MIG": {[]string{"--image", "i", "--mig", ">= 16GiB", "--", "a"}, "cannot be asked for by a pod"},
 		"no right":      {[]string{"--image", "i", "--gpus", "1", "--", "a"}, "make the Job in namespace team"},
 	} {
-		if _, errOut, code := f.Call(append([]string{"run"}, tt.args...)...); code != exitRefused || !strings.Contains(errOut, tt.want) {
+		if _, errOut, code := f.Call(append([]string{"run"}, tt.args...)...); code != exitRefused ||
+			!strings.Contains(errOut, tt.want) {
 			t.Errorf("%s: status %d: %s", name, code, errOut)
 		}
 	}
 	p := clitest.New(nil)
-	if code, _ := p.App.Execute([]string{"run", "--dir", t.TempDir(), "--memory", "1GiB", "--keep", "--", "a"}, Commands); code != exitRefused || !strings.Contains(p.ErrOut.String(), "--keep is for a cluster alone") {
+	if code, _ := p.App.Execute([]string{"run", "--run-dir", t.TempDir(), "--memory", "1GiB", "--keep", "--", "a"},
+		Commands); code != exitRefused || !strings.Contains(p.ErrOut.String(), "--keep is for a cluster alone") {
 		t.Errorf("on a machine: status %d: %s", code, p.ErrOut.String())
 	}
 }

@@ -59,20 +59,25 @@ func ociPatchCommand(a *command.App) *cobra.Command {
 		Short: "Add a grant to the config.json of an OCI bundle",
 		Long: `Add a grant to the config.json of an OCI bundle. The file gets the devices and
 libraries of the GPUs, and a hook that activates the cap before the program
-runs. If the hook fails, the container does not start. Start the bundle with runc or crun as
-root. Its ID needs at least 8 characters, and the name of its cgroup must
-contain the ID, as by default. Each start needs a new grant, and so a new patch.
+runs. If the hook fails, the container does not start. Start the bundle with
+runc or crun as root. Its ID needs at least 8 characters, and the name of its
+cgroup must contain the ID, as by default. Each start needs a new grant, and so
+a new patch.
 
-The reservation lasts for --hold. Start the container within that time. The grant
-ends with the container. The command replaces the file completely or not at all.
+The reservation lasts for --reserve-for. Start the container within that time.
+The grant ends with the container. The command replaces the file completely or
+not at all.
 
 For Slurm's OCI containers, call it on the bundle that oci.conf's CreateEnvFile
-or RunTimeCreate made, with a runtime that runs as root. Podman and Docker create
-their bundles themselves: see kerf oci hook.`,
+or RunTimeCreate made, with a runtime that runs as root. Podman and Docker
+create their bundles themselves: see kerf oci hook.`,
 		Example: `  kerf oci patch ./bundle --memory 10GiB && runc run --bundle ./bundle train-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string, error) { return patchBundle(args[0], resp) })
+			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string,
+				error) {
+				return patchBundle(args[0], resp)
+			})
 		},
 	}
 	o.define(c, a.CompleteGPUs)
@@ -91,12 +96,16 @@ as root, with the devices that the command prints:
 
   podman run --hooks-dir DIR --device kerf.dev/gpu=GPU-... IMAGE
 
-The reservation lasts for --hold. Start the container within that time. Never
-use --device without --hooks-dir: the container would have the GPU without a cap.`,
+The reservation lasts for --reserve-for. Start the container within that time.
+Never use --device without --hooks-dir: the container would have the GPU without
+a cap.`,
 		Example: `  d=$(mktemp -d) && kerf oci hook $d --memory 10GiB`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string, error) { return writeHook(args[0], resp) })
+			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string,
+				error) {
+				return writeHook(args[0], resp)
+			})
 		},
 	}
 	o.define(c, a.CompleteGPUs)
@@ -107,13 +116,13 @@ func (o *ociOptions) define(c *cobra.Command, completeGPUs command.Completer) {
 	defineAmounts(c, &o.flags, completeGPUs)
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the grant, unique on the node")
-	f.DurationVar(&o.hold, "hold", defaultHold, "time for the start of the container, up to 1h")
+	f.DurationVar(&o.hold, "reserve-for", defaultHold, "time for the start of the container, up to 1h")
 	f.StringVarP(&o.output, "output", "o", "", "json")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
 	command.Complete(c, "output", "json")
 }
 
-// check reads the flags. Every mistake is in the error.
+// check reads the flags. The error has every problem.
 func (o *ociOptions) check() (sharing.Request, error) {
 	r, err := sharing.RequestFromFlags(o.flags)
 	errs := []error{err}
@@ -121,16 +130,18 @@ func (o *ociOptions) check() (sharing.Request, error) {
 		errs = append(errs, sharing.ValidateName("--name", o.name))
 	}
 	if o.hold < time.Second || o.hold > maxHold {
-		errs = append(errs, sharing.Invalid("--hold", o.hold.String(), "write 1s to 1h", "is out of range"))
+		errs = append(errs, sharing.Invalid("--reserve-for", o.hold.String(), "write 1s to 1h", "is out of range"))
 	}
 	if o.output != "" && o.output != "json" {
-		errs = append(errs, sharing.Invalid("--output", o.output, "write json, or leave it out", "is not a form of output"))
+		errs = append(errs, sharing.Invalid("--output", o.output, "write json, or leave it out",
+			"is not a form of output"))
 	}
 	return r, errors.Join(errs...)
 }
 
 // putGrant claims, writes, and prints the grant. A grant that could not be written is given back.
-func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodev1.ClaimResponse) (string, error)) error {
+func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodev1.ClaimResponse) (string,
+	error)) error {
 	request, err := o.check()
 	if err != nil {
 		return command.Misused(err)
@@ -170,7 +181,8 @@ func showOCI(a *command.App, o *ociOptions, in *nodev1.ClaimRequest, resp *nodev
 		_, _ = fmt.Fprintf(a.ErrOut, "kerf oci: %s\n", w)
 	}
 	if o.output == "json" {
-		text, err := present.JSON(ociResult{Grant: present.FromGrant(g), HoldSeconds: int64(in.GetHoldSeconds()), File: file, Devices: devices}, true)
+		text, err := present.JSON(ociResult{Grant: present.FromGrant(g), HoldSeconds: int64(in.GetHoldSeconds()),
+			File: file, Devices: devices}, true)
 		if err != nil {
 			return err
 		}
@@ -192,7 +204,8 @@ func showOCI(a *command.App, o *ociOptions, in *nodev1.ClaimRequest, resp *nodev
 	for _, d := range devices {
 		fmt.Fprintf(&text, "device  %s\n", d)
 	}
-	fmt.Fprintf(&text, "held    %s: start the container within that time\n", time.Duration(in.GetHoldSeconds())*time.Second)
+	fmt.Fprintf(&text, "held    %s: start the container within that time\n",
+		time.Duration(in.GetHoldSeconds())*time.Second)
 	_, err := fmt.Fprint(a.Out, text.String())
 	return err
 }

@@ -32,7 +32,8 @@ func patchBundle(bundle string, resp *nodev1.ClaimResponse) (string, error) {
 		return "", fmt.Errorf("bundle %q: %w", bundle, err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSpec {
-		return "", sharing.Invalid(file, "", "name a bundle as runc spec makes it", "is no regular file of at most %d MiB", maxSpec>>20)
+		return "", sharing.Invalid(file, "", "name a bundle as runc spec makes it",
+			"is no regular file of at most %d MiB", maxSpec>>20)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -94,7 +95,7 @@ func decode(text []byte, into any) error {
 		return err
 	}
 	if d.More() {
-		return fmt.Errorf("text after the document: %w", sharing.ErrInvalid)
+		return fmt.Errorf("text after the JSON object: %w", sharing.ErrInvalid)
 	}
 	return nil
 }
@@ -129,7 +130,8 @@ func restore(original, known, patched any, at []string) error {
 			case blank(value): // what says nothing may be left out
 			case knownAs(k, name): // the decoder took it for that one
 			case !isMap || inList(path):
-				return sharing.Invalid(strings.Join(path, "."), "", "take it out, or use a newer kerf", "is a field that this kerf does not know")
+				return sharing.Invalid(strings.Join(path, "."), "", "take it out, or use a newer kerf",
+					"is a field that this kerf does not know")
 			case p[name] == nil:
 				p[name] = value
 			}
@@ -201,7 +203,8 @@ func writeHook(dir string, resp *nodev1.ClaimResponse) (string, error) {
 	}
 	first := ""
 	for i, h := range bare.Hooks.CreateRuntime {
-		text, err := json.MarshalIndent(engineHook{Version: "1.0.0", Hook: h, When: map[string]bool{"always": true}, Stages: []string{"createRuntime"}}, "", "\t")
+		text, err := json.MarshalIndent(engineHook{Version: "1.0.0", Hook: h, When: map[string]bool{"always": true},
+			Stages: []string{"createRuntime"}}, "", "\t")
 		if err != nil {
 			return "", fmt.Errorf("encode hook: %w", err)
 		}

@@ -24,8 +24,9 @@ import (
 )
 
 const (
-	gpuA      = "GPU-00000000-0000-0000-0000-00000000000a"
-	gpuSpec   = `{"cdiVersion":"0.5.0","kind":"kerf.dev/gpu","devices":[{"name":"` + gpuA + `","containerEdits":{"mounts":[{"hostPath":"/sim/nvidia0","containerPath":"/dev/nvidia0","options":["bind","rw"]}]}}]}`
+	gpuA    = "GPU-00000000-0000-0000-0000-00000000000a"
+	gpuSpec = `{"cdiVersion":"0.5.0","kind":"kerf.dev/gpu","devices":[{"name":"` + gpuA +
+		`","containerEdits":{"mounts":[{"hostPath":"/sim/nvidia0","containerPath":"/dev/nvidia0","options":["bind","rw"]}]}}]}`
 	plainSpec = `{"ociVersion":"1.3.0","process":{"args":["train"],"cwd":"/","user":{"uid":0,"gid":0},"env":["A=b"]},"root":{"path":"rootfs"},"linux":{}}`
 )
 
@@ -40,11 +41,13 @@ func containerNode(t *testing.T, change func(*nodev1.ClaimResponse)) (*fakenode.
 				return nil, status.Error(codes.InvalidArgument, "not for a container")
 			}
 			resp := &nodev1.ClaimResponse{
-				Grant: &nodev1.Grant{Id: "k-1", Level: "driver", Fragments: []*nodev1.Fragment{{Gpu: gpuA, MemoryBytes: r.GetMemoryBytes(), Percent: 25}}},
+				Grant: &nodev1.Grant{Id: "k-1", Level: "driver",
+					Fragments: []*nodev1.Share{{Gpu: gpuA, MemoryBytes: r.GetMemoryBytes(), Percent: 25}}},
 				Container: &nodev1.ContainerGrant{
 					CdiDevices: []string{"kerf.dev/gpu=" + gpuA}, CdiDirs: []string{"/nowhere", cdiDir},
-					HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock", Asks: []string{"gpu-memory-gib:10"},
-					Env: map[string]string{"KERF_GRANT": "k-1"}, Note: "note",
+					HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock",
+					Asks: []string{"gpu-memory-gib:10"},
+					Env:  map[string]string{"KERF_GRANT": "k-1"}, Note: "note",
 				},
 			}
 			if change != nil {
@@ -52,7 +55,10 @@ func containerNode(t *testing.T, change func(*nodev1.ClaimResponse)) (*fakenode.
 			}
 			return resp, nil
 		},
-		OnRelease: func(*nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) { return &nodev1.ReleaseResponse{}, nil },
+		OnRelease: func(*nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) {
+			return &nodev1.ReleaseResponse{},
+				nil
+		},
 	}
 	return s.Start(t, dir), dir
 }
@@ -62,7 +68,8 @@ func TestOCIPatch(t *testing.T) {
 	bundle := t.TempDir()
 	file := clitest.WriteFile(t, bundle, "config.json", plainSpec, 0o600)
 	p := clitest.New(nil)
-	if code, err := p.App.Execute([]string{"--dir", dir, "oci", "patch", bundle, "--memory", "10GiB"}, Commands); code != command.ExitOK {
+	if code, err := p.App.Execute([]string{"--run-dir", dir, "oci", "patch", bundle, "--memory", "10GiB"},
+		Commands); code != command.ExitOK {
 		t.Fatalf("%d, %v: %s", code, err, p.ErrOut.String())
 	}
 	text, err := os.ReadFile(file)
@@ -73,16 +80,19 @@ func TestOCIPatch(t *testing.T) {
 	if err := json.Unmarshal(text, &spec); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(spec.Hooks.CreateRuntime); n != 2 || len(spec.Mounts) != 1 || !slices.Contains(spec.Process.Env, "KERF_GRANT=k-1") || spec.Annotations["kerf.dev/grant"] != "note" {
+	if n := len(spec.Hooks.CreateRuntime); n != 2 || len(spec.Mounts) != 1 ||
+		!slices.Contains(spec.Process.Env, "KERF_GRANT=k-1") || spec.Annotations["kerf.dev/grant"] != "note" {
 		t.Errorf("spec %s", text)
 	}
-	if args := strings.Join(spec.Hooks.CreateRuntime[1].Args, " "); args != "kerf-hook arm --socket /run/kerf/hook.sock --grant k-1 --ask gpu-memory-gib:10" {
+	if args := strings.Join(spec.Hooks.CreateRuntime[1].Args,
+		" "); args != "kerf-hook activate --socket /run/kerf/hook.sock --grant k-1 --request gpu-memory-gib:10" {
 		t.Errorf("hook %q", args)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	for _, want := range []string{"grant   k-1\n", "gpu     " + gpuA + " (10GiB, 25%)\n", "device  kerf.dev/gpu=" + gpuA + "\n", "held    5m0s"} {
+	for _, want := range []string{"grant   k-1\n", "gpu     " + gpuA + " (10GiB, 25%)\n", "device  kerf.dev/gpu=" +
+		gpuA + "\n", "held    5m0s"} {
 		if !strings.Contains(p.Out.String(), want) {
 			t.Errorf("%q is not in %q", want, p.Out.String())
 		}
@@ -92,10 +102,11 @@ func TestOCIPatch(t *testing.T) {
 	}
 	// A second grant has no place: it is given back, and the file is as it was.
 	again := clitest.New(nil)
-	if code, _ := again.App.Execute([]string{"--dir", dir, "oci", "patch", bundle, "--memory", "10GiB"}, Commands); code != command.ExitFailure {
+	if code, _ := again.App.Execute([]string{"--run-dir", dir, "oci", "patch", bundle, "--memory", "10GiB"},
+		Commands); code != command.ExitFailure {
 		t.Errorf("again: %d", code)
 	}
-	if !slices.Contains(s.Calls(), "Release") || !strings.Contains(again.ErrOut.String(), "make the spec anew") {
+	if !slices.Contains(s.Calls(), "Release") || !strings.Contains(again.ErrOut.String(), "make the spec again") {
 		t.Errorf("calls %v, said %q", s.Calls(), again.ErrOut.String())
 	}
 	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) {
@@ -107,11 +118,13 @@ func TestOCIHook(t *testing.T) {
 	_, dir := containerNode(t, nil)
 	hooks := t.TempDir()
 	p := clitest.New(nil)
-	if code, err := p.App.Execute([]string{"--dir", dir, "oci", "hook", hooks, "--memory", "10GiB", "-o", "json"}, Commands); code != command.ExitOK {
+	if code, err := p.App.Execute([]string{"--run-dir", dir, "oci", "hook", hooks, "--memory", "10GiB", "-o", "json"},
+		Commands); code != command.ExitOK {
 		t.Fatalf("%d, %v: %s", code, err, p.ErrOut.String())
 	}
 	var result ociResult
-	if err := json.Unmarshal(p.Out.Bytes(), &result); err != nil || result.Grant.ID != "k-1" || result.HoldSeconds != 300 || len(result.Devices) != 1 {
+	if err := json.Unmarshal(p.Out.Bytes(), &result); err != nil || result.Grant.ID != "k-1" ||
+		result.HoldSeconds != 300 || len(result.Devices) != 1 {
 		t.Errorf("said %s, %v", p.Out.String(), err)
 	}
 	var hook engineHook
@@ -119,7 +132,8 @@ func TestOCIHook(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &hook) != nil {
 		t.Fatalf("hook %q: %v", text, err)
 	}
-	if hook.Version != "1.0.0" || !hook.When["always"] || !slices.Equal(hook.Stages, []string{"createRuntime"}) || hook.Hook.Timeout == nil || len(hook.Hook.Env) == 0 {
+	if hook.Version != "1.0.0" || !hook.When["always"] || !slices.Equal(hook.Stages, []string{"createRuntime"}) ||
+		hook.Hook.Timeout == nil || len(hook.Hook.Env) == 0 {
 		t.Errorf("hook %s", text)
 	}
 	if entries, err := os.ReadDir(hooks); err != nil || len(entries) != 2 {
@@ -141,26 +155,35 @@ func TestOCIRefusals(t *testing.T) {
 		code   int
 		text   string
 	}{
-		"no bundle":     {[]string{"patch", t.TempDir(), "--memory", "1GiB"}, nil, command.ExitFailure, "no such file"},
-		"a link":        {[]string{"patch", link, "--memory", "1GiB"}, nil, command.ExitFailure, "no regular file"},
-		"no directory":  {[]string{"hook", filepath.Join(bundle, "none"), "--memory", "1GiB"}, nil, command.ExitFailure, "is no directory"},
-		"no spec":       {[]string{"patch", bundle, "--memory", "1GiB"}, func(r *nodev1.ClaimResponse) { r.Container.CdiDirs = []string{bundle} }, command.ExitFailure, "not there"},
-		"no such GPU":   {[]string{"patch", bundle, "--memory", "1GiB"}, func(r *nodev1.ClaimResponse) { r.Container.CdiDevices[0] += "b" }, command.ExitFailure, "GPU"},
-		"other device":  {[]string{"patch", bundle, "--memory", "1GiB"}, func(r *nodev1.ClaimResponse) { r.Container.CdiDevices[0] = "nvidia.com/gpu=all" }, command.ExitFailure, "no GPU of kerf.dev/gpu"},
-		"no device":     {[]string{"patch", bundle, "--memory", "1GiB"}, func(r *nodev1.ClaimResponse) { r.Container.CdiDevices = nil }, command.ExitFailure, "names no GPU"},
-		"odd ask":       {[]string{"patch", bundle, "--memory", "1GiB"}, func(r *nodev1.ClaimResponse) { r.Container.Asks = []string{"x"} }, command.ExitFailure, "ask"},
+		"no bundle": {[]string{"patch", t.TempDir(), "--memory", "1GiB"}, nil, command.ExitFailure, "no such file"},
+		"a link":    {[]string{"patch", link, "--memory", "1GiB"}, nil, command.ExitFailure, "no regular file"},
+		"no directory": {[]string{"hook", filepath.Join(bundle, "none"), "--memory", "1GiB"}, nil, command.ExitFailure,
+			"is no directory"},
+		"no spec": {[]string{"patch", bundle, "--memory", "1GiB"},
+			func(r *nodev1.ClaimResponse) { r.Container.CdiDirs = []string{bundle} }, command.ExitFailure, "not there"},
+		"no such GPU": {[]string{"patch", bundle, "--memory", "1GiB"},
+			func(r *nodev1.ClaimResponse) { r.Container.CdiDevices[0] += "b" }, command.ExitFailure, "GPU"},
+		"other device": {[]string{"patch", bundle, "--memory", "1GiB"},
+			func(r *nodev1.ClaimResponse) { r.Container.CdiDevices[0] = "nvidia.com/gpu=all" }, command.ExitFailure,
+			"no GPU of kerf.dev/gpu"},
+		"no device": {[]string{"patch", bundle, "--memory", "1GiB"},
+			func(r *nodev1.ClaimResponse) { r.Container.CdiDevices = nil }, command.ExitFailure, "names no GPU"},
+		"odd ask": {[]string{"patch", bundle, "--memory", "1GiB"},
+			func(r *nodev1.ClaimResponse) { r.Container.Asks = []string{"x"} }, command.ExitFailure, "ask"},
 		"nothing asked": {[]string{"patch", bundle}, nil, command.ExitUsage, "--memory"},
-		"all wrong":     {[]string{"patch", bundle, "--memory", "x", "--hold", "0s", "-o", "x", "--name", "A"}, nil, command.ExitUsage, "--hold"},
+		"all wrong": {[]string{"patch", bundle, "--memory", "x", "--reserve-for", "0s", "-o", "x", "--name", "A"}, nil,
+			command.ExitUsage, "--reserve-for"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s, dir := containerNode(t, tt.change)
 			p := clitest.New(nil)
-			code, _ := p.App.Execute(append([]string{"--dir", dir, "oci"}, tt.args...), Commands)
+			code, _ := p.App.Execute(append([]string{"--run-dir", dir, "oci"}, tt.args...), Commands)
 			if code != tt.code || !strings.Contains(p.ErrOut.String(), tt.text) {
 				t.Errorf("%d, %q", code, p.ErrOut.String())
 			}
-			if claimed, released := slices.Contains(s.Calls(), "Claim"), slices.Contains(s.Calls(), "Release"); claimed != (tt.code == command.ExitFailure) || released != claimed {
+			if claimed, released := slices.Contains(s.Calls(), "Claim"), slices.Contains(s.Calls(),
+				"Release"); claimed != (tt.code == command.ExitFailure) || released != claimed {
 				t.Errorf("calls %v", s.Calls())
 			}
 			if text, err := os.ReadFile(filepath.Join(bundle, "config.json")); err != nil || string(text) != plainSpec {
@@ -174,7 +197,8 @@ func TestOCIRefusals(t *testing.T) {
 func TestOldAgent(t *testing.T) {
 	_, dir := containerNode(t, func(r *nodev1.ClaimResponse) { r.Container = nil })
 	p := clitest.New(nil)
-	if code, _ := p.App.Execute([]string{"--dir", dir, "oci", "patch", t.TempDir(), "--memory", "1GiB"}, Commands); code != command.ExitFailure || !strings.Contains(p.ErrOut.String(), "older than this kerf") {
+	if code, _ := p.App.Execute([]string{"--run-dir", dir, "oci", "patch", t.TempDir(), "--memory", "1GiB"},
+		Commands); code != command.ExitFailure || !strings.Contains(p.ErrOut.String(), "older than this kerf") {
 		t.Errorf("%d, %q", code, p.ErrOut.String())
 	}
 }
@@ -194,13 +218,15 @@ func TestPatchTextKeepsWhatIsNew(t *testing.T) {
 	if err := decode(out, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"b": 18446744073709551615`, `"newer": "yes"`, `"c": 1`, `"destination": "/a<b"`, "kerf-hook"} {
+	for _, want := range []string{`"b": 18446744073709551615`, `"newer": "yes"`, `"c": 1`, `"destination": "/a<b"`,
+		"kerf-hook"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not in %s", want, out)
 		}
 	}
 	// One field in two spellings would leave it to the runtime which one counts.
-	out, err = patchText("config.json", []byte(strings.Replace(plainSpec, `"linux":{}`, `"linux":{},"Hooks":{"createRuntime":[{"path":"/x"}]}`, 1)), patchGrant())
+	out, err = patchText("config.json", []byte(strings.Replace(plainSpec, `"linux":{}`,
+		`"linux":{},"Hooks":{"createRuntime":[{"path":"/x"}]}`, 1)), patchGrant())
 	if err != nil || strings.Contains(string(out), `"Hooks"`) || !strings.Contains(string(out), `"/x"`) {
 		t.Errorf("two spellings: %s, %v", out, err)
 	}
@@ -217,7 +243,7 @@ func TestPatchTextKeepsWhatIsNew(t *testing.T) {
 	}
 }
 
-// Whatever the document, a patched one is a spec with the hook, and nothing that was there is lost unsaid.
+// Whatever the input, a patched spec has the hook, and nothing that was there is lost without a message.
 func FuzzPatchText(f *testing.F) {
 	f.Add([]byte(plainSpec))
 	f.Add([]byte(`{"process":{"args":["x"],"z":[]},"linux":{},"mounts":[{"z":0}],"z":{"y":1}}`))
@@ -243,6 +269,7 @@ func FuzzPatchText(f *testing.F) {
 }
 
 func known(name string) bool {
-	return slices.ContainsFunc([]string{"ociVersion", "process", "root", "hostname", "domainname", "mounts", "hooks", "annotations", "linux", "solaris", "windows", "vm", "zos", "freebsd"},
+	return slices.ContainsFunc([]string{"ociVersion", "process", "root", "hostname", "domainname", "mounts", "hooks",
+		"annotations", "linux", "solaris", "windows", "vm", "zos", "freebsd"},
 		func(s string) bool { return strings.EqualFold(s, name) })
 }

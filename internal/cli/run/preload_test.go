@@ -44,7 +44,8 @@ func TestPreloadingEnvironment(t *testing.T) {
 		"before another":   {library, true, "/a.so", []string{"X=1", "LD_PRELOAD=/r/libkerf.so:/a.so"}},
 		"in place of none": {library, true, "", []string{"X=1", "LD_PRELOAD=/r/libkerf.so"}},
 	} {
-		if d := cmp.Diff(tt.want, preloading([]string{"LD_PRELOAD=/a.so", "X=1"}, tt.armed, tt.byEnv, tt.had)); d != "" {
+		if d := cmp.Diff(tt.want, preloading([]string{"LD_PRELOAD=/a.so", "X=1"}, tt.armed, tt.byEnv,
+			tt.had)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}

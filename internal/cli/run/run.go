@@ -69,8 +69,10 @@ ctrl-C).`,
   kerf run --memory 10GiB --percent 25 --name train -- python train.py
   kerf run --gpus 2 -- ./bench
   kerf run --mig 1g.10gb -- python infer.py
-  kubectl kerf run -n team --image nvcr.io/nvidia/pytorch:24.05-py3 --memory 10GiB -- python train.py
-  kerf run --memory 10GiB --image nvcr.io/nvidia/pytorch:24.05-py3 -v /data:/data -- python /data/train.py`,
+  kubectl kerf run -n team --image nvcr.io/nvidia/pytorch:24.05-py3 \
+    --memory 10GiB -- python train.py
+  kerf run --memory 10GiB --image nvcr.io/nvidia/pytorch:24.05-py3 \
+    -v /data:/data -- python /data/train.py`,
 		RunE: func(c *cobra.Command, args []string) error { return run(a, c, o, args) },
 	}
 	// What cannot be parsed is refused like everything else that run refuses.
@@ -90,28 +92,33 @@ ctrl-C).`,
 func defineAmounts(c *cobra.Command, flags *sharing.Flags, completeGPUs command.Completer) {
 	f := c.Flags()
 	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB; the total over all GPUs")
-	f.StringVar(&flags.Percent, "percent", "", "compute percent, 1 to 100 per GPU; without --memory, also percent of memory")
-	f.StringVar(&flags.GPUs, "gpus", "", "number of whole GPUs; with --memory or --percent, GPUs that share the amounts")
+	f.StringVar(&flags.Percent, "percent", "",
+		"compute percent, 1 to 100 per GPU; without --memory, also percent of memory")
+	f.StringVar(&flags.GPUs, "gpus", "",
+		"number of whole GPUs; with --memory or --percent, GPUs that share the amounts")
 	f.StringVar(&flags.MIG, "mig", "", "MIG profile, such as 1g.10gb, 1g or '>= 16GiB'; Kerf creates the instance")
-	f.StringArrayVar(&flags.Models, "gpu-model", nil, "only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
+	f.StringArrayVar(&flags.Models, "gpu-model", nil,
+		"only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
 	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
-	f.StringVar(&flags.Placement, "placement", "", "pack (prefer used GPUs) or spread (prefer empty GPUs)")
+	f.StringVar(&flags.Placement, "placement-policy", "", "pack (prefer used GPUs) or spread (prefer empty GPUs)")
 	f.StringVar(&flags.Profile, "profile", "", "profile of the SharingConfig; other flags restrict it")
-	f.StringVar(&flags.Level, "level", "", "minimum enforcement level: exclusive, hardware, driver, client, reactive (default for shares) or none (without enforcement, if the pool allows it)")
-	command.Complete(c, "placement", "pack", "spread")
+	f.StringVar(&flags.Level, "min-enforcement", "",
+		"minimum enforcement level: exclusive, hardware, driver, userspace, reactive "+
+			"(default for shares) or none (without enforcement, if the pool allows it)")
+	command.Complete(c, "placement-policy", "pack", "spread")
 	command.CompleteWith(c, "gpu-uuid", completeGPUs)
-	command.Complete(c, "level", "exclusive", "hardware", "driver", "client", "reactive", "none")
+	command.Complete(c, "min-enforcement", "exclusive", "hardware", "driver", "userspace", "reactive", "none")
 }
 
-// badRunFlag is a command line that cannot be parsed. The status file is told too.
+// badRunFlag is a command line that does not parse. It also writes the error to the status file.
 func badRunFlag(a *command.App, err error) error {
 	err = errors.Join(err, errors.New("see kerf run --help"))
 	report := statusFile{path: statusFileIn(a.Args)}
 	return command.Exit(exitRefused, errors.Join(err, report.refused(err)))
 }
 
-// statusFileIn is the value of --status-file in a command line that cannot be parsed: parsing stopped at the
-// mistake, and the flag may be behind it.
+// statusFileIn returns the value of --status-file in a command line that does not parse. Parsing stopped at the
+// error, so the flag may come later.
 func statusFileIn(args []string) string {
 	for i, arg := range args {
 		if arg == "--" {
@@ -127,10 +134,12 @@ func statusFileIn(args []string) string {
 	return ""
 }
 
-// check reads the flags. Every mistake is in the error.
+// check reads the flags. The error has every problem.
 func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, error) {
 	var errs []error
-	for _, name := range []string{"memory", "percent", "gpus", "mig", "placement", "profile", "level", "name", "status-file"} {
+	for _, name := range []string{"memory", "percent", "gpus", "mig", "placement-policy", "profile", "min-enforcement",
+		"name",
+		"status-file"} {
 		if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			errs = append(errs, sharing.Invalid("--"+name, "", "give it a value, or leave the flag out", "is empty"))
 		}
@@ -145,7 +154,8 @@ func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, er
 	}
 	errs = append(errs, o.image.check(c))
 	if len(args) == 0 && o.image.ref == "" {
-		errs = append(errs, sharing.Invalid("the command", "", "write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))
+		errs = append(errs, sharing.Invalid("the command", "",
+			"write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))
 	}
 	errs = append(errs, (&statusFile{path: o.statusFile}).writable())
 	return r, errors.Join(errs...)

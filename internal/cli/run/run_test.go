@@ -26,22 +26,30 @@ import (
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
-// Every mistake is on a line of its own that names the flag and the remedy, and nothing is claimed.
+// Each error has a separate line with the flag and the remedy. Nothing is reserved.
 func TestRunRefusesBadFlags(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		want []string // each must be in a line
 	}{
-		"nothing":           {[]string{"--", "true"}, []string{"asks for nothing; give --memory, --percent or --gpus"}},
-		"no command":        {[]string{"--memory", "1GiB"}, []string{"the command is missing; write it after --"}},
-		"empty flags":       {[]string{"--memory=", "--name=", "--", "true"}, []string{"--memory is empty", "--name is empty"}},
-		"all at once":       {[]string{"--memory", "-1", "--percent", "0", "--gpus", "x", "--level", "iron", "--placement", "up", "--name", "A_b", "--gpu-uuid", "7", "--", "true"}, []string{`--memory "-1"`, `--percent "0"`, `--gpus "x"`, `--level "iron"`, `--placement "up"`, `--name "A_b"`, `--gpu-uuid "7"`}},
-		"overflow":          {[]string{"--memory", "99999999999999999999GiB", "--", "true"}, []string{`is too large`}},
-		"too much compute":  {[]string{"--memory", "1GiB", "--percent", "101", "--", "true"}, []string{"--percent"}},
-		"whole and memory":  {[]string{"--gpus", "2", "--memory", "3B", "--", "true"}, []string{"--memory"}},
-		"unknown flag":      {[]string{"--cores", "2", "--", "true"}, []string{"unknown flag: --cores", "see kerf run --help"}},
-		"status directory":  {[]string{"--memory", "1GiB", "--status-file", "/", "--", "true"}, []string{"--status-file"}},
-		"status nowhere":    {[]string{"--memory", "1GiB", "--status-file", "/no/such/dir/f", "--", "true"}, []string{"--status-file", "cannot be written"}},
+		"nothing":    {[]string{"--", "true"}, []string{"asks for nothing; give --memory, --percent or --gpus"}},
+		"no command": {[]string{"--memory", "1GiB"}, []string{"the command is missing; write it after --"}},
+		"empty flags": {[]string{"--memory=", "--name=", "--", "true"},
+			[]string{"--memory is empty", "--name is empty"}},
+		"all at once": {[]string{"--memory", "-1", "--percent", "0", "--gpus", "x", "--min-enforcement", "iron",
+			"--placement-policy", "up", "--name", "A_b", "--gpu-uuid", "7", "--", "true"},
+			[]string{`--memory "-1"`, `--percent "0"`, `--gpus "x"`, `--min-enforcement "iron"`,
+				`--placement-policy "up"`,
+				`--name "A_b"`, `--gpu-uuid "7"`}},
+		"overflow":         {[]string{"--memory", "99999999999999999999GiB", "--", "true"}, []string{`is too large`}},
+		"too much compute": {[]string{"--memory", "1GiB", "--percent", "101", "--", "true"}, []string{"--percent"}},
+		"whole and memory": {[]string{"--gpus", "2", "--memory", "3B", "--", "true"}, []string{"--memory"}},
+		"unknown flag": {[]string{"--cores", "2", "--", "true"},
+			[]string{"unknown flag: --cores", "see kerf run --help"}},
+		"status directory": {[]string{"--memory", "1GiB", "--status-file", "/", "--", "true"},
+			[]string{"--status-file"}},
+		"status nowhere": {[]string{"--memory", "1GiB", "--status-file", "/no/such/dir/f", "--", "true"},
+			[]string{"--status-file", "cannot be written"}},
 		"control character": {[]string{"--memory", "1\x1b[31mGiB", "--", "true"}, []string{`\x1b`}},
 	}
 	for name, tt := range tests {
@@ -49,13 +57,16 @@ func TestRunRefusesBadFlags(t *testing.T) {
 			dir := t.TempDir()
 			agent := clitest.Granting(t, dir, nil)
 			p := clitest.New(map[string]string{"PATH": "/bin:/usr/bin"})
-			code, _ := p.App.Execute(append([]string{"--dir", dir, "run"}, tt.args...), Commands)
+			code, _ := p.App.Execute(append([]string{"--run-dir", dir, "run"}, tt.args...), Commands)
 			if code != 125 || len(agent.Calls()) != 0 {
 				t.Errorf("code %d, calls %v", code, agent.Calls())
 			}
 			lines := strings.Split(strings.TrimSpace(p.ErrOut.String()), "\n")
 			for _, want := range tt.want {
-				if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "kerf run: ") && strings.Contains(l, want) }) {
+				if !slices.ContainsFunc(lines, func(l string) bool {
+					return strings.HasPrefix(l, "kerf run: ") &&
+						strings.Contains(l, want)
+				}) {
 					t.Errorf("no line with %q in:\n%s", want, p.ErrOut.String())
 				}
 			}
@@ -63,13 +74,13 @@ func TestRunRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// A flag that does not parse is told to the status file too, wherever that is named; what belongs to the
-// command is not read.
+// The status file also reports a flag that does not parse, wherever --status-file is. Flags of the command are not
+// read.
 func TestRunReportsAnUnknownFlag(t *testing.T) {
 	dir := t.TempDir()
 	for i, args := range [][]string{{"--cores", "2", "--status-file", "FILE"}, {"--status-file=FILE", "--cores"}} {
 		file := filepath.Join(dir, "status"+string(rune('0'+i)))
-		line := []string{"--dir", dir, "run"}
+		line := []string{"--run-dir", dir, "run"}
 		for _, a := range args {
 			line = append(line, strings.ReplaceAll(a, "FILE", file))
 		}
@@ -115,11 +126,13 @@ func TestRunLooksTheCommandUpFirst(t *testing.T) {
 			agent := clitest.Granting(t, dir, nil)
 			file := filepath.Join(dir, "status.json")
 			p := clitest.New(map[string]string{"PATH": bin + ":/bin:/usr/bin"})
-			code, _ := p.App.Execute([]string{"--dir", dir, "run", "--memory", "1GiB", "--status-file", file, "--", tt.command}, Commands)
+			code, _ := p.App.Execute([]string{"--run-dir", dir, "run", "--memory", "1GiB", "--status-file", file, "--",
+				tt.command}, Commands)
 			if code != tt.code || len(agent.Calls()) != 0 {
 				t.Errorf("code %d, want %d; calls %v; %s", code, tt.code, agent.Calls(), p.ErrOut.String())
 			}
-			if s := readStatus(t, file); s.State != "refused" || s.Error == nil || !strings.Contains(p.ErrOut.String(), *s.Error) {
+			if s := readStatus(t, file); s.State != "refused" || s.Error == nil ||
+				!strings.Contains(p.ErrOut.String(), *s.Error) {
 				t.Errorf("status file: %+v", s)
 			}
 		})
@@ -136,11 +149,14 @@ func TestRunClaimsWhatWasAsked(t *testing.T) {
 		"percent": {[]string{"--percent", "50%"}, &nodev1.ClaimRequest{Percent: 50, Gpus: 1}},
 		"whole":   {[]string{"--gpus", "2"}, &nodev1.ClaimRequest{Gpus: 2, Whole: true}},
 		"profile": {[]string{"--profile", "small"}, &nodev1.ClaimRequest{Profile: "small"}},
-		"everything": {[]string{"--memory", "20GiB", "--percent", "50", "--gpus", "2", "--gpu-model", "*H100*", "--gpu-model", "!T4",
-			"--placement", "spread", "--level", "driver", "--name", "train"}, &nodev1.ClaimRequest{
-			Name: "train", MemoryBytes: 20 << 30, Percent: 50, Gpus: 2, Models: []string{"*H100*", "!T4"}, MinLevel: "driver", Place: "spread",
+		"everything": {[]string{"--memory", "20GiB", "--percent", "50", "--gpus", "2", "--gpu-model", "*H100*",
+			"--gpu-model", "!T4",
+			"--placement-policy", "spread", "--min-enforcement", "driver", "--name", "train"}, &nodev1.ClaimRequest{
+			Name: "train", MemoryBytes: 20 << 30, Percent: 50, Gpus: 2, Models: []string{"*H100*", "!T4"},
+			MinLevel: "driver", Place: "spread",
 		}},
-		"uuid": {[]string{"--memory", "1GiB", "--gpu-uuid", uuid}, &nodev1.ClaimRequest{MemoryBytes: 1 << 30, Gpus: 1, Uuids: []string{uuid}}},
+		"uuid": {[]string{"--memory", "1GiB", "--gpu-uuid", uuid}, &nodev1.ClaimRequest{MemoryBytes: 1 << 30, Gpus: 1,
+			Uuids: []string{uuid}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -150,7 +166,7 @@ func TestRunClaimsWhatWasAsked(t *testing.T) {
 				return nil, status.Error(codes.ResourceExhausted, "no")
 			}}).Start(t, dir)
 			p := clitest.New(map[string]string{"PATH": "/bin:/usr/bin"})
-			p.App.Execute(append(append([]string{"--dir", dir, "run"}, tt.args...), "true"), Commands) //nolint:errcheck // refused by the agent
+			p.App.Execute(append(append([]string{"--run-dir", dir, "run"}, tt.args...), "true"), Commands) //nolint:errcheck // refused by the agent
 			if diff := cmp.Diff(tt.want, got, protocmp.Transform()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -166,7 +182,8 @@ func TestRunReportsARefusal(t *testing.T) {
 		return nil, status.Error(codes.ResourceExhausted, "no GPU has 90GiB free: GPU 0 has 79GiB")
 	}}).Start(t, dir)
 	p := clitest.New(map[string]string{"PATH": "/bin:/usr/bin"})
-	code, _ := p.App.Execute([]string{"--dir", dir, "run", "--memory", "90GiB", "--status-file", file, "true"}, Commands)
+	code, _ := p.App.Execute([]string{"--run-dir", dir, "run", "--memory", "90GiB", "--status-file", file, "true"},
+		Commands)
 	if code != 125 || p.ErrOut.String() != "kerf run: no GPU has 90GiB free: GPU 0 has 79GiB\n" {
 		t.Errorf("got %d, %q", code, p.ErrOut.String())
 	}
@@ -190,9 +207,12 @@ func TestRunWritesTheGrantBeforeTheExec(t *testing.T) {
 		atExec = readStatus(t, file)
 		return exec(path, argv, env)
 	}
-	code, _ := p.App.Execute([]string{"--dir", dir, "run", "--memory", "10GiB", "--status-file", file, "true", "-x"}, Commands)
+	code, _ := p.App.Execute([]string{"--run-dir", dir, "run", "--memory", "10GiB", "--status-file", file, "true",
+		"-x"},
+		Commands)
 	want := runStatus{
-		State: "running", ID: "g-1", Name: "train", GPUs: []string{"GPU-a"}, MemoryBytes: 10 << 30, Percent: 25, Level: "driver",
+		State: "running", ID: "g-1", Name: "train", GPUs: []string{"GPU-a"}, MemoryBytes: 10 << 30, Percent: 25,
+		Level:  "driver",
 		Cgroup: "/sys/fs/cgroup/kerf/g-1", PID: os.Getpid(),
 	}
 	if diff := cmp.Diff(want, atExec); diff != "" {
@@ -201,7 +221,8 @@ func TestRunWritesTheGrantBeforeTheExec(t *testing.T) {
 	if diff := cmp.Diff([]string{"true", "-x"}, p.Argv); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"HOME=/root", "PATH=/bin:/usr/bin", "CUDA_VISIBLE_DEVICES=GPU-a", "KERF_GRANT=g-1"}, p.Env); diff != "" {
+	if diff := cmp.Diff([]string{"HOME=/root", "PATH=/bin:/usr/bin", "CUDA_VISIBLE_DEVICES=GPU-a", "KERF_GRANT=g-1"},
+		p.Env); diff != "" {
 		t.Errorf("environment:\n%s", diff)
 	}
 	// The exec failed: the grant ends with this process, and the file must not go on saying that it runs.
@@ -222,7 +243,7 @@ func TestRunGivesUpWhenAClaimBreaksOff(t *testing.T) {
 	}
 	s.Start(t, dir)
 	p := clitest.New(map[string]string{"PATH": "/bin:/usr/bin"})
-	code, _ := p.App.Execute([]string{"--dir", dir, "run", "--memory", "1GiB", "true"}, Commands)
+	code, _ := p.App.Execute([]string{"--run-dir", dir, "run", "--memory", "1GiB", "true"}, Commands)
 	close(leave)
 	if code != 125 || !strings.Contains(p.ErrOut.String(), "went away") || len(s.Calls()) != 1 {
 		t.Errorf("got %d, %q, calls %v", code, p.ErrOut.String(), s.Calls())
@@ -241,7 +262,7 @@ func TestRunWaitsForAnAgentThatBecomesReady(t *testing.T) {
 		return grant(r)
 	}
 	p := clitest.New(map[string]string{"PATH": "/bin:/usr/bin"})
-	p.App.Execute([]string{"--dir", dir, "run", "--memory", "1GiB", "true"}, Commands) //nolint:errcheck // the exec of this test fails
+	p.App.Execute([]string{"--run-dir", dir, "run", "--memory", "1GiB", "true"}, Commands) //nolint:errcheck // the exec of this test fails
 	if p.Argv == nil {
 		t.Errorf("it did not run: %s", p.ErrOut.String())
 	}
@@ -249,16 +270,16 @@ func TestRunWaitsForAnAgentThatBecomesReady(t *testing.T) {
 
 func TestRunOverARestartOfTheAgent(t *testing.T) {
 	dir := t.TempDir()
-	clitest.Granting(t, dir, nil).Kill() // leaves a socket on which nobody listens
+	clitest.Granting(t, dir, nil).Kill() // leaves a socket without a listener
 	back := make(chan struct{})
 	t.Cleanup(func() { <-back })
 	r := clitest.Kerf(t, func(*exec.Cmd) {
 		go func() {
 			defer close(back)
-			time.Sleep(300 * time.Millisecond) // kerf finds nobody at first
+			time.Sleep(300 * time.Millisecond) // kerf finds no agent at first
 			clitest.Granting(t, dir, nil)
 		}()
-	}, "--dir", dir, "run", "--memory", "1GiB", "--", "echo", "ran")
+	}, "--run-dir", dir, "run", "--memory", "1GiB", "--", "echo", "ran")
 	if r.Code != 0 || r.Out != "ran\n" {
 		t.Errorf("got %d, %q, %q", r.Code, r.Out, r.ErrOut)
 	}
@@ -278,7 +299,9 @@ func TestRunInterruptedWhileClaiming(t *testing.T) {
 		<-leave
 		return nil, status.Error(codes.Canceled, "")
 	}}).Start(t, dir)
-	c := exec.CommandContext(t.Context(), os.Args[0], "--dir", dir, "run", "--memory", "1GiB", "--status-file", file, "--", "true")
+	c := exec.CommandContext(t.Context(), os.Args[0], "--run-dir", dir, "run", "--memory", "1GiB", "--status-file",
+		file,
+		"--", "true")
 	c.Env = append(os.Environ(), clitest.AsKerf+"=1")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -299,7 +322,8 @@ func TestRunInterruptedWhileClaiming(t *testing.T) {
 func TestHideWarnings(t *testing.T) {
 	armed := func(level string, capped bool) *nodev1.ArmResponse {
 		return &nodev1.ArmResponse{
-			Grant: &nodev1.Grant{Level: level, LevelReason: "driver 580 has no memory limits"}, Hide: []string{"/dev/nvidia7"}, OthersCapped: capped,
+			Grant: &nodev1.Grant{Level: level, LevelReason: "driver 580 has no memory limits"},
+			Hide:  []string{"/dev/nvidia7"}, OthersCapped: capped,
 		}
 	}
 	for name, tt := range map[string]struct {

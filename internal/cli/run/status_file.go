@@ -16,7 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// runStatus is the document of --status-file. Error is null while the command runs.
+// runStatus is the content of --status-file. Error is null while the command runs.
 type runStatus struct {
 	State       string   `json:"state"`
 	ID          string   `json:"id"`
@@ -38,7 +38,8 @@ type statusFile struct{ path string }
 // writable refuses a path that cannot be written later, when a grant would hang on it.
 func (f *statusFile) writable() error {
 	bad := func(err error) error {
-		return sharing.Invalid("--status-file", f.path, "name a file in a directory that you may write to", "cannot be written: %v", err)
+		return sharing.Invalid("--status-file", f.path, "name a file in a directory that you may write to",
+			"cannot be written: %v", err)
 	}
 	if f.path == "" {
 		return nil
@@ -83,7 +84,7 @@ func (f *statusFile) runningAs(g *nodev1.Grant, pid int) error {
 	return f.write("running", g, pid, nil)
 }
 
-// refused says why there is no grant. A status file that was itself the mistake is left alone.
+// refused writes why there is no grant. It does not write to a status file that is itself the error.
 func (f *statusFile) refused(why error) error {
 	if f.writable() == nil {
 		return f.write("refused", nil, os.Getpid(), why)

@@ -5,7 +5,6 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +28,9 @@ func (s *simulation) checkInput() error {
 	case s.Live && s.Workload != "":
 		return errors.New("--from-cluster stands for --workload: leave it out")
 	case s.Live && s.Output == "csv" && s.AsItIs():
-		return errors.New("--from-cluster is answered as table, json or yaml, and as csv with --inflate or --churn")
+		return errors.New("--from-cluster is answered as table, json or yaml, and as csv with --load or --churn")
 	case s.Live && s.Asked != "" && s.Filling:
-		return errors.New("--pods is asked beside the pods that run: leave --inflate out")
+		return errors.New("--pods is simulated in addition to the running pods: remove --load")
 	case s.Asked != "" && s.Churn > 0:
 		return errors.New("--pods is answered for a cluster that pods do not leave: leave --churn out")
 	case s.Asked != "" && s.Output == "csv":
@@ -56,14 +55,17 @@ type globsOf struct {
 	globs []string
 }
 
-func (s *simulation) globs() []globsOf { return []globsOf{{"--gone", s.Gone}, {"--mig", s.MIG}} }
+func (s *simulation) globs() []globsOf {
+	return []globsOf{{"--remove-nodes", s.Gone}, {"--mig", s.MIG}}
+}
 
 // checkNames refuses a pattern that no node answers to: what-if of nothing would be answered like nothing else.
 func (s *simulation) checkNames(names []string) error {
 	for _, f := range s.globs() {
 		for _, glob := range f.globs {
 			pattern := []string{strings.TrimPrefix(glob, "!")}
-			if len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return sharing.MatchModels(pattern, name) }) {
+			if len(names) > 0 && !slices.ContainsFunc(names,
+				func(name string) bool { return sharing.MatchModels(pattern, name) }) {
 				return fmt.Errorf("%s %q: no node has such a name; they are called %s", f.flag, glob, shortList(names))
 			}
 		}
@@ -88,7 +90,8 @@ func (in *input) checkDemand() error {
 		case p.Demand() > 0:
 			return nil
 		case p.GPUMemory > 0 && !memory:
-			return errors.New("pods ask by gpuMemory, and no machine says what its GPUs have: write the gpuMemory of the machines")
+			return errors.New(
+				"pods ask by gpuMemory, and no machine says what its GPUs have: write the gpuMemory of the machines")
 		}
 	}
 	return errors.New("no pod asks for a GPU or a part of one: nothing would fill the GPUs")
@@ -135,7 +138,7 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 	}
 	switch {
 	case len(in.nodes) == 0 && len(s.Gone) > 0:
-		return in, errors.New("no node is left: --gone takes every one away")
+		return in, errors.New("no node is left: --remove-nodes takes every one away")
 	case len(in.nodes) == 0:
 		return in, errors.New("there is no node")
 	}
@@ -149,7 +152,7 @@ func (s *simulation) read(survey func() (simulate.Live, error)) (input, error) {
 	return in, err
 }
 
-// present leaves out the nodes of --gone and cuts the GPUs of those of --mig.
+// present removes the nodes of --remove-nodes and puts the GPUs of those of --mig in MIG mode.
 func (s *simulation) present(nodes []cluster.Node) ([]cluster.Node, error) {
 	var kept []cluster.Node
 	var names []string
@@ -192,7 +195,8 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 		return scenario, nil, nil, err
 	}
 	if len(scenario.Machines) == 0 || len(scenario.Pods) == 0 {
-		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed, as docs/operate/what-if.md shows", path)
+		return scenario, nil, nil, fmt.Errorf("%s: machines and pods are both needed, as docs/operate/what-if.md shows",
+			path)
 	}
 	nodes, err := scenario.Nodes()
 	if err != nil {
@@ -206,7 +210,7 @@ func readWorkload(path string) (simulate.Scenario, []cluster.Node, []simulate.Po
 	return scenario, nodes, pods, nil
 }
 
-// readCluster takes the cluster as it runs. What of it could not be read is told.
+// readCluster reads the running cluster. It reports what it could not read.
 func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io.Writer) (simulate.Live, error) {
 	ctx, cancel := context.WithTimeout(ctx, command.SurveyTimeout)
 	defer cancel()
@@ -223,12 +227,14 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 	var names []string
 	for _, n := range found.Nodes {
 		names = append(names, n.Name)
-		node := simulate.LiveNode{Name: n.Name, CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Closed: n.Closed, Offers: n.Offers}
+		node := simulate.LiveNode{Name: n.Name, CPU: cluster.Milli(n.MilliCPU), Memory: n.Memory, Closed: n.Closed,
+			Offers: n.Offers}
 		if raw := found.Reports[n.Name]; raw != nil {
-			node.Report = &gpunode.Status{}
-			if err := json.Unmarshal(raw, node.Report); err != nil {
-				return simulate.Live{}, fmt.Errorf("--from-cluster: read the status of gpunode %s: %w", n.Name, err)
+			report, err := gpunode.ReadStatus(raw)
+			if err != nil {
+				return simulate.Live{}, fmt.Errorf("--from-cluster: node %s: %w", n.Name, err)
 			}
+			node.Report = &report
 		}
 		nodes = append(nodes, node)
 	}
@@ -237,7 +243,8 @@ func (s *simulation) readCluster(ctx context.Context, to access.Options, tell io
 	}
 	var pods []simulate.LivePod
 	for _, p := range found.Pods {
-		pods = append(pods, simulate.LivePod{Pod: p.Pod, CPU: cluster.Milli(p.MilliCPU), Memory: p.Memory, Owner: p.Owner, Fixed: p.Fixed})
+		pods = append(pods, simulate.LivePod{Pod: p.Pod, CPU: cluster.Milli(p.MilliCPU), Memory: p.Memory,
+			Owner: p.Owner, Fixed: p.Fixed})
 	}
 	live, err := simulate.NewLive(nodes, pods, s.isGone, s.isMIG)
 	if err != nil {

@@ -32,7 +32,8 @@ func printResults(out io.Writer, results []simulate.Result, departures bool) err
 		}
 		_, _ = fmt.Fprintln(t, "\tREJECTED 8 GPU\tDECISIONS/S")
 		for _, r := range results {
-			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%", r.Policy, r.Seed, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent)
+			_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f %%\t%.2f %%\t%.2f %%", r.Policy, r.Seed, r.Load,
+				r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent)
 			if pooled {
 				_, _ = fmt.Fprintf(t, "\t%.2f %%", r.PooledRejectedPercent)
 			}
@@ -74,7 +75,8 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	for _, p := range simulate.Points() {
 		head = append(head, fmt.Sprintf("fragmentation_percent_%d", p))
 	}
-	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent", "rejected_demand_percent", "pooled_rejected_percent", "no_packing_percent")
+	head = append(head, "first_failure_percent", "load", "mean_allocated_percent", "rejected_pods_percent",
+		"rejected_demand_percent", "pooled_rejected_percent", "no_packing_percent")
 	for _, class := range simulate.Classes() {
 		head = append(head, "rejects_"+class)
 	}
@@ -82,7 +84,8 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 	w := csv.NewWriter(out)
 	_ = w.Write(head)
 	for _, r := range results {
-		row := []string{r.Policy, r.Trace, strconv.FormatInt(r.Seed, 10), strconv.FormatInt(r.CapacityMilli, 10), strconv.FormatInt(r.ArrivedMilli, 10)}
+		row := []string{r.Policy, r.Trace, strconv.FormatInt(r.Seed, 10), strconv.FormatInt(r.CapacityMilli, 10),
+			strconv.FormatInt(r.ArrivedMilli, 10)}
 		for _, values := range []map[string]float64{r.AllocatedPercent, r.FragmentationPercent} {
 			for _, p := range simulate.Points() {
 				cell := ""
@@ -92,7 +95,8 @@ func writeResults(out io.Writer, results []simulate.Result) error {
 				row = append(row, cell)
 			}
 		}
-		for _, v := range []float64{r.FirstFailurePercent, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent, r.RejectedDemandPercent, r.PooledRejectedPercent} {
+		for _, v := range []float64{r.FirstFailurePercent, r.Load, r.MeanAllocatedPercent, r.RejectedPodsPercent,
+			r.RejectedDemandPercent, r.PooledRejectedPercent} {
 			row = append(row, number(v))
 		}
 		unplaceable := "" // it was not asked for
@@ -170,7 +174,9 @@ func (s *simulation) readAsked(nodes []cluster.Node) ([]simulate.Pod, error) {
 		return nil, fmt.Errorf("%s: %w", s.Asked, err)
 	}
 	if len(asked) == 0 {
-		return nil, fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/operate/what-if.md shows", s.Asked)
+		return nil,
+			fmt.Errorf("%s: there are no pods: write a list of them below pods, as docs/operate/what-if.md shows",
+				s.Asked)
 	}
 	simulate.Size(asked, nodes)
 	return asked, nil
@@ -202,7 +208,8 @@ func printFit(out io.Writer, f simulate.Fit) error {
 		return err
 	}
 	for _, m := range f.More {
-		_, _ = fmt.Fprintf(out, "all fit with %s of %s (%s)\n", counted(m.Nodes, "more node"), m.Model, counted(m.GPUs, "GPU"))
+		_, _ = fmt.Fprintf(out, "all fit with %s of %s (%s)\n", counted(m.Nodes, "more node"), m.Model,
+			counted(m.GPUs, "GPU"))
 	}
 	if !all && len(f.More) == 0 {
 		_, _ = fmt.Fprintln(out, "no number of nodes like those that are there makes all fit")
@@ -254,7 +261,7 @@ func (p *progress) next(policy string, seed int64) func(float64) {
 	return p.show
 }
 
-// show is told which part of the run is done, and writes a line when a percent of all runs was gained.
+// show receives the fraction of the run that is done, and writes a line for each percent.
 func (p *progress) show(part float64) {
 	percent := int((float64(p.run) + min(1, part)) / float64(p.runs) * 100)
 	if percent == p.shown {

@@ -24,7 +24,7 @@ type Options struct {
 	Live           bool
 	Gone, MIG      []string
 	Inflate, Churn float64
-	// Filling is set where --inflate was given: then nothing leaves, whatever the YAML says of times.
+	// Filling is set where --load was given: then nothing leaves, whatever the YAML says of times.
 	Filling bool
 }
 
@@ -50,30 +50,30 @@ func Command(a *command.App, more Extension) *cobra.Command {
 		Use:   "simulate {--workload FILE | --from-cluster}",
 		Short: "Simulate how pods fill a cluster",
 		Long: `Simulate how pods fill a cluster. The pods of a YAML file arrive until they
-request --inflate times the GPUs, and none ends. With --churn, or if the file
+request --load times the GPUs, and none ends. With --churn, or if the file
 has an arrival rate, pods also end, until a long steady state. A pod that does
 not fit is rejected. kerf-scheduler's code places the pods. The command needs no
 GPU, no agent and no cluster.
 
 With --from-cluster, nodes and pods are those of the cluster in the kubeconfig.
 The command changes nothing there. Running pods stay. The result shows whether
-these pods fit: pending pods, pods that --gone or --mig displace, and pods of
---pods. With --inflate or --churn, the simulation starts with empty nodes and
-pods like those of the cluster.`,
+these pods fit: pending pods, pods that --remove-nodes or --mig displace, and
+pods of --pods. With --load or --churn, the simulation starts with empty nodes
+and pods like those of the cluster.`,
 		Example: "  # How much of this cluster would be filled?\n" +
 			"  kerf simulate --workload cluster.yaml --seeds 1-5\n" +
 			"  # Do these pods fit, which not and why, and how many more GPUs until they do?\n" +
-			"  kerf simulate --workload cluster.yaml --inflate 0.8 --pods new.yaml\n" +
+			"  kerf simulate --workload cluster.yaml --load 0.8 --pods new.yaml\n" +
 			"  # What if these nodes became MIG?\n" +
 			"  kerf simulate --workload cluster.yaml --mig 'h100-*'\n" +
 			"  # What if these nodes went away, while pods come and go?\n" +
-			"  kerf simulate --workload cluster.yaml --gone 'h100-[0-3]' --churn 0.9\n" +
-			"  # The same of the cluster that runs: do these fit, and what if a node went away?\n" +
+			"  kerf simulate --workload cluster.yaml --remove-nodes 'h100-[0-3]' --churn 0.9\n" +
+			"  # The same for a running cluster: do these fit, and if a node went away?\n" +
 			"  kerf simulate --from-cluster --pods new.yaml\n" +
-			"  kerf simulate --from-cluster --gone gpu-7",
+			"  kerf simulate --from-cluster --remove-nodes gpu-7",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s.Filling = c.Flags().Changed("inflate")
+			s.Filling = c.Flags().Changed("load")
 			return s.simulate(c, a)
 		},
 	}
@@ -84,16 +84,17 @@ pods like those of the cluster.`,
 
 func (s *simulation) define(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&s.Typical, "typical", "list", "source of the typical workload: list (the pods) or online (learned from arrivals)")
+	f.StringVar(&s.Typical, "workload-model", "list",
+		"source of the typical workload: list (the pods) or online (learned from arrivals)")
 	f.StringVar(&s.Seeds, "seeds", "42", "seeds of the arrival order, such as 42, 42-51 or 1,5,9")
-	f.Float64Var(&s.Inflate, "inflate", 1.3, "requested GPUs, as a multiple of the cluster's")
+	f.Float64Var(&s.Inflate, "load", 1.3, "requested GPUs, as a multiple of the cluster's")
 	f.Float64Var(&s.Churn, "churn", 0, "let pods end, too: average requested GPUs, as a multiple of the cluster's")
 	f.StringVarP(&s.Output, "output", "o", "table", "table, json, yaml or csv")
 	command.Complete(c, "output", "table", "json", "yaml", "csv")
 	f.StringVar(&s.Workload, "workload", "", "YAML file of nodes and pods")
 	f.BoolVar(&s.Live, "from-cluster", false, "use nodes and pods of the cluster in the kubeconfig, read-only")
 	f.StringVar(&s.Asked, "pods", "", "YAML file of further pods: show whether they fit, and what is missing")
-	f.StringSliceVar(&s.Gone, "gone", nil, "globs of nodes to remove before the simulation")
+	f.StringSliceVar(&s.Gone, "remove-nodes", nil, "globs of nodes to remove before the simulation")
 	f.StringSliceVar(&s.MIG, "mig", nil, "globs of nodes whose GPUs get MIG mode before the simulation")
 }
 
@@ -145,10 +146,10 @@ func (s *simulation) check() ([]int64, error) {
 		return nil, fmt.Errorf("--output %q: not table, json, yaml or csv", s.Output)
 	}
 	if s.Typical != "list" && s.Typical != "online" {
-		return nil, fmt.Errorf("--typical %q: not list or online", s.Typical)
+		return nil, fmt.Errorf("--workload-model %q: not list or online", s.Typical)
 	}
 	if !(s.Inflate > 0 && s.Inflate <= 100) {
-		return nil, fmt.Errorf("--inflate %g: write a number above 0, and at most 100", s.Inflate)
+		return nil, fmt.Errorf("--load %g: write a number above 0, and at most 100", s.Inflate)
 	}
 	if !(s.Churn >= 0 && s.Churn <= 10) {
 		return nil, fmt.Errorf("--churn %g: write a number in 0 to 10", s.Churn)
@@ -213,7 +214,8 @@ func seedsOf(list string) ([]int64, error) {
 		}
 		to, err := strconv.ParseUint(high, 10, 31)
 		if err != nil || to < from || to-from >= mostSeeds {
-			return nil, fmt.Errorf("--seeds %q: %q is no range of at most %d numbers; write 42-51, say", list, part, mostSeeds)
+			return nil, fmt.Errorf("--seeds %q: %q is no range of at most %d numbers; write 42-51, say", list, part,
+				mostSeeds)
 		}
 		for seed := from; seed <= to; seed++ {
 			seeds = append(seeds, int64(seed))

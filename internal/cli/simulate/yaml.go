@@ -42,7 +42,7 @@ func readScenario(path string) (simulate.Scenario, error) {
 	return scenario, nil
 }
 
-// plainYAML says what is wrong with a document in the words of who wrote it, and not in those of Go.
+// plainYAML says what is wrong with a file in the terms of its author, not in those of Go.
 func plainYAML(err error) error {
 	wrong, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
@@ -54,9 +54,11 @@ func plainYAML(err error) error {
 	for _, line := range wrong.Errors {
 		if m := unknown.FindStringSubmatch(line); m != nil {
 			if m[2] == "apiVersion" || m[2] == "kind" {
-				return errors.New("this is a manifest of Kubernetes: write machines and pods, as docs/operate/what-if.md shows")
+				return errors.New(
+					"this is a manifest of Kubernetes: write machines and pods, as docs/operate/what-if.md shows")
 			}
-			line = fmt.Sprintf("%s: %s has no field %q: it has %s", m[1], whatIs(m[3]), m[2], strings.Join(fieldsOf(m[3]), ", "))
+			line = fmt.Sprintf("%s: %s has no field %q: it has %s", m[1], whatIs(m[3]), m[2],
+				strings.Join(fieldsOf(m[3]), ", "))
 		} else if m := other.FindStringSubmatch(line); m != nil {
 			found := fmt.Sprintf("%q", m[3])
 			switch m[2] {
@@ -72,7 +74,7 @@ func plainYAML(err error) error {
 	return errors.New(strings.Join(lines, "; "))
 }
 
-// parts are the types of a document by their names in Go.
+// parts are the types in a file by their names in Go.
 func parts() map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for _, t := range []reflect.Type{
@@ -88,7 +90,7 @@ func parts() map[string]reflect.Type {
 func whatIs(part string) string {
 	switch part {
 	case "Scenario":
-		return "the document"
+		return "the file"
 	case "Machine":
 		return "a machine"
 	case "PodType":
@@ -129,7 +131,7 @@ func wanted(kind string) string {
 	case strings.HasPrefix(kind, "[]"):
 		return "a list"
 	case ours && part == "Scenario":
-		return "a document with machines and pods"
+		return "a file with machines and pods"
 	case ours:
 		return whatIs(part) + " with its fields"
 	}
@@ -146,8 +148,8 @@ type Extension interface {
 	Lists() (name string, nodes []cluster.Node, pods []simulate.Pod, err error)
 	// Begin hears, before the first run, whether pods leave; it may refuse that.
 	Begin(departures bool) error
-	// Policies are the names of the policies that place the pods, and Policy is the one of a name. It knows the pods as the usual
-	// workload; without pods it learns.
+	// Policies are the names of the policies that place the pods, and Policy is the one of a name. It knows the pods as
+	// the usual workload; without pods it learns.
 	Policies() []string
 	Policy(name string, nodes []cluster.Node, pods []simulate.Pod, seed int64) (cluster.Policy, error)
 	// Set says what else a run measures.

@@ -77,9 +77,11 @@ func status(a *command.App, c *cobra.Command, o *statusOptions) error {
 	waits := c.Flags().Changed("wait")
 	switch {
 	case waits && o.watch:
-		return command.Misused(sharing.Invalid("--wait", o.wait, "leave out one of them", "cannot be given together with --watch"))
+		return command.Misused(sharing.Invalid("--wait", o.wait, "leave out one of them",
+			"cannot be given together with --watch"))
 	case !waits && c.Flags().Changed("timeout"):
-		return command.Misused(sharing.Invalid("--timeout", o.timeout.String(), "add --wait CONDITION", "is for --wait alone"))
+		return command.Misused(sharing.Invalid("--timeout", o.timeout.String(), "add --wait CONDITION",
+			"is for --wait alone"))
 	case waits:
 		return statusWait(c.Context(), a, o)
 	case o.watch:
@@ -127,7 +129,8 @@ type condition func(*nodev1.GetNodeResponse) (holds bool, seen string)
 // parseCondition reads the value of --wait.
 func parseCondition(s string) (condition, error) {
 	bad := func(problem string) (condition, error) {
-		return nil, sharing.Invalid("--wait", s, "write ready, or grants=N with a whole number, such as grants=0", "%s", problem)
+		return nil, sharing.Invalid("--wait", s, "write ready, or grants=N with a whole number, such as grants=0", "%s",
+			problem)
 	}
 	if s == "ready" {
 		return isReady, nil
@@ -220,13 +223,15 @@ func statusWait(parent context.Context, a *command.App, o *statusOptions) error 
 		case errors.As(err, &stopped):
 			return command.Exit(stopped.Code(), err)
 		case errors.Is(err, context.DeadlineExceeded):
-			return command.Fail(fmt.Errorf("%q did not come within %s; last seen: %s", o.wait, o.timeout.Round(time.Millisecond), seen))
+			return command.Fail(fmt.Errorf("%q did not come within %s; last seen: %s", o.wait,
+				o.timeout.Round(time.Millisecond), seen))
 		}
 		return command.Fail(err)
 	})
 }
 
-// hopeless tells errors that waiting does not mend.
+// hopeless reports errors that do not go away by waiting.
 func hopeless(err error) bool {
-	return errors.Is(err, sharing.ErrDenied) || errors.Is(err, sharing.ErrInvalid) || errors.Is(err, sharing.ErrUnsupported)
+	return errors.Is(err, sharing.ErrDenied) || errors.Is(err, sharing.ErrInvalid) ||
+		errors.Is(err, sharing.ErrUnsupported)
 }

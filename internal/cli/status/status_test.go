@@ -25,19 +25,21 @@ func TestStatusForms(t *testing.T) {
 	dir := t.TempDir()
 	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "train"))
 	for name, want := range map[string]string{
-		"": "GRANT  STATE", "table": "GRANT  STATE", "wide": "CGROUP", "bars": "▕", "json": `"used_bytes": null`, "yaml": "used_bytes: null",
+		"": "GRANT  STATE", "table": "GRANT  STATE", "wide": "CGROUP", "bars": "▕", "json": `"used_bytes": null`,
+		"yaml": "used_bytes: null",
 	} {
-		args := []string{"--dir", dir, "status"}
+		args := []string{"--run-dir", dir, "status"}
 		if name != "" {
 			args = append(args, "-o", name)
 		}
 		p := clitest.New(nil)
-		if code, err := p.App.Execute(args, Commands); code != 0 || !strings.Contains(p.Out.String(), want) || strings.Contains(p.Out.String(), "\x1b") {
+		if code, err := p.App.Execute(args, Commands); code != 0 || !strings.Contains(p.Out.String(), want) ||
+			strings.Contains(p.Out.String(), "\x1b") {
 			t.Errorf("-o %q: %d, %v, no %q in:\n%s", name, code, err, want, p.Out.String())
 		}
 	}
 	p := clitest.New(nil)
-	p.App.Execute([]string{"--dir", dir, "status", "-o", "json"}, Commands) //nolint:errcheck // its output is read
+	p.App.Execute([]string{"--run-dir", dir, "status", "-o", "json"}, Commands) //nolint:errcheck // its output is read
 	var s present.Status
 	if err := json.Unmarshal(p.Out.Bytes(), &s); err != nil || !s.Ready || s.Grants[0].Name != "train" {
 		t.Errorf("json: %v, %+v", err, s)
@@ -51,8 +53,9 @@ func TestStatusOnATerminal(t *testing.T) {
 	for noColor, colored := range map[string]bool{"": true, "1": false} {
 		p := clitest.New(map[string]string{"NO_COLOR": noColor, "TERM": "xterm"})
 		p.App.Screen = func() (int, int, bool) { return 60, 20, true }
-		code, err := p.App.Execute([]string{"--dir", dir, "status"}, Commands)
-		if out := p.Out.String(); code != 0 || !strings.Contains(out, "▕") || strings.Contains(out, "\x1b[") != colored {
+		code, err := p.App.Execute([]string{"--run-dir", dir, "status"}, Commands)
+		if out := p.Out.String(); code != 0 || !strings.Contains(out, "▕") ||
+			strings.Contains(out, "\x1b[") != colored {
 			t.Errorf("NO_COLOR=%q: %d, %v, %q", noColor, code, err, out)
 		}
 	}
@@ -78,7 +81,8 @@ func TestStatusWait(t *testing.T) {
 		got := make(chan answer, 1)
 		go func() {
 			p := clitest.New(nil)
-			code, _ := p.App.Execute([]string{"--dir", dir, "status", "--wait", condition, "--timeout", timeout}, Commands)
+			code, _ := p.App.Execute([]string{"--run-dir", dir, "status", "--wait", condition, "--timeout", timeout},
+				Commands)
 			got <- answer{code, p.ErrOut.String()}
 		}()
 		return got
@@ -111,7 +115,8 @@ func TestStatusWaitPrintsThePictureThatHolds(t *testing.T) {
 	dir := t.TempDir()
 	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "a"))
 	p := clitest.New(nil)
-	if code, _ := p.App.Execute([]string{"--dir", dir, "status", "--wait", "grants=1", "-o", "json"}, Commands); code != 0 || !json.Valid(p.Out.Bytes()) {
+	if code, _ := p.App.Execute([]string{"--run-dir", dir, "status", "--wait", "grants=1", "-o", "json"},
+		Commands); code != 0 || !json.Valid(p.Out.Bytes()) {
 		t.Errorf("%d, %q", code, p.Out.String())
 	}
 }
@@ -127,7 +132,7 @@ func TestStatusWatchOnATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := term.Start(t, "--dir", dir, "status", "--watch")
+	c := term.Start(t, "--run-dir", dir, "status", "--watch")
 	at := term.Await(t, 0, command.EnterScreen)
 	at = term.Await(t, at, "first")
 	s.Show(clitest.Picture(true, "second"))
@@ -158,7 +163,7 @@ func TestStatusWatchAsStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c := exec.CommandContext(t.Context(), os.Args[0], "--dir", dir, "status", "--watch", "-o", "json")
+	c := exec.CommandContext(t.Context(), os.Args[0], "--run-dir", dir, "status", "--watch", "-o", "json")
 	c.Env, c.Stdout = append(os.Environ(), clitest.AsKerf+"=1"), out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

@@ -83,13 +83,16 @@ needs the right to get pods/proxy in kerf-system.`,
 func (o *topOptions) check() error {
 	var errs []error
 	if o.interval < 100*time.Millisecond || o.interval > time.Minute {
-		errs = append(errs, sharing.Invalid("--interval", o.interval.String(), "write 100ms to 1m", "is not an interval that is kept"))
+		errs = append(errs, sharing.Invalid("--interval", o.interval.String(), "write 100ms to 1m",
+			"is not an interval that is kept"))
 	}
 	if !slices.Contains(present.TopOrders(), o.sort) {
-		errs = append(errs, sharing.Invalid("--sort", o.sort, "write "+strings.Join(present.TopOrders(), ", "), "is not an order"))
+		errs = append(errs, sharing.Invalid("--sort", o.sort, "write "+strings.Join(present.TopOrders(), ", "),
+			"is not an order"))
 	}
 	if !slices.Contains(present.TopRows(), o.by) {
-		errs = append(errs, sharing.Invalid("--by", o.by, "write "+strings.Join(present.TopRows(), ", "), "is not what there are lines of"))
+		errs = append(errs, sharing.Invalid("--by", o.by, "write "+strings.Join(present.TopRows(), ", "),
+			"is not what there are lines of"))
 	}
 	return errors.Join(errs...)
 }

@@ -29,10 +29,12 @@ const mostExposed = 16 << 20
 // clusterTop is kerf top of a cluster.
 func clusterTop(parent context.Context, a *command.App, o *topOptions) error {
 	if len(o.gpus)+len(o.grants) > 0 {
-		return command.Misused(sharing.Invalid("--gpu-uuid and --grant", "", "use --namespace, or ask one node's monitor with --dir", "are for the monitor of one machine"))
+		return command.Misused(sharing.Invalid("--gpu-uuid and --grant", "",
+			"use --namespace, or ask one node's monitor with --run-dir", "are for the monitor of one machine"))
 	}
 	if o.sort == "energy" || o.sort == "idle" {
-		return command.Misused(sharing.Invalid("--sort", o.sort, "write gpu, memory, sm or name", "is an order for one machine alone"))
+		return command.Misused(sharing.Invalid("--sort", o.sort, "write gpu, memory, sm or name",
+			"is an order for one machine alone"))
 	}
 	api, err := a.Cluster()
 	if err != nil {
@@ -89,7 +91,8 @@ func clusterTopOnce(parent context.Context, a *command.App, api *access.Client, 
 	if text, ok, err := o.Encode(struct {
 		Uses []present.ClusterUse `json:"uses"`
 		Left []string             `json:"left"`
-	}{append([]present.ClusterUse{}, uses...), append([]string{}, left...)}, func() []string { return present.UseNames(uses) }); ok {
+	}{append([]present.ClusterUse{}, uses...), append([]string{}, left...)},
+		func() []string { return present.UseNames(uses) }); ok {
 		return text, err
 	}
 	var b strings.Builder
@@ -114,7 +117,8 @@ func measure(ctx context.Context, api *access.Client) (m measured, left []string
 		return m, []string{err.Error()}
 	}
 	if len(pods) == 0 {
-		return m, []string{"what is used: no kerf-monitor runs (deploy/variants/monitor.yaml); what is granted is shown"}
+		return m,
+			[]string{"what is used: no kerf-monitor runs (deploy/variants/monitor.yaml); what is granted is shown"}
 	}
 	for _, p := range pods {
 		text, err := command.AskPod(ctx, api, p, command.MonitorPort, "metrics", nil, mostExposed)
@@ -135,7 +139,8 @@ func (m measured) read(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("read the monitor's metrics: %w (%w)", err, sharing.ErrInvalid)
 	}
-	for name, into := range map[string]map[useKey]float64{"kerf_use_memory_bytes": m.memory, "kerf_use_sm_ratio": m.sm} {
+	for name, into := range map[string]map[useKey]float64{"kerf_usage_memory_bytes": m.memory,
+		"kerf_usage_sm_ratio": m.sm} {
 		for _, row := range families[name].GetMetric() {
 			into[keyOf(row)] += row.GetGauge().GetValue()
 		}
@@ -147,7 +152,7 @@ func keyOf(row *dto.Metric) useKey {
 	var k useKey
 	for _, l := range row.GetLabel() {
 		switch l.GetName() {
-		case "uuid":
+		case "gpu_uuid":
 			k.gpu = l.GetValue()
 		case "owner":
 			k.owner = l.GetValue()
@@ -167,7 +172,7 @@ func keyOf(row *dto.Metric) useKey {
 	return k
 }
 
-// usesOf joins what is booked with what was measured; what has no grant has a line of its own.
+// usesOf joins reserved and measured amounts. Usage without a grant has a separate line.
 func usesOf(p present.Cluster, m measured) []present.ClusterUse {
 	var out []present.ClusterUse
 	amount := func(of map[useKey]float64, k useKey) *float64 {
@@ -181,22 +186,25 @@ func usesOf(p present.Cluster, m measured) []present.ClusterUse {
 		for _, g := range n.GPUs {
 			index[g.UUID] = g.Index
 		}
-		for _, c := range n.Claims {
-			for _, f := range c.Fragments {
+		for _, c := range n.Grants {
+			for _, f := range c.Shares {
 				k := useKey{gpu: f.GPU, owner: "grant", namespace: c.Namespace, pod: c.Pod, container: c.Container}
 				if c.Pod == "" {
 					k.grant = c.ID
 				}
 				out = append(out, present.ClusterUse{
-					Node: n.Name, GPU: f.GPU, Index: index[f.GPU], Claim: c.ID, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,
-					Level: c.Level, MemoryBytes: f.MemoryBytes, UsedBytes: amount(m.memory, k), SM: amount(m.sm, k),
+					Node: n.Name, GPU: f.GPU, Index: index[f.GPU], Claim: c.ID, Namespace: c.Namespace, Pod: c.Pod,
+					Container: c.Container,
+					Level:     c.Level, MemoryBytes: uint64(max(0, f.MemoryBytes)), UsedBytes: amount(m.memory, k),
+					SM: amount(m.sm, k),
 				})
 			}
 		}
 		for _, g := range n.GPUs {
-			k := useKey{gpu: g.UUID, owner: "stranger"}
+			k := useKey{gpu: g.UUID, owner: "unmanaged"}
 			if used := amount(m.memory, k); used != nil && *used > 0 {
-				out = append(out, present.ClusterUse{Node: n.Name, GPU: g.UUID, Index: g.Index, UsedBytes: used, SM: amount(m.sm, k)})
+				out = append(out, present.ClusterUse{Node: n.Name, GPU: g.UUID, Index: g.Index, UsedBytes: used,
+					SM: amount(m.sm, k)})
 			}
 		}
 	}
@@ -209,7 +217,9 @@ const clusterWatch = 2 * time.Second
 // clusterStatus is kerf status of a cluster.
 func clusterStatus(a *command.App, c *cobra.Command, o *statusOptions) error {
 	if c.Flags().Changed("wait") || c.Flags().Changed("timeout") {
-		return command.Misused(sharing.Invalid("--wait", o.wait, "use kubectl wait, or ask one node's agent with --dir", "is for the agent of one machine"))
+		return command.Misused(sharing.Invalid("--wait", o.wait,
+			"use kubectl wait, or ask one node's agent with --run-dir",
+			"is for the agent of one machine"))
 	}
 	if err := o.Reject("a cluster", "bars"); err != nil {
 		return command.Misused(err)
@@ -241,8 +251,8 @@ func clusterPicture(ctx context.Context, a *command.App, api *access.Client, o *
 	return a.RenderCluster(&o.Listing, p, present.ClusterTable)
 }
 
-// clusterStatusWatch shows pictures until it is interrupted, in place on a terminal. What cannot be read is said, and tried
-// again.
+// clusterStatusWatch shows pictures until it is interrupted, in place on a terminal. What cannot be read is said, and
+// tried again.
 func clusterStatusWatch(parent context.Context, a *command.App, o *statusOptions) error {
 	api, err := a.Cluster()
 	if err != nil {

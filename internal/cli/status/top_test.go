@@ -36,10 +36,12 @@ func (o oneSample) Watch(_ *telemetryv1.WatchRequest, out grpc.ServerStreamingSe
 func serveOne(t *testing.T, dir string) (end func()) {
 	t.Helper()
 	use := func(grant, pod string, gib float64) *telemetryv1.Use {
-		return &telemetryv1.Use{Owner: "grant", Grant: grant, GrantId: grant, Namespace: "ml", Pod: pod, MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: "process"}}
+		return &telemetryv1.Use{Owner: "grant", Grant: grant, GrantId: grant, Namespace: "ml", Pod: pod,
+			MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: "process"}}
 	}
 	s := &telemetryv1.Sample{Source: "nvml", DriverVersion: "615", AgentUp: true, Gpus: []*telemetryv1.GPU{
-		{Index: 0, Model: "H100", Uses: []*telemetryv1.Use{use("ml/small/main", "small", 1), use("ml/large/main", "large", 5)}},
+		{Index: 0, Model: "H100", Uses: []*telemetryv1.Use{use("ml/small/main", "small", 1),
+			use("ml/large/main", "large", 5)}},
 	}}
 	l, err := net.Listen("unix", nodeclient.TelemetryPath(dir))
 	if err != nil {
@@ -69,9 +71,12 @@ func TestTopsKeys(t *testing.T) {
 		by func(term *clitest.Terminal, kill func(syscall.Signal), away func())
 		ok bool
 	}{
-		"q":               {func(term *clitest.Terminal, _ func(syscall.Signal), _ func()) { term.Press(t, "q") }, true},
-		"ctrl-C":          {func(term *clitest.Terminal, _ func(syscall.Signal), _ func()) { term.Press(t, "\x03") }, true},
-		"a signal":        {func(_ *clitest.Terminal, kill func(syscall.Signal), _ func()) { kill(syscall.SIGTERM) }, true},
+		"q": {func(term *clitest.Terminal, _ func(syscall.Signal), _ func()) { term.Press(t, "q") },
+			true},
+		"ctrl-C": {func(term *clitest.Terminal, _ func(syscall.Signal), _ func()) { term.Press(t, "\x03") },
+			true},
+		"a signal": {func(_ *clitest.Terminal, kill func(syscall.Signal), _ func()) { kill(syscall.SIGTERM) },
+			true},
 		"the monitor has": {func(_ *clitest.Terminal, _ func(syscall.Signal), away func()) { away() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +87,7 @@ func TestTopsKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := term.Start(t, "--dir", dir, "top")
+			c := term.Start(t, "--run-dir", dir, "top")
 			at := term.Await(t, 0, "by gpu; keys:")
 			at = term.Await(t, at, "ml/small/main")
 			at = term.Await(t, at, "ml/large/main")

@@ -104,8 +104,8 @@ func drawTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeResponse)
 	return see, away
 }
 
-// keyboard gives keys as they are pressed, without showing them. ctrl-C stays a signal; those that would leave the screen
-// as it is, ctrl-Z and ctrl-backslash, do nothing.
+// keyboard gives keys as they are pressed, without showing them. ctrl-C stays a signal; those that would leave the
+// screen as it is, ctrl-Z and ctrl-backslash, do nothing.
 type keyboard struct {
 	in     *os.File
 	saved  unix.Termios
@@ -139,7 +139,7 @@ func openKeyboard(in io.Reader) (*keyboard, error) {
 	return k, nil
 }
 
-// follow calls press with each key until close, from a goroutine of its own.
+// follow calls press with each key until close, from a separate goroutine.
 func (k *keyboard) follow(press func(key string)) {
 	k.joined.Go(func() {
 		buf := make([]byte, 64)

@@ -40,11 +40,14 @@ func TestAuditVerify(t *testing.T) {
 		}
 	}
 	write(data)
-	if err := verifyAudit(a, dir, tail.Sum); err != nil || !strings.Contains(out.String(), "entries 1 to 3 in 1 files are whole") || !strings.Contains(out.String(), tail.Sum) {
+	if err := verifyAudit(a, dir, tail.Sum); err != nil ||
+		!strings.Contains(out.String(), "entries 1 to 3 in 1 files are whole") ||
+		!strings.Contains(out.String(), tail.Sum) {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	write(bytes.Replace(data, []byte("k-1"), []byte("k-2"), 1))
-	if err := verifyAudit(a, dir, ""); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), path+": line 1:") {
+	if err := verifyAudit(a, dir, ""); !errors.Is(err, sharing.ErrInvalid) ||
+		!strings.Contains(err.Error(), path+": line 1:") {
 		t.Errorf("a changed line: %v", err)
 	}
 	write(data[:bytes.LastIndexByte(data[:len(data)-1], '\n')+1])

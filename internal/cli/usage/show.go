@@ -44,7 +44,8 @@ func showUsage(out io.Writer, rows []usage.Row, o *usageOptions, currency string
 		}
 		return err
 	}
-	all := append(slices.Clone(o.by), "granted_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "kwh", "cost",
+	all := append(slices.Clone(o.by), "granted_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "idle_gpu_hours",
+		"unknown_gpu_hours", "kwh", "cost",
 		"memory_p99_percent", "compute_p99_percent", "enough_percent", "saved_gpu_hours", "saved_cost")
 	if o.Output == "csv" {
 		lines := [][]string{all}
@@ -138,17 +139,20 @@ func cells(r usage.Row, by []string, none string) []string {
 }
 
 // clusterUsage asks the agents of all nodes what was used.
-func clusterUsage(ctx context.Context, a *command.App, since time.Time, take func(from string, answer []byte) error) error {
+func clusterUsage(ctx context.Context, a *command.App, since time.Time,
+	take func(from string, answer []byte) error) error {
 	return a.WithCluster(ctx, func(ctx context.Context, api *access.Client) error {
 		pods, err := command.OwnPods(ctx, api, "kerf-agent")
 		if err != nil {
 			return err
 		}
 		if len(pods) == 0 {
-			return fmt.Errorf("no kerf-agent runs in namespace %s: name the agents with --agent, or deploy them: %w", command.SystemNamespace, sharing.ErrNotFound)
+			return fmt.Errorf("no kerf-agent runs in namespace %s: name the agents with --agent, or deploy them: %w",
+				command.SystemNamespace, sharing.ErrNotFound)
 		}
 		for _, p := range pods {
-			answer, err := command.AskPod(ctx, api, p, command.AgentPort, "usage", url.Values{"since": {since.UTC().Format(time.RFC3339)}}, mostUsage)
+			answer, err := command.AskPod(ctx, api, p, command.AgentPort, "usage",
+				url.Values{"since": {since.UTC().Format(time.RFC3339)}}, mostUsage)
 			if err == nil {
 				err = take("the agent of "+p.Node, answer)
 			}
@@ -172,7 +176,7 @@ func auditCommand(a *command.App) *cobra.Command {
 		Short: "Check that no line of the audit log was changed, removed or added",
 		Long: `Check that no line of the audit log was changed, removed or added. Each line
 has the hash of the line before it. The command reads the files, so it needs
-read access. Without AUDIT-DIR it reads the log below --dir.
+read access. Without AUDIT-DIR it reads the log below --run-dir.
 
 Only --expect detects lines that are missing at the end. Store the printed hash
 in another place.`,
@@ -203,7 +207,8 @@ func verifyAudit(a *command.App, dir, expect string) error {
 	found := expect == ""
 	v, err := file.Verify(paths, func(e audit.Entry) { found = found || e.Sum == expect })
 	if !found {
-		err = errors.Join(err, fmt.Errorf("no line has the hash %q: lines were cut off, or the log was written anew: %w", expect, sharing.ErrInvalid))
+		err = errors.Join(err, fmt.Errorf(
+			"no line has the hash %q: lines were removed, or the log was replaced: %w", expect, sharing.ErrInvalid))
 	}
 	if err != nil {
 		return err
@@ -212,6 +217,7 @@ func verifyAudit(a *command.App, dir, expect string) error {
 	if v.Torn {
 		torn = "; the last line has no end yet"
 	}
-	_, err = fmt.Fprintf(a.Out, "entries %d to %d in %d files are whole%s\nhash of the last: %s\n", v.First, v.Tail.Seq, len(paths), torn, v.Tail.Sum)
+	_, err = fmt.Fprintf(a.Out, "entries %d to %d in %d files are whole%s\nhash of the last: %s\n", v.First, v.Tail.Seq,
+		len(paths), torn, v.Tail.Sum)
 	return err
 }

@@ -69,13 +69,16 @@ memory or compute, whichever is more, plus 10%. Prices come from the config
 (spec.prices). For a cluster, the command asks all agents through the API
 server, which needs the right to get pods/proxy in kerf-system.
 
-Agents sample every 10 seconds and write every 15 minutes, and when a grant ends.
-With --prometheus, the command asks a Prometheus that scrapes kerf-monitor, and
-takes the prices from this node or from the first --agent. KERF_PROMETHEUS sets
-a Prometheus for all calls. If that one does not answer, the command says so and
-reads the logs.`,
-		Example: "  kerf usage --by namespace,profile --since 24h\n  kerf usage --by namespace --agent http://node-1:9445 --agent http://node-2:9445 -o csv\n  kerf usage --by label:team --prometheus http://prometheus:9090",
-		Args:    cobra.NoArgs,
+Agents sample every 10 seconds and write every 15 minutes, and when a grant
+ends. With --prometheus, the command asks a Prometheus that scrapes
+kerf-monitor, and takes the prices from this node or from the first --agent.
+KERF_PROMETHEUS sets a Prometheus for all calls. If that one does not answer,
+the command says so and reads the logs.`,
+		Example: "  kerf usage --by namespace,profile --since 24h\n" +
+			"  kerf usage --by namespace -o csv \\\n" +
+			"    --agent http://node-1:9445 --agent http://node-2:9445\n" +
+			"  kerf usage --by label:team --prometheus http://prometheus:9090",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
 				return command.Misused(err)
@@ -87,10 +90,13 @@ reads the logs.`,
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "keys to group by, separated by commas: "+strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
+	f.StringSliceVar(&o.by, "by", []string{"namespace"}, "keys to group by, separated by commas: "+
+		strings.Join(usage.Keys(), ", ")+", "+usage.LabelKey+" and a pod's label")
 	command.DaysFlag(c, &o.since, "since", 24*time.Hour, "how far back, such as 12h, 7d or 2w")
-	f.StringSliceVar(&o.agents, "agent", nil, "address of an agent's --http (repeatable; default: the agent of this node)")
-	f.StringVar(&o.prometheus, "prometheus", "", "address of a Prometheus that scrapes kerf-monitor, instead of the audit logs (environment: KERF_PROMETHEUS)")
+	f.StringSliceVar(&o.agents, "agent", nil,
+		"address of an agent's --metrics-bind-address (repeatable; default: the agent of this node)")
+	f.StringVar(&o.prometheus, "prometheus", "",
+		"address of a Prometheus that scrapes kerf-monitor, instead of the audit logs (environment: KERF_PROMETHEUS)")
 	o.Define(c, "table", "csv")
 	f.StringVar(&o.plot, "plot", "", "also write a chart to this SVG file")
 	return c
@@ -99,7 +105,8 @@ reads the logs.`,
 func (o *usageOptions) check(c *cobra.Command) error {
 	errs := []error{usage.CheckKeys("--by", o.by), o.Check(c)}
 	if (o.Selector != "" || command.Changed(c, "namespace")) && o.prometheus != "" {
-		errs = append(errs, sharing.Invalid("--selector and --namespace", "", "leave them out, and group with --by", "have no effect with --prometheus"))
+		errs = append(errs, sharing.Invalid("--selector and --namespace", "", "leave them out, and group with --by",
+			"have no effect with --prometheus"))
 	}
 	return errors.Join(errs...)
 }
@@ -115,7 +122,9 @@ func report(ctx context.Context, a *command.App, o *usageOptions, remote bool) e
 		case err == nil:
 			prices = pricesFor(ctx, a, o, remote)
 		case o.orLogs && errors.Is(err, sharing.ErrUnavailable):
-			_, _ = fmt.Fprintf(a.ErrOut, "kerf usage: the agents' logs are asked, because the Prometheus of KERF_PROMETHEUS does not answer: %v\n", err)
+			_, _ = fmt.Fprintf(a.ErrOut,
+				"kerf usage: the agents' logs are asked, because the Prometheus of KERF_PROMETHEUS "+
+					"does not answer: %v\n", err)
 			fromLogs = true
 		default:
 			return err
@@ -127,17 +136,17 @@ func report(ctx context.Context, a *command.App, o *usageOptions, remote bool) e
 		}
 	}
 	parts = o.selected(parts, a.Overrides.Context.Namespace)
-	rows := usage.Report(parts, o.by, prices.Of, prices.KWh)
+	rows := usage.Report(parts, o.by, prices.Of, prices.PerKWh)
 	if o.plot != "" {
-		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for whoever may see the directory
+		if err := os.WriteFile(o.plot, usage.Plot(rows, o.by), 0o644); err != nil { //nolint:gosec // a picture for all who can read the directory
 			return fmt.Errorf("--plot: %w", err)
 		}
 	}
 	return showUsage(a.Out, rows, o, prices.Currency)
 }
 
-// usageOfAgents is what the audit logs have, of this node's agent where none is named, and the first prices that are told.
-// selected returns the usage of the pods that --namespace and --selector name.
+// usageOfAgents returns the entries of the audit logs and the first known prices. Without a name it reads this node's
+// agent. selected returns the usage of the pods that --namespace and --selector name.
 func (o *usageOptions) selected(parts []usage.Part, namespace string) []usage.Part {
 	selector, err := labels.Parse(o.Selector)
 	if err != nil || namespace == "" && o.Selector == "" {
@@ -154,7 +163,8 @@ func (o *usageOptions) selected(parts []usage.Part, namespace string) []usage.Pa
 	})
 }
 
-func usageOfAgents(ctx context.Context, a *command.App, agents []string, remote bool, since time.Time) (parts []usage.Part, prices config.Prices, err error) {
+func usageOfAgents(ctx context.Context, a *command.App, agents []string, remote bool,
+	since time.Time) (parts []usage.Part, prices config.Prices, err error) {
 	take := func(from string, answer []byte) error {
 		more, p, err := readUsage(bytes.NewReader(answer))
 		if err != nil {
@@ -205,7 +215,8 @@ func askUsage(ctx context.Context, agent string, since time.Time) ([]byte, error
 	at := strings.TrimSuffix(agent, "/") + "/usage?since=" + url.QueryEscape(since.UTC().Format(time.RFC3339))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, sharing.Invalid("--agent", agent, "write an address such as http://node-1:9445", "is not an address")
+		return nil, sharing.Invalid("--agent", agent, "write an address such as http://node-1:9445",
+			"is not an address")
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -214,7 +225,8 @@ func askUsage(ctx context.Context, agent string, since time.Time) ([]byte, error
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, mostUsage))
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask agent %q: it answered %s: %w", agent, resp.Status, errors.Join(err, sharing.ErrUnavailable))
+		return nil, fmt.Errorf("ask agent %q: it answered %s: %w", agent, resp.Status,
+			errors.Join(err, sharing.ErrUnavailable))
 	}
 	return body, nil
 }

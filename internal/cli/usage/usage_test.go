@@ -32,12 +32,16 @@ func answerOf(t *testing.T, namespaces ...string) string {
 	t.Helper()
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	if err := e.Encode(config.Prices{Currency: "EUR", GPUHour: []config.GPUPrice{{Model: "*H100*", Price: 3}}}); err != nil {
+	if err := e.Encode(config.Prices{Currency: "EUR", PerGPUHour: []config.GPUPrice{{Model: "*H100*",
+		Price: 3}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range namespaces {
-		r := usage.Record{GPU: "g", Model: "NVIDIA H100", Share: 0.5, Seconds: 3600, Known: 3600, Busy: 900, Memory: usage.Histogram{40: 3600}, Compute: usage.Histogram{25: 3600}}
-		if err := e.Encode(audit.Entry{What: audit.Usage, Profile: "half", Who: &audit.Who{Namespace: n, Pod: "p", PodUID: "u", Labels: map[string]string{"tier": "one"}}, Usage: []usage.Record{r}}); err != nil {
+		r := usage.Record{GPU: "g", Model: "NVIDIA H100", Share: 0.5, Seconds: 3600, Known: 3600, Busy: 900,
+			Memory: usage.Histogram{40: 3600}, Compute: usage.Histogram{25: 3600}}
+		if err := e.Encode(audit.Entry{What: audit.Usage, Profile: "half",
+			Who:   &audit.Who{Namespace: n, Pod: "p", PodUID: "u", Labels: map[string]string{"tier": "one"}},
+			Usage: []usage.Record{r}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +63,9 @@ func TestUsageReport(t *testing.T) {
 		t.Helper()
 		var out bytes.Buffer
 		a := &command.App{Out: &out}
-		o := &usageOptions{by: []string{"namespace", "profile"}, since: 48 * time.Hour, Listing: command.Listing{Output: output}, agents: []string{server.URL + "/a", server.URL + "/b/"}, plot: filepath.Join(t.TempDir(), "u.svg")}
+		o := &usageOptions{by: []string{"namespace", "profile"}, since: 48 * time.Hour,
+			Listing: command.Listing{Output: output}, agents: []string{server.URL + "/a", server.URL + "/b/"},
+			plot: filepath.Join(t.TempDir(), "u.svg")}
 		if err := o.check(bare(o)); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +85,8 @@ func TestUsageReport(t *testing.T) {
 	if got := strings.Join(lines[2], ","); got != want || lines[0][0] != "namespace" {
 		t.Errorf("%s\n%s, want\n%s", lines[0], got, want)
 	}
-	if table := run("wide"); !strings.Contains(table, "COMPUTE P99 %") || !strings.Contains(table, "costs in EUR") || !strings.Contains(table, "lab") {
+	if table := run("wide"); !strings.Contains(table, "COMPUTE P99 %") || !strings.Contains(table, "costs in EUR") ||
+		!strings.Contains(table, "lab") {
 		t.Errorf("table:\n%s", table)
 	}
 	var doc struct {
@@ -90,7 +97,8 @@ func TestUsageReport(t *testing.T) {
 			KWh     *float64
 		}
 	}
-	if err := json.Unmarshal([]byte(run("json")), &doc); err != nil || doc.Currency != "EUR" || len(doc.Rows) != 2 || doc.Rows[1].Granted != 1 || doc.Rows[1].KWh != nil || doc.Rows[0].Labels["namespace"] != "lab" {
+	if err := json.Unmarshal([]byte(run("json")), &doc); err != nil || doc.Currency != "EUR" || len(doc.Rows) != 2 ||
+		doc.Rows[1].Granted != 1 || doc.Rows[1].KWh != nil || doc.Rows[0].Labels["namespace"] != "lab" {
 		t.Errorf("%v %+v", err, doc)
 	}
 	var same any
@@ -105,7 +113,8 @@ func TestUsageReport(t *testing.T) {
 		t.Errorf("as YAML %s, as JSON %s", a, b)
 	}
 	answers["/a/usage"] = "rubbish"
-	o := &usageOptions{since: 48 * time.Hour, Listing: command.Listing{Output: "csv"}, agents: []string{server.URL + "/a"}}
+	o := &usageOptions{since: 48 * time.Hour, Listing: command.Listing{Output: "csv"},
+		agents: []string{server.URL + "/a"}}
 	if err := report(t.Context(), &command.App{Out: &bytes.Buffer{}}, o, false); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("rubbish: %v", err)
 	}
@@ -121,7 +130,9 @@ func bare(o *usageOptions) *cobra.Command {
 
 func TestUsageFlags(t *testing.T) {
 	for _, o := range []usageOptions{
-		{by: []string{"colour"}, since: 1, Listing: command.Listing{Output: "csv"}}, {since: 1, Listing: command.Listing{Selector: "a=b"}, prometheus: "http://p"}, {since: 1, Listing: command.Listing{Output: "svg"}},
+		{by: []string{"colour"}, since: 1, Listing: command.Listing{Output: "csv"}},
+		{since: 1, Listing: command.Listing{Selector: "a=b"}, prometheus: "http://p"},
+		{since: 1, Listing: command.Listing{Output: "svg"}},
 	} {
 		if err := o.check(bare(&o)); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -137,16 +148,19 @@ func TestUsageOfPrometheus(t *testing.T) {
 		case r.URL.Path == "/agent/usage":
 			_, _ = w.Write([]byte(answerOf(t)))
 			return
-		case strings.Contains(query, "kerf_use_compute_limit_ratio"):
-			rows = `{"metric":{"uuid":"g","namespace":"ml","pod":"p","grant":"ml/p/c"},"values":[[` + r.FormValue("end") + `,"0.5"]]}`
+		case strings.Contains(query, "kerf_usage_compute_granted_ratio"):
+			rows = `{"metric":{"gpu_uuid":"g","namespace":"ml","pod":"p","grant":"ml/p/c"},"values":[[` +
+				r.FormValue("end") + `,"0.5"]]}`
 		case strings.Contains(query, "kerf_gpu_info"):
-			rows = `{"metric":{"uuid":"g","model":"NVIDIA H100"},"value":[1,"1"]}`
+			rows = `{"metric":{"gpu_uuid":"g","model":"NVIDIA H100"},"value":[1,"1"]}`
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + resultOf(r) + `","result":[` + rows + `]}}`))
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + resultOf(r) + `","result":[` + rows +
+			`]}}`))
 	}))
 	defer server.Close()
 	var out bytes.Buffer
-	o := &usageOptions{by: []string{"namespace"}, since: time.Hour, Listing: command.Listing{Output: "csv"}, prometheus: server.URL, agents: []string{server.URL + "/agent"}}
+	o := &usageOptions{by: []string{"namespace"}, since: time.Hour, Listing: command.Listing{Output: "csv"},
+		prometheus: server.URL, agents: []string{server.URL + "/agent"}}
 	if err := report(t.Context(), &command.App{Out: &out, ErrOut: &out}, o, false); err != nil {
 		t.Fatal(err)
 	}
@@ -159,17 +173,22 @@ func TestUsageOfPrometheus(t *testing.T) {
 // TestUsageByALabel groups by what the audit log has of the pods' labels.
 func TestUsageByALabel(t *testing.T) {
 	answer := answerOf(t, "team", "lab")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write([]byte(answer))
+	}))
 	defer server.Close()
 	var out bytes.Buffer
-	o := &usageOptions{by: []string{"label:tier"}, since: time.Hour, Listing: command.Listing{Output: "csv"}, agents: []string{server.URL}}
-	if err := report(t.Context(), &command.App{Out: &out}, o, false); err != nil || !strings.Contains(out.String(), "\none,1.000,0.500,") {
+	o := &usageOptions{by: []string{"label:tier"}, since: time.Hour, Listing: command.Listing{Output: "csv"},
+		agents: []string{server.URL}}
+	if err := report(t.Context(), &command.App{Out: &out}, o, false); err != nil ||
+		!strings.Contains(out.String(), "\none,1.000,0.500,") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 
-// TestUsageOfTheEnvironmentsPrometheus: it is asked unless a flag says otherwise, and where it does not answer the logs are, which is
-// said. One that a flag names has to answer.
+// TestUsageOfTheEnvironmentsPrometheus: it is asked unless a flag says otherwise, and where it does not answer the logs
+// are, which is said. One that a flag names has to answer.
 func TestUsageOfTheEnvironmentsPrometheus(t *testing.T) {
 	asked, broken := 0, false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -201,8 +220,10 @@ func TestUsageOfTheEnvironmentsPrometheus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked, broken = 0, tt.broken
 			var out, said bytes.Buffer
-			a := &command.App{Out: &out, ErrOut: &said, Getenv: func(key string) string { return map[string]string{"KERF_PROMETHEUS": tt.env}[key] }}
-			code, err := a.Execute(append([]string{"usage", "-o", "csv", "--agent", server.URL + "/agent"}, tt.flags...), Commands)
+			a := &command.App{Out: &out, ErrOut: &said,
+				Getenv: func(key string) string { return map[string]string{"KERF_PROMETHEUS": tt.env}[key] }}
+			code, err := a.Execute(append([]string{"usage", "-o", "csv", "--agent", server.URL + "/agent"},
+				tt.flags...), Commands)
 			if (err != nil) != tt.fails || (code != 0) != tt.fails {
 				t.Errorf("exit %d, %v", code, err)
 			}

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access reaches an API server as a user of kubectl does: by a kubeconfig, by the flags of kubectl over it, or by the
-// service account of the pod that the process runs in.
+// Package access reaches an API server as a user of kubectl does: by a kubeconfig, by the flags of kubectl over it, or
+// by the service account of the pod that the process runs in.
 //
-// It promises that each request but a stream has a deadline, and that an error says what the user can do. It does without
-// the client library's typed clients, which would cost every program that links them some milliseconds at its start, and
-// it knows no object: its users read and write JSON.
+// It promises that each request but a stream has a deadline, and that an error says what the user can do. It does
+// without the client library's typed clients, which would cost every program that links them some milliseconds at its
+// start, and it knows no object: its users read and write JSON.
 package access
 
 import (
@@ -23,8 +23,8 @@ import (
 
 // Options say which cluster, and as whom. The zero value is the service account of the pod that the process runs in.
 type Options struct {
-	// File is the kubeconfig to read, and Files are those that are read in its place where it is empty: the first that sets
-	// something counts, and one that is not there is passed over.
+	// File is the kubeconfig to read, and Files are those that are read in its place where it is empty: the first that
+	// sets something counts, and one that is not there is passed over.
 	File  string
 	Files []string
 	// Overrides are what flags say in the place of the file.
@@ -56,7 +56,8 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
-	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, config.CAFile != "" || len(config.CAData) > 0 || config.Insecure)
+	base, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, config.CAFile != "" ||
+		len(config.CAData) > 0 || config.Insecure)
 	if err != nil {
 		return nil, fmt.Errorf("read the address %q: %w (%w)", config.Host, err, sharing.ErrInvalid)
 	}
@@ -67,7 +68,8 @@ func configure(o Options) (config *rest.Config, namespace string, err error) {
 	if !o.Named() {
 		config, err = rest.InClusterConfig()
 		if err != nil {
-			return nil, "", fmt.Errorf("find a cluster: no kubeconfig is there, and this is no pod with a service account (%w): name one with --kubeconfig or KUBECONFIG: %w", err, sharing.ErrInvalid)
+			return nil, "", fmt.Errorf("find a cluster: no kubeconfig is there, and this is no pod with a service "+
+				"account (%w): name one with --kubeconfig or KUBECONFIG: %w", err, sharing.ErrInvalid)
 		}
 		namespace = o.Overrides.Context.Namespace
 	} else {

@@ -27,7 +27,9 @@ import (
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: x, context: {cluster: c, user: u, namespace: team}}\n- {name: other, context: {cluster: c, user: u}}\ncurrent-context: x\nusers:\n- {name: u, user: {token: secret}}\n", server)
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- "+
+		"{name: x, context: {cluster: c, user: u, namespace: team}}\n- {name: other, context: {cluster: c, user: "+
+		"u}}\ncurrent-context: x\nusers:\n- {name: u, user: {token: secret}}\n", server)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func TestNamespace(t *testing.T) {
 func TestNoCluster(t *testing.T) {
 	for name, o := range map[string]access.Options{
 		"no such file": {File: filepath.Join(t.TempDir(), "none")}, "nothing is named": {},
-		"no such context": {File: kubeconfig(t, "http://127.0.0.1:1"), Overrides: clientcmd.ConfigOverrides{CurrentContext: "z"}},
+		"no such context": {File: kubeconfig(t, "http://127.0.0.1:1"),
+			Overrides: clientcmd.ConfigOverrides{CurrentContext: "z"}},
 	} {
 		if _, err := access.Open(o); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -81,11 +84,13 @@ func TestRequests(t *testing.T) {
 	var seen []string
 	c := open(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		seen = append(seen, fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"), r.Header.Get("Authorization"), body))
+		seen = append(seen, fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"),
+			r.Header.Get("Authorization"), body))
 		_, _ = io.WriteString(w, `{"name":"n"}`)
 	})
 	var into struct{ Name string }
-	if err := c.Do(t.Context(), http.MethodPatch, "/apis/x/y", url.Values{"a": {"b c"}}, &access.Body{Type: access.MergePatch, Value: map[string]any{"k": nil}}, &into); err != nil || into.Name != "n" {
+	if err := c.Do(t.Context(), http.MethodPatch, "/apis/x/y", url.Values{"a": {"b c"}},
+		&access.Body{Type: access.MergePatch, Value: map[string]any{"k": nil}}, &into); err != nil || into.Name != "n" {
 		t.Errorf("%v, %v", into, err)
 	}
 	if err := c.Do(t.Context(), http.MethodDelete, "/apis/x/y", nil, nil, nil); err != nil {
@@ -152,6 +157,6 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), "/x", nil, nil); !errors.Is(err, sharing.ErrUnavailable) {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no one there: %v", err)
 	}
 }

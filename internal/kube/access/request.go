@@ -35,9 +35,9 @@ const (
 	MergePatch = "application/merge-patch+json"
 )
 
-// Get reads one object, or whatever else the path gives as JSON. Errors: sharing.ErrDenied (no right to it),
-// sharing.ErrNotFound, sharing.ErrInvalid (the server does not take the request as it is), sharing.ErrConflict (somebody
-// was there before, or a disruption budget keeps a pod), sharing.ErrUnavailable.
+// Get reads one object, or other JSON of the path. Errors: sharing.ErrDenied (no right to it), sharing.ErrNotFound,
+// sharing.ErrInvalid (the server rejects the request), sharing.ErrConflict (another client was first, or a disruption
+// budget blocks it), sharing.ErrUnavailable.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
 	return c.Do(ctx, http.MethodGet, path, query, nil, into)
 }
@@ -88,8 +88,9 @@ func (c *Client) Text(ctx context.Context, path string, query url.Values, most i
 	return text, nil
 }
 
-// List gives each item of a list, page by page, with what else the query asks. Its errors are those of Get, and those of
-// item. The pager of client-go works on typed objects; here each item is decoded by its user, who needs a part of it.
+// List gives each item of a list, page by page, with what else the query asks. Its errors are those of Get, and those
+// of item. The pager of client-go works on typed objects; here each item is decoded by its user, who needs a part of
+// it.
 func (c *Client) List(ctx context.Context, path string, query url.Values, item func(json.RawMessage) error) error {
 	asked := url.Values{"limit": {fmt.Sprint(pageSize)}}
 	maps.Copy(asked, query)
@@ -152,7 +153,8 @@ func refusal(method string, answer *http.Response) error {
 	}
 	switch answer.StatusCode {
 	case http.StatusUnauthorized:
-		return fmt.Errorf("%s; log in again, or name another user of the kubeconfig with --user: %w", text, sharing.ErrDenied)
+		return fmt.Errorf("%s; log in again, or name another user of the kubeconfig with --user: %w", text,
+			sharing.ErrDenied)
 	case http.StatusForbidden:
 		return fmt.Errorf("%s; ask an administrator for the right: %w", text, sharing.ErrDenied)
 	case http.StatusNotFound:

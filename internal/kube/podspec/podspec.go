@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podspec says in Kerf's words what a pod's spec asks for. It speaks to nobody.
+// Package podspec converts a pod's spec to Kerf's request. It calls no other component.
 package podspec
 
 import (
@@ -21,6 +21,9 @@ func Convert(p *corev1.Pod) sharing.Pod {
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
 		Annotations: ours(p.Annotations), Labels: p.Labels, Terminal: Terminal(p),
 	}
+	if out.Node != "" { // its annotations may be those of an earlier version
+		out.Annotations = sharing.CurrentAnnotations(out.Annotations)
+	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
@@ -30,7 +33,8 @@ func Convert(p *corev1.Pod) sharing.Pod {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			kind = sharing.ContainerSidecar
 		}
-		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Kind: kind, Limits: limits(c.Resources.Limits)})
+		out.Containers = append(out.Containers, sharing.PodContainer{Name: c.Name, Kind: kind,
+			Limits: limits(c.Resources.Limits)})
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
@@ -75,8 +79,8 @@ func limits(all corev1.ResourceList) map[string]string {
 	return out
 }
 
-// decimal is the quantity's value: "10Gi" is 10737418240. What is no whole number, or none of 64 bits, stays
-// the text that it was, and whoever reads it as a number refuses it.
+// decimal is the quantity's value: "10Gi" is 10737418240. A value that is not a 64-bit integer stays text, and its
+// number parser rejects it.
 func decimal(q resource.Quantity) string {
 	v := q.Value()
 	if resource.NewQuantity(v, resource.DecimalSI).Cmp(q) != 0 {

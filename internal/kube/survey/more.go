@@ -26,8 +26,8 @@ const (
 	configPath = "/api/v1/namespaces/kerf-system/configmaps/kerf-config"
 )
 
-// More is what belongs to one pod beside the cluster. Not everybody may read all of it: what could not be read is empty, and
-// Left says so.
+// More is data of one pod in addition to the cluster. Not every user may read all of it: unreadable parts are empty,
+// and Left names them.
 type More struct {
 	// Events are those of the pod, the oldest first.
 	Events []Event
@@ -71,8 +71,8 @@ func TakeFor(ctx context.Context, api *access.Client, namespace, pod string) (Cl
 	return c, m, nil
 }
 
-// Config is what the ConfigMap of the agents' configuration has, by key. Errors are those of Take; sharing.ErrNotFound where
-// there is no such ConfigMap.
+// Config is what the ConfigMap of the agents' configuration has, by key. Errors are those of Take; sharing.ErrNotFound
+// where there is no such ConfigMap.
 func Config(ctx context.Context, api *access.Client) (map[string]string, error) {
 	var m corev1.ConfigMap
 	if err := api.Get(ctx, configPath, nil, &m); err != nil {
@@ -87,7 +87,8 @@ func Heartbeats(ctx context.Context, api *access.Client) (map[string]Heartbeat, 
 	err := api.List(ctx, leasesPath, nil, func(raw json.RawMessage) error {
 		var l coordinationv1.Lease
 		err := json.Unmarshal(raw, &l)
-		if node, ours := strings.CutPrefix(l.Name, leasePrefix); ours && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil {
+		if node, ours := strings.CutPrefix(l.Name, leasePrefix); ours && l.Spec.RenewTime != nil &&
+			l.Spec.LeaseDurationSeconds != nil {
 			beats[node] = Heartbeat{l.Spec.RenewTime.Time, time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second}
 		}
 		return err
@@ -103,7 +104,8 @@ func Events(ctx context.Context, api *access.Client, namespace, pod string) ([]E
 	err := api.List(ctx, path, query, func(raw json.RawMessage) error {
 		var e corev1.Event
 		err := json.Unmarshal(raw, &e)
-		one := Event{Reason: e.Reason, Message: e.Message, From: e.Source.Component, Last: e.LastTimestamp.Time, Count: max(1, e.Count)}
+		one := Event{Reason: e.Reason, Message: e.Message, From: e.Source.Component, Last: e.LastTimestamp.Time,
+			Count: max(1, e.Count)}
 		if e.ReportingController != "" {
 			one.From = e.ReportingController
 		}

@@ -34,7 +34,8 @@ type Cluster struct {
 	Nodes []Node
 	// Pods are those that are not at their end, bound to a node or not.
 	Pods []Pod
-	// Reports are the statuses of the GPUNodes by the node's name, as the agents wrote them (api/gpunode has the schema).
+	// Reports are the statuses of the GPUNodes by the node's name, as the agents wrote them (api/gpunode has the
+	// schema).
 	Reports map[string]json.RawMessage
 }
 
@@ -57,7 +58,7 @@ type Pod struct {
 	sharing.Pod
 	MilliCPU int64
 	Memory   sharing.Bytes
-	// Owner is the controller that would make it anew, as kind and name; empty where nobody would.
+	// Owner is the controller that would replace it, as kind and name; empty if there is none.
 	Owner string
 	// Fixed pods belong to their node and go with it: those of a DaemonSet and static ones.
 	Fixed bool
@@ -108,7 +109,8 @@ func installed(err error) error {
 }
 
 func node(n *corev1.Node) Node {
-	out := Node{Name: n.Name, Labels: n.Labels, MilliCPU: n.Status.Allocatable.Cpu().MilliValue(), Closed: n.Spec.Unschedulable}
+	out := Node{Name: n.Name, Labels: n.Labels, MilliCPU: n.Status.Allocatable.Cpu().MilliValue(),
+		Closed: n.Spec.Unschedulable}
 	out.Memory = bytes(n.Status.Allocatable)
 	for name, q := range n.Status.Allocatable {
 		if strings.HasPrefix(string(name), sharing.Domain+"/") {
@@ -137,8 +139,8 @@ func pod(p *corev1.Pod) Pod {
 	return out
 }
 
-// asked is what the scheduler counts for a pod: its containers and sidecars together, or what an init container needs
-// while it runs beside the sidecars before it, if that is more; and what the runtime needs for itself.
+// asked is the scheduler's count for a pod: its containers and sidecars together, or an init container with the
+// sidecars before it, if that is more; plus the overhead of the container runtime.
 func asked(p *corev1.Pod) (int64, sharing.Bytes) {
 	cpu := func(r corev1.ResourceList) int64 { return r.Cpu().MilliValue() }
 	memory := func(r corev1.ResourceList) int64 { return r.Memory().Value() }

@@ -43,13 +43,15 @@ const reports = `[{"metadata":{"name":"a"},"status":{"ready":true}},{"metadata":
 // serve answers the lists one item at a time, so that pages count, and by broken where it is not nil.
 func serve(t *testing.T, broken func(w http.ResponseWriter, r *http.Request) bool) string {
 	t.Helper()
-	lists := map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/kerf.dev/v1alpha1/gpunodes": reports}
+	lists := map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods,
+		"/apis/kerf.dev/v1alpha1/gpunodes": reports}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if broken != nil && broken(w, r) {
 			return
 		}
 		var items []json.RawMessage
-		if json.Unmarshal([]byte(lists[r.URL.Path]), &items) != nil || r.Method != http.MethodGet || r.URL.Query().Get("limit") == "" {
+		if json.Unmarshal([]byte(lists[r.URL.Path]), &items) != nil || r.Method != http.MethodGet ||
+			r.URL.Query().Get("limit") == "" {
 			http.NotFound(w, r)
 			return
 		}
@@ -62,7 +64,9 @@ func serve(t *testing.T, broken func(w http.ResponseWriter, r *http.Request) boo
 	}))
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- {name: x, context: {cluster: c, user: u}}\ncurrent-context: x\nusers:\n- {name: u, user: {token: t}}\n", server.URL)
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- {name: c, cluster: {server: %q}}\ncontexts:\n- "+
+		"{name: x, context: {cluster: c, user: u}}\ncurrent-context: x\nusers:\n- {name: u, user: {token: t}}\n",
+		server.URL)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +99,8 @@ func TestTakeReadsAllPages(t *testing.T) {
 		Pods: []survey.Pod{
 			{
 				Pod: sharing.Pod{
-					UID: "u1", Namespace: "team", Name: "web-1", Node: "a", Annotations: map[string]string{"kerf.dev/gpu-model": "H100"}, Priority: 100,
+					UID: "u1", Namespace: "team", Name: "web-1", Node: "a",
+					Annotations: map[string]string{"kerf.dev/gpu-model": "H100"}, Priority: 100,
 					Containers: []sharing.PodContainer{
 						{Name: "side", Kind: sharing.ContainerSidecar}, {Name: "init", Kind: sharing.ContainerInit},
 						{Name: "main", Limits: map[string]string{"kerf.dev/gpu-memory-gib": "10"}},
@@ -103,8 +108,10 @@ func TestTakeReadsAllPages(t *testing.T) {
 				},
 				MilliCPU: 3600, Memory: 5 * sharing.GiB, Owner: "ReplicaSet web",
 			},
-			{Pod: sharing.Pod{UID: "u2", Namespace: "kerf-system", Name: "agent-x", Node: "a", Containers: container("c")}, Owner: "DaemonSet agent", Fixed: true},
-			{Pod: sharing.Pod{UID: "u3", Namespace: "kube-system", Name: "static-a", Node: "a", Containers: container("c")}, Owner: "Node a", Fixed: true},
+			{Pod: sharing.Pod{UID: "u2", Namespace: "kerf-system", Name: "agent-x", Node: "a",
+				Containers: container("c")}, Owner: "DaemonSet agent", Fixed: true},
+			{Pod: sharing.Pod{UID: "u3", Namespace: "kube-system", Name: "static-a", Node: "a",
+				Containers: container("c")}, Owner: "Node a", Fixed: true},
 			{Pod: sharing.Pod{UID: "u5", Namespace: "team", Name: "waits", Containers: container("c")}},
 		},
 		Reports: map[string]json.RawMessage{"a": json.RawMessage(`{"ready":true}`)},
@@ -127,10 +134,11 @@ func TestTakeSaysWhatIsWrong(t *testing.T) {
 		broken func(http.ResponseWriter, *http.Request) bool
 		want   error
 	}{
-		"no right to pods":        {status("/api/v1/pods", http.StatusForbidden), sharing.ErrDenied},
-		"who are you":             {status("/api/v1/nodes", http.StatusUnauthorized), sharing.ErrDenied},
-		"not a cluster of Kerf's": {status("/apis/kerf.dev/v1alpha1/gpunodes", http.StatusNotFound), sharing.ErrNotFound},
-		"overloaded":              {status("/api/v1/nodes", http.StatusTooManyRequests), sharing.ErrUnavailable},
+		"no right to pods": {status("/api/v1/pods", http.StatusForbidden), sharing.ErrDenied},
+		"who are you":      {status("/api/v1/nodes", http.StatusUnauthorized), sharing.ErrDenied},
+		"not a cluster of Kerf's": {status("/apis/kerf.dev/v1alpha1/gpunodes", http.StatusNotFound),
+			sharing.ErrNotFound},
+		"overloaded": {status("/api/v1/nodes", http.StatusTooManyRequests), sharing.ErrUnavailable},
 		"no JSON": {func(w http.ResponseWriter, _ *http.Request) bool {
 			_, _ = fmt.Fprint(w, "<html>")
 			return true

@@ -46,7 +46,8 @@ static uint64_t element_bits(int format, unsigned channels)
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	uint64_t n = element_bits(d->format, d->channels);
-	if (__builtin_mul_overflow(n, (uint64_t)d->width, &n) || __builtin_mul_overflow(n, (uint64_t)(d->height ? d->height : 1), &n) ||
+	if (__builtin_mul_overflow(n, (uint64_t)d->width, &n) ||
+	    __builtin_mul_overflow(n, (uint64_t)(d->height ? d->height : 1), &n) ||
 	    __builtin_mul_overflow(n, (uint64_t)(d->depth ? d->depth : 1), &n))
 		return UINT64_MAX;
 	return n / 8 + (n % 8 != 0);
@@ -122,7 +123,8 @@ CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 	KERF_NEED(cuArray3DCreate, CUDA_ERROR_NOT_INITIALIZED);
 	if (!d)
 		return real(array, d);
-	CUresult ret = begin(&c, &(CUDA_ARRAY3D_DESCRIPTOR){ d->width, d->height, d->depth, d->format, d->channels, d->flags }, 1);
+	CUresult ret = begin(&c, &(CUDA_ARRAY3D_DESCRIPTOR){ d->width, d->height, d->depth, d->format, d->channels,
+		d->flags }, 1);
 	if (ret)
 		return ret;
 	ret = real(array, d);

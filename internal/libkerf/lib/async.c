@@ -3,6 +3,7 @@
  *
  * Stream-ordered allocation. What a stream captures is a graph's, and has memory from the graph's launch on.
  */
+#include "block.h"
 #include "pool.h"
 
 static CUresult device_of(CUstream stream, CUdevice *device)
@@ -45,7 +46,8 @@ static CUresult pool_of(CUmemoryPool named, CUdevice device, struct kerf_pool **
 static bool capturing(CUstream stream, bool per_thread)
 {
 	int status = 0;
-	__typeof__(&cuStreamIsCapturing) ask = per_thread ? KERF_REAL(cuStreamIsCapturing_ptsz) : KERF_REAL(cuStreamIsCapturing);
+	__typeof__(&cuStreamIsCapturing) ask = per_thread ? KERF_REAL(cuStreamIsCapturing_ptsz)
+		: KERF_REAL(cuStreamIsCapturing);
 	return ask && ask(stream, &status) == CUDA_SUCCESS && status;
 }
 
@@ -54,7 +56,8 @@ static void wait_for(CUstream stream, bool per_thread)
 {
 	int mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* another stream's capture is not disturbed */
 	__typeof__(&cuThreadExchangeStreamCaptureMode) exchange = KERF_REAL(cuThreadExchangeStreamCaptureMode);
-	__typeof__(&cuStreamSynchronize) wait = per_thread ? KERF_REAL(cuStreamSynchronize_ptsz) : KERF_REAL(cuStreamSynchronize);
+	__typeof__(&cuStreamSynchronize) wait = per_thread ? KERF_REAL(cuStreamSynchronize_ptsz)
+		: KERF_REAL(cuStreamSynchronize);
 	bool exchanged = exchange && exchange(&mode) == CUDA_SUCCESS;
 	if (wait)
 		wait(stream);
@@ -91,11 +94,6 @@ static CUresult ask(const struct call *c)
 	return real ? real(c->ptr, c->bytes, c->stream) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-static uint64_t whole(size_t bytes)
-{
-	return bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : (bytes + KERF_POOL_UNIT - 1) / KERF_POOL_UNIT * KERF_POOL_UNIT;
-}
-
 /* Gives back what the driver has given past what there is. */
 static void undo(const struct call *c, struct kerf_pool *p, uint64_t bytes)
 {
@@ -108,7 +106,8 @@ static void undo(const struct call *c, struct kerf_pool *p, uint64_t bytes)
 enum outcome { DONE, NO_ROOM, GREW };
 
 /* With the pool's lock held, and taken bytes reserved for what the pool grows by. */
-static enum outcome serve(const struct call *c, struct kerf_pool *p, uint64_t taken, struct kerf_entry *e, CUresult *ret)
+static enum outcome serve(const struct call *c, struct kerf_pool *p, uint64_t taken, struct kerf_entry *e,
+	CUresult *ret)
 {
 	*ret = ask(c);
 	if (!*ret)
@@ -128,7 +127,7 @@ static enum outcome from_pool(const struct call *c, struct kerf_pool *p, struct 
 		outcome = serve(c, p, 0, e, ret);
 	else
 		*ret = CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t want = e->bytes + p->slack;
+	uint64_t want = kerf_pool_growth(p, e->bytes);
 	pthread_mutex_unlock(&p->lock);
 	if (outcome == DONE)
 		return DONE;
@@ -144,10 +143,30 @@ static enum outcome from_pool(const struct call *c, struct kerf_pool *p, struct 
 	return outcome;
 }
 
+/* While a stream is captured, most calls would end the capture: the driver is asked for the allocation first, and for
+ * the device as a thread that is allowed to. The graph is charged when it is launched. */
+static CUresult capture(const struct call *c)
+{
+	CUdevice device = 0;
+	const struct kerf_pool *p = c->pool ? kerf_pool_find(c->pool) : NULL;
+	CUresult ret = ask(c);
+	if (ret || (p && p->host))
+		return ret;
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	__typeof__(&cuThreadExchangeStreamCaptureMode) exchange = KERF_REAL(cuThreadExchangeStreamCaptureMode);
+	bool exchanged = exchange && exchange(&mode) == CUDA_SUCCESS;
+	ret = device_of(c->stream, &device);
+	if (exchanged)
+		exchange(&mode);
+	return ret ? ret : kerf_captured(device, c->stream, c->per_thread, *c->ptr, kerf_round(c->bytes));
+}
+
 static CUresult allocate(const struct call *c)
 {
 	struct kerf_pool *p;
 	CUdevice device = 0;
+	if (capturing(c->stream, c->per_thread))
+		return capture(c);
 	CUresult ret = device_of(c->stream, &device);
 	if (!ret)
 		ret = pool_of(c->pool, device, &p);
@@ -155,15 +174,10 @@ static CUresult allocate(const struct call *c)
 		return ret;
 	if (p->host)
 		return ask(c);
-	if (capturing(c->stream, c->per_thread)) {
-		ret = ask(c);
-		return ret ? ret : kerf_captured(device, c->stream, c->per_thread, *c->ptr, whole(c->bytes));
-	}
 	struct kerf_entry *e = kerf_entry();
 	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	e->bytes = whole(c->bytes);
-	e->peak = kerf_round(c->bytes);
+	e->bytes = kerf_pool_part(c->bytes);
 	if (from_pool(c, p, e, &ret) != DONE)
 		ret = CUDA_ERROR_OUT_OF_MEMORY;
 	if (ret) {
@@ -203,6 +217,7 @@ static CUresult freed(CUdeviceptr ptr, CUstream stream, bool per_thread, CUresul
 	struct kerf_entry *e = kerf_remove(KERF_POINTER, ptr);
 	if (e && e->pool)
 		return kerf_pool_free(e, stream, real);
+	kerf_block_leaves(e, true);
 	CUresult ret = real(ptr, stream);
 	if (!e && !ret)
 		kerf_captured_free(stream, per_thread, ptr);

@@ -4,15 +4,11 @@
  * Reserve, allocate, then keep or give back. What an allocation is remembered by is there before the driver is
  * asked, so that nothing can be held that is not counted.
  */
-#include "kerf.h"
+#include "block.h"
 
-#define MIB ((uint64_t)1 << 20)
-
-/* The driver takes whole 2 MiB for what is large, and packs what is small into such blocks. */
 uint64_t kerf_round(uint64_t bytes)
 {
-	uint64_t unit = bytes < MIB ? 512 : 2 * MIB;
-	return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
+	return bytes > UINT64_MAX - KERF_BLOCK ? UINT64_MAX : (bytes + KERF_BLOCK - 1) / KERF_BLOCK * KERF_BLOCK;
 }
 
 bool kerf_take_with_room(int place, uint64_t bytes)
@@ -95,9 +91,12 @@ CUresult kerf_end(struct kerf_charge *c, CUresult ret, int kind, uint64_t key)
 CUresult kerf_freed(struct kerf_entry *e, CUresult ret)
 {
 	if (e && ret) {
+		kerf_block_leaves(e, false);
 		kerf_put(e);
 	} else if (e) {
-		if (e->pool)
+		if (e->block)
+			kerf_block_freed(e);
+		else if (e->pool)
 			kerf_pool_freed(e);
 		else
 			kerf_give(e->place, e->bytes);

@@ -47,7 +47,8 @@ struct making {
 	bool first;
 };
 
-/* Begins to make a context of which only a bound is known. Room that others take for theirs and do not need is free soon. */
+/* Begins to make a context of which only a bound is known. Room that others take for theirs and do not need is free
+ * soon. */
 static bool begin_within(struct making *m, uint64_t bound)
 {
 	do {

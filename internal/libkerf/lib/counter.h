@@ -66,7 +66,8 @@ static inline uint64_t kerf_left(const struct kerf_limits *l, const struct kerf_
 }
 
 /* Books all that is left of a device in one step, if that is as much as least; 0: nothing was booked. */
-static inline uint64_t kerf_reserve_rest(const struct kerf_limits *l, struct kerf_usage *u, struct kerf_slot *s, int device,
+static inline uint64_t kerf_reserve_rest(const struct kerf_limits *l, struct kerf_usage *u, struct kerf_slot *s,
+					 int device,
 					 uint64_t least)
 {
 	_Atomic uint64_t *total = &u->total[device].bytes;

@@ -1,10 +1,11 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A library that is opened with RTLD_DEEPBIND looks into its own dependencies before the program's: for dlsym it gets the C
- * library's, for a function of the driver, if it is linked against it, the driver's own. To drop the flag would mend
- * that, and break who asks for it because two libraries have the same names. So the flag is let be, and when the library
- * is there, those of its imports that ended past this library are led here. What its constructors do before is missed.
+ * A library that is opened with RTLD_DEEPBIND looks into its own dependencies before the program's: for dlsym it gets
+ * the C library's, for a function of the driver, if it is linked against it, the driver's own. To drop the flag would
+ * mend that, and break who asks for it because two libraries have the same names. So the flag is let be, and when the
+ * library is there, those of its imports that ended past this library are led here. What its constructors do before is
+ * missed.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -36,9 +37,9 @@ struct object {
 	size_t bytes[2];
 };
 
-/* Another thread's dlopen may still be at work on the object. It makes pages read-only when it has done with them, so what
- * can be written is written, and no page that was not read-only is ever made so. Which it is, the kernel is asked: it puts
- * back what is there. */
+/* Another thread's dlopen may still be at work on the object. It makes pages read-only when it has done with them, so
+ * what can be written is written, and no page that was not read-only is ever made so. Which it is, the kernel is asked:
+ * it puts back what is there. */
 enum page { OPEN, CLOSED, NOT_KNOWN };
 
 static enum page page_of(void **slot, void *there)

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * dlopen, dlsym and their like. The C library tells by the return address who asks, so whatever may depend on that ends in
- * a jump to it and not in a call: these functions have to be compiled with sibling calls.
+ * dlopen, dlsym and their like. The C library tells by the return address who asks, so whatever may depend on that ends
+ * in a jump to it and not in a call: these functions have to be compiled with sibling calls.
  */
 #include <dlfcn.h>
 
@@ -61,8 +61,8 @@ void *kerf_instead(const char *name, void *there)
 	return to == there ? NULL : to;
 }
 
-/* How often a library was opened deep whose imports were not led here then, and how many objects there were at the first
- * time; and what of that this thread has seen. */
+/* How often a library was opened deep whose imports were not led here then, and how many objects there were at the
+ * first time; and what of that this thread has seen. */
 static _Atomic unsigned opened;
 static _Atomic size_t at_first = SIZE_MAX;
 static _Thread_local unsigned seen __attribute__((tls_model("initial-exec")));

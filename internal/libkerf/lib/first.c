@@ -3,12 +3,12 @@
  *
  * Contexts whose size is not known.
  *
- * If the agent knows an upper bound, a context takes that much. Otherwise, or if the bound does not fit, it takes all the
- * room that is left, and the call that makes it returns when the agent has read from the driver what it took. A process
- * that finds no room meanwhile waits for the same moment. So the grant stays within its cap, and Kerf rejects nothing for
- * which there is room. The only exception is a context that takes more than the room that is left: it exists for that
- * moment, and is undone. If the room that is left is less than a context of this region was seen to take, none is made.
- * No lock is taken. Without an agent the wait ends, and what is kept is more than contexts take.
+ * If the agent knows an upper bound, a context takes that much. Otherwise, or if the bound does not fit, it takes all
+ * the room that is left, and the call that makes it returns when the agent has read from the driver what it took. A
+ * process that finds no room meanwhile waits for the same moment. So the grant stays within its cap, and Kerf rejects
+ * nothing for which there is room. The only exception is a context that takes more than the room that is left: it
+ * exists for that moment, and is undone. If the room that is left is less than a context of this region was seen to
+ * take, none is made. No lock is taken. Without an agent the wait ends, and what is kept is more than contexts take.
  */
 #include <time.h>
 
@@ -42,7 +42,8 @@ static bool patient(int place, uint64_t since)
 	return true;
 }
 
-/* What is put aside for contexts may be more than they take. A process tells that it waits before it ends to make one. */
+/* What is put aside for contexts may be more than they take. A process tells that it waits before it ends to make
+ * one. */
 static bool unseen(int place)
 {
 	if (kerf_context_bound(place))
@@ -50,8 +51,8 @@ static bool unseen(int place)
 	return kerf_context_size(place) == KERF_UNKNOWN || kerf_anybody_waits(place);
 }
 
-/* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn. The first
- * contexts after a driver was loaded can take many seconds. */
+/* Each move of bytes to the overhead shows that the agent is there. Where many make contexts, each waits for its turn.
+ * The first contexts after a driver was loaded can take many seconds. */
 bool kerf_await_room(int place, uint64_t bytes, bool turns)
 {
 	uint64_t begun = now(), since = begun, moves = kerf_moves(place);

@@ -193,7 +193,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
 			   CUgraphNodeParams *params)
 {
 	KERF_NEED(cuGraphAddNode_v2, CUDA_ERROR_NOT_INITIALIZED);
-	return refuse(params) ? CUDA_ERROR_OUT_OF_MEMORY : added_node(real(node, graph, after, edges, n, params), graph, params);
+	return refuse(params) ? CUDA_ERROR_OUT_OF_MEMORY
+		: added_node(real(node, graph, after, edges, n, params), graph, params);
 }
 
 static CUresult forget(CUresult ret, int kind, const void *what)

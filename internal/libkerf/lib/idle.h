@@ -1,9 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a pool that are known to be unused: they were allocated from it and freed, and the pool has given nothing back
- * since. The driver serves an allocation from unused memory only if one part is large enough, so the sum of what is unused
- * does not tell whether the pool grows. Callers hold the pool's lock.
+ * Parts of a pool that are known to be unused: they were allocated from it and freed, and the pool has given nothing
+ * back since. The driver serves an allocation from unused memory only if one part is large enough, so the sum of what
+ * is unused does not tell whether the pool grows. Callers hold the pool's lock.
  */
 #ifndef KERF_IDLE_H
 #define KERF_IDLE_H
@@ -15,7 +15,8 @@
 
 struct kerf_part {
 	uint64_t at, bytes; /* bytes 0: the place is free */
-	uint64_t origin;    /* the allocation by which the pool grew; parts of one origin are contiguous memory of the driver's */
+	/* the allocation by which the pool grew; parts of one origin are contiguous memory of the driver's */
+	uint64_t origin;
 };
 
 struct kerf_idle {

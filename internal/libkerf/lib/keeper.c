@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Who may keep what a dead process held: the driver frees memory when the last descriptor of a process's files closes, and a
- * forked child has those, too. This is what a program can see of that by itself; the agent knows it from the driver's lists.
+ * Who may keep what a dead process held: the driver frees memory when the last descriptor of a process's files closes,
+ * and a forked child has those, too. This is what a program can see of that by itself; the agent knows it from the
+ * driver's lists.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -27,8 +28,8 @@ static bool is_gpu(const char *path)
 	return !*at;
 }
 
-/* Calls see with the target of each descriptor that is a GPU's file, until that is true. Returns 1 where it was, 0 where it
- * never was, and -1 where the descriptors cannot be read. */
+/* Calls see with the target of each descriptor that is a GPU's file, until that is true. Returns 1 where it was, 0
+ * where it never was, and -1 where the descriptors cannot be read. */
 static int each_gpu(const char *pid, bool (*see)(const char *path, void *with), void *with)
 {
 	char folder[64], path[PATH_SIZE];

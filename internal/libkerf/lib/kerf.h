@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the library's files share. No lock of a process is held while it calls the dynamic loader, and none but a
- * pool's own and that of handles while it calls the driver.
+ * What the library's files share. No lock of a process is held while it calls the dynamic loader. While it calls the
+ * driver it holds none but a pool's own, that of handles and that of small allocations.
  */
 #ifndef KERF_H
 #define KERF_H
@@ -67,13 +67,13 @@ int kerf_iterate(int (*each)(struct dl_phdr_info *, size_t, void *), void *data)
 const void *kerf_at(const struct dl_phdr_info *info, uintptr_t where);
 bool kerf_within(const struct dl_phdr_info *info, const void *address);
 
-/* deep.c: how many objects are loaded; and leads the imports of objects to this library that have ended past it, or would,
- * of those that were loaded when there were from already. */
+/* deep.c: how many objects are loaded; and leads the imports of objects to this library that have ended past it, or
+ * would, of those that were loaded when there were from already. */
 size_t kerf_objects(void);
 void kerf_lead(size_t from);
 
-/* dl.c: what an object is to call by a name that leads it to there; NULL: it does not know yet. NULL: that is as it should
- * be. And the C library's own. */
+/* dl.c: what an object is to call by a name that leads it to there; NULL: it does not know yet. NULL: that is as it
+ * should be. And the C library's own. */
 void *kerf_instead(const char *name, void *there);
 struct kerf_loader {
 	void *(*sym)(void *, const char *);
@@ -102,22 +102,23 @@ void kerf_load(void); /* finds the functions of the libraries that are loaded */
 enum kerf_known { KERF_NOT_WRAPPED, KERF_LOADED, KERF_ABSENT };
 enum kerf_known kerf_known(const char *name, void **wrapper);
 
-/* variant.c: which of the wrapped functions cuGetProcAddress means by a name; -1: none. And: does a name, with any suffix for
- * versions and streams, stand for a function that allocates? */
+/* variant.c: which of the wrapped functions cuGetProcAddress means by a name; -1: none. And: does a name, with any
+ * suffix for versions and streams, stand for a function that allocates? */
 #define KERF_KNOWN_UP_TO 13020 /* the newest CUDA version whose names are known */
 int kerf_variant(const char *const *names, const char *name, int version, uint64_t flags);
 bool kerf_allocates(const char *name);
-/* resolve.c: what stands for an allocating function that is not known: it rejects each call. version 0: it was not told. */
+/* resolve.c: what stands for an allocating function that is not known: it rejects each call. version 0: it was not
+ * told. */
 void *kerf_rejecting(const char *name, int version);
 
-/* keeper.c: whether a process that counts nothing may have the GPU's files of one that has ended. Only one thread calls it at a
- * time. counts says whether a process of this pid namespace counts. */
+/* keeper.c: whether a process that counts nothing may have the GPU's files of one that has ended. Only one thread calls
+ * it at a time. counts says whether a process of this pid namespace counts. */
 bool kerf_may_keep(bool (*counts)(int pid, uint64_t here), uint64_t here);
 
 /* region.c: the counters. A device is its place in the limits page. */
 #define KERF_NO_PLACE (-1)
-/* The place of managed memory of a device: it is charged there, too, and the agent knows that no process is listed with it.
- * Charges, entries and pools have it; all else takes the place of the device. */
+/* The place of managed memory of a device: it is charged there, too, and the agent knows that no process is listed with
+ * it. Charges, entries and pools have it; all else takes the place of the device. */
 #define KERF_MANAGED(place) ((place) == KERF_NO_PLACE ? KERF_NO_PLACE : (place) + KERF_DEVICES)
 #define KERF_DEVICE(place) ((place) < KERF_DEVICES ? (place) : (place) - KERF_DEVICES)
 int kerf_find(const unsigned char uuid[16]);
@@ -136,8 +137,9 @@ bool kerf_rejects_managed(void);
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
 
-/* What a context of a device takes, 0: nothing is put aside, KERF_UNKNOWN: nobody has seen one; that one begins to be made, or has been; and that what was taken for
- * it is the driver's overhead now, which the agent counts once it has seen it. */
+/* What a context of a device takes, 0: nothing is put aside, KERF_UNKNOWN: nobody has seen one; that one begins to be
+ * made, or has been; and that what was taken for it is the driver's overhead now, which the agent counts once it has
+ * seen it. */
 uint64_t kerf_context_size(int place);
 /* What a context takes at most if its size is not known; 0: the size is known, or no bound is. */
 uint64_t kerf_context_bound(int place);
@@ -163,13 +165,14 @@ bool kerf_over(int place);
  * the size has become known, or there is none. Then waits until the agent has seen it; false: it does not fit. */
 uint64_t kerf_first_begin(int place);
 bool kerf_first_fits(int place, uint64_t bytes);
-/* Takes the bound for a context, or the rest of the room if the bound does not fit; 0: there is no room. The caller has told
- * by kerf_making that it makes one. */
+/* Takes the bound for a context, or the rest of the room if the bound does not fit; 0: there is no room. The caller has
+ * told by kerf_making that it makes one. */
 uint64_t kerf_take_bound(int place, uint64_t bound);
 /* Waits until the agent has seen the contexts of this process for which a bound was taken. */
 void kerf_await_own(int place);
-/* Waits until so much room may be there, because the agent has seen contexts of the grant; false: none of them waits for that, or
- * the agent has seen none for too long. With turns, a wait in which the agent sees contexts may be longer. */
+/* Waits until so much room may be there, because the agent has seen contexts of the grant; false: none of them waits
+ * for that, or the agent has seen none for too long. With turns, a wait in which the agent sees contexts may be
+ * longer. */
 bool kerf_await_room(int place, uint64_t bytes, bool turns);
 /* The least room in which a context is made. */
 uint64_t kerf_least_room(int place);
@@ -197,19 +200,23 @@ enum kerf_kind {
 };
 
 struct kerf_pool;
+struct kerf_block;
 struct kerf_entry {
 	struct kerf_entry *next;
 	uint64_t key, bytes;
 	CUcontext context;      /* what it goes with; NULL: it stays */
 	struct kerf_pool *pool; /* what it is part of; NULL: it is booked by itself */
 	struct kerf_entry *physical; /* what a handle or a mapping stands for */
-	uint64_t peak; /* of a graph's memory; bytes is what it comes to at its end. Of a part of a pool, its own size */
+	uint64_t peak; /* of a graph's memory; bytes is what it comes to at its end */
 	uint64_t origin; /* of a part of a pool: see idle.h */
+	struct kerf_block *block; /* of the driver's, which it shares with others; NULL: it shares none */
+	bool leaves; /* its block: the driver is being asked to free it */
 	int kind, place;
 };
 
 #define KERF_SHARDS 64
 #define KERF_BUCKETS (1 << 15)
+#define KERF_BLOCK_BUCKETS 4096
 #define KERF_MAX_CUDEVICES 64
 
 struct kerf_self {
@@ -222,6 +229,9 @@ struct kerf_self {
 	struct kerf_clock *_Atomic clock; /* of throttle.c */
 	pthread_mutex_t registering, making, handles, graph;
 	struct kerf_entry *_Atomic tiles; /* of sparse.c; changed with handles held */
+	/* Who allocates what may share a block holds packing of its device meanwhile; packed guards the blocks. */
+	pthread_mutex_t packing[KERF_DEVICES], packed;
+	struct kerf_block *blocks, *spare_block, *block[KERF_BLOCK_BUCKETS];
 	unsigned char *chunk; /* guarded by making, as what follows */
 	size_t left;
 	struct kerf_entry *spare;
@@ -246,7 +256,7 @@ struct kerf_charge {
 	int place;
 };
 
-uint64_t kerf_round(uint64_t bytes);
+uint64_t kerf_round(uint64_t bytes); /* to whole blocks of the driver's */
 CUresult kerf_begin(struct kerf_charge *c, int place, uint64_t bytes);
 CUresult kerf_begin_here(struct kerf_charge *c, uint64_t bytes);
 void kerf_cancel(struct kerf_charge *c);

@@ -35,7 +35,8 @@ CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream 
 	return kerf_end_turn(&t, real(function, width, height, stream));
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	unsigned bz,
 			unsigned shared, CUstream stream, void **params, void **extra)
 {
 	struct kerf_turn t;

@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Graphs that are made ready and launched; a launch's time is that of the whole graph. An executable's entry has in peak what its memory comes to at most, in
- * bytes whether the driver frees what an earlier launch left, and in context anything once it has been launched.
+ * Graphs that are made ready and launched; a launch's time is that of the whole graph. An executable's entry has in
+ * peak what its memory comes to at most, in bytes whether the driver frees what an earlier launch left, and in context
+ * anything once it has been launched.
  */
 #include "pool.h"
 #include "throttle.h"
@@ -74,8 +75,8 @@ static uint64_t growth(const struct kerf_entry *e)
 	return e->peak > kept ? e->peak - kept : 0;
 }
 
-/* Takes what a launch may grow the pool of graphs by. The pool is locked then, so that it gives nothing back that the launch
- * counts on. NULL: there is no room, and no pool is locked. */
+/* Takes what a launch may grow the pool of graphs by. The pool is locked then, so that it gives nothing back that the
+ * launch counts on. NULL: there is no room, and no pool is locked. */
 static struct kerf_pool *begin(const struct kerf_entry *e, uint64_t *taken)
 {
 	struct kerf_pool *p = kerf_pool_of_graphs(e->place);
@@ -101,7 +102,8 @@ static void end(struct kerf_pool *p, uint64_t taken)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* With the flag for it the driver does what it does for cuGraphUpload before it returns: what the graph needs has to fit. */
+/* With the flag for it the driver does what it does for cuGraphUpload before it returns: what the graph needs has to
+ * fit. */
 static CUresult with_params(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
 			    CUresult (*real)(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *))
 {

@@ -1,26 +1,30 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Managed memory. It is charged in full when it is allocated, or rejected where the grant's limits page says so. Then the
- * device has no managed memory, and moves no memory of the host to itself, as far as a program can ask. The variables of a
- * module (__managed__) and what a kernel touches reach no function of the driver, so the library cannot reject them.
+ * Managed memory. It is charged in full when it is allocated, or rejected where the grant's limits page says so. Then
+ * the device has no managed memory, and moves no memory of the host to itself, as far as a program can ask. The
+ * variables of a module (__managed__) and what a kernel touches reach no function of the driver, so the library cannot
+ * reject them.
  */
+#include "block.h"
 #include "pool.h"
+
+static CUresult ask(const struct kerf_request *r, uint64_t *bytes)
+{
+	return KERF_REAL(cuMemAllocManaged)(r->ptr, *bytes, r->flags);
+}
 
 CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 {
-	struct kerf_charge c;
-	KERF_NEED(cuMemAllocManaged, CUDA_ERROR_NOT_INITIALIZED);
+	int place;
+	if (!KERF_REAL(cuMemAllocManaged))
+		return CUDA_ERROR_NOT_INITIALIZED;
 	if (kerf_rejects_managed())
 		return CUDA_ERROR_NOT_SUPPORTED;
-	int place;
 	CUresult ret = kerf_here(&place);
-	if (!ret)
-		ret = kerf_begin(&c, KERF_MANAGED(place), kerf_round(bytes));
-	if (ret)
-		return ret;
-	ret = real(ptr, bytes, flags);
-	return kerf_end(&c, ret, KERF_POINTER, ret ? 0 : *ptr);
+	return ret ? ret
+		: kerf_linear(&(struct kerf_request){ .ask = ask, .ptr = ptr, .bytes = bytes, .flags = flags },
+			KERF_MANAGED(place));
 }
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
@@ -72,7 +76,8 @@ PREFETCH(cuMemDiscardAndPrefetchBatchAsync, rejects(to, to ? places : 0), BATCH,
 PREFETCH(cuMemDiscardAndPrefetchBatchAsync_ptsz, rejects(to, to ? places : 0), BATCH, IN_BATCH)
 
 /* Pools of managed memory came with CUDA 13.0. What is allocated from one may come to any device. */
-static CUresult pool_for(CUresult (*real)(CUmemoryPool *, CUmemLocation *, int), CUmemoryPool *pool, CUmemLocation *location,
+static CUresult pool_for(CUresult (*real)(CUmemoryPool *, CUmemLocation *, int), CUmemoryPool *pool,
+			 CUmemLocation *location,
 			 int type)
 {
 	int place;

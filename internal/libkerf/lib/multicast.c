@@ -52,7 +52,8 @@ void kerf_team_ended(struct kerf_entry *team)
 }
 
 /* After the driver has bound it, with handles held. */
-static void bound(CUmemGenericAllocationHandle handle, uint64_t offset, struct kerf_entry *physical, struct kerf_entry *e)
+static void bound(CUmemGenericAllocationHandle handle, uint64_t offset, struct kerf_entry *physical,
+	struct kerf_entry *e)
 {
 	struct kerf_entry *team = team_of(handle);
 	if (!team || !physical) { /* another process's memory, or another kind of it */

@@ -21,7 +21,8 @@ static CUresult attribute(const struct kerf_pool *p, int of_pool, int of_graphs,
 static uint64_t reserved(const struct kerf_pool *p)
 {
 	cuuint64_t now = p->booked; /* what was taken for it stays taken where the driver does not tell */
-	return attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now) ? p->booked : now;
+	return attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &now)
+		? p->booked : now;
 }
 
 /* What is booked and not in use; 0 also where the driver does not tell. */
@@ -60,18 +61,27 @@ bool kerf_pool_serves(struct kerf_pool *p, uint64_t bytes)
 		p->distrust--;
 		return false;
 	}
-	return kerf_idle_fits(&p->idle, kerf_round(bytes)) && unused(p) >= kerf_round(bytes);
+	return kerf_idle_fits(&p->idle, kerf_pool_part(bytes)) && unused(p) >= kerf_pool_part(bytes);
 }
 
-/* The pool has grown by so much for e: what is expected next time comes nearer to that. */
-static void learn(struct kerf_pool *p, uint64_t grown, const struct kerf_entry *e)
+uint64_t kerf_pool_growth(const struct kerf_pool *p, uint64_t bytes)
 {
-	uint64_t past = grown > e->bytes ? grown - e->bytes : 0;
-	p->slack = past > p->slack ? past : p->slack - (p->slack - past + 3) / 4;
+	const uint64_t unit = p->unit ? p->unit : KERF_POOL_UNIT;
+	return (bytes + unit - 1) / unit * unit; /* bytes is at most half of what there are */
 }
 
-/* Where e lies, and what is left of the memory that came with it. A pool that has grown has not used an idle part, and one that
- * has not grown has: else it has given memory back and grown again unseen, and what is known of it may be wrong. */
+/* The pool has grown by so much for bytes. If that is no multiple of what was taken for its unit, or more than
+ * expected, the unit is the largest power of 2 that divides it. */
+static void learn(struct kerf_pool *p, uint64_t grown, uint64_t bytes)
+{
+	const uint64_t unit = p->unit ? p->unit : KERF_POOL_UNIT;
+	if (grown % unit || grown > kerf_pool_growth(p, bytes))
+		p->unit = grown & -grown;
+}
+
+/* Where e lies, and what is left of the memory that came with it. A pool that has grown has not used an idle part, and
+ * one that has not grown has: else it has given memory back and grown again unseen, and what is known of it may be
+ * wrong. */
 static void put(struct kerf_pool *p, uint64_t grown, struct kerf_entry *e)
 {
 	e->origin = kerf_idle_take(&p->idle, e->key, e->bytes);
@@ -93,7 +103,7 @@ bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken, struct kerf_entry *e)
 	if (grown && !taken)
 		p->distrust = DISTRUST;
 	if (e && grown)
-		learn(p, grown, e);
+		learn(p, grown, e->bytes);
 	bool fits = !more || kerf_take(p->place, more);
 	if (fits)
 		p->booked += more;
@@ -166,7 +176,8 @@ bool kerf_pool_trim(struct kerf_pool *p, uint64_t missing)
 	uint64_t had = p->booked;
 	cut(p, had > missing ? had - missing : 0);
 	kerf_pool_settle(p);
-	/* The driver keeps at least what it is told to keep, so it gives no part back that is larger than what is missing. */
+	/* The driver keeps at least what it is told to keep, so it gives no part back that is larger than what is
+	 * missing. */
 	if (had - p->booked < missing && p->booked <= had && unused(p)) {
 		cut(p, 0);
 		kerf_pool_settle(p);
@@ -243,15 +254,15 @@ void kerf_pool_freed(const struct kerf_entry *part)
 	unlock(part->pool);
 }
 
-/* The driver may give the memory to another thread as soon as it has it. The lock keeps that thread out until the part is
- * known to be idle. */
+/* The driver may give the memory to another thread as soon as it has it. The lock keeps that thread out until the part
+ * is known to be idle. */
 CUresult kerf_pool_free(struct kerf_entry *part, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream))
 {
 	struct kerf_pool *p = part->pool;
 	pthread_mutex_lock(&p->lock);
 	CUresult ret = real(part->key, stream);
 	if (!ret && put_back(p, part))
-		kerf_idle_add(&p->idle, part->key, part->peak, part->origin);
+		kerf_idle_add(&p->idle, part->key, part->bytes, part->origin);
 	unlock(p);
 	if (ret)
 		kerf_put(part);

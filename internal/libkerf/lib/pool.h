@@ -10,14 +10,22 @@
 #include "idle.h"
 #include "kerf.h"
 
-#define KERF_POOL_UNIT ((uint64_t)2 << 20) /* the least that pools grow by */
+/* Pools grow by whole multiples of that: seen on an H200 with driver 580.159.04. A driver of which another unit is seen
+ * is believed that one. */
+#define KERF_POOL_UNIT ((uint64_t)32 << 20)
+
+/* A part of a pool is rounded up to 512 bytes. */
+static inline uint64_t kerf_pool_part(uint64_t bytes)
+{
+	return bytes > UINT64_MAX / 2 ? UINT64_MAX / 2 : (bytes + 511) / 512 * 512;
+}
 
 struct kerf_pool {
 	struct kerf_pool *next;
 	CUmemoryPool pool;
 	pthread_mutex_t lock;
 	uint64_t booked, held; /* held: in use of it, by what was asked for */
-	uint64_t slack;        /* by how much it grows past what is asked for */
+	uint64_t unit;	       /* of what it grows by; 0: KERF_POOL_UNIT */
 	unsigned distrust;     /* for so many allocations, what is idle does not count: the pool grew all the same */
 	struct kerf_idle idle;
 	int place;
@@ -32,12 +40,15 @@ struct kerf_pool *kerf_pool_of_graphs(CUdevice device);
 bool kerf_pool_settle(struct kerf_pool *p);
 /* With the lock held: does the pool serve bytes without growing? */
 bool kerf_pool_serves(struct kerf_pool *p, uint64_t bytes);
-/* With the lock held, after the driver has served e, or NULL if it has refused, and taken bytes were reserved for that: books
- * what the pool has. False: it has grown past that and past what there is. */
+/* With the lock held: by how much the pool is expected to grow for bytes that it does not serve without. */
+uint64_t kerf_pool_growth(const struct kerf_pool *p, uint64_t bytes);
+/* With the lock held, after the driver has served e, or NULL if it has refused, and taken bytes were reserved for that:
+ * books what the pool has. False: it has grown past that and past what there is. */
 bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken, struct kerf_entry *e);
 /* Frees a part of a pool by the driver's function. */
 CUresult kerf_pool_free(struct kerf_entry *part, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream));
-/* Has the pool give back as much as is missing, or more if it gives that back as a whole. True: it has given something. */
+/* Has the pool give back as much as is missing, or more if it gives that back as a whole. True: it has given
+ * something. */
 bool kerf_pool_trim(struct kerf_pool *p, uint64_t missing);
 
 #endif

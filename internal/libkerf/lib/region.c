@@ -143,8 +143,8 @@ static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 	atomic_fetch_add(&s->ended, 1);
 }
 
-/* The slot's owner, where that is a process of this pid namespace that is gone; else 0. Only in one's own namespace can it be
- * told that a pid is gone. */
+/* The slot's owner, where that is a process of this pid namespace that is gone; else 0. Only in one's own namespace can
+ * it be told that a pid is gone. */
 static uint64_t dead(const struct kerf_slot *s, uint64_t me, uint64_t here)
 {
 	uint64_t who = atomic_load(&s->owner);
@@ -168,8 +168,8 @@ static bool counts(int pid, uint64_t here)
 	return false;
 }
 
-/* Waits for the agent, which knows what the driver holds, to free slots of the dead or to count what they held in another way.
- * For each of the dead that is waited for once. */
+/* Waits for the agent, which knows what the driver holds, to free slots of the dead or to count what they held in
+ * another way. For each of the dead that is waited for once. */
 static bool agent_buries(struct kerf_usage *u, uint64_t me, uint64_t here)
 {
 	static uint64_t waited[KERF_SLOTS]; /* the owner that was waited for; guarded by burying */
@@ -190,8 +190,8 @@ static bool agent_buries(struct kerf_usage *u, uint64_t me, uint64_t here)
 }
 
 /* Frees the slots of processes that are gone, as the agent does: it may come too late for who waits for the memory of
- * the one before. Where another process may keep what they held, that is for the agent to find out. Each slot is made this
- * process's own first, so that it is not lost if this one dies too. */
+ * the one before. Where another process may keep what they held, that is for the agent to find out. Each slot is made
+ * this process's own first, so that it is not lost if this one dies too. */
 static bool bury(struct kerf_usage *u, uint64_t me, uint64_t here)
 {
 	static atomic_bool burying;
@@ -317,7 +317,8 @@ bool kerf_take(int place, uint64_t bytes)
 void kerf_refused(int place)
 {
 	if (place != KERF_NO_PLACE && mapped())
-		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->total[KERF_DEVICE(place)].refused, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&((struct kerf_usage *)usage)->total[KERF_DEVICE(place)].refused, 1,
+			memory_order_relaxed);
 }
 
 void kerf_rejected(void)

@@ -22,7 +22,8 @@ struct kerf_limit {
 	unsigned char uuid[16];
 	_Atomic uint64_t limit;    /* bytes */
 	_Atomic uint64_t overhead; /* bytes that the driver holds beyond what is counted */
-	_Atomic uint64_t context;  /* what one context takes; 0: nothing is put aside; KERF_UNKNOWN: nobody has seen one yet */
+	/* what one context takes; 0: nothing is put aside; KERF_UNKNOWN: nobody has seen one yet */
+	_Atomic uint64_t context;
 	_Atomic uint64_t moves;	   /* odd while bytes move from the counters to overhead: they count twice */
 };
 
@@ -32,8 +33,9 @@ struct kerf_limits {
 	struct kerf_limit device[KERF_DEVICES];
 	_Atomic uint64_t percent[KERF_DEVICES]; /* of the GPU's time; 0: it is not counted */
 	_Atomic uint64_t rejects_managed; /* 1: managed memory is rejected; an older agent's page has no such word */
-	/* Both count where context is KERF_UNKNOWN; an older agent's page has no such words. bound is at least what one context
-	 * takes; 0: not known. least is the least that a context of this region was seen to take; 0: none was seen. */
+	/* Both count where context is KERF_UNKNOWN; an older agent's page has no such words. bound is at least what one
+	 * context takes; 0: not known. least is the least that a context of this region was seen to take; 0: none was
+	 * seen. */
 	_Atomic uint64_t bound[KERF_DEVICES];
 	_Atomic uint64_t least[KERF_DEVICES];
 };
@@ -53,6 +55,11 @@ struct kerf_slot {
 	uint64_t pad[2];
 };
 
+/* Other words of kerf_total.turn: launches as the budget allows, and no launches. */
+#define KERF_OPEN 0
+#define KERF_HOLD 1
+#define KERF_FIRST_ALONE 2
+
 /* Times are of the GPU, in nanoseconds. */
 struct kerf_total {
 	_Atomic uint64_t bytes;
@@ -60,11 +67,16 @@ struct kerf_total {
 	_Atomic uint64_t charged;  /* what was taken in all */
 	_Atomic uint64_t refills;  /* counts the agent's; its lower half is the futex that processes wait at */
 	_Atomic uint64_t launches; /* how many were charged */
-	_Atomic uint64_t past;     /* of these, how many ran on without a budget: no agent refilled it, or a copy waited too long */
+	/* of these, how many ran on without a budget: no agent refilled it, or a copy waited too long */
+	_Atomic uint64_t past;
 	_Atomic uint64_t waited;   /* how long launches waited for a budget, summed over threads */
 	_Atomic uint64_t ran;      /* what ran in all, as the driver told, or else as charged; the agent adds */
 	_Atomic uint64_t refused;  /* how many calls were refused for want of room */
-	uint64_t pad[7];
+	/* KERF_OPEN, KERF_HOLD, or the number of a turn in which only this container launches. An older agent writes
+	 * none. */
+	_Atomic uint64_t turn;
+	_Atomic uint64_t occupied; /* from launches to their seen ends, as far as it was measured */
+	uint64_t pad[5];
 };
 
 struct kerf_usage {
@@ -73,8 +85,8 @@ struct kerf_usage {
 	uint64_t pad[6];
 	struct kerf_total total[KERF_DEVICES]; /* never less than the sum of what the slots hold */
 	struct kerf_slot slot[KERF_SLOTS];
-	/* The part of a slot's held that is managed memory, with which the driver lists no process. It is changed after held is
-	 * added to, and before it is taken from; an older agent's page has no such words. */
+	/* The part of a slot's held that is managed memory, with which the driver lists no process. It is changed after
+	 * held is added to, and before it is taken from; an older agent's page has no such words. */
 	_Atomic uint64_t managed[KERF_SLOTS][KERF_DEVICES];
 };
 

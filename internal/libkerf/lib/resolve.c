@@ -127,8 +127,8 @@ static CUresult ask(const char *name, void **function, int version, cuuint64_t f
 	return newer ? newer(name, function, version, flags, &status) : older(name, function, version, flags);
 }
 
-/* Which wrapper a function stands for that has no exported address; -1: none. A function of a later CUDA version is known if
- * the driver gives the same one for the newest version that is. */
+/* Which wrapper a function stands for that has no exported address; -1: none. A function of a later CUDA version is
+ * known if the driver gives the same one for the newest version that is. */
 static int known(const char *name, const void *function, int version, cuuint64_t flags)
 {
 	void *before = NULL;

@@ -14,7 +14,8 @@
 #define CHUNK (256 << 10)
 
 /* What pthread_atfork comes to in glibc; musl has none of that name, and loads this library all the same. */
-int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object) __attribute__((weak));
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+	void *object) __attribute__((weak));
 
 static struct kerf_self *_Atomic self;
 

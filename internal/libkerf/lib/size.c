@@ -18,8 +18,8 @@ static unsigned narrow(uint64_t bytes)
 	return (unsigned)least(bytes, UINT32_MAX);
 }
 
-/* The room that this process took for its contexts and does not need is free when the agent has seen them. Programs size
- * their pools by what is free. */
+/* The room that this process took for its contexts and does not need is free when the agent has seen them. Programs
+ * size their pools by what is free. */
 static void seen_size(int place, uint64_t *limit, uint64_t *used)
 {
 	kerf_await_own(place);
@@ -94,7 +94,8 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 
 static int digit(char c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F'
+		? c - 'A' + 10 : -1;
 }
 
 /* "GPU-" or, for a MIG instance, "MIG-", and 32 hex digits with dashes between them. */

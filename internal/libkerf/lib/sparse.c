@@ -65,7 +65,8 @@ static bool entries(struct kerf_entry **list, const CUarrayMapInfo *m, unsigned 
 	return true;
 }
 
-static CUresult map(CUresult (*real)(CUarrayMapInfo *, unsigned, CUstream), CUarrayMapInfo *m, unsigned n, CUstream stream)
+static CUresult map(CUresult (*real)(CUarrayMapInfo *, unsigned, CUstream), CUarrayMapInfo *m, unsigned n,
+	CUstream stream)
 {
 	struct kerf_entry *made;
 	pthread_mutex_t *held = entries(&made, m, n) ? kerf_lock_handles() : NULL;

@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Waiting. A pool gives back what was freed of it, beyond what it is to keep, when the program next waits for a
- * stream, an event or a context; another process may be waiting for that memory.
+ * stream, an event or a context; another process may be waiting for that memory. A measurement may have ended by then.
  */
-#include "kerf.h"
+#include "throttle.h"
 
 static CUresult waited(CUresult ret)
 {
 	struct kerf_self *s = kerf_self();
+	kerf_look();
 	if (s && atomic_load_explicit(&s->freed, memory_order_relaxed) && atomic_exchange(&s->freed, false))
 		kerf_pools(KERF_ALL_PLACES);
 	return ret;

@@ -24,5 +24,7 @@ void kerf_begin_turn(struct kerf_turn *t, uint64_t key, CUstream stream, bool pe
 void kerf_begin_copy(struct kerf_turn *t, uint64_t key, CUstream stream, bool per_thread);
 void kerf_begin_mem_op(struct kerf_turn *t, unsigned count, CUstream stream, bool per_thread);
 CUresult kerf_end_turn(struct kerf_turn *t, CUresult ret);
+/* After a wait: what was measured may have ended just now. */
+void kerf_look(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Copies, fills, and what streams do to words of memory. Each takes its turn as a launch does, but waits for it no longer
- * than a second: a kernel that runs already may be waiting for what it brings, and would be charged for as long. What
- * streams do to words takes no time worth measuring, and a stream that waits for a word uses none: they are charged a
- * fixed little.
+ * Copies, fills, and what streams do to words of memory. Each takes its turn as a launch does, but waits for it no
+ * longer than a second: a kernel that runs already may be waiting for what it brings, and would be charged for as long.
+ * What streams do to words takes no time worth measuring, and a stream that waits for a word uses none: they are
+ * charged a fixed little.
  */
 #include "throttle.h"
 

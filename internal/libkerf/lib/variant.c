@@ -1,9 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A driver may answer cuGetProcAddress with other addresses than those of its exported functions. Then the name that was
- * asked for decides, with version and flags as the published headers have them. Of versions after KERF_KNOWN_UP_TO nothing
- * is known.
+ * A driver may answer cuGetProcAddress with other addresses than those of its exported functions. Then the name that
+ * was asked for decides, with version and flags as the published headers have them. Of versions after KERF_KNOWN_UP_TO
+ * nothing is known.
  */
 #include <string.h>
 
@@ -64,9 +64,11 @@ int kerf_variant(const char *const *names, const char *name, int version, uint64
 		return KERF_cuGraphInstantiateWithFlags;
 	for (int f = 0; f < KERF_WRAPPED; f++) {
 		struct variant v = parse(names[f]);
-		if (v.base != length || memcmp(names[f], name, length) != 0 || v.since > version || (v.per_thread && flags != 2))
+		if (v.base != length || memcmp(names[f], name, length) != 0 || v.since > version ||
+			(v.per_thread && flags != 2))
 			continue;
-		if (best < 0 || v.per_thread > chosen.per_thread || (v.per_thread == chosen.per_thread && v.since > chosen.since)) {
+		if (best < 0 || v.per_thread > chosen.per_thread ||
+			(v.per_thread == chosen.per_thread && v.since > chosen.since)) {
 			best = f;
 			chosen = v;
 		}

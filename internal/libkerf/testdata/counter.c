@@ -67,7 +67,9 @@ static void *work(void *unused)
 int main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "layout") == 0) {
-		printf("%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %d %d %llu %llu\n", sizeof(struct kerf_limits),
+		printf("%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu "
+		       "%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %d %d %llu %llu\n",
+		       sizeof(struct kerf_limits),
 		       offsetof(struct kerf_limits, device), offsetof(struct kerf_limit, overhead),
 		       offsetof(struct kerf_limits, percent), offsetof(struct kerf_limits, rejects_managed),
 		       offsetof(struct kerf_limits, bound), offsetof(struct kerf_limits, least),
@@ -76,7 +78,9 @@ int main(int argc, char **argv)
 		       offsetof(struct kerf_usage, total), offsetof(struct kerf_usage, slot), sizeof(struct kerf_slot),
 		       offsetof(struct kerf_slot, begun), offsetof(struct kerf_slot, held),
 		       offsetof(struct kerf_limit, moves), offsetof(struct kerf_slot, making),
-		       offsetof(struct kerf_slot, waiting), offsetof(struct kerf_total, refused), offsetof(struct kerf_usage, rejected),
+		       offsetof(struct kerf_slot, waiting), offsetof(struct kerf_total, refused),
+		       offsetof(struct kerf_total, turn), offsetof(struct kerf_total, occupied),
+		       offsetof(struct kerf_usage, rejected),
 		       offsetof(struct kerf_usage, managed), KERF_DEVICES, KERF_SLOTS,
 		       KERF_LIMITS_MAGIC, KERF_USAGE_MAGIC);
 		return 0;

@@ -36,7 +36,8 @@ func Fit(shares []Share, room int) ([]Share, error) {
 		least += min(leastConns, s.Conns)
 	}
 	if room < fixed+least {
-		return nil, fmt.Errorf("bound listeners: %d connections are available and %d are needed: %w", room, fixed+least, sharing.ErrExhausted)
+		return nil, fmt.Errorf("bound listeners: %d connections are available and %d are needed: %w", room, fixed+least,
+			sharing.ErrExhausted)
 	}
 	out := make([]Share, len(shares))
 	spare, of := room-fixed-least, rest-least
@@ -63,7 +64,8 @@ type Rate struct {
 // It remembers a peer until its burst is available again. What all peers may do together bounds how many that are.
 type Pace struct {
 	each, all Rate
-	// next is when a peer's last call would have been due at a steady rate. A peer that is not in it has its whole burst.
+	// next is when a peer's last call would have been due at a steady rate. A peer that is not in it has its whole
+	// burst.
 	next  map[string]time.Time
 	total time.Time
 	// swept is how many peers were left by the last sweep.

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limit decides which connections and requests a server takes. It is a state machine without I/O, clock or lock.
+// Package limit decides which connections and requests a server takes. It is a state machine without I/O, clock or
+// lock.
 //
 // It promises:
 //   - the connections, requests, streams and bytes of a State, and of each peer in it, never exceed its Bounds. One
@@ -16,9 +17,9 @@ package limit
 type Bounds struct {
 	// Conns are open connections.
 	Conns, PeerConns int
-	// Requests are requests in flight that end by themselves, such as a unary call. Streams last until the peer ends them.
-	// Choose PeerConns above PeerRequests+PeerStreams. Then a peer at its bounds still has an idle connection that a new one
-	// can replace, and the peer learns why its request is rejected.
+	// Requests are requests in flight that end by themselves, such as a unary call. Streams last until the peer ends
+	// them. Choose PeerConns above PeerRequests+PeerStreams. Then a peer at its bounds still has an idle connection
+	// that a new one can replace, and the peer learns why its request is rejected.
 	Requests, PeerRequests int
 	Streams, PeerStreams   int
 	// Bytes are the bytes of answers that wait for their readers.
@@ -38,7 +39,7 @@ const (
 	Stream
 )
 
-// use is what somebody has of the bounds.
+// use is what one peer has of the bounds.
 type use struct {
 	conns int
 	busy  [2]int // by Kind
@@ -145,8 +146,8 @@ func (s *State) of(peer string) *use {
 	return u
 }
 
-// Close ends a connection. Its requests and bytes count until End and Free: work goes on after a peer has left. A second
-// call does nothing.
+// Close ends a connection. Its requests and bytes count until End and Free: work goes on after a peer has left. A
+// second call does nothing.
 func (s *State) Close(id ConnID) {
 	c := s.conns[id]
 	if c == nil || !c.open {
@@ -243,5 +244,6 @@ type Totals struct {
 // Totals returns what s holds now.
 func (s *State) Totals() Totals {
 	t := s.total
-	return Totals{Conns: t.conns, Requests: t.busy[Request], Streams: t.busy[Stream], Peers: len(s.peers), Bytes: t.bytes}
+	return Totals{Conns: t.conns, Requests: t.busy[Request], Streams: t.busy[Stream], Peers: len(s.peers),
+		Bytes: t.bytes}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// naive keeps every connection in a list and counts anew for each question.
+// naive keeps every connection in a list and counts again for each question.
 type naive struct {
 	Bounds
 	all []*naiveConn
@@ -66,7 +66,7 @@ func (n *naive) bytes(peer string) int64 {
 	}))
 }
 
-// victim is whose place a new connection of peer takes; nil for nobody's.
+// victim is the connection that a new one of peer replaces; nil for none.
 func (n *naive) victim(peer string) *naiveConn {
 	var able []*naiveConn
 	for _, c := range n.all {
@@ -94,7 +94,8 @@ func TestStateAgainstNaive(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		b := Bounds{
-			Conns: 2 + rnd.IntN(8), PeerConns: 1 + rnd.IntN(6), Requests: 1 + rnd.IntN(6), PeerRequests: 1 + rnd.IntN(4),
+			Conns: 2 + rnd.IntN(8), PeerConns: 1 + rnd.IntN(6), Requests: 1 + rnd.IntN(6), PeerRequests: 1 +
+				rnd.IntN(4),
 			Streams: 1 + rnd.IntN(4), PeerStreams: 1 + rnd.IntN(3), Bytes: 20, PeerBytes: 5 + rnd.Int64N(15),
 		}
 		s, n := New(b), &naive{Bounds: b}
@@ -120,7 +121,8 @@ func compare(s *State, n *naive, rnd *rand.Rand, step int) string {
 		s.Close(c.id)
 		c.open = false
 	case action < 8:
-		want := c.open && n.busy("", k) < []int{n.Requests, n.Streams}[k] && n.busy(c.peer, k) < []int{n.PeerRequests, n.PeerStreams}[k]
+		want := c.open && n.busy("", k) < []int{n.Requests, n.Streams}[k] && n.busy(c.peer, k) < []int{n.PeerRequests,
+			n.PeerStreams}[k]
 		if got := s.Begin(c.id, k); got != want {
 			return fmt.Sprintf("begin is %t, want %t", got, want)
 		}
@@ -178,7 +180,8 @@ func compareTotals(s *State, n *naive) string {
 			peers[c.peer] = true
 		}
 	}
-	want := Totals{Conns: n.conns(""), Requests: n.busy("", Request), Streams: n.busy("", Stream), Bytes: n.bytes(""), Peers: len(peers)}
+	want := Totals{Conns: n.conns(""), Requests: n.busy("", Request), Streams: n.busy("", Stream), Bytes: n.bytes(""),
+		Peers: len(peers)}
 	if d := cmp.Diff(want, s.Totals()); d != "" {
 		return d
 	}
@@ -195,7 +198,8 @@ func compareTotals(s *State, n *naive) string {
 
 // TestNothingStaysOfPeersThatLeft opens 50,000 connections of as many peers.
 func TestNothingStaysOfPeersThatLeft(t *testing.T) {
-	s := New(Bounds{Conns: 3, PeerConns: 2, Requests: 2, PeerRequests: 1, Streams: 1, PeerStreams: 1, Bytes: 1, PeerBytes: 1})
+	s := New(Bounds{Conns: 3, PeerConns: 2, Requests: 2, PeerRequests: 1, Streams: 1, PeerStreams: 1, Bytes: 1,
+		PeerBytes: 1})
 	for i := range 50_000 {
 		id, _, ok := s.Open(fmt.Sprint(i))
 		if !ok || !s.Begin(id, Request) {
@@ -212,7 +216,8 @@ func TestNothingStaysOfPeersThatLeft(t *testing.T) {
 }
 
 func TestCallsOutOfOrder(t *testing.T) {
-	s := New(Bounds{Conns: 1, PeerConns: 1, Requests: 1, PeerRequests: 1, Streams: 1, PeerStreams: 1, Bytes: 8, PeerBytes: 8})
+	s := New(Bounds{Conns: 1, PeerConns: 1, Requests: 1, PeerRequests: 1, Streams: 1, PeerStreams: 1, Bytes: 8,
+		PeerBytes: 8})
 	id, _, _ := s.Open("a")
 	s.End(id, Request)
 	s.Free(id, 1)
@@ -234,7 +239,8 @@ func TestFit(t *testing.T) {
 	share := func(name string, conns, peer int, fixed bool) Share {
 		return Share{Name: name, Bounds: Bounds{Conns: conns, PeerConns: peer}, Fixed: fixed}
 	}
-	all := []Share{share("hook", 100, 100, true), share("api", 200, 50, false), share("web", 100, 90, false), share("small", 2, 2, false)}
+	all := []Share{share("hook", 100, 100, true), share("api", 200, 50, false), share("web", 100, 90, false),
+		share("small", 2, 2, false)}
 	tests := map[string]struct {
 		room int
 		want []int // connections

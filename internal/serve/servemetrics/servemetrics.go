@@ -28,7 +28,8 @@ func New(shares map[string]*serve.Share) *Listeners {
 		requests: d("kerf_listener_requests", "Requests in flight of the listener, streams excluded."),
 		streams:  d("kerf_listener_streams", "Open streams of the listener."),
 		bytes:    d("kerf_listener_answer_bytes", "Bytes of answers that wait for their readers."),
-		rejected: d("kerf_listener_rejected_total", "Connections, requests and answers that exceeded the bounds of the listener, by kind (connection, idle_connection, request, answer).", "kind"),
+		rejected: d("kerf_listener_rejected_total", "Connections, requests and answers that exceeded the bounds of "+
+			"the listener, by kind (connection, idle_connection, request, answer).", "kind"),
 	}
 }
 

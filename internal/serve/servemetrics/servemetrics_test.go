@@ -17,7 +17,8 @@ import (
 
 // TestListeners shows what a share holds and rejected.
 func TestListeners(t *testing.T) {
-	web := serve.NewShare(limit.Share{Name: "http", Bounds: limit.Bounds{Conns: 1, PeerConns: 1, Requests: 1, PeerRequests: 1, Bytes: 9, PeerBytes: 9}})
+	web := serve.NewShare(limit.Share{Name: "http", Bounds: limit.Bounds{Conns: 1, PeerConns: 1, Requests: 1,
+		PeerRequests: 1, Bytes: 9, PeerBytes: 9}})
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

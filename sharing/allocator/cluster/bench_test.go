@@ -68,8 +68,9 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster. It fails if p99
-// exceeds its budget, which is twenty times what docs/benchmarks/scheduler-throughput.md has, so that a busy machine meets it, too.
+// One core decides for 5,000 nodes of 8 GPUs while requests come and go; the memory is that of the whole cluster. It
+// fails if p99 exceeds its budget, which is twenty times what docs/benchmarks/scheduler-throughput.md has, so that a
+// busy machine meets it, too.
 func BenchmarkChoose5000Nodes(b *testing.B) {
 	const budget = time.Millisecond
 	holds := make([]held, 0, 30001)
@@ -94,8 +95,8 @@ func BenchmarkChoose5000Nodes(b *testing.B) {
 	b.ReportMetric(float64(used)/(1<<20), "MiB")
 }
 
-// The budget of a cluster of 5,000 nodes with 10,000 grants: memory, and allocations per decision. Both grow at once if a
-// decision looks at each node, or copies what it looks at.
+// The budget of a cluster of 5,000 nodes with 10,000 grants: memory, and allocations per decision. Both grow at once if
+// a decision looks at each node, or copies what it looks at.
 func TestBudgetOf5000Nodes(t *testing.T) {
 	const memory, allocations = 7 << 20, 6
 	holds := make([]held, 0, 10001)
@@ -122,8 +123,8 @@ func TestBudgetOf5000Nodes(t *testing.T) {
 	t.Logf("%d KiB, %g allocations per decision", used>>10, per)
 }
 
-// Instances that come and go on GPUs in MIG mode: with few GPUs their room is valued anew with each decision, with many once
-// in a while.
+// Instances that come and go on GPUs in MIG mode: with few GPUs their free units are valued again with each decision,
+// with many once in a while.
 func BenchmarkChooseInstances(b *testing.B) {
 	for _, gpus := range []int{100, 4000} {
 		b.Run(strconv.Itoa(gpus), func(b *testing.B) {
@@ -160,7 +161,8 @@ func BenchmarkEstimate(b *testing.B) {
 	w := cluster.NewWorkload(requests)
 	var nodes []cluster.Node
 	for range 1000 {
-		nodes = append(nodes, cluster.Node{CPU: 96000, Memory: 1 << 40, Model: "A", GPUs: slices.Repeat([]cluster.Milli{cluster.WholeGPU}, 8)})
+		nodes = append(nodes, cluster.Node{CPU: 96000, Memory: 1 << 40, Model: "A",
+			GPUs: slices.Repeat([]cluster.Milli{cluster.WholeGPU}, 8)})
 	}
 	for _, leave := range []bool{false, true} {
 		b.Run("leave="+strconv.FormatBool(leave), func(b *testing.B) {

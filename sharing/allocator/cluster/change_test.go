@@ -20,11 +20,13 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 		{Name: "other", CPU: 8000, Memory: 64 * sharing.GiB, Model: "B", GPUs: full(1)},
 		{Name: "plain", CPU: 8000, Memory: 64 * sharing.GiB},
 		{Name: "weak", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelNone},
-		{Name: "full", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{310, 305}, Level: sharing.LevelDriver},
+		{Name: "full", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{310, 305},
+			Level: sharing.LevelDriver},
 		{Name: "sick", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
 		{Name: "away", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver},
-		{Name: "whole", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver, Gives: cluster.WholeAlone},
-		// What waiting never mends is said before what is short now.
+		{Name: "whole", CPU: 8000, Memory: 64 * sharing.GiB, Model: "A", GPUs: full(1), Level: sharing.LevelDriver,
+			Gives: cluster.WholeAlone},
+		// A reason that waiting cannot remove comes before a temporary one.
 		{Name: "never", CPU: 1500, Memory: sharing.GiB, Model: "B", GPUs: full(1)},
 	}
 	c := cluster.New(nodes, others.BestFit{})
@@ -45,7 +47,7 @@ func TestRefusalsSayWhatIsMissing(t *testing.T) {
 		{"full", cluster.LacksRoom, "best GPU has 31 % free, 40 % asked"},
 		{"sick", cluster.Withheld, "its GPUs take nothing new"},
 		{"away", cluster.IsCordoned, "takes nothing new"},
-		{"whole", cluster.OtherPieces, "GPUs are given whole alone, a part asked"},
+		{"whole", cluster.OtherMode, "GPUs are given whole alone, a part asked"},
 		{"never", cluster.WrongModel, "GPUs are B, A asked"},
 	}
 	if diff := cmp.Diff(want, c.Refusals(r)); diff != "" {
@@ -86,7 +88,8 @@ func TestWithheldGPUKeepsItsBooks(t *testing.T) {
 	if n := c.Node(0); n.GPUs[0] != cluster.WholeGPU {
 		t.Errorf("back: %+v", n)
 	}
-	for _, err := range []error{c.Withhold(1, 0, true), c.Withhold(0, 1, true), c.Withhold(0, -1, true), c.Cordon(1, true), c.Cordon(-1, true)} {
+	for _, err := range []error{c.Withhold(1, 0, true), c.Withhold(0, 1, true), c.Withhold(0, -1, true),
+		c.Cordon(1, true), c.Cordon(-1, true)} {
 		if err == nil {
 			t.Error("what is not there was changed")
 		}
@@ -96,7 +99,8 @@ func TestWithheldGPUKeepsItsBooks(t *testing.T) {
 func TestWholeGPUsLieCloseTogether(t *testing.T) {
 	place := func(link, numa, pcie int) cluster.Place { return cluster.Place{NVLink: link, NUMA: numa, PCIe: pcie} }
 	pairs := []cluster.Place{place(0, 0, 0), place(1, 0, 0), place(1, 0, 1), place(0, 0, 1)}
-	sockets := []cluster.Place{place(0, 0, 0), place(0, 1, 2), place(0, 0, 1), place(0, 1, 3), place(0, 0, 0), place(0, 1, 2)}
+	sockets := []cluster.Place{place(0, 0, 0), place(0, 1, 2), place(0, 0, 1), place(0, 1, 3), place(0, 0, 0),
+		place(0, 1, 2)}
 	tests := []struct {
 		name     string
 		topology []cluster.Place
@@ -110,7 +114,8 @@ func TestWholeGPUsLieCloseTogether(t *testing.T) {
 		{"a pair and one", pairs, []cluster.Milli{1000, 1000, 1000, 1000}, 3, []int{0, 1, 2}},
 		{"a broken pair last", pairs, []cluster.Milli{0, 1000, 1000, 1000}, 3, []int{1, 2, 3}},
 		{"one socket", sockets, []cluster.Milli{1000, 1000, 1000, 1000, 1000, 0}, 3, []int{0, 2, 4}},
-		{"the smaller socket that is enough", sockets, []cluster.Milli{1000, 1000, 1000, 1000, 1000, 0}, 2, []int{1, 3}},
+		{"the smaller socket that is enough", sockets, []cluster.Milli{1000, 1000, 1000, 1000, 1000, 0}, 2,
+			[]int{1, 3}},
 		{"one switch", sockets, []cluster.Milli{1000, 0, 1000, 0, 1000, 0}, 2, []int{0, 4}},
 		{"one GPU: the tightest", pairs, []cluster.Milli{1000, 1000, 900, 1000}, 1, []int{2}},
 	}
@@ -149,7 +154,8 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 		{memory(1 << 33), [3]cluster.Milli{-1, -1, -1}},
 		{ask(0, 0, 1, 142, ""), [3]cluster.Milli{858, 875, 858}},
 		{ask(0, 0, 1, 143, ""), [3]cluster.Milli{857, 750, 857}},
-		{cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600, GPUMemory: 8 * sharing.GiB}}, [3]cluster.Milli{400, 0, -1}},
+		{cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 600, GPUMemory: 8 * sharing.GiB}},
+			[3]cluster.Milli{400, 0, -1}},
 	} {
 		for i, n := range nodes {
 			c := cluster.New([]cluster.Node{n}, others.HAMiBinpack{})
@@ -186,7 +192,8 @@ func TestShareIsWhatTheNodeBooks(t *testing.T) {
 			}
 		}
 	}
-	if why := cluster.New(nodes[:1], others.BestFit{}).Refusals(memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB asked" {
+	if why := cluster.New(nodes[:1], others.BestFit{}).Refusals(
+		memory(81)); why[0].Text != "GPUs have 80GiB of memory, 81GiB asked" {
 		t.Errorf("%+v", why)
 	}
 }

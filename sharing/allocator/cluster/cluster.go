@@ -36,10 +36,10 @@ type Surveyor interface {
 	Survey(nodes []*Node) bool
 }
 
-// Booker is a Policy that books something else than what was asked for.
-type Booker interface {
-	// Books is what the request takes: at least what it asks for.
-	Books(r Request) Request
+// Charger is a Policy that reserves another amount than the requested one.
+type Charger interface {
+	// Charge is what the request takes: at least what it asks for.
+	Charge(r Request) Request
 }
 
 // maxShapes bounds the memory of kept scores: a shape takes 28 bytes a node.
@@ -54,17 +54,17 @@ type Cluster struct {
 	// log has the nodes that changed last, changes how many changes there were.
 	log     []int32
 	changes uint64
-	// cuts has the geometry of each table.
-	cuts map[*mig.Table]*cut
-	// cuttable is how many GPUs are in MIG mode, recut how many changes of their nodes no survey has seen; unsure that scores
-	// have become void otherwise.
+	// geometries are the MIG geometries, by table.
+	geometries map[*mig.Table]*geometry
+	// cuttable is how many GPUs are in MIG mode, recut how many changes of their nodes no survey has seen; unsure that
+	// scores have become void otherwise.
 	cuttable, recut int
 	unsure          bool
 }
 
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
 func New(nodes []Node, policy Policy) *Cluster {
-	c := &Cluster{policy: policy, rankings: map[Shape]*ranking{}, cuts: map[*mig.Table]*cut{}}
+	c := &Cluster{policy: policy, rankings: map[Shape]*ranking{}, geometries: map[*mig.Table]*geometry{}}
 	for _, n := range nodes {
 		c.Add(n)
 	}
@@ -91,7 +91,8 @@ func (c *Cluster) Choose(r Request) (Placement, bool) {
 	return c.on(best, ranks, r), true
 }
 
-// Learn tells a policy that learns of a request that arrived; each is told once, however often it is chosen for.
+// Learn reports a request that arrived to a policy that learns. It is called once for each request, however often the
+// policy chooses for it.
 func (c *Cluster) Learn(r Request) {
 	if l, ok := c.policy.(Learner); ok && l.Learn(r) {
 		c.unsure = true
@@ -99,7 +100,7 @@ func (c *Cluster) Learn(r Request) {
 	}
 }
 
-// Take books a placement. It changes nothing when the placement does not fit.
+// Take reserves a placement. It changes nothing if the placement does not fit.
 func (c *Cluster) Take(r Request, p Placement) error {
 	n := c.nodes[p.Node]
 	if why := Judge(n, r); why != Fits {
@@ -130,7 +131,8 @@ func (c *Cluster) fit(r Request, p Placement) error {
 		if !cut {
 			continue
 		}
-		if profile, _ := n.instance(s); !n.Table.Fits(n.instances[g], mig.Place{Profile: profile.ID, Start: p.Starts[i]}) {
+		if profile, _ := n.instance(s); !n.Table.Fits(n.instances[g],
+			mig.Place{Profile: profile.ID, Start: p.Starts[i]}) {
 			return fmt.Errorf("GPU %d: no place for %s at %d", g, profile.Name, p.Starts[i])
 		}
 	}
@@ -181,8 +183,8 @@ func (c *Cluster) Cordon(node int, cordoned bool) error {
 	return nil
 }
 
-// Withhold says whether a GPU takes new requests: not while it is sick, or cut into MIG instances. What it holds stays,
-// and what is released on it is free again when it comes back.
+// Withhold says whether a GPU takes new requests: not while it is unhealthy, or has MIG instances. Its placements
+// stay, and what is released on it is free again when it comes back.
 func (c *Cluster) Withhold(node, gpu int, withheld bool) error {
 	if node < 0 || node >= len(c.nodes) || gpu < 0 || gpu >= len(c.nodes[node].GPUs) {
 		return fmt.Errorf("withhold GPU %d of node %d: no such GPU", gpu, node)
@@ -212,10 +214,10 @@ const inUse Milli = -1
 // Add adds an empty node, the last in the order that decides ties, and gives its index.
 func (c *Cluster) Add(n Node) int {
 	n.GPUs, n.Topology, n.aside, n.kinds = slices.Clone(n.GPUs), slices.Clone(n.Topology), nil, [kinds]int{}
-	n.now, n.geometry = worth{}, c.cuts[n.Table]
+	n.now, n.geometry = worth{}, c.geometries[n.Table]
 	n.empty()
 	if n.Table != nil {
-		c.cuts[n.Table] = n.cuts()
+		c.geometries[n.Table] = n.sharedGeometry()
 		c.cuttable, c.unsure = c.cuttable+len(n.GPUs), true
 	}
 	n.version, n.id = 1, mix(uint64(len(c.nodes)))
@@ -231,8 +233,8 @@ func (c *Cluster) Add(n Node) int {
 	return len(c.nodes) - 1
 }
 
-// SurveyPart is of how many GPUs in MIG mode one may change without a new survey: the prices of many hardly change with one,
-// and each survey makes every score void.
+// SurveyPart is of how many GPUs in MIG mode one may change without a new survey: the prices of many hardly change with
+// one, and each survey makes every score void.
 const SurveyPart = 128
 
 // survey shows the nodes to a policy that looks at all of them, where that may change its scores.

@@ -17,7 +17,8 @@ import (
 func mix(r *rand.Rand, count int) ([]cluster.Node, []cluster.Request) {
 	var nodes []cluster.Node
 	for i := range 24 {
-		n := cluster.Node{Name: fmt.Sprintf("n%02d", i), CPU: 32000, Memory: 256 * sharing.GiB, Model: []string{"A", "B"}[i%2]}
+		n := cluster.Node{Name: fmt.Sprintf("n%02d", i), CPU: 32000, Memory: 256 * sharing.GiB,
+			Model: []string{"A", "B"}[i%2]}
 		for range []int{1, 2, 4, 8}[i%4] {
 			n.GPUs = append(n.GPUs, cluster.WholeGPU)
 		}
@@ -44,7 +45,8 @@ func mix(r *rand.Rand, count int) ([]cluster.Node, []cluster.Request) {
 }
 
 func TestJudgeSaysWhatIsMissing(t *testing.T) {
-	n := cluster.Node{CPU: 4000, Memory: 8 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{300, 1000}, Level: sharing.LevelReactive}
+	n := cluster.Node{CPU: 4000, Memory: 8 * sharing.GiB, Model: "A", GPUs: []cluster.Milli{300, 1000},
+		Level: sharing.LevelReactive}
 	tests := []struct {
 		name string
 		r    cluster.Request
@@ -57,18 +59,21 @@ func TestJudgeSaysWhatIsMissing(t *testing.T) {
 		{"model", ask(1, 1, 1, 100, "AA|B"), cluster.WrongModel},
 		{"glob", ask(1, 1, 1, 100, "B*|?"), cluster.Fits},
 		{"glob against", ask(1, 1, 1, 100, "!A"), cluster.WrongModel},
-		{"level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 100, Level: sharing.LevelDriver}}, cluster.LacksLevel},
-		{"weaker level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 100, Level: sharing.LevelReactive}}, cluster.Fits},
-		{"whole GPUs have every level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 1000, Level: sharing.LevelDriver}}, cluster.Fits},
+		{"level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 100, Level: sharing.LevelDriver}},
+			cluster.LacksLevel},
+		{"weaker level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 100, Level: sharing.LevelReactive}},
+			cluster.Fits},
+		{"whole GPUs have every level", cluster.Request{Shape: cluster.Shape{GPUs: 1, Share: 1000,
+			Level: sharing.LevelDriver}}, cluster.Fits},
 		{"gpus", ask(1, 1, 3, 100, ""), cluster.LacksGPUs},
 		{"free but not on one GPU", ask(1, 1, 2, 301, ""), cluster.LacksRoom},
 	}
 	part, byMemory, all := ask(1, 1, 1, 100, ""), ask(1, 1, 1, 0, ""), ask(1, 1, 1, 1000, "")
 	byMemory.GPUMemory = 80 * sharing.GiB
-	for gives, want := range map[cluster.Pieces][3]cluster.Reason{
-		cluster.AllPieces:  {},
-		cluster.PartsAlone: {cluster.Fits, cluster.Fits, cluster.OtherPieces},
-		cluster.WholeAlone: {cluster.OtherPieces, cluster.OtherPieces, cluster.Fits},
+	for gives, want := range map[cluster.Modes][3]cluster.Reason{
+		cluster.AllModes:   {},
+		cluster.PartsAlone: {cluster.Fits, cluster.Fits, cluster.OtherMode},
+		cluster.WholeAlone: {cluster.OtherMode, cluster.OtherMode, cluster.Fits},
 	} {
 		given := n
 		given.Gives, given.GPUMemory = gives, 80*sharing.GiB
@@ -103,7 +108,8 @@ func ask(cpu cluster.Milli, memory sharing.Bytes, gpus int, share cluster.Milli,
 func TestTakeRefusesWhatDoesNotFit(t *testing.T) {
 	c := cluster.New([]cluster.Node{{CPU: 4000, GPUs: []cluster.Milli{300, 1000}}}, others.BestFit{})
 	for name, p := range map[string]cluster.Placement{
-		"full": {GPUs: []int{0}}, "absent": {GPUs: []int{2}}, "negative": {GPUs: []int{-1}}, "too many": {GPUs: []int{0, 1}}, "none": {},
+		"full": {GPUs: []int{0}}, "absent": {GPUs: []int{2}}, "negative": {GPUs: []int{-1}},
+		"too many": {GPUs: []int{0, 1}}, "none": {},
 	} {
 		if err := c.Take(ask(1000, 0, 1, 500, ""), p); err == nil {
 			t.Errorf("%s: taken", name)

@@ -19,10 +19,10 @@ type Together struct {
 }
 
 // Gang places all requests or none, without taking anything. Each of domains has a name for each node, in their order:
-// its NVLink clique, say, then its rack, then its leaf; "" is no domain. The first level where one domain holds the whole
-// gang is taken, and there the domain with the least room; else the gang is spread over all nodes. Within, the policy
-// chooses. Requests of one shape find their places wherever there are any, unless they ask for parts of several GPUs
-// each; of mixed ones the largest is placed first, and nothing is tried twice.
+// its NVLink clique, say, then its rack, then its leaf; "" is no domain. The first level where one domain holds the
+// whole gang is taken, and there the domain with the least room; else the gang is spread over all nodes. Within, the
+// policy chooses. Requests of one shape find their places wherever there are any, unless they ask for parts of several
+// GPUs each; of mixed ones the largest is placed first, and nothing is tried twice.
 func (c *Cluster) Gang(requests []Request, domains ...[]string) (Together, bool) {
 	for level, names := range domains {
 		byName := map[string][]int{}
@@ -39,7 +39,10 @@ func (c *Cluster) Gang(requests []Request, domains ...[]string) (Together, bool)
 			}
 			order = append(order, d)
 		}
-		slices.SortFunc(order, func(a, b domain) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.name, b.name)) })
+		slices.SortFunc(order, func(a, b domain) int {
+			return cmp.Or(cmp.Compare(a.free, b.free),
+				cmp.Compare(a.name, b.name))
+		})
 		for _, d := range order {
 			if places, ok := c.all(requests, d.nodes); ok {
 				return Together{places, level, d.name}, true
@@ -71,7 +74,8 @@ func (c *Cluster) all(requests []Request, nodes []int) ([]Placement, bool) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &requests[a], &requests[b]
-		return cmp.Or(cmp.Compare(y.Demand(), x.Demand()), cmp.Compare(y.GPUMemory, x.GPUMemory), cmp.Compare(y.CPU, x.CPU), cmp.Compare(y.Memory, x.Memory))
+		return cmp.Or(cmp.Compare(y.Demand(), x.Demand()), cmp.Compare(y.GPUMemory, x.GPUMemory),
+			cmp.Compare(y.CPU, x.CPU), cmp.Compare(y.Memory, x.Memory))
 	})
 	places := make([]Placement, len(requests))
 	for k, i := range order {

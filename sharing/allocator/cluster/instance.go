@@ -16,8 +16,8 @@ type Starter interface {
 	Start(n *Node, gpu, profile int) int
 }
 
-// cut is what is known of the GPUs that a table is of.
-type cut struct {
+// geometry is the MIG geometry that GPUs with one table share.
+type geometry struct {
 	table    *mig.Table
 	profiles []mig.Profile
 	// found has the index of the profile for each way to ask for one, -1 for none.
@@ -26,10 +26,10 @@ type cut struct {
 	values *mig.Values
 }
 
-// cut is made when it is first needed; nodes of a cluster share those of equal tables.
-func (n *Node) cuts() *cut {
+// sharedGeometry creates the geometry when it is first needed. Nodes of a cluster share those of equal tables.
+func (n *Node) sharedGeometry() *geometry {
 	if n.geometry == nil {
-		n.geometry = &cut{table: n.Table, profiles: n.Table.Profiles(), found: map[Shape]int{}}
+		n.geometry = &geometry{table: n.Table, profiles: n.Table.Profiles(), found: map[Shape]int{}}
 	}
 	return n.geometry
 }
@@ -48,7 +48,7 @@ func (n *Node) empty() {
 // instance is the profile that answers the shape: the one that is named, else the smallest that holds the share. False
 // when there is none.
 func (n *Node) instance(s Shape) (mig.Profile, bool) {
-	c := n.cuts()
+	c := n.sharedGeometry()
 	key := Shape{Profile: s.Profile}
 	if s.Profile == "" {
 		key = Shape{Share: s.Share, GPUMemory: s.GPUMemory}
@@ -64,7 +64,7 @@ func (n *Node) instance(s Shape) (mig.Profile, bool) {
 	return c.profiles[i], true
 }
 
-func (c *cut) find(s Shape) int {
+func (c *geometry) find(s Shape) int {
 	if s.Profile != "" {
 		p, err := c.table.Lookup("profile", s.Profile)
 		if err != nil {
@@ -74,16 +74,17 @@ func (c *cut) find(s Shape) int {
 	}
 	return slices.IndexFunc(c.profiles, func(p mig.Profile) bool {
 		w, err := mig.ParseWish("profile", p.Name)
-		return err == nil && w.Attribute == "" && p.Memory >= s.GPUMemory && Milli(p.Compute)*WholeGPU >= s.Share*Milli(c.table.Compute())
+		return err == nil && w.Attribute == "" && p.Memory >= s.GPUMemory &&
+			Milli(p.Compute)*WholeGPU >= s.Share*Milli(c.table.Compute())
 	})
 }
 
 // booked is an instance's part of its GPU.
-func (c *cut) booked(p mig.Profile) Milli {
+func (c *geometry) booked(p mig.Profile) Milli {
 	return (Milli(p.Size)*WholeGPU + Milli(c.table.Axis()) - 1) / Milli(c.table.Axis())
 }
 
-// room is whether the GPU, with that much free, takes what the shape asks for, as the node books it.
+// room reports whether the GPU, with this free capacity, fits the shape as the node reserves it.
 func (n *Node) room(gpu int, free Milli, s Shape) bool {
 	if free < s.Share {
 		return false
@@ -149,15 +150,15 @@ func starts(policy Policy, n *Node, s Shape, gpus []int) []int {
 
 // usual are values for a demand of which nothing is known.
 func (n *Node) usual() *mig.Values {
-	c := n.cuts()
+	c := n.sharedGeometry()
 	if c.values == nil {
 		c.values = mig.NewValues(n.Table, nil)
 	}
 	return c.values
 }
 
-// best is the place for the profile that costs the values least, and what it costs; -1 when there is none. Of equal ones
-// it is the last.
+// best is the place for the profile that costs the values least, and what it costs; -1 when there is none. Of equal
+// ones it is the last.
 func (n *Node) best(gpu int, p mig.Profile, v *mig.Values) (int, mig.Value) {
 	at, least := -1, mig.Value(0)
 	free := n.Table.Free(n.instances[gpu])
@@ -171,7 +172,7 @@ func (n *Node) best(gpu int, p mig.Profile, v *mig.Values) (int, mig.Value) {
 	return at, least
 }
 
-// hold books an instance, or gives it back where sign is 1.
+// hold reserves an instance, or releases it if sign is 1.
 func (n *Node) hold(gpu, start int, p mig.Profile, sign Milli) {
 	change := n.Table.Add
 	if sign > 0 {
@@ -197,7 +198,8 @@ func (n *Node) level() sharing.Level {
 	return n.Level
 }
 
-// LowestStart is where an instance of the profile of that id can begin on the GPU, the lowest; -1 when there is no place.
+// LowestStart is where an instance of the profile of that id can begin on the GPU, the lowest; -1 when there is no
+// place.
 func (n *Node) LowestStart(gpu, profile int) int {
 	at := -1
 	if p, ok := n.Table.Profile(profile); ok {
@@ -206,11 +208,11 @@ func (n *Node) LowestStart(gpu, profile int) int {
 	return at
 }
 
-// Cut says what the GPUs of a node in MIG mode are cut into, one for each, and sets GPUs to what that leaves. It is for
-// those who keep books of their own and ask a Policy: nodes of a Cluster are empty when they come. Copies of the node share
-// what is computed of its Table.
-func (n *Node) Cut(have []mig.Occupancy) {
-	c := n.cuts()
+// SetMIG sets the instances of the GPUs of a node in MIG mode, and derives GPUs from them. It is for callers that keep
+// their own cluster state and ask a Policy: nodes that are added to a Cluster are empty. Copies of the node share what
+// is computed from its Table.
+func (n *Node) SetMIG(have []mig.Occupancy) {
+	c := n.sharedGeometry()
 	n.instances, n.GPUs = slices.Clone(have), make([]Milli, len(have))
 	for g, o := range have {
 		n.GPUs[g] = (Milli(n.Table.Free(o).Count())*WholeGPU + Milli(c.table.Axis()) - 1) / Milli(c.table.Axis())
@@ -220,31 +222,31 @@ func (n *Node) Cut(have []mig.Occupancy) {
 // Instance is the profile that answers a shape on a node in MIG mode; false when there is none.
 func (n *Node) Instance(s Shape) (mig.Profile, bool) { return n.instance(s) }
 
-// Resolve is the shape as the node books it, which is what a Policy scores.
+// Resolve is the shape as the node reserves it, which is what a Policy scores.
 func (n *Node) Resolve(s Shape) Shape { return n.resolve(s) }
 
-// Usual is where an instance of the profile takes least from the GPU if all profiles are asked for alike, and how much that
-// is; -1 where there is no place.
+// Usual is where an instance of the profile takes least from the GPU if all profiles are asked for alike, and how much
+// that is; -1 where there is no place.
 func (n *Node) Usual(gpu int, p mig.Profile) (int, mig.Value) { return n.best(gpu, p, n.usual()) }
 
-// Pieces are those in which a node gives its GPUs.
-type Pieces uint8
+// Modes are the modes in which a node gives its GPUs.
+type Modes uint8
 
 // In parts and whole, in parts alone, whole alone.
 const (
-	AllPieces Pieces = iota
+	AllModes Modes = iota
 	PartsAlone
 	WholeAlone
 )
 
 // String completes "GPUs are given".
-func (p Pieces) String() string {
+func (p Modes) String() string {
 	switch p {
 	case PartsAlone:
 		return "in parts alone"
 	case WholeAlone:
 		return "whole alone"
-	case AllPieces:
+	case AllModes:
 	}
 	return "in parts and whole"
 }

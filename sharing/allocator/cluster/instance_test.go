@@ -44,12 +44,13 @@ func migNodes(t testing.TB, count, gpus int) []cluster.Node {
 	table := slices8(t)
 	var nodes []cluster.Node
 	for range count {
-		nodes = append(nodes, cluster.Node{CPU: 1_000_000, Memory: sharing.TiB, Model: "H", GPUs: full(gpus), Table: table})
+		nodes = append(nodes, cluster.Node{CPU: 1_000_000, Memory: sharing.TiB, Model: "H", GPUs: full(gpus),
+			Table: table})
 	}
 	return nodes
 }
 
-// The naive model remembers the instances of each GPU, and looks anew whether they go together.
+// The naive model remembers the instances of each GPU, and checks each time whether they fit together.
 func TestInstancesAreThoseOfANaiveModel(t *testing.T) {
 	nodes := append(migNodes(t, 3, 2), cluster.Node{CPU: 90_000, Memory: sharing.TiB, Model: "H", GPUs: full(2)})
 	table := nodes[0].Table
@@ -59,8 +60,10 @@ func TestInstancesAreThoseOfANaiveModel(t *testing.T) {
 		sample = append(sample, profile(n))
 	}
 	for name, policy := range map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(cluster.NewWorkload(sample)),
-		"bestfit": others.BestFit{}, "spread": cluster.Spread{}, "random": others.NewRandom(3), "packing": others.Packing{},
+		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes),
+		"fgd":     others.NewFGD(cluster.NewWorkload(sample)),
+		"bestfit": others.BestFit{}, "spread": cluster.Spread{}, "random": others.NewRandom(3),
+		"packing": others.Packing{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*seed, 17))
@@ -84,7 +87,7 @@ func TestInstancesAreThoseOfANaiveModel(t *testing.T) {
 				} else {
 					holds = append(holds, held{q, p})
 				}
-				books(t, c, nodes, holds, table)
+				checkFree(t, c, nodes, holds, table)
 				for len(holds) > 0 && r.IntN(100) < 40 {
 					i := r.IntN(len(holds))
 					c.Release(holds[i].request, holds[i].placement)
@@ -149,7 +152,8 @@ func fitsAnywhere(t *testing.T, nodes []cluster.Node, holds []held, table *mig.T
 			}
 			p := wanted(t, table, q)
 			for _, start := range p.Starts {
-				if _, err := table.Occupy(append(slices.Clone(there[[2]int{i, g}]), mig.Place{Profile: p.ID, Start: start})); err == nil {
+				if _, err := table.Occupy(append(slices.Clone(there[[2]int{i, g}]),
+					mig.Place{Profile: p.ID, Start: start})); err == nil {
 					return true
 				}
 			}
@@ -158,8 +162,8 @@ func fitsAnywhere(t *testing.T, nodes []cluster.Node, holds []held, table *mig.T
 	return false
 }
 
-// books compares what is free with the instances that hold the rest.
-func books(t *testing.T, c *cluster.Cluster, nodes []cluster.Node, holds []held, table *mig.Table) {
+// checkFree compares the free units with the instances that have the rest.
+func checkFree(t *testing.T, c *cluster.Cluster, nodes []cluster.Node, holds []held, table *mig.Table) {
 	t.Helper()
 	there := instances(t, nodes, holds, table)
 	for i := range nodes {
@@ -183,14 +187,16 @@ func TestInstanceIsRefusedWithReason(t *testing.T) {
 	c := cluster.New(nodes, others.BestFit{})
 	all := nodes[0].Table.Names()
 	for _, tt := range []struct{ ask, why string }{
-		{"5g.99gb", "1: GPUs have no MIG profile 5g.99gb: write one of " + all + "; 1: GPUs are not in MIG mode, 5g.99gb asked"},
+		{"5g.99gb", "1: GPUs have no MIG profile 5g.99gb: write one of " + all +
+			"; 1: GPUs are not in MIG mode, 5g.99gb asked"},
 		{"7g.80gb", "1: GPUs are not in MIG mode, 7g.80gb asked; 1: fits"},
 	} {
 		if got := refused(c, profile(tt.ask)); got != tt.why {
 			t.Errorf("%s: %s, want %s", tt.ask, got, tt.why)
 		}
 	}
-	for _, p := range []cluster.Placement{{GPUs: []int{0}}, {GPUs: []int{0}, Starts: []int{1}}, {Node: 1, GPUs: []int{0}, Starts: []int{0}}} {
+	for _, p := range []cluster.Placement{{GPUs: []int{0}}, {GPUs: []int{0}, Starts: []int{1}},
+		{Node: 1, GPUs: []int{0}, Starts: []int{0}}} {
 		if err := c.Take(profile("3g.40gb"), p); err == nil {
 			t.Errorf("%+v was taken", p)
 		}
@@ -201,7 +207,8 @@ func TestInstanceIsRefusedWithReason(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := c.Refusals(profile("3g.40gb")); got[0].Text != "fragmented: 3g.40gb takes 4 of 8 memory units from 0,4; 4 are free (0-1,4-5)" {
+	if got := c.Refusals(profile("3g.40gb")); got[0].Text != "fragmented: 3g.40gb takes 4 of 8 memory units from "+
+		"0,4; 4 are free (0-1,4-5)" {
 		t.Errorf("%+v", got[0])
 	}
 	r := profile("1g.10gb")
@@ -217,15 +224,18 @@ func TestInstanceIsRefusedWithReason(t *testing.T) {
 	}
 }
 
-// Of three holders the two whose end leaves units together go, and not the one that is cheaper and leaves pieces.
+// Of three holders, the two that leave adjacent units free go, and not a cheaper one that leaves separate units.
 func TestPreemptMakesRoomForAnInstance(t *testing.T) {
 	holder := func(name, ask string, cost int64, start int) cluster.Holder {
-		return cluster.Holder{Pod: name, Priority: 1, Cost: cost, Claims: []cluster.Claim{{Request: profile(ask), GPUs: []int{0}, Starts: []int{start}}}}
+		return cluster.Holder{Pod: name, Priority: 1, Cost: cost,
+			Claims: []cluster.Claim{{Request: profile(ask), GPUs: []int{0}, Starts: []int{start}}}}
 	}
-	holders := []cluster.Holder{holder("a", "2g.20gb", 9, 0), holder("b", "2g.20gb", 1, 4), holder("c", "1g.20gb", 1, 2), holder("d", "1g.10gb", 9, 6)}
+	holders := []cluster.Holder{holder("a", "2g.20gb", 9, 0), holder("b", "2g.20gb", 1, 4),
+		holder("c", "1g.20gb", 1, 2), holder("d", "1g.10gb", 9, 6)}
 	c := cluster.New(migNodes(t, 1, 1), others.BestFit{})
 	for _, h := range holders {
-		if err := c.Take(h.Claims[0].Request, cluster.Placement{GPUs: []int{0}, Starts: h.Claims[0].Starts}); err != nil {
+		if err := c.Take(h.Claims[0].Request, cluster.Placement{GPUs: []int{0},
+			Starts: h.Claims[0].Starts}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,9 +29,13 @@ func (k *Kerf) weights() weights {
 	return weights{strand: 4, startHalves: 1, priceHalves: 2, step: 80}
 }
 
-// Kerf is the default policy. To the growth of fragments that FGD looks at it adds what a share spoils of a
-// GPU for the usual mix of shares, the GPU that is left without CPU, the places lost where a request for
-// several GPUs could have started, and the price of a scarce model. All terms are thousandths of a GPU.
+// Kerf is the default policy. It starts with the growth of fragmentation, as FGD does. It adds four costs:
+//   - what a share spoils of a GPU for the typical mix of shares;
+//   - the GPU that is left without CPU;
+//   - the lost places where a request for several GPUs could have started;
+//   - the price of a scarce model.
+//
+// All terms are thousandths of a GPU.
 type Kerf struct {
 	workload Workload
 	holes    holes
@@ -39,8 +43,8 @@ type Kerf struct {
 	cpu    int64
 	starts []start
 	prices map[string]int64
-	// usual are what the parts of a GPU in MIG mode are worth for the workload among empty GPUs, values among those that there
-	// are, once a survey has seen them.
+	// usual are what the parts of a GPU in MIG mode are worth for the workload among empty GPUs, values among those
+	// that there are, once a survey has seen them.
 	usual, values map[*mig.Table]*mig.Values
 	// left is how many requests have left, at most leavingAfter.
 	left int
@@ -61,7 +65,8 @@ func (k *Kerf) Leave() bool {
 	return true
 }
 
-// vary takes what holes are worth where requests leave, and the mix of those that are there is never quite the usual one.
+// vary takes what holes are worth where requests leave, and the mix of those that are there is never quite the usual
+// one.
 func (k *Kerf) vary() {
 	k.holes = variedHoles(k.workload.all, func(c Class) int64 { return k.workload.forecast(c, k.gpus) })
 }
@@ -74,7 +79,8 @@ type start struct {
 
 // NewKerf is Kerf for a workload on the nodes, which are taken as they are when empty.
 func NewKerf(w Workload, nodes []Node) *Kerf {
-	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{}, usual: instanceValues(w, nodes, mig.NewValues)}
+	k := &Kerf{workload: w, holes: newHoles(w.all), prices: map[string]int64{},
+		usual: instanceValues(w, nodes, mig.NewValues)}
 	k.values = maps.Clone(k.usual)
 	capacity := map[string]Milli{}
 	all := Milli(0)
@@ -154,8 +160,9 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	})
 }
 
-// fuller tells nodes apart between which the terms see no difference, where requests leave again: those of fewer GPUs first,
-// then the one that is left with the least. So large nodes empty, and what wants one whole finds it. It is less than a step.
+// fuller tells nodes apart between which the terms see no difference, where requests leave again: those of fewer GPUs
+// first, then the one that is left with the least. So large nodes empty, and what wants one whole finds it. It is less
+// than a step.
 func fuller(after []Milli) int64 {
 	free := Milli(0)
 	for _, left := range after {
@@ -174,7 +181,7 @@ func (g gain) sum() int64 { return g.fragments + g.hole + g.stranded + g.starts 
 func (k *Kerf) gain(n *Node, s Shape, now worth, after []Milli, gpu int) gain {
 	weigh, cpu := k.weights(), n.CPU-s.CPU
 	g := gain{
-		fragments: (now.fragments - k.workload.FragmentsIf(n, cpu, after)) / k.workload.Weight(),
+		fragments: (now.fragments - k.workload.FragmentationIf(n, cpu, after)) / k.workload.Weight(),
 		stranded:  -weigh.strand * max(0, k.strand(cpu, after)-now.stranded),
 		starts:    -(weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2),
 		price:     -(weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000),
@@ -198,7 +205,7 @@ func (k *Kerf) worth(n *Node) worth {
 	if n.version > 0 && n.now.version == n.version && n.now.by == k {
 		return n.now
 	}
-	n.now = worth{k.workload.Fragments(n), k.strand(n.CPU, n.GPUs), k.startable(n, n.CPU, n.GPUs), n.version, k}
+	n.now = worth{k.workload.Fragmentation(n), k.strand(n.CPU, n.GPUs), k.startable(n, n.CPU, n.GPUs), n.version, k}
 	return n.now
 }
 

@@ -5,11 +5,12 @@ package cluster
 
 import "github.com/kerf-gpu/kerf/mig"
 
-// scoreUnit is what a thousandth of a GPU counts in a score, so that MIG instances can be told apart more finely.
+// scoreUnit is a thousandth of a GPU in a score. It is above 1 so that scores of MIG instances differ more finely.
 const scoreUnit = 100_000
 
 // instanceValues values the parts of GPUs in MIG mode, for each table, by how often the workload wants which profile.
-func instanceValues(w Workload, nodes []Node, value func(*mig.Table, mig.Demand) *mig.Values) map[*mig.Table]*mig.Values {
+func instanceValues(w Workload, nodes []Node,
+	value func(*mig.Table, mig.Demand) *mig.Values) map[*mig.Table]*mig.Values {
 	out := map[*mig.Table]*mig.Values{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -30,11 +31,12 @@ func instanceValues(w Workload, nodes []Node, value func(*mig.Table, mig.Demand)
 	return out
 }
 
-// Survey implements Surveyor: what the parts of GPUs in MIG mode are worth depends on how many others there are of each.
+// Survey implements Surveyor: what the parts of GPUs in MIG mode are worth depends on how many others there are of
+// each.
 func (k *Kerf) Survey(nodes []*Node) bool { return k.Rooms(roomsOf(nodes)) }
 
-// Rooms is Survey for those who keep books of their own: how many GPUs of each table have which units free. True when scores
-// differ from now on.
+// Rooms is Survey for callers with another cluster state: the number of GPUs of each table by free memory slices. It
+// returns true if scores differ from now on.
 func (k *Kerf) Rooms(rooms map[*mig.Table]mig.Room) bool {
 	known := false
 	for table, room := range rooms {
@@ -60,8 +62,8 @@ func (k *Kerf) Start(n *Node, gpu, profile int) int {
 	return start
 }
 
-// cutScore is Score on a GPU in MIG mode: what the instance takes from the value of its GPU stands in place of fragments
-// and holes. Of equal GPUs the one with less room is taken.
+// cutScore is Score on a GPU in MIG mode. What the instance takes from the value of its GPU replaces fragmentation
+// and holes. Of equal GPUs it prefers the one with less free capacity.
 func (k *Kerf) cutScore(n *Node, s Shape) (int64, int) {
 	weigh, now, v := k.weights(), k.worth(n), k.valuesOf(n)
 	p, _ := n.instance(s)
@@ -73,9 +75,11 @@ func (k *Kerf) cutScore(n *Node, s Shape) (int64, int) {
 		}
 		_, loss := n.best(g, p, v)
 		after[g] = left - s.Share
-		d := -weigh.strand*max(0, k.strand(n.CPU-s.CPU, after)-now.stranded) - weigh.priceHalves*k.prices[n.Model]*int64(s.Share)/2_000_000
+		d := -weigh.strand*max(0, k.strand(n.CPU-s.CPU,
+			after)-now.stranded) - weigh.priceHalves*k.prices[n.Model]*int64(s.Share)/2_000_000
 		after[g] = left
-		score := d*scoreUnit - int64(loss)*(scoreUnit*int64(WholeGPU)/int64(mig.One)) - int64(n.Table.Free(n.instances[g]).Count())
+		score := d*scoreUnit - int64(loss)*(scoreUnit*int64(WholeGPU)/int64(mig.One)) - int64(
+			n.Table.Free(n.instances[g]).Count())
 		if at < 0 || score > best {
 			best, at = score, g
 		}
@@ -89,9 +93,10 @@ type Term struct {
 	Value int64
 }
 
-// Terms are the parts of Score for the GPU that Score chooses; Score may round their sum. They are: fragments (what the usual
-// requests can make less use of), hole (what a share spoils of its GPU), instance (the same of a MIG instance), stranded (GPU
-// without CPU to go with it), starts (places for requests of several GPUs that are lost) and price (of a scarce model).
+// Terms are the parts of Score for the GPU that Score chooses; Score may round their sum. They are: fragmentation (what
+// the usual requests can use less of), hole (what a share spoils of its GPU), instance (the same of a MIG instance),
+// stranded (GPU without CPU to go with it), starts (places for requests of several GPUs that are lost) and price (of a
+// scarce model).
 func (k *Kerf) Terms(n *Node, s Shape) []Term {
 	now := k.worth(n)
 	if n.Table != nil && s.GPUs == 1 {
@@ -108,7 +113,8 @@ func (k *Kerf) Terms(n *Node, s Shape) []Term {
 		}
 		return score
 	})
-	return []Term{{"fragments", best.fragments}, {"hole", best.hole}, {"stranded", best.stranded}, {"starts", best.starts}, {"price", best.price}}
+	return []Term{{"fragmentation", best.fragments}, {"hole", best.hole}, {"stranded", best.stranded},
+		{"starts", best.starts}, {"price", best.price}}
 }
 
 func (k *Kerf) cutTerms(n *Node, s Shape, now worth) []Term {

@@ -74,7 +74,8 @@ func (firstFit) Score(n *cluster.Node, s cluster.Shape) (int64, int) {
 func (firstFit) Start(n *cluster.Node, gpu, profile int) int { return n.LowestStart(gpu, profile) }
 
 // filled is how much of 100 GPUs is allocated, in percent, when all of them were asked for once, and 1.3 times.
-func filled(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Policy, arrivals []cluster.Request) (once, more float64) {
+func filled(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Policy, arrivals []cluster.Request) (once,
+	more float64) {
 	t.Helper()
 	c := cluster.New(nodes, p)
 	asked, used := 0.0, 0.0
@@ -99,7 +100,8 @@ func filled(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Poli
 
 // accepted is how much of what is asked for is accepted, in percent, when instances leave again and would take the part
 // load of the GPUs.
-func accepted(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Policy, arrivals []cluster.Request, load float64) float64 {
+func accepted(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Policy, arrivals []cluster.Request,
+	load float64) float64 {
 	t.Helper()
 	c := cluster.New(nodes, p)
 	r := rand.New(rand.NewPCG(1, 29))
@@ -170,14 +172,15 @@ func TestInstancesFillGPUs(t *testing.T) {
 				best = max(best, m)
 			}
 		}
-		if full := name == "uniform" || name == "mostly-small" || name == "mostly-big"; full && (once < 98 || more < 99) || more < best-0.5 {
+		if full := name == "uniform" || name == "mostly-small" || name == "mostly-big"; full &&
+			(once < 98 || more < 99) || more < best-0.5 {
 			t.Errorf("%s: %.1f %% once, %.1f %% in the end, another has %.1f %%", name, once, more, best)
 		}
 	}
 }
 
-// Who begins with no knowledge of the mix gets the GPUs nearly as full: on the mean of some seeds, since one request that finds no
-// room is up to a hundredth.
+// Who begins with no knowledge of the mix gets the GPUs nearly as full: on the mean of some seeds, since one request
+// that finds no room is up to a hundredth.
 func TestInstancesFillGPUsThoughNothingWasKnown(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table
@@ -199,7 +202,8 @@ func TestInstancesComeAndGo(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table
 	arrivals := drawn(table, mixes()["uniform"], *seed, 4000)
-	if got := accepted(t, table, nodes, cluster.NewKerf(cluster.NewWorkload(arrivals), nodes), arrivals, 0.85); got < 99 {
+	if got := accepted(t, table, nodes, cluster.NewKerf(cluster.NewWorkload(arrivals), nodes), arrivals,
+		0.85); got < 99 {
 		t.Errorf("%.2f %% accepted", got)
 	}
 }
@@ -209,8 +213,8 @@ var (
 	mixFirst = flag.Uint64("mix-first", 0, "the first of these seeds")
 )
 
-// mostAt100 is how much of 100 GPUs can be allocated, in percent, when all of them were asked for once, by who refuses nothing
-// before: the last request of them is mostly larger than what is left.
+// mostAt100 is how much of 100 GPUs can be allocated, in percent, when all of them were asked for once, by who refuses
+// nothing before: the last request of them is mostly larger than what is left.
 func mostAt100(table *mig.Table, arrivals []cluster.Request) float64 {
 	asked := 0.0
 	for _, q := range arrivals {
@@ -223,8 +227,8 @@ func mostAt100(table *mig.Table, arrivals []cluster.Request) float64 {
 	return asked
 }
 
-// The figures of the documents: how full when all GPUs were asked for once and 1.3 times, how full they can be at most then by
-// who refuses nothing, and what is accepted at a load of 0.85 with departures.
+// The figures in the docs: how full when all GPUs were asked for once and 1.3 times, how full they can be at most then
+// by who refuses nothing, and what is accepted at a load of 0.85 with departures.
 func BenchmarkInstanceMixes(b *testing.B) {
 	nodes := migNodes(b, migGPUs/4, 4)
 	table := nodes[0].Table

@@ -35,18 +35,18 @@ type Node struct {
 	GPUs []Milli
 	// GPUMemory is the usable memory of each GPU; 0 when it is not known, and then no request by memory fits.
 	GPUMemory sharing.Bytes
-	// Overcommit is how much more than each GPU has is given in shares: of WholeGPU, a share takes its part of that. It counts for
-	// nothing where the GPUs are in MIG mode.
+	// Overcommit is how much more than each GPU has is given in shares: of WholeGPU, a share takes its part of that. It
+	// counts for nothing where the GPUs are in MIG mode.
 	Overcommit sharing.Overcommit
-	// Table is what each GPU can be cut into, where they are in MIG mode: a share then takes the smallest instance that
-	// holds it. Such GPUs are empty when they come. Nil where they are not in MIG mode.
+	// Table is the MIG geometry of each GPU, if they are in MIG mode: a share then takes the smallest instance that
+	// fits. Such GPUs are empty at first. It is nil if they are not in MIG mode.
 	Table *mig.Table
 	// Topology has a place for each GPU; empty when it is not known.
 	Topology []Place
 	// Level is how strongly the node holds shares to their size.
 	Level sharing.Level
-	// Gives is in which pieces the GPUs are given. It counts for nothing where they are in MIG mode.
-	Gives Pieces
+	// Gives is how the GPUs are granted: whole, in shares, or both. It has no effect in MIG mode.
+	Gives Modes
 	// Cordoned nodes take no new requests.
 	Cordoned bool
 
@@ -57,17 +57,19 @@ type Node struct {
 type state struct {
 	// version counts the changes of the node, from 1; 0 for a node of no cluster.
 	version uint64
-	// geometry is made of Table; instances are what each GPU is cut into.
-	geometry  *cut
+	// geometry is made from Table; instances are those of each GPU.
+	geometry  *geometry
 	instances []mig.Occupancy
 	// now is what Kerf's score begins with, whatever the shape.
 	now worth
-	// id tells the nodes of a cluster apart; cpu and memory are what the node had when it came; kinds counts what it holds.
+	// id tells the nodes of a cluster apart; cpu and memory are what the node had when it came; kinds counts what it
+	// holds.
 	id     uint64
 	cpu    Milli
 	memory sharing.Bytes
 	kinds  [kinds]int
-	// aside is what is free on withheld GPUs, which have 0 in GPUs; inUse for the others. Nil when none was ever withheld.
+	// aside is what is free on withheld GPUs, which have 0 in GPUs; inUse for the others. Nil when none was ever
+	// withheld.
 	aside []Milli
 }
 
@@ -116,7 +118,8 @@ type Request struct {
 type Placement struct {
 	Node int
 	GPUs []int
-	// Starts are where the MIG instance on each of them begins, in the placement units of the node's Table; nil without MIG.
+	// Starts are where the MIG instance on each of them begins, in the placement units of the node's Table; nil without
+	// MIG.
 	Starts []int
 }
 
@@ -131,8 +134,8 @@ const (
 	LacksMemory
 	WrongModel
 	LacksProfile
-	// OtherPieces: its GPUs are given whole alone, or in shares alone.
-	OtherPieces
+	// OtherMode: its GPUs are given whole alone, or in shares alone.
+	OtherMode
 	LacksLevel
 	LacksGPUs
 	LacksRoom
@@ -155,8 +158,8 @@ func (r Reason) String() string {
 		return "no such MIG profile"
 	case IsCordoned:
 		return "takes nothing new"
-	case OtherPieces:
-		return "gives no such piece of a GPU"
+	case OtherMode:
+		return "does not give GPUs in this mode"
 	case LacksLevel:
 		return "enforcement level too low"
 	case Withheld:
@@ -205,8 +208,8 @@ func never(n *Node, s Shape) Reason {
 		return WrongModel
 	case s.Profile != "" && s.Share == tooMuch:
 		return LacksProfile
-	case n.Table == nil && n.Gives != AllPieces && (n.Gives == WholeAlone) != s.whole():
-		return OtherPieces
+	case n.Table == nil && n.Gives != AllModes && (n.Gives == WholeAlone) != s.whole():
+		return OtherMode
 	case s.Share < WholeGPU && !n.level().AtLeast(s.Level):
 		return LacksLevel
 	case len(n.GPUs) < s.GPUs:

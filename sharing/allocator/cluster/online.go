@@ -16,18 +16,18 @@ type Learner interface {
 	Learn(r Request) bool
 }
 
-// Online is Kerf that begins without any knowledge of the workload and learns it as it comes. It estimates anew
-// after 64 requests, after twice as many each time, and at last after every 4096; then it counts what is older at
-// three quarters, so that it follows a workload that changes. Where GPUs are in MIG mode, a few hundred requests fill many of them:
-// it estimates how often each profile is asked for after each request at first, and then whenever it has seen a tenth more.
+// Online is Kerf without initial knowledge of the workload: it learns from the requests. It estimates after 64
+// requests, then after twice as many each time, and finally every 4096. From then on, older requests count three
+// quarters, so that it follows a workload that changes. With GPUs in MIG mode, a few hundred requests fill many GPUs.
+// So it first estimates profile frequencies after each request, then after each tenth more.
 type Online struct {
 	*Kerf
 	nodes  []Node
 	counts map[Shape]int64
 	// heard is the requests since the last estimate, until how many bring the next one.
 	heard, until int
-	// asked is how many requests for GPUs there were since it was last estimated how often each profile is asked for, of so many in
-	// counts.
+	// asked is how many requests for GPUs there were since it was last estimated how often each profile is asked for,
+	// of so many in counts.
 	asked, counted int64
 }
 
@@ -36,7 +36,8 @@ const (
 	longestWait    = 4096
 	countUnit      = 1024 // a request counts so much when it arrives
 	fadeOf, fadeTo = 4, 3
-	// floorNeed is how often, in thousandths of the places, a start on the largest nodes is thought to be needed at least.
+	// floorNeed is how often, in thousandths of the places, a start on the largest nodes is thought to be needed at
+	// least.
 	floorNeed = 50
 	// countedParts is of how many parts one more makes a new estimate of how often each profile is asked for.
 	countedParts = 10

@@ -45,8 +45,8 @@ func TestOnlineKeepsAWholeNodeFromTheStart(t *testing.T) {
 	}
 }
 
-// Requests leave this cluster, so that the node where a request for two GPUs could start is worth more than the fragments
-// that a share makes elsewhere.
+// Requests leave this cluster, so that the node where a request for two GPUs could start is worth more than the
+// fragmentation that a share causes elsewhere.
 func TestKerfKeepsStartsWhereRequestsLeave(t *testing.T) {
 	var sample []cluster.Request
 	for i := range 100 {
@@ -55,7 +55,8 @@ func TestKerfKeepsStartsWhereRequestsLeave(t *testing.T) {
 			sample = append(sample, ask(1000, 0, 2, 1000, ""))
 		}
 	}
-	nodes := []cluster.Node{{CPU: 90000, GPUs: []cluster.Milli{1000, 1000}}, {CPU: 90000, GPUs: []cluster.Milli{1000, 700, 0}}}
+	nodes := []cluster.Node{{CPU: 90000, GPUs: []cluster.Milli{1000, 1000}},
+		{CPU: 90000, GPUs: []cluster.Milli{1000, 700, 0}}}
 	k := cluster.NewKerf(cluster.NewWorkload(sample), nodes)
 	gap := func() int64 {
 		start, _ := k.Score(&nodes[0], cluster.Shape{CPU: 1000, GPUs: 1, Share: 400})
@@ -71,7 +72,7 @@ func TestKerfKeepsStartsWhereRequestsLeave(t *testing.T) {
 	}
 	// Scores are in steps of 80 before and of 40 afterwards.
 	if after := gap(); changed != 1 || after <= 2*before {
-		t.Errorf("told %d times; the start is worth %d steps of 80, then %d of 40", changed, before, after)
+		t.Errorf("reported %d times; the start is worth %d steps of 80, then %d of 40", changed, before, after)
 	}
 }
 

@@ -49,13 +49,15 @@ type toll struct {
 }
 
 func (t toll) compare(u toll) int {
-	return cmp.Or(cmp.Compare(t.protected, u.protected), cmp.Compare(t.pods, u.pods), cmp.Compare(t.highest, u.highest), cmp.Compare(t.cost, u.cost))
+	return cmp.Or(cmp.Compare(t.protected, u.protected), cmp.Compare(t.pods, u.pods), cmp.Compare(t.highest, u.highest),
+		cmp.Compare(t.cost, u.cost))
 }
 
-// Preempt finds the victims that make room for a request of the priority on one node: the fewest protected ones, of those
-// the fewest, of those the ones whose highest priority is lowest, then the cheapest. Only nodes of the holders given are
-// looked at. None of the victims could be spared. There is no smaller set, unless CPU or memory of the machine is short
-// too, or holders lie on several GPUs of which the request needs several. It takes nothing; false when there is no way.
+// Preempt finds the victims that make room for a request of the priority on one node: the fewest protected ones, of
+// those the fewest, of those the ones whose highest priority is lowest, then the cheapest. Only nodes of the holders
+// given are looked at. None of the victims could be spared. There is no smaller set, unless CPU or memory of the
+// machine is short too, or holders lie on several GPUs of which the request needs several. It takes nothing; false when
+// there is no way.
 func (c *Cluster) Preempt(r Request, priority int32, holders []Holder) (Preemption, bool) {
 	byNode := map[int][]int{}
 	for i := range holders {
@@ -87,7 +89,7 @@ type eviction struct {
 	node       *Node
 	request    Request
 	share      Milli
-	shape      Shape // as the node books it
+	shape      Shape // as the node reserves it
 	candidates []candidate
 }
 
@@ -127,7 +129,7 @@ func newEviction(n *Node, r Request, priority int32, holders []Holder, here []in
 	return e
 }
 
-// withheld GPUs take nothing new, whoever leaves them.
+// withheld GPUs take nothing new, even if victims leave them.
 func (n *Node) withheld(gpu int) bool { return gpu < len(n.aside) && n.aside[gpu] != inUse }
 
 // atLeast is a number of victims that cannot be undercut.
@@ -205,8 +207,8 @@ func (e *eviction) freeGPUs(out []bool, limit int32) bool {
 	return true
 }
 
-// cover is the cheapest set that gives back what is needed on the GPU: for each need up to that, and each candidate, the
-// best with or without it.
+// cover is the cheapest set that gives back what is needed on the GPU: for each need up to that, and each candidate,
+// the best with or without it.
 func (e *eviction) cover(out []bool, limit int32, gpu int, need Milli) ([]int, toll, bool) {
 	if need <= 0 {
 		return nil, toll{}, true
@@ -247,7 +249,7 @@ func (e *eviction) cover(out []bool, limit int32, gpu int, need Milli) ([]int, t
 // noWay is dearer than any set of holders.
 func noWay() toll { return toll{protected: math.MaxInt} }
 
-// plus leaves the highest priority out: solve bounds it, and sums alone can be cut into parts.
+// plus leaves the highest priority out: solve bounds it, and only sums can be divided into parts.
 func (t toll) plus(h *candidate) toll {
 	if t == noWay() {
 		return t

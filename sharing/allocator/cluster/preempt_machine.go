@@ -132,10 +132,11 @@ func (e *eviction) holders(victims []int) []int {
 	return at
 }
 
-// mostInstances bounds the search among the holders of one GPU in MIG mode: no GPU has more instances than this has bits.
+// mostInstances bounds the search among the holders of one GPU in MIG mode: no GPU has more instances than this has
+// bits.
 const mostInstances = 16
 
-// clear is the cheapest set whose end makes room on the GPU, beside the victims that are out already.
+// clear is the cheapest set whose end makes room on the GPU, in addition to the victims that are out already.
 func (e *eviction) clear(out []bool, limit int32, gpu int, after *Node) ([]int, toll, bool) {
 	if e.node.Table == nil {
 		return e.cover(out, limit, gpu, e.share-after.GPUs[gpu])
@@ -151,7 +152,8 @@ func (e *eviction) clear(out []bool, limit int32, gpu int, after *Node) ([]int, 
 	for set := range 1 << len(here) {
 		t := toll{}
 		var victims []int
-		n := Node{GPUs: []Milli{after.GPUs[gpu]}, Table: after.Table, state: state{geometry: after.geometry, instances: []mig.Occupancy{after.instances[gpu]}}}
+		n := Node{GPUs: []Milli{after.GPUs[gpu]}, Table: after.Table,
+			state: state{geometry: after.geometry, instances: []mig.Occupancy{after.instances[gpu]}}}
 		for k, i := range here {
 			if set&(1<<k) == 0 {
 				continue

@@ -31,7 +31,8 @@ func occupied(t *testing.T, nodes []cluster.Node, holders []cluster.Holder) *clu
 }
 
 func pod(name string, priority int32, share cluster.Milli, gpus ...int) cluster.Holder {
-	return cluster.Holder{Pod: name, Priority: priority, Claims: []cluster.Claim{{Request: ask(1000, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}}
+	return cluster.Holder{Pod: name, Priority: priority,
+		Claims: []cluster.Claim{{Request: ask(1000, sharing.GiB, len(gpus), share, ""), GPUs: gpus}}}
 }
 
 func TestPreemptTakesTheFewestThenTheCheapest(t *testing.T) {
@@ -69,7 +70,7 @@ func TestPreemptTakesTheFewestThenTheCheapest(t *testing.T) {
 			holders: []cluster.Holder{pod("a", 10, 900, 0), protected(pod("c", 1, 900, 1))},
 			r:       ask(1000, 0, 1, 900, ""), victims: []string{"c"}, gpus: []int{1},
 		},
-		"nobody of the same priority": {
+		"none of the same priority": {
 			holders: []cluster.Holder{pod("a", 10, 900, 0), pod("b", 11, 900, 1)},
 			r:       ask(1000, 0, 1, 900, ""), none: true,
 		},
@@ -78,8 +79,9 @@ func TestPreemptTakesTheFewestThenTheCheapest(t *testing.T) {
 			r:       ask(1000, 0, 1, 900, ""), gpus: []int{0},
 		},
 		"both GPUs, where the other node would cost more": {
-			holders: []cluster.Holder{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0), 1), at(pod("d", 1, 300, 0), 1), at(pod("e", 1, 300, 1), 1)},
-			r:       ask(1000, 0, 2, 800, ""), victims: []string{"a", "b"}, gpus: []int{0, 1},
+			holders: []cluster.Holder{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0), 1),
+				at(pod("d", 1, 300, 0), 1), at(pod("e", 1, 300, 1), 1)},
+			r: ask(1000, 0, 2, 800, ""), victims: []string{"a", "b"}, gpus: []int{0, 1},
 		},
 		"one pod on two GPUs counts once": {
 			holders: []cluster.Holder{pod("a", 1, 300, 0), pod("b", 1, 300, 1), at(pod("c", 1, 300, 0, 1), 1)},
@@ -163,8 +165,10 @@ func priced(holders []cluster.Holder, victims []int) price {
 	return p
 }
 
-// fitsWithout is whether the request fits its node once the victims have left, by taking everything else anew.
-func fitsWithout(t *testing.T, nodes []cluster.Node, holders []cluster.Holder, victims []int, node int, r cluster.Request) (*cluster.Cluster, bool) {
+// fitsWithout reports whether the request fits its node once the victims have left. It rebuilds the node from all
+// others.
+func fitsWithout(t *testing.T, nodes []cluster.Node, holders []cluster.Holder, victims []int, node int,
+	r cluster.Request) (*cluster.Cluster, bool) {
 	t.Helper()
 	var rest []cluster.Holder
 	for i, h := range holders {
@@ -239,7 +243,8 @@ func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
 		left, cpu := full(2), n.CPU
 		for i := range 7 {
 			h := cluster.Holder{
-				Pod: fmt.Sprint(node, "-", i), Node: node, Priority: int32(r.IntN(7)), Cost: int64(r.IntN(20)), Protected: r.IntN(5) == 0,
+				Pod: fmt.Sprint(node, "-", i), Node: node, Priority: int32(r.IntN(7)), Cost: int64(r.IntN(20)),
+				Protected: r.IntN(5) == 0,
 			}
 			share, gpus := cluster.Milli(50*(1+r.IntN(9))), []int{r.IntN(2)}
 			if hard && r.IntN(3) == 0 {
@@ -268,7 +273,8 @@ func crowd(r *rand.Rand, hard bool) ([]cluster.Node, []cluster.Holder) {
 }
 
 // bruteForce tries every set of victims on every node.
-func bruteForce(t *testing.T, nodes []cluster.Node, holders []cluster.Holder, q cluster.Request, priority int32) (price, bool) {
+func bruteForce(t *testing.T, nodes []cluster.Node, holders []cluster.Holder, q cluster.Request, priority int32) (price,
+	bool) {
 	t.Helper()
 	best, found := price{}, false
 	for node := range nodes {

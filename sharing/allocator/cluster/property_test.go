@@ -33,7 +33,7 @@ type world struct {
 	withheld map[[2]int]bool
 }
 
-// fresh is a cluster made anew from all that holds, so that nothing in it was kept.
+// fresh is a cluster that is built again from all current grants, so that it has no cached values.
 func (w *world) fresh(t *testing.T, p cluster.Policy) *cluster.Cluster {
 	t.Helper()
 	c := cluster.New(w.nodes, p)
@@ -72,7 +72,8 @@ func choose(c *cluster.Cluster, p cluster.Policy, r cluster.Request) (int, int, 
 // free counts what is left by hand.
 func (w *world) free() (cpu []cluster.Milli, memory []sharing.Bytes, gpus [][]cluster.Milli) {
 	for i := range w.nodes {
-		cpu, memory, gpus = append(cpu, w.nodes[i].CPU), append(memory, w.nodes[i].Memory), append(gpus, slices.Clone(w.nodes[i].GPUs))
+		cpu, memory, gpus = append(cpu, w.nodes[i].CPU), append(memory, w.nodes[i].Memory),
+			append(gpus, slices.Clone(w.nodes[i].GPUs))
 	}
 	for _, h := range w.holds {
 		i := h.placement.Node
@@ -92,9 +93,12 @@ func TestChoiceIsThatOfANaiveModel(t *testing.T) {
 	nodes, sample := mix(rand.New(rand.NewPCG(1, 1)), 500)
 	w := cluster.NewWorkload(sample)
 	policies := map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(w, nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(w), "bestfit": others.BestFit{},
-		"dotprod": others.DotProd{}, "spread": cluster.Spread{}, "packing": others.Packing{}, "clustering": others.Clustering{},
-		"whole": others.WholeOnly{}, "timeslice": others.TimeSlice{}, "hami": others.HAMiBinpack{}, "kai": others.KAIGPUPack{},
+		"kerf": cluster.NewKerf(w, nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(w),
+		"bestfit": others.BestFit{},
+		"dotprod": others.DotProd{}, "spread": cluster.Spread{}, "packing": others.Packing{},
+		"clustering": others.Clustering{},
+		"whole":      others.WholeOnly{}, "timeslice": others.TimeSlice{}, "hami": others.HAMiBinpack{},
+		"kai": others.KAIGPUPack{},
 	}
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) { against(t, nodes, policy, *steps/len(policies)) })
@@ -136,7 +140,8 @@ func against(t *testing.T, nodes []cluster.Node, policy cluster.Policy, steps in
 		cpu, memory, gpus := w.free()
 		for i := range c.Len() {
 			n := c.Node(i)
-			if cpu[i] != n.CPU || memory[i] != n.Memory || !slices.Equal(gpus[i], n.GPUs) || cpu[i] < 0 || slices.Min(gpus[i]) < 0 {
+			if cpu[i] != n.CPU || memory[i] != n.Memory || !slices.Equal(gpus[i], n.GPUs) || cpu[i] < 0 ||
+				slices.Min(gpus[i]) < 0 {
 				t.Fatalf("step %d: books say %v %v %v, cluster %+v", step, cpu[i], memory[i], gpus[i], *n)
 			}
 		}
@@ -170,7 +175,8 @@ func change(t *testing.T, r *rand.Rand, c *cluster.Cluster, w *world) {
 		err = c.Withhold(at[0], at[1], w.withheld[at])
 	case 2:
 		if c.Len() < 30 {
-			n := cluster.Node{Name: fmt.Sprint("new", c.Len()), CPU: 16000, Memory: sharing.TiB, Model: "C", GPUs: full(4)}
+			n := cluster.Node{Name: fmt.Sprint("new", c.Len()), CPU: 16000, Memory: sharing.TiB, Model: "C",
+				GPUs: full(4)}
 			n.Topology = []cluster.Place{{NVLink: 1}, {NVLink: 2}, {NVLink: 1}, {NVLink: 2}}
 			w.nodes = append(w.nodes, n)
 			if at := c.Add(n); at != len(w.nodes)-1 {
@@ -188,9 +194,11 @@ func TestChoiceAmongManyNodes(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 7))
 	var nodes []cluster.Node
 	for range 333 {
-		nodes = append(nodes, cluster.Node{CPU: 64000, Memory: sharing.Bytes(1+r.IntN(4)) * sharing.GiB, Model: "A", GPUs: full(1 + r.IntN(3))})
+		nodes = append(nodes, cluster.Node{CPU: 64000, Memory: sharing.Bytes(1+r.IntN(4)) * sharing.GiB, Model: "A",
+			GPUs: full(1 + r.IntN(3))})
 	}
-	shapes := []cluster.Shape{{GPUs: 1, Share: 300}, {GPUs: 1, Share: 450, CPU: 8000}, {GPUs: 1, Share: 1000}, {GPUs: 2, Share: 1000}, {CPU: 16000}}
+	shapes := []cluster.Shape{{GPUs: 1, Share: 300}, {GPUs: 1, Share: 450, CPU: 8000}, {GPUs: 1, Share: 1000},
+		{GPUs: 2, Share: 1000}, {CPU: 16000}}
 	c := cluster.New(nodes, others.BestFit{})
 	var holds []held
 	for step := range 3000 {

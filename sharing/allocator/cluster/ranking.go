@@ -56,7 +56,7 @@ func (r *ranking) better(a, b int32) int32 {
 	return b
 }
 
-// build makes the tree anew.
+// build makes the tree again.
 func (r *ranking) build() {
 	if len(r.inner) != len(r.scores) {
 		r.inner = make([]int32, len(r.scores))

@@ -43,8 +43,9 @@ func because(n *Node, r Request, why Reason) string {
 			return fmt.Sprintf("GPUs are not in MIG mode, %s asked", r.Profile)
 		}
 		return fmt.Sprintf("GPUs have no MIG profile %s: write one of %s", r.Profile, n.Table.Names())
-	case OtherPieces:
-		return fmt.Sprintf("GPUs are given %s, %s asked", n.Gives, map[bool]string{true: "a part", false: "whole ones"}[n.Gives == WholeAlone])
+	case OtherMode:
+		return fmt.Sprintf("GPUs are given %s, %s asked", n.Gives,
+			map[bool]string{true: "a part", false: "whole ones"}[n.Gives == WholeAlone])
 	case LacksLevel:
 		return fmt.Sprintf("level is %v, %v asked", n.level(), r.Level)
 	case LacksGPUs:
@@ -61,7 +62,8 @@ func because(n *Node, r Request, why Reason) string {
 			return "memory of the GPUs is not known"
 		}
 		if r.GPUs > 1 {
-			return fmt.Sprintf("%d GPUs have %s free, %d asked", n.count(n.GPUs, n.resolve(r.Shape)), percent(share), r.GPUs)
+			return fmt.Sprintf("%d GPUs have %s free, %d asked", n.count(n.GPUs, n.resolve(r.Shape)), percent(share),
+				r.GPUs)
 		}
 		return fmt.Sprintf("best GPU has %s free, %s asked", percent(slices.Max(n.GPUs)), percent(share))
 	case Fits, IsCordoned, Withheld:

@@ -18,7 +18,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew; read the difference before you commit it")
+var rewrite = flag.Bool("rewrite", false, "write the golden files again; read the difference before you commit it")
 
 // nodesFor are the nodes of a line of the golden file: "12*80GiB:31,20 reactive" and so on.
 func nodesFor(t *testing.T, text string) []cluster.Node {

@@ -75,7 +75,7 @@ func Emptiest(n *Node, s Shape) int {
 	return gpu
 }
 
-// HasRoom is whether the GPU takes what the shape, as the node books it, asks for.
+// HasRoom reports whether the GPU fits the shape, as the node reserves it.
 func HasRoom(n *Node, gpu int, s Shape) bool { return n.room(gpu, n.GPUs[gpu], s) }
 
 // ID tells the nodes of a cluster apart; there is no pattern in it.
@@ -84,10 +84,11 @@ func ID(n *Node) uint64 { return n.id }
 // Total is the CPU and the memory that the node had when it came.
 func Total(n *Node) (Milli, sharing.Bytes) { return n.cpu, n.memory }
 
-// SameKind is how many requests the node holds that are of the kind of the shape: no GPU, shares, or a number of whole GPUs.
+// SameKind is how many requests the node holds that are of the kind of the shape: no GPU, shares, or a number of whole
+// GPUs.
 func SameKind(n *Node, s Shape) int { return n.kinds[kindOf(s)] }
 
-// kinds is how many kinds of requests are told apart: none, shares, and 1, 2, 4, 8 and more GPUs.
+// kinds is the number of kinds of requests: none, shares, and 1, 2, 4, 8 and more GPUs.
 const kinds = 6
 
 func kindOf(s Shape) int {
@@ -123,7 +124,7 @@ func (n *Node) share(s Shape) Milli {
 	switch {
 	case n.Table != nil && s.GPUs > 0:
 		if p, ok := n.instance(s); ok {
-			return n.cuts().booked(p)
+			return n.sharedGeometry().booked(p)
 		}
 		return tooMuch
 	case s.Profile != "":
@@ -144,7 +145,8 @@ func (n *Node) share(s Shape) Milli {
 	return share
 }
 
-// compute is what the shape's percent takes of a GPU's compute; without an amount of memory it is of the memory as well.
+// compute is what the shape's percent takes of a GPU's compute; without an amount of memory it is of the memory as
+// well.
 func (n *Node) compute(s Shape) Milli {
 	f := n.Overcommit.Compute
 	if s.GPUMemory == 0 {
@@ -156,7 +158,7 @@ func (n *Node) compute(s Shape) Milli {
 	return (s.Share*100 + Milli(f) - 1) / Milli(f)
 }
 
-// resolve is the shape as this node books it.
+// resolve is the shape as this node reserves it.
 func (n *Node) resolve(s Shape) Shape {
 	switch {
 	case s.GPUs == 0:
@@ -182,8 +184,8 @@ type Place struct {
 	PCIe int
 }
 
-// chosen are the GPUs of the node that a request for the shape, as the node books it, takes, in ascending order: as close
-// together as can be (NVLink, then NUMA, then PCIe), of equally close ones those with the least room.
+// chosen are the GPUs of the node that a request for the shape, as the node reserves it, takes, in ascending order: as
+// close together as can be (NVLink, then NUMA, then PCIe), of equally close ones those with the least room.
 func (n *Node) chosen(s Shape) []int {
 	count := s.GPUs
 	if count == 0 {

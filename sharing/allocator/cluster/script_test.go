@@ -25,8 +25,8 @@ type scene struct {
 	holders []cluster.Holder
 }
 
-// Scripts read as a story: each line is a command, and the lines below it that begin with ">" are what came of it. A node is
-// written as in why.txt, with a name and with mig in front where its GPUs are in MIG mode.
+// Scripts read as a story: each line is a command, and the lines below it that begin with ">" are what came of it. A
+// node is written as in why.txt, with a name and with mig in front where its GPUs are in MIG mode.
 func TestScriptsOfDecisions(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "script-*.txt"))
 	if err != nil || len(paths) == 0 {
@@ -158,7 +158,8 @@ func (s *scene) pod(name string, words []string) []string {
 	}
 	s.must(s.c.Take(r, p))
 	s.holders = append(s.holders, cluster.Holder{
-		Pod: name, Node: p.Node, Priority: priority, Cost: cost, Claims: []cluster.Claim{{Request: r, GPUs: p.GPUs, Starts: p.Starts}},
+		Pod: name, Node: p.Node, Priority: priority, Cost: cost,
+		Claims: []cluster.Claim{{Request: r, GPUs: p.GPUs, Starts: p.Starts}},
 	})
 	return []string{s.said(p)}
 }
@@ -170,7 +171,8 @@ func (s *scene) end(name string) []string {
 		s.t.Fatalf("no pod %q", name)
 	}
 	h := s.holders[i]
-	s.c.Release(h.Claims[0].Request, cluster.Placement{Node: h.Node, GPUs: h.Claims[0].GPUs, Starts: h.Claims[0].Starts})
+	s.c.Release(h.Claims[0].Request, cluster.Placement{Node: h.Node, GPUs: h.Claims[0].GPUs,
+		Starts: h.Claims[0].Starts})
 	s.holders = slices.Delete(s.holders, i, i+1)
 	return nil
 }

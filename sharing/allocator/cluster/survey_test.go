@@ -13,13 +13,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// With GPUs in MIG mode too each answer is the one of a cluster made anew, of which every node is asked.
+// With GPUs in MIG mode too, each answer equals that of a new cluster in which every node is asked.
 func TestChoiceOfInstancesIsThatOfANaiveModel(t *testing.T) {
 	nodes := append(migNodes(t, 5, 4), cluster.Node{CPU: 90_000, Memory: sharing.TiB, Model: "H", GPUs: full(4)})
 	table := nodes[0].Table
 	sample := drawn(table, mixes()["mostly-big"], 1, 500)
 	for name, policy := range map[string]cluster.Policy{
-		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes), "fgd": others.NewFGD(cluster.NewWorkload(sample)),
+		"kerf": cluster.NewKerf(cluster.NewWorkload(sample), nodes), "online": cluster.NewOnline(nodes),
+		"fgd": others.NewFGD(cluster.NewWorkload(sample)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*seed, 31))
@@ -35,7 +36,8 @@ func TestChoiceOfInstancesIsThatOfANaiveModel(t *testing.T) {
 				got, ok := c.Choose(q)
 				node, gpu, want := choose(w.fresh(t, policy), policy, q)
 				if ok != want || ok && (got.Node != node || got.GPUs[0] != gpu) {
-					t.Fatalf("step %d: %+v: got %v %v, naive model node %d GPU %d %v", step, q, got, ok, node, gpu, want)
+					t.Fatalf("step %d: %+v: got %v %v, naive model node %d GPU %d %v", step, q, got, ok, node, gpu,
+						want)
 				}
 				if !ok {
 					refused++
@@ -100,8 +102,8 @@ func TestSurveysComeWithChanges(t *testing.T) {
 	}
 }
 
-// A GPU whose units 0-3 are free is kept for a 4g while there are few of them. Those of nodes that take nothing, and those
-// withheld, are none.
+// A GPU whose units 0-3 are free is kept for a 4g while there are few of them. Those of nodes that take nothing, and
+// those withheld, are none.
 func TestHalvesThatTakeNothingAreNone(t *testing.T) {
 	const halves = 16
 	nodes := migNodes(t, halves+11, 1)
@@ -117,7 +119,8 @@ func TestHalvesThatTakeNothingAreNone(t *testing.T) {
 			k := cluster.NewKerf(cluster.NewWorkload(drawn(nodes[0].Table, mixes()["mostly-big"], 1, 500)), nodes)
 			c := cluster.New(nodes, k)
 			for node := range halves {
-				if err := c.Take(profile("3g.40gb"), cluster.Placement{Node: node, GPUs: []int{0}, Starts: []int{4}}); err != nil {
+				if err := c.Take(profile("3g.40gb"), cluster.Placement{Node: node, GPUs: []int{0},
+					Starts: []int{4}}); err != nil {
 					t.Fatal(err)
 				}
 				if node > 0 {
@@ -134,8 +137,8 @@ func TestHalvesThatTakeNothingAreNone(t *testing.T) {
 	}
 }
 
-// On the mix that leaves fewest small holes, and so most depends on the last empty GPUs, kerf allocates 99 % when all GPUs were
-// asked for once.
+// On the mix that leaves fewest small holes, and so most depends on the last empty GPUs, kerf allocates 99 % when all
+// GPUs were asked for once.
 func TestInstancesFillGPUsAtOnce(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table

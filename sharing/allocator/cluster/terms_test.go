@@ -21,11 +21,13 @@ func TestTermsAddUp(t *testing.T) {
 		sample = append(sample, r)
 	}
 	for i := range 4 {
-		nodes = append(nodes, cluster.Node{Name: string(rune('p' + i)), CPU: 32000, Model: "A", GPUs: []cluster.Milli{1000, 1000, 1000, 1000}})
+		nodes = append(nodes, cluster.Node{Name: string(rune('p' + i)), CPU: 32000, Model: "A",
+			GPUs: []cluster.Milli{1000, 1000, 1000, 1000}})
 	}
 	for _, share := range []cluster.Milli{130, 230, 390, 470, 550, 640, 810} {
 		for range 20 {
-			sample = append(sample, cluster.Request{Shape: cluster.Shape{CPU: 4000, GPUs: 1, Share: share, Models: "A"}})
+			sample = append(sample, cluster.Request{Shape: cluster.Shape{CPU: 4000, GPUs: 1, Share: share,
+				Models: "A"}})
 		}
 	}
 	sample = append(sample, cluster.Request{Shape: cluster.Shape{CPU: 8000, GPUs: 4, Share: 1000}})
@@ -63,7 +65,7 @@ func TestTermsAddUp(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"fragments", "hole", "instance", "starts", "price"} {
+	for _, name := range []string{"fragmentation", "hole", "instance", "starts", "price"} {
 		if named[name] == 0 {
 			t.Errorf("%s was always 0: %v", name, named)
 		}

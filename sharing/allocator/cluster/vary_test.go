@@ -16,27 +16,30 @@ func usualShares(shares ...int64) []Class {
 	return classes
 }
 
-// manyShares are such that in the best packing some of 320 lie beside 650 and some beside 550.
+// manyShares are such that in the best packing some of 320 share a GPU with 650 and some with 550.
 func manyShares() []Class {
 	return usualShares(220, 55, 230, 143, 320, 319, 370, 41, 460, 125, 470, 732, 550, 64, 590, 68, 650, 280, 810, 1047)
 }
 
 func inThousandths(c Class) int64 { return 1000 * c.Count }
 
-// A share of 320 fits beside one of 650 and beside one of 550. The usual mix sees no difference; but beside 550 two others fit,
-// too, and beside 650 no others, so that the hole beside 550 is worth more when there are too few of 320.
+// A share of 320 fits with one of 650 and with one of 550. The usual mix sees no difference. But two others fit with
+// 550, too, and none with 650. So the hole next to 550 is worth more if there are too few of 320.
 func TestVariedHolesTellHolesApart(t *testing.T) {
 	classes := manyShares()
 	plain, varied := newHoles(classes), variedHoles(classes, inThousandths)
 	if plain.value(350) != plain.value(450) {
-		t.Errorf("in the usual mix a hole of 350 is worth %d and one of 450 %d: they were alike when this test was written", plain.value(350), plain.value(450))
+		t.Errorf("in the usual mix a hole of 350 is worth %d and one of 450 %d: they were alike when this test was "+
+			"written", plain.value(350), plain.value(450))
 	}
 	if varied.value(350) >= varied.value(450) {
-		t.Errorf("a hole of 350 is worth %d and one of 450 %d: want the second to be worth more", varied.value(350), varied.value(450))
+		t.Errorf("a hole of 350 is worth %d and one of 450 %d: want the second to be worth more", varied.value(350),
+			varied.value(450))
 	}
 	loss := func(h *holes, left Milli) int64 { return h.value(left) - h.value(left-320) - h.size(320) }
 	if loss(&varied, 350) >= loss(&varied, 450) {
-		t.Errorf("320 spoils %d of a hole of 350 and %d of one of 450: want less of the first", loss(&varied, 350), loss(&varied, 450))
+		t.Errorf("320 spoils %d of a hole of 350 and %d of one of 450: want less of the first", loss(&varied, 350),
+			loss(&varied, 450))
 	}
 }
 
@@ -58,11 +61,13 @@ func TestVariedHolesAreHoles(t *testing.T) {
 			}
 			for left := Milli(cell); left <= WholeGPU; left += cell {
 				if h.value(left) < h.value(left-cell) {
-					t.Errorf("a hole of %d is worth %d, less than the %d of a smaller one", left, h.value(left), h.value(left-cell))
+					t.Errorf("a hole of %d is worth %d, less than the %d of a smaller one", left, h.value(left),
+						h.value(left-cell))
 				}
 				for _, c := range classes {
 					// Each of three values is rounded.
-					if loss := h.value(left) - h.value(left-min(left, c.Share)) - h.size(c.Share); c.Share <= left && loss < -1 {
+					if loss := h.value(left) - h.value(left-min(left, c.Share)) - h.size(c.Share); c.Share <= left &&
+						loss < -1 {
 						t.Errorf("a share of %d makes a hole of %d worth %d more", c.Share, left, -loss)
 					}
 				}

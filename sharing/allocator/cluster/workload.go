@@ -27,7 +27,7 @@ type Workload struct {
 	weight, seen int64
 }
 
-// typicalPercent of all requests are covered by the typical classes; what is rarer says little of fragments.
+// typicalPercent of all requests are in the typical classes. Rarer ones say little about fragmentation.
 const typicalPercent = 95
 
 // NewWorkload counts the shapes of the requests.
@@ -47,7 +47,8 @@ func workloadOf(counts map[Shape]int64) Workload {
 	}
 	slices.SortFunc(w.all, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Share, b.Share),
-			cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Models, b.Models), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.GPUMemory, b.GPUMemory), cmp.Compare(a.Level, b.Level))
+			cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Models, b.Models), cmp.Compare(a.Profile, b.Profile),
+			cmp.Compare(a.GPUMemory, b.GPUMemory), cmp.Compare(a.Level, b.Level))
 	})
 	for _, class := range w.all {
 		if w.weight*100 >= w.seen*typicalPercent {
@@ -59,9 +60,9 @@ func workloadOf(counts map[Shape]int64) Workload {
 	return w
 }
 
-// Fragments is the free GPU of the node that a typical request cannot use, in thousandths, times Weight.
-func (w *Workload) Fragments(n *Node) int64 {
-	return w.FragmentsIf(n, n.CPU, n.GPUs)
+// Fragmentation is the free GPU of the node that a typical request cannot use, in thousandths, times Weight.
+func (w *Workload) Fragmentation(n *Node) int64 {
+	return w.FragmentationIf(n, n.CPU, n.GPUs)
 }
 
 // Lost is what a typical request cannot use of the free part of each GPU of the node, on average.
@@ -83,11 +84,11 @@ func (w *Workload) Lost(n *Node) []Milli {
 	return lost
 }
 
-// Weight is the divisor of Fragments; at least 1.
+// Weight is the divisor of Fragmentation; at least 1.
 func (w *Workload) Weight() int64 { return max(1, w.weight) }
 
-// FragmentsIf are those of the node if it had this much left.
-func (w *Workload) FragmentsIf(n *Node, cpu Milli, gpus []Milli) int64 {
+// FragmentationIf are those of the node if it had this much left.
+func (w *Workload) FragmentationIf(n *Node, cpu Milli, gpus []Milli) int64 {
 	var room [maxGPUs]Milli
 	some, free := room[:0], Milli(0)
 	for _, left := range gpus {
@@ -221,15 +222,15 @@ func fullest(sizes []int, prices []float64) ([]float64, float64) {
 const (
 	// mixes is how many mixes are looked at, a power of 2.
 	mixes = 32
-	// spread is how far the number of shares of a size that are there at once is thought to stray from its mean, in roots of
-	// that mean. Independent arrivals and lives would give 1.
+	// spread is how far the number of shares of a size that are there at once is thought to stray from its mean, in
+	// roots of that mean. Independent arrivals and lives would give 1.
 	spread = 2
 )
 
 // variedHoles are the mean of what holes are worth in mixes around the usual one. Where requests leave again, there are
-// at each moment some more of one size and fewer of another than usual, and a hole that fits into many packings is then worth
-// more than one that has its only use in the usual packing, though the usual mix sees no difference. A placement that is best
-// in all of the mixes loses nothing. Expected is how many of a class are there at once, in thousandths.
+// at each moment some more of one size and fewer of another than usual, and a hole that fits into many packings is then
+// worth more than one that has its only use in the usual packing, though the usual mix sees no difference. A placement
+// that is best in all of the mixes loses nothing. Expected is how many of a class are there at once, in thousandths.
 func variedHoles(classes []Class, expected func(Class) int64) holes {
 	there := map[int]float64{}
 	for _, c := range classes {
@@ -265,8 +266,8 @@ func variedHoles(classes []Class, expected func(Class) int64) holes {
 	return sum
 }
 
-// more says whether there is more of a size than usual in the mix of that number, or else less: more in half of the mixes, and of any
-// two of as many sizes as there are mixes, less one, the same in half of them (Walsh functions).
+// more says whether there is more of a size than usual in the mix of that number, or else less: more in half of the
+// mixes, and of any two of as many sizes as there are mixes, less one, the same in half of them (Walsh functions).
 func more(mix uint, size int) bool {
 	column := uint(size)%(mixes-1) + 1
 	return bits.OnesCount(mix&column)%2 == 1

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report reads the GPUs of a GPUNode, so that scheduler and simulator judge them by allocator.Fit as their agent does.
+// Package report reads the GPUs of a GPUNode, so that scheduler and simulator judge them by allocator.Fit as their
+// agent does.
 package report
 
 import (
@@ -15,10 +16,13 @@ import (
 // GPU reads a GPU on which so many grants are. What the report has too much of counts as much as there can be.
 func GPU(g gpunode.GPU, grants int) allocator.GPUState {
 	ref := Ref(g.UUID)
-	usable := min(g.UsableBytes, g.MemoryBytes)
+	capacity := Bytes(g.CapacityBytes)
+	usable := min(Bytes(g.AllocatableBytes), capacity)
 	gpu := sharing.GPU{
-		UUID: ref.UUID, Part: ref.GPU().Part, Index: g.Index, Model: g.Model, Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1}, MIG: g.MIG,
-		Memory: sharing.Bytes(g.MemoryBytes), Reserved: sharing.Bytes(g.MemoryBytes - usable), HealthReason: g.HealthReason, Cordoned: g.Cordoned,
+		UUID: ref.UUID, Part: ref.GPU().Part, Index: g.Index, Model: g.Model,
+		Hardware: sharing.Hardware{PCI: g.PCI, NUMA: -1}, MIG: g.MIG,
+		Memory: capacity, Reserved: capacity - usable,
+		HealthReason: g.HealthReason, Cordoned: g.Cordoned,
 	}
 	gpu.Overcommit = overcommit(g.Overcommit)
 	if g.NUMANode != nil {
@@ -29,18 +33,20 @@ func GPU(g gpunode.GPU, grants int) allocator.GPUState {
 	} else if g.Health == sharing.HealthOK.String() {
 		gpu.Health = sharing.HealthOK
 	}
-	// What is lent comes back when it is asked for, so that it counts as free.
-	free, err := sharing.Bytes(g.FreeBytes).Add(sharing.Bytes(g.LentBytes))
+	// Burst memory is free for a grant that needs it.
+	free, err := Bytes(g.FreeBytes).Add(Bytes(g.BurstBytes))
 	if err != nil || free > gpu.Bookable() {
 		free = gpu.Bookable()
 	}
-	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(Percent(g.FreePercent), gpu.BookablePercent()), Held: grants > 0 || g.Whole}
+	s := allocator.GPUState{GPU: gpu, FreeMemory: free, FreePercent: min(Percent(g.FreePercent), gpu.BookablePercent()),
+		Held: grants > 0 || g.Whole}
 	if g.Whole {
 		s.FreeMemory, s.FreePercent = 0, 0
 	}
-	s.Sharers, s.MaxSharers, s.LevelWhy = grants, g.MaxSharers, g.LevelReason
-	if g.Gives != "" {
-		s.Give(strings.TrimPrefix(g.Gives, gpunode.GivesNothing), g.Gives == gpunode.GivesShared, g.Gives == gpunode.GivesWhole)
+	s.Sharers, s.MaxSharers, s.LevelWhy = grants, g.MaxShares, g.LevelReason
+	if g.Mode != "" {
+		s.Give(strings.TrimPrefix(g.Mode, gpunode.ModeExcluded), g.Mode == gpunode.ModeShared,
+			g.Mode == gpunode.ModeWhole)
 	}
 	if l, err := sharing.ParseLevel("minEnforcement", g.MinEnforcement); err == nil {
 		s.MinLevel = l
@@ -68,6 +74,9 @@ func overcommit(o *gpunode.Overcommit) sharing.Overcommit {
 		Compute: sharing.Factor(max(0, min(o.ComputePercent, int(sharing.MaxComputeFactor)))),
 	}
 }
+
+// Bytes reads an amount of memory of a report; a negative one is 0.
+func Bytes(n int64) sharing.Bytes { return sharing.Bytes(max(0, n)) }
 
 // Percent reads a percentage of a report; what is below 0 is nothing.
 func Percent(n int) sharing.Percent {

@@ -1,14 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package file keeps the audit log of a node in files of one directory: audit-00000001.jsonl and so on, the numbers being
-// those of the first entry in each.
+// Package file keeps the audit log of a node in files of one directory: audit-00000001.jsonl and so on, the numbers
+// being those of the first entry in each.
 //
-// It promises that Write never waits for a disk; that what was written is handed to the kernel at once and is on the disk
-// within SyncEvery, so that a crash of the agent loses what waited at that moment and a crash of the machine at most
-// SyncEvery more; that a torn last line, as a crash leaves it, is cut off at the start, and said in the next entry; that
-// nothing else that is there is ever changed, and a log that is not whole is gone on with in a new file which says so; and
-// that entries for which there is no room are counted in the log.
+// It promises: Write never waits for a disk. What was written is given to the kernel at once and is on the disk within
+// SyncEvery. So a crash of the agent loses what waited at that moment, and a crash of the machine at most SyncEvery
+// more. A partial last line, which a crash leaves, is removed at the start and noted in the next entry. Nothing else is
+// ever changed; if a log is damaged, a new file follows it and says so. Entries that do not fit are counted in the log.
 //
 // The oldest files are removed when there are more than the options allow.
 package file
@@ -78,8 +77,8 @@ type Log struct {
 	unsynced bool
 }
 
-// Open finds the end of the log, cuts a torn line off and notes the start. Nothing is written before Run. Errors are those of
-// the disk, and wrap sharing.ErrUnavailable.
+// Open finds the end of the log, removes a partial last line and notes the start. It writes nothing before Run. Errors
+// are those of the disk, and wrap sharing.ErrUnavailable.
 func Open(o Options) (*Log, error) {
 	o.MaxBytes, o.Files = cmp.Or(o.MaxBytes, DefaultBytes), cmp.Or(o.Files, DefaultFiles)
 	l := &Log{opt: o, queue: make(chan audit.Entry, queue)}
@@ -125,14 +124,14 @@ func (l *Log) resume() (why string, err error) {
 		if err := os.Truncate(last, int64(whole)); err != nil {
 			return "", err
 		}
-		why = fmt.Sprintf("the agent started; %d bytes of a torn line were cut off", torn)
-		l.opt.Log.Warn("torn line cut off the audit log", "file", last, "bytes", torn)
+		why = fmt.Sprintf("the agent started; removed %d bytes of an incomplete line", torn)
+		l.opt.Log.Warn("removed incomplete line from the audit log", "file", last, "bytes", torn)
 	}
 	var v audit.Verifier
 	for line := range bytes.Lines(data[:whole]) {
 		if _, err := v.Next(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
 			// Evidence is left as it is. The next entries stand in a file of their own, on the last that can be read.
-			l.opt.Log.Error("the audit log is not whole", "file", last, "error", err.Error())
+			l.opt.Log.Error("failed to recover the audit log", "file", last, "error", err.Error())
 			why = fmt.Sprintf("the agent started; file %s is not whole: %v", filepath.Base(last), err)
 			l.size = l.opt.MaxBytes
 		}
@@ -197,7 +196,8 @@ func (l *Log) noteLost(ctx context.Context) {
 	l.lost = 0
 	l.mu.Unlock()
 	if n > 0 {
-		l.put(ctx, audit.Entry{What: audit.Lost, Node: l.opt.Node, Time: time.Now(), Why: fmt.Sprintf("%d entries came too fast for the disk", n)})
+		l.put(ctx, audit.Entry{What: audit.Lost, Node: l.opt.Node, Time: time.Now(),
+			Why: fmt.Sprintf("%d entries came too fast for the disk", n)})
 	}
 }
 
@@ -205,7 +205,7 @@ func (l *Log) noteLost(ctx context.Context) {
 func (l *Log) put(ctx context.Context, e audit.Entry) {
 	line, next, err := l.tail.Append(e)
 	if err != nil {
-		l.opt.Log.Error("audit entry not written", "what", e.What, "error", err.Error())
+		l.opt.Log.Error("failed to encode audit entry", "what", e.What, "error", err.Error())
 		return
 	}
 	for said := false; ; said = true {
@@ -215,7 +215,7 @@ func (l *Log) put(ctx context.Context, e audit.Entry) {
 			return
 		}
 		if !said {
-			l.opt.Log.Error("audit log not written; it is tried again", "error", err.Error())
+			l.opt.Log.Error("failed to write audit log, will retry", "error", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -246,7 +246,7 @@ func (l *Log) sync() {
 		return
 	}
 	if err := l.out.Sync(); err != nil {
-		l.opt.Log.Error("audit log not on disk", "error", err.Error())
+		l.opt.Log.Error("failed to sync audit log", "error", err.Error())
 		return
 	}
 	l.unsynced = false
@@ -261,7 +261,7 @@ func (l *Log) rotate() error {
 	if l.out != nil {
 		l.sync()
 		if err := l.out.Close(); err != nil {
-			l.opt.Log.Warn("audit file not closed", "error", err.Error())
+			l.opt.Log.Warn("failed to close audit file", "error", err.Error())
 		}
 	}
 	l.out, l.size = next, 0
@@ -271,14 +271,14 @@ func (l *Log) rotate() error {
 	}
 	for _, old := range names[:max(0, len(names)-l.opt.Files)] {
 		if err := os.Remove(old); err != nil {
-			l.opt.Log.Warn("old audit file not removed", "file", old, "error", err.Error())
+			l.opt.Log.Warn("failed to remove old audit file", "file", old, "error", err.Error())
 		}
 	}
 	return nil
 }
 
-// create makes the file that begins with that entry. One that is there and is empty was begun before a crash; one that is
-// not, and cannot be gone on with, keeps what it has.
+// create makes the file that begins with that entry. One that is there and is empty was begun before a crash; one that
+// is not, and cannot be gone on with, keeps what it has.
 func (l *Log) create(seq uint64) (*os.File, error) {
 	for {
 		name := filepath.Join(l.opt.Dir, fmt.Sprintf("%s%0*d%s", prefix, digits, seq, suffix))

@@ -86,7 +86,7 @@ func TestOldFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// A crash may cut the last line off anywhere. What is whole stays, and the next start says what was cut.
+// A crash may truncate the last line anywhere. Complete lines stay, and the next start notes what it removed.
 func TestATornLineIsCutOff(t *testing.T) {
 	dir := t.TempDir()
 	session(t, Options{Dir: dir}, 2)
@@ -106,7 +106,8 @@ func TestATornLineIsCutOff(t *testing.T) {
 		if err != nil || v.Entries != 4 {
 			t.Fatalf("cut at %d: %+v %v", end, v, err)
 		}
-		if said := strings.Contains(whats[2], fmt.Sprintf("%d bytes of a torn line", end-last)); said != (end > last) {
+		torn := fmt.Sprintf("%d bytes of an incomplete line", end-last)
+		if said := strings.Contains(whats[2], torn); said != (end > last) {
 			t.Fatalf("cut at %d: the start says %q", end, whats[2])
 		}
 	}

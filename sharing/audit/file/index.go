@@ -24,8 +24,9 @@ import (
 // audit.MaxLine more.
 const blockSize = 64 << 10
 
-// Index finds the entries of one kind without reading the whole log for each question. It reads each byte of the log once,
-// and remembers which parts have such entries, and until when. Its methods may be called at once from several goroutines.
+// Index finds the entries of one kind without reading the whole log for each question. It reads each byte of the log
+// once, and remembers which parts have such entries, and until when. Its methods may be called at once from several
+// goroutines.
 type Index struct {
 	dir string
 	// mark is in the head of each line of the kind.
@@ -99,7 +100,7 @@ func (x *Index) update(path string) error {
 		return err
 	}
 	known := x.files[path]
-	if known == nil || info.Size() < known.size { // a torn line was cut off
+	if known == nil || info.Size() < known.size { // an incomplete line was removed
 		known = &indexed{}
 		x.files[path] = known
 	}
@@ -174,8 +175,8 @@ func marked(line, mark []byte) bool {
 	return bytes.Contains(line[:min(len(line), headSize)], mark)
 }
 
-// Read calls each with the lines of the block's entries after t whose own sum is right, without their newline. A line is
-// good until each returns. A file that was rotated away has none. Errors wrap sharing.ErrUnavailable.
+// Read calls each with the lines of the block's entries after t whose own sum is right, without their newline. A line
+// is good until each returns. A file that was rotated away has none. Errors wrap sharing.ErrUnavailable.
 func (b Block) Read(t time.Time, each func(line []byte)) error {
 	f, err := os.Open(b.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -194,7 +195,8 @@ func (b Block) Read(t time.Time, each func(line []byte)) error {
 		if !marked(line, b.mark) {
 			continue
 		}
-		if e, err := audit.Parse(line); err == nil && e.Time.After(t) && marked(fmt.Appendf(nil, `,"what":%q`, e.What), b.mark) {
+		if e, err := audit.Parse(line); err == nil && e.Time.After(t) && marked(fmt.Appendf(nil, `,"what":%q`, e.What),
+			b.mark) {
 			each(line)
 		}
 	}

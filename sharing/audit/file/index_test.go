@@ -27,7 +27,8 @@ func written(t *testing.T, dir string, from, to int, maxBytes int64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := from; i < to; i++ {
-		e := audit.Entry{What: audit.Claim, Time: time.Unix(int64(i), 0), Grant: fmt.Sprint("k-", i), Why: strings.Repeat("x", 100)}
+		e := audit.Entry{What: audit.Claim, Time: time.Unix(int64(i), 0), Grant: fmt.Sprint("k-", i),
+			Why: strings.Repeat("x", 100)}
 		if i%4 == 0 {
 			e.What = audit.Usage
 		}
@@ -36,7 +37,8 @@ func written(t *testing.T, dir string, from, to int, maxBytes int64) {
 			if err := l.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if l, err = Open(Options{Dir: dir, MaxBytes: maxBytes, Files: 1000, Node: "n1", Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if l, err = Open(Options{Dir: dir, MaxBytes: maxBytes, Files: 1000, Node: "n1",
+				Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,8 +83,8 @@ func sizeOf(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// Each question finds the entries after its time, in order, and reads no more of the log than has them: the log as a whole is
-// read once, and what is added to it once.
+// Each question finds the entries after its time, in order, and reads no more of the log than has them: the log as a
+// whole is read once, and what is added to it once.
 func TestIndexReadsTheLogOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	const n = 3000
@@ -118,7 +120,8 @@ func TestIndexReadsTheLogOnce(t *testing.T) {
 	}
 }
 
-// A line whose sum is wrong, one that is too long and one without an end are left out; a file that is rotated away has none.
+// A line whose sum is wrong, one that is too long and one without an end are left out; a file that is rotated away has
+// none.
 func TestIndexOfADamagedLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	written(t, dir, 0, 40, 4000)

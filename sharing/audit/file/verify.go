@@ -21,15 +21,15 @@ type Verified struct {
 	First   uint64
 	Entries int
 	Tail    audit.Tail
-	// Torn is true where the last line has no end: one that is being written, or that a crash cut off.
+	// Torn is true if the last line has no end: it is being written, or a crash truncated it.
 	Torn bool
 }
 
-// mostMistakes are told.
+// mostMistakes is the maximum number of reported errors.
 const mostMistakes = 20
 
-// Verify reads files in the order of their entries, and checks that each entry hangs on the one before it. each is called
-// for every entry that can be read, and may be nil. The error joins what is wrong, with file and line, and wraps
+// Verify reads files in the order of their entries, and checks that each entry hangs on the one before it. each is
+// called for every entry that can be read, and may be nil. The error joins what is wrong, with file and line, and wraps
 // sharing.ErrInvalid; or it is that of a file that cannot be read, sharing.ErrUnavailable.
 func Verify(paths []string, each func(audit.Entry)) (Verified, error) {
 	var v audit.Verifier
@@ -68,7 +68,7 @@ func Verify(paths []string, each func(audit.Entry)) (Verified, error) {
 	return out, errors.Join(bad...)
 }
 
-// lines calls do for each whole line; wrong has what do found, by number. A line that is too long is one mistake.
+// lines calls do for each whole line; wrong has what do found, by number. A line that is too long is one error.
 func lines(r io.Reader, do func(line []byte) error) (torn bool, wrong []error, err error) {
 	in := bufio.NewReaderSize(r, audit.MaxLine)
 	for n := 1; ; n++ {
@@ -83,7 +83,8 @@ func lines(r io.Reader, do func(line []byte) error) (torn bool, wrong []error, e
 		case err != nil:
 			return false, wrong, err
 		case long:
-			wrong = append(wrong, fmt.Errorf("line %d is longer than %d bytes: %w", n, audit.MaxLine, sharing.ErrInvalid))
+			wrong = append(wrong, fmt.Errorf("line %d is longer than %d bytes: %w", n, audit.MaxLine,
+				sharing.ErrInvalid))
 			continue
 		}
 		if err := do(bytes.TrimSuffix(line, []byte("\n"))); err != nil {

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package choice decides which of the backends that are listed for a GPU, or for several, holds a share to its size, from what
-// was found out about each of them on each GPU.
+// Package choice decides which of the backends that are listed for a GPU, or for several, holds a share to its size,
+// from what was found out about each of them on each GPU.
 //
-// It promises that the backend it returns is listed for every GPU that was named and works there, that no stronger one
-// does, and that every stronger one is told of with the reason. It is a pure function and probes nothing.
+// It promises that the backend that it returns is listed for every named GPU and works there, and that no stronger one
+// does. It reports every stronger one with the reason. It is a pure function and probes nothing.
 package choice
 
 import (
@@ -66,7 +66,7 @@ func (s Support) String() string {
 // not have.
 type Report map[sharing.Backend]Support
 
-// Unprobed is the report of a GPU that was not probed for that reason: nothing could be told of any backend.
+// Unprobed is the report of a GPU that was not probed for that reason: every backend is unknown.
 func Unprobed(reason string) Report {
 	r := Report{}
 	for _, b := range sharing.Backends() {
@@ -83,7 +83,7 @@ func (r Report) Of(b sharing.Backend) Support {
 	return Support{Answer: NotSupported, Reason: "this agent does not have it"}
 }
 
-// But is the report with other answers of some backends. What does not work for everybody works for nobody.
+// But is the report with other answers of some backends. A backend that does not work in general works in no case.
 func (r Report) But(other map[sharing.Backend]Support) Report {
 	if len(other) == 0 {
 		return r
@@ -97,7 +97,7 @@ func (r Report) But(other map[sharing.Backend]Support) Report {
 	return out
 }
 
-// Undecided reports whether some backend could not be told.
+// Undecided reports whether some backend is unknown.
 func (r Report) Undecided() bool {
 	for _, s := range r {
 		if s.Answer == CouldNotTell {
@@ -128,16 +128,16 @@ func (o On) of(b sharing.Backend) Support {
 type Choice struct {
 	// Backend is sharing.BackendNone where none of the list works.
 	Backend sharing.Backend
-	// Level is the backend's; without one it is sharing.LevelUnknown where some backend could not be told, else
+	// Level is the backend's. Without one it is sharing.LevelUnknown if some backend is unknown, else
 	// sharing.LevelNone.
 	Level sharing.Level
-	// Why says of each stronger backend of the list why it is not that; without a backend, also which ones no list has. It is
-	// empty where there is nothing stronger.
+	// Why says of each stronger backend of the list why it is not that; without a backend, also which ones no list has.
+	// It is empty where there is nothing stronger.
 	Why string
 }
 
-// Choose takes the first backend that each of the GPUs lists and that works on each. It passes over one that could not be
-// told. Where their lists have equally strong ones in another order, that of the first GPU counts.
+// Choose takes the first backend that each of the GPUs lists and that works on each. It passes over an unknown one.
+// Where their lists have equally strong ones in another order, that of the first GPU counts.
 func Choose(on ...On) Choice {
 	c := Choice{Level: sharing.LevelNone}
 	var why []string
@@ -181,8 +181,8 @@ func together(on []On) []sharing.Backend {
 	return all
 }
 
-// onAll is what a backend can do on all of the GPUs: what the first of them says that cannot have it for sure, else
-// the first that could not be told.
+// onAll is what a backend can do on all of the GPUs. The answer of the first GPU that surely cannot have it counts,
+// else that of the first unknown one.
 func onAll(b sharing.Backend, on []On) Support {
 	worst := Support{Answer: Supported}
 	for _, g := range on {

@@ -39,18 +39,34 @@ func TestChoose(t *testing.T) {
 		on   []gpu
 		want Choice
 	}{
-		"the strongest":         {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}}, Choice{driver, sharing.LevelDriver, ""}},
-		"the next":              {all, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it"}},
-		"told of what it is":    {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}}, Choice{libkerf, sharing.LevelClient, "driver: too old; update it; libkerf: new names"}},
-		"only what is listed":   {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; mps: not listed in backends; libkerf: not listed in backends; reactive: not listed in backends"}},
-		"in the list's order":   {[]sharing.Backend{driver, reactive}, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
-		"not told, passed over": {all, []gpu{{"0", Report{driver: maybe, libkerf: no, reactive: yes}}}, Choice{reactive, sharing.LevelReactive, "driver: no answer; libkerf: too old; update it"}},
-		"nothing, one not told": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}}, Choice{sharing.BackendNone, sharing.LevelUnknown, "driver: too old; update it; libkerf: no answer; reactive: too old; update it; mps: not listed in backends"}},
-		"not of this agent":     {[]sharing.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}}, Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not have it; mps: not listed in backends; reactive: not listed in backends"}},
-		"common to all GPUs": {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}, {"3", Report{driver: no, libkerf: yes, reactive: yes}}},
-			Choice{libkerf, sharing.LevelClient, "driver: GPU 3: too old; update it"}},
-		"nothing common": {all, []gpu{{"0", Report{driver: yes, libkerf: no, reactive: no}}, {"1", Report{driver: no, libkerf: yes, reactive: maybe}}},
-			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too old; update it; reactive: GPU 0: too old; update it; mps: not listed in backends"}},
+		"the strongest": {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}}},
+			Choice{driver, sharing.LevelDriver, ""}},
+		"the next": {all, []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}},
+			Choice{libkerf, sharing.LevelUserspace, "driver: too old; update it"}},
+		"told of what it is": {all, []gpu{{"0", Report{driver: no, libkerf: {Supported, "new names", ""}}}},
+			Choice{libkerf, sharing.LevelUserspace, "driver: too old; update it; libkerf: new names"}},
+		"only what is listed": {all[:1], []gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; mps: not listed in backends; " +
+				"libkerf: not listed in backends; reactive: not listed in backends"}},
+		"in the list's order": {[]sharing.Backend{driver, reactive},
+			[]gpu{{"0", Report{driver: no, libkerf: yes, reactive: yes}}},
+			Choice{reactive, sharing.LevelReactive, "driver: too old; update it"}},
+		"unknown, passed over": {all, []gpu{{"0", Report{driver: maybe, libkerf: no, reactive: yes}}},
+			Choice{reactive, sharing.LevelReactive, "driver: no answer; libkerf: too old; update it"}},
+		"nothing, one unknown": {all, []gpu{{"0", Report{driver: no, libkerf: maybe, reactive: no}}},
+			Choice{sharing.BackendNone, sharing.LevelUnknown,
+				"driver: too old; update it; libkerf: no answer; reactive: too old; update it; mps: not listed in " +
+					"backends"}},
+		"not of this agent": {[]sharing.Backend{driver, libkerf}, []gpu{{"0", Report{driver: no}}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: too old; update it; libkerf: this agent does not " +
+				"have it; mps: not listed in backends; reactive: not listed in backends"}},
+		"common to all GPUs": {all, []gpu{{"0", Report{driver: yes, libkerf: yes, reactive: yes}},
+			{"3", Report{driver: no, libkerf: yes, reactive: yes}}},
+			Choice{libkerf, sharing.LevelUserspace, "driver: GPU 3: too old; update it"}},
+		"nothing common": {all, []gpu{{"0", Report{driver: yes, libkerf: no, reactive: no}},
+			{"1", Report{driver: no, libkerf: yes, reactive: maybe}}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 1: too old; update it; libkerf: GPU 0: too " +
+				"old; update it; reactive: GPU 0: too old; update it; mps: not listed in backends"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var on []On
@@ -64,7 +80,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Each GPU may have a list of its own: what holds a grant over several is in all of them.
+// Each GPU may have a separate list: the backend of a grant over several GPUs is in all of them.
 func TestChooseOfSeveralLists(t *testing.T) {
 	works := Report{driver: yes, mps: yes, libkerf: yes, reactive: yes}
 	old := Report{driver: no, mps: yes, libkerf: yes, reactive: yes}
@@ -74,24 +90,30 @@ func TestChooseOfSeveralLists(t *testing.T) {
 		want Choice
 	}{
 		"what both list": {
-			[]On{{"0", []sharing.Backend{driver, libkerf, reactive}, old}, {"1", []sharing.Backend{driver, reactive}, works}},
+			[]On{{"0", []sharing.Backend{driver, libkerf, reactive}, old}, {"1", []sharing.Backend{driver, reactive},
+				works}},
 			Choice{reactive, sharing.LevelReactive, "driver: GPU 0: too old; update it; libkerf: " + unlisted("1")},
 		},
 		"what the first does not list": {
-			[]On{{"0", []sharing.Backend{driver, reactive}, old}, {"1", []sharing.Backend{driver, libkerf, reactive}, works}},
+			[]On{{"0", []sharing.Backend{driver, reactive}, old}, {"1", []sharing.Backend{driver, libkerf, reactive},
+				works}},
 			Choice{reactive, sharing.LevelReactive, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0")},
 		},
 		"nothing in common": {
 			[]On{{"0", []sharing.Backend{driver, mps}, old}, {"1", []sharing.Backend{driver, libkerf}, old}},
-			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") + "; libkerf: " + unlisted("0") + "; reactive: not listed in backends"},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; mps: " + unlisted("1") +
+				"; libkerf: " + unlisted("0") + "; reactive: not listed in backends"},
 		},
-		"not told of one, and not listed of the other": {
-			[]On{{"0", []sharing.Backend{driver}, Report{driver: no}}, {"1", []sharing.Backend{driver, libkerf}, Report{driver: no, libkerf: maybe}}},
-			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " + unlisted("0") + "; mps: not listed in backends; reactive: not listed in backends"},
+		"unknown of one, and not listed of the other": {
+			[]On{{"0", []sharing.Backend{driver}, Report{driver: no}}, {"1", []sharing.Backend{driver, libkerf},
+				Report{driver: no, libkerf: maybe}}},
+			Choice{sharing.BackendNone, sharing.LevelNone, "driver: GPU 0: too old; update it; libkerf: " +
+				unlisted("0") + "; mps: not listed in backends; reactive: not listed in backends"},
 		},
 		"of equals, the first GPU's order": {
-			[]On{{"0", []sharing.Backend{driver, libkerf, mps}, old}, {"1", []sharing.Backend{driver, mps, libkerf}, old}},
-			Choice{libkerf, sharing.LevelClient, "driver: GPU 0: too old; update it"},
+			[]On{{"0", []sharing.Backend{driver, libkerf, mps}, old}, {"1", []sharing.Backend{driver, mps, libkerf},
+				old}},
+			Choice{libkerf, sharing.LevelUserspace, "driver: GPU 0: too old; update it"},
 		},
 		"no GPU": {nil, Choice{Level: sharing.LevelNone}},
 	} {
@@ -129,10 +151,16 @@ func TestChooseProperty(t *testing.T) {
 			}
 		}
 		works := func(b sharing.Backend) bool {
-			return !slices.ContainsFunc(on, func(o On) bool { return !slices.Contains(o.List, b) || !o.Report.Of(b).OK() })
+			return !slices.ContainsFunc(on, func(o On) bool {
+				return !slices.Contains(o.List, b) ||
+					!o.Report.Of(b).OK()
+			})
 		}
 		refuted := func(b sharing.Backend) bool {
-			return slices.ContainsFunc(on, func(o On) bool { return !slices.Contains(o.List, b) || o.Report.Of(b).Answer == NotSupported })
+			return slices.ContainsFunc(on, func(o On) bool {
+				return !slices.Contains(o.List, b) ||
+					o.Report.Of(b).Answer == NotSupported
+			})
 		}
 		got := Choose(on...)
 		want := Choice{Level: sharing.LevelNone}

@@ -27,18 +27,21 @@ func unsupported(reason, remedy string) Support {
 	return Support{Answer: NotSupported, Reason: reason, Remedy: remedy}
 }
 
-// PodsByMPS is for containers of pods, where MPS can enforce none for the reason why; "" if it can. Each client needs the
-// /dev/shm of its daemon beside the pipe directory, and a container has a /dev/shm of its own.
+// PodsByMPS is for containers of pods, where MPS can enforce none for the reason why; "" if it can. Each client needs
+// the pipe directory and the /dev/shm of its daemon, and a container has a private /dev/shm.
 func PodsByMPS(why string) Without {
 	if why == "" {
 		return nil
 	}
-	return Without{sharing.BackendMPS: unsupported(why, "run the agent as a service of the node (deploy/service/kerf-agent.service)")}
+	return Without{sharing.BackendMPS: unsupported(why,
+		"run the agent as a service of the node (deploy/service/kerf-agent.service)")}
 }
 
 // ContainersByMPS is for containers that belong to no pod.
 func ContainersByMPS() Without {
-	return Without{sharing.BackendMPS: unsupported("this version gives a container that is no pod's neither the pipe directory nor the /dev/shm of an MPS daemon", "")}
+	return Without{sharing.BackendMPS: unsupported(
+		"this version gives a container that is no pod's neither the pipe directory nor the /dev/shm of an MPS daemon",
+		"")}
 }
 
 // Libkerf is for a process for which libkerf has another answer than its probe.
@@ -49,18 +52,22 @@ func (w Without) OnGPUs(n int) Without {
 	if n < 2 {
 		return w
 	}
-	return w.and(sharing.BackendMPS, unsupported(fmt.Sprintf("a daemon of MPS serves one GPU, and %d are asked for", n), "ask for one GPU"))
+	return w.and(sharing.BackendMPS, unsupported(fmt.Sprintf("a daemon of MPS serves one GPU, and %d are asked for", n),
+		"ask for one GPU"))
 }
 
 // Together adds the backends that cannot enforce one cap for several containers.
 func (w Without) Together() Without {
-	return w.and(sharing.BackendDriver, unsupported("its limit is that of one cgroup, and containers that share a cap have one each; their pod's is kubelet's, and whether the driver adds up below it depends on the kernel", "")).
-		and(sharing.BackendMPS, unsupported("its limit is that of each process, and it adds up over no two containers", ""))
+	return w.and(sharing.BackendDriver, unsupported("its limit is that of one cgroup, and containers that share a "+
+		"cap have one each; their pod's is kubelet's, and whether the driver adds up below it depends on the kernel",
+		"")).
+		and(sharing.BackendMPS, unsupported("its limit is that of each process, and it adds up over no two containers",
+			""))
 }
 
-// Beside adds the backends that cannot enforce a share of a GPU because of those that enforce others there: a GPU that
-// runs MPS has no other shares. others is true if a backend other than MPS enforces one.
-func (w Without) Beside(mps, others bool) Without {
+// Alongside adds the backends that cannot enforce a share of a GPU because of those that enforce others there: a GPU
+// that runs MPS has no other shares. others is true if a backend other than MPS enforces one.
+func (w Without) Alongside(mps, others bool) Without {
 	switch {
 	case mps:
 		for _, b := range sharing.Backends() {

@@ -27,10 +27,10 @@ func TestWithout(t *testing.T) {
 		"one GPU":           {Without(nil).OnGPUs(1), nil},
 		"two GPUs":          {Without(nil).OnGPUs(2), mps},
 		"shared cap":        {Without(nil).Together(), []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS}},
-		"an empty GPU":      {pods.Beside(false, false), mps},
-		"a GPU with MPS":    {Without(nil).Beside(true, false), others},
-		"a GPU with shares": {Without(nil).Beside(false, true), mps},
-		"pods beside MPS":   {pods.Beside(true, false), all},
+		"an empty GPU":      {pods.Alongside(false, false), mps},
+		"a GPU with MPS":    {Without(nil).Alongside(true, false), others},
+		"a GPU with shares": {Without(nil).Alongside(false, true), mps},
+		"pods next to MPS":  {pods.Alongside(true, false), all},
 	} {
 		if d := cmp.Diff(tt.want, slices.Sorted(maps.Keys(tt.got))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)

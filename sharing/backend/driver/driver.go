@@ -21,7 +21,7 @@ import (
 type NVML interface {
 	HasMemoryLimits() bool
 	SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error
-	// PutMemoryLimit also reads back what is in force then.
+	// PutMemoryLimit also reads back the limit that the driver then has.
 	PutMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) (nvml.Limit, error)
 	MemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error)
 }
@@ -38,29 +38,29 @@ type Cgroups interface {
 // undoTime bounds the clearing after an error, which must happen also when the caller's context has ended.
 const undoTime = 5 * time.Second
 
-// Slack is how far the limit in force may be below what was asked: the driver may round down to its largest
-// page. It may never be above.
+// Slack is how far the driver's limit may be below the request: the driver may round down to its largest page. It may
+// never be above.
 const Slack = 2 * sharing.MiB
 
 // Driver caps through the NVIDIA driver's memory limits per cgroup (r615 and newer): past the limit, the
 // driver itself refuses the allocation.
 type Driver struct {
-	door    NVML
+	nvml    NVML
 	cgroups Cgroups
 	answers probes
 }
 
 // New makes the driver backend.
-func New(door NVML, cgroups Cgroups) *Driver { return &Driver{door: door, cgroups: cgroups} }
+func New(lib NVML, cgroups Cgroups) *Driver { return &Driver{nvml: lib, cgroups: cgroups} }
 
 // Level is LevelDriver.
 func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 
-// Apply sets each hard limit and reads it back; soft limits stay 0. It refuses an empty list, a limit of 0
-// or backend.NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2
-// group. That a GPU in MIG mode takes no limits is told by Probe, and by the driver as sharing.ErrUnsupported.
-// The GPUs are served beside each other. On error all that was or may have been set is cleared, and the error
-// holds both what went wrong and what could not be cleared.
+// Apply sets each hard limit and reads it back; soft limits stay 0. It refuses an empty list, a limit of 0 or
+// backend.NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2 group. A
+// GPU in MIG mode takes no limits: Probe reports that, and the driver does as sharing.ErrUnsupported. Apply serves the
+// GPUs in parallel. On error it clears all that was or may have been set. The error holds both what went wrong and what
+// could not be cleared.
 func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) error {
 	if err := d.mayCap(dir, limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
@@ -73,7 +73,7 @@ func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) 
 	for _, l := range limits {
 		ids = append(ids, l.GPU.UUID)
 	}
-	// The one that failed may be in force all the same, so it is cleared with the others.
+	// The one that failed may be set all the same, so it is cleared with the others.
 	return fmt.Errorf("cap cgroup %q: %w", dir, errors.Join(err, d.takeBack(ctx, dir, ids)))
 }
 
@@ -98,7 +98,7 @@ func (d *Driver) mayCap(dir string, limits []backend.Limit) error {
 	if err := d.cgroups.Check(dir); err != nil {
 		return err
 	}
-	if !d.door.HasMemoryLimits() {
+	if !d.nvml.HasMemoryLimits() {
 		return fmt.Errorf("the driver has no memory limits: %w", sharing.ErrUnsupported)
 	}
 	return nil
@@ -108,9 +108,9 @@ func (d *Driver) put(ctx context.Context, dir string, limits []backend.Limit) er
 	return onEach(limits, func(_ int, l backend.Limit) error { return d.set(ctx, dir, l) })
 }
 
-// onEach does something for each of all, beside each other, and joins the errors in their order. A container
-// waits until every GPU of the node has its limit: one call after the other would take so many times as long
-// on a node that is busy, and one GPU that answers slowly would hold up the rest.
+// onEach does something for each of all in parallel, and joins the errors in their order. A container waits until every
+// GPU of the node has its limit. One call after the other would take so many times as long on a busy node, and one slow
+// GPU would delay the rest.
 func onEach[T any](all []T, do func(i int, one T) error) error {
 	errs := make([]error, len(all))
 	var group sync.WaitGroup
@@ -136,7 +136,8 @@ func checkLimits(limits []backend.Limit) error {
 	for _, l := range limits {
 		switch {
 		case l.Memory == 0 || l.Memory == backend.NoCap:
-			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", l.GPU.String(), uint64(l.Memory), sharing.ErrInvalid)
+			return fmt.Errorf("gpu %q: a cap of %d bytes is none: %w", l.GPU.String(), uint64(l.Memory),
+				sharing.ErrInvalid)
 		case l.GPU.IsInstance():
 			return fmt.Errorf("gpu %q: the driver limits no MIG instance: %w", l.GPU.String(), sharing.ErrInvalid)
 		case seen[l.GPU.UUID]:
@@ -152,27 +153,30 @@ func checkLimits(limits []backend.Limit) error {
 
 // set puts one limit on and believes only what it reads back.
 func (d *Driver) set(ctx context.Context, dir string, l backend.Limit) error {
-	got, err := d.door.PutMemoryLimit(ctx, l.GPU.UUID, dir, 0, l.Memory)
+	got, err := d.nvml.PutMemoryLimit(ctx, l.GPU.UUID, dir, 0, l.Memory)
 	if errors.Is(err, sharing.ErrNotFound) { // which stands for a cgroup that does not exist any more, see unlessGone
-		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", l.GPU.String(), uint64(l.Memory), sharing.ErrUnavailable, err.Error())
+		return fmt.Errorf("gpu %q: asked for a limit of %d bytes: %w: %s", l.GPU.String(), uint64(l.Memory),
+			sharing.ErrUnavailable, err.Error())
 	}
 	if err != nil {
 		return err
 	}
 	if got.Hard > l.Memory || l.Memory-got.Hard > Slack || got.Hard == 0 || got.Soft != 0 {
-		return fmt.Errorf("gpu %q: asked for a limit of %d bytes, in force is %d (soft %d): %w",
+		return fmt.Errorf("gpu %q: requested a limit of %d bytes, the driver has %d (soft %d): %w",
 			l.GPU.String(), uint64(l.Memory), uint64(got.Hard), uint64(got.Soft), sharing.ErrUnavailable)
 	}
 	return nil
 }
 
-// none reports whether a driver's answer means that there is no limit. By nvml.h that is NOT_FOUND, or no soft limit and the
-// largest hard one; r615's kernel module says NOT_SUPPORTED where no limit is up the tree (memacct.c).
+// none reports whether a driver's answer means that there is no limit. By nvml.h that is NOT_FOUND, or no soft limit
+// and the largest hard one; r615's kernel module says NOT_SUPPORTED where no limit is up the tree (memacct.c).
 func none(got nvml.Limit, err error) bool {
-	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) || err == nil && got.Soft == 0 && got.Hard == backend.NoCap
+	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) || err == nil &&
+		got.Soft == 0 && got.Hard == backend.NoCap
 }
 
-// unlessGone is err with sharing.ErrNotFound where the cgroup does not exist any more: the driver cannot open its directory then.
+// unlessGone is err with sharing.ErrNotFound where the cgroup does not exist any more: the driver cannot open its
+// directory then.
 func (d *Driver) unlessGone(dir string, err error) error {
 	if err == nil || errors.Is(err, sharing.ErrNotFound) || !d.gone(dir) {
 		return err
@@ -180,15 +184,17 @@ func (d *Driver) unlessGone(dir string, err error) error {
 	return fmt.Errorf("the cgroup does not exist any more: %w: %w", sharing.ErrNotFound, err)
 }
 
-// Read returns the limit in force and the use that the driver charges to the cgroup. The limit may stand on
-// a group above dir. sharing.ErrNotFound: the driver tells of no limit, or the cgroup does not exist any more.
+// Read returns the driver's limit and the usage that the driver charges to the cgroup. The limit may stand on a group
+// above dir. sharing.ErrNotFound: the driver has no limit, or the cgroup does not exist any more.
 func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (backend.Reading, error) {
-	if !d.door.HasMemoryLimits() {
-		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir, sharing.ErrUnsupported)
+	if !d.nvml.HasMemoryLimits() {
+		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: the driver has no memory limits: %w", dir,
+			sharing.ErrUnsupported)
 	}
-	got, err := d.door.MemoryLimit(ctx, gpu, dir)
+	got, err := d.nvml.MemoryLimit(ctx, gpu, dir)
 	if none(got, err) {
-		return backend.Reading{Cap: backend.NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w", dir, string(gpu), sharing.ErrNotFound)
+		return backend.Reading{Cap: backend.NoCap}, fmt.Errorf("read cap of cgroup %q on gpu %q: no limit is set: %w",
+			dir, string(gpu), sharing.ErrNotFound)
 	}
 	if err != nil {
 		return backend.Reading{}, fmt.Errorf("read cap of cgroup %q: %w", dir, d.unlessGone(dir, err))
@@ -199,7 +205,7 @@ func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (backe
 // Clear takes the limits off, the soft one first, since the kernel propagates it to the groups above, where
 // it would stay when the group is removed. All GPUs are tried; the errors are joined.
 func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
-	if !d.door.HasMemoryLimits() {
+	if !d.nvml.HasMemoryLimits() {
 		return nil // none can have been set
 	}
 	if d.gone(dir) {
@@ -217,17 +223,17 @@ func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) er
 func (d *Driver) gone(dir string) bool { return errors.Is(d.cgroups.Check(dir), sharing.ErrNotFound) }
 
 func (d *Driver) clear(ctx context.Context, dir string, id sharing.GPUID) error {
-	got, err := d.door.MemoryLimit(ctx, id, dir)
+	got, err := d.nvml.MemoryLimit(ctx, id, dir)
 	switch {
 	case none(got, err):
 		return nil // to clear what is not there would keep a limit further up from counting (r615, memacct.c)
 	case err == nil && got.Soft != 0 && got.Hard != backend.NoCap:
-		if err := d.door.SetMemoryLimit(ctx, id, dir, 0, got.Hard); err != nil {
+		if err := d.nvml.SetMemoryLimit(ctx, id, dir, 0, got.Hard); err != nil {
 			return err
 		}
 	}
 	// Also when the getter failed: the group shall have no limit, whatever it has.
-	return d.door.SetMemoryLimit(ctx, id, dir, 0, nvml.NoLimit)
+	return d.nvml.SetMemoryLimit(ctx, id, dir, 0, nvml.NoLimit)
 }
 
 // groups is Cgroups over a hierarchy.
@@ -236,14 +242,15 @@ type groups struct {
 	name      func() string
 }
 
-// InHierarchy returns a hierarchy as the driver backend uses it. scratch names a probe's group; each call must
-// give another name. The hierarchy is found once, by the caller: the kernel's table of mounts is long on a node
-// with many containers, and whoever reads it waits for every mount that is being made.
+// InHierarchy returns a hierarchy as the driver backend uses it. scratch names a probe's group; each call must give
+// another name. The caller finds the hierarchy once: the kernel's table of mounts is long on a node with many
+// containers, and each reader waits for every mount in progress.
 func InHierarchy(h cgroup.Hierarchy, scratch func() string) Cgroups { return groups{h, scratch} }
 
 func (g groups) Check(dir string) error {
 	if filepath.Clean(dir) == g.hierarchy.Mount {
-		return sharing.Invalid("cgroup", dir, "name a group beneath it", "is the root cgroup, whose limits would be everybody's")
+		return sharing.Invalid("cgroup", dir, "name a group beneath it",
+			"is the root cgroup, whose limits would be everybody's")
 	}
 	_, err := g.hierarchy.Open(dir, 0)
 	return err

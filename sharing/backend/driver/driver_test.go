@@ -25,11 +25,13 @@ import (
 var _ NVML = (*nvml.Library)(nil)
 
 func three() []backend.Limit {
-	return []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: sharing.GiB}, {GPU: sharing.GPURef{UUID: "B"}, Memory: 2 * sharing.GiB}, {GPU: sharing.GPURef{UUID: "C"}, Memory: 3 * sharing.GiB}}
+	return []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: sharing.GiB},
+		{GPU: sharing.GPURef{UUID: "B"}, Memory: 2 * sharing.GiB},
+		{GPU: sharing.GPURef{UUID: "C"}, Memory: 3 * sharing.GiB}}
 }
 
 func TestApplySetsAndReadsBack(t *testing.T) {
-	d := newDoor()
+	d := newFakeNVML()
 	b := New(d, &tree{})
 	if b.Level() != sharing.LevelDriver {
 		t.Error(b.Level())
@@ -64,16 +66,23 @@ func TestApplyTakesBackOnError(t *testing.T) {
 		return nil
 	}
 	tests := map[string]struct {
-		spoil func(*door)
+		spoil func(*fakeNVML)
 		want  error
 	}{
-		"set fails":                       {func(d *door) { d.setErr = onB }, sharing.ErrLost},
-		"set fails and takes effect":      {func(d *door) { d.setErr, d.failsAfter = onB, true }, sharing.ErrLost},
-		"reads back larger":               {func(d *door) { d.round = func(b sharing.Bytes) sharing.Bytes { return b + 1 } }, sharing.ErrUnavailable},
-		"reads back none":                 {func(d *door) { d.round = func(sharing.Bytes) sharing.Bytes { return nvml.NoLimit - 1 } }, sharing.ErrUnavailable},
-		"reads back more than slack less": {func(d *door) { d.round = func(b sharing.Bytes) sharing.Bytes { return b - Slack - 1 } }, sharing.ErrUnavailable},
-		"reads back zero":                 {func(d *door) { d.round = func(sharing.Bytes) sharing.Bytes { return 0 } }, sharing.ErrUnavailable},
-		"set without effect": {func(d *door) {
+		"set fails":                  {func(d *fakeNVML) { d.setErr = onB }, sharing.ErrLost},
+		"set fails and takes effect": {func(d *fakeNVML) { d.setErr, d.failsAfter = onB, true }, sharing.ErrLost},
+		"reads back larger": {
+			func(d *fakeNVML) { d.round = func(b sharing.Bytes) sharing.Bytes { return b + 1 } },
+			sharing.ErrUnavailable},
+		"reads back none": {
+			func(d *fakeNVML) { d.round = func(sharing.Bytes) sharing.Bytes { return nvml.NoLimit - 1 } },
+			sharing.ErrUnavailable},
+		"reads back more than slack less": {
+			func(d *fakeNVML) { d.round = func(b sharing.Bytes) sharing.Bytes { return b - Slack - 1 } },
+			sharing.ErrUnavailable},
+		"reads back zero": {func(d *fakeNVML) { d.round = func(sharing.Bytes) sharing.Bytes { return 0 } },
+			sharing.ErrUnavailable},
+		"set without effect": {func(d *fakeNVML) {
 			d.getErr = func(gpu sharing.GPUID) error {
 				if gpu == "C" {
 					return fmt.Errorf("no limit: %w", sharing.ErrUnsupported)
@@ -84,14 +93,14 @@ func TestApplyTakesBackOnError(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDoor()
+			d := newFakeNVML()
 			tc.spoil(d)
 			err := New(d, &tree{}).Apply(t.Context(), dir, three())
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
 			if name == "set without effect" {
-				delete(d.limits, "C"+dir) // the getter denies it, so that nobody can clear what nobody sees
+				delete(d.limits, "C"+dir) // the getter denies it, so that it cannot be seen or cleared
 			}
 			if len(d.limits) != 0 {
 				t.Errorf("limits stay: %v", d.limits)
@@ -100,9 +109,9 @@ func TestApplyTakesBackOnError(t *testing.T) {
 	}
 }
 
-// Every GPU is tried, and then every one cleared: also the one that failed, whose limit may be in force.
+// The backend tries every GPU and then clears every one. It also clears the one that failed: its limit may be set.
 func TestApplyClearsWhatItTouched(t *testing.T) {
-	d := newDoor()
+	d := newFakeNVML()
 	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
 		if gpu == "B" && hard != nvml.NoLimit {
 			return errors.New("boom")
@@ -130,7 +139,7 @@ func TestApplyClearsWhatItTouched(t *testing.T) {
 func TestGPUsAreServedBesideEachOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	d := newDoor()
+	d := newFakeNVML()
 	var here atomic.Int32
 	all := make(chan struct{})
 	meet := func(sharing.GPUID, sharing.Bytes) error {
@@ -156,10 +165,10 @@ func TestGPUsAreServedBesideEachOther(t *testing.T) {
 	}
 }
 
-// When the undo fails too, both errors are told, and the other GPUs are cleared all the same.
+// When the undo fails too, both errors are returned, and the other GPUs are cleared all the same.
 func TestApplyTellsOfAFailedUndo(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
-	d := newDoor()
+	d := newFakeNVML()
 	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
 		switch {
 		case gpu == "C":
@@ -181,7 +190,7 @@ func TestApplyTellsOfAFailedUndo(t *testing.T) {
 // A program that runs keeps the caps that it has, and gets those that can be had, when one GPU fails.
 func TestRenewTakesNothingOff(t *testing.T) {
 	lost := errors.New("lost")
-	d := newDoor()
+	d := newFakeNVML()
 	b := New(d, &tree{})
 	if err := b.Apply(t.Context(), dir, three()[:1]); err != nil {
 		t.Fatal(err)
@@ -212,7 +221,7 @@ func TestRenewTakesNothingOff(t *testing.T) {
 // The undo must work although the caller's context, which ended the Apply, is over.
 func TestApplyUndoesAfterTheContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	d := newDoor()
+	d := newFakeNVML()
 	d.setErr = func(gpu sharing.GPUID, hard sharing.Bytes) error {
 		switch {
 		case hard == nvml.NoLimit:
@@ -241,18 +250,22 @@ func TestApplyRefuses(t *testing.T) {
 		absent bool
 		want   error
 	}{
-		"nothing":        {limits: nil, want: sharing.ErrInvalid},
-		"zero":           {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 0}}, want: sharing.ErrInvalid},
-		"no cap":         {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: backend.NoCap}}, want: sharing.ErrInvalid},
-		"twice":          {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 1}, {GPU: sharing.GPURef{UUID: "A"}, Memory: 2}}, want: sharing.ErrInvalid},
-		"an instance":    {limits: []backend.Limit{{GPU: sharing.Instance{Profile: "1g.10gb", Size: 1}.On("A"), Memory: 1}}, want: sharing.ErrInvalid},
+		"nothing": {limits: nil, want: sharing.ErrInvalid},
+		"zero": {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 0}},
+			want: sharing.ErrInvalid},
+		"no cap": {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: backend.NoCap}},
+			want: sharing.ErrInvalid},
+		"twice": {limits: []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 1},
+			{GPU: sharing.GPURef{UUID: "A"}, Memory: 2}}, want: sharing.ErrInvalid},
+		"an instance": {limits: []backend.Limit{{GPU: sharing.Instance{Profile: "1g.10gb", Size: 1}.On("A"),
+			Memory: 1}}, want: sharing.ErrInvalid},
 		"root or no v2":  {limits: three(), tree: tree{checkErr: sharing.ErrInvalid}, want: sharing.ErrInvalid},
 		"gone":           {limits: three(), tree: tree{gone: true}, want: sharing.ErrNotFound},
 		"no such driver": {limits: three(), absent: true, want: sharing.ErrUnsupported},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDoor()
+			d := newFakeNVML()
 			d.absent = tc.absent
 			if err := New(d, &tc.tree).Apply(t.Context(), dir, tc.limits); !errors.Is(err, tc.want) {
 				t.Errorf("%v, want %v", err, tc.want)
@@ -265,9 +278,10 @@ func TestApplyRefuses(t *testing.T) {
 }
 
 func TestApplyAcceptsRoundingDown(t *testing.T) {
-	d := newDoor()
+	d := newFakeNVML()
 	d.round = func(b sharing.Bytes) sharing.Bytes { return b / Slack * Slack }
-	asked := []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 5*sharing.GiB + 12345}, {GPU: sharing.GPURef{UUID: "B"}, Memory: backend.LeastLimit}}
+	asked := []backend.Limit{{GPU: sharing.GPURef{UUID: "A"}, Memory: 5*sharing.GiB + 12345},
+		{GPU: sharing.GPURef{UUID: "B"}, Memory: backend.LeastLimit}}
 	if err := New(d, &tree{}).Apply(t.Context(), dir, asked); err != nil {
 		t.Error(err)
 	}
@@ -275,7 +289,7 @@ func TestApplyAcceptsRoundingDown(t *testing.T) {
 
 func TestClear(t *testing.T) {
 	t.Run("soft limit first", func(t *testing.T) {
-		d := newDoor()
+		d := newFakeNVML()
 		d.limits["A/d"] = nvml.Limit{Soft: 5, Hard: 9}
 		if err := New(d, &tree{}).Clear(t.Context(), "/d", []sharing.GPUID{"A"}); err != nil {
 			t.Fatal(err)
@@ -285,13 +299,14 @@ func TestClear(t *testing.T) {
 		}
 	})
 	t.Run("group is gone", func(t *testing.T) {
-		d := newDoor()
-		if err := New(d, &tree{gone: true}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
+		d := newFakeNVML()
+		if err := New(d, &tree{gone: true}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil ||
+			len(d.calls) != 0 {
 			t.Errorf("%v, %q", err, d.calls)
 		}
 	})
 	t.Run("group goes away meanwhile", func(t *testing.T) {
-		d, tr := newDoor(), &tree{}
+		d, tr := newFakeNVML(), &tree{}
 		d.limits["A"+dir] = nvml.Limit{Hard: 1}
 		d.setErr = func(sharing.GPUID, sharing.Bytes) error { tr.gone = true; return sharing.ErrInvalid }
 		if err := New(d, tr).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
@@ -299,7 +314,7 @@ func TestClear(t *testing.T) {
 		}
 	})
 	t.Run("lost gpu is told, others are cleared", func(t *testing.T) {
-		d := newDoor()
+		d := newFakeNVML()
 		d.limits["A"+dir], d.limits["B"+dir] = nvml.Limit{Hard: 1}, nvml.Limit{Hard: 1}
 		lost := func(gpu sharing.GPUID) error {
 			if gpu == "A" {
@@ -315,7 +330,7 @@ func TestClear(t *testing.T) {
 		}
 	})
 	t.Run("driver without limits", func(t *testing.T) {
-		d := newDoor()
+		d := newFakeNVML()
 		d.absent = true
 		if err := New(d, &tree{}).Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil {
 			t.Error(err)
@@ -326,29 +341,32 @@ func TestClear(t *testing.T) {
 func TestProbe(t *testing.T) {
 	denied := func(sharing.GPUID, sharing.Bytes) error { return fmt.Errorf("set: %w", sharing.ErrDenied) }
 	tests := map[string]struct {
-		door   func(*door)
-		tree   tree
-		mig    bool
-		want   backend.Answer
-		remedy string
-		asked  int // probes made by two calls
+		misbehave func(*fakeNVML)
+		tree      tree
+		mig       bool
+		want      backend.Answer
+		remedy    string
+		asked     int // probes made by two calls
 	}{
-		"works":            {want: backend.Supported, asked: 1},
-		"old driver":       {door: func(d *door) { d.absent = true }, want: backend.NotSupported, remedy: "r615 or newer"},
-		"no cgroup v2":     {tree: tree{scratchErr: sharing.ErrUnsupported}, want: backend.NotSupported, remedy: "unified"},
+		"works": {want: backend.Supported, asked: 1},
+		"old driver": {misbehave: func(d *fakeNVML) { d.absent = true }, want: backend.NotSupported,
+			remedy: "r615 or newer"},
+		"no cgroup v2": {tree: tree{scratchErr: sharing.ErrUnsupported}, want: backend.NotSupported,
+			remedy: "unified"},
 		"mig":              {mig: true, want: backend.NotSupported, remedy: "MIG"},
 		"no cgroup rights": {tree: tree{scratchErr: sharing.ErrDenied}, want: backend.CouldNotTell, remedy: "root"},
-		"not root":         {door: func(d *door) { d.setErr = denied }, want: backend.CouldNotTell, remedy: "root", asked: 2},
-		"gpu refuses": {door: func(d *door) {
+		"not root": {misbehave: func(d *fakeNVML) { d.setErr = denied }, want: backend.CouldNotTell, remedy: "root",
+			asked: 2},
+		"gpu refuses": {misbehave: func(d *fakeNVML) {
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrUnsupported }
 		}, want: backend.NotSupported, remedy: "release notes", asked: 1},
-		"lost": {door: func(d *door) {
+		"lost": {misbehave: func(d *fakeNVML) {
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return sharing.ErrLost }
 		}, want: backend.CouldNotTell, remedy: "reset", asked: 2},
-		"reads back wrong": {door: func(d *door) {
+		"reads back wrong": {misbehave: func(d *fakeNVML) {
 			d.round = func(b sharing.Bytes) sharing.Bytes { return b * 2 }
 		}, want: backend.CouldNotTell, asked: 2},
-		"cannot be cleared": {door: func(d *door) {
+		"cannot be cleared": {misbehave: func(d *fakeNVML) {
 			d.setErr = func(_ sharing.GPUID, hard sharing.Bytes) error {
 				if hard == nvml.NoLimit {
 					return sharing.ErrUnavailable
@@ -360,9 +378,9 @@ func TestProbe(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDoor()
-			if tc.door != nil {
-				tc.door(d)
+			d := newFakeNVML()
+			if tc.misbehave != nil {
+				tc.misbehave(d)
 			}
 			b := New(d, &tc.tree)
 			for range 2 {
@@ -382,7 +400,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestForgetAsksAgain(t *testing.T) {
-	d, tr := newDoor(), &tree{}
+	d, tr := newFakeNVML(), &tree{}
 	d.absent = true
 	b := New(d, tr)
 	if s := b.Probe(t.Context(), sharing.GPU{UUID: "A"}); s.Answer != backend.NotSupported {

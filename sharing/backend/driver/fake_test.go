@@ -15,8 +15,8 @@ import (
 
 const dir = "/sys/fs/cgroup/kerf/job"
 
-// door is a driver that keeps limits and misbehaves on demand.
-type door struct {
+// fakeNVML is a driver that keeps limits and misbehaves on demand.
+type fakeNVML struct {
 	absent bool
 	mu     sync.Mutex            // guards limits and calls
 	limits map[string]nvml.Limit // by GPU and directory
@@ -32,11 +32,11 @@ type door struct {
 	failsAfter bool
 }
 
-func newDoor() *door { return &door{limits: map[string]nvml.Limit{}} }
+func newFakeNVML() *fakeNVML { return &fakeNVML{limits: map[string]nvml.Limit{}} }
 
-func (d *door) HasMemoryLimits() bool { return !d.absent }
+func (d *fakeNVML) HasMemoryLimits() bool { return !d.absent }
 
-func (d *door) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
+func (d *fakeNVML) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
 	d.mu.Lock()
 	d.calls = append(d.calls, fmt.Sprintf("set %s %s %d %s", gpu, dir, soft, size(hard)))
 	d.mu.Unlock()
@@ -61,7 +61,8 @@ func (d *door) SetMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string
 	return err
 }
 
-func (d *door) PutMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) (nvml.Limit, error) {
+func (d *fakeNVML) PutMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string, soft, hard sharing.Bytes) (
+	nvml.Limit, error) {
 	if err := d.SetMemoryLimit(ctx, gpu, dir, soft, hard); err != nil {
 		return nvml.Limit{}, err
 	}
@@ -72,7 +73,7 @@ func (d *door) PutMemoryLimit(ctx context.Context, gpu sharing.GPUID, dir string
 	return got, nil
 }
 
-func (d *door) MemoryLimit(_ context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error) {
+func (d *fakeNVML) MemoryLimit(_ context.Context, gpu sharing.GPUID, dir string) (nvml.Limit, error) {
 	if d.getErr != nil {
 		if err := d.getErr(gpu); err != nil {
 			return nvml.Limit{}, err

@@ -14,12 +14,13 @@ import (
 // Limits are the driver's limits of the grants' cgroups.
 type Limits interface {
 	// Renew limits a cgroup whose processes may run, and reads the limits back. On error all that is enforced stays.
-	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error
+	Renew(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error
 	// Read is the limit and its use; sharing.ErrNotFound if there is none.
 	Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error)
 }
 
-// Backend enforces caps with the limits of the grants' cgroups. These are set when a grant gets its cgroup, and end with it.
+// Backend enforces caps with the limits of the grants' cgroups. These are set when a grant gets its cgroup, and end
+// with it.
 type Backend struct {
 	backend.None
 	Limits Limits

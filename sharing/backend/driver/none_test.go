@@ -13,19 +13,28 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
-// A driver says in one of three ways that there is no limit. Each is read as that, and nothing is cleared then: r615 would make
-// a limit of it that keeps those further up from counting.
+// A driver says in one of three ways that there is no limit. Each is read as that, and nothing is cleared then: r615
+// would make a limit of it that keeps those further up from counting.
 func TestNoLimit(t *testing.T) {
-	for name, says := range map[string]func(*door){
-		"NOT_FOUND":                              func(d *door) { d.none = fmt.Errorf("says: %w", sharing.ErrNotFound) },
-		"NOT_SUPPORTED":                          func(d *door) { d.none = fmt.Errorf("says: %w", sharing.ErrUnsupported) },
-		"no soft limit and the largest hard one": func(d *door) { d.limits["A"+dir] = nvml.Limit{Hard: nvml.NoLimit} },
+	for name, says := range map[string]func(*fakeNVML){
+		"NOT_FOUND": func(d *fakeNVML) {
+			d.none = fmt.Errorf("says: %w",
+				sharing.ErrNotFound)
+		},
+		"NOT_SUPPORTED": func(d *fakeNVML) {
+			d.none = fmt.Errorf("says: %w",
+				sharing.ErrUnsupported)
+		},
+		"no soft limit and the largest hard one": func(d *fakeNVML) {
+			d.limits["A"+dir] = nvml.Limit{Hard: nvml.NoLimit}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoor()
+			d := newFakeNVML()
 			says(d)
 			b := New(d, &tree{})
-			if got, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) || got.Cap != backend.NoCap {
+			if got, err := b.Read(t.Context(), dir, "A"); !errors.Is(err, sharing.ErrNotFound) ||
+				got.Cap != backend.NoCap {
 				t.Errorf("read %+v, %v", got, err)
 			}
 			if err := b.Clear(t.Context(), dir, []sharing.GPUID{"A"}); err != nil || len(d.calls) != 0 {
@@ -33,7 +42,7 @@ func TestNoLimit(t *testing.T) {
 			}
 		})
 	}
-	d := newDoor()
+	d := newFakeNVML()
 	d.limits["A"+dir] = nvml.Limit{Soft: 5, Hard: nvml.NoLimit} // a soft limit is one
 	b := New(d, &tree{})
 	if got, err := b.Read(t.Context(), dir, "A"); err != nil || got.Cap != backend.NoCap {
@@ -44,8 +53,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// A cgroup that is removed while its caps are read or set has no caps: sharing.ErrNotFound, by which nobody takes it for a cap
-// that is lost. A driver that says so of a cgroup that exists has lost it.
+// A cgroup that is removed while its caps are read or set has no caps: sharing.ErrNotFound, which no caller takes for a
+// lost cap. A driver that says so of a cgroup that exists has lost it.
 func TestCgroupThatIsRemovedMeanwhile(t *testing.T) {
 	cannotOpen := fmt.Errorf("the cgroup cannot be opened: %w", sharing.ErrUnavailable)
 	for _, gone := range []bool{true, false} {
@@ -57,21 +66,23 @@ func TestCgroupThatIsRemovedMeanwhile(t *testing.T) {
 			"renew": func(b *Driver) error { return b.Renew(t.Context(), dir, three()[:1]) },
 			"apply": func(b *Driver) error { return b.Apply(t.Context(), dir, three()[:1]) },
 		} {
-			d, tr := newDoor(), &tree{}
+			d, tr := newFakeNVML(), &tree{}
 			fails := func() error {
 				tr.gone = gone
 				return cannotOpen
 			}
 			d.getErr = func(sharing.GPUID) error { return fails() }
 			d.setErr = func(sharing.GPUID, sharing.Bytes) error { return fails() }
-			if err := do(New(d, tr)); errors.Is(err, sharing.ErrNotFound) != gone || !errors.Is(err, sharing.ErrUnavailable) {
+			if err := do(New(d, tr)); errors.Is(err, sharing.ErrNotFound) != gone ||
+				!errors.Is(err, sharing.ErrUnavailable) {
 				t.Errorf("%s, gone %v: %v", what, gone, err)
 			}
 		}
 	}
-	d := newDoor()
+	d := newFakeNVML()
 	d.getErr = func(sharing.GPUID) error { return fmt.Errorf("no limit: %w", sharing.ErrNotFound) }
-	if err := New(d, &tree{}).Renew(t.Context(), dir, three()); errors.Is(err, sharing.ErrNotFound) || !errors.Is(err, sharing.ErrUnavailable) {
+	if err := New(d, &tree{}).Renew(t.Context(), dir, three()); errors.Is(err, sharing.ErrNotFound) ||
+		!errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("set without effect: %v", err)
 	}
 }

@@ -12,15 +12,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend"
 )
 
-// probeLimit is put on an empty group, where no size can hurt.
+// probeLimit is put on an empty group, where every size is harmless.
 const probeLimit = sharing.GiB
 
-// Probe tries the limits out on an empty group of their own: set, read back, clear. Facts are remembered
-// until Forget; what could not be told is asked again.
+// Probe tries the limits out on an empty group made for it: set, read back, clear. Facts are remembered until Forget;
+// an unknown answer is asked again.
 func (d *Driver) Probe(ctx context.Context, gpu sharing.GPU) backend.Support {
 	if gpu.MIG {
 		// Not remembered: MIG mode can be turned off.
-		return backend.Support{Answer: backend.NotSupported, Reason: "the driver takes no memory limits on a GPU in MIG mode", Remedy: "grant MIG instances of this GPU, or turn MIG mode off"}
+		return backend.Support{Answer: backend.NotSupported,
+			Reason: "the driver takes no memory limits on a GPU in MIG mode",
+			Remedy: "grant MIG instances of this GPU, or turn MIG mode off"}
 	}
 	return d.answers.get(ctx, gpu.UUID, func(ctx context.Context) backend.Support { return d.probe(ctx, gpu.UUID) })
 }
@@ -29,13 +31,15 @@ func (d *Driver) Probe(ctx context.Context, gpu sharing.GPU) backend.Support {
 func (d *Driver) Forget() { d.answers.forget() }
 
 func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s backend.Support) {
-	if !d.door.HasMemoryLimits() {
-		return backend.Support{Answer: backend.NotSupported, Reason: "the driver's library has no memory limit functions", Remedy: "install NVIDIA driver r615 or newer"}
+	if !d.nvml.HasMemoryLimits() {
+		return backend.Support{Answer: backend.NotSupported,
+			Reason: "the driver's library has no memory limit functions", Remedy: "install NVIDIA driver r615 or newer"}
 	}
 	dir, remove, err := d.cgroups.Scratch()
 	switch {
 	case errors.Is(err, sharing.ErrUnsupported):
-		return backend.Support{Answer: backend.NotSupported, Reason: "no cgroup v2 hierarchy is mounted", Remedy: "boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1) or mount cgroup2"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "no cgroup v2 hierarchy is mounted",
+			Remedy: "boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1) or mount cgroup2"}
 	case err != nil:
 		return backend.Unknown("a cgroup to try it on cannot be made", err)
 	}
@@ -46,7 +50,8 @@ func (d *Driver) probe(ctx context.Context, gpu sharing.GPUID) (s backend.Suppor
 	}()
 	err = d.Apply(ctx, dir, []backend.Limit{{GPU: sharing.GPURef{UUID: gpu}, Memory: probeLimit}})
 	if errors.Is(err, sharing.ErrUnsupported) && !errors.Is(err, sharing.ErrUnavailable) {
-		return backend.Support{Answer: backend.NotSupported, Reason: "the driver refuses it on this GPU: " + err.Error(), Remedy: "see the driver's release notes for memory limits"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "the driver refuses it on this GPU: " +
+			err.Error(), Remedy: "see the driver's release notes for memory limits"}
 	}
 	if err != nil {
 		return backend.Unknown("setting a limit failed", err)
@@ -63,9 +68,10 @@ type probes struct {
 	known map[sharing.GPUID]backend.Support
 }
 
-// get returns the remembered answer, or asks and remembers it unless nothing could be told. Two callers may
-// ask at once; both answers are good.
-func (p *probes) get(ctx context.Context, gpu sharing.GPUID, ask func(context.Context) backend.Support) backend.Support {
+// get returns the remembered answer, or asks and remembers it unless it is unknown. Two callers may ask at once; both
+// answers are good.
+func (p *probes) get(ctx context.Context, gpu sharing.GPUID,
+	ask func(context.Context) backend.Support) backend.Support {
 	p.mu.Lock()
 	s, ok := p.known[gpu]
 	p.mu.Unlock()

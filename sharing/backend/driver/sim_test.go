@@ -26,7 +26,7 @@ import (
 // for its life.
 const nodeEnv = "KERF_TEST_CAPS_NODE"
 
-// TestOnSimulatedDriver puts caps in force through the real NVML door, on drivers with and without limits.
+// TestOnSimulatedDriver sets caps through the real NVML adapter, on drivers with and without limits.
 func TestOnSimulatedDriver(t *testing.T) {
 	if dir := os.Getenv(nodeEnv); dir != "" {
 		onDriver(t, dir, filepath.Base(dir))
@@ -169,7 +169,9 @@ func onDriver(t *testing.T, dir, driver string) {
 	}
 	inForce(nil)
 	// The MIG GPU comes last and refuses: what was set before it is taken back.
-	bad := []backend.Limit{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: sharing.GiB}, {GPU: sharing.GPURef{UUID: usable[1]}, Memory: sharing.GiB}, {GPU: sharing.GPURef{UUID: mig}, Memory: sharing.GiB}}
+	bad := []backend.Limit{{GPU: sharing.GPURef{UUID: usable[0]}, Memory: sharing.GiB},
+		{GPU: sharing.GPURef{UUID: usable[1]}, Memory: sharing.GiB},
+		{GPU: sharing.GPURef{UUID: mig}, Memory: sharing.GiB}}
 	if err := b.Apply(t.Context(), g.Dir, bad); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("Apply with a MIG GPU: %v, want ErrUnsupported", err)
 	}

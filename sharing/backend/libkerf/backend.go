@@ -104,8 +104,8 @@ func (b *Backend) join(g backend.Grant) *region {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Prepare implements backend.Backend. It leaves a region that the grant has as it is: what is enforced for a container that
-// runs changes when the next one is activated.
+// Prepare implements backend.Backend. It leaves a region that the grant has as it is: what is enforced for a container
+// that runs changes when the next one is activated.
 func (b *Backend) Prepare(ctx context.Context, g backend.Grant, caps sharing.Placement) error {
 	if b.Whole(g.ID) {
 		return nil
@@ -113,8 +113,8 @@ func (b *Backend) Prepare(ctx context.Context, g backend.Grant, caps sharing.Pla
 	return b.Enforce(ctx, g, caps)
 }
 
-// Enforce implements backend.Backend. It makes sure that a grant has its region. sharing.ErrUnavailable if the region is
-// not whole and programs run.
+// Enforce implements backend.Backend. It makes sure that a grant has its region. sharing.ErrUnavailable if the region
+// is not whole and programs run.
 func (b *Backend) Enforce(_ context.Context, g backend.Grant, caps sharing.Placement) error {
 	if had := b.join(g); had != nil {
 		return had.limit(caps)
@@ -184,19 +184,20 @@ func (b *Backend) Recover(g backend.Grant) bool {
 		b.regions[g.Root] = found
 	}
 	if found.lost != "" {
-		b.opt.Log.Error("region of a grant is not whole", "claim", g.ID, "reason", found.lost)
+		b.opt.Log.Error("usage file of a grant was damaged", "grant", g.ID, "reason", found.lost)
 	}
 	return found.lost == ""
 }
 
-// Settle brings the caps of a region that was found again to what is granted. judge says of a cap whether it may stay, and
-// else what it should be. A region that cannot be settled is not whole.
-func (b *Backend) Settle(g backend.Grant, caps sharing.Placement, judge func(f sharing.Fragment, have sharing.Bytes) (sharing.Fragment, bool)) {
+// Settle brings the caps of a region that was found again to what is granted. judge says of a cap whether it may stay,
+// and else what it should be. A region that cannot be settled is not whole.
+func (b *Backend) Settle(g backend.Grant, caps sharing.Placement,
+	judge func(f sharing.Share, have sharing.Bytes) (sharing.Share, bool)) {
 	has := b.whole(g.Root)
 	if has == nil {
 		return
 	}
-	settle := func(f sharing.Fragment) error {
+	settle := func(f sharing.Share) error {
 		u, there, err := has.usage(f.GPU)
 		if err != nil || f.Whole || !there {
 			return err

@@ -18,7 +18,9 @@ func (b *Backend) Check(g backend.Grant) backend.Fault {
 	defer b.mu.Unlock()
 	has := b.of(g.ID)
 	if has == nil || has.lost != "" {
-		return backend.Fault{Unknown: "the counters of its programs are not whole, so that it cannot be told what holds it: " + has.why()}
+		return backend.Fault{
+			Unknown: "the counters of its programs are not whole, so that it cannot be told what holds it: " +
+				has.why()}
 	}
 	return backend.Fault{Bypassed: uncountedReason(has.uncounted)}
 }
@@ -30,8 +32,8 @@ func (g *region) why() string {
 	return g.lost
 }
 
-// Managed is the managed memory of each GPU that programs of grants count, by the grants' caps. A program can write to its
-// counters: no grant counts for more than its cap.
+// Managed is the managed memory of each GPU that programs of grants count, by the grants' caps. A program can write to
+// its counters: no grant counts for more than its cap.
 func (b *Backend) Managed(caps map[string]sharing.Placement) map[sharing.GPURef]sharing.Bytes {
 	of := map[*region]sharing.Placement{}
 	for id, p := range caps {

@@ -14,13 +14,13 @@ import (
 )
 
 // stays says which graves stay: all, where others may have the files of the dead and the driver does not tell, and else
-// those with managed memory of processes that the driver lists. It does not list managed memory, so that nothing else tells of
-// that.
+// those with managed memory of processes that the driver lists. It does not list managed memory, so that nothing else
+// tells of that.
 func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) func(libkerf.Grave) bool {
 	if len(k.graves) == 0 {
 		return func(libkerf.Grave) bool { return false }
 	}
-	if len(k.look.Told) < len(k.GPUs) && k.mayKeep(l, looks) {
+	if len(k.look.Listed) < len(k.GPUs) && k.mayKeep(l, looks) {
 		return func(libkerf.Grave) bool { return true }
 	}
 	managed := map[libkerf.Process]bool{}
@@ -44,7 +44,8 @@ func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) f
 func (k *kept) endedPIDs(looks []lists.Look) (out []int) {
 	for _, look := range looks {
 		for _, line := range look.Lines {
-			if slices.Contains(k.look.Told, look.GPU) && line.Kind == listing.Ended && slices.Contains(k.names(), line.Owner) {
+			if slices.Contains(k.look.Listed, look.GPU) && line.Kind == listing.Ended &&
+				slices.Contains(k.names(), line.Owner) {
 				out = append(out, line.PID)
 			}
 		}
@@ -54,7 +55,8 @@ func (k *kept) endedPIDs(looks []lists.Look) (out []int) {
 
 // tells reports whether a look tells all that the lease holds of its GPU.
 func (k *kept) tells(look lists.Look) bool {
-	return look.Err == nil && !slices.ContainsFunc(look.Lines, func(line lists.Line) bool { return line.May(k.names()...) })
+	return look.Err == nil && !slices.ContainsFunc(look.Lines,
+		func(line lists.Line) bool { return line.May(k.names()...) })
 }
 
 func (k *kept) names() (out []listing.Owner) {
@@ -100,18 +102,18 @@ func (k *kept) whose(pid int) (overhead.Process, bool) {
 	return overhead.Process{PID: pid, Start: start}, there && err == nil
 }
 
-// mayKeep reports whether a process of the lease that counts nothing may have the files of one that has ended, on a GPU that
-// the driver does not tell of. What cannot be read may.
+// mayKeep reports whether a process of the lease that counts nothing may have the files of one that has ended, on a GPU
+// that the driver does not tell of. What cannot be read may.
 func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
 	for _, look := range looks {
-		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.look.Told, look.GPU) {
+		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.look.Listed, look.GPU) {
 			continue
 		}
 		if look.Err == nil {
 			return true // it is unclear
 		}
 		for _, o := range k.Owners {
-			all, err := l.Keepers(look, o)
+			all, err := l.Retainers(look, o)
 			counts := func(p listing.Process) bool { _, ok := k.look.Before[overhead.Process(p)]; return ok }
 			if err != nil || slices.ContainsFunc(all, func(p listing.Process) bool { return !counts(p) }) {
 				return true

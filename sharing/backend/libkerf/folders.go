@@ -42,7 +42,7 @@ func (b *Backend) Clean(context.Context) {
 	b.mu.Unlock()
 	for _, g := range spent {
 		if err := g.remove(); err != nil {
-			b.opt.Log.Warn("region left behind", "dir", g.root, "error", err.Error())
+			b.opt.Log.Warn("failed to remove usage files of a grant", "dir", g.root, "error", err.Error())
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (b *Backend) Sweep() {
 	defer b.mu.Unlock()
 	kept := func(name string) bool { return b.regions[name] != nil }
 	if err := libkerf.RemoveFolders(b.opt.Dir, kept); err != nil {
-		b.opt.Log.Warn("failed to remove regions of no grant", "error", err.Error())
+		b.opt.Log.Warn("failed to remove usage files without a grant", "error", err.Error())
 	}
 }
 
@@ -69,7 +69,7 @@ func (b *Backend) Found(id string) (p sharing.Placement, ok bool) {
 	found := findRegion(b.opt.folder(id))
 	err := found.use(func(open *libkerf.Region) error {
 		for _, u := range open.Usage() {
-			p = append(p, sharing.Fragment{GPU: u.GPU, Memory: u.Limit})
+			p = append(p, sharing.Share{GPU: u.GPU, Memory: u.Limit})
 		}
 		return open.Close()
 	})
@@ -77,7 +77,8 @@ func (b *Backend) Found(id string) (p sharing.Placement, ok bool) {
 }
 
 // Injection implements backend.Backend. A grant without a region gets nothing. In the mount namespace of a process, the
-// region covers the grant's folder, so that programs of every user in the grant can enter it, and none can write the caps.
+// region covers the grant's folder, so that programs of every user in the grant can enter it, and none can write the
+// caps.
 func (b *Backend) Injection(g backend.Grant, _ sharing.Placement) (backend.Injection, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,20 +27,27 @@ type Probe struct {
 // run. Other names that the table does not know are named in the reason of a yes.
 func (l Probe) Of(gpu sharing.GPU) backend.Support {
 	if gpu.MIG {
-		return backend.Support{Answer: backend.NotSupported, Reason: "no share is given of a GPU in MIG mode", Remedy: "turn MIG mode off"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "no share is given of a GPU in MIG mode",
+			Remedy: "turn MIG mode off"}
 	}
 	if l.Library == "" {
-		return backend.Support{Answer: backend.NotSupported, Reason: l.Missing, Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
+		return backend.Support{Answer: backend.NotSupported, Reason: l.Missing,
+			Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
 	}
 	if err := libkerf.CheckFile(l.Library); err != nil {
-		return backend.Support{Answer: backend.NotSupported, Reason: err.Error(), Remedy: "install libkerf.so as root's, on a file system from which programs may run"}
+		return backend.Support{Answer: backend.NotSupported, Reason: err.Error(),
+			Remedy: "install libkerf.so as root's, on a file system from which programs may run"}
 	}
 	if err := libkerf.TryFolder(l.Dir); err != nil {
-		return backend.Support{Answer: backend.NotSupported, Reason: "the folders of grants cannot be made: " + err.Error(), Remedy: "give the agent CAP_SYS_ADMIN and CAP_SYS_CHROOT, and its directory mountPropagation HostToContainer"}
+		return backend.Support{Answer: backend.NotSupported, Reason: "the folders of grants cannot be made: " +
+			err.Error(),
+			Remedy: "give the agent CAP_SYS_ADMIN and CAP_SYS_CHROOT, and its directory mountPropagation " +
+				"HostToContainer"}
 	}
 	names, err := libkerf.DriverNames(l.Drivers)
 	if err != nil {
-		return backend.Support{Answer: backend.CouldNotTell, Reason: "the driver's entry points could not be read: " + err.Error(), Remedy: "let the agent see libcuda.so.1 (driver capability compute)"}
+		return backend.Support{Answer: backend.CouldNotTell, Reason: "the driver's entry points could not be read: " +
+			err.Error(), Remedy: "let the agent see libcuda.so.1 (driver capability compute)"}
 	}
 	table, err := libkerf.Families()
 	if err != nil {
@@ -61,9 +68,13 @@ func judge(table libkerf.Table, names []string) backend.Support {
 	}
 	switch {
 	case len(charges) > 0:
-		return backend.Support{Answer: backend.NotSupported, Reason: "this driver can allocate by entry points that libkerf does not know: " + strings.Join(charges, ", "), Remedy: "use a newer Kerf, or another backend"}
+		return backend.Support{Answer: backend.NotSupported,
+			Reason: "this driver can allocate by entry points that libkerf does not know: " +
+				strings.Join(charges, ", "), Remedy: "use a newer Kerf, or another backend"}
 	case len(others) > 0:
-		return backend.Support{Answer: backend.Supported, Reason: "this driver has entry points that libkerf does not know and takes to allocate nothing: " + strings.Join(others, ", ")}
+		return backend.Support{Answer: backend.Supported,
+			Reason: "this driver has entry points that libkerf does not know and takes to allocate nothing: " +
+				strings.Join(others, ", ")}
 	}
 	return backend.Support{Answer: backend.Supported}
 }

@@ -27,7 +27,8 @@ func library(t *testing.T, names ...string) string {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "libcuda.so.1")
-	if text, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", out, file).CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", out,
+		file).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	if err := os.Chmod(out, 0o755); err != nil {
@@ -55,26 +56,36 @@ func TestProbeLibkerf(t *testing.T) {
 		answer backend.Answer
 		reason string
 	}{
-		"all is there":           {func(*Probe, *sharing.GPU) {}, backend.Supported, ""},
-		"MIG":                    {func(_ *Probe, g *sharing.GPU) { g.MIG = true }, backend.NotSupported, "MIG"},
-		"no library":             {func(l *Probe, _ *sharing.GPU) { l.Library, l.Missing = "", "it is not there" }, backend.NotSupported, "it is not there"},
-		"library gone":           {func(l *Probe, _ *sharing.GPU) { l.Library = absent }, backend.NotSupported, "no such file"},
-		"others can write to it": {func(l *Probe, _ *sharing.GPU) { l.Library = open }, backend.NotSupported, "root alone"},
-		"no library's content":   {func(l *Probe, _ *sharing.GPU) { l.Library = text }, backend.NotSupported, "is no library"},
-		"nowhere for regions":    {func(l *Probe, _ *sharing.GPU) { l.Dir = text + "/x" }, backend.NotSupported, "folders of grants cannot be made"},
-		"no driver":              {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{absent} }, backend.CouldNotTell, "no libcuda.so.1"},
-		"a driver of text":       {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{text} }, backend.CouldNotTell, "entry points could not be read"},
+		"all is there": {func(*Probe, *sharing.GPU) {}, backend.Supported, ""},
+		"MIG":          {func(_ *Probe, g *sharing.GPU) { g.MIG = true }, backend.NotSupported, "MIG"},
+		"no library": {func(l *Probe, _ *sharing.GPU) { l.Library, l.Missing = "", "it is not there" },
+			backend.NotSupported, "it is not there"},
+		"library gone": {func(l *Probe, _ *sharing.GPU) { l.Library = absent }, backend.NotSupported,
+			"no such file"},
+		"others can write to it": {func(l *Probe, _ *sharing.GPU) { l.Library = open }, backend.NotSupported,
+			"root alone"},
+		"no library's content": {func(l *Probe, _ *sharing.GPU) { l.Library = text }, backend.NotSupported,
+			"is no library"},
+		"nowhere for regions": {func(l *Probe, _ *sharing.GPU) { l.Dir = text + "/x" }, backend.NotSupported,
+			"folders of grants cannot be made"},
+		"no driver": {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{absent} }, backend.CouldNotTell,
+			"no libcuda.so.1"},
+		"a driver of text": {func(l *Probe, _ *sharing.GPU) { l.Drivers = []string{text} }, backend.CouldNotTell,
+			"entry points could not be read"},
 		"a new way to allocate": {func(l *Probe, _ *sharing.GPU) {
-			l.Drivers = []string{library(t, "cuMemAlloc_v2", "cuMemAlloc_v3", "cuMemAllocEverywhere", "cuMemGetInfo_v3")}
+			l.Drivers = []string{library(t, "cuMemAlloc_v2", "cuMemAlloc_v3", "cuMemAllocEverywhere",
+				"cuMemGetInfo_v3")}
 		}, backend.NotSupported, "cuMemAllocEverywhere, cuMemAlloc_v3"},
 		"other new names": {func(l *Probe, _ *sharing.GPU) {
 			l.Drivers = []string{library(t, "cuMemAlloc_v2", "cuMemGetInfo_v3", "cuMemFree_v3_ptsz", "cuMemPolish")}
 		}, backend.Supported, "cuMemFree_v3_ptsz, cuMemGetInfo_v3, cuMemPolish"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, g := Probe{Library: known, Dir: filepath.Join(t.TempDir(), "client"), Drivers: []string{absent, known}}, sharing.GPU{UUID: "GPU-1"}
+			l, g := Probe{Library: known, Dir: filepath.Join(t.TempDir(), "client"), Drivers: []string{absent, known}},
+				sharing.GPU{UUID: "GPU-1"}
 			tt.change(&l, &g)
-			if s := l.Of(g); s.Answer != tt.answer || !strings.Contains(s.Reason, tt.reason) || tt.reason == "" && s.Reason != "" {
+			if s := l.Of(g); s.Answer != tt.answer || !strings.Contains(s.Reason, tt.reason) || tt.reason == "" &&
+				s.Reason != "" {
 				t.Errorf("%s: %s", s.Answer, s.Reason)
 			}
 		})

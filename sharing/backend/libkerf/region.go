@@ -32,9 +32,10 @@ type region struct {
 	told      []toldTime
 }
 
-// makeRegion creates the folder of a grant that no process uses yet. The loader of owner's programs finds the library by
-// the path preload. They put aside themselves what a context takes.
-func makeRegion(root, preload string, owner uint32, own sharing.Placement, contexts map[sharing.GPURef]contextsize.Size) (*region, error) {
+// makeRegion creates the folder of a grant that no process uses yet. The loader of owner's programs finds the library
+// by the path preload. They put aside themselves what a context takes.
+func makeRegion(root, preload string, owner uint32, own sharing.Placement,
+	contexts map[sharing.GPURef]contextsize.Size) (*region, error) {
 	folder := libkerf.Folder{Owner: owner, Preload: preload}
 	for _, f := range own {
 		folder.Devices = append(folder.Devices, libkerf.Device{GPU: f.GPU, Limit: f.Memory})

@@ -17,20 +17,22 @@ const pastAfter = 5
 
 // Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
 type Time struct {
-	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples tell; -1 where they are too few
-	// or do not tell of it.
+	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples tell; -1 where they
+	// are too few or do not tell of it.
 	Percent int
-	// Charged is what its programs were charged in all for so many Launches, and worth as far as the driver's samples tell.
+	// Charged is what its programs were charged in all for so many Launches, and worth as far as the driver's samples
+	// tell.
 	Charged  time.Duration
 	Launches uint64
-	// Past is how many of these ran on without a budget: no agent refilled it for two seconds, or a copy waited for one.
+	// Past is how many of these ran on without a budget: no agent refilled it for two seconds, or a copy waited for
+	// one.
 	Past uint64
 	// Waited is how long its launches waited for a budget, summed over threads.
 	Waited time.Duration
 }
 
-// TimeOf is what is known of the use of time of a grant whose programs run, with one entry for each share of p. It says why
-// nothing holds the grant to its percent, if so; then there may be no entries.
+// TimeOf is what is known of the use of time of a grant whose programs run, with one entry for each share of p. It says
+// why nothing holds the grant to its percent, if so; then there may be no entries.
 func (b *Backend) TimeOf(id string, p sharing.Placement) (times []Time, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +49,9 @@ func (b *Backend) TimeOf(id string, p sharing.Placement) (times []Time, why stri
 	}
 	for _, t := range g.told {
 		if t.past >= pastAfter {
-			why = fmt.Sprintf("by the driver's samples it uses more of GPU %s than its share: %d percent of the last %s", t.gpu, t.percent, sharing.TimeRing)
+			why = fmt.Sprintf(
+				"by the driver's samples it uses more of GPU %s than its share: %d percent of the last %s", t.gpu,
+				t.percent, sharing.TimeRing)
 		}
 	}
 	return times, why
@@ -80,7 +84,8 @@ func (g *region) times(p sharing.Placement) (out []Time, counted bool) {
 		for _, b := range budgets {
 			if b.GPU == f.GPU {
 				counted = counted || b.Percent > 0
-				out[i].Charged, out[i].Launches, out[i].Past, out[i].Waited = max(0, b.Ran), b.Launches, b.Past, max(0, b.Waited)
+				out[i].Charged, out[i].Launches, out[i].Past, out[i].Waited = max(0, b.Ran), b.Launches, b.Past,
+					max(0, b.Waited)
 			}
 		}
 	}

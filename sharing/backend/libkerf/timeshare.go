@@ -39,8 +39,8 @@ type Pacing struct {
 	mode   compute.Mode
 	leases []pace.Lease
 	groups map[compute.ID][]cgroup.Group
-	// owners are the leases of the processes that were seen at a GPU's last answers, and when they were seen last: one that ended
-	// since is in no cgroup any more.
+	// owners are the leases of the processes that were seen at a GPU's last answers, and when they were seen last: one
+	// that ended since is in no cgroup any more.
 	owners map[sharing.GPURef]map[int]owner
 }
 
@@ -92,18 +92,20 @@ func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPURef]bool) {
 		}
 		if divided[f.GPU] {
 			t.leases = append(t.leases, pace.Lease{
-				GPU: f.GPU, Grant: compute.Grant{ID: id, Percent: f.Percent, Priority: l.Priority}, Account: budget{t.backend, region, f.GPU, most},
+				GPU: f.GPU, Grant: compute.Grant{ID: id, Percent: f.Percent, Priority: l.Priority},
+				Account: budget{t.backend, region, f.GPU, most},
 			})
 		}
 		if err := region.setPercent(f, divided[f.GPU]); err != nil {
-			t.backend.opt.Log.Warn("share of a gpu's time not set", "claim", l.ID, "gpu", f.GPU.String(), "error", err.Error())
+			t.backend.opt.Log.Warn("failed to set compute percent", "grant", l.ID, "gpu", f.GPU.String(), "error",
+				err.Error())
 		}
 	}
 }
 
 // setPercent has programs count their time on a GPU, or not. A lease that has no percent beside one that has counts
 // too, since it would take the other's: it may have all that is left.
-func (g *region) setPercent(f sharing.Fragment, counted bool) error {
+func (g *region) setPercent(f sharing.Share, counted bool) error {
 	percent := f.Percent
 	switch {
 	case !counted:
@@ -126,22 +128,24 @@ type budget struct {
 const mostBudget = time.Hour
 
 // Read implements pace.Account.
-func (b budget) Read() (balance, charged time.Duration, err error) {
+func (b budget) Read() (out pace.Counts, err error) {
 	err = b.region.use(func(open *libkerf.Region) error {
 		all, err := open.Budgets()
 		for _, one := range all {
 			if one.GPU == b.gpu {
-				balance, charged = max(-mostBudget, min(one.Balance, mostBudget)), max(0, one.Charged)
+				out = pace.Counts{Balance: max(-mostBudget, min(one.Balance, mostBudget)), Charged: max(0, one.Charged),
+					Occupied: max(0, one.Occupied), Launches: one.Launches}
 			}
 		}
 		return err
 	})
-	return balance, charged, err
+	return out, err
 }
 
 // Refill implements pace.Account.
-func (b budget) Refill(add time.Duration) error {
-	return b.region.use(func(open *libkerf.Region) error { return open.Refill(b.gpu, add) })
+func (b budget) Refill(add time.Duration, turn compute.Turn) error {
+	word := map[compute.Turn]libkerf.Turn{compute.Hold: libkerf.TurnHold, compute.Alone: libkerf.TurnAlone}[turn]
+	return b.region.use(func(open *libkerf.Region) error { return open.Refill(b.gpu, add, word) })
 }
 
 // Settle implements pace.Account.
@@ -164,7 +168,8 @@ func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) 
 	for pid, row := range told.Rows {
 		id, ours, gone := t.ownerOf(pid, owners)
 		if gone {
-			return pace.Use{}, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid, sharing.ErrUnavailable)
+			return pace.Use{}, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid,
+				sharing.ErrUnavailable)
 		}
 		if out.Busy += row.SM; ours {
 			out.Percent[id] += row.SM
@@ -188,8 +193,8 @@ func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, go
 	return o.id, known && gone, gone && !known // else its pid is another's now
 }
 
-// ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a driver's
-// samples go back.
+// ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a
+// driver's samples go back.
 func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	now, out := time.Now(), map[int]owner{}
 	for pid, o := range t.owners[gpu] {
@@ -219,15 +224,16 @@ func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	return out
 }
 
-// past reports whether a use of time is surely above a share, and further than the throttle strays; no share is passed where it is 0.
+// past reports whether a use of time is surely above a share, and further than the throttle strays; no share is passed
+// where it is 0.
 func past(used compute.Share, share sharing.Percent) bool {
 	const stray = 15
 	most := float64(min(share, sharing.FullGPU))
 	return share > 0 && used.Least > most && used.Percent > most+stray
 }
 
-// tellTime notes what the driver's samples say of the lease's use of a GPU's time, if that is known, and whether it was past its
-// share. It needs the backend's lock.
+// tellTime notes what the driver's samples say of the lease's use of a GPU's time, if that is known, and whether it was
+// past its share. It needs the backend's lock.
 func (g *region) tellTime(gpu sharing.GPURef, used compute.Share, known, past bool) {
 	now := toldTime{gpu: gpu, percent: -1}
 	if known {
@@ -245,8 +251,8 @@ func (g *region) tellTime(gpu sharing.GPURef, used compute.Share, known, past bo
 	g.told = append(g.told, now)
 }
 
-// toldTime is the part of the last seconds, in percent, that a lease used of a GPU, -1 where that is not known, and for how many
-// seconds in a row that was past its share.
+// toldTime is the part of the last seconds, in percent, that a lease used of a GPU, -1 where that is not known, and for
+// how many seconds in a row that was past its share.
 type toldTime struct {
 	gpu           sharing.GPURef
 	percent, past int

@@ -62,7 +62,8 @@ type kept struct {
 // Upkeep gives back what dead processes held and no other process keeps. It corrects the overhead of each lease by what
 // ask says that the driver lists on GPUs, and finds the processes that do not count. It reports whether a region turned
 // out not to be whole.
-func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPURef) []lists.Look) (found []Finding, lost bool) {
+func (b *Backend) Upkeep(ctx context.Context, leases []Lease, ask func([]sharing.GPURef) []lists.Look) (found []Finding,
+	lost bool) {
 	b.Clean(ctx)
 	var all []*kept
 	var gpus []sharing.GPURef
@@ -105,19 +106,20 @@ func (b *Backend) wholeOf(id string) *region {
 	return nil
 }
 
-// keep does one part of the upkeep of a region. It returns false if that failed, and sets lost if the region is not whole.
+// keep does one part of the upkeep of a region. It returns false if that failed, and sets lost if the region is not
+// whole.
 func (b *Backend) keep(k *kept, do func(*libkerf.Region) error, lost *bool) bool {
 	err := k.region.use(do)
 	if errors.Is(err, sharing.ErrStale) {
 		b.mu.Lock()
 		k.region.lost = err.Error()
 		b.mu.Unlock()
-		b.opt.Log.Error("region of a grant is not whole any more", "claim", k.ID, "error", err.Error())
+		b.opt.Log.Error("usage file of a grant was damaged", "grant", k.ID, "error", err.Error())
 		*lost = true
 		return false
 	}
 	if err != nil {
-		b.opt.Log.Warn("counters of a grant not looked after", "claim", k.ID, "error", err.Error())
+		b.opt.Log.Warn("failed to update usage file", "grant", k.ID, "error", err.Error())
 	}
 	return err == nil
 }
@@ -132,7 +134,7 @@ func (k *kept) finding(b *Backend) Finding {
 	for _, p := range k.uncounted {
 		if !slices.Contains(was, p) {
 			f.New++
-			b.opt.Log.Warn("process uses a GPU and does not count its memory", "claim", k.ID, "pid", p.PID)
+			b.opt.Log.Warn("found process without libkerf on a GPU", "grant", k.ID, "pid", p.PID)
 		}
 	}
 	return f
@@ -159,19 +161,21 @@ func (k *kept) counts(open *libkerf.Region) map[overhead.Process]overhead.Count 
 	out := map[overhead.Process]overhead.Count{}
 	for _, c := range open.Counts() {
 		if p, ok := k.region.members.Of(c.Process); ok {
-			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process }) // it is at no counter any more
-			out[p] = overhead.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed, Waiting: c.Waiting}
+			// it is at no counter any more
+			ended := slices.ContainsFunc(k.graves, func(g libkerf.Grave) bool { return g.Process == c.Process })
+			out[p] = overhead.Count{Steps: c.Steps, Quiet: c.Quiet || ended, Held: c.Held, Managed: c.Managed,
+				Waiting: c.Waiting}
 		}
 	}
 	return out
 }
 
-// after reads the counters again, now that the driver has told its lists, and puts the overhead right. What processes hold
-// that have ended becomes overhead, as the driver tells it, before their slots are freed.
+// after reads the counters again, now that the driver has told its lists, and puts the overhead right. What processes
+// hold that have ended becomes overhead, as the driver tells it, before their slots are freed.
 func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) error {
 	for _, look := range looks {
 		if slices.Contains(k.GPUs, look.GPU) && k.tells(look) {
-			k.look.Told = append(k.look.Told, look.GPU)
+			k.look.Listed = append(k.look.Listed, look.GPU)
 		}
 	}
 	free := slices.DeleteFunc(slices.Clone(k.graves), k.stays(l, looks, open))
@@ -182,7 +186,7 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 	}
 	k.look.Ended = map[sharing.GPURef]sharing.Bytes{}
 	for _, look := range looks {
-		if slices.Contains(k.look.Told, look.GPU) {
+		if slices.Contains(k.look.Listed, look.GPU) {
 			k.take(look)
 		}
 	}
@@ -202,8 +206,8 @@ func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) e
 	return open.Moving(give)
 }
 
-// correct puts the overhead of each GPU right, and what a context is taken to need. The least that one took comes first: who
-// waits for room needs it when it finds some.
+// correct puts the overhead of each GPU right, and what a context is taken to need. The least that one took comes
+// first: who waits for room needs it when it finds some.
 func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 	names := k.region.members.Slots()
 	for _, gpu := range k.GPUs {
@@ -211,7 +215,7 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 			return err
 		}
 		overhead, believed := res.Overhead[gpu]
-		if !believed && !slices.Contains(k.look.Told, gpu) {
+		if !believed && !slices.Contains(k.look.Listed, gpu) {
 			continue // it is as the agent before left it
 		}
 		var seen []libkerf.Reserved
@@ -227,7 +231,8 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 	return nil
 }
 
-// noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none was seen.
+// noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none
+// was seen.
 func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPURef, least sharing.Bytes) error {
 	if least > 0 {
 		if err := open.SawContext(gpu, least); err != nil {
@@ -249,7 +254,8 @@ func uncountedReason(processes []overhead.Process) string {
 	for _, p := range processes {
 		pids = append(pids, strconv.Itoa(p.PID))
 	}
-	return "its GPU is used without the preloaded library, as static programs do, so that nothing refuses memory: pid " + strings.Join(pids, ", ")
+	return "its GPU is used without the preloaded library, as static programs do, so that nothing " +
+		"refuses memory: pid " + strings.Join(pids, ", ")
 }
 
 // bounds are the sizes that are upper bounds.

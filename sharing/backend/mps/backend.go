@@ -63,8 +63,8 @@ func (b *Backend) Prepare(ctx context.Context, g backend.Grant, _ sharing.Placem
 	return b.daemons.Join(ctx, key, g.ID, terms)
 }
 
-// Enforce implements backend.Backend. It returns once the daemon serves. A process that has mounts of its own sees the
-// folder of the daemon then.
+// Enforce implements backend.Backend. It returns once the daemon serves. A process with private mounts sees the folder
+// of the daemon then.
 func (b *Backend) Enforce(ctx context.Context, g backend.Grant, caps sharing.Placement) error {
 	b.note(g)
 	key, terms := Of(g, caps)
@@ -105,9 +105,10 @@ func (b *Backend) Injection(g backend.Grant, caps sharing.Placement) (backend.In
 		in.Env[name] = value
 	}
 	if key.Contained {
-		// The pipe directory keeps its path, which the daemon has told its server, too. Read-only: sockets work, and
-		// no container puts a file where the daemon, which is root on the node, writes.
-		in.Mounts = []sharing.Mount{{Source: places.Source, Target: places.Pipe, ReadOnly: true}, {Source: places.Shm, Target: mps.SharedMemory}}
+		// The pipe directory keeps its path, which the daemon has passed to its server, too. Read-only: sockets work,
+		// and no container puts a file where the daemon, which is root on the node, writes.
+		in.Mounts = []sharing.Mount{{Source: places.Source, Target: places.Pipe, ReadOnly: true},
+			{Source: places.Shm, Target: mps.SharedMemory}}
 	}
 	return in, nil
 }
@@ -160,7 +161,7 @@ func (b *Backend) Clean(ctx context.Context) {
 		key, _ := Of(g, nil)
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 		if err := b.daemons.Release(one, key, g.ID); err != nil {
-			b.log.Warn("mps daemon not left in order", "claim", g.ID, "gpu", string(key.GPU), "error", err.Error())
+			b.log.Warn("failed to release MPS daemon", "grant", g.ID, "gpu", string(key.GPU), "error", err.Error())
 		}
 		cancel()
 	}

@@ -34,7 +34,8 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := NewBackend(sup, slog.New(slog.DiscardHandler))
-	share := sharing.Fragment{GPU: sharing.GPURef{UUID: "GPU-01234567-89ab-cdef-0123-456789abcdef"}, Memory: 4 * sharing.GiB, Percent: 25}
+	share := sharing.Share{GPU: sharing.GPURef{UUID: "GPU-01234567-89ab-cdef-0123-456789abcdef"},
+		Memory: 4 * sharing.GiB, Percent: 25}
 	g := backend.Grant{ID: "k-1", Domain: "user/a", Placement: sharing.Placement{share}}
 	if _, err := b.Injection(g, nil); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("of a daemon without leases: %v", err)
@@ -46,12 +47,14 @@ func TestWhatAClientOfMPSGets(t *testing.T) {
 	g.Domain, g.Pod = "namespace/a", true
 	container := joined(t, b, g)
 	pipe := container.Env["CUDA_MPS_PIPE_DIRECTORY"]
-	want := map[string]string{"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}
+	want := map[string]string{"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}
 	if d := cmp.Diff(want, container.Env); d != "" || pipe == process.Env["CUDA_MPS_PIPE_DIRECTORY"] {
 		t.Errorf("environment (-want +got):\n%s", d)
 	}
 	volume := filepath.Join(filepath.Dir(pipe), "v")
-	mounts := []sharing.Mount{{Source: filepath.Join(volume, "pipe"), Target: pipe, ReadOnly: true}, {Source: filepath.Join(volume, "shm"), Target: "/dev/shm"}}
+	mounts := []sharing.Mount{{Source: filepath.Join(volume, "pipe"), Target: pipe, ReadOnly: true},
+		{Source: filepath.Join(volume, "shm"), Target: "/dev/shm"}}
 	if d := cmp.Diff(mounts, container.Mounts); d != "" {
 		t.Error(d)
 	}

@@ -81,7 +81,8 @@ func TestContained(t *testing.T) {
 	}
 	s.now = s.now.Add(time.Hour)
 	s.tick(t.Context())
-	if got := s.left(); !strings.HasPrefix(got, "0 processes") || s.mode(0) != sharing.ComputeModeDefault || s.again != 0 {
+	if got := s.left(); !strings.HasPrefix(got, "0 processes") || s.mode(0) != sharing.ComputeModeDefault ||
+		s.again != 0 {
 		t.Errorf("before the first start: %s, mode %v, started again %d times", got, s.mode(0), s.again)
 	}
 	if got := s.acquire(k, "l1", Terms{Memory: 4 * sharing.GiB, Percent: 25}); got != pipe {
@@ -91,7 +92,8 @@ func TestContained(t *testing.T) {
 	if st.Condition != Ready || !st.Exclusive || !s.sees(st.Daemon, shm) || !s.sees(st.Servers[0], shm) {
 		t.Errorf("state %+v", st)
 	}
-	if _, terms := mpstest.Connect(t, source); !strings.HasSuffix(terms[0], " 25") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 4*sharing.GiB) {
+	if _, terms := mpstest.Connect(t, source); !strings.HasSuffix(terms[0], " 25") ||
+		terms[1] != fmt.Sprintf("%s %d", k.GPU, 4*sharing.GiB) {
 		t.Errorf("terms %q", terms)
 	}
 	if _, err := os.Stat("/dev/shm/mark"); !errors.Is(err, os.ErrNotExist) {

@@ -126,8 +126,8 @@ func (d *domain) down(err error) error {
 	return err
 }
 
-// launch ends what is left of an earlier daemon, starts one, and finds its process. It is written down that there will be one before it
-// is started, so that a crash in between leaves nothing that is not looked for.
+// launch ends what is left of an earlier daemon, starts one, and finds its process. It is written down that there will
+// be one before it is started, so that a crash in between leaves nothing that is not looked for.
 func (d *domain) launch(ctx context.Context) error {
 	d.pid, d.servers = 0, nil
 	if err := d.make(); err != nil {
@@ -145,7 +145,8 @@ func (d *domain) launch(ctx context.Context) error {
 			break
 		}
 		if wait(ctx, lookEvery) != nil {
-			return fmt.Errorf("the MPS control daemon of GPU %s does not answer; see %q: %w", d.key.GPU, d.daemon.Logs, err)
+			return fmt.Errorf("the MPS control daemon of GPU %s does not answer; see %q: %w", d.key.GPU, d.daemon.Logs,
+				err)
 		}
 	}
 	running, err := mps.Running(d.place.dir)
@@ -154,7 +155,8 @@ func (d *domain) launch(ctx context.Context) error {
 	}
 	running = slices.DeleteFunc(running, func(p mps.Process) bool { return p.Server || p.Pipe != d.daemon.Pipe })
 	if len(running) != 1 {
-		return fmt.Errorf("%d processes are the MPS control daemon of GPU %s: %w", len(running), d.key.GPU, sharing.ErrUnavailable)
+		return fmt.Errorf("%d processes are the MPS control daemon of GPU %s: %w", len(running), d.key.GPU,
+			sharing.ErrUnavailable)
 	}
 	d.pid, d.start = running[0].PID, running[0].Start
 	if d.opt.Keep != nil {
@@ -162,7 +164,7 @@ func (d *domain) launch(ctx context.Context) error {
 			return errors.Join(err, d.sweep(ctx))
 		}
 	}
-	d.opt.Log.Info("mps daemon started", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid)
+	d.opt.Log.Info("started MPS daemon", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid)
 	return d.note()
 }
 
@@ -173,7 +175,8 @@ func (d *domain) note() error {
 		version = plainVersion
 	}
 	return save(d.place.record(), daemonRecord{
-		Version: version, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, Contained: d.key.Contained, PID: d.pid, Start: d.start,
+		Version: version, BootID: d.opt.BootID, GPU: d.key.GPU, Domain: d.key.Domain, Contained: d.key.Contained,
+		PID: d.pid, Start: d.start,
 	})
 }
 
@@ -181,7 +184,8 @@ func (d *domain) note() error {
 func (d *domain) limit(ctx context.Context) error {
 	most := d.bound()
 	d.stale, d.looks = true, 0
-	if err := errors.Join(d.daemon.SetDefaultMemory(ctx, most.Memory), d.daemon.SetDefaultPercent(ctx, most.Percent)); err != nil {
+	if err := errors.Join(d.daemon.SetDefaultMemory(ctx, most.Memory),
+		d.daemon.SetDefaultPercent(ctx, most.Percent)); err != nil {
 		return err
 	}
 	servers, err := d.daemon.Servers(ctx)
@@ -192,8 +196,8 @@ func (d *domain) limit(ctx context.Context) error {
 	return err
 }
 
-// serve makes sure that a server takes clients: it starts one if there is none, and waits until it is active. A real one
-// needs a second or so for that.
+// serve makes sure that a server takes clients: it starts one if there is none, and waits until it is active. A real
+// one needs a second or so for that.
 func (d *domain) serve(ctx context.Context) error {
 	servers, err := d.daemon.Servers(ctx)
 	if err == nil && len(servers) == 0 {
@@ -210,7 +214,8 @@ func (d *domain) serve(ctx context.Context) error {
 		}
 		missing := len(servers) == 0 && (seen || appear.Err() != nil)
 		if missing || wait(ctx, lookEvery) != nil {
-			err = fmt.Errorf("no MPS server comes up on GPU %s (is another process on it, or is it in MIG mode?); see %q: %w",
+			err = fmt.Errorf(
+				"no MPS server comes up on GPU %s (is another process on it, or is it in MIG mode?); see %q: %w",
 				d.key.GPU, d.daemon.Logs, sharing.ErrUnavailable)
 		}
 		seen = seen || len(servers) > 0
@@ -229,7 +234,8 @@ func (d *domain) active(ctx context.Context) ([]int, bool, error) {
 		case errOf != nil: // it may have just ended
 			all = false
 		case status == mps.Fault:
-			err = errors.Join(err, fmt.Errorf("MPS server %d of GPU %s has status %s: %w", s, d.key.GPU, status, sharing.ErrUnavailable))
+			err = errors.Join(err, fmt.Errorf("MPS server %d of GPU %s has status %s: %w", s, d.key.GPU, status,
+				sharing.ErrUnavailable))
 		}
 		all = all && status == mps.Active
 	}
@@ -253,15 +259,16 @@ func (d *domain) look(ctx context.Context) {
 			_ = d.down(err)
 			return
 		}
-		d.opt.Log.Error("mps daemon hangs", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid, "error", err)
+		d.opt.Log.Error("MPS daemon stopped answering", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid,
+			"error", err)
 	} else if d.condition == Ready {
-		d.opt.Log.Error("mps daemon has died", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid)
+		d.opt.Log.Error("MPS daemon died", "gpu", d.key.GPU, "domain", d.key.Domain, "pid", d.pid)
 		_ = d.down(fmt.Errorf("the MPS control daemon of GPU %s has died: %w", d.key.GPU, sharing.ErrUnavailable))
 	}
 	d.again(ctx)
 }
 
-// again starts the daemon anew, when it is time.
+// again restarts the daemon, when it is time.
 func (d *domain) again(ctx context.Context) {
 	if !d.retry.due(d.opt.Now()) {
 		return
@@ -272,10 +279,12 @@ func (d *domain) again(ctx context.Context) {
 	}
 	pause := d.retry.pause
 	if err := d.up(ctx); err != nil {
-		d.opt.Log.Error("mps daemon does not come up", "gpu", d.key.GPU, "domain", d.key.Domain, "again_in", pause, "error", err)
+		d.opt.Log.Error("failed to start MPS daemon, will retry", "gpu", d.key.GPU, "domain", d.key.Domain,
+			"retry_in", pause,
+			"error", err)
 		return
 	}
-	d.retry.pause = pause // until a look finds it well
+	d.retry.pause = pause // until a check finds it healthy
 }
 
 // stop ends the daemon and its servers and removes what it had. Its leases are over.
@@ -292,7 +301,7 @@ func (d *domain) stop(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("end the MPS control daemon of GPU %s: %w", d.key.GPU, err)
 	}
-	d.opt.Log.Info("mps daemon ended", "gpu", d.key.GPU, "domain", d.key.Domain)
+	d.opt.Log.Info("stopped MPS daemon", "gpu", d.key.GPU, "domain", d.key.Domain)
 	return nil
 }
 

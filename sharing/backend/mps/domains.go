@@ -10,8 +10,8 @@ import (
 
 const userDomain = "uid/"
 
-// DomainOf names who trusts a user so far that they may share a daemon: the user's processes, or the pods of a namespace.
-// Containers and processes never share one: a daemon has one /dev/shm.
+// DomainOf names who trusts a user so far that they may share a daemon: the user's processes, or the pods of a
+// namespace. Containers and processes never share one: a daemon has one /dev/shm.
 func DomainOf(pod bool, namespace string, uid uint32) string {
 	if pod {
 		return "namespace/" + namespace

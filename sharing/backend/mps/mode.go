@@ -40,7 +40,9 @@ func (g *gpu) found(ctx context.Context, opt *Options) (sharing.ComputeMode, err
 		return mode, fmt.Errorf("read the compute mode of GPU %s: %w", g.id, err)
 	}
 	if mode == sharing.ComputeModeProhibited {
-		return mode, fmt.Errorf("the compute mode of GPU %s forbids every program; allow them with nvidia-smi -c DEFAULT: %w", g.id, sharing.ErrUnavailable)
+		return mode,
+			fmt.Errorf("the compute mode of GPU %s forbids every program; allow them with nvidia-smi -c DEFAULT: %w",
+				g.id, sharing.ErrUnavailable)
 	}
 	return mode, nil
 }
@@ -73,12 +75,13 @@ func (g *gpu) admits() error {
 	if !g.exclusive || begun < 2 {
 		return nil
 	}
-	return fmt.Errorf("GPU %s has compute mode EXCLUSIVE_PROCESS, which admits one MPS server, and Kerf may not change it; "+
+	return fmt.Errorf("GPU %s has compute mode EXCLUSIVE_PROCESS, which admits one MPS server, and Kerf may not "+
+		"change it; "+
 		"set DEFAULT, or use another GPU: %w", g.id, sharing.ErrUnavailable)
 }
 
-// setMode puts the mode in force that n domains ask for: one process alone for one, any for more, and what was found
-// for none. It reads back what it sets.
+// setMode sets the mode that n domains need: exclusive process for one, default for more, and the original mode for
+// none. It reads back what it sets.
 func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 	if rule := opt.rule(g.id); rule == ReadMode || rule == KeepMode && !g.held {
 		return g.keep(ctx, opt, n)
@@ -95,7 +98,8 @@ func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 		if err != nil {
 			return err
 		}
-		if err := save(path, modeRecord{Version: modeVersion, BootID: opt.BootID, GPU: g.id, Before: found.String()}); err != nil {
+		if err := save(path, modeRecord{Version: modeVersion, BootID: opt.BootID, GPU: g.id,
+			Before: found.String()}); err != nil {
 			return err
 		}
 		g.before, g.held = found, true
@@ -116,7 +120,8 @@ func (g *gpu) setMode(ctx context.Context, opt *Options, n int) error {
 	}
 	got, err := opt.Modes.ComputeMode(ctx, g.id)
 	if err != nil || got != want {
-		return errors.Join(err, fmt.Errorf("the compute mode of GPU %s is %q after it was set to %q: %w", g.id, got.String(), want.String(), sharing.ErrUnavailable))
+		return errors.Join(err, fmt.Errorf("the compute mode of GPU %s is %q after it was set to %q: %w", g.id,
+			got.String(), want.String(), sharing.ErrUnavailable))
 	}
 	g.exclusive = n == 1
 	if n > 0 {

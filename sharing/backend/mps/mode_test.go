@@ -48,7 +48,8 @@ func TestModeThatStays(t *testing.T) {
 			s.wantStays(sharing.ComputeModeExclusiveProcess)
 
 			s.setByAdmin(sharing.ComputeModeProhibited)
-			if _, err := s.Acquire(t.Context(), a, "l1", Terms{Memory: sharing.GiB}); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "forbids") {
+			if _, err := s.Acquire(t.Context(), a, "l1", Terms{Memory: sharing.GiB}); !errors.Is(err,
+				sharing.ErrUnavailable) || !strings.Contains(err.Error(), "forbids") {
 				t.Errorf("a GPU that admits no program: %v", err)
 			}
 			s.wantStays(sharing.ComputeModeProhibited)
@@ -56,8 +57,8 @@ func TestModeThatStays(t *testing.T) {
 	}
 }
 
-// A mode that was changed before the rule is put back when its last domain ends, with KeepMode; and with ReadMode by the
-// next agent that may.
+// A mode that was changed before the rule is put back when its last domain ends, with KeepMode; and with ReadMode by
+// the next agent that may.
 func TestModeChangedBefore(t *testing.T) {
 	s := newSite(t)
 	k, terms := s.key(0, "team-a"), Terms{Memory: sharing.GiB}
@@ -79,7 +80,8 @@ func TestModeChangedBefore(t *testing.T) {
 	}
 	s.release(k, "l1")
 	s.tick(t.Context())
-	if got := s.ModesChanged(); s.sets != 0 || s.mode(0) != sharing.ComputeModeExclusiveProcess || !slices.Equal(got, []sharing.GPUID{k.GPU}) {
+	if got := s.ModesChanged(); s.sets != 0 || s.mode(0) != sharing.ComputeModeExclusiveProcess ||
+		!slices.Equal(got, []sharing.GPUID{k.GPU}) {
 		t.Errorf("read: %d calls, mode %v, changed before: %v", s.sets, s.mode(0), got)
 	}
 	s.rule = ManageMode
@@ -100,7 +102,7 @@ func (s *site) setByAdmin(mode sharing.ComputeMode) {
 	s.sets = 0
 }
 
-// wantStays wants nothing left, and a mode that nobody has set.
+// wantStays wants nothing left, and a mode that Kerf has not set.
 func (s *site) wantStays(mode sharing.ComputeMode) {
 	s.Helper()
 	if got := s.left(); got != nothing || s.sets != 0 || s.mode(0) != mode {

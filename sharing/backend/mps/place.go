@@ -25,7 +25,8 @@ const (
 	forAll = fs.ModeSticky | 0o777
 	// volume is where a volume is mounted, in the folder of a domain: what daemon and clients write lies there.
 	volume = "v"
-	// ownSize and ownInodes bound what the processes of one user can bring about in their daemon's folder: lines of logs.
+	// ownSize and ownInodes bound what the processes of one user can bring about in their daemon's folder: lines of
+	// logs.
 	ownSize, ownInodes = 16 * sharing.MiB, 4096
 )
 
@@ -35,7 +36,7 @@ const (
 //     volume is mounted in it, where root alone can add files.
 //   - A domain of containers: root alone can enter. Containers get what they need as mounts, and the daemon and its
 //     servers see the volume in place of the folder.
-//   - Any other: whoever knows the name can enter.
+//   - Any other: a user who knows the name can enter.
 type place struct {
 	dir       string
 	contained bool
@@ -46,7 +47,7 @@ type place struct {
 	plain bool
 }
 
-// newPlace is one with a name of its own.
+// newPlace is one with a new name.
 func (o Options) newPlace(k Key) place {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead

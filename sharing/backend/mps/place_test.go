@@ -66,7 +66,8 @@ func TestADaemonOfOneUser(t *testing.T) {
 	if out := s.as(owner, pipe, "echo get_server_list | nvidia-cuda-mps-control"); out != fmt.Sprintln(st.Servers[0]) {
 		t.Errorf("its user: %q", out)
 	}
-	for _, script := range []string{"echo get_server_list | nvidia-cuda-mps-control", "echo quit | nvidia-cuda-mps-control", "ls " + dir, "ls " + filepath.Dir(dir), "ls " + s.opt.Dir} {
+	for _, script := range []string{"echo get_server_list | nvidia-cuda-mps-control",
+		"echo quit | nvidia-cuda-mps-control", "ls " + dir, "ls " + filepath.Dir(dir), "ls " + s.opt.Dir} {
 		if out := s.as(other, pipe, script+" && echo done"); strings.Contains(out, "done") {
 			t.Errorf("another user: %s: %q", script, out)
 		}
@@ -80,15 +81,17 @@ func TestADaemonOfOneUser(t *testing.T) {
 	}
 }
 
-// Its user can put nothing of its own where the daemon, which is root, writes, and fill no disk.
+// Its user can put no file where the daemon, which is root, writes, and fill no disk.
 func TestTheUserOfADaemonAddsNothing(t *testing.T) {
 	const owner = 4711
 	s := newSite(t)
 	_, pipe := s.owned(owner)
 	dir := filepath.Dir(filepath.Dir(pipe))
 	for _, script := range []string{
-		"touch " + dir + "/x", "mkdir " + dir + "/x", "ln -s / " + dir + "/x", "mv " + dir + "/v " + dir + "/x", "rmdir " + dir + "/v",
-		"touch " + pipe + "/x", "rm -f " + pipe + "/control", "mv " + pipe + " " + pipe + ".x", "ln -s / " + dir + "/v/log/x", "echo > " + dir + "/v/log/control.log",
+		"touch " + dir + "/x", "mkdir " + dir + "/x", "ln -s / " + dir + "/x", "mv " + dir + "/v " + dir + "/x",
+		"rmdir " + dir + "/v",
+		"touch " + pipe + "/x", "rm -f " + pipe + "/control", "mv " + pipe + " " + pipe + ".x", "ln -s / " + dir +
+			"/v/log/x", "echo > " + dir + "/v/log/control.log",
 	} {
 		if out := s.as(owner, pipe, script+" && echo done"); strings.Contains(out, "done") {
 			t.Errorf("%s: %q", script, out)
@@ -137,7 +140,8 @@ func TestADaemonOfContainersIsRoots(t *testing.T) {
 	if err := os.Chmod(s.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if out := s.as(4712, source, "echo quit | nvidia-cuda-mps-control; ls "+source+" && echo done"); strings.Contains(out, "done") || s.state().Condition != Ready {
+	if out := s.as(4712, source, "echo quit | nvidia-cuda-mps-control; ls "+source+" && echo done"); strings.Contains(
+		out, "done") || s.state().Condition != Ready {
 		t.Errorf("%q, %+v", out, s.state())
 	}
 	// Its server, which is of the user of its clients, reaches it all the same.

@@ -16,10 +16,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Recover takes over what an earlier program of this agent has left, given the leases that there are by their daemons.
-// A daemon that runs and is needed goes on undisturbed; one that is needed and does not run is started; all others, and what is
-// below the directory without being known, are ended, and the compute modes put back that nobody needs any more. Call it once, before
-// Acquire. What went wrong is returned joined, and tried again by Run where it is of a known daemon.
+// Recover takes over what an earlier program of this agent has left, given the current grants by their daemons. A
+// daemon that runs and is needed goes on undisturbed; one that is needed and does not run is started. Recover ends all
+// others, and unknown files below the directory. It restores compute modes that no domain needs any more. Call it once,
+// before Acquire. It returns all errors joined. Run tries again for a known daemon.
 func (s *Supervisor) Recover(ctx context.Context, held map[Key]map[string]Terms) error {
 	var errs []error
 	written, err := s.records()
@@ -69,7 +69,8 @@ func (s *Supervisor) forget() error {
 	for _, dir := range dirs {
 		path := filepath.Join(s.opt.Dir, dir.Name())
 		var r modeRecord
-		if err := load(filepath.Join(path, modeName), &r); err == nil && r.BootID == s.opt.BootID && gpuDir(r.GPU) == dir.Name() {
+		if err := load(filepath.Join(path, modeName), &r); err == nil && r.BootID == s.opt.BootID &&
+			gpuDir(r.GPU) == dir.Name() {
 			if before, err := sharing.ParseComputeMode(modeName, r.Before); err == nil {
 				g := s.gpu(r.GPU)
 				g.before, g.held = before, true
@@ -79,7 +80,8 @@ func (s *Supervisor) forget() error {
 		below, err := os.ReadDir(path)
 		errs = append(errs, err)
 		for _, b := range below {
-			if name := filepath.Join(path, b.Name()); b.Name() != modeName && !s.known(strings.TrimSuffix(name, recordSuffix)) {
+			if name := filepath.Join(path, b.Name()); b.Name() != modeName &&
+				!s.known(strings.TrimSuffix(name, recordSuffix)) {
 				errs = append(errs, removeAll(name))
 			}
 		}

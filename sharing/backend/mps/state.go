@@ -22,8 +22,8 @@ const (
 	plainVersion          = 1
 	recordVersion         = 2
 	modeVersion           = 1
-	// recordSuffix follows the name of the folder in that of the record, which lies beside the folder, where no client can
-	// change it.
+	// recordSuffix follows the name of the folder in that of the record. The record lies outside the folder, where no
+	// client can change it.
 	recordSuffix = ".json"
 	private      = 0o600
 )
@@ -50,8 +50,8 @@ type modeRecord struct {
 	Before  string        `json:"before"`
 }
 
-// gpuDir is short, because sockets' addresses are: the first 48 bits of the UUID. Two GPUs of a node that share them
-// are told apart by the record.
+// gpuDir is short, because sockets' addresses are: the first 48 bits of the UUID. The record distinguishes two GPUs of
+// a node that share them.
 func gpuDir(gpu sharing.GPUID) string {
 	name := strings.TrimPrefix(string(gpu), "GPU-")
 	return name[:min(len(name), 13)]
@@ -96,7 +96,8 @@ func (s *Supervisor) records() (map[Key]found, error) {
 			err = fmt.Errorf("version %d: %w", f.Version, sharing.ErrInvalid)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("record of an MPS daemon %q is of no use: %w", p, errors.Join(err, sharing.ErrInvalid)))
+			errs = append(errs, fmt.Errorf("record of an MPS daemon %q is of no use: %w", p,
+				errors.Join(err, sharing.ErrInvalid)))
 			continue
 		}
 		f.place = s.opt.placeAt(f.key(), name)

@@ -27,8 +27,8 @@ type Supervisor struct {
 
 	mu   sync.Mutex
 	gpus map[sharing.GPUID]*gpu // entries are never taken out
-	// shown is what States tells, so that nobody waits for a daemon to be started who only looks; places are where the
-	// daemons of domains with leases have their files.
+	// shown is what States returns, so that a reader never waits for the start of a daemon. places are where the
+	// daemons of domains with grants have their files.
 	shown  map[sharing.GPUID][]State
 	places map[Key]place
 }
@@ -45,7 +45,8 @@ func New(o Options) (*Supervisor, error) {
 	if err := mps.CheckPipe(longest.pipe()); err != nil {
 		return nil, err
 	}
-	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}, shown: map[sharing.GPUID][]State{}, places: map[Key]place{}}, nil
+	return &Supervisor{opt: o, gpus: map[sharing.GPUID]*gpu{}, shown: map[sharing.GPUID][]State{},
+		places: map[Key]place{}}, nil
 }
 
 // gpu returns a GPU's entry, locked.
@@ -63,7 +64,8 @@ func (s *Supervisor) gpu(id sharing.GPUID) *gpu {
 
 func check(k Key, t Terms) error {
 	if k.GPU == "" || k.Domain == "" || t.Memory < sharing.MiB || t.Percent > sharing.FullGPU {
-		return fmt.Errorf("use MPS on GPU %q in domain %q with %v and %v: %w", k.GPU, k.Domain, t.Memory, t.Percent, sharing.ErrInvalid)
+		return fmt.Errorf("use MPS on GPU %q in domain %q with %v and %v: %w", k.GPU, k.Domain, t.Memory, t.Percent,
+			sharing.ErrInvalid)
 	}
 	return nil
 }
@@ -101,15 +103,16 @@ func (s *Supervisor) Join(ctx context.Context, k Key, lease string, t Terms) err
 	}
 	d.leases[lease] = t
 	if err := d.make(); err != nil {
-		return errors.Join(fmt.Errorf("prepare for MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err), s.leave(context.WithoutCancel(ctx), g, d, lease))
+		return errors.Join(fmt.Errorf("prepare for MPS on GPU %s in domain %q: %w", k.GPU, k.Domain, err),
+			s.leave(context.WithoutCancel(ctx), g, d, lease))
 	}
 	return nil
 }
 
 // Acquire makes a lease one of a daemon's users and returns the pipe directory for its processes, once the daemon and a
 // server of it are there. A lease that is one already gets the new terms. On error it is none, and a daemon that was
-// started for it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the daemon or its server
-// does not come up, or the compute mode cannot be set).
+// started for it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the
+// daemon or its server does not come up, or the compute mode cannot be set).
 func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) (string, error) {
 	if err := check(k, t); err != nil {
 		return "", err
@@ -144,20 +147,22 @@ func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) 
 type Places struct {
 	// Pipe is the pipe directory, by the path that daemon and clients have for it.
 	Pipe string
-	// Source and Shm are for a container, which mounts the first at Pipe and the second at /dev/shm; empty for a process.
+	// Source and Shm are for a container, which mounts the first at Pipe and the second at /dev/shm; empty for a
+	// process.
 	Source, Shm string
 	// Own is the folder that a process must see: a mount, for a user's own daemon.
 	Own string
 }
 
-// Places tells what the clients of a key's daemon need, whether it runs or not. sharing.ErrUnavailable: no lease of the key
-// is known.
+// Places tells what the clients of a key's daemon need, whether it runs or not. sharing.ErrUnavailable: no lease of the
+// key is known.
 func (s *Supervisor) Places(k Key) (Places, error) {
 	s.mu.Lock()
 	p, ok := s.places[k]
 	s.mu.Unlock()
 	if !ok {
-		return Places{}, fmt.Errorf("no lease of MPS on GPU %s in domain %q is known: %w", k.GPU, k.Domain, sharing.ErrUnavailable)
+		return Places{}, fmt.Errorf("no lease of MPS on GPU %s in domain %q is known: %w", k.GPU, k.Domain,
+			sharing.ErrUnavailable)
 	}
 	out := Places{Pipe: p.pipe(), Own: p.dir}
 	if p.contained {
@@ -206,8 +211,8 @@ func (s *Supervisor) end(ctx context.Context, g *gpu, d *domain) error {
 	return g.setMode(ctx, &s.opt, len(g.domains))
 }
 
-// Run looks at every daemon once a second until ctx ends: it starts those again that died, and ends those that could not
-// be ended before. It leaves them running: that this program ends disturbs no client.
+// Run looks at every daemon once a second until ctx ends: it starts those again that died, and ends those that could
+// not be ended before. It leaves them running: that this program ends disturbs no client.
 func (s *Supervisor) Run(ctx context.Context) {
 	for wait(ctx, tickEvery) == nil {
 		s.tick(ctx)
@@ -223,12 +228,12 @@ func (s *Supervisor) tick(ctx context.Context) {
 					d.look(ctx)
 				}
 			} else if err := s.end(ctx, g, d); err != nil {
-				s.opt.Log.Error("mps daemon cannot be ended", "gpu", g.id, "domain", d.key.Domain, "error", err)
+				s.opt.Log.Error("failed to stop MPS daemon", "gpu", g.id, "domain", d.key.Domain, "error", err)
 			}
 		}
 		if len(g.domains) == 0 {
 			if err := g.setMode(ctx, &s.opt, 0); err != nil {
-				s.opt.Log.Error("compute mode cannot be put back", "gpu", g.id, "error", err)
+				s.opt.Log.Error("failed to restore compute mode", "gpu", g.id, "error", err)
 			}
 		}
 		s.release(g)
@@ -252,8 +257,9 @@ func (s *Supervisor) release(g *gpu) {
 	var now []State
 	for _, d := range g.domains {
 		now = append(now, State{
-			Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid, Servers: slices.Clone(d.servers),
-			Leases: len(d.leases), Restarts: d.retry.restarts, Exclusive: g.exclusive,
+			Key: d.key, Condition: d.condition, Reason: d.reason, Pipe: d.daemon.Pipe, Daemon: d.pid,
+			Servers: slices.Clone(d.servers),
+			Leases:  len(d.leases), Restarts: d.retry.restarts, Exclusive: g.exclusive,
 		})
 	}
 	s.mu.Lock()

@@ -75,7 +75,8 @@ func (s *site) SetComputeMode(_ context.Context, gpu sharing.GPUID, mode sharing
 
 // modes are NVML's numbers.
 func modes() map[uint64]sharing.ComputeMode {
-	return map[uint64]sharing.ComputeMode{0: sharing.ComputeModeDefault, 2: sharing.ComputeModeProhibited, mpstest.Exclusive: sharing.ComputeModeExclusiveProcess}
+	return map[uint64]sharing.ComputeMode{0: sharing.ComputeModeDefault, 2: sharing.ComputeModeProhibited,
+		mpstest.Exclusive: sharing.ComputeModeExclusiveProcess}
 }
 
 func (s *site) mode(minor int) sharing.ComputeMode {
@@ -115,7 +116,7 @@ func ownerOf(domain string) (uint32, bool) {
 // of is the domain of a key.
 func (s *site) of(k Key) *domain { return s.gpus[k.GPU].domains[k.Domain] }
 
-// agent makes the agent anew, as after a restart.
+// agent creates the agent again, as after a restart.
 func (s *site) agent(boot string) {
 	s.Helper()
 	program, err := mps.Find(filepath.Join(s.dir, "bin"), nil)
@@ -208,7 +209,8 @@ func TestOneDomain(t *testing.T) {
 	s := newSite(t)
 	k := s.key(0, "team-a")
 	pipe := s.acquire(k, "l1", Terms{Memory: 10 * sharing.GiB, Percent: 30})
-	if st := s.state(); st.Condition != Ready || !st.Exclusive || st.Daemon == 0 || len(st.Servers) != 1 || st.Pipe != pipe {
+	if st := s.state(); st.Condition != Ready || !st.Exclusive || st.Daemon == 0 || len(st.Servers) != 1 ||
+		st.Pipe != pipe {
 		t.Errorf("state %+v", st)
 	}
 	if s.mode(0) != sharing.ComputeModeExclusiveProcess {
@@ -219,15 +221,17 @@ func TestOneDomain(t *testing.T) {
 	if !strings.HasSuffix(terms[0], " 30") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 10*sharing.GiB) {
 		t.Errorf("terms of the first: %q", terms)
 	}
-	// With two, nobody has more than the larger.
+	// With two, no client has more than the larger.
 	if again := s.acquire(k, "l2", Terms{Memory: 20 * sharing.GiB}); again != pipe {
 		t.Errorf("pipes %q and %q", pipe, again)
 	}
-	if _, terms = mpstest.Connect(t, pipe); !strings.HasSuffix(terms[0], " 100") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 20*sharing.GiB) {
+	if _, terms = mpstest.Connect(t, pipe); !strings.HasSuffix(terms[0], " 100") ||
+		terms[1] != fmt.Sprintf("%s %d", k.GPU, 20*sharing.GiB) {
 		t.Errorf("terms of two: %q", terms)
 	}
 	s.release(k, "l2")
-	if _, terms = mpstest.Connect(t, pipe); !strings.HasSuffix(terms[0], " 30") || terms[1] != fmt.Sprintf("%s %d", k.GPU, 10*sharing.GiB) {
+	if _, terms = mpstest.Connect(t, pipe); !strings.HasSuffix(terms[0], " 30") ||
+		terms[1] != fmt.Sprintf("%s %d", k.GPU, 10*sharing.GiB) {
 		t.Errorf("terms after the larger has gone: %q", terms)
 	}
 	client.Leave()
@@ -245,7 +249,8 @@ func TestTwoDomains(t *testing.T) {
 	pipeA := s.acquire(a, "l1", Terms{Memory: 10 * sharing.GiB})
 	pipeB := s.acquire(b, "l2", Terms{Memory: 20 * sharing.GiB})
 	all := s.States()
-	if len(all) != 2 || all[0].Exclusive || all[1].Exclusive || s.mode(0) != sharing.ComputeModeDefault || pipeA == pipeB || all[0].Daemon == all[1].Daemon ||
+	if len(all) != 2 || all[0].Exclusive || all[1].Exclusive || s.mode(0) != sharing.ComputeModeDefault ||
+		pipeA == pipeB || all[0].Daemon == all[1].Daemon ||
 		all[0].Servers[0] == all[1].Servers[0] || strings.HasPrefix(pipeA, filepath.Dir(pipeB)) {
 		t.Errorf("states %+v", all)
 	}
@@ -259,7 +264,7 @@ func TestTwoDomains(t *testing.T) {
 	}
 }
 
-// What cannot be had is told, and leaves nothing behind.
+// A refusal has an error, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
 	s := newSite(t)
 	for name, test := range map[string]struct {
@@ -269,24 +274,28 @@ func TestRefusals(t *testing.T) {
 		word  string
 	}{
 		"in MIG mode": {s.key(1, "a"), Terms{Memory: sharing.GiB}, sharing.ErrUnavailable, "MIG"},
-		"no such GPU": {Key{GPU: "GPU-00000000", Domain: "a"}, Terms{Memory: sharing.GiB}, sharing.ErrUnavailable, "GPU"},
-		"no memory":   {s.key(0, "a"), Terms{Memory: 5}, sharing.ErrInvalid, ""},
-		"no domain":   {s.key(0, ""), Terms{Memory: sharing.GiB}, sharing.ErrInvalid, ""},
-		"too much":    {s.key(0, "a"), Terms{Memory: sharing.GiB, Percent: 101}, sharing.ErrInvalid, ""},
+		"no such GPU": {Key{GPU: "GPU-00000000", Domain: "a"}, Terms{Memory: sharing.GiB}, sharing.ErrUnavailable,
+			"GPU"},
+		"no memory": {s.key(0, "a"), Terms{Memory: 5}, sharing.ErrInvalid, ""},
+		"no domain": {s.key(0, ""), Terms{Memory: sharing.GiB}, sharing.ErrInvalid, ""},
+		"too much":  {s.key(0, "a"), Terms{Memory: sharing.GiB, Percent: 101}, sharing.ErrInvalid, ""},
 	} {
 		s.none = name == "no such GPU" // whose mode cannot be read either
-		if pipe, err := s.Acquire(t.Context(), test.key, "l", test.terms); !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.word) {
+		if pipe, err := s.Acquire(t.Context(), test.key, "l", test.terms); !errors.Is(err, test.want) ||
+			!strings.Contains(err.Error(), test.word) {
 			t.Errorf("%s: %q, %v", name, pipe, err)
 		}
 	}
 	s.none = false
-	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault || s.mode(1) != sharing.ComputeModeDefault {
+	if got := s.left(); got != nothing || s.mode(0) != sharing.ComputeModeDefault ||
+		s.mode(1) != sharing.ComputeModeDefault {
 		t.Errorf("left: %s", got)
 	}
 	if err := s.SetComputeMode(t.Context(), s.gpuID(0), sharing.ComputeModeProhibited); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Acquire(t.Context(), s.key(0, "a"), "l", Terms{Memory: sharing.GiB}); !errors.Is(err, sharing.ErrUnavailable) || !strings.Contains(err.Error(), "nvidia-smi") {
+	if _, err := s.Acquire(t.Context(), s.key(0, "a"), "l", Terms{Memory: sharing.GiB}); !errors.Is(err,
+		sharing.ErrUnavailable) || !strings.Contains(err.Error(), "nvidia-smi") {
 		t.Errorf("a GPU that forbids all: %v", err)
 	}
 	if s.mode(0) != sharing.ComputeModeProhibited {
@@ -297,7 +306,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Without compute modes MPS works, and it is told that a process may run past it.
+// Without compute modes MPS works, and a message says that a process may bypass it.
 func TestWithoutComputeModes(t *testing.T) {
 	s := newSite(t)
 	s.none = true
@@ -329,7 +338,8 @@ func TestRestart(t *testing.T) {
 			if err := d.daemon.Quit(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
-			for d.pid, d.start = s.state().Daemon, s.gpus[k.GPU].domains["a"].start; d.alive(); time.Sleep(time.Millisecond) {
+			for d.pid, d.start = s.state().Daemon, s.gpus[k.GPU].domains["a"].start; d.alive(); time.Sleep(
+				time.Millisecond) {
 			}
 		},
 	} {
@@ -350,7 +360,7 @@ func TestRestart(t *testing.T) {
 	s.release(k, "l")
 }
 
-// Pauses grow while it does not come up, and what is wrong is told.
+// Pauses grow while it does not come up, and the error is reported.
 func TestBackOff(t *testing.T) {
 	s := newSite(t)
 	k := s.key(0, "a")
@@ -396,19 +406,21 @@ func TestLimitsArePutBack(t *testing.T) {
 	pipe := s.acquire(k, "l", Terms{Memory: sharing.GiB, Percent: 10})
 	d := s.of(k).daemon
 	server := s.state().Servers[0]
-	if err := errors.Join(d.SetDefaultMemory(t.Context(), 70*sharing.GiB), d.SetMemory(t.Context(), server, 70*sharing.GiB), d.SetPercent(t.Context(), server, 100)); err != nil {
+	if err := errors.Join(d.SetDefaultMemory(t.Context(), 70*sharing.GiB),
+		d.SetMemory(t.Context(), server, 70*sharing.GiB), d.SetPercent(t.Context(), server, 100)); err != nil {
 		t.Fatal(err)
 	}
 	for range limitEvery {
 		s.tick(t.Context())
 	}
-	if _, terms := mpstest.Connect(t, pipe); terms[0] != fmt.Sprintf("server %d 10", server) || terms[1] != fmt.Sprintf("%s %d", k.GPU, sharing.GiB) {
+	if _, terms := mpstest.Connect(t, pipe); terms[0] != fmt.Sprintf("server %d 10", server) ||
+		terms[1] != fmt.Sprintf("%s %d", k.GPU, sharing.GiB) {
 		t.Errorf("terms %q", terms)
 	}
 	s.release(k, "l")
 }
 
-// An agent that starts anew finds its daemons and disturbs none that is needed.
+// A restarted agent finds its daemons and disturbs none that is needed.
 func TestRecover(t *testing.T) {
 	s := newSite(t)
 	kept, gone, dead := s.key(0, "kept"), s.key(2, "gone"), s.key(3, "dead")
@@ -427,20 +439,24 @@ func TestRecover(t *testing.T) {
 	client, _ := mpstest.Connect(t, at(before, kept).Pipe)
 	s.kill(at(before, dead).Daemon)
 	s.agent("boot")
-	if err := s.Recover(t.Context(), map[Key]map[string]Terms{kept: {"l": terms}, dead: {"l": terms}, s.key(0, "no leases"): {}}); err != nil {
+	if err := s.Recover(t.Context(), map[Key]map[string]Terms{kept: {"l": terms}, dead: {"l": terms},
+		s.key(0, "no leases"): {}}); err != nil {
 		t.Fatal(err)
 	}
 	after := s.States()
-	if len(after) != 2 || at(after, kept).Daemon != at(before, kept).Daemon || !slices.Equal(at(after, kept).Servers, at(before, kept).Servers) {
+	if len(after) != 2 || at(after, kept).Daemon != at(before, kept).Daemon ||
+		!slices.Equal(at(after, kept).Servers, at(before, kept).Servers) {
 		t.Errorf("the daemon that is needed was disturbed: %+v, before %+v", after, before)
 	}
 	if st := at(after, dead); st.Condition != Ready || st.Daemon == at(before, dead).Daemon {
 		t.Errorf("the daemon that had died: %+v", st)
 	}
-	if clients, err := s.of(kept).daemon.Clients(t.Context(), at(after, kept).Servers[0]); err != nil || len(clients) != 1 {
+	if clients, err := s.of(kept).daemon.Clients(t.Context(), at(after, kept).Servers[0]); err != nil ||
+		len(clients) != 1 {
 		t.Errorf("clients %v, %v", clients, err)
 	}
-	if got := s.left(); got != "4 processes, 6 files" || s.mode(0) != sharing.ComputeModeExclusiveProcess || s.mode(2) != sharing.ComputeModeDefault || s.mode(3) != sharing.ComputeModeExclusiveProcess {
+	if got := s.left(); got != "4 processes, 6 files" || s.mode(0) != sharing.ComputeModeExclusiveProcess ||
+		s.mode(2) != sharing.ComputeModeDefault || s.mode(3) != sharing.ComputeModeExclusiveProcess {
 		t.Errorf("left: %s, modes %d %d %d", got, s.mode(0), s.mode(2), s.mode(3))
 	}
 	client.Leave()
@@ -451,7 +467,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// A pid of another boot, or a record of no use, is nobody's.
+// A PID of another boot, or a useless record, belongs to no daemon.
 func TestRecoverOfAnotherBoot(t *testing.T) {
 	s := newSite(t)
 	k := s.key(0, "a")
@@ -477,7 +493,7 @@ func TestRecoverOfAnotherBoot(t *testing.T) {
 	}
 }
 
-// Run watches until it is told to end, and leaves what serves.
+// Run watches until its context ends, and leaves what serves.
 func TestRun(t *testing.T) {
 	s := newSite(t)
 	k := s.key(0, "a")

@@ -18,8 +18,8 @@ type Key struct {
 	// Domain is who trusts each other: a namespace, a user id, or all of a pool. It is any text but the empty one, and
 	// is either of processes or of containers.
 	Domain string
-	// Contained is true where its clients are in containers, which have a /dev/shm of their own: the daemon then has one
-	// of its own too, for them to mount.
+	// Contained is true if its clients are in containers, which have a private /dev/shm: the daemon then has a separate
+	// one too, for them to mount.
 	Contained bool
 }
 
@@ -60,18 +60,18 @@ type Options struct {
 	Rule func(gpu sharing.GPUID) ModeRule
 	// BootID is the kernel's: pids of another boot mean nothing.
 	BootID string
-	// Owner is the user whose processes alone are in a domain; false if several users may be. That user's server is started
-	// before there are clients, root's in a domain of several users: a client of another user gets one of its own when this
-	// one has none. Nil: false.
+	// Owner is the user whose processes alone are in a domain; false if several users may be. That user's server is
+	// started before there are clients, and root's in a domain of several users. A client of another user gets a new
+	// server when this one has no clients. Nil: false.
 	Owner func(domain string) (uid uint32, alone bool)
-	// Keep puts a daemon where the end of this program does not reach it, such as a cgroup of its own; nil: nothing.
+	// Keep puts a daemon where the end of this program does not reach it, such as a separate cgroup; nil: nothing.
 	Keep func(pid int) error
-	// Again is told each time that a daemon which died or hung is to be started again, whether it then comes up or not;
-	// nil: nobody is. It must return at once.
+	// Again is called each time that a daemon which died or hung is to be started again, whether it then comes up or
+	// not. It may be nil, and must return at once.
 	Again func(Key)
 	Log   *slog.Logger
-	// StartTime bounds the time from the start of a daemon to its active server. The daemon has a fifth of it to list the
-	// server. Zero: 10 s.
+	// StartTime bounds the time from the start of a daemon to its active server. The daemon has a fifth of it to list
+	// the server. Zero: 10 s.
 	StartTime time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
@@ -102,7 +102,7 @@ type State struct {
 	Condition Condition
 	// Reason is why it is not ready.
 	Reason string
-	// Pipe is the directory that its clients get, and nobody else.
+	// Pipe is the directory that only its clients get.
 	Pipe string
 	// Daemon and Servers are its processes; 0 and none while it is down.
 	Daemon  int

@@ -1,23 +1,21 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reactive decides what is done about processes that hold more of a GPU than their grant allows,
-// where nothing stops them beforehand. It is given what was seen of the GPUs, the caps, the policy and the
-// time, and answers with verdicts and with when to look again.
+// Package reactive decides what to do about processes over the cap of their grant, where no other backend enforces
+// it. Its input is samples of the GPUs, caps, policy and time. Its output is verdicts, and the time of the next
+// sample.
 //
-// It promises:
-//   - nothing is done about a grant before two samples in a row have seen it over its cap on the same GPU, and
-//     no process is named that was not in both, under the same pid and start time;
-//   - one victim rule: of the grant's processes on that GPU, the one that holds the most of it; of equals the
-//     one that started last, then the one with the highest pid. What a process that was named already still
-//     holds counts as returned, so that one process too many is never named;
-//   - a process of a grant that MPS holds, which two samples in a row have seen beside MPS, is over its cap by itself:
-//     nothing limits it, whatever it holds;
-//   - where the use of one process of a grant is not told, the grant is unknown on that GPU, and nothing is done about
-//     what it holds;
-//   - what processes held that have ended counts for their grant, and is compared with the other uses by the victim rule. The
-//     victims are then the grant's processes that keep it. Nothing is ended for what is only inferred to be the grant's.
+// Guarantees:
+//   - It acts on a grant only after two samples in a row show it over its cap on the same GPU. It names only processes
+//     that were in both, with the same PID and start time.
+//   - The victim is the grant's process with the most memory of that GPU; of equals the one that started last, then the
+//     highest PID. Memory of a victim that was named already counts as returned, so that no victim is superfluous.
+//   - A process outside of the MPS that enforces its grant is over its cap after two samples in a row, because nothing
+//     limits it.
+//   - If the usage of one process of a grant is unknown, the grant is unknown on that GPU, and nothing is done.
+//   - Memory of ended processes counts for their grant. The victims are then the grant's processes that keep it. Memory
+//     that is only inferred to be the grant's ends no process.
 //
-// It does no I/O, has no clock and no goroutine, and kills nothing itself. Not promised: that a grant never
-// exceeds its cap. It does, for as long as it takes to see it twice, and what it took may have been somebody's.
+// It has no I/O, clock or goroutine, and kills nothing. It does not guarantee that a grant never exceeds its cap:
+// that takes two samples to see, and the memory may have been another grant's.
 package reactive

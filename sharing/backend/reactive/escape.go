@@ -5,7 +5,7 @@ package reactive
 
 import "time"
 
-// escape is a time during which a process ran beside the MPS that holds its grant.
+// escape is a time during which a process ran outside of the MPS that enforces its grant.
 type escape struct {
 	first time.Time
 	told  bool // a verdict was given
@@ -13,21 +13,22 @@ type escape struct {
 	evict time.Time
 }
 
-// escapes judges the processes that run beside MPS: each is over its cap by itself, whatever it holds, because nothing
-// limits it. It is ended also where the policy is to warn: with one trust domain on a GPU the driver gives such a process no
-// context, and with several it must not run without a limit either. fresh is true while one was seen for the first time.
+// escapes judges the processes of a grant with MPS that do not use MPS. Each is over its cap, whatever its usage,
+// because nothing limits it. It is killed even if the policy is to warn. With one trust domain on a GPU the driver
+// gives it no context; with several it must not run without a limit. fresh is true while one was seen for the first
+// time.
 func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
-	seen := map[intruder]escape{}
+	seen := map[unmanagedUse]escape{}
 	for _, c := range s.Caps {
 		for _, g := range s.GPUs {
-			if g.ID != c.GPU || !g.Told {
+			if g.ID != c.GPU || !g.Answered {
 				continue
 			}
 			for _, u := range g.Uses {
 				if u.Grant != c.Grant || !u.Escaped {
 					continue
 				}
-				who := intruder{u.Process, g.ID}
+				who := unmanagedUse{u.Process, g.ID}
 				e, again := w.escaped[who]
 				if !again {
 					if e.first, fresh = w.last, true; e.first.IsZero() {
@@ -40,7 +41,8 @@ func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool
 				}
 				due := action == Kill || !now.Before(e.evict)
 				if again && !w.named[u.Process] && due {
-					v := Verdict{Action: action, Reason: Escaped, GPU: g.ID, Grant: c.Grant, Victim: u.Process, Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
+					v := Verdict{Action: action, Reason: Escaped, GPU: g.ID, Grant: c.Grant, Victim: u.Process,
+						Cap: c.Memory, First: !e.told, Delay: now.Sub(e.first)}
 					if u.Known {
 						v.Held = u.Bytes
 					}

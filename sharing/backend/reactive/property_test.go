@@ -15,17 +15,17 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// naive decides the same from everything that was ever seen, with no memory of its own but what it said.
+// naive decides the same from all samples so far. It remembers only its decisions.
 type naive struct {
 	samples []Sample
 	kills   []map[Process]bool
 }
 
-// picture is what one grant holds of a GPU at one step. ok is false where the grant has no cap there, or the driver does not
-// tell all of it. spared is how much no process is ended for: the cap, and the slack of the grant's processes.
+// picture is what one grant holds of a GPU at one step. ok is false where the grant has no cap there, or the driver
+// does not tell all of it. spared is how much no process is ended for: the cap, and the slack of the grant's processes.
 type picture struct {
 	uses                          []Use
-	keepers                       []Process
+	retainers                     []Process
 	limit, spared, held, inferred sharing.Bytes
 	ok                            bool
 }
@@ -41,7 +41,7 @@ func (n *naive) at(i int, grant GrantID, gpu sharing.GPURef) (p picture) {
 		if g.ID != gpu {
 			continue
 		}
-		p.ok = p.ok && g.Told && !slices.Contains(g.Unclear, grant)
+		p.ok = p.ok && g.Answered && !slices.Contains(g.Unclear, grant)
 		for _, u := range g.Uses {
 			if u.Grant != grant {
 				continue
@@ -54,9 +54,9 @@ func (n *naive) at(i int, grant GrantID, gpu sharing.GPURef) (p picture) {
 				running++
 			}
 		}
-		for _, k := range g.Keepers {
+		for _, k := range g.Retainers {
 			if k.Grant == grant {
-				p.keepers = append(p.keepers, k.Process)
+				p.retainers = append(p.retainers, k.Process)
 			}
 		}
 	}
@@ -66,16 +66,17 @@ func (n *naive) at(i int, grant GrantID, gpu sharing.GPURef) (p picture) {
 
 // had reports whether the process, or one that has ended, was there.
 func (p picture) had(one Process) bool {
-	return slices.Contains(p.keepers, one) || slices.ContainsFunc(p.uses, func(u Use) bool { return u.Process == one })
+	return slices.Contains(p.retainers, one) ||
+		slices.ContainsFunc(p.uses, func(u Use) bool { return u.Process == one })
 }
 
-// escaped are the processes of a grant beside MPS on a GPU at step i, where the grant has a cap there.
+// escaped are the processes of a grant that do not use MPS on a GPU at step i, if the grant has a cap there.
 func (n *naive) escaped(i int, grant GrantID, gpu sharing.GPURef) map[Process]bool {
 	out := map[Process]bool{}
 	for _, g := range n.samples[i].GPUs {
 		capped := slices.ContainsFunc(n.samples[i].Caps, func(c Cap) bool { return c.Grant == grant && c.GPU == gpu })
 		for _, u := range g.Uses {
-			if g.ID == gpu && g.Told && capped && u.Grant == grant && u.Escaped {
+			if g.ID == gpu && g.Answered && capped && u.Grant == grant && u.Escaped {
 				out[u.Process] = true
 			}
 		}
@@ -91,9 +92,10 @@ func (n *naive) dying(i int, p Process) bool {
 		}
 		full, there := true, false
 		for _, g := range n.samples[j].GPUs {
-			full = full && g.Told
-			there = there || slices.Contains(g.Unmanaged, p) || slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p }) ||
-				slices.ContainsFunc(g.Keepers, func(k Keeper) bool { return k.Process == p })
+			full = full && g.Answered
+			there = there || slices.Contains(g.Unmanaged, p) ||
+				slices.ContainsFunc(g.Uses, func(u Use) bool { return u.Process == p }) ||
+				slices.ContainsFunc(g.Retainers, func(k Retainer) bool { return k.Process == p })
 		}
 		if full && !there {
 			return false
@@ -116,7 +118,7 @@ func (n *naive) step(s Sample) (out []string) {
 			continue
 		}
 		going := func(p Process) bool { return n.dying(i, p) || n.kills[i][p] }
-		keeping := slices.DeleteFunc(slices.Clone(now.keepers), going)
+		keeping := slices.DeleteFunc(slices.Clone(now.retainers), going)
 		able, left := []Use{}, now.held
 		for _, u := range now.uses {
 			switch {
@@ -153,7 +155,10 @@ func (n *naive) step(s Sample) (out []string) {
 			if i == 0 || !s.EndUnmanaged || !n.samples[i-1].EndUnmanaged || n.dying(i, p) || n.kills[i][p] {
 				continue
 			}
-			if slices.ContainsFunc(n.samples[i-1].GPUs, func(b GPU) bool { return b.ID == g.ID && slices.Contains(b.Unmanaged, p) }) {
+			if slices.ContainsFunc(n.samples[i-1].GPUs, func(b GPU) bool {
+				return b.ID == g.ID &&
+					slices.Contains(b.Unmanaged, p)
+			}) {
 				n.kills[i][p] = true
 				out = append(out, fmt.Sprint(g.ID, p))
 			}
@@ -172,8 +177,8 @@ type world struct {
 	keeps [6]int
 }
 
-func (w *world) next(killStrangers bool) Sample {
-	s := Sample{EndUnmanaged: killStrangers}
+func (w *world) next(killUnmanaged bool) Sample {
+	s := Sample{EndUnmanaged: killUnmanaged}
 	for pid := range w.start {
 		if w.rnd.IntN(6) == 0 {
 			w.start[pid]++ // another process has the pid now
@@ -188,37 +193,40 @@ func (w *world) next(killStrangers bool) Sample {
 		}
 	}
 	for gpu, id := range []sharing.GPURef{{UUID: "g0"}, {UUID: "g1"}} {
-		g := GPU{ID: id, Told: w.rnd.IntN(12) != 0}
+		g := GPU{ID: id, Answered: w.rnd.IntN(12) != 0}
 		for pid := range w.start {
 			p := Process{pid + 1, w.start[pid] + 1} // one that has ended has no start
 			grant := []GrantID{"a", "b"}[pid%2]
 			switch {
-			case !g.Told || w.rnd.IntN(10) == 0:
+			case !g.Answered || w.rnd.IntN(10) == 0:
 			case pid < 4 && w.keeps[pid] > 1:
-				g.Keepers = append(g.Keepers, Keeper{p, grant})
+				g.Retainers = append(g.Retainers, Retainer{p, grant})
 			case pid < 4 && w.keeps[pid] == 1:
-				g.Uses = append(g.Uses, Use{Process: Process{PID: pid + 1}, Grant: grant, Bytes: w.held[pid][gpu], Known: true, Ended: true, Inferred: w.rnd.IntN(8) == 0})
+				g.Uses = append(g.Uses, Use{Process: Process{PID: pid + 1}, Grant: grant, Bytes: w.held[pid][gpu],
+					Known: true, Ended: true, Inferred: w.rnd.IntN(8) == 0})
 			case pid == 5:
 				g.Unmanaged = append(g.Unmanaged, p)
 			default:
-				g.Uses = append(g.Uses, Use{Process: p, Grant: grant, Bytes: w.held[pid][gpu], Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
+				g.Uses = append(g.Uses, Use{Process: p, Grant: grant, Bytes: w.held[pid][gpu],
+					Known: w.rnd.IntN(20) != 0, Escaped: pid == 4 && w.rnd.IntN(3) != 0})
 			}
 		}
-		if g.Told && w.rnd.IntN(20) == 0 {
+		if g.Answered && w.rnd.IntN(20) == 0 {
 			g.Unclear = []GrantID{"a"}
 		}
 		s.GPUs = append(s.GPUs, g)
 		for _, grant := range []GrantID{"a", "b"} {
 			if w.rnd.IntN(15) != 0 {
-				s.Caps = append(s.Caps, Cap{grant, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)], sharing.Bytes(max(0, w.rnd.IntN(6)-3))})
+				s.Caps = append(s.Caps, Cap{grant, id, 5, []Action{Kill, Kill, Kill, Warn}[w.rnd.IntN(4)],
+					sharing.Bytes(max(0, w.rnd.IntN(6)-3))})
 			}
 		}
 	}
 	return s
 }
 
-// The watch and the naive model end the same processes, whatever was seen, and whoever is named was seen twice,
-// of this grant, on this GPU, with all of its use known.
+// Watch and the naive model kill the same processes for any samples. Each killed process was seen twice, of this grant,
+// on this GPU, with known usage.
 func TestWatchAgreesWithNaiveModel(t *testing.T) {
 	const seed = 1
 	ended := 0

@@ -24,16 +24,20 @@ const (
 // EvictAgain is how long it is until an eviction is asked for again: the first may have been refused.
 const EvictAgain = 10 * time.Second
 
-// ReturnTime is how long what a process held that has ended, and that nobody in its grant keeps, is taken to be on its way
-// back: drivers free memory a little after the process.
+// ReturnTime is how long memory of an ended process counts as returning if no process of its grant keeps it. Drivers
+// free memory a little after the process.
 const ReturnTime = 5 * time.Second
 
 // NearPercent is how much of its cap a grant may hold before it is looked at with the interval Fast.
 const NearPercent = 90
 
-// costShare is how many times longer than the last sample took the next interval is at least: programs that hold
-// nearly all of their cap for days are common, and watching them must not take more than a twentieth of a core.
+// costShare is how many times longer than the cheapest of the last samples took the next interval is at least: programs
+// that hold nearly all of their cap for days are common. Watching them must take at most a twentieth of a core.
 const costShare = 20
+
+// costSamples is how many samples in a row must be expensive before the interval grows. On driver 580.159 (H200), the
+// list of processes is late while a program makes its context.
+const costSamples = 4
 
 // Action is what is done about a grant that is over its cap.
 type Action uint8
@@ -44,8 +48,7 @@ const (
 	Warn Action = iota
 	// Kill ends processes until the grant is within its cap.
 	Kill
-	// Evict has whoever the grant belongs to ended as a whole. It is asked for again every EvictAgain while the grant is
-	// over its cap.
+	// Evict ends the owner of the grant as a whole. It repeats every EvictAgain while the grant is over its cap.
 	Evict
 )
 
@@ -68,14 +71,14 @@ type Use struct {
 	Known bool
 	// Escaped is true when MPS holds the grant and the process is none of its clients: nothing limits it.
 	Escaped bool
-	// Ended is true if the process has ended and others keep what it held: the grant's keepers, as far as they are its own.
+	// Ended is true if the process has ended and other processes of the grant keep its memory.
 	Ended bool
 	// Inferred is true if the process was never seen in the grant: nothing is ended for what it held.
 	Inferred bool
 }
 
-// Keeper is a process of a grant that keeps what others of the grant held that have ended.
-type Keeper struct {
+// Retainer is a process of a grant that keeps the memory of ended processes of the grant.
+type Retainer struct {
 	Process
 	Grant GrantID
 }
@@ -83,13 +86,14 @@ type Keeper struct {
 // GPU is what was seen of one GPU.
 type GPU struct {
 	ID sharing.GPURef
-	// Told is false when the driver did not answer; the rest is then empty.
-	Told bool
+	// Answered is false if the driver did not answer; the rest is then empty.
+	Answered bool
 	// Uses are those of grants with a share here, each process once.
 	Uses []Use
-	// Keepers are those of grants with uses that have ended, each once. They may be missing for a grant within its caps.
-	Keepers []Keeper
-	// Unclear are grants of which it cannot be told what they hold here.
+	// Retainers are those of grants with ended processes that still use memory, each once. They may be missing for a
+	// grant within its caps.
+	Retainers []Retainer
+	// Unclear are grants whose usage here is unknown.
 	Unclear []GrantID
 	// Unmanaged are processes without a grant here that may be ended, each once.
 	Unmanaged []Process
@@ -101,8 +105,8 @@ type Cap struct {
 	GPU    sharing.GPURef
 	Memory sharing.Bytes
 	Action Action
-	// Slack is how much over the cap nothing is ended for, for each process that uses the GPU, and Memory in all at most:
-	// where something else holds the grant and counts a process's context only after it was seen. Such is told.
+	// Slack is the excess over the cap that ends no process, for each process that uses the GPU, and Memory in all at
+	// most. It is for backends that count a process's context only after it was seen. Such excess is reported.
 	Slack sharing.Bytes
 }
 
@@ -125,7 +129,7 @@ const (
 	OverCap Reason = iota
 	// Unmanaged: the process has no grant on the GPU that it uses.
 	Unmanaged
-	// Escaped: the process runs beside the MPS that holds its grant.
+	// Escaped: the process runs outside of the MPS that enforces its grant.
 	Escaped
 )
 
@@ -133,7 +137,7 @@ const (
 func (r Reason) String() string {
 	switch r {
 	case Unmanaged:
-		return "stranger"
+		return "unmanaged"
 	case Escaped:
 		return "escaped"
 	case OverCap:
@@ -152,13 +156,13 @@ type Verdict struct {
 	Victim Process
 	// Keeps is true if the victim is to be ended for what it keeps of a process that has ended.
 	Keeps bool
-	// Held is what the grant's processes hold, or the one that has escaped, as far as that is known, and Cap what they may;
-	// both 0 for an unmanaged process.
+	// Held is what the grant's processes hold, or the one that has escaped, as far as that is known, and Cap what they
+	// may; both 0 for an unmanaged process.
 	Held, Cap sharing.Bytes
 	// First is true for the first verdict since the grant was within its cap last.
 	First bool
-	// Delay is the time since the last sample in which the grant was within its cap, or the unmanaged process not there;
-	// where there is none, since the first one that saw it. It is thus the longest that it can have lasted.
+	// Delay is the time since the last sample in which the grant was within its cap, or the unmanaged process not
+	// there; where there is none, since the first one that saw it. It is thus the longest that it can have lasted.
 	Delay time.Duration
 }
 
@@ -166,7 +170,7 @@ type Verdict struct {
 type Standing struct {
 	Grant GrantID
 	GPU   sharing.GPURef
-	// Known is false when it could not be told what the grant holds there.
+	// Known is false if the grant's usage there is unknown.
 	Known bool
 	// Held is what it holds there, if that is known.
 	Held sharing.Bytes

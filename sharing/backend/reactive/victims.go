@@ -9,19 +9,19 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// holdings are what one grant holds of a GPU.
-type holdings struct {
-	uses    []Use
-	keepers []Process
-	bytes   sharing.Bytes
+// gpuUsage is the usage of a GPU by one grant.
+type gpuUsage struct {
+	uses      []Use
+	retainers []Process
+	bytes     sharing.Bytes
 	// inferred is the part of bytes that is only believed to be the grant's.
 	inferred sharing.Bytes
 	// known is false if one part is not.
 	known bool
 }
 
-func holdingsOf(grant GrantID, g GPU) holdings {
-	h := holdings{known: g.Told && !slices.Contains(g.Unclear, grant)}
+func gpuUsageOf(grant GrantID, g GPU) gpuUsage {
+	h := gpuUsage{known: g.Answered && !slices.Contains(g.Unclear, grant)}
 	for _, u := range g.Uses {
 		if u.Grant != grant {
 			continue
@@ -37,22 +37,24 @@ func holdingsOf(grant GrantID, g GPU) holdings {
 			h.inferred += u.Bytes // a part of the sum
 		}
 	}
-	for _, k := range g.Keepers {
+	for _, k := range g.Retainers {
 		if k.Grant == grant {
-			h.keepers = append(h.keepers, k.Process)
+			h.retainers = append(h.retainers, k.Process)
 		}
 	}
 	return h
 }
 
-// kill names the processes to end: none if the rule names nobody who was in the sample before. more is false when what
-// the processes that were named already hold, or keep, and what returns by itself, is all that is too much.
-func (w *Watch) kill(v Verdict, h holdings, before map[Process]bool, fresh func(Use) bool) (verdicts []Verdict, more bool) {
-	left, keeping := h.bytes, w.unnamed(h.keepers)
+// kill names the processes to end: none if the rule names only processes that the previous sample lacks. more is
+// false if named victims and returning memory account for the whole excess.
+func (w *Watch) kill(v Verdict, h gpuUsage, before map[Process]bool, fresh func(Use) bool) (verdicts []Verdict,
+	more bool) {
+	left, keeping := h.bytes, w.unnamed(h.retainers)
 	var worst *Use
 	for _, u := range h.uses {
 		switch {
-		case w.named[u.Process], u.Ended && len(h.keepers) > 0 && len(keeping) == 0, len(h.keepers) == 0 && fresh(u):
+		case w.named[u.Process], u.Ended && len(h.retainers) > 0 && len(keeping) == 0, len(h.retainers) == 0 &&
+			fresh(u):
 			left -= u.Bytes // a part of the sum that it is
 		case !before[u.Process] || u.Bytes == 0 || worst != nil && worse(u, *worst) <= 0:
 		case !u.Ended:

@@ -5,6 +5,7 @@ package reactive
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -16,8 +17,8 @@ type place struct {
 	gpu   sharing.GPURef
 }
 
-// intruder is one unmanaged process on one GPU.
-type intruder struct {
+// unmanagedUse is one unmanaged process on one GPU.
+type unmanagedUse struct {
 	Process
 	gpu sharing.GPURef
 }
@@ -42,20 +43,23 @@ type Watch struct {
 	within map[place]time.Time
 	over   map[place]*episode
 	// unmanaged processes are those of the sample before, with when they were seen first.
-	unmanaged map[intruder]time.Time
+	unmanaged map[unmanagedUse]time.Time
 	// escaped are those of the sample before, in the same way.
-	escaped map[intruder]escape
+	escaped map[unmanagedUse]escape
 	// named are the processes that were to be ended and that are still there.
 	named map[Process]bool
 	// last is when the sample before was taken; zero before the first.
 	last time.Time
+	// costs are those of the last samples, the oldest at next.
+	costs [costSamples]time.Duration
+	next  int
 }
 
 // New returns a Watch that has seen nothing.
 func New() *Watch {
 	return &Watch{
 		within: map[place]time.Time{}, over: map[place]*episode{},
-		unmanaged: map[intruder]time.Time{}, escaped: map[intruder]escape{}, named: map[Process]bool{},
+		unmanaged: map[unmanagedUse]time.Time{}, escaped: map[unmanagedUse]escape{}, named: map[Process]bool{},
 	}
 }
 
@@ -77,7 +81,7 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 		d.Verdicts = append(d.Verdicts, verdicts...)
 		pace = min(pace, wanted)
 	}
-	verdicts, fresh := w.intruders(now, s)
+	verdicts, fresh := w.judgeUnmanaged(now, s)
 	d.Verdicts = append(d.Verdicts, verdicts...)
 	if fresh {
 		pace = Fast
@@ -88,16 +92,24 @@ func (w *Watch) Step(now time.Time, s Sample) Decision {
 	d.Verdicts = append(d.Verdicts, verdicts...)
 	w.last = now
 	if len(s.Caps) > 0 || s.EndUnmanaged {
-		d.Next = min(max(pace, costShare*s.Cost), Slowest)
+		d.Next = min(max(pace, costShare*w.cost(s.Cost)), Slowest)
 	}
 	return d
+}
+
+// cost notes the cost of a sample, and returns the lowest of the last ones. A sample that waits for the driver while a
+// program makes its context costs no CPU time. That program may be over its cap a moment later.
+func (w *Watch) cost(of time.Duration) time.Duration {
+	w.costs[w.next] = of
+	w.next = (w.next + 1) % costSamples
+	return slices.Min(w.costs[:])
 }
 
 // judge looks at one grant on one GPU. wanted is how soon it should be looked at again.
 func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Duration) {
 	at := place{c.Grant, c.GPU}
 	out := Standing{Grant: c.Grant, GPU: c.GPU}
-	h := holdingsOf(c.Grant, g)
+	h := gpuUsageOf(c.Grant, g)
 	if !h.known {
 		// What was seen before and after a gap is not in a row.
 		delete(w.over, at)
@@ -120,7 +132,8 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 		return out, nil, Fast
 	}
 	out.Over, out.Action = true, c.action(h)
-	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Grant: c.Grant, Held: h.bytes, Cap: c.Memory, First: !e.judged, Delay: now.Sub(e.within)}
+	v := Verdict{Action: out.Action, Reason: OverCap, GPU: c.GPU, Grant: c.Grant, Held: h.bytes, Cap: c.Memory,
+		First: !e.judged, Delay: now.Sub(e.within)}
 	switch out.Action {
 	case Warn:
 		if e.judged {
@@ -132,19 +145,20 @@ func (w *Watch) judge(now time.Time, c Cap, g GPU) (Standing, []Verdict, time.Du
 		}
 		e.evict = now.Add(EvictAgain)
 	case Kill:
-		verdicts, more := w.kill(v, h, before, func(u Use) bool { return u.Ended && now.Sub(e.ended[u.Process]) < ReturnTime })
+		verdicts, more := w.kill(v, h, before,
+			func(u Use) bool { return u.Ended && now.Sub(e.ended[u.Process]) < ReturnTime })
 		e.judged = e.judged || len(verdicts) > 0
 		if !more {
 			return out, nil, Default // those that were named are on their way
 		}
-		return out, verdicts, Fast // there are none if who is over was not there in the sample before
+		return out, verdicts, Fast // none for a process that the previous sample did not have
 	}
 	e.judged = true
 	return out, []Verdict{v}, Fast
 }
 
 // episode notes one more sample in which a grant is over its cap, and returns who was there in the one before.
-func (w *Watch) episode(now time.Time, at place, h holdings) (*episode, map[Process]bool) {
+func (w *Watch) episode(now time.Time, at place, h gpuUsage) (*episode, map[Process]bool) {
 	e := w.over[at]
 	if e == nil {
 		e = &episode{within: now}
@@ -165,14 +179,14 @@ func (w *Watch) episode(now time.Time, at place, h holdings) (*episode, map[Proc
 			e.ended[u.Process] = now
 		}
 	}
-	for _, p := range h.keepers {
+	for _, p := range h.retainers {
 		e.last[p] = true
 	}
 	return e, before
 }
 
 // action is what is done about a grant that is over its cap.
-func (c Cap) action(h holdings) Action {
+func (c Cap) action(h gpuUsage) Action {
 	slack := sharing.Bytes(0)
 	for _, u := range h.uses {
 		if u.Ended {
@@ -197,15 +211,15 @@ func worse(a, b Use) int {
 	return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 }
 
-// intruders judges the processes without a grant. fresh is true while one was seen for the first time.
-func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
-	seen := map[intruder]time.Time{}
+// judgeUnmanaged judges the processes without a grant. fresh is true while one was seen for the first time.
+func (w *Watch) judgeUnmanaged(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
+	seen := map[unmanagedUse]time.Time{}
 	for _, g := range s.GPUs {
-		if !s.EndUnmanaged || !g.Told {
+		if !s.EndUnmanaged || !g.Answered {
 			continue
 		}
 		for _, p := range g.Unmanaged {
-			who := intruder{p, g.ID}
+			who := unmanagedUse{p, g.ID}
 			first, again := w.unmanaged[who]
 			if !again {
 				if first, fresh = w.last, true; first.IsZero() {
@@ -215,7 +229,8 @@ func (w *Watch) intruders(now time.Time, s Sample) (verdicts []Verdict, fresh bo
 			seen[who] = first
 			if again && !w.named[p] {
 				w.named[p] = true
-				verdicts = append(verdicts, Verdict{Action: Kill, Reason: Unmanaged, GPU: g.ID, Victim: p, First: true, Delay: now.Sub(first)})
+				verdicts = append(verdicts, Verdict{Action: Kill, Reason: Unmanaged, GPU: g.ID, Victim: p, First: true,
+					Delay: now.Sub(first)})
 			}
 		}
 	}
@@ -241,13 +256,13 @@ func (w *Watch) forget(s Sample) {
 	}
 	here := map[Process]bool{}
 	for _, g := range s.GPUs {
-		if !g.Told {
+		if !g.Answered {
 			return // a process that was named may be there
 		}
 		for _, u := range g.Uses {
 			here[u.Process] = true
 		}
-		for _, k := range g.Keepers {
+		for _, k := range g.Retainers {
 			here[k.Process] = true
 		}
 		for _, p := range g.Unmanaged {

@@ -16,9 +16,9 @@ import (
 
 // Difference is one field that two documents say differently.
 type Difference struct {
-	// Path names the field; a pool and a profile by name: pools[default].overCap.
+	// Path names the field; a pool and a profile by name: pools[default].onOverCap.
 	Path string `json:"path"`
-	// Before and After are empty where a document does not say the field.
+	// Before and After are empty if a config does not set the field.
 	Before string `json:"before"`
 	After  string `json:"after"`
 }
@@ -34,7 +34,8 @@ func (d Difference) String() string {
 	return "~ " + d.Path + ": " + d.Before + " -> " + d.After
 }
 
-// Documents are the differences of two documents, by path. Order of fields, comments, and how amounts are written make none.
+// Documents are the differences of two documents, by path. Order of fields, comments, and how amounts are written make
+// none.
 func Documents(from, to config.Config) ([]Difference, error) {
 	before, err := flat(from)
 	if err != nil {
@@ -59,7 +60,7 @@ func Documents(from, to config.Config) ([]Difference, error) {
 	return out, nil
 }
 
-// flat is every value of a document by its path.
+// flat is every value of a config by its path.
 func flat(c config.Config) (map[string]string, error) {
 	text, err := c.Encode()
 	if err != nil {

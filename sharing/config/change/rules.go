@@ -19,7 +19,8 @@ const (
 	OnNew Effect = iota
 	// OnAll: at once, those who run as well.
 	OnAll
-	// OnGPU: each GPU of the node in its turn; Settle, NewClaims and what is wanted of its MIG instances say it for each.
+	// OnGPU: each GPU of the node in its turn; Settle, NewClaims and what is wanted of its MIG instances say it for
+	// each.
 	OnGPU
 	// OnNode: which nodes are of the pool.
 	OnNode
@@ -44,33 +45,39 @@ func (e Effect) String() string {
 func poolEffects() map[string]Effect {
 	return map[string]Effect{
 		"name": OnNode, "nodeSelector": OnNode,
-		"place": OnNew, "minEnforcement": OnNew, "backends": OnNew, "mpsSharing": OnNew, "mpsComputeMode": OnNew, "profiles": OnNew, "userQuota": OnNew,
-		"overCap": OnAll, "strangers": OnAll, "health": OnAll, "idle": OnAll, "compute": OnAll, "managedMemory": OnAll, "gpuHour": OnAll,
-		"migKeepWarm": OnAll, "migReset": OnAll, "migOnDemand": OnAll,
-		"mode": OnGPU, "sharers": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpus": OnGPU, "memoryReserve": OnGPU, "overcommit": OnGPU, "powerLimitWatts": OnGPU, "mig": OnGPU,
+		"placementPolicy": OnNew, "minEnforcement": OnNew, "backends": OnNew, "mpsDaemonScope": OnNew,
+		"mpsComputeMode":  OnNew,
+		"allowedProfiles": OnNew, "userQuota": OnNew,
+		"onOverCap": OnAll, "onUnmanagedProcess": OnAll, "health": OnAll, "idle": OnAll, "computePolicy": OnAll,
+		"managedMemory": OnAll,
+		"perGPUHour":    OnAll,
+		"migIdleTTL":    OnAll, "allowGPUReset": OnAll, "autoMIGMode": OnAll,
+		"mode": OnGPU, "maxSharesPerGPU": OnGPU, "timeSlice": OnGPU, "computeMode": OnGPU, "gpuRules": OnGPU,
+		"memoryReserve": OnGPU, "overcommit": OnGPU, "powerLimitWatts": OnGPU, "migLayouts": OnGPU,
 	}
 }
 
 func profileEffects() map[string]Effect {
 	return map[string]Effect{
-		"name": OnNew, "memory": OnNew, "percent": OnNew, "gpus": OnNew, "burstMax": OnNew, "gpuModel": OnNew, "minEnforcement": OnNew, "backends": OnNew,
-		"place": OnNew, "namespaces": OnNew, "hours": OnNew, "maxMemoryPerPod": OnNew,
-		"privileged": OnNew,
-		"overCap":    OnAll, "priority": OnAll,
+		"name": OnNew, "memory": OnNew, "percent": OnNew, "gpuCount": OnNew, "maxBurstMemory": OnNew, "gpuModel": OnNew,
+		"minEnforcement": OnNew, "backends": OnNew,
+		"placementPolicy": OnNew, "namespaces": OnNew, "startWindows": OnNew, "maxMemoryPerPod": OnNew,
+		"allowPrivileged": OnNew,
+		"onOverCap":       OnAll, "priority": OnAll,
 	}
 }
 
 // Rule is a rule for a node that two documents say differently.
 type Rule struct {
-	// Difference has its path as in the document, without the pool: overCap, profiles[small].memory, prices.kWh.
+	// Difference has its path as in the config, without the pool: onOverCap, profiles[small].memory, prices.perKWh.
 	Difference
 	Effect Effect
 	// Profile is the profile whose rule it is, empty for one of the pool or of the prices.
 	Profile string
 }
 
-// Rules are the rules for a node that differ, by path, beside those of single GPUs (OnGPU) and the choice of its pool (OnNode): those
-// of its pool, of the profiles that may be named in it, and the prices.
+// Rules are the rules for a node that differ, by path: those of its pool, of the profiles that may be named in it, and
+// the prices. They are without those of single GPUs (OnGPU) and the choice of its pool (OnNode).
 func Rules(from, to config.Config, before, after config.Pool) ([]Rule, error) {
 	before.Name, before.NodeSelector = after.Name, after.NodeSelector
 	was, err := narrowed(from, before)
@@ -102,7 +109,7 @@ func Rules(from, to config.Config, before, after config.Pool) ([]Rule, error) {
 	return out, nil
 }
 
-// narrowed is what a document says for the nodes of one pool.
+// narrowed is what a config says for the nodes of one pool.
 func narrowed(c config.Config, p config.Pool) (config.Config, error) {
 	d := c.Document()
 	all := d.Profiles
@@ -131,19 +138,20 @@ func top(path string) string {
 	return path
 }
 
-// NewClaims are the settings that differ of each GPU and concern new claims alone, at once; For are those who are on it and keep
-// what they have.
+// NewClaims are the settings that differ of each GPU and concern new claims alone, at once; For are those who are on it
+// and keep what they have.
 func NewClaims(before, after config.Pool, uses []Use) []Step {
 	var out []Step
 	for _, u := range sorted(uses) {
 		from, to := before.Of(u.GPU), after.Of(u.GPU)
 		was, is := modeOf(before, from), modeOf(after, to)
 		step := Step{GPU: u.GPU.UUID, Index: u.GPU.Index, For: u.Users}
-		if was != is && !to.Exclude {
+		if was != is && !to.Excluded {
 			step.What = append(step.What, fmt.Sprintf("mode %v -> %v", was, is))
 		}
-		if from.Sharers != to.Sharers && !to.Exclude {
-			step.What = append(step.What, fmt.Sprintf("sharers %s -> %s", bound(from.Sharers), bound(to.Sharers)))
+		if from.MaxSharesPerGPU != to.MaxSharesPerGPU && !to.Excluded {
+			step.What = append(step.What, fmt.Sprintf("maxSharesPerGPU %s -> %s", bound(from.MaxSharesPerGPU),
+				bound(to.MaxSharesPerGPU)))
 		}
 		if len(step.What) > 0 {
 			out = append(out, step)

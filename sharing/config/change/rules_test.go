@@ -17,7 +17,7 @@ import (
 
 func decoded(t *testing.T, spec string) config.Config {
 	t.Helper()
-	c, err := config.Decode([]byte("apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n" + spec))
+	c, err := config.Decode([]byte("apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n" + spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,17 +26,19 @@ func decoded(t *testing.T, spec string) config.Config {
 
 func TestRules(t *testing.T) {
 	t.Parallel()
-	before := decoded(t, `  prices: {currency: EUR, kWh: 0.3}
+	before := decoded(t, `  prices: {currency: EUR, perKWh: 0.3}
   pools:
-  - {name: a, nodeSelector: {x: a}, overCap: warn, mode: shared, powerLimitWatts: 200, profiles: [s, gone]}
+  - {name: a, nodeSelector: {x: a}, onOverCap: warn, mode: shared, powerLimitWatts: 200, allowedProfiles: [s, gone]}
   - {name: b}
   profiles: [{name: s, memory: 1GiB}, {name: gone, percent: 5}, {name: other, percent: 5}]
 `)
-	after := decoded(t, `  prices: {currency: EUR, kWh: 0.4}
+	after := decoded(t, `  prices: {currency: EUR, perKWh: 0.4}
   pools:
-  - {name: a, nodeSelector: {x: c}, overCap: kill, mode: mig, powerLimitWatts: 300, profiles: [s], idle: {after: 2h, do: notify}, mig: [{enabled: true}]}
-  - {name: b, strangers: kill}
-  profiles: [{name: s, memory: 2GiB, overCap: evict, namespaces: [x], privileged: true}, {name: gone, percent: 5}, {name: other, percent: 6}]
+  - {name: a, nodeSelector: {x: c}, onOverCap: kill, mode: mig, powerLimitWatts: 300, allowedProfiles: [s],
+    idle: {timeout: 2h, action: warn}, migLayouts: [{migEnabled: true}]}
+  - {name: b, onUnmanagedProcess: kill}
+  profiles: [{name: s, memory: 2GiB, onOverCap: evict, namespaces: [x], allowPrivileged: true},
+    {name: gone, percent: 5}, {name: other, percent: 6}]
 `)
 	got, err := change.Rules(before, after, before.Pools()[0], after.Pools()[0])
 	if err != nil {
@@ -47,11 +49,12 @@ func TestRules(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("%s (%s) %s", r.Difference, r.Profile, r.Effect))
 	}
 	want := []string{
-		"+ idle.after: 2h0m0s () at once", "+ idle.do: notify () at once", "~ overCap: warn -> kill () at once",
-		"~ profiles: [s, gone] -> [s] () new claims", "~ prices.kWh: 0.3 -> 0.4 () at once",
+		"+ idle.timeout: 2h0m0s () at once", "+ idle.action: warn () at once", "~ onOverCap: warn -> kill () at once",
+		"~ allowedProfiles: [s, gone] -> [s] () new claims", "~ prices.perKWh: 0.3 -> 0.4 () at once",
 		"- profiles[gone].name: gone (gone) new claims", "- profiles[gone].percent: 5 (gone) new claims",
-		"~ profiles[s].memory: 1GiB -> 2GiB (s) new claims", "+ profiles[s].namespaces: [x] (s) new claims", "+ profiles[s].overCap: evict (s) at once",
-		"+ profiles[s].privileged: true (s) new claims",
+		"~ profiles[s].memory: 1GiB -> 2GiB (s) new claims", "+ profiles[s].namespaces: [x] (s) new claims",
+		"+ profiles[s].onOverCap: evict (s) at once",
+		"+ profiles[s].allowPrivileged: true (s) new claims",
 	}
 	slices.Sort(want)
 	slices.Sort(lines)
@@ -62,11 +65,11 @@ func TestRules(t *testing.T) {
 		t.Errorf("a node that changes its pool: %v, %v", moved, err)
 	}
 	if same, err := change.Rules(after, after, after.Pools()[1], after.Pools()[1]); err != nil || len(same) > 0 {
-		t.Errorf("a document and itself: %v, %v", same, err)
+		t.Errorf("a config and itself: %v, %v", same, err)
 	}
 }
 
-// Every field of a pool and of a profile has an effect that somebody wrote down: one that is added is not told as something else.
+// Every field of a pool and of a profile has a described effect: an added one is not reported as something else.
 func TestRulesKnowEachField(t *testing.T) {
 	t.Parallel()
 	pool, profile := change.EffectsOfPool(), change.EffectsOfProfile()
@@ -83,7 +86,7 @@ func TestRulesKnowEachField(t *testing.T) {
 			for _, field := range list.Type.Of.Fields {
 				seen++
 				if _, known := effects[field.Name]; !known {
-					t.Errorf("nobody says when a change of %s[].%s counts", list.Name, field.Name)
+					t.Errorf("nothing says when a change of %s[].%s counts", list.Name, field.Name)
 				}
 			}
 		}
@@ -95,17 +98,19 @@ func TestRulesKnowEachField(t *testing.T) {
 
 func TestNewClaims(t *testing.T) {
 	t.Parallel()
-	before := config.Pool{Mode: config.ModeShared, Sharers: 8}
-	after := config.Pool{Mode: config.ModeShared, Sharers: 4, GPUs: []config.GPURule{
-		{Indexes: []int{1}, Settings: config.GPUSettings{Mode: config.ModeWhole, Sharers: 8}}, {Indexes: []int{2}, Settings: config.GPUSettings{Exclude: true}},
+	before := config.Pool{Mode: config.ModeShared, MaxSharesPerGPU: 8}
+	after := config.Pool{Mode: config.ModeShared, MaxSharesPerGPU: 4, GPURules: []config.GPURule{
+		{Indexes: []int{1}, Settings: config.GPUSettings{Mode: config.ModeWhole, MaxSharesPerGPU: 8}},
+		{Indexes: []int{2}, Settings: config.GPUSettings{Excluded: true}},
 	}}
 	var uses []change.Use
 	for i := range 3 {
-		uses = append(uses, change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i}, Users: []string{"ns/a"}[i%2:]})
+		uses = append(uses, change.Use{GPU: sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i},
+			Users: []string{"ns/a"}[i%2:]})
 	}
 	got := change.NewClaims(before, after, uses)
 	want := []change.Step{
-		{GPU: "GPU-0", Index: 0, What: []string{"sharers 8 -> 4"}, For: []string{"ns/a"}},
+		{GPU: "GPU-0", Index: 0, What: []string{"maxSharesPerGPU 8 -> 4"}, For: []string{"ns/a"}},
 		{GPU: "GPU-1", Index: 1, What: []string{"mode shared -> whole"}, For: []string{}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package change plans what a new SharingConfig changes: which settings of which GPUs now, which wait, and for whom; and
-// what two documents say differently.
+// Package change plans what a new SharingConfig changes: which settings of which GPUs now, which wait, and for whom;
+// and what two documents say differently.
 //
-// It is pure. A GPU that somebody holds a piece of keeps the settings that it has, and what holds its fractions by its pool's
-// rules; what else new claims get is by the new document at once.
+// It is pure. A GPU with grants on a share keeps its settings, and the backend of its shares by its pool's rules. All
+// else that new grants get is by the new config at once.
 package change
 
 import (
@@ -23,10 +23,10 @@ type Use struct {
 	GPU sharing.GPU
 	// Now is what holds for it, nil while nothing is known.
 	Now *config.GPUSettings
-	// Has is what it has of settings in the words of Step.What, where that is known to be other than what Now says: of one whose
-	// settings wait already. It changes what is said, and not Plan.Next.
+	// Has is what it has of settings in the words of Step.What, where that is known to be other than what Now says: of
+	// one whose settings wait already. It changes what is said, and not Plan.Next.
 	Has map[string]string
-	// Users are those who hold a piece of it, for people.
+	// Users are the grants with a share of it, for people.
 	Users []string
 }
 
@@ -59,7 +59,7 @@ func Settle(pool config.Pool, uses []Use) Plan {
 		case u.Now != nil:
 			now = ofTheGPU(*u.Now)
 		case len(u.Users) > 0:
-			now.Exclude = false // it is used, so it was not left out
+			now.Excluded = false // it is used, so it was not left out
 		}
 		step := Step{GPU: u.GPU.UUID, Index: u.GPU.Index}
 		step.What, step.Has = differences(now, want, u.Has)
@@ -85,8 +85,9 @@ type Users struct {
 	Known bool
 }
 
-// Desired is what the GPUs of a node should have, and what waits for whom. has is what each GPU has, as far as that is known. An idle
-// GPU gets what its pool says. A GPU in use keeps what it has. While there may be unknown users, each GPU keeps its backends.
+// Desired is what the GPUs of a node should have, and what waits for whom. has is what each GPU has, as far as that is
+// known. An idle GPU gets what its pool says. A GPU in use keeps what it has. While there may be unknown users, each
+// GPU keeps its backends.
 func Desired(pool config.Pool, gpus []sharing.GPU, has map[sharing.GPUID]config.GPUSettings, users Users) Plan {
 	uses := make([]Use, 0, len(gpus))
 	for _, g := range gpus {
@@ -119,11 +120,11 @@ func sorted(uses []Use) []Use {
 
 // ofTheGPU leaves out what concerns new claims alone.
 func ofTheGPU(s config.GPUSettings) config.GPUSettings {
-	s.Mode, s.Sharers = config.ModeAuto, 0
+	s.Mode, s.MaxSharesPerGPU = config.ModeAuto, 0
 	return s
 }
 
-// differences are the settings that differ, and what they are before. has is told in place of what from says, in words.
+// differences are the settings that differ, and what they are before. has replaces the value of from, in words.
 func differences(from, to config.GPUSettings, has map[string]string) (what []string, before map[string]string) {
 	tell := func(name string, differs bool, was, is any) {
 		if told, ok := has[name]; ok {
@@ -157,14 +158,18 @@ func differences(from, to config.GPUSettings, has map[string]string) (what []str
 		}
 		return fmt.Sprintf("%dW", n)
 	}
-	tell("exclude", from.Exclude != to.Exclude, from.Exclude, to.Exclude)
+	tell("excluded", from.Excluded != to.Excluded, from.Excluded, to.Excluded)
 	tell("backends", from.Backends != to.Backends, list(from.Backends), list(to.Backends))
 	tell("minEnforcement", from.MinLevel != to.MinLevel, least(from.MinLevel), least(to.MinLevel))
 	tell("memoryReserve", from.MemoryReserve != to.MemoryReserve, from.MemoryReserve, to.MemoryReserve)
-	tell("overcommit.memory", from.Overcommit.Memory != to.Overcommit.Memory, from.Overcommit.Memory, to.Overcommit.Memory)
-	tell("overcommit.compute", from.Overcommit.Compute != to.Overcommit.Compute, from.Overcommit.Compute, to.Overcommit.Compute)
-	tell("powerLimitWatts", from.PowerLimitWatts != to.PowerLimitWatts, watts(from.PowerLimitWatts), watts(to.PowerLimitWatts))
+	tell("overcommit.memory", from.Overcommit.Memory != to.Overcommit.Memory, from.Overcommit.Memory,
+		to.Overcommit.Memory)
+	tell("overcommit.compute", from.Overcommit.Compute != to.Overcommit.Compute, from.Overcommit.Compute,
+		to.Overcommit.Compute)
+	tell("powerLimitWatts", from.PowerLimitWatts != to.PowerLimitWatts, watts(from.PowerLimitWatts),
+		watts(to.PowerLimitWatts))
 	tell("timeSlice", from.TimeSlice != to.TimeSlice, asIs(from.TimeSlice.String()), asIs(to.TimeSlice.String()))
-	tell("computeMode", from.ComputeMode != to.ComputeMode, asIs(from.ComputeMode.String()), asIs(to.ComputeMode.String()))
+	tell("computeMode", from.ComputeMode != to.ComputeMode, asIs(from.ComputeMode.String()),
+		asIs(to.ComputeMode.String()))
 	return what, before
 }

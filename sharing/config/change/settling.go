@@ -9,7 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Candidate is a document as it was found somewhere, valid or not.
+// Candidate is a config as it was found somewhere, valid or not.
 type Candidate struct {
 	// From says where, for people; Hash is config.Hash of Files.
 	From, Hash string
@@ -20,8 +20,8 @@ type Candidate struct {
 	Err    error
 }
 
-// Settling waits for documents that follow each other quickly to come to an end. It has no clock of its own. The zero value
-// waits for nothing; set Quiet and Most.
+// Settling waits for configs that follow each other quickly to come to an end. It has no clock. The zero value waits
+// for nothing; set Quiet and Most.
 type Settling struct {
 	// Quiet is how long nothing new must have come, and Most how long is waited in all.
 	Quiet, Most time.Duration
@@ -31,7 +31,7 @@ type Settling struct {
 	good, bad   *Candidate
 }
 
-// Seen takes a document as known: the next one of the same hash is no news.
+// Seen takes a config as known: the next one of the same hash is no news.
 func (s *Settling) Seen(hash string) { s.hash = hash }
 
 // Offer takes in what was found. What it was already is no news.
@@ -50,8 +50,8 @@ func (s *Settling) Offer(now time.Time, c Candidate) {
 	s.bad = &c
 }
 
-// Due returns the last valid document and, if it came after that, the last one that is not, once it is time; nil for none. Else
-// wait says how long it is until then, 0 where nothing is waited for.
+// Due returns the last valid document and, if it came after that, the last one that is not, once it is time; nil for
+// none. Else wait says how long it is until then, 0 where nothing is waited for.
 func (s *Settling) Due(now time.Time) (good, bad *Candidate, wait time.Duration) {
 	if s.first.IsZero() {
 		return nil, nil, 0

@@ -13,7 +13,8 @@ import (
 )
 
 // drive lets time pass in steps until the end, and returns what was due, "good/bad" by their hashes.
-func drive(s *change.Settling, changes map[time.Duration]change.Candidate, end time.Duration) (due []string, at []time.Duration) {
+func drive(s *change.Settling, changes map[time.Duration]change.Candidate, end time.Duration) (due []string,
+	at []time.Duration) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	hash := func(c *change.Candidate) string {
 		if c == nil {
@@ -58,10 +59,12 @@ func TestSettling(t *testing.T) {
 		want    string
 		at      time.Duration
 	}{
-		"one":                               {map[time.Duration]change.Candidate{0: {Hash: "a"}}, "[a/-]", time.Second},
-		"the same as before":                {map[time.Duration]change.Candidate{0: {Hash: "known"}}, "[]", 0},
-		"one that is wrong":                 {map[time.Duration]change.Candidate{0: {Hash: "a", Err: wrong}}, "[-/a]", time.Second},
-		"wrong, then right":                 {map[time.Duration]change.Candidate{0: {Hash: "a", Err: wrong}, 500 * time.Millisecond: {Hash: "b"}}, "[b/-]", 1500 * time.Millisecond},
+		"one":                {map[time.Duration]change.Candidate{0: {Hash: "a"}}, "[a/-]", time.Second},
+		"the same as before": {map[time.Duration]change.Candidate{0: {Hash: "known"}}, "[]", 0},
+		"one that is wrong": {map[time.Duration]change.Candidate{0: {Hash: "a", Err: wrong}}, "[-/a]",
+			time.Second},
+		"wrong, then right": {map[time.Duration]change.Candidate{0: {Hash: "a", Err: wrong},
+			500 * time.Millisecond: {Hash: "b"}}, "[b/-]", 1500 * time.Millisecond},
 		"100 in 10 s, the last one right":   {many(nil, 100*time.Millisecond), "[99/-]", 10900 * time.Millisecond},
 		"100 in 10 s, the last one wrong":   {many(wrong, 100*time.Millisecond), "[98/99]", 10900 * time.Millisecond},
 		"changes that never come to an end": {many(nil, 400*time.Millisecond), "[74/75 99/-]", 30 * time.Second},

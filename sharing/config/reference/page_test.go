@@ -16,13 +16,26 @@ import (
 func Page() []byte {
 	var out bytes.Buffer
 	out.WriteString("# SharingConfig reference\n\n" +
-		"`make generate` writes this page from the code. [Configuration](../operate/configuration.md) says how to use the config.\n" +
+		"`make generate` writes this page from the code. [Configuration](../operate/configuration.md) says how to " +
+		"use the config.\n" +
 		"Editors can check it with [sharingconfig.schema.json](../../deploy/sharingconfig.schema.json).\n\n" +
 		"- A memory amount is a text with a unit (`10GiB`, `512MiB`) or a number of bytes.\n" +
 		"- A time has a unit (`30s`, `1h30m`).\n" +
 		"- A glob matches the name of the GPU model. `*` matches any text.\n" +
 		"- A field that is left out has its default. A dash means that there is none.\n")
 	section(&out, "", config.Describe().Fields)
+	return out.Bytes()
+}
+
+// Renames are the renamed fields and values of the SharingConfig as a section in Markdown.
+func Renames() []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "## SharingConfig\n\n`%s` replaces `%s`. `kerf config migrate` converts files.\n"+
+		"For one release, agent and scheduler also read the old version, and accept `client` in the new one.\n\n"+
+		"| field of | old | new |\n|---|---|---|\n", config.APIVersion, config.OldAPIVersion)
+	for _, r := range config.Renames() {
+		fmt.Fprintf(&out, "| `%s` | `%s` | `%s` |\n", r.Where, r.Old, r.New)
+	}
 	return out.Bytes()
 }
 

@@ -4,9 +4,9 @@
 // Package reference tells people and editors what a SharingConfig may say: as a JSON Schema, and as a page of the
 // documentation.
 //
-// Both are made of what the decoder itself reads by, and are the same for the same version of the program. A document that
-// the decoder takes is valid by the schema; the schema does not know what follows from the meaning of several fields
-// together, which the decoder checks, too.
+// Both are made of what the decoder itself reads by, and are the same for the same version of the program. A config
+// that the decoder takes is valid by the schema. The schema does not know the conditions on several fields together,
+// which the decoder checks, too.
 package reference
 
 import (
@@ -37,7 +37,7 @@ type schema struct {
 	Additional any `json:"additionalProperties,omitempty"`
 }
 
-// Schema is the JSON Schema (draft 2020-12) of the document.
+// Schema is the JSON Schema (draft 2020-12) of the config.
 func Schema() ([]byte, error) {
 	s := schemaOf(config.Describe())
 	s.Schema, s.ID, s.Title = "https://json-schema.org/draft/2020-12/schema", "https://kerf.dev/schemas/sharingconfig.v1alpha1.json", config.Kind

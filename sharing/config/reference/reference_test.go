@@ -21,7 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/reference"
 )
 
-var write = flag.Bool("write", false, "write the files anew")
+var write = flag.Bool("write", false, "write the files again")
 
 const root = "../../.."
 
@@ -37,7 +37,8 @@ func made(t *testing.T) []byte {
 // What is shipped is what would be made now.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string][]byte{"deploy/sharingconfig.schema.json": made(t), "docs/reference/configuration.md": reference.Page()} {
+	for name, want := range map[string][]byte{"deploy/sharingconfig.schema.json": made(t),
+		"docs/reference/configuration.md": reference.Page(), "docs/reference/renames.md": renamesPage(t)} {
 		path := filepath.Join(root, name)
 		if *write {
 			if err := os.WriteFile(path, want, 0o644); err != nil {
@@ -49,6 +50,21 @@ func TestCurrent(t *testing.T) {
 			t.Errorf("%s is not current (%v): run 'make generate' and commit the result", name, err)
 		}
 	}
+}
+
+// renamesPage is the page of renamed things with the section on the SharingConfig as it is made now.
+func renamesPage(t *testing.T) []byte {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/renames.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, found := bytes.Cut(page, []byte("## SharingConfig\n"))
+	_, tail, more := bytes.Cut(rest, []byte("\n## "))
+	if !found || !more {
+		t.Fatal("docs/reference/renames.md has no section on the SharingConfig")
+	}
+	return slices.Concat(head, reference.Renames(), []byte("\n## "), tail)
 }
 
 // The schema takes what the decoder takes, and refuses what is wrong in one field.
@@ -93,9 +109,12 @@ func TestSchema(t *testing.T) {
 		return invalid(s, v, "document")
 	}
 	for name, why := range map[string]string{
-		"unknown field": spoil("spec", "pols", 1), "wrong word": spoil("spec", "pools", 0, "mode", "hole"), "wrong type": spoil("spec", "pools", 0, "backends", "driver"),
-		"version": spoil("apiVersion", "v1"), "too large": spoil("spec", "profiles", 0, "priority", 2_000_000_000), "no time": spoil("spec", "pools", 0, "idle", "after", "soon"),
-		"no size": spoil("spec", "profiles", 0, "memory", "lots"), "no flag": spoil("spec", "pools", 0, "migReset", "yes"),
+		"unknown field": spoil("spec", "pols", 1), "wrong word": spoil("spec", "pools", 0, "mode", "hole"),
+		"wrong type": spoil("spec", "pools", 0, "backends", "driver"),
+		"version":    spoil("apiVersion", "v1"), "too large": spoil("spec", "profiles", 0, "priority", 2_000_000_000),
+		"no time": spoil("spec", "pools", 0, "idle", "after", "soon"),
+		"no size": spoil("spec", "profiles", 0, "memory", "lots"), "no flag": spoil("spec", "pools", 0, "migReset",
+			"yes"),
 	} {
 		if why == "" {
 			t.Errorf("%s: the schema takes it", name)

@@ -1,10 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the node agent: it joins the node runtime with the driver, the container runtime, kubelet and the API server.
+// Package agent is the node agent: it joins the node runtime with the driver, the container runtime, kubelet and the
+// API server.
 //
-// It promises that SIGKILL at any moment loses no grant and takes no cap off, and that at most one agent manages a GPU. It needs
-// root for cgroups and the driver's limits.
+// It promises that SIGKILL at any moment loses no grant and takes no cap off, and that at most one agent manages a GPU.
+// It needs root for cgroups and the driver's limits.
 package agent
 
 import (
@@ -73,8 +74,8 @@ type agent struct {
 	cgroupParent string
 }
 
-// Run serves until ctx ends. Grants stay enforced after it. Errors: sharing.ErrDenied if the program does not run as root,
-// sharing.ErrConflict if another agent has the directory or a GPU.
+// Run serves until ctx ends. Grants stay enforced after it. Errors: sharing.ErrDenied if the program does not run as
+// root, sharing.ErrConflict if another agent has the directory or a GPU.
 func Run(ctx context.Context, opt options.Options) error {
 	a := &agent{opt: opt, log: opt.Log}
 	return a.run(ctx)
@@ -82,7 +83,8 @@ func Run(ctx context.Context, opt options.Options) error {
 
 func (a *agent) run(ctx context.Context) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w", sharing.ErrDenied)
+		return fmt.Errorf("it must run as root, because cgroups and the driver's limits ask for it: %w",
+			sharing.ErrDenied)
 	}
 	if a.opt.Cluster.Serve {
 		if err := process.RestartInHostCgroups(a.log, a.opt.Again); err != nil {
@@ -96,7 +98,8 @@ func (a *agent) run(ctx context.Context) error {
 	if err := a.prepareDir(); err != nil {
 		return err
 	}
-	lock, err := filelock.Take(ctx, filepath.Join(a.opt.Dirs.Dir, "agent.lock"), "the directory "+a.opt.Dirs.Dir, a.opt.Dirs.Dir)
+	lock, err := filelock.Take(ctx, filepath.Join(a.opt.Dirs.Dir, "agent.lock"), "the directory "+a.opt.Dirs.Dir,
+		a.opt.Dirs.Dir)
 	if err != nil {
 		return err
 	}
@@ -139,12 +142,12 @@ func (a *agent) leaveCgroups() {
 		err = parent.Remove()
 	}
 	if err != nil {
-		a.log.Warn("empty cgroup not removed", "cgroup", a.cgroupParent, "error", err.Error())
+		a.log.Warn("failed to remove empty cgroup", "cgroup", a.cgroupParent, "error", err.Error())
 	}
 }
 
 // prepareDir makes the directory, and refuses one into which others may write: enforcement reads from it.
-func (a *agent) prepareDir() error { return ownDirectory("--dir", a.opt.Dirs.Dir, 0o755) }
+func (a *agent) prepareDir() error { return ownDirectory("--run-dir", a.opt.Dirs.Dir, 0o755) }
 
 // ownDirectory makes the directory that a flag names, and refuses one that other users can write to or replace.
 func ownDirectory(flag, dir string, mode os.FileMode) error {
@@ -153,7 +156,8 @@ func ownDirectory(flag, dir string, mode os.FileMode) error {
 	}
 	err := trusted.Dir(dir)
 	if errors.Is(err, sharing.ErrDenied) {
-		return sharing.Invalid(flag, dir, "name a directory that only root can write to, as each one above it", "cannot be trusted: %s", sharing.Plain(err))
+		return sharing.Invalid(flag, dir, "name a directory that only root can write to, as each one above it",
+			"cannot be trusted: %s", sharing.Plain(err))
 	}
 	return err
 }
@@ -178,7 +182,8 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	a.openAudit()
 	contexts := contextprobe.Load(filepath.Join(a.opt.Dirs.Dir, "contexts.json"), a.log)
 	a.session, err = session.New(session.Deps{
-		Log: a.log, Options: &a.opt, Events: a.events, State: a.state, Boot: boot, Cgroups: a.cgroups, Parent: a.cgroupParent,
+		Log: a.log, Options: &a.opt, Events: a.events, State: a.state, Boot: boot, Cgroups: a.cgroups,
+		Parent:   a.cgroupParent,
 		Contexts: contexts, Audit: a.auditTo(), NewID: newID,
 	})
 	if err != nil {
@@ -189,7 +194,8 @@ func (a *agent) build(reg *prometheus.Registry) error {
 			Cgroups: a.cgroups, Parent: a.cgroupParent, BootID: boot, OwnerOf: a.users.OwnerOf,
 			DevRoot: a.opt.Driver.DevRoot, CapsRoot: a.opt.Driver.CapsRoot,
 		},
-		Log: a.log, RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), NewID: newID, Version: a.opt.Version, GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
+		Log: a.log, RecordPath: filepath.Join(a.opt.Dirs.Dir, "record.json"), NewID: newID, Version: a.opt.Version,
+		GPUSettings: a.opt.Driver.Settings, Config: conf, Pool: pool,
 		Observer: a.events, Failpoints: a.opt.Failpoints, MPS: a.session.MPS(), NoMPSForPods: noPods,
 		Client:   a.session.Client(),
 		Contexts: contexts,
@@ -202,8 +208,11 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	})
 	a.session.Served = session.Served{Runtime: a.runtime, Source: a.source}
 	reg.MustRegister(
-		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse { return nodeserver.Message(a.runtime.State(ctx)) }),
-		servemetrics.New(a.shares), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse {
+			return nodeserver.Message(a.runtime.State(ctx))
+		}),
+		servemetrics.New(a.shares), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return nil
 }
@@ -231,7 +240,8 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	grpcListener := a.shares[shareNode].Listen(node, serve.Rules{Root: a.shares[shareRoot]})
 	httpListeners, err := a.httpListeners(gid)
 	if err != nil {
-		// A socket on which nobody listens means an agent that is restarting; this one does not come.
+		// If nothing listens on the socket, clients assume that the agent restarts. This agent ends, so it removes the
+		// socket.
 		return errors.Join(err, grpcListener.Close(), os.Remove(filepath.Join(a.opt.Dirs.Dir, "kerf.sock")))
 	}
 	api := nodeserver.New(a.runtime, a.log)
@@ -262,7 +272,8 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	if a.opt.ReadOnly() {
 		a.log.Info("started with read-only GPU settings", "unchanged", sharing.GPUSettingsNames)
 	}
-	a.log.Info("serving", "dir", a.opt.Dirs.Dir, "version", a.opt.Version, "containers", c != nil, "kubernetes", k != nil)
+	a.log.Info("started serving", "dir", a.opt.Dirs.Dir, "version", a.opt.Version, "containers", c != nil, "kubernetes",
+		k != nil)
 	g, ctx := errgroup.WithContext(ctx)
 	if c != nil {
 		g.Go(func() error { return c.ServeHook(ctx) })
@@ -271,7 +282,10 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	}
 	if k != nil {
 		api := k.API()
-		a.session.Announce(func(reason, message string) { api.Event(ctx, sharing.ContainerRef{}, reason, message, true) })
+		a.session.Announce(func(reason, message string) {
+			api.Event(ctx, sharing.ContainerRef{}, reason, message,
+				true)
+		})
 		a.source.Announce(ctx, api)
 		g.Go(func() error { a.source.WatchConfigMap(ctx, api); return nil })
 		g.Go(func() error { a.source.FollowLabels(ctx, api.OwnLabels); return nil })
@@ -288,14 +302,15 @@ func (a *agent) serve(ctx context.Context, reg *prometheus.Registry) error {
 	g.Go(func() error { return a.session.Run(ctx) })
 	g.Go(func() error { a.session.RunMPS(ctx); return nil })
 	err = g.Wait()
-	a.log.Info("stopped; grants stay in force")
+	a.log.Info("stopped; active grants stay enforced")
 	return err
 }
 
 // clusterDeps are what serves containers and kubelet needs of the agent.
 func (a *agent) clusterDeps() cluster.Deps {
 	return cluster.Deps{
-		Log: a.log, Options: &a.opt, Runtime: a.runtime, State: a.state, Hook: a.shares[shareHook], Kubelet: a.shares[shareKubelet],
+		Log: a.log, Options: &a.opt, Runtime: a.runtime, State: a.state, Hook: a.shares[shareHook],
+		Kubelet:   a.shares[shareKubelet],
 		Allocated: a.events.Allocated,
 	}
 }

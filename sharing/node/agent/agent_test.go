@@ -30,7 +30,8 @@ func built(t *testing.T, config string) (*agent, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	dir := t.TempDir()
-	a := &agent{opt: options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: config}}, state: dir, log: slog.New(slog.NewTextHandler(&log, nil))}
+	a := &agent{opt: options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: config}},
+		state: dir, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := a.build(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func TestHTTP(t *testing.T) {
 	done := make(chan error, 1)
 	reg := prometheus.NewRegistry()
 	stuck := ""
-	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} }, stuck: func() string { return stuck }}
+	tell := probes{unready: func() []string { return []string{"kubelet has not been told"} },
+		stuck: func() string { return stuck }}
 	go func() {
 		done <- serveHTTP(ctx, serve.NewShare(listenerShares()[4]).Listen(l, serve.Rules{}), a.runtime, reg, tell)
 	}()
@@ -82,7 +84,8 @@ func TestHTTP(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/"} {
 			if code, body := send(method, path); code != http.StatusMethodNotAllowed && code != http.StatusNotFound {
-				t.Errorf("%s %s: %d %s, want it refused: whoever reaches the port may read alone", method, path, code, body)
+				t.Errorf("%s %s: %d %s, want it refused: the port allows reads only", method, path, code,
+					body)
 			}
 		}
 	}
@@ -91,7 +94,8 @@ func TestHTTP(t *testing.T) {
 		if code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
-		if path == "/readyz" && (!strings.Contains(body, "driver") || !strings.Contains(body, "kubelet has not been told")) {
+		if path == "/readyz" && (!strings.Contains(body, "driver") ||
+			!strings.Contains(body, "kubelet has not been told")) {
 			t.Errorf("/readyz does not say why: %s", body)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit/file"
 )
 
-// openAudit opens the audit log. A disk that does not take it keeps nobody from a GPU: it is told in status.
+// openAudit opens the audit log. If the disk fails, GPUs stay available, and the status reports the error.
 func (a *agent) openAudit() {
 	log, err := file.Open(file.Options{Dir: a.auditPath(), Node: a.opt.Cluster.Node, Log: a.log})
 	if err != nil {
-		a.log.Error("no audit log is kept", "error", err.Error())
+		a.log.Error("failed to open audit log", "error", err.Error())
 		a.auditFault = "no audit log is kept: " + err.Error()
 		return
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
-// lasting are the names of what a node needs again after a reboot: the MIG journals, because GPUs before Hopper keep their
-// MIG mode over one and whose the mode is must be known then; the last good document, for a node that comes up while the
-// document is bad; and which GPUs an administrator has cordoned.
+// lasting are the names of what a node needs again after a reboot. MIG journals: GPUs before Hopper keep their MIG mode
+// over a reboot. The last known good config: it applies while the new config is bad. The GPUs that an administrator has
+// cordoned.
 func lasting() []string { return []string{session.MIGDir, settings.LastGood, cluster.CordonsFile} }
 
 // stateDirectory readies the directory of what outlives a reboot and returns it: state, or dir where that is empty or
@@ -40,9 +40,9 @@ func stateDirectory(dir, state string) (string, error) {
 	return state, nil
 }
 
-// takeState moves what agents before this one, which had all of it in dir, have left there, and leaves links in its place,
-// so that such an agent, when it comes back, finds it, and what that one writes is found after it. The caller is the only
-// one who writes to either.
+// takeState moves what agents before this one, which had all of it in dir, have left there, and leaves links in its
+// place, so that such an agent, when it comes back, finds it, and what that one writes is found after it. The caller is
+// the only one who writes to either.
 func takeState(dir, state string) error {
 	if err := atomicfile.CleanTemp(state); err != nil {
 		return err
@@ -61,8 +61,8 @@ func takeState(dir, state string) error {
 	return nil
 }
 
-// moveState moves a file, or all in a directory to another one, and leaves a link. It may be cut off anywhere and done
-// again: a file is taken away once it is there in full, and one that is still here is the newer.
+// moveState moves a file, or all in a directory to another one, and leaves a link. It can be repeated after a crash at
+// any step: it removes a file only when the copy is complete, so a remaining file is the newer one.
 func moveState(from, to string) error {
 	info, err := os.Lstat(from)
 	switch {
@@ -114,7 +114,7 @@ func moveAll(from, to string) error {
 }
 
 func copyFile(from, to string) error {
-	data, err := os.ReadFile(from) // #nosec G304 -- below --dir, which is root's
+	data, err := os.ReadFile(from) // #nosec G304 -- below --run-dir, which is root's
 	if err != nil {
 		return err
 	}

@@ -19,27 +19,34 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
-// What an agent before this one has left is moved to where a reboot leaves it, whatever was there, and is found by the old
-// name too, so that an older agent goes on with it.
+// What an agent before this one has left is moved to where a reboot leaves it, whatever was there, and is found by the
+// old name too, so that an older agent goes on with it.
 func TestStateOutlivesAReboot(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// below and there are what lies in --dir and in --state-dir; nil where the directory is not there.
+		// below and there are what lies in --run-dir and in --state-dir; nil where the directory is not there.
 		below, there, want map[string]string
 		link               string
 	}{
 		{name: "the first start", want: map[string]string{}},
 		{
-			name: "after an older agent", below: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "rules", cluster.CordonsFile: "cordons"},
-			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "rules", cluster.CordonsFile: "cordons"},
+			name: "after an older agent", below: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b",
+				settings.LastGood: "rules", cluster.CordonsFile: "cordons"},
+			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "rules",
+				cluster.CordonsFile: "cordons"},
 		},
 		{
-			name: "cut off while it was moved, or an older one without the links since", below: map[string]string{"mig/GPU-1.json": "new", settings.LastGood: "new rules"},
-			there: map[string]string{"mig/GPU-1.json": "old", "mig/GPU-2.json": "b", settings.LastGood: "old rules", cluster.CordonsFile: "cordons"},
-			want:  map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "new rules", cluster.CordonsFile: "cordons"},
+			name:  "cut off while it was moved, or an older one without the links since",
+			below: map[string]string{"mig/GPU-1.json": "new", settings.LastGood: "new rules"},
+			there: map[string]string{"mig/GPU-1.json": "old", "mig/GPU-2.json": "b", settings.LastGood: "old rules",
+				cluster.CordonsFile: "cordons"},
+			want: map[string]string{"mig/GPU-1.json": "new", "mig/GPU-2.json": "b", settings.LastGood: "new rules",
+				cluster.CordonsFile: "cordons"},
 		},
-		{name: "after a reboot", there: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}},
-		{name: "links elsewhere", link: "/nowhere", there: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}},
+		{name: "after a reboot", there: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"},
+			want: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}},
+		{name: "links elsewhere", link: "/nowhere", there: map[string]string{"mig/GPU-1.json": "a",
+			settings.LastGood: "rules"}, want: map[string]string{"mig/GPU-1.json": "a", settings.LastGood: "rules"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -101,7 +108,8 @@ func TestStateOfOthersIsRefused(t *testing.T) {
 	if err := os.Chmod(state, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stateDirectory(t.TempDir(), state); !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "--state-dir") {
+	if _, err := stateDirectory(t.TempDir(), state); !errors.Is(err, sharing.ErrInvalid) ||
+		!strings.Contains(err.Error(), "--state-dir") {
 		t.Errorf("a directory into which others may write: %v", err)
 	}
 }
@@ -128,7 +136,8 @@ func contents(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, path := range append(journals, filepath.Join(dir, settings.LastGood), filepath.Join(dir, cluster.CordonsFile)) {
+	for _, path := range append(journals, filepath.Join(dir, settings.LastGood),
+		filepath.Join(dir, cluster.CordonsFile)) {
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -30,16 +30,21 @@ func listenerShares() []limit.Share {
 		{Name: shareHook, Fixed: true, Bounds: limit.Bounds{Conns: 256, PeerConns: 256}},
 		// One connection for each resource, and another while kubelet registers it again.
 		{Name: shareKubelet, Fixed: true, Bounds: limit.Bounds{
-			Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 8 * mib, PeerBytes: 8 * mib,
+			Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 8 * mib,
+			PeerBytes: 8 * mib,
 		}},
 		{Name: shareNode, Bounds: limit.Bounds{
-			Conns: 256, PeerConns: 96, Requests: 160, PeerRequests: 64, Streams: 64, PeerStreams: 16, Bytes: 8 * mib, PeerBytes: 4 * mib,
+			Conns: 256, PeerConns: 96, Requests: 160, PeerRequests: 64, Streams: 64, PeerStreams: 16, Bytes: 8 * mib,
+			PeerBytes: 4 * mib,
 		}},
 		{Name: shareRoot, Bounds: limit.Bounds{
-			Conns: 192, PeerConns: 192, Requests: 128, PeerRequests: 128, Streams: 32, PeerStreams: 32, Bytes: 8 * mib, PeerBytes: 8 * mib,
+			Conns: 192, PeerConns: 192, Requests: 128, PeerRequests: 128, Streams: 32, PeerStreams: 32, Bytes: 8 * mib,
+			PeerBytes: 8 * mib,
 		}},
-		{Name: shareLocal, Bounds: limit.Bounds{Conns: 48, PeerConns: 24, Requests: 32, PeerRequests: 16, Bytes: 8 * mib, PeerBytes: 4 * mib}},
-		{Name: shareWeb, Bounds: limit.Bounds{Conns: 96, PeerConns: 48, Requests: 64, PeerRequests: 32, Bytes: 8 * mib, PeerBytes: 4 * mib}},
+		{Name: shareLocal, Bounds: limit.Bounds{Conns: 48, PeerConns: 24, Requests: 32, PeerRequests: 16,
+			Bytes: 8 * mib, PeerBytes: 4 * mib}},
+		{Name: shareWeb, Bounds: limit.Bounds{Conns: 96, PeerConns: 48, Requests: 64, PeerRequests: 32, Bytes: 8 * mib,
+			PeerBytes: 4 * mib}},
 	}
 }
 

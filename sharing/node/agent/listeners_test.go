@@ -18,7 +18,8 @@ func TestListenersAreDocumented(t *testing.T) {
 func TestPeersHaveAnIdleConnection(t *testing.T) {
 	for _, s := range listenerShares() {
 		if !s.Fixed && s.PeerConns <= s.PeerRequests && s.PeerConns < s.Conns {
-			t.Errorf("share %s: a peer may have %d requests in flight on %d connections", s.Name, s.PeerRequests, s.PeerConns)
+			t.Errorf("share %s: a peer may have %d requests in flight on %d connections", s.Name, s.PeerRequests,
+				s.PeerConns)
 		}
 	}
 }

@@ -26,12 +26,14 @@ import (
 func (a *agent) socketGroup() int {
 	g, err := user.LookupGroup(a.opt.Access.Group)
 	if err != nil {
-		a.log.Info("only root may use the node socket", "reason", err.Error(), "remedy", "make the group (groupadd "+a.opt.Access.Group+") and start the agent again")
+		a.log.Info("restricted the node socket to root", "reason", err.Error(), "remedy", "make the group (groupadd "+
+			a.opt.Access.Group+") and start the agent again")
 		return 0
 	}
 	gid, err := strconv.Atoi(g.Gid)
 	if err != nil {
-		a.log.Warn("group has no numeric id; only root may use the node socket", "group", a.opt.Access.Group, "gid", g.Gid)
+		a.log.Warn("group has no numeric ID, restricted the node socket to root", "group", a.opt.Access.Group, "gid",
+			g.Gid)
 		return 0
 	}
 	return gid
@@ -46,7 +48,8 @@ func (a *agent) httpListeners(gid int) ([]*serve.Listener, error) {
 	if a.opt.Access.HTTP != "" {
 		tcp, err := net.Listen("tcp", a.opt.Access.HTTP)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("--http %q: %w", a.opt.Access.HTTP, err), l.Close(), os.Remove(filepath.Join(a.opt.Dirs.Dir, "http.sock")))
+			return nil, errors.Join(fmt.Errorf("--metrics-bind-address %q: %w", a.opt.Access.HTTP, err), l.Close(),
+				os.Remove(filepath.Join(a.opt.Dirs.Dir, "http.sock")))
 		}
 		out = append(out, a.shares[shareWeb].Listen(tcp, serve.Rules{}))
 	}
@@ -56,11 +59,11 @@ func (a *agent) httpListeners(gid int) ([]*serve.Listener, error) {
 // scrapesAtOnce is how many expositions are made at a time.
 const scrapesAtOnce = 2
 
-// probes are what /healthz and /readyz tell beside what the runtime does; each may be nil.
+// probes are further checks of /healthz and /readyz; each may be nil.
 type probes struct {
 	// unready is what else keeps a pod that is bound to this node now from being served.
 	unready func() []string
-	// stuck is what only a new process can mend, or empty.
+	// stuck is the reason if only a new process can recover, else empty.
 	stuck func() string
 	// usage answers what grants used.
 	usage http.Handler

@@ -34,11 +34,12 @@ type usageLog struct {
 }
 
 func newUsageLog(log *slog.Logger, dir string, prices func() config.Prices) *usageLog {
-	return &usageLog{log: log, index: file.NewIndex(dir, audit.Usage), prices: prices, reading: make(chan struct{}, usageAtOnce)}
+	return &usageLog{log: log, index: file.NewIndex(dir, audit.Usage), prices: prices,
+		reading: make(chan struct{}, usageAtOnce)}
 }
 
-// ServeHTTP answers with the prices and, line by line, the entries since a time. It leaves out lines whose sum is wrong:
-// "kerf audit verify" shows them.
+// ServeHTTP answers with the prices and, line by line, the entries since a time. It leaves out lines whose sum is
+// wrong: "kerf audit verify" shows them.
 func (u *usageLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	since, err := time.Parse(time.RFC3339, r.URL.Query().Get("since"))
 	if err != nil {

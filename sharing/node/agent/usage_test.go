@@ -71,7 +71,8 @@ func TestUsage(t *testing.T) {
 	if err := slow.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(slow, "GET /usage?since="+time.Unix(-1, 0).UTC().Format(time.RFC3339)+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(slow, "GET /usage?since="+time.Unix(-1, 0).UTC().Format(time.RFC3339)+
+		" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := slow.Read(make([]byte, 1)); err != nil { // it has begun

@@ -21,7 +21,8 @@ import (
 func of(ids ...string) record.Record {
 	r := record.Record{BootID: "boot", Grants: []record.Grant{}}
 	for _, id := range ids {
-		r.Grants = append(r.Grants, record.Grant{ID: id, Level: "reactive", Backend: "reactive", Fragments: []record.Fragment{{GPU: "GPU-1", Memory: sharing.GiB}}})
+		r.Grants = append(r.Grants, record.Grant{ID: id, Level: "reactive", Backend: "reactive",
+			Shares: []record.Share{{GPU: "GPU-1", Memory: sharing.GiB}}})
 	}
 	return r
 }
@@ -88,7 +89,8 @@ func TestEachFlippedBit(t *testing.T) {
 			if found.From == Previous {
 				fellBack++
 				want = Found{Record: previous, From: Previous, Damaged: found.Damaged}
-				if len(found.Damaged) != 1 || found.Damaged[0].Path != path || !errors.Is(found.Damaged[0].Err, sharing.ErrInvalid) {
+				if len(found.Damaged) != 1 || found.Damaged[0].Path != path ||
+					!errors.Is(found.Damaged[0].Err, sharing.ErrInvalid) {
 					t.Fatalf("bit %d of byte %d: damaged are %+v", bit, i, found.Damaged)
 				}
 			}
@@ -147,7 +149,8 @@ func TestNewerRecords(t *testing.T) {
 	if _, err := Read(path); !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("a newer record: %v", err)
 	}
-	if err := errors.Join(os.WriteFile(path, []byte("junk"), 0o600), os.WriteFile(PreviousPath(path), newer, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte("junk"), 0o600), os.WriteFile(PreviousPath(path), newer,
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); !errors.Is(err, sharing.ErrUnsupported) {

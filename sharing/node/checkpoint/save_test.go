@@ -100,7 +100,10 @@ func TestSettle(t *testing.T) {
 	if found := mustRead(t, path); found.From != Previous || len(found.Record.Grants) != 2 {
 		t.Errorf("%+v", found)
 	}
-	if err := s.Settle(func() record.Record { t.Error("both are equal, and it is written again"); return of() }); err != nil {
+	if err := s.Settle(func() record.Record {
+		t.Error("both are equal, and it is written again")
+		return of()
+	}); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -21,12 +22,17 @@ func TestOverlap(t *testing.T) {
 		others map[string][]string
 		want   map[sharing.GPUID]string
 	}{
-		"nobody else":       {nil, map[sharing.GPUID]string{}},
-		"other GPUs":        {map[string][]string{"nvidia.com/gpu": {"GPU-dd"}, "example.com/nic": {"0"}}, map[sharing.GPUID]string{}},
-		"one GPU":           {map[string][]string{"nvidia.com/gpu": {"GPU-bb", "GPU-dd"}}, map[sharing.GPUID]string{"GPU-bb": why("nvidia.com/gpu")}},
-		"replicas":          {map[string][]string{"nvidia.com/gpu.shared": {"GPU-aa::0", "GPU-aa::1"}}, map[sharing.GPUID]string{"GPU-aa": why("nvidia.com/gpu.shared")}},
-		"another's way":     {map[string][]string{"nvidia.com/gpu": {"GPU-cc-9"}}, map[sharing.GPUID]string{"GPU-cc": why("nvidia.com/gpu")}},
-		"two, said by one":  {map[string][]string{"b.com/gpu": {"GPU-aa"}, "a.com/gpu": {"GPU-aa"}}, map[sharing.GPUID]string{"GPU-aa": why("a.com/gpu")}},
+		"nobody else": {nil, map[sharing.GPUID]string{}},
+		"other GPUs": {map[string][]string{"nvidia.com/gpu": {"GPU-dd"}, "example.com/nic": {"0"}},
+			map[sharing.GPUID]string{}},
+		"one GPU": {map[string][]string{"nvidia.com/gpu": {"GPU-bb", "GPU-dd"}},
+			map[sharing.GPUID]string{"GPU-bb": why("nvidia.com/gpu")}},
+		"replicas": {map[string][]string{"nvidia.com/gpu.shared": {"GPU-aa::0", "GPU-aa::1"}},
+			map[sharing.GPUID]string{"GPU-aa": why("nvidia.com/gpu.shared")}},
+		"another's way": {map[string][]string{"nvidia.com/gpu": {"GPU-cc-9"}},
+			map[sharing.GPUID]string{"GPU-cc": why("nvidia.com/gpu")}},
+		"two, said by one": {map[string][]string{"b.com/gpu": {"GPU-aa"}, "a.com/gpu": {"GPU-aa"}},
+			map[sharing.GPUID]string{"GPU-aa": why("a.com/gpu")}},
 		"ids of no meaning": {map[string][]string{"nvidia.com/gpu": {"0", "1", ""}}, map[sharing.GPUID]string{}},
 	} {
 		if d := cmp.Diff(tt.want, overlap(tt.others, gpus)); d != "" {
@@ -46,13 +52,13 @@ func TestCordonsAndOverlap(t *testing.T) {
 	c.overlap(map[sharing.GPUID]string{"GPU-a": "another"})
 	c.overlap(map[sharing.GPUID]string{"GPU-a": "another"})
 	if calls != 1 {
-		t.Errorf("told %d times", calls)
+		t.Errorf("reported %d times", calls)
 	}
-	c.tell([]byte(`{"cordoned":{"GPU-b":{"reason":"fan"}}}`), nil)
+	c.tell(kube.Spec{Text: []byte(`{"cordonedGPUs":[{"uuid":"GPU-b","reason":"fan"}]}`)}, nil)
 	if d := cmp.Diff(map[sharing.GPUID]string{"GPU-a": "another", "GPU-b": "fan"}, last); d != "" {
 		t.Error(d)
 	}
-	c.tell(nil, nil)
+	c.tell(kube.Spec{}, nil)
 	c.overlap(nil)
 	if len(last) != 0 {
 		t.Errorf("left %v", last)

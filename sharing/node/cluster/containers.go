@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster is the agent's part for containers and for a node of a Kubernetes cluster: device plugin, NRI plugin, hook
-// socket, CDI specs, the node's object and the GPUNode.
+// Package cluster is the agent's part for containers and for a node of a Kubernetes cluster: device plugin, NRI plugin,
+// hook socket, CDI specs, the node's object and the GPUNode.
 package cluster
 
 import (
@@ -39,8 +39,8 @@ import (
 const (
 	// hookSocket is where kerf-hook asks; its name stands in the CDI specs.
 	hookSocket = "hook.sock"
-	// inventoryEvery is how often what kubelet and container runtimes are told of the GPUs is compared with
-	// the runtime even if nothing was announced.
+	// inventoryEvery is how often the GPUs that kubelet and container runtimes know are compared with the agent's,
+	// even without a change.
 	inventoryEvery = 5 * time.Second
 )
 
@@ -63,7 +63,7 @@ type Containers struct {
 	known *knownGPUs
 	// writing is held while specs are written.
 	writing sync.Mutex
-	specs   *cdi.Keeper
+	specs   *cdi.Manager
 	// hookPath is the installed hook, hookSum its content, and hookLooks how it looked when that was last compared.
 	hookPath  string
 	hookSum   [sha256.Size]byte
@@ -71,7 +71,7 @@ type Containers struct {
 	listener  net.Listener
 	// Starts reads limits back as containers start.
 	Starts *startcheck.Checker
-	// tell is told of the node's GPUs once the specs are in place; nil where nobody asks.
+	// tell receives the node's GPUs once the specs are in place; nil for no receiver.
 	tell func([]deviceplugin.Unit)
 	// said is the last error of the specs, so that it is logged once.
 	said string
@@ -83,7 +83,8 @@ func NewContainers(a Deps) (*Containers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	c := &Containers{Deps: a, Starts: startcheck.New(a.Runtime, a.Log), known: loadKnown(filepath.Join(a.Options.Dirs.Dir, "inventory.json"), boot, a.Log)}
+	c := &Containers{Deps: a, Starts: startcheck.New(a.Runtime, a.Log),
+		known: loadKnown(filepath.Join(a.Options.Dirs.Dir, "inventory.json"), boot, a.Log)}
 	if c.hookPath, err = c.installHook(); err != nil {
 		return nil, err
 	}
@@ -91,14 +92,16 @@ func NewContainers(a Deps) (*Containers, error) {
 		return nil, fmt.Errorf("installed hook: %w", err)
 	}
 	a.Runtime.Instances.ShowTo(c.showMIG)
-	c.specs = cdi.NewKeeper(a.Options.Containers.CDI, filepath.SplitList(a.Options.Containers.CDISources), cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.Options.Dirs.Dir, hookSocket)})
+	c.specs = cdi.NewManager(a.Options.Containers.CDI, filepath.SplitList(a.Options.Containers.CDISources),
+		cdi.Hook{Path: c.hookPath, Socket: filepath.Join(a.Options.Dirs.Dir, hookSocket)})
 	c.listener, err = c.listenHook()
 	return c, err
 }
 
 // ServeHook answers kerf-hook until ctx ends.
 func (c *Containers) ServeHook(ctx context.Context) error {
-	return oci.NewServer(c, c.Log, c.Options.Version).Serve(ctx, c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
+	return oci.NewServer(c, c.Log, c.Options.Version).Serve(ctx,
+		c.Deps.Hook.Listen(c.listener, serve.Rules{Wait: true}))
 }
 
 // ArmContainer implements oci.Armer. NRI tells of the starts of pods' containers; one that is no pod's is checked again
@@ -113,10 +116,11 @@ func (c *Containers) ArmContainer(ctx context.Context, call sharing.HookCall) er
 
 // Hook is where containers of no pod find what arms them.
 func (c *Containers) Hook() nodeserver.Hook {
-	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.Options.Dirs.Dir, hookSocket), CDIDirs: []string{c.Options.Containers.
+	return nodeserver.Hook{Path: c.hookPath, Socket: filepath.Join(c.Options.Dirs.Dir, hookSocket),
+		CDIDirs: []string{c.Options.Containers.
 
-		// listenHook opens the socket that kerf-hook asks on, for root alone.
-		CDI}}
+			// listenHook opens the socket that kerf-hook asks on, for root alone.
+			CDI}}
 }
 
 func (c *Containers) listenHook() (net.Listener, error) {
@@ -143,7 +147,8 @@ func (c *Containers) installHook() (string, error) {
 		binary = filepath.Join(filepath.Dir(self), "kerf-hook")
 	}
 	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) {
-		return "", sharing.Invalid("--hook-binary", binary, "put kerf-hook beside kerf-agent, or name its path", "does not exist")
+		return "", sharing.Invalid("--hook-binary", binary, "put kerf-hook next to kerf-agent, or name its path",
+			"does not exist")
 	}
 	path, err := cdi.InstallHook(c.Options.Containers.Hooks, c.Options.Version, binary)
 	if err != nil {
@@ -152,7 +157,7 @@ func (c *Containers) installHook() (string, error) {
 	return path, nil
 }
 
-// FollowInventory keeps the CDI specs, and kubelet, told of the node's GPUs until ctx ends.
+// FollowInventory updates the CDI specs, and kubelet, with the node's GPUs until ctx ends.
 func (c *Containers) FollowInventory(ctx context.Context) error {
 	t := time.NewTicker(inventoryEvery)
 	defer t.Stop()
@@ -181,7 +186,8 @@ func (c *Containers) tellInventory() {
 	rules.memory, rules.gives, rules.excluded = hardwareMemory(pool), givesOf(pool), c.Runtime.Settings().Excluded()
 	units := c.known.take(gpus, rules)
 	if len(units) == 0 {
-		c.Runtime.Conditions.Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the pool's rules leave them all to others; kerf status shows what is there")
+		c.Runtime.Conditions.Set(conditions.Units, "no GPU of this node can be given: the driver shows none, or the "+
+			"pool's rules leave them all to others; kerf status shows what is there")
 		return
 	}
 	c.Runtime.Conditions.Set(conditions.Units, "")
@@ -191,7 +197,7 @@ func (c *Containers) tellInventory() {
 		text = err.Error()
 	}
 	if text != c.said && err != nil {
-		c.Log.Error("CDI specs are not as containers need them", "error", text)
+		c.Log.Error("failed to write CDI specs", "error", text)
 	}
 	c.said = text
 	c.Runtime.Conditions.Set(conditions.CDI, text)
@@ -202,7 +208,7 @@ func (c *Containers) tellInventory() {
 
 // givesOf is what each GPU of the pool gives; nil where no rule says anything of that.
 func givesOf(p config.Pool) func(sharing.GPU) config.Mode {
-	if !slices.ContainsFunc(p.GPUs, func(r config.GPURule) bool { return r.Settings.Mode != config.ModeAuto }) {
+	if !slices.ContainsFunc(p.GPURules, func(r config.GPURule) bool { return r.Settings.Mode != config.ModeAuto }) {
 		return nil
 	}
 	return func(g sharing.GPU) config.Mode { return cmp.Or(p.Of(g).Mode, p.Mode) }
@@ -226,7 +232,7 @@ func (c *Containers) showMIG(_ context.Context, devices []instances.Shown) error
 	defer c.writing.Unlock()
 	written, err := c.specs.Instances(list)
 	if written {
-		c.Log.Info("CDI spec of MIG instances written", "dir", c.Options.Containers.CDI, "instances", len(list))
+		c.Log.Info("wrote CDI spec of MIG instances", "dir", c.Options.Containers.CDI, "instances", len(list))
 	}
 	return err
 }
@@ -239,8 +245,8 @@ func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 			if _, err := c.installHook(); err != nil {
 				return err
 			}
-			c.Log.Warn("kerf-hook was not as it was installed, and was put back", "path", c.hookPath)
-			looks = "" // written just now: once more at the next look
+			c.Log.Warn("restored modified kerf-hook", "path", c.hookPath)
+			looks = "" // written just now: compare again next time
 		}
 		c.hookLooks = looks
 	}
@@ -258,7 +264,7 @@ func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 	defer c.writing.Unlock()
 	kept, err := c.specs.Keep(m, present(gpus))
 	if len(kept.Written) > 0 {
-		c.Log.Info("CDI specs written", "dir", c.Options.Containers.CDI, "files", kept.Written)
+		c.Log.Info("wrote CDI specs", "dir", c.Options.Containers.CDI, "files", kept.Written)
 	}
 	errs := []error{err}
 	for _, id := range slices.Sorted(maps.Keys(kept.Left)) {

@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,9 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
+	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -33,6 +34,8 @@ type cordons struct {
 	set  func(map[sharing.GPUID]string)
 	warn func(sentence string)
 	last []byte
+	// applied is the generation of the spec that was read last.
+	applied atomic.Int64
 
 	// mu guards who wants which GPUs closed: the cluster, and that another device plugin has them.
 	mu              sync.Mutex
@@ -54,8 +57,12 @@ func (c *cordons) restore() {
 	}
 }
 
-// tell takes the spec, or why there is none. What is not known changes nothing.
-func (c *cordons) tell(spec json.RawMessage, err error) {
+// tell takes the spec, or why there is none. An error changes nothing.
+func (c *cordons) tell(s kube.Spec, err error) {
+	spec := s.Text
+	if err == nil {
+		defer func() { c.applied.Store(s.Generation) }()
+	}
 	if err == nil && bytes.Equal(spec, c.last) && c.last != nil {
 		return
 	}
@@ -66,7 +73,7 @@ func (c *cordons) tell(spec json.RawMessage, err error) {
 		err = atomicfile.Write(filepath.Join(c.dir, CordonsFile), orNull(spec), 0o600)
 	}
 	if err != nil {
-		c.warn("which GPUs are cordoned is as it was told last: " + err.Error())
+		c.warn("cannot read cordoned GPUs, using the last known list: " + err.Error())
 		return
 	}
 	c.warn("")
@@ -74,14 +81,14 @@ func (c *cordons) tell(spec json.RawMessage, err error) {
 }
 
 func (c *cordons) take(text []byte) error {
-	var spec gpunode.Spec
-	if err := json.Unmarshal(orNull(text), &spec); err != nil {
-		return fmt.Errorf("read the spec of the GPUNode: %w (%w)", err, sharing.ErrInvalid)
+	spec, err := gpunode.ReadSpec(text)
+	if err != nil {
+		return fmt.Errorf("%w (%w)", err, sharing.ErrInvalid)
 	}
 	why := map[sharing.GPUID]string{}
-	for id, cordon := range spec.Cordoned {
-		why[sharing.GPUID(id)] = cordon.Why()
-		c.log.Info("GPU is cordoned", "gpu", id, "reason", cordon.Why())
+	for _, cordon := range spec.CordonedGPUs {
+		why[sharing.GPUID(cordon.UUID)] = cordon.Text()
+		c.log.Info("cordoned GPU", "gpu", cordon.UUID, "reason", cordon.Text())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +105,7 @@ func (c *cordons) overlap(why map[sharing.GPUID]string) {
 		return
 	}
 	for id, reason := range why {
-		c.log.Warn("nothing new is granted on a GPU", "gpu", string(id), "reason", reason)
+		c.log.Warn("GPU stopped accepting grants", "gpu", string(id), "reason", reason)
 	}
 	c.shared = why
 	c.close()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kerf-gpu/kerf/internal/kube"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -32,26 +33,29 @@ func TestCordons(t *testing.T) {
 	if len(set) != 0 || warned != "" {
 		t.Fatalf("nothing was ever said: %v, %q", set, warned)
 	}
-	c.tell([]byte(`{"cordoned":{"GPU-a":{"reason":"fan","by":"ops"}}}`), nil)
-	c.tell([]byte(`{"cordoned":{"GPU-a":{"reason":"fan","by":"ops"}}}`), nil)
-	c.tell(nil, sharing.ErrUnavailable)
+	c.tell(kube.Spec{Generation: 3, Text: []byte(`{"cordonedGPUs":[{"uuid":"GPU-a","reason":"fan","by":"ops"}]}`)}, nil)
+	c.tell(kube.Spec{Generation: 3, Text: []byte(`{"cordonedGPUs":[{"uuid":"GPU-a","reason":"fan","by":"ops"}]}`)}, nil)
+	c.tell(kube.Spec{}, sharing.ErrUnavailable)
 	if warned == "" {
-		t.Error("nobody hears that the cluster says nothing")
+		t.Error("the silence of the cluster is not reported")
 	}
 	want := map[sharing.GPUID]string{"GPU-a": "fan (ops)"}
 	if d := cmp.Diff([]map[sharing.GPUID]string{want}, set); d != "" {
 		t.Error(d)
+	}
+	if c.applied.Load() != 3 {
+		t.Errorf("applied generation %d", c.applied.Load())
 	}
 	set, warned = nil, ""
 	c = start()
 	if d := cmp.Diff([]map[sharing.GPUID]string{want}, set); d != "" || warned != "" {
 		t.Errorf("after a restart: %s, %q", d, warned)
 	}
-	c.tell([]byte(`{"cordoned":[]}`), nil)
+	c.tell(kube.Spec{Generation: 3, Text: []byte(`{"cordoned":[]}`)}, nil)
 	if len(set) != 1 || warned == "" {
 		t.Errorf("what cannot be read changes: %v, %q", set, warned)
 	}
-	c.tell(nil, nil)
+	c.tell(kube.Spec{Generation: 4}, nil)
 	if len(set) != 2 || len(set[1]) != 0 || warned != "" {
 		t.Errorf("handed back: %v, %q", set, warned)
 	}
@@ -60,5 +64,27 @@ func TestCordons(t *testing.T) {
 	}
 	if start(); warned == "" {
 		t.Error("a damaged file is not said")
+	}
+}
+
+// TestEarlierCordons: a spec and a file of the earlier release still cordon.
+func TestEarlierCordons(t *testing.T) {
+	dir := t.TempDir()
+	var set map[sharing.GPUID]string
+	c := &cordons{log: slog.New(slog.DiscardHandler), dir: dir, warn: func(string) {},
+		set: func(why map[sharing.GPUID]string) { set = why }}
+	want := map[sharing.GPUID]string{"GPU-a": "fan (ops)"}
+	earlier := []byte(`{"cordoned":{"GPU-a":{"reason":"fan","by":"ops"}}}`)
+	if err := os.WriteFile(filepath.Join(dir, CordonsFile), earlier, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.restore()
+	if d := cmp.Diff(want, set); d != "" {
+		t.Errorf("from the file: %s", d)
+	}
+	set = nil
+	c.tell(kube.Spec{Generation: 1, Text: earlier}, nil)
+	if d := cmp.Diff(want, set); d != "" {
+		t.Errorf("from the spec: %s", d)
 	}
 }

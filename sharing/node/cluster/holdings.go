@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// podResources is kubelet as far as holdings asks it (internal/kubelet).
+// podResources is kubelet as far as assignedIDs asks it (internal/kubelet).
 type podResources interface {
 	Get(ctx context.Context, namespace, pod string) (heldIDs, error)
 	List(ctx context.Context) (heldIDs, error)
@@ -24,29 +24,28 @@ type podResources interface {
 // heldIDs are ids of Kerf's resources: per container (without PodUID) and full name of the resource.
 type heldIDs = map[sharing.ContainerRef]map[string][]string
 
-// holdings finds out for the device plugin which containers hold which ids, without disturbing kubelet, whose List can
-// take the ids of a pod that it admits just then: it asks after each pod by itself.
+// assignedIDs finds out for the device plugin which containers hold which IDs. Kubelet's List could take the IDs of a
+// pod that kubelet admits at the same time. So it asks for each pod separately.
 //
-// Asked after are the pods that may hold ids: those that the runtime knows, and those of the API server's that ask for Kerf's
-// resources and are not at their end. The second are more: kubelet gives a pod its ids before it makes its sandbox, from which
-// on the runtime knows it, and minutes may lie between the two where a volume is attached.
+// Asked after are the pods that may hold ids: those that the runtime knows, and those of the API server's that ask for
+// Kerf's resources and are not at their end. The second are more: kubelet gives a pod its ids before it makes its
+// sandbox, from which on the runtime knows it, and minutes may lie between the two where a volume is attached.
 //
-// Kubelet lets all its clients together ask a hundred times a second, so an answer is kept until the runtime knows the pod no more
-// and it is at its end: the ids of a pod never change once it is admitted, whatever restarts. It is kept only of a pod that the
-// runtime knows, or it could be of the pod that had the name before: kubelet does not say of which it speaks. And only if it is
-// complete: each container that kubelet tells of has as many ids as the pod's spec asks for. While kubelet admits a pod
-// it has given out to some containers, or to none.
+// Kubelet lets all its clients together ask a hundred times a second, so an answer is kept until the runtime knows the
+// pod no more and it is at its end: the ids of a pod never change once it is admitted, whatever restarts. It is kept
+// only of a pod that the runtime knows, or it could be of the pod that had the name before: kubelet does not say of
+// which it speaks. And only if it is complete: each container that kubelet tells of has as many ids as the pod's spec
+// asks for. While kubelet admits a pod it has given out to some containers, or to none.
 //
-// What is not seen yet are pods that kubelet has heard of and the API server's watch here has not, for some milliseconds as a rule.
-// Their ids look free. That takes nothing from them, and gives nothing twice: kubelet looks at an id's health when it
-// chooses ids, or admits anew, and not when a container starts; which ids are unhealthy stays while pods come, so
-// that one that was just given was healthy and stays so, unless hardware is lost in these milliseconds; free ids are then taken from the
-// highest down, and kubelet gives them from the lowest up; as many are unhealthy as are lost in any case; and the next
-// call, which the pod's claim brings about, puts right which. Who gets a GPU's memory is decided in the books and by no id.
+// For some milliseconds, kubelet can know a pod that the API server's watch has not reported. Its IDs look free. This
+// loses no memory and grants none twice: kubelet checks the health of an ID when it admits a pod, not when a container
+// starts. The set of unhealthy IDs does not change when pods arrive, only when hardware is lost. Unhealthy free IDs are
+// the highest, and kubelet assigns the lowest first. The next call corrects the set. The ledger decides about GPU
+// memory, not the IDs.
 //
-// Where kubelet has no such question (before 1.34 as a rule), it is asked for its list. The zero value with its functions
-// set is ready; it is for one goroutine.
-type holdings struct {
+// Where kubelet has no such question (before 1.34 as a rule), it is asked for its list. The zero value with its
+// functions set is ready; it is for one goroutine.
+type assignedIDs struct {
 	kubelet podResources
 	// pods are those of the node that ask for Kerf's resources and are not at their end; false while that is not known.
 	pods func() ([]sharing.Pod, bool)
@@ -67,12 +66,14 @@ type asked struct {
 	begun bool
 }
 
-// List says who holds what; see deviceplugin.Holdings. Beside the errors of kubelet's door it returns
-// sharing.ErrUnavailable while the API server has not been read, or kubelet does not know pods that it must have.
-func (h *holdings) List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
+// List says who holds what; see deviceplugin.PodResources. It returns the errors of kubelet's adapter. It returns
+// sharing.ErrUnavailable until the API server has been read, or if kubelet does not know a pod that it must have.
+func (h *assignedIDs) List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
 	pods, synced := h.pods()
 	if !synced {
-		return nil, fmt.Errorf("ask kubelet who holds which id: the node's pods have not been read from the API server yet: %w", sharing.ErrUnavailable)
+		return nil,
+			fmt.Errorf("ask kubelet who holds which id: the node's pods have not been read from the API server yet: %w",
+				sharing.ErrUnavailable)
 	}
 	all := gather(pods, h.begun())
 	now := make(map[string]heldIDs, len(all))
@@ -94,10 +95,12 @@ func (h *holdings) List(ctx context.Context) (map[sharing.ContainerRef]map[strin
 			case errors.Is(err, sharing.ErrUnsupported):
 				return h.kubelet.List(ctx)
 			case errors.Is(err, sharing.ErrNotFound) && a.begun && a.spec != nil:
-				// It had the pod's sandbox made, and the pod goes on: it has started anew and does not know its pods yet.
-				return nil, fmt.Errorf("kubelet does not know a pod that it has begun; it may be starting: %w (%w)", err, sharing.ErrUnavailable)
+				// Kubelet had the pod's sandbox created. If it does not know the pod now, it has restarted and has not
+				// read its pods yet.
+				return nil, fmt.Errorf("kubelet does not know a pod that it has begun; it may be starting: %w (%w)",
+					err, sharing.ErrUnavailable)
 			case errors.Is(err, sharing.ErrNotFound):
-				continue // it was not told of the pod yet, or has forgotten it
+				continue // kubelet does not know the pod yet, or not any more
 			case err != nil:
 				return nil, err
 			}
@@ -135,8 +138,8 @@ func gather(pods []sharing.Pod, begun []sharing.ContainerRef) []*asked {
 	})
 }
 
-// complete reports whether each container has all the ids that it asks for. What an init container that is not
-// restartable holds is never told.
+// complete reports whether each container has all the ids that it asks for. Kubelet never reports the IDs of an init
+// container that is not restartable.
 func complete(p sharing.Pod, ids heldIDs) bool {
 	for _, c := range p.Containers {
 		if c.Kind == sharing.ContainerInit {

@@ -61,8 +61,8 @@ type podsKnown struct {
 	begun []sharing.ContainerRef
 }
 
-func (p *podsKnown) on(k podResources) *holdings {
-	return &holdings{
+func (p *podsKnown) on(k podResources) *assignedIDs {
+	return &assignedIDs{
 		kubelet: k, pods: func() ([]sharing.Pod, bool) { return p.pods, !p.away },
 		begun: func() []sharing.ContainerRef { return p.begun },
 	}
@@ -89,14 +89,14 @@ func asking(uid, name string, gib int, more ...sharing.PodContainer) sharing.Pod
 }
 
 // step is one question and what comes of it.
-func (h *holdings) step(t *testing.T, k *kubeletIDs, want heldIDs, gets ...string) {
+func (h *assignedIDs) step(t *testing.T, k *kubeletIDs, want heldIDs, gets ...string) {
 	t.Helper()
 	got, err := h.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("holdings (-want +got):\n%s", diff)
+		t.Errorf("assignedIDs (-want +got):\n%s", diff)
 	}
 	if asked := k.asked(); !slices.Equal(asked, gets) {
 		t.Errorf("kubelet was asked after %v, want %v", asked, gets)
@@ -110,17 +110,21 @@ func TestHoldingsRememberWhatIsComplete(t *testing.T) {
 	h.step(t, k, heldIDs{})
 
 	p.pods = []sharing.Pod{asking("1", "a", 2,
-		sharing.PodContainer{Name: "init", Kind: sharing.ContainerInit, Limits: map[string]string{sharing.ResourceMemory: "3"}},
-		sharing.PodContainer{Name: "side", Kind: sharing.ContainerSidecar, Limits: map[string]string{sharing.ResourcePercent: "1"}},
+		sharing.PodContainer{Name: "init", Kind: sharing.ContainerInit,
+			Limits: map[string]string{sharing.ResourceMemory: "3"}},
+		sharing.PodContainer{Name: "side", Kind: sharing.ContainerSidecar,
+			Limits: map[string]string{sharing.ResourcePercent: "1"}},
 		sharing.PodContainer{Name: "plain"})}
 	h.step(t, k, heldIDs{}, "a") // bound, and kubelet has not heard of it
 	k.pods["ns/a"] = heldIDs{}
 	h.step(t, k, heldIDs{}, "a")
 	k.pods["ns/a"] = heldIDs{containerOf("a", "side"): {sharing.ResourcePercent: {"u0001"}}}
 	h.step(t, k, k.pods["ns/a"], "a") // it is being admitted
-	k.pods["ns/a"] = heldIDs{containerOf("a", "side"): {sharing.ResourcePercent: {"u0001"}}, containerOf("a", "main"): {sharing.ResourceMemory: {"u0001"}}}
+	k.pods["ns/a"] = heldIDs{containerOf("a", "side"): {sharing.ResourcePercent: {"u0001"}},
+		containerOf("a", "main"): {sharing.ResourceMemory: {"u0001"}}}
 	h.step(t, k, k.pods["ns/a"], "a")
-	full := heldIDs{containerOf("a", "side"): {sharing.ResourcePercent: {"u0001"}}, containerOf("a", "main"): {sharing.ResourceMemory: {"u0001", "u0002"}}}
+	full := heldIDs{containerOf("a", "side"): {sharing.ResourcePercent: {"u0001"}},
+		containerOf("a", "main"): {sharing.ResourceMemory: {"u0001", "u0002"}}}
 	k.pods["ns/a"] = full
 	h.step(t, k, full, "a")
 	h.step(t, k, full, "a") // it may be of a pod that had the name before
@@ -138,7 +142,8 @@ func TestHoldingsRememberWhatIsComplete(t *testing.T) {
 	h.step(t, k, full, "a") // forgotten with its last claim
 }
 
-// The name of a pod that has ended passes to the next, which has other ids; while both are there kubelet is asked each time.
+// The name of a pod that has ended passes to the next, which has other ids; while both are there kubelet is asked each
+// time.
 func TestHoldingsOfOneName(t *testing.T) {
 	k, p := &kubeletIDs{pods: map[string]heldIDs{"ns/a": memoryIDs("a", "main", "u0001")}}, &podsKnown{}
 	h := p.on(k)
@@ -157,7 +162,8 @@ func TestHoldingsOfOneName(t *testing.T) {
 
 // Nothing follows from what cannot be read, and what was learned stays.
 func TestHoldingsThatCannotBeRead(t *testing.T) {
-	k, p := &kubeletIDs{pods: map[string]heldIDs{"ns/a": memoryIDs("a", "main", "u0001"), "ns/b": memoryIDs("b", "main", "u0002")}}, &podsKnown{}
+	k, p := &kubeletIDs{pods: map[string]heldIDs{"ns/a": memoryIDs("a", "main", "u0001"),
+		"ns/b": memoryIDs("b", "main", "u0002")}}, &podsKnown{}
 	h := p.on(k)
 	fails := func(what string) {
 		t.Helper()
@@ -165,7 +171,8 @@ func TestHoldingsThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: %v, %v, %d lists", what, got, err, k.lists)
 		}
 	}
-	p.pods, p.begun, p.away = []sharing.Pod{asking("1", "a", 1)}, []sharing.ContainerRef{begunOf("1", "a", "main")}, true
+	p.pods, p.begun, p.away = []sharing.Pod{asking("1", "a", 1)}, []sharing.ContainerRef{begunOf("1", "a", "main")},
+		true
 	fails("the API server has not been read")
 	p.away = false
 	h.step(t, k, memoryIDs("a", "main", "u0001"), "a")
@@ -178,7 +185,8 @@ func TestHoldingsThatCannotBeRead(t *testing.T) {
 	maps.Copy(both, memoryIDs("a", "main", "u0001"))
 	h.step(t, k, both, "b")
 
-	// A kubelet that starts knows no pod yet. One whose sandbox it has made is the sign; one that was only bound is not.
+	// A kubelet that starts knows no pod yet. One whose sandbox it has made is the sign; one that was only bound is
+	// not.
 	h, k.pods = p.on(k), map[string]heldIDs{}
 	fails("kubelet does not know a pod with a claim")
 	p.begun = nil
@@ -190,7 +198,8 @@ func TestHoldingsThatCannotBeRead(t *testing.T) {
 
 // A kubelet without that question is asked for its list, and for nothing where no pod can hold an id.
 func TestHoldingsOfAnOlderKubelet(t *testing.T) {
-	k := &kubeletIDs{pods: map[string]heldIDs{"ns/a": memoryIDs("a", "main", "u0001"), "ns/b": memoryIDs("b", "main", "u0002")}, err: sharing.ErrUnsupported}
+	k := &kubeletIDs{pods: map[string]heldIDs{"ns/a": memoryIDs("a", "main", "u0001"),
+		"ns/b": memoryIDs("b", "main", "u0002")}, err: sharing.ErrUnsupported}
 	p := &podsKnown{}
 	h := p.on(k)
 	h.step(t, k, heldIDs{})
@@ -206,8 +215,8 @@ func TestHoldingsOfAnOlderKubelet(t *testing.T) {
 	}
 }
 
-// Whatever pods do, what is remembered is what kubelet would say to one who remembers nothing, and no pod is asked after
-// again once it had begun and all that it asks for was told.
+// After any sequence of pod events, the cached answer equals kubelet's full answer. A pod is not queried again once it
+// runs and all its IDs are known.
 func TestHoldingsAgainstModel(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -215,7 +224,7 @@ func TestHoldingsAgainstModel(t *testing.T) {
 		h := p.on(k)
 		next := 0
 		knows := map[string]string{} // the UID of the pod that kubelet knows by a name
-		told := map[string]bool{}    // names of pods of which all was told
+		told := map[string]bool{}    // names of pods with complete answers
 		for step := range 80 {
 			name := fmt.Sprintf("p%d", r.IntN(5))
 			at := slices.IndexFunc(p.pods, func(q sharing.Pod) bool { return q.Name == name })
@@ -234,7 +243,8 @@ func TestHoldingsAgainstModel(t *testing.T) {
 				k.pods["ns/"+name], knows[name] = heldIDs{}, p.pods[at].UID
 			case len(k.pods["ns/"+name]) == 0: // and gives it ids
 				next++
-				k.pods["ns/"+name] = memoryIDs(name, "main", fmt.Sprintf("u%04d", next), fmt.Sprintf("u%04d", next+5000))
+				k.pods["ns/"+name] = memoryIDs(name, "main", fmt.Sprintf("u%04d", next),
+					fmt.Sprintf("u%04d", next+5000))
 			case !begun:
 				p.begun = append(p.begun, begunOf(p.pods[at].UID, name, "main"))
 			}
@@ -253,7 +263,8 @@ func TestHoldingsAgainstModel(t *testing.T) {
 				}
 			}
 			for _, c := range p.begun {
-				told[c.Pod] = told[c.Pod] || slices.ContainsFunc(p.pods, func(q sharing.Pod) bool { return q.UID == c.PodUID })
+				told[c.Pod] = told[c.Pod] ||
+					slices.ContainsFunc(p.pods, func(q sharing.Pod) bool { return q.UID == c.PodUID })
 			}
 			k.asked()
 		}

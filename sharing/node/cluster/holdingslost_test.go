@@ -49,7 +49,7 @@ func (c *comingPods) bind(n int) sharing.ContainerRef {
 	return begunOf(strconv.Itoa(n), name, "main")
 }
 
-// begin has the runtime know of it, on the second GPU, and the plugin told.
+// begin has the runtime know of it, on the second GPU, and informs the plugin.
 func (c *comingPods) begin(ref sharing.ContainerRef) {
 	c.mu.Lock()
 	c.begun = append(c.begun, ref)
@@ -73,9 +73,10 @@ func startComing(t *testing.T, door func(*fakekubelet.Kubelet) podResources) *co
 	}
 	t.Cleanup(c.k.Stop)
 	share := serve.NewShare(limit.Share{Name: "kubelet", Fixed: true, Bounds: limit.Bounds{
-		Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 8 << 20, PeerBytes: 8 << 20,
+		Conns: 64, PeerConns: 64, Requests: 256, PeerRequests: 256, Streams: 64, PeerStreams: 64, Bytes: 8 << 20,
+		PeerBytes: 8 << 20,
 	}})
-	c.p = deviceplugin.New(deviceplugin.Options{Dir: dir, Share: share, Holdings: &holdings{
+	c.p = deviceplugin.New(deviceplugin.Options{Dir: dir, Share: share, PodResources: &assignedIDs{
 		kubelet: door(c.k),
 		pods: func() ([]sharing.Pod, bool) {
 			c.mu.Lock()
@@ -88,7 +89,9 @@ func startComing(t *testing.T, door func(*fakekubelet.Kubelet) podResources) *co
 			return slices.Clone(c.begun)
 		},
 	}})
-	inv := deviceplugin.Inventory{Memory: true, Units: []deviceplugin.Unit{{GPU: sharing.GPURef{UUID: "GPU-a"}, GiB: 30, Lost: true}, {GPU: sharing.GPURef{UUID: "GPU-b"}, GiB: 30}}}
+	inv := deviceplugin.Inventory{Memory: true,
+		Units: []deviceplugin.Unit{{GPU: sharing.GPURef{UUID: "GPU-a"}, GiB: 30, Lost: true},
+			{GPU: sharing.GPURef{UUID: "GPU-b"}, GiB: 30}}}
 	if err := c.p.SetInventory(inv); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +157,7 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 			t.Errorf("%s cannot start again: %v", ref, err)
 		}
 		if _, err := c.k.Admit(t.Context(), ref, sharing.ResourceMemory, 1); err != nil {
-			t.Errorf("%s would not be taken by a kubelet that starts anew: %v", ref, err)
+			t.Errorf("a restarted kubelet would not take %s: %v", ref, err)
 		}
 	}
 	if diff := cmp.Diff(given, now); diff != "" {
@@ -168,8 +171,8 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	}
 }
 
-// What the test above keeps away: a kubelet without that question is asked for its list, and a pod that it admits meanwhile
-// has no ids and never starts.
+// What the test above keeps away: a kubelet without that question is asked for its list, and a pod that it admits
+// meanwhile has no ids and never starts.
 func TestListTakesIDs(t *testing.T) {
 	t.Parallel()
 	c := startComing(t, func(k *fakekubelet.Kubelet) podResources { return olderKubelet{k} })

@@ -35,18 +35,18 @@ type knownFile struct {
 }
 
 type knownUnit struct {
-	UUID    string                   `json:"uuid"`
-	NUMA    int                      `json:"numa"`
-	GiB     int                      `json:"gib"`
-	Percent int                      `json:"percent,omitempty"`
-	Cut     bool                     `json:"cut,omitempty"`
-	MIG     []deviceplugin.Instances `json:"mig,omitempty"`
+	UUID      string                   `json:"uuid"`
+	NUMA      int                      `json:"numa"`
+	GiB       int                      `json:"gib"`
+	Percent   int                      `json:"percent,omitempty"`
+	InMIGMode bool                     `json:"cut,omitempty"`
+	MIG       []deviceplugin.Instances `json:"mig,omitempty"`
 }
 
 // cutRules say how GPUs in MIG mode are counted.
 type cutRules struct {
-	// most is how many instances of each profile a GPU can have, by the profiles' names; none for one of which that is not
-	// known now.
+	// most is how many instances of each profile a GPU can have, by the profiles' names; none for one of which that is
+	// not known now.
 	most map[sharing.GPUID]map[string]int
 	// gives is what a GPU gives; nil where all give what the node offers.
 	gives func(sharing.GPU) config.Mode
@@ -54,8 +54,8 @@ type cutRules struct {
 	excluded []sharing.GPU
 	// memory is true where memory may be asked for that an instance gives.
 	memory bool
-	// turns are the GPUs whose MIG mode demand may change: they count with all that they give in either mode, whichever they
-	// are in. It is nil while that is not known.
+	// turns are the GPUs whose MIG mode demand may change: they count with all that they give in either mode, whichever
+	// they are in. It is nil while that is not known.
 	turns map[sharing.GPUID]bool
 	// shared are the GPUs whose instances are shared, and count each by itself.
 	shared map[sharing.GPUID]bool
@@ -66,7 +66,8 @@ func rulesOf(states []mig.State, known bool) cutRules {
 	if !known {
 		return cutRules{}
 	}
-	r := cutRules{most: map[sharing.GPUID]map[string]int{}, turns: map[sharing.GPUID]bool{}, shared: map[sharing.GPUID]bool{}}
+	r := cutRules{most: map[sharing.GPUID]map[string]int{}, turns: map[sharing.GPUID]bool{},
+		shared: map[sharing.GPUID]bool{}}
 	for _, s := range states {
 		r.most[s.GPU], r.turns[s.GPU], r.shared[s.GPU] = s.Most, s.Turns, s.Shared
 	}
@@ -84,7 +85,7 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("GPUs of before not remembered", "file", file, "error", err.Error())
+			log.Warn("failed to read the GPUs of the last run", "file", file, "error", err.Error())
 		}
 		return k
 	}
@@ -94,10 +95,11 @@ func loadKnown(file, boot string, log *slog.Logger) *knownGPUs {
 	for _, u := range f.Units {
 		ref, err := sharing.ParseGPURef(u.UUID)
 		if err != nil {
-			log.Warn("GPU of before not remembered", "file", file, "error", err.Error())
+			log.Warn("failed to read a GPU of the last run", "file", file, "error", err.Error())
 			continue
 		}
-		k.units[ref] = deviceplugin.Unit{GPU: ref, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true, InMIGMode: u.Cut, MIG: u.MIG}
+		k.units[ref] = deviceplugin.Unit{GPU: ref, NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Lost: true,
+			InMIGMode: u.InMIGMode, MIG: u.MIG}
 	}
 	return k
 }
@@ -109,7 +111,7 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 		u.Lost = true
 		k.units[id] = u
 		if id.IsInstance() && !slices.ContainsFunc(gpus, func(g sharing.GPU) bool { return g.Ref() == id }) {
-			delete(k.units, id) // it went with the layout, and nobody has a share of it
+			delete(k.units, id) // it was removed with the layout, and has no share
 		}
 	}
 	grown := false
@@ -121,7 +123,8 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 	for _, g := range gpus {
 		old, known := k.units[g.Ref()]
 		lost := g.Health == sharing.HealthLost || g.Health == sharing.HealthUnhealthy ||
-			g.Health == sharing.HealthUnknown && g.HealthReason != "" // there is no driver any more; before the first probe there is no reason
+			// there is no driver any more; before the first probe there is no reason
+			g.Health == sharing.HealthUnknown && g.HealthReason != ""
 		if g.Memory == 0 {
 			continue
 		}
@@ -152,7 +155,8 @@ func (k *knownGPUs) take(gpus []sharing.GPU, rules cutRules) []deviceplugin.Unit
 			}
 		}
 		k.units[g.Ref()] = u
-		grown = grown || !known || old.InMIGMode != u.InMIGMode || old.GiB != u.GiB || old.Percent != u.Percent || !slices.Equal(old.MIG, u.MIG)
+		grown = grown || !known || old.InMIGMode != u.InMIGMode || old.GiB != u.GiB || old.Percent != u.Percent ||
+			!slices.Equal(old.MIG, u.MIG)
 	}
 	if grown {
 		k.save()
@@ -186,13 +190,14 @@ func (k *knownGPUs) sorted() []deviceplugin.Unit {
 func (k *knownGPUs) save() {
 	f := knownFile{BootID: k.boot}
 	for _, u := range k.sorted() {
-		f.Units = append(f.Units, knownUnit{UUID: u.GPU.String(), NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent, Cut: u.InMIGMode, MIG: u.MIG})
+		f.Units = append(f.Units, knownUnit{UUID: u.GPU.String(), NUMA: u.NUMA, GiB: u.GiB, Percent: u.Percent,
+			InMIGMode: u.InMIGMode, MIG: u.MIG})
 	}
 	data, err := json.Marshal(f)
 	if err == nil {
 		err = atomicfile.Write(k.file, data, 0o600)
 	}
 	if err != nil {
-		k.log.Warn("GPUs not remembered over a restart", "file", k.file, "error", err.Error())
+		k.log.Warn("failed to save the list of GPUs", "file", k.file, "error", err.Error())
 	}
 }

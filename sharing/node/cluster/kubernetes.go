@@ -24,8 +24,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 )
 
-// Kubernetes is what the agent is beside its node API on a node of a cluster: device plugin, NRI plugin, the
-// view of the node's pods, and the second witness.
+// Kubernetes has the agent's parts on a node of a cluster besides its node API: device plugin, NRI plugin, the list
+// of the node's pods, and the second source for what runs.
 type Kubernetes struct {
 	*Containers
 	plugin      *deviceplugin.Plugin
@@ -39,14 +39,16 @@ type Kubernetes struct {
 	cordons   *cordons
 }
 
-// NewKubernetes opens the doors; nothing is served and nobody is asked yet.
+// NewKubernetes creates the clients. It serves nothing and makes no call yet.
 func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	a, k := c.Deps, &Kubernetes{Containers: c, pulse: newPulse(), restarted: make(chan struct{}, 1)}
 	var err error
-	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.Options.Cluster.Kubeconfig, Node: a.Options.Cluster.Node, Log: a.Log}); err != nil {
+	if k.api, err = kube.Open(kube.Options{Kubeconfig: a.Options.Cluster.Kubeconfig, Node: a.Options.Cluster.Node,
+		Log: a.Log}); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}
-	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons, warn: func(text string) { a.Runtime.Conditions.Set(conditions.Cordons, text) }}
+	k.cordons = &cordons{log: a.Log, dir: a.State, set: a.Runtime.SetCordons,
+		warn: func(text string) { a.Runtime.Conditions.Set(conditions.Cordons, text) }}
 	k.cordons.restore()
 	if k.runtimeDoor, err = containerd.Open(a.Options.Cluster.RuntimeSocket); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
@@ -55,9 +57,11 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("kubelet: %w", err), k.runtimeDoor.Close())
 	}
 	k.plugin = deviceplugin.New(deviceplugin.Options{
-		Dir: filepath.Join(a.Options.Cluster.Kubelet, "device-plugins"), Log: a.Log, Gate: k.gate, Cuts: k.cuts, Answered: a.Allocated,
-		Share:    a.Kubelet,
-		Holdings: &holdings{kubelet: k.kubelet, pods: k.api.Asking, begun: a.Runtime.KnownPods},
+		Dir: filepath.Join(a.Options.Cluster.Kubelet, "device-plugins"), Log: a.Log, Gate: k.gate,
+		MIGGate:      k.noCreation,
+		Answered:     a.Allocated,
+		Share:        a.Kubelet,
+		PodResources: &assignedIDs{kubelet: k.kubelet, pods: k.api.Asking, begun: a.Runtime.KnownPods},
 	})
 	// The monitor puts its socket there, if one runs; the folder is there first, because containers keep what they were
 	// given.
@@ -65,10 +69,13 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 	if err := os.MkdirAll(view, 0o755); err != nil {
 		return nil, errors.Join(fmt.Errorf("make folder of pods' own numbers: %w", err), k.close())
 	}
-	missed := &missedNews{warn: func(text string) { a.Runtime.Conditions.Set(conditions.Missed, text) }, event: k.api.Event}
+	missed := &missedNews{warn: func(text string) { a.Runtime.Conditions.Set(conditions.Missed, text) },
+		event: k.api.Event}
 	k.inject, err = nri.New(nri.Options{
-		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts, Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
-		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths, Namespaces: k.api},
+		Socket: a.Options.Cluster.NRISocket, Log: a.Log, Node: a.Runtime, Pods: k.api, Starts: k.Starts,
+		Exempt: a.Options.Cluster.Exempt, Failpoints: a.Options.Failpoints, View: view,
+		HostPaths: nri.HostPaths{Guarded: a.Options.GuardedPaths(), Allowed: a.Options.Cluster.HostPaths,
+			Namespaces: k.api},
 		Missed:    missed.tell,
 		Condition: func(why string) { a.Runtime.Conditions.Set(conditions.NRI, why) },
 	})
@@ -76,7 +83,7 @@ func NewKubernetes(c *Containers) (*Kubernetes, error) {
 		return nil, errors.Join(fmt.Errorf("NRI plugin: %w", err), k.close())
 	}
 	c.tell = k.tellKubelet
-	a.Runtime.AwaitWitness()
+	a.Runtime.AwaitRuntimeSync()
 	users := a.Runtime.Notify
 	users.ToPod = func(ctx context.Context, ref sharing.ContainerRef, reason, message string) {
 		k.api.Event(ctx, ref, reason, message, reason != health.RecoveredReason)
@@ -127,7 +134,9 @@ func (k *Kubernetes) Run(ctx context.Context) error {
 
 func (k *Kubernetes) publisher() *publisher {
 	return &publisher{
-		log: k.Log, changed: k.Runtime.Changed, books: k.Runtime.Books, renewed: k.api.Renewed(), write: k.api.PublishStatus, beat: k.api.Heartbeat,
+		log: k.Log, changed: k.Runtime.Changed, ledger: k.Runtime.LedgerState, renewed: k.api.Renewed(),
+		generation: k.cordons.applied.Load,
+		write:      k.api.PublishStatus, beat: k.api.Heartbeat,
 		pause: publishPause, retry: publishRetry, every: heartbeatEvery,
 	}
 }
@@ -138,11 +147,13 @@ func (k *Kubernetes) close() error { return errors.Join(k.runtimeDoor.Close(), k
 func (k *Kubernetes) tellKubelet(units []deviceplugin.Unit) {
 	pool := k.Runtime.Settings().Pool()
 	err := k.plugin.SetInventory(deviceplugin.Inventory{
-		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool), Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole), MIG: pool.Offers(config.Mode.MIG),
+		Units: units, Memory: pool.Offers(config.Mode.Shared) || pool.SharesMIG() || hardwareMemory(pool),
+		Percent: pool.Offers(config.Mode.Shared), Whole: pool.Offers(config.Mode.Whole),
+		MIG: pool.Offers(config.Mode.MIG),
 	})
 	text := ""
 	if err != nil {
-		text = fmt.Sprintf("kubelet cannot be told of the GPUs: %v", err)
+		text = fmt.Sprintf("cannot advertise GPUs to kubelet: %v", err)
 	}
 	k.Runtime.Conditions.Set(conditions.Inventory, text)
 	k.plugin.SetHolders(k.Runtime.Holders())
@@ -159,25 +170,26 @@ func (k *Kubernetes) Unregistered() []string {
 		}
 	}
 	if !advertised {
-		why = append(why, "kubelet has not been told of any GPU yet")
+		why = append(why, "no GPU is advertised to kubelet yet")
 	}
 	return why
 }
 
-// Stuck says why kubelet should start this pod's container anew. What a container has of the driver was mounted when
-// it was made: device files and libraries of a driver that is loaded anew, or is another version, are not among it.
+// Stuck says why kubelet should restart this pod's container. The driver's device files and libraries were mounted at
+// its creation: they are missing or old if the driver was loaded again or updated.
 func (k *Kubernetes) Stuck() string {
 	if !k.Runtime.DriverGone() {
 		return ""
 	}
-	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it only after a restart"
+	return "the NVIDIA driver that was there does not answer any more; if it is loaded again, a container sees it " +
+		"only after a restart"
 }
 
-// cuts waits until no MIG instance is being cut for a pod. The error says which ones are.
-func (k *Kubernetes) cuts(ctx context.Context) error {
+// noCreation waits until no MIG instance is being created for a pod. The error names the pending ones.
+func (k *Kubernetes) noCreation(ctx context.Context) error {
 	for {
 		changed := k.Runtime.Changed()
-		why := k.Runtime.PendingCuts()
+		why := k.Runtime.PendingInstances()
 		if len(why) == 0 {
 			return nil
 		}
@@ -194,7 +206,8 @@ func (k *Kubernetes) cuts(ctx context.Context) error {
 func (k *Kubernetes) gate(ctx context.Context) error {
 	for {
 		if err := k.pulse.steady(ctx); err != nil {
-			return fmt.Errorf("kerf-agent was stopped for a while, and finds out what it missed: %w", sharing.ErrUnavailable)
+			return fmt.Errorf("kerf-agent was stopped for a while, and finds out what it missed: %w",
+				sharing.ErrUnavailable)
 		}
 		changed := k.Runtime.Changed()
 		why := k.Runtime.PodsNotReady()

@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// reasonCut of a pod: its MIG instance is ready, and the time of its creation.
-	reasonCut = "MIGInstanceReady"
-	// reasonUncut of a pod: its MIG instance is not there yet, and why; it is tried again.
-	reasonUncut = "MIGInstanceWaits"
+	// reasonReady of a pod: its MIG instance is ready, and the time of its creation.
+	reasonReady = "MIGInstanceReady"
+	// reasonPending of a pod: its MIG instance does not exist yet, with the reason. Kerf tries again.
+	reasonPending = "MIGInstancePending"
 )
 
-// tellCut says in the pod's events what became of its instance.
+// tellCut writes an event of the pod about its instance.
 func (k *Kubernetes) tellCut(ctx context.Context, n instances.Notice) {
 	where := fmt.Sprintf("MIG instance %s of GPU %d", n.Instance, n.GPU.Index)
 	switch {
 	case n.Err != nil:
-		k.api.Event(ctx, n.Container, reasonUncut, fmt.Sprintf("%s is not there yet, and it is tried again: %v", where, n.Err), true)
+		k.api.Event(ctx, n.Container, reasonPending, fmt.Sprintf("Kerf could not create %s and tries again: %v", where,
+			n.Err), true)
 	case n.Warm:
-		k.api.Event(ctx, n.Container, reasonCut, where+" was there, and free", false)
+		k.api.Event(ctx, n.Container, reasonReady, "Kerf assigned the existing "+where+".", false)
 	default:
-		k.api.Event(ctx, n.Container, reasonCut, fmt.Sprintf("%s was cut in %s", where, n.Took.Round(time.Millisecond)), false)
+		k.api.Event(ctx, n.Container, reasonReady,
+			fmt.Sprintf("Kerf created %s in %s.", where, n.Took.Round(time.Millisecond)), false)
 	}
 }

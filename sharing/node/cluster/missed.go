@@ -18,13 +18,13 @@ const startedPastKerfReason = "StartedPastKerf"
 // maxMissed is how many containers a warning names.
 const maxMissed = 5
 
-// missedNews tells of containers that were created while the agent was away and that it would have refused. tell is called
-// by one goroutine at a time.
+// missedNews tells of containers that were created while the agent was away and that it would have refused. tell is
+// called by one goroutine at a time.
 type missedNews struct {
 	warn  func(sentence string)
 	event func(ctx context.Context, ref sharing.ContainerRef, reason, message string, warning bool)
-	// told are those of which an event was written.
-	told map[nri.Missed]bool
+	// reported are those that have an event.
+	reported map[nri.Missed]bool
 }
 
 // tell shows all that there are in the status, and writes an event of each new one.
@@ -36,11 +36,12 @@ func (n *missedNews) tell(ctx context.Context, all []nri.Missed) {
 		if i < maxMissed {
 			names = append(names, fmt.Sprintf("%s (%s)", m.Ref, m.Reason))
 		}
-		if !n.told[m] {
-			n.event(ctx, m.Ref, startedPastKerfReason, "created while kerf-agent was away, which would have refused it: "+m.Reason+"; delete the pod", true)
+		if !n.reported[m] {
+			n.event(ctx, m.Ref, startedPastKerfReason,
+				"created while kerf-agent was away, which would have refused it: "+m.Reason+"; delete the pod", true)
 		}
 	}
-	n.told = told
+	n.reported = told
 	if len(all) == 0 {
 		n.warn("")
 		return
@@ -48,5 +49,6 @@ func (n *missedNews) tell(ctx context.Context, all []nri.Missed) {
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	n.warn("containers that reach GPUs past Kerf were created while kerf-agent was away; delete their pods: " + strings.Join(names, ", "))
+	n.warn("containers that reach GPUs past Kerf were created while kerf-agent was away; delete their pods: " +
+		strings.Join(names, ", "))
 }

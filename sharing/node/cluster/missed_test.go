@@ -25,13 +25,15 @@ func TestMissedNews(t *testing.T) {
 	}
 	of := func(pods ...string) (all []nri.Missed) {
 		for _, p := range pods {
-			all = append(all, nri.Missed{Ref: sharing.ContainerRef{Namespace: "ns", Pod: p, Container: "main"}, Reason: `host path "/run/kerf" reaches GPUs past Kerf`})
+			all = append(all, nri.Missed{Ref: sharing.ContainerRef{Namespace: "ns", Pod: p, Container: "main"},
+				Reason: `host path "/run/kerf" reaches GPUs past Kerf`})
 		}
 		return all
 	}
 	n.tell(t.Context(), of("a", "b"))
 	n.tell(t.Context(), of("a", "b", "c", "d", "e", "f", "g"))
-	if !strings.HasSuffix(warning, ", and 2 more") || !strings.Contains(warning, `(host path "/run/kerf" reaches GPUs past Kerf)`) {
+	if !strings.HasSuffix(warning, ", and 2 more") ||
+		!strings.Contains(warning, `(host path "/run/kerf" reaches GPUs past Kerf)`) {
 		t.Errorf("warning %q", warning)
 	}
 	if len(events) != 7 || !strings.HasPrefix(events[0], "a StartedPastKerf true created while kerf-agent was away") {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// labelPause is the least time between two looks at the node's labels, and labelAgain after which they are looked at
-	// where nothing has changed here: somebody may have taken one off.
+	// labelPause is the least time between two checks of the node's labels. After labelAgain they are checked even
+	// without a change here: an administrator may have removed one.
 	labelPause = 5 * time.Second
 	labelAgain = 5 * time.Minute
 	// mixed is a label's value where the GPUs of the node differ.
@@ -36,7 +36,7 @@ func (k *Kubernetes) labelNode(ctx context.Context) {
 	var last kube.NodeLabels
 	for known := false; ctx.Err() == nil; {
 		changed := k.Runtime.Changed()
-		books := k.Runtime.Books()
+		books := k.Runtime.LedgerState()
 		l := labelsOf(books)
 		l.Started = len(books.PodsNotReady) == 0 && len(k.Unregistered()) == 0
 		// Before a driver has answered, the GPUs are those of the grants that are on record, of which no more is known.
@@ -54,7 +54,7 @@ func (k *Kubernetes) labelNode(ctx context.Context) {
 			}
 		}
 		if !l.Started {
-			wait = labelPause // kubelet takes what it is told without our state changing
+			wait = labelPause // kubelet updates its devices without a change of our state
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -72,9 +72,9 @@ func sameLabels(a, b kube.NodeLabels) bool {
 	return a.Started == b.Started && maps.Equal(a.Own, b.Own) && maps.Equal(a.GFD, b.GFD)
 }
 
-// labelsOf are the labels that the books come to. The names of GPU feature discovery are those that can be told from what
-// the agent knows; nvidia.com/gpu.present is not among them, since NVIDIA's device plugin takes a node that has it.
-func labelsOf(b status.Books) kube.NodeLabels {
+// labelsOf are the labels for the node's state. The names of GPU feature discovery are included if the agent knows
+// the value. nvidia.com/gpu.present is not, since NVIDIA's device plugin uses a node with it.
+func labelsOf(b status.LedgerState) kube.NodeLabels {
 	// A shared MIG instance is a part of a GPU that is there, too.
 	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.Ref().IsInstance() })
 	if len(gpus) == 0 {
@@ -89,7 +89,7 @@ func labelsOf(b status.Books) kube.NodeLabels {
 		least = min(least, g.GPU.Memory)
 		able = able || g.GPU.MIGCapable
 		best := sharing.LevelNone
-		for _, of := range g.Levels { // that of a whole GPU says nothing of its pieces
+		for _, of := range g.Levels { // the label of a whole GPU says nothing about shares
 			if of != sharing.LevelExclusive {
 				best = max(best, of)
 			}
@@ -101,12 +101,14 @@ func labelsOf(b status.Books) kube.NodeLabels {
 	capable := strconv.FormatBool(able)
 	l := kube.NodeLabels{
 		Own: map[string]string{
-			sharing.LabelModel: labelValue(model), sharing.LabelMemory: strconv.FormatUint(uint64(least/sharing.GiB), 10),
+			sharing.LabelModel: labelValue(model), sharing.LabelMemory: strconv.FormatUint(uint64(least/sharing.GiB),
+				10),
 			sharing.LabelLevel: level.String(), sharing.LabelMIGCapable: capable,
 		},
 		GFD: map[string]string{
-			"nvidia.com/gpu.product": labelValue(model), "nvidia.com/gpu.memory": strconv.FormatUint(uint64(least/sharing.MiB), 10),
-			"nvidia.com/gpu.count": strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
+			"nvidia.com/gpu.product": labelValue(model),
+			"nvidia.com/gpu.memory":  strconv.FormatUint(uint64(least/sharing.MiB), 10),
+			"nvidia.com/gpu.count":   strconv.Itoa(len(gpus)), "nvidia.com/mig.capable": capable,
 		},
 	}
 	if b.DriverVersion != "" {

@@ -22,32 +22,42 @@ func TestLabelsOf(t *testing.T) {
 			View: ledger.View{GPU: sharing.GPU{Model: model, Memory: memory, MIGCapable: able}}, Levels: levels,
 		}
 	}
-	h100 := gpu("NVIDIA H100 80GB HBM3", 81559*sharing.MiB, true, sharing.LevelExclusive, sharing.LevelDriver, sharing.LevelReactive)
+	h100 := gpu("NVIDIA H100 80GB HBM3", 81559*sharing.MiB, true, sharing.LevelExclusive, sharing.LevelDriver,
+		sharing.LevelReactive)
 	t4 := gpu("Tesla T4", 15*sharing.GiB, false, sharing.LevelReactive)
 	for name, tc := range map[string]struct {
-		books status.Books
+		books status.LedgerState
 		want  kube.NodeLabels
 	}{
 		"no GPU was looked for": {},
-		"one kind": {status.Books{DriverVersion: "615.43.02", GPUs: []status.BookedGPU{h100, h100}}, kube.NodeLabels{
-			Own: map[string]string{
-				"kerf.dev/gpu.model": "NVIDIA-H100-80GB-HBM3", "kerf.dev/gpu.memory": "79", "kerf.dev/level": "driver",
-				"kerf.dev/mig.capable": "true", "kerf.dev/driver": "615.43.02",
-			},
-			GFD: map[string]string{
-				"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2",
-				"nvidia.com/mig.capable": "true", "nvidia.com/cuda.driver-version.full": "615.43.02",
-				"nvidia.com/cuda.driver-version.major": "615", "nvidia.com/cuda.driver-version.minor": "43", "nvidia.com/cuda.driver-version.revision": "02",
-			},
+		"one kind": {status.LedgerState{DriverVersion: "615.43.02", GPUs: []status.BookedGPU{h100, h100}},
+			kube.NodeLabels{
+				Own: map[string]string{
+					"kerf.dev/gpu-model": "NVIDIA-H100-80GB-HBM3", "kerf.dev/gpu-memory-gib": "79",
+					"kerf.dev/enforcement-level": "driver",
+					"kerf.dev/mig-capable":       "true", "kerf.dev/driver-version": "615.43.02",
+				},
+				GFD: map[string]string{
+					"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
+					"nvidia.com/gpu.count":   "2",
+					"nvidia.com/mig.capable": "true", "nvidia.com/cuda.driver-version.full": "615.43.02",
+					"nvidia.com/cuda.driver-version.major": "615", "nvidia.com/cuda.driver-version.minor": "43",
+					"nvidia.com/cuda.driver-version.revision": "02",
+				},
+			}},
+		"two kinds, the weaker counts": {status.LedgerState{GPUs: []status.BookedGPU{h100, t4}}, kube.NodeLabels{
+			Own: map[string]string{"kerf.dev/gpu-model": "mixed", "kerf.dev/gpu-memory-gib": "15",
+				"kerf.dev/enforcement-level": "reactive", "kerf.dev/mig-capable": "true"},
+			GFD: map[string]string{"nvidia.com/gpu.product": "mixed", "nvidia.com/gpu.memory": "15360",
+				"nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true"},
 		}},
-		"two kinds, the weaker counts": {status.Books{GPUs: []status.BookedGPU{h100, t4}}, kube.NodeLabels{
-			Own: map[string]string{"kerf.dev/gpu.model": "mixed", "kerf.dev/gpu.memory": "15", "kerf.dev/level": "reactive", "kerf.dev/mig.capable": "true"},
-			GFD: map[string]string{"nvidia.com/gpu.product": "mixed", "nvidia.com/gpu.memory": "15360", "nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true"},
-		}},
-		"nothing holds": {status.Books{GPUs: []status.BookedGPU{gpu("Tesla T4", sharing.GiB, false)}}, kube.NodeLabels{
-			Own: map[string]string{"kerf.dev/gpu.model": "Tesla-T4", "kerf.dev/gpu.memory": "1", "kerf.dev/level": "none", "kerf.dev/mig.capable": "false"},
-			GFD: map[string]string{"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "1024", "nvidia.com/gpu.count": "1", "nvidia.com/mig.capable": "false"},
-		}},
+		"nothing holds": {status.LedgerState{GPUs: []status.BookedGPU{gpu("Tesla T4", sharing.GiB, false)}},
+			kube.NodeLabels{
+				Own: map[string]string{"kerf.dev/gpu-model": "Tesla-T4", "kerf.dev/gpu-memory-gib": "1",
+					"kerf.dev/enforcement-level": "none", "kerf.dev/mig-capable": "false"},
+				GFD: map[string]string{"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "1024",
+					"nvidia.com/gpu.count": "1", "nvidia.com/mig.capable": "false"},
+			}},
 	} {
 		if d := cmp.Diff(tc.want, labelsOf(tc.books)); d != "" {
 			t.Errorf("%s: %s", name, d)

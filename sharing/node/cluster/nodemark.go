@@ -16,12 +16,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
-// followLeaving stops new grants while the node has a taint which says that it will be taken away, as far as the pool names
-// such taints.
+// followLeaving stops new grants while the node has a taint which says that it will be taken away, as far as the pool
+// names such taints.
 func (k *Kubernetes) followLeaving(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := k.Runtime.Changed()
-		keys := k.Runtime.Settings().Pool().Health.SpotTaints
+		keys := k.Runtime.Settings().Pool().Health.TerminationTaints
 		if len(keys) == 0 {
 			k.Runtime.SetLeaving(ctx, "")
 			k.Runtime.Conditions.Set(conditions.LeavingUnknown, "")
@@ -46,7 +46,7 @@ func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 	defer func() { stop(); <-done }()
 	for {
 		changed := k.Runtime.Changed()
-		if !slices.Equal(keys, k.Runtime.Settings().Pool().Health.SpotTaints) {
+		if !slices.Equal(keys, k.Runtime.Settings().Pool().Health.TerminationTaints) {
 			return
 		}
 		select {
@@ -60,18 +60,21 @@ func (k *Kubernetes) followTaints(ctx context.Context, keys []string) {
 // seeTaints takes the node's taints. While they cannot be read, what was known of them stays.
 func (k *Kubernetes) seeTaints(ctx context.Context, keys, taints []string, err error) {
 	if err != nil {
-		k.Runtime.Conditions.Set(conditions.LeavingUnknown, "the node's taints (health.spotTaints) cannot be read: "+err.Error())
+		k.Runtime.Conditions.Set(conditions.LeavingUnknown,
+			"the node's taints (health.terminationTaints) cannot be read: "+
+				err.Error())
 		return
 	}
 	k.Runtime.Conditions.Set(conditions.LeavingUnknown, "")
 	k.Runtime.SetLeaving(ctx, leaving(keys, taints))
 }
 
-// leaving says why the node will be taken away, empty where it will not.
+// leaving is the reason why the node terminates, empty if it does not.
 func leaving(keys, taints []string) string {
 	for _, t := range taints {
 		if slices.Contains(keys, t) {
-			return fmt.Sprintf("the node has the taint %s: it will be taken away soon, and nothing new is granted on it; save what is to be kept", t)
+			return fmt.Sprintf("the node has the taint %s and terminates soon; it gives no new grants: save your "+
+				"data", t)
 		}
 	}
 	return ""
@@ -97,7 +100,7 @@ func (k *Kubernetes) markNode(ctx context.Context) {
 		failures.tell(ctx, err)
 		text := ""
 		if err != nil {
-			text = "the node's object does not show how its GPUs are (health.node): " + err.Error()
+			text = "the node's object does not show how its GPUs are (health.nodeSignal): " + err.Error()
 		}
 		k.Runtime.Conditions.Set(conditions.NodeMark, text)
 		if err != nil {
@@ -130,7 +133,7 @@ func markOf(mode config.NodeMark, gpus []sharing.GPU) kube.NodeMark {
 		m.Taint = m.Taint || faulty && mode == config.NodeMarkTaint
 	}
 	if len(bad) > 0 {
-		m.Healthy, m.Reason, m.Message = false, "GPUFaulty", strings.Join(bad, "; ")
+		m.Healthy, m.Reason, m.Message = false, "GPUUnhealthy", strings.Join(bad, "; ")
 	}
 	return m
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	api "github.com/kerf-gpu/kerf/api/gpunode"
 	"github.com/kerf-gpu/kerf/internal/sleep"
 	"github.com/kerf-gpu/kerf/sharing/node/gpunode"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
@@ -31,16 +32,19 @@ const (
 	heartbeatValid = 40 * time.Second
 )
 
-// publisher tells the cluster of the node. What goes wrong is logged once, and keeps no pod from running: the node's own
-// books decide what starts here.
+// publisher reports the node's state to the cluster. It logs each failure once. No pod waits for it: the ledger
+// decides what starts here.
 type publisher struct {
 	log *slog.Logger
-	// changed and books are the runtime's.
+	// changed and ledger are from the node runtime.
 	changed func() <-chan struct{}
-	books   func() status.Books
-	// renewed says that the API server may have deleted the object, because the Node was made anew.
+	ledger  func() status.LedgerState
+	// generation is that of the spec that the agent has applied, and conditions those that were published last.
+	generation func() int64
+	conditions []api.Condition
+	// renewed signals that the Node was created again. The API server may have deleted the object.
 	renewed <-chan struct{}
-	// write and beat reach the API server, each with a deadline of its own.
+	// write and beat call the API server, each with a separate deadline.
 	write func(ctx context.Context, status json.RawMessage) error
 	beat  func(ctx context.Context, now time.Time, valid time.Duration) error
 	// pause, retry and every are the constants above, but in tests.
@@ -62,7 +66,7 @@ func (p *publisher) follow(ctx context.Context) {
 	var written time.Time
 	for {
 		changed := p.changed()
-		text, err := json.Marshal(gpunode.Of(p.books()))
+		text, err := p.status()
 		if err == nil && !bytes.Equal(text, last) {
 			err = p.write(ctx, text)
 			written = time.Now()
@@ -90,6 +94,14 @@ func (p *publisher) follow(ctx context.Context) {
 	}
 }
 
+// status is the node's status now.
+func (p *publisher) status() ([]byte, error) {
+	s := gpunode.Of(p.ledger())
+	s.Observe(p.generation(), p.conditions, time.Now().UTC().Format(time.RFC3339))
+	p.conditions = s.Conditions
+	return json.Marshal(s)
+}
+
 // heartbeat renews the Lease.
 func (p *publisher) heartbeat(ctx context.Context) {
 	failures := teller{log: p.log, what: "heartbeat"}
@@ -112,10 +124,10 @@ func (t *teller) tell(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && !t.failed:
-		t.log.Warn("the cluster is not told; it is tried again", "what", t.what, "error", err.Error())
+		t.log.Warn("failed to update the cluster, will retry", "what", t.what, "error", err.Error())
 		t.failed = true
 	case err == nil && t.failed:
-		t.log.Info("the cluster is told again", "what", t.what)
+		t.log.Info("updated the cluster after failures", "what", t.what)
 		t.failed = false
 	}
 }

@@ -43,11 +43,12 @@ func (w *world) publisher(t *testing.T) *publisher {
 			defer w.Unlock()
 			return w.changed
 		},
-		books: func() status.Books {
+		ledger: func() status.LedgerState {
 			w.Lock()
 			defer w.Unlock()
-			return status.Books{Pool: w.pool}
+			return status.LedgerState{Pool: w.pool}
 		},
+		generation: func() int64 { return 7 },
 		write: func(_ context.Context, text json.RawMessage) error {
 			var s gpunode.Status
 			if err := json.Unmarshal(text, &s); err != nil {
@@ -112,7 +113,8 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-// A change after a while is written at once, but for a moment in which others join it; the next one waits for the pause.
+// A change after a while is written at once, but for a moment in which others join it; the next one waits for the
+// pause.
 func TestPublisherIsQuickAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{pool: "a", changed: make(chan struct{})}

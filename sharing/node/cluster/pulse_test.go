@@ -16,13 +16,14 @@ func TestPulse(t *testing.T) {
 		beats []time.Duration // at these times
 		doubt bool            // at the last of them
 	}{
-		"at once":                    {beats: []time.Duration{0}},
-		"regular":                    {beats: []time.Duration{0, 100 * ms, 200 * ms}},
-		"late, as on a busy node":    {beats: []time.Duration{0, 1000 * ms, 1900 * ms}},
-		"just stopped":               {beats: []time.Duration{0, 100 * ms, 1200 * ms}, doubt: true},
-		"stopped a moment ago":       {beats: []time.Duration{0, 5000 * ms, 5500 * ms, 5999 * ms}, doubt: true},
-		"stopped, and settled":       {beats: []time.Duration{0, 5000 * ms, 5500 * ms, 6000 * ms}},
-		"stopped again":              {beats: []time.Duration{0, 5000 * ms, 5500 * ms, 6000 * ms, 8000 * ms}, doubt: true},
+		"at once":                 {beats: []time.Duration{0}},
+		"regular":                 {beats: []time.Duration{0, 100 * ms, 200 * ms}},
+		"late, as on a busy node": {beats: []time.Duration{0, 1000 * ms, 1900 * ms}},
+		"just stopped":            {beats: []time.Duration{0, 100 * ms, 1200 * ms}, doubt: true},
+		"stopped a moment ago":    {beats: []time.Duration{0, 5000 * ms, 5500 * ms, 5999 * ms}, doubt: true},
+		"stopped, and settled":    {beats: []time.Duration{0, 5000 * ms, 5500 * ms, 6000 * ms}},
+		"stopped again": {beats: []time.Duration{0, 5000 * ms, 5500 * ms, 6000 * ms, 8000 * ms},
+			doubt: true},
 		"asked before it has beaten": {beats: []time.Duration{3000 * ms}, doubt: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// runtimeEvery is how often the container runtime's configuration is judged anew: it changes by a restart.
+	// runtimeEvery is how often the container runtime's config is checked again: it changes by a restart.
 	runtimeEvery = 10 * time.Second
-	// crossCheckEvery is how often containerd's list is compared with the ledger even if nothing was told.
+	// crossCheckEvery is how often containerd's list is compared with the ledger even without an event.
 	crossCheckEvery = 30 * time.Second
 	runtimeDeadline = 10 * time.Second
 )
 
-// judgeRuntime says what of the container runtime keeps pods from being started with grants, until ctx ends. A
-// runtime that has been started anew is judged at once.
+// judgeRuntime reports problems of the container runtime that prevent pods with grants, until ctx ends. It checks a
+// restarted runtime at once.
 func (k *Kubernetes) judgeRuntime(ctx context.Context) error {
 	t := time.NewTicker(runtimeEvery)
 	defer t.Stop()
@@ -47,13 +47,15 @@ func (k *Kubernetes) judgeOnce(ctx context.Context) {
 	report, err := k.runtimeDoor.Report(ask)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.Runtime.Conditions.Set(conditions.RuntimeConfig, "the container runtime does not tell of its configuration: "+err.Error())
+			k.Runtime.Conditions.Set(conditions.RuntimeConfig,
+				"the container runtime does not tell of its configuration: "+err.Error())
 		}
 		return
 	}
 	k.Runtime.Conditions.Set(conditions.RuntimeConfig, "")
 	blocking, warning := map[string]string{}, map[string]string{}
-	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.Options.Cluster.ToolkitConfig), k.Options.Containers.CDI) {
+	for _, p := range containerd.Verdict(report, containerd.ReadToolkit(k.Options.Cluster.ToolkitConfig),
+		k.Options.Containers.CDI) {
 		if p.Blocking {
 			blocking[p.Key] = p.String()
 		} else {
@@ -64,8 +66,8 @@ func (k *Kubernetes) judgeOnce(ctx context.Context) {
 	k.Runtime.Conditions.Replace(conditions.RuntimeProblem, warning)
 }
 
-// followRuntime is the second witness beside NRI: what containerd itself tells of ends, and its list of
-// containers against the ledger.
+// followRuntime is the second source besides NRI: containerd's events of ended containers, and its list of
+// containers.
 func (k *Kubernetes) followRuntime(ctx context.Context) error {
 	err := k.runtimeDoor.Events(ctx, func(e containerd.Event) {
 		if e.Kind != containerd.EventConnected {
@@ -79,7 +81,8 @@ func (k *Kubernetes) followRuntime(ctx context.Context) error {
 		k.crossCheck(ctx)
 	})
 	if errors.Is(err, sharing.ErrUnsupported) || errors.Is(err, sharing.ErrInvalid) {
-		k.Runtime.Conditions.Set(conditions.SecondWitness, "the container runtime tells of no ends beside NRI: "+err.Error())
+		k.Runtime.Conditions.Set(conditions.SecondSource, "the container runtime reports no exits except through NRI: "+
+			err.Error())
 		return nil
 	}
 	return err
@@ -113,7 +116,7 @@ func (k *Kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) 
 	there, err := k.runtimeDoor.Pods(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.Log.Warn("static pods not looked for", "error", err.Error())
+			k.Log.Warn("failed to list static pods", "error", err.Error())
 		}
 		return nil
 	}
@@ -149,6 +152,6 @@ func (k *Kubernetes) crossCheck(ctx context.Context) {
 		err = k.Runtime.CrossCheck(ctx, seen)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.Log.Warn("containers not compared with the ledger", "error", err.Error())
+		k.Log.Warn("failed to compare containers with the ledger", "error", err.Error())
 	}
 }

@@ -13,9 +13,11 @@ import (
 
 // A static pod is forgotten when the runtime has not had it twice; other pods are the API server's to tell of.
 func TestForgottenStaticPods(t *testing.T) {
-	const static, other, ordinary = "ae60b3b93f367910ce890665438c01a2", "949ac707e95cfa55180f58c6f7ff5c32", "5cd9a93c-6ea8-4210-b5ab-16ae4982dd4c"
+	const static, other, ordinary = "ae60b3b93f367910ce890665438c01a2", "949ac707e95cfa55180f58c6f7ff5c32",
+		"5cd9a93c-6ea8-4210-b5ab-16ae4982dd4c"
 	claims := []sharing.ContainerRef{
-		{PodUID: static, Container: "a"}, {PodUID: static, Container: "b"}, {PodUID: other, Container: "a"}, {PodUID: ordinary, Container: "a"},
+		{PodUID: static, Container: "a"}, {PodUID: static, Container: "b"}, {PodUID: other, Container: "a"},
+		{PodUID: ordinary, Container: "a"},
 	}
 	steps := []struct {
 		name  string

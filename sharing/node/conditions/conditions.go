@@ -41,6 +41,7 @@ const (
 	Compute
 	ConfigKept // a new config was rejected, and the last good one stays
 	ConfigMap
+	ConfigVersion // the config has an old version
 	RuntimeConfig
 	Cordons
 	Draining // of a grant
@@ -60,7 +61,7 @@ const (
 	PoolLabels
 	Rejected       // of a grant
 	RuntimeProblem // of a kind of problem
-	SecondWitness
+	SecondSource
 	Turn
 	Unaccounted
 	Uncounted // of a grant
@@ -156,7 +157,7 @@ func (s *Set) set(k key, sentence string) bool {
 	return true
 }
 
-// Has reports whether a condition without a subject of its own is set.
+// Has reports whether a condition without a subject is set.
 func (s *Set) Has(kind Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,12 +194,12 @@ func (s *Set) RejectConfig(mistakes []string, first bool) {
 	s.mu.Lock()
 	s.mistakes = mistakes
 	s.mu.Unlock()
-	sentence := "the configuration has mistakes: " + strings.Join(mistakes, "; ")
+	sentence := "the config has errors: " + strings.Join(mistakes, "; ")
 	if first {
 		s.Set(Config, sentence)
 		return
 	}
-	s.Set(ConfigKept, sentence+"; the last good one stays in force")
+	s.Set(ConfigKept, sentence+"; the last known good config stays applied")
 }
 
 // ApplyConfig notes that a config was applied.

@@ -47,7 +47,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Each change is told once, and nothing else is.
+// Each change is reported once, and nothing else is.
 func TestChanges(t *testing.T) {
 	s, n := counted()
 	for i, step := range []struct {
@@ -77,12 +77,12 @@ func TestChanges(t *testing.T) {
 func TestRejectedConfig(t *testing.T) {
 	s, _ := counted()
 	s.RejectConfig([]string{"x", "y"}, true)
-	expect(t, s, conditions.StopsGrants, "the configuration has mistakes: x; y")
+	expect(t, s, conditions.StopsGrants, "the config has errors: x; y")
 	s.ApplyConfig()
 	expect(t, s, conditions.StopsGrants)
 	s.RejectConfig([]string{"z"}, false)
 	expect(t, s, conditions.StopsGrants)
-	expect(t, s, conditions.Warns, "the configuration has mistakes: z; the last good one stays in force")
+	expect(t, s, conditions.Warns, "the config has errors: z; the last known good config stays applied")
 	if got := s.ConfigErrors(); !slices.Equal(got, []string{"z"}) {
 		t.Errorf("errors %q", got)
 	}

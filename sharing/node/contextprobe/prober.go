@@ -119,7 +119,8 @@ func (p *Prober) measure(ctx context.Context, gpu contextsize.GPU) (err error) {
 	if err != nil {
 		return err
 	}
-	p.Log.Info("context measured", "model", gpu.Kind.Model, "driver", gpu.Kind.Driver, "bytes", uint64(size))
+	p.Log.Info("measured size of a CUDA context", "model", gpu.Kind.Model, "driver", gpu.Kind.Driver, "bytes",
+		uint64(size))
 	return p.Sizes.Set(gpu.Kind, size)
 }
 

@@ -44,7 +44,8 @@ func start(t *testing.T, change func(*node)) *node {
 		change(n)
 	}
 	n.prober = &Prober{
-		Sizes: Load("", nil), Log: slog.New(slog.NewTextHandler(&n.log, nil)), GPUs: n.gpus, Changed: n.wait, List: n.list,
+		Sizes: Load("", nil), Log: slog.New(slog.NewTextHandler(&n.log, nil)), GPUs: n.gpus, Changed: n.wait,
+		List: n.list,
 		Start: func(context.Context, sharing.GPUID) (Helper, error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -159,7 +160,7 @@ func TestAGrantEndsTheMeasurement(t *testing.T) {
 		n.becomes(func() { n.idle = false })
 		synctest.Wait()
 		if _, running := n.counts(); running != 0 {
-			t.Error("the helper runs beside a grant")
+			t.Error("the helper runs with a grant")
 		}
 		time.Sleep(time.Minute)
 		n.becomes(func() { n.idle, n.never = true, false })
@@ -174,7 +175,7 @@ func TestAGrantEndsTheMeasurement(t *testing.T) {
 	})
 }
 
-// Beside another process nothing is measured.
+// While another process uses the GPU, nothing is measured.
 func TestAForeignProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, func(n *node) { n.foreign = []contextsize.Use{{PID: 99, Bytes: 1, Known: true}} })
@@ -202,7 +203,8 @@ func TestAHelperThatFails(t *testing.T) {
 				n := start(t, change)
 				time.Sleep(24 * time.Hour)
 				starts, _ := n.counts()
-				if logged := strings.Count(n.log.String(), "an upper bound counts"); starts < 10 || starts > 40 || logged != 1 {
+				if logged := strings.Count(n.log.String(), "an upper bound counts"); starts < 10 || starts > 40 ||
+					logged != 1 {
 					t.Errorf("%d helpers in a day, logged %d times: %s", starts, logged, n.log.String())
 				}
 				if n.prober.Sizes.Known(kind) {

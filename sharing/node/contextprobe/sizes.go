@@ -3,8 +3,8 @@
 
 // Package contextprobe measures what one CUDA context takes on each kind of GPU, and keeps the sizes.
 //
-// Sizes has the lock of the sizes. Prober is the one goroutine that measures: a helper makes one context on a GPU without
-// grants, the driver tells what it takes, and the helper ends. The decisions are those of package contextsize.
+// Sizes has the lock of the sizes. Prober is the one goroutine that measures: a helper makes one context on a GPU
+// without grants, the driver tells what it takes, and the helper ends. The decisions are those of package contextsize.
 package contextprobe
 
 import (
@@ -28,8 +28,8 @@ type Sizes struct {
 	by   map[contextsize.Kind]sharing.Bytes
 }
 
-// Load reads the sizes that an earlier agent measured; an empty path keeps them in memory alone. A file that cannot be used
-// is ignored: the sizes are measured again.
+// Load reads the sizes that an earlier agent measured; an empty path keeps them in memory alone. A file that cannot be
+// used is ignored: the sizes are measured again.
 func Load(path string, log *slog.Logger) *Sizes {
 	s := &Sizes{path: path, by: map[contextsize.Kind]sharing.Bytes{}}
 	if path == "" {
@@ -71,8 +71,8 @@ func (s *Sizes) Known(kind contextsize.Kind) bool {
 	return ok
 }
 
-// Set takes a measured size into use and writes the file. With an error the size is in use, and not in the file. The error
-// wraps sharing.ErrUnavailable.
+// Set takes a measured size into use and writes the file. With an error the size is in use, and not in the file. The
+// error wraps sharing.ErrUnavailable.
 func (s *Sizes) Set(kind contextsize.Kind, n sharing.Bytes) error {
 	s.mu.Lock()
 	s.by[kind] = n

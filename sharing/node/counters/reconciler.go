@@ -26,7 +26,8 @@ const (
 
 // Backend corrects the counters of grants.
 type Backend interface {
-	Upkeep(ctx context.Context, grants []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) (found []libkerf.Finding, lost bool)
+	Upkeep(ctx context.Context, grants []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) (
+		found []libkerf.Finding, lost bool)
 }
 
 // Node is the node whose programs count.
@@ -103,15 +104,17 @@ func (r *Reconciler) show(f libkerf.Finding) {
 		uncounted = fmt.Sprintf("grant %s: %s", f.ID, f.Uncounted)
 	}
 	if f.Rejected {
-		rejected = fmt.Sprintf("grant %s: its programs ask for functions that allocate memory and that this version of Kerf does not know;"+
-			" libkerf rejects their calls; update Kerf", f.ID)
+		rejected = fmt.Sprintf(
+			"grant %s: its programs ask for functions that allocate memory and that this version "+
+				"of Kerf does not know;"+
+				" libkerf rejects their calls; update Kerf", f.ID)
 	}
 	for range f.New {
 		r.Node.Uncounted()
 	}
 	r.Conditions.SetOf(conditions.Uncounted, f.ID, uncounted)
 	if r.Conditions.SetOf(conditions.Rejected, f.ID, rejected) {
-		r.Log.Warn("programs ask for functions that libkerf does not know", "claim", f.ID)
+		r.Log.Warn("programs requested functions that libkerf does not know", "grant", f.ID)
 	}
 }
 

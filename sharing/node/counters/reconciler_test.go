@@ -37,7 +37,8 @@ func (w *world) Compare(id ledger.ClaimID, _ map[sharing.GPURef]sharing.Bytes) b
 	return w.level
 }
 
-func (w *world) Upkeep(_ context.Context, _ []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) ([]libkerf.Finding, bool) {
+func (w *world) Upkeep(_ context.Context, _ []libkerf.Lease, ask func([]sharing.GPURef) []lists.Look) (
+	[]libkerf.Finding, bool) {
 	w.looks = ask([]sharing.GPURef{{UUID: "a"}})
 	return w.found, false
 }
@@ -56,7 +57,8 @@ func TestReconcile(t *testing.T) {
 	w := &world{view: View{Grants: []libkerf.Lease{{ID: "x"}, {ID: "y"}}}}
 	announced, shown := 0, conditions.New(func() {})
 	r := &Reconciler{
-		Log: slog.New(slog.DiscardHandler), Backend: w, Lists: lists.New(w), Conditions: shown, Node: w, Announce: func() { announced++ },
+		Log: slog.New(slog.DiscardHandler), Backend: w, Lists: lists.New(w), Conditions: shown, Node: w,
+		Announce: func() { announced++ },
 	}
 	r.Reconcile(t.Context())
 	if !errors.Is(w.looks[0].Err, sharing.ErrUnavailable) {
@@ -65,7 +67,8 @@ func TestReconcile(t *testing.T) {
 	w.view.Driver = w
 	w.found = []libkerf.Finding{{ID: "x", Uncounted: "process 7 does not count", New: 2}, {ID: "y", Rejected: true}}
 	r.Reconcile(t.Context())
-	if w.looks[0].Err != nil || len(w.looks[0].Lines) != 1 || w.uncounted != 2 || announced != 0 || !slices.Equal(w.compared, []ledger.ClaimID{"x", "y"}) {
+	if w.looks[0].Err != nil || len(w.looks[0].Lines) != 1 || w.uncounted != 2 || announced != 0 ||
+		!slices.Equal(w.compared, []ledger.ClaimID{"x", "y"}) {
 		t.Errorf("%+v, %d uncounted, announced %d times, compared %v", w.looks, w.uncounted, announced, w.compared)
 	}
 	all := shown.Sentences(conditions.Warns)

@@ -4,9 +4,9 @@
 // Package entry moves a running process into its grant's cgroup and leaves no gap in which it could take uncapped GPU
 // memory.
 //
-// A driver charges memory to the cgroup that the process is in when it allocates. So memory that a process takes
-// before the move counts against no cap, and one look at the process before the move proves nothing: another thread
-// takes the memory between the look and the move. Package entry looks after the move, while the process stands still:
+// A driver charges memory to the process's cgroup at the time of the allocation. So memory from before the move counts
+// against no cap. A check before the move proves nothing: another thread can allocate between the check and the move.
+// Package entry checks after the move, while the process is stopped:
 //
 //  1. It notes in the group where the process comes from (a mark), and freezes the empty group.
 //  2. It moves the process, which stops all of its threads.

@@ -22,7 +22,8 @@ const (
 	// stopTime is how long a process may take to stop. Most take microseconds. A thread that waits for a file server
 	// takes as long as the server.
 	stopTime = 2 * time.Second
-	// returns is how often the group's processes are listed and returned: a thread that had not stopped may have forked.
+	// returns is how often the group's processes are listed and returned: a thread that had not stopped may have
+	// forked.
 	returns = 3
 )
 
@@ -35,8 +36,8 @@ type Entry struct {
 	// process is rejected.
 	Check func(ctx context.Context, pids []int) error
 	Log   *slog.Logger
-	// After is called after each successful step of Steps; nil for no call. An error fails the step, but after the thaw,
-	// when the process runs, Run only returns it. Crash tests end the agent here.
+	// After is called after each successful step of Steps; nil for no call. An error fails the step, but after the
+	// thaw, when the process runs, Run only returns it. Crash tests end the agent here.
 	After func(step string) error
 }
 
@@ -45,8 +46,8 @@ func Steps() []string {
 	return []string{freeze.String(), move.String(), stop.String(), check.String(), thaw.String()}
 }
 
-// Run moves the process. Without an error it is in the group, was checked, and runs. With an error it runs too: where it
-// came from, or, if the kernel does not let it go back, in the group, which Group.Populated tells.
+// Run moves the process. Without an error it is in the group, was checked, and runs. With an error it runs too: where
+// it came from, or, if the kernel does not let it go back, in the group, which Group.Populated tells.
 //
 // Errors: those of Check; sharing.ErrUnavailable if a thread does not stop in time; sharing.ErrStale if the process
 // ended or another moved it; sharing.ErrDenied if its cgroup is outside of what the agent sees.
@@ -124,7 +125,8 @@ func (e Entry) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	if err := e.Group.WaitFrozen(ctx); err != nil {
-		return fmt.Errorf("process %d cannot be stopped for a check: one of its threads waits in the kernel (for example for a network file system); try again when it has ended: %w", e.Process.PID(), err)
+		return fmt.Errorf("process %d cannot be stopped for a check: one of its threads waits in the kernel (for "+
+			"example for a network file system); try again when it has ended: %w", e.Process.PID(), err)
 	}
 	return nil
 }
@@ -135,13 +137,14 @@ func (e Entry) check(ctx context.Context) error {
 		return err
 	}
 	if !e.Process.Alive() || !slices.Contains(pids, e.Process.PID()) {
-		return fmt.Errorf("process %d ended, or left cgroup %q, while it was being checked: %w", e.Process.PID(), e.Group.Dir, sharing.ErrStale)
+		return fmt.Errorf("process %d ended, or left cgroup %q, while it was being checked: %w", e.Process.PID(),
+			e.Group.Dir, sharing.ErrStale)
 	}
 	return e.Check(ctx, pids)
 }
 
-// giveAllBack returns every process of the group, and thaws the empty group. One that was forked on the way goes with its
-// parent.
+// giveAllBack returns every process of the group, and thaws the empty group. One that was forked on the way goes with
+// its parent.
 func giveAllBack(h cgroup.Hierarchy, g cgroup.Group, from cgroup.Origin, log *slog.Logger) error {
 	var errs []error
 	for range returns {
@@ -154,12 +157,14 @@ func giveAllBack(h cgroup.Hierarchy, g cgroup.Group, from cgroup.Origin, log *sl
 			if err != nil {
 				errs = append(errs, err)
 			} else if to != from.Path {
-				log.Warn("returned process to a group above its own, which is gone or not writable", "pid", pid, "own", "/"+from.Path, "cgroup", "/"+to)
+				log.Warn("returned process to a group above its own, which is gone or not writable", "pid", pid, "own",
+					"/"+from.Path, "cgroup", "/"+to)
 			}
 		}
 	}
 	if busy, err := g.Populated(); err != nil || busy {
-		return errors.Join(append(errs, err, fmt.Errorf("a process cannot leave cgroup %q: %w", g.Dir, sharing.ErrUnavailable))...)
+		return errors.Join(append(errs, err, fmt.Errorf("a process cannot leave cgroup %q: %w", g.Dir,
+			sharing.ErrUnavailable))...)
 	}
 	return g.Thaw()
 }

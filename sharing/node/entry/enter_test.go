@@ -172,14 +172,15 @@ func TestRecoverWithABadMark(t *testing.T) {
 	if err := errors.Join(b.group.SetMark(mark, "nonsense"), b.group.Freeze(), b.group.Add(c.PID())); err != nil {
 		t.Fatal(err)
 	}
-	if undone, err := Recover(b.groups, b.group, slog.New(slog.DiscardHandler)); undone || !errors.Is(err, sharing.ErrInvalid) {
+	if undone, err := Recover(b.groups, b.group, slog.New(slog.DiscardHandler)); undone ||
+		!errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("recover: %v, %v", undone, err)
 	}
 	b.unmarked()
 	c.runsIn(b.group)
 }
 
-// A thread that the kernel cannot stop is told of after a while, and the process goes on.
+// A thread that the kernel cannot stop is reported after a while, and the process goes on.
 func TestAThreadThatDoesNotStop(t *testing.T) {
 	b := newBench(t)
 	c := exec.Command("cat", cgrouptest.Unanswered(t))

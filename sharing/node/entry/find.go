@@ -52,13 +52,13 @@ func DeviceFiles(roots ...string) ([]DeviceFile, error) {
 
 // Find looks at processes that stand still.
 //
-// It sees device files that they have open, as a descriptor or a mapping, whoever opened them. It sees the pids that the
-// driver lists. It sees processes outside of the group that act on the same memory or descriptors, which no cgroup
-// holds together.
+// It sees device files that they have open, as a descriptor or a mapping, whichever process opened them. It sees the
+// pids that the driver lists. It sees processes outside of the group that act on the same memory or descriptors, which
+// no cgroup holds together.
 //
-// It does not see a descriptor that is on its way to a process through a socket. Nothing is gained by that: a helper that
-// runs outside of the group can send a descriptor at any later time. What the helper took from the GPU is in the driver's
-// list under the helper's pid, which is in no grant.
+// It does not see a descriptor that is on its way to a process through a socket. Nothing is gained by that: a helper
+// that runs outside of the group can send a descriptor at any later time. What the helper took from the GPU is in the
+// driver's list under the helper's pid, which is in no grant.
 func Find(ctx context.Context, pids []int, files []DeviceFile, listed map[int][]int) ([]Found, error) {
 	outside, err := lastingSharers(ctx, pids)
 	if err != nil {

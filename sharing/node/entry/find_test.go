@@ -14,14 +14,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// What a process has open is found: by a descriptor of its own, and by one that it inherited.
+// What a process has open is found: through its descriptors, also inherited ones.
 func TestFind(t *testing.T) {
 	b := newBench(t)
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "dev/nvidia-caps"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"nvidia0", "nvidia17", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1", "nvidia-fs0", "null"} {
+	for _, name := range []string{"nvidia0", "nvidia17", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1",
+		"nvidia-fs0", "null"} {
 		if err := os.WriteFile(filepath.Join(root, "dev", name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +31,8 @@ func TestFind(t *testing.T) {
 	if err != nil || len(files) != 5 {
 		t.Fatalf("device files %v, %v", files, err)
 	}
-	for name, held := range map[string]bool{"nvidia17": true, "nvidiactl": true, "nvidia-caps/nvidia-cap1": true, "null": false} {
+	for name, held := range map[string]bool{"nvidia17": true, "nvidiactl": true, "nvidia-caps/nvidia-cap1": true,
+		"null": false} {
 		f, err := os.OpenFile(filepath.Join(root, "dev", name), unix.O_PATH, 0) // as a library opens a socket
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,8 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, groups: h, base: fmt.Sprintf("kerf-entry-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
+	b := &bench{t: t, groups: h, base: fmt.Sprintf("kerf-entry-%d-%s", os.Getpid(),
+		strings.ReplaceAll(t.Name(), "/", "-"))}
 	b.from, b.group = b.create("from/here"), b.create("grant")
 	return b
 }

@@ -29,12 +29,15 @@ func Judge(all []Found) error {
 	var errs []error
 	for _, f := range all {
 		if len(f.GPUs) > 0 {
-			errs = append(errs, f.reject("uses GPU %s already; activate the grant before the first use of a GPU", numbers(f.GPUs)))
+			errs = append(errs, f.reject("uses GPU %s already; activate the grant before the first use of a GPU",
+				numbers(f.GPUs)))
 		} else if len(f.Files) > 0 {
-			errs = append(errs, f.reject("has %s open; close it first, or start from a program that never opened it", brief(f.Files)))
+			errs = append(errs, f.reject("has %s open; close it first, or start from a program that never opened it",
+				brief(f.Files)))
 		}
 		if len(f.Outside) > 0 {
-			errs = append(errs, f.reject("shares its memory or its open files with process %s, which the grant would not hold; use threads, or end that process first", numbers(f.Outside)))
+			errs = append(errs, f.reject("shares its memory or its open files with process %s, which the grant would "+
+				"not hold; use threads, or end that process first", numbers(f.Outside)))
 		}
 	}
 	return errors.Join(errs...)

@@ -51,7 +51,8 @@ func next(done step, ok bool) step {
 func (s step) final() bool { return s >= entered }
 
 func (s step) String() string {
-	return [...]string{"freeze", "move", "stop", "check", "thaw", "unmark", "give-back", "let-go", "entered", "rejected", "kept"}[s]
+	return [...]string{"freeze", "move", "stop", "check", "thaw", "unmark", "give-back", "let-go", "entered",
+		"rejected", "kept"}[s]
 }
 
 // remedy is what a new agent does with a group that an earlier one left.

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpudriver is the driver as the node runtime uses it: what it reads, what limits it sets, and which one answers now.
+// Package gpudriver is the driver as the node runtime uses it: what it reads, what limits it sets, and which one
+// answers now.
 package gpudriver
 
 import (
@@ -23,8 +24,8 @@ type Reader interface {
 	Version() string
 	// Sample reads one GPU's use, without its processes. An error wraps sharing.ErrLost or sharing.ErrUnavailable.
 	Sample(ctx context.Context, gpu sharing.GPURef) (Sample, error)
-	// ProcessTime is what part of the time since then each process used of one GPU, as far as the driver's samples tell. Errors are
-	// those of Sample, and sharing.ErrUnsupported where the driver does not tell.
+	// ProcessTime is what part of the time since then each process used of one GPU, as far as the driver's samples
+	// tell. Errors are those of Sample, and sharing.ErrUnsupported where the driver does not tell.
 	ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error)
 	// Power is what the whole GPU takes now, in watts. Errors are those of Sample, and sharing.ErrUnsupported.
 	Power(ctx context.Context, gpu sharing.GPURef) (watts float64, err error)
@@ -38,14 +39,15 @@ type Sample = observe.Reading
 // ProcessUse is one process on one GPU. Known is false when the driver does not tell its memory.
 type ProcessUse = lists.Use
 
-// Capper puts caps in force. All methods honour the context's deadline.
+// Capper sets caps. All methods honor the context's deadline.
 type Capper interface {
-	// Apply limits the cgroup to each fragment's memory on the fragment's GPU, and to the least on every
-	// GPU of others, and reads each back. On error nothing is left in force. Whole fragments get no limit.
-	Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error
-	// Renew is Apply for a cgroup whose processes may run: on error all that is in force stays.
-	Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error
-	// Read gives the limit in force and its use. ErrNotFound when the cgroup has none on that GPU.
+	// Apply limits the cgroup to each share's memory on the share's GPU, and to the least on every GPU of others. It
+	// reads each limit back. On error no limit stays set. Whole GPUs get no limit.
+	Apply(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error
+	// Renew is Apply for a cgroup whose processes may run: on error all limits stay as they were.
+	Renew(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error
+	// Read returns the limit that the driver enforces, and the usage. It returns ErrNotFound if the cgroup has no limit
+	// on that GPU.
 	Read(ctx context.Context, dir string, gpu sharing.GPURef) (limit, used sharing.Bytes, err error)
 	// Clear takes every limit off; a cgroup or GPU that is gone is no error.
 	Clear(ctx context.Context, dir string, gpus []sharing.GPURef) error
@@ -78,8 +80,8 @@ func (c *Current) Get() *Attached { return c.now.Load() }
 // Set takes another driver in the place of the one before; nil for none.
 func (c *Current) Set(a *Attached) { c.now.Store(a) }
 
-// Amend replaces the driver that answers now by a copy with changes. It reports whether there is one. One caller at a time uses Set and
-// Amend.
+// Amend replaces the driver that answers now by a copy with changes. It reports whether there is one. One caller at a
+// time uses Set and Amend.
 func (c *Current) Amend(change func(*Attached)) bool {
 	now := c.now.Load()
 	if now == nil {
@@ -95,8 +97,8 @@ func (c *Current) Amend(change func(*Attached)) bool {
 // Settled tells that a driver answers whose caps were verified. From then on Seen is true.
 func (c *Current) Settled() { c.seen.Store(true) }
 
-// Seen reports whether a driver has ever answered: only then can it be told that an empty cgroup is charged with nothing. A
-// driver that went away later took all memory with it.
+// Seen reports whether a driver has ever answered. Without an answer, an empty cgroup may still be charged. A driver
+// that went away later took all memory with it.
 func (c *Current) Seen() bool { return c.seen.Load() }
 
 // MustGet is Get for who needs one. The error wraps sharing.ErrUnavailable.

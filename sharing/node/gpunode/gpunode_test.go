@@ -23,42 +23,48 @@ import (
 
 const gib = sharing.GiB
 
-// books are those of a node of four GPUs: two linked, one lost, one of unknown NUMA node.
-func books() status.Books {
+// ledgerState is the ledger state of a node of four GPUs: two linked, one lost, one of unknown NUMA node.
+func ledgerState() status.LedgerState {
 	gpu := func(id string, index, numa int, links ...sharing.GPUID) status.BookedGPU {
 		return status.BookedGPU{
 			View: ledger.View{
 				GPU: sharing.GPU{
-					UUID: sharing.GPUID(id), Index: index, Model: "M", Hardware: sharing.Hardware{PCI: "0000:0" + id, NUMA: numa}, Memory: 80 * gib, Reserved: gib,
+					UUID: sharing.GPUID(id), Index: index, Model: "M", Hardware: sharing.Hardware{PCI: "0000:0" + id,
+						NUMA: numa}, Memory: 80 * gib, Reserved: gib,
 					NVLinks: links, Health: sharing.HealthOK,
 				},
 				FreeMemory: 79 * gib, FreePercent: 100,
 			},
-			Levels: []sharing.Level{sharing.LevelDriver, sharing.LevelClient},
+			Levels: []sharing.Level{sharing.LevelDriver, sharing.LevelUserspace},
 		}
 	}
-	b := status.Books{
+	b := status.LedgerState{
 		DriverVersion: "615.1", AgentVersion: "v1", Pool: "default",
 		GPUs: []status.BookedGPU{gpu("a", 0, 0, "b"), gpu("b", 1, 0), gpu("c", 2, 1), gpu("d", 3, -1)},
 	}
-	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent, b.GPUs[0].LentMemory = 60*gib, 75, 15*gib, 25, 4*gib
+	b.GPUs[0].FreeMemory, b.GPUs[0].FreePercent, b.GPUs[0].HeldMemory, b.GPUs[0].HeldPercent,
+		b.GPUs[0].BurstMemory = 60*gib, 75, 15*gib, 25, 4*gib
 	b.GPUs[1].GPU.Overcommit, b.GPUs[1].FreeMemory = sharing.Overcommit{Memory: 150, Compute: 150}, 118*gib
-	b.GPUs[1].MinLevel = sharing.LevelClient
-	b.GPUs[3].Levels, b.GPUs[3].LevelReason = []sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, "driver: too old"
+	b.GPUs[1].MinLevel = sharing.LevelUserspace
+	b.GPUs[3].Levels, b.GPUs[3].LevelReason = []sharing.Level{sharing.LevelExclusive, sharing.LevelNone},
+		"driver: too old"
 	lost := &b.GPUs[2]
-	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost, "off the bus", 0, 0, nil
+	lost.GPU.Health, lost.GPU.HealthReason, lost.FreeMemory, lost.FreePercent, lost.Levels = sharing.HealthLost,
+		"off the bus", 0, 0, nil
 	b.Grants = []status.Grant{
 		{
-			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 5 * gib}}}},
+			Grant: ledger.Grant{Claim: ledger.Claim{ID: "k-2", Owner: ledger.Owner{PID: 7},
+				Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 5 * gib}}}},
 			Level: sharing.LevelNone,
 		},
 		{
 			Grant: ledger.Grant{
 				Claim: ledger.Claim{
-					ID: "k-1", Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: "p", Container: "main"}, Request: sharing.Request{Profile: "small"},
+					ID: "k-1", Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: "p", Container: "main"},
+					Request:   sharing.Request{Profile: "small"},
 					Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Memory: 10 * gib, Percent: 25}},
 				},
-				Lease: &ledger.Attachment{},
+				Lease: &ledger.Attachment{State: ledger.Active},
 			},
 			Level: sharing.LevelDriver, Backend: sharing.BackendDriver,
 		},
@@ -71,29 +77,37 @@ func TestOf(t *testing.T) {
 	gpu := func(id string, index int, numa, clique *int) api.GPU {
 		return api.GPU{
 			UUID: id, Index: index, Model: "M", PCI: "0000:0" + id, NUMANode: numa, NVLinkClique: clique,
-			MemoryBytes: 80 << 30, UsableBytes: 79 << 30, FreeBytes: 79 << 30, FreePercent: 100, Health: "healthy", Levels: []string{"driver", "client"},
+			CapacityBytes: 80 << 30, AllocatableBytes: 79 << 30, FreeBytes: 79 << 30, FreePercent: 100,
+			Health: "healthy",
+			Levels: []string{"driver", "userspace"},
 		}
 	}
 	want := api.Status{
-		AgentVersion: "v1", DriverVersion: "615.1", Pool: "default", Ready: true, NotReady: nil,
-		Summary: api.Summary{GPUs: 4, Claims: 2, Free: "257GiB", LargestFree: "79GiB", Levels: "exclusive,driver,client,none", Unhealthy: 1},
-		GPUs:    []api.GPU{gpu("a", 0, &zero, &zero), gpu("b", 1, &zero, &zero), gpu("c", 2, &one, nil), gpu("d", 3, nil, nil)},
-		Claims: []api.Claim{
+		AgentVersion: "v1", DriverVersion: "615.1", Pool: "default",
+		Conditions: []api.Condition{{Type: "Ready", Status: "True", Reason: "AgentReady"},
+			{Type: "DriverReady", Status: "True", Reason: "DriverAnswers", Message: "driver 615.1"},
+			{Type: "ConfigApplied", Status: "True", Reason: "Applied"}},
+		Summary: api.Summary{GPUs: 4, Grants: 2, Free: "257GiB", LargestFree: "79GiB",
+			Levels: "exclusive,driver,userspace,none", Unhealthy: 1},
+		GPUs: []api.GPU{gpu("a", 0, &zero, &zero), gpu("b", 1, &zero, &zero), gpu("c", 2, &one, nil),
+			gpu("d", 3, nil, nil)},
+		Grants: []api.Grant{
 			{
-				ID: "k-1", PodUID: "u", Namespace: "ns", Pod: "p", Container: "main", Profile: "small", InUse: true, Level: "driver", Backend: "driver",
-				Fragments: []api.Fragment{{GPU: "a", MemoryBytes: 10 << 30, Percent: 25}},
+				ID: "k-1", PodUID: "u", Namespace: "ns", Pod: "p", Container: "main", Profile: "small", State: "Active",
+				Level: "driver", Backend: "driver",
+				Shares: []api.Share{{GPU: "a", MemoryBytes: 10 << 30, Percent: 25}},
 			},
-			{ID: "k-2", Level: "none", Fragments: []api.Fragment{{GPU: "a", MemoryBytes: 5 << 30}}},
+			{ID: "k-2", State: "Reserved", Level: "none", Shares: []api.Share{{GPU: "a", MemoryBytes: 5 << 30}}},
 		},
 	}
 	a := &want.GPUs[0]
-	a.FreeBytes, a.FreePercent, a.GrantedBytes, a.GrantedPercent, a.LentBytes = 60<<30, 75, 15<<30, 25, 4<<30
+	a.FreeBytes, a.FreePercent, a.GrantedBytes, a.GrantedPercent, a.BurstBytes = 60<<30, 75, 15<<30, 25, 4<<30
 	want.GPUs[1].Overcommit, want.GPUs[1].FreeBytes = &api.Overcommit{MemoryPercent: 150, ComputePercent: 150}, 118<<30
-	want.GPUs[1].MinEnforcement = "client"
+	want.GPUs[1].MinEnforcement = "userspace"
 	want.GPUs[3].Levels, want.GPUs[3].LevelReason = []string{"exclusive", "none"}, "driver: too old"
 	c := &want.GPUs[2]
 	c.FreeBytes, c.FreePercent, c.Health, c.HealthReason, c.Levels = 0, 0, "lost", "off the bus", nil
-	got := Of(books())
+	got := Of(ledgerState())
 	if len(got.Fingerprint) != 32 {
 		t.Errorf("fingerprint %q", got.Fingerprint)
 	}
@@ -103,43 +117,50 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// The configuration in force is told by its hash, and whole where the cluster's is another one.
+// The status has the hash of the applied config, and the whole text if the cluster's config differs.
 func TestConfig(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
-	step := change.Step{GPU: "a", What: []string{"powerLimitWatts as it is -> 300W"}, For: []string{"ns/p"}, Has: map[string]string{"powerLimitWatts": "as it is"}}
-	waits := []api.ConfigWaiting{{GPU: "a", What: step.What, For: step.For, Has: step.Has}}
+	step := change.Step{GPU: "a", What: []string{"powerLimitWatts as it is -> 300W"}, For: []string{"ns/p"},
+		Has: map[string]string{"powerLimitWatts": "as it is"}}
+	waits := []api.PendingSettings{{GPU: "a", Settings: step.What, BlockedBy: step.For, Current: step.Has}}
 	for name, tt := range map[string]struct {
-		change  func(*status.Books)
+		change  func(*status.LedgerState)
 		want    *api.Config
 		summary string
 	}{
-		"the built-in one": {func(*status.Books) {}, nil, ""},
-		"one":              {func(b *status.Books) { b.Config.SHA256 = hash }, &api.Config{SHA256: hash}, "abababababab"},
+		"the built-in one": {func(*status.LedgerState) {}, nil, ""},
+		"one": {func(b *status.LedgerState) { b.Config.SHA256 = hash }, &api.Config{SHA256: hash},
+			"abababababab"},
 		"settings wait": {
-			func(b *status.Books) { b.Config.SHA256, b.Waiting = hash, []change.Step{step} }, &api.Config{SHA256: hash, Waiting: waits}, "abababababab,waits",
+			func(b *status.LedgerState) { b.Config.SHA256, b.Waiting = hash, []change.Step{step} },
+			&api.Config{SHA256: hash, Pending: waits}, "abababababab,pending",
 		},
 		"a newer one is refused": {
-			func(b *status.Books) { b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, "text" },
-			&api.Config{SHA256: hash, Mistakes: []string{"wrong"}, Document: "text"}, "abababababab,refused",
+			func(b *status.LedgerState) {
+				b.Config.SHA256, b.ConfigErrors, b.ConfigText = hash, []string{"wrong"}, "text"
+			},
+			&api.Config{SHA256: hash, Errors: []string{"wrong"}, LastKnownGood: "text"}, "abababababab,rejected",
 		},
 		"a large one": {
-			func(b *status.Books) {
-				b.Config.SHA256, b.ConfigErrors, b.Document = hash, []string{"wrong"}, strings.Repeat("x", mostDocument+1)
+			func(b *status.LedgerState) {
+				b.Config.SHA256, b.ConfigErrors, b.ConfigText = hash, []string{"wrong"},
+					strings.Repeat("x", mostDocument+1)
 			},
-			&api.Config{SHA256: hash, Mistakes: []string{"wrong"}}, "abababababab,refused",
+			&api.Config{SHA256: hash, Errors: []string{"wrong"}}, "abababababab,rejected",
 		},
 		"the first one is refused": {
-			func(b *status.Books) { b.ConfigErrors = []string{"wrong"} }, &api.Config{Mistakes: []string{"wrong"}}, "refused",
+			func(b *status.LedgerState) { b.ConfigErrors = []string{"wrong"} }, &api.Config{Errors: []string{"wrong"}},
+			"rejected",
 		},
 		"GPUs that are left out": {
-			func(b *status.Books) {
+			func(b *status.LedgerState) {
 				b.Config.SHA256, b.Excluded = hash, []sharing.GPU{{UUID: "z", Index: 4, Model: "M"}}
 			},
 			&api.Config{SHA256: hash, Excluded: []api.Excluded{{GPU: "z", Index: 4, Model: "M"}}}, "abababababab",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := books()
+			b := ledgerState()
 			tt.change(&b)
 			got := Of(b)
 			if d := cmp.Diff(tt.want, got.Config); d != "" || got.Summary.Config != tt.summary {
@@ -150,55 +171,65 @@ func TestConfig(t *testing.T) {
 }
 
 func TestUnplaced(t *testing.T) {
-	b := books()
+	b := ledgerState()
 	for range 200 {
-		b.Unplaced = append(b.Unplaced, unplaced.Pod{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p", Container: "main"}, Why: "no room"})
+		b.Unplaced = append(b.Unplaced, unplaced.Pod{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p",
+			Container: "main"}, Why: "no room"})
 	}
 	s := Of(b)
-	if len(s.Unplaced) != mostUnplaced || s.Unplaced[0] != (api.Unplaced{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "no room"}) {
-		t.Errorf("%d: %+v", len(s.Unplaced), s.Unplaced[0])
+	if len(s.PendingPods) != mostUnplaced ||
+		s.PendingPods[0] != (api.PendingPod{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "no room"}) {
+		t.Errorf("%d: %+v", len(s.PendingPods), s.PendingPods[0])
 	}
 }
 
 func TestEnding(t *testing.T) {
-	b := books()
+	b := ledgerState()
 	for range 200 {
-		b.Ending = append(b.Ending, health.Ending{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p"}, Why: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
+		b.Ending = append(b.Ending, health.Ending{Ref: sharing.ContainerRef{PodUID: "u", Namespace: "ns", Pod: "p"},
+			Why: "lost", Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)})
 	}
 	s := Of(b)
-	if len(s.Ending) != mostEnding || s.Ending[0] != (api.Ending{PodUID: "u", Namespace: "ns", Pod: "p", Reason: "lost", Since: "2026-01-02T03:04:05Z"}) {
-		t.Errorf("%d: %+v", len(s.Ending), s.Ending[0])
+	if len(s.TerminatingPods) != mostEnding || s.TerminatingPods[0] != (api.TerminatingPod{PodUID: "u", Namespace: "ns",
+		Pod: "p", Reason: "lost",
+		Since: "2026-01-02T03:04:05Z"}) {
+		t.Errorf("%d: %+v", len(s.TerminatingPods), s.TerminatingPods[0])
 	}
 }
 
 func TestNotReady(t *testing.T) {
-	b := books()
+	b := ledgerState()
 	for range 20 {
 		b.PodsNotReady = append(b.PodsNotReady, "something")
 	}
-	if s := Of(b); s.Ready || len(s.NotReady) != mostReasons {
-		t.Errorf("ready %t, %d reasons", s.Ready, len(s.NotReady))
+	s := Of(b)
+	if c := s.Condition(api.ConditionReady); s.Ready() || strings.Count(c.Message, "something") != mostReasons {
+		t.Errorf("condition %+v", c)
 	}
 }
 
 // The fingerprint tells who holds what, and nothing else.
 func TestFingerprint(t *testing.T) {
-	base := Of(books())
+	base := Of(ledgerState())
 	for name, tc := range map[string]struct {
-		change func(*status.Books)
+		change func(*status.LedgerState)
 		same   bool
 	}{
-		"another order":           {func(b *status.Books) { b.Grants[0], b.Grants[1] = b.Grants[1], b.Grants[0] }, true},
-		"a container that ended":  {func(b *status.Books) { b.Grants[1].Lease = nil }, true},
-		"a process of no pod":     {func(b *status.Books) { b.Grants = b.Grants[1:] }, true},
-		"another pod of the name": {func(b *status.Books) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
-		"another container":       {func(b *status.Books) { b.Grants[1].Claim.Owner.Container = "side" }, false},
-		"another GPU":             {func(b *status.Books) { b.Grants[1].Claim.Placement[0].GPU = sharing.GPURef{UUID: "b"} }, false},
-		"another size":            {func(b *status.Books) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
-		"another percent":         {func(b *status.Books) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
+		"another order": {func(b *status.LedgerState) { b.Grants[0], b.Grants[1] = b.Grants[1], b.Grants[0] },
+			true},
+		"a container that ended":  {func(b *status.LedgerState) { b.Grants[1].Lease = nil }, true},
+		"a process of no pod":     {func(b *status.LedgerState) { b.Grants = b.Grants[1:] }, true},
+		"another pod of the name": {func(b *status.LedgerState) { b.Grants[1].Claim.Owner.PodUID = "v" }, false},
+		"another container":       {func(b *status.LedgerState) { b.Grants[1].Claim.Owner.Container = "side" }, false},
+		"another GPU": {func(b *status.LedgerState) {
+			b.Grants[1].Claim.Placement[0].GPU = sharing.GPURef{
+				UUID: "b"}
+		}, false},
+		"another size":    {func(b *status.LedgerState) { b.Grants[1].Claim.Placement[0].Memory++ }, false},
+		"another percent": {func(b *status.LedgerState) { b.Grants[1].Claim.Placement[0].Percent++ }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := books()
+			b := ledgerState()
 			tc.change(&b)
 			if got := Of(b).Fingerprint; (got == base.Fingerprint) != tc.same {
 				t.Errorf("%q, before %q", got, base.Fingerprint)
@@ -210,14 +241,17 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// What a GPU in MIG mode can be cut into is told with sizes and places, so that it can be planned by who does not know it.
+// The status has sizes and starts of the possible MIG instances, so that a planner needs no other source.
 func TestGeometry(t *testing.T) {
-	b := books()
+	b := ledgerState()
 	b.GPUs[1].MIG = mig.State{Able: true, On: true, Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []mig.Profile{
-		{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * gib, Most: 7, Engines: mig.Engines{Decoders: 1, Encoders: 2, JPEGs: 3, OFAs: 4}, Size: 1, Starts: []int{0, 6}},
+		{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * gib, Most: 7, Engines: mig.Engines{Decoders: 1, Encoders: 2,
+			JPEGs: 3, OFAs: 4}, Size: 1, Starts: []int{0, 6}},
 	}}
-	want := &api.MIGState{Units: 8, Profiles: []string{"1g.10gb"}, Geometry: []api.MIGProfile{
-		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 9 << 30, Most: 7, Size: 1, Starts: []int{0, 6}, Decoders: 1, Encoders: 2, JPEGs: 3, OFAs: 4},
+	want := &api.MIGState{MemorySlices: 8, Profiles: []string{"1g.10gb"}, Geometry: []api.MIGProfile{
+		{Name: "1g.10gb", ID: 19, Compute: 1, MemoryBytes: 9 << 30, MaxInstances: 7, MemorySlices: 1,
+			PlacementStarts: []int{0, 6}, Decoders: 1,
+			Encoders: 2, JPEGs: 3, OFAs: 4},
 	}}
 	if d := cmp.Diff(want, Of(b).GPUs[1].MIGState); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -226,7 +260,8 @@ func TestGeometry(t *testing.T) {
 
 // Who reads a GPUNode knows what a GPU gives by these words, without the configuration's.
 func TestWordsOfWhatAGPUGives(t *testing.T) {
-	for mode, word := range map[config.Mode]string{config.ModeShared: api.GivesShared, config.ModeWhole: api.GivesWhole} {
+	for mode, word := range map[config.Mode]string{config.ModeShared: api.ModeShared,
+		config.ModeWhole: api.ModeWhole, config.ModeMIG: api.ModeMIG} {
 		if mode.String() != word {
 			t.Errorf("mode %s is called %q", mode, word)
 		}

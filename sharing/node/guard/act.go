@@ -18,13 +18,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 )
 
-// OverGrantReason of a pod: a container holds more than its grant, and what is done about it.
-const OverGrantReason = "GPUMemoryOverGrant"
+// OverCapReason of a pod: a container uses more memory than its cap, and what Kerf does about it.
+const OverCapReason = "GPUMemoryOverCap"
 
 // notifyPod notifies the pod of a grant, if it is of one.
 func (g *Guard) notifyPod(ctx context.Context, gr Grant, v reactive.Verdict, done string) {
 	if gr.Lease != nil {
-		g.opt.Notify.Pod(ctx, *gr.Grant, OverGrantReason, fmt.Sprintf("its processes held %s of GPU %s, and its grant is %s: %s", v.Held, v.GPU, v.Cap, done))
+		g.opt.Notify.Pod(ctx, *gr.Grant, OverCapReason,
+			fmt.Sprintf("The container used %s of GPU %s above its cap of %s: %s.", v.Held, v.GPU, v.Cap, done))
 	}
 }
 
@@ -40,8 +41,9 @@ func (g *Guard) act(ctx context.Context, v reactive.Verdict) {
 	switch v.Action {
 	case reactive.Warn:
 		g.noteViolation(gr, v, nil)
-		g.opt.Log.Warn("grant is over its cap", "claim", v.Grant, "gpu", v.GPU.String(), "holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
-		g.notifyPod(ctx, gr, v, fmt.Sprintf("nothing is done about it (%s)", rule))
+		g.opt.Log.Warn("grant exceeded its cap", "grant", v.Grant, "gpu", v.GPU.String(), "used_bytes", uint64(v.Held),
+			"cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
+		g.notifyPod(ctx, gr, v, fmt.Sprintf("Kerf takes no action (%s)", rule))
 	case reactive.Evict:
 		g.evict(ctx, gr, v, rule)
 	case reactive.Kill:
@@ -73,35 +75,39 @@ func (g *Guard) kill(ctx context.Context, gr Grant, v reactive.Verdict, rule str
 	if !noted {
 		g.noteViolation(gr, v, nil)
 	}
-	g.opt.Log.Warn("process killed", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu", v.GPU.String(), "claim", v.Grant,
-		"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
+	g.opt.Log.Warn("killed process", "reason", v.Reason.String(), "pid", v.Victim.PID, "process", victim, "gpu",
+		v.GPU.String(), "grant", v.Grant,
+		"used_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
 	switch v.Reason {
 	case reactive.OverCap:
-		which := "held the most"
+		which := "used the most memory"
 		if v.Keeps {
-			which = "kept the memory of a process that has ended"
+			which = "kept the memory of an ended process"
 		}
-		g.notifyPod(ctx, gr, v, fmt.Sprintf("%s, which %s, was killed (%s)", victim, which, rule))
+		g.notifyPod(ctx, gr, v, fmt.Sprintf("Kerf killed %s, which %s (%s)", victim, which, rule))
 	case reactive.Escaped:
-		g.notifyPod(ctx, gr, v, victim+" did not use the MPS daemon of its grant, so that nothing limited it, and was killed (whatever overCap says)")
+		g.notifyPod(ctx, gr, v,
+			fmt.Sprintf("Kerf killed %s, which bypassed the MPS daemon of its grant and had no cap", victim))
 	case reactive.Unmanaged:
 	}
 }
 
-// spared reports a process that was to be killed and lives. Most have just ended or left. If the agent may not kill one, that is
-// logged once, and shown while the agent tries.
+// spared reports a process that was to be killed and lives. Most have just ended or left. If the agent may not kill
+// one, that is logged once, and shown while the agent tries.
 func (g *Guard) spared(gr Grant, v reactive.Verdict, err error) {
 	say := g.opt.Log.Info
 	if errors.Is(err, sharing.ErrDenied) {
 		known := g.deniedBefore[v.Victim]
-		g.denied[v.Victim] = fmt.Sprintf("process %d on GPU %s is to be killed (%s) and goes on: %v", v.Victim.PID, v.GPU, v.Reason, err)
+		g.denied[v.Victim] = fmt.Sprintf("process %d on GPU %s is to be killed (%s) and goes on: %v", v.Victim.PID,
+			v.GPU, v.Reason, err)
 		if known != "" {
 			return
 		}
 		say = g.opt.Log.Warn
 	}
 	g.noteViolation(gr, v, err)
-	say("process not killed after all", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", v.GPU.String(), "claim", v.Grant, "error", err.Error())
+	say("skipped kill of process", "reason", v.Reason.String(), "pid", v.Victim.PID, "gpu", v.GPU.String(),
+		"grant", v.Grant, "error", err.Error())
 }
 
 // checkVictim checks again, while the process is held, that it belongs to the grant that is over its cap.
@@ -144,21 +150,21 @@ func (g *Guard) checkUnmanaged(v reactive.Verdict) error {
 	}
 	switch now := g.opt.View(); {
 	case !now.kills():
-		return fmt.Errorf("strangers are not killed any more, or it is not sure who is one: %w", sharing.ErrStale)
+		return fmt.Errorf("unmanaged processes are not killed any more, or cannot be identified: %w", sharing.ErrStale)
 	case now.granted(v.GPU, dir) || !g.opt.mayEnd(now, v.Victim.PID, dir):
-		return fmt.Errorf("it is no stranger any more: %w", sharing.ErrStale)
+		return fmt.Errorf("it is not unmanaged any more: %w", sharing.ErrStale)
 	}
 	return g.opt.Lists.Check(v.GPU, listing.Process(v.Victim))
 }
 
-// noteViolation writes a violation and the action to the audit log; err says why the action failed. The grant is empty if the
-// process belongs to none.
+// noteViolation writes a violation and the action to the audit log; err says why the action failed. The grant is empty
+// if the process belongs to none.
 func (g *Guard) noteViolation(gr Grant, v reactive.Verdict, err error) {
 	e := audit.Entry{What: audit.Violation}
 	if gr.Claim.ID != "" {
 		e = notify.Entry(audit.Violation, gr.Claim)
 	}
-	e.Fragments = []audit.Fragment{{GPU: v.GPU.String()}}
+	e.Shares = []audit.Share{{GPU: v.GPU.String()}}
 	e.Why = fmt.Sprintf("%s: %s", v.Reason, actionName(v.Action))
 	if v.Victim.PID != 0 {
 		e.Why += fmt.Sprintf(" (process %d)", v.Victim.PID)

@@ -14,8 +14,8 @@ import (
 // mostEvictions is how many evictions run at once. A later check asks for the others.
 const mostEvictions = 4
 
-// evict evicts the pod of a grant over its cap, in the background. If that fails, a warning stays until the grant is within its
-// cap; the verdict comes again while it is over it.
+// evict evicts the pod of a grant over its cap, in the background. If that fails, a warning stays until the grant is
+// within its cap; the verdict comes again while it is over it.
 func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule string) {
 	if gr.Lease == nil || !gr.Claim.Owner.Pod() {
 		return // it has ended
@@ -26,18 +26,18 @@ func (g *Guard) evict(ctx context.Context, gr Grant, v reactive.Verdict, rule st
 		g.noteViolation(gr, v, err)
 		sentence := ""
 		if err != nil {
-			sentence = fmt.Sprintf("pod %s is over its cap and cannot be evicted (overCap: evict): %v", pod, err)
+			sentence = fmt.Sprintf("pod %s is over its cap and cannot be evicted (onOverCap: evict): %v", pod, err)
 		}
 		if _, there := g.opt.View().grant(gr.Claim.ID); there {
 			g.opt.Conditions.SetOf(conditions.Evict, string(v.Grant), sentence)
 		}
 		if err != nil {
-			g.opt.Log.Error("pod that is over its cap not evicted", "pod", pod, "claim", v.Grant, "error", err.Error())
+			g.opt.Log.Error("failed to evict pod over its cap", "pod", pod, "grant", v.Grant, "error", err.Error())
 			return nil
 		}
-		g.opt.Log.Warn("pod evicted", "reason", v.Reason.String(), "pod", pod, "gpu", v.GPU.String(), "claim", v.Grant,
-			"holds_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "for_at_most", v.Delay.String())
-		g.notifyPod(ctx, gr, v, fmt.Sprintf("its pod is evicted (%s)", rule))
+		g.opt.Log.Warn("evicted pod", "reason", v.Reason.String(), "pod", pod, "gpu", v.GPU.String(), "grant", v.Grant,
+			"used_bytes", uint64(v.Held), "cap_bytes", uint64(v.Cap), "detection", v.Delay.String())
+		g.notifyPod(ctx, gr, v, fmt.Sprintf("Kerf evicts the pod (%s)", rule))
 		return nil
 	})
 }

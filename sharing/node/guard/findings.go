@@ -20,8 +20,8 @@ import (
 type Finding struct {
 	// Watched is true while the guard compares the grant's usage with its cap.
 	Watched bool
-	// Lost says why the guard cannot read the usage of a grant that only it enforces, or why nothing limits a process; else it is
-	// empty. The level is then unknown.
+	// Lost says why the guard cannot read the usage of a grant that only it enforces, or why nothing limits a process;
+	// else it is empty. The level is then unknown.
 	Lost string
 	// Exceeds says what a grant of libkerf or MPS holds above its cap; empty if nothing.
 	Exceeds string
@@ -34,8 +34,8 @@ type breaches struct {
 	delay time.Duration
 }
 
-// Breaches are how many times the grant was found over its cap on a GPU since the agent started, and for how long at most it had
-// been so when that was found last.
+// Breaches are how many times the grant was found over its cap on a GPU since the agent started, and for how long at
+// most it had been so when that was found last.
 func (f Finding) Breaches(gpu sharing.GPURef) (count uint64, delay time.Duration) {
 	b := f.breaches[gpu]
 	return b.count, b.delay
@@ -96,9 +96,10 @@ func (f *Findings) breached(v reactive.Verdict) {
 	})
 }
 
-// note keeps what a sample showed of all grants of a view, and forgets all others. It reports whether the level of a grant
-// changes by that.
-func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standing, lost map[ledger.ClaimID]string) (changed bool) {
+// note keeps what a sample showed of all grants of a view, and forgets all others. It reports whether the level of a
+// grant changes by that.
+func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standing, lost map[ledger.ClaimID]string) (
+	changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.of, func(id ledger.ClaimID, _ Finding) bool { _, there := v.grant(id); return !there })
@@ -127,9 +128,10 @@ func (f *Findings) note(v View, caps []reactive.Cap, standings []reactive.Standi
 	return changed
 }
 
-// Compare compares what the processes of grants with a common cap hold on each GPU with the cap. A GPU that is not in holds is
-// unknown. It reports whether the level of a grant changes by that.
-func (f *Findings) Compare(grants []ledger.Grant, contexts Contexts, holds map[sharing.GPURef]sharing.Bytes) (changed bool) {
+// Compare compares what the processes of grants with a common cap hold on each GPU with the cap. A GPU that is not in
+// holds is unknown. It reports whether the level of a grant changes by that.
+func (f *Findings) Compare(grants []ledger.Grant, contexts Contexts, holds map[sharing.GPURef]sharing.Bytes) (
+	changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, g := range grants {
@@ -155,8 +157,8 @@ type Context struct {
 // Contexts are those of a node's GPUs.
 type Contexts map[sharing.GPURef]Context
 
-// exceeds says what the processes of a grant hold above its cap and one context, as the driver counts it: no cap enforces that.
-// On a GPU whose usage is unknown, what was said before stays.
+// exceeds says what the processes of a grant hold above its cap and one context, as the driver counts it: no cap
+// enforces that. On a GPU whose usage is unknown, what was said before stays.
 func exceeds(g ledger.Grant, contexts Contexts, held map[sharing.GPURef]sharing.Bytes, before string) string {
 	unknown := false
 	for _, f := range g.Caps() {
@@ -169,7 +171,8 @@ func exceeds(g ledger.Grant, contexts Contexts, held map[sharing.GPURef]sharing.
 		if f.Whole || !overhead.Exceeds(bytes, f.Memory, on.Size) {
 			continue
 		}
-		return fmt.Sprintf("its processes hold %s of GPU %d, more than its cap of %s and a context of %s, so the cap is not enforced",
+		return fmt.Sprintf("its processes hold %s of GPU %d, more than its cap of %s and a context of %s, so the cap "+
+			"is not enforced",
 			bytes, on.Index, f.Memory, on.Size)
 	}
 	if unknown {

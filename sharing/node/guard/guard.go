@@ -3,8 +3,8 @@
 
 // Package guard compares what grants use with their caps, and acts on those that are over: it warns, kills or evicts.
 //
-// It kills a process only if the process certainly belongs to the grant that is over its cap, or to no grant. It checks that
-// again, with a new view of the node, while it holds the process.
+// It kills a process only if the process certainly belongs to the grant that is over its cap, or to no grant. It checks
+// that again, with a new view of the node, while it holds the process.
 package guard
 
 import (
@@ -49,7 +49,8 @@ type Options struct {
 	Notify     *notify.Notifier
 	Conditions *conditions.Set
 	Observer   Observer
-	// Agents is the cgroup below which each agent of this machine has the cgroup Own; empty if only this agent uses the machine.
+	// Agents is the cgroup below which each agent of this machine has the cgroup Own; empty if only this agent uses the
+	// machine.
 	Agents, Own string
 	View        func() View
 	// Changed returns a channel that is closed at the next change of the node. Announce reports one.
@@ -57,8 +58,8 @@ type Options struct {
 	Announce func()
 }
 
-// Guard enforces the caps of grants that no other backend enforces. Make it with New. Its findings are safe for concurrent use;
-// Run and Check are not.
+// Guard enforces the caps of grants that no other backend enforces. Make it with New. Its findings are safe for
+// concurrent use; Run and Check are not.
 type Guard struct {
 	Findings
 
@@ -66,8 +67,8 @@ type Guard struct {
 	core *reactive.Watch
 	// schedule counts the samples that are missed.
 	schedule reactive.Schedule
-	// denied are the processes that the last check was to kill and the agent may not, with the cause. deniedBefore are those of
-	// the check before it.
+	// denied are the processes that the last check was to kill and the agent may not, with the cause. deniedBefore are
+	// those of the check before it.
 	denied, deniedBefore map[reactive.Process]string
 	// evictions run next to the loop: the API server may be slow.
 	evictions errgroup.Group
@@ -111,7 +112,8 @@ func (g *Guard) Run(ctx context.Context) error {
 // Wait waits for the evictions that the guard asked for.
 func (g *Guard) Wait() { _ = g.evictions.Wait() } // they log their errors
 
-// Check takes one sample, judges it and acts. It returns when the next one is due; 0 if a change of the node has to come first.
+// Check takes one sample, judges it and acts. It returns when the next one is due; 0 if a change of the node has to
+// come first.
 func (g *Guard) Check(ctx context.Context) time.Duration {
 	start := time.Now()
 	missed := g.schedule.Missed(start)
@@ -140,18 +142,22 @@ func (g *Guard) report(v View, s reactive.Sample, unclear map[reactive.GrantID]s
 	for _, gpu := range s.GPUs {
 		for _, u := range gpu.Uses {
 			if u.Escaped {
-				lost[ledger.ClaimID(u.Grant)] = fmt.Sprintf("process %d does not use the MPS daemon of its grant on GPU %s, so nothing limits it", u.PID, gpu.ID)
+				lost[ledger.ClaimID(u.Grant)] = fmt.Sprintf(
+					"process %d does not use the MPS daemon of its grant on GPU %s, so nothing limits it", u.PID,
+					gpu.ID)
 			}
 		}
 	}
 	for i, st := range standings {
 		switch one, _ := v.grant(ledger.ClaimID(st.Grant)); {
 		case !st.Known && one.onlyWatched():
-			why := cmp.Or(unclear[st.Grant], "the driver does not tell how much its processes hold of GPU "+st.GPU.String())
+			why := cmp.Or(unclear[st.Grant], "the driver does not tell how much its processes hold of GPU "+
+				st.GPU.String())
 			lost[ledger.ClaimID(st.Grant)] = why + ", so nothing holds it there"
 		case st.Over:
 			c := s.Caps[i] // the standings are in the order of the caps
-			over[string(st.Grant)] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Grant, c.Memory, st.GPU, actionName(st.Action))
+			over[string(st.Grant)] = fmt.Sprintf("grant %s holds more than its %s of GPU %s (policy: %s)", st.Grant,
+				c.Memory, st.GPU, actionName(st.Action))
 		}
 	}
 	g.opt.Conditions.Set(conditions.Kill, strings.Join(slices.Sorted(maps.Values(g.denied)), "; "))

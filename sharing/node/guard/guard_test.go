@@ -69,7 +69,8 @@ func grant(id ledger.ClaimID) Grant {
 
 func newMachine(pool config.Pool) (*machine, *Guard) {
 	m := &machine{dir: "/kerf/own/k-1/child", view: View{
-		GPUs: []sharing.GPU{{UUID: gpu.UUID}}, Grants: []Grant{grant("k-1")}, Complete: true, Config: config.Default(), Pool: pool,
+		GPUs: []sharing.GPU{{UUID: gpu.UUID}}, Grants: []Grant{grant("k-1")}, Complete: true, Config: config.Default(),
+		Pool: pool,
 	}}
 	l := lists.New(kernel{m})
 	l.Found(m.view.GPUs)
@@ -95,8 +96,8 @@ func running(t *testing.T) (reactive.Process, *exec.Cmd) {
 	return reactive.Process{PID: cmd.Process.Pid, Start: start}, cmd
 }
 
-// The guard checks a process again before it kills it. It kills none whose pid another process has now, that left the cgroup or
-// the GPU, or whose grant has another cap, another cgroup or another policy by now.
+// The guard checks a process again before it kills it. It kills none whose pid another process has now, that left the
+// cgroup or the GPU, or whose grant has another cap, another cgroup or another policy by now.
 func TestCheckBeforeKill(t *testing.T) {
 	unmanaged := func(m *machine, v *reactive.Verdict) { v.Reason, v.Grant, m.dir = reactive.Unmanaged, "", "/user" }
 	for name, c := range map[string]struct {
@@ -114,22 +115,35 @@ func TestCheckBeforeKill(t *testing.T) {
 		"to be evicted": {func(m *machine, _ *reactive.Verdict) {
 			m.view.Pool.OverCap, m.view.Grants[0].Evictable = config.OverCapEvict, true
 		}, false},
-		"another cgroup": {func(m *machine, _ *reactive.Verdict) { m.gone = fmt.Errorf("another inode: %w", sharing.ErrStale) }, false},
-		"not watched":    {func(m *machine, _ *reactive.Verdict) { m.view.Grants[0].Watched = false }, false},
+		"another cgroup": {func(m *machine, _ *reactive.Verdict) {
+			m.gone = fmt.Errorf("another inode: %w",
+				sharing.ErrStale)
+		}, false},
+		"not watched": {func(m *machine, _ *reactive.Verdict) { m.view.Grants[0].Watched = false }, false},
 		"escaped": {func(m *machine, v *reactive.Verdict) {
 			m.view.Pool.OverCap, v.Reason = config.OverCapWarn, reactive.Escaped
 		}, true},
-		"unmanaged":        {unmanaged, true},
-		"has a grant":      {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.dir = "/kerf/own/k-1" }, false},
-		"activating":       {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.view.Activating = []string{"/user"} }, false},
-		"of another agent": {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.dir = "/kerf/other/k-1" }, false},
-		"not sure":         {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.view.Complete = false }, false},
-		"to be reported":   {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.view.Pool.Strangers = config.StrangersReport }, false},
+		"unmanaged":   {unmanaged, true},
+		"has a grant": {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.dir = "/kerf/own/k-1" }, false},
+		"activating": {func(m *machine, v *reactive.Verdict) {
+			unmanaged(m, v)
+			m.view.Activating = []string{
+				"/user"}
+		}, false},
+		"of another agent": {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.dir = "/kerf/other/k-1" },
+			false},
+		"not sure": {func(m *machine, v *reactive.Verdict) { unmanaged(m, v); m.view.Complete = false }, false},
+		"to be reported": {func(m *machine, v *reactive.Verdict) {
+			unmanaged(m, v)
+			m.view.Pool.OnUnmanagedProcess = config.UnmanagedWarn
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, g := newMachine(config.Pool{Name: "a", OverCap: config.OverCapKill, Strangers: config.StrangersKill})
+			m, g := newMachine(config.Pool{Name: "a", OverCap: config.OverCapKill,
+				OnUnmanagedProcess: config.UnmanagedKill})
 			victim, cmd := running(t)
-			v := reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Held: 5 * sharing.GiB, Cap: 4 * sharing.GiB, Victim: victim}
+			v := reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Held: 5 * sharing.GiB,
+				Cap: 4 * sharing.GiB, Victim: victim}
 			c.change(m, &v)
 			g.act(t.Context(), v)
 			if c.killed {
@@ -138,7 +152,8 @@ func TestCheckBeforeKill(t *testing.T) {
 				}
 			}
 			reasons := []string{v.Reason.String()}
-			if c.killed && (!slices.Equal(m.killed, reasons) || m.spared != nil) || !c.killed && (m.killed != nil || !slices.Equal(m.spared, reasons)) {
+			if c.killed && (!slices.Equal(m.killed, reasons) || m.spared != nil) || !c.killed &&
+				(m.killed != nil || !slices.Equal(m.spared, reasons)) {
 				t.Errorf("killed %v, spared %v", m.killed, m.spared)
 			}
 			if len(m.violations) != 1 || (m.violations[0].Error == "") != c.killed {
@@ -159,13 +174,15 @@ func TestAuditNamesTheGrant(t *testing.T) {
 		}
 		return m.view
 	}
-	g.act(t.Context(), reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Cap: 4 * sharing.GiB, Victim: victim})
+	g.act(t.Context(), reactive.Verdict{Action: reactive.Kill, GPU: gpu, Grant: "k-1", Cap: 4 * sharing.GiB,
+		Victim: victim})
 	if len(m.violations) != 1 || m.violations[0].Grant != "k-1" {
 		t.Errorf("audit log: %+v", m.violations)
 	}
 }
 
-// Findings follow what samples show. They forget grants that are gone, and keep the times over the cap of those that stay.
+// Findings follow what samples show. They forget grants that are gone, and keep the times over the cap of those that
+// stay.
 func TestFindings(t *testing.T) {
 	var f Findings
 	v := View{Grants: []Grant{grant("k-1"), grant("k-2")}, Contexts: Contexts{gpu: {Size: sharing.GiB}}}
@@ -191,7 +208,8 @@ func TestFindings(t *testing.T) {
 	if f.note(v, caps, stand(0), map[ledger.ClaimID]string{"k-1": "no answer"}) || f.Of("k-2").Exceeds == "" {
 		t.Error("while the usage is unknown, what was said before does not stay")
 	}
-	if !f.note(v, nil, stand(5*sharing.GiB), nil) || f.Of("k-2").Exceeds != "" || f.Of("k-1").Lost != "" || f.Of("k-1").Watched {
+	if !f.note(v, nil, stand(5*sharing.GiB), nil) || f.Of("k-2").Exceeds != "" || f.Of("k-1").Lost != "" ||
+		f.Of("k-1").Watched {
 		t.Errorf("within the caps: %+v, %+v", f.Of("k-1"), f.Of("k-2"))
 	}
 	if n, _ := f.Of("k-1").Breaches(gpu); n != 1 {
@@ -217,7 +235,8 @@ func TestCompare(t *testing.T) {
 		if step.held > 0 {
 			holds[gpu] = step.held * sharing.GiB
 		}
-		if changed := f.Compare([]ledger.Grant{active}, contexts, holds); changed != step.changed || (f.Of("k-1").Exceeds != "") != step.exceeds {
+		if changed := f.Compare([]ledger.Grant{active}, contexts, holds); changed != step.changed ||
+			(f.Of("k-1").Exceeds != "") != step.exceeds {
 			t.Errorf("step %d: changed %v, %q", i, changed, f.Of("k-1").Exceeds)
 		}
 	}
@@ -227,7 +246,8 @@ func TestCompare(t *testing.T) {
 		t.Error("a released grant exceeds its cap")
 	}
 	active.Lease = nil
-	if f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPURef]sharing.Bytes{gpu: 9 * sharing.GiB}) || f.Of("k-1").Exceeds != "" {
+	if f.Compare([]ledger.Grant{active}, contexts, map[sharing.GPURef]sharing.Bytes{gpu: 9 * sharing.GiB}) ||
+		f.Of("k-1").Exceeds != "" {
 		t.Error("a grant that is not active exceeds its cap")
 	}
 }

@@ -23,8 +23,8 @@ import (
 // deadline bounds one reading of the process list of a GPU.
 const deadline = 500 * time.Millisecond
 
-// sample reads process lists, and finds to which grants their entries belong. unclear says why the usage of grants cannot be
-// read.
+// sample reads process lists, and finds to which grants their entries belong. unclear says why the usage of grants
+// cannot be read.
 func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear map[reactive.GrantID]string) {
 	s.EndUnmanaged = v.kills()
 	for _, gr := range v.Grants {
@@ -35,7 +35,8 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 	}
 	var ask []sharing.GPURef
 	for _, gpu := range v.GPUs {
-		watched := s.EndUnmanaged && !gpu.MIG || slices.ContainsFunc(s.Caps, func(c reactive.Cap) bool { return c.GPU == gpu.Ref() })
+		watched := s.EndUnmanaged && !gpu.MIG ||
+			slices.ContainsFunc(s.Caps, func(c reactive.Cap) bool { return c.GPU == gpu.Ref() })
 		if watched && gpu.Health != sharing.HealthLost && gpu.Health != sharing.HealthSuspect {
 			ask = append(ask, gpu.Ref())
 		}
@@ -54,18 +55,22 @@ func (g *Guard) sample(ctx context.Context, v View) (s reactive.Sample, unclear 
 	return s, unclear
 }
 
-// sort divides the entries of a GPU's list among grants and unmanaged processes. Nothing is done about unattributed entries.
+// sort divides the entries of a GPU's list among grants and unmanaged processes. Nothing is done about unattributed
+// entries.
 func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[reactive.GrantID]string) reactive.GPU {
-	out := reactive.GPU{ID: look.GPU, Told: true}
+	out := reactive.GPU{ID: look.GPU, Answered: true}
 	for _, line := range look.Lines {
 		switch {
 		case line.Owner != "":
 			of, _ := v.grant(ledger.ClaimID(line.Owner))
 			out.Uses = append(out.Uses, reactive.Use{
-				Process: reactive.Process{PID: line.PID, Start: line.Process.Start}, Grant: v.speaker(ledger.ClaimID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
-				Escaped: line.Kind == listing.Running && !line.MPS && of.served(), Ended: line.Kind == listing.Ended, Inferred: line.Inferred,
+				Process: reactive.Process{PID: line.PID, Start: line.Process.Start},
+				Grant:   v.speaker(ledger.ClaimID(line.Owner)), Bytes: line.Bytes, Known: line.Known,
+				Escaped: line.Kind == listing.Running && !line.MPS && of.served(), Ended: line.Kind == listing.Ended,
+				Inferred: line.Inferred,
 			})
-		case line.Kind == listing.Running && s.EndUnmanaged && line.Cgroup != "" && g.opt.mayEnd(v, line.PID, line.Cgroup):
+		case line.Kind == listing.Running && s.EndUnmanaged && line.Cgroup != "" &&
+			g.opt.mayEnd(v, line.PID, line.Cgroup):
 			out.Unmanaged = append(out.Unmanaged, reactive.Process(line.Process))
 		}
 	}
@@ -76,13 +81,13 @@ func (g *Guard) sort(look lists.Look, v View, s reactive.Sample, unclear map[rea
 			unclear[id] = why
 		}
 	}
-	out.Keepers = g.keepers(look, v, out.Uses, s.Caps)
+	out.Retainers = g.retainers(look, v, out.Uses, s.Caps)
 	return out
 }
 
-// keepers finds the processes that keep the memory of ended processes, for grants that are over their cap. It reads the open
-// files of no other processes. A grant whose processes cannot be read has none.
-func (g *Guard) keepers(look lists.Look, v View, uses []reactive.Use, caps []reactive.Cap) (out []reactive.Keeper) {
+// retainers returns the processes that keep the memory of ended processes, for grants that are over their cap. It reads
+// the open files of no other processes. A grant whose processes cannot be read has none.
+func (g *Guard) retainers(look lists.Look, v View, uses []reactive.Use, caps []reactive.Cap) (out []reactive.Retainer) {
 	for _, c := range caps {
 		var held, ended sharing.Bytes
 		for _, u := range uses {
@@ -100,34 +105,36 @@ func (g *Guard) keepers(look lists.Look, v View, uses []reactive.Use, caps []rea
 			if v.speaker(ledger.ClaimID(o.Owner)) != c.Grant {
 				continue
 			}
-			all, _ := g.opt.Lists.Keepers(look, o) // status says why they cannot be read
+			all, _ := g.opt.Lists.Retainers(look, o) // status says why they cannot be read
 			for _, p := range all {
-				out = append(out, reactive.Keeper{Process: reactive.Process(p), Grant: c.Grant})
+				out = append(out, reactive.Retainer{Process: reactive.Process(p), Grant: c.Grant})
 			}
 		}
 	}
 	return out
 }
 
-// unclearWhy says why the usage of a grant on a look's GPU is unknown; empty if it is known, or the driver does not answer.
+// unclearWhy says why the usage of a grant on a GPU is unknown. It is empty if the usage is known, or if the driver
+// does not answer.
 func unclearWhy(look lists.Look, gpu int, grants ...listing.Owner) string {
 	for _, line := range look.Lines {
 		if line.Kind != listing.Unclear || !line.May(grants...) {
 			continue
 		}
-		if look.Untold != nil {
-			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read: %v", line.PID, gpu, look.Untold)
+		if look.ReadErr != nil {
+			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read: %v", line.PID, gpu, look.ReadErr)
 		}
 		if len(line.Suspects) == 0 {
 			return fmt.Sprintf("process %d, which is listed on GPU %d, cannot be read", line.PID, gpu)
 		}
-		return fmt.Sprintf("process %d, which is listed on GPU %d, has the number of one that has ended, and the driver lists both as one", line.PID, gpu)
+		return fmt.Sprintf("process %d, which is listed on GPU %d, has the number of one that has ended, and the "+
+			"driver lists both as one", line.PID, gpu)
 	}
 	return ""
 }
 
-// mayEnd reports whether a process without a grant on a GPU may be killed: not this agent, no process of a grant that is about
-// to become active, none of another agent, and no program of the driver.
+// mayEnd reports whether a process without a grant on a GPU may be killed: not this agent, no process of a grant that
+// is about to become active, none of another agent, and no program of the driver.
 func (o Options) mayEnd(v View, pid int, dir string) bool {
 	if pid == os.Getpid() || o.ofAnotherAgent(dir) || v.activating(dir) {
 		return false
@@ -141,11 +148,12 @@ func (o Options) ofAnotherAgent(dir string) bool {
 	return o.Agents != "" && cgroup.Beneath(dir, o.Agents) && !cgroup.Beneath(dir, o.Own)
 }
 
-// driverPrograms are programs of the driver that a GPU's lists may show. A program of a tenant with such a name is reported as
-// unmanaged, and not killed.
+// driverPrograms are programs of the driver that a GPU's lists may show. A program of a tenant with such a name is
+// reported as unmanaged, and not killed.
 func driverPrograms() []string {
 	return []string{
-		"nvidia-persistenced", "nvidia-powerd", "nvidia-imex", "nvidia-smi", "nvidia-modprobe", "nv-fabricmanager", "nv-hostengine",
+		"nvidia-persistenced", "nvidia-powerd", "nvidia-imex", "nvidia-smi", "nvidia-modprobe", "nv-fabricmanager",
+		"nv-hostengine",
 		"nvidia-cuda-mps-control", "nvidia-cuda-mps-server",
 	}
 }

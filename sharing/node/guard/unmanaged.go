@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
 )
 
-// StrangerReason of the node: processes use a GPU without a grant for it.
-const StrangerReason = "GPUStranger"
+// UnmanagedReason of the node: unmanaged processes use a GPU.
+const UnmanagedReason = "UnmanagedGPUProcess"
 
 // mostNamed is how many processes one report names.
 const mostNamed = 8
@@ -28,15 +28,16 @@ type user struct {
 	start uint64
 }
 
-// Reporter reports each unmanaged process once for each GPU, until it is gone from there. It is not safe for concurrent use.
+// Reporter reports each unmanaged process once for each GPU, until it is gone from there. It is not safe for concurrent
+// use.
 type Reporter struct {
 	Options
 
 	known map[user]bool
 }
 
-// See reports the unmanaged processes that are new in a sample. It reports none while it is not certain which processes have
-// grants. Processes of a GPU that did not answer stay known.
+// See reports the unmanaged processes that are new in a sample. It reports none while it is not certain which processes
+// have grants. Processes of a GPU that did not answer stay known.
 func (r *Reporter) See(ctx context.Context, s observe.Sample) {
 	v := r.View()
 	if !v.Complete {
@@ -87,7 +88,13 @@ func (r *Reporter) report(ctx context.Context, gpu sharing.GPU, fresh []string) 
 	if more := len(fresh) - mostNamed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	r.Log.Warn("processes on a gpu without a grant for it", "gpu", gpu.Ref().String(), "processes", names)
-	r.Notify.Audit.Note(audit.Entry{What: audit.Violation, Fragments: []audit.Fragment{{GPU: gpu.Ref().String()}}, Why: "stranger: process " + names})
-	r.Notify.Node(ctx, StrangerReason, fmt.Sprintf("GPU %d (%s) is used by processes that have no grant for it: process %s", gpu.Index, gpu.Ref(), names))
+	r.Log.Warn("found unmanaged processes on a GPU", "gpu", gpu.Ref().String(), "processes", names)
+	r.Notify.Audit.Note(audit.Entry{What: audit.Violation, Shares: []audit.Share{{GPU: gpu.Ref().String()}},
+		Why: "unmanaged: process " + names})
+	what := "an unmanaged process"
+	if n := len(fresh); n > 1 {
+		what = fmt.Sprintf("%d unmanaged processes", n)
+	}
+	r.Notify.Node(ctx, UnmanagedReason,
+		fmt.Sprintf("GPU %d (%s) has %s: PID %s.", gpu.Index, gpu.Ref(), what, names))
 }

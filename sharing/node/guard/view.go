@@ -63,7 +63,8 @@ func (g Grant) has(gpu sharing.GPURef, dir string) bool {
 
 // grant is the grant with an id; it is empty and false if there is none.
 func (v View) grant(id ledger.ClaimID) (Grant, bool) {
-	i, found := slices.BinarySearchFunc(v.Grants, id, func(g Grant, id ledger.ClaimID) int { return cmp.Compare(g.Claim.ID, id) })
+	i, found := slices.BinarySearchFunc(v.Grants, id,
+		func(g Grant, id ledger.ClaimID) int { return cmp.Compare(g.Claim.ID, id) })
 	if !found {
 		return Grant{Grant: &ledger.Grant{}}, false
 	}
@@ -99,7 +100,7 @@ func (v View) index(gpu sharing.GPURef) int {
 }
 
 // kills reports whether unmanaged processes are to be killed.
-func (v View) kills() bool { return v.Pool.Strangers == config.StrangersKill && v.Complete }
+func (v View) kills() bool { return v.Pool.OnUnmanagedProcess == config.UnmanagedKill && v.Complete }
 
 // granted reports whether a cgroup belongs to any grant with a share of the GPU.
 func (v View) granted(gpu sharing.GPURef, dir string) bool {
@@ -123,7 +124,8 @@ func (v View) caps(g Grant) (out []reactive.Cap) {
 	}
 	for _, f := range g.Caps() {
 		if !f.Whole {
-			out = append(out, reactive.Cap{Grant: reactive.GrantID(g.Claim.ID), GPU: f.GPU, Memory: f.Memory, Action: v.action(g), Slack: slack})
+			out = append(out, reactive.Cap{Grant: reactive.GrantID(g.Claim.ID), GPU: f.GPU, Memory: f.Memory,
+				Action: v.action(g), Slack: slack})
 		}
 	}
 	return out
@@ -146,7 +148,7 @@ func (v View) action(g Grant) reactive.Action {
 
 // rule names the rule that says what happens to a grant above its cap, and whose it is.
 func (v View) rule(profile string) string {
-	rule := "overCap: " + v.Config.OverCapOf(v.Pool, profile).String()
+	rule := "onOverCap: " + v.Config.OverCapOf(v.Pool, profile).String()
 	switch p, ok := v.Config.Profile(profile); {
 	case ok && p.OverCap != config.OverCapDefault:
 		return rule + " of profile " + profile

@@ -22,12 +22,12 @@ func TestOverCapRule(t *testing.T) {
 		pool          config.Pool
 		profile, want string
 	}{
-		{warn, "", "overCap: warn of pool a"},
-		{warn, "plain", "overCap: warn of pool a"},
-		{warn, "gone", "overCap: warn of pool a"},
-		{warn, "strict", "overCap: evict of profile strict"},
-		{none, "strict", "overCap: evict of profile strict"},
-		{none, "plain", "overCap: " + c.OverCapOf(none, "").String() + ", the default"},
+		{warn, "", "onOverCap: warn of pool a"},
+		{warn, "plain", "onOverCap: warn of pool a"},
+		{warn, "gone", "onOverCap: warn of pool a"},
+		{warn, "strict", "onOverCap: evict of profile strict"},
+		{none, "strict", "onOverCap: evict of profile strict"},
+		{none, "plain", "onOverCap: " + c.OverCapOf(none, "").String() + ", the default"},
 	} {
 		if got := (View{Config: c, Pool: x.pool}).rule(x.profile); got != x.want {
 			t.Errorf("pool %s, profile %q: %q, want %q", x.pool.Name, x.profile, got, x.want)

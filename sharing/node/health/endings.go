@@ -16,8 +16,8 @@ import (
 // endedFor is how long a pod that ended for a fault is listed: long enough for a scheduler that was away.
 const endedFor = 10 * time.Minute
 
-// Ending is a pod that was asked to end because one of its GPUs is unhealthy or lost. An agent may not end the pods of other
-// nodes that belong to it, so the scheduler reads this.
+// Ending is a pod that was asked to end because one of its GPUs is unhealthy or lost. An agent may not end the pods of
+// other nodes that belong to it, so the scheduler reads this.
 type Ending struct {
 	// Ref is the pod, and one of its containers.
 	Ref sharing.ContainerRef

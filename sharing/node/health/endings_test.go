@@ -11,7 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/faults"
 )
 
-// A pod that need not end any more is forgotten, except one that was forced to. Each is forgotten some time after its end.
+// A pod that need not end any more is forgotten, except one that was forced to. Each is forgotten some time after its
+// end.
 func TestEndingIsForgotten(t *testing.T) {
 	part := []faults.Part{{GPU: sharing.GPURef{UUID: "GPU-0"}, Health: sharing.HealthLost}}
 	sick, well := faults.Grant{ID: "1", Group: "pod", Faulty: part}, faults.Grant{ID: "1", Group: "pod"}
@@ -26,12 +27,18 @@ func TestEndingIsForgotten(t *testing.T) {
 		made  bool
 		looks []look
 	}{
-		"faulty":                    {false, []look{{evict, []faults.Grant{sick}, 0, true}, {evict, []faults.Grant{sick}, time.Hour, true}}},
-		"well again":                {false, []look{{evict, []faults.Grant{sick}, 0, true}, {evict, []faults.Grant{well}, time.Second, false}}},
-		"well again, and made to":   {true, []look{{evict, []faults.Grant{well}, time.Hour, true}, {evict, nil, time.Hour, true}, {evict, nil, time.Hour + endedFor + 1, false}}},
+		"faulty": {false, []look{{evict, []faults.Grant{sick}, 0, true},
+			{evict, []faults.Grant{sick}, time.Hour, true}}},
+		"well again": {false, []look{{evict, []faults.Grant{sick}, 0, true},
+			{evict, []faults.Grant{well}, time.Second, false}}},
+		"well again, and made to": {true, []look{{evict, []faults.Grant{well}, time.Hour, true},
+			{evict, nil, time.Hour, true}, {evict, nil, time.Hour + endedFor + 1, false}}},
 		"the policy was taken back": {false, []look{{faults.Policy{}, []faults.Grant{sick}, 0, false}}},
-		"ended":                     {false, []look{{evict, nil, 0, true}, {evict, nil, endedFor, true}, {evict, nil, endedFor + 1, false}}},
-		"ended, another is there":   {false, []look{{evict, []faults.Grant{{ID: "2", Group: "other", Faulty: part}}, 0, true}, {evict, []faults.Grant{{ID: "2", Group: "other"}}, endedFor + 1, false}}},
+		"ended": {false, []look{{evict, nil, 0, true}, {evict, nil, endedFor, true},
+			{evict, nil, endedFor + 1, false}}},
+		"ended, another is there": {false,
+			[]look{{evict, []faults.Grant{{ID: "2", Group: "other", Faulty: part}}, 0, true},
+				{evict, []faults.Grant{{ID: "2", Group: "other"}}, endedFor + 1, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := NewEndings(func() {})
@@ -39,7 +46,7 @@ func TestEndingIsForgotten(t *testing.T) {
 			for i, l := range tc.looks {
 				e.keep(l.p, l.grants, start.Add(l.after))
 				if _, there := e.byPod["pod"]; there != l.there {
-					t.Fatalf("look %d: told of: %t, want %t", i, there, l.there)
+					t.Fatalf("sample %d: reported: %t, want %t", i, there, l.there)
 				}
 			}
 		})

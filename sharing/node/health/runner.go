@@ -26,10 +26,10 @@ import (
 
 // Reasons of events of pods.
 const (
-	// FaultyReason of a pod: a GPU of the container is unhealthy or lost.
-	FaultyReason = "GPUFaulty"
+	// UnhealthyReason of a pod: a GPU of the container is unhealthy or lost.
+	UnhealthyReason = "GPUUnhealthy"
 	// RecoveredReason of a pod: all GPUs of the container recovered. It is no warning.
-	RecoveredReason = "GPUMended"
+	RecoveredReason = "GPURecovered"
 )
 
 const (
@@ -59,9 +59,9 @@ type Runner struct {
 	// Changed returns a channel that is closed at the next change of the node.
 	Changed func() <-chan struct{}
 
-	keeper faults.Keeper
-	// faulty is what was wrong with GPUs at the last pass. A GPU of unknown health is as it was: its driver is gone, or has
-	// just been loaded.
+	tracker faults.Tracker
+	// faulty is what was wrong with GPUs at the last pass. A GPU of unknown health is as it was: its driver is gone, or
+	// has just been loaded.
 	faulty map[sharing.GPURef]faults.Part
 	ends   errgroup.Group
 }
@@ -99,7 +99,7 @@ func (r *Runner) pass(ctx context.Context, now time.Duration) time.Duration {
 	v := r.View()
 	policy := faults.Policy{Evict: v.Rule.OnFault == config.FaultEvict, Grace: v.Rule.GraceOf()}
 	grants := r.judge(v)
-	acts, next := r.keeper.Step(now, policy, grants)
+	acts, next := r.tracker.Step(now, policy, grants)
 	for _, a := range acts {
 		r.act(ctx, policy, a)
 	}
@@ -141,15 +141,19 @@ func (r *Runner) act(ctx context.Context, p faults.Policy, a faults.Act) {
 	g, what := grants[i], partsText(a.Parts)
 	switch a.Kind {
 	case faults.Tell:
-		r.Log.Warn("grant is on a faulty GPU", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "fault", what)
-		r.Notify.Pod(ctx, g, FaultyReason, what+fate(p))
-	case faults.Mended:
-		r.Log.Info("grant's GPUs are well again", "claim", a.Grant)
-		r.Notify.Pod(ctx, g, RecoveredReason, "all GPUs of the container are well again; what it had in their memory may be lost")
+		r.Log.Warn("GPU of grant became faulty", "grant", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+
+			g.Claim.Owner.PodName, "fault", what)
+		r.Notify.Pod(ctx, g, UnhealthyReason, what+fate(p))
+	case faults.Recovered:
+		r.Log.Info("GPUs of grant recovered", "grant", a.Grant)
+		r.Notify.Pod(ctx, g, RecoveredReason,
+			"All GPUs of the container recovered. Data in their memory may be lost.")
 	case faults.Ask:
 		r.note(g, what, false)
-		r.Log.Warn("processes on a faulty GPU are asked to end", "claim", a.Grant, "grace", p.Grace.String(), "fault", what)
-		r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its processes get SIGTERM: "+what, r.signal(g, process.Terminate))
+		r.Log.Warn("sent SIGTERM to processes on a faulty GPU", "grant", a.Grant, "grace", p.Grace.String(), "fault",
+			what)
+		r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its processes get SIGTERM: "+what,
+			r.signal(g, process.Terminate))
 	case faults.End:
 		r.note(g, what, true)
 		r.ends.TryGo(func() error { r.end(ctx, g, what); return nil })
@@ -163,12 +167,12 @@ func (r *Runner) note(g ledger.Grant, why string, forced bool) {
 	}
 }
 
-// fate says what comes next under the policy.
+// fate is the sentence about what Kerf does under the policy.
 func fate(p faults.Policy) string {
 	if !p.Evict {
-		return " (onFault: report)"
+		return ". Kerf takes no action (onFault: warn)."
 	}
-	return fmt.Sprintf("; it is asked to end, and its pod is evicted in %s (onFault: evict)", p.Grace)
+	return fmt.Sprintf(". The container gets SIGTERM, and Kerf evicts the pod in %s (onFault: evict).", p.Grace)
 }
 
 func partsText(parts []faults.Part) string {
@@ -182,7 +186,7 @@ func partsText(parts []faults.Part) string {
 // end evicts the pod of a grant. It kills the processes of a grant without a pod, or if pods cannot be evicted.
 func (r *Runner) end(ctx context.Context, g ledger.Grant, what string) {
 	if !r.Notify.CanEvict(g) {
-		r.Log.Warn("processes on a faulty GPU are killed", "claim", string(g.Claim.ID), "fault", what)
+		r.Log.Warn("killed processes on a faulty GPU", "grant", string(g.Claim.ID), "fault", what)
 		err := r.signal(g, process.KillNow)
 		r.Notify.Observer.Killed(gpuFault, err)
 		r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its processes are killed: "+what, err)
@@ -192,11 +196,12 @@ func (r *Runner) end(ctx context.Context, g ledger.Grant, what string) {
 	err := r.Notify.Evict(ctx, g, gpuFault)
 	r.Notify.Audit.Claim(audit.Fault, g.Claim, 0, "its pod is evicted: "+what, err)
 	if err != nil {
-		r.Log.Error("pod on a faulty GPU not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
+		r.Log.Error("failed to evict pod on a faulty GPU", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return
 	}
-	r.Log.Warn("pod evicted", "reason", gpuFault, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID), "fault", what)
-	r.Notify.Pod(ctx, g, FaultyReason, what+"; its pod is evicted (onFault: evict)")
+	r.Log.Warn("evicted pod", "reason", gpuFault, "pod", ref.Namespace+"/"+ref.Pod, "grant", string(g.Claim.ID),
+		"fault", what)
+	r.Notify.Pod(ctx, g, UnhealthyReason, what+". Kerf evicts the pod (onFault: evict).")
 }
 
 // signal sends a signal to all processes of a grant, each checked again while its pidfd is open.
@@ -223,7 +228,8 @@ func (r *Runner) signal(g ledger.Grant, send func(pid int, check func() error) e
 		}
 		if err := send(pid, check); err != nil && !errors.Is(err, sharing.ErrNotFound) {
 			errs = append(errs, err)
-			r.Log.Warn("process on a faulty GPU not signalled", "claim", string(g.Claim.ID), "pid", pid, "error", err.Error())
+			r.Log.Warn("failed to signal process on a faulty GPU", "grant", string(g.Claim.ID), "pid", pid, "error",
+				err.Error())
 		}
 	}
 	return errors.Join(errs...)

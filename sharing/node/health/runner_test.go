@@ -21,7 +21,8 @@ import (
 
 func grantOn(id string, gpu sharing.GPURef) ledger.Grant {
 	return ledger.Grant{Claim: ledger.Claim{
-		ID: ledger.ClaimID(id), Owner: ledger.Owner{PodUID: "uid-" + id, Namespace: "ns", PodName: id}, Placement: sharing.Placement{{GPU: gpu}},
+		ID: ledger.ClaimID(id), Owner: ledger.Owner{PodUID: "uid-" + id, Namespace: "ns", PodName: id},
+		Placement: sharing.Placement{{GPU: gpu}},
 	}, Lease: &ledger.Attachment{Cgroup: "/none"}}
 }
 
@@ -44,7 +45,9 @@ func TestJudge(t *testing.T) {
 		{sharing.HealthOK, nil},
 		{sharing.HealthUnknown, nil},
 	} {
-		got := r.judge(View{GPUs: []ledger.View{gpuWith(sharing.GPURef{UUID: "a"}, c.health), gpuWith(sharing.GPURef{UUID: "b"}, sharing.HealthOK)}, Grants: []ledger.Grant{grantOn("1", sharing.GPURef{UUID: "a"}), grantOn("2", sharing.GPURef{UUID: "b"})}})
+		got := r.judge(View{GPUs: []ledger.View{gpuWith(sharing.GPURef{UUID: "a"}, c.health),
+			gpuWith(sharing.GPURef{UUID: "b"}, sharing.HealthOK)},
+			Grants: []ledger.Grant{grantOn("1", sharing.GPURef{UUID: "a"}), grantOn("2", sharing.GPURef{UUID: "b"})}})
 		if len(got) != 2 || !slices.Equal(got[0].Faulty, c.want) || got[1].Faulty != nil {
 			t.Errorf("step %d: %+v", i, got)
 		}
@@ -67,8 +70,9 @@ func TestRunnerEvicts(t *testing.T) {
 			events = append(events, fmt.Sprintf("%s %s %s", time.Since(start).Round(time.Second), what, ref.Pod))
 		}
 		view := View{
-			Rule:   config.Health{OnFault: config.FaultEvict, Grace: time.Minute},
-			GPUs:   []ledger.View{gpuWith(sharing.GPURef{UUID: "a"}, sharing.HealthLost), gpuWith(sharing.GPURef{UUID: "b"}, sharing.HealthOK)},
+			Rule: config.Health{OnFault: config.FaultEvict, Grace: time.Minute},
+			GPUs: []ledger.View{gpuWith(sharing.GPURef{UUID: "a"}, sharing.HealthLost),
+				gpuWith(sharing.GPURef{UUID: "b"}, sharing.HealthOK)},
 			Grants: []ledger.Grant{grantOn("1", sharing.GPURef{UUID: "a"}), grantOn("2", sharing.GPURef{UUID: "b"})},
 		}
 		r := &Runner{
@@ -91,7 +95,7 @@ func TestRunnerEvicts(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		want := []string{"0s GPUFaulty 1", "1m0s evicted 1", "1m0s GPUFaulty 1"}
+		want := []string{"0s GPUUnhealthy 1", "1m0s evicted 1", "1m0s GPUUnhealthy 1"}
 		if !slices.Equal(events, want) {
 			t.Errorf("events %q, want %q", events, want)
 		}

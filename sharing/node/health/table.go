@@ -19,7 +19,8 @@ type State struct {
 	Reason string
 }
 
-// Table is the health of each GPU and MIG instance. Its lock is innermost: its methods may be called with any other lock held.
+// Table is the health of each GPU and MIG instance. Its lock is innermost: its methods may be called with any other
+// lock held.
 type Table struct {
 	mu       sync.Mutex
 	observed map[sharing.GPURef]State
@@ -77,7 +78,7 @@ func (t *Table) All() map[sharing.GPURef]State {
 	defer t.mu.Unlock()
 	out := map[sharing.GPURef]State{}
 	for gpu, s := range t.observed {
-		if f, is := t.faults.Of(sharing.Fragment{GPU: gpu}); is && s.Health == sharing.HealthOK {
+		if f, is := t.faults.Of(sharing.Share{GPU: gpu}); is && s.Health == sharing.HealthOK {
 			s = State{f.Health, f.Reason}
 		}
 		if why := t.unusable[gpu.UUID]; s.Health == sharing.HealthOK && why != "" {
@@ -95,8 +96,8 @@ func (t *Table) instances() instances.Faults {
 	return t.faults
 }
 
-// Fault is that of the MIG instance of a fragment, if it has one.
-func (t *Table) Fault(f sharing.Fragment) (instances.Fault, bool) { return t.instances().Of(f) }
+// Fault is the fault of the MIG instance of a share, if it has one.
+func (t *Table) Fault(f sharing.Share) (instances.Fault, bool) { return t.instances().Of(f) }
 
 // Unavailable are the MIG instances of a GPU that no grant can have, because of a fault.
 func (t *Table) Unavailable(gpu sharing.GPUID) []mig.Granted { return t.instances().On(gpu) }

@@ -27,12 +27,14 @@ type offers interface {
 	Offer(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Offer
 }
 
-// Choose chooses the instance that answers a request: one that exists before one that must be created, then the one that
-// costs other requests least. The advice goes before. Errors: *allocator.NoFit, and sharing.ErrUnavailable without a manager;
-// reason then says why in a word.
-func Choose(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advice) (p sharing.Placement, reason mig.Reason, err error) {
+// Choose chooses the instance that answers a request: one that exists before one that must be created, then the one
+// that costs other requests least. The advice goes before. Errors: *allocator.NoFit, and sharing.ErrUnavailable without
+// a manager; reason then says why in a word.
+func Choose(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advice) (p sharing.Placement,
+	reason mig.Reason, err error) {
 	if m == nil {
-		return nil, mig.NoManager, fmt.Errorf("%s: nothing cuts GPUs now: %w", req, sharing.ErrUnavailable)
+		return nil, mig.NoManager, fmt.Errorf("%s: MIG instances cannot be created now: %w", req,
+			sharing.ErrUnavailable)
 	}
 	if f, ok := advised(m, gpus, req, advice); ok {
 		return sharing.Placement{f}, "", nil
@@ -49,19 +51,19 @@ func Choose(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advi
 		}
 	}
 	if best != nil {
-		return sharing.Placement{best.Fragment}, "", nil
+		return sharing.Placement{best.Share}, "", nil
 	}
 	return nil, nearest(r.reasons), r.err()
 }
 
 // advised is the instance that the scheduler chose, or another one on its GPU.
-func advised(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advice) (sharing.Fragment, bool) {
+func advised(m offers, gpus []Candidate, req sharing.Request, advice sharing.Advice) (sharing.Share, bool) {
 	if len(advice.GPUs) != 1 {
-		return sharing.Fragment{}, false
+		return sharing.Share{}, false
 	}
 	i := slices.IndexFunc(gpus, func(g Candidate) bool { return g.GPU.UUID == advice.GPUs[0] })
 	if i < 0 {
-		return sharing.Fragment{}, false
+		return sharing.Share{}, false
 	}
 	o := mig.Offer{Why: "no start was planned"}
 	if advice.MIG.Profile != "" {
@@ -70,7 +72,7 @@ func advised(m offers, gpus []Candidate, req sharing.Request, advice sharing.Adv
 	if o.Why != "" {
 		o = offer(m, gpus[i], req, mig.AnyStart)
 	}
-	return o.Fragment, o.Why == ""
+	return o.Share, o.Why == ""
 }
 
 // offer is what a GPU gives to a request.
@@ -104,7 +106,8 @@ type refusal struct {
 
 func (r *refusal) add(g Candidate, o mig.Offer) {
 	r.no.GPUs = append(r.no.GPUs, allocator.Reason{
-		GPU: g.GPU.Ref(), Index: g.GPU.Index, Model: g.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance, Text: o.Why, Never: o.Never},
+		GPU: g.GPU.Ref(), Index: g.GPU.Index, Model: g.GPU.Model, Verdict: allocator.Verdict{Code: allocator.NoInstance,
+			Text: o.Why, Never: o.Never},
 	})
 	r.reasons = append(r.reasons, o.Reason)
 	r.no.Never = r.no.Never && o.Never
@@ -132,7 +135,8 @@ func (r *refusal) err() error {
 	case r.here == 0 && (r.able > 0 || !r.no.Never):
 		r.no.Summary = what + " now: no GPU of this node is in MIG mode yet"
 	case r.here == 0:
-		r.no.Summary = what + ": no GPU of this node is in MIG mode, and their pool does not put them there; its mode or a layout does"
+		r.no.Summary = what +
+			": no GPU of this node is in MIG mode, and their pool does not put them there; its mode or a layout does"
 	case r.no.Never:
 		r.no.Summary = what + ": no GPU of this node could ever give it"
 	default:
@@ -144,7 +148,8 @@ func (r *refusal) err() error {
 // nearest is the reason of the GPU that came nearest to an answer.
 func nearest(reasons []mig.Reason) mig.Reason {
 	for _, r := range []mig.Reason{
-		mig.Fragmented, mig.Full, mig.Foreign, mig.Cordoned, mig.Unhealthy, mig.Trouble, mig.NotLaidOut, mig.Shared, mig.NoProfile, mig.NotInMIGMode,
+		mig.Fragmented, mig.Full, mig.Foreign, mig.Cordoned, mig.Unhealthy, mig.Trouble, mig.NotLaidOut, mig.Shared,
+		mig.NoProfile, mig.NotInMIGMode,
 	} {
 		if slices.Contains(reasons, r) {
 			return r
@@ -153,10 +158,11 @@ func nearest(reasons []mig.Reason) mig.Reason {
 	return mig.NotChosen
 }
 
-// Hardened returns a request for the smallest MIG instance that has the memory, if req is one for memory that only hardware
-// may enforce; else req.
+// Hardened returns a request for the smallest MIG instance that has the memory, if req is one for memory that only
+// hardware may enforce; else req.
 func Hardened(req sharing.Request) sharing.Request {
-	if req.Kind != sharing.KindShared || req.MinLevel != sharing.LevelHardware || req.Memory == 0 || req.Percent != 0 || req.GPUs != 1 || req.Profile != "" {
+	if req.Kind != sharing.KindShared || req.MinLevel != sharing.LevelHardware || req.Memory == 0 || req.Percent != 0 ||
+		req.GPUs != 1 || req.Profile != "" {
 		return req
 	}
 	req.Kind, req.MIG, req.Memory, req.Burst = sharing.KindMIG, ">= "+req.Memory.String(), 0, sharing.Burst{}

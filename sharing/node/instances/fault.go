@@ -22,7 +22,7 @@ type Fault struct {
 // Faults are those of a node.
 type Faults []Fault
 
-// With returns the faults after the health of an instance was told.
+// With returns the faults after a report about the health of an instance.
 func (f Faults) With(n Fault) Faults {
 	out := slices.DeleteFunc(slices.Clone(f), func(o Fault) bool { return o.GPU == n.GPU && o.Instance == n.Instance })
 	if n.Health != sharing.HealthOK {
@@ -31,10 +31,11 @@ func (f Faults) With(n Fault) Faults {
 	return out
 }
 
-// Of is the fault of the instance that the fragment is, or is a share of; false if there is none.
-func (f Faults) Of(part sharing.Fragment) (Fault, bool) {
+// Of is the fault of the instance that the share is, or is on; false if there is none.
+func (f Faults) Of(part sharing.Share) (Fault, bool) {
 	for _, o := range f {
-		if o.Instance.On(o.GPU) == part.GPU || part.GPU == (sharing.GPURef{UUID: o.GPU}) && o.Instance.Overlaps(part.MIG) {
+		if o.Instance.On(o.GPU) == part.GPU || part.GPU == (sharing.GPURef{UUID: o.GPU}) &&
+			o.Instance.Overlaps(part.MIG) {
 			return o, true
 		}
 	}

@@ -36,8 +36,8 @@ type Capability struct {
 	Major, Minor int
 }
 
-// Capabilities are those of a MIG device, first that of its GPU instance. The driver reuses their numbers, so that they are
-// read for each use. The error is sharing.ErrUnavailable.
+// Capabilities are those of a MIG device, first that of its GPU instance. The driver reuses their numbers, so that they
+// are read for each use. The error is sharing.ErrUnavailable.
 func (f Files) Capabilities(g sharing.GPU, d sharing.MIGDevice) ([]Capability, error) {
 	major, err := major(filepath.Join(f.Root, "proc/devices"))
 	if err != nil {
@@ -63,8 +63,8 @@ func (f Files) Folder() (string, bool) {
 	return dir, err == nil && info.IsDir()
 }
 
-// Allowed are the IDs of the GPU instances whose capability is among the names of device files. An instance whose capability
-// cannot be read counts.
+// Allowed are the IDs of the GPU instances whose capability is among the names of device files. An instance whose
+// capability cannot be read counts.
 func (f Files) Allowed(g sharing.GPU, names []string) []int {
 	found, err := filepath.Glob(filepath.Join(f.Root, table, fmt.Sprintf("gpu%d/mig/gi*/access", g.Minor)))
 	if err != nil {

@@ -26,8 +26,8 @@ type Grant struct {
 // In reports whether a placement is a MIG instance, or a share of one.
 func In(p sharing.Placement) bool { return len(p) == 1 && p[0].InInstance() }
 
-// Name is the instance of a fragment, for people.
-func Name(f sharing.Fragment) string {
+// Name is the instance of a share, for users.
+func Name(f sharing.Share) string {
 	in := f.Instance()
 	return sharing.Instance{Profile: in.Profile, Start: in.Start, Size: 1}.String()
 }
@@ -43,8 +43,8 @@ func Holder(c ledger.Claim) string {
 	return "grant " + string(c.ID)
 }
 
-// Of is the MIG instance that a fragment is or is a share of, none if it is not known now. gpu finds a GPU.
-func Of(f sharing.Fragment, gpu func(sharing.GPURef) (ledger.View, bool)) sharing.Instance {
+// Of is the MIG instance that a share is, or is on; none if it is unknown now. gpu finds a GPU.
+func Of(f sharing.Share, gpu func(sharing.GPURef) (ledger.View, bool)) sharing.Instance {
 	if !f.GPU.IsInstance() {
 		return f.MIG
 	}
@@ -78,7 +78,10 @@ func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string)
 			if g.GPU.UUID != s.GPU || g.Instance.None() {
 				continue
 			}
-			i := slices.IndexFunc(s.Instances, func(in mig.Instance) bool { return in.Ours && in.Instance == g.Instance })
+			i := slices.IndexFunc(s.Instances, func(in mig.Instance) bool {
+				return in.Ours &&
+					in.Instance == g.Instance
+			})
 			if i < 0 {
 				i = len(s.Instances)
 				s.Instances = append(s.Instances, mig.Instance{Instance: g.Instance, Ours: true})
@@ -96,12 +99,15 @@ func join(states []mig.State, grants []Grant, waits func(ledger.ClaimID) string)
 }
 
 // lost says why an instance is not there any more; empty while it is, and while that is not known.
-func lost(states []mig.State, f sharing.Fragment, in sharing.Instance) string {
+func lost(states []mig.State, f sharing.Share, in sharing.Instance) string {
 	i := slices.IndexFunc(states, func(s mig.State) bool { return s.GPU == f.GPU.UUID })
 	if i < 0 || states[i].Trouble != "" {
 		return ""
 	}
-	if slices.ContainsFunc(states[i].Instances, func(one mig.Instance) bool { return one.Ours && one.Ready && one.Instance == in }) {
+	if slices.ContainsFunc(states[i].Instances, func(one mig.Instance) bool {
+		return one.Ours && one.Ready &&
+			one.Instance == in
+	}) {
 		return ""
 	}
 	return fmt.Sprintf("its MIG instance %s is not there any more", Name(f))

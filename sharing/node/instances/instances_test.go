@@ -25,8 +25,8 @@ func (o offersOf) Offer(gpu sharing.GPUID, _ string, start int, _ []mig.Granted)
 	return o[gpu][start]
 }
 
-func at(gpu sharing.GPUID, start int) sharing.Fragment {
-	return sharing.Fragment{GPU: sharing.GPURef{UUID: gpu}, MIG: sharing.Instance{Profile: "1g", Start: start, Size: 1}}
+func at(gpu sharing.GPUID, start int) sharing.Share {
+	return sharing.Share{GPU: sharing.GPURef{UUID: gpu}, MIG: sharing.Instance{Profile: "1g", Start: start, Size: 1}}
 }
 
 func gpu(id sharing.GPUID) Candidate {
@@ -37,9 +37,10 @@ func gpu(id sharing.GPUID) Candidate {
 func TestChoose(t *testing.T) {
 	full := mig.Offer{Why: "is full", Reason: mig.Full}
 	offers := offersOf{
-		"a": {mig.AnyStart: {Fragment: at("a", 0), Steps: 2, Loss: 1}, 3: {Fragment: at("a", 3), Steps: 2, Loss: 9}, 4: full},
-		"b": {mig.AnyStart: {Fragment: at("b", 0), Steps: 2, Loss: 5}},
-		"c": {mig.AnyStart: {Fragment: at("c", 0), Loss: 7}},
+		"a": {mig.AnyStart: {Share: at("a", 0), Steps: 2, Loss: 1}, 3: {Share: at("a", 3), Steps: 2, Loss: 9},
+			4: full},
+		"b": {mig.AnyStart: {Share: at("b", 0), Steps: 2, Loss: 5}},
+		"c": {mig.AnyStart: {Share: at("c", 0), Loss: 7}},
 		"d": {mig.AnyStart: full, 3: full},
 	}
 	plan := func(gpu sharing.GPUID, start int) sharing.Advice {
@@ -48,17 +49,20 @@ func TestChoose(t *testing.T) {
 	for name, tt := range map[string]struct {
 		gpus   []Candidate
 		advice sharing.Advice
-		want   sharing.Fragment
+		want   sharing.Share
 	}{
-		"least loss":            {[]Candidate{gpu("b"), gpu("a"), gpu("d")}, sharing.Advice{}, at("a", 0)},
-		"one that exists":       {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{}, at("c", 0)},
-		"as planned":            {[]Candidate{gpu("a"), gpu("c")}, plan("a", 3), at("a", 3)},
-		"planned start taken":   {[]Candidate{gpu("a"), gpu("c")}, plan("a", 4), at("a", 0)},
-		"only the GPU planned":  {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{GPUs: []sharing.GPUID{"a"}}, at("a", 0)},
-		"planned GPU is full":   {[]Candidate{gpu("b"), gpu("d")}, plan("d", 3), at("b", 0)},
-		"planned GPU is gone":   {[]Candidate{gpu("b")}, plan("a", 3), at("b", 0)},
-		"planned for two GPUs":  {[]Candidate{gpu("b"), gpu("a")}, sharing.Advice{GPUs: []sharing.GPUID{"b", "a"}}, at("a", 0)},
-		"unhealthy planned GPU": {[]Candidate{{GPU: sharing.GPU{UUID: "a", MIG: true, Health: sharing.HealthLost}}, gpu("b")}, plan("a", 3), at("b", 0)},
+		"least loss":          {[]Candidate{gpu("b"), gpu("a"), gpu("d")}, sharing.Advice{}, at("a", 0)},
+		"one that exists":     {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{}, at("c", 0)},
+		"as planned":          {[]Candidate{gpu("a"), gpu("c")}, plan("a", 3), at("a", 3)},
+		"planned start taken": {[]Candidate{gpu("a"), gpu("c")}, plan("a", 4), at("a", 0)},
+		"only the GPU planned": {[]Candidate{gpu("a"), gpu("c")}, sharing.Advice{GPUs: []sharing.GPUID{"a"}},
+			at("a", 0)},
+		"planned GPU is full": {[]Candidate{gpu("b"), gpu("d")}, plan("d", 3), at("b", 0)},
+		"planned GPU is gone": {[]Candidate{gpu("b")}, plan("a", 3), at("b", 0)},
+		"planned for two GPUs": {[]Candidate{gpu("b"), gpu("a")}, sharing.Advice{GPUs: []sharing.GPUID{"b", "a"}},
+			at("a", 0)},
+		"unhealthy planned GPU": {[]Candidate{{GPU: sharing.GPU{UUID: "a", MIG: true, Health: sharing.HealthLost}},
+			gpu("b")}, plan("a", 3), at("b", 0)},
 	} {
 		p, reason, err := Choose(offers, tt.gpus, sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1}, tt.advice)
 		if err != nil || reason != "" || len(p) != 1 || p[0] != tt.want {
@@ -80,20 +84,31 @@ func TestChooseNone(t *testing.T) {
 		summary string
 		never   bool
 	}{
-		"no GPU":         {nil, mig.Offer{}, mig.NotChosen, "no GPU of this node can be put in MIG mode", true},
-		"no MIG":         {[]Candidate{with(func(g *Candidate) { g.GPU.MIG, g.GPU.MIGCapable = false, false })}, mig.Offer{}, mig.NotInMIGMode, "no GPU of this node can be put in MIG mode", true},
-		"mode off":       {[]Candidate{off}, mig.Offer{Why: "is not in MIG mode", Never: true, Reason: mig.NotInMIGMode}, mig.NotInMIGMode, "their pool does not put them there", true},
-		"mode on demand": {[]Candidate{turns}, mig.Offer{Why: "is not in MIG mode", Reason: mig.NotInMIGMode}, mig.NotInMIGMode, "now: no GPU of this node is in MIG mode yet", false},
-		"full":           {[]Candidate{gpu("x"), off}, mig.Offer{Why: "is full", Reason: mig.Full}, mig.Full, " now", false},
-		"in pieces":      {[]Candidate{gpu("x")}, mig.Offer{Why: "in pieces", Reason: mig.Fragmented}, mig.Fragmented, " now", false},
-		"never":          {[]Candidate{gpu("x")}, mig.Offer{Why: "no", Never: true, Reason: mig.NoProfile}, mig.NoProfile, "could ever give it", true},
-		"cordoned":       {[]Candidate{with(func(g *Candidate) { g.GPU.Cordoned = "by hand" })}, mig.Offer{}, mig.Cordoned, " now", false},
-		"unhealthy":      {[]Candidate{with(func(g *Candidate) { g.GPU.Health = sharing.HealthUnhealthy })}, mig.Offer{}, mig.Unhealthy, " now", false},
-		"switches":       {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Offer{}, mig.NotInMIGMode, " now", false},
-		"another model":  {[]Candidate{with(func(g *Candidate) { g.GPU.Model = "A100" })}, mig.Offer{}, mig.NotChosen, "could ever give it", true},
+		"no GPU": {nil, mig.Offer{}, mig.NotChosen, "no GPU of this node can be put in MIG mode", true},
+		"no MIG": {[]Candidate{with(func(g *Candidate) { g.GPU.MIG, g.GPU.MIGCapable = false, false })},
+			mig.Offer{}, mig.NotInMIGMode, "no GPU of this node can be put in MIG mode", true},
+		"mode off": {[]Candidate{off}, mig.Offer{Why: "is not in MIG mode", Never: true,
+			Reason: mig.NotInMIGMode}, mig.NotInMIGMode, "their pool does not put them there", true},
+		"mode on demand": {[]Candidate{turns}, mig.Offer{Why: "is not in MIG mode", Reason: mig.NotInMIGMode},
+			mig.NotInMIGMode, "now: no GPU of this node is in MIG mode yet", false},
+		"full": {[]Candidate{gpu("x"), off}, mig.Offer{Why: "is full", Reason: mig.Full}, mig.Full, " now",
+			false},
+		"in pieces": {[]Candidate{gpu("x")}, mig.Offer{Why: "in pieces", Reason: mig.Fragmented}, mig.Fragmented,
+			" now", false},
+		"never": {[]Candidate{gpu("x")}, mig.Offer{Why: "no", Never: true, Reason: mig.NoProfile},
+			mig.NoProfile, "could ever give it", true},
+		"cordoned": {[]Candidate{with(func(g *Candidate) { g.GPU.Cordoned = "by hand" })}, mig.Offer{},
+			mig.Cordoned, " now", false},
+		"unhealthy": {[]Candidate{with(func(g *Candidate) { g.GPU.Health = sharing.HealthUnhealthy })}, mig.Offer{},
+			mig.Unhealthy, " now", false},
+		"switches": {[]Candidate{with(func(g *Candidate) { g.Switching = "leaves MIG mode" })}, mig.Offer{},
+			mig.NotInMIGMode, " now", false},
+		"another model": {[]Candidate{with(func(g *Candidate) { g.GPU.Model = "A100" })}, mig.Offer{}, mig.NotChosen,
+			"could ever give it", true},
 	} {
 		offers := offersOf{"x": {mig.AnyStart: tt.offer}}
-		p, reason, err := Choose(offers, tt.gpus, sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1, Models: []string{"H100"}}, sharing.Advice{})
+		p, reason, err := Choose(offers, tt.gpus, sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1,
+			Models: []string{"H100"}}, sharing.Advice{})
 		no, is := errors.AsType[*allocator.NoFit](err)
 		if !is || len(p) > 0 || reason != tt.reason || no.Never != tt.never || len(no.GPUs) != len(tt.gpus) {
 			t.Errorf("%s: %+v, %q, %+v", name, p, reason, err)
@@ -103,7 +118,8 @@ func TestChooseNone(t *testing.T) {
 			t.Errorf("%s: %q", name, no.Summary)
 		}
 	}
-	_, _, err := Choose(offersOf{"x": {mig.AnyStart: {Why: "no", Never: true, Unknown: unknown}}}, []Candidate{gpu("x")}, sharing.Request{Kind: sharing.KindMIG}, sharing.Advice{})
+	_, _, err := Choose(offersOf{"x": {mig.AnyStart: {Why: "no", Never: true, Unknown: unknown}}},
+		[]Candidate{gpu("x")}, sharing.Request{Kind: sharing.KindMIG}, sharing.Advice{})
 	if !errors.Is(err, unknown) {
 		t.Errorf("a name that no GPU knows: %v", err)
 	}
@@ -137,8 +153,9 @@ var now = time.Unix(1e9, 0)
 func grant(id ledger.ClaimID, start int) Grant {
 	f := at("x", start)
 	return Grant{
-		Claim: ledger.Claim{ID: id, Placement: sharing.Placement{f}, Owner: ledger.Owner{PodUID: "u", Namespace: "ns", PodName: string(id)}},
-		GPU:   sharing.GPU{UUID: "x"}, Instance: f.MIG, Container: true,
+		Claim: ledger.Claim{ID: id, Placement: sharing.Placement{f}, Owner: ledger.Owner{PodUID: "u", Namespace: "ns",
+			PodName: string(id)}},
+		GPU: sharing.GPU{UUID: "x"}, Instance: f.MIG, Container: true,
 	}
 }
 
@@ -184,7 +201,8 @@ func TestAttemptIsDue(t *testing.T) {
 // The pause after a failure doubles up to a bound, and a success ends the attempts.
 func TestPauseOfAttempts(t *testing.T) {
 	a, fail := attempt{busy: true}, errors.New("IN_USE")
-	for _, want := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, lastPause, lastPause} {
+	for _, want := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, lastPause,
+		lastPause} {
 		if a = a.ended(fail, now); a.busy || !errors.Is(a.err, fail) || a.again.Sub(now) != want {
 			t.Errorf("%+v, want a pause of %s", a, want)
 		}
@@ -209,7 +227,8 @@ func TestStatesWithGrants(t *testing.T) {
 		}
 		return ""
 	}
-	got := join([]mig.State{stateOf(0, 2), {GPU: "z"}}, []Grant{grant("a", 0), grant("b", 1), share("c"), share("d"), unknown, other}, waits)
+	got := join([]mig.State{stateOf(0, 2), {GPU: "z"}}, []Grant{grant("a", 0), grant("b", 1), share("c"), share("d"),
+		unknown, other}, waits)
 	type row struct{ grant, holder, waits string }
 	var rows []row
 	for _, in := range got["x"].Instances {
@@ -227,14 +246,16 @@ func TestFaults(t *testing.T) {
 	told := Fault{GPU: "x", Instance: hurt.MIG, Health: sharing.HealthUnhealthy, Reason: "XID 48"}
 	f := Faults(nil).With(told).With(told)
 	for _, tt := range []struct {
-		part sharing.Fragment
+		part sharing.Share
 		want bool
-	}{{hurt, true}, {fine, false}, {sharing.Fragment{GPU: hurt.MIG.On("x")}, true}, {sharing.Fragment{GPU: sharing.GPURef{UUID: "x"}}, false}, {at("y", 0), false}} {
+	}{{hurt, true}, {fine, false}, {sharing.Share{GPU: hurt.MIG.On("x")}, true},
+		{sharing.Share{GPU: sharing.GPURef{UUID: "x"}}, false}, {at("y", 0), false}} {
 		if o, is := f.Of(tt.part); is != tt.want || is && o != told {
 			t.Errorf("%+v: %+v", tt.part, o)
 		}
 	}
-	if on := f.On("x"); len(on) != 1 || on[0].Instance != hurt.MIG || on[0].Who != "a fault (XID 48)" || len(f.On("y")) > 0 {
+	if on := f.On("x"); len(on) != 1 || on[0].Instance != hurt.MIG || on[0].Who != "a fault (XID 48)" ||
+		len(f.On("y")) > 0 {
 		t.Errorf("%+v", on)
 	}
 	if parts := f.Parts(sharing.Placement{hurt, fine}); len(parts) != 1 || parts[0].Reason != "XID 48" {
@@ -267,11 +288,14 @@ func TestHeard(t *testing.T) {
 		look   bool
 		wakes  int
 	}{
-		"nothing":            {},
-		"a new grant":        {steps: []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}, look: true},
-		"attachments":        {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Active), ended, grant(ledger.Active, ledger.Reserved)}},
-		"a grant ended":      {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Gone)}, look: true, wakes: 1},
-		"some ended":         {steps: []ledger.Transition{grant(ledger.Reserved, ledger.Gone), grant(ledger.Releasing, ledger.Gone)}, look: true, wakes: 1},
+		"nothing":     {},
+		"a new grant": {steps: []ledger.Transition{grant(ledger.Gone, ledger.Reserved)}, look: true},
+		"attachments": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Active), ended,
+			grant(ledger.Active, ledger.Reserved)}},
+		"a grant ended": {steps: []ledger.Transition{attachment, grant(ledger.Reserved, ledger.Gone)}, look: true,
+			wakes: 1},
+		"some ended": {steps: []ledger.Transition{grant(ledger.Reserved, ledger.Gone),
+			grant(ledger.Releasing, ledger.Gone)}, look: true, wakes: 1},
 		"some of it is lost": {steps: []ledger.Transition{attachment}, resync: true, look: true, wakes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

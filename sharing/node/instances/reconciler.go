@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// every is the longest time between two looks.
+	// every is the longest time between two checks.
 	every = time.Second
 	// firstPause is the time to the next attempt after a failure. It doubles up to lastPause.
 	firstPause = time.Second
@@ -30,12 +30,13 @@ const (
 
 // Manager is the MIG manager. Only Ensure calls the driver.
 type Manager interface {
-	// Offer is what a GPU gives to a request for a profile, from a start or mig.AnyStart, beside what is taken.
+	// Offer is what a GPU gives to a request for a profile, from a start or mig.AnyStart, in addition to what is taken.
 	Offer(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Offer
 	// Fits reports whether an instance answers a request for a profile.
 	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
 	// Ensure creates an instance. warm is true if it existed.
-	Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool, err error)
+	Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice, warm bool,
+		err error)
 	// Wake tells that grants ended.
 	Wake()
 	// States are the GPUs as the manager saw them last.
@@ -44,8 +45,8 @@ type Manager interface {
 
 // Node is what a Reconciler needs of the node runtime.
 type Node interface {
-	// View calls f with the grants of instances. ready is false while nothing can be created for them. No grant changes until
-	// f returns. f must not wait for anything.
+	// View calls f with the grants of instances. ready is false while nothing can be created for them. No grant changes
+	// until f returns. f must not wait for anything.
 	View(f func(grants []Grant, ready bool))
 	// Grant is the grant of an instance; false for another grant.
 	Grant(id ledger.ClaimID) (Grant, bool)
@@ -132,7 +133,7 @@ type Reconciler struct {
 	log  *slog.Logger
 	node Node
 	kick chan struct{}
-	// shown has a lock of its own, which is taken before Node.View.
+	// shown has a separate lock, which is taken before Node.View.
 	shown shown
 	// tell may be nil. It is set before Run.
 	tell func(ctx context.Context, n Notice)
@@ -145,7 +146,8 @@ type Reconciler struct {
 
 // New returns a Reconciler that has no MIG manager yet.
 func New(log *slog.Logger, node Node, files Files) *Reconciler {
-	return &Reconciler{Files: files, log: log, node: node, kick: make(chan struct{}, 1), attempts: map[ledger.ClaimID]attempt{}}
+	return &Reconciler{Files: files, log: log, node: node, kick: make(chan struct{}, 1),
+		attempts: map[ledger.ClaimID]attempt{}}
 }
 
 // TellTo sets who hears of the instances of pods. f returns at once. Call it before Run.
@@ -259,7 +261,7 @@ func (s *Reconciler) Create(ctx context.Context, id ledger.ClaimID) error {
 	err := s.create(ctx, g)
 	s.note(id, func(a attempt) attempt { return a.ended(err, time.Now()) })
 	if err != nil {
-		s.log.Warn("mig instance not cut", "claim", id, "error", err.Error())
+		s.log.Warn("failed to create MIG instance", "grant", id, "error", err.Error())
 	}
 	s.node.Announce()
 	return err
@@ -269,9 +271,10 @@ func (s *Reconciler) create(ctx context.Context, g Grant) error {
 	m := s.Manager()
 	switch {
 	case g.Instance.None():
-		return fmt.Errorf("claim %q: its MIG instance %s is not there: %w", g.ID, Name(g.Placement[0]), sharing.ErrUnavailable)
+		return fmt.Errorf("claim %q: its MIG instance %s is not there: %w", g.ID, Name(g.Placement[0]),
+			sharing.ErrUnavailable)
 	case m == nil:
-		return fmt.Errorf("claim %q: nothing cuts GPUs now: %w", g.ID, sharing.ErrUnavailable)
+		return fmt.Errorf("grant %q: MIG instances cannot be created now: %w", g.ID, sharing.ErrUnavailable)
 	}
 	start := time.Now()
 	d, warm, err := m.Ensure(ctx, g.GPU.UUID, g.Instance, Holder(g.Claim))
@@ -281,13 +284,14 @@ func (s *Reconciler) create(ctx context.Context, g Grant) error {
 	}
 	if o := g.Owner; s.tell != nil && o.Pod() {
 		ref := sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container}
-		s.tell(ctx, Notice{Container: ref, GPU: g.GPU, Instance: g.Instance, Took: time.Since(start), Warm: warm, Err: r.Err})
+		s.tell(ctx, Notice{Container: ref, GPU: g.GPU, Instance: g.Instance, Took: time.Since(start), Warm: warm,
+			Err: r.Err})
 	}
 	return s.node.Created(g, r)
 }
 
-// Await returns once the grant's instance can be given to a container, if it has one. The error is that of the last attempt,
-// or sharing.ErrUnavailable after ctx.
+// Await returns once the grant's instance can be given to a container, if it has one. The error is that of the last
+// attempt, or sharing.ErrUnavailable after ctx.
 func (s *Reconciler) Await(ctx context.Context, id ledger.ClaimID) error {
 	for s.Soon(); ; {
 		changed := s.node.Changed()
@@ -303,7 +307,8 @@ func (s *Reconciler) Await(ctx context.Context, id ledger.ClaimID) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("its MIG instance %s is still being cut: %w", Name(g.Placement[0]), sharing.ErrUnavailable)
+			return fmt.Errorf("its MIG instance %s is still being created: %w", Name(g.Placement[0]),
+				sharing.ErrUnavailable)
 		case <-changed:
 		}
 	}
@@ -325,7 +330,8 @@ func (s *Reconciler) Pending() []string {
 		defer s.mu.Unlock()
 		for _, g := range grants {
 			if a := s.attempts[g.ID]; g.Container && a.device.UUID == "" && a.err == nil {
-				out = append(out, fmt.Sprintf("MIG instance %s is being cut for %s", Name(g.Placement[0]), Holder(g.Claim)))
+				out = append(out, fmt.Sprintf("MIG instance %s is being created for %s", Name(g.Placement[0]),
+					Holder(g.Claim)))
 			}
 		}
 	})
@@ -362,7 +368,7 @@ func (s *Reconciler) StatesWith(grants []Grant) map[sharing.GPUID]mig.State {
 }
 
 // Lost says why an instance is not there any more; empty while it is, and while that is not known.
-func (s *Reconciler) Lost(f sharing.Fragment, in sharing.Instance) string {
+func (s *Reconciler) Lost(f sharing.Share, in sharing.Instance) string {
 	states, _ := s.States()
 	return lost(states, f, in)
 }

@@ -29,20 +29,20 @@ func (a Shown) same(b Shown) bool {
 
 // shown is what the container runtime knows.
 type shown struct {
-	// mu is held while the container runtime is told.
+	// mu is held during the update of the container runtime.
 	mu sync.Mutex
 	// tell is nil if there is no container runtime. It is set before Run.
 	tell func(ctx context.Context, list []Shown) error
-	// told is what tell took last, if known is true.
-	told  []Shown
-	known bool
+	// accepted is the last list that tell accepted, if known is true.
+	accepted []Shown
+	known    bool
 }
 
-// ShowTo sets who hears of all instances of containers, before a container is made with one and after a change. Without it
-// no container gets an instance. Call it before Run.
+// ShowTo sets who hears of all instances of containers, before a container is made with one and after a change. Without
+// it no container gets an instance. Call it before Run.
 func (s *Reconciler) ShowTo(f func(ctx context.Context, list []Shown) error) { s.shown.tell = f }
 
-// show tells of a grant's device beside those of other containers, and notes it. A process needs no container runtime.
+// show adds a grant's device to those of other containers, and notes it. A process needs no container runtime.
 func (s *Reconciler) show(ctx context.Context, g Grant, d sharing.MIGDevice) error {
 	s.shown.mu.Lock()
 	defer s.shown.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Reconciler) hide(ctx context.Context) {
 		return
 	}
 	if err := s.update(ctx, list, sharing.MIGDevice{}); err != nil && ctx.Err() == nil {
-		s.log.Warn("mig instances not taken back from the container runtime", "error", err.Error())
+		s.log.Warn("failed to remove MIG instances from the CDI spec", "error", err.Error())
 	}
 }
 
@@ -84,8 +84,8 @@ func (s *Reconciler) devicesBut(id ledger.ClaimID) (list []Shown, ready bool) {
 	return list, ready
 }
 
-// update needs shown.mu. Only the device must makes it fail: somebody may have destroyed another one. Capabilities are read
-// each time, because the driver may have renumbered them.
+// update needs shown.mu. Only a failure of the device `must` is an error: another process may have destroyed the
+// others. Capabilities are read each time, because the driver may have renumbered them.
 func (s *Reconciler) update(ctx context.Context, list []Shown, must sharing.MIGDevice) error {
 	if s.shown.tell == nil {
 		return fmt.Errorf("this agent serves no containers: %w", sharing.ErrUnsupported)
@@ -103,16 +103,16 @@ func (s *Reconciler) update(ctx context.Context, list []Shown, must sharing.MIGD
 		case one.Device == must:
 			return err
 		default:
-			s.log.Debug("mig instance without capabilities", "uuid", one.Device.UUID, "error", err.Error())
+			s.log.Debug("failed to read capabilities of MIG instance", "uuid", one.Device.UUID, "error", err.Error())
 		}
 	}
-	if s.shown.known && slices.EqualFunc(out, s.shown.told, Shown.same) {
+	if s.shown.known && slices.EqualFunc(out, s.shown.accepted, Shown.same) {
 		return nil
 	}
 	s.shown.known = false
 	if err := s.shown.tell(ctx, out); err != nil {
 		return err
 	}
-	s.shown.told, s.shown.known = out, true
+	s.shown.accepted, s.shown.known = out, true
 	return nil
 }

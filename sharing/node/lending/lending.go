@@ -22,27 +22,29 @@ const (
 	// every is the interval of checks if nothing changes, and gap the least time between two checks.
 	every = time.Second
 	gap   = 50 * time.Millisecond
-	// deadline bounds one check of one GPU, and how long a claim waits for lent memory: a container runtime gives its plugins
-	// two seconds.
+	// deadline bounds one check of one GPU, and how long a claim waits for burst memory: a container runtime gives its
+	// plugins two seconds.
 	deadline = time.Second
-	// wantedFor is how long nothing is lent on a GPU after a claim did not fit there for lent memory in use: long enough for
-	// kubelet to try again.
+	// wantedFor is how long a GPU gives no burst memory after a request did not fit because burst memory was in use. It
+	// is long enough for kubelet to try again.
 	wantedFor = time.Minute
 )
 
-// Node is the node whose memory is lent. Its methods take the node's own locks.
+// Node is the node whose free memory is given as burst memory. Its methods take the node's locks.
 type Node interface {
-	// GPUs are all GPUs. known is false while it is not known what is lent.
+	// GPUs are all GPUs. known is false while the burst memory is unknown.
 	GPUs() (gpus []ledger.View, known bool)
-	// Loans is a GPU with its loans, by id: of grants that are, or may be, lent memory there. Their usage is not set.
+	// Loans is a GPU with its loans, by id: of grants that have, or may have, burst memory there. Their usage is not
+	// set.
 	Loans(gpu sharing.GPURef) (ledger.View, []ledger.Loan)
 	// Usage is what a grant uses of a GPU. known is false if that cannot be read.
 	Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef) (used sharing.Bytes, known bool)
-	// Lend changes what a grant is lent on a GPU, and its cap with it. On an error both are as they were.
+	// Lend changes a grant's burst memory on a GPU, and its cap with it. On an error both stay as they were.
 	Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error
 }
 
-// Lender changes loans, one change at a time: what it takes back for a claim it lends to no other grant before the claim has it.
+// Lender changes loans, one change at a time: what it takes back for a claim it lends to no other grant before the
+// claim has it.
 type Lender struct {
 	Log  *slog.Logger
 	Node Node
@@ -53,7 +55,7 @@ type Lender struct {
 
 	// mu is taken before the locks of Node.
 	mu sync.Mutex
-	// wanted says until when nothing is lent on a GPU, because a claim waits for what is lent there.
+	// wanted is the time until which a GPU gives no burst memory, because a request waits for it.
 	wanted map[sharing.GPURef]time.Time
 }
 
@@ -78,9 +80,9 @@ func (l *Lender) Run(ctx context.Context) error {
 	}
 }
 
-// Balance brings every loan to what it should be: the free memory of a GPU is divided evenly among the grants that may burst
-// there. A loan that has become too large shrinks by its idle part. Where a claim waits for lent memory, nothing is lent, and
-// every loan shrinks to its used part.
+// Balance brings every loan to what it should be: the free memory of a GPU is divided evenly among the grants that may
+// burst there. A loan that has become too large shrinks by its idle part. If a request waits for burst memory, none is
+// given, and every loan shrinks to its used part.
 func (l *Lender) Balance(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,31 +109,31 @@ func (l *Lender) balance(ctx context.Context, gpu sharing.GPURef) (changed bool)
 	defer cancel()
 	shares := shares(v, loans, l.Now().Before(l.wanted[gpu]))
 	for i, one := range loans {
-		if one.Lent <= shares[i] {
+		if one.Burst <= shares[i] {
 			continue
 		}
 		one = l.measured(ctx, one, gpu)
-		if back := min(one.Lent-shares[i], one.Idle()); back > 0 {
-			changed = l.Node.Lend(ctx, one.ID, gpu, one.Lent-back) == nil || changed
+		if back := min(one.Burst-shares[i], one.Idle()); back > 0 {
+			changed = l.Node.Lend(ctx, one.ID, gpu, one.Burst-back) == nil || changed
 		}
 	}
 	for i, one := range loans {
-		if shares[i] <= one.Lent {
+		if shares[i] <= one.Burst {
 			continue
 		}
 		v, _ = l.Node.Loans(gpu)
-		if more := min(shares[i]-one.Lent, v.FreeMemory/sharing.MiB*sharing.MiB); more > 0 && ctx.Err() == nil {
-			changed = l.Node.Lend(ctx, one.ID, gpu, one.Lent+more) == nil || changed
+		if more := min(shares[i]-one.Burst, v.FreeMemory/sharing.MiB*sharing.MiB); more > 0 && ctx.Err() == nil {
+			changed = l.Node.Lend(ctx, one.ID, gpu, one.Burst+more) == nil || changed
 		}
 	}
 	return changed
 }
 
-// shares are what each loan should be. wanted is true if a claim waits for lent memory.
+// shares are what each loan should be. wanted is true if a request waits for burst memory.
 func shares(v ledger.View, loans []ledger.Loan, wanted bool) []sharing.Bytes {
-	free, others, most := v.GPU.Usable().SubFloor(v.HeldMemory), v.LentMemory, make([]sharing.Bytes, len(loans))
+	free, others, most := v.GPU.Usable().SubFloor(v.HeldMemory), v.BurstMemory, make([]sharing.Bytes, len(loans))
 	for i, one := range loans {
-		others, most[i] = others.SubFloor(one.Lent), one.Most
+		others, most[i] = others.SubFloor(one.Burst), one.Most
 	}
 	if free = free.SubFloor(others); wanted {
 		free = 0
@@ -145,9 +147,11 @@ func (l *Lender) measured(ctx context.Context, one ledger.Loan, gpu sharing.GPUR
 	return one
 }
 
-// Claim tries to claim. If that fails for want of room while memory is lent, it takes back what is missing and idle, and tries
-// once more. missing says how much has to come back on each GPU, without the GPUs where too much is in use.
-func (l *Lender) Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error {
+// Claim tries to claim. If that fails for lack of memory while burst memory is given, it takes back what is missing and
+// idle, and tries once more. missing returns how much has to come back on each GPU, without the GPUs where too much is
+// in use.
+func (l *Lender) Claim(ctx context.Context, try func() error,
+	missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error {
 	err := try()
 	if noFit := new(allocator.NoFit); !errors.As(err, &noFit) || noFit.Never || !l.lends() {
 		return err
@@ -158,15 +162,17 @@ func (l *Lender) Claim(ctx context.Context, try func() error, missing func(inUse
 	return try()
 }
 
-// lends reports whether anything is lent.
+// lends reports whether any grant has burst memory.
 func (l *Lender) lends() bool {
 	gpus, _ := l.Node.GPUs()
-	return slices.ContainsFunc(gpus, func(v ledger.View) bool { return v.LentMemory > 0 })
+	return slices.ContainsFunc(gpus, func(v ledger.View) bool { return v.BurstMemory > 0 })
 }
 
-// makeRoom takes back what is missing. If too much of that is in use on a GPU, it tries other GPUs. It takes back what is idle
-// there all the same, and lends nothing there until the claim has had the time to come again. It needs the lock.
-func (l *Lender) makeRoom(ctx context.Context, missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) {
+// makeRoom takes back what is missing. If too much of that is in use on a GPU, it tries other GPUs. It takes back what
+// is idle there all the same, and lends nothing there until the claim has had the time to come again. It needs the
+// lock.
+func (l *Lender) makeRoom(ctx context.Context,
+	missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	inUse := map[sharing.GPURef]bool{}
@@ -183,7 +189,7 @@ func (l *Lender) makeRoom(ctx context.Context, missing func(inUse map[sharing.GP
 	}
 }
 
-// Recall takes back so much on each GPU as is idle, and then books it: nothing is lent meanwhile.
+// Recall takes back so much on each GPU as is idle, and then calls book. It gives no burst memory meanwhile.
 func (l *Lender) Recall(ctx context.Context, missing func() map[sharing.GPURef]sharing.Bytes, book func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +200,8 @@ func (l *Lender) Recall(ctx context.Context, missing func() map[sharing.GPURef]s
 	return book()
 }
 
-// recall takes back so much of what is lent on a GPU, as far as it is idle, and returns what is short of it. It needs the lock.
+// recall takes back the needed burst memory of a GPU, as far as it is idle, and returns what is still missing. It needs
+// the lock.
 func (l *Lender) recall(ctx context.Context, gpu sharing.GPURef, need sharing.Bytes) (short sharing.Bytes) {
 	if need == 0 {
 		return 0
@@ -205,15 +212,16 @@ func (l *Lender) recall(ctx context.Context, gpu sharing.GPURef, need sharing.By
 	}
 	keep, short := ledger.Recall(loans, need)
 	for i, one := range loans {
-		if keep[i] == one.Lent {
+		if keep[i] == one.Burst {
 			continue
 		}
 		if err := l.Node.Lend(ctx, one.ID, gpu, keep[i]); err != nil {
-			l.Log.Info("lent memory not taken back", "claim", one.ID, "gpu", gpu.String(), "error", err.Error())
-			short += one.Lent - keep[i] // no more than need
+			l.Log.Info("failed to reclaim burst memory", "grant", one.ID, "gpu", gpu.String(), "error", err.Error())
+			short += one.Burst - keep[i] // no more than need
 			continue
 		}
-		l.Log.Info("lent memory taken back for a claim", "claim", one.ID, "gpu", gpu.String(), "lent", one.Lent.String(), "left", keep[i].String())
+		l.Log.Info("reclaimed burst memory for a grant", "grant", one.ID, "gpu", gpu.String(), "burst",
+			one.Burst.String(), "left", keep[i].String())
 	}
 	if short > 0 {
 		if l.wanted == nil {

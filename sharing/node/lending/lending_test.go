@@ -47,10 +47,10 @@ func (n *node) Loans(sharing.GPURef) (v ledger.View, loans []ledger.Loan) {
 	v.GPU = sharing.GPU{UUID: gpu.UUID, Memory: 80 * unit, Health: n.health}
 	v.HeldMemory = n.claimed
 	for _, id := range slices.Sorted(maps.Keys(n.loans)) {
-		v.HeldMemory, v.LentMemory = v.HeldMemory+10*unit, v.LentMemory+n.loans[id]
-		loans = append(loans, ledger.Loan{ID: id, Memory: 10 * unit, Lent: n.loans[id], Most: 30 * unit})
+		v.HeldMemory, v.BurstMemory = v.HeldMemory+10*unit, v.BurstMemory+n.loans[id]
+		loans = append(loans, ledger.Loan{ID: id, Memory: 10 * unit, Burst: n.loans[id], Most: 30 * unit})
 	}
-	v.FreeMemory = v.GPU.Usable() - v.HeldMemory - v.LentMemory
+	v.FreeMemory = v.GPU.Usable() - v.HeldMemory - v.BurstMemory
 	return v, loans
 }
 
@@ -117,9 +117,11 @@ func (n *node) want(t *testing.T, when string, lent ...sharing.Bytes) {
 	}
 }
 
-// Free memory is lent evenly. A loan that is too large shrinks by its idle part, and stays if its usage is unknown.
+// Free memory is given evenly as burst memory. A loan that is too large shrinks by its idle part, and stays if its
+// usage is unknown.
 func TestBalance(t *testing.T) {
-	n := &node{health: sharing.HealthOK, loans: map[ledger.ClaimID]sharing.Bytes{"x": 0, "y": 0}, used: map[ledger.ClaimID]sharing.Bytes{}}
+	n := &node{health: sharing.HealthOK, loans: map[ledger.ClaimID]sharing.Bytes{"x": 0, "y": 0},
+		used: map[ledger.ClaimID]sharing.Bytes{}}
 	l := newLender(n)
 	n.unknown = true
 	l.Balance(t.Context())
@@ -142,7 +144,8 @@ func TestBalance(t *testing.T) {
 	n.want(t, "both", 15, 10)
 }
 
-// A claim takes back what is idle. If too much is in use, nothing is lent until the claim has had the time to come again.
+// A claim takes back what is idle. If too much is in use, no burst memory is given until the request had time to come
+// again.
 func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{health: sharing.HealthOK, loans: map[ledger.ClaimID]sharing.Bytes{"x": 30 * unit, "y": 30 * unit}}
@@ -163,7 +166,9 @@ func TestClaim(t *testing.T) {
 		}
 		l.Balance(t.Context())
 		n.want(t, "no claim waits any more", 20, 20)
-		if err := l.Recall(t.Context(), func() map[sharing.GPURef]sharing.Bytes { return map[sharing.GPURef]sharing.Bytes{gpu: 5 * unit} }, n.claim(5)); err != nil {
+		if err := l.Recall(t.Context(), func() map[sharing.GPURef]sharing.Bytes {
+			return map[sharing.GPURef]sharing.Bytes{gpu: 5 * unit}
+		}, n.claim(5)); err != nil {
 			t.Fatal(err)
 		}
 		n.want(t, "5 more", 20, 15)
@@ -173,7 +178,8 @@ func TestClaim(t *testing.T) {
 // Loans follow a change of the node, and its usage every second.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{health: sharing.HealthOK, loans: map[ledger.ClaimID]sharing.Bytes{"x": 0}, used: map[ledger.ClaimID]sharing.Bytes{"x": 40 * unit}}
+		n := &node{health: sharing.HealthOK, loans: map[ledger.ClaimID]sharing.Bytes{"x": 0},
+			used: map[ledger.ClaimID]sharing.Bytes{"x": 40 * unit}}
 		l, changed := newLender(n), make(chan struct{})
 		l.Changed, l.Announce = func() <-chan struct{} { return changed }, func() {}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -28,8 +28,8 @@ type Armed struct {
 	Own, Others []sharing.GPU
 	// OthersCapped is true when the others carry the least limit for this cgroup.
 	OthersCapped bool
-	// Mounts are what the process mounts in a mount namespace of its own before it goes on, in that order; without
-	// them nothing refuses it memory. Preload is the library that is then loaded into it and its children.
+	// Mounts are what the process mounts, in this order, in a private mount namespace before it continues. Without
+	// them nothing rejects its allocations. Preload is the library for it and its children.
 	Mounts  []sharing.Mount
 	Preload string
 	// MPS is what the process must have in its environment to be a client of the MPS that holds it.
@@ -46,13 +46,14 @@ type ArmOptions struct {
 }
 
 // Arm sets the claim's cap on a new cgroup, reads it back, and moves the calling process into it, see package entry.
-// Only the process that claimed may arm. A process that can have taken GPU memory already is rejected: sharing.ErrConflict.
-// On any error nothing stays: the process is where it came from, and cgroup, cap and claim are gone.
+// Only the process that claimed may call it. A process that may already have GPU memory is rejected:
+// sharing.ErrConflict. On any error the process is back where it came from, and cgroup, cap and claim are removed.
 //
-// A crash may come anywhere. Until the process is moved, the cgroup is empty, and the next start removes it. Until the
-// process was checked, it stands still, and the next start returns it. After that, the next start finds the lease.
+// The agent may crash at any point. Until the process is moved, the cgroup is empty, and the next start removes it.
+// Until the process is checked, it is frozen, and the next start returns it. After that, the next start finds the
+// lease.
 //
-// The cap is set before the move, so that a slow or unwilling driver holds up nobody who stands still.
+// Arm sets the cap before the move, so that a slow driver delays no frozen process.
 func (r *Activator) Arm(ctx context.Context, peer Peer, id ledger.ClaimID) (Armed, error) {
 	return r.ArmWith(ctx, peer, id, ArmOptions{})
 }
@@ -77,10 +78,11 @@ func (r *Activator) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, w
 	r.Notify.Audit.Claim(audit.Arm, claim, claim.Backend, "", err)
 	r.Announce()
 	if err != nil {
-		r.Log.Error("arm undone", "claim", id, "pid", peer.PID, "error", err.Error())
+		r.Log.Error("failed to activate grant", "grant", id, "pid", peer.PID, "error", err.Error())
 		return Armed{}, fmt.Errorf("arm %q: %w", id, err)
 	}
-	r.Log.Info("lease taken", "claim", id, "pid", peer.PID, "cgroup", g.Newest().Cgroup, "took", time.Since(start).String())
+	r.Log.Info("activated grant", "grant", id, "pid", peer.PID, "cgroup", g.Newest().Cgroup, "took",
+		time.Since(start).String())
 	return armed, nil
 }
 
@@ -103,7 +105,8 @@ func (r *Activator) endArm(claim ledger.Claim, armErr error) (g ledger.Grant, un
 }
 
 // beginArm checks that the peer may arm the claim, and begins.
-func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (c ledger.Claim, owner *process.Handle, att gpudriver.Attached, err error) {
+func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (c ledger.Claim, owner *process.Handle,
+	att gpudriver.Attached, err error) {
 	err = r.Store.Note(func(l *ledger.Ledger) error {
 		if err := r.Ready(); err != nil {
 			return err
@@ -126,8 +129,9 @@ func (r *Activator) beginArm(peer Peer, id ledger.ClaimID) (c ledger.Claim, owne
 	return c, owner, att, err
 }
 
-// arm does the work without the lock; nobody else works on the grant meanwhile.
-func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, with ArmOptions) (armed Armed, err error) {
+// arm does the work without the lock. No other call works on the grant meanwhile.
+func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached,
+	with ArmOptions) (armed Armed, err error) {
 	group, err := r.Cgroups.Create(path.Join(r.Parent, string(c.ID)))
 	if err != nil {
 		return Armed{}, fmt.Errorf("make cgroup: %w", err)
@@ -152,14 +156,17 @@ func (r *Activator) arm(ctx context.Context, c ledger.Claim, owner *process.Hand
 	armed.Device = r.Instances.Device(c.ID)
 	return armed, r.Store.Note(func(l *ledger.Ledger) error {
 		if armed.Preload != "" && with.NoPreloadFile {
-			l.SetTerms(c.ID, func(t *ledger.Terms) { t.LevelReason = JoinSentences([]string{preloadedByEnv, t.LevelReason}) })
+			l.SetTerms(c.ID, func(t *ledger.Terms) {
+				t.LevelReason = JoinSentences([]string{preloadedByEnv, t.LevelReason})
+			})
 		}
 		return nil
 	})
 }
 
 // readyGroup does all that the process needs before it enters the group.
-func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.Attached, group cgroup.Group, armed *Armed, byEnv bool) (err error) {
+func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudriver.Attached, group cgroup.Group,
+	armed *Armed, byEnv bool) (err error) {
 	if err := r.Failpoints.Eval("arm-after-mkdir"); err != nil {
 		return err
 	}
@@ -189,11 +196,13 @@ func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudrive
 }
 
 // preloadedByEnv is to be known of a process that does not have the loader's file.
-const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a program that clears its environment does not count"
+const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a " +
+	"program that clears its environment does not count"
 
 // undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the claim stays
 // leased until the process ends: better an unwanted lease than memory that is in use and granted again.
-func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group,
+	gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {
 		r.Watcher.Add(group)
 		return fmt.Errorf("cgroup %q stays until its process ends: %w", group.Dir, errors.Join(errKept, err))

@@ -6,6 +6,8 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
@@ -34,10 +36,12 @@ func (r *Caps) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, othe
 
 // applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
 // what the process does about its view of /dev. It returns the other GPUs that are so limited.
-func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement, dir string, others []sharing.GPU, runs bool) ([]sharing.GPURef, error) {
+func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement,
+	dir string, others []sharing.GPU, runs bool) ([]sharing.GPURef, error) {
 	own, rest := r.cappable(p), r.limitable(others)
 	if level == sharing.LevelDriver && len(own) != len(p) {
-		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w", sharing.ErrUnavailable)
+		return nil, fmt.Errorf("the driver can no longer limit memory on every GPU of the claim: %w",
+			sharing.ErrUnavailable)
 	}
 	if att.Caps == nil || len(own)+len(rest) == 0 {
 		return nil, nil
@@ -54,7 +58,7 @@ func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level shar
 	return rest, put(ctx, dir, own, rest)
 }
 
-// cappable are the fragments that take a limit now: not whole, on a GPU that is there and can limit.
+// cappable are the shares that take a limit now: not a whole GPU, on a GPU that is present and supports limits.
 func (r *Caps) cappable(p sharing.Placement) sharing.Placement {
 	var out sharing.Placement
 	r.Store.Read(func(l store.Reader) {
@@ -93,4 +97,38 @@ func (r *Core) canLimit(l store.Reader, id sharing.GPURef) bool {
 	}
 	v, ok := l.GPU(id)
 	return ok && !v.GPU.MIG && v.GPU.Health != sharing.HealthLost && v.GPU.Health != sharing.HealthSuspect
+}
+
+const (
+	// gateWidth is how many cgroups get their caps at once. The driver answers one question about a GPU at a time, so
+	// that more would only take turns with each other, and all of them would be ready as late as the last.
+	gateWidth = 2
+	// gateTime is how long one keeps its place while others wait: a GPU that answers slowly must hold up its own only.
+	gateTime = 10 * time.Millisecond
+)
+
+// gate lets callers in as they come, so many at once.
+type gate struct {
+	places chan struct{}
+	time   time.Duration
+}
+
+func newGate(width int, keep time.Duration) *gate {
+	return &gate{places: make(chan struct{}, width), time: keep}
+}
+
+// enter waits for a place, and returns the function that gives it up, which may be called late: the place is given up
+// by itself after the gate's time. An error means that ctx ended before; it wraps sharing.ErrUnavailable.
+func (g *gate) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case g.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for caps that are being set: %w (%w)", context.Cause(ctx), sharing.ErrUnavailable)
+	}
+	free := sync.OnceFunc(func() { <-g.places })
+	t := time.AfterFunc(g.time, free)
+	return func() {
+		t.Stop()
+		free()
+	}, nil
 }

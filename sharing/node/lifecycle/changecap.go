@@ -15,10 +15,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// changeCap brings a lease that runs from the caps before to those of now, on the same GPUs, or leaves it at
-// before. A cap is never left below what the lease uses, and memory is not given away that may be in use: use
-// that cannot be told refuses a lower cap. The caller holds the holding's capping and books what changes.
-func (r *Resizer) changeCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
+// changeCap changes an active lease from the caps before to the new ones on the same GPUs, or leaves it at before. It
+// never leaves a cap below the usage, and releases no memory that may be in use. If usage is unknown, it rejects a
+// lower cap. The caller has the lock of the caps, and updates the ledger.
+func (r *Resizer) changeCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before,
+	now sharing.Placement) error {
 	if len(now) == 0 {
 		return nil
 	}
@@ -33,16 +34,16 @@ func (r *Resizer) changeCap(ctx context.Context, att gpudriver.Attached, g ledge
 	return errors.Join(err, r.putCap(ctx, att, g, before))
 }
 
-// putCap puts caps on a lease that runs, in the way that holds it. Where nothing but watching does, the books are its
-// cap, and there is nothing to put anywhere.
+// putCap sets caps on an active lease, by its backend. Under the reactive backend alone the ledger is the cap, and
+// there is nothing to set.
 func (r *Resizer) putCap(ctx context.Context, att gpudriver.Attached, g ledger.Grant, p sharing.Placement) error {
 	b, of := r.Enforcer(g, &att)
 	return b.Resize(ctx, of, p)
 }
 
-// lowerable refuses amounts below what the lease uses: ErrConflict with the numbers, ErrUnavailable where the use
-// is not told.
-func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before, now sharing.Placement) error {
+// lowerable rejects amounts below the usage: ErrConflict with the numbers, ErrUnavailable if the usage is unknown.
+func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledger.Grant, before,
+	now sharing.Placement) error {
 	_, of := r.Enforcer(g, &att)
 	for i, f := range now {
 		if f.Memory >= before[i].Memory {
@@ -54,18 +55,22 @@ func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledge
 		used, known := r.useOf(ctx, att, g, f.GPU)
 		switch {
 		case !known:
-			return fmt.Errorf("the driver does not tell how much its processes hold of GPU %s, so it cannot be lowered: %w", f.GPU, sharing.ErrUnavailable)
+			return fmt.Errorf(
+				"the driver does not tell how much its processes hold of GPU %s, so it cannot be lowered: %w", f.GPU,
+				sharing.ErrUnavailable)
 		case used > f.Memory:
-			return fmt.Errorf("its processes hold %s of GPU %s, so it cannot be lowered to %s there: end some of them, or let them free memory, and try again: %w",
+			return fmt.Errorf("its processes hold %s of GPU %s, so it cannot be lowered to %s there: end some of "+
+				"them, or let them free memory, and try again: %w",
 				used, f.GPU, f.Memory, sharing.ErrConflict)
 		}
 	}
 	return nil
 }
 
-// useOf is what a lease, and those that share its cap, use of one GPU now: the driver's own count where it holds a limit, else the sum over its
-// processes, those that have ended among them. known is false where either cannot be told in full.
-func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant, gpu sharing.GPURef) (used sharing.Bytes, known bool) {
+// useOf is the present usage of one GPU by a lease and those that share its cap. It is the driver's count if the
+// driver enforces a limit, else the sum over its processes, also ended ones. known is false if either is incomplete.
+func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant,
+	gpu sharing.GPURef) (used sharing.Bytes, known bool) {
 	b, of := r.Enforcer(g, &att)
 	if g.Claim.Level == sharing.LevelDriver {
 		counts, err := b.Read(ctx, of, gpu)

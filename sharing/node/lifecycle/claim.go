@@ -32,7 +32,8 @@ func (r *Reserver) Claim(ctx context.Context, peer Peer, name string, asked shar
 // ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
 // kerf-hook arms it, by the claim's id. Until then the claim is held while the calling process lives or, with
 // a hold of more than 0, for that long.
-func (r *Reserver) ClaimForContainer(ctx context.Context, peer Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+func (r *Reserver) ClaimForContainer(ctx context.Context, peer Peer, name string, asked sharing.Request,
+	hold time.Duration) (ledger.ClaimID, error) {
 	if peer.UID != 0 {
 		return "", fmt.Errorf("containers are made by root, and uid %d asks: %w", peer.UID, sharing.ErrDenied)
 	}
@@ -51,8 +52,8 @@ func (r *Reserver) ClaimForContainer(ctx context.Context, peer Peer, name string
 	return id, nil
 }
 
-// mayPreload says why the preloaded library cannot hold a process: it needs mounts of its own, and its folder is of its
-// user alone, which the agent must be able to enter.
+// mayPreload says why libkerf cannot enforce the cap of a process. libkerf needs a private mount namespace and a
+// folder of one user, which the agent must be able to enter.
 func (r *Reserver) mayPreload(peer Peer) choice.Without {
 	may, err := process.MayMount(peer.PID)
 	override := peer.UID == 0
@@ -61,14 +62,18 @@ func (r *Reserver) mayPreload(peer Peer) choice.Without {
 	}
 	switch {
 	case err != nil:
-		return choice.Libkerf(choice.Support{Reason: "it could not be told whether the process may mount: " + err.Error()})
+		return choice.Libkerf(choice.Support{Reason: "cannot check whether the process may mount: " +
+			err.Error()})
 	case !may:
 		return choice.Libkerf(choice.Support{
-			Answer: choice.NotSupported, Reason: "the process has no CAP_SYS_ADMIN, which mounts of its own need", Remedy: "run as root, or in a container",
+			Answer: choice.NotSupported, Reason: "the process has no CAP_SYS_ADMIN, which a private mount needs",
+			Remedy: "run as root, or in a container",
 		})
 	case !override:
 		return choice.Libkerf(choice.Support{
-			Answer: choice.NotSupported, Reason: "the agent has no CAP_DAC_OVERRIDE, which the folder of another user needs", Remedy: "run as root, or in a container",
+			Answer: choice.NotSupported,
+			Reason: "the agent has no CAP_DAC_OVERRIDE, which the folder of another user needs",
+			Remedy: "run as root, or in a container",
 		})
 	}
 	return nil
@@ -87,7 +92,8 @@ func asksOf(req sharing.Request) []sharing.Ask {
 	return sharing.AsksOf(limits)
 }
 
-func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
+func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sharing.Request, but choice.Without,
+	mark func(*ledger.Claim, sharing.Request)) (ledger.ClaimID, error) {
 	owner, err := process.OpenAt(peer.PID, peer.Start)
 	if err != nil {
 		return "", fmt.Errorf("claim for process %d: %w", peer.PID, err)
@@ -108,7 +114,7 @@ func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sh
 	r.Observer.Claimed(err)
 	if err != nil {
 		owner.Close()
-		r.Log.Info("claim refused", "pid", peer.PID, "uid", peer.UID, "reason", err.Error())
+		r.Log.Info("rejected request for a grant", "pid", peer.PID, "uid", peer.UID, "reason", err.Error())
 		return "", err
 	}
 	r.Announce()
@@ -121,7 +127,8 @@ func (r *Reserver) claimAs(ctx context.Context, peer Peer, name string, asked sh
 	return id, nil
 }
 
-func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without, mark func(*ledger.Claim, sharing.Request)) (id ledger.ClaimID, err error) {
+func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sharing.Request, but choice.Without,
+	mark func(*ledger.Claim, sharing.Request)) (id ledger.ClaimID, err error) {
 	if name != "" {
 		if err := sharing.ValidateName("name", name); err != nil {
 			return "", err
@@ -144,14 +151,17 @@ func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sh
 		}
 		r.Handles.Add(id, owner)
 		r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-		r.Log.Info("claim held", "claim", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level", c.Level.String(), "backend", c.Backend.String(), "fragments", len(c.Placement))
+		r.Log.Info("reserved grant", "grant", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level",
+			c.Level.String(),
+			"backend", c.Backend.String(), "fragments", len(c.Placement))
 		return nil
 	})
 	return id, err
 }
 
 // claimOf places the claim of a process.
-func (r *Reserver) claimOf(l store.Reader, peer Peer, asked sharing.Request, but choice.Without) (c ledger.Claim, err error) {
+func (r *Reserver) claimOf(l store.Reader, peer Peer, asked sharing.Request, but choice.Without) (c ledger.Claim,
+	err error) {
 	if err := r.Ready(); err != nil {
 		return c, err
 	}
@@ -165,7 +175,8 @@ func (r *Reserver) claimOf(l store.Reader, peer Peer, asked sharing.Request, but
 	for id, waiting := range r.Handles.Owners() {
 		g, _ := l.Get(id)
 		if g.Lease == nil && g.Next == nil && !g.Claim.Standalone && waiting.PID() == peer.PID && waiting.Alive() {
-			return c, fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id, sharing.ErrConflict)
+			return c, fmt.Errorf("process %d has claim %q already; arm or release it first: %w", peer.PID, id,
+				sharing.ErrConflict)
 		}
 	}
 	at := r.Place(l)
@@ -174,7 +185,8 @@ func (r *Reserver) claimOf(l store.Reader, peer Peer, asked sharing.Request, but
 		return c, r.refused(err)
 	}
 	c = ledger.Claim{
-		ID: ledger.ClaimID(r.NewID()), Request: placed.Request, Placement: placed.Placement, Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
+		ID: ledger.ClaimID(r.NewID()), Request: placed.Request, Placement: placed.Placement,
+		Owner: ledger.Owner{UID: peer.UID, PID: peer.PID},
 	}
 	c.Terms = at.Terms(c.Owner, placed.Enforced)
 	return c, nil
@@ -197,11 +209,13 @@ func (r *Reserver) release(peer Peer, id ledger.ClaimID) error {
 		case !ok:
 			return fmt.Errorf("grant %q: %w", id, sharing.ErrNotFound)
 		case peer.UID != 0 && peer.UID != g.Claim.Owner.UID:
-			return fmt.Errorf("grant %q belongs to uid %d, and uid %d asks: %w", id, g.Claim.Owner.UID, peer.UID, sharing.ErrDenied)
+			return fmt.Errorf("grant %q belongs to uid %d, and uid %d asks: %w", id, g.Claim.Owner.UID, peer.UID,
+				sharing.ErrDenied)
 		case g.Work != ledger.NoWork:
 			return fmt.Errorf("grant %q is being armed or ended; try again: %w", id, sharing.ErrConflict)
 		case g.Lease != nil:
-			return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id, sharing.ErrConflict)
+			return fmt.Errorf("grant %q has running processes; end them, and it ends by itself: %w", id,
+				sharing.ErrConflict)
 		}
 		return r.Drop(l, id)
 	})

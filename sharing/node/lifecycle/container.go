@@ -59,7 +59,8 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 		l.Done(g.Claim.ID)
 		l.Fail(g.Claim.ID)
 		if err == nil {
-			r.Handles.LetGo(g.Claim.ID) // from here on the cgroup tells; a claim that is not armed yet ends with its owner
+			// from here on the cgroup tells; a claim that is not armed yet ends with its owner
+			r.Handles.LetGo(g.Claim.ID)
 		}
 		return nil
 	})
@@ -67,10 +68,13 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 	r.Notify.Audit.Claim(audit.Arm, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
 	r.Announce()
 	if err != nil {
-		r.Log.Error("container not armed", "claim", g.Claim.ID, "container", call.ContainerID, "error", err.Error())
+		r.Log.Error("failed to activate grant of container", "grant", g.Claim.ID, "container", call.ContainerID,
+			"error", err.Error())
 		return fmt.Errorf("container %q: arm %q: %w", call.ContainerID, g.Claim.ID, errors.Join(err, r.Store.Save()))
 	}
-	r.Log.Info("lease taken", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Newest().Container, "container_id", call.ContainerID, "cgroup", group.Dir, "took", time.Since(start).String(), "inject_took", g.Newest().InjectTook.String())
+	r.Log.Info("activated grant", "grant", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName,
+		"container", g.Newest().Container, "container_id", call.ContainerID, "cgroup", group.Dir, "took",
+		time.Since(start).String(), "inject_took", g.Newest().InjectTook.String())
 	return nil
 }
 
@@ -78,7 +82,9 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 // container's id, where the OCI runtime put it and it cannot leave.
 func (r *Activator) containerProcess(call sharing.HookCall) (*process.Handle, cgroup.Group, error) {
 	if len(call.ContainerID) < minContainerID {
-		return nil, cgroup.Group{}, fmt.Errorf("the id is shorter than %d characters, so its cgroup cannot be told by it: %w", minContainerID, sharing.ErrInvalid)
+		return nil, cgroup.Group{}, fmt.Errorf(
+			"the id is shorter than %d characters, so its cgroup cannot be identified: %w", minContainerID,
+			sharing.ErrInvalid)
 	}
 	proc, err := process.Open(call.PID)
 	if err != nil {
@@ -87,7 +93,8 @@ func (r *Activator) containerProcess(call sharing.HookCall) (*process.Handle, cg
 	dir, err := r.Cgroups.OfProcess(call.PID)
 	var group cgroup.Group
 	if err == nil && !strings.Contains(path.Base(dir), call.ContainerID) {
-		err = fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", call.PID, dir, sharing.ErrStale)
+		err = fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", call.PID, dir,
+			sharing.ErrStale)
 	}
 	if err == nil {
 		group, err = r.Cgroups.Open(dir, 0)
@@ -105,13 +112,14 @@ func (r *Activator) containerProcess(call sharing.HookCall) (*process.Handle, cg
 // minContainerID keeps an id from being found in any cgroup's name.
 const minContainerID = 8
 
-// endFormer ends the lease of the instance before this one, if it is over and only nobody has looked yet.
+// endFormer ends the lease of the previous instance if it has ended and the reconciler has not seen that yet.
 func (r *Activator) endFormer(ctx context.Context, call sharing.HookCall) error {
 	var former ledger.Grant
 	end := false
 	err := r.Store.Note(func(l *ledger.Ledger) (err error) {
 		former, err = r.grantOfCall(l, call)
-		if err == nil && former.Lease != nil && former.Lease.ContainerID != call.ContainerID && former.Work == ledger.NoWork {
+		if err == nil && former.Lease != nil && former.Lease.ContainerID != call.ContainerID &&
+			former.Work == ledger.NoWork {
 			over, _ := empty(r.GroupOf(*former.Lease)) // on doubt it is not over
 			end = over && l.Begin(former.Claim.ID, ledger.Release) == nil
 		}
@@ -121,7 +129,8 @@ func (r *Activator) endFormer(ctx context.Context, call sharing.HookCall) error 
 		return err
 	}
 	if _, err := r.releaser.end(ctx, former.Claim.ID); err != nil {
-		return fmt.Errorf("the instance before it (%s) has not ended: %w", former.Lease.ContainerID, errors.Join(sharing.ErrUnavailable, err))
+		return fmt.Errorf("the instance before it (%s) has not ended: %w", former.Lease.ContainerID,
+			errors.Join(sharing.ErrUnavailable, err))
 	}
 	return nil
 }
@@ -139,7 +148,8 @@ func (r *Activator) grantOfCall(l store.Reader, call sharing.HookCall) (ledger.G
 	case ok:
 		return g, nil
 	case call.Grant != "":
-		return g, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant, sharing.ErrNotFound)
+		return g, fmt.Errorf("grant %q does not exist, or another container has it: %w", call.Grant,
+			sharing.ErrNotFound)
 	case !r.Recovery.Get().Listed:
 		return g, fmt.Errorf("the agent has not yet heard from the container runtime: %w", sharing.ErrUnavailable)
 	}
@@ -147,7 +157,8 @@ func (r *Activator) grantOfCall(l store.Reader, call sharing.HookCall) (ledger.G
 }
 
 func errMadeWithout() error {
-	return fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
+	return fmt.Errorf("it was made without its grant, because the agent's NRI plugin was away or too slow at that "+
+		"moment; it has no GPU and must be made again: %w", sharing.ErrNotFound)
 }
 
 // errCreated is why a container cannot be activated as it was created, or nil.
@@ -157,13 +168,15 @@ func errCreated(next *ledger.Attachment) error {
 	case next.State == ledger.Rejected:
 		return errMadeWithout()
 	case next.State == ledger.Assigned:
-		return fmt.Errorf("the container runtime has not yet said that it made the container with its grant: %w", sharing.ErrUnavailable)
+		return fmt.Errorf("the container runtime has not yet said that it made the container with its grant: %w",
+			sharing.ErrUnavailable)
 	}
 	return nil
 }
 
 // beginContainer checks that the container may arm its claim, and begins. done is true when it is armed already.
-func (r *Activator) beginContainer(l *ledger.Ledger, call sharing.HookCall, group cgroup.Group) (g ledger.Grant, att gpudriver.Attached, done bool, err error) {
+func (r *Activator) beginContainer(l *ledger.Ledger, call sharing.HookCall, group cgroup.Group) (g ledger.Grant,
+	att gpudriver.Attached, done bool, err error) {
 	if err := Unready(r.Unsettled()); err != nil {
 		return g, att, false, err
 	}
@@ -177,13 +190,15 @@ func (r *Activator) beginContainer(l *ledger.Ledger, call sharing.HookCall, grou
 	}
 	switch {
 	case call.Ask != "" && !slices.Contains(sharing.AskStrings(asks), call.Ask):
-		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id, sharing.AskStrings(asks), sharing.ErrInvalid)
-	case BusyBeside(l, id):
+		err = fmt.Errorf("its hook was given the amount %q and its grant %q has %v: %w", call.Ask, id,
+			sharing.AskStrings(asks), sharing.ErrInvalid)
+	case SharedCapBusy(l, id):
 		err = fmt.Errorf("claim %q is %w", id, ErrBusy)
 	case g.Lease == nil:
 		err = errCreated(g.Next)
 	case g.Lease.ContainerID != call.ContainerID || g.Lease.Cgroup != group.Dir:
-		err = fmt.Errorf("claim %q is still in use by container %s (cgroup %s): %w", id, g.Lease.ContainerID, g.Lease.Cgroup, sharing.ErrUnavailable)
+		err = fmt.Errorf("claim %q is still in use by container %s (cgroup %s): %w", id, g.Lease.ContainerID,
+			g.Lease.Cgroup, sharing.ErrUnavailable)
 	case g.Lease.Inode != group.Inode:
 		err = fmt.Errorf("claim %q is leased to an earlier cgroup of that name: %w", id, sharing.ErrUnavailable)
 	case g.Lease.Verified && g.Lease.Unverified == "":
@@ -224,11 +239,12 @@ func beginActivation(l *ledger.Ledger, g ledger.Grant, containerID string, group
 	return nil
 }
 
-// armContainer does the work without the lock; h is busy. It freezes nothing, unlike the activation of a process: the OCI
-// runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run yet, so
-// nothing can hold GPU memory. A crash at any point leaves a lease on record whose
-// caps the next start puts back, with the hook still waiting.
-func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudriver.Attached, group cgroup.Group, proc *process.Handle) (err error) {
+// armContainer does the work without the lock; h is busy. It freezes nothing, unlike the activation of a process: the
+// OCI runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run
+// yet, so nothing can hold GPU memory. A crash at any point leaves a lease on record whose caps the next start puts
+// back, with the hook still waiting.
+func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudriver.Attached, group cgroup.Group,
+	proc *process.Handle) (err error) {
 	if err := r.Store.Save(); err != nil {
 		return err
 	}
@@ -250,15 +266,15 @@ func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudri
 	}()
 	// A container has the pipe directory of MPS since it was made. Without a daemon behind it nothing would limit it.
 	if err := r.enforce(ctx, g.Claim.ID, inForce); err != nil {
-		return fmt.Errorf("cap not in force: %w", err)
+		return fmt.Errorf("cap not set: %w", err)
 	}
 	limits := inForce
-	if g.Joint != nil {
+	if g.SharedCap != nil {
 		limits = nil // the driver's limit is one cgroup's
 	}
 	limited, err := r.caps.applyCaps(ctx, att, g.Claim.Level, limits, group.Dir, others, g.Lease != nil)
 	if err != nil {
-		return fmt.Errorf("cap not in force: %w", err)
+		return fmt.Errorf("cap not set: %w", err)
 	}
 	if err := r.Failpoints.Eval("hook-after-caps"); err != nil {
 		return err
@@ -270,11 +286,15 @@ func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudri
 		return err
 	}
 	if dir, err := r.Cgroups.OfProcess(proc.PID()); err != nil || dir != group.Dir || !proc.Alive() {
-		return fmt.Errorf("process %d left cgroup %q while it was being armed: %w", proc.PID(), group.Dir, errors.Join(sharing.ErrStale, err))
+		return fmt.Errorf("process %d left cgroup %q while it was being armed: %w", proc.PID(), group.Dir,
+			errors.Join(sharing.ErrStale, err))
 	}
 	r.Watcher.Add(group)
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
-		l.SetChecks(id, u.ContainerID, func(c *ledger.Checks) { c.Verified, c.Limited, c.Unverified = true, limited, "" })
+		l.SetChecks(id, u.ContainerID, func(c *ledger.Checks) {
+			c.Verified, c.Limited, c.Unverified = true, limited,
+				""
+		})
 		return nil
 	})
 	return r.Failpoints.Eval("hook-after-arm")
@@ -282,7 +302,8 @@ func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudri
 
 // undoContainer takes back what armContainer did. The program does not run, so nothing is charged yet, and
 // the start fails.
-func (r *Activator) undoContainer(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group, gpus []sharing.GPU) error {
+func (r *Activator) undoContainer(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group,
+	gpus []sharing.GPU) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
 	defer cancel()
 	var errs []error

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lifecycle takes grants through their life: it finds them again after a start, sets their caps, and ends them.
+// Package lifecycle manages grants: it recovers them after a start, sets their caps, and ends them.
 //
-// An Activator sets the caps of a container or process and makes it the lease of its grant. A Releaser ends leases whose
-// cgroup is empty, and claims that nobody waits for any more. A Finder rebuilds the grants after a start, and compares them
-// with what the container runtime lists. Caps sets limits, and reads them back for as long as a lease lasts. All of them
-// share one Core. Decisions are made inside the store, and nothing waits for the driver or the disk there.
+// An Activator sets the caps of a container or process and makes it the lease of its grant. A Releaser ends leases
+// whose cgroup is empty, and claims that are no longer needed. A Finder rebuilds the grants after a start, and
+// compares them with the list of the container runtime. Caps sets limits, and reads them back while a lease lasts.
+// All of them share one Core. Decisions are made inside the store, where nothing waits for the driver or the disk.
 package lifecycle
 
 import (
@@ -30,6 +30,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 	"github.com/kerf-gpu/kerf/sharing/node/guard"
+	"github.com/kerf-gpu/kerf/sharing/node/handles"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/notify"
 	"github.com/kerf-gpu/kerf/sharing/node/observe"
@@ -54,17 +55,18 @@ type Host struct {
 	Failpoints *failpoint.Set
 }
 
-// Observer is told what happened, for metrics. Its methods return at once and call nothing back.
+// Observer receives events for metrics. Its methods return at once and call nothing back.
 type Observer interface {
 	// Claimed tells of one claim; err is nil when it was held.
 	Claimed(err error)
-	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the last
-	// try before was refused; nil where none was.
+	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the
+	// last try before was refused; nil where none was.
 	Placed(namespace, profile string, why error, waited time.Duration)
 	// Injected tells how long it took to find or make a container's claim and to note it on disk; err is nil
 	// when the container got its grant.
 	Injected(took time.Duration, err error)
-	// MIGRefused tells that nobody got the MIG instance that was asked for, and why in a word: that of the GPU which came nearest to it.
+	// MIGRefused reports a request that got no MIG instance. The reason is one word, from the GPU that came nearest
+	// to it.
 	MIGRefused(reason string)
 	// Armed tells of one activation and how long it took; err is nil when the lease was taken.
 	Armed(took time.Duration, err error)
@@ -72,13 +74,13 @@ type Observer interface {
 	Ended()
 	// Recovered tells that a lease was found again at a restart.
 	Recovered()
-	// Limited tells of one change of a grant's memory; err is nil when it is in force.
+	// Limited reports one change of a grant's memory; err is nil when it is enforced.
 	Limited(err error)
 	// CapRestored tells that a cap was gone from the driver and was put back.
 	CapRestored()
 }
 
-// Reports is who is told of what happens.
+// Reports are the receivers of events.
 type Reports struct {
 	Log        *slog.Logger
 	Observer   Observer
@@ -93,7 +95,7 @@ type Core struct {
 	Host
 	Reports
 	Store     *store.Store
-	Handles   *Handles
+	Handles   *handles.Handles
 	Driver    *gpudriver.Current
 	Libkerf   *libkerf.Backend
 	Lists     *lists.Lists
@@ -168,16 +170,16 @@ func poke(c chan struct{}) {
 	}
 }
 
-// UsedBeside reports whether another lease shares the cap of a grant, and so may use what is booked for it.
-func UsedBeside(l store.Reader, g ledger.Grant) bool {
-	return g.Joint != nil && slices.ContainsFunc(l.Sharers(g.Claim.ID), func(id ledger.ClaimID) bool {
+// SharedCapUsed reports whether another lease shares the cap of a grant, and so may use what is booked for it.
+func SharedCapUsed(l store.Reader, g ledger.Grant) bool {
+	return g.SharedCap != nil && slices.ContainsFunc(l.Sharers(g.Claim.ID), func(id ledger.ClaimID) bool {
 		o, _ := l.Get(id)
 		return id != g.Claim.ID && o.Lease != nil
 	})
 }
 
-// BusyBeside reports whether the claim, or one that shares its cap, is being armed, ended or changed.
-func BusyBeside(l store.Reader, id ledger.ClaimID) bool {
+// SharedCapBusy reports whether the claim, or one that shares its cap, is being armed, ended or changed.
+func SharedCapBusy(l store.Reader, id ledger.ClaimID) bool {
 	return slices.ContainsFunc(l.Sharers(id), func(one ledger.ClaimID) bool {
 		g, _ := l.Get(one)
 		return g.Work != ledger.NoWork
@@ -245,7 +247,7 @@ func (r *Core) Drop(l *ledger.Ledger, id ledger.ClaimID) error {
 	return nil
 }
 
-// Forget lets go of what is kept beside the ledger of a grant that is not in it any more.
+// Forget drops the data that other packages keep for a grant that the ledger no longer has.
 func (r *Core) Forget(l store.Reader, g ledger.Grant) {
 	if r.Handles.Remove(g.Claim.ID) {
 		g.Lease = nil

@@ -17,8 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// LeavingReason of a pod: the node will be taken away.
-const LeavingReason = "NodeLeaving"
+// TerminatingReason of a pod: the node is about to terminate.
+const TerminatingReason = "NodeTerminating"
 
 // SetHealth tells a GPU's health. Claims on it stay; new ones go elsewhere.
 func (r *Devices) SetHealth(gpu sharing.GPUID, h sharing.Health, reason string) {
@@ -49,12 +49,13 @@ func (r *Devices) observe(l *ledger.Ledger, gpu sharing.GPURef, s health.State) 
 func (r *Devices) applyHealth(l *ledger.Ledger) {
 	for gpu, s := range r.Health.All() {
 		if err := l.SetHealth(gpu, s.Health, s.Reason); err != nil && !errors.Is(err, sharing.ErrNotFound) {
-			r.Log.Error("health not taken", "gpu", gpu.String(), "error", err.Error())
+			r.Log.Error("failed to set health of GPU", "gpu", gpu.String(), "error", err.Error())
 		}
 	}
 }
 
-// SetInstanceHealth tells the health of one of Kerf's MIG instances. Nothing new is given of an instance that is not healthy.
+// SetInstanceHealth tells the health of one of Kerf's MIG instances. Nothing new is given of an instance that is not
+// healthy.
 func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sharing.Health, reason string) {
 	id, sentence := in.On(gpu), ""
 	if h != sharing.HealthOK {
@@ -70,8 +71,8 @@ func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	r.Announce()
 }
 
-// SetTrouble tells which GPUs must not be used although the health watch finds them healthy, and why: their MIG instances
-// are not as they should be, and could not be made so.
+// SetTrouble tells which GPUs must not be used although the health watch finds them healthy, and why: their MIG
+// instances are not as they should be, and could not be made so.
 func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
 	changed := false
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
@@ -84,8 +85,8 @@ func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
 	}
 }
 
-// SetLeaving tells that the node will be taken away, and why; empty if it is not any more. Nothing new is granted then, and
-// each pod that has a GPU is told.
+// SetLeaving sets why the node will be removed; empty if it stays. The node then grants nothing more, and each pod
+// with a GPU gets an event.
 func (r *Devices) SetLeaving(ctx context.Context, why string) {
 	var grants []ledger.Grant
 	r.Store.Read(func(l store.Reader) { // no grant is claimed between
@@ -94,7 +95,7 @@ func (r *Devices) SetLeaving(ctx context.Context, why string) {
 		}
 	})
 	for _, g := range grants {
-		r.Notify.Pod(ctx, g, LeavingReason, why)
+		r.Notify.Pod(ctx, g, TerminatingReason, why)
 	}
 }
 
@@ -121,7 +122,7 @@ func (r *Devices) Attach(ctx context.Context, att gpudriver.Attached) error {
 		return err
 	}
 	for _, s := range att.LeftOut {
-		r.Log.Warn("device left out of the inventory", "reason", s)
+		r.Log.Warn("ignored device in the inventory", "reason", s)
 	}
 	r.Conditions.Set(conditions.LeftOut, JoinSentences(att.LeftOut))
 
@@ -155,8 +156,7 @@ func (r *Devices) Detach(reason string) {
 	})
 }
 
-// SetCordons tells which GPUs are to take nothing new, and why, in the place of what was told before. Claims on them stay,
-// and their containers start again.
+// SetCordons replaces the cordoned GPUs, with reasons. Claims on them stay, and their containers can restart.
 func (r *Devices) SetCordons(why map[sharing.GPUID]string) {
 	_ = r.Store.Note(func(l *ledger.Ledger) error { l.SetCordons(why); return nil })
 	r.Announce()
@@ -174,8 +174,8 @@ func (r *Devices) Amend(change func(*gpudriver.Attached)) {
 	r.Announce()
 }
 
-// Inventory is the node's GPUs as the driver last told of them, with those that are gone and still have
-// claims. It asks nobody. It is empty before the first driver.
+// Inventory is the node's GPUs as the driver last reported them, with removed ones that still have claims. It makes
+// no call, and is empty before the first driver.
 func (r *Devices) Inventory() []sharing.GPU {
 	var out []sharing.GPU
 	_, gpus := r.Store.View()

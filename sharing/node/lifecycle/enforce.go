@@ -33,8 +33,9 @@ func (r *Core) BackendOf(g ledger.Grant, att *gpudriver.Attached) backend.Backen
 func GrantOf(l store.Reader, g ledger.Grant) backend.Grant {
 	o := g.Claim.Owner
 	of := backend.Grant{
-		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), Placement: g.Claim.Placement, UID: o.UID, PID: o.PID, Domain: g.Claim.Domain,
-		Contained: g.Claim.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || UsedBeside(l, g),
+		ID: string(g.Claim.ID), Root: string(g.Claim.Root()), Placement: g.Claim.Placement, UID: o.UID, PID: o.PID,
+		Domain:    g.Claim.Domain,
+		Contained: g.Claim.Standalone || o.Pod(), Pod: o.Pod(), Active: g.Lease != nil || SharedCapUsed(l, g),
 	}
 	if g.Lease != nil {
 		of.Cgroup = g.Lease.Cgroup
@@ -53,8 +54,8 @@ func (r *Core) Enforcer(g ledger.Grant, att *gpudriver.Attached) (b backend.Back
 	return b, of
 }
 
-// byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant ends
-// meanwhile.
+// byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant
+// ends meanwhile.
 func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
 	g, ok := r.Store.Get(id)
 	if !ok {
@@ -88,7 +89,7 @@ func (r *Core) Prepare(ctx context.Context, id ledger.ClaimID) error {
 		switch u := g.Newest(); {
 		case len(u.Part) > 0:
 			inForce = u.Part
-		case !UsedBeside(l, g): // else it is in force, and changed by nobody but who looks at what is used
+		case !SharedCapUsed(l, g): // else the cap is enforced, and only the reactive backend changes it
 			inForce = g.Granted()
 		}
 	})

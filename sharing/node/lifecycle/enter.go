@@ -22,7 +22,8 @@ import (
 )
 
 // enter moves the claiming process into its group.
-func (r *Activator) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached, group cgroup.Group) error {
+func (r *Activator) enter(ctx context.Context, c ledger.Claim, owner *process.Handle, att gpudriver.Attached,
+	group cgroup.Group) error {
 	check := entryCheck{
 		gpus: r.answering(att.GPUs), driver: att.Driver, roots: []string{r.DevRoot, cmp.Or(r.CapsRoot, r.DevRoot)},
 		caps: att.Caps, capped: r.caps.cappable(c.Placement), dir: group.Dir, log: r.Log,
@@ -44,8 +45,8 @@ func (r *Activator) answering(gpus []sharing.GPU) []sharing.GPU {
 	})
 }
 
-// recoverEntries returns the processes that stand still because an agent died while it moved them. It comes before all
-// else: nobody but the agent can thaw them. A group that it cannot deal with does not keep the agent from its other work.
+// recoverEntries returns the processes that are frozen because an agent ended while it moved them. It runs first,
+// because only the agent can thaw them. If it fails for one group, the agent continues with its other work.
 func (r *Finder) recoverEntries() {
 	names, err := r.Cgroups.Children(r.Parent)
 	if err != nil {
@@ -127,7 +128,7 @@ func (c entryCheck) listed(ctx context.Context, pids []int) map[int][]int {
 	return on
 }
 
-// readBack makes sure that the caps which were set on the empty cgroup are in force for who is in it now.
+// readBack checks that the caps that were set on the empty cgroup hold for the processes that are in it now.
 func (c entryCheck) readBack(ctx context.Context) error {
 	if c.caps == nil {
 		return nil
@@ -138,7 +139,8 @@ func (c entryCheck) readBack(ctx context.Context) error {
 			return fmt.Errorf("read cap of GPU %s back: %w", f.GPU, err)
 		}
 		if limit > f.Memory || f.Memory-limit > capSlack {
-			return fmt.Errorf("read cap of GPU %s back: it is %s, and %s was set: %w", f.GPU, limit, f.Memory, sharing.ErrUnavailable)
+			return fmt.Errorf("read cap of GPU %s back: it is %s, and %s was set: %w", f.GPU, limit, f.Memory,
+				sharing.ErrUnavailable)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Who comes first is let in first, so many at once, and who keeps a place for long keeps it from nobody.
+// The gate admits callers in their order, so many at once. A caller that keeps a place for long blocks no other.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(2, 10*time.Millisecond)
@@ -61,7 +61,8 @@ func TestGate(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := g.enter(ctx); !errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.enter(ctx); !errors.Is(err, sharing.ErrUnavailable) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a third, for a millisecond: %v", err)
 		}
 	})

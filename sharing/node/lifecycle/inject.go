@@ -25,7 +25,8 @@ import (
 // claim is made here if it was not at the sandbox's creation. A call for the same container id gives the same
 // answer again. Where the claim's last lease is just ending, it waits for that up to busyPatience: a container
 // runtime takes an error for the container's. Errors: those of ClaimPod.
-func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection,
+	error) {
 	start := time.Now()
 	in, err := r.inject(ctx, ask, containerID)
 	took := time.Since(start)
@@ -41,7 +42,8 @@ func (r *Injector) Inject(ctx context.Context, ask sharing.ContainerAsk, contain
 	})
 }
 
-func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection, error) {
+func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, containerID string) (sharing.Injection,
+	error) {
 	var id ledger.ClaimID
 	isNew := false
 	needs := func(at *place.Node) []sharing.Request { return at.Unclaimed([]sharing.ContainerAsk{ask}) }
@@ -75,7 +77,8 @@ func (r *Injector) inject(ctx context.Context, ask sharing.ContainerAsk, contain
 }
 
 // bindPatiently is bind, again while the claim is busy.
-func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID, bool, error) {
+func (r *Injector) bindPatiently(ctx context.Context, ask sharing.ContainerAsk, containerID string) (ledger.ClaimID,
+	bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, busyPatience)
 	defer cancel()
 	for {
@@ -117,7 +120,8 @@ func (r *Injector) bind(l *ledger.Ledger, ask sharing.ContainerAsk, containerID 
 	if g, _ := l.Get(id); g.Work != ledger.NoWork {
 		return "", false, fmt.Errorf("claim %q is %w", id, ErrBusy)
 	}
-	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks), Part: part}
+	next := ledger.Attachment{ContainerID: containerID, Container: ask.Ref.Container, Asks: slices.Clone(ask.Asks),
+		Part: part}
 	return id, isNew, l.Assign(id, next)
 }
 
@@ -157,7 +161,8 @@ func (r *Injector) injectionOf(l store.Reader, id ledger.ClaimID) (sharing.Injec
 	if err != nil {
 		return sharing.Injection{}, err
 	}
-	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Claim.Level, Asks: slices.Clone(g.Claim.Asks), Note: note}
+	in := sharing.Injection{Grant: string(id), Placement: g.Granted().Clone(), Level: g.Claim.Level,
+		Asks: slices.Clone(g.Claim.Asks), Note: note}
 	if u.ContainerID != "" {
 		in.Asks = slices.Clone(u.Asks)
 		if len(u.Part) > 0 {
@@ -166,7 +171,8 @@ func (r *Injector) injectionOf(l store.Reader, id ledger.ClaimID) (sharing.Injec
 	}
 	if instances.In(in.Placement) {
 		if in.Device = r.Instances.Device(id); in.Device.UUID == "" {
-			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not cut yet: %w", id, instances.Name(in.Placement[0]), sharing.ErrUnavailable)
+			return sharing.Injection{}, fmt.Errorf("grant %q: its MIG instance %s is not created yet: %w", id,
+				instances.Name(in.Placement[0]), sharing.ErrUnavailable)
 		}
 	}
 	of := GrantOf(l, g)

@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// GPUs implements lending.Node. What is lent is not known before the caps were read back.
+// GPUs implements lending.Node. The burst memory is unknown before the caps were read back.
 func (r *Resizer) GPUs() (gpus []ledger.View, known bool) {
 	_, gpus = r.Store.View()
 	return gpus, r.Recovery.Get().Restored && !r.Conditions.Has(conditions.Driver)
@@ -28,10 +28,11 @@ func (r *Resizer) Loans(gpu sharing.GPURef) (v ledger.View, out []ledger.Loan) {
 	})
 	for _, g := range grants {
 		f, on := g.Claim.Placement.On(gpu)
-		if !on || f.Burst <= f.Memory && g.Lent[gpu] == 0 || g.Work != ledger.NoWork || !r.lendable(g) {
+		if !on || f.Burst <= f.Memory && g.Burst[gpu] == 0 || g.Work != ledger.NoWork || !r.lendable(g) {
 			continue
 		}
-		out = append(out, ledger.Loan{ID: g.Claim.ID, Memory: f.Memory, Lent: g.Lent[gpu], Most: f.Burst.SubFloor(f.Memory)})
+		out = append(out, ledger.Loan{ID: g.Claim.ID, Memory: f.Memory, Burst: g.Burst[gpu],
+			Most: f.Burst.SubFloor(f.Memory)})
 	}
 	return v, out
 }
@@ -56,7 +57,8 @@ func (r *Resizer) Usage(ctx context.Context, id ledger.ClaimID, gpu sharing.GPUR
 	return r.useOf(ctx, *att, g, gpu)
 }
 
-// Lend implements lending.Node. It books what is lent before it raises the cap, and frees it after it read the lower cap back.
+// Lend implements lending.Node. It reserves burst memory before it raises the cap, and frees it after it read back
+// the lower cap.
 func (r *Resizer) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error {
 	capping := r.Handles.Capping(id)
 	if capping == nil {
@@ -71,7 +73,7 @@ func (r *Resizer) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURe
 		switch {
 		case g.Work != ledger.NoWork || att == nil || !r.lendable(g):
 			return sharing.ErrUnavailable
-		case lent > g.Lent[gpu]:
+		case lent > g.Burst[gpu]:
 			return l.Lend(id, gpu, lent)
 		}
 		return nil
@@ -82,7 +84,7 @@ func (r *Resizer) Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURe
 	if err != nil {
 		return err
 	}
-	had := g.Lent[gpu]
+	had := g.Burst[gpu]
 	before, _ := g.Claim.Placement.On(gpu)
 	now := before
 	before.Memory, now.Memory = before.Memory+had, now.Memory+lent // within its Burst, as the ledger saw to

@@ -17,24 +17,27 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// MPS gives each client its limit when it connects: the least of its daemon's and of the one in its environment. It
-// changes neither for a client that runs, and nobody changes a process's environment. So a grant that MPS holds can be made
-// larger at any time, for who is started with the new environment; and smaller while none of its processes is a client,
-// where the daemon has no other lease with more, since then the daemon's limit is the lower one.
+// MPS gives each client its limit when it connects: the lower one of its daemon's and its environment's. It changes
+// neither for a connected client. So a grant under MPS can grow at any time, for programs that start with the new
+// environment. It can shrink only while none of its processes is a client, and no other lease of the daemon has more:
+// then the daemon's limit is the lower one.
 
-// lowerableMPS refuses a lower limit of a grant that MPS holds, and would not hold then: ErrConflict with who keeps the old one, ErrUnavailable where
-// that is not told. The daemon has the lower limit already, so that who connects meanwhile gets it.
-func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g ledger.Grant, of backend.Grant, f sharing.Fragment) error {
+// lowerableMPS rejects a lower limit that MPS would not enforce for all clients. ErrConflict names the clients with
+// the old limit; ErrUnavailable means that they are unknown. The daemon already has the lower limit, for clients that
+// connect meanwhile.
+func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g ledger.Grant, of backend.Grant,
+	f sharing.Share) error {
 	if !backend.PropertiesOf(g.Claim.Backend).Served {
 		return nil
 	}
 	uses, err := att.Driver.Processes(ctx, f.GPU)
 	if err != nil {
-		return fmt.Errorf("the driver does not tell which of its processes are clients of MPS, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
+		return fmt.Errorf("the driver does not tell which of its processes are clients of MPS, so it cannot be "+
+			"lowered: %w (%w)", sharing.ErrUnavailable, err)
 	}
 	pids, err := cgroup.ProcsOf(r.groupsOf(g.Claim.ID))
 	if err != nil {
-		return fmt.Errorf("its processes cannot be told, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
+		return fmt.Errorf("its processes are unknown, so it cannot be lowered: %w (%w)", sharing.ErrUnavailable, err)
 	}
 	var keep []int
 	for _, u := range uses {
@@ -44,12 +47,14 @@ func (r *Resizer) lowerableMPS(ctx context.Context, att gpudriver.Attached, g le
 	}
 	if len(keep) > 0 {
 		slices.Sort(keep)
-		return fmt.Errorf("MPS changes no limit of a client that runs, and these keep theirs: pid %s: end them and try again: %w", Numbers(keep), sharing.ErrConflict)
+		return fmt.Errorf("MPS changes no limit of a client that runs, and these keep theirs: pid %s: end them and "+
+			"try again: %w", Numbers(keep), sharing.ErrConflict)
 	}
 	daemon, _ := mps.Of(of, nil)
 	for _, other := range r.Served() {
 		if key, terms := mps.Of(other, nil); other.ID != of.ID && key == daemon && terms.Memory > f.Memory {
-			return fmt.Errorf("its MPS daemon serves grant %s with %s too, so that what its processes start would keep the old limit: ask for a new grant instead: %w",
+			return fmt.Errorf("its MPS daemon serves grant %s with %s too, so that what its processes start would "+
+				"keep the old limit: ask for a new grant instead: %w",
 				other.ID, terms.Memory, sharing.ErrConflict)
 		}
 	}
@@ -65,7 +70,8 @@ func (r *Resizer) groupsOf(id ledger.ClaimID) []cgroup.Group {
 	return []cgroup.Group{r.GroupOf(*g.Lease)}
 }
 
-// noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first changed.
+// noteStart remembers what the processes of a lease that MPS holds were started with, before its size was first
+// changed.
 func (r *Resizer) noteStart(c resizing) {
 	if !backend.PropertiesOf(c.grant.Claim.Backend).Served || c.grant.Lease == nil {
 		return
@@ -99,6 +105,8 @@ func StartedWhy(g ledger.Grant, now []int) string {
 	if len(now) > 0 {
 		who += " (pid " + Numbers(now) + ")"
 	}
-	return fmt.Sprintf("%s, and what they start, have at most the %s that they were started with, and clients of MPS what they connected with; a container that is started anew, or a program whose CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
+	return fmt.Sprintf("%s, and what they start, have at most the %s that they were started with, and clients of MPS "+
+		"what they connected with; a container that is started again, or a program whose "+
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT says more, has all",
 		who, g.Lease.StartedWith)
 }

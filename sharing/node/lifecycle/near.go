@@ -51,7 +51,7 @@ func (r *Reserver) moveNear(l *ledger.Ledger, g ledger.Grant, ask sharing.Contai
 	}
 	r.Notify.Audit.Claim(audit.Release, was, 0, "", nil)
 	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-	r.Log.Info("claim moved to the NUMA node that kubelet chose", "claim", c.ID, "numa", near[0].NUMA, "gpus", p.GPUs())
+	r.Log.Info("moved grant to the NUMA node of kubelet", "grant", c.ID, "numa", near[0].NUMA, "gpus", p.GPUs())
 	r.Announce()
 	return nil
 }

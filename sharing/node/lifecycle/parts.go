@@ -43,7 +43,8 @@ type Grants struct {
 	*Injector
 }
 
-// New makes the parts. The exported fields of c are set. Set the exported fields of the parts before anything else is called.
+// New makes the parts. The exported fields of c are set. Set the exported fields of the parts before anything else is
+// called.
 func New(c Core) *Grants {
 	c.queue, c.verifyNow = work.New[ledger.ClaimID](), make(chan struct{}, 1)
 	caps := &Caps{&c, newGate(gateWidth, gateTime)}
@@ -52,7 +53,8 @@ func New(c Core) *Grants {
 	reserver := &Reserver{Core: &c}
 	return &Grants{
 		Reserver: reserver, Injector: &Injector{&c, reserver},
-		Core: &c, Caps: caps, Releaser: releaser, Activator: &Activator{&c, caps, releaser}, Resizer: &Resizer{Core: &c}, Finder: finder,
+		Core: &c, Caps: caps, Releaser: releaser, Activator: &Activator{&c, caps, releaser},
+		Resizer: &Resizer{Core: &c}, Finder: finder,
 		Devices: &Devices{Core: &c, caps: caps, finder: finder, Health: health.NewTable()},
 	}
 }
@@ -70,26 +72,26 @@ type Releaser struct {
 	caps *Caps
 }
 
-// Activator puts caps in force for containers and processes.
+// Activator sets and verifies the caps of containers and processes.
 type Activator struct {
 	*Core
 	caps     *Caps
 	releaser *Releaser
 }
 
-// Recaller takes back what is lent to grants beyond their guarantee.
+// Recaller takes back burst memory.
 type Recaller interface {
 	// Recall takes memory back that is missing, and then calls book.
 	Recall(ctx context.Context, missing func() map[sharing.GPURef]sharing.Bytes, book func() error) error
 }
 
-// Resizer changes the memory of grants, and what they are lent.
+// Resizer changes the memory of grants, guaranteed and burst.
 type Resizer struct {
 	*Core
 	Recaller Recaller
 }
 
-// Settings are the configuration in force, and the pool of the node.
+// Settings are the applied config, and the pool of the node.
 type Settings interface {
 	Config() config.Config
 	Pool() config.Pool
@@ -98,7 +100,8 @@ type Settings interface {
 // Loans lend free memory to grants beyond their guarantee.
 type Loans interface {
 	// Claim calls try, if need be again after memory that is missing was taken back.
-	Claim(ctx context.Context, try func() error, missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error
+	Claim(ctx context.Context, try func() error,
+		missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error
 }
 
 // Reserver reserves resources for pods and processes, and gives them back.
@@ -138,7 +141,7 @@ type Devices struct {
 	Health *health.Table
 	// Allocatable returns the GPUs with the amounts that can be granted of them.
 	Allocatable func([]sharing.GPU) []sharing.GPU
-	// Took is told of a new inventory, with what each GPU can give. It is called inside of the store.
+	// Took receives a new inventory, with what each GPU can give. It is called inside the store.
 	Took func([]sharing.GPU, map[sharing.GPURef]choice.Report)
 }
 
@@ -152,7 +155,8 @@ func Failpoints() []string {
 		"end-after-clear", "end-after-rmdir",
 		"limit-after-book", "limit-after-cap", "limit-after-record",
 		"lend-after-book", "lend-after-cap",
-		"mig-after-claim", "mig-after-cut", "inject-after-record", "hook-after-record", "hook-after-caps", "hook-after-arm",
+		"mig-after-claim", "mig-after-cut", "inject-after-record", "hook-after-record", "hook-after-caps",
+		"hook-after-arm",
 	)
 }
 
@@ -163,7 +167,7 @@ const (
 	sampleDeadline = 2 * time.Second
 	// busyPatience is how long Inject waits for a lease that is ending; NRI's answer has 2 s in all.
 	busyPatience = time.Second
-	// capSlack is how far a limit in force may be below what was asked, since a driver rounds down to its pages.
+	// capSlack is how far an enforced limit may be below the request, since a driver rounds down to its pages.
 	capSlack = 2 * sharing.MiB
 	// listDeadline bounds one reading of the process list of a GPU.
 	listDeadline = 500 * time.Millisecond
@@ -171,7 +175,7 @@ const (
 	reservationsEvery = 500 * time.Millisecond
 	// againEvery is when a lease that is over and could not end is looked at again.
 	againEvery = 500 * time.Millisecond
-	// reconcileGap is the least time between two looks.
+	// reconcileGap is the least time between two runs.
 	reconcileGap = 20 * time.Millisecond
 	// verifyEvery is how often every cap is read back from the driver.
 	verifyEvery = 10 * time.Second

@@ -21,12 +21,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/unplaced"
 )
 
-// ClaimPod holds placements for all containers of one pod that ask for a piece of a GPU: all of them, or
-// none. A container that has its claim already keeps it, so a call may be repeated. An init container gets a
-// claim of its own only where none of the pod's later ones covers what it asks for.
+// ClaimPod reserves placements for all containers of one pod that request a share: all of them, or none. A container
+// that has its claim already keeps it, so a call may be repeated. An init container gets a separate claim only if no
+// later container's claim covers its request.
 //
-// Errors: ErrUnavailable when nothing is granted at present, ErrInvalid for a wrong request, *allocator.NoFit
-// when no GPU has room; each names the container.
+// ErrUnavailable: the node grants nothing at present. ErrInvalid: a wrong request. *allocator.NoFit: no GPU has
+// enough free capacity. Each names the container.
 func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) error {
 	made, start := 0, time.Now()
 	err := r.withRoom(ctx, func(at *place.Node) []sharing.Request { return at.Unclaimed(asks) }, func() (err error) {
@@ -57,7 +57,7 @@ func (r *Reserver) ClaimPod(ctx context.Context, asks []sharing.ContainerAsk) er
 	return err
 }
 
-// withRoom claims, if need be of memory that is lent to others. needs are the requests that are to fit.
+// withRoom claims, and takes back burst memory if necessary. needs are the requests that must fit.
 func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []sharing.Request, try func() error) error {
 	return r.Loans.Claim(ctx, try, func(inUse map[sharing.GPURef]bool) (missing map[sharing.GPURef]sharing.Bytes) {
 		r.at(func(at *place.Node) { missing = at.Recall(needs(at), inUse) })
@@ -65,8 +65,8 @@ func (r *Reserver) withRoom(ctx context.Context, needs func(*place.Node) []shari
 	})
 }
 
-// inOrder has those that run beside each other first, of these those that share another's cap last, then the larger init
-// containers: a later one then finds what it may use.
+// inOrder sorts containers that run at the same time first, and among them those with another's cap last. The larger
+// init containers follow, so that a later one finds a claim that it may use.
 func inOrder(asks []sharing.ContainerAsk) []sharing.ContainerAsk {
 	asks = slices.Clone(asks)
 	rank := func(a sharing.ContainerAsk) int {
@@ -119,7 +119,8 @@ func (r *Reserver) claimPod(l *ledger.Ledger, asks []sharing.ContainerAsk) (int,
 
 // claimFor finds the claim that a container is to use, or makes it. part is set where the container asks for
 // less than the claim.
-func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement, isNew bool, err error) {
+func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledger.ClaimID, part sharing.Placement,
+	isNew bool, err error) {
 	if g, ok := l.ByContainer(ask.Ref.PodUID, ask.Ref.Container); ok {
 		switch {
 		case slices.Equal(g.Claim.Asks, ask.Asks) && sharesAs(l, g, ask):
@@ -127,14 +128,16 @@ func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledg
 			l.SetTerms(g.Claim.ID, func(t *ledger.Terms) { t.Priority = cmp.Or(ask.Priority, t.Priority) })
 			return g.Claim.ID, nil, false, r.moveNear(l, g, ask)
 		case g.Work != ledger.NoWork || g.Lease != nil:
-			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID, sharing.AskStrings(g.Claim.Asks), sharing.ErrConflict)
+			return "", nil, false, fmt.Errorf("claim %q of it is in use with other amounts (%v): %w", g.Claim.ID,
+				sharing.AskStrings(g.Claim.Asks), sharing.ErrConflict)
 		}
 		if err := r.Drop(l, g.Claim.ID); err != nil { // a claim made before kubelet admitted the container
 			return "", nil, false, err
 		}
 	}
 	if ask.HeldOnly {
-		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has not told yet (and never does of a static pod): %w", sharing.ErrUnavailable)
+		return "", nil, false, fmt.Errorf("it shares a cap with another container, whose amount the API server has "+
+			"not reported yet (and never does of a static pod): %w", sharing.ErrUnavailable)
 	}
 	if err := r.Settings.Config().Permit(ask.Request.Profile, ask.Ref.Namespace, time.Now()); err != nil {
 		return "", nil, false, err
@@ -167,11 +170,12 @@ func (r *Reserver) claimFor(l *ledger.Ledger, ask sharing.ContainerAsk) (id ledg
 func (r *Reserver) podClaim(ask sharing.ContainerAsk, req sharing.Request, p sharing.Placement) ledger.Claim {
 	return ledger.Claim{
 		ID: ledger.ClaimID(r.NewID()), Request: req, Placement: p,
-		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace, PodName: ask.Ref.Pod},
+		Owner: ledger.Owner{PodUID: ask.Ref.PodUID, Container: ask.Ref.Container, Namespace: ask.Ref.Namespace,
+			PodName: ask.Ref.Pod},
 	}
 }
 
-// hold books a container's claim.
+// hold reserves a container's claim.
 func (r *Reserver) hold(l *ledger.Ledger, c ledger.Claim, ask sharing.ContainerAsk) error {
 	c.Kind, c.Asks, c.Priority = ask.Kind, slices.Clone(ask.Asks), ask.Priority
 	if err := l.Claim(c); err != nil {
@@ -179,7 +183,9 @@ func (r *Reserver) hold(l *ledger.Ledger, c ledger.Claim, ask sharing.ContainerA
 	}
 	r.Handles.Add(c.ID, nil)
 	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
-	r.Log.Info("claim held", "claim", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container", ask.Ref.Container, "asks", sharing.AskStrings(ask.Asks),
+	r.Log.Info("reserved grant", "grant", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container",
+		ask.Ref.Container,
+		"asks", sharing.AskStrings(ask.Asks),
 		"shares_cap_of", c.With, "level", c.Level.String(), "backend", c.Backend.String(), "gpus", c.Placement.GPUs())
 	return nil
 }
@@ -218,7 +224,8 @@ func (r *Reserver) PodClaims() []sharing.ContainerRef {
 	var out []sharing.ContainerRef
 	for _, g := range r.Store.Grants() {
 		if o := g.Claim.Owner; o.Pod() {
-			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container})
+			out = append(out, sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName,
+				Container: o.Container})
 		}
 	}
 	return out
@@ -233,7 +240,7 @@ func (r *Reserver) KnownPods() []sharing.ContainerRef {
 	return out
 }
 
-// Holders names, for each GPU, the containers of pods that hold a piece of it.
+// Holders names, for each GPU, the containers of pods with a share of it.
 func (r *Reserver) Holders() map[sharing.GPURef][]sharing.ContainerRef {
 	out := map[sharing.GPURef][]sharing.ContainerRef{}
 	for _, g := range r.Store.Grants() {
@@ -242,7 +249,8 @@ func (r *Reserver) Holders() map[sharing.GPURef][]sharing.ContainerRef {
 			continue
 		}
 		for _, f := range g.Claim.Placement {
-			out[f.GPU] = append(out[f.GPU], sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container})
+			out[f.GPU] = append(out[f.GPU], sharing.ContainerRef{PodUID: o.PodUID, Namespace: o.Namespace,
+				Pod: o.PodName, Container: o.Container})
 		}
 	}
 	return out
@@ -260,7 +268,8 @@ func (r *Reserver) PodsReady() error { return Unready(r.PodsNotReady()) }
 func (r *Reserver) claimWith(l *ledger.Ledger, ask sharing.ContainerAsk) (ledger.ClaimID, error) {
 	leader, ok := l.ByContainer(ask.Ref.PodUID, ask.With)
 	if !ok {
-		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With, sharing.ErrUnavailable)
+		return "", fmt.Errorf("container %q, whose cap it shares, has no claim yet: %w", ask.With,
+			sharing.ErrUnavailable)
 	}
 	req, err := r.Settings.Config().Resolve(r.Settings.Pool(), ask.Request)
 	if err != nil {

@@ -22,8 +22,9 @@ const CapRaisedReason = "GPUMemoryCapRaised"
 var _ startcheck.Node = (*Caps)(nil)
 
 // ReadLimits reads the driver's limits of a container that was activated: the caps on its own GPUs, and the least
-// limit on all others that had it then. There are none where the driver limits no memory. Errors: sharing.ErrNotFound if the container
-// has no active grant, sharing.ErrUnavailable if no driver answers or a GPU of the grant takes no limit now.
+// limit on all others that had it then. There are none where the driver limits no memory. Errors: sharing.ErrNotFound
+// if the container has no active grant, sharing.ErrUnavailable if no driver answers or a GPU of the grant takes no
+// limit now.
 func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck.Limit, error) {
 	id, err := r.settled(ctx, containerID)
 	if err != nil {
@@ -37,7 +38,8 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 	att := r.Driver.Get()
 	var limited []sharing.GPURef
 	if g.Lease != nil { // one of these GPUs that is lost, or in MIG mode by now, has no limit
-		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited), func(gpu sharing.GPURef) bool { return !r.TakesLimit(gpu) })
+		limited = slices.DeleteFunc(slices.Clone(g.Lease.Limited),
+			func(gpu sharing.GPURef) bool { return !r.TakesLimit(gpu) })
 	}
 	switch {
 	case g.Lease == nil || g.Lease.ContainerID != containerID:
@@ -60,7 +62,7 @@ func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck
 	return limits, nil
 }
 
-// settled is the claim of a container, once nobody changes its size any more.
+// settled is the claim of a container, once no resize is in progress.
 func (r *Caps) settled(ctx context.Context, containerID string) (ledger.ClaimID, error) {
 	for {
 		g, known := r.Store.ByContainerID(containerID)
@@ -81,7 +83,7 @@ func (r *Caps) settled(ctx context.Context, containerID string) (ledger.ClaimID,
 // limitsOf are the limits that applyCaps set for a lease, not read yet. limited are the GPUs that are not part of it.
 func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharing.GPURef) ([]startcheck.Limit, error) {
 	caps := g.Caps()
-	if g.Joint != nil {
+	if g.SharedCap != nil {
 		caps = nil // no limit of one cgroup is its cap
 	}
 	own := r.cappable(caps)
@@ -101,11 +103,23 @@ func (r *Caps) limitsOf(att gpudriver.Attached, g ledger.Grant, limited []sharin
 // RestoreLimits sets the limits of a container again that another program changed. What the container took meanwhile
 // is charged to no limit, so from now on its level is unknown, for the reason why. Its pod gets an event.
 func (r *Caps) RestoreLimits(ctx context.Context, containerID, why string) error {
+	g, known := r.Store.ByContainerID(containerID)
+	if !known {
+		return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+	}
+	if err := r.doubt(ctx, g.Claim.ID, containerID, why); err != nil {
+		return err
+	}
+	r.verifyOne(ctx, g.Claim.ID)
+	return nil
+}
+
+// doubt makes the level of a grant unknown while this container runs, for the reason why, and sends its pod an event.
+func (r *Caps) doubt(ctx context.Context, id ledger.ClaimID, containerID, why string) error {
 	var g ledger.Grant
 	err := r.Store.Note(func(l *ledger.Ledger) error {
-		id, _ := l.ByContainerID(containerID)
 		if !l.SetChecks(id, containerID, func(c *ledger.Checks) { c.Doubt = why }) {
-			return fmt.Errorf("container %q has no grant: %w", containerID, sharing.ErrNotFound)
+			return fmt.Errorf("grant %q of container %q: %w", id, containerID, sharing.ErrNotFound)
 		}
 		g, _ = l.Get(id)
 		return nil
@@ -113,8 +127,7 @@ func (r *Caps) RestoreLimits(ctx context.Context, containerID, why string) error
 	if err != nil {
 		return err
 	}
-	r.Log.Warn("limit of a container was raised at its start", "claim", g.Claim.ID, "container", containerID, "reason", why)
-	r.verifyOne(ctx, g.Claim.ID)
+	r.Log.Warn("another program raised the cap of a grant", "grant", id, "container", containerID, "reason", why)
 	r.Announce()
 	r.Notify.Pod(ctx, g, CapRaisedReason, why)
 	return nil

@@ -25,8 +25,8 @@ import (
 // reservations stands, in the queue, for all claims without a lease.
 const reservations ledger.ClaimID = ""
 
-// Run ends leases and claims until ctx ends: a lease when its cgroup is empty, and claims when they are withdrawn. Nothing tells
-// that a reservation expires, or that the driver frees memory, so these are looked at again and again.
+// Run ends leases and claims until ctx ends: a lease when its cgroup is empty, and claims when they are withdrawn.
+// Nothing tells that a reservation expires, or that the driver frees memory, so these are looked at again and again.
 func (r *Releaser) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Watcher.Run(ctx, r.emptied) })
@@ -47,8 +47,8 @@ func (r *Releaser) emptied(group cgroup.Group) {
 	})
 }
 
-// follow has the Releaser look at what the transitions of grants concern. It settles the checkpoint at intervals: a container
-// that starts would wait for each write.
+// follow has the Releaser look at what the transitions of grants concern. It settles the checkpoint at intervals: a
+// container that starts would wait for each write.
 func (r *Releaser) follow(ctx context.Context) {
 	news := r.Store.Subscribe()
 	defer news.Close()
@@ -67,13 +67,17 @@ func (r *Releaser) follow(ctx context.Context) {
 		if resync {
 			r.Wake()
 		}
-		if slices.ContainsFunc(steps, func(s ledger.Transition) bool { return !s.Attachment && s.To == ledger.Releasing }) {
+		if slices.ContainsFunc(steps, func(s ledger.Transition) bool {
+			return !s.Attachment &&
+				s.To == ledger.Releasing
+		}) {
 			r.queue.Add(reservations)
 		}
 	}
 }
 
-// Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before it was armed.
+// Reconcile ends every lease whose cgroup is empty and charged with nothing, and every claim whose process ended before
+// it was armed.
 func (r *Releaser) Reconcile(ctx context.Context) { r.pass(ctx, r.Leased()) }
 
 // pass looks at these leases, and at all claims without one.
@@ -84,7 +88,7 @@ func (r *Releaser) pass(ctx context.Context, ids []ledger.ClaimID) {
 		if begun {
 			done, err := r.end(ctx, id)
 			if ended, again = ended || done, !done; err != nil {
-				r.Log.Warn("end of lease put off", "claim", id, "error", err.Error())
+				r.Log.Warn("failed to release grant, will retry", "grant", id, "error", err.Error())
 			}
 		}
 		if again {
@@ -97,7 +101,7 @@ func (r *Releaser) pass(ctx context.Context, ids []ledger.ClaimID) {
 	// One write for all of them: what the record has too much of, the next agent finds ended.
 	if ended || pods {
 		if err := r.Store.Save(); err != nil {
-			r.Log.Error("end of leases and claims not on record", "error", err.Error())
+			r.Log.Error("failed to write released grants to the checkpoint", "error", err.Error())
 		}
 	}
 	if dropped {
@@ -119,7 +123,7 @@ func (r *Releaser) beginEnd(id ledger.ClaimID) (begun, again bool) {
 		group := r.GroupOf(*g.Lease)
 		over, err := empty(group)
 		if again = err != nil; again { // never end a lease on doubt
-			r.Log.Warn("cgroup cannot be read", "claim", id, "error", err.Error())
+			r.Log.Warn("failed to read cgroup", "grant", id, "error", err.Error())
 			return nil
 		}
 		l.Drained(id, over)
@@ -162,7 +166,7 @@ func (r *Releaser) end(ctx context.Context, id ledger.ClaimID) (done bool, err e
 	if !g.Claim.Owner.Pod() { // a pod's claim goes on, and its next container is made with the same daemon
 		r.Backends(att).Clean(ctx)
 	}
-	r.Log.Info("lease ended", "claim", id)
+	r.Log.Info("released grant", "grant", id)
 	r.Announce()
 	return true, over
 }
@@ -181,9 +185,9 @@ func (r *Releaser) ended(l *ledger.Ledger, g ledger.Grant) error {
 	return err
 }
 
-// charged asks the driver whether memory is still the grant's although no process is in its cgroup: one left the cgroup with
-// memory in hand, another process keeps what the grant's processes held, or the driver has not torn down yet. Such memory is
-// not free, so the lease goes on; left then says so. A lost GPU holds nothing.
+// charged asks the driver whether memory is still the grant's although no process is in its cgroup: one left the cgroup
+// with memory in hand, another process keeps what the grant's processes held, or the driver has not torn down yet. Such
+// memory is not free, so the lease goes on; left then says so. A lost GPU holds nothing.
 func (r *Releaser) charged(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	if att == nil || g.Lease == nil {
 		return "", nil
@@ -196,8 +200,8 @@ func (r *Releaser) charged(ctx context.Context, att *gpudriver.Attached, g ledge
 	return r.keptByOthers(ctx, att, g)
 }
 
-// keptByOthers asks whether others keep what processes of the grant held that have ended. A GPU that was granted whole is
-// not asked about.
+// keptByOthers asks whether others keep what processes of the grant held that have ended. A GPU that was granted whole
+// is not asked about.
 func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	var gpus []sharing.GPURef
 	for _, f := range g.Claim.Placement {
@@ -208,34 +212,40 @@ func (r *Releaser) keptByOthers(ctx context.Context, att *gpudriver.Attached, g 
 	answers := r.Lists.AskAll(ctx, att.Driver, gpus, listDeadline)
 	for _, look := range r.Lists.Judge(answers, r.Owners(r.Store.Grants())) {
 		switch err := look.Err; {
-		case errors.Is(err, sharing.ErrLost), errors.Is(err, sharing.ErrUnsupported), errors.Is(err, sharing.ErrNotFound):
-			continue // nothing is held, or nobody will ever tell
+		case errors.Is(err, sharing.ErrLost), errors.Is(err, sharing.ErrUnsupported),
+			errors.Is(err, sharing.ErrNotFound):
+			continue // no usage, or no driver that can report it
 		case err != nil:
 			return "", fmt.Errorf("list the processes of GPU %s: %w", look.GPU, err)
 		}
 		if c := look.Charge(listing.Owner(g.Claim.ID)); c.Ended > c.Inferred {
-			return fmt.Sprintf("grant %s has no process any more, and another process keeps %s of GPU %s that its processes held: the memory stays booked until that ends", g.Claim.ID, c.Ended, look.GPU), nil
+			return fmt.Sprintf("grant %s has no process any more, and another process keeps %s of GPU %s that its "+
+				"processes held: the memory stays booked until that ends", g.Claim.ID, c.Ended, look.GPU), nil
 		}
 	}
 	return "", nil
 }
 
-// chargedToLimit asks about the driver's own count, where a limit is in force.
-func (r *Releaser) chargedToLimit(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
+// chargedToLimit returns the driver's count, if the driver enforces a limit.
+func (r *Releaser) chargedToLimit(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string,
+	err error) {
 	for _, f := range g.Claim.Placement {
 		if !f.Whole && r.caps.healthOf(f.GPU) == sharing.HealthSuspect {
-			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
+			return fmt.Sprintf("grant %s has no process any more, and GPU %s does not answer: the memory stays "+
+				"booked until it tells that none is in use", g.Claim.ID, f.GPU), nil
 		}
 	}
 	for _, f := range r.caps.cappable(g.InForce()) {
 		_, used, err := att.Caps.Read(ctx, g.Lease.Cgroup, f.GPU)
 		switch {
-		case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrLost) || errors.Is(err, sharing.ErrInvalid):
+		case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrLost) ||
+			errors.Is(err, sharing.ErrInvalid):
 			// no limit, no cgroup or no GPU, so no charge
 		case err != nil:
 			return "", fmt.Errorf("use of an empty cgroup: %w", err)
 		case used > 0:
-			return fmt.Sprintf("grant %s has no process any more, and the driver still charges %s of GPU %s to it: the memory stays booked until that ends", g.Claim.ID, used, f.GPU), nil
+			return fmt.Sprintf("grant %s has no process any more, and the driver still charges %s of GPU %s to it: "+
+				"the memory stays booked until that ends", g.Claim.ID, used, f.GPU), nil
 		}
 	}
 	return "", nil
@@ -248,7 +258,7 @@ func (r *Releaser) removeCgroup(ctx context.Context, group cgroup.Group, ours bo
 	if att != nil && att.Caps != nil {
 		if err := att.Caps.Clear(ctx, group.Dir, r.caps.limitable(att.GPUs)); err != nil {
 			// The limit goes with the cgroup; a driver that does not answer must not keep the claim alive.
-			r.Log.Warn("cap not cleared before its cgroup is removed", "cgroup", group.Dir, "error", err.Error())
+			r.Log.Warn("failed to clear cap before its cgroup was removed", "cgroup", group.Dir, "error", err.Error())
 		}
 	}
 	if err := r.Failpoints.Eval("end-after-clear"); err != nil {
@@ -271,10 +281,11 @@ func (r *Releaser) dropForgotten() (dropped, pods bool) {
 				continue
 			}
 			if err := r.Drop(l, g.Claim.ID); err != nil {
-				r.Log.Error("claim of an ended process not dropped", "claim", g.Claim.ID, "error", err.Error())
+				r.Log.Error("failed to release grant of an ended process", "grant", g.Claim.ID, "error", err.Error())
 				continue
 			}
-			r.Log.Info("claim ended: whom it was held for is gone", "claim", g.Claim.ID, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
+			r.Log.Info("released grant of an ended owner", "grant", g.Claim.ID, "pod", g.Claim.Owner.Namespace+
+				"/"+g.Claim.Owner.PodName, "container", g.Claim.Owner.Container)
 			dropped, pods = true, pods || g.Claim.Owner.Pod()
 		}
 		return nil
@@ -287,7 +298,7 @@ func (r *Releaser) dropForgotten() (dropped, pods bool) {
 func (r *Releaser) forgotten(l store.Reader, g ledger.Grant) bool {
 	switch {
 	case g.Claim.Owner.Pod():
-		return g.Withdrawn != ledger.NotWithdrawn && !UsedBeside(l, g)
+		return g.Withdrawn != ledger.NotWithdrawn && !SharedCapUsed(l, g)
 	case !g.Claim.Until.IsZero():
 		return time.Now().After(g.Claim.Until)
 	}

@@ -18,22 +18,21 @@ import (
 type resizing struct {
 	grant ledger.Grant
 	att   gpudriver.Attached
-	// from and to differ in memory alone; most has the larger amount of each fragment, and is booked while the
-	// caps are changed.
+	// from and to differ in memory alone. most has the larger amount of each share, and is reserved while the caps
+	// change.
 	from, to, most sharing.Placement
 }
 
-// Limit changes the memory of a grant to amount, the total over its fragments, while programs may use it. Its
-// share of compute stays. Root may change every grant; another user may shrink a grant of its own.
+// Limit changes the memory of a grant to amount, the total over its shares, while programs may use it. Its compute
+// percent stays. Root may change every grant; another user may only shrink grants that belong to that user.
 //
-// The order is what a crash may interrupt anywhere. What is to grow is booked and on record before its cap is
-// raised; what is to shrink is given back once its lower cap was read back. At each instant the books and the
-// record have at least what is in force, so that no byte is granted twice. On an error all is as it was.
+// A crash may interrupt the steps at any point. Growth is reserved and in the checkpoint before the cap is raised.
+// Shrinking releases memory after the lower cap was read back. So ledger and checkpoint always have at least what is
+// enforced, and no byte is granted twice. An error restores the previous state.
 //
-// Errors: ErrNotFound for an unknown grant, ErrDenied for a caller who may not, ErrUnsupported for whole GPUs, a
-// *sharing.FieldError for an amount that no grant can have, ErrExhausted where the GPU has no room,
-// ErrConflict for less than the grant's processes hold now, and ErrUnavailable where the driver does not answer
-// or the grant is being armed or ended.
+// ErrNotFound: an unknown grant. ErrDenied: the caller may not change it. ErrUnsupported: a whole GPU.
+// *sharing.FieldError: an amount that no grant can have. ErrExhausted: not enough free memory. ErrConflict: less than
+// the grant uses now. ErrUnavailable: the driver does not answer, or the grant is activating or ending.
 func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amount sharing.Bytes) error {
 	// The caller may go away at any moment; what was begun is finished or undone all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CapDeadline)
@@ -50,18 +49,22 @@ func (r *Resizer) Limit(ctx context.Context, peer Peer, id ledger.ClaimID, amoun
 	r.Observer.Limited(err)
 	r.Notify.Audit.Limit(int(peer.UID), id, amount, c.grant.Claim, err)
 	if err != nil {
-		r.Log.Info("limit not changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "asked", amount.String(), "reason", err.Error())
+		r.Log.Info("failed to resize grant", "grant", id, "pid", peer.PID, "uid", peer.UID, "requested",
+			amount.String(),
+			"reason", err.Error())
 		return fmt.Errorf("limit grant %q: %w", id, err)
 	}
 	before, _ := c.from.Total()
-	r.Log.Info("limit changed", "claim", id, "pid", peer.PID, "uid", peer.UID, "from", before.String(), "to", amount.String())
+	r.Log.Info("resized grant", "grant", id, "pid", peer.PID, "uid", peer.UID, "from", before.String(), "to",
+		amount.String())
 	r.Announce()
-	r.Wake() // what was given back may be what somebody waits for
+	r.Wake() // a pending request may need what was released
 	return nil
 }
 
 // beginLimit checks what can be checked without the driver, and begins.
-func (r *Resizer) beginLimit(l *ledger.Ledger, peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing, err error) {
+func (r *Resizer) beginLimit(l *ledger.Ledger, peer Peer, id ledger.ClaimID, amount sharing.Bytes) (c resizing,
+	err error) {
 	g, ok := l.Get(id)
 	if !ok {
 		return c, sharing.ErrNotFound
@@ -85,15 +88,16 @@ func (r *Resizer) beginLimit(l *ledger.Ledger, peer Peer, id ledger.ClaimID, amo
 		}
 	}
 	switch {
-	case BusyBeside(l, id):
+	case SharedCapBusy(l, id):
 		return c, fmt.Errorf("it is being armed or ended: %w", sharing.ErrUnavailable)
 	case g.Lease != nil && len(g.Lease.Part) > 0:
-		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w", g.Lease.Container, sharing.ErrUnavailable)
+		return c, fmt.Errorf("init container %q uses a part of it: try again when that has ended: %w",
+			g.Lease.Container, sharing.ErrUnavailable)
 	}
 	return c, l.Begin(id, ledger.Resizing)
 }
 
-// resize does the work without the lock; nobody else works on the grant meanwhile.
+// resize does the work without the lock. No other call works on the grant meanwhile.
 func (r *Resizer) resize(ctx context.Context, c resizing) error {
 	if err := r.growInto(ctx, c); err != nil {
 		return err
@@ -119,15 +123,15 @@ func (r *Resizer) resize(ctx context.Context, c resizing) error {
 		return err
 	}
 	r.noteStart(c)
-	// A record that has more than is in force is what the next agent puts in force: nobody else can have taken
-	// it meanwhile, since what they take is on the same record.
+	// If the checkpoint has more than is enforced, the next agent enforces that. No other grant can have taken it,
+	// since all grants are in the same checkpoint.
 	if err := r.Store.Save(); err != nil {
-		return fmt.Errorf("the new limit is in force, and not on record: %w", err)
+		return fmt.Errorf("the new cap is set, but not in the checkpoint: %w", err)
 	}
 	return r.Failpoints.Eval("limit-after-record")
 }
 
-// growInto books what is to grow, if need be of memory that is lent to others.
+// growInto reserves the growth, and takes back burst memory if necessary.
 func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 	err := r.setSize(c.grant.Claim.ID, c.most)
 	if !errors.Is(err, sharing.ErrExhausted) {
@@ -138,7 +142,7 @@ func (r *Resizer) growInto(ctx context.Context, c resizing) error {
 		r.Store.Read(func(l store.Reader) {
 			for i, f := range c.most {
 				v, _ := l.GPU(f.GPU)
-				out[f.GPU] = (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Lent[f.GPU])
+				out[f.GPU] = (f.Memory - c.from[i].Memory).SubFloor(v.FreeMemory).SubFloor(c.grant.Burst[f.GPU])
 			}
 		})
 		return out
@@ -151,30 +155,30 @@ func (r *Resizer) setSize(id ledger.ClaimID, to sharing.Placement) error {
 	return r.Store.Note(func(l *ledger.Ledger) error { return l.Resize(id, to) })
 }
 
-// unsize puts the ledger back to what it had, with what the lease was lent.
+// unsize restores the ledger's amounts, with the burst memory of the lease.
 func (r *Resizer) unsize(c resizing) error {
 	id := c.grant.Claim.ID
 	return r.Store.Note(func(l *ledger.Ledger) error {
 		err := l.Resize(id, c.from)
-		for gpu, lent := range c.grant.Lent {
+		for gpu, lent := range c.grant.Burst {
 			err = errors.Join(err, l.Lend(id, gpu, lent)) // it was part of what is free now
 		}
 		return err
 	})
 }
 
-// moveCap brings what is in force from the old amounts to the new ones, or leaves it at the old ones.
+// moveCap changes the enforced caps from the old amounts to the new ones, or leaves the old ones.
 func (r *Resizer) moveCap(ctx context.Context, c resizing) error {
-	g, _ := r.Store.Get(c.grant.Claim.ID) // what it grew into may have been lent to it
+	g, _ := r.Store.Get(c.grant.Claim.ID) // it may have grown into burst memory that it already used
 	if _, of := r.Enforcer(g, &c.att); !of.Active {
-		return nil // nothing is in force before it is armed
+		return nil // no cap is enforced before activation
 	}
 	var before, now sharing.Placement
 	for i, f := range c.to {
 		old := c.from[i]
-		old.Memory += c.grant.Lent[f.GPU] // within its Burst, as the ledger saw to
-		f.Memory += g.Lent[f.GPU]
-		if all, shared := g.Joint.On(f.GPU); shared { // which has the most of this one
+		old.Memory += c.grant.Burst[f.GPU] // within its Burst, as the ledger saw to
+		f.Memory += g.Burst[f.GPU]
+		if all, shared := g.SharedCap.On(f.GPU); shared { // which has the most of this one
 			others := all.Memory.SubFloor(c.most[i].Memory)
 			old.Memory, f.Memory = old.Memory+others, f.Memory+others // no more than is booked together
 		}

@@ -21,14 +21,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// Restore finds again what a former agent held: leases from the record whose cgroup still has processes, and
-// cgroups of ours that no record tells of. First it returns the processes of unfinished activations. It needs no driver. A
-// record of a newer schema is an error and nothing is touched. One that is damaged is put aside, and the one before it
-// counts. What is in neither is told by cgroups and driver.
+// Restore recovers the state of a former agent: leases from the checkpoint whose cgroup still has processes, and
+// Kerf's cgroups that no checkpoint has. First it returns the processes of unfinished activations. It needs no
+// driver. It rejects a checkpoint of a newer schema, and changes nothing then. It sets a damaged checkpoint aside and
+// reads the previous one. What is in neither comes from cgroups and driver.
 func (r *Finder) Restore(ctx context.Context) error {
 	r.recoverEntries()
 	if err := atomicfile.CleanTemp(filepath.Dir(r.Record)); err != nil {
-		return fmt.Errorf("clean up beside the record: %w", err)
+		return fmt.Errorf("clean up next to the checkpoint: %w", err)
 	}
 	found, err := r.Store.Load()
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Finder) Restore(ctx context.Context) error {
 	// An agent that cannot write still watches, verifies and ends what it found. It grants nothing new, says why, and
 	// tries again.
 	if err := r.Store.Save(); err != nil {
-		r.Log.Error("failed to write record at start", "error", err.Error())
+		r.Log.Error("failed to write checkpoint at start", "error", err.Error())
 	}
 	return nil
 }
@@ -61,7 +61,8 @@ func (r *Finder) restoreAll(l *ledger.Ledger, found store.Loaded) error {
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
-	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the next start.
+	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the
+	// next start.
 	if !found.Unrecorded {
 		r.Libkerf.Sweep()
 	}
@@ -80,7 +81,7 @@ func (r *Finder) enableDmem() {
 		}
 	}
 	if err != nil {
-		r.Log.Warn("dmem controller not enabled for our cgroups", "cgroup", r.Parent, "error", err.Error())
+		r.Log.Warn("failed to enable dmem controller for cgroups", "cgroup", r.Parent, "error", err.Error())
 	}
 }
 
@@ -96,7 +97,7 @@ func (r *Finder) restoreGrant(l *ledger.Ledger, rec record.Grant) error {
 	}
 	switch {
 	case errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrStale):
-		r.Log.Info("lease ended while no agent ran", "claim", rec.ID, "reason", err.Error())
+		r.Log.Info("released grant that ended without an agent", "grant", rec.ID, "reason", err.Error())
 		a = ledger.Attachment{}
 	case err != nil:
 		return err
@@ -107,8 +108,8 @@ func (r *Finder) restoreGrant(l *ledger.Ledger, rec record.Grant) error {
 	return r.adopt(l, c, a)
 }
 
-// adopt books a claim as a fact, with its attachment: in force if it has a cgroup. A cgroup that is empty already is ended
-// by the reconcile that follows, with caps cleared.
+// adopt adds a claim as a fact, with its attachment, which is enforced if it has a cgroup. The next reconcile ends
+// one with an empty cgroup, and clears its caps.
 func (r *Finder) adopt(l *ledger.Ledger, c ledger.Claim, a ledger.Attachment) error {
 	var lease *ledger.Attachment
 	if a.Cgroup != "" {
@@ -130,7 +131,8 @@ func (r *Finder) adopt(l *ledger.Ledger, c ledger.Claim, a ledger.Attachment) er
 		r.Watcher.Add(r.GroupOf(a))
 		r.Observer.Recovered()
 	}
-	r.Log.Info("grant found again", "claim", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName, "container", c.Owner.Container, "cgroup", a.Cgroup, "level", c.Level.String())
+	r.Log.Info("recovered grant", "grant", c.ID, "name", c.Name, "pod", c.Owner.Namespace+"/"+c.Owner.PodName,
+		"container", c.Owner.Container, "cgroup", a.Cgroup, "level", c.Level.String())
 	return nil
 }
 
@@ -161,13 +163,13 @@ func (r *Finder) findOrphans(known map[string]bool) error {
 		if err := g.Remove(); err != nil {
 			return fmt.Errorf("remove empty cgroup %q: %w", g.Dir, err)
 		}
-		r.Log.Info("empty cgroup of an unfinished arm removed", "cgroup", g.Dir)
+		r.Log.Info("removed empty cgroup of an unfinished activation", "cgroup", g.Dir)
 	}
 	return nil
 }
 
-// Recover books the cgroups that no record tells of, from the limits that the driver holds for them: a limit
-// is a fragment, the least limit is a GPU it may not use, no limit is a GPU that it may use whole.
+// Recover adds the cgroups that no checkpoint has, from the driver's limits for them. A limit is a share. The least
+// limit is a GPU that the cgroup may not use, and no limit is one that it may use as a whole.
 func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 	for _, group := range orphans {
 		id := ledger.ClaimID(filepath.Base(group.Dir))
@@ -175,11 +177,13 @@ func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 		backend, from := choice.OfLevel(level), "the driver's limits"
 		// The driver's limits hold more strongly, where it has them.
 		if p, ok := r.Libkerf.Found(string(id)); ok && level != sharing.LevelDriver {
-			placement, level, backend, from = p, sharing.LevelClient, libkerf.Kind, "its region"
+			placement, level, backend, from = p, sharing.LevelUserspace, libkerf.Kind, "its region"
 		}
 		c := ledger.Claim{
-			ID: id, Placement: placement, Recovered: true, Request: store.RequestOf(sharing.Request{}, placement, false),
-			Terms: ledger.Terms{Level: level, Backend: backend, LevelReason: "rebuilt from the cgroup and " + from + ": the record was lost"},
+			ID: id, Placement: placement, Recovered: true, Request: store.RequestOf(sharing.Request{}, placement,
+				false),
+			Terms: ledger.Terms{Level: level, Backend: backend, LevelReason: "rebuilt from the cgroup and " + from +
+				": the record was lost"},
 		}
 		err := r.Store.Note(func(l *ledger.Ledger) error {
 			return r.adopt(l, c, ledger.Attachment{Cgroup: group.Dir, Inode: group.Inode})
@@ -187,7 +191,9 @@ func (r *Finder) Recover(ctx context.Context, orphans []cgroup.Group) {
 		if err == nil {
 			_ = r.Store.Save() // an error stays a condition until a later write succeeds
 		} else {
-			r.Conditions.SetOf(conditions.Orphan, group.Dir, fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent", group.Dir, err))
+			r.Conditions.SetOf(conditions.Orphan, group.Dir,
+				fmt.Sprintf("cgroup %s has processes that cannot be accounted for (%v): end them and restart the agent",
+					group.Dir, err))
 		}
 	}
 }
@@ -197,31 +203,57 @@ func (r *Finder) readPlacement(ctx context.Context, group cgroup.Group) (sharing
 	defer cancel()
 	att := *r.Driver.Get()
 	var p sharing.Placement
-	// told stays true while the driver says of every GPU what the cgroup may use of it.
-	told, shared := att.Caps != nil, false
+	// confirmed stays true while the driver reports the cap of the cgroup for every GPU.
+	confirmed, shared := att.Caps != nil, false
 	for _, g := range att.GPUs {
 		if g.MIG || g.Ref().IsInstance() {
 			continue
 		}
-		f := sharing.Fragment{GPU: g.Ref(), Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}
+		f := sharing.Share{GPU: g.Ref(), Memory: g.Usable(), Percent: sharing.FullGPU, Whole: true}
 		if att.Caps != nil {
 			limit, _, err := att.Caps.Read(ctx, group.Dir, g.Ref())
 			if err == nil && limit <= att.Caps.Least() {
 				continue
 			}
 			if err == nil {
-				f, shared = sharing.Fragment{GPU: g.Ref(), Memory: limit}, true
+				f, shared = sharing.Share{GPU: g.Ref(), Memory: limit}, true
 			} else if !errors.Is(err, sharing.ErrNotFound) {
-				told = false // it may hold all of it
+				confirmed = false // it may hold all of it
 			}
 		}
 		p = append(p, f)
 	}
 	switch {
-	case !told:
+	case !confirmed:
 		return p, sharing.LevelUnknown
 	case shared:
 		return p, sharing.LevelDriver
 	}
 	return p, sharing.LevelExclusive
+}
+
+// reopen finds what enforces a grant that was found again.
+func (r *Finder) reopen(l *ledger.Ledger, g ledger.Grant) {
+	// A crash may have come between the checkpoint and the usage file, and only the usage file has the burst memory.
+	// At a start the ledger is complete only after the last claim with a shared cap.
+	if found := r.BackendOf(g, r.Driver.Get()).Recover(GrantOf(l, g)); found && g.Lease != nil &&
+		r.Recovery.Get().Restored {
+		r.settle(l, g)
+	}
+}
+
+// settleAll is settle for all leases that were found at a start.
+func (r *Finder) settleAll(l *ledger.Ledger) {
+	for _, g := range l.Grants() {
+		if g.Lease != nil && r.Libkerf.Whole(string(g.Claim.ID)) {
+			r.settle(l, g)
+		}
+	}
+}
+
+// settle makes ledger and caps of a recovered lease equal. Only its usage file has its burst memory.
+func (r *Finder) settle(l *ledger.Ledger, g ledger.Grant) {
+	r.Libkerf.Settle(GrantOf(l, g), g.Caps(), func(f sharing.Share, have sharing.Bytes) (sharing.Share, bool) {
+		return judgeCap(l, g, f, have, nil)
+	})
 }

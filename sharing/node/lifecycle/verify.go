@@ -7,18 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
+	"github.com/kerf-gpu/kerf/sharing/node/startcheck"
 )
 
 // Run reads every cap back once in about each verifyEvery, and all of them at once when a GPU or the driver came
 // back.
 func (r *Caps) Run(ctx context.Context) error {
-	turn := newTurns()
-	t := time.NewTimer(turn.pause)
+	turn := startcheck.NewTurns[ledger.ClaimID](verifyEvery)
+	t := time.NewTimer(turn.Pause)
 	defer t.Stop()
 	for {
 		select {
@@ -26,42 +28,19 @@ func (r *Caps) Run(ctx context.Context) error {
 			return nil
 		case <-r.verifyNow:
 			r.VerifyAll(ctx)
-			turn = newTurns()
+			turn = startcheck.NewTurns[ledger.ClaimID](verifyEvery)
 		case <-t.C:
-			if id, ok := turn.next(r.Leased); ok {
-				r.verifyOne(ctx, id)
+			if id, ok := turn.Next(r.Leased); ok {
+				r.VerifyRunning(ctx, id)
 			}
 		}
-		t.Reset(turn.pause)
+		t.Reset(turn.Pause)
 	}
 }
 
-// turns spreads the leases over verifyEvery, one after the other: a node of 100 leases and 8 GPUs has 800 limits, and a
-// container that starts would wait for the driver behind all of them.
-type turns struct {
-	left  []ledger.ClaimID // who is still to come
-	pause time.Duration    // until the next
-}
-
-func newTurns() *turns { return &turns{pause: verifyEvery} }
-
-// next is whose turn it is; false where nobody has a lease.
-func (t *turns) next(leased func() []ledger.ClaimID) (ledger.ClaimID, bool) {
-	if len(t.left) == 0 {
-		t.left = leased()
-		t.pause = verifyEvery / time.Duration(max(1, len(t.left)))
-	}
-	if len(t.left) == 0 {
-		return "", false
-	}
-	id := t.left[0]
-	t.left = t.left[1:]
-	return id, true
-}
-
-// VerifyAll reads back, now, the cap of every lease at level driver, and the least limit on the GPUs that no lease
-// may use, and puts back what is missing: a driver that was reloaded, or a GPU that came back, has forgotten
-// them. What cannot be put back shows as level unknown, with the reason.
+// VerifyAll reads back, now, the cap of every grant at level driver, and the least limit on the GPUs that no grant may
+// use. It restores what is missing: a driver that was reloaded, or a GPU that came back, has forgotten them. A cap that
+// cannot be restored shows as level unknown, with the reason.
 func (r *Caps) VerifyAll(ctx context.Context) {
 	for _, id := range r.Leased() {
 		if ctx.Err() != nil {
@@ -71,33 +50,51 @@ func (r *Caps) VerifyAll(ctx context.Context) {
 	}
 }
 
-// verifyOne is VerifyAll for one lease.
-func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) {
+// VerifyRunning verifies the caps of a grant. If a cap is missing or too high, another program changed it. The driver
+// charges memory that the container took since then to no limit: the level becomes unknown. A driver or GPU that came
+// back has lost its limits too, but also all memory. VerifyAll is then due, and the level stays.
+func (r *Caps) VerifyRunning(ctx context.Context, id ledger.ClaimID) {
+	g, _ := r.Store.Get(id)
+	raised := r.verifyOne(ctx, id)
+	if raised == "" || g.Lease == nil || r.VerifyDue() {
+		return
+	}
+	why := fmt.Sprintf("another program raised the driver's limit (%s); Kerf set it again, and memory taken meanwhile "+
+		"may not count against the cap", raised)
+	if err := r.doubt(ctx, id, g.Lease.ContainerID, why); err != nil && !errors.Is(err, sharing.ErrNotFound) {
+		r.Log.Error("failed to record a raised cap", "grant", id, "error", err.Error())
+	}
+}
+
+// verifyOne is VerifyAll for one lease. It returns what was raised and is restored.
+func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) (raised string) {
 	ctx, cancel := context.WithTimeout(ctx, CapDeadline)
 	defer cancel()
 	capping := r.Handles.Capping(id)
 	if capping == nil {
-		return
+		return ""
 	}
 	capping.Lock()
 	defer capping.Unlock()
 	att := r.Driver.Get()
-	g, _ := r.Store.Get(id)                                                         // its amounts may have changed since
+	// its amounts may have changed since
+	g, _ := r.Store.Get(id)
 	if att == nil || att.Caps == nil || g.Lease == nil || g.Work != ledger.NoWork { // who is at it sets the caps
-		return
+		return ""
 	}
 	_, others := r.splitGPUs(g.Claim.Placement, *att)
-	err := r.verifyCaps(ctx, *att, g, r.limitable(others))
+	raised, err := r.verifyCaps(ctx, *att, g, r.limitable(others))
 
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
 		now, _ := l.Get(id)
-		if now.Lease == nil || now.Work != ledger.NoWork { // ended meanwhile, or is ending: its limits are not ours to judge
+		// ended meanwhile, or is ending: its limits are not ours to judge
+		if now.Lease == nil || now.Work != ledger.NoWork {
 			return nil
 		}
 		lost := ""
 		if err != nil && !errors.Is(err, sharing.ErrNotFound) {
 			lost = err.Error()
-			r.Log.Error("cap not verified", "claim", id, "error", lost)
+			r.Log.Error("failed to verify cap", "grant", id, "error", lost)
 		}
 		if now.Lease.Unverified != lost {
 			l.SetChecks(id, now.Lease.ContainerID, func(c *ledger.Checks) { c.Unverified = lost })
@@ -105,16 +102,19 @@ func (r *Caps) verifyOne(ctx context.Context, id ledger.ClaimID) {
 		}
 		return nil
 	})
+	return raised
 }
 
-// verifyCaps compares what the driver holds with what the grant says, and puts back what differs. What is as it
-// should be is not touched. GPUs that are lost or do not answer are left out, and are verified when they come back;
-// a grant's own one whose loss is not known yet fails alone.
-func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant, others []sharing.GPURef) error {
+// verifyCaps compares the driver's limits with the grant, and restores those that differ. It does not touch correct
+// ones. GPUs that are lost or do not answer are left out, and are verified when they come back. If the loss of a
+// grant's GPU is not known yet, that GPU fails alone. It returns what was raised and is restored.
+func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.Grant,
+	others []sharing.GPURef) (raised string, err error) {
 	missing := ""
+	var found []startcheck.Limit
 	var own sharing.Placement
 	caps := g.Caps()
-	if g.Joint != nil {
+	if g.SharedCap != nil {
 		caps = nil // no limit of one cgroup is its cap
 	}
 	for _, f := range r.cappable(caps) {
@@ -126,6 +126,7 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 		})
 		if !ok {
 			own = append(own, f)
+			found = append(found, startcheck.Limit{GPU: f.GPU, Want: f.Memory, Slack: capSlack, Have: limit, Err: err})
 			missing = fmt.Sprintf("GPU %s: limit %d, cap %d, %v", f.GPU, uint64(limit), uint64(f.Memory), err)
 		}
 	}
@@ -137,32 +138,34 @@ func (r *Caps) verifyCaps(ctx context.Context, att gpudriver.Attached, g ledger.
 		}
 		if err != nil || limit > att.Caps.Least() {
 			rest = append(rest, id)
+			found = append(found, startcheck.Limit{GPU: id, Want: att.Caps.Least(), Other: true, Have: limit, Err: err})
 			missing = fmt.Sprintf("GPU %s, which is not part of the grant: limit %d, %v", id, uint64(limit), err)
 		}
 	}
 	if missing == "" {
-		return nil
+		return "", nil
 	}
-	r.Log.Warn("cap is not as granted and is put back", "claim", g.Claim.ID, "missing", missing)
+	r.Log.Warn("restored cap that differed from the grant", "grant", g.Claim.ID, "missing", missing)
 	if err := att.Caps.Renew(ctx, g.Lease.Cgroup, own, rest); err != nil {
-		return fmt.Errorf("cap is not as granted (%s), and could not be put back: %w", missing, err)
+		return "", fmt.Errorf("cap is not as granted (%s), and could not be put back: %w", missing, err)
 	}
 	r.Observer.CapRestored()
-	return nil
+	return strings.Join(startcheck.Judge(found).Raised, ", "), nil
 }
 
-// judgeCap says whether the cap that was read for a fragment is as it should be, and else what to put in force.
-// What a lease is lent is not on record, and after a restart only assumed: a cap that is lower tells what it is. One
-// that is below the guarantee is of a change that a crash cut off; and a grant whose record was lost may have been
-// made smaller since what it was found by was written.
-func judgeCap(l *ledger.Ledger, g ledger.Grant, f sharing.Fragment, limit sharing.Bytes, read error) (put sharing.Fragment, ok bool) {
-	id, lent := g.Claim.ID, g.Lent[f.GPU]
+// judgeCap compares the cap that was read for a share with the expected one, and returns the cap to set if it is
+// wrong. The checkpoint has no burst memory, and a restart assumes the maximum: a lower cap shows the real amount. A
+// cap below the guarantee is from a change that a crash interrupted. A grant without a checkpoint may have shrunk
+// since its description was written.
+func judgeCap(l *ledger.Ledger, g ledger.Grant, f sharing.Share, limit sharing.Bytes,
+	read error) (put sharing.Share, ok bool) {
+	id, lent := g.Claim.ID, g.Burst[f.GPU]
 	own := f
 	own.Memory -= lent // Caps added it
 	switch {
 	case read != nil || limit > f.Memory:
 		v, _ := l.GPU(f.GPU)
-		if lent > 0 && v.LentMemory > v.GPU.Usable().SubFloor(v.HeldMemory) && l.Lend(id, f.GPU, 0) == nil {
+		if lent > 0 && v.BurstMemory > v.GPU.Usable().SubFloor(v.HeldMemory) && l.Lend(id, f.GPU, 0) == nil {
 			return own, false // it was assumed, and cannot be true
 		}
 		return f, false
@@ -170,7 +173,7 @@ func judgeCap(l *ledger.Ledger, g ledger.Grant, f sharing.Fragment, limit sharin
 		return f, true
 	case lent > 0 && (limit >= own.Memory || own.Memory-limit <= capSlack):
 		return f, l.Lend(id, f.GPU, limit.SubFloor(own.Memory)) == nil
-	case g.Claim.Recovered && len(g.Lease.Part) == 0 && g.Joint == nil:
+	case g.Claim.Recovered && len(g.Lease.Part) == 0 && g.SharedCap == nil:
 		to := g.Claim.Placement.Clone()
 		for i := range to {
 			if to[i].GPU == f.GPU {

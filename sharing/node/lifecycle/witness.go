@@ -21,22 +21,22 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// AwaitWitness tells that a container runtime will call Witness. Where no record says what runs, nothing is
-// granted before: containers may be running on what would be given away.
-func (r *Finder) AwaitWitness() {
+// AwaitRuntimeSync announces that a container runtime will report its containers. Without a checkpoint, no grant is
+// possible before: containers may run on any GPU.
+func (r *Finder) AwaitRuntimeSync() {
 	r.Recovery.Set(func(f *recovery.Facts) { f.Expected = true })
 }
 
-// Witness takes in what the container runtime says of all pods' containers, at a moment when none is being
-// made. It finds again what the record does not know, by the annotation that Inject gave the container and
-// that counts only together with our guard; it lets go of instances that are gone; and it tells of containers
-// that run guarded and without a grant, which must not be.
-func (r *Finder) Witness(ctx context.Context, seen []sharing.Seen) error {
+// SyncRuntime takes in the containers that the container runtime has of all pods, at a moment when none is being made.
+// It restores attachments that the checkpoint does not have, by the annotation that Inject gave the container. The
+// annotation counts only together with the hook device. It releases instances that are gone. It reports containers with
+// the hook device and without a grant, which must not be.
+func (r *Finder) SyncRuntime(ctx context.Context, seen []sharing.Seen) error {
 	return r.witness(ctx, seen, true)
 }
 
-// CrossCheck is Witness for a list that was taken while containers may have been made: one that is missing
-// from it means nothing.
+// CrossCheck is SyncRuntime for a list that was made while containers may have been created: a missing one proves
+// nothing.
 func (r *Finder) CrossCheck(ctx context.Context, seen []sharing.Seen) error {
 	return r.witness(ctx, seen, false)
 }
@@ -64,9 +64,12 @@ func (r *Finder) witness(ctx context.Context, seen []sharing.Seen, complete bool
 		}
 		changed = changed || found
 		if err != nil && s.Running {
-			alarms = append(alarms, fmt.Sprintf("container %s (%s) runs without a grant that can be accounted for: %v", s.Ref, s.ID, err))
+			alarms = append(alarms, fmt.Sprintf("container %s (%s) runs without a grant that can be accounted for: %v",
+				s.Ref, s.ID, err))
 		} else if err != nil {
-			r.Log.Warn("container has no grant; its start will be refused", "container", s.Ref.String(), "container_id", s.ID, "reason", err.Error())
+			r.Log.Warn("found container without a grant, will reject its start", "container", s.Ref.String(),
+				"container_id",
+				s.ID, "reason", err.Error())
 		}
 	}
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
@@ -100,8 +103,8 @@ func (r *Finder) Accounted(s sharing.Seen) bool {
 	return known && (!s.Running || g.Lease != nil || g.Work != ledger.NoWork)
 }
 
-// recognise books the grant of one guarded container that is not accounted for. It reports whether it booked
-// anything.
+// recognise adds the grant of one container with a hook device that the ledger lacks. It reports whether it added
+// one.
 func (r *Finder) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	if s.Note == "" {
 		return false, fmt.Errorf("it was made without one: %w", sharing.ErrNotFound)
@@ -117,7 +120,8 @@ func (r *Finder) recognise(s sharing.Seen, asks []sharing.Ask) (bool, error) {
 	if s.Grant != "" && s.Grant == rec.ID { // no pod's: its annotation is older than its id
 		a, c.Standalone = ledger.Attachment{ContainerID: s.ID, Asks: c.Asks}, true
 	}
-	if a.ContainerID != s.ID || !slices.Equal(a.Asks, asks) || rec.PodUID != s.Ref.PodUID || a.Container != s.Ref.Container {
+	if a.ContainerID != s.ID || !slices.Equal(a.Asks, asks) || rec.PodUID != s.Ref.PodUID ||
+		a.Container != s.Ref.Container {
 		return false, fmt.Errorf("its annotation is not of this container with these amounts: %w", sharing.ErrInvalid)
 	}
 	a.State, a.Cgroup, a.Inode = ledger.Injected, "", 0
@@ -167,8 +171,7 @@ func (r *Finder) rebook(l *ledger.Ledger, s sharing.Seen, c ledger.Claim, a ledg
 	return err
 }
 
-// formerOver reports whether an instance before this one has the lease, and only nobody has looked yet that it
-// ended.
+// formerOver reports whether an instance before this one has the grant, and no check has shown yet that it ended.
 func formerOver(g ledger.Grant, in cgroup.Hierarchy, containerID string) bool {
 	if g.Lease == nil || g.Lease.ContainerID == containerID {
 		return false
@@ -189,17 +192,19 @@ func (r *Finder) groupOfContainer(pid int, containerID string) (cgroup.Group, er
 			return r.Cgroups.Open(d, 0)
 		}
 	}
-	return cgroup.Group{}, fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", pid, dir, sharing.ErrStale)
+	return cgroup.Group{}, fmt.Errorf("process %d is in cgroup %q, which is not the container's: %w", pid, dir,
+		sharing.ErrStale)
 }
 
 // letGoOf unbinds pods' containers that the runtime no longer lists and that use nothing.
 func (r *Finder) letGoOf(l *ledger.Ledger, listed map[string]bool) {
 	for _, g := range l.Grants() {
-		if g.Next == nil || g.Work != ledger.NoWork || g.Lease != nil || !g.Claim.Owner.Pod() || listed[g.Next.ContainerID] {
+		if g.Next == nil || g.Work != ledger.NoWork || g.Lease != nil || !g.Claim.Owner.Pod() ||
+			listed[g.Next.ContainerID] {
 			continue
 		}
 		if err := l.Unassign(g.Claim.ID); err != nil {
-			r.Log.Error("container not forgotten", "claim", g.Claim.ID, "error", err.Error())
+			r.Log.Error("failed to remove attachment of container", "grant", g.Claim.ID, "error", err.Error())
 		}
 	}
 }
@@ -216,8 +221,8 @@ func (r *Finder) ContainerMade(containerID, note string) {
 	})
 }
 
-// ContainerGone tells that a container instance ended or was removed: its lease is looked at now. Nothing is concluded from
-// it: the cgroup and the driver tell.
+// ContainerGone tells that a container instance ended or was removed: its lease is looked at now. Nothing is concluded
+// from it: the cgroup and the driver tell.
 func (r *Finder) ContainerGone(containerID string) {
 	if g, ok := r.Store.ByContainerID(containerID); ok {
 		r.queue.Add(g.Claim.ID)

@@ -23,15 +23,19 @@ func (m *Meter) judgeIdle(ctx context.Context, now time.Duration, p config.Idle,
 	for _, g := range grants {
 		id, o := string(g.Claim.ID), g.Claim.Owner
 		byID[id] = g
-		sitters = append(sitters, usage.Sitter{Grant: id, Group: o.PodUID, Namespace: o.Namespace, Idle: m.sums.Idle(id, now)})
+		sitters = append(sitters, usage.Sitter{Grant: id, Group: o.PodUID, Namespace: o.Namespace,
+			Idle: m.sums.Idle(id, now)})
 	}
 	policy := usage.IdlePolicy{After: p.After, Evict: p.Do == config.IdleEvict, Except: p.Except}
 	acts, idle := m.idler.Step(now, policy, sitters)
 	for _, a := range acts {
 		g := byID[a.Grant]
-		text := fmt.Sprintf("its processes have used no GPU time for %s (idle.after: %s, do: %s)", a.Idle.Round(time.Second), p.After, p.Do)
+		text := fmt.Sprintf("The container has used no GPU time for %s (idle.timeout: %s, action: %s).",
+			a.Idle.Round(time.Second), p.After, p.Do)
 		if a.First {
-			m.opt.Log.Info("grant is idle", "claim", a.Grant, "pod", g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName, "for", a.Idle.String())
+			m.opt.Log.Info("grant became idle", "grant", a.Grant, "pod",
+				g.Claim.Owner.Namespace+"/"+g.Claim.Owner.PodName,
+				"for", a.Idle.String())
 			m.opt.Notify.Audit.Claim(audit.Idle, g.Claim, 0, text, nil)
 			if p.Do != config.IdleReport {
 				m.opt.Notify.Pod(ctx, g, IdleReason, text)
@@ -49,10 +53,10 @@ func (m *Meter) evict(ctx context.Context, g ledger.Grant, text string) {
 	err := m.opt.Notify.Evict(ctx, g, idleReason)
 	m.opt.Notify.Audit.Claim(audit.Idle, g.Claim, 0, "its pod is evicted: "+text, err)
 	if err != nil {
-		m.opt.Log.Error("idle pod not evicted", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
+		m.opt.Log.Error("failed to evict idle pod", "pod", ref.Namespace+"/"+ref.Pod, "error", err.Error())
 		return
 	}
-	m.opt.Log.Warn("pod evicted", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "claim", string(g.Claim.ID))
+	m.opt.Log.Warn("evicted pod", "reason", idleReason, "pod", ref.Namespace+"/"+ref.Pod, "grant", string(g.Claim.ID))
 }
 
 // showIdle keeps one warning for each idle grant.

@@ -39,12 +39,13 @@ const (
 const (
 	// IdleReason of a pod: it leaves all its GPUs idle for longer than its pool allows.
 	IdleReason = "GPUIdle"
-	// UnlistedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the driver lists.
-	UnlistedReason = "GPUMemoryUnlisted"
+	// UnattributedReason of the node: a GPU has unattributed memory, which is in use and belongs to no process that the
+	// driver lists.
+	UnattributedReason = "UnattributedGPUMemory"
 )
 
-// Driver reads the GPU time of processes, and the power of a GPU. Errors wrap sharing.ErrLost, sharing.ErrUnavailable or
-// sharing.ErrUnsupported.
+// Driver reads the GPU time of processes, and the power of a GPU. Errors wrap sharing.ErrLost, sharing.ErrUnavailable
+// or sharing.ErrUnsupported.
 type Driver interface {
 	ProcessTime(ctx context.Context, gpu sharing.GPURef, since time.Time) (sharing.TimeUse, error)
 	Power(ctx context.Context, gpu sharing.GPURef) (watts float64, err error)
@@ -160,7 +161,8 @@ func (m *Meter) remember(g ledger.Grant) {
 }
 
 // look is what a grant uses of one GPU. busy is the GPU time of grants; nil if that is unknown.
-func look(g ledger.Grant, f sharing.Fragment, gpu sharing.GPU, s observe.Sample, busy map[ledger.ClaimID]int, watts float64) usage.Look {
+func look(g ledger.Grant, f sharing.Share, gpu sharing.GPU, s observe.Sample, busy map[ledger.ClaimID]int,
+	watts float64) usage.Look {
 	l := usage.Look{
 		Grant: string(g.Claim.ID), GPU: f.GPU, Model: gpu.Model, Share: shareOf(f, gpu), Granted: f.Memory,
 		Leased: g.Lease != nil, Busy: -1, Watts: watts,
@@ -180,8 +182,9 @@ func (m *Meter) reportUnattributed(ctx context.Context, s observe.Sample, v View
 	news := m.unattributed.News(s)
 	for _, gpu := range v.GPUs {
 		if bytes, is := news[gpu.Ref()]; is {
-			m.opt.Log.Warn("memory of a gpu is in use that no process has", "gpu", gpu.Ref().String(), "bytes", uint64(bytes))
-			m.opt.Notify.Node(ctx, UnlistedReason, s.Unattributed(gpu, v.Grants))
+			m.opt.Log.Warn("found unattributed memory on GPU", "gpu", gpu.Ref().String(), "bytes",
+				uint64(bytes))
+			m.opt.Notify.Node(ctx, UnattributedReason, s.Unattributed(gpu, v.Grants))
 		}
 	}
 }
@@ -195,8 +198,8 @@ func containsGrant(grants []ledger.Grant, id string) bool {
 	return false
 }
 
-// shareOf is the part of a GPU that a fragment is.
-func shareOf(f sharing.Fragment, g sharing.GPU) float64 {
+// shareOf is the fraction of a GPU that a share has.
+func shareOf(f sharing.Share, g sharing.GPU) float64 {
 	switch {
 	case f.Whole:
 		return 1
@@ -208,9 +211,10 @@ func shareOf(f sharing.Fragment, g sharing.GPU) float64 {
 	return 0
 }
 
-// read reads the GPU time that each grant used since the last sample, and the power of each GPU. What the driver does not tell
-// is not in the maps; -1 is doubtful.
-func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sharing.GPURef]map[ledger.ClaimID]int, watts map[sharing.GPURef]float64) {
+// read reads the GPU time that each grant used since the last sample, and the power of each GPU. What the driver does
+// not tell is not in the maps; -1 is doubtful.
+func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sharing.GPURef]map[ledger.ClaimID]int,
+	watts map[sharing.GPURef]float64) {
 	busy, watts = map[sharing.GPURef]map[ledger.ClaimID]int{}, map[sharing.GPURef]float64{}
 	if v.Driver == nil {
 		return busy, watts
@@ -227,7 +231,7 @@ func (m *Meter) read(ctx context.Context, v View, s observe.Sample) (busy map[sh
 		told, err := v.Driver.ProcessTime(one, gpu, time.Now().Add(-every))
 		reading, seen := s.GPUs[gpu]
 		idle := seen && reading.Utilization == 0 // else a list without rows says nothing
-		if by := busyBy(told, owners); err == nil && (told.Told() || idle) {
+		if by := busyBy(told, owners); err == nil && (told.Known() || idle) {
 			busy[gpu] = by
 		}
 		if w, err := v.Driver.Power(one, gpu); err == nil {
@@ -259,7 +263,7 @@ func (m *Meter) write(of map[string][]usage.Record) {
 	for id, records := range of {
 		if c, known := m.claims[id]; known && m.opt.Notify.Audit != nil {
 			e := notify.Entry(audit.Usage, c)
-			e.Fragments, e.Usage, e.Who.Labels = nil, records, m.labels[id]
+			e.Shares, e.Usage, e.Who.Labels = nil, records, m.labels[id]
 			m.opt.Notify.Audit.Note(e)
 		}
 	}

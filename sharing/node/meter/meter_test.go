@@ -26,7 +26,8 @@ type node struct{ samples, seen int }
 
 func (n *node) Sample(context.Context) observe.Sample {
 	n.samples++
-	return observe.Sample{GPUs: map[sharing.GPURef]observe.Reading{{UUID: "a"}: {}}, PIDs: map[ledger.ClaimID][]int{"k-1": {7}}}
+	return observe.Sample{GPUs: map[sharing.GPURef]observe.Reading{{UUID: "a"}: {}},
+		PIDs: map[ledger.ClaimID][]int{"k-1": {7}}}
 }
 
 func (n *node) See(context.Context, observe.Sample) { n.seen++ }
@@ -43,10 +44,13 @@ func TestRun(t *testing.T) {
 		n := &node{}
 		var written []audit.Entry
 		v := View{Driver: n, GPUs: []sharing.GPU{{UUID: "a"}}, Grants: []ledger.Grant{{
-			Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Percent: sharing.FullGPU / 2}}}, Lease: &ledger.Attachment{},
+			Claim: ledger.Claim{ID: "k-1",
+				Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "a"}, Percent: sharing.FullGPU / 2}}},
+			Lease: &ledger.Attachment{},
 		}}}
 		m := New(Options{
-			Log: slog.New(slog.DiscardHandler), Conditions: conditions.New(func() {}), Sampler: n, Watcher: n, View: func() View { return v },
+			Log: slog.New(slog.DiscardHandler), Conditions: conditions.New(func() {}), Sampler: n, Watcher: n,
+			View:   func() View { return v },
 			Notify: &notify.Notifier{Audit: func(e audit.Entry) { written = append(written, e) }},
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute+time.Second)

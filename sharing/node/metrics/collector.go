@@ -13,6 +13,7 @@ package metrics
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,26 +29,31 @@ type Collector struct {
 	state  func(context.Context) *nodev1.GetNodeResponse
 	node   families[*nodev1.GetNodeResponse]
 	gpu    families[*nodev1.GPU]
+	health families[inState]
+	states []string
 	grant  families[*nodev1.Grant]
 	onGPU  families[amount]
 	shared families[amount]
 }
 
-// amount is what a grant has on one GPU.
+// amount is what a grant has on one GPU, with the index of the GPU.
 type amount struct {
-	grant string
-	*nodev1.Fragment
+	grant *nodev1.Grant
+	index string
+	*nodev1.Share
 }
 
 // NewCollector makes a collector over a function that returns one picture of the node.
 func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collector {
-	return &Collector{state, nodeFamilies(), gpuFamilies(), grantFamilies(), amountFamilies(), sharedFamilies()}
+	return &Collector{state, nodeFamilies(), gpuFamilies(), healthFamilies(), healthStates(), grantFamilies(),
+		amountFamilies(), sharedFamilies()}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.node.describe(ch)
 	c.gpu.describe(ch)
+	c.health.describe(ch)
 	c.grant.describe(ch)
 	c.onGPU.describe(ch)
 	c.shared.describe(ch)
@@ -59,16 +65,21 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	s := c.state(ctx)
 	c.node.collect(ch, s)
+	indices := make(map[string]string, len(s.GetGpus()))
 	for _, g := range s.GetGpus() {
+		indices[g.GetUuid()] = strconv.Itoa(int(g.GetIndex()))
 		c.gpu.collect(ch, g)
+		for _, state := range c.states {
+			c.health.collect(ch, inState{g, state})
+		}
 	}
 	for _, g := range s.GetGrants() {
 		c.grant.collect(ch, g)
 		for _, f := range g.GetFragments() {
-			c.onGPU.collect(ch, amount{nameOf(g), f})
+			c.onGPU.collect(ch, amount{g, indices[f.GetGpu()], f})
 		}
 		for _, f := range g.GetJoint() {
-			c.shared.collect(ch, amount{nameOf(g), f})
+			c.shared.collect(ch, amount{g, indices[f.GetGpu()], f})
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // Events counts what the node runtime does. It is the runtime's observer.
 type Events struct {
 	*grants
-	*watch
-	*cuts
+	*reactive
+	*instances
 	injectSeconds prometheus.Histogram
 	allocSeconds  prometheus.Histogram
 	configRefused prometheus.Counter
@@ -31,27 +31,32 @@ type Events struct {
 func NewEvents(reg prometheus.Registerer) *Events {
 	r := promauto.With(reg)
 	return &Events{
-		grants: newGrants(r), watch: newWatch(r), cuts: newCuts(r),
+		grants: newGrants(r), reactive: newReactive(r), instances: newInstances(r),
 		injectSeconds: r.NewHistogram(prometheus.HistogramOpts{
-			Name: "kerf_inject_duration_seconds", Help: "Time to find or make a container's claim and to note it on disk, before the container is made.",
+			Name: "kerf_inject_duration_seconds", Help: "Time to reserve or find a container's grant and to write " +
+				"the checkpoint, in seconds. The runtime then creates the container.",
 			Buckets: latencies(),
 		}),
 		allocSeconds: r.NewHistogram(prometheus.HistogramOpts{
-			Name: "kerf_allocate_duration_seconds", Help: "Time of an answer to kubelet's Allocate.",
+			Name: "kerf_allocate_duration_seconds", Help: "Time to answer kubelet's Allocate call, in seconds.",
 			Buckets: latencies(),
 		}),
-		configApplied: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_applied_total", Help: "Configs that this agent has applied since it started, including the first one."}),
-		configRefused: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_refused_total", Help: "Configs that were rejected because of errors."}),
+		configApplied: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_applied_total",
+			Help: "Configs that this agent has applied since it started, including the first one."}),
+		configRefused: r.NewCounter(prometheus.CounterOpts{Name: "kerf_config_rejected_total",
+			Help: "Configs that were rejected because of errors."}),
 		mpsRestarts: r.NewCounter(prometheus.CounterOpts{
-			Name: "kerf_mps_restarts_total", Help: "Times that an MPS control daemon which died or hung was to be started again; its clients ended with it.",
+			Name: "kerf_mps_restarts_total",
+			Help: "Restarts of MPS control daemons that died or hung. Their clients ended with them.",
 		}),
 		xids: r.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_gpu_xids_total", Help: "XID events, by GPU (empty where the driver does not name it), number and class (application, drain, critical, off-bus).",
-		}, []string{"uuid", "xid", "class"}),
+			Name: "kerf_gpu_xids_total", Help: "XID events, by GPU (empty if the driver does not name it), number " +
+				"and class (application, drain, critical, off-bus).",
+		}, []string{"gpu_uuid", "xid", "class"}),
 	}
 }
 
-// Injected counts the duration of one injection that succeeded; the claim is counted by Claimed.
+// Injected counts the duration of one injection that succeeded. Claimed counts its reservation.
 func (e *Events) Injected(took time.Duration, err error) {
 	if err == nil {
 		e.injectSeconds.Observe(took.Seconds())
@@ -65,13 +70,13 @@ func (e *Events) Allocated(took time.Duration) { e.allocSeconds.Observe(took.Sec
 // fine enough that a 99th percentile means something.
 func latencies() []float64 { return prometheus.ExponentialBuckets(20e-6, 1.5, 31) }
 
-// ConfigApplied counts one document that was put in force.
+// ConfigApplied counts one config that was applied.
 func (e *Events) ConfigApplied() { e.configApplied.Inc() }
 
-// ConfigRefused counts one refused document.
+// ConfigRefused counts one rejected config.
 func (e *Events) ConfigRefused() { e.configRefused.Inc() }
 
-// MPSRestarted counts one start of a control daemon in the place of one that died or hung.
+// MPSRestarted counts one restart of a control daemon that died or hung.
 func (e *Events) MPSRestarted() { e.mpsRestarts.Inc() }
 
 // XID counts one XID event.

@@ -26,18 +26,31 @@ var update = flag.Bool("update", false, "rewrite testdata; commit the difference
 
 const mib = 1 << 20
 
-// One GPU whose use is known and one that does not answer; a named grant, an unnamed one over two GPUs, and
-// one whose use cannot be told.
+// One healthy GPU and one that is lost; a pod's grant with a shared cap, and a process's grant over two GPUs.
 func picture() *nodev1.GetNodeResponse {
 	return &nodev1.GetNodeResponse{
-		Ready: true, AgentVersion: "v1", DriverVersion: "615.71.09", Config: &nodev1.ConfigStatus{Errors: []string{"a", "b"}},
+		Ready: true, AgentVersion: "v1", DriverVersion: "615.71.09",
+		Config: &nodev1.ConfigStatus{Errors: []string{"a", "b"}},
 		Gpus: []*nodev1.GPU{
-			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", MemoryBytes: 80 * mib, ReservedBytes: 2 * mib, UsedBytes: 12 * mib, UsedKnown: true, GrantedBytes: 20 * mib, LentBytes: 5 * mib, GrantedPercent: 25, Utilization: 80, Health: "healthy", MemoryOvercommitPercent: 125, ComputeOvercommitPercent: 200},
-			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", MemoryBytes: 80 * mib, Utilization: -1, Health: "lost"},
+			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", MemoryBytes: 80 * mib, ReservedBytes: 2 * mib,
+				UsedBytes: 12 * mib, UsedKnown: true, GrantedBytes: 20 * mib, LentBytes: 5 * mib, GrantedPercent: 25,
+				Utilization: 80, Health: "healthy", MemoryOvercommitPercent: 125, ComputeOvercommitPercent: 200},
+			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", MemoryBytes: 80 * mib, Utilization: -1,
+				Health: "lost"},
 		},
 		Grants: []*nodev1.Grant{
-			{Id: "k1", Name: "train", State: "leased", Level: "driver", Uid: 1000, Joint: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 12 * mib}}, Pids: []int32{7, 8}, Health: "healthy", Compute: &nodev1.Compute{By: "libkerf", Why: "fair"}, Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, LentBytes: 5 * mib, BurstBytes: 20 * mib, Percent: 25, UsedBytes: 9 * mib, UsedKnown: true, Time: &nodev1.Time{UsedPercent: 22, ChargedSeconds: 1.5, Launches: 40, LaunchesPastBudget: 2, WaitedSeconds: 0.25}}}},
-			{Id: "k2", State: "leased", Level: "unknown", Health: "lost", Fragments: []*nodev1.Fragment{{Gpu: "GPU-0", MemoryBytes: 10 * mib, UsedKnown: true}, {Gpu: "GPU-1", MemoryBytes: 10 * mib}}},
+			{Id: "k1", Name: "train", State: "leased", Level: "driver", Backend: "driver", Cgroup: "/kerf/k1",
+				Uid:          1000,
+				PodNamespace: "ml", PodName: "a", Container: "main",
+				Joint: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 12 * mib}}, Pids: []int32{7, 8},
+				Health: "healthy", Compute: &nodev1.Compute{By: "libkerf", Why: "fair"},
+				Fragments: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 10 * mib, LentBytes: 5 * mib,
+					BurstBytes: 20 * mib, Percent: 25, UsedBytes: 9 * mib, UsedKnown: true,
+					Time: &nodev1.Time{UsedPercent: 22, ChargedSeconds: 1.5, Launches: 40, LaunchesPastBudget: 2,
+						WaitedSeconds: 0.25}}}},
+			{Id: "k2", State: "leased", Level: "unknown", Health: "lost",
+				Fragments: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 10 * mib, UsedKnown: true},
+					{Gpu: "GPU-1", MemoryBytes: 10 * mib}}},
 		},
 	}
 }
@@ -69,9 +82,10 @@ func TestExposition(t *testing.T) {
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Error(d)
 	}
-	for _, absent := range []string{`kerf_gpu_memory_used_bytes{index="1"`, `kerf_gpu_utilization_percent{index="1"`, `kerf_grant_memory_used_bytes{grant="k2",uuid="GPU-1"`} {
+	for _, absent := range []string{"kerf_gpu_memory_used_bytes", "kerf_gpu_memory_total_bytes",
+		"kerf_gpu_utilization", "kerf_grant_memory_used_bytes"} {
 		if strings.Contains(string(got), absent) {
-			t.Errorf("%s is exposed although it is not known", absent)
+			t.Errorf("%s is in the agent's metrics, but kerf-monitor measures it", absent)
 		}
 	}
 }
@@ -93,18 +107,22 @@ func TestEvents(t *testing.T) {
 	if n := testutil.ToFloat64(e.mpsRestarts); n != 1 {
 		t.Errorf("%v restarts of MPS daemons", n)
 	}
-	for labels, want := range map[[2]string]float64{{"claims", "held"}: 1, {"claims", "exhausted"}: 1, {"claims", "invalid"}: 0, {"arms", "leased"}: 1, {"arms", "other"}: 1, {"limits", "changed"}: 1, {"limits", "conflict"}: 1} {
-		vec := map[string]*prometheus.CounterVec{"claims": e.claims, "arms": e.arms, "limits": e.limits}[labels[0]]
+	for labels, want := range map[[2]string]float64{{"reservations", "reserved"}: 1,
+		{"reservations", "exhausted"}: 1,
+		{"reservations", "invalid"}:   0, {"activations", "activated"}: 1, {"activations", "other"}: 1,
+		{"resizes", "resized"}: 1, {"resizes", "conflict"}: 1} {
+		vec := map[string]*prometheus.CounterVec{"reservations": e.reservations, "activations": e.activations,
+			"resizes": e.resizes}[labels[0]]
 		if got := testutil.ToFloat64(vec.WithLabelValues(labels[1])); got != want {
 			t.Errorf("%v: %v, want %v", labels, got, want)
 		}
 	}
-	if n := testutil.CollectAndCount(e.armSeconds); n != 1 {
+	if n := testutil.CollectAndCount(e.activationSeconds); n != 1 {
 		t.Errorf("%d histograms", n)
 	}
 }
 
-// How long pods waited is told by namespace, profile, and why the last try before was refused.
+// The waiting time of pods is counted by namespace, profile, and reason of the last refusal.
 func TestPlacementWait(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	e := NewEvents(reg)
@@ -113,7 +131,7 @@ func TestPlacementWait(t *testing.T) {
 	e.Placed("team", "half", fmt.Errorf("x: %w", sharing.ErrExhausted), 2*time.Second)
 	e.Placed("lab", "", fmt.Errorf("x: %w", sharing.ErrUnavailable), time.Second)
 	const want = `
-# HELP kerf_placement_wait_seconds Time from a pod's first attempt on this node to its grants, by namespace, profile, and reason of the last rejection.
+# HELP kerf_placement_wait_seconds Time from a pod's first attempt on this node to its grants, in seconds, by namespace, profile, and reason of the last rejection.
 # TYPE kerf_placement_wait_seconds histogram
 kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="0.01"} 0
 kerf_placement_wait_seconds_bucket{namespace="lab",profile="",reason="unavailable",le="0.1"} 0
@@ -157,17 +175,17 @@ kerf_placement_wait_seconds_count{namespace="team",profile="half",reason="none"}
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestReactive(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	e := NewEvents(reg)
 	e.Watched(time.Millisecond, 0)
 	e.Watched(2*time.Millisecond, 3)
 	e.OverCap(120*time.Millisecond, 3*sharing.GiB)
 	e.Killed("over_cap", nil)
-	e.Killed("stranger", nil)
+	e.Killed("unmanaged", nil)
 	e.Evicted("over_cap", nil)
 	e.Evicted("over_cap", sharing.ErrDenied)
-	e.Killed("stranger", fmt.Errorf("x: %w", sharing.ErrStale))
+	e.Killed("unmanaged", fmt.Errorf("x: %w", sharing.ErrStale))
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -181,35 +199,36 @@ func TestWatch(t *testing.T) {
 			}
 			if h := m.GetHistogram(); h != nil {
 				got[name+" count"], got[name+" sum"] = float64(h.GetSampleCount()), h.GetSampleSum()
-			} else if strings.HasPrefix(name, "kerf_watch") {
+			} else if strings.HasPrefix(name, "kerf_reactive") {
 				got[name] = m.GetCounter().GetValue()
 			}
 		}
 	}
 	for name, want := range map[string]float64{
-		"kerf_watch_evictions_total over_cap evicted": 1, "kerf_watch_evictions_total over_cap refused": 1,
-		"kerf_watch_missed_samples_total":        3,
-		"kerf_watch_tick_duration_seconds count": 2, "kerf_watch_tick_duration_seconds sum": 0.003,
-		"kerf_watch_detection_delay_seconds count": 1, "kerf_watch_detection_delay_seconds sum": 0.12,
-		"kerf_watch_overshoot_bytes sum":  float64(3 * sharing.GiB),
-		"kerf_watch_kills_total over_cap": 1, "kerf_watch_kills_total stranger": 1, "kerf_watch_spared_total stranger": 1,
+		"kerf_reactive_evictions_total over_cap evicted": 1, "kerf_reactive_evictions_total over_cap refused": 1,
+		"kerf_reactive_missed_samples_total":         3,
+		"kerf_reactive_check_duration_seconds count": 2, "kerf_reactive_check_duration_seconds sum": 0.003,
+		"kerf_reactive_detection_seconds count": 1, "kerf_reactive_detection_seconds sum": 0.12,
+		"kerf_reactive_overshoot_bytes sum":  float64(3 * sharing.GiB),
+		"kerf_reactive_kills_total over_cap": 1, "kerf_reactive_kills_total unmanaged": 1,
+		"kerf_reactive_kills_skipped_total unmanaged": 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	if _, there := got["kerf_watch_spared_total over_cap"]; there {
-		t.Error("a process was counted as spared that was killed")
+	if _, there := got["kerf_reactive_kills_skipped_total over_cap"]; there {
+		t.Error("a process was counted as skipped that was killed")
 	}
 }
 
-// What is cut is counted with its time and that of each step, and what nobody gets by its reason.
+// Created instances are counted with their time and that of each step, and failed requests by their reason.
 func TestMIG(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	e := NewEvents(reg)
-	e.MIGCut(false, 2*time.Second, nil)
-	e.MIGCut(true, time.Second, nil)
-	e.MIGCut(false, time.Second, fmt.Errorf("x: %w", sharing.ErrConflict))
+	e.MIGCreated(false, 2*time.Second, nil)
+	e.MIGCreated(true, time.Second, nil)
+	e.MIGCreated(false, time.Second, fmt.Errorf("x: %w", sharing.ErrConflict))
 	e.MIGStep("create-gi", 300*time.Millisecond, nil)
 	e.MIGStep("create-gi", time.Millisecond, fmt.Errorf("x: %w", sharing.ErrExhausted))
 	e.MIGRefused("full")
@@ -237,11 +256,57 @@ func TestMIG(t *testing.T) {
 		}
 	}
 	want := map[string]float64{
-		"instances_total cut": 1, "instances_total warm": 1, "instances_total conflict": 1, "cut_duration_seconds": 2,
+		"instances_total created": 1, "instances_total warm": 1, "instances_total conflict": 1,
+		"instance_create_duration_seconds":     2,
 		"step_duration_seconds done create-gi": 0.3, "step_duration_seconds exhausted create-gi": 0.001,
 		"refusals_total full": 2, "refusals_total fragmented": 1,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// The cap is the one that is enforced now, and absent where Kerf enforces none.
+func TestCap(t *testing.T) {
+	share := func(gpu string, memory, burst uint64) *nodev1.Share {
+		return &nodev1.Share{Gpu: gpu, MemoryBytes: memory, LentBytes: burst}
+	}
+	grant := func(backend, cgroup string, change func(*nodev1.Grant)) *nodev1.Grant {
+		g := &nodev1.Grant{Id: "k1", Backend: backend, Cgroup: cgroup,
+			Fragments: []*nodev1.Share{share("GPU-0", 10*mib, 5*mib)}}
+		if change != nil {
+			change(g)
+		}
+		return g
+	}
+	for name, tt := range map[string]struct {
+		grant *nodev1.Grant
+		want  float64
+		known bool
+	}{
+		"guarantee and burst": {grant("driver", "/k1", nil), 15 * mib, true},
+		"reactive backend":    {grant("reactive", "/k1", nil), 15 * mib, true},
+		"no backend":          {grant("none", "/k1", nil), 0, false},
+		"not activated":       {grant("driver", "", nil), 0, false},
+		"init container": {grant("mps", "/k1", func(g *nodev1.Grant) {
+			g.InForce = []*nodev1.Share{share("GPU-0", 2*mib, 0)}
+		}), 2 * mib, true},
+		"init container on another GPU": {grant("mps", "/k1", func(g *nodev1.Grant) {
+			g.InForce = []*nodev1.Share{share("GPU-1", 2*mib, 0)}
+		}), 0, false},
+		"shared cap": {grant("libkerf", "/k1", func(g *nodev1.Grant) {
+			g.Joint = []*nodev1.Share{share("GPU-0", 30*mib, 0)}
+		}), 30 * mib, true},
+		"whole GPU": {grant("driver", "/k1", func(g *nodev1.Grant) { g.Fragments[0].Whole = true }), 0, false},
+		"MIG instance": {grant("driver", "/k1", func(g *nodev1.Grant) {
+			g.Fragments[0].MigProfile = "1g.10gb"
+		}), 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, known := capBytes(amount{tt.grant, "0", tt.grant.GetFragments()[0]})
+			if got != tt.want || known != tt.known {
+				t.Errorf("cap %v, known %v; want %v, %v", got, known, tt.want, tt.known)
+			}
+		})
 	}
 }

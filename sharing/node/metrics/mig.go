@@ -10,67 +10,73 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// cuts counts what is done to GPUs' MIG instances.
-type cuts struct {
-	cut        *prometheus.CounterVec
-	cutSeconds prometheus.Histogram
-	steps      *prometheus.HistogramVec
-	refused    *prometheus.CounterVec
-	turns      *prometheus.CounterVec
+// instances counts changes of MIG instances and of MIG mode.
+type instances struct {
+	requested     *prometheus.CounterVec
+	createSeconds prometheus.Histogram
+	steps         *prometheus.HistogramVec
+	refused       *prometheus.CounterVec
+	switches      *prometheus.CounterVec
 }
 
-func newCuts(r promauto.Factory) *cuts {
-	return &cuts{
-		cut: r.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_mig_instances_total", Help: "MIG instances requested, by outcome: `cut` if created, `warm` if it existed, or the reason of a failure.",
+func newInstances(r promauto.Factory) *instances {
+	return &instances{
+		requested: r.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_mig_instances_total",
+			Help: "Requested MIG instances, by outcome: created, warm (it existed), or the reason of the failure.",
 		}, []string{"outcome"}),
-		cutSeconds: r.NewHistogram(prometheus.HistogramOpts{
-			Name: "kerf_mig_cut_duration_seconds", Help: "Time to make an instance that was not there, steps and their waits together.",
-			Buckets: cutTimes(),
+		createSeconds: r.NewHistogram(prometheus.HistogramOpts{
+			Name:    "kerf_mig_instance_create_duration_seconds",
+			Help:    "Time to create a requested MIG instance, in seconds, with all steps and their waits.",
+			Buckets: createTimes(),
 		}),
 		steps: r.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kerf_mig_step_duration_seconds", Help: "Time of a call to the driver that changes MIG mode or instances, by step and outcome (done, or why not).",
-			Buckets: cutTimes(),
+			Name: "kerf_mig_step_duration_seconds",
+			Help: "Time of a driver call that changes MIG mode or instances, in seconds, by step and outcome: " +
+				"done, or the reason of the failure.",
+			Buckets: createTimes(),
 		}, []string{"step", "outcome"}),
 		refused: r.NewCounterVec(prometheus.CounterOpts{
 			Name: "kerf_mig_refusals_total",
-			Help: "Attempts to get a MIG instance that failed on this node, by the reason of the closest GPU, such as full, foreign or not_in_layout.",
+			Help: "Requests for a MIG instance that failed on this node, by the reason of the closest GPU, such " +
+				"as full, foreign or not_in_layout.",
 		}, []string{"reason"}),
-		turns: r.NewCounterVec(prometheus.CounterOpts{
-			Name: "kerf_mig_mode_changes_total", Help: "Changes of a GPU's MIG mode that demand asked for, by the mode that was wanted (on, off) and outcome (done, or why not).",
+		switches: r.NewCounterVec(prometheus.CounterOpts{
+			Name: "kerf_mig_mode_changes_total", Help: "MIG mode switches because of demand, by desired " +
+				"mode (on, off) and outcome: done, or the reason of the failure.",
 		}, []string{"to", "outcome"}),
 	}
 }
 
-// cutTimes are buckets from a millisecond to about a minute.
-func cutTimes() []float64 { return prometheus.ExponentialBuckets(1e-3, 2, 17) }
+// createTimes are buckets from a millisecond to about a minute.
+func createTimes() []float64 { return prometheus.ExponentialBuckets(1e-3, 2, 17) }
 
 // MIGStep counts one call to the driver that changes MIG mode or instances.
-func (c *cuts) MIGStep(step string, took time.Duration, err error) {
+func (c *instances) MIGStep(step string, took time.Duration, err error) {
 	c.steps.WithLabelValues(step, outcome(err, "done")).Observe(took.Seconds())
 }
 
-// MIGCut counts one instance that was asked for; warm is true where it was there already.
-func (c *cuts) MIGCut(warm bool, took time.Duration, err error) {
+// MIGCreated counts one requested instance; warm is true if it existed.
+func (c *instances) MIGCreated(warm bool, took time.Duration, err error) {
 	switch {
 	case err == nil && warm:
-		c.cut.WithLabelValues("warm").Inc()
+		c.requested.WithLabelValues("warm").Inc()
 	case err == nil:
-		c.cut.WithLabelValues("cut").Inc()
-		c.cutSeconds.Observe(took.Seconds())
+		c.requested.WithLabelValues("created").Inc()
+		c.createSeconds.Observe(took.Seconds())
 	default:
-		c.cut.WithLabelValues(outcome(err, "")).Inc()
+		c.requested.WithLabelValues(outcome(err, "")).Inc()
 	}
 }
 
-// MIGRefused counts one request that no GPU answered.
-func (c *cuts) MIGRefused(reason string) { c.refused.WithLabelValues(reason).Inc() }
+// MIGRefused counts one request that no GPU could satisfy.
+func (c *instances) MIGRefused(reason string) { c.refused.WithLabelValues(reason).Inc() }
 
-// MIGTurned counts one change of a GPU's MIG mode that demand asked for.
-func (c *cuts) MIGTurned(on bool, _ time.Duration, err error) {
+// MIGTurned counts one mode switch because of demand.
+func (c *instances) MIGTurned(on bool, _ time.Duration, err error) {
 	to := "off"
 	if on {
 		to = "on"
 	}
-	c.turns.WithLabelValues(to, outcome(err, "done")).Inc()
+	c.switches.WithLabelValues(to, outcome(err, "done")).Inc()
 }

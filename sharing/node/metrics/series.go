@@ -4,56 +4,81 @@
 package metrics
 
 import (
+	"cmp"
 	"strconv"
 
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	"github.com/kerf-gpu/kerf/sharing"
 )
 
 func nodeFamilies() families[*nodev1.GetNodeResponse] {
 	type node = *nodev1.GetNodeResponse
 	plain := labels[node]{of: func(node) []string { return nil }}
 	return families[node]{
-		plain.gauge("kerf_agent_ready", "1 when claims are taken, else 0.", truth(node.GetReady)),
+		plain.gauge("kerf_agent_ready", "1 if the agent accepts new grants, else 0.", truth(node.GetReady)),
 		plain.and("version", node.GetAgentVersion).and("driver", node.GetDriverVersion).
-			gauge("kerf_agent_info", "Versions; always 1.", info),
+			gauge("kerf_agent_info", "Versions of the agent and the driver; always 1.", info),
 		plain.gauge("kerf_config_errors", "Errors of the newest config; 0 if it is applied.",
 			count(func(n node) []string { return n.GetConfig().GetErrors() })),
+		plain.gauge("kerf_config_last_reload_successful",
+			"1 if the agent applied the newest config, 0 if it rejected it.",
+			truth(func(n node) bool { return len(n.GetConfig().GetErrors()) == 0 })),
 		plain.and("sha256", func(n node) string { return n.GetConfig().GetSha256() }).
 			and("pool", func(n node) string { return n.GetConfig().GetPool() }).
 			gauge("kerf_config_info", "The applied config; always 1. sha256 is empty for the built-in default.", info),
-		plain.gauge("kerf_config_waiting_gpus", "GPUs whose settings of the applied config are pending until their grants end.",
+		plain.gauge("kerf_config_pending_gpus",
+			"GPUs whose settings of the applied config are pending until their grants end.",
 			count(func(n node) []*nodev1.ConfigWaiting { return n.GetConfig().GetWaiting() })),
 	}
 }
 
 func gpuFamilies() families[*nodev1.GPU] {
 	type gpu = *nodev1.GPU
-	one := labels[gpu]{[]string{"uuid", "index"}, func(g gpu) []string {
+	one := labels[gpu]{[]string{"gpu_uuid", "gpu"}, func(g gpu) []string {
 		return append(make([]string, 0, 5), g.GetUuid(), strconv.Itoa(int(g.GetIndex())))
 	}}
 	return families[gpu]{
-		one.and("model", gpu.GetModel).and("pci", gpu.GetPci).and("mig", func(g gpu) string { return strconv.FormatBool(g.GetMig()) }).
+		one.and("model", gpu.GetModel).and("pci", gpu.GetPci).and("mig",
+			func(g gpu) string { return strconv.FormatBool(g.GetMig()) }).
 			gauge("kerf_gpu_info", "Identity of the GPU; always 1.", info),
-		one.and("health", gpu.GetHealth).gauge("kerf_gpu_healthy",
-			"1 when the GPU takes new grants by its health, else 0; the state is a label.",
-			truth(func(g gpu) bool { return g.GetHealth() == "healthy" })),
-		one.gauge("kerf_gpu_memory_total_bytes", "Whole memory of the GPU.", always(gpu.GetMemoryBytes)),
-		one.gauge("kerf_gpu_memory_reserved_bytes", "The driver's own part of the memory.", always(gpu.GetReservedBytes)),
-		one.gauge("kerf_gpu_memory_used_bytes", "Memory in use, as the driver counts it; absent when not known.",
-			when(gpu.GetUsedKnown, gpu.GetUsedBytes)),
-		one.gauge("kerf_gpu_memory_granted_bytes", "Memory held by grants: what they are guaranteed.", always(gpu.GetGrantedBytes)),
-		one.gauge("kerf_gpu_memory_lent_bytes", "Memory that grants may use beyond what they are guaranteed, until it is claimed.",
+		one.gauge("kerf_gpu_memory_reserved_bytes", "Memory that the driver reserves (NVML), in bytes.",
+			always(gpu.GetReservedBytes)),
+		one.gauge("kerf_gpu_memory_granted_bytes", "Memory that grants are guaranteed on the GPU, in bytes.",
+			always(gpu.GetGrantedBytes)),
+		one.gauge("kerf_gpu_memory_burst_bytes", "Memory that grants may use above their guarantees now, in bytes.",
 			always(gpu.GetLentBytes)),
-		one.gauge("kerf_gpu_compute_granted_percent", "Compute share held by grants, 0 to 100, or more where it is overcommitted.",
-			always(gpu.GetGrantedPercent)),
-		one.gauge("kerf_gpu_memory_overcommit_ratio",
-			"How often the GPU's memory may be granted in fractions; above 1 the driver may refuse a program what is below its cap.",
-			ratio(gpu.GetMemoryOvercommitPercent)),
-		one.gauge("kerf_gpu_compute_overcommit_ratio", "How often the GPU's compute may be granted in fractions.",
+		one.gauge("kerf_gpu_compute_granted_ratio",
+			"Granted compute divided by the GPU's compute, 0 to 1. Above 1 if compute is overcommitted.",
+			hundredth(gpu.GetGrantedPercent)),
+		one.gauge("kerf_gpu_memory_overcommit_ratio", "Overcommit ratio of the GPU's memory for shares, 1 or more. "+
+			"Above 1, the driver may reject an allocation below the cap.", ratio(gpu.GetMemoryOvercommitPercent)),
+		one.gauge("kerf_gpu_compute_overcommit_ratio", "Overcommit ratio of the GPU's compute for shares, 1 or more.",
 			ratio(gpu.GetComputeOvercommitPercent)),
-		one.gauge("kerf_gpu_utilization_percent", "Utilisation over the driver's last sample; absent when not known.",
-			when(func(g gpu) bool { return g.GetUtilization() >= 0 }, gpu.GetUtilization)),
 	}
+}
+
+// inState is a GPU with one of the states that its health can have.
+type inState struct {
+	*nodev1.GPU
+	state string
+}
+
+func healthFamilies() families[inState] {
+	return families[inState]{labels[inState]{[]string{"gpu_uuid", "gpu", "state"}, func(g inState) []string {
+		return []string{g.GetUuid(), strconv.Itoa(int(g.GetIndex())), g.state}
+	}}.gauge("kerf_gpu_health", "1 for the state of the GPU's health, 0 for the other states: healthy, suspect, "+
+		"unhealthy, lost or unknown.", truth(func(g inState) bool {
+		return cmp.Or(g.GetHealth(), sharing.HealthUnknown.String()) == g.state
+	}))}
+}
+
+// healthStates are the values of the label state.
+func healthStates() []string {
+	var states []string
+	for h := sharing.HealthUnknown; h <= sharing.HealthLost; h++ {
+		states = append(states, h.String())
+	}
+	return states
 }
 
 // ratio is at least 1, also where an older agent reports none.
@@ -61,58 +86,110 @@ func ratio[T any, N ~int32 | ~uint32](percent func(T) N) func(T) (float64, bool)
 	return always(func(t T) float64 { return float64(max(100, percent(t))) / 100 })
 }
 
+// hundredth is a percent as a ratio.
+func hundredth[T any, N number](percent func(T) N) func(T) (float64, bool) {
+	return always(func(t T) float64 { return float64(percent(t)) / 100 })
+}
+
 func grantFamilies() families[*nodev1.Grant] {
 	type grant = *nodev1.Grant
-	one := labels[grant]{[]string{"grant"}, func(g grant) []string { return append(make([]string, 0, 9), nameOf(g)) }}
+	one := labels[grant]{[]string{"grant", "namespace", "pod", "container"}, func(g grant) []string {
+		return append(append(make([]string, 0, 11), nameOf(g)), podOf(g)...)
+	}}
 	by := func(g grant) string { return g.GetCompute().GetBy() }
 	return families[grant]{
 		one.and("id", grant.GetId).and("state", grant.GetState).and("level", grant.GetLevel).
-			and("uid", func(g grant) string { return strconv.FormatUint(uint64(g.GetUid()), 10) }).and("pod_uid", grant.GetPodUid).
-			and("container", grant.GetContainer).and("profile", grant.GetProfile).and("health", grant.GetHealth).
-			gauge("kerf_grant_info", "Facts of the grant; always 1.", info),
+			and("user_id", func(g grant) string { return strconv.FormatUint(uint64(g.GetUid()), 10) }).and("pod_uid",
+			grant.GetPodUid).
+			and("profile", grant.GetProfile).and("health", grant.GetHealth).
+			gauge("kerf_grant_info", "State and owner of the grant; always 1.", info),
 		one.gauge("kerf_grant_processes", "Processes in the grant's cgroup.", count(grant.GetPids)),
 		one.and("by", by).gauge("kerf_grant_compute_enforced",
-			"1 when something holds the grant to its compute share, else 0; what does is a label.",
+			"1 if the compute percent of the grant is enforced, else 0. The label by names the component.",
 			truth(func(g grant) bool { return by(g) != "none" && by(g) != "" })),
 	}
 }
 
+// podOf are namespace, pod and container of a grant, empty for a process.
+func podOf(g *nodev1.Grant) []string {
+	return []string{g.GetPodNamespace(), g.GetPodName(), g.GetContainer()}
+}
+
 // ofAmount are the labels of what a grant has on one GPU.
 func ofAmount() labels[amount] {
-	return labels[amount]{[]string{"grant", "uuid"}, func(a amount) []string { return []string{a.grant, a.GetGpu()} }}
+	return labels[amount]{[]string{"grant", "namespace", "pod", "container", "gpu_uuid", "gpu"},
+		func(a amount) []string {
+			return append(append(make([]string, 0, 6), nameOf(a.grant)),
+				append(podOf(a.grant), a.GetGpu(), a.index)...)
+		}}
 }
 
 func amountFamilies() families[amount] {
 	one := ofAmount()
 	bursts := func(a amount) bool { return a.GetBurstBytes() > 0 }
+	return append(families[amount]{
+		one.gauge("kerf_grant_memory_guaranteed_bytes", "Guaranteed memory of the grant on this GPU, in bytes.",
+			always(amount.GetMemoryBytes)),
+		one.gauge("kerf_grant_memory_cap_bytes", "Cap on the grant's memory on this GPU now, in bytes. "+
+			"Absent before activation, for whole GPUs and MIG instances, and if no backend enforces a cap.", capBytes),
+		one.gauge("kerf_grant_memory_burst_bytes",
+			"Memory that the grant may use above its guarantee now, in bytes. Only for grants with burst memory.",
+			when(bursts, amount.GetLentBytes)),
+		one.gauge("kerf_grant_memory_burst_max_bytes",
+			"Highest sum of guaranteed and burst memory, in bytes. Only for grants with burst memory.",
+			when(bursts, amount.GetBurstBytes)),
+		one.gauge("kerf_grant_compute_ratio",
+			"Compute percent of the grant on this GPU, as a ratio of 0 to 1. 0 means a fair share.",
+			hundredth(amount.GetPercent)),
+	}, timeFamilies(one)...)
+}
+
+// timeFamilies are what libkerf counts.
+func timeFamilies(one labels[amount]) families[amount] {
 	counted := func(a amount) bool { return a.GetTime() != nil }
 	return families[amount]{
-		one.gauge("kerf_grant_memory_limit_bytes", "Memory that the grant is guaranteed on this GPU, and may use.", always(amount.GetMemoryBytes)),
-		one.gauge("kerf_grant_compute_percent", "Compute share of this GPU; 0 is a fair share.", always(amount.GetPercent)),
-		one.gauge("kerf_grant_memory_lent_bytes",
-			"Memory that the grant may use beyond its guarantee now; only of grants that may burst.", when(bursts, amount.GetLentBytes)),
-		one.gauge("kerf_grant_memory_burst_bytes",
-			"The highest sum of guaranteed and burst memory. Only for grants with burst memory.", when(bursts, amount.GetBurstBytes)),
-		one.gauge("kerf_grant_memory_used_bytes", "Memory that the grant uses on this GPU; absent when not known.",
-			when(amount.GetUsedKnown, amount.GetUsedBytes)),
-		one.gauge("kerf_grant_gpu_time_percent",
-			"Percent of the last ten seconds that the grant used of this GPU, by the driver's samples; absent when unknown.",
+		one.gauge("kerf_grant_gpu_time_ratio", "Ratio of the last 10 seconds in which the GPU worked for the "+
+			"grant, 0 to 1, from the driver's samples. Absent if unknown. Only for grants of libkerf.",
 			when(func(a amount) bool { return counted(a) && a.GetTime().GetUsedPercent() >= 0 },
-				func(a amount) int32 { return a.GetTime().GetUsedPercent() })),
-		one.counter("kerf_grant_gpu_time_charged_seconds_total",
-			"GPU time charged to launches, at the rate that the driver's samples imply. Only for grants of libkerf.",
+				func(a amount) float64 { return float64(a.GetTime().GetUsedPercent()) / 100 })),
+		one.counter("kerf_grant_gpu_time_charged_seconds_total", "GPU time charged to launches, in seconds, at the "+
+			"rate that the driver's samples imply. Only for grants of libkerf.",
 			when(counted, func(a amount) float64 { return a.GetTime().GetChargedSeconds() })),
-		one.counter("kerf_grant_launches_total", "Launches that were charged.",
+		one.counter("kerf_grant_launches_total", "Kernel launches and copies that libkerf charged.",
 			when(counted, func(a amount) uint64 { return a.GetTime().GetLaunches() })),
-		one.counter("kerf_grant_launches_past_budget_total",
-			"Launches that ran on without a budget, because no agent refilled it, or copies that had waited for a second.",
+		one.counter("kerf_grant_launches_over_budget_total", "Launches that ran without a budget because no agent "+
+			"refilled it, and copies that ran after they waited for 1 second.",
 			when(counted, func(a amount) uint64 { return a.GetTime().GetLaunchesPastBudget() })),
-		one.counter("kerf_grant_launch_wait_seconds_total", "How long launches waited for a budget, summed over threads.",
+		one.counter("kerf_grant_launch_wait_seconds_total",
+			"Time that launches waited for a budget, in seconds, summed over threads.",
 			when(counted, func(a amount) float64 { return a.GetTime().GetWaitedSeconds() })),
 	}
 }
 
+// capBytes is the cap that is enforced now on a share. It can be that of an init container with a smaller request, a
+// shared cap, or guaranteed and burst memory.
+func capBytes(a amount) (float64, bool) {
+	g := a.grant
+	var none sharing.Backend // the zero value enforces nothing
+	if backend := g.GetBackend(); backend == "" || backend == none.String() ||
+		g.GetCgroup() == "" || a.GetWhole() || a.GetMigProfile() != "" {
+		return 0, false
+	}
+	for _, enforced := range [][]*nodev1.Share{g.GetInForce(), g.GetJoint()} {
+		for _, f := range enforced {
+			if f.GetGpu() == a.GetGpu() {
+				return float64(f.GetMemoryBytes()), true
+			}
+		}
+		if len(enforced) > 0 {
+			return 0, false
+		}
+	}
+	return float64(a.GetMemoryBytes()) + float64(a.GetLentBytes()), true
+}
+
 func sharedFamilies() families[amount] {
-	return families[amount]{ofAmount().gauge("kerf_grant_memory_joint_bytes",
-		"Memory that the grants which share one cap may use together; only of these.", always(amount.GetMemoryBytes))}
+	return families[amount]{ofAmount().gauge("kerf_grant_memory_shared_cap_bytes",
+		"Memory that the containers with one shared cap may use together on this GPU, in bytes. Only for these.",
+		always(amount.GetMemoryBytes))}
 }

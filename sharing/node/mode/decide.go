@@ -15,7 +15,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// memory is what a Switcher knows beside the node.
+// memory is what a Switcher knows in addition to the node.
 type memory struct {
 	// manager is nil while there is none.
 	manager   Manager
@@ -92,7 +92,7 @@ func (s sight) candidate(st mig.State, now time.Time) (turn.GPU, bool) {
 	return turn.GPU{ID: st.GPU, Index: v.GPU.Index, On: v.GPU.MIG, Busy: s.busy(v, st, now), Turned: st.Turned}, true
 }
 
-// busy says what keeps a GPU's mode beside the time since its last switch, empty if nothing does.
+// busy is what keeps a GPU's mode, apart from the time since its last switch; empty if nothing does.
 func (s sight) busy(v ledger.View, st mig.State, now time.Time) string {
 	switch {
 	case v.Claims > 0:
@@ -152,7 +152,7 @@ func (s sight) hope(key string, now time.Time) (hope bool, why string) {
 	return false, waitsFor(plan, n.Who)
 }
 
-// waitsFor is what keeps the GPUs that could switch for somebody; empty if none could, or some are about to.
+// waitsFor is what keeps the GPUs that could switch for a request; empty if none could, or some are about to.
 func waitsFor(p turn.Plan, who string) string {
 	for _, w := range p.Waits {
 		if w.Who == who {

@@ -48,10 +48,12 @@ func (w *whatIf) placeInstance(req sharing.Request) bool {
 	for _, v := range w.GPUs {
 		id := v.GPU.UUID
 		_, switching := w.switching[id]
-		if v.GPU.Ref().IsInstance() || !allocator.Named(v.GPU, req).Fits() || !allocator.Open(v.GPU).Fits() || len(w.shares[v.GPU.Ref()]) > 0 || !slices.Contains(w.switched, id) && (!v.GPU.MIG || switching) {
+		if v.GPU.Ref().IsInstance() || !allocator.Named(v.GPU, req).Fits() || !allocator.Open(v.GPU).Fits() ||
+			len(w.shares[v.GPU.Ref()]) > 0 || !slices.Contains(w.switched, id) && (!v.GPU.MIG || switching) {
 			continue
 		}
-		o := w.manager.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.Granted(id), w.Faults(id), w.instances[v.GPU.Ref()]))
+		o := w.manager.Would(id, req.MIG, mig.AnyStart, slices.Concat(w.Granted(id), w.Faults(id),
+			w.instances[v.GPU.Ref()]))
 		if o.Why == "" && (best == nil || o.Better(*best)) {
 			best = &o
 		}
@@ -59,7 +61,7 @@ func (w *whatIf) placeInstance(req sharing.Request) bool {
 	if best == nil {
 		return false
 	}
-	f := best.Fragment
+	f := best.Share
 	w.instances[f.GPU] = append(w.instances[f.GPU], mig.Granted{Instance: f.MIG, Who: w.need.Who})
 	return true
 }
@@ -74,7 +76,7 @@ func (w *whatIf) placeShares(req sharing.Request) bool {
 			w.outOfMIG(s, req)
 		}
 		if len(w.instances[id]) > 0 {
-			s.Shut, s.NoWhole = "is cut", "is cut"
+			s.Shut, s.NoWhole = "is in MIG mode", "is in MIG mode"
 		}
 		for _, f := range w.shares[id] {
 			s.Held, s.Sharers = true, s.Sharers+1
@@ -91,8 +93,8 @@ func (w *whatIf) placeShares(req sharing.Request) bool {
 	return err == nil
 }
 
-// outOfMIG makes s the view of a GPU that has left MIG mode. Its backends give what they gave before. If that is not known,
-// level driver is assumed: the switch shows it.
+// outOfMIG makes s the view of a GPU that has left MIG mode. Its backends give what they gave before. If that is not
+// known, level driver is assumed: the switch shows it.
 func (w *whatIf) outOfMIG(s *allocator.GPUState, req sharing.Request) {
 	s.GPU.MIG, s.Shut, s.NoWhole = false, "", ""
 	s.FreeMemory, s.FreePercent = s.GPU.Bookable(), s.GPU.BookablePercent()

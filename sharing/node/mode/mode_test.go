@@ -40,10 +40,12 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{granted: map[sharing.GPUID][]mig.Granted{}, faults: map[sharing.GPUID][]mig.Granted{}, changed: make(chan struct{})}
+	w := &world{granted: map[sharing.GPUID][]mig.Granted{}, faults: map[sharing.GPUID][]mig.Granted{},
+		changed: make(chan struct{})}
 	for i := range 2 {
 		id := sharing.GPUID(fmt.Sprintf("GPU-%d", i))
-		w.gpus = append(w.gpus, ledger.View{GPU: sharing.GPU{UUID: id, Index: i, Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 1, Compute: 1}}})
+		w.gpus = append(w.gpus, ledger.View{GPU: sharing.GPU{UUID: id, Index: i, Memory: 80 * sharing.GiB,
+			Health: sharing.HealthOK, Overcommit: sharing.Overcommit{Memory: 1, Compute: 1}}})
 		w.states = append(w.states, mig.State{GPU: id, Turns: true})
 	}
 	w.Switcher = New(slog.New(slog.DiscardHandler), w, func() string { return "7" })
@@ -82,7 +84,8 @@ func (w *world) Faults(gpu sharing.GPUID) []mig.Granted { return w.faults[gpu] }
 func (w *world) Free(string, choice.Without) []allocator.GPUState {
 	var out []allocator.GPUState
 	for _, v := range w.gpus {
-		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Held: v.Claims > 0, Turns: true, Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}})
+		out = append(out, allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent,
+			Held: v.Claims > 0, Turns: true, Levels: []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}})
 	}
 	return out
 }
@@ -95,7 +98,8 @@ func (w *world) Would(gpu sharing.GPUID, profile string, _ int, granted []mig.Gr
 	if profile != "1g" || len(granted) > 0 {
 		return mig.Offer{Why: "is full"}
 	}
-	return mig.Offer{Fragment: sharing.Fragment{GPU: sharing.GPURef{UUID: gpu}, MIG: sharing.Instance{Profile: "1g", Size: 1}}}
+	return mig.Offer{Share: sharing.Share{GPU: sharing.GPURef{UUID: gpu},
+		MIG: sharing.Instance{Profile: "1g", Size: 1}}}
 }
 
 func (w *world) Turns(gpu sharing.GPUID) bool {
@@ -141,7 +145,8 @@ func share() sharing.Request {
 
 func pod(name string, requests ...sharing.Request) Need {
 	ref := sharing.ContainerRef{PodUID: "uid-" + name, Namespace: "ns", Pod: name}
-	return Need{Who: "pod ns/" + name, Since: time.Unix(1e9, 0), Requests: requests, Asks: []sharing.ContainerAsk{{Ref: ref}}}
+	return Need{Who: "pod ns/" + name, Since: time.Unix(1e9, 0), Requests: requests,
+		Asks: []sharing.ContainerAsk{{Ref: ref}}}
 }
 
 func full() error { return &allocator.NoFit{Summary: "no room"} }
@@ -157,23 +162,32 @@ func TestOutlook(t *testing.T) {
 		set  func(w *world, v *ledger.View, s *mig.State)
 		want Outlook
 	}{
-		"idle":             {func(*world, *ledger.View, *mig.State) {}, Outlook{To: MIG}},
-		"idle in MIG mode": {func(_ *world, v *ledger.View, s *mig.State) { v.GPU.MIG, s.On = true, true }, Outlook{To: Shared}},
-		"not on demand":    {func(_ *world, _ *ledger.View, s *mig.State) { s.Turns = false }, Outlook{}},
-		"not there":        {func(w *world, _ *ledger.View, _ *mig.State) { w.gpus = w.gpus[1:] }, Outlook{}},
+		"idle": {func(*world, *ledger.View, *mig.State) {}, Outlook{To: MIG}},
+		"idle in MIG mode": {func(_ *world, v *ledger.View, s *mig.State) { v.GPU.MIG, s.On = true, true },
+			Outlook{To: Shared}},
+		"not on demand": {func(_ *world, _ *ledger.View, s *mig.State) { s.Turns = false }, Outlook{}},
+		"not there":     {func(w *world, _ *ledger.View, _ *mig.State) { w.gpus = w.gpus[1:] }, Outlook{}},
 		"granted": {func(w *world, v *ledger.View, s *mig.State) {
 			v.Claims, v.GPU.Cordoned, s.Busy = 2, "c", "is held by process 7"
 			w.granted[s.GPU] = []mig.Granted{{Who: "pod a/b"}, {Who: "pod a/b"}, {Who: "pod a/c"}}
 		}, Outlook{To: MIG, Stays: "is held by pod a/b, pod a/c"}},
-		"unhealthy": {func(_ *world, v *ledger.View, _ *mig.State) { v.GPU.Health = sharing.HealthUnhealthy }, Outlook{To: MIG, Stays: "is unhealthy"}},
-		"cordoned":  {func(_ *world, v *ledger.View, _ *mig.State) { v.GPU.Cordoned = "by hand" }, Outlook{To: MIG, Stays: "is cordoned: by hand"}},
-		"a fault":   {func(w *world, _ *ledger.View, s *mig.State) { w.faults[s.GPU] = []mig.Granted{{Who: "a fault"}} }, Outlook{To: MIG, Stays: "has an instance with a fault"}},
-		"in use":    {func(_ *world, _ *ledger.View, s *mig.State) { s.Busy = "is held by process 7" }, Outlook{To: MIG, Stays: "is held by process 7"}},
-		"old list":  {func(_ *world, _ *ledger.View, s *mig.State) { s.On = true }, Outlook{To: MIG, Stays: "is being looked at"}},
+		"unhealthy": {func(_ *world, v *ledger.View, _ *mig.State) { v.GPU.Health = sharing.HealthUnhealthy },
+			Outlook{To: MIG, Stays: "is unhealthy"}},
+		"cordoned": {func(_ *world, v *ledger.View, _ *mig.State) { v.GPU.Cordoned = "by hand" },
+			Outlook{To: MIG, Stays: "is cordoned: by hand"}},
+		"a fault": {func(w *world, _ *ledger.View, s *mig.State) { w.faults[s.GPU] = []mig.Granted{{Who: "a fault"}} },
+			Outlook{To: MIG, Stays: "has an instance with a fault"}},
+		"in use": {func(_ *world, _ *ledger.View, s *mig.State) { s.Busy = "is held by process 7" },
+			Outlook{To: MIG, Stays: "is held by process 7"}},
+		"old list": {func(_ *world, _ *ledger.View, s *mig.State) { s.On = true },
+			Outlook{To: MIG, Stays: "is being looked at"}},
 		"failed": {func(w *world, _ *ledger.View, s *mig.State) {
 			w.barred[s.GPU] = bar{until: now.Add(time.Second), why: "IN_USE"}
 		}, Outlook{To: MIG, Stays: "could not be changed, and is tried again: IN_USE"}},
-		"failed before": {func(w *world, _ *ledger.View, s *mig.State) { w.barred[s.GPU] = bar{until: now, why: "IN_USE"} }, Outlook{To: MIG}},
+		"failed before": {func(w *world, _ *ledger.View, s *mig.State) {
+			w.barred[s.GPU] = bar{until: now,
+				why: "IN_USE"}
+		}, Outlook{To: MIG}},
 		"switches": {func(w *world, _ *ledger.View, s *mig.State) {
 			w.switching[s.GPU] = change{on: true, who: "pod a/b"}
 		}, Outlook{To: MIG, For: "pod a/b"}},
@@ -198,17 +212,23 @@ func TestFits(t *testing.T) {
 		switched []sharing.GPUID
 		want     bool
 	}{
-		"no GPU in MIG mode":              {pod("a", instance()), nil, nil, false},
-		"one in MIG mode":                 {pod("a", instance()), []sharing.GPUID{"GPU-0"}, nil, true},
-		"one that switches":               {pod("a", instance()), nil, []sharing.GPUID{"GPU-1"}, true},
-		"two on one":                      {pod("a", instance(), instance()), nil, []sharing.GPUID{"GPU-1"}, false},
-		"two on two":                      {pod("a", instance(), instance()), nil, []sharing.GPUID{"GPU-0", "GPU-1"}, true},
-		"another profile":                 {pod("a", sharing.Request{Kind: sharing.KindMIG, MIG: "2g", GPUs: 1}), nil, []sharing.GPUID{"GPU-0"}, false},
-		"another GPU":                     {pod("a", sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1, UUIDs: []sharing.GPUID{"GPU-0"}}), nil, []sharing.GPUID{"GPU-1"}, false},
-		"a share, none free":              {pod("a", share()), []sharing.GPUID{"GPU-0", "GPU-1"}, nil, false},
-		"a share, one switches":           {pod("a", share()), []sharing.GPUID{"GPU-0", "GPU-1"}, []sharing.GPUID{"GPU-0"}, true},
-		"an instance, then a share on it": {pod("a", instance(), share()), []sharing.GPUID{"GPU-0", "GPU-1"}, []sharing.GPUID{"GPU-0"}, false},
-		"more than a GPU has":             {pod("a", sharing.Request{Kind: sharing.KindShared, Memory: 81 * sharing.GiB, GPUs: 1}), []sharing.GPUID{"GPU-0"}, []sharing.GPUID{"GPU-0"}, false},
+		"no GPU in MIG mode": {pod("a", instance()), nil, nil, false},
+		"one in MIG mode":    {pod("a", instance()), []sharing.GPUID{"GPU-0"}, nil, true},
+		"one that switches":  {pod("a", instance()), nil, []sharing.GPUID{"GPU-1"}, true},
+		"two on one":         {pod("a", instance(), instance()), nil, []sharing.GPUID{"GPU-1"}, false},
+		"two on two": {pod("a", instance(), instance()), nil, []sharing.GPUID{"GPU-0", "GPU-1"},
+			true},
+		"another profile": {pod("a", sharing.Request{Kind: sharing.KindMIG, MIG: "2g", GPUs: 1}), nil,
+			[]sharing.GPUID{"GPU-0"}, false},
+		"another GPU": {pod("a", sharing.Request{Kind: sharing.KindMIG, MIG: "1g", GPUs: 1,
+			UUIDs: []sharing.GPUID{"GPU-0"}}), nil, []sharing.GPUID{"GPU-1"}, false},
+		"a share, none free": {pod("a", share()), []sharing.GPUID{"GPU-0", "GPU-1"}, nil, false},
+		"a share, one switches": {pod("a", share()), []sharing.GPUID{"GPU-0", "GPU-1"},
+			[]sharing.GPUID{"GPU-0"}, true},
+		"an instance, then a share on it": {pod("a", instance(), share()), []sharing.GPUID{"GPU-0", "GPU-1"},
+			[]sharing.GPUID{"GPU-0"}, false},
+		"more than a GPU has": {pod("a", sharing.Request{Kind: sharing.KindShared, Memory: 81 * sharing.GiB, GPUs: 1}),
+			[]sharing.GPUID{"GPU-0"}, []sharing.GPUID{"GPU-0"}, false},
 	} {
 		w := newWorld()
 		for _, id := range tt.on {
@@ -232,7 +252,8 @@ func TestLevelOutOfMIGMode(t *testing.T) {
 	}
 	plain := w.gpus[0].GPU
 	plain.MIG = false
-	w.TookInventory([]sharing.GPU{plain}, map[sharing.GPURef]choice.Report{{UUID: "GPU-0"}: {sharing.BackendReactive: {Answer: choice.Supported}}})
+	w.TookInventory([]sharing.GPU{plain},
+		map[sharing.GPURef]choice.Report{{UUID: "GPU-0"}: {sharing.BackendReactive: {Answer: choice.Supported}}})
 	if fits() {
 		t.Error("it gave no level driver before")
 	}
@@ -245,7 +266,8 @@ func TestSwitch(t *testing.T) {
 		t.Errorf("while a GPU is about to switch: %v", err)
 	}
 	w.Switch(t.Context())
-	if len(w.results) != 1 || w.results[0].Err != nil || w.results[0].Reason != reasonSwitched || !strings.HasPrefix(w.results[0].Message, "GPU 0 changes to MIG mode for pod ns/a (") {
+	if len(w.results) != 1 || w.results[0].Err != nil || w.results[0].Reason != reasonSwitched ||
+		!strings.HasPrefix(w.results[0].Message, "GPU 0 changes to MIG mode for pod ns/a, which took ") {
 		t.Fatalf("%+v", w.results)
 	}
 	if w.Switching("GPU-0") == "" || len(w.Pending()) != 1 {
@@ -265,7 +287,7 @@ func TestSwitch(t *testing.T) {
 	}
 	w.Switch(t.Context())
 	if len(w.results) != 1 {
-		t.Error("a GPU switched for nobody")
+		t.Error("a GPU switched without a request")
 	}
 	// The other way, the mode is kept for a while, and the other GPU has a grant.
 	w.gpus[1].Claims, w.granted["GPU-1"] = 1, []mig.Granted{{Who: "pod b/c"}}
@@ -350,7 +372,10 @@ func TestAwait(t *testing.T) {
 		loop := make(chan error)
 		go func() { loop <- w.Run(ctx) }()
 		tries := 0
-		need := func() Need { return Need{Who: "process 1", Since: time.Now(), Requests: []sharing.Request{instance()}} }
+		need := func() Need {
+			return Need{Who: "process 1", Since: time.Now(),
+				Requests: []sharing.Request{instance()}}
+		}
 		err := w.Await(t.Context(), need, func() error {
 			if tries++; tries < 3 {
 				return full()

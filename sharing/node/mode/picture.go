@@ -31,7 +31,7 @@ type Node interface {
 
 // Manager is the MIG manager. Only Switch calls the driver.
 type Manager interface {
-	// Would is what a GPU would give to a request for a profile if it were in MIG mode, beside what grants have of it.
+	// Would is what a GPU would give to a request for a profile if it were in MIG mode, in addition to its grants.
 	Would(gpu sharing.GPUID, profile string, start int, granted []mig.Granted) mig.Offer
 	// Turns reports whether demand may switch the GPU's MIG mode.
 	Turns(gpu sharing.GPUID) bool

@@ -36,10 +36,10 @@ const (
 
 // The reasons of events about a switch of MIG mode.
 const (
-	// reasonSwitched of the node: a GPU has changed its MIG mode because demand asked for it.
+	// reasonSwitched of the node: Kerf switched the MIG mode of a GPU because of demand.
 	reasonSwitched = "MIGModeChanged"
-	// reasonNotSwitched of the node: a GPU could not change its MIG mode, and why.
-	reasonNotSwitched = "MIGModeNotChanged"
+	// reasonNotSwitched of the node: a mode switch of a GPU failed, with the reason.
+	reasonNotSwitched = "MIGModeChangeFailed"
 )
 
 // Switcher switches the MIG mode of GPUs on demand. New makes it; it is safe for concurrent use.
@@ -130,12 +130,14 @@ func (s *Switcher) switchOne(ctx context.Context, m Manager, t turn.Turn) {
 	s.node.View(func(p Picture) { c = s.ended(t, err, p) })
 	took := r.Took.Round(time.Millisecond)
 	if err != nil {
-		s.log.Warn("mig mode not changed", "gpu", string(t.GPU), "on", t.On, "for", t.For, "error", err.Error())
+		s.log.Warn("failed to switch MIG mode on demand", "gpu", string(t.GPU), "on", t.On, "for", t.For, "error",
+			err.Error())
 		r.Reason = reasonNotSwitched
-		r.Message = fmt.Sprintf("GPU %d was to change its MIG mode for %s, is left as it was, and is tried again: %v", c.index, t.For, err)
+		r.Message = fmt.Sprintf("Kerf could not switch the MIG mode of GPU %d for %s and tries again: %v", c.index,
+			t.For, err)
 	} else {
-		s.log.Info("mig mode changed on demand", "gpu", string(t.GPU), "on", t.On, "for", t.For, "took", took.String())
-		r.Message = fmt.Sprintf("GPU %d %s (%s)", c.index, c, took)
+		s.log.Info("switched MIG mode on demand", "gpu", string(t.GPU), "on", t.On, "for", t.For, "took", took.String())
+		r.Message = fmt.Sprintf("GPU %d %s, which took %s.", c.index, c, took)
 	}
 	s.node.Switched(ctx, r)
 }
@@ -171,8 +173,8 @@ func (s *Switcher) ended(t turn.Turn, err error, p Picture) change {
 	return c
 }
 
-// TookInventory takes in the GPUs as they are now: those that have switched take grants again. report is what the backends
-// give on each GPU. The caller may hold what Node.View holds.
+// TookInventory takes in the GPUs as they are now: those that have switched take grants again. report is what the
+// backends give on each GPU. The caller may hold what Node.View holds.
 func (s *Switcher) TookInventory(gpus []sharing.GPU, report map[sharing.GPURef]choice.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,13 +187,15 @@ func (s *Switcher) TookInventory(gpus []sharing.GPU, report map[sharing.GPURef]c
 	s.soon()
 }
 
-// claim claims for the pods that a GPU has switched for, so that Kerf creates their instances before their containers wait.
+// claim claims for the pods that a GPU has switched for, so that Kerf creates their instances before their containers
+// wait.
 func (s *Switcher) claim(ctx context.Context) {
 	var pods [][]sharing.ContainerAsk
 	s.look(func(now sight) { pods = now.claimable(slices.Sorted(maps.Keys(now.needs))) })
 	for _, asks := range pods {
 		if err := s.node.ClaimPod(ctx, asks); err != nil {
-			s.log.Info("pod has no room yet", "pod", asks[0].Ref.Namespace+"/"+asks[0].Ref.Pod, "reason", err.Error())
+			s.log.Info("failed to place pod, will retry", "pod", asks[0].Ref.Namespace+"/"+asks[0].Ref.Pod,
+				"reason", err.Error())
 		}
 	}
 }
@@ -234,7 +238,8 @@ func (s *Switcher) at(p Picture) sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.memory
-	m.needs, m.switching, m.barred, m.before = maps.Clone(m.needs), maps.Clone(m.switching), maps.Clone(m.barred), maps.Clone(m.before)
+	m.needs, m.switching, m.barred, m.before = maps.Clone(m.needs), maps.Clone(m.switching), maps.Clone(m.barred),
+		maps.Clone(m.before)
 	return sight{p, m}
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// Note notes how an attempt to claim for a pod ended. If no GPU had room, and a manager can switch GPUs, need is called without
-// a lock, and remembered where demand may switch GPUs. The result is err, with what keeps the GPUs that could switch for the pod.
+// Note notes how an attempt to claim for a pod ended. If no GPU had room, and a manager can switch GPUs, need is called
+// without a lock, and remembered where demand may switch GPUs. The result is err, with what keeps the GPUs that could
+// switch for the pod.
 func (s *Switcher) Note(uid string, err error, need func() Need) error {
 	switch {
 	case err == nil:
@@ -47,7 +48,8 @@ func isNoFit(err error) bool {
 
 // turnsAny reports whether demand may switch a GPU.
 func (s sight) turnsAny() bool {
-	return s.manager != nil && slices.ContainsFunc(s.GPUs, func(v ledger.View) bool { return s.manager.Turns(v.GPU.UUID) })
+	return s.manager != nil && slices.ContainsFunc(s.GPUs,
+		func(v ledger.View) bool { return s.manager.Turns(v.GPU.UUID) })
 }
 
 // managed reports whether there is a MIG manager.
@@ -82,8 +84,8 @@ func (s *Switcher) Forget(uid string) {
 	delete(s.needs, uid)
 }
 
-// Await calls try, and if no GPU has room, again after GPUs have switched. It gives up if none will, and after some time.
-// need is called without a lock.
+// Await calls try, and if no GPU has room, again after GPUs have switched. It gives up if none will, and after some
+// time. need is called without a lock.
 func (s *Switcher) Await(ctx context.Context, need func() Need, try func() error) error {
 	err := try()
 	if !isNoFit(err) || !s.managed() {

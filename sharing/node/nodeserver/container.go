@@ -14,14 +14,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
 )
 
-// maxHold is the longest that a claim for a container is held for nobody.
+// maxHold is the longest that a container's grant stays Reserved without a container.
 const maxHold = time.Hour
 
 // Containers makes claims for containers that are no pod's.
 type Containers interface {
 	// ClaimForContainer holds a placement that a hook arms. It ends with the peer's process or, when hold is
 	// not 0, after that time; once armed, with the container.
-	ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error)
+	ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request,
+		hold time.Duration) (ledger.ClaimID, error)
 	// InjectionOf is what the claim's container gets before it is made.
 	InjectionOf(id ledger.ClaimID) (sharing.Injection, error)
 }
@@ -40,15 +41,20 @@ type Hook struct {
 func (s *Server) ServeContainers(c Containers, hook Hook) { s.containers, s.hook = c, hook }
 
 // claimForContainer is Claim for a request with container.
-func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in *nodev1.ClaimRequest, req sharing.Request) (*nodev1.ClaimResponse, error) {
+func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in *nodev1.ClaimRequest,
+	req sharing.Request) (*nodev1.ClaimResponse, error) {
 	hold := time.Duration(in.GetHoldSeconds()) * time.Second
 	switch {
 	case s.containers == nil:
-		return nil, statusOf(fmt.Errorf("claims for containers: this agent has no hook installed; start it with --hook-dir: %w", sharing.ErrUnsupported))
+		return nil, statusOf(fmt.Errorf(
+			"claims for containers: this agent has no hook installed; start it with --hook-dir: %w",
+			sharing.ErrUnsupported))
 	case peer.UID != 0:
-		return nil, statusOf(fmt.Errorf("claims for containers are for root, since their hook is: %w", sharing.ErrDenied))
+		return nil, statusOf(fmt.Errorf("claims for containers are for root, since their hook is: %w",
+			sharing.ErrDenied))
 	case hold > maxHold:
-		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()), "write 0 to 3600", "is too long"))
+		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()), "write 0 to 3600",
+			"is too long"))
 	}
 	id, err := s.containers.ClaimForContainer(ctx, peer, in.GetName(), req, hold)
 	if err != nil {

@@ -26,21 +26,25 @@ type containers struct {
 	hold time.Duration
 }
 
-func (c *containers) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request, hold time.Duration) (ledger.ClaimID, error) {
+func (c *containers) ClaimForContainer(ctx context.Context, peer lifecycle.Peer, name string, asked sharing.Request,
+	hold time.Duration) (ledger.ClaimID, error) {
 	c.hold = hold
 	return c.Claim(ctx, peer, name, asked)
 }
 
 func (c *containers) InjectionOf(id ledger.ClaimID) (sharing.Injection, error) {
 	g, _ := c.Grant(id)
-	return sharing.Injection{Grant: string(id), Placement: g.Claim.Placement, Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, Env: map[string]string{"KERF_GRANT": string(id)}, Note: "note"}, nil
+	return sharing.Injection{Grant: string(id), Placement: g.Claim.Placement,
+		Asks: []sharing.Ask{{Resource: "gpu-memory-gib", Count: 10}}, Env: map[string]string{"KERF_GRANT": string(id)},
+		Note: "note"}, nil
 }
 
 func TestClaimsForContainers(t *testing.T) {
 	fake := &containers{}
 	c, r := serveWith(t, func(s *Server, r *node.Runtime) {
 		fake.Runtime = r
-		s.ServeContainers(fake, Hook{Path: "/opt/kerf/1/kerf-hook", Socket: "/run/kerf/hook.sock", CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}})
+		s.ServeContainers(fake, Hook{Path: "/opt/kerf/1/kerf-hook", Socket: "/run/kerf/hook.sock",
+			CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}})
 	})
 	attach(t, r)
 	ask := func(hold uint32) *nodev1.ClaimRequest {
@@ -71,7 +75,8 @@ func TestClaimsForContainers(t *testing.T) {
 
 // A MIG instance's device brings its GPU's own file: nothing else is named.
 func TestAnInstanceIsNamedAlone(t *testing.T) {
-	in := sharing.Injection{Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}}}, Device: sharing.MIGDevice{GPU: "GPU-1", UUID: "MIG-1"}}
+	in := sharing.Injection{Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}}},
+		Device: sharing.MIGDevice{GPU: "GPU-1", UUID: "MIG-1"}}
 	if got := containerGrant(in, Hook{}).GetCdiDevices(); len(got) != 1 || got[0] != "kerf.dev/mig=MIG-1" {
 		t.Errorf("%q", got)
 	}

@@ -23,7 +23,8 @@ func Message(s status.State) *nodev1.GetNodeResponse {
 		},
 	}
 	for _, w := range s.Waiting {
-		out.Config.Waiting = append(out.Config.Waiting, &nodev1.ConfigWaiting{Gpu: string(w.GPU), Index: small(w.Index), What: w.What, For: w.For})
+		out.Config.Waiting = append(out.Config.Waiting, &nodev1.ConfigWaiting{Gpu: string(w.GPU), Index: small(w.Index),
+			What: w.What, For: w.For})
 	}
 	for _, g := range s.GPUs {
 		out.Gpus = append(out.Gpus, gpuMessage(g))
@@ -39,7 +40,7 @@ func gpuMessage(g status.GPU) *nodev1.GPU {
 		Uuid: g.Ref().String(), Index: small(g.Index), Model: g.Model, Pci: g.PCI, Numa: small(g.NUMA),
 		MemoryBytes: uint64(g.Memory), ReservedBytes: uint64(g.Reserved),
 		UsedBytes: uint64(g.Used), UsedKnown: g.UsedKnown,
-		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Lent),
+		GrantedBytes: uint64(g.Granted), GrantedPercent: uint32(g.GrantedPercent), LentBytes: uint64(g.Burst),
 		MemoryOvercommitPercent: uint32(g.Overcommit.Memory), ComputeOvercommitPercent: uint32(g.Overcommit.Compute),
 		Utilization: small(g.Utilization), Health: g.Health.String(), HealthReason: g.HealthReason, Mig: g.MIG,
 	}
@@ -61,15 +62,16 @@ func migMessage(s mig.State, t mode.Outlook) *nodev1.MIG {
 		return nil
 	}
 	return &nodev1.MIG{
-		Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles, Pieces: instancesMessage(s.Instances),
+		Able: s.Able, On: s.On, Fixed: s.Fixed, Units: small(s.Units), Profiles: s.Profiles,
+		Pieces:  instancesMessage(s.Instances),
 		Trouble: s.Trouble, Waits: s.Waits, TurnsTo: string(t.To), TurnsFor: t.For, TurnStays: t.Stays,
 	}
 }
 
-func instancesMessage(list []mig.Instance) []*nodev1.MIGPiece {
-	var out []*nodev1.MIGPiece
+func instancesMessage(list []mig.Instance) []*nodev1.MIGInstance {
+	var out []*nodev1.MIGInstance
 	for _, p := range list {
-		out = append(out, &nodev1.MIGPiece{
+		out = append(out, &nodev1.MIGInstance{
 			Profile: p.Profile, Start: small(p.Start), Size: small(p.Size), Ours: p.Ours, Ready: p.Ready, Uuid: p.UUID,
 			Grant: p.Grant, Holder: p.Holder,
 		})
@@ -80,8 +82,9 @@ func instancesMessage(list []mig.Instance) []*nodev1.MIGPiece {
 func grantMessage(g status.Grant) *nodev1.Grant {
 	c := g.Claim
 	m := &nodev1.Grant{
-		Id: string(c.ID), Name: c.Name, State: stateOf(g), Level: g.Level.String(), LevelReason: g.LevelReason, Backend: g.Backend.String(),
-		Uid: c.Owner.UID, PodUid: c.Owner.PodUID, Container: c.Owner.Container,
+		Id: string(c.ID), Name: c.Name, State: stateOf(g), Level: g.Level.String(), LevelReason: g.LevelReason,
+		Backend: g.Backend.String(),
+		Uid:     c.Owner.UID, PodUid: c.Owner.PodUID, Container: c.Owner.Container,
 		Health: g.Health.String(), Profile: c.Request.Profile, Whole: c.Request.Kind == sharing.KindWhole,
 		UsedKnown: true,
 	}
@@ -89,21 +92,24 @@ func grantMessage(g status.Grant) *nodev1.Grant {
 	if g.Lease != nil {
 		m.Cgroup, m.ContainerId, m.UsedBy = g.Lease.Cgroup, g.Lease.ContainerID, g.Lease.Container
 		for _, f := range g.Lease.Part {
-			m.InForce = append(m.InForce, &nodev1.Fragment{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole, MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start)})
+			m.InForce = append(m.InForce, &nodev1.Share{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory),
+				Percent: uint32(f.Percent), Whole: f.Whole, MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start)})
 		}
 	}
 	m.With = string(c.With)
-	for _, f := range g.Joint {
-		m.Joint = append(m.Joint, &nodev1.Fragment{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent)})
+	for _, f := range g.SharedCap {
+		m.Joint = append(m.Joint, &nodev1.Share{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory),
+			Percent: uint32(f.Percent)})
 	}
 	m.Compute = &nodev1.Compute{By: g.Compute.By, Why: g.Compute.Why, Priority: g.Compute.Priority}
 	for _, pid := range g.PIDs {
 		m.Pids = append(m.Pids, small(pid))
 	}
 	for i, f := range c.Placement {
-		one := &nodev1.Fragment{
+		one := &nodev1.Share{
 			Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
-			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i], LentBytes: uint64(g.Lent[f.GPU]), BurstBytes: uint64(f.Burst),
+			UsedBytes: uint64(g.Used[i]), UsedKnown: g.UsedKnown[i], LentBytes: uint64(g.Burst[f.GPU]),
+			BurstBytes: uint64(f.Burst),
 			MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start),
 		}
 		if len(g.Compute.Times) > i {
@@ -126,8 +132,9 @@ func grantMessage(g status.Grant) *nodev1.Grant {
 
 func timeMessage(t status.Time) *nodev1.Time {
 	return &nodev1.Time{
-		UsedPercent: small(t.Percent), ChargedSeconds: t.Charged.Seconds(), Launches: t.Launches, LaunchesPastBudget: t.Past,
-		WaitedSeconds: t.Waited.Seconds(),
+		UsedPercent: small(t.Percent), ChargedSeconds: t.Charged.Seconds(), Launches: t.Launches,
+		LaunchesPastBudget: t.Past,
+		WaitedSeconds:      t.Waited.Seconds(),
 	}
 }
 

@@ -11,15 +11,18 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// A grant tells of the cap that it shares beside what is its own, and of its class.
+// The message of a grant has the shared cap in addition to its own amounts, and its class.
 func TestMessageOfASharedCap(t *testing.T) {
 	own := sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 4, Percent: 10}}
 	g := status.Grant{
-		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own}, Joint: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 10, Percent: 30}}},
-		Used:  []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: status.Compute{By: "libkerf", Why: "fair", Priority: 7},
+		Grant: ledger.Grant{Claim: ledger.Claim{ID: "side", With: "main", Placement: own},
+			SharedCap: sharing.Placement{{GPU: sharing.GPURef{UUID: "GPU-1"}, Memory: 10, Percent: 30}}},
+		Used: []sharing.Bytes{0}, UsedKnown: []bool{true}, Compute: status.Compute{By: "libkerf", Why: "fair",
+			Priority: 7},
 	}
 	m := Message(status.State{Grants: []status.Grant{g}}).GetGrants()[0]
-	if j := m.GetJoint(); m.GetWith() != "main" || len(j) != 1 || j[0].GetGpu() != "GPU-1" || j[0].GetMemoryBytes() != 10 || j[0].GetPercent() != 30 {
+	if j := m.GetJoint(); m.GetWith() != "main" || len(j) != 1 || j[0].GetGpu() != "GPU-1" ||
+		j[0].GetMemoryBytes() != 10 || j[0].GetPercent() != 30 {
 		t.Errorf("with %q, joint %v", m.GetWith(), j)
 	}
 	if m.GetMemoryBytes() != 4 || m.GetPercent() != 10 || m.GetCompute().GetPriority() != 7 {

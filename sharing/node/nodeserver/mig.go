@@ -15,8 +15,8 @@ import (
 // maxDocument bounds a SharingConfig to plan with, in bytes.
 const maxDocument = 256 << 10
 
-// MIGPlanner says what is to be done for the GPUs to be cut as a document wants it, empty for the one in force; with
-// apply it has done what can be done now.
+// MIGPlanner returns the steps that bring MIG modes and instances to what a config requires; an empty text means the
+// applied config. With apply, it has done the steps that are possible now.
 type MIGPlanner interface {
 	PlanMIG(ctx context.Context, document string, apply bool) ([]mig.Proposal, error)
 }
@@ -32,13 +32,15 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodev1.PlanMIGRequest) (*nodev
 	case err != nil:
 		return nil, statusOf(err)
 	case s.planner == nil:
-		return nil, statusOf(fmt.Errorf("plan mig: this agent cuts no GPU: %w", sharing.ErrUnsupported))
+		return nil, statusOf(fmt.Errorf("plan mig: this agent manages no MIG GPU: %w", sharing.ErrUnsupported))
 	case in.GetApply() && peer.UID != 0:
 		return nil, statusOf(fmt.Errorf("apply mig: it is for root, and uid %d asks: %w", peer.UID, sharing.ErrDenied))
 	case len(in.GetDocument()) > maxDocument:
-		return nil, statusOf(sharing.Invalid("document", "", "write fewer pools, or plan with fewer of them", "has %d bytes; %d are possible", len(in.GetDocument()), maxDocument))
+		return nil, statusOf(sharing.Invalid("document", "", "write fewer pools, or plan with fewer of them",
+			"has %d bytes; %d are possible", len(in.GetDocument()), maxDocument))
 	case in.GetApply() && in.GetDocument() != "":
-		return nil, statusOf(sharing.Invalid("document", "", "leave it out, and change the agent's own document", "is not to be applied by a call"))
+		return nil, statusOf(sharing.Invalid("document", "", "leave it out, and change the agent's own document",
+			"is not to be applied by a call"))
 	}
 	plans, err := s.planner.PlanMIG(ctx, in.GetDocument(), in.GetApply())
 	if err != nil {
@@ -46,7 +48,8 @@ func (s *Server) PlanMIG(ctx context.Context, in *nodev1.PlanMIGRequest) (*nodev
 	}
 	out := &nodev1.PlanMIGResponse{}
 	for _, p := range plans {
-		out.Gpus = append(out.Gpus, &nodev1.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps, Waits: p.Waits, After: instancesMessage(p.After), Units: small(p.Units)})
+		out.Gpus = append(out.Gpus, &nodev1.MIGPlan{Gpu: string(p.GPU), Index: small(p.Index), Steps: p.Steps,
+			Waits: p.Waits, After: instancesMessage(p.After), Units: small(p.Units)})
 	}
 	return out, nil
 }

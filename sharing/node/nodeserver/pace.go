@@ -17,8 +17,8 @@ import (
 // maxID bounds the id of a grant in a call, in bytes. The agent's own have 12.
 const maxID = 64
 
-// userRate and allRate bound how often users other than root make claims, activate grants or change limits. Each such call
-// writes log and audit entries, so without a bound one user could displace the audit log of all.
+// userRate and allRate bound how often users other than root make claims, activate grants or change limits. Each such
+// call writes log and audit entries, so without a bound one user could displace the audit log of all.
 func userRate() limit.Rate { return limit.Rate{Burst: 512, Every: 50 * time.Millisecond} }
 
 func allRate() limit.Rate { return limit.Rate{Burst: 2048, Every: 10 * time.Millisecond} }
@@ -44,7 +44,8 @@ func (p *pace) allow(uid uint32, kind string) error {
 		p.of[kind] = limit.NewPace(userRate(), allRate())
 	}
 	if !p.of[kind].Allow(fmt.Sprint(uid), p.now()) {
-		return fmt.Errorf("%s: uid %d, or all users together, make too many such calls; try again later: %w", kind, uid, sharing.ErrUnavailable)
+		return fmt.Errorf("%s: uid %d, or all users together, make too many such calls; try again later: %w", kind, uid,
+			sharing.ErrUnavailable)
 	}
 	return nil
 }
@@ -56,7 +57,8 @@ func (s *Server) pacedCaller(ctx context.Context, kind, id string) (lifecycle.Pe
 		return lifecycle.Peer{}, err
 	}
 	if len(id) > maxID {
-		return lifecycle.Peer{}, fmt.Errorf("%s: no grant has an id of %d bytes: %w", kind, len(id), sharing.ErrNotFound)
+		return lifecycle.Peer{}, fmt.Errorf("%s: no grant has an id of %d bytes: %w", kind, len(id),
+			sharing.ErrNotFound)
 	}
 	return peer, s.pace.allow(peer.UID, kind)
 }

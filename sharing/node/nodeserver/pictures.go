@@ -27,7 +27,7 @@ type picture struct {
 // pictures makes pictures of the node, one at a time. Callers that wait share the next one.
 type pictures struct {
 	state func(context.Context) *nodev1.GetNodeResponse
-	// turn has a token while nobody makes a picture. Who has it owns what follows.
+	// turn has a token while no goroutine makes a sample. The one that takes it owns what follows.
 	turn chan struct{}
 	last picture
 	// began is when the last picture was begun.
@@ -40,8 +40,8 @@ func newPictures(state func(context.Context) *nodev1.GetNodeResponse) *pictures 
 	return p
 }
 
-// take returns a picture that was begun after the call, so that a caller sees what it changed itself. The error is a gRPC
-// status.
+// take returns a picture that was begun after the call, so that a caller sees what it changed itself. The error is a
+// gRPC status.
 func (p *pictures) take(ctx context.Context) (picture, error) {
 	asked := time.Now()
 	select {

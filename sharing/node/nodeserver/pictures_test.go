@@ -18,8 +18,8 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// TestPicturesAreShared has 1,200 callers ask ten times a second for 10 s. However many they are, no more than one picture
-// is made per pictureGap, and each caller sees what was there when it asked.
+// TestPicturesAreShared has 1,200 callers ask ten times a second for 10 s. However many they are, no more than one
+// picture is made per pictureGap, and each caller sees what was there when it asked.
 func TestPicturesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made, version atomic.Int64

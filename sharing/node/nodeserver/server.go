@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxRequest bounds a request, in bytes: a SharingConfig of maxDocument bytes, and what goes with it. Others have a few
-	// hundred bytes.
+	// maxRequest bounds a request, in bytes: a SharingConfig of maxDocument bytes, and what goes with it. Others have a
+	// few hundred bytes.
 	maxRequest = maxDocument + 4<<10
 	// stopGrace is how long running calls may take when the server stops.
 	stopGrace = 5 * time.Second
@@ -37,7 +37,7 @@ type Server struct {
 	// containers is nil where claims for containers are not taken; hook goes with it.
 	containers Containers
 	hook       Hook
-	// planner is nil where no GPU is cut.
+	// planner is nil if no GPU supports MIG.
 	planner  MIGPlanner
 	pictures *pictures
 	pace     *pace
@@ -48,7 +48,8 @@ type Server struct {
 // New makes a server over the runtime.
 func New(r *node.Runtime, log *slog.Logger) *Server {
 	state := func(ctx context.Context) *nodev1.GetNodeResponse { return Message(r.State(ctx)) }
-	return &Server{runtime: r, log: log, pictures: newPictures(state), pace: newPace(time.Now), stopping: make(chan struct{})}
+	return &Server{runtime: r, log: log, pictures: newPictures(state), pace: newPace(time.Now),
+		stopping: make(chan struct{})}
 }
 
 // Serve answers on l until ctx ends, lets running calls finish for a while, and closes l.
@@ -92,7 +93,8 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 		return nil, statusOf(err)
 	}
 	req, err := sharing.RequestFromAmounts(sharing.Amounts{
-		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpus(), Whole: in.GetWhole(), MIG: in.GetMig(),
+		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpus(), Whole: in.GetWhole(),
+		MIG:    in.GetMig(),
 		Models: in.GetModels(), UUIDs: in.GetUuids(),
 		MinLevel: in.GetMinLevel(), Place: in.GetPlace(), Profile: in.GetProfile(),
 	})
@@ -103,7 +105,8 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 		return s.claimForContainer(ctx, peer, in, req)
 	}
 	if in.GetHoldSeconds() != 0 {
-		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()), "leave it out, or set container", "is for containers alone"))
+		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()),
+			"leave it out, or set container", "is for containers alone"))
 	}
 	id, err := s.runtime.Claim(ctx, peer, in.GetName(), req)
 	if err != nil {
@@ -119,7 +122,8 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	armed, err := s.runtime.ArmWith(ctx, peer, ledger.ClaimID(in.GetId()), lifecycle.ArmOptions{NoPreloadFile: in.GetNoPreloadFile()})
+	armed, err := s.runtime.ArmWith(ctx, peer, ledger.ClaimID(in.GetId()),
+		lifecycle.ArmOptions{NoPreloadFile: in.GetNoPreloadFile()})
 	if err != nil {
 		return nil, statusOf(err)
 	}

@@ -70,9 +70,9 @@ func (observer) Evicted(string, error)                       {}
 func (observer) Uncounted()                                  {}
 func (observer) Placed(string, string, error, time.Duration) {}
 
-func (observer) MIGCut(bool, time.Duration, error)    {}
-func (observer) MIGRefused(string)                    {}
-func (observer) MIGTurned(bool, time.Duration, error) {}
+func (observer) MIGCreated(bool, time.Duration, error) {}
+func (observer) MIGRefused(string)                     {}
+func (observer) MIGTurned(bool, time.Duration, error)  {}
 
 var gpu = sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}
 
@@ -100,7 +100,8 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 	r := node.New(node.Options{
 		Host: node.Host{Cgroups: groups, Parent: "kerf-test-none", BootID: "b", DevRoot: "/"},
 		Log:  log, RecordPath: filepath.Join(dir, "record.json"),
-		NewID: func() string { id++; return fmt.Sprintf("k-%d", id) }, Version: "test", Config: conf, Pool: pool, Observer: observer{},
+		NewID: func() string { id++; return fmt.Sprintf("k-%d", id) }, Version: "test", Config: conf, Pool: pool,
+		Observer: observer{},
 	})
 	if err := r.Restore(t.Context()); err != nil {
 		t.Fatal(err)
@@ -118,7 +119,8 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 	go func() {
 		done <- server.Serve(ctx, serve.NewShare(limit.Share{Bounds: bounds()}).Listen(l, serve.Rules{}))
 	}()
-	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "s"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,15 +138,18 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 
 // bounds are those of a server that only a test asks.
 func bounds() limit.Bounds {
-	return limit.Bounds{Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64, Bytes: 1 << 20, PeerBytes: 1 << 20}
+	return limit.Bounds{Conns: 64, PeerConns: 64, Requests: 64, PeerRequests: 64, Streams: 64, PeerStreams: 64,
+		Bytes: 1 << 20, PeerBytes: 1 << 20}
 }
 
 func attach(t *testing.T, r *node.Runtime) {
 	t.Helper()
-	g := sharing.GPU{UUID: gpu.UUID, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK, Hardware: sharing.Hardware{NUMA: -1}}
+	g := sharing.GPU{UUID: gpu.UUID, Model: "NVIDIA H100", Memory: 80 * sharing.GiB, Health: sharing.HealthOK,
+		Hardware: sharing.Hardware{NUMA: -1}}
 	err := r.Attach(t.Context(), gpudriver.Attached{
 		Driver: driver{}, GPUs: []sharing.GPU{g}, Levels: map[sharing.GPURef]choice.Report{gpu: {
-			sharing.BackendDriver: {Answer: choice.NotSupported, Reason: "old driver"}, sharing.BackendReactive: {Answer: choice.Supported},
+			sharing.BackendDriver:   {Answer: choice.NotSupported, Reason: "old driver"},
+			sharing.BackendReactive: {Answer: choice.Supported},
 		}},
 	})
 	if err != nil {
@@ -168,15 +173,20 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := got.GetGrant()
-	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "reactive" || !strings.HasPrefix(g.GetLevelReason(), "driver: old driver; libkerf: ") || g.GetBackend() != "reactive" || g.GetMemoryBytes() != in.GetMemoryBytes() {
+	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "reactive" ||
+		!strings.HasPrefix(g.GetLevelReason(), "driver: old driver; libkerf: ") || g.GetBackend() != "reactive" ||
+		g.GetMemoryBytes() != in.GetMemoryBytes() {
 		t.Errorf("grant %v", g)
 	}
 	_, err = c.Claim(t.Context(), in)
 	wantCode(t, err, codes.AlreadyExists)
 	for name, bad := range map[string]*nodev1.ClaimRequest{
-		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1, Gpus: 2}, "whole with memory": {Whole: true, MemoryBytes: 1},
-		"level": {MemoryBytes: 1 << 30, MinLevel: "best"}, "place": {MemoryBytes: 1 << 30, Place: "x"}, "uuid": {MemoryBytes: 1 << 30, Uuids: []string{"0"}},
-		"profile": {Profile: "none-such"}, "name": {Name: "A B", MemoryBytes: 1 << 30}, "gpus": {MemoryBytes: 1 << 30, Gpus: 1 << 31},
+		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1, Gpus: 2},
+		"whole with memory": {Whole: true, MemoryBytes: 1},
+		"level":             {MemoryBytes: 1 << 30, MinLevel: "best"}, "place": {MemoryBytes: 1 << 30, Place: "x"},
+		"uuid":    {MemoryBytes: 1 << 30, Uuids: []string{"0"}},
+		"profile": {Profile: "none-such"}, "name": {Name: "A B", MemoryBytes: 1 << 30},
+		"gpus": {MemoryBytes: 1 << 30, Gpus: 1 << 31},
 	} {
 		if _, err := c.Claim(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
@@ -238,9 +248,12 @@ func TestWatchShowsEveryChange(t *testing.T) {
 
 func TestStatusOf(t *testing.T) {
 	for err, want := range map[error]codes.Code{
-		sharing.ErrInvalid: codes.InvalidArgument, sharing.ErrExhausted: codes.ResourceExhausted, sharing.ErrConflict: codes.AlreadyExists,
-		sharing.ErrNotFound: codes.NotFound, sharing.ErrUnsupported: codes.FailedPrecondition, sharing.ErrUnavailable: codes.Unavailable,
-		sharing.ErrDenied: codes.PermissionDenied, sharing.ErrStale: codes.Aborted, sharing.ErrLost: codes.Unavailable,
+		sharing.ErrInvalid: codes.InvalidArgument, sharing.ErrExhausted: codes.ResourceExhausted,
+		sharing.ErrConflict: codes.AlreadyExists,
+		sharing.ErrNotFound: codes.NotFound, sharing.ErrUnsupported: codes.FailedPrecondition,
+		sharing.ErrUnavailable: codes.Unavailable,
+		sharing.ErrDenied:      codes.PermissionDenied, sharing.ErrStale: codes.Aborted,
+		sharing.ErrLost:          codes.Unavailable,
 		context.DeadlineExceeded: codes.DeadlineExceeded, io.EOF: codes.Internal,
 	} {
 		if got := status.Code(statusOf(fmt.Errorf("x: %w", err))); got != want {

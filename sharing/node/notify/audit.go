@@ -43,11 +43,13 @@ func Entry(what string, c ledger.Claim) audit.Entry {
 	o := c.Owner
 	e := audit.Entry{
 		What: what, Grant: string(c.ID), Name: c.Name, Profile: c.Request.Profile, Level: c.Level.String(),
-		Who: &audit.Who{Namespace: o.Namespace, Pod: o.PodName, PodUID: o.PodUID, Container: o.Container, UID: o.UID, PID: o.PID},
+		Who: &audit.Who{Namespace: o.Namespace, Pod: o.PodName, PodUID: o.PodUID, Container: o.Container, UID: o.UID,
+			PID: o.PID},
 	}
 	for _, f := range c.Placement {
-		e.Fragments = append(e.Fragments, audit.Fragment{
-			GPU: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole, MIG: f.MIG.Profile,
+		e.Shares = append(e.Shares, audit.Share{
+			GPU: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: int(f.Percent), Whole: f.Whole,
+			MIG: f.MIG.Profile,
 		})
 	}
 	return e
@@ -59,7 +61,7 @@ func (a Audit) Health(gpu sharing.GPURef, h sharing.Health, reason string) {
 	if reason != "" {
 		why += ": " + reason
 	}
-	a.Note(audit.Entry{What: audit.Health, Fragments: []audit.Fragment{{GPU: gpu.String()}}, Why: why})
+	a.Note(audit.Entry{What: audit.Health, Shares: []audit.Share{{GPU: gpu.String()}}, Why: why})
 }
 
 // Config writes that a config was applied, or why it was rejected.

@@ -21,11 +21,13 @@ type Observer interface {
 	Killed(reason string, err error)
 }
 
-// Notifier reaches the users of grants. Its fields are set before its first use and do not change. Nil functions do nothing.
+// Notifier reaches the users of grants. Its fields are set before its first use and do not change. Nil functions do
+// nothing.
 type Notifier struct {
 	Audit    Audit
 	Observer Observer
-	// ToPod tells the users of a pod of one of its containers. ToNode tells those who run the node. Both return at once.
+	// ToPod tells the users of a pod of one of its containers. ToNode tells those who run the node. Both return at
+	// once.
 	ToPod  func(ctx context.Context, ref sharing.ContainerRef, reason, message string)
 	ToNode func(ctx context.Context, reason, message string)
 	// Evictor has a pod deleted with the grace that it requests. It returns nil if the pod ends or is gone.

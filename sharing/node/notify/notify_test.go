@@ -25,9 +25,10 @@ func (e *evictions) Evicted(reason string, err error) {
 
 func (e *evictions) Killed(string, error) {}
 
-// Only pods are told and evicted, by the container that uses the grant.
+// Only pods get events and are evicted, by the container that uses the grant.
 func TestWhoIsReached(t *testing.T) {
-	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p", Container: "init"}}}
+	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p",
+		Container: "init"}}}
 	leased := pod
 	leased.Lease = &ledger.Attachment{Container: "main"}
 	for name, c := range map[string]struct {
@@ -45,12 +46,15 @@ func TestWhoIsReached(t *testing.T) {
 			n := &notify.Notifier{
 				Observer: &counted,
 				ToPod:    func(_ context.Context, ref sharing.ContainerRef, _, _ string) { told = ref.Container },
-				Evictor:  func(_ context.Context, ref sharing.ContainerRef) error { evicted = ref.Container; return refused },
+				Evictor: func(_ context.Context, ref sharing.ContainerRef) error {
+					evicted = ref.Container
+					return refused
+				},
 				LabelsOf: func(uid string) map[string]string { return map[string]string{"of": uid} },
 			}
 			n.Pod(t.Context(), c.grant, "Reason", "message")
 			if told != c.want {
-				t.Errorf("told %q", told)
+				t.Errorf("notified %q", told)
 			}
 			if labels := n.Labels(c.grant); labels["of"] != c.grant.Claim.Owner.PodUID {
 				t.Errorf("labels %v", labels)
@@ -61,14 +65,15 @@ func TestWhoIsReached(t *testing.T) {
 			if c.want == "" {
 				return
 			}
-			if err := n.Evict(t.Context(), c.grant, "idle"); !errors.Is(err, refused) || evicted != c.want || len(counted) != 1 || counted[0] != "idle: refused" {
+			if err := n.Evict(t.Context(), c.grant, "idle"); !errors.Is(err, refused) || evicted != c.want ||
+				len(counted) != 1 || counted[0] != "idle: refused" {
 				t.Errorf("evicted %q: %v, counted %q", evicted, err, counted)
 			}
 		})
 	}
 }
 
-// Without a cluster nothing is told, and nothing is evicted.
+// Without a cluster there are no events and no evictions.
 func TestNoCluster(t *testing.T) {
 	var n notify.Notifier
 	pod := ledger.Grant{Claim: ledger.Claim{Owner: ledger.Owner{PodUID: "uid", Namespace: "ns", PodName: "p"}}}

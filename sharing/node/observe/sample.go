@@ -31,7 +31,8 @@ type Key struct {
 	GPU   sharing.GPURef
 }
 
-// Sample is what the driver and the kernel say of usage, at one moment. It does not change. The zero value knows nothing.
+// Sample is what the driver and the kernel say of usage, at one moment. It does not change. The zero value knows
+// nothing.
 type Sample struct {
 	// GPUs are those that answered.
 	GPUs map[sharing.GPURef]Reading
@@ -48,8 +49,8 @@ type Sample struct {
 	unattributed, unlisted map[sharing.GPURef]sharing.Bytes
 }
 
-// Used is what a grant uses of one GPU: the driver's own count where it sets a limit, else ByProcess. It is false if that is not
-// known.
+// Used is what a grant uses of one GPU: the driver's own count where it sets a limit, else ByProcess. It is false if
+// that is not known.
 func (s Sample) Used(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes, bool) {
 	if used, ok := s.capped[Key{id, gpu}]; ok {
 		return used, true
@@ -72,8 +73,8 @@ func (s Sample) ByProcess(id ledger.ClaimID, gpu sharing.GPURef) (sharing.Bytes,
 type EndedUse struct {
 	bytes sharing.Bytes
 	// inferred is true if the grant is only the one that could have made it.
-	inferred bool
-	keepers  []int
+	inferred  bool
+	retainers []int
 	// unread is why who keeps it could not be read.
 	unread error
 }
@@ -88,11 +89,11 @@ func endedUses(l *lists.Lists, looks []lists.Look, grants []lists.Grant) map[Key
 				continue
 			}
 			use := EndedUse{bytes: c.Ended, inferred: c.Inferred > 0}
-			keepers, err := l.Keepers(look, g)
-			for _, p := range keepers {
-				use.keepers = append(use.keepers, p.PID)
+			retainers, err := l.Retainers(look, g)
+			for _, p := range retainers {
+				use.retainers = append(use.retainers, p.PID)
 			}
-			slices.Sort(use.keepers)
+			slices.Sort(use.retainers)
 			use.unread = err
 			out[Key{ledger.ClaimID(g.Owner), look.GPU}] = use
 		}
@@ -106,12 +107,13 @@ func (u EndedUse) Sentence(id ledger.ClaimID, gpu int) string {
 	switch {
 	case u.unread != nil:
 		text += fmt.Sprintf("; Kerf cannot tell which processes keep the GPU's files open: %s", sharing.Plain(u.unread))
-	case len(u.keepers) == 0:
+	case len(u.retainers) == 0:
 		text += "; no process of the grant has the GPU's files open, so another process keeps them open"
-	case len(u.keepers) == 1:
-		text += fmt.Sprintf("; PID %d keeps the GPU's files open", u.keepers[0])
+	case len(u.retainers) == 1:
+		text += fmt.Sprintf("; PID %d keeps the GPU's files open", u.retainers[0])
 	default:
-		text += fmt.Sprintf("; PIDs %s keep the GPU's files open", strings.Join(strings.Fields(strings.Trim(fmt.Sprint(u.keepers), "[]")), ", "))
+		text += fmt.Sprintf("; PIDs %s keep the GPU's files open",
+			strings.Join(strings.Fields(strings.Trim(fmt.Sprint(u.retainers), "[]")), ", "))
 	}
 	if u.inferred {
 		text += "; no other grant has such a process"

@@ -17,17 +17,21 @@ import (
 
 func line(pid int, owner listing.Owner, cgroup string, bytes sharing.Bytes) lists.Line {
 	return lists.Line{
-		Line:   listing.Line{Entry: listing.Entry{PID: pid, Bytes: bytes, Known: true}, Kind: listing.Running, Owner: owner},
+		Line: listing.Line{Entry: listing.Entry{PID: pid, Bytes: bytes, Known: true}, Kind: listing.Running,
+			Owner: owner},
 		Cgroup: cgroup,
 	}
 }
 
-// A grant's use is the driver's own count where it sets a limit, else the sum over the grant's processes. What was not read is unknown.
+// A grant's use is the driver's own count where it sets a limit, else the sum over the grant's processes. What was not
+// read is unknown.
 func TestUsed(t *testing.T) {
 	s := Sample{
 		PIDs:   map[ledger.ClaimID][]int{"limited": {1}, "counted": {2}, "idle": nil},
 		capped: map[Key]sharing.Bytes{{"limited", sharing.GPURef{UUID: "a"}}: 5},
-		looks:  map[sharing.GPURef]lists.Look{{UUID: "a"}: {Lines: []lists.Line{line(1, "limited", "/l", 3), line(2, "counted", "/c", 4)}}, {UUID: "b"}: {Err: errors.New("no answer")}},
+		looks: map[sharing.GPURef]lists.Look{
+			{UUID: "a"}: {Lines: []lists.Line{line(1, "limited", "/l", 3), line(2, "counted", "/c", 4)}},
+			{UUID: "b"}: {Err: errors.New("no answer")}},
 	}
 	for name, c := range map[string]struct {
 		grant     ledger.ClaimID
@@ -44,7 +48,8 @@ func TestUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			used, known := s.Used(c.grant, c.gpu)
-			if sum, also := s.ByProcess(c.grant, c.gpu); used != c.used || known != c.known || sum != c.sum || also != c.known {
+			if sum, also := s.ByProcess(c.grant, c.gpu); used != c.used || known != c.known || sum != c.sum ||
+				also != c.known {
 				t.Errorf("used %s, by process %s, known %v %v", used, sum, known, also)
 			}
 		})
@@ -81,7 +86,9 @@ func TestUnattributed(t *testing.T) {
 		}
 		s.setUnattributed(last, []sharing.GPU{{UUID: "a"}, {UUID: "mig", MIG: true}}, nil)
 		last = s
-		if got := s.unattributed[sharing.GPURef{UUID: "a"}]; got != step.reported || (s.Unattributed(sharing.GPU{UUID: "a"}, nil) != "") != (step.reported > 0) || s.unattributed[sharing.GPURef{UUID: "mig"}] != 0 {
+		if got := s.unattributed[sharing.GPURef{UUID: "a"}]; got != step.reported ||
+			(s.Unattributed(sharing.GPU{UUID: "a"}, nil) != "") != (step.reported > 0) ||
+			s.unattributed[sharing.GPURef{UUID: "mig"}] != 0 {
 			t.Errorf("step %d: %s", i, got)
 		}
 		if _, is := news.News(s)[sharing.GPURef{UUID: "a"}]; is != step.news {
@@ -90,7 +97,8 @@ func TestUnattributed(t *testing.T) {
 	}
 }
 
-// Nothing is unattributed where the driver does not know what a process has, and managed memory that libkerf counts is not.
+// Nothing is unattributed where the driver does not know what a process has, and managed memory that libkerf counts is
+// not.
 func TestUnlistedIn(t *testing.T) {
 	for name, c := range map[string]struct {
 		reading Reading
@@ -98,12 +106,14 @@ func TestUnlistedIn(t *testing.T) {
 		want    sharing.Bytes
 		known   bool
 	}{
-		"all listed":    {Reading{Used: 7, Processes: []lists.Use{{Used: 3, Known: true}, {Used: 4, Known: true}}}, 0, 0, true},
-		"more is used":  {Reading{Used: 9, Processes: []lists.Use{{Used: 3, Known: true}}}, 0, 6, true},
-		"managed":       {Reading{Used: 9, Processes: []lists.Use{{Used: 3, Known: true}}}, 4, 2, true},
-		"less is used":  {Reading{Used: 1, Processes: []lists.Use{{Used: 3, Known: true}}}, 0, 0, true},
-		"not known":     {Reading{Used: 9, Processes: []lists.Use{{Used: 3}}}, 0, 0, false},
-		"sum too large": {Reading{Processes: []lists.Use{{Used: 1<<64 - 1, Known: true}, {Used: 1, Known: true}}}, 0, 0, false},
+		"all listed": {Reading{Used: 7, Processes: []lists.Use{{Used: 3, Known: true}, {Used: 4, Known: true}}}, 0,
+			0, true},
+		"more is used": {Reading{Used: 9, Processes: []lists.Use{{Used: 3, Known: true}}}, 0, 6, true},
+		"managed":      {Reading{Used: 9, Processes: []lists.Use{{Used: 3, Known: true}}}, 4, 2, true},
+		"less is used": {Reading{Used: 1, Processes: []lists.Use{{Used: 3, Known: true}}}, 0, 0, true},
+		"not known":    {Reading{Used: 9, Processes: []lists.Use{{Used: 3}}}, 0, 0, false},
+		"sum too large": {Reading{Processes: []lists.Use{{Used: 1<<64 - 1, Known: true}, {Used: 1, Known: true}}}, 0, 0,
+			false},
 	} {
 		if got, known := unlistedIn(c.reading, lists.Look{}, c.managed); got != c.want || known != c.known {
 			t.Errorf("%s: %s, %v", name, got, known)
@@ -121,20 +131,23 @@ func TestUnattributedNamesGrants(t *testing.T) {
 		}
 		return g
 	}
-	got := s.Unattributed(sharing.GPU{UUID: "a"}, []ledger.Grant{on("x", sharing.GPURef{UUID: "a"}, true), on("y", sharing.GPURef{UUID: "b"}, true), on("z", sharing.GPURef{UUID: "a"}, false)})
-	if !strings.HasSuffix(got, "; on the GPU: x") || !strings.HasPrefix(got, "GPU 0 has 1GiB") {
+	got := s.Unattributed(sharing.GPU{UUID: "a"}, []ledger.Grant{on("x", sharing.GPURef{UUID: "a"}, true),
+		on("y", sharing.GPURef{UUID: "b"}, true), on("z", sharing.GPURef{UUID: "a"}, false)})
+	if !strings.HasSuffix(got, "Grants on the GPU: x") || !strings.HasPrefix(got, "GPU 0 has 1GiB") {
 		t.Error(got)
 	}
 }
 
-// What ended processes left behind is told with who keeps it.
+// Memory of ended processes is reported with the processes that keep it.
 func TestEndedUse(t *testing.T) {
 	const begin = "grant g: 1GiB of GPU 2 belongs to processes that have ended; "
 	for want, u := range map[string]EndedUse{
 		"no process of the grant has the GPU's files open, so another process keeps them open": {},
-		"PID 7 keeps the GPU's files open":                                          {keepers: []int{7}},
-		"PIDs 7, 8 keep the GPU's files open; no other grant has such a process":    {keepers: []int{7, 8}, inferred: true},
-		"Kerf cannot tell which processes keep the GPU's files open: not permitted": {unread: errors.New("not permitted")},
+		"PID 7 keeps the GPU's files open": {retainers: []int{7}},
+		"PIDs 7, 8 keep the GPU's files open; no other grant has such a process": {retainers: []int{7, 8},
+			inferred: true},
+		"Kerf cannot tell which processes keep the GPU's files open: not permitted": {
+			unread: errors.New("not permitted")},
 	} {
 		u.bytes = sharing.GiB
 		if got := u.Sentence("g", 2); got != begin+want {

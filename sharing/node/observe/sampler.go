@@ -45,7 +45,8 @@ type View struct {
 	Owners []lists.Grant
 }
 
-// Sampler takes one sample at a time, and gives a fresh one to all who ask meanwhile. Its lock is taken before those of View.
+// Sampler takes one sample at a time, and gives a fresh one to all who ask meanwhile. Its lock is taken before those of
+// View.
 type Sampler struct {
 	Lists *lists.Lists
 	View  func() View
@@ -62,8 +63,8 @@ type Sampler struct {
 	changes uint64
 }
 
-// Sample returns a fresh sample. It takes as long as the slowest GPU, 2 s at most. It leaves out what the driver does not answer in
-// time.
+// Sample returns a fresh sample. It takes as long as the slowest GPU, 2 s at most. It leaves out what the driver does
+// not answer in time.
 func (s *Sampler) Sample(ctx context.Context) Sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,8 @@ func (s *Sampler) take(ctx context.Context, v View) Sample {
 	return p
 }
 
-// read reads all GPUs at once, so that one that hangs delays nobody by more than its deadline. It returns the process lists.
+// read reads all GPUs at once, so that one that hangs delays the others by at most its deadline. It returns the process
+// lists.
 func (s *Sampler) read(ctx context.Context, v View, p *Sample) []lists.Answer {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -133,10 +135,12 @@ func (s *Sampler) read(ctx context.Context, v View, p *Sample) []lists.Answer {
 	return answers
 }
 
-// unmanaged are the running processes of a list that no grant accounts for: also those of grants without a share of the GPU.
+// unmanaged are the running processes of a list that no grant accounts for: also those of grants without a share of the
+// GPU.
 func (s *Sampler) unmanaged(look lists.Look) (pids []int) {
 	for _, line := range look.Lines {
-		if line.Kind == listing.Running && line.Owner == "" && line.Cgroup != "" && !cgroup.Beneath(line.Cgroup, s.Daemons) {
+		if line.Kind == listing.Running && line.Owner == "" && line.Cgroup != "" &&
+			!cgroup.Beneath(line.Cgroup, s.Daemons) {
 			pids = append(pids, line.PID)
 		}
 	}
@@ -147,5 +151,5 @@ func (s *Sampler) unmanaged(look lists.Look) (pids []int) {
 // limitedOn reports whether the driver limits a grant on the GPU.
 func limitedOn(g ledger.Grant, gpu sharing.GPURef) bool {
 	return g.Claim.Level == sharing.LevelDriver &&
-		slices.ContainsFunc(g.InForce(), func(f sharing.Fragment) bool { return f.GPU == gpu && !f.Whole })
+		slices.ContainsFunc(g.InForce(), func(f sharing.Share) bool { return f.GPU == gpu && !f.Whole })
 }

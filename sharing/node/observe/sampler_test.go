@@ -35,7 +35,7 @@ type clock struct{ lists.Kernel }
 
 func (clock) Now() uint64 { return 0 }
 
-// A sample is used again while it is young and the node does not change, whoever asked for it. A GPU that hangs is left out.
+// A sample is used again by all callers while it is recent and the node does not change. A GPU that hangs is left out.
 func TestSampler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d slowDriver
@@ -78,7 +78,8 @@ func TestSampler(t *testing.T) {
 func TestUnmanaged(t *testing.T) {
 	s := &Sampler{Daemons: "/kerf/x.mps"}
 	got := s.unmanaged(lists.Look{Lines: []lists.Line{
-		line(5, "", "/user", 1), line(4, "", "/kerf/x.mpsother", 1), line(1, "g", "/kerf/x/g", 1), line(2, "", "/kerf/x.mps/a", 1), line(3, "", "", 1),
+		line(5, "", "/user", 1), line(4, "", "/kerf/x.mpsother", 1), line(1, "g", "/kerf/x/g", 1),
+		line(2, "", "/kerf/x.mps/a", 1), line(3, "", "", 1),
 	}})
 	if !slices.Equal(got, []int{4, 5}) {
 		t.Errorf("unmanaged: %v", got)

@@ -14,10 +14,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
-// unlistedIn is what a GPU has in use beyond what belongs to known processes, and beyond the managed memory that libkerf has
-// charged. It is false where the driver does not know what each process has. Programs cause it by managed memory, by
-// memory that they exported and released, which lives as long as a file or another process holds it, and by ending before
-// they were seen while another process has their files open.
+// unlistedIn is what a GPU has in use beyond what belongs to known processes, and beyond the managed memory that
+// libkerf has charged. It is false where the driver does not know what each process has. Programs cause it by managed
+// memory, by memory that they exported and released, which lives as long as a file or another process holds it, and by
+// ending before they were seen while another process has their files open.
 func unlistedIn(r Reading, look lists.Look, managed sharing.Bytes) (sharing.Bytes, bool) {
 	sum := managed
 	for _, use := range r.Processes {
@@ -26,11 +26,12 @@ func unlistedIn(r Reading, look lists.Look, managed sharing.Bytes) (sharing.Byte
 			return 0, false
 		}
 	}
-	return r.Used.SubFloor(sum) + look.Nobody(), true // the second is a part of the sum
+	return r.Used.SubFloor(sum) + look.Unattributed(), true // the second is a part of the sum
 }
 
-// setUnattributed compares a sample with the one before it. The driver does not read the use of a GPU and of its processes at one
-// moment, so the lesser of two samples is believed. It says nothing of a GPU in MIG mode: its use is that of its instances.
+// setUnattributed compares a sample with the one before it. The driver does not read the use of a GPU and of its
+// processes at one moment, so the lesser of two samples is believed. It says nothing of a GPU in MIG mode: its use is
+// that of its instances.
 func (s *Sample) setUnattributed(before Sample, gpus []sharing.GPU, managed map[sharing.GPURef]sharing.Bytes) {
 	s.unlisted, s.unattributed = map[sharing.GPURef]sharing.Bytes{}, map[sharing.GPURef]sharing.Bytes{}
 	for _, gpu := range gpus {
@@ -54,8 +55,8 @@ func (s *Sample) slack(gpu sharing.GPURef) sharing.Bytes {
 	return contextsize.Slack(len(s.GPUs[gpu].Processes))
 }
 
-// Unattributed reports a GPU's unattributed memory with its possible causes, and which grants are on the GPU; empty where there is
-// none. It names no grant as the cause: the driver does not tell.
+// Unattributed reports a GPU's unattributed memory with its possible causes, and which grants are on the GPU; empty
+// where there is none. It names no grant as the cause: the driver does not tell.
 func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
 	bytes, is := s.unattributed[gpu.Ref()]
 	if !is {
@@ -68,18 +69,19 @@ func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
 		}
 	}
 	text := fmt.Sprintf("GPU %d has %s of unattributed memory, which belongs to no known process and no cap counts. "+
-		"It is managed memory (cudaMallocManaged), memory that a program exported and released while a file or another process holds it, "+
+		"It is managed memory (cudaMallocManaged), memory that a program exported and released while a file or "+
+		"another process holds it, "+
 		"or memory of an ended process whose files another process has open", gpu.Index, bytes)
 	if len(on) == 0 {
 		return text + ". No grant is on the GPU"
 	}
-	return text + fmt.Sprintf(". Kerf cannot tell whose it is; on the GPU: %s", strings.Join(on, ", "))
+	return text + fmt.Sprintf(". Kerf does not know its owner. Grants on the GPU: %s", strings.Join(on, ", "))
 }
 
-// Touches reports whether a placement has a fragment on the GPU. One on a MIG instance counts for all of its GPU: its processes are
-// on the GPU's own list, too, and a driver may not say on which instance a process is.
+// Touches reports whether a placement has a share on the GPU. A share on a MIG instance counts for the whole GPU: the
+// GPU's list has its processes, too, and a driver may not report the instance of a process.
 func Touches(p sharing.Placement, gpu sharing.GPURef) bool {
-	return slices.ContainsFunc(p, func(f sharing.Fragment) bool { return f.GPU.UUID == gpu.UUID })
+	return slices.ContainsFunc(p, func(f sharing.Share) bool { return f.GPU.UUID == gpu.UUID })
 }
 
 // Unattributed says of which GPUs a new time with unattributed memory has begun. The zero value is ready for use.
@@ -87,8 +89,8 @@ type Unattributed struct {
 	known map[sharing.GPURef]bool
 }
 
-// News are the GPUs with unattributed memory of which that was not said before, and how much it is. It ends once the GPU has less
-// than what is usual.
+// News are the GPUs with unattributed memory of which that was not said before, and how much it is. It ends once the
+// GPU has less than what is usual.
 func (u *Unattributed) News(s Sample) map[sharing.GPURef]sharing.Bytes {
 	out := map[sharing.GPURef]sharing.Bytes{}
 	if u.known == nil {

@@ -62,7 +62,7 @@ type Access struct {
 
 // ConfigSource says where the configuration comes from.
 type ConfigSource struct {
-	// File is the SharingConfig document or the folder of its files; empty for the built-in default.
+	// File is the SharingConfig file, or the folder of its files; empty for the built-in default.
 	File string
 	// Map is the namespace/name of the ConfigMap; empty for none.
 	Map string
@@ -112,14 +112,15 @@ type Cluster struct {
 	// Kubelet is kubelet's folder; the others are the sockets of the container runtime and its NRI, and the
 	// configuration of NVIDIA's toolkit.
 	Kubelet, NRISocket, RuntimeSocket, ToolkitConfig string
-	// Exempt are namespaces whose containers keep their own NVIDIA_VISIBLE_DEVICES, and HostPaths those whose containers may
-	// mount host paths that reach GPUs.
+	// Exempt are namespaces whose containers keep their own NVIDIA_VISIBLE_DEVICES, and HostPaths those whose
+	// containers may mount host paths that reach GPUs.
 	Exempt, HostPaths []string
 }
 
 // GuardedPaths are the folders of the node that belong to Kerf or give GPUs away.
 func (o *Options) GuardedPaths() []string {
-	all := []string{o.Dirs.Dir, o.Dirs.Audit, o.Dirs.State, o.Containers.Hooks, o.Containers.CDI, "/etc/kerf", filepath.Join(o.Cluster.Kubelet, "device-plugins")}
+	all := []string{o.Dirs.Dir, o.Dirs.Audit, o.Dirs.State, o.Containers.Hooks, o.Containers.CDI, "/etc/kerf",
+		filepath.Join(o.Cluster.Kubelet, "device-plugins")}
 	all = append(all, filepath.SplitList(o.Containers.CDISources)...)
 	return slices.DeleteFunc(all, func(dir string) bool { return !filepath.IsAbs(dir) })
 }
@@ -127,14 +128,15 @@ func (o *Options) GuardedPaths() []string {
 // ReadOnly reports whether the agent may change no setting of a GPU.
 func (o *Options) ReadOnly() bool { return o.Driver.Settings == sharing.GPUSettingsReadOnly }
 
-// Complete makes the folders absolute, finds the PID namespaces, and rejects options that cannot be used; the error is a
-// sharing.FieldError that names the flag. pidSpace is the number of the PID namespace that stands for the machine's in tests;
-// empty: the machine's.
+// Complete makes the folders absolute, finds the PID namespaces, and rejects options that cannot be used; the error is
+// a sharing.FieldError that names the flag. pidSpace is the number of the PID namespace that stands for the machine's
+// in tests; empty: the machine's.
 func (o *Options) Complete(pidSpace string) error {
 	for _, p := range []struct {
 		flag string
 		path *string
-	}{{"--dir", &o.Dirs.Dir}, {"--dev-root", &o.Driver.DevRoot}, {"--lock-dir", &o.Dirs.Locks}, {"--cdi-dir", &o.Containers.CDI}, {"--hook-dir", &o.Containers.Hooks}, {"--kubelet-dir", &o.Cluster.Kubelet}} {
+	}{{"--run-dir", &o.Dirs.Dir}, {"--dev-root", &o.Driver.DevRoot}, {"--lock-dir", &o.Dirs.Locks},
+		{"--cdi-dir", &o.Containers.CDI}, {"--hook-dir", &o.Containers.Hooks}, {"--kubelet-dir", &o.Cluster.Kubelet}} {
 		if *p.path == "" {
 			return sharing.Invalid(p.flag, "", "name a directory", "is empty")
 		}
@@ -146,9 +148,10 @@ func (o *Options) Complete(pidSpace string) error {
 	}
 	// A unix socket's path has 108 bytes, the terminating zero among them.
 	if longest := filepath.Join(o.Dirs.Dir, "kerf.sock"); len(longest) > 107 {
-		return sharing.Invalid("--dir", o.Dirs.Dir, "name a directory with a shorter path", "makes socket paths of %d bytes; 107 are possible", len(longest))
+		return sharing.Invalid("--run-dir", o.Dirs.Dir, "name a directory with a shorter path",
+			"makes socket paths of %d bytes; 107 are possible", len(longest))
 	}
-	if _, err := doctor.ParseSetting("--driver-by", string(o.Driver.By)); err != nil {
+	if _, err := doctor.ParseSetting("--driver-access", string(o.Driver.By)); err != nil {
 		return err
 	}
 	if o.Driver.Settings != sharing.GPUSettingsManage && !o.ReadOnly() {
@@ -157,18 +160,21 @@ func (o *Options) Complete(pidSpace string) error {
 	if err := o.checkPIDSpace(pidSpace); err != nil {
 		return err
 	}
-	if namespace, name, ok := strings.Cut(o.Source.Map, "/"); o.Source.Map != "" && (!ok || namespace == "" || name == "" || strings.Contains(name, "/") || !o.Cluster.Serve) {
-		return sharing.Invalid("--config-map", o.Source.Map, "write namespace/name, and --kubernetes too", "names no ConfigMap that can be read")
+	if namespace, name, ok := strings.Cut(o.Source.Map, "/"); o.Source.Map != "" &&
+		(!ok || namespace == "" || name == "" || strings.Contains(name, "/") || !o.Cluster.Serve) {
+		return sharing.Invalid("--config-map", o.Source.Map, "write namespace/name, and --kubernetes too",
+			"names no ConfigMap that can be read")
 	}
 	if o.Cluster.Serve && o.Cluster.Node == "" {
-		return sharing.Invalid("--node-name", "", "set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
+		return sharing.Invalid("--node-name", "",
+			"set it, in a pod from the field spec.nodeName through KERF_NODE_NAME", "is empty")
 	}
 	return nil
 }
 
-// checkPIDSpace finds out which pid namespace the agent is in, and which one has all processes that its GPUs serve. A node of
-// a cluster may be a container itself, so there the node's own counts: an agent that is not in it does not start
-// (process.JoinHostCgroups).
+// checkPIDSpace finds out which pid namespace the agent is in, and which one has all processes that its GPUs serve. A
+// node of a cluster may be a container itself, so there the node's own counts: an agent that is not in it does not
+// start (process.JoinHostCgroups).
 func (o *Options) checkPIDSpace(stand string) error {
 	o.Driver.PIDs = backend.PIDSpace{Initial: process.InitialPIDSpace}
 	o.Driver.PIDs.Own, o.Driver.PIDs.Err = process.PIDSpace(os.Getpid())

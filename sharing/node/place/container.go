@@ -23,7 +23,7 @@ func (n *Node) podsBut(req sharing.Request) choice.Without {
 // Container places the complete request of a container. If others share its cap, the GPUs have room for all of them.
 // Errors: *allocator.NoFit, *NoInstance, and sharing.ErrUnsupported if no backend enforces it.
 func (n *Node) Container(ask sharing.ContainerAsk, req sharing.Request) (Placed, error) {
-	if ask.Joint.GPUs > 0 {
+	if ask.SharedCap.GPUs > 0 {
 		return n.shared(ask, req)
 	}
 	req = n.Hardened(req)
@@ -38,7 +38,7 @@ func (n *Node) Container(ask sharing.ContainerAsk, req sharing.Request) (Placed,
 
 // shared places the request of a container whose cap others share.
 func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, error) {
-	together, err := n.Config.Resolve(n.Pool, ask.Joint)
+	together, err := n.Config.Resolve(n.Pool, ask.SharedCap)
 	if err != nil {
 		return Placed{}, err
 	}
@@ -46,7 +46,9 @@ func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, er
 	p, err := n.choose(together, ask.Advice, alone.Together())
 	if err != nil {
 		if _, other := n.choose(together, ask.Advice, alone); other == nil {
-			err = fmt.Errorf("no backend of this node enforces one cap for several containers: remove share-with, or list libkerf or reactive in backends: %w", err)
+			err = fmt.Errorf(
+				"no backend of this node enforces one cap for several containers: remove share-cap-with, or "+
+					"list libkerf or reactive in backends: %w", err)
 		}
 		return Placed{}, err
 	}
@@ -54,7 +56,8 @@ func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, er
 	if err == nil && by.None() { // if one container alone has a backend, who requests a shared cap must know
 		var other choice.Choice
 		if other, err = n.enforcer(together, p, n.podsBut(together)); err == nil && !other.None() {
-			err = fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount of its own without share-with, or list libkerf or reactive: %w", by.Why, sharing.ErrUnsupported)
+			err = fmt.Errorf("no backend of this node holds several containers to one cap (%s): give each an amount "+
+				"without share-cap-with, or list libkerf or reactive: %w", by.Why, sharing.ErrUnsupported)
 		}
 	}
 	return Placed{req, PartOn(req, p, n.gpu), by}, err
@@ -70,12 +73,13 @@ func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPURef) (
 	return out
 }
 
-// Lender finds the grant of the pod that an init container can use before the container that the grant is for. No container
-// uses it now, and it is the smallest that covers the request. part is empty if the request takes all of it.
+// Lender finds the grant of the pod that an init container can use before the container that the grant is for. No
+// container uses it now, and it is the smallest that covers the request. part is empty if the request takes all of it.
 func (n *Node) Lender(podUID string, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
 	var least sharing.Bytes
 	for _, g := range n.Grants {
-		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork || g.Joint != nil {
+		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork ||
+			g.SharedCap != nil {
 			continue
 		}
 		want, covered := n.within(g.Claim, req)
@@ -115,8 +119,8 @@ func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, b
 	return p, true
 }
 
-// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init container can if
-// another container requests as much memory. Those that share a cap count once.
+// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init container
+// can if another container requests as much memory. Those that share a cap count once.
 func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 	var out []sharing.Request
 	for i, a := range asks {
@@ -125,12 +129,14 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 			return o.Pod() && o.PodUID == a.Ref.PodUID && o.Container == a.Ref.Container
 		})
 		covered, request := a.With != "", a.Request // with what it shares
-		if a.Joint.GPUs > 0 {
-			request = a.Joint
+		if a.SharedCap.GPUs > 0 {
+			request = a.SharedCap
 		}
 		for j, b := range asks {
-			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory && (b.Kind == sharing.ContainerApp || j < i)
-			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar && b.Joint.GPUs == 0 && j != i && larger
+			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory &&
+				(b.Kind == sharing.ContainerApp || j < i)
+			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar &&
+				b.SharedCap.GPUs == 0 && j != i && larger
 		}
 		if !claimed && !covered {
 			out = append(out, n.Resolved(request)...)
@@ -139,12 +145,13 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 	return out
 }
 
-// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose: the grant is made
-// with the pod's sandbox, and kubelet's choice is known when the container is created. A grant stays where the scheduler
-// planned it, and if containers share it. gpu finds a GPU.
+// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose: the grant is
+// made with the pod's sandbox, and kubelet's choice is known when the container is created. A grant stays where the
+// scheduler planned it, and if containers share it. gpu finds a GPU.
 func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
 	near, p := ask.Advice.Near, g.Claim.Placement
-	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.Joint.GPUs > 0 || len(near) != 1 || len(p) != near[0].Count {
+	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.SharedCap.GPUs > 0 ||
+		len(near) != 1 || len(p) != near[0].Count {
 		return false
 	}
 	there, planned := true, len(ask.Advice.GPUs) == len(p)
@@ -173,7 +180,8 @@ type Placed struct {
 	Enforced  choice.Choice
 }
 
-// NoInstance is the error of a request for a MIG instance that the node has no room for. It wraps the error that says so.
+// NoInstance is the error of a request for a MIG instance that the node has no room for. It wraps the error that says
+// so.
 type NoInstance struct {
 	error
 	// Reason is that of the GPU that came nearest to an answer.
@@ -185,14 +193,16 @@ type NoInstance struct {
 // Unwrap returns the error for people.
 func (e *NoInstance) Unwrap() error { return e.error }
 
-// choose places a request where the advice says if it still fits there, else where it fits. but replaces answers of backends.
+// choose places a request where the advice says if it still fits there, else where it fits. but replaces answers of
+// backends.
 func (n *Node) choose(req sharing.Request, advice sharing.Advice, but choice.Without) (sharing.Placement, error) {
 	if req.Kind == sharing.KindMIG {
 		return n.chooseInstance(req, advice)
 	}
 	states := n.Free(req.Profile, but)
 	if len(advice.GPUs) == req.GPUs {
-		planned := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return !slices.Contains(advice.Refs(), s.GPU.Ref()) })
+		planned := slices.DeleteFunc(slices.Clone(states),
+			func(s allocator.GPUState) bool { return !slices.Contains(advice.Refs(), s.GPU.Ref()) })
 		if p, err := allocator.Choose(planned, req); err == nil {
 			return p, nil
 		}
@@ -208,7 +218,8 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 	for _, v := range n.GPUs {
 		if id := v.GPU.Ref(); !id.IsInstance() {
 			gpus = append(gpus, instances.Candidate{
-				GPU: v.GPU, Turns: n.Modes.Turns(id.UUID), Switching: n.Modes.Switching(id.UUID), Taken: append(n.Granted(id.UUID), n.Faults(id.UUID)...),
+				GPU: v.GPU, Turns: n.Modes.Turns(id.UUID), Switching: n.Modes.Switching(id.UUID),
+				Taken: append(n.Granted(id.UUID), n.Faults(id.UUID)...),
 			})
 		}
 	}
@@ -219,8 +230,8 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 	return p, nil
 }
 
-// Hardened is a request for memory that only hardware may enforce as one for the smallest MIG instance that has it, if the node
-// creates instances. Any other request stays as it is.
+// Hardened is a request for memory that only hardware may enforce as one for the smallest MIG instance that has it, if
+// the node creates instances. Any other request stays as it is.
 func (n *Node) Hardened(req sharing.Request) sharing.Request {
 	gives := func(v ledger.View) bool { return v.GPU.MIG || n.Modes.Turns(v.GPU.UUID) }
 	hard := instances.Hardened(req)
@@ -246,7 +257,8 @@ func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing
 	if req.Kind != sharing.KindWhole || len(near) != 1 || near[0].Count != req.GPUs {
 		return nil, false
 	}
-	local := slices.DeleteFunc(slices.Clone(states), func(s allocator.GPUState) bool { return s.GPU.NUMA != near[0].NUMA })
+	local := slices.DeleteFunc(slices.Clone(states),
+		func(s allocator.GPUState) bool { return s.GPU.NUMA != near[0].NUMA })
 	p, err := allocator.Choose(local, req)
 	return p, err == nil
 }

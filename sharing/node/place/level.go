@@ -32,7 +32,8 @@ func (b *Backends) List(gpu sharing.GPURef, profile string) []sharing.Backend {
 	return b.Config.BackendsOn(b.Settings[gpu], b.Pool, profile)
 }
 
-// levels are those that a grant on the GPU can have now with the backends of the list, and which backend enforces a share.
+// levels are those that a grant on the GPU can have now with the backends of the list, and which backend enforces a
+// share.
 func (b *Backends) levels(g sharing.GPU, list []sharing.Backend, but choice.Without) ([]sharing.Level, choice.Choice) {
 	rep, known := b.Reports[g.Ref()]
 	if g.MIG || !known {
@@ -45,8 +46,8 @@ func (b *Backends) levels(g sharing.GPU, list []sharing.Backend, but choice.With
 	return []sharing.Level{sharing.LevelExclusive, c.Level}, c
 }
 
-// LevelsOf are the levels that a grant can have on a healthy GPU with that MIG state. The reason says why a share cannot have
-// a stronger one.
+// LevelsOf are the levels that a grant can have on a healthy GPU with that MIG state. The reason says why a share
+// cannot have a stronger one.
 func (n *Node) LevelsOf(g sharing.GPU, state mig.State) (levels []sharing.Level, reason string) {
 	on := g.MIG && state.On
 	switch {
@@ -80,8 +81,8 @@ func (b *Backends) Counts(g sharing.GPU) bool {
 	})
 }
 
-// enforcer chooses the backend for a placement. The GPUs of a placement may have no backend in common, although each has one
-// that is strong enough: then the error is sharing.ErrUnsupported.
+// enforcer chooses the backend for a placement. The GPUs of a placement may have no backend in common, although each
+// has one that is strong enough: then the error is sharing.ErrUnsupported.
 func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Without) (choice.Choice, error) {
 	if req.Kind == sharing.KindMIG {
 		return choice.Choice{Level: sharing.LevelHardware}, nil
@@ -103,7 +104,7 @@ func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Wit
 		}
 		least = max(least, sharing.LeastOfShare(req.MinLevel, n.Settings[f.GPU].MinLevel))
 		on = append(on, choice.On{
-			GPU: name, List: n.List(f.GPU, req.Profile), Report: rep.But(but.Beside(mps[f.GPU], others[f.GPU])),
+			GPU: name, List: n.List(f.GPU, req.Profile), Report: rep.But(but.Alongside(mps[f.GPU], others[f.GPU])),
 		})
 	}
 	if len(on) == 0 {
@@ -111,7 +112,8 @@ func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Wit
 	}
 	c := choice.Choose(on...)
 	if !c.Level.AtLeast(least) {
-		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", p.GPUs(), c.Level, least, c.Why, sharing.ErrUnsupported)
+		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", p.GPUs(),
+			c.Level, least, c.Why, sharing.ErrUnsupported)
 	}
 	return c, nil
 }
@@ -123,7 +125,7 @@ func (b *Backends) Terms(o ledger.Owner, c choice.Choice) ledger.Terms {
 
 // domain names who may share a daemon of MPS with an owner.
 func (b *Backends) domain(o ledger.Owner) string {
-	if b.Pool.MPSSharing == config.MPSSharingPool {
+	if b.Pool.MPSDaemonScope == config.MPSScopePool {
 		return mps.PoolDomain(o.Pod())
 	}
 	return mps.DomainOf(o.Pod(), o.Namespace, o.UID)

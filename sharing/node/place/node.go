@@ -3,8 +3,8 @@
 
 // Package place chooses the GPUs and the backend for a request on one node.
 //
-// It promises that a choice follows from a Node alone: no method waits, reads a clock, or changes anything. Who takes the Node
-// under a lock and enters the grant under the same lock has chosen and booked in one transaction.
+// It promises that a choice follows from a Node alone: no method waits, reads a clock, or changes anything. Who takes
+// the Node under a lock and enters the grant under the same lock has chosen and booked in one transaction.
 package place
 
 import (
@@ -23,7 +23,7 @@ import (
 
 // MIG is the MIG manager.
 type MIG interface {
-	// Offer is what a GPU gives to a request for a profile, beside what is taken of it.
+	// Offer is what a GPU gives to a request for a profile, in addition to what is taken.
 	Offer(gpu sharing.GPUID, profile string, start int, taken []mig.Granted) mig.Offer
 	// Fits reports whether an instance of the GPU answers a request for a profile.
 	Fits(gpu sharing.GPUID, profile string, in sharing.Instance) bool
@@ -84,13 +84,14 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 	mps, others := mixes(n.Grants)
 	for _, v := range n.GPUs {
 		id := v.GPU.Ref()
-		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Lent: v.LentMemory, Held: v.Claims > 0}
+		s := allocator.GPUState{GPU: v.GPU, FreeMemory: v.FreeMemory, FreePercent: v.FreePercent, Burst: v.BurstMemory,
+			Held: v.Claims > 0}
 		list := n.List(id, profile)
-		levels, by := n.levels(v.GPU, list, but.Beside(mps[id], others[id]))
+		levels, by := n.levels(v.GPU, list, but.Alongside(mps[id], others[id]))
 		s.Levels, s.LevelWhy = levels, by.Why
 		if mps[id] && !backend.PropertiesOf(by.Backend).Served {
 			s.Shut = "runs MPS for other grants, which cannot hold this one (" + s.LevelWhy + ")"
-			s.Levels, by = n.levels(v.GPU, list, but.Beside(false, others[id])) // once those grants have ended
+			s.Levels, by = n.levels(v.GPU, list, but.Alongside(false, others[id])) // once those grants have ended
 			s.LevelWhy = by.Why
 		}
 		apply(&s, n.Settings[id], v.Claims)
@@ -103,8 +104,8 @@ func (n *Node) Free(profile string, but choice.Without) []allocator.GPUState {
 	return out
 }
 
-// Recall says how much of the memory that is lent on each GPU must come back, so that the requests fit. On the GPUs in use no
-// lent memory can come back. There is none if that does not make room.
+// Recall returns how much burst memory each GPU must get back so that the requests fit. It takes none from the GPUs in
+// inUse. The result is empty if the requests do not fit even then.
 func (n *Node) Recall(requests []sharing.Request, inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes {
 	if len(requests) == 0 {
 		return nil
@@ -112,7 +113,7 @@ func (n *Node) Recall(requests []sharing.Request, inUse map[sharing.GPURef]bool)
 	states := n.Free(requests[0].Profile, nil)
 	for i := range states {
 		if inUse[states[i].GPU.Ref()] {
-			states[i].Lent = 0
+			states[i].Burst = 0
 		}
 	}
 	back, err := allocator.Recall(states, requests)
@@ -130,11 +131,11 @@ func (n *Node) Rules(s *allocator.GPUState, profile string) []sharing.Backend {
 
 // apply restricts the view of a GPU with so many grants to what its settings allow.
 func apply(s *allocator.GPUState, set config.GPUSettings, grants int) {
-	s.Sharers, s.MaxSharers, s.MinLevel = grants, set.Sharers, set.MinLevel
+	s.Sharers, s.MaxSharers, s.MinLevel = grants, set.MaxSharesPerGPU, set.MinLevel
 	if s.GPU.Ref().IsInstance() {
 		set.Mode = config.ModeAuto // the GPU of a shared instance gives that instance
 	}
-	if set.Exclude {
+	if set.Excluded {
 		s.Give("", false, false)
 		return
 	}

@@ -25,7 +25,7 @@ var (
 	old = choice.Support{Answer: choice.NotSupported, Reason: "old driver", Remedy: "update it"}
 )
 
-// world is what the node asks beside its values. Each map is by GPU.
+// world is what the node reads in addition to its values. Each map is by GPU.
 type world struct {
 	turns     map[sharing.GPUID]bool
 	switching map[sharing.GPUID]string
@@ -83,8 +83,9 @@ func whole(n int) sharing.Request { return sharing.Request{Kind: sharing.KindWho
 // grant enters a grant of so much memory of one GPU.
 func (n *Node) grant(i, gibs int, change func(*ledger.Grant)) {
 	g := ledger.Grant{Claim: ledger.Claim{
-		ID: ledger.ClaimID(fmt.Sprintf("c%d", len(n.Grants))), Request: gib(gibs), Placement: sharing.Placement{gib(gibs).On(n.GPUs[i].GPU)},
-		Terms: ledger.Terms{Level: sharing.LevelDriver, Backend: sharing.BackendDriver},
+		ID: ledger.ClaimID(fmt.Sprintf("c%d", len(n.Grants))), Request: gib(gibs),
+		Placement: sharing.Placement{gib(gibs).On(n.GPUs[i].GPU)},
+		Terms:     ledger.Terms{Level: sharing.LevelDriver, Backend: sharing.BackendDriver},
 	}}
 	if change != nil {
 		change(&g)
@@ -94,7 +95,9 @@ func (n *Node) grant(i, gibs int, change func(*ledger.Grant)) {
 	n.Grants = append(n.Grants, g)
 }
 
-func byMPS(g *ledger.Grant) { g.Claim.Backend, g.Claim.Level = sharing.BackendMPS, sharing.LevelClient }
+func byMPS(g *ledger.Grant) {
+	g.Claim.Backend, g.Claim.Level = sharing.BackendMPS, sharing.LevelUserspace
+}
 
 func indexes(p sharing.Placement) (out []int) {
 	for _, f := range p {
@@ -116,29 +119,33 @@ func TestContainerFollowsAdvice(t *testing.T) {
 		change func(*Node, *world)
 		want   []int
 	}{
-		"no advice":           {gib(10), sharing.Advice{}, nil, []int{0}},
-		"planned":             {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, nil, []int{1}},
-		"planned and full":    {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, func(n *Node, _ *world) { n.grant(1, 75, nil) }, []int{0}},
+		"no advice": {gib(10), sharing.Advice{}, nil, []int{0}},
+		"planned":   {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}}, nil, []int{1}},
+		"planned and full": {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}},
+			func(n *Node, _ *world) { n.grant(1, 75, nil) }, []int{0}},
 		"planned for another": {gib(10), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID, id(2).UUID}}, nil, []int{0}},
 		"near":                {whole(1), sharing.Advice{Near: near(0, 1)}, nil, []int{0}},
 		"near two":            {whole(2), sharing.Advice{Near: near(0, 2)}, nil, []int{0, 1}},
 		"near is full":        {whole(2), sharing.Advice{Near: near(1, 2)}, nil, []int{0, 1}},
 		"near for a share":    {gib(10), sharing.Advice{Near: near(1, 1)}, nil, []int{0}},
 		"near two nodes":      {whole(1), sharing.Advice{Near: append(near(0, 1), near(1, 1)...)}, nil, []int{2}},
-		"planned before near": {whole(1), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, Near: near(1, 1)}, nil, []int{1}},
-		"beside others":       {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.grant(2, 10, nil) }, []int{2}},
+		"planned before near": {whole(1), sharing.Advice{GPUs: []sharing.GPUID{id(1).UUID}, Near: near(1, 1)}, nil,
+			[]int{1}},
+		"next to others": {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.grant(2, 10, nil) }, []int{2}},
 		"excluded": {gib(10), sharing.Advice{}, func(n *Node, _ *world) {
-			n.Settings[id(0)] = config.GPUSettings{Exclude: true}
+			n.Settings[id(0)] = config.GPUSettings{Excluded: true}
 		}, []int{1}},
 		"whole GPUs only": {gib(10), sharing.Advice{}, func(n *Node, _ *world) {
 			n.Settings[id(0)] = config.GPUSettings{Mode: config.ModeWhole}
 		}, []int{1}},
 		"enough sharers": {gib(10), sharing.Advice{}, func(n *Node, _ *world) {
 			n.grant(0, 10, nil)
-			n.Settings[id(0)] = config.GPUSettings{Sharers: 1}
+			n.Settings[id(0)] = config.GPUSettings{MaxSharesPerGPU: 1}
 		}, []int{1}},
-		"switches":   {gib(10), sharing.Advice{}, func(_ *Node, w *world) { w.switching = map[sharing.GPUID]string{id(0).UUID: "switches"} }, []int{1}},
-		"no backend": {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.Reports[id(0)] = choice.Report{} }, []int{1}},
+		"switches": {gib(10), sharing.Advice{},
+			func(_ *Node, w *world) { w.switching = map[sharing.GPUID]string{id(0).UUID: "switches"} }, []int{1}},
+		"no backend": {gib(10), sharing.Advice{}, func(n *Node, _ *world) { n.Reports[id(0)] = choice.Report{} },
+			[]int{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, w := newNode()
@@ -156,8 +163,9 @@ func TestContainerFollowsAdvice(t *testing.T) {
 // The backend is the strongest that all GPUs of the placement have in common.
 func TestEnforcer(t *testing.T) {
 	reports := map[string]choice.Report{
-		"both": {sharing.BackendDriver: yes, sharing.BackendLibkerf: yes}, "libkerf": {sharing.BackendDriver: old, sharing.BackendLibkerf: yes},
-		"driver": {sharing.BackendDriver: yes}, "none": {sharing.BackendDriver: old},
+		"both":    {sharing.BackendDriver: yes, sharing.BackendLibkerf: yes},
+		"libkerf": {sharing.BackendDriver: old, sharing.BackendLibkerf: yes},
+		"driver":  {sharing.BackendDriver: yes}, "none": {sharing.BackendDriver: old},
 	}
 	for name, tt := range map[string]struct {
 		gpus   []string
@@ -166,11 +174,13 @@ func TestEnforcer(t *testing.T) {
 		reason string
 		err    error
 	}{
-		"the strongest":        {[]string{"both"}, 0, sharing.LevelDriver, "", nil},
-		"the next":             {[]string{"libkerf"}, 0, sharing.LevelClient, "driver: old driver; update it", nil},
-		"in common":            {[]string{"both", "libkerf"}, 0, sharing.LevelClient, "driver: GPU 1: old driver; update it", nil},
-		"less than demanded":   {[]string{"driver", "libkerf"}, sharing.LevelReactive, 0, "", sharing.ErrUnsupported},
-		"nothing, and allowed": {[]string{"none"}, sharing.LevelNone, sharing.LevelNone, "driver: old driver; update it", nil},
+		"the strongest": {[]string{"both"}, 0, sharing.LevelDriver, "", nil},
+		"the next":      {[]string{"libkerf"}, 0, sharing.LevelUserspace, "driver: old driver; update it", nil},
+		"in common": {[]string{"both", "libkerf"}, 0, sharing.LevelUserspace,
+			"driver: GPU 1: old driver; update it", nil},
+		"less than demanded": {[]string{"driver", "libkerf"}, sharing.LevelReactive, 0, "", sharing.ErrUnsupported},
+		"nothing, and allowed": {[]string{"none"}, sharing.LevelNone, sharing.LevelNone,
+			"driver: old driver; update it", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -188,7 +198,8 @@ func TestEnforcer(t *testing.T) {
 		})
 	}
 	n, _ := newNode()
-	if c, err := n.enforcer(whole(1), sharing.Placement{{GPU: id(0), Whole: true}}, nil); err != nil || c.Level != sharing.LevelExclusive {
+	if c, err := n.enforcer(whole(1), sharing.Placement{{GPU: id(0), Whole: true}}, nil); err != nil ||
+		c.Level != sharing.LevelExclusive {
 		t.Errorf("a whole GPU: %v, %v", c, err)
 	}
 	n.Reports = nil
@@ -211,12 +222,17 @@ func TestMPSIsNotMixed(t *testing.T) {
 		want   []sharing.Level
 		shut   bool
 	}{
-		"MPS beside MPS":          {only, byMPS, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelClient}, false},
-		"a pod without MPS":       {works, byMPS, "no hostPath", []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, true},
-		"beside other shares":     {only, nil, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, false},
-		"driver beside driver":    {works, nil, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, false},
-		"driver and MPS on MPS":   {works, byMPS, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelClient}, false},
-		"a whole GPU is no share": {only, func(g *ledger.Grant) { g.Claim.Placement[0].Whole = true }, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelClient}, false},
+		"MPS next to MPS": {only, byMPS, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelUserspace},
+			false},
+		"a pod without MPS": {works, byMPS, "no hostPath",
+			[]sharing.Level{sharing.LevelExclusive, sharing.LevelDriver}, true},
+		"next to other shares": {only, nil, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelNone}, false},
+		"driver next to driver": {works, nil, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelDriver},
+			false},
+		"driver and MPS on MPS": {works, byMPS, "", []sharing.Level{sharing.LevelExclusive, sharing.LevelUserspace},
+			false},
+		"a whole GPU is no share": {only, func(g *ledger.Grant) { g.Claim.Placement[0].Whole = true }, "",
+			[]sharing.Level{sharing.LevelExclusive, sharing.LevelUserspace}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -239,7 +255,7 @@ func TestMPSDomains(t *testing.T) {
 			t.Errorf("%+v is of %q, want %q", o, got, want)
 		}
 	}
-	n.Pool.MPSSharing = config.MPSSharingPool
+	n.Pool.MPSDaemonScope = config.MPSScopePool
 	for want, o := range map[string]ledger.Owner{"pool/pods": pod, "pool": {UID: 1000}} {
 		if got := n.Terms(o, choice.Choice{}).Domain; got != want {
 			t.Errorf("where the pool shares, %+v is of %q, want %q", o, got, want)
@@ -247,7 +263,8 @@ func TestMPSDomains(t *testing.T) {
 	}
 }
 
-// A shared cap needs a backend that enforces it over several containers. The error says so if one container alone has a backend.
+// A shared cap needs a backend that enforces it over several containers. The error says so if one container alone has a
+// backend.
 func TestSharedCap(t *testing.T) {
 	for name, tt := range map[string]struct {
 		report choice.Report
@@ -255,10 +272,13 @@ func TestSharedCap(t *testing.T) {
 		want   sharing.Backend
 		err    string
 	}{
-		"libkerf":             {choice.Report{sharing.BackendDriver: yes, sharing.BackendLibkerf: yes}, 0, sharing.BackendLibkerf, ""},
-		"the driver does not": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelNone, 0, "no backend of this node holds several containers to one cap"},
-		"demanded":            {choice.Report{sharing.BackendDriver: yes}, sharing.LevelReactive, 0, "no backend of this node enforces one cap for several containers"},
-		"nothing does":        {choice.Report{}, sharing.LevelNone, sharing.BackendNone, ""},
+		"libkerf": {choice.Report{sharing.BackendDriver: yes, sharing.BackendLibkerf: yes}, 0,
+			sharing.BackendLibkerf, ""},
+		"the driver does not": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelNone, 0,
+			"no backend of this node holds several containers to one cap"},
+		"demanded": {choice.Report{sharing.BackendDriver: yes}, sharing.LevelReactive, 0,
+			"no backend of this node enforces one cap for several containers"},
+		"nothing does": {choice.Report{}, sharing.LevelNone, sharing.BackendNone, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -268,21 +288,23 @@ func TestSharedCap(t *testing.T) {
 			}
 			joint, mine := gib(30), gib(10)
 			joint.MinLevel, mine.MinLevel = tt.least, tt.least
-			p, err := n.Container(sharing.ContainerAsk{Joint: joint}, mine)
+			p, err := n.Container(sharing.ContainerAsk{SharedCap: joint}, mine)
 			if tt.err != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tt.err) {
 					t.Errorf("%v, want %s", err, tt.err)
 				}
 				return
 			}
-			if err != nil || p.Enforced.Backend != tt.want || len(p.Placement) != 1 || p.Placement[0].Memory != 10*sharing.GiB {
+			if err != nil || p.Enforced.Backend != tt.want || len(p.Placement) != 1 ||
+				p.Placement[0].Memory != 10*sharing.GiB {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})
 	}
 	n, _ := newNode()
 	n.grant(0, 60, nil)
-	if p, err := n.Container(sharing.ContainerAsk{Joint: gib(30)}, gib(10)); err != nil || !slices.Equal(indexes(p.Placement), []int{1}) {
+	if p, err := n.Container(sharing.ContainerAsk{SharedCap: gib(30)}, gib(10)); err != nil ||
+		!slices.Equal(indexes(p.Placement), []int{1}) {
 		t.Errorf("not where all have room: %v, %v", indexes(p.Placement), err)
 	}
 }
@@ -305,18 +327,22 @@ func TestLender(t *testing.T) {
 		want   ledger.ClaimID
 		part   sharing.Bytes // 0 for all of it
 	}{
-		"the smallest":      {gib(5), nil, "c1", 5 * sharing.GiB},
-		"all of it":         {gib(10), nil, "c1", 0},
-		"the larger":        {gib(15), nil, "c0", 15 * sharing.GiB},
-		"none covers it":    {gib(25), nil, "", 0},
-		"another number":    {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 2}, nil, "", 0},
-		"a stronger level":  {weak, nil, "", 0},
-		"busy":              {gib(5), func(n *Node) { n.Grants[1].Work = ledger.Activation }, "c0", 5 * sharing.GiB},
-		"of a sidecar":      {gib(5), func(n *Node) { n.Grants[1].Claim.Kind = sharing.ContainerSidecar }, "c0", 5 * sharing.GiB},
-		"of a shared cap":   {gib(5), func(n *Node) { n.Grants[1].Joint = sharing.Placement{} }, "c0", 5 * sharing.GiB},
-		"of another pod":    {gib(5), func(n *Node) { n.Grants[1].Claim.Owner.PodUID = "other" }, "c0", 5 * sharing.GiB},
-		"the GPU is gone":   {gib(5), func(n *Node) { n.GPUs = n.GPUs[:1] }, "c0", 5 * sharing.GiB},
-		"another GPU named": {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 1, UUIDs: []sharing.GPUID{id(2).UUID}}, nil, "", 0},
+		"the smallest":     {gib(5), nil, "c1", 5 * sharing.GiB},
+		"all of it":        {gib(10), nil, "c1", 0},
+		"the larger":       {gib(15), nil, "c0", 15 * sharing.GiB},
+		"none covers it":   {gib(25), nil, "", 0},
+		"another number":   {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 2}, nil, "", 0},
+		"a stronger level": {weak, nil, "", 0},
+		"busy":             {gib(5), func(n *Node) { n.Grants[1].Work = ledger.Activation }, "c0", 5 * sharing.GiB},
+		"of a sidecar": {gib(5), func(n *Node) { n.Grants[1].Claim.Kind = sharing.ContainerSidecar }, "c0",
+			5 * sharing.GiB},
+		"of a shared cap": {gib(5), func(n *Node) { n.Grants[1].SharedCap = sharing.Placement{} }, "c0",
+			5 * sharing.GiB},
+		"of another pod": {gib(5), func(n *Node) { n.Grants[1].Claim.Owner.PodUID = "other" }, "c0",
+			5 * sharing.GiB},
+		"the GPU is gone": {gib(5), func(n *Node) { n.GPUs = n.GPUs[:1] }, "c0", 5 * sharing.GiB},
+		"another GPU named": {sharing.Request{Kind: sharing.KindShared, Memory: sharing.GiB, GPUs: 1,
+			UUIDs: []sharing.GPUID{id(2).UUID}}, nil, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -337,23 +363,26 @@ func TestLender(t *testing.T) {
 // Each container without a grant counts, if it cannot use the grant of another.
 func TestUnclaimed(t *testing.T) {
 	ask := func(name string, kind sharing.ContainerKind, gibs int) sharing.ContainerAsk {
-		return sharing.ContainerAsk{Ref: sharing.ContainerRef{PodUID: "p", Container: name}, Kind: kind, Request: gib(gibs)}
+		return sharing.ContainerAsk{Ref: sharing.ContainerRef{PodUID: "p", Container: name}, Kind: kind,
+			Request: gib(gibs)}
 	}
 	app, init, sidecar := sharing.ContainerApp, sharing.ContainerInit, sharing.ContainerSidecar
 	leader, follower := ask("lead", app, 10), ask("follow", app, 5)
-	leader.Joint, follower.With = gib(15), "lead"
+	leader.SharedCap, follower.With = gib(15), "lead"
 	for name, tt := range map[string]struct {
 		asks []sharing.ContainerAsk
 		want []sharing.Bytes
 	}{
-		"two apps":                 {[]sharing.ContainerAsk{ask("a", app, 1), ask("b", app, 2)}, []sharing.Bytes{1, 2}},
-		"one has a grant":          {[]sharing.ContainerAsk{ask("has", app, 1), ask("b", app, 2)}, []sharing.Bytes{2}},
-		"init below an app":        {[]sharing.ContainerAsk{ask("i", init, 1), ask("a", app, 1)}, []sharing.Bytes{1}},
-		"init above an app":        {[]sharing.ContainerAsk{ask("i", init, 2), ask("a", app, 1)}, []sharing.Bytes{2, 1}},
-		"init beside a sidecar":    {[]sharing.ContainerAsk{ask("i", init, 1), ask("s", sidecar, 5)}, []sharing.Bytes{1, 5}},
-		"equal inits":              {[]sharing.ContainerAsk{ask("i", init, 3), ask("j", init, 3)}, []sharing.Bytes{3}},
-		"a shared cap counts once": {[]sharing.ContainerAsk{leader, follower}, []sharing.Bytes{15}},
-		"init beside a shared cap": {[]sharing.ContainerAsk{ask("i", init, 1), leader}, []sharing.Bytes{1, 15}},
+		"two apps":          {[]sharing.ContainerAsk{ask("a", app, 1), ask("b", app, 2)}, []sharing.Bytes{1, 2}},
+		"one has a grant":   {[]sharing.ContainerAsk{ask("has", app, 1), ask("b", app, 2)}, []sharing.Bytes{2}},
+		"init below an app": {[]sharing.ContainerAsk{ask("i", init, 1), ask("a", app, 1)}, []sharing.Bytes{1}},
+		"init above an app": {[]sharing.ContainerAsk{ask("i", init, 2), ask("a", app, 1)},
+			[]sharing.Bytes{2, 1}},
+		"init next to a sidecar": {[]sharing.ContainerAsk{ask("i", init, 1), ask("s", sidecar, 5)},
+			[]sharing.Bytes{1, 5}},
+		"equal inits":               {[]sharing.ContainerAsk{ask("i", init, 3), ask("j", init, 3)}, []sharing.Bytes{3}},
+		"a shared cap counts once":  {[]sharing.ContainerAsk{leader, follower}, []sharing.Bytes{15}},
+		"init next to a shared cap": {[]sharing.ContainerAsk{ask("i", init, 1), leader}, []sharing.Bytes{1, 15}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := newNode()
@@ -372,24 +401,30 @@ func TestUnclaimed(t *testing.T) {
 	}
 }
 
-// Only a fresh grant of whole GPUs moves, and only from a NUMA node that nobody planned.
+// Only a fresh grant of whole GPUs moves, and only from a NUMA node that was not planned.
 func TestShouldMove(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*ledger.Grant, *sharing.ContainerAsk)
 		want   bool
 	}{
-		"moves":              {func(*ledger.Grant, *sharing.ContainerAsk) {}, true},
-		"used before":        {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Fresh = false }, false},
-		"busy":               {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Work = ledger.Activation }, false},
-		"in use":             {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Lease = &ledger.Attachment{} }, false},
-		"a share":            {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Claim.Placement[0].Whole = false }, false},
-		"there already":      {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].NUMA = 0 }, false},
-		"planned":            {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.GPUs = []sharing.GPUID{id(0).UUID} }, false},
-		"planned elsewhere":  {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.GPUs = []sharing.GPUID{id(1).UUID} }, true},
+		"moves":       {func(*ledger.Grant, *sharing.ContainerAsk) {}, true},
+		"used before": {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Fresh = false }, false},
+		"busy":        {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Work = ledger.Activation }, false},
+		"in use": {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Lease = &ledger.Attachment{} },
+			false},
+		"a share": {func(g *ledger.Grant, _ *sharing.ContainerAsk) { g.Claim.Placement[0].Whole = false },
+			false},
+		"there already": {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].NUMA = 0 }, false},
+		"planned": {func(_ *ledger.Grant, a *sharing.ContainerAsk) {
+			a.Advice.GPUs = []sharing.GPUID{id(0).UUID}
+		}, false},
+		"planned elsewhere": {func(_ *ledger.Grant, a *sharing.ContainerAsk) {
+			a.Advice.GPUs = []sharing.GPUID{id(1).UUID}
+		}, true},
 		"another number":     {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near[0].Count = 2 }, false},
 		"no node":            {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Advice.Near = nil }, false},
 		"shares a cap":       {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.With = "other" }, false},
-		"others share a cap": {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.Joint = whole(1) }, false},
+		"others share a cap": {func(_ *ledger.Grant, a *sharing.ContainerAsk) { a.SharedCap = whole(1) }, false},
 		"unknown GPU": {func(g *ledger.Grant, _ *sharing.ContainerAsk) {
 			g.Claim.Placement[0].GPU = sharing.GPURef{UUID: "GPU-x"}
 		}, false},
@@ -410,8 +445,8 @@ func TestShouldMove(t *testing.T) {
 	}
 }
 
-// A process that does not accept an unenforced share gets none. If only that is missing, the error is final, and has no list of
-// GPUs.
+// A process that does not accept an unenforced share gets none. If only that is missing, the error is final, and has no
+// list of GPUs.
 func TestConsentIsAskedFor(t *testing.T) {
 	n, _ := newNode()
 	for i := range n.GPUs {
@@ -423,11 +458,13 @@ func TestConsentIsAskedFor(t *testing.T) {
 	req.MinLevel = sharing.LevelNone // as the config allows
 	_, err := n.Process(1000, asked, req, nil)
 	want := "no backend enforces 1GiB of one GPU on " + id(0).String() + " (level none: driver: old"
-	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "; add --level none to accept that") ||
+	if err == nil || !strings.HasPrefix(err.Error(), want) ||
+		!strings.Contains(err.Error(), "; add --min-enforcement none to accept that") ||
 		errors.Is(err, sharing.ErrUnavailable) || !errors.Is(err, sharing.ErrUnsupported) {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if p, err := n.Process(1000, req, req, nil); err != nil || p.Enforced.Level != sharing.LevelNone || p.Request.MinLevel != sharing.LevelNone {
+	if p, err := n.Process(1000, req, req, nil); err != nil || p.Enforced.Level != sharing.LevelNone ||
+		p.Request.MinLevel != sharing.LevelNone {
 		t.Errorf("with consent: %+v, %v", p, err)
 	}
 	req.MinLevel = sharing.LevelReactive
@@ -448,12 +485,13 @@ func TestUserQuota(t *testing.T) {
 	}{
 		"within":          {1000, gib(8), nil, ""},
 		"too much memory": {1000, gib(9), nil, "9GiB requested, 12GiB used, 20GiB allowed"},
-		"too many":        {1000, gib(1), func(n *Node) { n.grant(1, 1, owner(1000)) }, "1 grant requested, 2 used, 2 allowed"},
-		"a subordinate":   {100_007, gib(9), nil, "9GiB requested, 12GiB used, 20GiB allowed"},
-		"another user":    {1001, gib(20), nil, ""},
-		"root":            {0, gib(60), nil, ""},
-		"a whole GPU":     {1000, whole(1), nil, "12GiB used, 20GiB allowed"},
-		"no quota":        {1000, gib(9), func(n *Node) { n.Pool.UserQuota = sharing.UserQuota{} }, ""},
+		"too many": {1000, gib(1), func(n *Node) { n.grant(1, 1, owner(1000)) },
+			"1 grant requested, 2 used, 2 allowed"},
+		"a subordinate": {100_007, gib(9), nil, "9GiB requested, 12GiB used, 20GiB allowed"},
+		"another user":  {1001, gib(20), nil, ""},
+		"root":          {0, gib(60), nil, ""},
+		"a whole GPU":   {1000, whole(1), nil, "12GiB used, 20GiB allowed"},
+		"no quota":      {1000, gib(9), func(n *Node) { n.Pool.UserQuota = sharing.UserQuota{} }, ""},
 		"pods do not count": {1001, gib(20), func(n *Node) {
 			n.grant(1, 10, func(g *ledger.Grant) { g.Claim.Owner = ledger.Owner{UID: 1001, PodUID: "p"} })
 		}, ""},
@@ -472,78 +510,16 @@ func TestUserQuota(t *testing.T) {
 				tt.change(n)
 			}
 			_, err := n.Process(tt.uid, tt.req, tt.req, nil)
-			if (err == nil) != (tt.err == "") || tt.err != "" && (!strings.Contains(err.Error(), tt.err) || !errors.Is(err, sharing.ErrExhausted)) {
+			if (err == nil) != (tt.err == "") || tt.err != "" && (!strings.Contains(err.Error(), tt.err) ||
+				!errors.Is(err, sharing.ErrExhausted)) {
 				t.Errorf("%v, want %q", err, tt.err)
 			}
 		})
 	}
 }
 
-// The bounds of a profile are for all that a pod has of it.
-func TestPermitPod(t *testing.T) {
-	conf, err := config.New(config.Document{
-		Pools:    []config.Pool{{Name: "a"}},
-		Profiles: []config.Profile{{Name: "p", Memory: sharing.GiB, MaxPerPod: 20 * sharing.GiB}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tt := range map[string]struct {
-		amounts []int
-		added   []ledger.ClaimID
-		ok      bool
-	}{
-		"within":            {[]int{10, 10}, []ledger.ClaimID{"c1"}, true},
-		"together too much": {[]int{10, 11}, []ledger.ClaimID{"c1"}, false},
-		"not new":           {[]int{10, 11}, nil, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n, _ := newNode()
-			for _, amount := range tt.amounts {
-				n.grant(0, amount, func(g *ledger.Grant) { g.Claim.Owner.PodUID, g.Claim.Request.Profile = "u", "p" })
-			}
-			n.grant(1, 30, func(g *ledger.Grant) { g.Claim.Owner.PodUID, g.Claim.Request.Profile = "other", "p" })
-			if err := PermitPod(conf, n.Grants, "u", tt.added); (err == nil) != tt.ok {
-				t.Errorf("%v", err)
-			}
-		})
-	}
-}
-
-func TestLevelsOf(t *testing.T) {
-	driver := choice.Report{sharing.BackendDriver: yes}
-	hardware, exclusive := sharing.LevelHardware, sharing.LevelExclusive
-	for name, tt := range map[string]struct {
-		mig    bool
-		state  mig.State
-		before choice.Report
-		want   []sharing.Level
-	}{
-		"no MIG":                    {false, mig.State{}, nil, []sharing.Level{exclusive, sharing.LevelDriver}},
-		"shared instances":          {true, mig.State{On: true, Shared: true}, nil, nil},
-		"no instance":               {true, mig.State{On: true, Fixed: true}, nil, nil},
-		"instances of a layout":     {true, mig.State{On: true, Fixed: true, Most: map[string]int{"1g": 1}}, nil, []sharing.Level{hardware}},
-		"instances on demand":       {true, mig.State{On: true}, nil, []sharing.Level{hardware}},
-		"the mode on demand":        {true, mig.State{On: true, Turns: true}, driver, []sharing.Level{hardware, exclusive, sharing.LevelDriver}},
-		"not known before":          {true, mig.State{On: true, Turns: true}, nil, []sharing.Level{hardware}},
-		"the state is not read yet": {true, mig.State{}, driver, []sharing.Level{hardware, exclusive, sharing.LevelDriver}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n, w := newNode()
-			if tt.before != nil {
-				w.before = map[sharing.GPUID]choice.Report{id(0).UUID: tt.before}
-			}
-			g := n.GPUs[0].GPU
-			g.MIG = tt.mig
-			if got, _ := n.LevelsOf(g, tt.state); !slices.Equal(got, tt.want) {
-				t.Errorf("%v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// A request that only hardware may enforce becomes one for an instance if the node creates instances, and its refusal has the
-// reason of the GPU that came nearest.
+// A request that only hardware may enforce becomes one for an instance if the node creates instances, and its refusal
+// has the reason of the GPU that came nearest.
 func TestInstances(t *testing.T) {
 	req := gib(10)
 	req.MinLevel = sharing.LevelHardware
@@ -556,34 +532,38 @@ func TestInstances(t *testing.T) {
 		t.Errorf("without MIG: %v", got)
 	}
 	w.turns = map[sharing.GPUID]bool{id(1).UUID: true}
-	if got := n.HardenedAll([]sharing.Request{req, gib(1)}); got[0].Kind != sharing.KindMIG || got[1].Kind != sharing.KindShared {
+	if got := n.HardenedAll([]sharing.Request{req, gib(1)}); got[0].Kind != sharing.KindMIG ||
+		got[1].Kind != sharing.KindShared {
 		t.Errorf("with a GPU that switches: %v", got)
 	}
 	n.GPUs[1].GPU.MIG, n.GPUs[1].GPU.MIGCapable = true, true
 	in := sharing.Instance{Profile: "1g", Start: 2, Size: 1}
-	w.offers = map[sharing.GPUID]mig.Offer{id(1).UUID: {Fragment: sharing.Fragment{GPU: id(1), MIG: in}}}
+	w.offers = map[sharing.GPUID]mig.Offer{id(1).UUID: {Share: sharing.Share{GPU: id(1), MIG: in}}}
 	p, err := n.Container(sharing.ContainerAsk{}, req)
-	if err != nil || p.Request.Kind != sharing.KindMIG || p.Placement[0].MIG != in || p.Enforced.Level != sharing.LevelHardware {
+	if err != nil || p.Request.Kind != sharing.KindMIG || p.Placement[0].MIG != in ||
+		p.Enforced.Level != sharing.LevelHardware {
 		t.Errorf("%+v, %v", p, err)
 	}
 	w.offers[id(1).UUID] = mig.Offer{Why: "is full", Reason: mig.Full}
 	_, err = n.Process(0, req, req, nil)
 	refused, is := errors.AsType[*NoInstance](err)
-	if noFit := new(allocator.NoFit); !is || refused.Reason != mig.Full || refused.Tries != 2 || !errors.As(err, &noFit) {
+	if noFit := new(allocator.NoFit); !is || refused.Reason != mig.Full || refused.Tries != 2 ||
+		!errors.As(err, &noFit) {
 		t.Errorf("full: %v", err)
 	}
 }
 
-// Lent memory comes back only if that makes room, and not on GPUs where it is in use.
+// Burst memory comes back only if the request then fits, and not on GPUs where it is used.
 func TestRecall(t *testing.T) {
 	n, _ := newNode()
 	for i := range n.GPUs {
-		n.GPUs[i].FreeMemory, n.GPUs[i].LentMemory = 10*sharing.GiB, 60*sharing.GiB
+		n.GPUs[i].FreeMemory, n.GPUs[i].BurstMemory = 10*sharing.GiB, 60*sharing.GiB
 	}
 	if got := n.Recall([]sharing.Request{gib(30)}, nil); len(got) != 1 || got[id(0)] != 20*sharing.GiB {
 		t.Errorf("%v", got)
 	}
-	if got := n.Recall([]sharing.Request{gib(30)}, map[sharing.GPURef]bool{id(0): true}); len(got) != 1 || got[id(1)] != 20*sharing.GiB {
+	if got := n.Recall([]sharing.Request{gib(30)}, map[sharing.GPURef]bool{id(0): true}); len(got) != 1 ||
+		got[id(1)] != 20*sharing.GiB {
 		t.Errorf("in use: %v", got)
 	}
 	if got := n.Recall([]sharing.Request{gib(75)}, nil); len(got) > 0 {

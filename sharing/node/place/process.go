@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// Process places the request of a process. asked is the request as the user wrote it, and req the complete one. but replaces
-// answers of backends. Errors: those of Container, and those of the user's quota and the profile's bounds.
+// Process places the request of a process. asked is the request as the user wrote it, and req the complete one. but
+// replaces answers of backends. Errors: those of Container, and those of the user's quota and the profile's bounds.
 func (n *Node) Process(uid uint32, asked, req sharing.Request, but choice.Without) (Placed, error) {
 	req = n.Hardened(req)
 	if err := n.withinQuota(uid, req.Memory); err != nil { // before anything is taken from others for it
@@ -60,7 +60,8 @@ func (n *Node) alone(req sharing.Request, but choice.Without) (Placed, error) {
 	return Placed{req, p, by}, err
 }
 
-// enforced places the request of a process that does not consent. If only its consent is missing, the error asks for it.
+// enforced places the request of a process that does not consent. If only its consent is missing, the error asks for
+// it.
 func (n *Node) enforced(req sharing.Request, but choice.Without) (Placed, error) {
 	p, err := n.alone(demanding(req), but)
 	if err == nil {
@@ -74,8 +75,10 @@ func (n *Node) enforced(req sharing.Request, but choice.Without) (Placed, error)
 	if less != nil {
 		return Placed{}, less // it demands no more than the config, and so names the remedy of the admin
 	}
-	return Placed{}, fmt.Errorf("no backend enforces %s on %s (level %s: %s); add --level none to accept that: %w",
-		req, strings.Join(weak.Placement.GPUs(), ", "), weak.Enforced.Level, weak.Enforced.Why, sharing.ErrUnsupported)
+	return Placed{},
+		fmt.Errorf("no backend enforces %s on %s (level %s: %s); add --min-enforcement none to accept that: %w",
+			req, strings.Join(weak.Placement.GPUs(), ", "), weak.Enforced.Level, weak.Enforced.Why,
+			sharing.ErrUnsupported)
 }
 
 // Resolved is the request of a process as the config completes it and as it is placed. There is none if it is wrong.
@@ -90,8 +93,8 @@ func (n *Node) Resolved(asked sharing.Request) []sharing.Request {
 	return []sharing.Request{req}
 }
 
-// withinQuota returns nil if the pool allows a user one more grant of so much memory. Root has no quota. Grants of subordinate
-// UIDs count for their user.
+// withinQuota returns nil if the pool allows a user one more grant of so much memory. Root has no quota. Grants of
+// subordinate UIDs count for their user.
 func (n *Node) withinQuota(uid uint32, memory sharing.Bytes) error {
 	if uid == 0 || n.Pool.UserQuota == (sharing.UserQuota{}) {
 		return nil
@@ -107,8 +110,8 @@ func (n *Node) withinQuota(uid uint32, memory sharing.Bytes) error {
 	return n.Pool.UserQuota.Check(owner, used, memory)
 }
 
-// PermitPod returns nil if the bounds of the profiles allow what the pod's grants give together. Only the profiles of the grants
-// that were added are checked.
+// PermitPod returns nil if the bounds of the profiles allow what the pod's grants give together. Only the profiles of
+// the grants that were added are checked.
 func PermitPod(c config.Config, grants []ledger.Grant, uid string, added []ledger.ClaimID) error {
 	totals, check := map[string]sharing.Bytes{}, map[string]bool{}
 	for _, g := range grants {

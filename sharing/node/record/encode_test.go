@@ -22,13 +22,16 @@ func TestEncoderForgetsNothing(t *testing.T) {
 	for step := range 3000 {
 		switch i := r.IntN(len(all) + 1); {
 		case i == len(all) || r.IntN(3) == 0:
-			all = append(all, Grant{ID: fmt.Sprint("k", r.IntN(40)), Level: "driver", Fragments: []Fragment{{GPU: "GPU-1", Memory: sharing.Bytes(r.IntN(3))}}})
+			all = append(all, Grant{ID: fmt.Sprint("k", r.IntN(40)), Level: "driver",
+				Shares: []Share{{GPU: "GPU-1", Memory: sharing.Bytes(r.IntN(3))}}})
 		case r.IntN(2) == 0:
 			all = append(all[:i:i], all[i+1:]...)
 		default: // a part of one that is deep inside
 			g := all[i]
-			g.Fragments = []Fragment{{GPU: "GPU-1", Memory: sharing.Bytes(r.IntN(3)), MIG: &Instance{Profile: "1g", ID: r.IntN(3)}}}
-			g.Use = &Use{ContainerID: fmt.Sprint("c", r.IntN(2)), Asks: []string{fmt.Sprint("gpu-memory-gib:", r.IntN(2))}}
+			g.Shares = []Share{{GPU: "GPU-1", Memory: sharing.Bytes(r.IntN(3)),
+				MIG: &Instance{Profile: "1g", ID: r.IntN(3)}}}
+			g.Use = &Use{ContainerID: fmt.Sprint("c", r.IntN(2)),
+				Asks: []string{fmt.Sprint("gpu-memory-gib:", r.IntN(2))}}
 			all[i] = g
 		}
 		if len(all) > 20 {

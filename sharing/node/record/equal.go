@@ -5,27 +5,33 @@ package record
 
 import "slices"
 
-// equal reports whether both have the same text. It is asked for each grant of a node whenever one of them changes, for which
-// reflection is slow; a test holds it to all fields.
+// equal reports whether both have the same text. It is asked for each grant of a node whenever one of them changes, for
+// which reflection is slow; a test holds it to all fields.
 func (g Grant) equal(o Grant) bool {
-	return g.ID == o.ID && g.Name == o.Name && g.UID == o.UID && g.PID == o.PID && g.PodUID == o.PodUID && g.Container == o.Container &&
-		g.Profile == o.Profile && g.MinLevel == o.MinLevel && g.Level == o.Level && g.Backend == o.Backend && g.MPSDomain == o.MPSDomain &&
-		g.Whole == o.Whole && g.Recovered == o.Recovered && g.Namespace == o.Namespace && g.PodName == o.PodName && g.Kind == o.Kind &&
-		g.Priority == o.Priority && g.With == o.With && g.Cgroup == o.Cgroup && g.Inode == o.Inode && slices.Equal(g.Asks, o.Asks) &&
-		same(g.Use, o.Use, Use.equal) && equalFragments(g.Fragments, o.Fragments)
+	return g.ID == o.ID && g.Name == o.Name && g.UID == o.UID && g.PID == o.PID && g.PodUID == o.PodUID &&
+		g.Container == o.Container &&
+		g.Profile == o.Profile && g.MinLevel == o.MinLevel && g.Level == o.Level && g.Backend == o.Backend &&
+		g.MPSDomain == o.MPSDomain &&
+		g.Whole == o.Whole && g.Recovered == o.Recovered && g.Namespace == o.Namespace && g.PodName == o.PodName &&
+		g.Kind == o.Kind &&
+		g.Priority == o.Priority && g.With == o.With && g.Cgroup == o.Cgroup && g.Inode == o.Inode &&
+		slices.Equal(g.Asks, o.Asks) &&
+		same(g.Use, o.Use, Use.equal) && equalFragments(g.Shares, o.Shares)
 }
 
 func (u Use) equal(o Use) bool {
-	return u.ContainerID == o.ContainerID && u.Container == o.Container && slices.Equal(u.Asks, o.Asks) && equalFragments(u.Part, o.Part)
+	return u.ContainerID == o.ContainerID && u.Container == o.Container && slices.Equal(u.Asks, o.Asks) &&
+		equalFragments(u.Part, o.Part)
 }
 
 // equalFragments tells none from an empty list, as their texts are.
-func equalFragments(a, b []Fragment) bool {
-	return (a == nil) == (b == nil) && slices.EqualFunc(a, b, Fragment.equal)
+func equalFragments(a, b []Share) bool {
+	return (a == nil) == (b == nil) && slices.EqualFunc(a, b, Share.equal)
 }
 
-func (f Fragment) equal(o Fragment) bool {
-	return f.GPU == o.GPU && f.Memory == o.Memory && f.Burst == o.Burst && f.Percent == o.Percent && f.Whole == o.Whole &&
+func (f Share) equal(o Share) bool {
+	return f.GPU == o.GPU && f.Memory == o.Memory && f.Burst == o.Burst && f.Percent == o.Percent &&
+		f.Whole == o.Whole &&
 		same(f.MIG, o.MIG, func(a, b Instance) bool { return a == b })
 }
 

@@ -50,9 +50,9 @@ func TestEqualLooksAtEachField(t *testing.T) {
 	if fields < 40 {
 		t.Errorf("only %d fields were tried", fields)
 	}
-	none, empty := Grant{}, Grant{Fragments: []Fragment{}}
+	none, empty := Grant{}, Grant{Shares: []Share{}}
 	if none.equal(empty) {
-		t.Error("no list of fragments and an empty one are equal, and are written differently")
+		t.Error("no list of shares and an empty one are equal, and are written differently")
 	}
 }
 

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record is the small document on disk from which a restarted agent finds its leases again: boot
-// id, cgroup and inode, and the amounts in force.
+// Package record is the agent's state file, from which a restarted agent recovers its grants: boot ID, cgroup and
+// inode, and the amounts that are set.
 //
-// It promises that what Decode accepts is what Encode wrote: a checksum covers every byte of the body, and
-// unknown fields, another schema or a broken checksum are errors, never guesses. The types are its own, so
-// that a change of the model does not change the document by accident.
+// It promises that Decode accepts only what Encode wrote: a checksum covers every byte of the body. Unknown fields,
+// another schema or a bad checksum are errors. It has separate types, so that a change of the model does not change the
+// file by accident.
 //
 // It does not say what is true: a record is overruled by cgroups and by the driver's read-back.
 package record
@@ -23,9 +23,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Schema is the version of the document that this program writes. It reads this and all before: schema 2
-// added what containers need, schema 3 the backend and bursts, schema 4 priorities and shared caps, schema 5 MIG
-// instances.
+// Schema is the version that this program writes. It reads this and all before: schema 2 added what containers need,
+// schema 3 the backend and bursts, schema 4 priorities and shared caps, schema 5 MIG instances.
 const Schema = 5
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
@@ -74,20 +73,20 @@ type Grant struct {
 	Cgroup string `json:"cgroup,omitempty"`
 	Inode  uint64 `json:"inode,omitempty"`
 	// Use is the container instance that has the claim, or is about to.
-	Use       *Use       `json:"use,omitempty"`
-	Fragments []Fragment `json:"fragments"`
+	Use    *Use    `json:"use,omitempty"`
+	Shares []Share `json:"fragments"`
 }
 
 // Use is one container instance's use of a claim.
 type Use struct {
-	ContainerID string     `json:"container_id"`
-	Container   string     `json:"container,omitempty"`
-	Asks        []string   `json:"asks,omitempty"`
-	Part        []Fragment `json:"part,omitempty"`
+	ContainerID string   `json:"container_id"`
+	Container   string   `json:"container,omitempty"`
+	Asks        []string `json:"asks,omitempty"`
+	Part        []Share  `json:"part,omitempty"`
 }
 
-// Fragment is the piece of one GPU.
-type Fragment struct {
+// Share is a share of one GPU. The names in the file stay, because agents read the files of earlier versions.
+type Share struct {
 	GPU     string        `json:"gpu"`
 	Memory  sharing.Bytes `json:"memory_bytes"`
 	Burst   sharing.Bytes `json:"burst_bytes,omitempty"`
@@ -107,19 +106,20 @@ type Instance struct {
 
 // NewerError says that a newer program wrote the record: this one must leave it alone.
 type NewerError struct {
-	// Found is the schema of the document.
+	// Found is the schema of the file.
 	Found int
 }
 
 // Error names both schemas and the remedy.
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("the record has schema %d and this kerf-agent reads %d: run the newer kerf-agent again, or end all grants and remove the record", e.Found, Schema)
+	return fmt.Sprintf("the record has schema %d and this kerf-agent reads %d: run the newer kerf-agent again, or "+
+		"end all grants and remove the record", e.Found, Schema)
 }
 
 // Unwrap makes it ErrUnsupported.
 func (e *NewerError) Unwrap() error { return sharing.ErrUnsupported }
 
-// envelope is the document's outer form. SHA256 is over the bytes of Body as they stand.
+// envelope is the outer form of the file. SHA256 is over the bytes of Body as written.
 type envelope struct {
 	Schema int             `json:"schema"`
 	SHA256 string          `json:"sha256"`
@@ -140,7 +140,8 @@ func Decode(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("decode record: %w", errors.Join(sharing.ErrInvalid, err))
 	}
 	if n := trailing(data); head.Schema > Schema && n > 1 && n <= Schema {
-		return Record{}, fmt.Errorf("record has schema %d in its head and %d at its end: %w", head.Schema, n, sharing.ErrInvalid)
+		return Record{}, fmt.Errorf("record has schema %d in its head and %d at its end: %w", head.Schema, n,
+			sharing.ErrInvalid)
 	}
 	if head.Schema > Schema {
 		return Record{}, &NewerError{Found: head.Schema}
@@ -163,8 +164,9 @@ func Decode(data []byte) (Record, error) {
 	return r, nil
 }
 
-// trailing is the number of line breaks at the end. Encode writes as many as the number of the schema, which the checksum
-// does not cover: a flipped bit must not make a record look like one of a newer agent. Agents before that wrote one.
+// trailing is the number of line breaks at the end. Encode writes as many as the number of the schema, which the
+// checksum does not cover: a flipped bit must not make a record look like one of a newer agent. Agents before that
+// wrote one.
 func trailing(data []byte) int { return len(data) - len(bytes.TrimRight(data, "\n")) }
 
 // EncodeGrant renders one grant alone, for the annotation of its container.
@@ -196,7 +198,7 @@ func strict(data []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("something follows the document: %w", sharing.ErrInvalid)
+		return fmt.Errorf("data follows the state: %w", sharing.ErrInvalid)
 	}
 	return nil
 }

@@ -19,8 +19,9 @@ import (
 
 func sample() Record {
 	return Record{BootID: "b0", Grants: []Grant{{
-		ID: "k1", Name: "train", UID: 1000, PID: 42, Level: "driver", Backend: "driver", Cgroup: "/sys/fs/cgroup/kerf/k1", Inode: 7,
-		Fragments: []Fragment{{GPU: "GPU-1", Memory: 10 * sharing.GiB, Percent: 25}},
+		ID: "k1", Name: "train", UID: 1000, PID: 42, Level: "driver", Backend: "driver",
+		Cgroup: "/sys/fs/cgroup/kerf/k1", Inode: 7,
+		Shares: []Share{{GPU: "GPU-1", Memory: 10 * sharing.GiB, Percent: 25}},
 	}}}
 }
 
@@ -42,7 +43,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A power cut or a bad disk may leave any prefix, and any bit may flip: none may read as another record.
+// A power failure or a bad disk may leave any prefix, and any bit may flip. None of these may read as another state.
 func TestEveryTruncationAndBitFlipIsRefused(t *testing.T) {
 	data, err := Encode(sample())
 	if err != nil {
@@ -75,7 +76,9 @@ func TestSchema(t *testing.T) {
 	if _, err := Decode(fmt.Appendf(nil, `{"schema":%d,"sha256":"","body":{"new":1},"outer":true}`, Schema+1)); !errors.As(err, &newer) || newer.Found != Schema+1 {
 		t.Errorf("the next schema: %v, want NewerError", err)
 	}
-	for _, doc := range []string{``, `{}`, `{"schema":0}`, `{"schema":1,"sha256":"","body":{}}`, `[]`, `{"schema":1,"sha256":"","body":{},"x":1}`, `{"schema":-1,"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","body":{}}`} {
+	for _, doc := range []string{``, `{}`, `{"schema":0}`, `{"schema":1,"sha256":"","body":{}}`, `[]`,
+		`{"schema":1,"sha256":"","body":{},"x":1}`,
+		`{"schema":-1,"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","body":{}}`} {
 		if _, err := Decode([]byte(doc)); !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", doc, err)
 		}
@@ -116,15 +119,18 @@ func TestEarlierSchemas(t *testing.T) {
 	const body = `{"boot_id":"b","grants":[{"id":"k-1","uid":1000,"pid":7,"level":"driver","cgroup":"/c","inode":9,"fragments":[{"gpu":"GPU-1","memory_bytes":5}]}]}`
 	sum := sha256.Sum256([]byte(body))
 	for _, schema := range []string{"1", "2", "3"} {
-		got, err := Decode([]byte(`{"schema":` + schema + `,"sha256":"` + hex.EncodeToString(sum[:]) + `","body":` + body + `}`))
-		if err != nil || len(got.Grants) != 1 || got.Grants[0].Cgroup != "/c" || got.Grants[0].Inode != 9 || got.Grants[0].Backend != "" {
+		got, err := Decode([]byte(`{"schema":` + schema + `,"sha256":"` + hex.EncodeToString(sum[:]) + `","body":` +
+			body + `}`))
+		if err != nil || len(got.Grants) != 1 || got.Grants[0].Cgroup != "/c" || got.Grants[0].Inode != 9 ||
+			got.Grants[0].Backend != "" {
 			t.Errorf("schema %s: %+v %v", schema, got, err)
 		}
 	}
 }
 
 func TestGrantAlone(t *testing.T) {
-	want := Grant{ID: "k-1", PodUID: "u", Container: "main", Level: "driver", Use: &Use{ContainerID: "c", Asks: []string{"gpu:1"}}, Fragments: []Fragment{{GPU: "GPU-1", Memory: 5}}}
+	want := Grant{ID: "k-1", PodUID: "u", Container: "main", Level: "driver",
+		Use: &Use{ContainerID: "c", Asks: []string{"gpu:1"}}, Shares: []Share{{GPU: "GPU-1", Memory: 5}}}
 	s, err := EncodeGrant(want)
 	if err != nil {
 		t.Fatal(err)

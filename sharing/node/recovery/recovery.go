@@ -18,8 +18,8 @@ type Facts struct {
 	Unrecorded, Damaged bool
 	// Expected is set if a container runtime will list its containers, and Listed once it has.
 	Expected, Listed bool
-	// Orphans are the cgroups of grants that have processes and are not in the checkpoint. Their grants are rebuilt once a
-	// driver answers.
+	// Orphans are the cgroups of grants that have processes and are not in the checkpoint. Their grants are rebuilt
+	// once a driver answers.
 	Orphans []cgroup.Group
 	// Unaccounted counts the containers that run with a hook device and without a known grant.
 	Unaccounted int
@@ -57,7 +57,7 @@ func (f Facts) Missing() (why []string) {
 		why = append(why, "the record has not been read yet")
 	}
 	if f.Expected && f.Unrecorded && !f.Listed {
-		why = append(why, "there is no record of what runs, and the container runtime has not told it yet")
+		why = append(why, "there is no checkpoint, and the container runtime has not reported its containers yet")
 	}
 	return why
 }
@@ -65,8 +65,8 @@ func (f Facts) Missing() (why []string) {
 // ContainersKnown reports whether all containers with a grant are known, as far as anything lists them.
 func (f Facts) ContainersKnown() bool { return f.Restored && (!f.Expected || f.Listed) }
 
-// Complete reports whether each process with a grant is known. Only then is a process without one unmanaged. Only the container
-// runtime lists the containers of a damaged checkpoint.
+// Complete reports whether each process with a grant is known. Only then is a process without one unmanaged. Only the
+// container runtime lists the containers of a damaged checkpoint.
 func (f Facts) Complete() bool {
 	listed := f.Listed || !f.Expected && !f.Damaged
 	return listed && len(f.Missing()) == 0 && len(f.Orphans) == 0 && f.Unaccounted == 0

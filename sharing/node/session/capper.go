@@ -20,7 +20,7 @@ type capper struct{ driver *driver.Driver }
 func (capper) Least() sharing.Bytes { return backend.LeastLimit }
 
 // Apply implements gpudriver.Capper.
-func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
+func (c capper) Apply(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error {
 	limits := limitsOf(own, others)
 	if len(limits) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (c capper) Apply(ctx context.Context, dir string, own []sharing.Fragment, o
 }
 
 // Renew implements gpudriver.Capper.
-func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, others []sharing.GPURef) error {
+func (c capper) Renew(ctx context.Context, dir string, own []sharing.Share, others []sharing.GPURef) error {
 	limits := limitsOf(own, others)
 	if len(limits) == 0 {
 		return nil
@@ -37,8 +37,8 @@ func (c capper) Renew(ctx context.Context, dir string, own []sharing.Fragment, o
 	return c.driver.Renew(ctx, dir, limits)
 }
 
-// limitsOf are the limits of a grant's fragments, and the least one on all other GPUs. A whole GPU has none.
-func limitsOf(own []sharing.Fragment, others []sharing.GPURef) []backend.Limit {
+// limitsOf are the limits of a grant's shares, and the least one on all other GPUs. A whole GPU has none.
+func limitsOf(own []sharing.Share, others []sharing.GPURef) []backend.Limit {
 	var limits []backend.Limit
 	for _, f := range own {
 		if !f.Whole {

@@ -21,7 +21,8 @@ const HoldContext = "hold-context"
 // contextProber measures contexts with helpers of this program.
 func (s *Session) contextProber(lib *nvml.Library, driver gpudriver.Reader) *contextprobe.Prober {
 	start := cudacontext.Start{
-		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"}, append(s.preloadProbe(lib).Drivers, driverLibrary)...),
+		Program: "/proc/self/exe", Args: append([]string{HoldContext, "--"},
+			append(s.preloadProbe(lib).Drivers, driverLibrary)...),
 		Folders: s.Options.Driver.Folders, NoMPS: filepath.Join(s.Options.Dirs.Dir, "no-mps"), Keep: s.keepDaemon,
 	}
 	return &contextprobe.Prober{

@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// driverDoor turns the NVML door into what runtime and health watch ask for.
+// driverDoor adapts package nvml to the interfaces of the runtime and of the health check.
 type driverDoor struct {
 	lib     *nvml.Library
 	version string
@@ -85,7 +85,8 @@ func (d *driverDoor) Power(ctx context.Context, id sharing.GPUID) (float64, erro
 	return float64(milliwatts) / 1000, err
 }
 
-// Check implements health.Driver. A GPU that is being cut answers to who cuts it.
+// Check implements health.Driver. While the MIG mode or the instances of a GPU change, the manager of these answers for
+// it.
 func (d *driverDoor) Check(ctx context.Context, id sharing.GPUID) error {
 	leave, err := d.quiet.enter(id)
 	if err != nil {
@@ -129,13 +130,13 @@ func (d *driverDoor) Sensors(ctx context.Context, id sharing.GPUID) health.Senso
 // sensorsOf are a GPU's signs as the watch takes them.
 func sensorsOf(s nvml.Signs) health.Sensors {
 	return health.Sensors{
-		Uncorrected: told(s.Uncorrected), Links: told(s.Links),
+		Uncorrected: count(s.Uncorrected), Links: count(s.Links),
 		RemapPending: flag(s.RemapPending), RemapFailed: flag(s.RemapFailed),
 		Overheat: flag(s.ThermalSlowdown), PowerBrake: flag(s.PowerBrake),
 	}
 }
 
-func told(n *uint64) health.Count {
+func count(n *uint64) health.Count {
 	if n == nil {
 		return health.Count{}
 	}
@@ -145,7 +146,7 @@ func told(n *uint64) health.Count {
 func flag(b *bool) health.Flag {
 	switch {
 	case b == nil:
-		return health.Untold
+		return health.FlagUnknown
 	case *b:
 		return health.Yes
 	}

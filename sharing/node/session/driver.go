@@ -31,8 +31,8 @@ import (
 const (
 	// driverRetry is how long to wait before a driver that is not there is looked for again.
 	driverRetry = time.Second
-	// reprobeEvery is how often a level that could not be told is asked for again, and a GPU that does not answer. The driver
-	// has no event for either.
+	// reprobeEvery is how often an unknown level is probed again, and a GPU that does not answer. The driver has no
+	// event for either.
 	reprobeEvery = 5 * time.Second
 	// openDeadline bounds taking stock of a driver that has just appeared.
 	openDeadline = 60 * time.Second
@@ -49,14 +49,14 @@ func (s *Session) Run(ctx context.Context) error {
 		case errors.Is(err, sharing.ErrConflict):
 			return err // another agent has a GPU: this one has no business here
 		case errors.Is(err, settings.ErrRescan):
-			s.Log.Info("taking stock of the GPUs again", "reason", err.Error())
+			s.Log.Info("started a new inventory of GPUs", "reason", err.Error())
 			continue
 		}
-		s.machines = nil // the next driver is loaded anew
+		s.machines = nil // so the next driver is loaded again
 		s.mendInstances()
 		s.Runtime.Conditions.Set(conditions.Rescan, "")
 		if text := err.Error(); text != said {
-			s.Log.Warn("no driver in use; looking for one", "reason", text)
+			s.Log.Warn("failed to find a driver, will retry", "reason", text)
 			said = text
 		}
 		s.Runtime.Detach(err.Error())
@@ -72,7 +72,8 @@ func (s *Session) Run(ctx context.Context) error {
 func (s *Session) useDriver(ctx context.Context) (err error) {
 	open, cancel := context.WithTimeout(ctx, openDeadline)
 	defer cancel()
-	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: s.Options.Driver.Libraries, ReadOnly: s.Options.ReadOnly(), Log: s.Log})
+	lib, err := nvml.Open(open, nvml.Options{LibraryPaths: s.Options.Driver.Libraries, ReadOnly: s.Options.ReadOnly(),
+		Log: s.Log})
 	if err != nil {
 		err = fmt.Errorf("open the driver's NVML library: %w", err)
 		if fix := s.Options.Driver.By.Fix(nvml.LackOf(err)); fix != "" {
@@ -101,16 +102,16 @@ func (s *Session) useDriver(ctx context.Context) (err error) {
 	s.Runtime.Settings().SetInventory(u.all)
 	u.gpus = locked(u.all, u.gpus)
 	s.Runtime.SetMIG(u.cut)
-	s.cut.Store(u.cut)
+	s.migManager.Store(u.cut)
 	defer func() {
-		s.cut.Store(nil)
+		s.migManager.Store(nil)
 		s.Runtime.SetMIG(nil)
-		// What is under way ends before another one looks at the GPUs, or is cut off.
+		// A running change ends, or is stopped, before the next manager reads the GPUs.
 		u.cut.Stop(context.WithoutCancel(ctx))
 		s.cutBefore = u.cut
 	}()
 	if err := s.mps.use(open, lib, s.Runtime.Served()); err != nil {
-		s.Log.Error("mps daemons not all found again", "error", err.Error())
+		s.Log.Error("failed to recover MPS daemons", "error", err.Error())
 	}
 	defer s.mps.lib.Store(nil)
 	if err := u.attach(open); err != nil {
@@ -176,12 +177,13 @@ func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.
 
 // listsServed reports whether the settings list a backend that serves programs by a daemon.
 func listsServed(r *node.Runtime) bool {
-	return slices.ContainsFunc(sharing.Backends(), func(b sharing.Backend) bool { return backend.PropertiesOf(b).Served && r.Settings().Lists(b) })
+	return slices.ContainsFunc(sharing.Backends(),
+		func(b sharing.Backend) bool { return backend.PropertiesOf(b).Served && r.Settings().Lists(b) })
 }
 
-// rescan looks for devices that were left out of the inventory, a lost GPU that is back, say. It ends with
-// settings.ErrRescan once there is one that is not among had, so that stock is taken anew. Their number tells nothing:
-// another may be lost meanwhile.
+// rescan looks for GPUs that were left out of the inventory, for example a lost GPU that is back. It returns
+// settings.ErrRescan if there is one that is not in had, so that the inventory is read again. Their number proves
+// nothing: another may be lost meanwhile.
 func rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 	t := time.NewTicker(reprobeEvery)
 	defer t.Stop()
@@ -204,7 +206,8 @@ func rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 // backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
 // leaves behind is empty, and removed at the next start.
 func (s *Session) backend(lib *nvml.Library) *driver.Driver {
-	return driver.New(lib, driver.InHierarchy(s.Cgroups, func() string { return path.Join(s.Parent, "probe-"+s.NewID()) }))
+	return driver.New(lib, driver.InHierarchy(s.Cgroups,
+		func() string { return path.Join(s.Parent, "probe-"+s.NewID()) }))
 }
 
 // report asks each backend what it can do for shares of the GPU.
@@ -212,13 +215,15 @@ func (s *Session) report(ctx context.Context, lib *nvml.Library, driver *driver.
 	if g.Ref().IsInstance() {
 		return s.partReport(ctx, lib, g)
 	}
-	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
+	rep := choice.ReportOf(driver.Probe(ctx, g), s.preloadProbe(lib).Of(g),
+		backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
 	if listsServed(s.Runtime) {
 		rep.SetMPS(s.mps.probe(ctx, g))
 	}
 	for _, b := range sharing.Backends() {
 		if p, asked := rep[b]; asked && !p.OK() {
-			s.Log.Warn("backend not usable on this GPU now", "backend", b.String(), "gpu", string(g.UUID), "answer", p.Answer.String(), "reason", p.Reason, "remedy", p.Remedy)
+			s.Log.Warn("backend probe found no support on GPU", "backend", b.String(), "gpu", string(g.UUID), "answer",
+				p.Answer.String(), "reason", p.Reason, "remedy", p.Remedy)
 		}
 	}
 	return rep
@@ -233,7 +238,8 @@ func lockGPUs(ctx context.Context, dirs options.Dirs, gpus []sharing.GPU) (relea
 		}
 	}
 	for _, g := range gpus {
-		l, err := filelock.Take(ctx, filepath.Join(dirs.Locks, string(g.UUID)+".lock"), fmt.Sprintf("GPU %d (%s)", g.Index, g.UUID), dirs.Dir)
+		l, err := filelock.Take(ctx, filepath.Join(dirs.Locks, string(g.UUID)+".lock"),
+			fmt.Sprintf("GPU %d (%s)", g.Index, g.UUID), dirs.Dir)
 		if err != nil {
 			release()
 			return nil, err
@@ -244,7 +250,8 @@ func lockGPUs(ctx context.Context, dirs options.Dirs, gpus []sharing.GPU) (relea
 }
 
 // attachment asks each GPU whether it answers and which level it can give.
-func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU, leftOut []error) gpudriver.Attached {
+func (s *Session) attachment(ctx context.Context, lib *nvml.Library, gpus []sharing.GPU,
+	leftOut []error) gpudriver.Attached {
 	att := gpudriver.Attached{Levels: make(map[sharing.GPURef]choice.Report, len(gpus))}
 	for _, err := range leftOut {
 		att.LeftOut = append(att.LeftOut, err.Error())

@@ -48,7 +48,8 @@ func (g *gate) close(ctx context.Context, gpu sharing.GPUID) (resume func(), err
 	g.mu.Lock()
 	if g.shut[gpu] != nil {
 		g.mu.Unlock()
-		return nil, fmt.Errorf("the MIG instances of gpu %q are being changed already: %w", string(gpu), sharing.ErrUnavailable)
+		return nil, fmt.Errorf("the MIG instances of gpu %q are being changed already: %w", string(gpu),
+			sharing.ErrUnavailable)
 	}
 	out := make(chan struct{})
 	g.shut[gpu] = out

@@ -12,16 +12,16 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// hurtInstances are the MIG instances on which a fault stands, over watches of one driver.
-type hurtInstances struct {
+// faultyInstances are the MIG instances on which a fault stands, over watches of one driver.
+type faultyInstances struct {
 	machines map[health.Instance]*health.Machine
 	// places are where they were when the fault came: they may be gone by the time that it is over.
 	places map[health.Instance]sharing.Instance
 }
 
-// tellInstance tells the runtime of a fault of one MIG instance. One that Kerf did not make is nobody's.
+// tellInstance reports a fault of one MIG instance to the runtime. An unmanaged instance has no grant.
 func (s *Session) tellInstance(cut *keep.Manager, in health.Instance, h sharing.Health, reason string) {
-	place, known := s.hurt.places[in]
+	place, known := s.faulty.places[in]
 	for _, v := range cut.States() {
 		i := slices.IndexFunc(v.Instances, func(p mig.Instance) bool { return p.Ours && p.GI == in.GI })
 		if v.GPU == in.GPU && i >= 0 && !known {
@@ -29,22 +29,23 @@ func (s *Session) tellInstance(cut *keep.Manager, in health.Instance, h sharing.
 		}
 	}
 	if !known {
-		s.Log.Warn("a fault is on a MIG instance that is not Kerf's", "gpu", string(in.GPU), "gi", in.GI, "health", h.String())
+		s.Log.Warn("found fault on an unmanaged MIG instance", "gpu", string(in.GPU), "gi", in.GI, "health",
+			h.String())
 		return
 	}
-	if s.hurt.places == nil {
-		s.hurt.places = map[health.Instance]sharing.Instance{}
+	if s.faulty.places == nil {
+		s.faulty.places = map[health.Instance]sharing.Instance{}
 	}
-	if s.hurt.places[in] = place; h == sharing.HealthOK {
-		delete(s.hurt.places, in)
+	if s.faulty.places[in] = place; h == sharing.HealthOK {
+		delete(s.faulty.places, in)
 	}
 	s.Runtime.SetInstanceHealth(in.GPU, place, h, reason)
 }
 
 // mendInstances forgets all faults of instances: none outlives its driver.
 func (s *Session) mendInstances() {
-	for in, place := range s.hurt.places {
+	for in, place := range s.faulty.places {
 		s.Runtime.SetInstanceHealth(in.GPU, place, sharing.HealthOK, "")
 	}
-	s.hurt = hurtInstances{}
+	s.faulty = faultyInstances{}
 }

@@ -51,7 +51,7 @@ func (s *Session) findLibrary() error {
 // clientDir holds the regions of the grants that the library holds.
 func clientDir(d options.Dirs) string { return filepath.Join(d.Dir, "client") }
 
-// preloadProbe is the library as a backend on this driver: its libraries lie beside each other.
+// preloadProbe is libkerf as a backend on this driver. Its libraries are in one folder.
 func (s *Session) preloadProbe(lib *nvml.Library) libkerf.Probe {
 	out := s.preload
 	for _, path := range append([]string{lib.Path()}, s.Options.Driver.Libraries...) {

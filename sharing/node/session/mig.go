@@ -31,13 +31,13 @@ import (
 )
 
 const (
-	// migEvery is how often each GPU's MIG mode and instances are compared with what the pool wants: idle instances expire,
-	// recovery is tried again, and other programs change instances without an event.
+	// migEvery is how often each GPU's MIG mode and instances are compared with what the pool wants: idle instances
+	// expire, recovery is tried again, and other programs change instances without an event.
 	migEvery = time.Second
 	// MIGDir is the folder of the MIG journals, below the folder of what outlives a reboot.
 	MIGDir = "mig"
-	// containersPatience is how long the first layout waits for the container runtime. Its list comes within 100 ms of the
-	// connection.
+	// containersPatience is how long the first layout waits for the container runtime. Its list comes within 100 ms of
+	// the connection.
 	containersPatience = 5 * time.Second
 	// planWait is how long one who asks for a plan waits for a driver; taking stock of the GPUs takes less.
 	planWait = 10 * time.Second
@@ -56,14 +56,16 @@ func (s *Session) cutter(lib *nvml.Library, gpus []sharing.GPU, quiet *gate) (*k
 	driver := live.New(lib)
 	hush := &quiesce{gate: quiet, events: lib.HoldEvents, others: others(s.Options.Dirs.Dir), log: s.Log}
 	return keep.New(keep.Options{
-		Log: s.Log, Driver: audited(driver, s.Audit), Store: crashStore{exec.Files{Dir: journals}, s.Options.Failpoints}, BootID: boot,
+		Log: s.Log, Driver: audited(driver, s.Audit), Store: crashStore{exec.Files{Dir: journals},
+			s.Options.Failpoints}, BootID: boot,
 		Claims:  s.Runtime.ClaimsOn,
 		Holders: []exec.Holders{driver}, Last: []exec.Holders{listed{s}}, Quiesce: hush.letGo,
-		Pool: s.Runtime.Settings().Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now, Around: aroundDriver(s.Options.Failpoints, s.Events.MIGStep), Before: s.cutBefore,
+		Pool: s.Runtime.Settings().Pool, ReadOnly: s.Options.ReadOnly(), Now: time.Now,
+		Around: aroundDriver(s.Options.Failpoints, s.Events.MIGStep), Before: s.cutBefore,
 	}, gpus), nil
 }
 
-// listed are the containers that the runtime lists and nobody has accounted for, as holders.
+// listed are the containers that the container runtime lists and that have no grant, as users of GPUs.
 type listed struct{ session *Session }
 
 // Holders implements exec.Holders. Without Kubernetes, and where the runtime keeps no list for others, there are none.
@@ -78,12 +80,16 @@ func (l listed) Holders(ctx context.Context, gpu sharing.GPUID) ([]mig.User, err
 	if err != nil {
 		return nil, fmt.Errorf("list the container runtime's containers: %w", err)
 	}
-	seen = slices.DeleteFunc(seen, func(s sharing.Seen) bool { return slices.Contains(l.session.Options.Cluster.Exempt, s.Ref.Namespace) })
+	seen = slices.DeleteFunc(seen, func(s sharing.Seen) bool {
+		return slices.Contains(l.session.Options.Cluster.Exempt,
+			s.Ref.Namespace)
+	})
 	return l.session.Runtime.UnaccountedOn(gpu, seen), nil
 }
 
-// awaitContainers waits until the container runtime has listed its containers. Before that, who has an instance is not known, so
-// that no layout can be made. It waits for at most patience: a runtime that does not start must not keep the driver from use.
+// awaitContainers waits until the container runtime has listed its containers. Before that, who has an instance is not
+// known, so that no layout can be made. It waits for at most patience: a runtime that does not start must not keep the
+// driver from use.
 func awaitContainers(ctx context.Context, r claims, gpus []sharing.GPU, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -110,7 +116,8 @@ type claims interface {
 
 // firstCut recovers the GPUs, and makes modes and layouts, before anything is offered. It returns the inventory after
 // it.
-func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU, leftOut []error) ([]sharing.GPU, []error, error) {
+func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus []sharing.GPU,
+	leftOut []error) ([]sharing.GPU, []error, error) {
 	awaitContainers(ctx, s.Runtime, gpus, containersPatience)
 	cut.Tick(ctx)
 	s.tellCut(cut)
@@ -124,8 +131,8 @@ func (s *Session) firstCut(ctx context.Context, lib *nvml.Library, cut *keep.Man
 	return gpus, leftOut, nil
 }
 
-// keepCut goes on with it until ctx ends. It returns settings.ErrRescan when a GPU's MIG mode is another one than the inventory
-// says.
+// keepCut goes on with it until ctx ends. It returns settings.ErrRescan when a GPU's MIG mode is another one than the
+// inventory says.
 func (s *Session) keepCut(ctx context.Context, lib *nvml.Library, cut *keep.Manager, gpus, parts []sharing.GPU) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -140,8 +147,8 @@ func (s *Session) keepCut(ctx context.Context, lib *nvml.Library, cut *keep.Mana
 	return context.Cause(ctx) //nolint:wrapcheck // it says what it is
 }
 
-// keepParts replaces the shared MIG instances in the inventory. It returns those whose backends are known: the others are asked
-// again in the next round.
+// keepParts replaces the shared MIG instances in the inventory. It returns those whose backends are known: the others
+// are asked again in the next round.
 func (s *Session) keepParts(ctx context.Context, lib *nvml.Library, had, now []sharing.GPU) []sharing.GPU {
 	same := func(x, y sharing.GPU) bool { return x.Ref() == y.Ref() && x.Memory == y.Memory }
 	if slices.EqualFunc(now, had, same) {
@@ -163,8 +170,8 @@ func (s *Session) keepParts(ctx context.Context, lib *nvml.Library, had, now []s
 	return known
 }
 
-// partsOf are the MIG instances of which shares are given: those of the layouts that say so, and those of which somebody
-// has a share still.
+// partsOf are the MIG instances that give shares: those of layouts with shares, and those on which a grant still has a
+// share.
 func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
 	for _, v := range cut.States() {
@@ -182,7 +189,7 @@ func partsOf(r *node.Runtime, cut *keep.Manager, gpus []sharing.GPU) []sharing.G
 	return out
 }
 
-// partOf is an instance of a GPU as a GPU of its own.
+// partOf is an instance of a GPU as a separate GPU.
 func partOf(g sharing.GPU, p mig.Instance) sharing.GPU {
 	g = g.Clone()
 	g.Part, g.MIG, g.NVLinks = p.Instance, false, nil
@@ -220,9 +227,8 @@ func (s *Session) tellCut(cut *keep.Manager) {
 	s.Runtime.SetTrouble(trouble)
 }
 
-// cutterInUse is what keeps the instances of the GPUs in use. There is none for a moment whenever stock is taken of the
-// GPUs again, as after each change of a MIG mode, of which nobody who asks then has to know; nil when there is none for
-// that long.
+// cutterInUse is the manager of the instances of the current GPUs. There is none for a moment when the inventory is
+// read again, for example after a mode switch. So it waits up to patience, and returns nil after that.
 func cutterInUse(ctx context.Context, in *atomic.Pointer[keep.Manager], patience time.Duration) *keep.Manager {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -242,10 +248,12 @@ func cutterInUse(ctx context.Context, in *atomic.Pointer[keep.Manager], patience
 
 // PlanMIG implements nodeserver.MIGPlanner.
 func (s *Session) PlanMIG(ctx context.Context, document string, apply bool) ([]mig.Proposal, error) {
-	cut, pool := cutterInUse(ctx, &s.cut, planWait), s.Runtime.Settings().Pool()
+	cut, pool := cutterInUse(ctx, &s.migManager, planWait), s.Runtime.Settings().Pool()
 	if cut == nil {
-		return nil, fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is ready: %w",
-			strings.Join(s.Runtime.NotReady(), "; "), sharing.ErrUnavailable)
+		return nil,
+			fmt.Errorf("plan mig: no driver is in use now: %s; try again when kerf status says that the agent is "+
+				"ready: %w",
+				strings.Join(s.Runtime.NotReady(), "; "), sharing.ErrUnavailable)
 	}
 	if document != "" {
 		c, err := config.Decode([]byte(document))

@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 )
 
-// auditedMIG writes into the audit log what is changed of how GPUs are cut, step by step, also what no claim asked for: modes,
-// layouts, what is destroyed, and what is undone after a crash.
+// auditedMIG writes each change of MIG modes and instances into the audit log. This includes layouts, destroyed
+// instances, and what is undone after a crash.
 type auditedMIG struct {
 	exec.Driver
 	write func(audit.Entry)
@@ -77,7 +77,8 @@ func (d *auditedMIG) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci in
 }
 
 func (d *auditedMIG) note(gpu sharing.GPUID, profile, why string, err error) {
-	e := audit.Entry{Time: time.Now(), What: audit.MIGStep, By: "kerf-agent", Fragments: []audit.Fragment{{GPU: string(gpu), MIG: profile}}, Why: why}
+	e := audit.Entry{Time: time.Now(), What: audit.MIGStep, By: "kerf-agent",
+		Shares: []audit.Share{{GPU: string(gpu), MIG: profile}}, Why: why}
 	if err != nil {
 		e.Error = err.Error()
 	}

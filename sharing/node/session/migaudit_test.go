@@ -17,7 +17,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/audit"
 )
 
-// cutDriver is a driver with one instance, which fails what it is told to.
+// cutDriver is a driver with one instance. The calls that a test names fail.
 type cutDriver struct {
 	exec.Driver
 	table   *mig.Table
@@ -51,9 +51,10 @@ func (d *cutDriver) CreateCI(context.Context, sharing.GPUID, int) (exec.Compute,
 }
 func (d *cutDriver) DestroyCI(context.Context, sharing.GPUID, int, int) error { return d.fail }
 
-// Each step that changes how a GPU is cut is in the audit log, with which instance it was of, and with what went wrong.
+// Each change of MIG modes and instances is in the audit log, with its instance and its error.
 func TestMIGStepsAreAudited(t *testing.T) {
-	table, err := mig.NewTable([]mig.Profile{{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * sharing.GiB, Most: 1, Size: 1, Starts: []int{0, 6}}})
+	table, err := mig.NewTable([]mig.Profile{{ID: 19, Name: "1g.10gb", Compute: 1, Memory: 9 * sharing.GiB, Most: 1,
+		Size: 1, Starts: []int{0, 6}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +64,10 @@ func TestMIGStepsAreAudited(t *testing.T) {
 		t.Error("without a log there is something in between")
 	}
 	d := &auditedMIG{driver, func(e audit.Entry) {
-		if e.What != audit.MIGStep || e.By == "" || e.Time.IsZero() || len(e.Fragments) != 1 {
+		if e.What != audit.MIGStep || e.By == "" || e.Time.IsZero() || len(e.Shares) != 1 {
 			t.Errorf("%+v", e)
 		}
-		log = append(log, fmt.Sprintf("%s %q %s %s", e.Fragments[0].GPU, e.Fragments[0].MIG, e.Why, e.Error))
+		log = append(log, fmt.Sprintf("%s %q %s %s", e.Shares[0].GPU, e.Shares[0].MIG, e.Why, e.Error))
 	}}
 	all := func() {
 		ctx := t.Context()

@@ -12,10 +12,10 @@ import (
 
 // The reasons of events about MIG.
 const (
-	// reasonWaits of the node: a GPU does not have the MIG layout of its pool yet, and what it waits for.
-	reasonWaits = "MIGWaits"
-	// reasonTrouble of the node: a GPU gives no MIG instances, and why.
-	reasonTrouble = "MIGTrouble"
+	// reasonPending of the node: a GPU does not have the MIG layout of its pool yet, with the reason.
+	reasonPending = "MIGLayoutPending"
+	// reasonFailed of the node: a GPU has no MIG instances because of an error.
+	reasonFailed = "MIGFailed"
 )
 
 // migNews says in the node's events what stands in the way on its GPUs, once for each sentence.
@@ -25,7 +25,7 @@ type migNews struct {
 	said map[sharing.GPUID]string
 }
 
-// to sets who is told. Before, nothing is said, and nothing is forgotten.
+// to sets the receiver. Before it is set, messages are kept.
 func (m *migNews) to(tell func(reason, message string)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,9 +36,9 @@ func (m *migNews) to(tell func(reason, message string)) {
 func (m *migNews) say(gpu sharing.GPUID, trouble, waits string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	reason, text := reasonTrouble, trouble
+	reason, text := reasonFailed, trouble
 	if text == "" {
-		reason, text = reasonWaits, waits
+		reason, text = reasonPending, waits
 	}
 	if m.tell == nil || m.said[gpu] == text {
 		return
@@ -49,9 +49,9 @@ func (m *migNews) say(gpu sharing.GPUID, trouble, waits string) {
 	m.said[gpu] = text
 	switch {
 	case text == "":
-	case reason == reasonTrouble:
-		m.tell(reason, fmt.Sprintf("GPU %s gives no MIG instances: %s", gpu, text))
+	case reason == reasonFailed:
+		m.tell(reason, fmt.Sprintf("GPU %s has no MIG instances because of an error: %s", gpu, text))
 	default:
-		m.tell(reason, fmt.Sprintf("MIG on GPU %s is not as the pool says: %s", gpu, text))
+		m.tell(reason, fmt.Sprintf("The MIG layout of GPU %s is pending: %s", gpu, text))
 	}
 }

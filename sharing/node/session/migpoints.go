@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// The points at which a crash test may stop the agent while a GPU is cut: before and after each call to the driver that
-// changes something, and before and after each write of a journal.
+// The points at which a crash test may stop the agent during a change of MIG instances: before and after each call that
+// changes the driver's state, and before and after each write of a journal.
 const (
 	pointDriver  = "mig-driver"
 	pointJournal = "mig-journal"
@@ -21,9 +21,10 @@ const (
 // Failpoints are the names of the failpoints in changes of MIG instances.
 func Failpoints() []string { return []string{pointDriver, pointJournal} }
 
-// aroundDriver has a point before and after a call to the driver, and counts the call. At a point only a crash makes sense:
-// an error would be told after the call was made.
-func aroundDriver(points *failpoint.Set, count func(step string, took time.Duration, err error)) func(step string) func(error) {
+// aroundDriver has a point before and after a call to the driver, and counts the call. A point must be a crash, not an
+// error: the call was already made.
+func aroundDriver(points *failpoint.Set, count func(step string, took time.Duration, err error)) func(step string) func(
+	error) {
 	return func(step string) func(error) {
 		_ = points.Eval(pointDriver)
 		start := time.Now()

@@ -55,7 +55,8 @@ func (s *Session) newMPS(boot string) *mpsDaemons {
 	program, err := door.Find(s.Options.Driver.Path, s.Options.Driver.Folders)
 	if err == nil {
 		m.sup, err = mps.New(mps.Options{
-			Dir: filepath.Join(s.Options.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: s.modeRule, BootID: boot, Owner: mps.UserOfDomain, Keep: s.keepDaemon, Log: s.Log,
+			Dir: filepath.Join(s.Options.Dirs.Dir, "mps"), Program: program, Modes: m, Rule: s.modeRule, BootID: boot,
+			Owner: mps.UserOfDomain, Keep: s.keepDaemon, Log: s.Log,
 			Again: func(mps.Key) { s.Events.MPSRestarted() },
 		})
 	}
@@ -63,8 +64,8 @@ func (s *Session) newMPS(boot string) *mpsDaemons {
 	return m
 }
 
-// keepDaemon moves a daemon to a cgroup beside those of our grants, where the end of this program's container or
-// service does not reach it, and nobody takes it for a stranger.
+// keepDaemon moves a daemon to a cgroup next to those of the grants. There the end of this program's container or
+// service does not reach it, and it does not count as unmanaged.
 func (s *Session) keepDaemon(pid int) error {
 	rel := node.DaemonsOf(s.Parent)
 	group, err := s.Cgroups.Create(rel)
@@ -85,9 +86,10 @@ func NoMPSForPods() string {
 	host, err := mountns.IsHost()
 	switch {
 	case err != nil:
-		return "it could not be told whether the agent shares its mounts with the node: " + err.Error()
+		return "cannot check whether the agent shares its mounts with the node: " + err.Error()
 	case !host:
-		return "the agent has mounts of its own, as in a container: it can mount no /dev/shm on the node for a daemon of MPS and its clients"
+		return "the agent has separate mounts, as in a container: it can mount no /dev/shm on the node for a " +
+			"daemon of MPS and its clients"
 	}
 	return ""
 }
@@ -144,7 +146,8 @@ func (m *mpsDaemons) probe(ctx context.Context, g sharing.GPU) choice.Support {
 	case m.missing != nil:
 		return choice.Support{Answer: choice.NotSupported, Reason: m.missing.Error()}
 	case g.MIG:
-		return choice.Support{Answer: choice.NotSupported, Reason: "MPS does not run beside MIG", Remedy: "switch MIG mode off"}
+		return choice.Support{Answer: choice.NotSupported, Reason: "MPS does not run on a GPU in MIG mode",
+			Remedy: "switch MIG mode off"}
 	}
 	for _, st := range m.sup.States() {
 		if st.Key.GPU == g.UUID && st.Condition == mps.Ready {

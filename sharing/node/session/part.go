@@ -53,7 +53,7 @@ func (d *partDoor) Sample(ctx context.Context, id sharing.GPURef) (gpudriver.Sam
 			return gpudriver.Sample{Used: m.Memory.Used, Utilization: -1}, nil
 		}
 	}
-	return gpudriver.Sample{}, fmt.Errorf("the memory of MIG instance %s is not told: %w", id, sharing.ErrUnavailable)
+	return gpudriver.Sample{}, fmt.Errorf("read memory of MIG instance %s: %w", id, sharing.ErrUnavailable)
 }
 
 // Processes lists those of the instance.
@@ -74,7 +74,7 @@ func (d *partDoor) Processes(ctx context.Context, id sharing.GPURef) ([]gpudrive
 	return usesOf(procs), err
 }
 
-// ProcessTime is not told of instances.
+// ProcessTime is not available for instances.
 func (d *partDoor) ProcessTime(ctx context.Context, id sharing.GPURef, since time.Time) (sharing.TimeUse, error) {
 	if id.IsInstance() {
 		return sharing.TimeUse{}, fmt.Errorf("time of processes on MIG instance %s: %w", id, sharing.ErrUnsupported)
@@ -94,9 +94,11 @@ func (d *partDoor) Power(ctx context.Context, id sharing.GPURef) (float64, error
 // first are of a whole GPU, and Kerf runs no daemon of the second on an instance.
 func (s *Session) partReport(ctx context.Context, lib *nvml.Library, g sharing.GPU) choice.Report {
 	no := func(reason string) choice.Support {
-		return choice.Support{Answer: choice.NotSupported, Reason: reason, Remedy: "list libkerf or reactive in the pool's backends"}
+		return choice.Support{Answer: choice.NotSupported, Reason: reason,
+			Remedy: "list libkerf or reactive in the pool's backends"}
 	}
-	r := choice.ReportOf(no("the driver limits no memory inside a MIG instance"), s.preloadProbe(lib).Of(g), backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
+	r := choice.ReportOf(no("the driver limits no memory inside a MIG instance"), s.preloadProbe(lib).Of(g),
+		backend.ProbeWatch(ctx, lib, s.Options.Driver.PIDs, g))
 	r.SetMPS(no("Kerf runs no MPS inside a MIG instance"))
 	return r
 }

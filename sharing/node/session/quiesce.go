@@ -17,8 +17,8 @@ import (
 const (
 	// quietDir, under the agent's directory, is where others are asked to let go of a GPU.
 	quietDir = "quiet"
-	// quietPatience is how long they are waited for. One that does not answer must not keep pods from their instances: the
-	// driver itself refuses what it takes for in use.
+	// quietPatience is how long they are waited for. One that does not answer must not keep pods from their instances:
+	// the driver itself refuses what it takes for in use.
 	quietPatience = 5 * time.Second
 )
 
@@ -33,9 +33,9 @@ type quiesce struct {
 	log    *slog.Logger
 }
 
-// letGo is exec.Options.Quiesce. Making an instance needs no more than that this process's calls wait: who has a handle of
-// the GPU, or of another instance, is not in the way. A reset takes more than an end: nobody else may have the driver's
-// library open. This process has it, as it makes the call.
+// letGo is exec.Options.Quiesce. To create an instance, this process's calls must wait; open handles of the GPU or of
+// other instances do not matter. For a reset, no other process may have the driver's library open. This process keeps
+// it, because it makes the call.
 func (q *quiesce) letGo(ctx context.Context, gpu sharing.GPUID, what exec.Touch) (resume func(), err error) {
 	open, err := q.gate.close(ctx, gpu)
 	if err != nil || what == exec.Makes {
@@ -49,12 +49,16 @@ func (q *quiesce) letGo(ctx context.Context, gpu sharing.GPUID, what exec.Touch)
 		"kerf-monitor":                func() (func(), error) { return q.others.Ask(ctx, gpu) },
 	}
 	if what == exec.Resets {
-		asks["the driver's library in kerf-monitor"] = func() (func(), error) { return q.others.Ask(ctx, quiet.Library) }
+		asks["the driver's library in kerf-monitor"] = func() (func(),
+			error) {
+			return q.others.Ask(ctx, quiet.Library)
+		}
 	}
 	for what, ask := range asks {
 		back, err := ask()
 		if err != nil {
-			q.log.Warn("not let go of before a change of MIG", "what", what, "gpu", string(gpu), "error", err.Error())
+			q.log.Warn("failed to release GPU before a MIG change", "what", what, "gpu", string(gpu), "error",
+				err.Error())
 			continue
 		}
 		undo = append(undo, back)

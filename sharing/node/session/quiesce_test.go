@@ -18,10 +18,11 @@ import (
 // those who do not.
 func TestQuiesce(t *testing.T) {
 	held, refuse := 0, error(nil)
-	q := &quiesce{gate: newGate(), others: quiet.Dir(t.TempDir()), log: slog.New(slog.DiscardHandler), events: func(context.Context) (func(), error) {
-		held++
-		return func() { held-- }, refuse
-	}}
+	q := &quiesce{gate: newGate(), others: quiet.Dir(t.TempDir()), log: slog.New(slog.DiscardHandler),
+		events: func(context.Context) (func(), error) {
+			held++
+			return func() { held-- }, refuse
+		}}
 	const gpu = sharing.GPUID("GPU-1")
 	other := q.others.Reader()
 	defer other.Close()
@@ -46,8 +47,10 @@ func TestQuiesce(t *testing.T) {
 		refuse error
 		held   int
 	}{
-		"makes": {}, "ends": {what: exec.Ends, held: 1}, "ends, and one does not let go": {what: exec.Ends, refuse: errors.New("no"), held: 1},
-		"resets": {what: exec.Resets, held: 1}, "resets, and one does not let go": {what: exec.Resets, refuse: errors.New("no"), held: 1},
+		"makes": {}, "ends": {what: exec.Ends, held: 1}, "ends, and one does not let go": {what: exec.Ends,
+			refuse: errors.New("no"), held: 1},
+		"resets": {what: exec.Resets, held: 1}, "resets, and one does not let go": {what: exec.Resets,
+			refuse: errors.New("no"), held: 1},
 	} {
 		refuse = tt.refuse
 		resume, err := q.letGo(t.Context(), gpu, tt.what)
@@ -55,11 +58,13 @@ func TestQuiesce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if held != tt.held || reads() != (tt.what == exec.Makes) || opens() != (tt.what != exec.Resets) || calls() {
-			t.Errorf("%s: events held %d, others read %t and open %t, this process calls %t", name, held, reads(), opens(), calls())
+			t.Errorf("%s: events held %d, others read %t and open %t, this process calls %t", name, held, reads(),
+				opens(), calls())
 		}
 		resume()
 		if !reads() || !opens() || !calls() || tt.refuse == nil && held != 0 {
-			t.Errorf("%s: afterwards events held %d, others read %t, this process calls %t", name, held, reads(), calls())
+			t.Errorf("%s: afterwards events held %d, others read %t, this process calls %t", name, held, reads(),
+				calls())
 		}
 		held = 0
 	}

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session uses one NVIDIA driver for as long as it answers: its library, its GPUs, their MIG instances and backends.
+// Package session uses one NVIDIA driver for as long as it answers: its library, its GPUs, their MIG instances and
+// backends.
 //
 // It promises that at most one agent uses a GPU, and that the node runtime hears when the driver is gone.
 package session
@@ -58,15 +59,16 @@ type Session struct {
 	// preload is the library that is preloaded, as far as it is the same for every driver.
 	preload libkerf.Probe
 	mps     *mpsDaemons
-	// cut keeps the GPUs' MIG instances; nil without a driver. cutBefore kept them before it; Run alone uses it.
-	cut       atomic.Pointer[keep.Manager]
-	cutBefore *keep.Manager
+	// migManager manages the GPUs' MIG instances; nil without a driver. cutBefore is the manager before it; only Run
+	// uses it.
+	migManager atomic.Pointer[keep.Manager]
+	cutBefore  *keep.Manager
 	// news says in the node's events what stands in the way of MIG.
 	news migNews
 	// machines are the GPUs' health over watches of one driver; Run alone uses it.
 	machines map[sharing.GPUID]*health.Machine
-	// hurt are the MIG instances on which a fault stands; Run and its watch alone use it.
-	hurt hurtInstances
+	// faulty are the MIG instances with a fault; only Run and its health check use it.
+	faulty faultyInstances
 }
 
 // New finds libkerf and MPS on this node. The error is a sharing.FieldError for a --library that cannot be used.

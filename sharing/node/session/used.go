@@ -40,7 +40,8 @@ func (u *used) attach(open context.Context) error {
 		return fmt.Errorf("take the driver into use: %w", err)
 	}
 	u.Runtime.Conditions.Set(conditions.Rescan, "")
-	u.Log.Info("driver in use", "version", u.att.Driver.Version(), "gpus", len(u.gpus), "memory_limits", u.lib.HasMemoryLimits())
+	u.Log.Info("connected to driver", "version", u.att.Driver.Version(), "gpus", len(u.gpus), "memory_limits",
+		u.lib.HasMemoryLimits())
 	return nil
 }
 
@@ -48,14 +49,19 @@ func (u *used) attach(open context.Context) error {
 func (u *used) run(ctx context.Context) error {
 	w := &health.Watch{
 		Driver: &driverDoor{lib: u.lib, quiet: u.quiet}, GPUs: idsOf(u.gpus), Log: u.Log,
-		Tell: u.Runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: u.machines, Hurt: u.hurt.machines,
-		TellInstance: func(in health.Instance, h sharing.Health, reason string) { u.tellInstance(u.cut, in, h, reason) },
+		Tell: u.Runtime.SetHealth, Every: health.Interval, Deadline: health.Deadline, Machines: u.machines,
+		Faulty: u.faulty.machines,
+		TellInstance: func(in health.Instance, h sharing.Health, reason string) {
+			u.tellInstance(u.cut, in, h,
+				reason)
+		},
 		Fault: func(gpu sharing.GPUID, xid uint64, class health.Class) {
 			u.Events.XID(string(gpu), xid, class.String())
 		},
 	}
-	defer func() { u.machines, u.hurt.machines = w.Machines, w.Hurt }()
-	r := settings.Reconciler{Log: u.Log, Options: u.Options, Runtime: u.Runtime, Boot: u.Boot, Library: u.lib, GPUs: u.gpus, MPSChanged: u.mps.changedModes}
+	defer func() { u.machines, u.faulty.machines = w.Machines, w.Faulty }()
+	r := settings.Reconciler{Log: u.Log, Options: u.Options, Runtime: u.Runtime, Boot: u.Boot, Library: u.lib,
+		GPUs: u.gpus, MPSChanged: u.mps.changedModes}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return u.reprobe(ctx, u.lib, u.att) })

@@ -17,10 +17,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config/change"
 )
 
-// LastGood is the copy of the last document in force, for an agent that starts while the document is bad.
+// LastGood is the copy of the last applied config, for an agent that starts while the config is bad.
 const LastGood = "config.last-good.yaml"
 
-// readFiles reads a document from a file, or from all files of a folder.
+// readFiles reads a config from a file, or from all files of a folder.
 func readFiles(path string) ([]config.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -46,12 +46,12 @@ func readFiles(path string) ([]config.File, error) {
 		files = append(files, config.File{Name: e.Name(), Data: data})
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("folder %q has no file of a document: %w", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("folder %q has no config file: %w", path, fs.ErrNotExist)
 	}
 	return files, nil
 }
 
-// fileCandidate checks the document that --config names.
+// fileCandidate checks the config that --config names.
 func (s *Source) fileCandidate() change.Candidate {
 	files, err := readFiles(s.Options.Source.File)
 	if err != nil {
@@ -60,13 +60,14 @@ func (s *Source) fileCandidate() change.Candidate {
 	return s.candidate(s.Options.Source.File, files)
 }
 
-// First puts the document that --config names in force at once, or the last good one where that has mistakes. It
-// returns the hash of what it read.
+// First applies the config that --config names at once, or the last known good one if that has errors. It returns the
+// hash of what it read.
 func (s *Source) First() string {
 	if s.Options.Source.File == "" && s.Options.Source.Map == "" {
 		return ""
 	}
-	c := change.Candidate{From: s.Options.Source.File, Err: fmt.Errorf("configmap %s has not been read yet: %w", s.Options.Source.Map, sharing.ErrUnavailable)}
+	c := change.Candidate{From: s.Options.Source.File, Err: fmt.Errorf("configmap %s has not been read yet: %w",
+		s.Options.Source.Map, sharing.ErrUnavailable)}
 	if s.Options.Source.File != "" {
 		c = s.fileCandidate()
 	}
@@ -78,23 +79,25 @@ func (s *Source) First() string {
 	return c.Hash
 }
 
-// idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries out.
+// idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries
+// out.
 func idleRule(c config.Config, pool config.Pool) string {
-	if pool.Compute != config.ComputeStrict || pool.Mode == config.ModeWhole {
+	if pool.ComputePolicy != config.ComputeStrict || pool.Mode == config.ModeWhole {
 		return ""
 	}
 	who := ""
 	if slices.ContainsFunc(c.BackendsOf(pool, ""), sharing.Backend.LimitsTime) {
-		i := slices.IndexFunc(pool.GPUs, func(r config.GPURule) bool {
+		i := slices.IndexFunc(pool.GPURules, func(r config.GPURule) bool {
 			own := r.Settings.Backends.List()
 			return own != nil && !slices.ContainsFunc(own, sharing.Backend.LimitsTime)
 		})
 		if i < 0 {
 			return ""
 		}
-		who = fmt.Sprintf("its gpus[%d] ", i)
+		who = fmt.Sprintf("its gpuRules[%d] ", i)
 	}
-	return fmt.Sprintf("pool %q says compute: strict, and %slists no backend that holds a share of a GPU to its percent of time: libkerf and mps do", pool.Name, who)
+	return fmt.Sprintf("pool %q says computePolicy: strict, and %slists no backend that holds a share of a GPU to its "+
+		"percent of time: libkerf and mps do", pool.Name, who)
 }
 
 // mpsRule is a warning of a pool that lists MPS on a node where it holds no pods; why is empty where it does.
@@ -102,27 +105,28 @@ func mpsRule(c config.Config, pool config.Pool, why string) string {
 	if why == "" || pool.Mode == config.ModeWhole || !c.ListsMPS(pool) {
 		return ""
 	}
-	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the agent as a service of the node (deploy/service/kerf-agent.service)", pool.Name, why)
+	return fmt.Sprintf("pool %q lists mps, which holds no pods here, so that the next backend does: %s; run the "+
+		"agent as a service of the node (deploy/service/kerf-agent.service)", pool.Name, why)
 }
 
-// refuseConfig tells every mistake, and keeps or brings back the last good document.
+// refuseConfig reports every error, and keeps or restores the last known good config.
 func (s *Source) refuseConfig(c change.Candidate, first bool) {
 	mistakes := strings.Split(c.Err.Error(), "\n")
 	for _, m := range mistakes {
-		s.Log.Error("configuration refused", "from", c.From, "mistake", m)
+		s.Log.Error("config rejected", "from", c.From, "error", m)
 	}
 	s.Events.ConfigRefused()
 	if first {
 		kept := filepath.Join(s.State, LastGood)
-		data, err := os.ReadFile(kept) // #nosec G304 -- below --dir or --state-dir
+		data, err := os.ReadFile(kept) // #nosec G304 -- below --run-dir or --state-dir
 		if err == nil {
-			good := s.candidate(kept, []config.File{{Name: LastGood, Data: data}})
+			good := s.candidate(kept, config.Current([]config.File{{Name: LastGood, Data: data}}))
 			if err = good.Err; err == nil {
 				s.apply(good)
 			}
 		}
 		if err == nil {
-			s.Log.Warn("the last good configuration stays in force", "file", kept)
+			s.Log.Warn("kept the last known good config", "file", kept)
 			first = false
 		} else if !errors.Is(err, os.ErrNotExist) {
 			mistakes = append(mistakes, fmt.Sprintf("%s: %v", kept, err))

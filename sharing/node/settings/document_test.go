@@ -12,17 +12,20 @@ import (
 
 // A pool that wants shares of time held strictly is warned of where it lists nothing that holds them.
 func TestIdleRule(t *testing.T) {
-	const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - "
+	const head = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - "
 	for pool, warned := range map[string]bool{
-		"{name: a, compute: strict, backends: [driver, reactive]}": true,
-		"{name: a, compute: strict, backends: [driver]}":           true,
-		"{name: a, compute: strict}":                               false,
-		"{name: a, compute: strict, backends: [driver, libkerf]}":  false,
-		"{name: a, compute: strict, backends: [driver, mps]}":      false,
-		"{name: a, compute: strict, mode: whole}":                  false,
-		"{name: a, compute: fair, backends: [driver, reactive]}":   false,
-		"{name: a, compute: strict, backends: [driver, mps], gpus: [{index: [0], sharers: 2}, {index: [1], backends: [driver, reactive]}]}": true,
-		"{name: a, compute: strict, backends: [driver, mps], gpus: [{index: [1], backends: [driver, libkerf]}]}":                            false,
+		"{name: a, computePolicy: strict, backends: [driver, reactive]}": true,
+		"{name: a, computePolicy: strict, backends: [driver]}":           true,
+		"{name: a, computePolicy: strict}":                               false,
+		"{name: a, computePolicy: strict, backends: [driver, libkerf]}":  false,
+		"{name: a, computePolicy: strict, backends: [driver, mps]}":      false,
+		"{name: a, computePolicy: strict, mode: whole}":                  false,
+		"{name: a, computePolicy: fair, backends: [driver, reactive]}":   false,
+		"{name: a, computePolicy: strict, backends: [driver, mps], gpuRules: [{index: [0], maxSharesPerGPU: 2}, " +
+			"{index: [1], backends: " +
+			"[driver, reactive]}]}": true,
+		"{name: a, computePolicy: strict, backends: [driver, mps], gpuRules: [{index: [1], backends: [driver, " +
+			"libkerf]}]}": false,
 	} {
 		c, err := config.Decode([]byte(head + pool + "\n"))
 		if err != nil {
@@ -39,12 +42,12 @@ func TestIdleRule(t *testing.T) {
 }
 
 func TestMPSRule(t *testing.T) {
-	const head = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - "
+	const head = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - "
 	for pool, warned := range map[string]bool{
-		"{name: a, backends: [driver, mps, reactive]}":                                          true,
-		"{name: a, backends: [driver, libkerf]}":                                                false,
-		"{name: a, mode: whole}":                                                                false,
-		"{name: a, backends: [driver, libkerf], gpus: [{index: [1], backends: [driver, mps]}]}": true,
+		"{name: a, backends: [driver, mps, reactive]}": true,
+		"{name: a, backends: [driver, libkerf]}":       false,
+		"{name: a, mode: whole}":                       false,
+		"{name: a, backends: [driver, libkerf], gpuRules: [{index: [1], backends: [driver, mps]}]}": true,
 	} {
 		c, err := config.Decode([]byte(head + pool + "\n"))
 		if err != nil {
@@ -54,7 +57,8 @@ func TestMPSRule(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", pool, err)
 		}
-		if got := mpsRule(c, p, "no mounts"); (got != "") != warned || warned && (!strings.Contains(got, "no mounts") || !strings.Contains(got, "as a service")) {
+		if got := mpsRule(c, p, "no mounts"); (got != "") != warned || warned &&
+			(!strings.Contains(got, "no mounts") || !strings.Contains(got, "as a service")) {
 			t.Errorf("%s: warned %q", pool, got)
 		}
 		if got := mpsRule(c, p, ""); got != "" {

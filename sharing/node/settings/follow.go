@@ -22,14 +22,14 @@ const (
 	// configEvery is how often the file is read again. A mounted ConfigMap changes by a swapped link, which
 	// file events tell of only in part; reading a few kilobytes costs nothing.
 	configEvery = 2 * time.Second
-	// configQuiet is how long no further change must have come before one is carried out, and configMost how long is waited
-	// for that.
+	// configQuiet is how long no further change must have come before one is carried out, and configMost how long is
+	// waited for that.
 	configQuiet = time.Second
 	configMost  = 30 * time.Second
 )
 
-// Follow carries out the documents that are found, each once it has settled, until ctx ends. seen is the hash of what
-// was found before.
+// Follow applies the configs that are found, each once it has settled, until ctx ends. seen is the hash of what was
+// found before.
 func (s *Source) Follow(ctx context.Context, seen string) error {
 	if s.Options.Source.File == "" && s.Options.Source.Map == "" {
 		return nil
@@ -58,7 +58,7 @@ func (s *Source) Follow(ctx context.Context, seen string) error {
 		case <-s.relabelled:
 			s.choosePool()
 		case c := <-s.found:
-			file.told = true
+			file.answered = true
 			settling.Offer(time.Now(), c)
 		case <-look.C:
 			if s.Options.Source.File == "" {
@@ -73,11 +73,12 @@ func (s *Source) Follow(ctx context.Context, seen string) error {
 	}
 }
 
-// fallback says when kubelet's copy of the ConfigMap counts: until the API server has told of it; and while that is silent again, once
-// the copy changes. What it is at the beginning of the silence may be older than what the API server said last.
+// fallback says when kubelet's copy of the ConfigMap counts: until the API server has answered, and while it is silent
+// again, once the copy changes. The copy at the beginning of the silence may be older than the API server's last
+// answer.
 type fallback struct {
-	// told is true since the API server has told.
-	told bool
+	// answered is true since the API server has answered.
+	answered bool
 	// silent is true since it cannot be read, and at is the hash of the copy then.
 	silent bool
 	at     string
@@ -88,10 +89,10 @@ func (f *fallback) counts(hash string, silent bool) bool {
 		f.at = hash
 	}
 	f.silent = silent
-	return !f.told || silent && hash != f.at
+	return !f.answered || silent && hash != f.at
 }
 
-// use puts a document in force that has settled, on the node as it is labelled now.
+// use applies a config that has settled, on the node as it is labelled now.
 func (s *Source) use(c change.Candidate) {
 	if c.Pool, c.Err = c.Config.PoolFor(s.Labels()); c.Err != nil {
 		s.refuseConfig(c, false)
@@ -100,26 +101,27 @@ func (s *Source) use(c change.Candidate) {
 	s.useConfig(c)
 }
 
-// useConfig puts a valid document in force, and keeps a copy of it.
+// useConfig applies a valid config, and keeps a copy of it.
 func (s *Source) useConfig(c change.Candidate) {
-	s.keepGood(c) // first: whoever sees it in force may end the agent, and the next one is to find it
+	s.keepGood(c) // first: a reader who sees it applied may end the agent, and the next one is to find it
 	s.apply(c)
-	s.Log.Info("configuration in force", "from", c.From, "sha256", c.Hash)
+	s.Log.Info("config applied", "from", c.From, "sha256", c.Hash)
 }
 
-// keepGood writes the document down, for a start with one that has mistakes.
+// keepGood writes the config down, for a start with one that has errors.
 func (s *Source) keepGood(c change.Candidate) {
 	data := c.Files[0].Data
 	if len(c.Files) > 1 {
 		text, err := c.Config.Encode()
 		if err != nil {
-			s.Log.Warn("last good configuration not kept", "error", err.Error())
+			s.Log.Warn("failed to save last known good config", "error", err.Error())
 			return
 		}
 		data = text
 	}
+	data = config.ForRollback([]config.File{{Data: data}})[0].Data
 	if err := atomicfile.Write(filepath.Join(s.State, LastGood), data, 0o600); err != nil {
-		s.Log.Warn("last good configuration not kept", "error", err.Error())
+		s.Log.Warn("failed to save last known good config", "error", err.Error())
 	}
 }
 
@@ -128,11 +130,17 @@ func (s *Source) apply(c change.Candidate) {
 	s.applied = c
 	s.Events.ConfigApplied()
 	s.Runtime.Conditions.Set(conditions.Compute, idleRule(c.Config, pool))
+	outdated := config.Warning(c.Files...)
+	s.Runtime.Conditions.Set(conditions.ConfigVersion, outdated)
+	if outdated != "" {
+		s.Log.Warn("read config of an old version", "from", c.From, "version", config.OldAPIVersion, "remedy",
+			"kerf config migrate")
+	}
 	if s.Options.Cluster.Serve {
 		without := mpsRule(c.Config, pool, s.NoMPSForPods)
 		s.Runtime.Conditions.Set(conditions.MPS, without)
 		if without != "" {
-			s.Log.Warn("pods are not held by mps", "reason", without)
+			s.Log.Warn("disabled MPS for pods", "reason", without)
 		}
 	}
 	s.Runtime.Settings().Apply(c.Config, pool, applied.Source{File: c.From, SHA256: c.Hash})
@@ -141,7 +149,7 @@ func (s *Source) apply(c change.Candidate) {
 	s.configNews.applied(c.Hash)
 }
 
-// candidate checks a document.
+// candidate checks a config.
 func (s *Source) candidate(from string, files []config.File) change.Candidate {
 	c := change.Candidate{From: from, Hash: config.Hash(files), Files: files}
 	if c.Config, c.Err = config.DecodeFiles(files...); c.Err != nil {
@@ -161,9 +169,11 @@ func (s *Source) WatchConfigMap(ctx context.Context, api *kube.Client) {
 		text := ""
 		switch {
 		case err != nil:
-			text = fmt.Sprintf("the configuration is read from the file, which is late, because configmap %s cannot be read: %v", s.Options.Source.Map, err)
+			text = fmt.Sprintf(
+				"the configuration is read from the file, which is late, because configmap %s cannot be read: %v",
+				s.Options.Source.Map, err)
 		case data == nil:
-			text = fmt.Sprintf("there is no configmap %s; what was in force stays", s.Options.Source.Map)
+			text = fmt.Sprintf("there is no configmap %s; the applied config stays", s.Options.Source.Map)
 		}
 		s.Runtime.Conditions.Set(conditions.ConfigMap, text)
 		s.apiSilent.Store(err != nil)

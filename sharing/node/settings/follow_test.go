@@ -17,8 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
-// What the ConfigMap says is put in force once it has settled, mistakes change nothing and are told, and the file counts no
-// more, since it is older.
+// The agent applies what the ConfigMap says once it has settled. Errors change nothing and are reported, and the file
+// counts no more, since it is older.
 func TestFollowConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(goodConfig), 0o600); err != nil {
@@ -58,9 +58,10 @@ func TestFollowConfig(t *testing.T) {
 	find(badConfig)
 	wait("the last good one of many", func() bool {
 		s := a.Runtime.State(t.Context())
-		return s.Pool == "two" && s.Config.File == "configmap ns/name" && strings.Contains(strings.Join(s.ConfigErrors, "\n"), "a.yaml: line 6: spec.pools[0].colour")
+		return s.Pool == "two" && s.Config.File == "configmap ns/name" &&
+			strings.Contains(strings.Join(s.ConfigErrors, "\n"), "a.yaml: line 6: spec.pools[0].colour")
 	})
-	more := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  profiles: [{name: small, percent: 10}]\n"
+	more := "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  profiles: [{name: small, percent: 10}]\n"
 	find(otherGood, more)
 	wait("two files", func() bool {
 		s := a.Runtime.State(t.Context())
@@ -77,15 +78,15 @@ func TestFollowConfig(t *testing.T) {
 	}
 }
 
-// A hundred changes in ten seconds, every second one with mistakes: one document is put in force, the last valid one, once, and
-// what is refused after it is told once.
+// A hundred changes in ten seconds, every second one with errors: one config is applied, the last valid one, once, and
+// what is rejected after it is reported once.
 func TestHundredChanges(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lastBad          bool
 		applied, refused int64
 	}{
-		"the last one valid":         {false, 1, 0},
-		"the last one with mistakes": {true, 1, 1},
+		"the last one valid":       {false, 1, 0},
+		"the last one with errors": {true, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config.yaml")
@@ -121,18 +122,18 @@ func TestHundredChanges(t *testing.T) {
 					t.Errorf("they took %v", took)
 				}
 				if got := n.applied.Load() - first; got != 0 {
-					t.Errorf("%v documents were put in force while they came", got)
+					t.Errorf("%v configs were applied while they came", got)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if got := n.applied.Load() - first; got != tt.applied {
-					t.Errorf("%v documents were put in force, want %v", got, tt.applied)
+					t.Errorf("%v configs were applied, want %v", got, tt.applied)
 				}
 				if got := n.refused.Load(); got != tt.refused {
 					t.Errorf("%v documents were refused, want %v", got, tt.refused)
 				}
 				if got, want := a.applied.Hash, config.Hash([]config.File{{Data: []byte(last)}}); got != want {
-					t.Errorf("%s is in force, want %s, the last valid one", got, want)
+					t.Errorf("%s is applied, want %s, the last valid one", got, want)
 				}
 				cancel()
 				if err := <-done; err != nil {
@@ -143,8 +144,8 @@ func TestHundredChanges(t *testing.T) {
 	}
 }
 
-// Kubelet's copy counts before the API server has told, and while it is silent once the copy is another than at the
-// silence's beginning: that one may be older than what was told.
+// Kubelet's copy counts before the API server has answered. While the server is silent, it counts once the copy differs
+// from that at the silence's beginning: that one may be older than the last answer.
 func TestFallback(t *testing.T) {
 	var f fallback
 	look := func(hash string, silent, want bool) {
@@ -155,7 +156,7 @@ func TestFallback(t *testing.T) {
 	}
 	look("a", false, true)
 	look("a", true, true)
-	f.told = true
+	f.answered = true
 	look("old", false, false)
 	look("old", true, false)
 	look("old", true, false)

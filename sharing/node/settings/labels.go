@@ -36,8 +36,9 @@ func (s *Source) Labels() map[string]string {
 	return out
 }
 
-// FirstLabels learns the labels of the node's object before its first document is read: else the node would be of another
-// pool for a moment, and offer what that one does. ask asks the API server; where it does not answer, those of before count.
+// FirstLabels learns the labels of the node's object before its first document is read: else the node would be of
+// another pool for a moment, and offer what that one does. ask asks the API server; where it does not answer, those of
+// before count.
 func (s *Source) FirstLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
 	ctx, cancel := context.WithTimeout(ctx, labelsFirst)
 	defer cancel()
@@ -58,13 +59,13 @@ func (s *Source) FirstLabels(ctx context.Context, ask func(context.Context) (map
 		if err == nil {
 			s.own.Store(&labels)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			s.Log.Warn("labels of the node of before not known", "error", err.Error())
+			s.Log.Warn("failed to read node labels of the last run", "error", err.Error())
 		}
 		return
 	}
 }
 
-// FollowLabels keeps them, and has the pool chosen anew when they change, until ctx ends.
+// FollowLabels keeps them, and has the pool chosen again when they change, until ctx ends.
 func (s *Source) FollowLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
 	for sleep.For(ctx, labelsEvery); ctx.Err() == nil; sleep.For(ctx, labelsEvery) {
 		labels, err := ask(ctx)
@@ -99,12 +100,12 @@ func (s *Source) takeLabels(labels map[string]string) bool {
 		err = atomicfile.Write(filepath.Join(s.Options.Dirs.Dir, ownLabels), data, 0o600)
 	}
 	if err != nil {
-		s.Log.Warn("labels of the node not kept", "error", err.Error())
+		s.Log.Warn("failed to save node labels", "error", err.Error())
 	}
 	return true
 }
 
-// choosePool puts the document in force anew where it has another pool for the node's labels now.
+// choosePool applies the config again if it has another pool for the node's labels now.
 func (s *Source) choosePool() {
 	if len(s.applied.Files) == 0 {
 		return
@@ -114,7 +115,7 @@ func (s *Source) choosePool() {
 	case c.Err != nil:
 		s.refuseConfig(c, false)
 	case c.Pool.Name != s.Runtime.Settings().Pool().Name:
-		s.Log.Info("the node is of another pool, because its labels have changed", "pool", c.Pool.Name)
+		s.Log.Info("node changed its pool because of new labels", "pool", c.Pool.Name)
 		s.useConfig(c)
 	}
 }

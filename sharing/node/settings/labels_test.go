@@ -13,10 +13,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-const twoPools = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n  - name: two\n    nodeSelector: {pool: two, kind: gpu}\n"
+const twoPools = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n  - name: " +
+	"two\n    nodeSelector: {pool: two, kind: gpu}\n"
 
-// The node's labels choose its pool from the first moment, and anew when they change; those of --node-label come over them; and
-// where nobody can be asked, those of before count.
+// The node's labels choose its pool from the first moment, and again when they change. Those of --node-label override
+// them. If no API server answers, those of before count.
 func TestPoolLabels(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(twoPools), 0o600); err != nil {
@@ -48,7 +49,8 @@ func TestPoolLabels(t *testing.T) {
 		t.Error("other labels are no news")
 	}
 	a.relabelled <- struct{}{}
-	for end := time.Now().Add(time.Minute); a.Runtime.State(t.Context()).Pool != "one"; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); a.Runtime.State(t.Context()).Pool != "one"; time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("with other labels it is of pool %q", a.Runtime.State(t.Context()).Pool)
 		}
@@ -60,6 +62,6 @@ func TestPoolLabels(t *testing.T) {
 	stop()
 	b.FirstLabels(gone, func(context.Context) (map[string]string, error) { return nil, sharing.ErrUnavailable })
 	if got := b.Labels(); got["pool"] != "three" || len(b.Runtime.State(t.Context()).Warnings) == 0 {
-		t.Errorf("nobody answers: labels %v, warnings %q", got, b.Runtime.State(t.Context()).Warnings)
+		t.Errorf("without an answer: labels %v, warnings %q", got, b.Runtime.State(t.Context()).Warnings)
 	}
 }

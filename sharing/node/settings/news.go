@@ -5,6 +5,7 @@ package settings
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -14,13 +15,13 @@ import (
 
 // The reasons of events about the configuration.
 const (
-	// reasonConfigRefused of the node: a config was rejected, with all its errors.
-	reasonConfigRefused = "SharingConfigRefused"
-	// reasonConfigInForce of the node: a new config was applied, with its hash.
-	reasonConfigInForce = "SharingConfigInForce"
+	// reasonConfigRejected of the node: a config was rejected, with all its errors.
+	reasonConfigRejected = "SharingConfigRejected"
+	// reasonConfigApplied of the node: a new config was applied, with its hash.
+	reasonConfigApplied = "SharingConfigApplied"
 )
 
-// configNews says in the node's events which document is in force, and why one is not.
+// configNews says in the node's events which config is applied, and why one is not.
 type configNews struct {
 	mu      sync.Mutex
 	tell    func(reason, message string, warning bool)
@@ -28,7 +29,7 @@ type configNews struct {
 	hash    string
 }
 
-// to sets who is told, and tells what was said last.
+// to sets the API server, and sends it the last message.
 func (n *configNews) to(ctx context.Context, api *kube.Client) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -40,23 +41,24 @@ func (n *configNews) to(ctx context.Context, api *kube.Client) {
 	}
 }
 
-// applied tells of a document that came into force after another one.
+// applied reports a config that replaced another one.
 func (n *configNews) applied(hash string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before := n.hash
 	n.hash, n.pending = hash, nil
 	if n.tell != nil && before != "" && before != hash {
-		n.tell(reasonConfigInForce, "the sharing configuration with sha256 "+hash+" is in force", false)
+		n.tell(reasonConfigApplied, "The agent applied the config with SHA-256 "+hash+".", false)
 	}
 }
 
-// refused tells why a document was not taken.
+// refused reports why a config was rejected.
 func (n *configNews) refused(mistakes []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pending = func() {
-		n.tell(reasonConfigRefused, "the sharing configuration has mistakes and is not taken: "+strings.Join(mistakes, "; "), true)
+		n.tell(reasonConfigRejected, fmt.Sprintf("The agent rejected the config because of %d errors: %s",
+			len(mistakes), strings.Join(mistakes, "; ")), true)
 	}
 	if n.tell != nil {
 		n.pending()

@@ -36,7 +36,8 @@ const (
 	modesLast     = 20 * time.Second
 )
 
-// Reconciler gives the GPUs of one driver the settings that they should have. Each change of config, inventory or users wakes it.
+// Reconciler gives the GPUs of one driver the settings that they should have. Each change of config, inventory or users
+// wakes it.
 type Reconciler struct {
 	Log     *slog.Logger
 	Options *options.Options
@@ -49,8 +50,8 @@ type Reconciler struct {
 	MPSChanged func() bool
 }
 
-// Run reconciles until ctx ends. It returns ErrRescan when a GPU is left to others, or no longer is: its lock and its health belong
-// to the session.
+// Run reconciles until ctx ends. It returns ErrRescan when a GPU is left to others, or no longer is: its lock and its
+// health belong to the session.
 func (r *Reconciler) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.settle(ctx) })
@@ -67,7 +68,8 @@ func (r *Reconciler) settle(ctx context.Context) error {
 	for {
 		changed := r.Runtime.Changed()
 		r.Runtime.Settings().Settle()
-		if !slices.EqualFunc(r.Runtime.Settings().Used(), r.GPUs, func(a, b sharing.GPU) bool { return a.UUID == b.UUID }) {
+		if !slices.EqualFunc(r.Runtime.Settings().Used(), r.GPUs,
+			func(a, b sharing.GPU) bool { return a.UUID == b.UUID }) {
 			return fmt.Errorf("the rules for the node's GPUs have changed: %w", ErrRescan)
 		}
 		select {
@@ -91,10 +93,13 @@ func (r *Reconciler) wanted() map[sharing.GPUID]gpumode.Want {
 
 // applyModes sets what wanted returns, and restores what there was before when the agent stops using the GPUs.
 func (r *Reconciler) applyModes(ctx context.Context) error {
-	smi := nvidiasmi.Options{Path: nvidiasmi.Find(r.Options.Driver.NVIDIASMI, r.Options.Driver.DevRoot), Libraries: r.Options.Driver.Folders}
-	k, err := gpumode.Open(r.modesFile(), r.Boot, gpumode.NVIDIA{Library: r.Library, Program: nvidiasmi.New(smi)}, r.Log)
+	smi := nvidiasmi.Options{Path: nvidiasmi.Find(r.Options.Driver.NVIDIASMI, r.Options.Driver.DevRoot),
+		Libraries: r.Options.Driver.Folders}
+	k, err := gpumode.Open(r.modesFile(), r.Boot, gpumode.NVIDIA{Library: r.Library, Program: nvidiasmi.New(smi)},
+		r.Log)
 	if err != nil {
-		r.Runtime.Conditions.Set(conditions.GPUModes, "time slice, compute mode and power limit are left as they are: "+err.Error())
+		r.Runtime.Conditions.Set(conditions.GPUModes, "time slice, compute mode and power limit are left as they are: "+
+			err.Error())
 		return nil
 	}
 	defer func() {
@@ -104,7 +109,7 @@ func (r *Reconciler) applyModes(ctx context.Context) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), modesLast)
 		defer cancel()
 		if err := k.Restore(last); err != nil {
-			r.Log.Warn("gpu settings not put back; the next start of the agent tries again", "error", err.Error())
+			r.Log.Warn("failed to restore GPU settings, will retry at next start", "error", err.Error())
 		}
 	}()
 	var done map[sharing.GPUID]gpumode.Want
@@ -133,14 +138,14 @@ func (r *Reconciler) applyModes(ctx context.Context) error {
 func (r *Reconciler) modesFile() string { return filepath.Join(r.Options.Dirs.Dir, gpumode.File) }
 
 // makeModes shows what failed in the node's warnings.
-func (r *Reconciler) makeModes(ctx context.Context, k *gpumode.Keeper, want map[sharing.GPUID]gpumode.Want) error {
+func (r *Reconciler) makeModes(ctx context.Context, k *gpumode.Manager, want map[sharing.GPUID]gpumode.Want) error {
 	ctx, cancel := context.WithTimeout(ctx, modesDeadline)
 	defer cancel()
 	err := k.Apply(ctx, r.GPUs, func(id sharing.GPUID) gpumode.Want { return want[id] })
 	sentence := ""
 	if err != nil && !errors.Is(err, context.Canceled) {
 		sentence = "time slice, compute mode or power limit is not as the pool says: " + err.Error()
-		r.Log.Warn("gpu settings not made", "error", err.Error())
+		r.Log.Warn("failed to apply GPU settings", "error", err.Error())
 	}
 	r.Runtime.Conditions.Set(conditions.GPUModes, sentence)
 	return err

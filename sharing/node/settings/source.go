@@ -3,7 +3,8 @@
 
 // Package settings applies the configuration of a node, and gives each GPU the settings that follow from it.
 //
-// It promises that a configuration with errors changes nothing, and that a GPU in use keeps its settings until it is idle.
+// It promises that a configuration with errors changes nothing, and that a GPU in use keeps its settings until it is
+// idle.
 package settings
 
 import (

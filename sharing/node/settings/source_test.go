@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counts are the documents that were put in force and rejected.
+// counts are the configs that were applied and rejected.
 type counts struct{ applied, refused atomic.Int64 }
 
 func (c *counts) ConfigApplied() { c.applied.Add(1) }
@@ -41,20 +41,23 @@ func built(t *testing.T, file string) (*Source, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	r := node.New(node.Options{
-		Host: node.Host{BootID: "boot"}, Log: log, RecordPath: filepath.Join(dir, "record.json"), Config: config.Default(), Pool: pool,
-		NewID: func() string { return "id" }, Audit: func(e audit.Entry) { fmt.Fprintf(&text, "audit %s: %s, error %q\n", e.What, e.Why, e.Error) },
+		Host: node.Host{BootID: "boot"}, Log: log, RecordPath: filepath.Join(dir, "record.json"),
+		Config: config.Default(), Pool: pool,
+		NewID: func() string { return "id" },
+		Audit: func(e audit.Entry) { fmt.Fprintf(&text, "audit %s: %s, error %q\n", e.What, e.Why, e.Error) },
 	})
 	opt := &options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: file}}
 	return NewSource(Deps{Log: log, Options: opt, Runtime: r, Events: &counts{}, State: dir}), &text
 }
 
 const (
-	goodConfig = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n"
-	otherGood  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: two\n"
-	badConfig  = "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: red\n    place: sideways\n"
+	goodConfig = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n"
+	otherGood  = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - name: two\n"
+	badConfig  = "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - name: one\n    colour: " +
+		"red\n    placementPolicy: sideways\n"
 )
 
-// load does what following the document does once it has settled; it returns the hash of what it found.
+// load does what following the config does once it has settled; it returns the hash of what it found.
 func load(a *Source, seen string) string {
 	if seen == "" {
 		return a.First()
@@ -83,14 +86,14 @@ func TestConfigLifeCycle(t *testing.T) {
 	}
 	pool := func(a *Source) string { return a.Runtime.State(t.Context()).Pool }
 	blocked := func(a *Source) bool {
-		return strings.Contains(strings.Join(a.Runtime.NotReady(), "\n"), "configuration")
+		return strings.Contains(strings.Join(a.Runtime.NotReady(), "\n"), "config has errors")
 	}
 
 	write(badConfig)
 	a, log := built(t, file)
 	seen := load(a, "")
 	if !blocked(a) {
-		t.Error("a bad first document left the agent ready by a default that nobody asked for")
+		t.Error("a bad first config left the agent ready with an unwanted default")
 	}
 	for _, mistake := range []string{"colour", "sideways"} {
 		if !strings.Contains(log.String(), mistake) {
@@ -99,9 +102,10 @@ func TestConfigLifeCycle(t *testing.T) {
 	}
 	write(goodConfig)
 	if seen = load(a, seen); blocked(a) || pool(a) != "one" {
-		t.Errorf("after the document was mended: pool %q, not ready %q", pool(a), a.Runtime.NotReady())
+		t.Errorf("after the config was corrected: pool %q, not ready %q", pool(a), a.Runtime.NotReady())
 	}
-	for _, entry := range []string{"audit config: a newer document is refused, error \"", "audit config: pool one of " + file + ", sha256 " + seen + ", error \"\""} {
+	for _, entry := range []string{"audit config: a newer document is refused, error \"", "audit config: pool one of " +
+		file + ", sha256 " + seen + ", error \"\""} {
 		if !strings.Contains(log.String(), entry) {
 			t.Errorf("the audit log does not have %q:\n%s", entry, log.String())
 		}
@@ -113,9 +117,9 @@ func TestConfigLifeCycle(t *testing.T) {
 		t.Errorf("a bad edit: pool %q, errors %q, warnings %q", s.Pool, s.ConfigErrors, s.Warnings)
 	}
 	if again := load(a, seen); again != seen {
-		t.Error("a document that did not change was read as new")
+		t.Error("a config that did not change was read as new")
 	}
-	// An agent that starts while the document is bad goes on with the last good one.
+	// An agent that starts while the config is bad goes on with the last good one.
 	b, _ := built(t, file)
 	b.Options.Dirs.Dir, b.State = a.Options.Dirs.Dir, a.State
 	load(b, "")

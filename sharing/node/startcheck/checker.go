@@ -118,8 +118,8 @@ func (c *Checker) next() (start, bool) {
 	return s, true
 }
 
-// check is the second reading. A limit that is too low, or cannot be read, harms nobody else: the periodic
-// verification of all caps takes care of it.
+// check is the second reading. A limit that is too low, or cannot be read, affects no other grant: the periodic
+// verification of all caps handles it.
 func (c *Checker) check(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()

@@ -66,7 +66,7 @@ func (n *fakeNode) with(change func(*fakeNode)) {
 
 func (n *fakeNode) set(id string, l Limit) { n.with(func(n *fakeNode) { n.limits[id] = l }) }
 
-// in runs a Checker in a bubble of its own, and ends it.
+// in runs a Checker in a separate bubble, and ends it.
 func in(t *testing.T, do func(t *testing.T, n *fakeNode, c *Checker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

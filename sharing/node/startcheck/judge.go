@@ -72,7 +72,8 @@ func (v Verdict) Refuse() error {
 		return fmt.Errorf("the driver's limits are not as Kerf set them: %s%s: %w",
 			strings.Join(append(v.Raised, v.Lowered...), ", "), remedy, sharing.ErrConflict)
 	case len(v.Unread) > 0:
-		return fmt.Errorf("the driver's limits could not be read back: %s: %w", strings.Join(v.Unread, ", "), sharing.ErrUnavailable)
+		return fmt.Errorf("the driver's limits could not be read back: %s: %w", strings.Join(v.Unread, ", "),
+			sharing.ErrUnavailable)
 	}
 	return nil
 }

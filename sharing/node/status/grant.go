@@ -23,8 +23,8 @@ type Weaker struct {
 
 // Facts are what a node knows of a grant at one moment. A reason is empty if the fact is not so.
 type Facts struct {
-	// Lost is why the cap or the usage cannot be verified, Fault why the backend's server cannot, and Instance why the MIG
-	// instance is not there.
+	// Lost is why the cap or the usage cannot be verified, Fault why the backend's server cannot, and Instance why the
+	// MIG instance is not there.
 	Lost, Fault, Instance string
 	// Shared says with whom the cap is shared, and Started which processes started with less memory.
 	Shared, Started string
@@ -32,7 +32,7 @@ type Facts struct {
 	Weaker        *Weaker
 	NoDriver      bool
 	ManagedMemory config.ManagedMemory
-	// Health is that of the GPU and of the MIG instance of each fragment.
+	// Health is that of the GPU and of the MIG instance of each share.
 	Health []sharing.Health
 	// Speaker is the grant that stands for all that share its cap.
 	Speaker ledger.ClaimID
@@ -54,7 +54,8 @@ type TimeFacts struct {
 // GrantOf is a grant as clients see it.
 func GrantOf(g ledger.Grant, f Facts, s observe.Sample) Grant {
 	out := Grant{
-		Grant: g, Level: g.Claim.Level, LevelReason: g.Claim.LevelReason, Backend: g.Claim.Backend, PIDs: s.PIDs[g.Claim.ID],
+		Grant: g, Level: g.Claim.Level, LevelReason: g.Claim.LevelReason, Backend: g.Claim.Backend,
+		PIDs:    s.PIDs[g.Claim.ID],
 		Compute: computeOf(g, f), Events: eventsOf(g, f), Health: sharing.HealthOK,
 	}
 	out.setLevel(g, f)
@@ -67,7 +68,9 @@ func GrantOf(g ledger.Grant, f Facts, s observe.Sample) Grant {
 		out.Health = Worse(out.Health, f.Health[i])
 		if pids := s.Unmanaged[fr.GPU]; fr.Whole && len(pids) > 0 {
 			out.Level = sharing.LevelNone
-			out.LevelReason = fmt.Sprintf("GPU %s was granted whole, and processes that are not of this grant use it: pid %s", fr.GPU, lifecycle.Numbers(pids))
+			out.LevelReason = fmt.Sprintf(
+				"GPU %s was granted whole, and processes that are not of this grant use it: pid %s", fr.GPU,
+				lifecycle.Numbers(pids))
 		}
 	}
 	return out
@@ -83,8 +86,9 @@ func (out *Grant) setLevel(g ledger.Grant, f Facts) {
 	if f.Weaker != nil {
 		set(f.Weaker.Level, f.Weaker.Reason)
 	}
-	// Started comes last, so that 'kerf limit' can leave out what the reason said before.
-	out.LevelReason = lifecycle.JoinSentences([]string{out.LevelReason, f.ManagedMemory.CaveatAt(out.Level, out.Backend), f.Started})
+	// Started comes last, so that 'kerf resize' can leave out what the reason said before.
+	out.LevelReason = lifecycle.JoinSentences([]string{out.LevelReason,
+		f.ManagedMemory.CaveatAt(out.Level, out.Backend), f.Started})
 	if g.Lease == nil {
 		return
 	}
@@ -110,7 +114,8 @@ func computeOf(g ledger.Grant, f Facts) Compute {
 	case g.Lease == nil:
 		return none("no program uses the grant yet")
 	case way.Served && percent > 0:
-		return Compute{By: g.Claim.Backend.String(), Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
+		return Compute{By: g.Claim.Backend.String(),
+			Why: "MPS limits the threads that each of its clients uses at once, and not their time"}
 	case percent == 0 && !way.Counts:
 		return none("it has no percent of a GPU")
 	case !way.Counts:
@@ -128,7 +133,8 @@ func computeOf(g ledger.Grant, f Facts) Compute {
 	return c
 }
 
-// eventsOf has an entry for each fragment of an active grant. It is nil if another grant stands for all that share its cap.
+// eventsOf has an entry for each share of an active grant. It is nil if another grant stands for all that share its
+// cap.
 func eventsOf(g ledger.Grant, f Facts) []CapEvents {
 	if g.Lease == nil || f.Speaker != g.Claim.ID {
 		return nil
@@ -146,9 +152,10 @@ func eventsOf(g ledger.Grant, f Facts) []CapEvents {
 	return out
 }
 
-// Beyond says where the processes of a grant hold more than its cap although its backend enforces it: under the driver's limit
-// memory that other grants made and handed over, and what the driver takes for a program that counts its memory itself. It
-// does not say so if the guard watches the grant. Managed memory is in no process list, see observe.Sample.Unattributed.
+// Beyond says where the processes of a grant hold more than its cap although its backend enforces it: under the
+// driver's limit memory that other grants made and handed over, and what the driver takes for a program that counts its
+// memory itself. It does not say so if the guard watches the grant. Managed memory is in no process list, see
+// observe.Sample.Unattributed.
 func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.GPURef) int) (out []string) {
 	way := backend.PropertiesOf(g.Claim.Backend)
 	if g.Lease == nil || way.Misses == "" || watched {
@@ -166,8 +173,9 @@ func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.G
 		if most, err := f.Memory.Add(slack); !known || err != nil || held <= most {
 			continue
 		}
-		out = append(out, fmt.Sprintf("grant %s: its processes hold %s of GPU %d, and its cap is %s: %s, and nothing ends it; %s",
-			g.Claim.ID, held, index(f.GPU), f.Memory, way.Misses, way.Remedy))
+		out = append(out,
+			fmt.Sprintf("grant %s: its processes hold %s of GPU %d, and its cap is %s: %s, and nothing ends it; %s",
+				g.Claim.ID, held, index(f.GPU), f.Memory, way.Misses, way.Remedy))
 	}
 	return out
 }

@@ -35,8 +35,8 @@ func Worse(a, b sharing.Health) sharing.Health {
 	return a
 }
 
-// WeakShares are warnings of GPUs whose shares the default rejects, or has enforced by the reactive backend because libkerf is
-// not available. Equal ones are one sentence.
+// WeakShares are warnings of GPUs whose shares the default rejects, or has enforced by the reactive backend because
+// libkerf is not available. Equal ones are one sentence.
 func WeakShares(gpus []GPU) []string {
 	var order []string
 	on := map[string][]string{}
@@ -58,14 +58,18 @@ func WeakShares(gpus []GPU) []string {
 
 func weakShare(g GPU) string {
 	level := sharing.ShareLevel(g.Levels)
-	libkerf := slices.IndexFunc(g.Backends, func(b Backend) bool { return backend.PropertiesOf(b.Backend).Counts && b.Listed })
+	libkerf := slices.IndexFunc(g.Backends, func(b Backend) bool {
+		return backend.PropertiesOf(b.Backend).Counts &&
+			b.Listed
+	})
 	switch {
 	case g.MIG || len(g.Levels) == 0 || len(g.Backends) == 0:
 		return ""
 	case level == sharing.LevelReactive && libkerf >= 0:
 		return "shares have level reactive only: " + g.LevelReason
 	case level < sharing.LevelReactive && g.MinLevel == sharing.LevelUnknown:
-		return fmt.Sprintf("shares are rejected, because no backend is known to enforce them: %s; %s", g.LevelReason, sharing.AllowUnenforced)
+		return fmt.Sprintf("shares are rejected, because no backend is known to enforce them: %s; %s", g.LevelReason,
+			sharing.AllowUnenforced)
 	}
 	return ""
 }

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status says what clients see of a node: its GPUs, and how its grants are enforced and used. It decides on values.
+// Package status says what clients see of a node: its GPUs, and how its grants are enforced and used. It decides on
+// values.
 package status
 
 import (
@@ -46,16 +47,16 @@ type GPU struct {
 	UsedKnown      bool
 	Granted        sharing.Bytes
 	GrantedPercent sharing.Percent
-	// Lent is what leases may use beyond what they are granted; Granted does not have it.
-	Lent        sharing.Bytes
+	// Burst is memory that grants may use above their guarantees; Granted does not include it.
+	Burst       sharing.Bytes
 	Utilization int // -1 when not known
-	// MIG is how it is cut; the zero value for a GPU that cannot be.
+	// MIGState is the zero value for a GPU without MIG support.
 	MIGState mig.State
 	// Turning is what becomes of it where its MIG mode is demand's to change.
 	Turning mode.Outlook
 	Levels  []sharing.Level
-	// LevelReason says why a share cannot have a higher level; empty where nothing stronger is listed. MinLevel is what pool
-	// and rules demand of shares; LevelUnknown where they say nothing.
+	// LevelReason says why a share cannot have a higher level; empty where nothing stronger is listed. MinLevel is what
+	// pool and rules demand of shares; LevelUnknown where they say nothing.
 	LevelReason string
 	MinLevel    sharing.Level
 	// Backends are all that there are, strongest first; nil while they have not been probed.
@@ -68,15 +69,15 @@ type Grant struct {
 	// Level is what holds the grant now: unknown when its cap could not be verified.
 	Level       sharing.Level
 	LevelReason string
-	// Backend is what was put in force at the start of its lease.
+	// Backend is the one that was chosen when its first attachment started.
 	Backend sharing.Backend
-	// Used and UsedKnown have one entry for each fragment.
+	// Used and UsedKnown have one entry for each share.
 	Used      []sharing.Bytes
 	UsedKnown []bool
 	PIDs      []int
 	Health    sharing.Health
 	Compute   Compute
-	// Events has an entry for each fragment of a lease; nil for one whose cap another speaks for.
+	// Events has an entry for each share of an active grant. It is nil if another grant reports their shared cap.
 	Events []CapEvents
 }
 
@@ -94,9 +95,9 @@ type Compute struct {
 	By string
 	// Why says for ComputeNone why nothing does, and else by what rule it is done.
 	Why string
-	// Priority is its class: idle time is lent to the highest first.
+	// Priority is its class: idle time goes to the highest first.
 	Priority int32
-	// Times has an entry for each fragment of a lease whose programs count their time; else it is nil.
+	// Times has an entry for each share of an active grant whose programs count their time; else it is nil.
 	Times []Time
 }
 
@@ -111,34 +112,34 @@ const (
 	ComputeNone = "none"
 )
 
-// CapEvents is what happened at a lease's cap on one GPU. What nobody counts is not known, and never zero.
+// CapEvents is what happened at a grant's cap on one GPU. What is not counted is unknown, and never zero.
 type CapEvents struct {
-	// Refused is how many calls of the lease's programs were refused because its cap left no room, since the lease began;
-	// only when Counted. The programs count it, and can write it.
+	// Refused is how many calls of the lease's programs were refused because its cap left no room, since the lease
+	// began; only when Counted. The programs count it, and can write it.
 	Refused uint64
 	Counted bool
-	// Violations is how many times it was found past its cap since this agent started, and Delay for how long at most it had
-	// been so when that was found last; only when Watched.
+	// Violations is how many times it was found past its cap since this agent started, and Delay for how long at most
+	// it had been so when that was found last; only when Watched.
 	Violations uint64
 	Delay      time.Duration
 	Watched    bool
 }
 
-// Books are what is booked on the node, without what the driver measures.
-type Books struct {
+// LedgerState is the content of the ledger, without what the driver measures.
+type LedgerState struct {
 	// PodsNotReady is empty when pods' containers can start.
 	PodsNotReady                      []string
 	DriverVersion, AgentVersion, Pool string
 	GPUs                              []BookedGPU
 	// Grants are as State shows them; Used is not known in them.
 	Grants []Grant
-	// Config is the document in force, ConfigErrors are the mistakes of a newer one, and Waiting is what waits of the one in
-	// force.
+	// Config is the applied config, ConfigErrors are the errors of a newer one, and Waiting is what is pending of the
+	// applied one.
 	Config       applied.Source
 	ConfigErrors []string
 	Waiting      []change.Step
-	// Document is the text of the one in force, set while there are ConfigErrors.
-	Document string
+	// ConfigText is the text of the applied config, set while there are ConfigErrors.
+	ConfigText string
 	// Excluded are the GPUs that the pool leaves to others, and that are not among GPUs.
 	Excluded []sharing.GPU
 	// Unplaced are the pods that wait here for room, by UID.
@@ -157,7 +158,7 @@ type BookedGPU struct {
 	MinLevel sharing.Level
 	// Settings are what holds for it.
 	Settings config.GPUSettings
-	// MIG is how it is cut; the zero value where nothing is known of that.
+	// MIG is the zero value if nothing is known of it.
 	MIG mig.State
 	// TurnsTo is what the GPU, which is idle, would become for a pod that asks for that; empty where it stays as it is.
 	TurnsTo mode.Kind

@@ -16,29 +16,41 @@ func Recorded(c ledger.Claim, a ledger.Attachment) record.Grant {
 	g := record.Grant{
 		ID: string(c.ID), Name: c.Name, UID: c.Owner.UID, PID: c.Owner.PID,
 		PodUID: c.Owner.PodUID, Container: c.Owner.Container, Namespace: c.Owner.Namespace, PodName: c.Owner.PodName,
-		Profile: c.Request.Profile, Asks: sharing.AskStrings(c.Asks), With: string(c.With), Cgroup: a.Cgroup, Inode: a.Inode,
-		Level: c.Level.String(), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole, Recovered: c.Recovered,
+		Profile: c.Request.Profile, Asks: sharing.AskStrings(c.Asks), With: string(c.With), Cgroup: a.Cgroup,
+		Inode: a.Inode,
+		Level: levelName(c.Level), Backend: c.Backend.String(), Whole: c.Request.Kind == sharing.KindWhole,
+		Recovered: c.Recovered,
 	}
 	if backend.PropertiesOf(c.Backend).Served {
 		g.MPSDomain = c.Domain
 	}
 	if c.Request.MinLevel != sharing.LevelUnknown {
-		g.MinLevel = c.Request.MinLevel.String()
+		g.MinLevel = levelName(c.Request.MinLevel)
 	}
 	if c.Owner.Pod() {
 		g.Kind, g.Priority = c.Kind.String(), c.Priority
 	}
-	g.Fragments = recordPlacement(c.Placement)
+	g.Shares = recordPlacement(c.Placement)
 	if a.ContainerID != "" {
-		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container, Asks: sharing.AskStrings(a.Asks), Part: recordPlacement(a.Part)}
+		g.Use = &record.Use{ContainerID: a.ContainerID, Container: a.Container, Asks: sharing.AskStrings(a.Asks),
+			Part: recordPlacement(a.Part)}
 	}
 	return g
 }
 
-func recordPlacement(p sharing.Placement) []record.Fragment {
-	var out []record.Fragment
+// levelName is the name of a level in the checkpoint.
+func levelName(l sharing.Level) string {
+	if l == sharing.LevelUserspace {
+		return sharing.OldLevelUserspace
+	}
+	return l.String()
+}
+
+func recordPlacement(p sharing.Placement) []record.Share {
+	var out []record.Share
 	for _, f := range p {
-		one := record.Fragment{GPU: f.GPU.String(), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent), Whole: f.Whole}
+		one := record.Share{GPU: f.GPU.String(), Memory: f.Memory, Burst: f.Burst, Percent: uint32(f.Percent),
+			Whole: f.Whole}
 		if !f.MIG.None() {
 			one.MIG = &record.Instance{Profile: f.MIG.Profile, ID: f.MIG.ID, Start: f.MIG.Start, Size: f.MIG.Size}
 		}
@@ -47,13 +59,14 @@ func recordPlacement(p sharing.Placement) []record.Fragment {
 	return out
 }
 
-func placementOf(fragments []record.Fragment) (p sharing.Placement, err error) {
+func placementOf(fragments []record.Share) (p sharing.Placement, err error) {
 	for _, f := range fragments {
 		ref, err := sharing.ParseGPURef(f.GPU)
 		if err != nil {
 			return nil, err
 		}
-		one := sharing.Fragment{GPU: ref, Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent), Whole: f.Whole}
+		one := sharing.Share{GPU: ref, Memory: f.Memory, Burst: f.Burst, Percent: sharing.Percent(f.Percent),
+			Whole: f.Whole}
 		if f.MIG != nil {
 			one.MIG = sharing.Instance{Profile: f.MIG.Profile, ID: f.MIG.ID, Start: f.MIG.Start, Size: f.MIG.Size}
 		}
@@ -62,8 +75,8 @@ func placementOf(fragments []record.Fragment) (p sharing.Placement, err error) {
 	return p, nil
 }
 
-// Read is the reverse of Recorded. The request is rebuilt from the fragments. An error wraps sharing.ErrInvalid or what the parsers of
-// package sharing say.
+// Read is the reverse of Recorded. It rebuilds the request from the shares. An error wraps sharing.ErrInvalid or the
+// errors of the parsers of package sharing.
 func Read(g record.Grant) (c ledger.Claim, a ledger.Attachment, err error) {
 	if c, err = claimOf(g); err != nil {
 		return c, a, err
@@ -117,7 +130,8 @@ func kindOf(s string) sharing.ContainerKind {
 func claimOf(g record.Grant) (ledger.Claim, error) {
 	c := ledger.Claim{
 		ID: ledger.ClaimID(g.ID), Name: g.Name, Recovered: g.Recovered, With: ledger.ClaimID(g.With),
-		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container, Namespace: g.Namespace, PodName: g.PodName},
+		Owner: ledger.Owner{UID: g.UID, PID: g.PID, PodUID: g.PodUID, Container: g.Container, Namespace: g.Namespace,
+			PodName: g.PodName},
 	}
 	var err error
 	if c.Terms, err = termsOf(g); err != nil {
@@ -129,14 +143,14 @@ func claimOf(g record.Grant) (ledger.Claim, error) {
 			return ledger.Claim{}, err
 		}
 	}
-	if c.Placement, err = placementOf(g.Fragments); err != nil {
+	if c.Placement, err = placementOf(g.Shares); err != nil {
 		return ledger.Claim{}, err
 	}
 	c.Request = RequestOf(c.Request, c.Placement, g.Whole)
 	return c, nil
 }
 
-// RequestOf fills a request's amounts from the fragments that answered it.
+// RequestOf fills a request's amounts from the shares that answered it.
 func RequestOf(req sharing.Request, p sharing.Placement, whole bool) sharing.Request {
 	req.GPUs = len(p)
 	if whole {

@@ -3,8 +3,9 @@
 
 // Package store is the only owner of the grants of a node: the ledger, its lock and the checkpoint on disk.
 //
-// The ledger is reached inside of Update, Note and Read alone, so it is consistent there, and nothing changes meanwhile. The
-// checkpoint is on disk when Update or Save returns. If it cannot be written, a condition stops new grants until it is written.
+// The ledger is reached inside of Update, Note and Read alone, so it is consistent there, and nothing changes
+// meanwhile. The checkpoint is on disk when Update or Save returns. If it cannot be written, a condition stops new
+// grants until it is written.
 package store
 
 import (
@@ -52,7 +53,7 @@ type Store struct {
 	// mu guards ledger. It is never held over a call into the driver or to the disk.
 	mu     sync.Mutex
 	ledger *ledger.Ledger
-	// subscribers are told of the transitions of each change.
+	// subscribers receive the transitions of each change.
 	subscribers []*Subscription
 }
 
@@ -61,8 +62,8 @@ func New(opt Options) *Store {
 	return &Store{opt: opt, file: checkpoint.New(opt.Path, opt.At), ledger: ledger.New()}
 }
 
-// Update changes grants, and returns once a checkpoint with the changes is on disk. If change returns an error, it must have
-// changed nothing that counts, and nothing is written. Other errors are those of Save: the changes stay.
+// Update changes grants, and returns once a checkpoint with the changes is on disk. If change returns an error, it must
+// have changed nothing that counts, and nothing is written. Other errors are those of Save: the changes stay.
 //
 // change keeps nothing of the ledger, calls no method of the store, and waits for nothing.
 func (s *Store) Update(change func(*ledger.Ledger) error) error {
@@ -80,7 +81,8 @@ func (s *Store) Note(change func(*ledger.Ledger) error) error {
 	return change(s.ledger)
 }
 
-// Read calls f with the grants and GPUs of one moment. Nothing changes until f returns. The rules of Update hold for f, too.
+// Read calls f with the grants and GPUs of one moment. Nothing changes until f returns. The rules of Update hold for f,
+// too.
 func (s *Store) Read(f func(Reader)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +125,9 @@ func (s *Store) ByContainerID(containerID string) (ledger.Grant, bool) {
 	return g, ok
 }
 
-// Save writes the checkpoint: every claim that has a cgroup, and every claim of a container. It returns once a checkpoint that
-// was taken after the call is on the disk. An error also becomes a condition that stops new grants, until SaveAgain succeeds.
+// Save writes the checkpoint: every claim that has a cgroup, and every claim of a container. It returns once a
+// checkpoint that was taken after the call is on the disk. An error also becomes a condition that stops new grants,
+// until SaveAgain succeeds.
 func (s *Store) Save() error {
 	err := s.file.Save(s.record)
 	if err != nil {
@@ -169,26 +172,29 @@ func (s *Store) record() record.Record {
 	return rec
 }
 
-// Loaded is what a checkpoint told.
+// Loaded is the content of a checkpoint.
 type Loaded struct {
 	Grants []record.Grant
 	// Unrecorded is true if the newest checkpoint is missing or damaged, Damaged if any is.
 	Unrecorded, Damaged bool
 }
 
-// Load reads the newest checkpoint that is whole, and puts a damaged one aside. None is an empty one. Of one of another boot only the claims of
-// pods count, without cgroups: kubelet starts their containers again. Errors: a checkpoint of a newer schema is a *record.NewerError;
-// those of the disk wrap sharing.ErrUnavailable.
+// Load reads the newest checkpoint that is whole, and puts a damaged one aside. None is an empty one. Of one of another
+// boot only the claims of pods count, without cgroups: kubelet starts their containers again. Errors: a checkpoint of a
+// newer schema is a *record.NewerError; those of the disk wrap sharing.ErrUnavailable.
 func (s *Store) Load() (Loaded, error) {
 	found, err := checkpoint.Read(s.opt.Path)
 	if err != nil {
 		return Loaded{}, err
 	}
-	// What the newest record had and this one has not is told by cgroups, container runtime and driver.
-	out := Loaded{Unrecorded: found.From != checkpoint.Newest, Damaged: len(found.Damaged) > 0, Grants: found.Record.Grants}
+	// If a record is older than the newest, cgroups, container runtime and driver show what it lacks.
+	out := Loaded{Unrecorded: found.From != checkpoint.Newest, Damaged: len(found.Damaged) > 0,
+		Grants: found.Record.Grants}
 	for _, d := range found.Damaged {
 		aside := d.Path + ".damaged"
-		s.opt.Log.Error("record was damaged", "path", d.Path, "error", d.Err.Error(), "kept_as", aside, "previous_used", found.From == checkpoint.Previous)
+		s.opt.Log.Error("checkpoint was damaged", "path", d.Path, "error", d.Err.Error(), "kept_as", aside,
+			"previous_used",
+			found.From == checkpoint.Previous)
 		if err := os.Rename(d.Path, aside); err != nil {
 			return Loaded{}, fmt.Errorf("put damaged record aside: %w", err)
 		}
@@ -203,6 +209,7 @@ func (s *Store) Load() (Loaded, error) {
 			out.Grants = append(out.Grants, g)
 		}
 	}
-	s.opt.Log.Info("record is of another boot; its leases ended with it", "grants", len(found.Record.Grants), "claims_of_pods_kept", len(out.Grants))
+	s.opt.Log.Info("ignored active grants in the checkpoint of another boot", "grants", len(found.Record.Grants),
+		"claims_of_pods_kept", len(out.Grants))
 	return out, nil
 }

@@ -33,7 +33,8 @@ func newBench(t *testing.T, bootID string) *bench {
 	t.Helper()
 	b := &bench{conditions: conditions.New(func() {}), path: filepath.Join(t.TempDir(), "record.json")}
 	b.Store = store.New(store.Options{
-		Log: slog.New(slog.DiscardHandler), Conditions: b.conditions, Path: b.path, BootID: bootID, At: func(string) error { return b.fail },
+		Log: slog.New(slog.DiscardHandler), Conditions: b.conditions, Path: b.path, BootID: bootID,
+		At: func(string) error { return b.fail },
 	})
 	return b
 }
@@ -47,7 +48,7 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// restore books what a checkpoint told.
+// restore puts the grants of a checkpoint into the ledger.
 func (b *bench) restore(t *testing.T, grants []record.Grant) {
 	t.Helper()
 	for _, g := range grants {
@@ -163,7 +164,8 @@ func TestViewAndUpdate(t *testing.T) {
 		t.Error(err)
 	}
 	err = b.Update(func(l *ledger.Ledger) error {
-		return errors.Join(l.SetInventory([]sharing.GPU{{UUID: "a", Memory: 1 << 30}}), l.Restore(ledger.Claim{ID: "x"}, nil))
+		return errors.Join(l.SetInventory([]sharing.GPU{{UUID: "a", Memory: 1 << 30}}),
+			l.Restore(ledger.Claim{ID: "x"}, nil))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,21 +183,22 @@ func TestViewAndUpdate(t *testing.T) {
 func TestPlacementsOnRecord(t *testing.T) {
 	t.Parallel()
 	in := sharing.Instance{Profile: "3g.40gb", ID: 9, Start: 4, Size: 4}
-	want := sharing.Placement{{GPU: in.On("GPU-a"), Memory: 1}, {GPU: sharing.GPURef{UUID: "GPU-b"}, Memory: 2, MIG: in}, {GPU: sharing.GPURef{UUID: "GPU-c"}, Whole: true}}
+	want := sharing.Placement{{GPU: in.On("GPU-a"), Memory: 1}, {GPU: sharing.GPURef{UUID: "GPU-b"}, Memory: 2,
+		MIG: in}, {GPU: sharing.GPURef{UUID: "GPU-c"}, Whole: true}}
 	written := store.Recorded(ledger.Claim{ID: "k", Placement: want}, ledger.Attachment{})
 	var names []string
-	for _, f := range written.Fragments {
+	for _, f := range written.Shares {
 		names = append(names, f.GPU)
 	}
 	if d := cmp.Diff([]string{"GPU-a/3g.40gb@4", "GPU-b", "GPU-c"}, names); d != "" {
 		t.Error(d)
 	}
-	written.Level = sharing.LevelClient.String()
+	written.Level = sharing.LevelUserspace.String()
 	read, _, err := store.Read(written)
 	if d := cmp.Diff(want, read.Placement); d != "" || err != nil {
 		t.Errorf("%v, %s", err, d)
 	}
-	written.Fragments[0].GPU = "GPU-a/3g.40gb"
+	written.Shares[0].GPU = "GPU-a/3g.40gb"
 	if _, _, err := store.Read(written); !errors.Is(err, sharing.ErrInvalid) {
 		t.Errorf("half an identity: %v", err)
 	}

@@ -32,7 +32,8 @@ func (b *bench) change(t *testing.T, from, n int) {
 func inOrder(t *testing.T, steps []ledger.Transition, from int) int {
 	t.Helper()
 	for i, step := range steps {
-		want := ledger.Transition{Grant: ledger.ClaimID(fmt.Sprintf("g-%05d", from+i/2)), From: ledger.Gone, To: ledger.Reserved}
+		want := ledger.Transition{Grant: ledger.ClaimID(fmt.Sprintf("g-%05d", from+i/2)), From: ledger.Gone,
+			To: ledger.Reserved}
 		if i%2 == 1 {
 			want.From, want.To = want.To, want.From
 		}
@@ -53,7 +54,8 @@ func ready(s *store.Subscription) bool {
 	}
 }
 
-// Nobody takes anything for a while: changes go on, and the subscriber is told to read the grants. From then on it misses nothing.
+// If a subscriber does not read for a while, changes go on, and it gets a note to read all grants. From then on it
+// misses nothing.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, boot)
@@ -119,7 +121,9 @@ func TestSubscribersFollow(t *testing.T) {
 		}()
 		for i := range 9 {
 			b.change(t, i*1000, 900)
-			if err := b.Note(func(l *ledger.Ledger) error { return l.Restore(ledger.Claim{ID: ledger.ClaimID(fmt.Sprint(i))}, nil) }); err != nil {
+			if err := b.Note(func(l *ledger.Ledger) error {
+				return l.Restore(ledger.Claim{ID: ledger.ClaimID(fmt.Sprint(i))}, nil)
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

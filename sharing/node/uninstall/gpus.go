@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
-// restored gives the GPUs back the time slices, compute modes and power limits that an agent found and did not put back, because it
-// was killed. Where none is left to put back no driver is needed.
+// restored gives the GPUs back the time slices, compute modes and power limits that an agent found and did not put
+// back, because it was killed. Where none is left to put back no driver is needed.
 func (r *Removal) restored(ctx context.Context) error {
 	boot, err := process.BootID()
 	if err != nil {
@@ -28,23 +28,26 @@ func (r *Removal) restored(ctx context.Context) error {
 		return err //nolint:wrapcheck // it says what it did
 	}
 	if r.LeaveSettings {
-		r.Log.Warn("settings of GPUs stay as Kerf made them", "gpus", gpus)
+		r.Log.Warn("failed to restore GPU settings", "gpus", gpus)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
 	lib, err := nvml.Open(ctx, nvml.Options{LibraryPaths: r.Libraries, Log: r.Log})
 	if err == nil {
-		var k *gpumode.Keeper
-		door := gpumode.NVIDIA{Library: lib, Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(r.NVIDIASMI, r.DevRoot), Libraries: r.DriverFolders})}
+		var k *gpumode.Manager
+		door := gpumode.NVIDIA{Library: lib,
+			Program: nvidiasmi.New(nvidiasmi.Options{Path: nvidiasmi.Find(r.NVIDIASMI, r.DevRoot),
+				Libraries: r.DriverFolders})}
 		if k, err = gpumode.Open(path, boot, door, r.Log); err == nil {
 			err = k.Restore(ctx)
 		}
 		err = errors.Join(err, lib.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("put back what %d GPUs had before Kerf (%s has it; --leave-gpu-settings goes on without): %w", len(gpus), path, err)
+		return fmt.Errorf("put back what %d GPUs had before Kerf (%s has it; --leave-gpu-settings goes on without): %w",
+			len(gpus), path, err)
 	}
-	r.Log.Info("settings of GPUs put back", "gpus", gpus)
+	r.Log.Info("restored GPU settings", "gpus", gpus)
 	return nil
 }

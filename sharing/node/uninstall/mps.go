@@ -17,8 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 )
 
-// removedModes are compute modes by a driver that is opened when it is first needed: where no mode is to be restored, no driver
-// has to be there.
+// removedModes are compute modes by a driver that is opened when it is first needed: where no mode is to be restored,
+// no driver has to be there.
 type removedModes struct {
 	options nvml.Options
 	lib     *nvml.Library
@@ -80,7 +80,7 @@ func (r *Removal) endMPS(ctx context.Context) (err error) {
 		return fmt.Errorf("end MPS (--leave-gpu-settings goes on without the compute modes from before): %w", err)
 	}
 	if gpus := left.ModesChanged(); len(gpus) > 0 {
-		r.Log.Warn("compute modes stay as Kerf set them", "gpus", gpus)
+		r.Log.Warn("failed to restore compute modes", "gpus", gpus)
 	}
 	return nil
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/kerf-gpu/kerf/internal/process"
 )
 
-// Where an agent had no MPS there is nothing to end, however long the directory's path is. A compute mode to restore needs a
-// driver, and its record stays until there is one.
+// Where an agent had no MPS there is nothing to end, however long the directory's path is. A compute mode to restore
+// needs a driver, and its record stays until there is one.
 func TestRemoveEndsNoMPS(t *testing.T) {
-	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(t.TempDir(), strings.Repeat("x", 100)), Libraries: []string{filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}
+	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(t.TempDir(), strings.Repeat("x", 100)),
+		Libraries: []string{filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}
 	if err := r.endMPS(t.Context()); err != nil {
 		t.Errorf("a long path: %v", err)
 	}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall removes what the agent has put on a node: settings of GPUs, CDI specs, hooks, sockets, state, cgroups, and the
-// labels of the node.
+// Package uninstall removes what the agent has put on a node: settings of GPUs, CDI specs, hooks, sockets, state,
+// cgroups, and the labels of the node.
 //
 // It promises to wait until no agent runs and no process has a grant.
 package uninstall
@@ -38,8 +38,8 @@ const removeAgain = 3 * time.Second
 // settingsDeadline bounds putting back the settings of all GPUs.
 const settingsDeadline = 2 * time.Minute
 
-// Removal removes what the agent has put on a machine. Its folders and paths are those of the agent's flags of the same name; one
-// that is empty is left alone.
+// Removal removes what the agent has put on a machine. Its folders and paths are those of the agent's flags of the same
+// name; one that is empty is left alone.
 type Removal struct {
 	Dir, CDIDir, HookDir, KubeletDir, AuditDir, StateDir string
 	// NodeName is the node's name in Kubernetes; empty for none.
@@ -88,19 +88,19 @@ func (r *Removal) run(ctx context.Context) error {
 	if err := r.files(); err != nil {
 		return err
 	}
-	r.Log.Info("removed", "dir", r.Dir, "hooks", r.HookDir, "specs", r.CDIDir)
+	r.Log.Info("removed Kerf from the node", "dir", r.Dir, "hooks", r.HookDir, "specs", r.CDIDir)
 	return r.groups(groups)
 }
 
 // alone waits for the end of an agent that runs here, and keeps the next one out.
 func (r *Removal) alone(ctx context.Context) (*filelock.Lock, error) {
 	for said := false; ; said = true {
-		l, err := filelock.Take(ctx, filepath.Join(r.Dir, "agent.lock"), "the directory "+r.Dir, "kerf-agent remove")
+		l, err := filelock.Take(ctx, filepath.Join(r.Dir, "agent.lock"), "the directory "+r.Dir, "kerf-agent uninstall")
 		if err == nil || !errors.Is(err, sharing.ErrConflict) {
 			return l, err
 		}
 		if !said {
-			r.Log.Info("waiting for the end of the agent", "why", err.Error())
+			r.Log.Info("started to wait for the end of the agent", "reason", err.Error())
 		}
 		if !sleep.For(ctx, removeAgain) {
 			return nil, err
@@ -125,17 +125,19 @@ func (r *Removal) unused(ctx context.Context, groups cgroup.Hierarchy) error {
 	for last := ""; ; {
 		found, err := checkpoint.Read(filepath.Join(r.Dir, "record.json"))
 		if err != nil {
-			return fmt.Errorf("%w; it says who uses a GPU: remove it if nobody does", err)
+			return fmt.Errorf("%w; it lists the users of GPUs: remove it if there are none", err)
 		}
 		if len(found.Damaged) > 0 { // the one before may lack who uses a GPU now
-			return fmt.Errorf("read the record, which says who uses a GPU; remove it if nobody does: %w", found.Damaged[0].Err)
+			return fmt.Errorf("read the checkpoint, which lists the users of GPUs; remove it if there are none: %w",
+				found.Damaged[0].Err)
 		}
 		users := inUse(found.Record, boot, runs)
 		if len(users) == 0 {
 			return nil
 		}
 		if now := strings.Join(users, ", "); now != last {
-			r.Log.Info("waiting for the end of what uses GPUs; its containers could not start again without Kerf", "users", now)
+			r.Log.Info("started to wait for the end of GPU containers, which cannot restart without Kerf",
+				"users", now)
 			last = now
 		}
 		if !sleep.For(ctx, removeAgain) {
@@ -181,7 +183,8 @@ func (r *Removal) unmark(ctx context.Context) error {
 // files removes what lies on the machine.
 func (r *Removal) files() error {
 	errs := []error{r.unmount()}
-	for _, pattern := range []string{filepath.Join(r.CDIDir, "kerf.dev-*.json"), filepath.Join(r.KubeletDir, "device-plugins", "kerf-*.sock")} {
+	for _, pattern := range []string{filepath.Join(r.CDIDir, "kerf.dev-*.json"),
+		filepath.Join(r.KubeletDir, "device-plugins", "kerf-*.sock")} {
 		if r.KubeletDir == "" && strings.HasSuffix(pattern, ".sock") {
 			continue
 		}
@@ -199,7 +202,8 @@ func (r *Removal) files() error {
 	return errors.Join(errs...)
 }
 
-// unmount takes away what agents have mounted below the directory: the folders of grants, and the volumes of MPS daemons.
+// unmount takes away what agents have mounted below the directory: the folders of grants, and the volumes of MPS
+// daemons.
 func (r *Removal) unmount() error {
 	errs := []error{libkerf.RemoveFolders(filepath.Join(r.Dir, "client"), func(string) bool { return false })}
 	volumes, err1 := filepath.Glob(filepath.Join(r.Dir, "mps", "*", "*", "*"))

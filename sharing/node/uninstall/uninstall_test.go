@@ -46,9 +46,13 @@ func TestInUse(t *testing.T) {
 // What is Kerf's goes, what is of others stays, and a second time finds nothing to do.
 func TestRemoveFiles(t *testing.T) {
 	root := t.TempDir()
-	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(root, "run"), CDIDir: filepath.Join(root, "cdi"), HookDir: filepath.Join(root, "opt"), KubeletDir: filepath.Join(root, "kubelet"), AuditDir: filepath.Join(root, "audit")}
-	ours := []string{"run/record.json", "run/locks/gpu", "cdi/kerf.dev-ask.json", "opt/v1/kerf-hook", "kubelet/device-plugins/kerf-gpu-1.sock", "audit/1.jsonl"}
-	theirs := []string{"cdi/nvidia.json", "kubelet/device-plugins/kubelet.sock", "kubelet/device-plugins/nvidia-gpu.sock"}
+	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(root, "run"),
+		CDIDir: filepath.Join(root, "cdi"), HookDir: filepath.Join(root, "opt"),
+		KubeletDir: filepath.Join(root, "kubelet"), AuditDir: filepath.Join(root, "audit")}
+	ours := []string{"run/record.json", "run/locks/gpu", "cdi/kerf.dev-ask.json", "opt/v1/kerf-hook",
+		"kubelet/device-plugins/kerf-gpu-1.sock", "audit/1.jsonl"}
+	theirs := []string{"cdi/nvidia.json", "kubelet/device-plugins/kubelet.sock",
+		"kubelet/device-plugins/nvidia-gpu.sock"}
 	for _, name := range append(slices.Clone(ours), theirs...) {
 		name = filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, 0o600)); err != nil {
@@ -86,7 +90,7 @@ func TestRemoveWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.run(ctx); !errors.Is(err, sharing.ErrConflict) {
-		t.Errorf("beside an agent: %v", err)
+		t.Errorf("with an agent: %v", err)
 	}
 	l.Release()
 	name := filepath.Join(r.Dir, "record.json")
@@ -100,7 +104,8 @@ func TestRemoveWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := record.Encode(record.Record{BootID: boot, Grants: []record.Grant{{ID: "k-1", Cgroup: filepath.Join(t.TempDir(), "gone"), Inode: 1}}})
+	text, err := record.Encode(record.Record{BootID: boot,
+		Grants: []record.Grant{{ID: "k-1", Cgroup: filepath.Join(t.TempDir(), "gone"), Inode: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +123,8 @@ func TestRemovePutsBackSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: t.TempDir(), Libraries: []string{filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}
+	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: t.TempDir(),
+		Libraries: []string{filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}}
 	if err := r.restored(t.Context()); err != nil {
 		t.Errorf("nothing to put back: %v", err)
 	}
@@ -146,14 +152,16 @@ func TestRemoveUnmounts(t *testing.T) {
 	}
 	r := Removal{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(t.TempDir(), "run")}
 	t.Cleanup(func() { _ = r.unmount() })
-	folder := libkerf.Folder{Preload: "/l", Devices: []libkerf.Device{{GPU: sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}, Limit: 1}}}
+	folder := libkerf.Folder{Preload: "/l",
+		Devices: []libkerf.Device{{GPU: sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}, Limit: 1}}}
 	region, err := folder.Make(filepath.Join(r.Dir, "client", "k-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer region.Close()
 	pods, user := filepath.Join(r.Dir, "mps", "gpu", "pods", "v"), filepath.Join(r.Dir, "mps", "gpu", "user")
-	outer, volume := mountns.Volume{Size: sharing.MiB, Inodes: 2, Owner: 1000}, mountns.Volume{Size: sharing.MiB, Inodes: 2}
+	outer, volume := mountns.Volume{Size: sharing.MiB, Inodes: 2, Owner: 1000},
+		mountns.Volume{Size: sharing.MiB, Inodes: 2}
 	for _, mount := range []func() error{
 		func() error { return errors.Join(os.MkdirAll(pods, 0o755), mps.MountVolume(pods)) },
 		func() error { return errors.Join(os.MkdirAll(user, 0o755), outer.Mount(user)) },

@@ -46,8 +46,8 @@ type waiting struct {
 	pod Pod
 }
 
-// Note notes how an attempt that began at start ended. It returns how long the pod has waited, and whether List changed. An
-// error that is not about room leaves the reason in List: the attempt did not look for room.
+// Note notes how an attempt that began at start ended. It returns how long the pod has waited, and whether List
+// changed. An error that is not about room leaves the reason in List: the attempt did not look for room.
 func (p *Pods) Note(ref sharing.ContainerRef, start time.Time, err error) (w Wait, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

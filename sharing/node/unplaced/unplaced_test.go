@@ -18,8 +18,8 @@ func ref(pod string) sharing.ContainerRef {
 	return sharing.ContainerRef{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Container: "main"}
 }
 
-// A pod is listed from its first refusal for want of room until it is placed or gone, and its wait begins with its first
-// attempt.
+// A pod is listed from its first refusal for want of room until it is placed or gone, and its wait begins with its
+// first attempt.
 func TestNote(t *testing.T) {
 	full, fuller := &allocator.NoFit{Summary: "full"}, &allocator.NoFit{Summary: "fuller"}
 	other := errors.New("no driver")

@@ -3,8 +3,8 @@
 
 // Package work queues the grants or GPUs that an owner is to look at.
 //
-// The queue of client-go starts a goroutine when it is made, and gives its keys one by one. Here the owner gets all keys that
-// wait, so that it writes one checkpoint for them.
+// The queue of client-go starts a goroutine when it is made, and gives its keys one by one. Here the owner gets all
+// keys that wait, so that it writes one checkpoint for them.
 package work
 
 import (
@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Queue has the keys that wait. A key waits once, however often it is added. Make it with New; it is safe for concurrent use.
+// Queue has the keys that wait. A key waits once, however often it is added. Make it with New; it is safe for
+// concurrent use.
 type Queue[K comparable] struct {
 	ready chan struct{}
 
@@ -76,7 +77,8 @@ func (q *Queue[K]) Take() []K {
 	return out
 }
 
-// Run calls do with all keys that wait, as soon as there are any and at most once in a gap. It ends with ctx. One Run at a time.
+// Run calls do with all keys that wait, as soon as there are any and at most once in a gap. It ends with ctx. One Run
+// at a time.
 func (q *Queue[K]) Run(ctx context.Context, gap time.Duration, do func(keys []K)) {
 	defer q.stop()
 	for {

@@ -12,7 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// hamiDevices reads HAMi's device-config.yaml (ConfigMap hami-scheduler-device), of which the part for NVIDIA's GPUs counts.
+// hamiDevices reads HAMi's device-config.yaml (ConfigMap hami-scheduler-device), of which the part for NVIDIA's GPUs
+// counts.
 func (r *reader) hamiDevices() config.Document {
 	const names = "leave HAMi's name, which kerf translate knows, and rename it in the pods first"
 	const fromPod = "write the amount into the pods: a request in Kerf always says how much"
@@ -26,7 +27,8 @@ func (r *reader) hamiDevices() config.Document {
 		{path: "nvidia.defaultCores", plain: []string{"0", ""}, refused: fromPod},
 		{path: "nvidia.defaultGPUNum", plain: []string{"1", ""}, refused: fromPod},
 		{path: "nvidia.overwriteEnv", left: "containers without a grant always get no GPU"},
-		{path: "nvidia.disablecorelimit", plain: []string{"false", ""}, refused: "ask for memory alone in the pods, and compute is shared fairly"},
+		{path: "nvidia.disablecorelimit", plain: []string{"false", ""},
+			refused: "ask for memory alone in the pods, and compute is shared fairly"},
 		{path: "nvidia.libCudaLogLevel", left: "it is the library's own"},
 		{path: "nvidia.runtimeClassName", left: "the pod says it, where it needs one"},
 	}
@@ -38,25 +40,29 @@ func (r *reader) hamiDevices() config.Document {
 		case first != "nvidia" && !slices.Contains(others, first):
 			others = append(others, first)
 			r.say("%s is left out: it is no GPU of NVIDIA's", first)
-		case strings.HasPrefix(l.path, "nvidia.knownMigGeometries") || strings.HasPrefix(l.path, "nvidia.migProfileAllowlist"):
-			if i := "nvidia MIG geometries are left out: what a GPU can be cut into, its driver tells"; !slices.Contains(r.said, i) {
+		case strings.HasPrefix(l.path, "nvidia.knownMigGeometries") ||
+			strings.HasPrefix(l.path, "nvidia.migProfileAllowlist"):
+			if i := "nvidia MIG geometries are left out: the MIG profiles of a GPU " +
+				"come from its driver"; !slices.Contains(r.said, i) {
 				r.said = append(r.said, i)
 			}
 		}
 	}
 	all := r.leaves
 	r.leaves = slices.DeleteFunc(slices.Clone(all), func(l leaf) bool {
-		return !strings.HasPrefix(l.path, "nvidia.") || strings.HasPrefix(l.path, "nvidia.knownMigGeometries") || strings.HasPrefix(l.path, "nvidia.migProfileAllowlist")
+		return !strings.HasPrefix(l.path, "nvidia.") || strings.HasPrefix(l.path, "nvidia.knownMigGeometries") ||
+			strings.HasPrefix(l.path, "nvidia.migProfileAllowlist")
 	})
-	r.apply(rules, "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount", "nvidia.deviceMemoryScaling", "nvidia.deviceCoreScaling")
+	r.apply(rules, "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount", "nvidia.deviceMemoryScaling",
+		"nvidia.deviceCoreScaling")
 	r.leaves = all
 	pool := r.hamiPool("gpus")
-	pool.Sharers = r.sharers(r.value("nvidia.deviceSplitCount"))
+	pool.MaxSharesPerGPU = r.sharers(r.value("nvidia.deviceSplitCount"))
 	pool.Overcommit = r.overcommit(r.value("nvidia.deviceMemoryScaling"), r.value("nvidia.deviceCoreScaling"))
 	switch l := r.value("nvidia.gpuCorePolicy"); l.value {
 	case "", "default":
 	case "force":
-		pool.Compute = config.ComputeStrict
+		pool.ComputePolicy = config.ComputeStrict
 	case "disable":
 		r.bad(l, "ask for memory alone in the pods, and compute is shared fairly", "has no counterpart")
 	default:
@@ -65,14 +71,14 @@ func (r *reader) hamiDevices() config.Document {
 	return config.Document{Pools: []config.Pool{pool}}
 }
 
-// sharers is the most who share a GPU, 0 where the document does not say it.
+// sharers is the most who share a GPU, 0 if the configuration does not say it.
 func (r *reader) sharers(l leaf) int {
 	if l.value == "" {
 		return 0
 	}
 	n, err := strconv.Atoi(l.value)
-	if err != nil || n < 1 || n > config.MaxSharers {
-		r.bad(l, "write 1 to "+strconv.Itoa(config.MaxSharers), "is not a number of those who share a GPU")
+	if err != nil || n < 1 || n > config.MaxShares {
+		r.bad(l, "write 1 to "+strconv.Itoa(config.MaxShares), "is not a number of those who share a GPU")
 	}
 	return n
 }
@@ -85,20 +91,23 @@ func (r *reader) overcommit(memory, cores leaf) sharing.Overcommit {
 		}
 		f, err := sharing.ParseFactor(l.path, l.value, most)
 		if err != nil {
-			r.bad(l, "write 1 to "+most.String()+", with at most two digits behind the point", "is more than Kerf overcommits, or no factor")
+			r.bad(l, "write 1 to "+most.String()+", with at most two digits behind the point",
+				"is more than Kerf overcommits, or no factor")
 		}
 		return f
 	}
-	o := sharing.Overcommit{Memory: factor(memory, sharing.MaxMemoryFactor), Compute: factor(cores, sharing.MaxComputeFactor)}.Plain()
+	o := sharing.Overcommit{Memory: factor(memory, sharing.MaxMemoryFactor),
+		Compute: factor(cores, sharing.MaxComputeFactor)}.Plain()
 	if o.Memory.More() {
-		r.say("%s %s becomes overcommit.memory: nothing is swapped to the machine's memory, so that the driver refuses what a full GPU does not have", memory.path, memory.value)
+		r.say("%s %s becomes overcommit.memory: nothing is swapped to the machine's memory, so that the driver "+
+			"refuses what a full GPU does not have", memory.path, memory.value)
 	}
 	return o
 }
 
 // filtered are the GPUs of a node that HAMi leaves alone: those of the UUIDs, and those of the indexes.
 func (r *reader) filtered(at string, node []int) (out []config.GPURule) {
-	leave := config.GPUSettings{Exclude: true}
+	leave := config.GPUSettings{Excluded: true}
 	var uuids, indexes config.GPURule
 	for _, l := range r.leaves {
 		if !slices.Equal(l.at[:min(len(l.at), len(node))], node) {
@@ -138,7 +147,8 @@ func (r *reader) hamiNodes() config.Document {
 	rules := []rule{
 		{path: at + "migstrategy", plain: []string{"none", ""}, left: "the pool's mode says it"},
 	}
-	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"devicememoryscaling", at+"devicecorescaling", at+"filterdevices.uuid[]", at+"filterdevices.index[]")
+	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"devicememoryscaling",
+		at+"devicecorescaling", at+"filterdevices.uuid[]", at+"filterdevices.index[]")
 	var doc config.Document
 	for _, l := range r.leaves {
 		if l.path != at+"name" {
@@ -160,13 +170,15 @@ func (r *reader) hamiNodes() config.Document {
 		default:
 			r.bad(mode, "write hami-core, mig or mps", "is not a mode")
 		}
-		pool.Sharers = r.sharers(r.value(at+"devicesplitcount", l.at...))
-		pool.Overcommit = r.overcommit(r.value(at+"devicememoryscaling", l.at...), r.value(at+"devicecorescaling", l.at...))
-		pool.GPUs = r.filtered(at+"filterdevices.", l.at)
+		pool.MaxSharesPerGPU = r.sharers(r.value(at+"devicesplitcount", l.at...))
+		pool.Overcommit = r.overcommit(r.value(at+"devicememoryscaling", l.at...),
+			r.value(at+"devicecorescaling", l.at...))
+		pool.GPURules = r.filtered(at+"filterdevices.", l.at)
 		doc.Pools = append(doc.Pools, pool)
 	}
 	if len(doc.Pools) == 0 && len(r.errs) == 0 {
-		r.errs = append(r.errs, config.Mistake{What: sharing.Invalid("nodeconfig", strconv.Itoa(0), "name a node", "has no node")})
+		r.errs = append(r.errs, config.Error{What: sharing.Invalid("nodeconfig", strconv.Itoa(0), "name a node",
+			"has no node")})
 	}
 	return doc
 }

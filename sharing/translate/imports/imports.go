@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imports reads how other tools were told to share GPUs, and says the same as a SharingConfig: the configuration of
-// NVIDIA's device plugin, and HAMi's two ConfigMaps.
+// Package imports reads the sharing configuration of other tools, and says the same as a SharingConfig: the
+// configuration of NVIDIA's device plugin, and HAMi's two ConfigMaps.
 //
-// It promises that each thing that the document says is carried over, or named: as one that is left out, with the reason, or as
-// one that has no counterpart, and then there is no result. It reads no file and asks no GPU: what a GPU is, a document
-// of these tools does not say.
+// It promises that each setting is carried over, or named. A named setting is left out, with the reason, or has no
+// counterpart, and then there is no result. It reads no file and asks no GPU: these configurations do not say what a
+// GPU is.
 package imports
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// MaxSize bounds a document, in bytes.
+// MaxSize bounds the input, in bytes.
 const MaxSize = 1 << 20
 
 // Result is a SharingConfig, and what is to be known of how it came about.
@@ -33,19 +33,20 @@ type Result struct {
 	Said []string
 }
 
-// Parse reads a document of either kind, YAML or JSON, and tells by what is in it which one it is. Every mistake is in the
-// error, each with its line, and wraps sharing.ErrInvalid.
+// Parse reads a configuration of either kind, YAML or JSON, and recognizes the kind by its content. Every problem is in
+// the error, each with its line, and wraps sharing.ErrInvalid.
 func Parse(text []byte) (Result, error) {
 	if len(text) > MaxSize {
-		return Result{}, fmt.Errorf("the document is larger than %d bytes: %w", MaxSize, sharing.ErrInvalid)
+		return Result{}, fmt.Errorf("the configuration is larger than %d bytes: %w", MaxSize, sharing.ErrInvalid)
 	}
 	var root yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&root); err != nil {
-		return Result{}, fmt.Errorf("read the document: %w (%w)", err, sharing.ErrInvalid)
+		return Result{}, fmt.Errorf("read the configuration: %w (%w)", err, sharing.ErrInvalid)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Result{}, fmt.Errorf("the document has more than one part: write one at a time: %w", sharing.ErrInvalid)
+		return Result{}, fmt.Errorf("the configuration has more than one part: write one at a time: %w",
+			sharing.ErrInvalid)
 	}
 	r := &reader{}
 	r.flatten(&root, "", 0)
@@ -58,7 +59,8 @@ func Parse(text []byte) (Result, error) {
 	case r.has("version") || r.has("flags") || r.has("sharing"):
 		out = r.nvidia()
 	default:
-		r.bad(leaf{}, "give NVIDIA's device-plugin config, or HAMi's device-config.yaml or config.json", "is none that is known")
+		r.bad(leaf{}, "give NVIDIA's device-plugin config, or HAMi's device-config.yaml or config.json",
+			"is none that is known")
 	}
 	if err := errors.Join(r.errs...); err != nil {
 		return Result{}, err
@@ -70,7 +72,7 @@ func Parse(text []byte) (Result, error) {
 	return Result{Config: c, Said: r.said}, nil
 }
 
-// leaf is one value of a document. Its path has [] for each index: sharing.timeSlicing.resources[].replicas.
+// leaf is one value of the input. Its path has [] for each index: sharing.timeSlicing.resources[].replicas.
 type leaf struct {
 	path, value string
 	line        int
@@ -93,7 +95,8 @@ const (
 
 func (r *reader) flatten(n *yaml.Node, path string, depth int, at ...int) {
 	if depth > deepest || len(r.leaves) > mostLeaves {
-		r.bad(leaf{path: path, line: n.Line}, "write a document of these tools", "is too deep, or too long")
+		r.bad(leaf{path: path, line: n.Line}, "write the configuration of one of these tools",
+			"is too deep, or too long")
 		return
 	}
 	switch n.Kind {
@@ -116,7 +119,7 @@ func (r *reader) flatten(n *yaml.Node, path string, depth int, at ...int) {
 	}
 }
 
-// has tells whether the document has a path, or anything below it.
+// has reports whether the input has a path, or anything below it.
 func (r *reader) has(path string) bool {
 	return slices.ContainsFunc(r.leaves, func(l leaf) bool {
 		return l.path == path || strings.HasPrefix(l.path, path+".") || strings.HasPrefix(l.path, path+"[")
@@ -136,9 +139,9 @@ func (r *reader) value(path string, at ...int) leaf {
 func (r *reader) bad(l leaf, remedy, problem string) {
 	field := l.path
 	if field == "" {
-		field = "the document"
+		field = "the configuration"
 	}
-	r.errs = append(r.errs, config.Mistake{Line: l.line, What: sharing.Invalid(field, l.value, remedy, "%s", problem)})
+	r.errs = append(r.errs, config.Error{Line: l.line, What: sharing.Invalid(field, l.value, remedy, "%s", problem)})
 }
 
 func (r *reader) say(format string, args ...any) {
@@ -154,7 +157,7 @@ type rule struct {
 	left, refused string
 }
 
-// apply names each value that no rule and nobody else knows, and does what the rules say. carried are the paths that the
+// apply names each value that no rule and no caller knows, and does what the rules say. carried are the paths that the
 // caller reads itself.
 func (r *reader) apply(rules []rule, carried ...string) {
 	for _, l := range r.leaves {

@@ -20,12 +20,15 @@ func TestParse(t *testing.T) {
 	libkerf := []sharing.Backend{sharing.BackendDriver, sharing.BackendLibkerf, sharing.BackendReactive}
 	mps := []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}
 	node := func(name string, mode config.Mode, backends []sharing.Backend) config.Pool {
-		return config.Pool{Name: "node-" + name, NodeSelector: map[string]string{"kubernetes.io/hostname": name}, Mode: mode, Backends: backends}
+		return config.Pool{Name: "node-" + name, NodeSelector: map[string]string{"kubernetes.io/hostname": name},
+			Mode: mode, Backends: backends}
 	}
 	filtered := func(p config.Pool) config.Pool {
-		p.Sharers = 10
-		leave := config.GPUSettings{Exclude: true}
-		p.GPUs = []config.GPURule{{UUIDs: []sharing.GPUID{"GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"}, Settings: leave}, {Indexes: []int{0, 3}, Settings: leave}}
+		p.MaxSharesPerGPU = 10
+		leave := config.GPUSettings{Excluded: true}
+		p.GPURules = []config.GPURule{{UUIDs: []sharing.GPUID{"GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"},
+			Settings: leave},
+			{Indexes: []int{0, 3}, Settings: leave}}
 		return p
 	}
 	for name, tt := range map[string]struct {
@@ -33,24 +36,41 @@ func TestParse(t *testing.T) {
 		want config.Document
 		said []string
 	}{
-		"NVIDIA's defaults": {"version: v1\nflags: {migStrategy: none, failOnInitError: true, plugin: {deviceListStrategy: envvar, deviceIDStrategy: uuid}}\n",
+		"NVIDIA's defaults": {"version: v1\nflags: {migStrategy: none, failOnInitError: true, plugin: " +
+			"{deviceListStrategy: envvar, deviceIDStrategy: uuid}}\n",
 			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeWhole}}}, nil},
-		"time-slicing": {"version: v1\nflags: {plugin: {sharedDevicesAllocationPolicy: packed, deviceListStrategy: [envvar, cdi-cri]}}\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    failRequestsGreaterThanOne: true\n    resources:\n    - {name: nvidia.com/gpu, replicas: 3, devices: [0]}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Place: sharing.PlacePack, Backends: libkerf}}, Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 33}}},
-			[]string{"renameByDefault", "failRequestsGreaterThanOne", "deviceListStrategy[]", "devices[]", "one of 3 replicas is 33 percent"}},
+		"time-slicing": {"version: v1\nflags: {plugin: {sharedDevicesAllocationPolicy: packed, deviceListStrategy: " +
+			"[envvar, cdi-cri]}}\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    " +
+			"failRequestsGreaterThanOne: true\n    resources:\n    - {name: nvidia.com/gpu, replicas: 3, devices: " +
+			"[0]}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Place: sharing.PlacePack,
+				Backends: libkerf}}, Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 33}}},
+			[]string{"renameByDefault", "failRequestsGreaterThanOne", "deviceListStrategy[]", "devices[]",
+				"one of 3 replicas is 33 percent"}},
 		"MPS": {"version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 10, devices: all}]}}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Backends: mps}}, Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 10}}}, []string{"10 percent"}},
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Backends: mps}},
+				Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 10}}}, []string{"10 percent"}},
 		"MIG": {"version: v1\nflags: {migStrategy: mixed}\nimex: {channelIDs: [], required: false}\n",
 			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeAuto}}}, []string{"kerf mig import"}},
-		"MIG alone": {"version: v1\nflags: {migStrategy: single}\n", config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeMIG}}}, []string{"into MIG mode"}},
-		"HAMi's devices": {"nvidia:\n  resourceCountName: nvidia.com/gpu\n  deviceSplitCount: 10\n  deviceMemoryScaling: 1\n  gpuCorePolicy: force\n  knownMigGeometries: [{models: [A100], allowedGeometries: [[{name: 1g.5gb, count: 7}]]}]\ncambricon: {resourceCountName: cambricon.com/vmlu}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, Compute: config.ComputeStrict, Sharers: 10}}}, []string{"cambricon is left out", "its driver tells"}},
+		"MIG alone": {"version: v1\nflags: {migStrategy: single}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeMIG}}}, []string{"into MIG mode"}},
+		"HAMi's devices": {"nvidia:\n  resourceCountName: nvidia.com/gpu\n  deviceSplitCount: 10\n  " +
+			"deviceMemoryScaling: 1\n  gpuCorePolicy: force\n  knownMigGeometries: [{models: [A100], " +
+			"allowedGeometries: [[{name: 1g.5gb, count: 7}]]}]\ncambricon: {resourceCountName: cambricon.com/vmlu}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, ComputePolicy: config.ComputeStrict,
+				MaxSharesPerGPU: 10}}}, []string{"cambricon is left out", "come from its driver"}},
 		"HAMi's scaling": {"nvidia: {deviceMemoryScaling: 1.80, deviceCoreScaling: 2}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, Overcommit: sharing.Overcommit{Memory: 180, Compute: 200}}}}, []string{"nothing is swapped"}},
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf,
+				Overcommit: sharing.Overcommit{Memory: 180, Compute: 200}}}}, []string{"nothing is swapped"}},
 		"HAMi's nodes' scaling": {`{"nodeconfig":[{"name":"a","devicememoryscaling":1.0,"devicecorescaling":1.5}]}`,
-			config.Document{Pools: []config.Pool{{Name: "node-a", NodeSelector: map[string]string{"kubernetes.io/hostname": "a"}, Mode: config.ModeShared, Backends: libkerf, Overcommit: sharing.Overcommit{Compute: 150}}}}, nil},
-		"HAMi's nodes": {`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicesplitcount":10,"filterdevices":{"uuid":["GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"],"index":[0,3]}},{"name":"b.example","operatingmode":"mig"},{"name":"c","operatingmode":"mps"}]}`,
-			config.Document{Pools: []config.Pool{filtered(node("a", config.ModeShared, libkerf)), {Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"}, Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, nil},
+			config.Document{Pools: []config.Pool{
+				{Name: "node-a", NodeSelector: map[string]string{"kubernetes.io/hostname": "a"},
+					Mode: config.ModeShared, Backends: libkerf, Overcommit: sharing.Overcommit{Compute: 150}}}}, nil},
+		"HAMi's nodes": {
+			`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicesplitcount":10,"filterdevices":{"uuid":["GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"],"index":[0,3]}},{"name":"b.example","operatingmode":"mig"},{"name":"c","operatingmode":"mps"}]}`,
+			config.Document{Pools: []config.Pool{filtered(node("a", config.ModeShared, libkerf)),
+				{Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"},
+					Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, nil},
 	} {
 		r, err := imports.Parse([]byte(tt.in))
 		if err != nil {
@@ -78,19 +98,27 @@ func TestRefusals(t *testing.T) {
 		in   string
 		want []string
 	}{
-		"all at once": {"version: v2\nflags: {gdsEnabled: true, migStrategy: some, nvidiaDriverRoot: /run, plugin: {sharedDevicesAllocationPolicy: x}}\nimex: {channelIDs: [0]}\nnew: 1\n",
-			[]string{"line 1: version \"v2\"", "flags.gdsEnabled", "flags.migStrategy", "flags.nvidiaDriverRoot", "sharedDevicesAllocationPolicy", "imex.channelIDs[]", "line 4: new \"1\" is not known here"}},
-		"both ways":     {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}, mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n", []string{"timeSlicing and mps"}},
-		"a MIG replica": {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}, {name: nvidia.com/gpu, replicas: 1}, {name: nvidia.com/gpu, replicas: 101}]}}\n", []string{"a MIG instance is not shared", `"1" is not a number of replicas`, "less than one percent"}},
-		"HAMi's scaling": {"nvidia: {deviceMemoryScaling: 2.5, deviceCoreScaling: 0.5, defaultMemory: 1000, resourceCountName: example.com/gpu, gpuCorePolicy: disable, other: 1}\n",
-			[]string{"deviceMemoryScaling", "deviceCoreScaling", "defaultMemory", "resourceCountName", "gpuCorePolicy", "nvidia.other"}},
-		"HAMi's filter": {`{"nodeconfig":[{"name":"A_","operatingmode":"x"},{"name":"a","operatingmode":"x","devicesplitcount":0,"filterdevices":{"uuid":["GPU-a"],"index":["x"]}}]}`, []string{"filterdevices.uuid[]", "filterdevices.index[]", "devicesplitcount", "is not the name of a node", "is not a mode"}},
-		"no nodes":      {`{"nodeconfig":[{"devicesplitcount":1}]}`, []string{"has no node"}},
-		"something":     {"a: b\n", []string{"is none that is known"}},
-		"two parts":     {"version: v1\n---\nversion: v1\n", []string{"more than one part"}},
-		"an alias":      {"version: &a v1\nflags: *a\n", []string{"is an alias"}},
-		"no YAML":       {"a: [", []string{"read the document"}},
-		"too large":     {strings.Repeat("#", imports.MaxSize+1), []string{"is larger than"}},
+		"all at once": {"version: v2\nflags: {gdsEnabled: true, migStrategy: some, nvidiaDriverRoot: /run, plugin: " +
+			"{sharedDevicesAllocationPolicy: x}}\nimex: {channelIDs: [0]}\nnew: 1\n",
+			[]string{"line 1: version \"v2\"", "flags.gdsEnabled", "flags.migStrategy", "flags.nvidiaDriverRoot",
+				"sharedDevicesAllocationPolicy", "imex.channelIDs[]", "line 4: new \"1\" is not known here"}},
+		"both ways": {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}, " +
+			"mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n", []string{"timeSlicing and mps"}},
+		"a MIG replica": {"version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: " +
+			"2}, {name: nvidia.com/gpu, replicas: 1}, {name: nvidia.com/gpu, replicas: 101}]}}\n",
+			[]string{"a MIG instance is not shared", `"1" is not a number of replicas`, "less than one percent"}},
+		"HAMi's scaling": {"nvidia: {deviceMemoryScaling: 2.5, deviceCoreScaling: 0.5, defaultMemory: 1000, " +
+			"resourceCountName: example.com/gpu, gpuCorePolicy: disable, other: 1}\n",
+			[]string{"deviceMemoryScaling", "deviceCoreScaling", "defaultMemory", "resourceCountName", "gpuCorePolicy",
+				"nvidia.other"}},
+		"HAMi's filter": {
+			`{"nodeconfig":[{"name":"A_","operatingmode":"x"},{"name":"a","operatingmode":"x","devicesplitcount":0,"filterdevices":{"uuid":["GPU-a"],"index":["x"]}}]}`, []string{"filterdevices.uuid[]", "filterdevices.index[]", "devicesplitcount", "is not the name of a node", "is not a mode"}},
+		"no nodes":  {`{"nodeconfig":[{"devicesplitcount":1}]}`, []string{"has no node"}},
+		"something": {"a: b\n", []string{"is none that is known"}},
+		"two parts": {"version: v1\n---\nversion: v1\n", []string{"more than one part"}},
+		"an alias":  {"version: &a v1\nflags: *a\n", []string{"is an alias"}},
+		"no YAML":   {"a: [", []string{"read the configuration"}},
+		"too large": {strings.Repeat("#", imports.MaxSize+1), []string{"is larger than"}},
 	} {
 		_, err := imports.Parse([]byte(tt.in))
 		if !errors.Is(err, sharing.ErrInvalid) {
@@ -105,7 +133,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing panics, and what is made of a document is a configuration that is read back.
+// FuzzParse: nothing panics, and each result is a configuration that is read back.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"))
 	f.Add([]byte(`{"nodeconfig":[{"name":"a","operatingmode":"mig"}]}`))

@@ -16,18 +16,23 @@ const ReplicaProfile = "gpu-replica"
 // nvidiaRules are for what of the device plugin's configuration has no part in how GPUs are shared.
 func nvidiaRules() []rule {
 	const specs = "the node's CDI spec says which libraries and devices a container gets"
-	off, spec := []string{"false", ""}, "make the node's nvidia.com/gpu CDI spec with it (nvidia-ctk cdi generate), and take it out"
+	off, spec := []string{"false", ""},
+		"make the node's nvidia.com/gpu CDI spec with it (nvidia-ctk cdi generate), and take it out"
 	rules := []rule{
 		{path: "version", plain: []string{"v1"}, refused: "write v1"},
-		{path: "flags.failOnInitError", plain: []string{"true", ""}, left: "the agent waits for a driver, and says that it is not ready"},
-		{path: "flags.nvidiaDriverRoot", plain: []string{"/", ""}, refused: "mount the driver's root into the agent (deploy/variants), and take it out"},
-		{path: "flags.nvidiaDevRoot", plain: []string{"/", ""}, refused: "mount the devices into the agent (deploy/variants), and take it out"},
+		{path: "flags.failOnInitError", plain: []string{"true", ""},
+			left: "the agent waits for a driver, and says that it is not ready"},
+		{path: "flags.nvidiaDriverRoot", plain: []string{"/", ""},
+			refused: "mount the driver's root into the agent (deploy/variants), and take it out"},
+		{path: "flags.nvidiaDevRoot", plain: []string{"/", ""},
+			refused: "mount the devices into the agent (deploy/variants), and take it out"},
 		{path: "flags.gdrcopyEnabled", plain: off, refused: spec},
 		{path: "flags.gdsEnabled", plain: off, refused: spec},
 		{path: "flags.mofedEnabled", plain: off, refused: spec},
 		{path: "flags.mpsRoot", plain: []string{""}, left: "the agent keeps MPS's files itself"},
 		{path: "flags.useNodeFeatureAPI", plain: off, left: "the GPUNode tells what the node has"},
-		{path: "flags.deviceDiscoveryStrategy", plain: []string{"auto", "nvml", ""}, refused: "take it out: only what NVML tells is served"},
+		{path: "flags.deviceDiscoveryStrategy", plain: []string{"auto", "nvml", ""},
+			refused: "take it out: only what NVML tells is served"},
 		{path: "flags.plugin.passDeviceSpecs", plain: off, left: specs},
 		{path: "flags.plugin.deviceListStrategy", plain: []string{"envvar", ""}, left: specs},
 		{path: "flags.plugin.deviceListStrategy[]", left: specs},
@@ -35,8 +40,10 @@ func nvidiaRules() []rule {
 		{path: "flags.plugin.cdiAnnotationPrefix", left: specs},
 		{path: "flags.plugin.nvidiaCTKPath", left: specs},
 		{path: "flags.plugin.containerDriverRoot", left: specs},
-		{path: "imex.channelIDs[]", refused: "keep NVIDIA's device plugin, or its DRA driver, on the nodes that need IMEX channels"},
-		{path: "imex.required", plain: off, refused: "keep NVIDIA's device plugin, or its DRA driver, on the nodes that need IMEX channels"},
+		{path: "imex.channelIDs[]",
+			refused: "keep NVIDIA's device plugin, or its DRA driver, on the nodes that need IMEX channels"},
+		{path: "imex.required", plain: off,
+			refused: "keep NVIDIA's device plugin, or its DRA driver, on the nodes that need IMEX channels"},
 	}
 	for _, key := range []string{"oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile"} {
 		rules = append(rules, rule{path: "flags.gfd." + key, left: "GPU feature discovery goes on by itself"})
@@ -54,8 +61,12 @@ func (r *reader) nvidia() config.Document {
 	for _, way := range []string{"sharing.timeSlicing.", "sharing.mps."} {
 		carried = append(carried, way+"resources[].name", way+"resources[].replicas", way+"resources[].devices")
 		rules = append(rules,
-			rule{path: way + "renameByDefault", left: "pods ask for amounts; give kerf translate --replicas, and --gpu-is-replica where this was false", plain: []string{""}},
-			rule{path: way + "failRequestsGreaterThanOne", left: "a pod asks for the amount that it needs", plain: []string{""}},
+			rule{path: way + "renameByDefault",
+				left: "pods ask for amounts; give kerf translate --replicas, and --gpu-is-replica " +
+					"where this was false",
+				plain: []string{""}},
+			rule{path: way + "failRequestsGreaterThanOne", left: "a pod asks for the amount that it needs",
+				plain: []string{""}},
 			rule{path: way + "resources[].rename", left: "NVIDIA's plugin passes it over too"},
 			rule{path: way + "resources[].devices[]", left: "NVIDIA's plugin passes it over too, and shares all GPUs"})
 	}
@@ -68,9 +79,11 @@ func (r *reader) nvidia() config.Document {
 		pool.Mode = config.ModeAuto
 		if l.value == "single" {
 			pool.Mode = config.ModeMIG
-			r.say("flags.migStrategy single: all GPUs of the pool's nodes are put into MIG mode, and pods ask for kerf.dev/mig-* in the place of nvidia.com/gpu")
+			r.say("flags.migStrategy single: all GPUs of the pool's nodes are put into MIG mode, and pods ask for " +
+				"kerf.dev/mig-* in the place of nvidia.com/gpu")
 		}
-		r.say("flags.migStrategy %s: instances are cut when pods ask for them; a fixed layout comes with kerf mig import", l.value)
+		r.say("flags.migStrategy %s: Kerf creates instances on demand; a fixed layout comes with kerf mig "+
+			"import", l.value)
 	default:
 		r.bad(l, "write none, single or mixed", "is not a strategy")
 	}
@@ -103,7 +116,8 @@ func (r *reader) replicas(way string, pool *config.Pool, doc *config.Document) {
 		count, err := strconv.Atoi(n.value)
 		switch {
 		case name.value != "nvidia.com/gpu":
-			r.bad(name, "take it out, and ask for a smaller MIG profile", "has no counterpart: a MIG instance is not shared")
+			r.bad(name, "take it out, and ask for a smaller MIG profile",
+				"has no counterpart: a MIG instance is not shared")
 			continue
 		case err != nil || count < 2:
 			r.bad(n, "write 2 or more", "is not a number of replicas")
@@ -125,6 +139,7 @@ func (r *reader) replicas(way string, pool *config.Pool, doc *config.Document) {
 			pool.Backends = config.MPSBackends()
 		}
 		doc.Profiles = append(doc.Profiles, config.Profile{Name: ReplicaProfile, Percent: p})
-		r.say("one of %d replicas is %d percent of a GPU's memory and compute, in profile %s; a pod is held to it, which time-slicing did not do", count, p, ReplicaProfile)
+		r.say("one of %d replicas is %d percent of a GPU's memory and compute, in profile %s; a pod is held to it, "+
+			"which time-slicing did not do", count, p, ReplicaProfile)
 	}
 }

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest translates the pods of manifests: what package translate says of a pod is written into the YAML, and all
-// else stays as it is, comments and order too.
+// Package manifest translates the pods of manifests: what package translate says of a pod is written into the YAML, and
+// all else stays as it is, comments and order too.
 //
-// A pod is whatever has metadata beside a spec with containers, so that the templates of every kind are found, also of kinds
-// that nobody here knows. It promises to write nothing where any pod is refused. It reads no file, and is pure.
+// A pod is any object with metadata and a spec with containers, so that the templates of every kind are found, also of
+// kinds that are unknown here. It promises to write nothing if any pod is refused. It reads no file, and is pure.
 package manifest
 
 import (
@@ -27,7 +27,8 @@ const MaxSize = 16 << 20
 // Options say which pods, and how.
 type Options struct {
 	translate.Options
-	// Namespace, where it is set, leaves the objects of other namespaces as they are; an object that names none is in it.
+	// Namespace, where it is set, leaves the objects of other namespaces as they are; an object that names none is in
+	// it.
 	Namespace string
 	// Decimal is the value of a quantity as a whole number ("1k" is 1000), or the text itself where it is none.
 	Decimal func(quantity string) string
@@ -43,7 +44,7 @@ type Result struct {
 	Said []string
 }
 
-// Translate translates a file of manifests. Every mistake is in the error, with the object that it is about; each wraps
+// Translate translates a file of manifests. Every problem is in the error, with the object that it is about; each wraps
 // sharing.ErrInvalid.
 func Translate(text []byte, o Options) (Result, error) {
 	if len(text) > MaxSize {
@@ -75,7 +76,7 @@ func Translate(text []byte, o Options) (Result, error) {
 	if err := errors.Join(errs...); err != nil {
 		return Result{}, err
 	}
-	if r.Text = text; r.Changed > 0 { // what nobody touched keeps its form
+	if r.Text = text; r.Changed > 0 { // unchanged text keeps its form
 		r.Text = out.Bytes()
 	}
 	return r, nil
@@ -136,7 +137,8 @@ func (w *walk) pod(n, spec *yaml.Node, in object) {
 				limits[name] = w.options.Decimal(v)
 			}
 		}
-		p.Containers = append(p.Containers, translate.Container{Name: scalar(get(c, "name")), Limits: limits, Init: i < len(first)})
+		p.Containers = append(p.Containers, translate.Container{Name: scalar(get(c, "name")), Limits: limits,
+			Init: i < len(first)})
 	}
 	change, err := w.options.Pod(p)
 	if err != nil {

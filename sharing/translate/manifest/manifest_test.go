@@ -87,7 +87,9 @@ spec:
 	if d := cmp.Diff(want, string(r.Text)); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
-	if r.Pods != 2 || r.Changed != 2 || len(r.Said) != 1 || !strings.HasPrefix(r.Said[0], "Deployment team/web: container main: 2.93GiB") && !strings.Contains(r.Said[0], "rounded up to 3GiB") {
+	if r.Pods != 2 || r.Changed != 2 || len(r.Said) != 1 ||
+		!strings.HasPrefix(r.Said[0], "Deployment team/web: container main: 2.93GiB") &&
+			!strings.Contains(r.Said[0], "rounded up to 3GiB") {
 		t.Errorf("%d pods, %d changed, said %q", r.Pods, r.Changed, r.Said)
 	}
 	again, err := manifest.Translate(r.Text, manifest.Options{Namespace: "team", Decimal: same})
@@ -98,24 +100,30 @@ spec:
 
 func TestRefusals(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, resources: {limits: {%s}}}]}\n"
-	two := strings.NewReplacer("%s}\nspec", "a}\nspec", "{%s}}}]", "{nvidia.com/gpucores: 30}}}]").Replace(pod) + "---\n" +
+	two := strings.NewReplacer("%s}\nspec", "a}\nspec", "{%s}}}]", "{nvidia.com/gpucores: 30}}}]").Replace(pod) +
+		"---\n" +
 		strings.NewReplacer("%s}\nspec", "b}\nspec", "{%s}}}]", "{nvidia.com/gpu.shared: 1}}}]").Replace(pod)
 	r, err := manifest.Translate([]byte(two), manifest.Options{Decimal: same})
-	if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "Pod a: ") || !strings.Contains(err.Error(), "Pod b: ") || r.Text != nil {
+	if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), "Pod a: ") ||
+		!strings.Contains(err.Error(), "Pod b: ") || r.Text != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := manifest.Translate([]byte("a: [b"), manifest.Options{Decimal: same}); !errors.Is(err, sharing.ErrInvalid) {
+	if _, err := manifest.Translate([]byte("a: [b"), manifest.Options{Decimal: same}); !errors.Is(err,
+		sharing.ErrInvalid) {
 		t.Errorf("no YAML: %v", err)
 	}
-	if _, err := manifest.Translate(make([]byte, manifest.MaxSize+1), manifest.Options{Decimal: same}); !errors.Is(err, sharing.ErrInvalid) {
+	if _, err := manifest.Translate(make([]byte, manifest.MaxSize+1), manifest.Options{Decimal: same}); !errors.Is(err,
+		sharing.ErrInvalid) {
 		t.Errorf("too large: %v", err)
 	}
 }
 
 // FuzzTranslate: nothing panics, and what was translated is not translated again.
 func FuzzTranslate(f *testing.F) {
-	f.Add([]byte("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}\n"))
-	f.Add([]byte("a: &x {spec: {containers: [{name: c, resources: &r {limits: {nvidia.com/gpumem: 1}}}]}, metadata: {}}\nb: *x\n"))
+	f.Add([]byte("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: " +
+		"1}}}]}\n"))
+	f.Add([]byte("a: &x {spec: {containers: [{name: c, resources: &r {limits: {nvidia.com/gpumem: 1}}}]}, metadata: " +
+		"{}}\nb: *x\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		o := manifest.Options{Options: translate.Options{Replicas: 2}, Decimal: same}
 		r, err := manifest.Translate(text, o)

@@ -3,7 +3,6 @@
  *
  * The ways to take memory. Each leaves nothing behind when it fails.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -268,7 +267,8 @@ static void give_green(struct load *l, struct piece *p)
 static CUresult take_sparse(struct load *l, struct piece *p)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device },
+					   .allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL };
 	size_t unit, rows;
 	CUmemGenericAllocationHandle handle;
 	if (!l->cuda.map_array)
@@ -378,24 +378,6 @@ static void give_external(struct load *l, struct piece *p)
 	l->cuda.external_destroy(p->external);
 }
 
-/* Addresses of 32 bits: a piece of 4 GiB or more cannot be asked for. */
-static CUresult take_v1(struct load *l, struct piece *p)
-{
-	CUdeviceptr_v1 ptr;
-	if (!l->cuda.alloc_v1 || !l->cuda.free_v1)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (p->bytes > UINT_MAX)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	TRY(l->cuda.alloc_v1(&ptr, (unsigned)p->bytes));
-	p->ptr = ptr;
-	return CUDA_SUCCESS;
-}
-
-static void give_v1(struct load *l, struct piece *p)
-{
-	l->cuda.free_v1((CUdeviceptr_v1)p->ptr);
-}
-
 /* As managed; the legacy stream takes no batch. */
 static CUresult take_batch(struct load *l, struct piece *p)
 {
@@ -424,7 +406,6 @@ static const struct family families[] = {
 	{ "module", take_module, give_module },
 	{ "heap", take_heap, give_heap },
 	{ "context", take_context, give_context },
-	{ "v1", take_v1, give_v1 },
 	{ "batch", take_batch, give_linear },
 	{ "library", take_library, give_library },
 	{ "printf", take_printf, give_heap },

@@ -56,7 +56,8 @@ static CUresult start(uint64_t bytes, int gpu, pid_t *pid)
 
 CUresult take_checkpoint(struct load *l, struct piece *p)
 {
-	if (!l->cuda.checkpoint_lock || !l->cuda.checkpoint_save || !l->cuda.checkpoint_restore || !l->cuda.checkpoint_unlock)
+	if (!l->cuda.checkpoint_lock || !l->cuda.checkpoint_save || !l->cuda.checkpoint_restore ||
+		!l->cuda.checkpoint_unlock)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	TRY(start(p->bytes, l->device, &p->process));
 	CUresult ret = l->cuda.checkpoint_lock(p->process, NULL);

@@ -19,7 +19,8 @@
 struct opening {
 	const char *name;
 	void *(*open)(void);
-	enum { HERE, DEEP, ELSEWHERE } where; /* by this program, or by gpuload.so, deeply bound or in a name space of its own */
+	/* by this program, or by gpuload.so, deeply bound or in a name space of its own */
+	enum { HERE, DEEP, ELSEWHERE } where;
 	bool early; /* with what the library's constructor has looked up */
 };
 

@@ -69,10 +69,8 @@ struct opening;
 
 /* Those that not every driver has; NULL where this one does not. */
 #define DRIVER_OPTIONAL(X)                                   \
-	X(alloc_v1, cuMemAlloc)                              \
 	X(launch_multi, cuLaunchCooperativeKernelMultiDevice) \
 	X(write_word, cuStreamWriteValue32_v2)               \
-	X(free_v1, cuMemFree)                                \
 	X(prefetch_batch, cuMemPrefetchBatchAsync)           \
 	X(library_load, cuLibraryLoadData)                   \
 	X(library_unload, cuLibraryUnload)                   \
@@ -133,8 +131,8 @@ struct driver {
 #undef X
 };
 
-/* load_driver opens the driver as how says, and fills d; NULL, or in words why it could not (valid until the next call of
- * dlerror). */
+/* load_driver opens the driver as how says, and fills d; NULL, or in words why it could not (valid until the next call
+ * of dlerror). */
 const char *load_driver(struct driver *d, const struct opening *how);
 
 #endif

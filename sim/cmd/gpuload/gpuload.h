@@ -59,9 +59,9 @@ const char *opening_name(const struct opening *o);
 const struct handover *find_handover(const char *name);
 void handover_names(char *out, size_t size);
 
-/* tamper asks the management library for what only an administrator may change: a GPU's power limit, compute mode and MIG
- * mode, and the memory limit of this process's own cgroup. It prints a JSON line for each with NVML's answer (0: done;
- * null: the library has no such call, or there is no cgroup v2), and returns EXIT_OK if anything was done. */
+/* tamper asks the management library for what only an administrator may change: a GPU's power limit, compute mode and
+ * MIG mode, and the memory limit of this process's own cgroup. It prints a JSON line for each with NVML's answer (0:
+ * done; null: the library has no such call, or there is no cgroup v2), and returns EXIT_OK if anything was done. */
 int tamper(const struct options *o);
 
 /* work allocates, reports, holds or launches, and frees; returns the process's exit status. */

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Memory that a graphics driver takes and CUDA is told of: buffers, images and surfaces, which are registered and
- * mapped; streams of frames; and the contexts that the graphics interfaces have calls of their own for. Only the simulated driver's stand-in
- * for a graphics driver makes such objects here.
+ * mapped; streams of frames; and the contexts that the graphics interfaces have calls of their own for. Only the
+ * simulated driver's stand-in for a graphics driver makes such objects here.
  */
 #include <dlfcn.h>
 
@@ -185,7 +185,8 @@ static CUresult counted(struct load *l, struct piece *p, bool vdpau)
 	if (vdpau ? !l->cuda.vdpau_context : !l->cuda.gl_context)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	TRY(l->cuda.mem_info(&before, &total));
-	TRY(vdpau ? l->cuda.vdpau_context(&p->context, 0, l->device, 0, NULL) : l->cuda.gl_context(&p->context, 0, l->device));
+	TRY(vdpau ? l->cuda.vdpau_context(&p->context, 0, l->device, 0, NULL)
+		: l->cuda.gl_context(&p->context, 0, l->device));
 	TRY(l->cuda.mem_info(&after, &total));
 	p->counted = before > after ? before - after : p->bytes;
 	return l->cuda.set_current(l->context);

@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The ways to launch kernels, and to keep a GPU busy without. The kernel waits by the GPU's clock for as long as it is told; the simulated driver
- * knows it by its name. On a real GPU that several processes share, its time goes on while another's slice runs.
+ * The ways to launch kernels, and to keep a GPU busy without. The kernel waits by the GPU's clock for as long as it is
+ * told; the simulated driver knows it by its name. On a real GPU that several processes share, its time goes on while
+ * another's slice runs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static const char image[] =
 	".visible .entry " KERNEL "(.param .u64 ns)\n{\n"
 	".reg .u64 %t<4>;\n.reg .pred %more;\n"
 	"ld.param.u64 %t0, [ns];\nmov.u64 %t1, %globaltimer;\n"
-	"LOOP:\nmov.u64 %t2, %globaltimer;\nsub.u64 %t3, %t2, %t1;\nsetp.lt.u64 %more, %t3, %t0;\n@%more bra LOOP;\nret;\n}\n";
+	"LOOP:\nmov.u64 %t2, %globaltimer;\nsub.u64 %t3, %t2, %t1;\nsetp.lt.u64 %more, %t3, %t0;\n@%more bra LOOP;\nret;\n"
+		"}\n";
 
 struct kernel {
 	CUfunction function;

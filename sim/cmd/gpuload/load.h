@@ -79,7 +79,8 @@ void give_mipmap(struct load *l, struct piece *p);
 CUresult take_graphics(struct load *l, struct piece *p);
 void give_graphics(struct load *l, struct piece *p);
 
-/* interop.c. graphics finds a function of what stands for a graphics driver beside the simulated driver alone; else NULL. */
+/* interop.c. graphics finds a function of what stands for a graphics driver beside the simulated driver alone; else
+ * NULL. */
 void *graphics(const char *name);
 enum { GRAPHICS_NO_ROOM = 5 }; /* its status */
 CUresult take_gl(struct load *l, struct piece *p);

@@ -25,9 +25,10 @@ static const char help[] =
 	"                    pool     cuMemAllocFromPoolAsync, of a pool that keeps what is freed\n"
 	"                    array    cuArray3DCreate          graph    an allocation node, launched\n"
 	"                    module   a module's global array  heap     the device's heap, by cuCtxSetLimit\n"
-	"                    library  the same of a library    printf   the same of printf's buffer; stack: of threads' stacks\n"
+	"                    library  the same of a library    printf   the same of printf's buffer\n"
+	"                    stack    the same of threads' stacks\n"
 	"                    context  contexts, as many as come to the size; green: green ones\n"
-	"                    v1       the first cuMemAlloc     batch    as managed, by cuMemPrefetchBatchAsync\n"
+	"                    batch    as managed, by cuMemPrefetchBatchAsync\n"
 	"                    sparse   mapped into a sparse array, which alone holds it\n"
 	"                    multicast   bound to a multicast object, the same\n"
 	"                    multicast-v2  the same by the call of CUDA 13.1\n"
@@ -40,7 +41,7 @@ static const char help[] =
 	"                    gl-context, vdpau-context  as context, by these interfaces' own calls\n"
 	"                    ipc      made by another process, imported by cuIpcOpenMemHandle, and freed by its maker;\n"
 	"                    import, pool-import  the same by cuMemImportFromShareableHandle, cuMemPoolImportPointer\n"
-	"                    file     exported by cuMemExportToShareableHandle and released, so that the file alone holds it\n"
+	"                    file     exported by cuMemExportToShareableHandle and released: the file holds it\n"
 	"                    checkpoint  of other processes, which are saved and restored in turn\n"
 	"  --more SIZE     for each line of its input take so much more, and print a line again; then hold it\n"
 	"  --hold TIME     how long to hold it: 500ms, 5s, 1m (default: not at all)\n"
@@ -52,23 +53,27 @@ static const char help[] =
 	"  --kernel TIME   how long each kernel takes: 500us, 2ms (default 1ms)\n"
 	"  --queue N       launches before it waits for them (default 1)\n"
 	"  --driver HOW    how to open the driver: usual (default); deepbind (with RTLD_DEEPBIND); namespace (dlmopen);\n"
-	"                  apart (by gpuload.so beside this program, which was opened with RTLD_DEEPBIND); early (so, with what\n"
-	"                  its constructor has found); elsewhere (by gpuload.so in a name space of its own, by dlmopen)\n"
-	"  --offer WAY     take nothing, but make memory for who asks for it at the input, a socket, and hand it over: ipc,\n"
-	"                  vmm, pool; what --api ipc, import and pool-import import is made so, by a gpuload that they start\n"
+	"                  apart (by gpuload.so beside this program, which was opened with RTLD_DEEPBIND);\n"
+	"                  early (so, with what its constructor has found); elsewhere (by gpuload.so in a name space\n"
+	"                  that it alone has, by dlmopen)\n"
+	"  --offer WAY     take nothing, but make memory for who asks for it at the input, a socket,\n"
+	"                  and hand it over: ipc, vmm, pool; what --api ipc, import and pool-import import is made so,\n"
+	"                  by a gpuload that they start\n"
 	"  --from-input    import what is made at the other end of the input\n"
 	"  --fork N        run N worker processes, each of which takes --alloc; 0: none (default)\n"
-	"  --loaders N     once it has the memory, fork N idle children, which keep the driver's files open for --hold, as\n"
-	"                  the data loaders of a trainer do; 0: none (default)\n"
+	"  --loaders N     once it has the memory, fork N idle children, which keep the driver's files\n"
+	"                  open for --hold, as the data loaders of a trainer do; 0: none (default)\n"
 	"  --leave         end once these children run, and free nothing: they keep what it took\n"
 	"  --gpu INDEX     the CUDA device (default 0)\n"
 	"  --touch         fill the memory; without it nothing touches it\n"
-	"  --tamper        take nothing, but ask NVML to change the GPU's power limit, compute mode and MIG mode, and this\n"
-	"                  process's own memory limit, and print what it answers; nothing is put back\n"
+	"  --tamper        take nothing, but ask NVML to change the GPU's power limit, compute mode\n"
+	"                  and MIG mode, and this process's own memory limit, and print what it answers; nothing is\n"
+	"                  put back\n"
 	"  --json          print JSON lines\n"
 	"  --help          print this\n"
 	"\n"
-	"exit status: 0 all was allocated (with --tamper: anything was changed), 9 an error was met (also by a worker), 2 wrong usage\n";
+	"exit status: 0 all was allocated (with --tamper: anything was changed), \n"
+	"             9 an error was met (also by a worker), 2 wrong usage\n";
 
 static int bad(const char *flag, const char *value, const char *problem, const char *remedy)
 {
@@ -188,7 +193,8 @@ static int check(struct options *o)
 	if (o->tamper && (o->alloc || o->more || o->launch || o->workers))
 		return bad("tamper", "", "does not go with taking memory or launching", "write it alone, or with --gpu INDEX");
 	if (o->offer && (o->alloc || o->more || o->launch || o->workers || o->tamper || o->from_input))
-		return bad("offer", "", "does not go with taking memory or launching", "write it alone, or with --gpu INDEX and --driver HOW");
+		return bad("offer", "", "does not go with taking memory or launching",
+			"write it alone, or with --gpu INDEX and --driver HOW");
 	if (o->from_input && (o->more || o->workers))
 		return bad("from-input", "", "does not go with --more or --fork", "leave one of them out");
 	if (!o->kernel_ns)
@@ -200,7 +206,8 @@ static int check(struct options *o)
 
 int parse_options(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, OFFER, FROM, LOADERS, LEAVE, HELP };
+	enum { ALLOC = 1, STEP, API, MORE, HOLD, LAUNCH, KERNEL, QUEUE, DRIVER, FORK, GPU, TOUCH, TAMPER, JSON, OFFER, FROM,
+		LOADERS, LEAVE, HELP };
 	static const struct option flags[] = {
 		{ "alloc", required_argument, NULL, ALLOC }, { "step", required_argument, NULL, STEP },
 		{ "api", required_argument, NULL, API },     { "more", required_argument, NULL, MORE },

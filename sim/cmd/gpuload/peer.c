@@ -1,9 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory that another process makes and hands over, and then frees, so that who imported it alone has it. The other one is
- * a gpuload that this one starts, or whoever is at the other end of its input. And memory that no process has, but a file
- * that stands for it.
+ * Memory that another process makes and hands over, and then frees, so that who imported it alone has it. The other one
+ * is a gpuload that this one starts, or whoever is at the other end of its input. And memory that no process has, but a
+ * file that stands for it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -37,7 +37,8 @@ static bool say(int socket, const struct packet *packet, int fd)
 	if (fd >= 0) {
 		m.msg_control = &with;
 		m.msg_controllen = sizeof with;
-		with.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+		with.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS };
 		memcpy(CMSG_DATA(&with.header), &fd, sizeof fd);
 	}
 	ssize_t n;
@@ -215,7 +216,8 @@ static void become(const struct load *l, const char *kind, int socket)
 	snprintf(which, sizeof which, "%d", l->device);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (dup2(socket, STDIN_FILENO) >= 0)
-		execl("/proc/self/exe", "gpuload", "--offer", kind, "--gpu", which, "--driver", opening_name(l->how), (char *)NULL);
+		execl("/proc/self/exe", "gpuload", "--offer", kind, "--gpu", which, "--driver", opening_name(l->how),
+			(char *)NULL);
 	_exit(EXIT_MET_ERROR);
 }
 

@@ -109,7 +109,8 @@ static void report(const struct load *l, bool json)
 			snprintf(error, sizeof error, "\"%s\"", text);
 		}
 		n = snprintf(line, sizeof line,
-			     "{\"pid\":%d,\"allocated_bytes\":%llu,\"error\":%s,\"total_bytes\":%s,\"free_bytes\":%s,\"multiprocessors\":%d}\n",
+			     "{\"pid\":%d,\"allocated_bytes\":%llu,\"error\":%s,\"total_bytes\":%s,"
+			     "\"free_bytes\":%s,\"multiprocessors\":%d}\n",
 			     (int)getpid(), (unsigned long long)l->allocated, error, total, free_, l->processors);
 	} else {
 		n = snprintf(line, sizeof line, "gpuload[%d]: allocated %.1f MiB", (int)getpid(),

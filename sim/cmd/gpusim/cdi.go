@@ -29,7 +29,8 @@ func cdiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cdi --dir DIR",
 		Short: "Print the CDI spec by which containers get the GPUs",
-		Long: lines("Print the CDI spec by which containers get the GPUs: "+cdiKind+" with each GPU by index and by UUID, and",
+		Long: lines("Print the CDI spec by which containers get the GPUs: "+cdiKind+
+			" with each GPU by index and by UUID, and",
 			"all of them, as NVIDIA's toolkit makes it for a real node. Write it to /etc/cdi/nvidia.json."),
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,9 +73,11 @@ func cdiSpec(dir string, gpus []control.GPU) cdi.Spec {
 
 // socketMount puts a GPU's socket where a real GPU's device file is.
 func socketMount(dir, name string) *cdi.Mount {
-	return &cdi.Mount{HostPath: filepath.Join(dir, "dev", name), ContainerPath: "/dev/" + name, Options: []string{"bind", "rw", "nosuid", "noexec"}}
+	return &cdi.Mount{HostPath: filepath.Join(dir, "dev", name), ContainerPath: "/dev/" + name,
+		Options: []string{"bind", "rw", "nosuid", "noexec"}}
 }
 
 func libMount(dir, name string) *cdi.Mount {
-	return &cdi.Mount{HostPath: filepath.Join(dir, "lib", name), ContainerPath: filepath.Join(libDir, name), Options: []string{"bind", "ro", "nosuid", "nodev"}}
+	return &cdi.Mount{HostPath: filepath.Join(dir, "lib", name), ContainerPath: filepath.Join(libDir, name),
+		Options: []string{"bind", "ro", "nosuid", "nodev"}}
 }

@@ -67,7 +67,8 @@ func TestCDISpec(t *testing.T) {
 		common = append(common, m.ContainerPath)
 	}
 	slices.Sort(common)
-	want := []string{"/dev/nvidiactl", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}
+	want := []string{"/dev/nvidiactl", "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+		"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"}
 	if !slices.Equal(common, want) {
 		t.Errorf("every container gets %v, want %v", common, want)
 	}

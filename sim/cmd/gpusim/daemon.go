@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -77,11 +78,13 @@ func (f *nodeFlags) prepare(ctx context.Context, log *slog.Logger) (*daemon.PIDF
 	return lock, d, nil
 }
 
-// install puts the driver's libraries, and the programs of MPS, into the node's directory.
+// install puts the driver's libraries, the programs of MPS and nvidia-smi, into the node's directory.
 func install(f *nodeFlags) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("install programs: %w", err)
 	}
-	return errors.Join(launch.Install(f.libDir, f.driver, f.dir), launch.InstallPrograms(exe, f.dir, mps.ControlName, mps.ServerName, smi.Name))
+	return errors.Join(launch.Install(f.libDir, f.driver, f.dir),
+		launch.InstallPrograms(exe, f.dir, mps.ControlName, mps.ServerName, smi.PolicyName),
+		launch.InstallProgram(filepath.Join(f.libDir, smi.Name), f.dir))
 }

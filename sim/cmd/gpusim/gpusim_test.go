@@ -76,6 +76,10 @@ func place(t *testing.T) (dir, libs string) {
 			}
 		}
 	}
+	if err := os.WriteFile(filepath.Join(libs, "nvidia-smi"), []byte("#!/bin/sh\necho \"$0\" \"$@\"\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
 	dir = filepath.Join(root, "node")
 	t.Cleanup(func() { gpusim(t, "stop", "--dir", dir) })
 	return dir, libs
@@ -242,21 +246,25 @@ func TestBadUse(t *testing.T) {
 		code int
 		want string
 	}{
-		"unknown command":  {[]string{"frob"}, 2, `"frob"`},
-		"unknown flag":     {[]string{"gpus", "--colour"}, 2, "--colour"},
-		"a word too many":  {[]string{"gpus", "x"}, 2, `"x"`},
-		"no dir":           {[]string{"gpus"}, 2, "--dir"},
-		"no such dir":      {[]string{"processes", "--dir", dir}, 1, "no directory"},
-		"nothing runs":     {[]string{"limits", "--dir", libs}, 1, "gpusim start"},
-		"no node":          {[]string{"env", "--dir", libs}, 1, "gpusim start"},
-		"output":           {[]string{"gpus", "--dir", dir, "-o", "xml"}, 2, `--output "xml"`},
-		"no machine":       {[]string{"start", "--dir", dir}, 2, "--machine is missing"},
-		"unknown machine":  {[]string{"start", "--machine", "dgx", "--dir", dir}, 2, "h100x8, h200x8, l40sx4, mixed, rtxpro6000x4, t4x4"},
-		"no such file":     {[]string{"start", "--machine", "./dgx.yaml", "--dir", dir}, 1, "dgx.yaml"},
-		"unknown driver":   {[]string{"start", "--machine", "t4x4", "--driver", "r1", "--dir", dir}, 2, "r550, r580, r615"},
-		"no libraries":     {[]string{"start", "--machine", "t4x4", "--lib-dir", dir, "--dir", dir}, 1, "--lib-dir"},
-		"dir is too long":  {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir", "/tmp/" + strings.Repeat("x", 100)}, 2, "--dir"},
-		"dir is a file":    {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir", libs + "/r615/libcuda.so.1"}, 1, "not a directory"},
+		"unknown command": {[]string{"frob"}, 2, `"frob"`},
+		"unknown flag":    {[]string{"gpus", "--colour"}, 2, "--colour"},
+		"a word too many": {[]string{"gpus", "x"}, 2, `"x"`},
+		"no dir":          {[]string{"gpus"}, 2, "--dir"},
+		"no such dir":     {[]string{"processes", "--dir", dir}, 1, "no directory"},
+		"nothing runs":    {[]string{"limits", "--dir", libs}, 1, "gpusim start"},
+		"no node":         {[]string{"env", "--dir", libs}, 1, "gpusim start"},
+		"output":          {[]string{"gpus", "--dir", dir, "-o", "xml"}, 2, `--output "xml"`},
+		"no machine":      {[]string{"start", "--dir", dir}, 2, "--machine is missing"},
+		"unknown machine": {[]string{"start", "--machine", "dgx", "--dir", dir}, 2,
+			"h100x8, h200x8, l40sx4, mixed, rtxpro6000x4, t4x4"},
+		"no such file": {[]string{"start", "--machine", "./dgx.yaml", "--dir", dir}, 1, "dgx.yaml"},
+		"unknown driver": {[]string{"start", "--machine", "t4x4", "--driver", "r1", "--dir", dir}, 2,
+			"r550, r580, r615"},
+		"no libraries": {[]string{"start", "--machine", "t4x4", "--lib-dir", dir, "--dir", dir}, 1, "--lib-dir"},
+		"dir is too long": {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir",
+			"/tmp/" + strings.Repeat("x", 100)}, 2, "--dir"},
+		"dir is a file": {[]string{"start", "--machine", "t4x4", "--lib-dir", libs, "--dir",
+			libs + "/r615/libcuda.so.1"}, 1, "not a directory"},
 		"set nothing":      {[]string{"set", "--dir", dir}, 2, "gpu is missing"},
 		"set nonsense":     {[]string{"set", "--dir", dir, "gpu=0", "lost=maybe"}, 2, `lost "maybe"`},
 		"stop without dir": {[]string{"stop"}, 2, "--dir"},

@@ -5,8 +5,8 @@
 // programs load as they load the real ones. What it cannot show is the timing of real GPUs and what runs on
 // them.
 //
-// Under the names nvidia-cuda-mps-control, nvidia-cuda-mps-server and nvidia-smi it stands in for those programs (the last for
-// time slices alone); a simulated node has them in its bin.
+// Under the names nvidia-cuda-mps-control and nvidia-cuda-mps-server it stands in for those programs, and under
+// nvidia-smi-compute-policy for the part of nvidia-smi that sets time slices. A simulated node has them in its bin.
 //
 // Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly.
 package main
@@ -34,7 +34,7 @@ func main() {
 		status := mpsProgram(ctx, os.Args[0], os.Args[1:])
 		stop()
 		os.Exit(status)
-	case smi.Name:
+	case smi.PolicyName:
 		err = runSMI(ctx, os.Args[0], os.Args[1:])
 	default:
 		name = "gpusim"

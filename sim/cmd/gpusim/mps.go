@@ -23,6 +23,7 @@ func mpsProgram(ctx context.Context, name string, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	w := mps.World{Program: path, Dev: mps.Dev(path), Env: os.Environ(), In: os.Stdin, Out: os.Stdout, Errout: os.Stderr}
+	w := mps.World{Program: path, Dev: mps.Dev(path), Env: os.Environ(), In: os.Stdin, Out: os.Stdout,
+		Errout: os.Stderr}
 	return w.Main(ctx, args)
 }

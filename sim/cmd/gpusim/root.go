@@ -36,7 +36,8 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return sharing.Invalid("flag", "", "see "+cmd.CommandPath()+" --help", "is wrong: %s", err)
 	})
-	root.AddCommand(startCommand(), daemonCommand(), stopCommand(), envCommand(), setCommand(), machinesCommand(), cdiCommand())
+	root.AddCommand(startCommand(), daemonCommand(), stopCommand(), envCommand(), setCommand(), machinesCommand(),
+		cdiCommand(), treeCommand())
 	root.AddCommand(showCommands()...)
 	return root
 }

@@ -20,11 +20,14 @@ func setCommand() *cobra.Command {
 		Long: lines("Break GPUs, mend them, and set what they report. All is done, or nothing.", "",
 			"  gpu=N|N,M|all     the GPUs, by index",
 			"  lost=true|false   fall off the bus, without an event; come back as after a reset",
-			"  xid=N             raise an XID; 79 also loses the GPU; 46, 48, 62, 64, 74, 95, 119, 120 and 140 ask for a reset",
-			"  reset=true        reset the GPU, which nobody may hold; MIG instances are gone, and a pending MIG mode is taken",
+			"  xid=N             raise an XID; 79 also loses the GPU; 46, 48, 62, 64, 74, 95, 119, 120 and 140 ask "+
+				"for a reset",
+			"  reset=true        reset the GPU, which nobody may hold; MIG instances are gone, and a pending MIG "+
+				"mode is taken",
 			"  reboot=true       as after a restart of the node: nothing is held, MIG instances and limits are gone,",
 			"                    and Hopper and later are out of MIG mode",
-			"  passthrough=B     true: the node is a virtual machine, so that MIG mode of a GPU before Hopper waits for reset=true",
+			"  passthrough=B     true: the node is a virtual machine, so that MIG mode of a GPU before Hopper waits "+
+				"for reset=true",
 			"  util=N|auto       the percent of utilisation reported; auto: as computed from what runs",
 			"  latency=T         by how much answers are late, such as 5ms; 1h is a hang, 0s ends it",
 			"  latency.CALL=T    the same for one call alone, such as latency.memory=200ms",
@@ -37,10 +40,12 @@ func setCommand() *cobra.Command {
 			"  links.down=N      how many NVLinks are down",
 			"  peak=now          count anew the most memory that programs held (peak_bytes of gpusim gpus)",
 			"  context.unlisted=SIZE",
-			"                    what the driver needs for itself per new context: in use, and in no process list (default 0)",
+			"                    what the driver needs for itself per new context: in use, and in no process list "+
+				"(default 0)",
 			"  list.PID=L        show a process in NVML's list compute, graphics or mps", "",
 			"CALL is one of "+strings.Join(wire.CallNames(), ", ")+"."),
-		Example: lines("  gpusim set --dir /tmp/sim gpu=0 lost=true", "  gpusim set --dir /tmp/sim gpu=all util=80 latency=5ms"),
+		Example: lines("  gpusim set --dir /tmp/sim gpu=0 lost=true",
+			"  gpusim set --dir /tmp/sim gpu=all util=80 latency=5ms"),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			s, err := control.ParseSettings(words)
 			if err != nil {

@@ -22,7 +22,8 @@ func showCommands() []*cobra.Command {
 	return []*cobra.Command{
 		show("gpus", "Show the GPUs and their state", control.CmdStatus,
 			func(s control.Status) []control.GPU { return s.GPUs }, gpuTable),
-		show("processes", "Show who holds what: the driver's own truth", control.CmdProcesses, same[[]control.Process], processTable),
+		show("processes", "Show who holds what: the driver's own truth", control.CmdProcesses, same[[]control.Process],
+			processTable),
 		show("limits", "Show the memory limits on cgroups", control.CmdLimits, same[[]control.Limit], limitTable),
 	}
 }
@@ -30,7 +31,8 @@ func showCommands() []*cobra.Command {
 func same[T any](v T) T { return v }
 
 // show makes a command that prints a part of what the daemon answers.
-func show[A, R any](name, short string, ask1 control.Command, part func(A) []R, table func([]R) [][]string) *cobra.Command {
+func show[A, R any](name, short string, ask1 control.Command, part func(A) []R,
+	table func([]R) [][]string) *cobra.Command {
 	var dir, output string
 	cmd := &cobra.Command{
 		Use:   name + " --dir DIR",
@@ -86,7 +88,8 @@ func gpuTable(gpus []control.GPU) [][]string {
 		if g.LatencyMS > 0 {
 			state += fmt.Sprintf(", %gms late", g.LatencyMS)
 		}
-		rows = append(rows, []string{strconv.Itoa(g.Index), g.Model, g.UUID, mib(g.UsedBytes), mib(g.MemoryBytes), strconv.Itoa(g.Utilization) + "%", state})
+		rows = append(rows, []string{strconv.Itoa(g.Index), g.Model, g.UUID, mib(g.UsedBytes), mib(g.MemoryBytes),
+			strconv.Itoa(g.Utilization) + "%", state})
 	}
 	return rows
 }
@@ -98,7 +101,8 @@ func processTable(list []control.Process) [][]string {
 		if p.Ended {
 			state = "ended"
 		}
-		rows = append(rows, []string{strconv.Itoa(p.PID), state, strconv.Itoa(p.GPUIndex), mib(p.Bytes), strconv.QuoteToGraphic(p.Cgroup)})
+		rows = append(rows, []string{strconv.Itoa(p.PID), state, strconv.Itoa(p.GPUIndex), mib(p.Bytes),
+			strconv.QuoteToGraphic(p.Cgroup)})
 	}
 	return rows
 }
@@ -110,7 +114,8 @@ func limitTable(list []control.Limit) [][]string {
 		if l.HardBytes != nil {
 			hard = mib(*l.HardBytes)
 		}
-		rows = append(rows, []string{strconv.Itoa(l.GPUIndex), mib(l.UsedBytes), mib(l.SoftBytes), hard, strconv.QuoteToGraphic(l.Cgroup)})
+		rows = append(rows, []string{strconv.Itoa(l.GPUIndex), mib(l.UsedBytes), mib(l.SoftBytes), hard,
+			strconv.QuoteToGraphic(l.Cgroup)})
 	}
 	return rows
 }
@@ -149,12 +154,14 @@ func machinesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				doc.Machines = append(doc.Machines, machineRow{Name: m.Name, Description: m.Description, GPUs: len(m.GPUs)})
+				doc.Machines = append(doc.Machines, machineRow{Name: m.Name, Description: m.Description,
+					GPUs: len(m.GPUs)})
 				table = append(table, []string{m.Name, strconv.Itoa(len(m.GPUs)), m.Description})
 			}
 			table = append(table, nil, []string{"DRIVER", "CUDA", "DESCRIPTION"})
 			for _, d := range machine.Drivers() {
-				row := driverRow{Name: d.Name, Version: d.Version, CUDA: fmt.Sprintf("%d.%d", d.CUDA/1000, d.CUDA%1000/10), MemoryLimits: d.MemoryLimits}
+				row := driverRow{Name: d.Name, Version: d.Version,
+					CUDA: fmt.Sprintf("%d.%d", d.CUDA/1000, d.CUDA%1000/10), MemoryLimits: d.MemoryLimits}
 				what := "without memory limits on cgroups"
 				if d.MemoryLimits {
 					what = "with memory limits on cgroups"

@@ -12,10 +12,11 @@ import (
 	"github.com/kerf-gpu/kerf/sim/smi"
 )
 
-// runSMI is nvidia-smi, started by its path DIR/bin/nvidia-smi.
+// runSMI is the part of nvidia-smi for time slices, started by its path in DIR/bin.
 func runSMI(ctx context.Context, self string, args []string) error {
 	if !filepath.IsAbs(self) {
-		return sharing.Invalid("program", self, "start it by its absolute path, DIR/bin/"+smi.Name, "does not tell the node's directory")
+		return sharing.Invalid("program", self, "start it by its absolute path, DIR/bin/"+smi.PolicyName,
+			"does not tell the node's directory")
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

@@ -8,17 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// A node has an nvidia-smi of its own, which sets time slices of its GPUs.
+// A node has nvidia-smi and the program that sets time slices of its GPUs.
 func TestNvidiaSMI(t *testing.T) {
 	dir, libs := place(t)
 	ok(t, "start", "--machine", "t4x4", "--driver", "r580", "--dir", dir, "--lib-dir", libs)
 	ok(t, "stop", "--dir", dir)
 	ok(t, "start", "--machine", "t4x4", "--driver", "r580", "--dir", dir, "--lib-dir", libs)
 	run := func(args ...string) int {
-		cmd := exec.Command(filepath.Join(dir, "bin", "nvidia-smi"), args...)
+		cmd := exec.Command(filepath.Join(dir, "bin", "nvidia-smi-compute-policy"), args...)
 		cmd.Env = append(os.Environ(), commandVar+"=1", "GORACE=atexit_sleep_ms=0")
 		var exit *exec.ExitError
 		if out, err := cmd.CombinedOutput(); err != nil && !errors.As(err, &exit) {
@@ -31,6 +32,10 @@ func TestNvidiaSMI(t *testing.T) {
 	}
 	if g := gpus(t, dir); g[2].TimeSlice != "Medium" || g[1].TimeSlice != "Default" {
 		t.Errorf("time slices %q and %q", g[2].TimeSlice, g[1].TimeSlice)
+	}
+	if out, err := exec.Command(filepath.Join(dir, "bin", "nvidia-smi"), "-L").Output(); err != nil ||
+		!strings.HasSuffix(string(out), "/nvidia-smi -L\n") {
+		t.Errorf("nvidia-smi of the node: %q, %v", out, err)
 	}
 	if code := run("-L"); code != 2 {
 		t.Errorf("what is not simulated exits %d", code)

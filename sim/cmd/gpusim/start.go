@@ -24,9 +24,11 @@ type nodeFlags struct {
 
 func (f *nodeFlags) add(cmd *cobra.Command) {
 	dirFlag(cmd, &f.dir)
-	cmd.Flags().StringVar(&f.machine, "machine", "", "machine: "+strings.Join(machine.Names(), ", ")+", or the path of a machine file (required)")
+	cmd.Flags().StringVar(&f.machine, "machine", "", "machine: "+strings.Join(machine.Names(), ", ")+
+		", or the path of a machine file (required)")
 	cmd.Flags().StringVar(&f.driver, "driver", "r615", "driver: see gpusim machines")
-	cmd.Flags().StringVar(&f.libDir, "lib-dir", "", "folder that holds a folder of libraries for each driver (default: gpusim-lib beside this program)")
+	cmd.Flags().StringVar(&f.libDir, "lib-dir", "",
+		"folder that holds a folder of libraries for each driver (default: gpusim-lib beside this program)")
 }
 
 // check refuses what the daemon would refuse, before anything is touched, and makes the paths absolute.
@@ -36,7 +38,8 @@ func (f *nodeFlags) check() error {
 		return err
 	}
 	if f.machine == "" {
-		return sharing.Invalid("--machine", "", "write one of "+strings.Join(machine.Names(), ", ")+", or the path of a machine file", "is missing")
+		return sharing.Invalid("--machine", "", "write one of "+strings.Join(machine.Names(), ", ")+
+			", or the path of a machine file", "is missing")
 	}
 	if _, err = machine.Load(f.machine); err != nil {
 		return err
@@ -69,7 +72,7 @@ func startCommand() *cobra.Command {
 		Use:   "start --machine MACHINE --dir DIR",
 		Short: "Simulate a node in the background",
 		Long: lines("Simulate a node in the background, and return when it answers.", "",
-			"The directory gets lib/ (the driver's libraries), bin/ (the programs of MPS, and nvidia-smi for time slices alone),",
+			"The directory gets lib/ (the driver's libraries), bin/ (the programs of MPS, and nvidia-smi),",
 			"dev/ (a socket for each GPU), gpusim.pid and gpusim.log.",
 			"Programs see the node after `eval \"$(gpusim env --dir DIR)\"`."),
 		Args: noArgs,

@@ -65,62 +65,86 @@ static uint64_t pool_value(CUmemoryPool pool, int attribute)
 static void pool_segments(CUmemoryPool pool)
 {
 	CUdeviceptr a, b, c;
-	cuuint64_t all = UINT64_MAX, keep = 16 * MIB;
+	cuuint64_t all = UINT64_MAX, keep = 32 * MIB;
 	size_t before = free_now();
 	EQ(CALL(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&a, 20 * MIB, pool, NULL), 0);
 	EQ(CALL(cuMemFreeAsync)(a, NULL), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&a, 6 * MIB, pool, NULL), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 10 * MIB, pool, NULL), 0);
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 20 * MIB);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32 * MIB);
 	EQ(pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 16 * MIB);
 	EQ(CALL(cuMemFreeAsync)(a, NULL), 0);
-	EQ(CALL(cuMemAllocFromPoolAsync)(&c, 8 * MIB, pool, NULL), 0); /* 10 are unused, in parts of 6 and 4 */
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MIB);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&c, 20 * MIB, pool, NULL), 0); /* 22 are unused, in parts of 6 and 16 */
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
 	EQ(CALL(cuMemPoolTrimTo)(pool, 0), 0);
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MIB);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
 	EQ(CALL(cuMemFreeAsync)(c, NULL), 0);
-	EQ(CALL(cuMemPoolTrimTo)(pool, 24 * MIB), 0); /* less would stay */
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MIB);
-	EQ(CALL(cuMemPoolTrimTo)(pool, 20 * MIB), 0);
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 20 * MIB);
+	EQ(CALL(cuMemPoolTrimTo)(pool, 48 * MIB), 0); /* less would stay */
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+	EQ(CALL(cuMemPoolTrimTo)(pool, 32 * MIB), 0);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32 * MIB);
 	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
-	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 20 * MIB, pool, NULL), 0); /* its parts are one again */
-	EQ(free_now(), before - 20 * MIB);
+	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 32 * MIB, pool, NULL), 0); /* its parts are one again */
+	EQ(free_now(), before - 32 * MIB);
 	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
 	EQ(CALL(cuMemPoolTrimTo)(pool, 0), 0);
 	EQ(CALL(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep), 0);
+}
+
+/* The default pool grows by 32 MiB and tells the bytes that were asked for. It keeps what is free until the program
+ * waits. */
+static void pool_chunks(void)
+{
+	static const struct { size_t bytes, reserved; } each[] = { { 1, 32 * MIB }, { 33 * MIB, 64 * MIB },
+		{ 64 * MIB, 64 * MIB }, { 100 * MIB, 128 * MIB } };
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	size_t before = free_now();
+	EQ(CALL(cuDeviceGetDefaultMemPool)(&pool, 0), 0);
+	for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+		EQ(CALL(cuMemAllocAsync)(&p, each[i].bytes, NULL), 0);
+		EQ(free_now(), before - each[i].reserved);
+		EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), each[i].reserved);
+		EQ(pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), each[i].bytes);
+		EQ(CALL(cuMemFreeAsync)(p, NULL), 0);
+		EQ(free_now(), before - each[i].reserved);
+		EQ(CALL(cuStreamSynchronize)(NULL), 0);
+		EQ(free_now(), before);
+	}
 }
 
 static void pools(void)
 {
 	const CUmemPoolProps props = { .allocType = 1, .location = { 1, 0 }, .maxSize = 64 * MIB };
 	CUmemoryPool pool, standard, now;
-	CUdeviceptr a, b;
-	cuuint64_t keep = 16 * MIB;
+	CUdeviceptr a, b, c;
+	cuuint64_t keep = 32 * MIB;
 	size_t before;
 	start();
 	before = free_now();
+	pool_chunks();
 	EQ(CALL(cuMemPoolCreate)(&pool, &props), 0);
 	EQ(free_now(), before);
 	EQ(CALL(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&a, 10 * MIB, pool, NULL), 0);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 20 * MIB, pool, NULL), 0);
-	EQ(CALL(cuMemAllocFromPoolAsync_ptsz)(&b, 40 * MIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY); /* its own bound */
-	EQ(free_now(), before - 30 * MIB);
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 30 * MIB);
-	EQ(CALL(cuMemFreeAsync)(a, NULL), 0); /* kept? 30 are reserved, 16 may be: gone */
-	EQ(free_now(), before - 20 * MIB);
+	EQ(free_now(), before - 32 * MIB);
+	EQ(CALL(cuMemAllocFromPoolAsync_ptsz)(&c, 40 * MIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY); /* its own bound */
+	EQ(CALL(cuMemAllocFromPoolAsync)(&c, 30 * MIB, pool, NULL), 0);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 60 * MIB);
+	EQ(CALL(cuMemFreeAsync)(a, NULL), 0);
 	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
-	EQ(free_now(), before);
-	EQ(CALL(cuMemAllocFromPoolAsync)(&a, 12 * MIB, pool, NULL), 0);
-	EQ(CALL(cuMemFree_v2)(a), 0); /* cuMemFree does, too, and the pool keeps it */
-	EQ(free_now(), before - 12 * MIB);
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 12 * MIB);
+	EQ(free_now(), before - 64 * MIB);
+	EQ(CALL(cuCtxSynchronize)(), 0); /* 64 are reserved, 32 may be */
+	EQ(free_now(), before - 32 * MIB);
+	EQ(CALL(cuMemFree_v2)(c), 0); /* this waits too, and the pool keeps it */
+	EQ(free_now(), before - 32 * MIB);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 32 * MIB);
 	EQ(pool_value(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
-	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 30 * MIB);
+	EQ(pool_value(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 64 * MIB);
 	EQ(CALL(cuMemAllocFromPoolAsync)(&b, 8 * MIB, pool, NULL), 0); /* out of what is kept */
-	EQ(free_now(), before - 12 * MIB);
+	EQ(free_now(), before - 32 * MIB);
 	EQ(CALL(cuMemFreeAsync)(b, NULL), 0);
 	EQ(CALL(cuMemPoolTrimTo)(pool, 0), 0);
 	EQ(free_now(), before);
@@ -135,7 +159,7 @@ static void pools(void)
 	EQ(CALL(cuMemPoolDestroy)(standard), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuMemPoolDestroy)(pool), 0);
 	EQ(CALL(cuMemPoolDestroy)(pool), CUDA_ERROR_INVALID_VALUE);
-	EQ(free_now(), before - 4 * MIB); /* in use still */
+	EQ(free_now(), before - 32 * MIB); /* in use still */
 	EQ(CALL(cuMemFreeAsync)(a, NULL), 0);
 	EQ(free_now(), before);
 	EQ(CALL(cuMemAllocAsync)(&a, 4 * MIB, NULL), 0); /* the default one again */
@@ -388,41 +412,51 @@ static void sharing(void)
 	EQ(free_now(), before + 12 * MIB);
 }
 
-/* Addresses of 32 bits, given again when they are free. */
+/* Small allocations share blocks of 2 MiB, in which gaps are used again. */
+static void packed(void)
+{
+	static const struct { size_t bytes, step, blocks; } each[] = {
+		{ 1, 512, 1 }, { 513, 1024, 1 }, { 65536, 65536, 2 }, { 524289, 524800, 22 }, { MIB, MIB, 32 },
+		{ MIB + 1, 2 * MIB, 64 },
+	};
+	CUdeviceptr p[64], in_gap;
+	start();
+	size_t before = free_now();
+	for (size_t k = 0; k < sizeof each / sizeof each[0]; k++) {
+		for (int i = 0; i < 64; i++)
+			EQ(CALL(cuMemAlloc_v2)(&p[i], each[k].bytes), 0);
+		EQ(p[1] - p[0], each[k].step);
+		EQ(free_now(), before - each[k].blocks * 2 * MIB);
+		EQ(CALL(cuMemFree_v2)(p[3]), 0);
+		EQ(CALL(cuMemAlloc_v2)(&in_gap, each[k].bytes), 0);
+		EQ(free_now(), before - each[k].blocks * 2 * MIB);
+		p[3] = in_gap;
+		for (int i = 0; i < 63; i++)
+			EQ(CALL(cuMemFree_v2)(p[i]), 0);
+		EQ(free_now(), before - 2 * MIB);
+		EQ(CALL(cuMemFree_v2)(p[63]), 0);
+		EQ(free_now(), before);
+	}
+}
+
+/* Linear memory is rejected; arrays and sizes are not. */
 static void v1(void)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR_v1 cube = { 256, 256, 256, CU_AD_FORMAT_HALF, 1, 0 };
 	const CUDA_ARRAY_DESCRIPTOR_v1 flat = { 1024, 1024, CU_AD_FORMAT_FLOAT, 4 };
-	CUdeviceptr_v1 a, b, again, many[16];
+	CUdeviceptr_v1 a;
 	CUarray array, layers;
 	unsigned pitch, free, total, whole;
-	int n = 0;
 	start();
 	size_t before = free_now();
-	EQ(CALL(cuMemAlloc)(&a, 3 * MIB), 0);
-	EQ(free_now(), before - 4 * MIB);
-	EQ(CALL(cuMemAllocPitch)(&b, &pitch, 1000, 8192, 4), 0);
-	EQ(pitch, 1024);
-	EQ(free_now(), before - 12 * MIB);
-	EQ(CALL(cuMemsetD8_v2)(b, 0, 8 * MIB), 0);
-	EQ(CALL(cuMemsetD8_v2)(a, 0, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
-	EQ(CALL(cuMemFree)(a), 0);
-	EQ(CALL(cuMemFree)(a), CUDA_ERROR_INVALID_VALUE);
-	EQ(CALL(cuMemAlloc)(&again, 4 * MIB), 0);
-	EQ(again, a);
-	EQ(CALL(cuMemFree_v2)(again), 0);
-	EQ(CALL(cuMemFree)(b), 0);
+	EQ(CALL(cuMemAlloc)(&a, MIB), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuMemAllocPitch)(&a, &pitch, 1000, 8192, 4), CUDA_ERROR_INVALID_CONTEXT);
+	EQ(CALL(cuMemAlloc)(&a, 0), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuArrayCreate)(&array, &flat), 0);
 	EQ(CALL(cuArray3DCreate)(&layers, &cube), 0);
 	EQ(free_now(), before - 48 * MIB);
 	EQ(CALL(cuArrayDestroy)(array), 0);
 	EQ(CALL(cuArrayDestroy)(layers), 0);
-	EQ(CALL(cuMemAlloc)(&a, 0), CUDA_ERROR_INVALID_VALUE);
-	while (n < 16 && CALL(cuMemAlloc)(&many[n], 512 * MIB) == 0)
-		n++;
-	EQ(n, 7); /* the first 64 MiB are nobody's */
-	while (n)
-		EQ(CALL(cuMemFree)(many[--n]), 0);
 	EQ(CALL(cuMemGetInfo)(&free, &total), 0);
 	EQ(CALL(cuDeviceTotalMem)(&whole, 0), 0);
 	EQ(total == UINT32_MAX && whole == UINT32_MAX && free == UINT32_MAX, 1);
@@ -466,15 +500,16 @@ static void green(void)
 static void sparse(void)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR cube = { 2048, 2048, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE };
-	const CUmemAllocationProp prop = { .type = 1, .location = { 1, 0 } };
+	CUmemAllocationProp prop = { .type = 1, .location = { 1, 0 } };
 	CUmemGenericAllocationHandle a, b;
 	CUmipmappedArray mip;
 	CUarray array;
 	start();
 	size_t before = free_now();
 	EQ(CALL(cuArray3DCreate_v2)(&array, &cube), 0);
+	EQ(CALL(cuMemCreate)(&b, 4 * MIB, &prop, 0), 0); /* for no tiles */
+	prop.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
 	EQ(CALL(cuMemCreate)(&a, 4 * MIB, &prop, 0), 0);
-	EQ(CALL(cuMemCreate)(&b, 8 * MIB, &prop, 0), 0);
 	CUarrayMapInfo both[2] = { { .memOperationType = CU_MEM_OPERATION_TYPE_MAP, .deviceBitMask = 1 } };
 	both[0].resource.array = array;
 	both[0].memHandle.memHandle = a;
@@ -482,6 +517,10 @@ static void sparse(void)
 	both[0].subresource.sparseLevel.extentHeight = 1024;
 	both[0].subresource.sparseLevel.extentDepth = 1;
 	both[1] = both[0];
+	both[1].memHandle.memHandle = b;
+	EQ(CALL(cuMemMapArrayAsync)(both + 1, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+	EQ(CALL(cuMemRelease)(b), 0);
+	EQ(CALL(cuMemCreate)(&b, 8 * MIB, &prop, 0), 0);
 	both[1].subresource.sparseLevel.offsetX = 1024;
 	both[1].memHandle.memHandle = b;
 	both[1].offset = 6 * MIB;
@@ -522,7 +561,7 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{ "pitched", pitched }, { "managed", managed },	  { "pools", pools }, { "arrays", arrays },
 		{ "graphs", graphs },	{ "overhead", overhead }, { "host", host },   { "sharing", sharing },
-		{ "v1", v1 },		{ "green", green },	  { "sparse", sparse },
+		{ "v1", v1 },		{ "packed", packed },		{ "green", green },	  { "sparse", sparse },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

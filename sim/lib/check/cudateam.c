@@ -11,7 +11,8 @@
 
 static CUmemGenericAllocationHandle make(CUdevice device, size_t bytes, int handles)
 {
-	const CUmemAllocationProp prop = { .type = 1, .requestedHandleTypes = handles, .location = { 1, device } };
+	const CUmemAllocationProp prop = { .type = 1, .requestedHandleTypes = handles, .location = { 1, device },
+					   .allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL };
 	CUmemGenericAllocationHandle h;
 	EQ(CALL(cuMemCreate)(&h, bytes, &prop, 0), 0);
 	return h;
@@ -30,13 +31,14 @@ static void tail(void)
 	EQ(CALL(cuArray3DCreate_v2)(&array, &deep), 0);
 	EQ(CALL(cuArrayGetSparseProperties)(&p, array), 0);
 	EQ(p.tileExtent.width == 32 && p.tileExtent.height == 16 && p.tileExtent.depth == 16, 1);
-	EQ(p.miptailFirstLevel == 1 && p.miptailSize == 0, 1);
+	EQ(p.miptailFirstLevel == 0 && p.miptailSize == 0 && p.flags == 0, 1);
 	EQ(CALL(cuArrayDestroy)(array), 0);
 	EQ(CALL(cuMipmappedArrayCreate)(&mip, &d, 11), 0);
 	EQ(CALL(cuMipmappedArrayGetSparseProperties)(&p, mip), 0);
 	EQ(p.tileExtent.width == 128 && p.tileExtent.height == 128 && p.tileExtent.depth == 1, 1);
 	EQ(p.miptailFirstLevel, 4); /* 64 by 64 */
 	EQ(p.miptailSize, 2 * MIB);
+	EQ(p.flags, 1); /* one tail */
 	CUarrayMapInfo m = { .resourceType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .resource.mipmap = mip, .deviceBitMask = 1,
 			     .subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL,
 			     .memOperationType = CU_MEM_OPERATION_TYPE_MAP };
@@ -164,7 +166,8 @@ static void external(void)
 	part.offset = 3 * MIB;
 	EQ(CALL(cuExternalMemoryGetMappedBuffer)(&ptr, memory, &part), CUDA_ERROR_INVALID_VALUE);
 	EQ(CALL(cuMemsetD8_v2)(ptr, 1, 2 * MIB), 0);
-	EQ(CALL(cuExternalMemoryGetMappedMipmappedArray)(&mip, memory, &image), CUDA_ERROR_INVALID_VALUE); /* past its end */
+	/* past its end */
+	EQ(CALL(cuExternalMemoryGetMappedMipmappedArray)(&mip, memory, &image), CUDA_ERROR_INVALID_VALUE);
 	image.offset = 0;
 	EQ(CALL(cuExternalMemoryGetMappedMipmappedArray)(&mip, memory, &image), 0);
 	EQ(CALL(cuMipmappedArrayGetLevel)(&level, mip, 1), 0);

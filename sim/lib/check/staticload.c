@@ -1,9 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * staticload SOCKET BYTES: takes memory of the GPU behind a device's socket with no library between, as a static program with
- * calls of its own to the kernel driver would, prints a line, and holds it until it is ended. Linked with -static: no loader
- * reads /etc/ld.so.preload or LD_PRELOAD for it.
+ * staticload SOCKET BYTES: takes memory of the GPU behind a device's socket with no library between, as a static
+ * program with calls of its own to the kernel driver would, prints a line, and holds it until it is ended. Linked with
+ * -static: no loader reads /etc/ld.so.preload or LD_PRELOAD for it.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ static uint64_t call(int fd, uint32_t op, uint64_t first, uint64_t second, uint6
 {
 	static struct answer a;
 	const struct gpusim_request r = { .version = GPUSIM_VERSION, .op = op, .arg = { first, second, third } };
-	if (send(fd, &r, sizeof r, MSG_NOSIGNAL) != (ssize_t)sizeof r || recv(fd, &a, sizeof a, 0) < (ssize_t)sizeof a.head || a.head.status) {
+	if (send(fd, &r, sizeof r, MSG_NOSIGNAL) != (ssize_t)sizeof r ||
+		recv(fd, &a, sizeof a, 0) < (ssize_t)sizeof a.head || a.head.status) {
 		fprintf(stderr, "staticload: operation %u: status %d\n", op, a.head.status);
 		exit(9);
 	}

@@ -69,7 +69,8 @@ func program(t *testing.T, dir string, env []string, name string, args ...string
 	return result{cmd.ProcessState.ExitCode(), strings.TrimSpace(out.String()), errout.String()}
 }
 
-func command(t *testing.T, dir string, env []string, name string, args ...string) (cmd *exec.Cmd, out, errout *bytes.Buffer) {
+func command(t *testing.T, dir string, env []string, name string, args ...string) (cmd *exec.Cmd, out,
+	errout *bytes.Buffer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

@@ -14,7 +14,9 @@ import (
 // The scenarios assert in C, where the calls are; see check/cudacheck.c.
 func TestCUDAScenarios(t *testing.T) {
 	for _, driver := range []string{"r550", "r580", "r615"} {
-		for _, name := range []string{"proc", "context", "linear", "vmm", "launch", "fork", "clone", "threads"} {
+		for _, name := range []string{
+			"proc", "tables", "context", "linear", "vmm", "launch", "fork", "clone", "threads",
+		} {
 			t.Run(driver+"/"+name, func(t *testing.T) {
 				k := start(t, driver, 0x1B)
 				if r := program(t, k.dir, nil, "check/cudacheck", name); r.code != 0 {

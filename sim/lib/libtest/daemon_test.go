@@ -131,7 +131,8 @@ func TestDaemonIdentity(t *testing.T) {
 func TestDaemonOldDriver(t *testing.T) {
 	got := nvml(t, node(t, "a30x2", "r550"), "init", "system", "bar1,0", "has,nvmlDeviceGetMemoryInfo_v2",
 		"has,nvmlDeviceGetGpuInstanceProfileInfoByIdV", "has,nvmlDeviceSetMemoryLimits_v1")
-	if want := []string{"0", "0 550.163.01 12.550.163.01 12040", fmt.Sprintf("0 %d", 32*gib), "yes", "no", "no"}; !slices.Equal(got, want) {
+	if want := []string{"0", "0 550.163.01 12.550.163.01 12040", fmt.Sprintf("0 %d", 32*gib), "yes", "no",
+		"no"}; !slices.Equal(got, want) {
 		t.Errorf("r550 says %q, want %q", got, want)
 	}
 }
@@ -139,7 +140,8 @@ func TestDaemonOldDriver(t *testing.T) {
 func TestDaemonMIG(t *testing.T) {
 	dir := node(t, "mixed", "r615")
 	got := nvml(t, dir, "init", "mig,0", "mig,1", "mig,2")
-	if got[1] != "0 0 0" || !strings.HasPrefix(got[2], "0 1 1 [1 gi=1 MIG-") || strings.Count(got[2], "MIG 1g.10gb set=2") != 2 ||
+	if got[1] != "0 0 0" || !strings.HasPrefix(got[2], "0 1 1 [1 gi=1 MIG-") ||
+		strings.Count(got[2], "MIG 1g.10gb set=2") != 2 ||
 		!strings.Contains(got[2], "MIG 3g.40gb") || !strings.HasPrefix(got[3], notSupported) {
 		t.Errorf("MIG reads: %q", got[1:])
 	}
@@ -153,7 +155,8 @@ func TestDaemonScenarios(t *testing.T) {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
 		}
-		for _, name := range []string{"pitched", "managed", "pools", "arrays", "graphs", "overhead", "host", "sharing", "v1", "green", "sparse"} {
+		for _, name := range []string{"pitched", "managed", "pools", "arrays", "graphs", "overhead", "host", "sharing",
+			"v1", "packed", "green", "sparse"} {
 			if r := program(t, dir, nil, "check/cudamem", name); r.code != 0 {
 				t.Errorf("%s on %s: exit %d\n%s", name, driver, r.code, r.errout)
 			}
@@ -173,12 +176,14 @@ func TestDaemonScenarios(t *testing.T) {
 
 func TestDaemonGpuload(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module", "mipmap", "external-mipmap"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module", "mipmap",
+		"external-mipmap"} {
 		r := program(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "90GiB", "--step", "1GiB")
 		got := parse(t, r.out)
 		// what fits beside the context, in whole GiB
 		fits := (h100Total - h100Reserved - h100Context) / gib * gib
-		if r.code != 9 || got[0].Allocated != fits || got[0].Error == nil || *got[0].Error != "CUDA_ERROR_OUT_OF_MEMORY" ||
+		if r.code != 9 || got[0].Allocated != fits || got[0].Error == nil ||
+			*got[0].Error != "CUDA_ERROR_OUT_OF_MEMORY" ||
 			*got[0].Total != h100Total-h100Reserved || *got[0].Free != h100Total-h100Reserved-h100Context-fits {
 			t.Errorf("%s: exit %d, printed %s, want %d bytes", api, r.code, r.out, fits)
 		}
@@ -261,11 +266,13 @@ func TestDaemonLimit(t *testing.T) {
 	}
 	group := cgroup(t)
 	dir := node(t, "h100x8", "r615")
-	cmd, out, _ := command(t, dir, nil, "check/nvmlcheck", "init", "set,0,"+group+",0,"+fmt.Sprint(10*gib), "get,0,"+group)
+	cmd, out, _ := command(t, dir, nil, "check/nvmlcheck", "init", "set,0,"+group+",0,"+fmt.Sprint(10*gib),
+		"get,0,"+group)
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("0\n0 soft=0 hard=%d used=0\n0 soft=0 hard=%d used=0\n", 10*gib, 10*gib); out.String() != want {
+	if want := fmt.Sprintf("0\n0 soft=0 hard=%d used=0\n0 soft=0 hard=%d used=0\n", 10*gib,
+		10*gib); out.String() != want {
 		t.Fatalf("set the limit: %q, want %q", out, want)
 	}
 	const none = ""
@@ -283,7 +290,6 @@ func TestDaemonLimit(t *testing.T) {
 		"multicast": {9 * gib, gib - h100Context - 9*2*mib, oom}, // and a granule for each object
 		"printf":    {9 * gib, gib - h100Context - 2*mib, oom},
 		"library":   {9 * gib, gib - h100Context, oom},
-		"v1":        {3 * gib, 7*gib - h100Context, oom}, // it has no addresses for more
 		"batch":     {12 * gib, 10*gib - h100Context, none},
 		"green":     {19 * h100Context, 10*gib - 20*h100Context, oom},
 		"context":   {19 * h100Context, 10*gib - 20*h100Context, oom},
@@ -296,13 +302,15 @@ func TestDaemonLimit(t *testing.T) {
 		if got[0].Error != nil {
 			met = *got[0].Error
 		}
-		if code := cmd.ProcessState.ExitCode(); (code == 9) != (want.err == oom) || got[0].Allocated != want.allocated || met != want.err ||
+		if code := cmd.ProcessState.ExitCode(); (code == 9) != (want.err == oom) ||
+			got[0].Allocated != want.allocated || met != want.err ||
 			*got[0].Total != 10*gib || *got[0].Free != want.free {
 			t.Errorf("%s in the cgroup: exit %d, %s", api, code, out)
 		}
 	}
 	// The neighbour outside has the whole GPU.
-	if r := program(t, dir, nil, "gpuload", "--json", "--alloc", "12GiB"); r.code != 0 || *parse(t, r.out)[0].Total != h100Total-h100Reserved {
+	if r := program(t, dir, nil, "gpuload", "--json", "--alloc", "12GiB"); r.code != 0 ||
+		*parse(t, r.out)[0].Total != h100Total-h100Reserved {
 		t.Errorf("outside the cgroup: exit %d, %s", r.code, r.out)
 	}
 }
@@ -310,22 +318,27 @@ func TestDaemonLimit(t *testing.T) {
 // Whatever way a process took its memory, its death gives it back.
 func TestDaemonDeathOfEachFamily(t *testing.T) {
 	dir := node(t, "a100x8", "r580")
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module", "heap", "context", "v1", "library", "printf", "green", "batch", "sparse", "external"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "managed", "pool", "array", "graph", "module",
+		"heap", "context", "library", "printf", "green", "batch", "sparse", "external"} {
 		t.Run(api, func(t *testing.T) {
 			cmd := hold(t, dir, "--api", api)
-			if got := nvml(t, dir, "init", "processes,0,9")[1]; !strings.HasPrefix(got, fmt.Sprintf("0 1 %d:", cmd.Process.Pid)) {
+			if got := nvml(t, dir, "init", "processes,0,9")[1]; !strings.HasPrefix(got,
+				fmt.Sprintf("0 1 %d:", cmd.Process.Pid)) {
 				t.Errorf("NVML lists %q, want process %d", got, cmd.Process.Pid)
 			}
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			eventually.True(t, "memory back", func() bool { return len(holders(t, dir)) == 0 && usedBytes(t, dir) == 0 })
+			eventually.True(t, "memory back", func() bool {
+				return len(holders(t, dir)) == 0 &&
+					usedBytes(t, dir) == 0
+			})
 		})
 	}
 }
 
-// A program that fills the GPU with managed memory is listed with its context alone, as NVIDIA's driver does it: the pages are in
-// the GPU's use and in no process's.
+// A program that fills the GPU with managed memory is listed with its context alone, as NVIDIA's driver does it: the
+// pages are in the GPU's use and in no process's.
 func TestDaemonListsNoManagedMemory(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	for _, api := range []string{"managed", "batch"} {

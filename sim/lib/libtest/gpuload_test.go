@@ -48,7 +48,11 @@ func load(t *testing.T, k *kernel, args ...string) ([]line, result) {
 
 func TestGpuload(t *testing.T) {
 	const usable = total - reserved - ctxCost
-	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module", "library", "v1"} {
+	for _, api := range []string{"linear", "async", "vmm", "pitched", "pool", "array", "graph", "module", "library"} {
+		odd, steps := 2*mib, gib
+		if api == "async" || api == "pool" { // pools grow by 32 MiB
+			odd, steps = 32*mib, gib+64*mib
+		}
 		for name, test := range map[string]struct {
 			args  []string
 			code  int
@@ -57,14 +61,15 @@ func TestGpuload(t *testing.T) {
 			free  uint64
 		}{
 			"all at once": {[]string{"--alloc", "1GiB"}, 0, gib, "", usable - gib},
-			"in steps":    {[]string{"--alloc", "1GiB", "--step", "300MiB"}, 0, gib, "", usable - gib},
+			"in steps":    {[]string{"--alloc", "1GiB", "--step", "300MiB"}, 0, gib, "", usable - steps},
 			"touched":     {[]string{"--alloc", "64MiB", "--touch"}, 0, 64 * mib, "", usable - 64*mib},
-			"odd size":    {[]string{"--alloc", "1000001"}, 0, 1000001, "", usable - 2*mib},
+			"odd size":    {[]string{"--alloc", "1000001"}, 0, 1000001, "", usable - odd},
 			"past the gpu": {
 				[]string{"--alloc", "1TiB", "--step", "512MiB"}, 2, 0, "", 0,
 			},
 			"out of memory": {
-				[]string{"--alloc", "5GiB", "--step", "512MiB"}, 9, 3584 * mib, "CUDA_ERROR_OUT_OF_MEMORY", usable - 3584*mib,
+				[]string{"--alloc", "5GiB", "--step", "512MiB"}, 9, 3584 * mib, "CUDA_ERROR_OUT_OF_MEMORY",
+				usable - 3584*mib,
 			},
 			"too much at once": {[]string{"--alloc", "5GiB"}, 9, 0, "CUDA_ERROR_OUT_OF_MEMORY", usable},
 		} {
@@ -78,7 +83,8 @@ func TestGpuload(t *testing.T) {
 					return
 				}
 				got := parse(t, r.out)
-				if len(got) != 1 || got[0].Allocated != test.alloc || *got[0].Total != total-reserved || *got[0].Free != test.free {
+				if len(got) != 1 || got[0].Allocated != test.alloc || *got[0].Total != total-reserved ||
+					*got[0].Free != test.free {
 					t.Errorf("printed %s, want allocated %d and free %d", r.out, test.alloc, test.free)
 				}
 				if got[0].Error == nil && test.err != "" || got[0].Error != nil && *got[0].Error != test.err {
@@ -93,7 +99,8 @@ func TestGpuload(t *testing.T) {
 func TestGpuloadWithoutAlloc(t *testing.T) {
 	k := start(t, "r615", 0x1B)
 	got, r := load(t, k)
-	if r.code != 0 || len(got) != 1 || got[0].Allocated != 0 || got[0].Error != nil || *got[0].Free != total-reserved-ctxCost {
+	if r.code != 0 || len(got) != 1 || got[0].Allocated != 0 || got[0].Error != nil ||
+		*got[0].Free != total-reserved-ctxCost {
 		t.Errorf("exit %d, printed %s", r.code, r.out)
 	}
 }
@@ -102,7 +109,8 @@ func TestGpuloadWithoutAlloc(t *testing.T) {
 func TestGpuloadOpensTheDriver(t *testing.T) {
 	for _, how := range []string{"usual", "deepbind", "namespace", "apart", "early", "elsewhere"} {
 		k := start(t, "r615", 0x1B)
-		if got, r := load(t, k, "--driver", how, "--alloc", "64MiB"); r.code != 0 || len(got) != 1 || got[0].Allocated != 64*mib {
+		if got, r := load(t, k, "--driver", how, "--alloc", "64MiB"); r.code != 0 || len(got) != 1 ||
+			got[0].Allocated != 64*mib {
 			t.Errorf("%s: exit %d, printed %s%s", how, r.code, r.out, r.errout)
 		}
 	}
@@ -181,7 +189,10 @@ func TestGpuloadUsage(t *testing.T) {
 		{[]string{"--fork", "x"}, "--fork x"},
 		{[]string{"--fork", "1025"}, "--fork 1025"},
 		{[]string{"--gpu", "64"}, "--gpu 64"},
-		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, v1, batch, library, printf, green, sparse, multicast, multicast-v2, external, mipmap, external-mipmap, graphics, gl, gl-image, egl, vdpau, gl-array, gl-old, egl-consumer, egl-producer, gl-context, vdpau-context, checkpoint"},
+		{[]string{"--api", "uvm"}, "linear, async, vmm, pitched, managed, pool, array, graph, module, heap, context, " +
+			"batch, library, printf, green, sparse, multicast, multicast-v2, external, mipmap, external-mipmap, " +
+			"graphics, gl, gl-image, egl, vdpau, gl-array, gl-old, egl-consumer, egl-producer, gl-context, " +
+			"vdpau-context, checkpoint"},
 		{[]string{"--launch", "fast", "--hold", "1s"}, "plain, ex, cooperative, graph, multi, fill, copy, word"},
 		{[]string{"--driver", "static"}, "usual, deepbind, namespace, apart, early, elsewhere"},
 		{[]string{"--launch", "plain"}, "--hold TIME"},
@@ -205,7 +216,8 @@ func TestGpuloadUsage(t *testing.T) {
 
 func TestGpuloadBeforeAllocation(t *testing.T) {
 	k := start(t, "r615", 0x1B)
-	if got, r := load(t, k, "--gpu", "5"); r.code != 9 || *got[0].Error != "CUDA_ERROR_INVALID_DEVICE" || got[0].Total != nil {
+	if got, r := load(t, k, "--gpu", "5"); r.code != 9 || *got[0].Error != "CUDA_ERROR_INVALID_DEVICE" ||
+		got[0].Total != nil {
 		t.Errorf("no such GPU: exit %d, %s", r.code, r.out)
 	}
 	k.mu.Lock()
@@ -218,7 +230,8 @@ func TestGpuloadBeforeAllocation(t *testing.T) {
 	if got := parse(t, r.out); r.code != 9 || got[0].Error == nil || !strings.Contains(*got[0].Error, "libcuda.so.1") {
 		t.Errorf("no library: exit %d, %s", r.code, r.out)
 	}
-	if r := program(t, k.dir, nil, "gpuload", "--gpu", "5"); r.code != 9 || !strings.Contains(r.out, "CUDA_ERROR_INVALID_DEVICE") {
+	if r := program(t, k.dir, nil, "gpuload", "--gpu", "5"); r.code != 9 ||
+		!strings.Contains(r.out, "CUDA_ERROR_INVALID_DEVICE") {
 		t.Errorf("for people: exit %d, %s", r.code, r.out)
 	}
 }

@@ -43,14 +43,17 @@ func busyLines(t *testing.T, r result) []busyLine {
 // Each way to launch takes the GPU's time, a graph that of all its kernels.
 func TestGpuloadLaunches(t *testing.T) {
 	dir := node(t, "t4x4", "r615")
-	for way, kernels := range map[string]int64{"plain": 1, "ex": 1, "cooperative": 1, "graph": 4, "multi": 1, "fill": 1, "copy": 1, "word": 0} {
-		r := program(t, dir, nil, "gpuload", "--json", "--launch", way, "--kernel", "5ms", "--queue", "3", "--hold", "200ms")
+	for way, kernels := range map[string]int64{"plain": 1, "ex": 1, "cooperative": 1, "graph": 4, "multi": 1, "fill": 1,
+		"copy": 1, "word": 0} {
+		r := program(t, dir, nil, "gpuload", "--json", "--launch", way, "--kernel", "5ms", "--queue", "3", "--hold",
+			"200ms")
 		all := busyLines(t, r)
 		if len(all) != 1 {
 			t.Fatalf("%s: printed %s", way, r.out)
 		}
 		b := all[0]
-		if b.Launches == 0 || b.GPU != time.Duration(b.Launches*kernels)*5*time.Millisecond || b.GPU > b.Wall || b.Wall < 200*time.Millisecond {
+		if b.Launches == 0 || b.GPU != time.Duration(b.Launches*kernels)*5*time.Millisecond || b.GPU > b.Wall ||
+			b.Wall < 200*time.Millisecond {
 			t.Errorf("%s: %+v", way, b)
 		}
 	}
@@ -60,7 +63,8 @@ func TestGpuloadLaunches(t *testing.T) {
 func TestGpuloadsShareTheGPU(t *testing.T) {
 	dir := node(t, "t4x4", "r615")
 	began := time.Now()
-	all := busyLines(t, program(t, dir, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "2ms", "--hold", "1s", "--fork", "3"))
+	all := busyLines(t, program(t, dir, nil, "gpuload", "--json", "--launch", "plain", "--kernel", "2ms", "--hold",
+		"1s", "--fork", "3"))
 	took := time.Since(began) // they do not begin at one moment, but none before the program
 	if len(all) != 3 {
 		t.Fatalf("%+v", all)

@@ -53,11 +53,12 @@ func has(t *testing.T, dir string, pid int) []bool {
 	return open
 }
 
-// orphan runs a scenario that takes memory of GPU 0, ends, and leaves a child; it returns both pids. The child is killed at
-// the end of the test, if not by end.
+// orphan runs a scenario that takes memory of GPU 0, ends, and leaves a child; it returns both pids. The child is
+// killed at the end of the test, if not by end.
 func orphan(t *testing.T, dir, scenario string) (parent, child int, end func()) {
 	t.Helper()
-	cmd, out, errout := command(t, dir, []string{"CUDA_VISIBLE_DEVICES=0", "PATH=" + os.Getenv("PATH")}, "check/cudacheck", scenario)
+	cmd, out, errout := command(t, dir, []string{"CUDA_VISIBLE_DEVICES=0", "PATH=" + os.Getenv("PATH")},
+		"check/cudacheck", scenario)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v %s", err, errout)
 	}
@@ -84,8 +85,8 @@ func orphan(t *testing.T, dir, scenario string) (parent, child int, end func()) 
 	return cmd.Process.Pid, child, end
 }
 
-// TestCUDAMemoryOfAParentThatEnds has a child live on that was forked after CUDA was initialized: the everyday case of a
-// trainer that is killed and whose data loaders run on.
+// TestCUDAMemoryOfAParentThatEnds has a child live on that was forked after CUDA was initialized: the everyday case of
+// a trainer that is killed and whose data loaders run on.
 func TestCUDAMemoryOfAParentThatEnds(t *testing.T) {
 	for _, driver := range []string{"r550", "r580", "r615"} {
 		dir := node(t, "h100x8", driver)
@@ -94,7 +95,8 @@ func TestCUDAMemoryOfAParentThatEnds(t *testing.T) {
 		if len(all) != 1 || all[0].PID != parent || !all[0].Ended || uint64(all[0].Bytes) != h100Context+2*mib {
 			t.Errorf("%s: %+v, want process %d, which has ended", driver, all, parent)
 		}
-		if got, want := nvml(t, dir, "init", "processes,0,9")[1], fmt.Sprintf("0 1 %d:%d", parent, h100Context+2*mib); got != want {
+		if got, want := nvml(t, dir, "init", "processes,0,9")[1], fmt.Sprintf("0 1 %d:%d", parent,
+			h100Context+2*mib); got != want {
 			t.Errorf("%s: NVML lists %q, want %q", driver, got, want)
 		}
 		if got := has(t, dir, child); !slices.Equal(got, []bool{false, true, false}) {
@@ -125,7 +127,10 @@ func TestDeviceFilesOfClients(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "a process with 1 GiB", func() bool { return holders(t, dir)[cmd.Process.Pid] == gib+h100Context })
+	eventually.True(t, "a process with 1 GiB", func() bool {
+		return holders(t, dir)[cmd.Process.Pid] == gib+
+			h100Context
+	})
 	if got := has(t, dir, cmd.Process.Pid); !slices.Equal(got, []bool{false, false, true}) {
 		t.Errorf("it has %v of nvidiactl, nvidia0 and nvidia1 open", got)
 	}
@@ -138,8 +143,8 @@ func TestDeviceFilesOfClients(t *testing.T) {
 	}
 }
 
-// inOwnPIDs has a test run in a pid namespace of its own, as its first process, and with a /proc that shows it. It returns
-// false where that was done, in another process, and its outcome is this test's.
+// inOwnPIDs has a test run in a pid namespace of its own, as its first process, and with a /proc that shows it. It
+// returns false where that was done, in another process, and its outcome is this test's.
 func inOwnPIDs(t *testing.T) bool {
 	t.Helper()
 	const marker = "GPUSIM_TEST_OWN_PIDS"
@@ -172,7 +177,8 @@ func TestPIDOfAnEndedProcessIsGivenAgain(t *testing.T) {
 	dir := node(t, "h100x8", "r580")
 	parent, _, end := orphan(t, dir, "orphan")
 	as := func(name string, args ...string) (started uint64, stop func()) {
-		cmd, _, errout := command(t, dir, []string{"CUDA_VISIBLE_DEVICES=0", "PATH=" + os.Getenv("PATH")}, "check/setpid", append([]string{strconv.Itoa(parent), name}, args...)...)
+		cmd, _, errout := command(t, dir, []string{"CUDA_VISIBLE_DEVICES=0", "PATH=" + os.Getenv("PATH")},
+			"check/setpid", append([]string{strconv.Itoa(parent), name}, args...)...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +214,8 @@ func TestPIDOfAnEndedProcessIsGivenAgain(t *testing.T) {
 	both := fmt.Sprintf("0 1 %d:%d", parent, h100Context+2*mib+h100Context+gib)
 	eventually.True(t, "one entry for both", func() bool { return list() == both })
 	all := listed(t, dir)
-	if len(all) != 2 || !all[0].Ended || all[1].Ended || all[0].PID != parent || all[1].PID != parent || all[1].Start != started ||
+	if len(all) != 2 || !all[0].Ended || all[1].Ended || all[0].PID != parent || all[1].PID != parent ||
+		all[1].Start != started ||
 		uint64(all[0].Bytes) != h100Context+2*mib || uint64(all[1].Bytes) != h100Context+gib {
 		t.Errorf("the truth is %+v", all)
 	}

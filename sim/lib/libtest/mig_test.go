@@ -65,14 +65,15 @@ func TestDaemonCutsMIG(t *testing.T) {
 	}
 }
 
-// A GPU before Hopper is reset by the call that changes its mode or, where it is passed through to a virtual machine, by
-// somebody else; its instances are gone after a reset.
+// A GPU before Hopper is reset by the call that changes its mode or, where it is passed through to a virtual machine,
+// by somebody else; its instances are gone after a reset.
 func TestDaemonMIGModeNeedsAReset(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may set the mode")
 	}
 	dir := node(t, "a30x2", "r615")
-	if got := nvml(t, dir, "init", "mig-mode,0,1", "gi-create,0,14,3", "mig-mode,0,0", "mig-mode,0,1", "gi-destroy,0,1", "mig-mode,0,0"); got[1] != "0 activation=0 1 1" ||
+	if got := nvml(t, dir, "init", "mig-mode,0,1", "gi-create,0,14,3", "mig-mode,0,0", "mig-mode,0,1", "gi-destroy,0,1",
+		"mig-mode,0,0"); got[1] != "0 activation=0 1 1" ||
 		got[3] != "0 activation=19 1 0" || got[4] != "0 activation=0 1 1" || got[6] != "0 activation=0 0 0" {
 		t.Errorf("modes: %q", got)
 	}
@@ -87,7 +88,8 @@ func TestDaemonMIGModeNeedsAReset(t *testing.T) {
 		t.Errorf("after the reset: %q", got)
 	}
 	set(t, dir, "gpu=all", "reboot=true")
-	if got := nvml(t, dir, "init", "gi-destroy,0,1", "mig-mode,0"); got[1] != notFound || got[2] != "0 activation=0 1 1" {
+	if got := nvml(t, dir, "init", "gi-destroy,0,1", "mig-mode,0"); got[1] != notFound ||
+		got[2] != "0 activation=0 1 1" {
 		t.Errorf("after a reboot: %q", got)
 	}
 }
@@ -99,9 +101,12 @@ func TestDaemonDividesAnInstance(t *testing.T) {
 	}
 	dir := node(t, "mixed", "r615")
 	const oneSlice, twoSlices, whole = "0", "1", "2"
-	got := nvml(t, dir, "init", "ci-destroy,1,4", "ci-create,1,4,"+oneSlice, "ci-create,1,4,"+twoSlices, "ci-create,1,4,"+oneSlice,
-		"ci-create,1,4,"+whole, "mig,1", "gi-destroy,1,4", "ci-destroy,1,4,1", "ci-create,1,4,"+oneSlice, "ci-create,1,4,"+oneSlice, "mig,1")
-	for i, want := range map[int]string{2: "0", 3: insufficient, 4: "0", 5: insufficient, 7: inUse, 8: "0", 9: "0", 10: "0"} {
+	got := nvml(t, dir, "init", "ci-destroy,1,4", "ci-create,1,4,"+oneSlice, "ci-create,1,4,"+twoSlices,
+		"ci-create,1,4,"+oneSlice,
+		"ci-create,1,4,"+whole, "mig,1", "gi-destroy,1,4", "ci-destroy,1,4,1", "ci-create,1,4,"+oneSlice,
+		"ci-create,1,4,"+oneSlice, "mig,1")
+	for i, want := range map[int]string{2: "0", 3: insufficient, 4: "0", 5: insufficient, 7: inUse, 8: "0", 9: "0",
+		10: "0"} {
 		if got[i] != want {
 			t.Errorf("command %d: %q, want %q: %q", i, got[i], want, got)
 		}

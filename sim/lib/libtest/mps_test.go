@@ -29,7 +29,8 @@ const mpsContext = h100Context / 8 // what a client's context costs
 // gpusim builds the program that stands in for NVIDIA's, once.
 var gpusim = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(built, "gpusim")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/kerf-gpu/kerf/sim/cmd/gpusim").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path,
+		"github.com/kerf-gpu/kerf/sim/cmd/gpusim").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build gpusim: %w\n%s", err, out)
 	}
@@ -84,7 +85,8 @@ func (d domain) end() {
 		d.t.Fatal(err)
 	}
 	defer lock.Close()
-	eventually.True(d.t, "the daemon ends", func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
+	eventually.True(d.t, "the daemon ends",
+		func() bool { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil })
 }
 
 // daemons are the pids of the control daemons that were started from the node's programs, those too that have no
@@ -160,7 +162,8 @@ func (d domain) startsNoServer(which string) {
 // hold starts a process that keeps memory until the test ends, and waits until it has it.
 func (d domain) hold(want int, alloc string, env ...string) *exec.Cmd {
 	d.t.Helper()
-	cmd, _, _ := command(d.t, d.dir, append(append([]string{}, d.env...), env...), "gpuload", "--json", "--alloc", alloc, "--hold", "1h")
+	cmd, _, _ := command(d.t, d.dir, append(append([]string{}, d.env...), env...), "gpuload", "--json", "--alloc",
+		alloc, "--hold", "1h")
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -176,7 +179,8 @@ func (d domain) hold(want int, alloc string, env ...string) *exec.Cmd {
 
 func (d domain) load(env []string, args ...string) (line, result) {
 	d.t.Helper()
-	r := program(d.t, d.dir, append(append([]string{}, d.env...), env...), "gpuload", append([]string{"--json"}, args...)...)
+	r := program(d.t, d.dir, append(append([]string{}, d.env...), env...), "gpuload",
+		append([]string{"--json"}, args...)...)
 	got := parse(d.t, r.out)
 	return got[0], r
 }
@@ -189,7 +193,8 @@ func TestMPSClient(t *testing.T) {
 		t.Fatalf("before the first client: %q, exit %d", out, status)
 	}
 	cmd := d.hold(1, "1GiB")
-	if got := nvml(t, dir, "init", "lists,0", "lists,1"); got[1] != "0 compute=1 graphics=0 mps=1" || got[2] != "0 compute=0 graphics=0 mps=0" {
+	if got := nvml(t, dir, "init", "lists,0", "lists,1"); got[1] != "0 compute=1 graphics=0 mps=1" ||
+		got[2] != "0 compute=0 graphics=0 mps=0" {
 		t.Errorf("NVML's lists: %q", got[1:])
 	}
 	all := holders(t, dir)
@@ -212,7 +217,8 @@ func TestMPSClient(t *testing.T) {
 			t.Errorf("%s: %q, exit %d, want %q", c.command, out, status, c.want)
 		}
 	}
-	if out, _ := d.control("ps\n"); !strings.Contains(out, fmt.Sprintf("%-9d %-5d %-9d GPU-", cmd.Process.Pid, 1, d.server())) {
+	if out, _ := d.control("ps\n"); !strings.Contains(out, fmt.Sprintf("%-9d %-5d %-9d GPU-", cmd.Process.Pid, 1,
+		d.server())) {
 		t.Errorf("ps: %q", out)
 	}
 }
@@ -225,11 +231,12 @@ func TestMPSLimits(t *testing.T) {
 		env    string
 		limit  uint64 // 0: none
 	}{
-		"none":                    {"", "", 0},
-		"default":                 {"set_default_device_pinned_mem_limit 0 4G", "", 4 * gib},
-		"default by uuid":         {"set_default_device_pinned_mem_limit UUID 3000M", "", 3000 * mib},
-		"of no such gpu":          {"set_default_device_pinned_mem_limit 7 4G", "", 0},
-		"last one counts":         {"set_default_device_pinned_mem_limit UUID 4G\nset_default_device_pinned_mem_limit 0 3G", "", 3 * gib},
+		"none":            {"", "", 0},
+		"default":         {"set_default_device_pinned_mem_limit 0 4G", "", 4 * gib},
+		"default by uuid": {"set_default_device_pinned_mem_limit UUID 3000M", "", 3000 * mib},
+		"of no such gpu":  {"set_default_device_pinned_mem_limit 7 4G", "", 0},
+		"last one counts": {
+			"set_default_device_pinned_mem_limit UUID 4G\nset_default_device_pinned_mem_limit 0 3G", "", 3 * gib},
 		"own":                     {"", "0=2G", 2 * gib},
 		"own by uuid":             {"", "UUID=2048MB", 2 * gib},
 		"own below":               {"set_default_device_pinned_mem_limit 0 4G", "0=2G", 2 * gib},
@@ -256,7 +263,8 @@ func TestMPSLimits(t *testing.T) {
 				return
 			}
 			room := (test.limit - mpsContext) / (256 * mib) * 256 * mib
-			if got.Allocated != room || got.Error == nil || *got.Error != oom || *got.Free != test.limit-mpsContext-room {
+			if got.Allocated != room || got.Error == nil || *got.Error != oom ||
+				*got.Free != test.limit-mpsContext-room {
 				t.Errorf("allocated %d, free %d, want %d of a limit of %d", got.Allocated, *got.Free, room, test.limit)
 			}
 		})
@@ -315,7 +323,8 @@ func TestMPSWithoutItsPipe(t *testing.T) {
 	// Where the GPU takes one process alone, and the server is it, they fail instead.
 	nvml(t, dir, "init", "mode,0,3")
 	d.startServer()
-	r := program(t, dir, []string{"CUDA_MPS_PIPE_DIRECTORY=/nowhere", "CUDA_VISIBLE_DEVICES=0"}, "gpuload", "--json", "--alloc", "1GiB")
+	r := program(t, dir, []string{"CUDA_MPS_PIPE_DIRECTORY=/nowhere", "CUDA_VISIBLE_DEVICES=0"}, "gpuload", "--json",
+		"--alloc", "1GiB")
 	if r.code == 0 || strings.Contains(r.out, `"allocated_bytes":1073741824`) {
 		t.Errorf("in exclusive mode: exit %d, %s", r.code, r.out)
 	}
@@ -344,6 +353,10 @@ func TestMPSServerDies(t *testing.T) {
 		t.Errorf("the client met %q, want 806 (RPC failure)", out)
 	}
 	eventually.True(t, "all memory back", func() bool { return len(holders(t, dir)) == 0 })
+	eventually.True(t, "the daemon knows that its server is dead", func() bool {
+		servers, _ := d.control("get_server_list\n")
+		return servers == ""
+	})
 	if got, r := d.load(nil, "--alloc", "1GiB"); r.code != 0 || got.Allocated != gib {
 		t.Errorf("the next client gets a new server: exit %d, %s%s", r.code, r.out, r.errout)
 	}
@@ -354,20 +367,24 @@ func TestMPSThatCannotServe(t *testing.T) {
 	dir := mpsNode(t, "mixed", "r580")
 	absent := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=GPU-00000000")
 	absent.startsNoServer("of an absent GPU")
-	if _, r := absent.load(nil, "--alloc", "1GiB"); r.code == 0 || !strings.Contains(r.out+r.errout, "CUDA_ERROR_MPS_CONNECTION_FAILED") {
+	if _, r := absent.load(nil, "--alloc", "1GiB"); r.code == 0 ||
+		!strings.Contains(r.out+r.errout, "CUDA_ERROR_MPS_CONNECTION_FAILED") {
 		t.Errorf("its client: exit %d, %s%s", r.code, r.out, r.errout)
 	}
 	uuid := strings.Fields(nvml(t, dir, "init", "identity,1")[1])[1] // in MIG mode
 	mig := mpsDomain(t, dir, "m", "CUDA_VISIBLE_DEVICES="+uuid)
 	mig.startsNoServer("in MIG mode")
-	long := domain{t: t, dir: dir, env: []string{"CUDA_MPS_PIPE_DIRECTORY=" + dir + "/" + strings.Repeat("x", 100), "CUDA_MPS_LOG_DIRECTORY=" + dir + "/log"}}
+	long := domain{t: t, dir: dir, env: []string{"CUDA_MPS_PIPE_DIRECTORY=" + dir + "/" + strings.Repeat("x", 100),
+		"CUDA_MPS_LOG_DIRECTORY=" + dir + "/log"}}
 	if out, status := long.control("", "-d"); status != 0 {
 		t.Errorf("a path too long: %q, exit %d, want no word of it", out, status)
 	}
-	if out, status := long.control("get_server_list\n"); status != 1 || out != "Cannot find MPS control daemon process" {
+	if out, status := long.control("get_server_list\n"); status != 1 ||
+		out != "Cannot find MPS control daemon process" {
 		t.Errorf("a path too long: %q, exit %d", out, status)
 	}
-	if out, status := mig.control("", "-d"); status != 1 || !strings.HasPrefix(out, "An instance of this daemon is already running") {
+	if out, status := mig.control("", "-d"); status != 1 ||
+		!strings.HasPrefix(out, "An instance of this daemon is already running") {
 		t.Errorf("a second daemon: %q, exit %d", out, status)
 	}
 }
@@ -378,7 +395,8 @@ func TestMPSThreads(t *testing.T) {
 	d := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=0")
 	d.control("set_default_active_thread_percentage 50\n")
 	for own, want := range map[string]string{"": "66", "25": "33", "80": "66"} {
-		r := program(t, dir, append([]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + own}, d.env...), "check/cudacheck", "processors")
+		r := program(t, dir, append([]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + own}, d.env...), "check/cudacheck",
+			"processors")
 		if r.out != want {
 			t.Errorf("with %q: %q multiprocessors, want %s %s", own, r.out, want, r.errout)
 		}

@@ -35,8 +35,10 @@ func TestNVMLReads(t *testing.T) {
 		commands []string
 		want     []string
 	}{
-		{[]string{"count", "shutdown", "stub,nvmlDeviceGetFanSpeed"}, []string{uninitialized + " 0", uninitialized, uninitialized}},
-		{[]string{"init", "init", "shutdown", "count", "shutdown", "count"}, []string{success, success, success, "0 2", success, uninitialized + " 0"}},
+		{[]string{"count", "shutdown", "stub,nvmlDeviceGetFanSpeed"}, []string{uninitialized + " 0", uninitialized,
+			uninitialized}},
+		{[]string{"init", "init", "shutdown", "count", "shutdown", "count"}, []string{success, success, success, "0 2",
+			success, uninitialized + " 0"}},
 		{[]string{"init", "system", "short"}, []string{success, "0 615.71.09 13.615.71.09 13040", insufficientSize}},
 		{[]string{"init", "identity,0", "identity,1", "identity,2"}, []string{
 			success,
@@ -45,10 +47,12 @@ func TestNVMLReads(t *testing.T) {
 			invalidArgument + " handle",
 		}},
 		{
-			[]string{"init", "uuid,GPU-0000001b-0000-0000-0000-000000000001", "uuid,GPU-1", "pci,00000000:61:00.0", "pci,0000:1b:00.0", "pci,1B:00.0", "pci,x"},
+			[]string{"init", "uuid,GPU-0000001b-0000-0000-0000-000000000001", "uuid,GPU-1", "pci,00000000:61:00.0",
+				"pci,0000:1b:00.0", "pci,1B:00.0", "pci,x"},
 			[]string{success, "0 1", "6 0", "0 0", "0 1", "0 1", invalidArgument + " 0"},
 		},
-		{[]string{"init", "memory,0"}, []string{success, fmt.Sprintf("0 total=%d reserved=%d free=%d used=0 v1used=%d", total, reserved, total-reserved, reserved)}},
+		{[]string{"init", "memory,0"}, []string{success, fmt.Sprintf("0 total=%d reserved=%d free=%d used=0 v1used=%d",
+			total, reserved, total-reserved, reserved)}},
 		{[]string{"init", "processes,0,0", "nearest,0,40", "nearest,0,50"}, []string{success, "0 0", "0 1", "0 0"}},
 		{[]string{"init", "recovery,0", "stub,nvmlDeviceGetFanSpeed"}, []string{success, "0 0 4 3", notSupported}},
 		{[]string{"init", "set,0,/kerf/a,0,1024", "get,0,/kerf/a", "get,0,/kerf/b", "set,0,relative,0,1"}, []string{
@@ -77,7 +81,8 @@ func TestNVMLProcesses(t *testing.T) {
 	want = want[:strings.LastIndex(want, ":")] + ":-1" // NVML_VALUE_NOT_AVAILABLE
 	k.mu.Unlock()
 	got := nvml(t, k.dir, "init", "processes,0,0", "processes,0,6", "processes,0,7", "processes,0,99")
-	if diff := cmp.Diff([]string{success, insufficientSize + " 7", insufficientSize + " 7", want, want}, got); diff != "" {
+	if diff := cmp.Diff([]string{success, insufficientSize + " 7", insufficientSize + " 7", want, want},
+		got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -115,7 +120,8 @@ func TestNVMLOfAnotherBranch(t *testing.T) {
 func TestMemoryLimitSymbols(t *testing.T) {
 	for driver, want := range map[string]string{"r550": "no", "r580": "no", "r615": "yes"} {
 		k := start(t, driver, 0x1B)
-		got := nvml(t, k.dir, "has,nvmlDeviceSetMemoryLimits_v1", "has,nvmlDeviceGetMemoryLimits_v1", "has,nvmlDeviceGetHostname_v1", "has,nvmlErrorString")
+		got := nvml(t, k.dir, "has,nvmlDeviceSetMemoryLimits_v1", "has,nvmlDeviceGetMemoryLimits_v1",
+			"has,nvmlDeviceGetBBXTimeData_v1", "has,nvmlErrorString")
 		if diff := cmp.Diff([]string{want, want, want, "yes"}, got); diff != "" {
 			t.Errorf("%s: -want +got\n%s", driver, diff)
 		}
@@ -193,9 +199,11 @@ func TestNVMLMIG(t *testing.T) {
 		case wire.OpMIGMode:
 			return wire.Response{Vals: []uint64{1, 1}}, true
 		case wire.OpMIGInstances:
-			return wire.Response{Vals: []uint64{2, 1, 14, 0, 2, 0, 16 * gib, 1, 0, 2, 3, 9, 4, 4, 0, 40 * gib, 2, 0, 2}, Text: "MIG-a\nMIG-b"}, true
+			return wire.Response{Vals: []uint64{2, 1, 14, 0, 2, 0, 16 * gib, 1, 0, 2, 3, 9, 4, 4, 0, 40 * gib, 2, 0, 2},
+				Text: "MIG-a\nMIG-b"}, true
 		case wire.OpMIGProfile:
-			return wire.Response{Vals: []uint64{r.Args[0], gib, 2, 32, 3, 1, 1, 0, 1, 0, 1, 0, 2}, Text: fmt.Sprintf("p%d", r.Args[0])}, true
+			return wire.Response{Vals: []uint64{r.Args[0], gib, 2, 32, 3, 1, 1, 0, 1, 0, 1, 0, 2},
+				Text: fmt.Sprintf("p%d", r.Args[0])}, true
 		}
 		return wire.Response{}, false
 	})

@@ -16,14 +16,15 @@ import (
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
-// What one process made, handed over and freed is held, and shown, by who imported it; a file that stands for memory holds it, and
-// nobody is shown to. With the last holder it goes back.
+// What one process made, handed over and freed is held, and shown, by who imported it; a file that stands for memory
+// holds it, and nobody is shown to. With the last holder it goes back.
 func TestMemoryOfOthersLivesOn(t *testing.T) {
 	for api, lists := range map[string]bool{"ipc": true, "import": true, "pool-import": true, "file": false} {
 		for _, driver := range []string{"r550", "r615"} {
 			t.Run(api+" on "+driver, func(t *testing.T) {
 				dir := node(t, "h100x8", driver)
-				cmd, _, _ := command(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "3GiB", "--step", "512MiB", "--hold", "10m")
+				cmd, _, _ := command(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "3GiB", "--step",
+					"512MiB", "--hold", "10m")
 				cmd.WaitDelay = 10 * time.Second
 				line := startAndRead(t, cmd)
 				t.Cleanup(func() { _ = cmd.Process.Kill() })
@@ -36,9 +37,11 @@ func TestMemoryOfOthersLivesOn(t *testing.T) {
 				}
 				by := holders(t, dir)
 				if by[cmd.Process.Pid] != held+h100Context {
-					t.Errorf("process %d is shown to hold %d of %v, want %d", cmd.Process.Pid, by[cmd.Process.Pid], by, held+h100Context)
+					t.Errorf("process %d is shown to hold %d of %v, want %d", cmd.Process.Pid, by[cmd.Process.Pid], by,
+						held+h100Context)
 				}
-				if got, want := nvml(t, dir, "init", "memory,0")[1], fmt.Sprintf(" used=%d", 3*gib+uint64(len(by))*h100Context); !strings.Contains(got, want) {
+				if got, want := nvml(t, dir, "init", "memory,0")[1], fmt.Sprintf(" used=%d",
+					3*gib+uint64(len(by))*h100Context); !strings.Contains(got, want) {
 					t.Errorf("the GPU says %q, want%s", got, want)
 				}
 				if err := cmd.Process.Kill(); err != nil {
@@ -79,7 +82,8 @@ func TestMemoryOfOthersRunsOut(t *testing.T) {
 	for api, contexts := range map[string]uint64{"ipc": 2, "import": 2, "pool-import": 2, "file": 1} {
 		r := program(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "90GiB", "--step", "1GiB")
 		fits := (h100Total - h100Reserved - contexts*h100Context) / gib * gib
-		if got := parse(t, r.out); r.code != 9 || got[0].Allocated != fits || got[0].Error == nil || *got[0].Error != oom {
+		if got := parse(t, r.out); r.code != 9 || got[0].Allocated != fits || got[0].Error == nil ||
+			*got[0].Error != oom {
 			t.Errorf("%s: exit %d, printed %s%s, want %d bytes", api, r.code, r.out, r.errout, fits)
 		}
 		eventually.True(t, "memory back", func() bool { return len(holders(t, dir)) == 0 })
@@ -91,7 +95,8 @@ func TestStacksTakeMemory(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	r := program(t, dir, nil, "gpuload", "--json", "--api", "stack", "--alloc", "2GiB", "--step", "512MiB")
 	got := parse(t, r.out)
-	if free := h100Total - h100Reserved - h100Context; r.code != 0 || got[0].Allocated < 2*gib || *got[0].Free > free-got[0].Allocated {
+	if free := h100Total - h100Reserved - h100Context; r.code != 0 || got[0].Allocated < 2*gib ||
+		*got[0].Free > free-got[0].Allocated {
 		t.Errorf("exit %d, printed %s%s, want 2 GiB less than %d free", r.code, r.out, r.errout, free)
 	}
 }

@@ -55,10 +55,12 @@ func TestDaemonProcessLists(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	pid := hold(t, dir).Process.Pid
 	for list, want := range map[string]string{
-		"compute": "0 compute=1 graphics=0 mps=0", "graphics": "0 compute=0 graphics=1 mps=0", "mps": "0 compute=0 graphics=0 mps=1",
+		"compute": "0 compute=1 graphics=0 mps=0", "graphics": "0 compute=0 graphics=1 mps=0",
+		"mps": "0 compute=0 graphics=0 mps=1",
 	} {
 		set(t, dir, "gpu=0", fmt.Sprintf("list.%d=%s", pid, list))
-		if got := nvml(t, dir, "init", "lists,0", "lists,1"); got[1] != want || got[2] != "0 compute=0 graphics=0 mps=0" {
+		if got := nvml(t, dir, "init", "lists,0", "lists,1"); got[1] != want ||
+			got[2] != "0 compute=0 graphics=0 mps=0" {
 			t.Errorf("list %s: %q, want %q", list, got[1:], want)
 		}
 	}
@@ -82,7 +84,8 @@ func TestDaemonGraphics(t *testing.T) {
 		pid := hold(t, dir, "--api", api, "--step", "512MiB", "--touch").Process.Pid
 		eventually.True(t, "memory of both", func() bool { return holders(t, dir)[pid] == gib+2*h100Context })
 		got := nvml(t, dir, "init", "lists,0", "processes,0,9")
-		if got[1] != "0 compute=1 graphics=1 mps=0" || !strings.Contains(got[2], fmt.Sprintf(" %d:%d", pid, gib+2*h100Context)) {
+		if got[1] != "0 compute=1 graphics=1 mps=0" ||
+			!strings.Contains(got[2], fmt.Sprintf(" %d:%d", pid, gib+2*h100Context)) {
 			t.Errorf("%s: lists %q", api, got[1:])
 		}
 	}
@@ -93,7 +96,8 @@ func TestDaemonProcessUtilization(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	const notFound, tooSmall = "6", "7"
 	hold(t, dir)
-	if got, want := nvml(t, dir, "init", "use,0")[1], fmt.Sprint(tooSmall+" 0 ", notFound, " 0 ", notFound, " 0"); got != want {
+	if got, want := nvml(t, dir, "init", "use,0")[1], fmt.Sprint(tooSmall+" 0 ", notFound, " 0 ", notFound,
+		" 0"); got != want {
 		t.Errorf("idle: %q, want %q", got, want)
 	}
 	cmd, _, _ := command(t, dir, nil, "check/cudacheck", "work")
@@ -113,10 +117,12 @@ func TestDaemonCallFaults(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	set(t, dir, "gpu=0", "error.alloc=out-of-memory", "error.telemetry=not-supported", "latency.memory=300ms")
 	r := program(t, dir, nil, "gpuload", "--json", "--alloc", "1MiB")
-	if got := parse(t, r.out); r.code != 9 || *got[0].Error != oom || *got[0].Free != h100Total-h100Reserved-h100Context {
+	if got := parse(t, r.out); r.code != 9 || *got[0].Error != oom ||
+		*got[0].Free != h100Total-h100Reserved-h100Context {
 		t.Errorf("with allocations that fail: exit %d, %s", r.code, r.out)
 	}
-	if got := nvml(t, dir, "init", "telemetry,0", "telemetry,1"); !strings.HasPrefix(got[1], notSupported+" ") || !strings.HasPrefix(got[2], "0 ") {
+	if got := nvml(t, dir, "init", "telemetry,0", "telemetry,1"); !strings.HasPrefix(got[1], notSupported+" ") ||
+		!strings.HasPrefix(got[2], "0 ") {
 		t.Errorf("with sensors that fail on GPU 0: %q", got)
 	}
 	start := time.Now()
@@ -141,7 +147,8 @@ func TestDaemonComputeMode(t *testing.T) {
 	if want := []string{"0", "0 0", "2 4", "2 4", "0 3", "0 3", "0 0"}; !slices.Equal(got, want) {
 		t.Errorf("modes %q, want %q", got, want)
 	}
-	if r := program(t, dir, nil, "gpuload", "--json"); r.code != 9 || *parse(t, r.out)[0].Error != "CUDA_ERROR_DEVICE_UNAVAILABLE" {
+	if r := program(t, dir, nil, "gpuload", "--json"); r.code != 9 ||
+		*parse(t, r.out)[0].Error != "CUDA_ERROR_DEVICE_UNAVAILABLE" {
 		t.Errorf("a second process: exit %d, %s", r.code, r.out)
 	}
 	nvml(t, dir, "init", "mode,0,0")

@@ -54,13 +54,14 @@ func TestEditBundle(t *testing.T) {
 		want []string // what the edits add
 		fail bool
 	}{
-		"not named":    {env: []string{"A=b"}},
-		"empty":        {env: []string{"NVIDIA_VISIBLE_DEVICES="}},
-		"none":         {env: []string{"NVIDIA_VISIBLE_DEVICES=none"}},
-		"void":         {env: []string{"NVIDIA_VISIBLE_DEVICES=void"}},
-		"overridden":   {env: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"}},
-		"all":          {env: []string{"NVIDIA_VISIBLE_DEVICES=all"}, want: []string{"COMMON=1", "GOTALL=1"}},
-		"index, UUID":  {env: []string{"NVIDIA_VISIBLE_DEVICES=0,GPU-a"}, want: []string{"COMMON=1", "GOT0=1", "GOTA=1"}},
+		"not named":  {env: []string{"A=b"}},
+		"empty":      {env: []string{"NVIDIA_VISIBLE_DEVICES="}},
+		"none":       {env: []string{"NVIDIA_VISIBLE_DEVICES=none"}},
+		"void":       {env: []string{"NVIDIA_VISIBLE_DEVICES=void"}},
+		"overridden": {env: []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"}},
+		"all":        {env: []string{"NVIDIA_VISIBLE_DEVICES=all"}, want: []string{"COMMON=1", "GOTALL=1"}},
+		"index, UUID": {env: []string{"NVIDIA_VISIBLE_DEVICES=0,GPU-a"},
+			want: []string{"COMMON=1", "GOT0=1", "GOTA=1"}},
 		"none of them": {env: []string{"NVIDIA_VISIBLE_DEVICES=7"}, fail: true},
 	}
 	for name, tt := range tests {

@@ -4,9 +4,9 @@
 // Command nvidia-container-runtime is a stand-in for NVIDIA's: at `create --bundle DIR` it gives the container
 // the GPUs that the environment of its process names in NVIDIA_VISIBLE_DEVICES, and then becomes runc.
 //
-// It obeys that variable whoever set it, an image or a pod, as NVIDIA's runtime does in its default
-// configuration. That is its purpose: the tests show with it what Kerf must not allow, and the agent's own pod
-// gets its view of the GPUs by it.
+// It obeys that variable whether an image or a pod set it, as NVIDIA's runtime does in its default configuration. That
+// is its purpose: the tests show with it what Kerf must not allow, and the agent's own pod gets its view of the GPUs by
+// it.
 package main
 
 import (

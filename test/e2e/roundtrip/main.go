@@ -7,7 +7,7 @@
 //	roundtrip serve SOCKET          answer
 //	roundtrip ask SOCKET TIME       ask four times a second for so long; one line in nanoseconds for each
 //
-// It promises nothing to anybody but the benchmark beside it.
+// Only the benchmark in this folder depends on it.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	lanes = 8                      // GPUs of the simulated node, asked beside each other
+	lanes = 8                      // GPUs of the simulated node, asked in parallel
 	each  = 2                      // a limit is set and read back
 	pause = 250 * time.Millisecond // so rarely that it is no load itself
 	size  = 64                     // bytes of a question, and of an answer

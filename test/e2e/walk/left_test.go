@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// fakeNode answers as nodes do on which nothing is left, but for the one look that the test is about: a part of its command
-// line, a status, and what is said.
+// fakeNode answers as nodes do on which nothing is left, but for the one check that the test is about: a part of its
+// command line, a status, and what is said.
 const fakeNode = `#!/usr/bin/env bash
 if [ -n "$LOOK" ] && [[ "$KERF_E2E_NUMBER $*" == *"$LOOK"* ]]; then
 	[ -z "$SAY" ] || echo "$SAY"
@@ -26,7 +26,7 @@ case $* in
 esac
 `
 
-// A look that fails is neither "nothing" nor silent.
+// A failed check is neither "nothing" nor silent.
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("../../../hack/cluster.sh")
@@ -36,7 +36,8 @@ func TestLeft(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{"hack/cluster.sh": string(script), "test/e2e/node/node.sh": fakeNode} {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,21 +46,30 @@ func TestLeft(t *testing.T) {
 		fails                       bool
 		want                        string
 	}{
-		"nothing":                       {"", "", "", "0", false, ""},
-		"a file":                        {"2 node bash", "/opt/kerf/x", "", "0", false, "on node-2: /opt/kerf/x\n"},
-		"limits":                        {"3 node", `[{"cgroup": "x"}]`, "", "0", false, "on node-3: [{\"cgroup\": \"x\"}]\nin the driver of node-3: [{\"cgroup\": \"x\"}]\n"},
-		"a label":                       {"get nodes", "      kerf.dev/gpu.model: H100", "", "0", false, "on the nodes' objects:       kerf.dev/gpu.model: H100\n"},
-		"an object":                     {"-o name", "daemonset.apps/kerf-agent", "", "0", false, "in the cluster: daemonset.apps/kerf-agent\n"},
-		"a node that is down":           {"1 node bash", "", "the node is down", "1", true, "it cannot be told what is left on node-1: on_node 1: the node is down\n"},
-		"a driver that does not answer": {"gpusim limits", "", "no gpusim", "1", true, "left in the driver of node-2: in_driver 2: no gpusim\n"},
-		"labels not to be had":          {"get nodes", "", "connection refused", "1", true, "left on the nodes' objects: labels: connection refused\n"},
-		"objects not to be had":         {"-o name", "crd/half", "connection refused", "1", true, "left in the cluster: objects: crd/half\nconnection refused\n"},
-		"one that says nothing":         {"-o name", "", "", "7", true, "left in the cluster: objects: it failed and said nothing\n"},
+		"nothing": {"", "", "", "0", false, ""},
+		"a file":  {"2 node bash", "/opt/kerf/x", "", "0", false, "on node-2: /opt/kerf/x\n"},
+		"limits": {"3 node", `[{"cgroup": "x"}]`, "", "0", false,
+			"on node-3: [{\"cgroup\": \"x\"}]\nin the driver of node-3: [{\"cgroup\": \"x\"}]\n"},
+		"a label": {"get nodes", "      kerf.dev/gpu-model: H100", "", "0", false,
+			"on the nodes' objects:       kerf.dev/gpu-model: H100\n"},
+		"an object": {"-o name", "daemonset.apps/kerf-agent", "", "0", false,
+			"in the cluster: daemonset.apps/kerf-agent\n"},
+		"a node that is down": {"1 node bash", "", "the node is down", "1", true,
+			"it cannot be told what is left on node-1: on_node 1: the node is down\n"},
+		"a driver that does not answer": {"gpusim limits", "", "no gpusim", "1", true,
+			"left in the driver of node-2: in_driver 2: no gpusim\n"},
+		"labels not to be had": {"get nodes", "", "connection refused", "1", true,
+			"left on the nodes' objects: labels: connection refused\n"},
+		"objects not to be had": {"-o name", "crd/half", "connection refused", "1", true,
+			"left in the cluster: objects: crd/half\nconnection refused\n"},
+		"one that says nothing": {"-o name", "", "", "7", true,
+			"left in the cluster: objects: it failed and said nothing\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack/cluster.sh"), "left")
-			cmd.Env = append(os.Environ(), "KERF_WALK_DIR="+root, "LOOK="+tt.look, "SAY="+tt.say, "COMPLAIN="+tt.complain, "STATUS="+tt.status)
+			cmd.Env = append(os.Environ(), "KERF_WALK_DIR="+root, "LOOK="+tt.look, "SAY="+tt.say,
+				"COMPLAIN="+tt.complain, "STATUS="+tt.status)
 			out, err := cmd.CombinedOutput()
 			if (err != nil) != tt.fails {
 				t.Errorf("it ends with %v", err)

@@ -1,12 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package walk reads docs/start/quick-start.md and docs/start/tutorial.md as one script and, in its test, runs it: what the pages
-// tell an administrator to type is typed, and what they show must come.
+// Package walk reads docs/start/quick-start.md and docs/start/tutorial.md as one script and, in its test, runs it: what
+// the pages tell an administrator to type is typed, and what they show must come.
 //
-// A block of "sh" is typed as it is. The block of "text" after it is what must be seen: each of its lines, in that order, is
-// in a line of the output, where "..." stands for any text; runs of spaces count as one. "sh refused" must fail. "sh eventually"
-// is typed again until what must be seen is seen, and "sh refused eventually" until it also fails. A comment <!-- walk: WORD --> calls a check of the test's own.
+// A block of "sh" is typed as it is. The block of "text" after it is what must be seen: each of its lines, in that
+// order, is in a line of the output, where "..." stands for any text; runs of spaces count as one. "sh refused" must
+// fail. "sh eventually" is typed again until what must be seen is seen, and "sh refused eventually" until it also
+// fails. A comment <!-- walk: WORD --> calls a check of the test's own.
 package walk
 
 import (
@@ -47,7 +48,8 @@ func Parse(page string) ([]Step, error) {
 			}
 		case language == "":
 			if language, began, block = fence, i+1, nil; fence == "" {
-				return nil, fmt.Errorf("line %d: a block without a language: write sh, text or yaml after the fence", i+1)
+				return nil, fmt.Errorf("line %d: a block without a language: write sh, text or yaml after the fence",
+					i+1)
 			}
 		case !isFence:
 			block = append(block, line)
@@ -55,13 +57,18 @@ func Parse(page string) ([]Step, error) {
 			last := len(steps) - 1
 			switch word, how, _ := strings.Cut(language, " "); {
 			case word == "sh" && slices.Contains([]string{"", "refused", "eventually", "refused eventually"}, how):
-				steps, shown = append(steps, Step{Line: began, Commands: strings.Join(block, "\n"), Refused: strings.HasPrefix(how, "refused"), Eventually: strings.HasSuffix(how, "eventually")}), false
+				steps, shown = append(steps, Step{Line: began, Commands: strings.Join(block, "\n"),
+					Refused: strings.HasPrefix(how, "refused"), Eventually: strings.HasSuffix(how, "eventually")}),
+					false
 			case language == "text" && (shown || last < 0 || steps[last].Check != "" || steps[last].Shows != nil):
 				return nil, fmt.Errorf("line %d: a block of text that follows no commands", began)
 			case language == "text":
 				steps[last].Shows = block
 			case language != "yaml":
-				return nil, fmt.Errorf("line %d: a block of %q: write sh, sh refused, sh eventually, sh refused eventually, text or yaml", began, language)
+				return nil,
+					fmt.Errorf(
+						"line %d: a block of %q: write sh, sh refused, sh eventually, sh refused "+
+							"eventually, text or yaml", began, language)
 			}
 			language = ""
 		}
@@ -107,7 +114,7 @@ func pattern(shown string) string {
 
 var heredoc = regexp.MustCompile(`<<-?'?(\w+)`)
 
-// Count is how many commands somebody types: lines, but those that go on with "\", those of a text that is given to a
+// Count is how many commands a reader types: lines, but those that go on with "\", those of a text that is given to a
 // command, and comments.
 func (s Step) Count() int {
 	n, end, goesOn := 0, "", false

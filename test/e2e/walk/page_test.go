@@ -13,8 +13,10 @@ import (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	page := strings.Join([]string{
-		"# A page", "```sh", "one", "two \\", "  goes on", "```", "```text", "a  b", "c...d", "```", "text between", "<!-- walk: same -->",
-		"```yaml", "not: typed", "```", "```sh refused eventually", "three <<END", "not four", "END", "# a comment", "```", "", "```text", "no", "```",
+		"# A page", "```sh", "one", "two \\", "  goes on", "```", "```text", "a  b", "c...d", "```", "text between",
+		"<!-- walk: same -->",
+		"```yaml", "not: typed", "```", "```sh refused eventually", "three <<END", "not four", "END", "# a comment",
+		"```", "", "```text", "no", "```",
 	}, "\n")
 	steps, err := Parse(page)
 	if err != nil {
@@ -23,7 +25,8 @@ func TestParse(t *testing.T) {
 	want := []Step{
 		{Line: 2, Commands: "one\ntwo \\\n  goes on", Shows: []string{"a  b", "c...d"}},
 		{Line: 12, Check: "same"},
-		{Line: 16, Commands: "three <<END\nnot four\nEND\n# a comment", Refused: true, Eventually: true, Shows: []string{"no"}},
+		{Line: 16, Commands: "three <<END\nnot four\nEND\n# a comment", Refused: true, Eventually: true,
+			Shows: []string{"no"}},
 	}
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// stepTime bounds one block, of which one builds the programs anew, and patience what must come by itself. Building
-	// Kubernetes for the first time takes most.
+	// stepTime bounds one block, one of which builds the programs again, and patience what must come by itself.
+	// Building Kubernetes for the first time takes most.
 	stepTime, firstTime, patience = 20 * time.Minute, 45 * time.Minute, 2 * time.Minute
 	// fewCommands are those until the first pod with a cap.
 	fewCommands = 10
@@ -29,7 +29,7 @@ const (
 
 var run = flag.Bool("walk", false, "bring three nodes up and walk through docs/start; needs root")
 
-// walker is somebody at a shell in the root of the source tree. What a block sets there, the next one has.
+// walker is a user at a shell in the root of the source tree. What a block sets there, the next one has.
 type walker struct {
 	*testing.T
 	root, state string
@@ -54,14 +54,16 @@ func TestWalk(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	checks := map[string]func(){"first-pod": nil, "remember": w.remember, "undisturbed": w.undisturbed, "nothing-left": w.nothingLeft}
+	checks := map[string]func(){"first-pod": nil, "remember": w.remember, "undisturbed": w.undisturbed,
+		"nothing-left": w.nothingLeft}
 	typed, began, cluster := 0, time.Now(), time.Duration(0)
 	for i, s := range steps {
 		start := time.Now()
 		switch check, known := checks[s.Check]; {
 		case s.Check == "first-pod":
 			if typed > fewCommands {
-				t.Errorf("line %d: the first pod with a cap took %d commands, want %d at most", s.Line, typed, fewCommands)
+				t.Errorf("line %d: the first pod with a cap took %d commands, want %d at most", s.Line, typed,
+					fewCommands)
 			}
 			t.Logf("the first pod with a cap after %d commands and %v", typed, time.Since(began).Round(time.Second))
 		case s.Check != "" && !known:
@@ -81,7 +83,8 @@ func TestWalk(t *testing.T) {
 		}
 		t.Logf("%6.1fs  line %d: %.60q", time.Since(start).Seconds(), s.Line, s.Commands+s.Check)
 	}
-	t.Logf("%d commands in %v, %v of it until the three nodes were up", typed, time.Since(began).Round(time.Second), cluster.Round(time.Second))
+	t.Logf("%d commands in %v, %v of it until the three nodes were up", typed, time.Since(began).Round(time.Second),
+		cluster.Round(time.Second))
 }
 
 // parseFile reads one page.
@@ -128,7 +131,8 @@ func (w *walker) step(s Step, first bool) {
 func (w *walker) shell(commands string, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	script := "[ ! -f \"$WALK_STATE\" ] || . \"$WALK_STATE\"\nset -eo pipefail\n" + commands + "\nexport -p >\"$WALK_STATE\"\n"
+	script := "[ ! -f \"$WALK_STATE\" ] || . \"$WALK_STATE\"\nset -eo pipefail\n" + commands +
+		"\nexport -p >\"$WALK_STATE\"\n"
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir, cmd.Env = w.root, append(os.Environ(), "WALK_STATE="+w.state, "PWD="+w.root)
 	var out bytes.Buffer
@@ -175,8 +179,8 @@ func (w *walker) undisturbed() {
 	}
 }
 
-// nothingLeft looks on each node, and in the cluster, for what Kerf could have left. A look that fails is a failure, with its
-// reason.
+// nothingLeft checks on each node, and in the cluster, for what Kerf could have left. A failed check is a failure, with
+// its reason.
 func (w *walker) nothingLeft() {
 	w.Helper()
 	if out := w.must("hack/cluster.sh left"); strings.TrimSpace(out) != "" {
@@ -186,7 +190,9 @@ func (w *walker) nothingLeft() {
 
 // dump is what is known when a step has failed.
 func (w *walker) dump() {
-	out, err := w.shell(`kubectl get pods -A -o wide; kubectl kerf status -o wide; kubectl get events -A --sort-by=.lastTimestamp | tail -n 40
+	out,
+		err := w.shell(
+		`kubectl get pods -A -o wide; kubectl kerf status -o wide; kubectl get events -A --sort-by=.lastTimestamp | tail -n 40
 		for d in $(kubectl -n kerf-system get pods -o name); do echo "$d"; kubectl -n kerf-system logs --tail=15 "$d" --all-containers; done`, stepTime)
 	w.Logf("%v\n%s", err, out)
 }

@@ -26,14 +26,19 @@ type Agent struct {
 // patience is how long an agent may take to be ready.
 const patience = 20 * time.Second
 
+// Config is the SharingConfig of an agent whose pool has these further fields.
+func Config(pool string) string {
+	return "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools:\n  - {name: default, autoMIGMode: " +
+		"false, " + pool + "}\n"
+}
+
 // StartAgent starts an agent whose pool has these further fields, such as "backends: [driver, reactive]".
 func (b *Bench) StartAgent(ctx context.Context, pool string) (*Agent, error) {
 	dir, err := b.folder("a")
 	if err != nil {
 		return nil, err
 	}
-	text := "apiVersion: kerf.dev/v1alpha1\nkind: SharingConfig\nspec:\n  pools:\n  - {name: default, migOnDemand: false, " + pool + "}\n"
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(Config(pool)), 0o644); err != nil {
 		return nil, err
 	}
 	a := &Agent{b: b, dir: dir}
@@ -43,8 +48,10 @@ func (b *Bench) StartAgent(ctx context.Context, pool string) (*Agent, error) {
 
 // Start starts the agent's process, again after a Kill, and waits until it is ready.
 func (a *Agent) Start(ctx context.Context) error {
-	p, err := a.b.Start(Way{env: a.b.Env}, a.b.Program("kerf-agent"), "--dir", a.dir+"/run", "--state-dir", a.dir+"/state", "--lock-dir", a.dir+"/locks",
-		"--cdi-dir", a.dir+"/cdi", "--config", a.dir+"/config.yaml", "--gpu-settings", "read-only", "--library", a.b.Program("libkerf.so"))
+	p, err := a.b.Start(Way{env: a.b.Env}, a.b.Program("kerf-agent"), "--run-dir", a.dir+"/run", "--state-dir",
+		a.dir+"/state", "--lock-dir", a.dir+"/locks",
+		"--cdi-dir", a.dir+"/cdi", "--config", a.dir+"/config.yaml", "--gpu-settings", "read-only", "--library",
+		a.b.Program("libkerf.so"))
 	if err != nil {
 		return err
 	}
@@ -72,7 +79,8 @@ func lastLine(text string) string { return text[strings.LastIndexByte(text, '\n'
 
 // Kerf runs the command line on this agent.
 func (a *Agent) Kerf(ctx context.Context, args ...string) (string, int, error) {
-	return a.b.Output(ctx, Way{env: a.b.Env}, a.b.Program("kerf"), append([]string{"--dir", a.dir + "/run"}, args...)...)
+	return a.b.Output(ctx, Way{env: a.b.Env}, a.b.Program("kerf"), append([]string{"--run-dir", a.dir + "/run"},
+		args...)...)
 }
 
 // Dir is the folder of its sockets.
@@ -81,7 +89,8 @@ func (a *Agent) Dir() string { return a.dir + "/run" }
 // Grant starts programs in a grant of this machine's GPU. Flags are those of kerf run.
 func (a *Agent) Grant(name string, flags ...string) Way {
 	a.grants++ // a name is free again only when the grant before has ended
-	argv := []string{a.b.Program("kerf"), "--dir", a.dir + "/run", "run", "-q", "--name", fmt.Sprintf("%s-%d", name, a.grants), "--gpu-uuid", a.b.Machine.UUID}
+	argv := []string{a.b.Program("kerf"), "--run-dir", a.dir + "/run", "run", "-q", "--name",
+		fmt.Sprintf("%s-%d", name, a.grants), "--gpu-uuid", a.b.Machine.UUID}
 	return Way{Name: name, argv: append(append(argv, flags...), "--"), env: a.b.environ()}
 }
 

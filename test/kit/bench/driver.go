@@ -25,7 +25,8 @@ type Driver struct {
 
 // OpenDriver opens NVML. It rejects each call that changes a GPU.
 func (b *Bench) OpenDriver(ctx context.Context) (*Driver, error) {
-	lib, err := nvml.Open(ctx, nvml.Options{ReadOnly: true, LibraryPaths: nvml.DefaultLibraryPaths(b.variable("LD_LIBRARY_PATH")), CallTimeout: 3 * time.Second})
+	lib, err := nvml.Open(ctx, nvml.Options{ReadOnly: true,
+		LibraryPaths: nvml.DefaultLibraryPaths(b.variable("LD_LIBRARY_PATH")), CallTimeout: 3 * time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,8 @@ func (b *Bench) smiSettings(ctx context.Context, out core.Settings) {
 	defer cancel()
 	const query = "persistence_mode,ecc.mode.current,ecc.mode.pending,accounting.mode,clocks.applications.graphics," +
 		"clocks.applications.memory,mig.mode.pending,power.management"
-	text, code, err := b.Output(ctx, Way{env: b.environ()}, "nvidia-smi", "--query-gpu=uuid,"+query, "--format=csv,noheader")
+	text, code, err := b.Output(ctx, Way{env: b.environ()}, "nvidia-smi", "--query-gpu=uuid,"+query,
+		"--format=csv,noheader")
 	if err != nil || code != 0 {
 		return
 	}

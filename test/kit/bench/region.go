@@ -44,7 +44,8 @@ func (b *Bench) NewRegion(limit uint64) (*Region, error) {
 	return &Region{dir: dir, region: region}, nil
 }
 
-// Way starts programs with libkerf. What programs counted that have ended counts no longer; in a grant, the agent sees to that.
+// Way starts programs with libkerf. What programs counted that have ended counts no longer; in a grant, the agent sees
+// to that.
 func (r *Region) Way(b *Bench) Way {
 	graves, err := r.region.Dead(gone)
 	if err == nil {

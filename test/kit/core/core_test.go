@@ -29,21 +29,29 @@ func TestVerdicts(t *testing.T) {
 		return out
 	}
 	for name, c := range map[string]struct{ got, want any }{
-		"at the bound":        {core.AtMost("x", "it", 5, 5, "ms").Verdict, core.Proven},
-		"above the bound":     {core.AtMost("x", "it", 5.01, 5, "ms"), core.Result{Claim: "x", Verdict: core.Disproven, Detail: "it: 5.01 ms (bound: 5 ms)"}},
-		"large numbers":       {core.AtMost("x", "it", 123456.7, 5, "ns").Detail, "it: 123457 ns (bound: 5 ns)"},
-		"near":                {core.Near("x", "it", 0.55, 0.5, 0.1).Verdict, core.Proven},
-		"too low":             {core.Near("x", "it", 0.449, 0.5, 0.1).Verdict, core.Disproven},
-		"too high":            {core.Near("x", "it", 0.551, 0.5, 0.1).Verdict, core.Disproven},
-		"no number":           {core.Near("x", "it", math.NaN(), 0.5, 0.1).Verdict, core.Disproven},
-		"one to nine":         {shares(steady(20, 10, 10), steady(180, 90, 90), 0.1), []core.Verdict{core.Proven, core.Proven}},
-		"one to four":         {shares(steady(40, 20, 20), steady(160, 80, 80), 0.1), []core.Verdict{core.Disproven, core.Disproven}},
-		"right, but unsteady": {shares(steady(20, 0, 20), steady(180, 100, 80), 0.1), []core.Verdict{core.Proven, core.Disproven}},
-		"a second of nothing": {shares(steady(20, 20, 0), steady(180, 180, 0), 0.1), []core.Verdict{core.Proven, core.Disproven}},
-		"nobody worked":       {shares(core.Work{}, core.Work{}, 0.1)[0], core.Disproven},
-		"enough for each":     {core.AtLeastShares("x", "it", [2]core.Work{steady(30, 30), steady(82, 82)}, steady(100, 100), 0.1)[1].Verdict, core.Proven},
-		"less than its share": {core.AtLeastShares("x", "it", [2]core.Work{steady(30, 30), steady(80, 80)}, steady(100, 100), 0.1)[1].Verdict, core.Disproven},
-		"quantiles":           {[]float64{core.Median([]float64{3, 1, 2}), core.Quantile([]float64{1, 2}, 1), core.Median(nil)}, []float64{2, 2, 0}},
+		"at the bound": {core.AtMost("x", "it", 5, 5, "ms").Verdict, core.Proven},
+		"above the bound": {core.AtMost("x", "it", 5.01, 5, "ms"), core.Result{Claim: "x", Verdict: core.Disproven,
+			Detail: "it: 5.01 ms (bound: 5 ms)"}},
+		"large numbers": {core.AtMost("x", "it", 123456.7, 5, "ns").Detail, "it: 123457 ns (bound: 5 ns)"},
+		"near":          {core.Near("x", "it", 0.55, 0.5, 0.1).Verdict, core.Proven},
+		"too low":       {core.Near("x", "it", 0.449, 0.5, 0.1).Verdict, core.Disproven},
+		"too high":      {core.Near("x", "it", 0.551, 0.5, 0.1).Verdict, core.Disproven},
+		"no number":     {core.Near("x", "it", math.NaN(), 0.5, 0.1).Verdict, core.Disproven},
+		"one to nine": {shares(steady(20, 10, 10), steady(180, 90, 90), 0.1),
+			[]core.Verdict{core.Proven, core.Proven}},
+		"one to four": {shares(steady(40, 20, 20), steady(160, 80, 80), 0.1),
+			[]core.Verdict{core.Disproven, core.Disproven}},
+		"right, but unsteady": {shares(steady(20, 0, 20), steady(180, 100, 80), 0.1),
+			[]core.Verdict{core.Proven, core.Disproven}},
+		"a second of nothing": {shares(steady(20, 20, 0), steady(180, 180, 0), 0.1),
+			[]core.Verdict{core.Proven, core.Disproven}},
+		"nobody worked": {shares(core.Work{}, core.Work{}, 0.1)[0], core.Disproven},
+		"enough for each": {core.AtLeastShares("x", "it", [2]core.Work{steady(30, 30), steady(82, 82)},
+			steady(100, 100), 0.1)[1].Verdict, core.Proven},
+		"less than its share": {core.AtLeastShares("x", "it", [2]core.Work{steady(30, 30), steady(80, 80)},
+			steady(100, 100), 0.1)[1].Verdict, core.Disproven},
+		"quantiles": {[]float64{core.Median([]float64{3, 1, 2}), core.Quantile([]float64{1, 2}, 1), core.Median(nil)},
+			[]float64{2, 2, 0}},
 	} {
 		if d := cmp.Diff(c.want, c.got); d != "" {
 			t.Errorf("%s: %s", name, d)
@@ -60,15 +68,24 @@ func TestComplete(t *testing.T) {
 		in   core.Outcome
 		want []core.Result
 	}{
-		"all there": {core.Outcome{Results: []core.Result{is("b", core.Proven, "2"), is("a", core.Proven, "1"), is("c", core.NotPossible, "3")}},
+		"all there": {core.Outcome{Results: []core.Result{is("b", core.Proven, "2"), is("a", core.Proven, "1"),
+			is("c", core.NotPossible, "3")}},
 			[]core.Result{is("a", core.Proven, "1"), is("b", core.Proven, "2"), is("c", core.NotPossible, "3")}},
-		"the worst counts": {core.Outcome{Results: []core.Result{is("a", core.Proven, "1"), is("a", core.Disproven, "2"), is("a", core.Disproven, "3"), is("a", core.NotPossible, "4")}},
-			[]core.Result{is("a", core.Disproven, "2; 3"), is("b", core.NotReached, "the step has no result for it"), is("c", core.NotReached, "the step has no result for it")}},
-		"many details": {core.Outcome{Results: []core.Result{is("a", core.Proven, "1"), is("a", core.Proven, "1"), is("a", core.Proven, "2"), is("a", core.Proven, "3"), is("a", core.Proven, "4"), is("a", core.Proven, "5"), is("b", core.Proven, "x"), is("c", core.Proven, "y")}},
-			[]core.Result{is("a", core.Proven, "1; 2; and 3 more"), is("b", core.Proven, "x"), is("c", core.Proven, "y")}},
-		"a part proves nothing": {core.Outcome{Ended: "it crashed", Results: []core.Result{is("a", core.Proven, "1"), is("b", core.Disproven, "2")}},
-			[]core.Result{is("a", core.NotReached, "it crashed; so far: 1"), is("b", core.Disproven, "2"), is("c", core.NotReached, "it crashed")}},
-		"a claim of another step": {core.Outcome{Results: []core.Result{is("z", core.Disproven, "1"), is("a", core.Proven, "1"), is("b", core.Proven, "1"), is("c", core.Proven, "1")}},
+		"the worst counts": {core.Outcome{Results: []core.Result{is("a", core.Proven, "1"),
+			is("a", core.Disproven, "2"), is("a", core.Disproven, "3"), is("a", core.NotPossible, "4")}},
+			[]core.Result{is("a", core.Disproven, "2; 3"), is("b", core.NotReached, "the step has no result for it"),
+				is("c", core.NotReached, "the step has no result for it")}},
+		"many details": {core.Outcome{Results: []core.Result{is("a", core.Proven, "1"), is("a", core.Proven, "1"),
+			is("a", core.Proven, "2"), is("a", core.Proven, "3"), is("a", core.Proven, "4"), is("a", core.Proven, "5"),
+			is("b", core.Proven, "x"), is("c", core.Proven, "y")}},
+			[]core.Result{is("a", core.Proven, "1; 2; and 3 more"), is("b", core.Proven, "x"),
+				is("c", core.Proven, "y")}},
+		"a part proves nothing": {core.Outcome{Ended: "it crashed", Results: []core.Result{is("a", core.Proven, "1"),
+			is("b", core.Disproven, "2")}},
+			[]core.Result{is("a", core.NotReached, "it crashed; so far: 1"), is("b", core.Disproven, "2"),
+				is("c", core.NotReached, "it crashed")}},
+		"a claim of another step": {core.Outcome{Results: []core.Result{is("z", core.Disproven, "1"),
+			is("a", core.Proven, "1"), is("b", core.Proven, "1"), is("c", core.Proven, "1")}},
 			[]core.Result{is("a", core.Proven, "1"), is("b", core.Proven, "1"), is("c", core.Proven, "1")}},
 	} {
 		got := core.Complete(step, c.in)
@@ -76,7 +93,8 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%s: %s", name, d)
 		}
 	}
-	if got := core.Without(step, "no GPU"); len(got.Results) != 3 || got.Results[2] != is("c", core.NotPossible, "no GPU") {
+	if got := core.Without(step, "no GPU"); len(got.Results) != 3 || got.Results[2] != is("c", core.NotPossible,
+		"no GPU") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -172,10 +190,13 @@ func TestCompare(t *testing.T) {
 		after core.Settings
 		want  []string
 	}{
-		"equal":                {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0"}, nil},
-		"changed":              {core.Settings{"GPU-1 mode": "3", "GPU-1 power": "700", "GPU-2 mode": "0"}, []string{"GPU-1 mode was 0 before and is 3 now"}},
-		"gone":                 {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700"}, []string{"GPU-2 mode was 0 before and cannot be read any more"}},
-		"nvidia-smi told once": {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0", core.SMI + "GPU-1 x": "1"}, nil},
+		"equal": {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0"}, nil},
+		"changed": {core.Settings{"GPU-1 mode": "3", "GPU-1 power": "700", "GPU-2 mode": "0"},
+			[]string{"GPU-1 mode was 0 before and is 3 now"}},
+		"gone": {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700"},
+			[]string{"GPU-2 mode was 0 before and cannot be read any more"}},
+		"nvidia-smi told once": {core.Settings{"GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0",
+			core.SMI + "GPU-1 x": "1"}, nil},
 		"new": {core.Settings{"GPU-1 ecc": "on", "GPU-1 mode": "0", "GPU-1 power": "700", "GPU-2 mode": "0"},
 			[]string{"GPU-1 ecc is on and could not be read before"}},
 	} {
@@ -213,24 +234,57 @@ func TestExit(t *testing.T) {
 }
 
 func TestMarkdown(t *testing.T) {
-	r := core.Report{Kit: "v1", Simulated: true, Machine: []core.Fact{{Name: "GPU", Value: "a | b"}}, Steps: []core.Outcome{
-		core.Complete(core.Step{ID: "abi", Title: "Names", Claims: []string{"abi-known"}}, core.Outcome{Ended: "the step\ncrashed", Facts: []core.Fact{{Name: "n", Value: strings.Repeat("x", 400)}}}),
-	}}
+	r := core.Report{Kit: "v1", Simulated: true, Machine: []core.Fact{{Name: "GPU", Value: "a | b"}},
+		Steps: []core.Outcome{
+			core.Complete(core.Step{ID: "abi", Title: "Names", Claims: []string{"abi-known"}},
+				core.Outcome{Ended: "the step\ncrashed",
+					Facts: []core.Fact{{Name: "n", Value: strings.Repeat("x", 400)}}}),
+		}}
 	r.Settle(core.Settings{"a": "1"}, core.Settings{"a": "2"})
 	text := r.Markdown()
 	for _, want := range []string{
-		"**Simulated:**", "| GPU | a \\| b |", "| `settings-unchanged` | With `--gpu-settings read-only`, Kerf changes no setting of a GPU. | disproven | 1 differences |",
-		"| not reached | the step crashed |", "- a was 1 before and is 2 now", "It did not run to its end: the step crashed.", "xxx ... |",
+		"**Simulated:**", "| GPU | a \\| b |", "| `settings-unchanged` | With `--gpu-settings read-only`, Kerf " +
+			"changes no setting of a GPU. | disproven | 1 differences |",
+		"| not reached | the step crashed |", "- a was 1 before and is 2 now",
+		"It did not run to its end: the step crashed.", "xxx ... |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
 	r.Other = &core.Report{Steps: []core.Outcome{{ID: "abi", Facts: []core.Fact{{Name: "n", Value: "seven"}}}}}
-	if text := r.Markdown(); !strings.Contains(text, "| what | value | simulator |") || !strings.Contains(text, "xxx ... | seven |") {
+	if text := r.Markdown(); !strings.Contains(text, "| what | value | simulator |") ||
+		!strings.Contains(text, "xxx ... | seven |") {
 		t.Errorf("the simulator's facts are missing in:\n%s", text)
 	}
 	if r.Other, r.Simulated = nil, false; strings.Contains(r.Markdown(), "imulated") {
 		t.Error("a report of a real GPU is marked as simulated")
+	}
+}
+
+func TestAdds(t *testing.T) {
+	without := []float64{10, 11, 12, 10, 11, 12, 10, 11, 12}
+	plus := func(d ...float64) (out []float64) {
+		for i, v := range without {
+			out = append(out, v+d[i%len(d)])
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		with []float64
+		want core.Verdict
+	}{
+		"nothing":                {plus(0), core.Proven},
+		"less than the bound":    {plus(0.5, 0.9), core.Proven},
+		"more than the bound":    {plus(1.5, 2), core.Disproven},
+		"one value is far off":   {plus(0, 0, 0, 0, 0, 0, 0, 0, 500), core.Proven},
+		"the noise hides it":     {plus(-20, 20, 3, -3), core.NotPossible},
+		"too few measurements":   {plus(0)[:5], core.NotPossible},
+		"no measurements":        {nil, core.NotPossible},
+		"six alike measurements": {plus(2)[:6], core.Disproven},
+	} {
+		if got := core.Adds("x", "it", without, tt.with, 1, "µs"); got.Verdict != tt.want || got.Detail == "" {
+			t.Errorf("%s: %+v, want %s", name, got, tt.want)
+		}
 	}
 }

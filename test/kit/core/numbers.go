@@ -17,6 +17,24 @@ func Quantile(values []float64, q float64) float64 {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
+// medianBetween returns the interval in which the median of a distribution is with 95% certainty, from a sample of it.
+// A value is above the median as often as a coin shows heads. A sample of five or fewer tells nothing.
+func medianBetween(sample []float64) (low, high float64) {
+	const rest = 0.05
+	n := len(sample)
+	if n < 6 {
+		return math.Inf(-1), math.Inf(1)
+	}
+	sorted := slices.Sorted(slices.Values(sample))
+	k, tail, term := 0, 0.0, math.Pow(0.5, float64(n)) // term: the probability of exactly k heads
+	for tail+2*term <= rest {
+		tail += 2 * term
+		term *= float64(n-k) / float64(k+1)
+		k++
+	}
+	return sorted[k-1], sorted[n-k]
+}
+
 // Work is what one program of a comparison did.
 type Work struct {
 	Units   float64 `json:"units"`
@@ -53,8 +71,9 @@ func WorstSecond(a, b Work, target float64) float64 {
 	return worst
 }
 
-// SharesOf judges two programs that should share a GPU. The ratio is within a tenth of the target; no second differs by more
-// than 5 points. Each program counts in units of its own rate alone, so programs of different kinds can be compared.
+// SharesOf judges two programs that should share a GPU. The ratio is within a tenth of the target; no second differs by
+// more than 5 points. Each program counts in units of its own rate alone, so programs of different kinds can be
+// compared.
 func SharesOf(claim, secondsClaim, what string, a, b Work, target float64) []Result {
 	share := Share(a, b)
 	ok := !math.IsNaN(share) && math.Abs(share-target) <= target*0.1
@@ -79,7 +98,9 @@ func AtLeastShares(claim, what string, w [2]Work, alone Work, first float64) []R
 	var out []Result
 	for i, part := range []float64{first, 1 - first} {
 		got := w[i].Rate() / alone.Rate()
-		out = append(out, Is(claim, got >= 0.9*part, "%s: program %d has %.1f%% of its rate alone (target: at least 90%% of %.0f%%)", what, i+1, got*100, part*100))
+		out = append(out, Is(claim, got >= 0.9*part,
+			"%s: program %d has %.1f%% of its rate alone (target: at least 90%% of %.0f%%)", what, i+1, got*100,
+			part*100))
 	}
 	return out
 }

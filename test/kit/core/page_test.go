@@ -15,7 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/test/kit/core"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/reference/hardware-kit.md, and the texts of the reports")
+var update = flag.Bool("update", false,
+	"write the tables of docs/reference/hardware-kit.md, and the texts of the reports")
 
 const page = "../../../docs/reference/hardware-kit.md"
 

@@ -42,9 +42,9 @@ type Report struct {
 	Other *Report `json:"-"`
 }
 
-// Complete gives each claim of a step that has no result a verdict, in the order of the step's claims. Several results on a
-// claim become one: the worst counts, and the details of that verdict are joined. A step that did not come to its end proves
-// nothing, but may have disproven something.
+// Complete gives each claim of a step that has no result a verdict, in the order of the step's claims. Several results
+// on a claim become one: the worst counts, and the details of that verdict are joined. A step that did not come to its
+// end proves nothing, but may have disproven something.
 func Complete(s Step, o Outcome) Outcome {
 	o.ID, o.Title = s.ID, s.Title
 	var out []Result
@@ -142,7 +142,8 @@ func (r Report) Markdown() string {
 	if r.Simulated {
 		b.WriteString("**Simulated:** the simulated driver made this report. It proves nothing about hardware.\n\n")
 	}
-	fmt.Fprintf(&b, "Kit %s. The [guide to the kit](../../../docs/reference/hardware-kit.md) explains the verdicts.\n\n", r.Kit)
+	fmt.Fprintf(&b,
+		"Kit %s. The [guide to the kit](../../../docs/reference/hardware-kit.md) explains the verdicts.\n\n", r.Kit)
 	facts(&b, r.Machine)
 	b.WriteString("## Verdicts\n\n| claim | statement | verdict | detail |\n|---|---|---|---|\n")
 	for _, x := range r.Results() {

@@ -41,8 +41,8 @@ func reports(t *testing.T) map[string]core.Report {
 	return out
 }
 
-// Each claim of a report exists, belongs to its step, and is judged once. The text is that of the numbers, and a report of the
-// simulator says so.
+// Each claim of a report exists, belongs to its step, and is judged once. The text is that of the numbers, and a report
+// of the simulator says so.
 func TestReports(t *testing.T) {
 	all := reports(t)
 	simulator := all["simulator"]
@@ -85,13 +85,15 @@ func TestReports(t *testing.T) {
 		if d := cmp.Diff(r.Markdown(), string(text)); d != "" {
 			t.Errorf("%s.md is not the text of %s.json:\n%s", name, name, d)
 		}
-		if r.Simulated != strings.HasPrefix(name, "simulator") || r.Simulated != strings.Contains(string(text), "**Simulated:**") {
+		if r.Simulated != strings.HasPrefix(name, "simulator") || r.Simulated != strings.Contains(string(text),
+			"**Simulated:**") {
 			t.Errorf("%s: simulated is %t, and the name or the text says otherwise", name, r.Simulated)
 		}
 	}
 }
 
-// The status table of the README has a row for each claim that the newest report of a real GPU has proven, and for no other.
+// The status table of the README has a row for each claim that the newest report of a real GPU has proven, and for no
+// other.
 func TestReadme(t *testing.T) {
 	data, err := os.ReadFile("../../../README.md")
 	if err != nil {
@@ -119,6 +121,7 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	if got := strings.Count(string(data), "| hardware |"); got != want {
-		t.Errorf("the status table of README.md has %d rows with the state hardware, and the newest report has proven %d claims", got, want)
+		t.Errorf("the status table of README.md has %d rows with the state hardware, and the newest report has "+
+			"proven %d claims", got, want)
 	}
 }

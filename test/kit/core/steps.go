@@ -43,7 +43,8 @@ func Steps() []Step {
 		{0, "identity", "The machine, the driver and the settings", 10, nil, nil},
 		{2, "abi", "Functions of the driver's libraries", 10, gpu, []string{"abi-known", "abi-identity"}},
 		{4, "caps", "libkerf: caps and data", 75, gpu,
-			[]string{"cap-rejects", "driver-rejects", "cap-size", "cap-shared", "cap-peak", "cap-returns", "data-intact"}},
+			[]string{"cap-rejects", "driver-rejects", "cap-size", "cap-shared", "cap-peak", "cap-returns",
+				"data-intact"}},
 		{15, "serving", "Two serving programs on one GPU", 60, agent, []string{"serving-equal"}},
 		{7, "shares", "Shares of GPU time", 85, agent, []string{"share-strict", "share-seconds", "share-fair"}},
 		{3, "memory", "What the driver takes for itself", 25, gpu, []string{"context-listed", "managed-unlisted"}},
@@ -87,7 +88,8 @@ func IDs(steps []Step) []string {
 	return out
 }
 
-// Scale is the factor for the durations within steps, above 0 and at most 1. It is 1 if the run has room for all of them.
+// Scale is the factor for the durations within steps, above 0 and at most 1. It is 1 if the run has room for all of
+// them.
 func Scale(steps []Step, minutes float64) float64 { return min(1, minutes*60/max(1, seconds(steps))) }
 
 func seconds(steps []Step) (sum float64) {
@@ -100,8 +102,9 @@ func seconds(steps []Step) (sum float64) {
 // reserve is kept for the comparison of settings and the report.
 const reserve = 3 * time.Second
 
-// Limit returns how long the first of the steps that remain may run when so much of the run is left. It may use a third more
-// than its part. What a step does not use is left for the others. ok is false if the rest is too short to say anything.
+// Limit returns how long the first of the steps that remain may run when so much of the run is left. It may use a third
+// more than its part. What a step does not use is left for the others. ok is false if the rest is too short to say
+// anything.
 func Limit(rest []Step, left time.Duration) (limit time.Duration, ok bool) {
 	const least = 500 * time.Millisecond
 	left -= reserve

@@ -42,6 +42,26 @@ func AtMost(claim, what string, got, bound float64, unit string) Result {
 	return Is(claim, got <= bound, "%s: %s (bound: %s)", what, number(got, unit), number(bound, unit))
 }
 
+// Adds compares what something adds with a bound, from paired measurements without and with it. The verdict needs the
+// interval of the median difference, with 95% certainty, on one side of the bound. Otherwise the machine varies by more
+// than the bound, and the claim is not possible here.
+func Adds(claim, what string, without, with []float64, bound float64, unit string) Result {
+	differences := make([]float64, min(len(without), len(with)))
+	for i := range differences {
+		differences[i] = with[i] - without[i]
+	}
+	low, high := medianBetween(differences)
+	detail := fmt.Sprintf("%s: %s, %s to %s with 95%% certainty (bound: %s)", what,
+		number(Median(differences), unit), number(low, unit), number(high, unit), number(bound, unit))
+	switch {
+	case high <= bound:
+		return Result{Claim: claim, Verdict: Proven, Detail: detail}
+	case low > bound:
+		return Result{Claim: claim, Verdict: Disproven, Detail: detail}
+	}
+	return Impossible(claim, detail)
+}
+
 // Near compares a number with a target. Tolerance is relative to the target.
 func Near(claim, what string, got, target, tolerance float64) Result {
 	ok := got >= target*(1-tolerance) && got <= target*(1+tolerance)

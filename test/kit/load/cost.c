@@ -33,7 +33,8 @@ static CUresult launch(struct gpu *g, void *with)
 
 static CUresult launch_ex(struct gpu *g, void *with)
 {
-	const CUlaunchConfig c = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1 };
+	const CUlaunchConfig c = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+		.blockDimZ = 1 };
 	(void)with;
 	CALL(g, launch_ex(&c, g->empty, NULL, NULL));
 	return CUDA_SUCCESS;

@@ -1,7 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * kitload is the hardware kit's program for a GPU. It calls libcuda.so.1, which it opens with dlopen, and prints JSON lines.
+ * kitload is the hardware kit's program for a GPU. It calls libcuda.so.1, which it opens with dlopen, and prints JSON
+ * lines.
  */
 #ifndef KITLOAD_H
 #define KITLOAD_H
@@ -97,8 +98,8 @@ struct arguments {
 
 uint64_t now_ns(void);
 
-/* open_driver finds the functions; false: failed says why. open_gpu makes a context; load_kernels compiles the PTX beside the
- * program, the newest that the driver takes. */
+/* open_driver finds the functions; false: failed says why. open_gpu makes a context; load_kernels compiles the PTX
+ * beside the program, the newest that the driver takes. */
 bool open_driver(struct gpu *g);
 CUresult open_gpu(struct gpu *g, int device);
 CUresult load_kernels(struct gpu *g);

@@ -40,8 +40,10 @@ CUresult do_info(struct gpu *g, const struct arguments *a)
 		if (ret)
 			return ret;
 	}
-	printf("{\"cuda\":%d,\"name\":\"%s\",\"processors\":%d,\"total_bytes\":%zu,\"free_bytes\":%zu,\"ptx\":\"%s\",\"jit_ns\":%llu,\"kernels\":%s}\n",
-	       version, name, g->processors, total, left, g->ptx ? g->ptx : "none", (unsigned long long)g->jit_ns, kernels ? "true" : "false");
+	printf("{\"cuda\":%d,\"name\":\"%s\",\"processors\":%d,"
+		"\"total_bytes\":%zu,\"free_bytes\":%zu,\"ptx\":\"%s\",\"jit_ns\":%llu,\"kernels\":%s}\n",
+	       version, name, g->processors, total, left, g->ptx ? g->ptx : "none", (unsigned long long)g->jit_ns,
+	       kernels ? "true" : "false");
 	return CUDA_SUCCESS;
 }
 
@@ -89,7 +91,8 @@ static uint64_t bytes(const char *text)
 {
 	char *end;
 	uint64_t n = strtoull(text, &end, 10);
-	return strncmp(end, "GiB", 3) == 0 ? n << 30 : strncmp(end, "MiB", 3) == 0 ? n << 20 : strncmp(end, "KiB", 3) == 0 ? n << 10 : n;
+	return strncmp(end, "GiB", 3) == 0 ? n << 30 : strncmp(end, "MiB", 3) == 0 ? n << 20 : strncmp(end, "KiB", 3) == 0
+		? n << 10 : n;
 }
 
 static bool parse(int argc, char **argv, struct arguments *a)

@@ -182,14 +182,15 @@ CUresult do_fill(struct gpu *g, const struct arguments *a)
 		give(g, find_family(a->api), &pieces[i]);
 	struct piece again = { .bytes = got / 2 };
 	CUresult back = again.bytes ? take(g, find_family(a->api), &again) : CUDA_SUCCESS;
-	printf("{\"allocated_bytes\":%llu,\"error\":\"%s\",\"bad_words\":%llu,\"kernels\":%s,\"total_bytes\":%zu,\"again\":\"%s\"}\n",
+	printf("{\"allocated_bytes\":%llu,\"error\":\"%s\",\"bad_words\":%llu,\"kernels\":%s,"
+		"\"total_bytes\":%zu,\"again\":\"%s\"}\n",
 	       (unsigned long long)got, name_of(g, met), (unsigned long long)wrong, kernels ? "true" : "false", total,
 	       name_of(g, back));
 	return CUDA_SUCCESS;
 }
 
-/* Takes a step each --every until it is killed, has --alloc, or meets an error, with a line for each. Then it holds what it has
- * until its input ends. */
+/* Takes a step each --every until it is killed, has --alloc, or meets an error, with a line for each. Then it holds
+ * what it has until its input ends. */
 CUresult do_grow(struct gpu *g, const struct arguments *a)
 {
 	const struct family *f = find_family(a->api);

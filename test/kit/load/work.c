@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Work that is counted in units, so that a share is what was done and not what a clock says.
- * train: kernels of some 5 ms for all multiprocessors. decode: a graph of 32 reads of 64 MiB is one token. serve: requests
- * of one such kernel (a prompt) and 64 tokens.
+ * train: kernels of some 5 ms for all multiprocessors. decode: a graph of 32 reads of 64 MiB is one token. serve:
+ * requests of one such kernel (a prompt) and 64 tokens.
  */
 #include "kitload.h"
 
@@ -118,7 +118,8 @@ static void print_work(struct work *w, uint64_t wall)
 	uint64_t seconds = wall / 1000000000u;
 	printf("{\"units\":%llu,\"wall_ns\":%llu,\"rounds\":%llu,\"p50_ns\":%llu,\"p99_ns\":%llu,\"seconds\":[",
 	       (unsigned long long)w->units, (unsigned long long)wall, (unsigned long long)w->rounds,
-	       (unsigned long long)quantile(w->took, w->tokens, 0.5), (unsigned long long)quantile(w->took, w->tokens, 0.99));
+	       (unsigned long long)quantile(w->took, w->tokens, 0.5), (unsigned long long)quantile(w->took, w->tokens,
+	       0.99));
 	for (uint64_t i = 0; i < seconds && i < MOST_SECONDS; i++)
 		printf("%s%llu", i ? "," : "", (unsigned long long)w->second[i]);
 	printf("]}\n");

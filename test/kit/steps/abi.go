@@ -45,7 +45,8 @@ func abi(ctx context.Context, b *bench.Bench) error {
 		return err
 	}
 	unknown := table.Unknown(names)
-	b.Add(core.Is("abi-known", len(unknown) == 0, "%d unknown functions that may allocate %s", len(unknown), strings.Join(unknown, " ")))
+	b.Add(core.Is("abi-known", len(unknown) == 0, "%d unknown functions that may allocate %s", len(unknown),
+		strings.Join(unknown, " ")))
 	return identities(ctx, b, table, names)
 }
 
@@ -58,8 +59,8 @@ type identified struct {
 	Failed, Call string
 }
 
-// identities asks cuGetProcAddress for each name, with and without its version. libkerf finds the functions that it counts by
-// their address, so these have to be exported. Others may be hidden.
+// identities asks cuGetProcAddress for each name, with and without its version. libkerf finds the functions that it
+// counts by their address, so these have to be exported. Others may be hidden.
 func identities(ctx context.Context, b *bench.Bench, table libkerf.Table, names []string) error {
 	all := slices.Clone(names)
 	for _, n := range names {
@@ -93,8 +94,10 @@ func identities(ctx context.Context, b *bench.Bench, table libkerf.Table, names 
 		default:
 			counted = slices.Compact(counted)
 			b.SaveJSON("hidden.json", hidden)
-			b.Fact("cuGetProcAddress", "%d questions, %d answers, %d of them no exported function", got.Asked, got.Found, len(hidden))
-			b.Add(core.Is("abi-identity", len(counted) == 0 && got.Found > 0, "%d functions that libkerf counts are hidden %v", len(counted), counted))
+			b.Fact("cuGetProcAddress", "%d questions, %d answers, %d of them no exported function", got.Asked,
+				got.Found, len(hidden))
+			b.Add(core.Is("abi-identity", len(counted) == 0 && got.Found > 0,
+				"%d functions that libkerf counts are hidden %v", len(counted), counted))
 			return nil
 		}
 	}
@@ -112,6 +115,7 @@ func baseName(name string) string {
 func counts(table libkerf.Table, names []string, name string) bool {
 	return slices.ContainsFunc(names, func(n string) bool {
 		class, known := table.Class(n)
-		return known && baseName(n) == baseName(name) && class != libkerf.None && class != libkerf.Host && class != libkerf.Resolve
+		return known && baseName(n) == baseName(name) && class != libkerf.None && class != libkerf.Host &&
+			class != libkerf.Resolve
 	})
 }

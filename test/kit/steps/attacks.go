@@ -13,7 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/test/kit/core"
 )
 
-// attack is a way around libkerf. Held says whether docs/reference/enforcement.md expects that the cap holds in the program.
+// attack is a way around libkerf. Held says whether docs/reference/enforcement.md expects that the cap holds in the
+// program.
 type attack struct {
 	what string
 	args []string
@@ -46,7 +47,8 @@ func attacks(ctx context.Context, b *bench.Bench) error {
 		return err
 	}
 	b.Fact("32 processes at once", "%.2f GiB, %d rejected", float64(sum)/float64(gib), rejected)
-	b.Add(core.Is("attacks", sum <= gib, "32 processes at once: %.2f GiB, %d rejected (the cap was expected to hold)", float64(sum)/float64(gib), rejected))
+	b.Add(core.Is("attacks", sum <= gib, "32 processes at once: %.2f GiB, %d rejected (the cap was expected to hold)",
+		float64(sum)/float64(gib), rejected))
 	return evade(ctx, b, r.Way(b).With("libkerf", "LD_PRELOAD="), attack{"an empty LD_PRELOAD", nil, false})
 }
 

@@ -33,7 +33,8 @@ func load(ctx context.Context, b *bench.Bench, w bench.Way, args ...string) ([]l
 		}
 	}
 	if err == nil && len(out) == 0 && ctx.Err() == nil {
-		err = fmt.Errorf("gpuload %s (%s) ended with %d: %s", strings.Join(args, " "), w.Name, code, strings.TrimSpace(text))
+		err = fmt.Errorf("gpuload %s (%s) ended with %d: %s", strings.Join(args, " "), w.Name, code,
+			strings.TrimSpace(text))
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -55,12 +56,15 @@ func timed(b *bench.Bench, results ...core.Result) []core.Result {
 	return out
 }
 
-// pair runs two programs of kitload work at the same time, each in its way, for so long. Rounds are the size of a kernel.
-func pair(ctx context.Context, b *bench.Bench, kinds [2]string, ways [2]bench.Way, rounds uint64, seconds float64) (works [2]core.Work, err error) {
+// pair runs two programs of kitload work at the same time, each in its way, for so long. Rounds are the size of a
+// kernel.
+func pair(ctx context.Context, b *bench.Bench, kinds [2]string, ways [2]bench.Way, rounds uint64,
+	seconds float64) (works [2]core.Work, err error) {
 	var procs [2]*bench.Proc
 	length := fmt.Sprint(b.Time(seconds).Seconds())
 	for i, w := range ways {
-		if procs[i], err = b.Start(w, b.Program("kitload"), "work", "--kind", kinds[i], "--seconds", length, "--count", fmt.Sprint(rounds)); err != nil {
+		if procs[i], err = b.Start(w, b.Program("kitload"), "work", "--kind", kinds[i], "--seconds", length, "--count",
+			fmt.Sprint(rounds)); err != nil {
 			return works, err
 		}
 		defer procs[i].End()
@@ -111,8 +115,10 @@ func done(ctx context.Context, p *bench.Proc) (core.Work, error) {
 }
 
 // alone runs one program. With rounds 0 it finds the size of a kernel, which is in the result.
-func alone(ctx context.Context, b *bench.Bench, kind string, w bench.Way, rounds uint64, seconds float64) (core.Work, error) {
-	p, err := b.Start(w, b.Program("kitload"), "work", "--kind", kind, "--seconds", fmt.Sprint(b.Time(seconds).Seconds()), "--count", fmt.Sprint(rounds))
+func alone(ctx context.Context, b *bench.Bench, kind string, w bench.Way, rounds uint64, seconds float64) (core.Work,
+	error) {
+	p, err := b.Start(w, b.Program("kitload"), "work", "--kind", kind, "--seconds",
+		fmt.Sprint(b.Time(seconds).Seconds()), "--count", fmt.Sprint(rounds))
 	if err != nil {
 		return core.Work{}, err
 	}

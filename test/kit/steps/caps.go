@@ -21,10 +21,11 @@ const (
 )
 
 // charged are the families of gpuload that libkerf charges when they allocate.
-var charged = []string{"linear", "async", "pool", "graph", "vmm", "pitched", "array", "managed", "sparse", "mipmap", "batch", "v1"}
+var charged = []string{"linear", "async", "pool", "graph", "vmm", "pitched", "array", "managed", "sparse", "mipmap",
+	"batch"}
 
-// overheads are families that libkerf does not reject by itself: it learns from the driver what they hold, or another process
-// or API made their memory. Their numbers are facts without a verdict.
+// overheads are families that libkerf does not reject by itself: it learns from the driver what they hold, or another
+// process or API made their memory. Their numbers are facts without a verdict.
 var overheads = []string{"context", "module", "library", "heap", "stack", "external"}
 
 // caps lets programs take more than their cap, with a region and, if possible, in grants.
@@ -62,7 +63,7 @@ func inGrants(ctx context.Context, b *bench.Bench, peak *peak) error {
 		b.Add(core.Impossible("driver-rejects", why))
 		return nil
 	}
-	a, err := b.StartAgent(ctx, "backends: [driver, libkerf]")
+	a, err := b.StartAgent(ctx, capsPool)
 	if err != nil {
 		b.Fact("grants", "not possible here: %v", err)
 		b.Add(core.Impossible("driver-rejects", err.Error()))
@@ -79,7 +80,8 @@ func inGrants(ctx context.Context, b *bench.Bench, peak *peak) error {
 	}
 	claim, apis := "cap-rejects", charged
 	if slices.Contains(levels, "driver") {
-		claim, apis = "driver-rejects", slices.DeleteFunc(slices.Clone(charged), func(api string) bool { return api == "managed" || api == "batch" })
+		claim, apis = "driver-rejects", slices.DeleteFunc(slices.Clone(charged),
+			func(api string) bool { return api == "managed" || api == "batch" })
 	} else {
 		b.Add(core.Impossible("driver-rejects", "the driver has no memory limits of cgroups"))
 	}
@@ -101,13 +103,16 @@ func contents(ctx context.Context, b *bench.Bench, way func() bench.Way) error {
 		if err := b.Run(ctx, way(), &got, "fill", "--api", api, "--alloc", over, "--step", "256MiB"); err != nil {
 			return err
 		}
-		b.Fact("filled by "+api, "%.2f GiB, then %q; %d wrong words", float64(got.Allocated)/float64(gib), got.Error, got.Bad)
-		b.Add(core.Is("cap-returns", got.Again == "", "half of the cap again by %s: %s", api, cmp.Or(got.Again, "succeeded")))
+		b.Fact("filled by "+api, "%.2f GiB, then %q; %d wrong words", float64(got.Allocated)/float64(gib), got.Error,
+			got.Bad)
+		b.Add(core.Is("cap-returns", got.Again == "", "half of the cap again by %s: %s", api,
+			cmp.Or(got.Again, "succeeded")))
 		if !got.Kernels {
 			b.Add(core.Impossible("data-intact", b.Machine.Lacks[core.NeedKernels]))
 			continue
 		}
-		b.Add(core.Is("data-intact", got.Bad == 0 && got.Allocated > 0, "%s: %d wrong words in %.1f GiB", api, got.Bad, float64(got.Allocated)/float64(gib)))
+		b.Add(core.Is("data-intact", got.Bad == 0 && got.Allocated > 0, "%s: %d wrong words in %.1f GiB", api, got.Bad,
+			float64(got.Allocated)/float64(gib)))
 	}
 	return nil
 }
@@ -133,7 +138,8 @@ func families(ctx context.Context, b *bench.Bench, claim string, way func() benc
 		if !held && !worksNatively(ctx, b, args) {
 			continue
 		}
-		b.Add(core.Is(claim, held, "%s (%s): %s", api, w.Name, text), core.Is("cap-size", l.Total == limit, "%s (%s): %d bytes", api, w.Name, l.Total))
+		b.Add(core.Is(claim, held, "%s (%s): %s", api, w.Name, text),
+			core.Is("cap-size", l.Total == limit, "%s (%s): %d bytes", api, w.Name, l.Total))
 	}
 	return nil
 }
@@ -162,13 +168,15 @@ func together(ctx context.Context, b *bench.Bench, peak *peak, w bench.Way, cont
 	if err != nil {
 		return err
 	}
-	b.Add(core.Is("cap-shared", sum <= limit && rejected > 0, "%d processes (%s): %.2f GiB together, %d rejected", processes, w.Name, float64(sum)/float64(gib), rejected))
+	b.Add(core.Is("cap-shared", sum <= limit && rejected > 0, "%d processes (%s): %.2f GiB together, %d rejected",
+		processes, w.Name, float64(sum)/float64(gib), rejected))
 	return peaks(ctx, b, peak, "eight processes, "+w.Name, contexts)
 }
 
 // atOnce lets processes ask for 1 GiB each. All of them hold what they got until the last one has what it can get.
 func atOnce(ctx context.Context, b *bench.Bench, w bench.Way, processes int) (sum uint64, rejected int, err error) {
-	p, err := b.Start(w, b.Program("kitload"), "grow", "--count", fmt.Sprint(processes), "--step", "128MiB", "--alloc", "1GiB")
+	p, err := b.Start(w, b.Program("kitload"), "grow", "--count", fmt.Sprint(processes), "--step", "128MiB", "--alloc",
+		"1GiB")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -203,7 +211,8 @@ func peaks(ctx context.Context, b *bench.Bench, p *peak, what string, contexts u
 		return err
 	}
 	highest := p.reset()
-	b.Add(core.AtMost("cap-peak", what, float64(highest)/float64(mib), float64(limit+contexts*p.context)/float64(mib), "MiB"))
+	b.Add(core.AtMost("cap-peak", what, float64(highest)/float64(mib), float64(limit+contexts*p.context)/float64(mib),
+		"MiB"))
 	return nil
 }
 

@@ -17,14 +17,15 @@ func after(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // crash kills the agent while programs run in grants, starts it again, and looks for what is left at the end.
 func crash(ctx context.Context, b *bench.Bench) error {
-	a, err := b.StartAgent(ctx, "backends: [driver, libkerf, reactive]")
+	a, err := b.StartAgent(ctx, crashPool)
 	if err != nil {
 		return err
 	}
 	defer a.Stop()
 	var procs []*bench.Proc
 	for i := range 3 {
-		p, err := b.Start(a.Grant(fmt.Sprintf("g%d", i), "--memory", "2GiB"), b.Program("kitload"), "grow", "--step", "256MiB", "--alloc", "1GiB")
+		p, err := b.Start(a.Grant(fmt.Sprintf("g%d", i), "--memory", "2GiB"), b.Program("kitload"), "grow", "--step",
+			"256MiB", "--alloc", "1GiB")
 		if err != nil {
 			return err
 		}

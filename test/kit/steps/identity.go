@@ -28,7 +28,8 @@ type info struct {
 
 // identity finds the machine: its rights, its driver, one GPU, and what the other steps cannot have here.
 func identity(ctx context.Context, b *bench.Bench) error {
-	m := bench.Machine{Facts: bench.Host(), Lacks: map[core.Need]string{core.NeedAgent: bench.AgentLacks(), core.NeedMPS: bench.MPSLacks()}}
+	m := bench.Machine{Facts: bench.Host(), Lacks: map[core.Need]string{core.NeedAgent: bench.AgentLacks(),
+		core.NeedMPS: bench.MPSLacks()}}
 	found := func(name, format string, args ...any) {
 		m.Facts = append(m.Facts, core.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
@@ -72,7 +73,8 @@ func rawFacts(ctx context.Context, b *bench.Bench) {
 }
 
 // driverFacts opens NVML and chooses the GPU with the least used memory.
-func driverFacts(ctx context.Context, b *bench.Bench, m *bench.Machine, found func(name, format string, args ...any)) error {
+func driverFacts(ctx context.Context, b *bench.Bench, m *bench.Machine,
+	found func(name, format string, args ...any)) error {
 	d, err := b.OpenDriver(ctx)
 	if err != nil {
 		return err

@@ -43,7 +43,8 @@ func memory(ctx context.Context, b *bench.Bench) error {
 }
 
 // stages lets kitload go from stage to stage, and reads NVML at each.
-func stages(ctx context.Context, b *bench.Bench, d *bench.Driver, base uint64, others map[int]uint64) (list []stage, err error) {
+func stages(ctx context.Context, b *bench.Bench, d *bench.Driver, base uint64, others map[int]uint64) (list []stage,
+	err error) {
 	p, err := b.Start(b.Native(), b.Program("kitload"), "stages")
 	if err != nil {
 		return nil, err
@@ -72,7 +73,8 @@ func stages(ctx context.Context, b *bench.Bench, d *bench.Driver, base uint64, o
 			}
 		}
 		list = append(list, at)
-		b.Fact(at.Stage, "GPU %+.1f MiB, process %.1f MiB", float64(at.GPU)/float64(mib), float64(at.Process)/float64(mib))
+		b.Fact(at.Stage, "GPU %+.1f MiB, process %.1f MiB", float64(at.GPU)/float64(mib),
+			float64(at.Process)/float64(mib))
 		p.Next()
 	}
 }
@@ -84,7 +86,8 @@ func judgeStages(b *bench.Bench, list []stage) {
 		at[s.Stage] = s
 	}
 	if c, ok := at["context"]; ok {
-		b.Add(core.Is("context-listed", c.Process > 0, "process %.1f MiB, GPU %.1f MiB", float64(c.Process)/float64(mib), float64(c.GPU)/float64(mib)))
+		b.Add(core.Is("context-listed", c.Process > 0, "process %.1f MiB, GPU %.1f MiB",
+			float64(c.Process)/float64(mib), float64(c.GPU)/float64(mib)))
 		b.Fact("of a context in no process", "%.1f MiB", (float64(c.GPU)-float64(c.Process))/float64(mib))
 	}
 	managed, linear := at["managed"], at["linear"]
@@ -92,7 +95,8 @@ func judgeStages(b *bench.Bench, list []stage) {
 		inProcess := float64(managed.Process) - float64(linear.Process) + float64(gib)
 		inGPU := float64(managed.GPU) - float64(linear.GPU) + float64(gib)
 		b.Add(core.Is("managed-unlisted", inProcess < 0.5*float64(gib) && inGPU > 0.5*float64(gib),
-			"1 GiB of managed memory: %.2f GiB in the process, %.2f GiB in the GPU", inProcess/float64(gib), inGPU/float64(gib)))
+			"1 GiB of managed memory: %.2f GiB in the process, %.2f GiB in the GPU", inProcess/float64(gib),
+			inGPU/float64(gib)))
 	}
 }
 
@@ -118,7 +122,8 @@ func contexts(ctx context.Context, b *bench.Bench, d *bench.Driver, base uint64)
 		for _, bytes := range processes {
 			sum += bytes
 		}
-		b.Fact(fmt.Sprintf("%d contexts", n), "GPU %+.1f MiB, processes %.1f MiB", (float64(used)-float64(base))/float64(mib), float64(sum)/float64(mib))
+		b.Fact(fmt.Sprintf("%d contexts", n), "GPU %+.1f MiB, processes %.1f MiB",
+			(float64(used)-float64(base))/float64(mib), float64(sum)/float64(mib))
 	}
 	return nil
 }

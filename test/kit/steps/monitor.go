@@ -31,7 +31,8 @@ func monitor(ctx context.Context, b *bench.Bench) error {
 	if err != nil {
 		return err
 	}
-	m, err := b.Start(b.Native(), b.Program("kerf-monitor"), "--dir", filepath.Join(b.Work, "m"), "--http", address)
+	m, err := b.Start(b.Native(), b.Program("kerf-monitor"), "--run-dir", filepath.Join(b.Work, "m"),
+		"--metrics-bind-address", address)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func scrape(ctx context.Context, address string) (string, error) {
 
 func scrapeUntilThere(ctx context.Context, m *bench.Proc, address string) error {
 	for {
-		if text, err := scrape(ctx, address); err == nil && strings.Contains(text, "kerf_device_memory_used_bytes{") {
+		if text, err := scrape(ctx, address); err == nil && strings.Contains(text, "kerf_gpu_memory_used_bytes{") {
 			return nil
 		}
 		select {
@@ -102,14 +103,14 @@ func compare(ctx context.Context, b *bench.Bench, d *bench.Driver, m *bench.Proc
 			return err
 		}
 		b.Save("metrics.txt", []byte(text))
-		if shown, ok := metric(text, "kerf_device_memory_used_bytes", b.Machine.UUID); ok {
+		if shown, ok := metric(text, "kerf_gpu_memory_used_bytes", b.Machine.UUID); ok {
 			used, _, err := d.Used(ctx)
 			if err != nil {
 				return err
 			}
 			memory = append(memory, math.Abs(shown-float64(used))/float64(mib))
 		}
-		watts, ok := metric(text, "kerf_device_power_watts", b.Machine.UUID)
+		watts, ok := metric(text, "kerf_gpu_power_watts", b.Machine.UUID)
 		if now, err := d.Power(ctx, d.GPU); ok && err == nil && now > 0 {
 			power = append(power, math.Abs(watts-float64(now)/1e3)/(float64(now)/1e3)*100)
 		}

@@ -48,7 +48,8 @@ func mps(ctx context.Context, b *bench.Bench) error {
 	}
 	answers := 0
 	server := tellMPS(ctx, b, way, "get_server_list")
-	for _, question := range []string{"get_default_active_thread_percentage", "ps", "get_server_status " + server, "get_client_list " + server} {
+	for _, question := range []string{"get_default_active_thread_percentage", "ps", "get_server_status " + server,
+		"get_client_list " + server} {
 		answer := tellMPS(ctx, b, way, question)
 		if answer != "" {
 			answers++

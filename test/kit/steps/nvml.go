@@ -30,12 +30,18 @@ var questions = []question{
 	{"process time", false, func(c context.Context, d *bench.Driver) (any, error) {
 		return d.ProcessTime(c, d.GPU, time.Now().Add(-time.Second))
 	}},
-	{"recovery action", false, func(c context.Context, d *bench.Driver) (any, error) { return d.RecoveryAction(c, d.GPU) }},
+	{"recovery action", false, func(c context.Context, d *bench.Driver) (any,
+		error) {
+		return d.RecoveryAction(c, d.GPU)
+	}},
 	{"compute mode", false, func(c context.Context, d *bench.Driver) (any, error) { return d.ComputeMode(c, d.GPU) }},
 	{"power limit", false, func(c context.Context, d *bench.Driver) (any, error) { return d.PowerLimit(c, d.GPU) }},
 	{"power", false, func(c context.Context, d *bench.Driver) (any, error) { return d.Power(c, d.GPU) }},
 	{"signs of health", false, func(c context.Context, d *bench.Driver) (any, error) { return d.Signs(c, d.GPU) }},
-	{"telemetry", false, func(c context.Context, d *bench.Driver) (any, error) { return d.Telemetry(c, d.GPU, nvml.Ask{}) }},
+	{"telemetry", false, func(c context.Context, d *bench.Driver) (any,
+		error) {
+		return d.Telemetry(c, d.GPU, nvml.Ask{})
+	}},
 	{"MIG mode", false, func(c context.Context, d *bench.Driver) (any, error) { return d.MIGMode(c, d.GPU) }},
 	{"MIG profiles", false, func(c context.Context, d *bench.Driver) (any, error) { return d.MIGProfiles(c, d.GPU) }},
 	{"MIG instances", false, func(c context.Context, d *bench.Driver) (any, error) { return d.MIGInstances(c, d.GPU) }},
@@ -72,7 +78,45 @@ func nvmlAnswers(ctx context.Context, b *bench.Bench) error {
 	}
 	b.SaveJSON("answers.json", all)
 	b.Add(core.Is("nvml-functions", missing == 0, "%d required answers are missing", missing))
+	if err := whileContexts(ctx, b, d); err != nil {
+		return err
+	}
 	return samples(ctx, b, d)
+}
+
+// whileContexts asks for the processes while a program starts and makes its context.
+func whileContexts(ctx context.Context, b *bench.Bench, d *bench.Driver) error {
+	var took []float64
+	for range 4 {
+		p, err := b.Start(b.Native(), b.Program("kitload"), "stages", "--count", "1")
+		if err != nil {
+			return err
+		}
+		made := make(chan error, 1)
+		go func() {
+			var at stage
+			made <- p.Line(ctx, &at)
+		}()
+		for waiting := true; waiting; {
+			began := time.Now()
+			if _, err := d.Processes(ctx, d.GPU); err != nil {
+				return err
+			}
+			took = append(took, float64(time.Since(began).Nanoseconds())/1e3)
+			select {
+			case err = <-made:
+				waiting = false
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+		p.End()
+		if err != nil {
+			return err
+		}
+	}
+	b.Fact("processes while contexts are made", "p50 %.0f µs, p99 %.0f µs, at most %.0f µs", core.Median(took),
+		core.Quantile(took, 0.99), core.Quantile(took, 1))
+	return nil
 }
 
 // ask repeats a question, but not longer than for so long.
@@ -131,9 +175,11 @@ func samples(ctx context.Context, b *bench.Bench, d *bench.Driver) error {
 				return err
 			}
 		}
-		b.Fact(fmt.Sprintf("samples with %d busy programs", busy), "%d time stamps in %.1f s", len(seen[busy]), time.Since(began).Seconds())
+		b.Fact(fmt.Sprintf("samples with %d busy programs", busy), "%d time stamps in %.1f s", len(seen[busy]),
+			time.Since(began).Seconds())
 	}
 	b.SaveJSON("samples.json", all)
-	b.Add(core.Is("nvml-samples", len(seen[1]) > 0, "%d and %d time stamps with one and two busy programs", len(seen[1]), len(seen[2])))
+	b.Add(core.Is("nvml-samples", len(seen[1]) > 0, "%d and %d time stamps with one and two busy programs",
+		len(seen[1]), len(seen[2])))
 	return nil
 }

@@ -29,7 +29,7 @@ var offenders = []offender{
 
 // reactive measures how long programs stay over their cap, and how far they get.
 func reactive(ctx context.Context, b *bench.Bench) error {
-	a, err := b.StartAgent(ctx, "backends: [driver, reactive], overCap: kill")
+	a, err := b.StartAgent(ctx, reactivePool)
 	if err != nil {
 		return err
 	}
@@ -60,11 +60,13 @@ func reactive(ctx context.Context, b *bench.Bench) error {
 			}
 			took, overshoot = append(took, delay), append(overshoot, most)
 		}
-		b.Fact(o.what, "ended after p50 %.0f ms, p99 %.0f ms; at most %.2f GiB over", core.Median(took), core.Quantile(took, 0.99), core.Quantile(overshoot, 1))
+		b.Fact(o.what, "ended after p50 %.0f ms, p99 %.0f ms; at most %.2f GiB over", core.Median(took),
+			core.Quantile(took, 0.99), core.Quantile(overshoot, 1))
 		delays = append(delays, took...)
 	}
 	b.SaveJSON("delays-ms.json", delays)
-	b.Add(timed(b, core.AtMost("reactive-kill", fmt.Sprintf("p99 of %d programs", len(delays)), core.Quantile(delays, 0.99), 1000, "ms"))...)
+	b.Add(timed(b, core.AtMost("reactive-kill", fmt.Sprintf("p99 of %d programs", len(delays)),
+		core.Quantile(delays, 0.99), 1000, "ms"))...)
 	return nil
 }
 
@@ -87,9 +89,10 @@ func ownContext(ctx context.Context, b *bench.Bench) (uint64, error) {
 	return contextSize(ctx, b, d)
 }
 
-// offend runs one program until it is ended. The delay is in milliseconds from its first byte over the cap, the rest in GiB.
-// Its own context is in its usage.
-func offend(ctx context.Context, b *bench.Bench, w bench.Way, own uint64, args []string) (delay, most float64, err error) {
+// offend runs one program until it is ended. The delay is in milliseconds from its first byte over the cap, the rest in
+// GiB. Its own context is in its usage.
+func offend(ctx context.Context, b *bench.Bench, w bench.Way, own uint64, args []string) (delay, most float64,
+	err error) {
 	p, err := b.Start(w, b.Program("kitload"), append([]string{"grow"}, args...)...)
 	if err != nil {
 		return 0, 0, err
@@ -127,7 +130,8 @@ func monotonic() uint64 {
 
 // managedStays shows what becomes of a program whose managed memory is over the cap.
 func managedStays(ctx context.Context, b *bench.Bench, a *bench.Agent) error {
-	p, err := b.Start(a.Grant("managed", "--memory", "2GiB"), b.Program("kitload"), "grow", "--api", "managed", "--step", "1GiB", "--alloc", "4GiB")
+	p, err := b.Start(a.Grant("managed", "--memory", "2GiB"), b.Program("kitload"), "grow", "--api", "managed",
+		"--step", "1GiB", "--alloc", "4GiB")
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,8 @@ func managedStays(ctx context.Context, b *bench.Bench, a *bench.Agent) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			b.Add(core.Is("reactive-managed", false, "a program with 4 GiB of managed memory and a cap of 2 GiB was ended"))
+			b.Add(core.Is("reactive-managed", false,
+				"a program with 4 GiB of managed memory and a cap of 2 GiB was ended"))
 			return nil
 		}
 	}

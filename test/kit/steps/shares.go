@@ -20,7 +20,8 @@ type race struct {
 }
 
 var races = []race{
-	{"train", "strict", 10}, {"decode", "strict", 50}, {"train", "strict", 30}, {"decode", "strict", 10}, {"train", "strict", 50},
+	{"train", "strict", 10}, {"decode", "strict", 50}, {"train", "strict", 30}, {"decode", "strict", 10},
+	{"train", "strict", 50},
 	{"train", "fair", 10}, {"decode", "fair", 30},
 }
 
@@ -43,7 +44,7 @@ func shares(ctx context.Context, b *bench.Bench) error {
 				a.Stop()
 			}
 			var err error
-			if a, err = b.StartAgent(ctx, "backends: [driver, libkerf], compute: "+r.rule); err != nil {
+			if a, err = b.StartAgent(ctx, sharesPool("libkerf", r.rule)); err != nil {
 				return err
 			}
 			if by, err := enforcedBy(ctx, a); err != nil || by != "libkerf" {
@@ -83,7 +84,8 @@ func compete(ctx context.Context, b *bench.Bench, a *bench.Agent, r race, base c
 	what := fmt.Sprintf("%s %d:%d %s", r.kind, r.percent, 100-r.percent, r.rule)
 	b.SaveJSON(strings.ReplaceAll(strings.ReplaceAll(what, " ", "-"), ":", "-")+".json", w)
 	b.Fact(what, "%.1f%% of the work; %.0f%% and %.0f%% of the rate alone; p99 %.3f and %.3f ms",
-		core.Share(w[0], w[1])*100, w[0].Rate()/base.Rate()*100, w[1].Rate()/base.Rate()*100, ms(w[0].P99), ms(w[1].P99))
+		core.Share(w[0], w[1])*100, w[0].Rate()/base.Rate()*100, w[1].Rate()/base.Rate()*100, ms(w[0].P99),
+		ms(w[1].P99))
 	target := float64(r.percent) / 100
 	if r.rule == "strict" {
 		b.Add(timed(b, core.SharesOf("share-strict", "share-seconds", what, w[0], w[1], target)...)...)
@@ -102,7 +104,7 @@ func enforcedBy(ctx context.Context, a *bench.Agent) (string, error) {
 	if slices.Contains(levels, "driver") {
 		return "nothing: the backend driver enforces memory alone", nil
 	}
-	if slices.Contains(levels, "client") || slices.Contains(levels, "userspace") {
+	if slices.Contains(levels, "userspace") {
 		return "libkerf", nil
 	}
 	return fmt.Sprintf("nothing: the levels here are %v", levels), nil
@@ -114,7 +116,7 @@ func latency(ctx context.Context, b *bench.Bench) error {
 	if err != nil {
 		return err
 	}
-	a, err := b.StartAgent(ctx, "backends: [driver, libkerf], compute: strict")
+	a, err := b.StartAgent(ctx, sharesPool("libkerf", "strict"))
 	if err != nil {
 		return err
 	}
@@ -127,13 +129,15 @@ func latency(ctx context.Context, b *bench.Bench) error {
 	if err != nil {
 		return err
 	}
-	b.Fact("decode alone at 30%", "%.0f tokens a second, p50 %.3f ms, p99 %.3f ms", quiet.Rate(), ms(quiet.P50), ms(quiet.P99))
+	b.Fact("decode alone at 30%", "%.0f tokens a second, p50 %.3f ms, p99 %.3f ms", quiet.Rate(), ms(quiet.P50),
+		ms(quiet.P99))
 	kinds := [2]string{"decode", "train"}
 	bare, err := pair(ctx, b, kinds, [2]bench.Way{b.Native(), b.Native()}, base.Rounds, 5)
 	if err != nil {
 		return err
 	}
-	b.Fact("without Kerf", "%.0f tokens a second, p50 %.3f ms, p99 %.3f ms", bare[0].Rate(), ms(bare[0].P50), ms(bare[0].P99))
+	b.Fact("without Kerf", "%.0f tokens a second, p50 %.3f ms, p99 %.3f ms", bare[0].Rate(), ms(bare[0].P50),
+		ms(bare[0].P99))
 	if err := a.Idle(ctx); err != nil {
 		return err
 	}
@@ -141,11 +145,13 @@ func latency(ctx context.Context, b *bench.Bench) error {
 	if err != nil {
 		return err
 	}
-	b.Fact("with libkerf", "%.0f tokens a second, p50 %.3f ms, p99 %.3f ms", held[0].Rate(), ms(held[0].P50), ms(held[0].P99))
+	b.Fact("with libkerf", "%.0f tokens a second, p50 %.3f ms, p99 %.3f ms", held[0].Rate(), ms(held[0].P50),
+		ms(held[0].P99))
 	if by != "libkerf" {
 		b.Add(core.Impossible("latency", "the compute percent is enforced by "+by))
 		return nil
 	}
-	b.Add(timed(b, core.AtMost("latency", "p99 next to training ÷ p99 alone", held[0].P99/max(quiet.P99, 1), 1.3, ""))...)
+	b.Add(timed(b, core.AtMost("latency", "p99 next to training ÷ p99 alone", held[0].P99/max(quiet.P99, 1), 1.3,
+		""))...)
 	return nil
 }

@@ -1,7 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steps are the measurements of the hardware kit. Each records facts and raw data, and adds verdicts on its claims.
+// Package steps are the measurements of the hardware kit. Each records facts and raw data, and adds verdicts on its
+// claims.
 package steps
 
 import (
@@ -22,8 +23,9 @@ type measure func(context.Context, *bench.Bench) error
 
 func measures() map[string]measure {
 	return map[string]measure{
-		"identity": identity, "settings": settings, "abi": abi, "caps": caps, "serving": serving, "shares": shares, "memory": memory,
-		"nvml": nvmlAnswers, "cost": cost, "torch": torch, "latency": latency, "reactive": reactive, "crash": crash,
+		"identity": identity, "settings": settings, "abi": abi, "caps": caps, "serving": serving, "shares": shares,
+		"memory": memory,
+		"nvml":   nvmlAnswers, "cost": cost, "torch": torch, "latency": latency, "reactive": reactive, "crash": crash,
 		"attacks": attacks, "mps": mps, "monitor": monitor,
 	}
 }

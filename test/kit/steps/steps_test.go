@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/kerf-gpu/kerf/internal/libkerf"
+	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/test/kit/bench"
 	"github.com/kerf-gpu/kerf/test/kit/core"
 )
 
@@ -30,9 +32,11 @@ func TestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"cuMemAlloc", "cuMemAlloc_v2", "cuMemAllocAsync_ptsz", "cuMemAllocHost_v2", "cuInit", "cuGetProcAddress_v2"}
+	names := []string{"cuMemAlloc", "cuMemAlloc_v2", "cuMemAllocAsync_ptsz", "cuMemAllocHost_v2", "cuInit",
+		"cuGetProcAddress_v2"}
 	for name, want := range map[string]bool{
-		"cuMemAlloc": true, "cuMemAlloc_v2": true, "cuMemAllocAsync": true, "cuMemAllocHost": false, "cuInit": false, "cuGetProcAddress": false, "cuNone": false,
+		"cuMemAlloc": true, "cuMemAlloc_v2": true, "cuMemAllocAsync": true, "cuMemAllocHost": false, "cuInit": false,
+		"cuGetProcAddress": false, "cuNone": false,
 	} {
 		if got := counts(table, names, name); got != want {
 			t.Errorf("%s: %t", name, got)
@@ -49,5 +53,20 @@ func TestMetric(t *testing.T) {
 	}
 	if _, ok := metric(text, "x", "GPU-3"); ok {
 		t.Error("a GPU that is not there has a value")
+	}
+}
+
+// The agents of the steps take their configs.
+func TestConfigs(t *testing.T) {
+	pools := []string{capsPool, crashPool, reactivePool}
+	for _, policy := range []string{"strict", "fair"} {
+		for _, backend := range []string{"driver", "libkerf", "mps"} {
+			pools = append(pools, sharesPool(backend, policy))
+		}
+	}
+	for _, pool := range pools {
+		if _, err := config.Decode([]byte(bench.Config(pool))); err != nil {
+			t.Errorf("%s: %v", pool, err)
+		}
 	}
 }

@@ -3,12 +3,15 @@
  *
  * A program of a hostile tenant:
  *
- *   orphans MIB N MS N processes take memory and end MS later, one after the other; a child of each, which has its files,
+ *   orphans MIB N MS N processes take memory and end MS later, one after the other; a child of each, which has its
+ *   files,
  *                    lives on. Prints "PID RESULT" for each.
- *   successor PID    starts a child with this PID, which sleeps and uses no GPU. Prints "started", and how the child ended.
- *   raw MIB STEP     takes 64 MiB by the functions that dlsym gives, then the rest by those of the driver's symbol table.
+ *   successor PID    starts a child with this PID, which sleeps and uses no GPU. Prints "started", and how the child
+ *   ended. raw MIB STEP     takes 64 MiB by the functions that dlsym gives, then the rest by those of the driver's
+ *   symbol table.
  *                    Prints how many MiB that is.
- *   contexts DIR LIE takes a context and 3000 MiB, and writes counters for as long as it lives by which a context looks as if
+ *   contexts DIR LIE takes a context and 3000 MiB, and writes counters for as long as it lives by which a context looks
+ *   as if
  *                    it took all of that (LIE large) or 1 MiB (LIE small). Prints "lies". DIR has the region.
  */
 #define _GNU_SOURCE
@@ -173,8 +176,8 @@ static struct kerf_slot *own_slot(struct kerf_usage *u)
 	exit(7);
 }
 
-/* The agent reads a context as what the driver lists, less held, plus waiting. It read one where waiting was the size that it
- * had set, or any where it had set none. */
+/* The agent reads a context as what the driver lists, less held, plus waiting. It read one where waiting was the size
+ * that it had set, or any where it had set none. */
 static void contexts(const char *dir, bool large)
 {
 	const uint64_t mib = 1 << 20;

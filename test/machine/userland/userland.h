@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What each case of the program checks besides its own results. USERLAND_CAP is the cap in bytes; without it there is none.
- * USERLAND_MANAGED=free: nothing limits managed memory here. Lines on stdout have to be the same with and without a cap.
+ * What each case of the program checks besides its own results. USERLAND_CAP is the cap in bytes; without it there is
+ * none. USERLAND_MANAGED=free: nothing limits managed memory here. Lines on stdout have to be the same with and without
+ * a cap.
  */
 #ifndef USERLAND_H
 #define USERLAND_H

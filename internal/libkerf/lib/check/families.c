@@ -39,9 +39,16 @@ static CUresult async(struct piece *p)
 	return CALL(cuMemAllocAsync)(&p->ptr, p->bytes, NULL);
 }
 
-static void free_async(struct piece *p)
+/* Its pool keeps it until the program waits. */
+static void free_kept(struct piece *p)
 {
 	CALL(cuMemFreeAsync)(p->ptr, NULL);
+}
+
+static void free_async(struct piece *p)
+{
+	free_kept(p);
+	CALL(cuStreamSynchronize)(NULL);
 }
 
 /* On the thread's own default stream. */
@@ -53,6 +60,7 @@ static CUresult async_thread(struct piece *p)
 static void free_async_thread(struct piece *p)
 {
 	CALL(cuMemFreeAsync_ptsz)(p->ptr, NULL);
+	CALL(cuStreamSynchronize_ptsz)(NULL);
 }
 
 static CUmemoryPool made;
@@ -60,7 +68,8 @@ static CUmemoryPool made;
 /* A pool that keeps what is freed. */
 static CUresult pool(struct piece *p)
 {
-	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	cuuint64_t all = UINT64_MAX;
 	if (!made) {
 		TRY(CALL(cuMemPoolCreate)(&made, &props));
@@ -77,7 +86,8 @@ static void free_pool(struct piece *p)
 
 static CUresult vmm(struct piece *p)
 {
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	TRY(CALL(cuMemCreate)(&p->handle, p->bytes, &prop, 0));
 	TRY(CALL(cuMemAddressReserve)(&p->ptr, p->bytes, 0, 0, 0));
 	return CALL(cuMemMap)(p->ptr, p->bytes, 0, p->handle, 0);
@@ -93,13 +103,15 @@ static void free_vmm(struct piece *p)
 /* Two channels of 16 bits. */
 static CUresult array(struct piece *p)
 {
-	const CUDA_ARRAY_DESCRIPTOR d = { .Width = 1024, .Height = p->bytes / 4096, .Format = CU_AD_FORMAT_HALF, .NumChannels = 2 };
+	const CUDA_ARRAY_DESCRIPTOR d = { .Width = 1024, .Height = p->bytes / 4096, .Format = CU_AD_FORMAT_HALF,
+		.NumChannels = 2 };
 	return CALL(cuArrayCreate_v2)(&p->array, &d);
 }
 
 static CUresult array3d(struct piece *p)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 512, .Height = 512, .Depth = p->bytes >> 22, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 512, .Height = 512, .Depth = p->bytes >> 22,
+		.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
 	return CALL(cuArray3DCreate_v2)(&p->array, &d);
 }
 
@@ -111,7 +123,8 @@ static void free_array(struct piece *p)
 /* The second level is half of the first; the first two levels together are to be what was asked for. */
 static CUresult mipmap(struct piece *p)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = p->bytes / 3 * 2, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1 };
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = p->bytes / 3 * 2, .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+		.NumChannels = 1 };
 	return CALL(cuMipmappedArrayCreate)(&p->mipmap, &d, 2);
 }
 
@@ -164,7 +177,7 @@ static CUresult capture(struct piece *p)
 {
 	CUstream s;
 	TRY(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
-	TRY(CALL(cuStreamBeginCapture_v2)(s, 2));
+	TRY(CALL(cuStreamBeginCapture_v2)(s, 1)); /* this thread may make no unsafe calls */
 	TRY(CALL(cuMemAllocAsync)(&p->ptr, p->bytes, s));
 	TRY(CALL(cuMemFreeAsync)(p->ptr, s));
 	TRY(CALL(cuMemAllocAsync)(&p->ptr, p->bytes, s));
@@ -210,37 +223,17 @@ static void free_graph(struct piece *p)
 	CALL(cuDeviceGraphMemTrim)(0);
 }
 
-static CUresult first(struct piece *p)
-{
-	CUdeviceptr_v1 ptr = 0;
-	CUresult ret = CALL(cuMemAlloc)(&ptr, (unsigned)p->bytes);
-	p->ptr = ptr;
-	return ret;
-}
-
-static CUresult first_pitch(struct piece *p)
-{
-	CUdeviceptr_v1 ptr = 0;
-	unsigned got;
-	CUresult ret = CALL(cuMemAllocPitch)(&ptr, &got, 256, (unsigned)(p->bytes / 512), 4);
-	p->ptr = ptr;
-	return ret;
-}
-
-static void free_first(struct piece *p)
-{
-	CALL(cuMemFree)((CUdeviceptr_v1)p->ptr);
-}
-
 static CUresult first_array(struct piece *p)
 {
-	const CUDA_ARRAY_DESCRIPTOR_v1 d = { .Width = 1024, .Height = (unsigned)(p->bytes / 4096), .Format = CU_AD_FORMAT_HALF, .NumChannels = 2 };
+	const CUDA_ARRAY_DESCRIPTOR_v1 d = { .Width = 1024, .Height = (unsigned)(p->bytes / 4096),
+		.Format = CU_AD_FORMAT_HALF, .NumChannels = 2 };
 	return CALL(cuArrayCreate)(&p->array, &d);
 }
 
 static CUresult first_array3d(struct piece *p)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR_v1 d = { .Width = 512, .Height = 512, .Depth = (unsigned)(p->bytes >> 22), .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
+	const CUDA_ARRAY3D_DESCRIPTOR_v1 d = { .Width = 512, .Height = 512, .Depth = (unsigned)(p->bytes >> 22),
+		.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
 	return CALL(cuArray3DCreate)(&p->array, &d);
 }
 
@@ -265,11 +258,13 @@ const struct family *find_family(const char *name)
 {
 	static const struct family all[] = {
 		{ "linear", linear, free_linear }, { "managed", managed, free_linear }, { "pitch", pitch, free_linear },
-		{ "async", async, free_async }, { "pool", pool, free_pool }, { "kept", pool, free_async },
+		{ "async", async, free_async }, { "pool", pool, free_pool }, { "kept", pool, free_kept },
+		{ "unwaited", async, free_kept },
 		{ "vmm", vmm, free_vmm }, { "array", array, free_array }, { "array3d", array3d, free_array },
 		{ "mipmap", mipmap, free_mipmap }, { "graph", graph, free_graph }, { "again", again, free_graph },
-		{ "capture", capture, free_graph }, { "first", first, free_first }, { "first-pitch", first_pitch, free_first },
-		{ "first-array", first_array, free_array }, { "first-array3d", first_array3d, free_array }, { "green", green, free_linear },
+		{ "capture", capture, free_graph },
+		{ "first-array", first_array, free_array }, { "first-array3d", first_array3d, free_array },
+		{ "green", green, free_linear },
 		{ "async-thread", async_thread, free_async_thread }, { "capture-thread", capture_thread, free_graph },
 		{ "again-v2", again_v2, free_graph },
 	};

@@ -57,6 +57,9 @@ bool other_step(char **arg);
  * allocations were served, and how many refused. */
 void mix(int threads, long steps, unsigned seed, long until);
 
+/* small.c: those with small allocations. */
+bool small_step(char **arg);
+
 /* pools.c: those with pools. */
 bool pool_step(char **arg);
 

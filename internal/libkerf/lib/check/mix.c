@@ -13,8 +13,8 @@
 enum { PLACES = 12 };
 
 static const char *const ways[] = {
-	"linear", "managed", "pitch", "async", "async-thread", "kept", "kept", "pool", "vmm", "array", "mipmap", "graph",
-	"again", "capture", "first", "first-pitch", "first-array", "first-array3d", "array3d",
+	"linear", "managed", "pitch", "async", "async-thread", "unwaited", "kept", "kept", "pool", "vmm", "array", "mipmap",
+	"graph", "again", "capture", "first-array", "first-array3d", "array3d",
 };
 
 struct worker {

@@ -43,8 +43,8 @@ static void cycle(long times, char *sizes)
 	printf("%d\n", refused);
 }
 
-/* Allocates and frees blocks of up to most MiB at random, of which live MiB at most are there at a time, and prints how often
- * that was refused. */
+/* Allocates and frees blocks of up to most MiB at random, of which live MiB at most are there at a time, and prints how
+ * often that was refused. */
 static void churn(long times, unsigned seed, size_t most, size_t live)
 {
 	enum { PLACES = 256 };

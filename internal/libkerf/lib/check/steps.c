@@ -65,13 +65,15 @@ static void state(void)
 /* Asks twice for a name, and says whether that is found and where no error is left. */
 static void look(const char *where, const char *name)
 {
-	void *handle = !strcmp(where, "next") ? RTLD_NEXT : !strcmp(where, "default") ? RTLD_DEFAULT : dlopen(NULL, RTLD_NOW);
+	void *handle = !strcmp(where, "next") ? RTLD_NEXT : !strcmp(where, "default") ? RTLD_DEFAULT
+		: dlopen(NULL, RTLD_NOW);
 	dlerror();
 	void *first = dlsym(handle, name);
 	const char *error = dlerror();
 	void *second = dlsym(handle, name);
 	const char *again = dlerror();
-	printf("%s%s%s\n", first ? "found" : "none", first == second ? "" : " then another", !first != !error && !error == !again ? "" : " without error");
+	printf("%s%s%s\n", first ? "found" : "none", first == second ? "" : " then another",
+		!first != !error && !error == !again ? "" : " without error");
 }
 
 /* Allocates through the other preloaded library, and prints what that says. */
@@ -95,7 +97,8 @@ static void left(const char *when)
 static void vmm(void)
 {
 	const size_t unit = 2 << 20;
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 					   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
 	CUmemGenericAllocationHandle h, again, back;
 	CUdeviceptr va;
@@ -127,7 +130,8 @@ static void vmm(void)
 /* Arrays without memory of their own. */
 static void sparse(void)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1 << 20, .Height = 64, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_DEFERRED_MAPPING };
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 1 << 20, .Height = 64, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4,
+		.Flags = CUDA_ARRAY3D_DEFERRED_MAPPING };
 	CUarray a;
 	CUmipmappedArray m;
 	printf("%d ", CALL(cuArray3DCreate_v2)(&a, &d));
@@ -140,8 +144,11 @@ static void sparse(void)
 /* Memory that only arrays hold: two parts of one, of which one is mapped anew. */
 static void tiles(void)
 {
-	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 2048, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SPARSE };
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 2048, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1,
+		.Flags = CUDA_ARRAY3D_SPARSE };
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+		.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL };
 	CUarrayMapInfo m[2] = { { .memOperationType = CU_MEM_OPERATION_TYPE_MAP, .deviceBitMask = 1 } };
 	CUmemGenericAllocationHandle h;
 	CUarray a;
@@ -173,7 +180,8 @@ static void tiles(void)
 static void team(void)
 {
 	const size_t unit = 2 << 20;
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	const CUmulticastObjectProp object = { .numDevices = 1, .size = 16 * unit };
 	CUmemGenericAllocationHandle mc, h;
 	CUdeviceptr va, at;
@@ -238,7 +246,8 @@ static void relaunch(size_t bytes)
 	left("trimmed");
 }
 
-/* Makes a graph ready and has it uploaded in the same call, then launches it: what the driver answered, and its reason. */
+/* Makes a graph ready and has it uploaded in the same call, then launches it: what the driver answered, and its
+ * reason. */
 static void upload(size_t bytes)
 {
 	CUgraph g;
@@ -314,7 +323,8 @@ static void pairs(long rounds)
 static void call(const char *name)
 {
 	CUdeviceptr ptr;
-	printf("%d\n", ((CUresult (*)(CUdeviceptr *, size_t, CUstream, unsigned long long))resolve(name))(&ptr, 2 << 20, NULL, 0));
+	printf("%d\n", ((CUresult (*)(CUdeviceptr *, size_t, CUstream, unsigned long long))resolve(name))(&ptr, 2 << 20,
+		NULL, 0));
 }
 
 bool other_step(char **arg)
@@ -352,6 +362,6 @@ bool other_step(char **arg)
 	else if (!strcmp(arg[0], "look"))
 		look(arg[1], arg[2]);
 	else
-		return pool_step(arg);
+		return small_step(arg);
 	return true;
 }

@@ -20,7 +20,8 @@ import (
 func stubbed(tb testing.TB) box {
 	tb.Helper()
 	b := box{node: node{dir: tb.TempDir()}, dir: tb.TempDir()}
-	r, err := libkerf.Create(b.dir, []libkerf.Device{{GPU: sharing.GPURef{UUID: "GPU-01010101-0101-0101-0101-010101010101"}, Limit: gib}})
+	r, err := libkerf.Create(b.dir, []libkerf.Device{
+		{GPU: sharing.GPURef{UUID: "GPU-01010101-0101-0101-0101-010101010101"}, Limit: gib}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func pairs(tb testing.TB, b box, env []string, rounds int) float64 {
 	return ns
 }
 
-// What the library adds to an allocation and its free that nobody else is at.
+// What the library adds to an allocation and its free without other callers.
 func BenchmarkAllocateAndFree(b *testing.B) {
 	box := stubbed(b)
 	for b.Loop() {

@@ -63,8 +63,8 @@ func TestABoundThatFits(t *testing.T) {
 	}
 }
 
-// A program that finds no room waits for a context that is being made with more room than it takes, and is then refused only
-// if there is none.
+// A program that finds no room waits for a context that is being made with more room than it takes, and is then refused
+// only if there is none.
 func TestNoRoomBesideABound(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
@@ -81,7 +81,7 @@ func TestNoRoomBesideABound(t *testing.T) {
 	if got := second.until(t); got != "0" {
 		t.Errorf("the second: %s", got)
 	}
-	// Nobody makes a context, and there is no room: that is told at once.
+	// No process makes a context, and the memory does not fit: that is an error at once.
 	began := b.region.Usage()[0].Refused
 	if got := b.check(t, "several:1"); got != "0" {
 		t.Errorf("a third context, without room: %s", got)
@@ -95,7 +95,7 @@ func TestNoRoomBesideABound(t *testing.T) {
 	}
 }
 
-// A program waits for another one's context also where the driver needs longer for it than the agent for a look.
+// A program waits for another one's context, also if the driver needs longer than the agent's interval.
 func TestASlowDriverBesideABound(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
@@ -123,8 +123,8 @@ func TestASlowDriverBesideABound(t *testing.T) {
 	}
 }
 
-// A context that turns out larger than the rest of the room is undone. If the region has seen what a context takes at least,
-// none is tried in less room.
+// A context that turns out larger than the rest of the room is undone. If the region has seen what a context takes at
+// least, none is tried in less room.
 func TestLessRoomThanAContext(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
@@ -153,7 +153,7 @@ func TestLessRoomThanAContext(t *testing.T) {
 	}
 }
 
-// A program that asks how much is free is told what is free once the agent has seen its context.
+// A program that asks for the free memory gets it once the agent has seen its context.
 func TestFreeMemoryBesideABound(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
@@ -169,11 +169,12 @@ func TestFreeMemoryBesideABound(t *testing.T) {
 	r.end()
 }
 
-// Without an agent that sees contexts the bound stays put aside, and nobody waits for good.
+// Without an agent that sees contexts the bound stays reserved, and no process waits forever.
 func TestABoundWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	b := start(t, "h200x8", "r580").bounded(t, 2*gib, gib)
-	if got := b.check(t, "gpu:0", "take:linear:805306368", "take:linear:805306368", "info"); got != "0|2|0 268435456 2147483648 2147483648" {
+	if got := b.check(t, "gpu:0", "take:linear:805306368", "take:linear:805306368",
+		"info"); got != "0|2|0 268435456 2147483648 2147483648" {
 		t.Errorf("%s", got)
 	}
 }

@@ -126,10 +126,12 @@ func (n node) holds(tb testing.TB, pid int) sharing.Bytes {
 	return sum
 }
 
-// countPeak has the driver count anew the most that is held, which peak tells: no moment is missed between two looks.
+// countPeak has the driver restart its count of the highest usage, which peak returns: it misses nothing between two
+// readings.
 func (n node) countPeak(tb testing.TB) {
 	tb.Helper()
-	n.ask(tb, control.Request{Command: control.CmdSet, Set: &control.Set{All: true, Change: model.Change{CountPeak: true}}}, nil)
+	n.ask(tb, control.Request{Command: control.CmdSet,
+		Set: &control.Set{All: true, Change: model.Change{CountPeak: true}}}, nil)
 }
 
 func (n node) peak(tb testing.TB) (sum sharing.Bytes) {
@@ -151,7 +153,7 @@ func (n node) ask(tb testing.TB, r control.Request, answer any) {
 	}
 }
 
-// box is a container's view: the library with its region beside it.
+// box is a container's view: the library with its region next to it.
 type box struct {
 	node
 	dir    string
@@ -183,7 +185,8 @@ func (n node) cap(tb testing.TB, limits ...sharing.Bytes) box {
 // install puts the library into the region's folder, with the names that programs preload it by.
 func (b box) install(tb testing.TB) {
 	tb.Helper()
-	if err := os.Link(filepath.Join(built, libkerf.LibraryFile), filepath.Join(b.dir, libkerf.LibraryFile)); err != nil {
+	if err := os.Link(filepath.Join(built, libkerf.LibraryFile),
+		filepath.Join(b.dir, libkerf.LibraryFile)); err != nil {
 		tb.Fatal(err)
 	}
 	if err := libkerf.MakePreload(b.dir); err != nil {
@@ -209,7 +212,8 @@ func (b box) environment() []string {
 	return []string{"LD_LIBRARY_PATH=" + filepath.Join(b.node.dir, "lib"), "LD_PRELOAD=" + libkerf.PreloadPath(b.dir)}
 }
 
-func (b box) command(tb testing.TB, env []string, name string, args ...string) (cmd *exec.Cmd, out, errout *bytes.Buffer) {
+func (b box) command(tb testing.TB, env []string, name string, args ...string) (cmd *exec.Cmd, out,
+	errout *bytes.Buffer) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	tb.Cleanup(cancel)

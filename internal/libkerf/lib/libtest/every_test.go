@@ -44,10 +44,13 @@ type special struct {
 func specials() map[string]special {
 	const many, one = 5<<32 | 0x1111, 3
 	two := []map[int]uint64{{1: 2}}
-	config := special{why: "the stream is in the configuration", puts: []string{"0+32=5e0000ca5e"}, streams: []uint64{0x5e0000ca5e}}
+	config := special{why: "the stream is in the configuration", puts: []string{"0+32=5e0000ca5e"},
+		streams: []uint64{0x5e0000ca5e}}
 	return map[string]special{
-		"cuMemAllocPitch":         {why: "the product is charged", args: []map[int]uint64{{2: 0xE0000001, 3: one}, {2: one, 3: 0xE0000001}}},
-		"cuMemAllocPitch_v2":      {why: "the product is charged", args: []map[int]uint64{{2: many, 3: one}, {2: one, 3: many}}},
+		"cuMemAllocPitch": {why: "the product is charged", args: []map[int]uint64{{2: 0xE0000001, 3: one},
+			{2: one, 3: 0xE0000001}}},
+		"cuMemAllocPitch_v2": {why: "the product is charged", args: []map[int]uint64{{2: many, 3: one},
+			{2: one, 3: many}}},
 		"cuMemPoolCreate":         {why: "a pool of the device is what is counted", puts: []string{"1+8=1"}},
 		"cuMemCreate":             {why: "memory of the device is what is counted", puts: []string{"2+8=1"}},
 		"cuGraphAddNode":          {why: "nodes of memory are what is counted", puts: []string{"4+0=a"}},
@@ -83,7 +86,8 @@ func word(letter rune, place int) uint64 {
 	return (0x10+n)<<32 | (0xA5000001 + n*0x1111) // as a size it fits many times
 }
 
-// calls are one for each set of arguments and each result, and one with null pointers, which the driver refuses; by one way.
+// calls are one for each set of arguments and each result, and one with null pointers, which the driver refuses; by one
+// way.
 func calls(p prototype, way string) (out []trial) {
 	s := specials()[p.name]
 	sets := s.args
@@ -182,7 +186,8 @@ func everyDriver(t *testing.T, all []prototype) string {
 	if err := os.WriteFile(filepath.Join(dir, "every.def"), []byte(definitions(all)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "make", "-s", "-j2", "-C", "..", "OUT="+built, "CFLAGS=-O0 -g", "every").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "make", "-s", "-j2", "-C", "..", "OUT="+built, "CFLAGS=-O0 -g",
+		"every").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
@@ -206,7 +211,7 @@ func everyBox(t *testing.T, dir string) box {
 	if err := r.SetPercent(gpu, 50); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Refill(gpu, math.MaxInt64/2*time.Nanosecond); err != nil {
+	if err := r.Refill(gpu, math.MaxInt64/2*time.Nanosecond, libkerf.TurnOpen); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -214,9 +219,8 @@ func everyBox(t *testing.T, dir string) box {
 
 const wide = sharing.Bytes(1) << 60
 
-// Every wrapper calls the driver's function of its own name with what it was called with, and returns its result, whatever way
-// it was found; and asks after the stream of its own form. The driver either answers with what it exports, or with other
-// addresses.
+// Every wrapper calls the driver's function of the same name with its arguments, and returns its result, however it was
+// found. It queries the stream of its form. The driver answers with what it exports, or with other addresses.
 func TestEveryWrapper(t *testing.T) {
 	all := prototypes(t)
 	names, _ := wrapped(t)
@@ -282,11 +286,12 @@ func onStreams(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(table.Names(libkerf.Time), "cuGraphLaunch", "cuGraphLaunch_ptsz", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
+	return append(table.Names(libkerf.Time), "cuGraphLaunch", "cuGraphLaunch_ptsz", "cuMemAllocAsync",
+		"cuMemAllocAsync_ptsz",
 		"cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz")
 }
 
-// events are what the library asked of the driver during a call, of its own accord.
+// events are what the library asked the driver during a call without a request of the program.
 type events struct{ asked, recorded bool }
 
 // check tells whether a line of the program's is what has to come of a call.
@@ -319,7 +324,8 @@ func (c trial) effect(blocks string) bool {
 	want := map[string]string{
 		"cuMemGetInfo": "=0 0 ffffffff 0", "cuMemGetInfo_v2": fmt.Sprintf("=0 0 %x 0", uint64(wide)),
 		"cuDeviceTotalMem": "=ffffffff 0 0 0", "cuDeviceTotalMem_v2": fmt.Sprintf("=%x 0 0 0", uint64(wide)),
-		"nvmlDeviceGetMemoryInfo": fmt.Sprintf("=0 0 %x 0", uint64(wide)), "nvmlDeviceGetMemoryInfo_v2": fmt.Sprintf("=0 0 0 %x", uint64(wide)),
+		"nvmlDeviceGetMemoryInfo":    fmt.Sprintf("=0 0 %x 0", uint64(wide)),
+		"nvmlDeviceGetMemoryInfo_v2": fmt.Sprintf("=0 0 0 %x", uint64(wide)),
 	}[c.p.name]
 	return want == "" || c.result != 0 || blocks == want
 }

@@ -22,7 +22,7 @@ func (n node) contextOf(t *testing.T) sharing.Bytes {
 	return context
 }
 
-// unseen is a box on whose first GPU nobody has seen a context.
+// unseen is a box on whose first GPU no context was seen.
 func (n node) unseen(t *testing.T, limit sharing.Bytes) box {
 	t.Helper()
 	b := n.cap(t, limit)
@@ -125,7 +125,8 @@ func TestRoomThatAContextDoesNotTake(t *testing.T) {
 	r.end()
 }
 
-// Without an agent the program goes on, and more than a context stays put aside; the room of one that died is another's.
+// Without an agent the program goes on, and more than a context stays put aside; the room of one that died is
+// another's.
 func TestAFirstContextWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
@@ -138,7 +139,8 @@ func TestAFirstContextWithoutAnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.end()
-	if got := b.check(t, "gpu:0", "take:linear:805306368", "take:linear:805306368", "info"); got != "0|2|0 268435456 2147483648 2147483648" {
+	if got := b.check(t, "gpu:0", "take:linear:805306368", "take:linear:805306368",
+		"info"); got != "0|2|0 268435456 2147483648 2147483648" {
 		t.Errorf("%s", got)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// A program that counts has the same umask, threads, handlers and blocked signals as one that does not, and its output is its own.
+// A program that counts has the same umask, threads, handlers and blocked signals as one that does not, and its output
+// is its own.
 func TestLeavesTheProgramAlone(t *testing.T) {
 	b := start(t, "a30x2", "r580").cap(t, gib)
 	steps := []string{"state", "gpu:0", "take:linear:2097152", "state", "take:async:2097152", "clear", "state"}
@@ -27,10 +28,13 @@ func TestLeavesTheProgramAlone(t *testing.T) {
 }
 
 func TestOtherPrograms(t *testing.T) {
-	b := box{node: node{dir: t.TempDir()}, dir: built} // there is no region beside this library, and no driver
+	b := box{node: node{dir: t.TempDir()}, dir: built} // there is no region next to this library, and no driver
 	for _, test := range [][]string{
-		{"/bin/true"}, {"/bin/sh", "-c", "echo a; exit 3"}, {"/bin/sh", "-c", "echo $$ | wc -l; (echo b) | cat; exec /bin/echo c"},
-		{"/bin/sh", "-c", "umask; ulimit -c; cat /proc/sys/kernel/ostype"}, {"python3", "-c", "import ctypes; print(ctypes.CDLL(None).getppid() > 0, hasattr(ctypes.CDLL(None), 'cuMemAlloc_v2'))"},
+		{"/bin/true"}, {"/bin/sh", "-c", "echo a; exit 3"},
+		{"/bin/sh", "-c", "echo $$ | wc -l; (echo b) | cat; exec /bin/echo c"},
+		{"/bin/sh", "-c", "umask; ulimit -c; cat /proc/sys/kernel/ostype"},
+		{"python3", "-c",
+			"import ctypes; print(ctypes.CDLL(None).getppid() > 0, hasattr(ctypes.CDLL(None), 'cuMemAlloc_v2'))"},
 	} {
 		path, err := exec.LookPath(test[0])
 		if err != nil {
@@ -73,8 +77,10 @@ func TestWithoutARegion(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.dir = dir
-		code, out, errout := b.ended(t, nil, "check/kerfcheck", "gpu:0", "take:linear:2097152", "take:async:2097152", "info", "take:managed:4096")
-		if want := "2\n2\n0 0 0 0\n2"; code != 0 || out != want || strings.Count(errout, "\n") != 1 || !strings.HasPrefix(errout, "libkerf: ") {
+		code, out, errout := b.ended(t, nil, "check/kerfcheck", "gpu:0", "take:linear:2097152", "take:async:2097152",
+			"info", "take:managed:4096")
+		if want := "2\n2\n0 0 0 0\n2"; code != 0 || out != want || strings.Count(errout, "\n") != 1 ||
+			!strings.HasPrefix(errout, "libkerf: ") {
 			t.Errorf("%s: %d %q %q", name, code, out, errout)
 		}
 	}
@@ -89,11 +95,13 @@ func TestVisibleDevices(t *testing.T) {
 		visible, gpu string
 		want         string
 	}{
-		{"0,1,2,3", "1", size(2 * gib)}, {"2,0", "0", size(3 * gib)}, {"2,0", "1", size(gib)}, {"1", "0", size(2 * gib)},
+		{"0,1,2,3", "1", size(2 * gib)}, {"2,0", "0", size(3 * gib)}, {"2,0", "1", size(gib)},
+		{"1", "0", size(2 * gib)},
 		{n.gpu(2).String() + "," + n.gpu(1).String(), "0", size(3 * gib)}, {n.gpu(1).String(), "0", size(2 * gib)},
 		{"3", "0", size(0)}, {"3,1", "1", size(2 * gib)},
 	} {
-		got := b.program(t, []string{"CUDA_VISIBLE_DEVICES=" + test.visible}, "check/kerfcheck", "gpu:"+test.gpu, "info", "fill:linear:1073741824")
+		got := b.program(t, []string{"CUDA_VISIBLE_DEVICES=" + test.visible}, "check/kerfcheck", "gpu:"+test.gpu,
+			"info", "fill:linear:1073741824")
 		var limit int
 		if _, err := fmt.Sscanf(test.want, "0 %d", &limit); err != nil {
 			t.Fatal(err)

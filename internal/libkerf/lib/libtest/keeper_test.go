@@ -55,7 +55,8 @@ func ended(slots []libkerf.Process) (map[libkerf.Process]bool, error) {
 	return out, nil
 }
 
-// upkeep has an agent look after the region until the test ends: f once for each look at which there are dead processes.
+// upkeep runs the agent's part for the region until the test ends: it calls f once for each check that finds dead
+// processes.
 func (b box) upkeep(t *testing.T, f func([]libkerf.Grave) error) {
 	t.Helper()
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -85,8 +86,8 @@ func (b box) upkeep(t *testing.T, f func([]libkerf.Grave) error) {
 	})
 }
 
-// TestAnOrphanKeepsItsMemory has a second program want what a child of the first still keeps, with agents that find out different
-// things and without one.
+// TestAnOrphanKeepsItsMemory has a second program want what a child of the first still keeps, with agents that find out
+// different things and without one.
 func TestAnOrphanKeepsItsMemory(t *testing.T) {
 	const all, want = gib, gib / 2
 	take := fmt.Sprintf("take:linear:%d", want)

@@ -35,7 +35,8 @@ func wrapped(t *testing.T) (names, excused []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^(WRAP|EXCUSE)\((\w+)(?:, "[^"]+")?\)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(WRAP|EXCUSE)\((\w+)(?:, "[^"]+")?\)$`).FindAllStringSubmatch(
+		string(text), -1) {
 		if m[1] == "WRAP" {
 			names = append(names, m[2])
 		} else {
@@ -76,7 +77,8 @@ func TestCoversTheFamilies(t *testing.T) {
 	}
 	names, excused := wrapped(t)
 	var open []string
-	for _, class := range []libkerf.Class{libkerf.Charge, libkerf.Release, libkerf.Time, libkerf.Size, libkerf.Resolve} {
+	for _, class := range []libkerf.Class{libkerf.Charge, libkerf.Release, libkerf.Time, libkerf.Size,
+		libkerf.Resolve} {
 		for _, name := range table.Names(class) {
 			if !slices.Contains(names, name) {
 				open = append(open, name)
@@ -136,7 +138,8 @@ func TestNeeds(t *testing.T) {
 	for _, p := range f.Progs {
 		stack = stack || p.Type == elf.PT_GNU_STACK && p.Flags&elf.PF_X == 0
 	}
-	if now, err := f.DynValue(elf.DT_FLAGS); err != nil || len(now) == 0 || now[0]&uint64(elf.DF_BIND_NOW) == 0 || !stack {
+	if now, err := f.DynValue(elf.DT_FLAGS); err != nil || len(now) == 0 || now[0]&uint64(elf.DF_BIND_NOW) == 0 ||
+		!stack {
 		t.Errorf("flags %v, %v; stack not executable: %v", now, err, stack)
 	}
 }
@@ -145,11 +148,16 @@ func TestNeeds(t *testing.T) {
 var notTheLibrarys = []string{
 	"exit", "_exit", "_Exit", "quick_exit", "abort", "__assert_fail", "exit_group", "err", "errx", "error",
 	"raise", "tgkill", "pthread_kill", "sigqueue", "alarm", "setitimer", "timer_create",
-	"signal", "bsd_signal", "sysv_signal", "__sysv_signal", "sigaction", "__sigaction", "sigprocmask", "pthread_sigmask", "sigaltstack", "siginterrupt",
-	"pthread_create", "thrd_create", "clone", "fork", "vfork", "posix_spawn", "posix_spawnp", "execv", "execve", "system", "popen",
-	"umask", "chdir", "fchdir", "setenv", "putenv", "unsetenv", "clearenv", "setrlimit", "prctl", "dup2", "dup3", "closefrom", "close_range",
-	"printf", "vprintf", "fprintf", "vfprintf", "dprintf", "vdprintf", "__printf_chk", "__vprintf_chk", "__fprintf_chk", "__vfprintf_chk", "__dprintf_chk", "__vdprintf_chk",
-	"puts", "putchar", "fputs", "fputc", "putc", "_IO_putc", "fwrite", "fflush", "perror", "psignal", "stdout", "stderr", "writev", "pwrite",
+	"signal", "bsd_signal", "sysv_signal", "__sysv_signal", "sigaction", "__sigaction", "sigprocmask",
+	"pthread_sigmask", "sigaltstack", "siginterrupt",
+	"pthread_create", "thrd_create", "clone", "fork", "vfork", "posix_spawn", "posix_spawnp", "execv", "execve",
+	"system", "popen",
+	"umask", "chdir", "fchdir", "setenv", "putenv", "unsetenv", "clearenv", "setrlimit", "prctl", "dup2", "dup3",
+	"closefrom", "close_range",
+	"printf", "vprintf", "fprintf", "vfprintf", "dprintf", "vdprintf", "__printf_chk", "__vprintf_chk", "__fprintf_chk",
+	"__vfprintf_chk", "__dprintf_chk", "__vdprintf_chk",
+	"puts", "putchar", "fputs", "fputc", "putc", "_IO_putc", "fwrite", "fflush", "perror", "psignal", "stdout",
+	"stderr", "writev", "pwrite",
 }
 
 // The library cannot do to the program what it has not linked, but by three calls of many uses, of which it has these.
@@ -166,7 +174,7 @@ func TestCannotChangeTheProgram(t *testing.T) {
 	uses := map[string]*regexp.Regexp{
 		"kill":    regexp.MustCompile(`^\(.*, 0\) < 0 && errno == ESRCH;$`), // whether a process is there
 		"syscall": regexp.MustCompile(`^\(SYS_futex, .*FUTEX_WAIT,`),
-		"write":   regexp.MustCompile(`^\((STDERR_FILENO|ends\[1\]),`), // its one line, and a pipe of its own
+		"write":   regexp.MustCompile(`^\((STDERR_FILENO|ends\[1\]),`), // its one line, and its pipe
 	}
 	sources, err := filepath.Glob("../*.[ch]")
 	if err != nil {

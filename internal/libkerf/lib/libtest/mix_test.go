@@ -12,8 +12,8 @@ import (
 
 var mixes = flag.Int("mixes", 3, "how many orders of allocations to try")
 
-// Processes of many threads allocate in every way at once, under one cap. Some are killed in the middle, and others come after
-// them. The driver never gives more than the cap, and nothing stays counted.
+// Processes of many threads allocate in every way at once, under one cap. Some are killed in the middle, and others
+// come after them. The driver never gives more than the cap, and nothing stays counted.
 func TestEveryWayAtOnce(t *testing.T) {
 	const processes, threads, steps, limit = 5, 12, 60, 700 * mib
 	for seed := 1; seed <= *mixes; seed++ {
@@ -31,7 +31,8 @@ func TestEveryWayAtOnce(t *testing.T) {
 			checkMix(t, results)
 			most := n.peak(t)
 			if most > limit+processes*context || most < limit/2 {
-				t.Errorf("the driver gave %d at a time, of which %d contexts have %d each, and the cap is %d", most, processes, context, limit)
+				t.Errorf("the driver gave %d at a time, of which %d contexts have %d each, and the cap is %d", most,
+					processes, context, limit)
 			}
 			b.reclaim(t)
 			if used := b.used(); used != 0 {
@@ -44,7 +45,8 @@ func TestEveryWayAtOnce(t *testing.T) {
 	}
 }
 
-// mixes runs three programs one after another, of which those that are to die kill themselves. It returns what the last says.
+// mixes runs three programs one after another, of which those that are to die kill themselves. It returns what the last
+// says.
 func (b box) mixes(t *testing.T, seed, threads, steps int, dies bool) (said string) {
 	t.Helper()
 	for round := range 3 {
@@ -52,7 +54,8 @@ func (b box) mixes(t *testing.T, seed, threads, steps int, dies bool) (said stri
 		if dies && round < 2 {
 			until = threads * steps / (2 + round)
 		}
-		code, out, errout := b.ended(t, nil, "check/kerfcheck", "gpu:0", fmt.Sprintf("mix:%d:%d:%d:%d", threads, steps, seed+round, until))
+		code, out, errout := b.ended(t, nil, "check/kerfcheck", "gpu:0", fmt.Sprintf("mix:%d:%d:%d:%d", threads, steps,
+			seed+round, until))
 		if killed := code == -1; killed != (until > 0) || errout != "" {
 			t.Errorf("seed %d: exit %d, %q %q", seed+round, code, out, errout)
 		}
@@ -61,8 +64,8 @@ func (b box) mixes(t *testing.T, seed, threads, steps int, dies bool) (said stri
 	return said
 }
 
-// checkMix checks that there was something to count, and something to refuse. One process may find nothing free, if others hold
-// all while it runs.
+// checkMix checks that there was something to count, and something to refuse. One process may find nothing free, if
+// others hold all while it runs.
 func checkMix(t *testing.T, results []string) {
 	t.Helper()
 	allServed, allRefused := 0, 0

@@ -24,7 +24,7 @@ func TestAPoolKeepsItsReservation(t *testing.T) {
 	}
 }
 
-// How often a driver is told to trim, in 1,000 allocations. Blocks come and go in an order that a seed gives.
+// How often the library has the driver trim, in 1,000 allocations. Blocks come and go in an order that a seed gives.
 func TestTrimsOfPools(t *testing.T) {
 	const chunks = "STUB_CHUNK=33554432" // the pool grows by whole 32 MiB
 	for _, test := range []struct {
@@ -45,11 +45,13 @@ func TestTrimsOfPools(t *testing.T) {
 		}
 		var kept, refused, reserved, trims int
 		got := b.program(t, test.env, "check/kerfcheck", "gpu:0", "keep", test.step, "reserved", "trims")
-		if _, err := fmt.Sscanf(strings.ReplaceAll(got, "|", " "), "%d %d %d %d", &kept, &refused, &reserved, &trims); err != nil {
+		if _, err := fmt.Sscanf(strings.ReplaceAll(got, "|", " "), "%d %d %d %d", &kept, &refused, &reserved,
+			&trims); err != nil {
 			t.Fatalf("%s: %v", got, err)
 		}
 		if kept != 0 || refused > test.refuse || trims > test.trims || reserved == 0 || reserved > 1000 {
-			t.Errorf("%s %q: %d refused, want at most %d; %d trims, want at most %d; %d MiB reserved", test.step, test.env,
+			t.Errorf("%s %q: %d refused, want at most %d; %d trims, want at most %d; %d MiB reserved", test.step,
+				test.env,
 				refused, test.refuse, trims, test.trims, reserved)
 		}
 	}
@@ -68,7 +70,8 @@ func TestAPoolThatGrowsByMore(t *testing.T) {
 		if err := b.region.SetLimit(b.region.Usage()[0].GPU, 1000*mib); err != nil {
 			t.Fatal(err)
 		}
-		got := b.program(t, []string{"STUB_CHUNK=33554432"}, "check/kerfcheck", append([]string{"gpu:0"}, test.steps...)...)
+		got := b.program(t, []string{"STUB_CHUNK=33554432"}, "check/kerfcheck",
+			append([]string{"gpu:0"}, test.steps...)...)
 		if got != test.want {
 			t.Errorf("%q: %s, want %s", test.steps, got, test.want)
 		}

@@ -84,7 +84,8 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	if got, want := one.until(t), fmt.Sprintf("0|0 %d %d %d", 256*mib, gib, gib); got != want {
 		t.Errorf("the first: %s, want %s", got, want)
 	}
-	if got, want := b.check(t, "gpu:0", "info", "take:linear:270532608", "take:linear:268435456", "info"), fmt.Sprintf("0 %d %d %d|2|0|0 0 %d %d", 256*mib, gib, gib, gib, gib); got != want {
+	if got, want := b.check(t, "gpu:0", "info", "take:linear:270532608", "take:linear:268435456",
+		"info"), fmt.Sprintf("0 %d %d %d|2|0|0 0 %d %d", 256*mib, gib, gib, gib, gib); got != want {
 		t.Errorf("the second: %s, want %s", got, want)
 	}
 	if n := b.region.Usage()[0].Refused; n != 1 {
@@ -100,7 +101,8 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	if err := b.region.Correct(b.gpu(0), gib, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := b.check(t, "gpu:0", "fill:linear:268435456", "info"), fmt.Sprintf("9|0 0 %d %d", 4*gib, 4*gib); got != want {
+	if got, want := b.check(t, "gpu:0", "fill:linear:268435456", "info"), fmt.Sprintf("9|0 0 %d %d", 4*gib,
+		4*gib); got != want {
 		t.Errorf("under the raised limit: %s, want %s", got, want)
 	}
 	_ = one.in.Close()
@@ -111,14 +113,16 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	}
 }
 
-// A process that has its context already has what a raised limit gives, is refused what a lowered one takes, and sees both;
-// also below what it holds, which no command lowers a limit to.
+// A process that has its context already has what a raised limit gives, is refused what a lowered one takes, and sees
+// both; also below what it holds, which no command lowers a limit to.
 func TestLimitChangesUnderAContext(t *testing.T) {
 	const piece = 256 * mib
 	b := start(t, "a30x2", "r580").cap(t, gib)
-	take, info := fmt.Sprintf("take:linear:%d", piece), func(free, total sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", free, total, total) }
+	take, info := fmt.Sprintf("take:linear:%d", piece),
+		func(free, total sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", free, total, total) }
 	fill := fmt.Sprintf("fill:linear:%d", piece)
-	r := b.begin(t, "gpu:0", fill, "info", "wait", "info", fill, "info", "wait", take, "info", "give", "give", "give", "info", take, take, "info", "wait")
+	r := b.begin(t, "gpu:0", fill, "info", "wait", "info", fill, "info", "wait", take, "info", "give", "give", "give",
+		"info", take, take, "info", "wait")
 	for _, at := range []struct {
 		limit sharing.Bytes // from here on
 		want  []string
@@ -142,7 +146,7 @@ func TestLimitChangesUnderAContext(t *testing.T) {
 	}
 }
 
-// Where there is room for all, nobody is refused; where there is not, the driver's own account never passes the cap.
+// If all fit, none is rejected. If not, the driver's count never exceeds the cap.
 func TestManyProcessesUnderOneCap(t *testing.T) {
 	const threads, rounds, bytes = 4, 50, 2 * mib
 	processes := *many
@@ -151,7 +155,8 @@ func TestManyProcessesUnderOneCap(t *testing.T) {
 		b := n.cap(t, sharing.Bytes(room)*bytes)
 		var all []running
 		for range processes {
-			all = append(all, b.begin(t, "gpu:0", "wait", fmt.Sprintf("hammer:%d:%d:%d", threads, rounds, bytes), "wait"))
+			all = append(all, b.begin(t, "gpu:0", "wait", fmt.Sprintf("hammer:%d:%d:%d", threads, rounds, bytes),
+				"wait"))
 		}
 		for _, r := range all {
 			r.until(t)
@@ -243,8 +248,8 @@ func TestContextsOfManyProcesses(t *testing.T) {
 	}
 }
 
-// Bytes that move from the counters to the overhead count twice for a moment, in which nobody is refused; for an agent
-// that dies in between nobody waits for long.
+// Bytes that move from the counters to the overhead count twice for a moment. No call is rejected for that. If the
+// agent dies in between, no call waits for long.
 func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
 	limits, err := os.OpenFile(filepath.Join(b.dir, libkerf.LimitsFile), os.O_WRONLY, 0)
@@ -259,8 +264,8 @@ func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What the program waits at the least: MOST_WAITS times MOVE_PAUSE. A move for which this machine took longer, since it had
-	// other things to do, tells nothing.
+	// What the program waits at the least: MOST_WAITS times MOVE_PAUSE. A move for which this machine took longer,
+	// since it had other things to do, tells nothing.
 	const patience = 200 * time.Millisecond
 	var r running
 	for took := patience; took >= patience; {
@@ -303,7 +308,8 @@ func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
 // A pool gives back when its program waits, and then others have the memory; its own program need not wait.
 func TestPoolsThatGiveBackLate(t *testing.T) {
 	b := stubbed(t)
-	r := b.begin(t, "gpu:0", "take:async:629145600", "give", "wait", "take:async:629145600", "give", "sync", "wait")
+	r := b.begin(t, "gpu:0", "take:unwaited:629145600", "give", "wait", "take:unwaited:629145600", "give",
+		"sync", "wait")
 	for _, want := range []sharing.Bytes{600 * mib, 0} {
 		if got := r.until(t); got != "0" || b.used() != want {
 			t.Errorf("%s, and %d are counted, want %d", got, b.used(), want)
@@ -329,13 +335,17 @@ func TestForkExecAndReopen(t *testing.T) {
 		want  string
 		left  sharing.Bytes
 	}{
-		"a child holds nothing of its parent's": {[]string{"gpu:0", "take:linear:268435456", "fork", "clear", "end", "info", "clear", "info"},
+		"a child holds nothing of its parent's": {[]string{"gpu:0", "take:linear:268435456", "fork", "clear", "end",
+			"info", "clear", "info"},
 			"0|child 0|" + free(768*mib) + "|" + free(gib), 0},
-		"children count by themselves": {[]string{"fork", "gpu:0", "take:linear:268435456", "info", "end", "fork", "gpu:0", "take:linear:1073741824", "end", "gpu:0", "fill:linear:268435456"},
+		"children count by themselves": {[]string{"fork", "gpu:0", "take:linear:268435456", "info", "end", "fork",
+			"gpu:0", "take:linear:1073741824", "end", "gpu:0", "fill:linear:268435456"},
 			"0|" + free(768*mib) + "|child 0|0|child 0|4", gib},
-		"exec gives back": {[]string{"gpu:0", "take:linear:1073741824", "exec", "gpu:0", "take:linear:1073741824", "info"},
+		"exec gives back": {[]string{"gpu:0", "take:linear:1073741824", "exec", "gpu:0", "take:linear:1073741824",
+			"info"},
 			"0|0|" + free(0), gib},
-		"the driver is closed and opened again": {[]string{"gpu:0", "take:linear:268435456", "reopen", "gpu:0", "info", "take:linear:805306368", "take:linear:2097152", "clear", "info"},
+		"the driver is closed and opened again": {[]string{"gpu:0", "take:linear:268435456", "reopen", "gpu:0", "info",
+			"take:linear:805306368", "take:linear:2097152", "clear", "info"},
 			"0|" + free(768*mib) + "|0|2|" + free(gib), 0},
 	} {
 		b := n.cap(t, gib)

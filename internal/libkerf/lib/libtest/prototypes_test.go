@@ -84,7 +84,8 @@ func prototypes(t *testing.T) []prototype {
 	return out
 }
 
-// A numbered form that came after the oldest headers that are known means its name from when it came, as the facts have it.
+// A numbered form that came after the oldest headers that are known means its name from when it came, as the facts have
+// it.
 func TestSince(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "cuda-driver-symbols.tsv"))
 	if err != nil {
@@ -94,7 +95,8 @@ func TestSince(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		var name, last string
 		var major, minor int
-		if n, err := fmt.Sscanf(line, "%s %d.%d %s", &name, &major, &minor, &last); err == nil && n == 4 && last != "library" && name[0] != '#' {
+		if n, err := fmt.Sscanf(line, "%s %d.%d %s", &name, &major, &minor, &last); err == nil && n == 4 &&
+			last != "library" && name[0] != '#' {
 			came[name] = 1000*major + 10*minor
 		}
 	}
@@ -138,7 +140,8 @@ func definitions(all []prototype) string {
 		if p.args == "" {
 			params = []string{"void"}
 		}
-		fmt.Fprintf(&s, "%s(%s, (%s), (%s)%s)\n", p.of(), p.name, strings.Join(params, ", "), strings.Join(words, ", "), strings.Join(append([]string{""}, names...), ", "))
+		fmt.Fprintf(&s, "%s(%s, (%s), (%s)%s)\n", p.of(), p.name, strings.Join(params, ", "), strings.Join(words, ", "),
+			strings.Join(append([]string{""}, names...), ", "))
 	}
 	for _, p := range all {
 		for _, a := range p.asked {
@@ -148,8 +151,8 @@ func definitions(all []prototype) string {
 	return s.String()
 }
 
-// Each wrapper has a published prototype, and its own has arguments as wide. That one is too wide does not show where it is
-// called: what the caller left in the upper half would be taken for a part of it.
+// Each wrapper has a published prototype, and its own has arguments as wide. That one is too wide does not show where
+// it is called: what the caller left in the upper half would be taken for a part of it.
 func TestPrototypes(t *testing.T) {
 	names, _ := wrapped(t)
 	want, got := map[string]string{}, map[string]string{}

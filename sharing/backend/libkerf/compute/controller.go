@@ -14,18 +14,29 @@ type Controller struct {
 	accounts map[ID]*account
 	// idle is the time of a step in which the GPU ran nothing, over the last few.
 	idle time.Duration
-	// spare is how much is lent in a step of shares whose owners run something.
+	// spare is how much time of grants that run something may go to others in a step.
 	spare time.Duration
 	// ahead is what was charged and cannot have run yet, by the time that has passed.
 	ahead time.Duration
+	alone alone
 }
+
+// crowded reports whether the grant uses less than its share because others keep the GPU busy: its launches follow each
+// other without a pause.
+func (a *account) crowded() bool { return a.occupied >= crowdedFrom }
 
 // account is what is remembered of a grant between steps.
 type account struct {
-	charged time.Duration // since the driver last told what was used
+	charged time.Duration // since the driver last reported usage
 	pending time.Duration // until what it was charged last can have run
 	quiet   time.Duration // since it can have run
+	launch  time.Duration // what a launch is charged, over the last ones
+	// occupied is the part of the last time, from 0 to 1, in which a launch was pending. backlog is reported pending
+	// time that is not in it yet.
+	occupied float64
+	backlog  time.Duration
 
+	measured measured
 	evidence evidence
 	rate     float64 // GPU time for each second that is charged
 }
@@ -59,22 +70,26 @@ func (c *Controller) Step(mode Mode, passed time.Duration, grants []Grant, seen 
 		own := max(0, min(share.of(passed), full-s.Balance))
 		out[i].Add = own
 		rooms[i] = max(full, lendSteps*passed) - s.Balance - out[i].Add
-		if a.listen(s, passed, c.ahead) {
+		if a.listen(s, passed, c.ahead, c.alone.id != "") {
 			woke = true
 		}
-		if a.quiet >= quietAfter {
+		switch {
+		case a.quiet >= quietAfter:
 			free += share.of(passed) - own
-		} else {
+		case !a.crowded():
 			running += share.of(passed) - own
 		}
 	}
-	c.adapt(passed, passed-ran, woke)
+	if c.alone.id == "" { // a GPU that waits for a measurement has no idle time
+		c.adapt(passed, passed-ran, woke)
+	}
+	c.turns(passed, grants, seen, out)
 	if mode == Fair {
 		lend(out, rooms, grants, free+min(running, c.spare))
 	}
 	for i := range out {
 		if a := c.accounts[out[i].ID]; a != nil {
-			out[i].Add, out[i].Lent = a.charges(out[i].Add), a.charges(out[i].Lent)
+			out[i].Add, out[i].Spare = a.charges(out[i].Add), a.charges(out[i].Spare)
 		}
 	}
 	return out
@@ -90,9 +105,9 @@ func (a *account) charges(real time.Duration) time.Duration {
 	return time.Duration(float64(real) / a.rate)
 }
 
-// adapt learns how much can be lent of shares whose owners run something. That such an owner's budget is full does
-// not tell that it wants no more: it may be waiting for a GPU that others keep busy. So more is lent while the GPU
-// has idle time, less as soon as it has none, and nothing once an owner has come back.
+// adapt learns how much time of running grants may go to others. A full budget does not prove that its grant wants no
+// more: it may wait for a GPU that others keep busy. So more goes to others while the GPU has idle time, less as soon
+// as it has none, and nothing once an owner has come back.
 func (c *Controller) adapt(passed, idle time.Duration, woke bool) {
 	c.idle = (3*c.idle + idle) / 4
 	switch {
@@ -117,16 +132,32 @@ func (c *Controller) queue(passed time.Duration, grants []Grant, seen map[ID]See
 }
 
 // listen notes whether the grant runs anything, which may take ahead, and tells whether it has come back from a rest.
-func (a *account) listen(s Seen, passed, ahead time.Duration) (woke bool) {
+// One that was held is not at rest.
+func (a *account) listen(s Seen, passed, ahead time.Duration, held bool) (woke bool) {
 	rest := passed - a.pending // of the step, after what it ran
 	a.pending = max(0, -rest)
+	a.occupy(s.Occupied, passed)
 	if s.Charged == 0 {
-		a.quiet = min(a.quiet+max(0, rest), quietAfter)
+		if !held {
+			a.quiet = min(a.quiet+max(0, rest), quietAfter)
+		}
 		return false
+	}
+	if s.Launches > 0 {
+		a.launch = (3*a.launch + s.Charged/time.Duration(min(s.Launches, maxLaunches))) / 4
 	}
 	woke = a.quiet >= quietAfter
 	a.quiet, a.pending = 0, ahead
 	return woke
+}
+
+// occupy takes in for how long launches were pending. Reports are rare, and each is of many launches.
+func (a *account) occupy(reported, passed time.Duration) {
+	a.backlog = min(a.backlog+reported, mostReported)
+	now := min(a.backlog, passed)
+	a.backlog -= now
+	a.occupied += (float64(now)/float64(max(passed, 1)) - a.occupied) *
+		min(1, float64(passed)/float64(occupiedOver))
 }
 
 func (c *Controller) account(id ID) *account {
@@ -142,8 +173,8 @@ func (a *account) correct(s Seen) {
 	if !s.Asked {
 		return
 	}
-	if s.Told.Window > 0 {
-		a.evidence.add(a.charged, s.Told)
+	if s.Sampled.Window > 0 {
+		a.evidence.add(a.charged, s.Sampled)
 		a.rate = a.evidence.correct(a.rate)
 	}
 	a.charged = 0
@@ -232,7 +263,7 @@ func lendClass(out []Refill, rooms []time.Duration, weights []share, class []int
 		hungry := class[:0]
 		for _, i := range class {
 			part := min(time.Duration(int64(round)*int64(weights[i])/int64(max(sum, 1))), rooms[i])
-			out[i].Add, out[i].Lent = out[i].Add+part, out[i].Lent+part
+			out[i].Add, out[i].Spare = out[i].Add+part, out[i].Spare+part
 			rooms[i] -= part
 			given += part
 			if rooms[i] > 0 {
@@ -241,13 +272,13 @@ func lendClass(out []Refill, rooms []time.Duration, weights []share, class []int
 		}
 		left -= given
 		if len(hungry) == len(class) || given == 0 {
-			break // all took their parts: what is left is what division cut off
+			break // all took their parts: only the remainder of the division is left
 		}
 		class = hungry
 	}
 	for _, i := range class { // it is not a lower class's
 		part := min(left, rooms[i])
-		out[i].Add, out[i].Lent = out[i].Add+part, out[i].Lent+part
+		out[i].Add, out[i].Spare = out[i].Add+part, out[i].Spare+part
 		rooms[i], left = rooms[i]-part, left-part
 	}
 	return left

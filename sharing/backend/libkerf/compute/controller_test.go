@@ -36,26 +36,28 @@ func TestStep(t *testing.T) {
 		},
 		"fair lends it": { // it has been idle
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {}, "b": {Balance: 90 * ms}},
-			[]Refill{{ID: "a", Add: 20 * ms, Lent: 18 * ms}, {ID: "b"}},
+			[]Refill{{ID: "a", Add: 20 * ms, Spare: 18 * ms}, {ID: "b"}},
 		},
 		"no more than two steps are lent": {
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {Balance: 35 * ms}, "b": {Balance: 90 * ms}},
-			[]Refill{{ID: "a", Add: 5 * ms, Lent: 5 * ms}, {ID: "b"}},
+			[]Refill{{ID: "a", Add: 5 * ms, Spare: 5 * ms}, {ID: "b"}},
 		},
 		"a debt is paid from the share": {
 			Fair, period, []Grant{a, b}, map[ID]Seen{"a": {Balance: -500 * ms}, "b": {}},
 			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b", Add: 18 * ms}},
 		},
 		"the higher class first": {
-			Fair, period, []Grant{a, {ID: "b", Percent: 60}, first}, map[ID]Seen{"a": {}, "b": {Balance: 60 * ms}, "first": {}},
-			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}, {ID: "first", Add: 18 * ms, Lent: 12 * ms}},
+			Fair, period, []Grant{a, {ID: "b", Percent: 60}, first}, map[ID]Seen{"a": {}, "b": {Balance: 60 * ms},
+				"first": {}},
+			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}, {ID: "first", Add: 18 * ms, Spare: 12 * ms}},
 		},
 		"within one by share": {
-			Fair, period, []Grant{a, {ID: "b", Percent: 60}, {ID: "c", Percent: 30}}, map[ID]Seen{"a": {}, "b": {Balance: 60 * ms}, "c": {}},
-			[]Refill{{ID: "a", Add: 5 * ms, Lent: 3 * ms}, {ID: "b"}, {ID: "c", Add: 15 * ms, Lent: 9 * ms}},
+			Fair, period, []Grant{a, {ID: "b", Percent: 60}, {ID: "c", Percent: 30}},
+			map[ID]Seen{"a": {}, "b": {Balance: 60 * ms}, "c": {}},
+			[]Refill{{ID: "a", Add: 5 * ms, Spare: 3 * ms}, {ID: "b"}, {ID: "c", Add: 15 * ms, Spare: 9 * ms}},
 		},
 		"what is nobody's is lent": {
-			Fair, period, []Grant{a}, map[ID]Seen{"a": {}}, []Refill{{ID: "a", Add: 20 * ms, Lent: 18 * ms}},
+			Fair, period, []Grant{a}, map[ID]Seen{"a": {}}, []Refill{{ID: "a", Add: 20 * ms, Spare: 18 * ms}},
 		},
 		"none of its own: what the others leave": {
 			Strict, period, []Grant{a, {ID: "b"}, {ID: "c"}}, map[ID]Seen{"a": {}, "b": {}, "c": {}},
@@ -66,11 +68,13 @@ func TestStep(t *testing.T) {
 			[]Refill{{ID: "a", Add: 2 * ms}, {ID: "b"}},
 		},
 		"a long sleep counts as the most": {
-			Strict, time.Hour, []Grant{b}, map[ID]Seen{"b": {Balance: -10 * time.Second}}, []Refill{{ID: "b", Add: 180 * ms}},
+			Strict, time.Hour, []Grant{b}, map[ID]Seen{"b": {Balance: -10 * time.Second}},
+			[]Refill{{ID: "b", Add: 180 * ms}},
 		},
 		"time that runs back": {Fair, -period, []Grant{b}, map[ID]Seen{"b": {}}, []Refill{{ID: "b"}}},
 		"one answer of the driver says nothing": {
-			Strict, period, []Grant{a}, map[ID]Seen{"a": {Charged: 10 * ms, Asked: true, Told: Told{Window: time.Second, Busy: time.Second, Used: time.Second}}},
+			Strict, period, []Grant{a}, map[ID]Seen{"a": {Charged: 10 * ms, Asked: true,
+				Sampled: Sampled{Window: time.Second, Busy: time.Second, Used: time.Second}}},
 			[]Refill{{ID: "a", Add: 2 * ms, Ran: 10 * ms}},
 		},
 	}
@@ -90,7 +94,8 @@ func TestStep(t *testing.T) {
 }
 
 func TestSharesAreAtMostAll(t *testing.T) {
-	for _, percents := range [][]sharing.Percent{{0}, {100, 0, 0}, {90, 90}, {60, 39, 0, 0, 0}, {math.MaxUint32, 1}, {1, 1, 1}} {
+	for _, percents := range [][]sharing.Percent{{0}, {100, 0, 0}, {90, 90}, {60, 39, 0, 0, 0}, {math.MaxUint32, 1},
+		{1, 1, 1}} {
 		var grants []Grant
 		for _, p := range percents {
 			grants = append(grants, Grant{Percent: p})

@@ -13,25 +13,25 @@ import (
 const (
 	// memory is about how long answers of a driver count.
 	memory = 256 * time.Second
-	// certainty is how many standard errors away from what samples tell a rate has to be before it is corrected. They are looked
-	// at every second, for as long as a grant lasts: at three, chance alone would correct some.
+	// certainty is how many standard errors away from what samples tell a rate has to be before it is corrected. They
+	// are looked at every second, for as long as a grant lasts: at three, chance alone would correct some.
 	certainty = 4
-	// least is how much time samples have to be of before anything follows, and gain the part of a correction that is made at
-	// each answer: what is a chance will not last.
+	// least is how much time samples have to be of before anything follows, and gain the part of a correction that is
+	// made at each answer: what is a chance will not last.
 	least = sharing.TimeRing
 	gain  = 1.0 / 8
-	// silence is the most that a grant is charged without being in any sample before that says nothing any more: of sixteen
-	// samples none would be its own once in nine million times.
+	// silence is the most that a grant is charged without being in any sample before that says nothing any more: of
+	// sixteen samples none would be its own once in nine million times.
 	silence = 16 * sharing.TimeSample
 	// The bounds of a rate. What a program spoils gains it no more.
 	leastRate, mostRate = 1.0 / 8, 8.0
 )
 
-// Told is what a driver's samples of some time tell of one grant.
-type Told struct {
+// Sampled is what a driver's samples of some time show of one grant.
+type Sampled struct {
 	// Window is that time, Busy what was used of it by anybody, and Used by the grant; 0: it was in no sample.
 	Window, Busy, Used time.Duration
-	// Doubt: what was told of the grant could not be used. It may have been in no sample.
+	// Doubt: the samples of the grant were unusable. It may have been in no sample.
 	Doubt bool
 }
 
@@ -46,16 +46,16 @@ func (s sums) times(f float64) sums {
 	return sums{s.window * f, s.busy * f, s.used * f, s.charged * f}
 }
 
-// evidence is what a driver's samples tell of how much GPU time a grant uses for each second that it is charged: its rate. The
-// smaller its share is, the longer they take to tell it; until then what they seem to say is noise, and changes nothing. The zero
-// value is ready.
+// evidence is what a driver's samples tell of how much GPU time a grant uses for each second that it is charged: its
+// rate. The smaller its share is, the longer they take to tell it; until then what they seem to say is noise, and
+// changes nothing. The zero value is ready.
 type evidence struct {
 	sure, doubt sums
 	open        sums // since the grant was in a sample
 }
 
 // add takes in an answer, and what was charged over the same time.
-func (e *evidence) add(charged time.Duration, t Told) {
+func (e *evidence) add(charged time.Duration, t Sampled) {
 	now := sums{t.Window.Seconds(), t.Busy.Seconds(), t.Used.Seconds(), charged.Seconds()}
 	switch {
 	case t.Doubt:
@@ -88,9 +88,9 @@ func (e *evidence) correct(rate float64) float64 {
 	return max(leastRate, min(rate, mostRate))
 }
 
-// part is between which parts of the time the grant used the GPU, almost certainly. A sample has the one process that was on the
-// engine when it was taken; where none was, one that was on it earlier. So the grant may have used less than its part of the
-// samples, by as much as the GPU was idle; and no more than the GPU was busy.
+// part is between which parts of the time the grant used the GPU, almost certainly. A sample has the one process that
+// was on the engine when it was taken; where none was, one that was on it earlier. So the grant may have used less than
+// its part of the samples, by as much as the GPU was idle; and no more than the GPU was busy.
 func (s sums) part() (low, high float64) {
 	busy := min(s.busy/s.window, 1)
 	low, high = wilson(min(s.used/s.busy, 1), s.window/sharing.TimeSample.Seconds())

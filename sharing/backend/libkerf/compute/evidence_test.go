@@ -11,7 +11,7 @@ import (
 )
 
 // after is the rate after so many seconds in each of which the driver tells this and so much was charged.
-func after(seconds int, charged time.Duration, tell func(second int) Told) float64 {
+func after(seconds int, charged time.Duration, tell func(second int) Sampled) float64 {
 	var e evidence
 	rate := 1.0
 	for i := range seconds {
@@ -22,11 +22,11 @@ func after(seconds int, charged time.Duration, tell func(second int) Told) float
 }
 
 func TestRateIsCorrectedAsFarAsSamplesTell(t *testing.T) {
-	always := func(t Told) func(int) Told { return func(int) Told { return t } }
+	always := func(t Sampled) func(int) Sampled { return func(int) Sampled { return t } }
 	for name, tt := range map[string]struct {
 		seconds   int
 		charged   time.Duration
-		tell      func(int) Told
+		tell      func(int) Sampled
 		low, high float64
 	}{
 		"what is right stays":                   {600, sec / 10, always(told(10, 100)), 1, 1},
@@ -40,14 +40,14 @@ func TestRateIsCorrectedAsFarAsSamplesTell(t *testing.T) {
 		"the driver does not tell of it":        {600, sec * 90 / 100, always(told(0, 100)), 1, 1},
 		"nothing is charged":                    {600, 0, always(told(50, 100)), 1, 1},
 		"nothing is charged, nor used":          {600, 0, always(told(0, 0)), 1, 1},
-		"a doubtful row could be none": {600, sec * 50 / 100, func(i int) Told {
+		"a doubtful row could be none": {600, sec * 50 / 100, func(i int) Sampled {
 			x := told(50, 100)
 			x.Doubt = i%2 == 0
 			return x
 		}, 1, 1},
-		"or one like the others": {600, sec * 50 / 100, func(i int) Told {
+		"or one like the others": {600, sec * 50 / 100, func(i int) Sampled {
 			if i%2 == 0 {
-				return Told{Window: sec, Busy: sec / 2, Doubt: true}
+				return Sampled{Window: sec, Busy: sec / 2, Doubt: true}
 			}
 			return told(100, 100)
 		}, 1, 2},
@@ -62,7 +62,7 @@ func TestRateIsCorrectedAsFarAsSamplesTell(t *testing.T) {
 
 // What a program does now and did long ago is not the same: later answers outweigh earlier ones.
 func TestRateFollows(t *testing.T) {
-	got := after(1200, sec/2, func(second int) Told {
+	got := after(1200, sec/2, func(second int) Sampled {
 		if second < 300 {
 			return told(100, 100)
 		}
@@ -79,8 +79,8 @@ func TestChanceIsNoEvidence(t *testing.T) {
 	for _, part := range []float64{0.02, 0.1, 0.5, 0.9} {
 		for range 40 {
 			charged := time.Duration(part * float64(sec))
-			got := after(3600, charged, func(int) Told {
-				return Told{Window: sec, Busy: sec, Used: sec * time.Duration(binomial(r, 7, part)) / 7}
+			got := after(3600, charged, func(int) Sampled {
+				return Sampled{Window: sec, Busy: sec, Used: sec * time.Duration(binomial(r, 7, part)) / 7}
 			})
 			if math.Abs(got-1) > 0.05 {
 				t.Errorf("a grant that uses %v: rate %v", part, got)

@@ -34,7 +34,8 @@ func some(r *rand.Rand, wants func() func(time.Duration) bool) []*worker {
 		}
 		left -= p
 		ws = append(ws, &worker{
-			grant:  Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(p), Priority: r.IntN(3)}, // #nosec G115 -- 5 to 100
+			// #nosec G115 -- 5 to 100
+			grant:  Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(p), Priority: r.IntN(3)},
 			kernel: time.Duration(1+r.IntN(80)) * tick, depth: 1 + r.IntN(4), bias: 100, wants: wants(),
 		})
 	}
@@ -63,18 +64,21 @@ func TestTenToNinety(t *testing.T) {
 	}
 }
 
-// It does with graphs, too: much is launched at once and waited for, by programs that are a little late each time. That
-// is no idle time to be lent.
+// It also holds with graphs: programs launch much at once and wait for it, each time a little late. That is no idle
+// time for others.
 func TestTenToNinetyInBatches(t *testing.T) {
 	for _, slice := range []time.Duration{0, 2 * ms} {
 		for _, mode := range []Mode{Strict, Fair} {
 			for _, lag := range []time.Duration{0, 2 * ms} {
-				a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: 10 * ms, depth: 8, bias: 100, wants: always, waits: true, lag: lag}
-				b := &worker{grant: Grant{ID: "b", Percent: 90}, kernel: 10 * ms, depth: 8, bias: 100, wants: always, waits: true, lag: lag}
+				a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: 10 * ms, depth: 8, bias: 100, wants: always,
+					waits: true, lag: lag}
+				b := &worker{grant: Grant{ID: "b", Percent: 90}, kernel: 10 * ms, depth: 8, bias: 100, wants: always,
+					waits: true, lag: lag}
 				g := &gpu{workers: []*worker{a, b}, slice: slice}
 				g.run(&Controller{}, mode, 10*time.Second, nil)
 				if ratio := float64(b.used) / float64(a.used); ratio < 8.1 || ratio > 9.9 {
-					t.Errorf("slice %v, mode %d, %v late: %v and %v: 1 to %.2f", slice, mode, lag, a.used, b.used, ratio)
+					t.Errorf("slice %v, mode %d, %v late: %v and %v: 1 to %.2f", slice, mode, lag, a.used, b.used,
+						ratio)
 				}
 			}
 		}
@@ -94,7 +98,7 @@ func TestStrictHolds(t *testing.T) {
 			}
 			g.run(&c, Strict, 2*time.Second, func(refills []Refill) {
 				for _, f := range refills {
-					if f.Lent != 0 {
+					if f.Spare != 0 {
 						t.Fatalf("lent %v", f)
 					}
 				}
@@ -134,19 +138,22 @@ func TestAddsNoMoreThanThereIs(t *testing.T) {
 		var c Controller
 		var grants []Grant
 		for i := range 1 + r.IntN(8) {
-			grants = append(grants, Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(r.IntN(101)), Priority: r.IntN(3)}) // #nosec G115 -- small
+			// #nosec G115 -- small
+			grants = append(grants, Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(r.IntN(101)),
+				Priority: r.IntN(3)})
 		}
 		for range 300 {
 			seen := map[ID]Seen{}
 			for _, g := range grants {
 				if r.IntN(10) > 0 {
-					seen[g.ID] = Seen{Balance: time.Duration(r.IntN(300)-150) * ms, Charged: time.Duration(r.IntN(3)*r.IntN(40)) * ms}
+					seen[g.ID] = Seen{Balance: time.Duration(r.IntN(300)-150) * ms,
+						Charged: time.Duration(r.IntN(3)*r.IntN(40)) * ms}
 				}
 			}
 			passed := time.Duration(r.IntN(250)) * ms
 			var sum time.Duration
 			for _, f := range c.Step(Mode(r.IntN(2)), passed, grants, seen) {
-				if sum += f.Add; f.Add < 0 || f.Lent < 0 || f.Lent > f.Add {
+				if sum += f.Add; f.Add < 0 || f.Spare < 0 || f.Spare > f.Add {
 					t.Fatalf("refill %+v", f)
 				}
 			}
@@ -157,31 +164,35 @@ func TestAddsNoMoreThanThereIs(t *testing.T) {
 	})
 }
 
-// Fair: whatever is seen, no more is lent than the shares of those who run leave, and nothing to a class while one above
-// it has room.
+// Fair: in each case, others get at most what the shares of running grants leave, and a class gets nothing while one
+// above it has room.
 func TestLendsByClass(t *testing.T) {
 	each(t, 30, func(t *testing.T, r *rand.Rand) {
 		var c Controller
 		var grants []Grant
 		for i := range 2 + r.IntN(6) {
-			grants = append(grants, Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(1 + r.IntN(15)), Priority: r.IntN(4) - 1}) // #nosec G115 -- small
+			// #nosec G115 -- small
+			grants = append(grants, Grant{ID: ID(fmt.Sprint(i)), Percent: sharing.Percent(1 + r.IntN(15)),
+				Priority: r.IntN(4) - 1})
 		}
 		parts := shares(grants)
 		for range 300 {
 			seen := map[ID]Seen{}
 			for _, g := range grants {
-				seen[g.ID] = Seen{Balance: time.Duration(r.IntN(120)-60) * ms, Charged: time.Duration(r.IntN(2)*r.IntN(20)) * ms}
+				seen[g.ID] = Seen{Balance: time.Duration(r.IntN(120)-60) * ms,
+					Charged: time.Duration(r.IntN(2)*r.IntN(20)) * ms}
 			}
 			passed := time.Duration(1+r.IntN(40)) * ms
 			refills := c.Step(Fair, passed, grants, seen)
 			var lent, own time.Duration
 			for i, f := range refills {
-				lent, own = lent+f.Lent, own+f.Add-f.Lent
+				lent, own = lent+f.Spare, own+f.Add-f.Spare
 				full := max(parts[i].of(fullAfter), lendSteps*passed)
 				room := full - seen[f.ID].Balance - f.Add
 				for j, g := range refills {
-					if room > time.Microsecond && g.Lent > 0 && grants[j].Priority < grants[i].Priority {
-						t.Fatalf("class %d is lent %v while class %d has room for %v", grants[j].Priority, g.Lent, grants[i].Priority, room)
+					if room > time.Microsecond && g.Spare > 0 && grants[j].Priority < grants[i].Priority {
+						t.Fatalf("class %d is lent %v while class %d has room for %v", grants[j].Priority, g.Spare,
+							grants[i].Priority, room)
 					}
 				}
 			}
@@ -192,7 +203,7 @@ func TestLendsByClass(t *testing.T) {
 	})
 }
 
-// Fair: what nobody else uses, the one that wants gets.
+// Fair: time that no other grant uses goes to the one that needs it.
 func TestFairLends(t *testing.T) {
 	a := &worker{grant: Grant{ID: "a", Percent: 10}, kernel: ms, depth: 2, bias: 100, wants: always}
 	b := &worker{grant: Grant{ID: "b", Percent: 90}, kernel: ms, depth: 2, bias: 100, wants: never}
@@ -203,11 +214,14 @@ func TestFairLends(t *testing.T) {
 	}
 }
 
-// Fair: of two that want all there is, the one of the higher class gets what a third leaves, and the other its own share.
+// Fair: of two that want all there is, the one of the higher class gets what a third leaves, and the other its own
+// share.
 func TestFairLendsToTheHigherClass(t *testing.T) {
 	each(t, 20, func(t *testing.T, r *rand.Rand) {
-		high := &worker{grant: Grant{ID: "high", Percent: 20, Priority: 1 + r.IntN(1000)}, kernel: ms, depth: 2, bias: 100, wants: always}
-		low := &worker{grant: Grant{ID: "low", Percent: 20, Priority: -r.IntN(10)}, kernel: ms, depth: 2, bias: 100, wants: always}
+		high := &worker{grant: Grant{ID: "high", Percent: 20, Priority: 1 + r.IntN(1000)}, kernel: ms, depth: 2,
+			bias: 100, wants: always}
+		low := &worker{grant: Grant{ID: "low", Percent: 20, Priority: -r.IntN(10)}, kernel: ms, depth: 2, bias: 100,
+			wants: always}
 		rests := &worker{grant: Grant{ID: "rests", Percent: 60}, kernel: ms, depth: 2, bias: 100, wants: never}
 		g := &gpu{workers: []*worker{low, high, rests}, slice: 2 * ms}
 		var c Controller
@@ -215,22 +229,26 @@ func TestFairLendsToTheHigherClass(t *testing.T) {
 		a, b := high.used, low.used
 		g.run(&c, Fair, 3*time.Second, nil)
 		if got, rest := high.used-a, low.used-b; got < 2150*ms || rest < 500*ms || rest > 750*ms {
-			t.Errorf("classes %d and %d: %v and %v of 3 s, want 2.4 s and 0.6 s", high.grant.Priority, low.grant.Priority, got, rest)
+			t.Errorf("classes %d and %d: %v and %v of 3 s, want 2.4 s and 0.6 s", high.grant.Priority,
+				low.grant.Priority, got, rest)
 		}
 	})
 }
 
-// Lent time is its owner's again within 200 ms of its asking.
+// A grant gets its time back within 200 ms of its request.
 func TestFairGivesBack(t *testing.T) {
 	each(t, 40, func(t *testing.T, r *rand.Rand) {
 		wakes := time.Second + time.Duration(r.IntN(1000))*ms
 		owner := &worker{
-			grant: Grant{ID: "owner", Percent: sharing.Percent(20 + r.IntN(75))}, kernel: time.Duration(1+r.IntN(80)) * tick, depth: 3, bias: 100, // #nosec G115 -- small
+			// #nosec G115 -- small
+			grant:  Grant{ID: "owner", Percent: sharing.Percent(20 + r.IntN(75))},
+			kernel: time.Duration(1+r.IntN(80)) * tick, depth: 3, bias: 100,
 			wants: func(now time.Duration) bool { return now >= wakes },
 		}
 		lent := &worker{
-			grant: Grant{ID: "lent", Percent: 100 - owner.grant.Percent, Priority: r.IntN(3)}, kernel: time.Duration(1+r.IntN(80)) * tick,
-			depth: 1 + r.IntN(4), bias: 100, wants: always,
+			grant:  Grant{ID: "lent", Percent: 100 - owner.grant.Percent, Priority: r.IntN(3)},
+			kernel: time.Duration(1+r.IntN(80)) * tick,
+			depth:  1 + r.IntN(4), bias: 100, wants: always,
 		}
 		g := &gpu{workers: []*worker{lent, owner}, slice: 2 * ms}
 		var c Controller
@@ -254,7 +272,7 @@ func TestCorrectsCharges(t *testing.T) {
 		g.run(&c, Strict, 3*time.Minute, nil)
 		before := a.used
 		g.run(&c, Strict, 10*time.Second, nil)
-		least, most := 2600*ms, 4800*ms // where the GPU has idle time, whose it is cannot be told
+		least, most := 2600*ms, 4800*ms // if the GPU has idle time, its owner is unknown
 		if got := a.used - before; got < least || got > most {
 			t.Errorf("charged %d percent of what it uses, it got %v of 4 s", bias, got)
 		}

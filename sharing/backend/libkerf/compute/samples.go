@@ -11,25 +11,26 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// mostError is the largest standard error, in points of percent, with which a share of time is known: that of half of a GPU in all
-// the samples that a driver keeps.
+// mostError is the largest standard error, in points of percent, with which a share of time is known: that of half of a
+// GPU in all the samples that a driver keeps.
 const mostError = 6
 
-// mostDoubt is how much time may be in doubt for each second that is not. Only time in which a grant was in a sample is ever in
-// doubt, so the rest says too little of it.
+// mostDoubt is how much time may be in doubt for each second that is not. Only time in which a grant was in a sample is
+// ever in doubt, so the rest says too little of it.
 const mostDoubt = 0.2
 
-// Samples is what a driver's samples of the last sharing.TimeRing tell of the grants on one GPU. The zero value is ready.
+// Samples is what a driver's samples of the last sharing.TimeRing tell of the grants on one GPU. The zero value is
+// ready.
 type Samples struct{ answers []sampled }
 
 type sampled struct {
 	at      time.Time
-	told    map[ID]Told
+	told    map[ID]Sampled
 	charged map[ID]time.Duration
 }
 
 // Add takes in what a driver tells, and what was charged over the same time. A grant that is missing was not asked for.
-func (s *Samples) Add(at time.Time, told map[ID]Told, charged map[ID]time.Duration) {
+func (s *Samples) Add(at time.Time, told map[ID]Sampled, charged map[ID]time.Duration) {
 	s.answers = append(s.answers, sampled{at, told, charged})
 	s.Forget(at)
 }
@@ -48,8 +49,8 @@ type Share struct {
 	Least float64
 }
 
-// Share is what the grant used in these seconds. It is not known where there are too few samples, and where the driver tells nothing
-// of a grant that was charged for much.
+// Share is what the grant used in these seconds. It is not known where there are too few samples, and where the driver
+// tells nothing of a grant that was charged for much.
 func (s *Samples) Share(id ID) (_ Share, known bool) {
 	var all sums
 	var doubt float64

@@ -14,15 +14,15 @@ import (
 
 const sec = time.Second
 
-// told is an answer for one grant, in percent of a second.
-func told(used, busy int) Told {
-	return Told{Window: sec, Busy: sec * time.Duration(busy) / 100, Used: sec * time.Duration(used) / 100}
+// told is a driver's answer for one grant, in percent of a second.
+func told(used, busy int) Sampled {
+	return Sampled{Window: sec, Busy: sec * time.Duration(busy) / 100, Used: sec * time.Duration(used) / 100}
 }
 
 func TestSharesAreKnownWithinTheirError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers int
-		told    Told
+		told    Sampled
 		charged time.Duration
 		percent float64
 		known   bool
@@ -35,15 +35,15 @@ func TestSharesAreKnownWithinTheirError(t *testing.T) {
 		"nothing is used by who is idle":    {10, told(0, 100), 0, 0, true},
 		"and by who is charged a little":    {10, told(0, 100), sec / 10, 0, true},
 		"not told of is not idle":           {10, told(0, 100), sec / 2, 0, false},
-		"rows that are in doubt do not say": {10, Told{Window: sec, Busy: sec, Used: sec, Doubt: true}, 0, 0, false},
-		"no answer":                         {0, Told{}, 0, 0, false},
+		"rows that are in doubt do not say": {10, Sampled{Window: sec, Busy: sec, Used: sec, Doubt: true}, 0, 0, false},
+		"no answer":                         {0, Sampled{}, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Samples
 			at := time.Unix(1000, 0)
 			for range tt.answers {
 				at = at.Add(sec)
-				s.Add(at, map[ID]Told{"a": tt.told}, map[ID]time.Duration{"a": tt.charged})
+				s.Add(at, map[ID]Sampled{"a": tt.told}, map[ID]time.Duration{"a": tt.charged})
 			}
 			got, known := s.Share("a")
 			if known != tt.known || known && math.Abs(got.Percent-tt.percent) > 0.01 || known && got.Error > mostError {
@@ -69,7 +69,7 @@ func TestErrorsOfSharesAreTrue(t *testing.T) {
 			var s Samples
 			for i := range 10 {
 				used := sec * time.Duration(binomial(r, 7, part)) / 7
-				s.Add(time.Unix(int64(i), 0), map[ID]Told{"a": {Window: sec, Busy: sec, Used: used}}, nil)
+				s.Add(time.Unix(int64(i), 0), map[ID]Sampled{"a": {Window: sec, Busy: sec, Used: used}}, nil)
 			}
 			share, _ := s.Share("a")
 			if math.Abs(share.Percent-100*part) <= 2*share.Error+0.5 {

@@ -17,19 +17,19 @@ type Mode uint8
 
 // The modes.
 const (
-	// Strict: nobody gets it.
+	// Strict: no grant gets it.
 	Strict Mode = iota
-	// Fair: it is lent.
+	// Fair: other grants get it.
 	Fair
 )
 
 // Grant is who has a share of a GPU's time.
 type Grant struct {
 	ID ID
-	// Percent is its share of the GPU, at most 100. 0: it has none of its own, and gets an equal part of what the
-	// others leave, at least one percent.
+	// Percent is its share of the GPU, at most 100. 0: it has no share, and gets an equal part of what the others
+	// leave, at least one percent.
 	Percent sharing.Percent
-	// Priority is its class: the higher, the earlier is it lent to.
+	// Priority is its class: the higher, the earlier it gets idle time.
 	Priority int
 }
 
@@ -37,23 +37,42 @@ type Grant struct {
 type Seen struct {
 	// Balance is what the budget holds now; below zero it is a debt.
 	Balance time.Duration
-	// Charged is what was taken from it since the last step.
-	Charged time.Duration
-	// Asked: the driver was asked, of the time since it was asked before, and told Told; if that is of no time, it did not tell.
-	// What was charged meanwhile is set against it.
-	Asked bool
-	Told  Told
+	// Charged is what was taken from it since the last step, for so many Launches.
+	Charged  time.Duration
+	Launches uint64
+	// Occupied is the measured time from launches until their end was seen, since the last step. The wait for other
+	// programs on the GPU is part of it.
+	Occupied time.Duration
+	// Asked: the driver was asked about the time since the last question, and answered Sampled. If that covers no time,
+	// it did not answer. What was charged meanwhile is compared with it.
+	Asked   bool
+	Sampled Sampled
 }
 
 // Refill is what to add to a budget.
 type Refill struct {
 	ID  ID
 	Add time.Duration
-	// Lent is the part of Add that belongs to nobody's share, or to an idle grant's.
-	Lent time.Duration
+	// Spare is the part of Add that belongs to no share, or to an idle grant's.
+	Spare time.Duration
 	// Ran is the GPU time that was used for what was charged since the last step, as far as is known.
 	Ran time.Duration
+	// Turn tells the grant's programs whether they may launch until the next step.
+	Turn Turn
 }
+
+// Turn tells programs whether they may launch.
+type Turn uint8
+
+// The turns.
+const (
+	// Open: as the budget allows.
+	Open Turn = iota
+	// Hold: not now, because launches of another grant are measured.
+	Hold
+	// Alone: all others hold. The first launch of each kind needs no budget.
+	Alone
+)
 
 const (
 	// MaxStep is the most time that one step counts; what a controller slept through is lost to all alike.
@@ -64,9 +83,17 @@ const (
 	quietAfter = 100 * time.Millisecond
 	// maxAhead is the most that launches are taken to wait for each other: charges may be too high.
 	maxAhead = 500 * time.Millisecond
-	// idlePercent is how much of a GPU's time has to be idle before more of a running owner's share is lent.
+	// idlePercent is how much of a GPU's time has to be idle before others get more of a running grant's share.
 	idlePercent = 5
-	// lendSteps is how many steps of lent time a budget may hold.
+	// occupiedOver is the time over which the occupied part is averaged.
+	// A grant with crowdedFrom or more wants all it can get.
+	occupiedOver = 500 * time.Millisecond
+	// mostReported is the most pending time of one report: 32 launches, each pending for 50 ms.
+	mostReported = 1600 * time.Millisecond
+	crowdedFrom  = 0.85
+	// maxLaunches bounds a count that programs can write to.
+	maxLaunches = 1 << 30
+	// lendSteps is how many steps of extra time a budget may have.
 	lendSteps = 2
 	hundred   = 100
 )

@@ -15,9 +15,11 @@ import (
 
 func TestBound(t *testing.T) {
 	for model, want := range map[string]sharing.Bytes{
-		"Tesla T4": usualBound, "NVIDIA A100-SXM4-80GB": usualBound, "NVIDIA A30": usualBound, "Quadro RTX 8000": usualBound,
+		"Tesla T4": usualBound, "NVIDIA A100-SXM4-80GB": usualBound, "NVIDIA A30": usualBound,
+		"Quadro RTX 8000":                usualBound,
 		"NVIDIA A100-SXM4-80GB instance": usualBound, "NVIDIA RTX A6000": usualBound,
-		"NVIDIA L40S": largeBound, "NVIDIA H100 80GB HBM3": largeBound, "NVIDIA H200": largeBound, "NVIDIA B200": largeBound,
+		"NVIDIA L40S": largeBound, "NVIDIA H100 80GB HBM3": largeBound, "NVIDIA H200": largeBound,
+		"NVIDIA B200": largeBound,
 		"NVIDIA RTX PRO 6000 Blackwell Server Edition": largeBound, "a model of tomorrow": largeBound, "": largeBound,
 	} {
 		if got := Bound(model); got != want {
@@ -69,7 +71,8 @@ func TestPlanner(t *testing.T) {
 				if l.failed {
 					p.Failed(kind, now)
 				}
-				gpus := []GPU{{ID: "GPU-0", Kind: Kind{"other", "d"}}, {ID: "GPU-1", Kind: kind, Idle: !l.granted, Useful: !l.useless}}
+				gpus := []GPU{{ID: "GPU-0", Kind: Kind{"other", "d"}}, {ID: "GPU-1", Kind: kind, Idle: !l.granted,
+					Useful: !l.useless}}
 				got, ok := p.Next(now, gpus, func(k Kind) bool { return l.known && k == kind })
 				if ok != l.want || ok && got != gpus[1] {
 					t.Errorf("look %d: %+v %v, want %v", i, got, ok, l.want)
@@ -86,7 +89,8 @@ func TestPlannerPauses(t *testing.T) {
 	for range 20 {
 		p.Failed(kind, now)
 	}
-	both := []GPU{{ID: "GPU-0", Kind: kind, Idle: true, Useful: true}, {ID: "GPU-1", Kind: Kind{"n", "d"}, Idle: true, Useful: true}}
+	both := []GPU{{ID: "GPU-0", Kind: kind, Idle: true, Useful: true}, {ID: "GPU-1", Kind: Kind{"n", "d"}, Idle: true,
+		Useful: true}}
 	unknown := func(Kind) bool { return false }
 	p.Next(now, both, unknown)
 	if g, ok := p.Next(now.Add(Rest), both, unknown); !ok || g.ID != "GPU-1" {
@@ -107,14 +111,15 @@ func TestMeasurement(t *testing.T) {
 		size  sharing.Bytes
 		err   error
 	}{
-		"two that agree":             {lists: [][]Use{own(500), own(500)}, size: 500},
-		"it grows":                   {lists: [][]Use{own(100), own(400), own(500), own(500)}, size: 500},
-		"one only":                   {lists: [][]Use{own(500)}},
-		"listed late":                {lists: [][]Use{nil, nil, own(500), own(500)}, size: 500},
-		"never listed":               {lists: [][]Use{nil, nil, nil}},
-		"listed with nothing":        {lists: [][]Use{own(0), own(0)}},
-		"gone in between":            {lists: [][]Use{own(500), nil, own(500)}},
-		"another process":            {lists: [][]Use{own(500), {{helper, 500, true}, {8, 1, true}}}, err: sharing.ErrConflict},
+		"two that agree":      {lists: [][]Use{own(500), own(500)}, size: 500},
+		"it grows":            {lists: [][]Use{own(100), own(400), own(500), own(500)}, size: 500},
+		"one only":            {lists: [][]Use{own(500)}},
+		"listed late":         {lists: [][]Use{nil, nil, own(500), own(500)}, size: 500},
+		"never listed":        {lists: [][]Use{nil, nil, nil}},
+		"listed with nothing": {lists: [][]Use{own(0), own(0)}},
+		"gone in between":     {lists: [][]Use{own(500), nil, own(500)}},
+		"another process": {lists: [][]Use{own(500), {{helper, 500, true}, {8, 1, true}}},
+			err: sharing.ErrConflict},
 		"another process alone":      {lists: [][]Use{{{8, 1, true}}}, err: sharing.ErrConflict},
 		"the driver does not tell":   {lists: [][]Use{{{helper, 0, false}}}, err: sharing.ErrUnsupported},
 		"more than a context can be": {lists: [][]Use{own(most + 1)}, err: sharing.ErrInvalid},
@@ -147,8 +152,9 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	for text, want := range map[string]error{
-		`{"schema": 1, "sizes": {"a, driver 1": 5}}`: ErrOtherSchema, `{"schema": 3}`: ErrOtherSchema, `{}`: ErrOtherSchema,
-		`{`: sharing.ErrInvalid, ``: sharing.ErrInvalid, `{"schema": 2, "sizes": {}}`: sharing.ErrInvalid,
+		`{"schema": 1, "sizes": {"a, driver 1": 5}}`: ErrOtherSchema, `{"schema": 3}`: ErrOtherSchema,
+		`{}`: ErrOtherSchema,
+		`{`:  sharing.ErrInvalid, ``: sharing.ErrInvalid, `{"schema": 2, "sizes": {}}`: sharing.ErrInvalid,
 		`{"schema": 2, "sizes": [{"model": "a", "driver": "1", "bytes": 0}]}`:             sharing.ErrInvalid,
 		`{"schema": 2, "sizes": [{"model": "", "driver": "1", "bytes": 1}]}`:              sharing.ErrInvalid,
 		`{"schema": 2, "sizes": [{"model": "a", "driver": "1", "bytes": 9000000000000}]}`: sharing.ErrInvalid,

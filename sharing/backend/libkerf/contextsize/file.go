@@ -13,7 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// schema is the version of the file. Version 1 held sizes that were learned from counters of tenants. They are not used.
+// schema is the version of the file. Version 1 held sizes that were learned from counters of tenants. They are not
+// used.
 const schema = 2
 
 // ErrOtherSchema is the error of Decode for a file of another version.

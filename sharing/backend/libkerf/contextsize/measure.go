@@ -19,8 +19,8 @@ type Use struct {
 	Known bool
 }
 
-// Measurement judges what the driver lists while a helper has one context and nothing else. It is what the backends compare
-// with caps, so no other way to measure is as right.
+// Measurement judges what the driver lists while a helper has one context and nothing else. It is what the backends
+// compare with caps, so no other way to measure is as right.
 type Measurement struct {
 	// PID is the helper.
 	PID  int
@@ -37,7 +37,8 @@ func (m *Measurement) Step(list []Use) (size sharing.Bytes, done bool, err error
 		case u.PID != m.PID:
 			return 0, false, fmt.Errorf("measure context: process %d uses the GPU: %w", u.PID, sharing.ErrConflict)
 		case !u.Known:
-			return 0, false, fmt.Errorf("measure context: the driver does not tell what a process has: %w", sharing.ErrUnsupported)
+			return 0, false, fmt.Errorf("measure context: the driver does not tell what a process has: %w",
+				sharing.ErrUnsupported)
 		case u.Bytes > most:
 			return 0, false, fmt.Errorf("measure context: the driver tells of %s: %w", u.Bytes, sharing.ErrInvalid)
 		}

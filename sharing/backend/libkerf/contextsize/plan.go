@@ -38,8 +38,8 @@ type failure struct {
 	pause time.Duration
 }
 
-// Next is the GPU to measure now: the first one that is useful, was idle for Rest at each look, and is of a kind that is not
-// known and may be tried. ok is false if there is none. Each look at the GPUs is given to Next.
+// Next is the GPU to measure now: the first one that is useful, was idle for Rest at each look, and is of a kind that
+// is not known and may be tried. ok is false if there is none. Each look at the GPUs is given to Next.
 func (p *Planner) Next(now time.Time, gpus []GPU, known func(Kind) bool) (gpu GPU, ok bool) {
 	idle := map[sharing.GPUID]time.Time{}
 	for _, g := range gpus {

@@ -73,12 +73,14 @@ func TestWhoseSlot(t *testing.T) {
 		slot libkerf.Process
 		want bool
 	}{
-		"its own":                               {plain, plain.slot(), true},
-		"another PID":                           {plain, libkerf.Process{PID: host, Start: 1000, Space: space}, false},
-		"another start":                         {plain, libkerf.Process{PID: inner, Start: 1001, Space: space}, false},
-		"another PID namespace":                 {plain, libkerf.Process{PID: inner, Start: 1000, Space: space + 1}, false},
-		"of a program that reads no namespace":  {plain, libkerf.Process{PID: inner, Start: 1000}, true},
-		"in a time namespace":                   {ahead, libkerf.Process{PID: inner, Start: 501000, Space: space}, true},
+		"its own":       {plain, plain.slot(), true},
+		"another PID":   {plain, libkerf.Process{PID: host, Start: 1000, Space: space}, false},
+		"another start": {plain, libkerf.Process{PID: inner, Start: 1001, Space: space}, false},
+		"another PID namespace": {plain, libkerf.Process{PID: inner, Start: 1000, Space: space + 1},
+			false},
+		"of a program that reads no namespace": {plain, libkerf.Process{PID: inner, Start: 1000}, true},
+		"in a time namespace": {ahead, libkerf.Process{PID: inner, Start: 501000, Space: space},
+			true},
 		"the agent's time in a time namespace":  {ahead, plain.slot(), false},
 		"in a time namespace that is behind":    {behind, libkerf.Process{PID: inner, Start: 700, Space: space}, true},
 		"a fraction of a tick, rounded down":    {odd, libkerf.Process{PID: inner, Start: 1500, Space: space}, true},
@@ -86,7 +88,8 @@ func TestWhoseSlot(t *testing.T) {
 		"a fraction of a tick, two ticks later": {odd, libkerf.Process{PID: inner, Start: 1502, Space: space}, false},
 		"a clock that is not known":             {hidden, ahead.slot(), true},
 		"such a clock, and another namespace":   {hidden, libkerf.Process{PID: inner, Start: 501000, Space: 9}, false},
-		"of an agent that died in Bury":         {plain, libkerf.Process{PID: 1<<22 - 1, Start: 1<<42 - 1, Space: space}, false},
+		"of an agent that died in Bury": {plain, libkerf.Process{PID: 1<<22 - 1, Start: 1<<42 - 1,
+			Space: space}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := New(&kernel{all: map[int]proc{host: tt.p}})
@@ -110,12 +113,13 @@ func TestEnd(t *testing.T) {
 		ended  bool
 		err    error
 	}{
-		"it runs":               {func(*kernel) {}, []int{70}, false, nil},
-		"it has ended":          {func(k *kernel) { delete(k.all, 70) }, []int{}, true, nil},
-		"it ends in between":    {func(k *kernel) { delete(k.all, 70) }, []int{70}, true, nil},
-		"it leaves the grant":   {func(*kernel) {}, []int{71}, true, nil},
-		"its PID is another's":  {func(k *kernel) { k.all[70] = proc{start: 2000, inner: 7} }, []int{70}, true, nil},
-		"it cannot be read now": {func(k *kernel) { k.all[70] = proc{err: sharing.ErrUnavailable} }, []int{70}, false, sharing.ErrUnavailable},
+		"it runs":              {func(*kernel) {}, []int{70}, false, nil},
+		"it has ended":         {func(k *kernel) { delete(k.all, 70) }, []int{}, true, nil},
+		"it ends in between":   {func(k *kernel) { delete(k.all, 70) }, []int{70}, true, nil},
+		"it leaves the grant":  {func(*kernel) {}, []int{71}, true, nil},
+		"its PID is another's": {func(k *kernel) { k.all[70] = proc{start: 2000, inner: 7} }, []int{70}, true, nil},
+		"it cannot be read now": {func(k *kernel) { k.all[70] = proc{err: sharing.ErrUnavailable} }, []int{70}, false,
+			sharing.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &kernel{all: map[int]proc{70: p, 71: {start: 3, inner: 8}}}
@@ -252,13 +256,15 @@ func TestAgainstNaive(t *testing.T) {
 			case 0:
 				delete(k.all, pid)
 			case 1:
-				k.all[pid] = proc{start: uint64(1000 + look), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1), offset: time.Duration(rnd.IntN(3)) * time.Second}
+				k.all[pid] = proc{start: uint64(1000 + look), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1),
+					offset: time.Duration(rnd.IntN(3)) * time.Second}
 			case 2:
 				if p, ok := k.all[pid]; ok {
 					slots[p.slot()] = pid
 				}
 			case 3:
-				slots[libkerf.Process{PID: rnd.IntN(4), Start: uint64(1000 + rnd.IntN(look+1)), Space: uint64(rnd.IntN(3))}] = pid
+				slots[libkerf.Process{PID: rnd.IntN(4), Start: uint64(1000 + rnd.IntN(look+1)),
+					Space: uint64(rnd.IntN(3))}] = pid
 			}
 			ended, err := m.Look(k.pids(), slices.Collect(maps.Keys(slots)))
 			if err != nil {
@@ -268,10 +274,12 @@ func TestAgainstNaive(t *testing.T) {
 				runs := false
 				for _, p := range k.all {
 					own := p.slot()
-					runs = runs || own.PID == slot.PID && own.Start == slot.Start && (slot.Space == 0 || own.Space == slot.Space)
+					runs = runs || own.PID == slot.PID && own.Start == slot.Start &&
+						(slot.Space == 0 || own.Space == slot.Space)
 				}
 				if ended[slot] == runs {
-					t.Fatalf("seed %d, look %d: slot %+v has ended %v, and its process runs: %v", seed, look, slot, ended[slot], runs)
+					t.Fatalf("seed %d, look %d: slot %+v has ended %v, and its process runs: %v", seed, look, slot,
+						ended[slot], runs)
 				}
 			}
 			for slot := range slots {

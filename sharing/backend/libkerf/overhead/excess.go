@@ -9,11 +9,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Holds is what a lease holds of each GPU that the driver has told of: what the driver lists, and the managed memory that
-// processes count, which the driver lists with no process. A GPU with an entry of unknown size is missing.
+// Holds is what a grant uses of each GPU that the driver has reported: what the driver lists, and the managed memory
+// that processes count, which the driver lists with no process. A GPU with an entry of unknown size is missing.
 func (l Look) Holds() map[sharing.GPURef]sharing.Bytes {
 	out := map[sharing.GPURef]sharing.Bytes{}
-	for _, gpu := range l.Told {
+	for _, gpu := range l.Listed {
 		out[gpu] = l.Ended[gpu]
 		for _, c := range l.After {
 			out[gpu] = saturated(out[gpu], c.Managed[gpu])

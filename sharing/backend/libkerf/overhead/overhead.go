@@ -5,16 +5,16 @@
 // they count, and which of them do not count at all. It compares their counters with what the driver tells of each
 // process.
 //
-// The overhead of a process is what the driver tells of it less what it counts, managed memory aside. Memory is reserved in the counter
-// before the driver is asked for it, and returned after the driver has it back; so as long as a process was at no
-// counter between two readings of it, what the driver told in between is no more than count and overhead together. Only
-// such readings are used. What they show is believed at once where it is more than before; where it is less, an
-// allocation may just be on its way, and the larger of two readings in a row is believed.
+// The overhead of a process is what the driver reports of it less what it counts, managed memory aside. Memory is
+// reserved in the counter before the driver allocates it, and returned after the driver has freed it. So if a process
+// did not change its counter between two readings, the driver's amount in between is at most count and overhead
+// together. Only such readings are used. A larger overhead counts at once. If it is smaller, an allocation may just be
+// in progress, so the larger of two readings in a row counts.
 //
-// It promises that the overhead of processes whose overhead does not shrink is never overstated, so that no
-// allocation is refused for which there is room, and that it is exact two looks after all was quiet. While a process
-// is at its counters at every look, the last reading stays. What a process without a counter holds is overhead as a
-// whole, and so is what one held that has ended without a counter.
+// It promises that the overhead of processes is never overstated if it does not shrink, so that no allocation that fits
+// is rejected. It is exact two checks after all was quiet. While a process changes its counters at every check, the
+// last reading stays. The memory of a process without a counter is all overhead, and so is that of an ended process
+// without a counter.
 //
 // What a process counts for a context that it has made stands for overhead: once the driver tells of the process it is
 // overhead instead, so that what the context really takes is counted; where the driver does not list the process at two
@@ -57,26 +57,26 @@ type Use struct {
 	Known bool
 }
 
-// Look is one look at a lease. The counts are those of processes that live, and of those that have ended and whose counters
-// stay because others keep what they held.
+// Look is one check of a grant. The counts are those of live processes, and of ended ones whose counters stay because
+// others keep their memory.
 type Look struct {
 	// Before and After were read before and after the driver was asked.
 	Before, After map[Process]Count
-	// Told are the lease's GPUs of which the driver listed the processes, and Uses those of the lease.
-	Told []sharing.GPURef
-	Uses []Use
+	// Listed are the grant's GPUs whose processes the driver listed, and Uses those of the grant.
+	Listed []sharing.GPURef
+	Uses   []Use
 	// Ended is what processes hold that have ended and are not in the counts, by GPU: others have their files open.
 	Ended map[sharing.GPURef]sharing.Bytes
 	// Bound is the most that one context takes, for each GPU where the size is not known.
 	Bound map[sharing.GPURef]sharing.Bytes
 }
 
-// Result is what follows from a look.
+// Result is the result of a check.
 type Result struct {
 	// Overhead is what the lease holds beyond what it counts, for each GPU of which anything is known.
 	Overhead map[sharing.GPURef]sharing.Bytes
-	// Least is the smallest overhead of a process that made one context since the look before, for each GPU with a bound. It
-	// is good for this lease alone: its processes can change it.
+	// Least is the smallest overhead of a process that created one context since the last check, for each GPU with a
+	// bound. It is valid for this grant only: its processes can change it.
 	Least map[sharing.GPURef]sharing.Bytes
 	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
 	Settled []Settled
@@ -103,14 +103,14 @@ type reading struct {
 	waits, absent   bool
 }
 
-// Account is what was believed up to the last look. The zero value is that of a lease that was not looked at.
+// Account is the result up to the last check. The zero value is that of a grant without a check.
 type Account struct {
 	believed map[place]reading
 	silent   map[Process]bool
 	ended    map[sharing.GPURef]sharing.Bytes
 }
 
-// Step takes a look into account.
+// Step applies a check.
 func (a *Account) Step(l Look) Result {
 	uses := map[place]Use{}
 	for _, u := range l.Uses {
@@ -125,7 +125,7 @@ func (a *Account) Step(l Look) Result {
 			at := place{p, gpu}
 			r, had := a.believed[at]
 			u, listed := uses[at]
-			if still && slices.Contains(l.Told, gpu) && (u.Known || !listed) {
+			if still && slices.Contains(l.Listed, gpu) && (u.Known || !listed) {
 				waiting, absent := after.Waiting[gpu], r.absent
 				seen := u.Bytes.SubFloor(after.Held[gpu].SubFloor(waiting).SubFloor(after.Managed[gpu]))
 				r, had = r.next(seen), true
@@ -133,7 +133,8 @@ func (a *Account) Step(l Look) Result {
 				if waiting > 0 && (listed || absent) {
 					out.Settled = append(out.Settled, Settled{p, gpu, waiting})
 				}
-				if waiting > 0 && waiting <= l.Bound[gpu] && seen > 0 && (out.Least[gpu] == 0 || seen < out.Least[gpu]) {
+				if waiting > 0 && waiting <= l.Bound[gpu] && seen > 0 &&
+					(out.Least[gpu] == 0 || seen < out.Least[gpu]) {
 					out.Least[gpu] = seen
 				}
 			}
@@ -164,8 +165,8 @@ func (a *Account) Step(l Look) Result {
 	for at, r := range believed {
 		out.add(at.gpu, r.overhead)
 	}
-	ended := maps.Clone(a.ended) // of GPUs that are not told it is taken to be as it was
-	for _, gpu := range l.Told {
+	ended := maps.Clone(a.ended) // without an answer for a GPU, the last value stays
+	for _, gpu := range l.Listed {
 		delete(ended, gpu)
 	}
 	for gpu, bytes := range l.Ended {

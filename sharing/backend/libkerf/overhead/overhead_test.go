@@ -20,11 +20,11 @@ func quiet(steps uint64, held sharing.Bytes) Count {
 	return Count{Steps: steps, Quiet: true, Held: map[sharing.GPURef]sharing.Bytes{gpu: held}}
 }
 
-// one is a look at which one process counts, and the driver tells used of it.
+// one is a check in which one process counts, and the driver reports used for it.
 func one(before, after Count, used sharing.Bytes) Look {
 	p := Process{7, 1}
 	return Look{
-		Before: map[Process]Count{p: before}, After: map[Process]Count{p: after}, Told: []sharing.GPURef{gpu},
+		Before: map[Process]Count{p: before}, After: map[Process]Count{p: after}, Listed: []sharing.GPURef{gpu},
 		Uses: []Use{{p, gpu, used, true}},
 	}
 }
@@ -41,7 +41,7 @@ func TestOverheadOfAProcess(t *testing.T) {
 	busy := quiet(3, 0)
 	busy.Quiet = false
 	untold, unknown, unlisted := at(1, 10, 90), at(1, 10, 90), at(1, 10, 0)
-	untold.Told, unknown.Uses[0].Known, unlisted.Uses = nil, false, nil
+	untold.Listed, unknown.Uses[0].Known, unlisted.Uses = nil, false, nil
 	for name, tt := range map[string]struct {
 		looks []Look
 		want  []sharing.Bytes
@@ -51,16 +51,23 @@ func TestOverheadOfAProcess(t *testing.T) {
 		"more managed memory than counted": {[]Look{managed(50, 60, 30)}, []sharing.Bytes{30}},
 		"never negative":                   {[]Look{at(1, 50, 40)}, []sharing.Bytes{0}},
 		"more at once":                     {[]Look{at(1, 10, 40), at(1, 10, 60)}, []sharing.Bytes{30, 50}},
-		"less at the second look":          {[]Look{at(1, 10, 40), at(3, 30, 40), at(3, 30, 40)}, []sharing.Bytes{30, 30, 10}},
-		"the larger of two":                {[]Look{at(1, 0, 40), at(3, 0, 10), at(5, 0, 25), at(5, 0, 20), at(5, 0, 20)}, []sharing.Bytes{40, 40, 25, 25, 20}},
-		"an allocation on its way":         {[]Look{at(1, 10, 40), at(2, 20, 40), at(2, 20, 50)}, []sharing.Bytes{30, 30, 30}},
-		"at a counter meanwhile":           {[]Look{at(1, 10, 40), one(quiet(1, 10), quiet(2, 10), 90)}, []sharing.Bytes{30, 30}},
-		"at a counter before":              {[]Look{at(1, 10, 40), one(busy, quiet(3, 10), 90)}, []sharing.Bytes{30, 30}},
-		"at a counter after":               {[]Look{at(1, 10, 40), one(quiet(3, 0), busy, 90)}, []sharing.Bytes{30, 30}},
-		"the driver does not answer":       {[]Look{at(1, 10, 40), untold}, []sharing.Bytes{30, 30}},
-		"the driver does not tell of it":   {[]Look{at(1, 10, 40), unknown}, []sharing.Bytes{30, 30}},
-		"off the GPU, at the second look":  {[]Look{at(1, 10, 40), unlisted, unlisted}, []sharing.Bytes{30, 30, 0}},
-		"with the process goes its excess": {[]Look{at(1, 10, 40), {Told: []sharing.GPURef{gpu}}}, []sharing.Bytes{30, 0}},
+		"less at the second look": {[]Look{at(1, 10, 40), at(3, 30, 40), at(3, 30, 40)},
+			[]sharing.Bytes{30, 30, 10}},
+		"the larger of two": {[]Look{at(1, 0, 40), at(3, 0, 10), at(5, 0, 25), at(5, 0, 20),
+			at(5, 0, 20)}, []sharing.Bytes{40, 40, 25, 25, 20}},
+		"an allocation on its way": {[]Look{at(1, 10, 40), at(2, 20, 40), at(2, 20, 50)},
+			[]sharing.Bytes{30, 30, 30}},
+		"at a counter meanwhile": {[]Look{at(1, 10, 40), one(quiet(1, 10), quiet(2, 10), 90)},
+			[]sharing.Bytes{30, 30}},
+		"at a counter before": {[]Look{at(1, 10, 40), one(busy, quiet(3, 10), 90)},
+			[]sharing.Bytes{30, 30}},
+		"at a counter after": {[]Look{at(1, 10, 40), one(quiet(3, 0), busy, 90)},
+			[]sharing.Bytes{30, 30}},
+		"the driver does not answer":      {[]Look{at(1, 10, 40), untold}, []sharing.Bytes{30, 30}},
+		"the driver does not tell of it":  {[]Look{at(1, 10, 40), unknown}, []sharing.Bytes{30, 30}},
+		"off the GPU, at the second look": {[]Look{at(1, 10, 40), unlisted, unlisted}, []sharing.Bytes{30, 30, 0}},
+		"with the process goes its excess": {[]Look{at(1, 10, 40), {Listed: []sharing.GPURef{gpu}}},
+			[]sharing.Bytes{30, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a Account
@@ -84,15 +91,16 @@ func TestLeast(t *testing.T) {
 	}
 	counts := map[Process]Count{small: count(bound), large: count(30), two: count(2 * bound), old: count(0)}
 	l := Look{
-		Before: counts, After: counts, Told: []sharing.GPURef{gpu}, Bound: map[sharing.GPURef]sharing.Bytes{gpu: bound},
-		Uses: []Use{{small, gpu, 75, true}, {large, gpu, 110, true}, {two, gpu, 45, true}, {old, gpu, 105, true}},
+		Before: counts, After: counts, Listed: []sharing.GPURef{gpu},
+		Bound: map[sharing.GPURef]sharing.Bytes{gpu: bound},
+		Uses:  []Use{{small, gpu, 75, true}, {large, gpu, 110, true}, {two, gpu, 45, true}, {old, gpu, 105, true}},
 	}
 	var a Account
 	if d := cmp.Diff(map[sharing.GPURef]sharing.Bytes{gpu: 35}, a.Step(l).Least); d != "" {
 		t.Error(d)
 	}
 	for name, change := range map[string]func(*Look){
-		"of a driver that does not answer":           func(l *Look) { l.Told = nil },
+		"of a driver that does not answer":           func(l *Look) { l.Listed = nil },
 		"where the size is known":                    func(l *Look) { l.Bound = nil },
 		"of processes that the driver does not list": func(l *Look) { l.Uses = nil },
 	} {
@@ -105,7 +113,7 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// What was counted for a context is the driver's to tell once it is there, and nobody's when it has gone.
+// The driver reports a context once it exists. Then the count for it does not matter, and it is gone with the context.
 func TestContextsThatWereCounted(t *testing.T) {
 	const made, extra, all = 30, 10, 100
 	count := func(held, waiting sharing.Bytes) Count {
@@ -117,7 +125,7 @@ func TestContextsThatWereCounted(t *testing.T) {
 		return one(count(held, waiting), count(held, waiting), used)
 	}
 	gone, untold, moving := at(all, made, 0), at(all, made, all), at(all, made, all)
-	gone.Uses, untold.Told = nil, nil
+	gone.Uses, untold.Listed = nil, nil
 	moving.Before = map[Process]Count{{7, 1}: {Steps: 0, Quiet: true}}
 	settled := []Settled{{Process{7, 1}, gpu, made}}
 	for name, tt := range map[string]struct {
@@ -125,21 +133,28 @@ func TestContextsThatWereCounted(t *testing.T) {
 		overhead []sharing.Bytes
 		settled  [][]Settled
 	}{
-		"as counted":               {[]Look{at(all, made, all)}, []sharing.Bytes{made}, [][]Settled{settled}},
-		"more than was counted":    {[]Look{at(all, made, all+extra)}, []sharing.Bytes{made + extra}, [][]Settled{settled}},
-		"less than was counted":    {[]Look{at(all, made, all-extra)}, []sharing.Bytes{made - extra}, [][]Settled{settled}},
-		"no answer of the driver":  {[]Look{untold}, []sharing.Bytes{0}, [][]Settled{nil}},
-		"at a counter meanwhile":   {[]Look{moving}, []sharing.Bytes{0}, [][]Settled{nil}},
-		"gone at the second look":  {[]Look{gone, gone, at(all-made, 0, 0)}, []sharing.Bytes{0, 0, 0}, [][]Settled{nil, settled, nil}},
-		"not shown yet":            {[]Look{gone, at(all, made, all)}, []sharing.Bytes{0, made}, [][]Settled{nil, settled}},
-		"a second one, afterwards": {[]Look{at(all, made, all), at(all, made, all+made)}, []sharing.Bytes{made, 2 * made}, [][]Settled{settled, settled}},
+		"as counted": {[]Look{at(all, made, all)}, []sharing.Bytes{made}, [][]Settled{settled}},
+		"more than was counted": {[]Look{at(all, made, all+extra)}, []sharing.Bytes{made + extra},
+			[][]Settled{settled}},
+		"less than was counted": {[]Look{at(all, made, all-extra)}, []sharing.Bytes{made - extra},
+			[][]Settled{settled}},
+		"no answer of the driver": {[]Look{untold}, []sharing.Bytes{0}, [][]Settled{nil}},
+		"at a counter meanwhile":  {[]Look{moving}, []sharing.Bytes{0}, [][]Settled{nil}},
+		"gone at the second look": {[]Look{gone, gone, at(all-made, 0, 0)}, []sharing.Bytes{0, 0, 0},
+			[][]Settled{nil, settled, nil}},
+		"not shown yet": {[]Look{gone, at(all, made, all)}, []sharing.Bytes{0, made},
+			[][]Settled{nil, settled}},
+		"a second one, afterwards": {[]Look{at(all, made, all), at(all, made, all+made)},
+			[]sharing.Bytes{made, 2 * made}, [][]Settled{settled, settled}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a Account
 			for i, l := range tt.looks {
 				got := a.Step(l)
-				if d := cmp.Diff(tt.settled[i], got.Settled, cmpopts.EquateEmpty()); d != "" || got.Overhead[gpu] != tt.overhead[i] {
-					t.Errorf("look %d: overhead %d, want %d; settled (-want +got):\n%s", i, got.Overhead[gpu], tt.overhead[i], d)
+				if d := cmp.Diff(tt.settled[i], got.Settled, cmpopts.EquateEmpty()); d != "" ||
+					got.Overhead[gpu] != tt.overhead[i] {
+					t.Errorf("look %d: overhead %d, want %d; settled (-want +got):\n%s", i, got.Overhead[gpu],
+						tt.overhead[i], d)
 				}
 			}
 		})
@@ -149,7 +164,7 @@ func TestContextsThatWereCounted(t *testing.T) {
 func TestProcessesThatDoNotCount(t *testing.T) {
 	silent, fresh := Process{9, 5}, Process{9, 6}
 	look := func(p Process, known bool) Look {
-		return Look{Told: []sharing.GPURef{gpu}, Uses: []Use{{p, gpu, 40, known}}}
+		return Look{Listed: []sharing.GPURef{gpu}, Uses: []Use{{p, gpu, 40, known}}}
 	}
 	counted := look(fresh, true)
 	counted.After = map[Process]Count{fresh: quiet(0, 0)}
@@ -249,8 +264,8 @@ func (p *program) read() Count {
 	return c
 }
 
-// Programs that allocate and free at any moment, between any two readings: what is believed is never more than
-// the truth, and it is the truth two looks after they have paused.
+// Programs allocate and free at any moment, between any two readings. The computed overhead is never above the truth,
+// and equals it two checks after they have paused.
 func TestOverheadProperty(t *testing.T) {
 	settled := 0
 	for seed := range uint64(400) {
@@ -278,7 +293,7 @@ func TestOverheadProperty(t *testing.T) {
 					programs[p].step(rnd)
 				}
 			}
-			l := Look{Before: map[Process]Count{}, After: map[Process]Count{}, Told: []sharing.GPURef{gpu}}
+			l := Look{Before: map[Process]Count{}, After: map[Process]Count{}, Listed: []sharing.GPURef{gpu}}
 			for _, p := range order {
 				l.Before[p] = programs[p].read()
 				run(paused)
@@ -310,7 +325,8 @@ func TestOverheadProperty(t *testing.T) {
 				t.Fatalf("seed %d, look %d: %d is believed, and %d is held beyond the counts", seed, look, got, truth)
 			}
 			if look%20 == 19 && got < least {
-				t.Fatalf("seed %d, look %d: %d is believed after a pause, the driver tells %d beyond the counts", seed, look, got, least)
+				t.Fatalf("seed %d, look %d: %d is believed after a pause, the driver tells %d beyond the counts", seed,
+					look, got, least)
 			}
 		}
 	}
@@ -330,11 +346,12 @@ func TestEnded(t *testing.T) {
 		look Look
 		want map[sharing.GPURef]sharing.Bytes
 	}{
-		{Look{Told: []sharing.GPURef{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
-		{Look{Told: []sharing.GPURef{other}}, at(gpu, 5)},
-		{Look{Told: []sharing.GPURef{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
-		{Look{Told: []sharing.GPURef{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}}, at(gpu, 7)},
-		{Look{Told: []sharing.GPURef{gpu}}, map[sharing.GPURef]sharing.Bytes{}},
+		{Look{Listed: []sharing.GPURef{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
+		{Look{Listed: []sharing.GPURef{other}}, at(gpu, 5)},
+		{Look{Listed: []sharing.GPURef{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
+		{Look{Listed: []sharing.GPURef{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}},
+			at(gpu, 7)},
+		{Look{Listed: []sharing.GPURef{gpu}}, map[sharing.GPURef]sharing.Bytes{}},
 	} {
 		if got := a.Step(step.look); !maps.Equal(got.Overhead, step.want) || len(got.Uncounted) > 0 {
 			t.Errorf("look %d: %+v, want %v", i, got, step.want)

@@ -5,8 +5,8 @@
 // decided by package compute.
 //
 // It promises that a budget which cannot be read or refilled costs the others nothing, and that a GPU whose driver does
-// not tell who used it is refilled all the same, by what was charged alone. What a driver tells is set against what was charged
-// over the same time: from the time stamp of its last sample on.
+// not tell who used it is refilled all the same, by what was charged alone. What a driver tells is set against what was
+// charged over the same time: from the time stamp of its last sample on.
 //
 // Not promised: a pace that never stumbles. What a loaded machine makes it sleep through counts for at most
 // compute.MaxStep.
@@ -35,13 +35,31 @@ const (
 
 // Account is the budget of one grant on one GPU. Errors leave it as it is.
 type Account interface {
-	// Read returns what the budget holds and what was ever charged to it.
-	Read() (balance, charged time.Duration, err error)
-	// Refill adds, also nothing: that says that somebody is there.
-	Refill(add time.Duration) error
-	// Settle notes that so much ran since it was noted last: what was charged, as far as is known what that is worth. It is also
-	// told what the driver's samples of the last seconds say, if that is known.
+	// Read returns what the budget holds, and what was ever counted.
+	Read() (Counts, error)
+	// Refill adds, also nothing: that says that somebody is there. Turn holds until the next refill.
+	Refill(add time.Duration, turn compute.Turn) error
+	// Settle notes that so much ran since it was noted last: what was charged, as far as is known what that is worth.
+	// It is also told what the driver's samples of the last seconds say, if that is known.
 	Settle(ran time.Duration, used compute.Share, known bool) error
+}
+
+// Counts are what an account holds now, and what was ever counted: the fields are those of compute.Seen.
+type Counts struct {
+	Balance, Charged, Occupied time.Duration
+	Launches                   uint64
+}
+
+// since is what was counted after before.
+func (n Counts) since(before Counts) compute.Seen {
+	s := compute.Seen{
+		Balance: n.Balance, Charged: max(0, min(n.Charged-before.Charged, mostCharged)),
+		Occupied: max(0, min(n.Occupied-before.Occupied, mostCharged)),
+	}
+	if n.Launches > before.Launches {
+		s.Launches = n.Launches - before.Launches
+	}
+	return s
 }
 
 // Lease is an account to be refilled.
@@ -55,8 +73,8 @@ type Lease struct {
 type Source interface {
 	// Leases may answer otherwise each time; an account that it names is good until the next call.
 	Leases() (compute.Mode, []Lease)
-	// Used returns what the driver's samples after since tell of each grant on a GPU. An error means that the driver does not
-	// tell.
+	// Used returns what the driver's samples after since tell of each grant on a GPU. An error means that the driver
+	// does not tell.
 	Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (Use, error)
 }
 
@@ -64,8 +82,8 @@ type Source interface {
 type Use struct {
 	// To is when the last of the samples was taken; zero: none tells of a process.
 	To time.Time
-	// Busy is the part of the time until then, in percent, that was used by anybody, and Percent that of each grant; one that is
-	// missing was in no sample.
+	// Busy is the part of the time until then, in percent, that was used by anybody, and Percent that of each grant;
+	// one that is missing was in no sample.
 	Busy    int
 	Percent map[compute.ID]int
 	// Doubt are the grants of which not all that was told could be used.
@@ -84,7 +102,7 @@ type Pacer struct {
 type gpu struct {
 	controller compute.Controller
 	samples    compute.Samples
-	charged    map[compute.ID]time.Duration // in all, at the last step
+	counts     map[compute.ID]Counts        // at the last step
 	unsettled  map[compute.ID]time.Duration // what ran since it was settled last
 	seen       time.Time                    // until when the driver has told, or was asked and did not tell
 	asked      time.Time                    // when it was asked
@@ -114,8 +132,9 @@ func (p *Pacer) Run(ctx context.Context) error {
 	}
 }
 
-// pause is the time until the next refill, for a random number from 0 to 1. Programs run on after a refill, and a driver samples at
-// a steady pace: if refills had one too, a program could be in every sample or in none, whatever its share is.
+// pause is the time until the next refill, for a random number from 0 to 1. Programs run on after a refill, and a
+// driver samples at a steady pace: if refills had one too, a program could be in every sample or in none, whatever its
+// share is.
 func pause(random float64) time.Duration {
 	return Every*3/4 + time.Duration(random*float64(Every/2))
 }
@@ -137,7 +156,8 @@ func (p *Pacer) step(ctx context.Context, now time.Time, passed time.Duration, a
 	}
 	for id, on := range by {
 		if p.gpus[id] == nil {
-			p.gpus[id] = &gpu{charged: map[compute.ID]time.Duration{}, unsettled: map[compute.ID]time.Duration{}, seen: now, asked: now}
+			p.gpus[id] = &gpu{counts: map[compute.ID]Counts{}, unsettled: map[compute.ID]time.Duration{},
+				seen: now, asked: now}
 		}
 		var told answer
 		if ask {
@@ -155,9 +175,9 @@ type answer struct {
 }
 
 // of is what was said of one grant.
-func (a answer) of(id compute.ID) compute.Told {
+func (a answer) of(id compute.ID) compute.Sampled {
 	part := func(percent int) time.Duration { return a.window * time.Duration(percent) / 100 }
-	return compute.Told{Window: a.window, Busy: part(a.Busy), Used: part(a.Percent[id]), Doubt: a.Doubt[id]}
+	return compute.Sampled{Window: a.window, Busy: part(a.Busy), Used: part(a.Percent[id]), Doubt: a.Doubt[id]}
 }
 
 // ask asks the driver. Of time of which it does not tell it is not asked again: what was charged then stands.
@@ -183,7 +203,7 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, now time.Time, passed time.Dur
 		if _, ok := seen[r.ID]; !ok {
 			continue
 		}
-		if err := leases[i].Account.Refill(r.Add); err != nil {
+		if err := leases[i].Account.Refill(r.Add, r.Turn); err != nil {
 			failed = err
 		}
 		ran[r.ID] = g.unsettled[r.ID] + r.Ran
@@ -197,7 +217,7 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, now time.Time, passed time.Dur
 	if (failed != nil) != g.failing {
 		g.failing = failed != nil
 		if failed != nil {
-			p.Log.Warn("a budget of GPU time is not refilled", "gpu", leases[0].GPU.String(), "error", failed.Error())
+			p.Log.Warn("failed to refill GPU time budget", "gpu", leases[0].GPU.String(), "error", failed.Error())
 		}
 	}
 }
@@ -206,7 +226,7 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, now time.Time, passed time.Dur
 func (g *gpu) settle(now time.Time, leases []Lease, driver answer) (failed error) {
 	g.samples.Forget(now)
 	if driver.window > 0 {
-		told := map[compute.ID]compute.Told{}
+		told := map[compute.ID]compute.Sampled{}
 		for id := range g.unsettled {
 			told[id] = driver.of(id)
 		}
@@ -227,25 +247,26 @@ func (g *gpu) settle(now time.Time, leases []Lease, driver answer) (failed error
 }
 
 // read reads the accounts. The error is of the last one that failed.
-func (g *gpu) read(leases []Lease, driver answer) (grants []compute.Grant, seen map[compute.ID]compute.Seen, failed error) {
+func (g *gpu) read(leases []Lease, driver answer) (grants []compute.Grant, seen map[compute.ID]compute.Seen,
+	failed error) {
 	seen = map[compute.ID]compute.Seen{}
-	charges := map[compute.ID]time.Duration{}
+	counts := map[compute.ID]Counts{}
 	for _, l := range leases {
 		grants = append(grants, l.Grant)
-		balance, charged, err := l.Account.Read()
+		now, err := l.Account.Read()
 		if err != nil {
 			failed = err
 			continue
 		}
-		s := compute.Seen{Balance: balance}
-		before, known := g.charged[l.Grant.ID]
-		charges[l.Grant.ID] = charged
+		s := compute.Seen{Balance: now.Balance}
+		before, known := g.counts[l.Grant.ID]
+		counts[l.Grant.ID] = now
 		if known { // what was charged before the first look is nobody's to set right
-			s.Charged = max(0, min(charged-before, mostCharged))
-			s.Asked, s.Told = driver.asked, driver.of(l.Grant.ID)
+			s = now.since(before)
+			s.Asked, s.Sampled = driver.asked, driver.of(l.Grant.ID)
 		}
 		seen[l.Grant.ID] = s
 	}
-	g.charged = charges
+	g.counts = counts
 	return grants, seen, failed
 }

@@ -25,6 +25,8 @@ type account struct {
 	ran              time.Duration
 	share            compute.Share
 	known            bool
+	launches         uint64
+	turn             compute.Turn
 	refills          int
 	err              error
 }
@@ -36,16 +38,17 @@ func (a *account) Settle(ran time.Duration, used compute.Share, known bool) erro
 	return a.err
 }
 
-func (a *account) Read() (balance, charged time.Duration, err error) {
+func (a *account) Read() (Counts, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.balance, a.charged, a.err
+	return Counts{Balance: a.balance, Charged: a.charged, Launches: a.launches}, a.err
 }
 
-func (a *account) Refill(add time.Duration) error {
+func (a *account) Refill(add time.Duration, turn compute.Turn) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.balance += add
+	a.turn = turn
 	a.refills++
 	return a.err
 }
@@ -54,6 +57,7 @@ func (a *account) spend(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.balance, a.charged = a.balance-d, a.charged+d
+	a.launches++
 }
 
 // source tells what its samples were until a quarter of a second before the moment at which it is asked.
@@ -100,9 +104,11 @@ func pacer(s *source) *Pacer { return &Pacer{Source: s, Log: slog.New(slog.Disca
 
 func TestEachGPUByItself(t *testing.T) {
 	a, b, c := &account{}, &account{}, &account{}
-	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a), lease(sharing.GPURef{UUID: "GPU-0"}, "b", 50, b), lease(sharing.GPURef{UUID: "GPU-1"}, "a", 80, c)}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a),
+		lease(sharing.GPURef{UUID: "GPU-0"}, "b", 50, b), lease(sharing.GPURef{UUID: "GPU-1"}, "a", 80, c)}}
 	s.step(t, pacer(s), false)
-	for i, want := range map[*account]time.Duration{a: 2 * time.Millisecond, b: 10 * time.Millisecond, c: 16 * time.Millisecond} {
+	for i, want := range map[*account]time.Duration{a: 2 * time.Millisecond, b: 10 * time.Millisecond,
+		c: 16 * time.Millisecond} {
 		if i.balance != want || i.refills != 1 {
 			t.Errorf("%v after %d refills, want %v", i.balance, i.refills, want)
 		}
@@ -112,7 +118,8 @@ func TestEachGPUByItself(t *testing.T) {
 // One that fails costs the others nothing, and gets its own again when it works.
 func TestFailingAccount(t *testing.T) {
 	a, b := &account{err: sharing.ErrUnavailable}, &account{}
-	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a), lease(sharing.GPURef{UUID: "GPU-0"}, "b", 50, b)}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a),
+		lease(sharing.GPURef{UUID: "GPU-0"}, "b", 50, b)}}
 	p := pacer(s)
 	s.step(t, p, false)
 	if a.balance != 0 || a.refills != 0 || b.balance != 10*time.Millisecond {
@@ -132,7 +139,8 @@ func TestDriverSetsRight(t *testing.T) {
 		want time.Duration // that is charged for a second of a tenth
 	}{"told": {nil, 200 * time.Millisecond}, "not told": {errors.New("no"), 100 * time.Millisecond}} {
 		a := &account{}
-		s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)}, used: map[compute.ID]int{"a": 10}, err: tt.err}
+		s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)},
+			used: map[compute.ID]int{"a": 10}, err: tt.err}
 		p := pacer(s)
 		s.step(t, p, false)
 		for range 60 {
@@ -151,7 +159,8 @@ func TestDriverSetsRight(t *testing.T) {
 
 // The driver is asked for the time after its last sample, and never twice for time of which it did not tell.
 func TestAsksForWhatItHasNotBeenTold(t *testing.T) {
-	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, &account{})}, used: map[compute.ID]int{"a": 5}}
+	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, &account{})},
+		used: map[compute.ID]int{"a": 5}}
 	p := pacer(s)
 	s.step(t, p, false)
 	began := s.now

@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// Of what a driver tells by samples, wrong in whatever way, nothing disturbs shares that are charged for what they use: each is
-// within a tenth of its target in any ten seconds, and within five points in any one.
+// Of what a driver tells by samples, wrong in whatever way, nothing disturbs shares that are charged for what they use:
+// each is within a tenth of its target in any ten seconds, and within five points in any one.
 func TestSharesUnderSamples(t *testing.T) {
 	const seconds, seeds = 60, 8
 	for name, n := range map[string]noise{
-		"samples": {}, "stale": {stale: 40}, "missing": {missing: 40}, "all missing": {missing: 100}, "dead": {dead: 40}, "garbage": {garbage: 40},
+		"samples": {}, "stale": {stale: 40}, "missing": {missing: 40}, "all missing": {missing: 100},
+		"dead": {dead: 40}, "garbage": {garbage: 40},
 		"all of it": {stale: 20, missing: 20, dead: 20, garbage: 20},
 	} {
 		for _, kernel := range []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond} {
@@ -39,22 +40,25 @@ func TestSharesUnderSamples(t *testing.T) {
 						}
 					}
 				}
-				t.Logf("off by %.2f points in a second, by %.1f percent of the target in ten", 100*worstSecond, 100*worstTen)
+				t.Logf("off by %.2f points in a second, by %.1f percent of the target in ten", 100*worstSecond,
+					100*worstTen)
 				if worstSecond > 0.05 || worstTen > 0.1 {
-					t.Errorf("off by %.2f points in a second, by %.1f percent of the target in ten", 100*worstSecond, 100*worstTen)
+					t.Errorf("off by %.2f points in a second, by %.1f percent of the target in ten", 100*worstSecond,
+						100*worstTen)
 				}
 			})
 		}
 	}
 }
 
-// What Kerf says of the use of time holds, whatever charges are worth and whatever is wrong with the samples: it is within its error,
-// or not known. Shares of programs that are charged wrongly come nearer to their targets than they would by charges alone, or stay
-// as they are.
+// What Kerf says of the use of time holds, whatever charges are worth and whatever is wrong with the samples: it is
+// within its error, or not known. Shares of programs that are charged wrongly come nearer to their targets than they
+// would by charges alone, or stay as they are.
 func TestWrongChargesUnderSamples(t *testing.T) {
 	const seconds = 600
 	for _, worth := range [][]int{{50, 100}, {250, 100}, {100, 50}, {100, 250}} {
-		for name, n := range map[string]noise{"samples": {}, "all of it": {stale: 20, missing: 20, dead: 20, garbage: 20}, "all missing": {missing: 100}} {
+		for name, n := range map[string]noise{"samples": {}, "all of it": {stale: 20, missing: 20, dead: 20,
+			garbage: 20}, "all missing": {missing: 100}} {
 			t.Run(fmt.Sprintf("%v percent, %s", worth, name), func(t *testing.T) {
 				t.Parallel()
 				g := newExclusive(t, 1, 2*time.Millisecond, n, worth...)

@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/libkerf/compute"
 )
 
-// program launches kernels of one length whenever its budget is above zero and it has fewer than two in flight. A kernel is
-// charged at its launch, by worth percent of what it takes.
+// program launches kernels of one length whenever its budget is above zero and it has fewer than two in flight. A
+// kernel is charged at its launch, by worth percent of what it takes.
 type program struct {
 	account
 	id       compute.ID
@@ -30,8 +30,8 @@ type program struct {
 // noise is how often an answer of the driver is wrong, in percent, and in which way.
 type noise struct{ stale, missing, dead, garbage int }
 
-// exclusive is a GPU that runs one kernel at a time to its end, the programs in turn, and a driver that samples which of them is
-// on it. It is the source of a pacer, on a clock of its own.
+// exclusive is a GPU that runs one kernel at a time to its end, the programs in turn, and a driver that samples which
+// of them is on it. It is the source of a pacer, on a clock of its own.
 type exclusive struct {
 	t        *testing.T
 	rand     *rand.Rand
@@ -59,7 +59,8 @@ func when(d time.Duration) time.Time { return time.Unix(1_000_000, 0).Add(d) }
 func (g *exclusive) Leases() (compute.Mode, []Lease) {
 	var all []Lease
 	for _, p := range g.programs {
-		all = append(all, Lease{GPU: sharing.GPURef{UUID: "GPU-0"}, Grant: compute.Grant{ID: p.id, Percent: p.percent}, Account: &p.account})
+		all = append(all, Lease{GPU: sharing.GPURef{UUID: "GPU-0"}, Grant: compute.Grant{ID: p.id, Percent: p.percent},
+			Account: &p.account})
 	}
 	return compute.Strict, all
 }
@@ -155,7 +156,7 @@ func (g *exclusive) pass(to time.Duration) {
 func (g *exclusive) run(end time.Duration) {
 	for {
 		for _, p := range g.programs {
-			for p.balance > 0 && p.inFlight < 2 {
+			for p.balance > 0 && p.turn != compute.Hold && p.inFlight < 2 {
 				p.spend(p.kernel * time.Duration(p.worth) / 100)
 				p.inFlight++
 			}
@@ -206,6 +207,7 @@ func (g *exclusive) play(seconds int) (parts [][]float64) {
 
 func newExclusive(t *testing.T, seed uint64, kernel time.Duration, n noise, worth ...int) *exclusive {
 	return &exclusive{t: t, rand: rand.New(rand.NewPCG(seed, 5)), noise: n, programs: []*program{
-		{id: "ten", pid: 100, percent: 10, kernel: kernel, worth: worth[0]}, {id: "ninety", pid: 101, percent: 90, kernel: kernel, worth: worth[1]},
+		{id: "ten", pid: 100, percent: 10, kernel: kernel, worth: worth[0]},
+		{id: "ninety", pid: 101, percent: 90, kernel: kernel, worth: worth[1]},
 	}}
 }

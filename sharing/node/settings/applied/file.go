@@ -30,13 +30,13 @@ type onDisk struct {
 	GPUs map[sharing.GPUID]config.GPUSettings `json:"gpus"`
 }
 
-// Load reads what the GPUs had before, and keeps the file from then on. A file of another boot does not count. Call Load before
-// Apply.
+// Load reads what the GPUs had before, and keeps the file from then on. A file of another boot does not count. Call
+// Load before Apply.
 func (s *Settings) Load(path, boot string) {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.file = file{path, onDisk{Boot: boot}}
-	data, err := os.ReadFile(path) // #nosec G304 -- below --dir
+	data, err := os.ReadFile(path) // #nosec G304 -- below --run-dir
 	var f onDisk
 	if err == nil {
 		err = json.Unmarshal(data, &f)
@@ -44,7 +44,7 @@ func (s *Settings) Load(path, boot string) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		s.log.Warn("settings of the GPUs of before not known", "error", err.Error())
+		s.log.Warn("failed to read GPU settings of the last run", "error", err.Error())
 	case f.Boot == boot && f.GPUs != nil:
 		s.file.GPUs = f.GPUs
 		s.mu.Lock()
@@ -68,7 +68,7 @@ func (s *Settings) save() {
 		err = atomicfile.Write(s.file.path, data, 0o600)
 	}
 	if err != nil {
-		s.log.Warn("settings of the GPUs not kept", "error", err.Error())
+		s.log.Warn("failed to save GPU settings", "error", err.Error())
 		return
 	}
 	s.file.GPUs = has

@@ -3,8 +3,8 @@
 
 // Package applied owns the configuration that a node applies, and the settings that each of its GPUs has.
 //
-// It promises that a GPU in use keeps its settings until it is idle, and that no grant can come between the look at a GPU's users
-// and the change of its settings.
+// It promises that a GPU in use keeps its settings until it is idle, and that no grant can come between the check of a
+// GPU's users and the change of its settings.
 package applied
 
 import (
@@ -29,8 +29,9 @@ type Source struct {
 
 // Node is the part of the node runtime that Settings needs.
 type Node interface {
-	// View calls f with the grants, and with false while there may be others. No grant changes until f returns. f must not wait for
-	// anything. It returns true if Allocatable has changed: the node takes its inventory from there again, before any other grant.
+	// View calls f with the grants, and with false while there may be others. No grant changes until f returns. f must
+	// not wait for anything. It returns true if Allocatable has changed: the node takes its inventory from there again,
+	// before any other grant.
 	View(f func(grants []ledger.Grant, known bool) (amounts bool))
 	// Known returns false while there may be other grants than the node knows. It waits for nothing.
 	Known() bool
@@ -60,7 +61,8 @@ type Settings struct {
 
 // New applies a configuration to a node without GPUs. changed is called after each change, without a lock of Settings.
 func New(log *slog.Logger, node Node, changed func(), c config.Config, pool config.Pool) *Settings {
-	return &Settings{log: log, node: node, changed: changed, config: c, pool: pool, has: map[sharing.GPUID]config.GPUSettings{}}
+	return &Settings{log: log, node: node, changed: changed, config: c, pool: pool,
+		has: map[sharing.GPUID]config.GPUSettings{}}
 }
 
 // Apply applies a configuration. Grants keep what they have.
@@ -94,7 +96,7 @@ func (s *Settings) update(input func()) {
 		return
 	}
 	for _, step := range plan.Now {
-		s.log.Info("settings of a GPU change", "gpu", string(step.GPU), "what", step.What)
+		s.log.Info("changed settings of GPU", "gpu", string(step.GPU), "what", step.What)
 	}
 	s.changed()
 }
@@ -127,22 +129,23 @@ func users(grants []ledger.Grant) map[sharing.GPUID][]string {
 // otherAmounts reports whether a change of settings changes which GPUs can be granted, or how much of them.
 func otherAmounts(from, to map[sharing.GPUID]config.GPUSettings) bool {
 	for id, next := range to {
-		if now := from[id]; now.Exclude != next.Exclude || now.MemoryReserve != next.MemoryReserve || now.Overcommit != next.Overcommit {
+		if now := from[id]; now.Excluded != next.Excluded || now.MemoryReserve != next.MemoryReserve ||
+			now.Overcommit != next.Overcommit {
 			return true
 		}
 	}
 	return false
 }
 
-// Allocatable are those of the GPUs and shared MIG instances that are not left to others, with what can be granted of them. The
-// arguments are as the driver shows them.
+// Allocatable are those of the GPUs and shared MIG instances that are not left to others, with what can be granted of
+// them. The arguments are as the driver shows them.
 func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]sharing.GPU, 0, len(gpus))
 	for _, g := range gpus {
 		has, known := s.has[g.UUID]
-		if has.Exclude {
+		if has.Excluded {
 			continue
 		}
 		if known {
@@ -156,7 +159,7 @@ func (s *Settings) Allocatable(gpus []sharing.GPU) []sharing.GPU {
 	return out
 }
 
-// Of are the settings for new grants on a GPU, beside these grants. Call Of while no grant changes.
+// Of are the settings for new grants on a GPU with these grants. Call Of while no grant changes.
 func (s *Settings) Of(g sharing.GPU, grants []ledger.Grant) config.GPUSettings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +185,7 @@ func (s *Settings) Of(g sharing.GPU, grants []ledger.Grant) config.GPUSettings {
 	return want
 }
 
-// BackendsOn are the backends for new grants of a profile on a GPU, beside these grants. Call it while no grant changes.
+// BackendsOn are the backends for new grants of a profile on a GPU with these grants. Call it while no grant changes.
 func (s *Settings) BackendsOn(g sharing.GPU, grants []ledger.Grant, profile string) []sharing.Backend {
 	return s.Config().BackendsOn(s.Of(g, grants), s.Pool(), profile)
 }
@@ -206,7 +209,8 @@ func (s *Settings) Lists(b sharing.Backend) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.config.Profiles(), func(p config.Profile) bool { return slices.Contains(p.Backends, b) })
+	return slices.ContainsFunc(s.config.Profiles(),
+		func(p config.Profile) bool { return slices.Contains(p.Backends, b) })
 }
 
 // Waiting are the settings that wait for users of GPUs.
@@ -225,7 +229,8 @@ func (s *Settings) Used() []sharing.GPU { return s.those(false) }
 func (s *Settings) those(excluded bool) []sharing.GPU {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.gpus), func(g sharing.GPU) bool { return s.has[g.UUID].Exclude != excluded })
+	return slices.DeleteFunc(slices.Clone(s.gpus),
+		func(g sharing.GPU) bool { return s.has[g.UUID].Excluded != excluded })
 }
 
 // Config is the applied configuration.

@@ -50,7 +50,8 @@ func (n *node) Known() bool { return n.known }
 func (n *node) grants() (out []ledger.Grant) {
 	for gpu, pods := range n.users {
 		for _, pod := range pods {
-			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod}, Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu}}}}
+			c := ledger.Claim{Owner: ledger.Owner{PodUID: pod, Namespace: "ns", PodName: pod},
+				Placement: sharing.Placement{{GPU: sharing.GPURef{UUID: gpu}}}}
 			out = append(out, ledger.Grant{Claim: c})
 		}
 	}
@@ -62,7 +63,8 @@ func (n *node) of(i int) config.GPUSettings { return n.Of(n.driver[i], n.grants(
 func gpus(n int) []sharing.GPU {
 	var out []sharing.GPU
 	for i := range n {
-		out = append(out, sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i, Memory: 8 * sharing.GiB, Reserved: sharing.GiB})
+		out = append(out, sharing.GPU{UUID: sharing.GPUID(fmt.Sprint("GPU-", i)), Index: i, Memory: 8 * sharing.GiB,
+			Reserved: sharing.GiB})
 	}
 	return out
 }
@@ -70,7 +72,7 @@ func gpus(n int) []sharing.GPU {
 func rules(own ...config.GPUSettings) config.Pool {
 	p := config.Pool{Name: "a"}
 	for i, s := range own {
-		p.GPUs = append(p.GPUs, config.GPURule{Indexes: []int{i}, Settings: s})
+		p.GPURules = append(p.GPURules, config.GPURule{Indexes: []int{i}, Settings: s})
 	}
 	return p
 }
@@ -90,7 +92,8 @@ func TestSettings(t *testing.T) {
 	n.Load(path, "boot")
 	n.SetInventory(n.driver)
 	n.offers, n.took = n.Allocatable(n.driver), 0
-	held := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS), MinLevel: sharing.LevelClient, PowerLimitWatts: 300}
+	held := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS),
+		MinLevel: sharing.LevelUserspace, PowerLimitWatts: 300}
 	apply := func(took int, own ...config.GPUSettings) {
 		t.Helper()
 		n.took = 0
@@ -99,14 +102,15 @@ func TestSettings(t *testing.T) {
 			t.Errorf("the inventory was taken %d times, want %d", n.took, took)
 		}
 	}
-	if apply(0, held); n.Has("GPU-0") != held || n.Has("GPU-1") != (config.GPUSettings{}) || !n.Lists(sharing.BackendMPS) || n.Source().File != "f" {
+	if apply(0, held); n.Has("GPU-0") != held || n.Has("GPU-1") != (config.GPUSettings{}) ||
+		!n.Lists(sharing.BackendMPS) || n.Source().File != "f" {
 		t.Errorf("GPU 0 has %+v, GPU 1 %+v", n.Has("GPU-0"), n.Has("GPU-1"))
 	}
 	over := config.GPUSettings{Overcommit: sharing.Overcommit{Compute: 200}}
 	if apply(1, over); n.offers[0].BookablePercent() != 200 || n.offers[1].BookablePercent() != 100 {
 		t.Errorf("overcommitted: %+v", n.offers)
 	}
-	apply(1, config.GPUSettings{MemoryReserve: 2 * sharing.GiB}, config.GPUSettings{Exclude: true})
+	apply(1, config.GPUSettings{MemoryReserve: 2 * sharing.GiB}, config.GPUSettings{Excluded: true})
 	if len(n.offers) != 1 || n.offers[0].Reserved != 3*sharing.GiB || n.driver[0].Reserved != sharing.GiB {
 		t.Errorf("a reserve, and a GPU that is left to others: %+v", n.offers)
 	}
@@ -124,8 +128,10 @@ func TestSettings(t *testing.T) {
 			t.Errorf("after a restart in %s (-want +got):\n%s", boot, diff)
 		}
 	}
-	process := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: part.Ref()}, {GPU: sharing.GPURef{UUID: "GPU-1"}}}}}
-	if got := users([]ledger.Grant{process, process}); !slices.Equal(got["GPU-0"], []string{"grant k-1"}) || len(got) != 2 {
+	process := ledger.Grant{Claim: ledger.Claim{ID: "k-1", Placement: sharing.Placement{{GPU: part.Ref()},
+		{GPU: sharing.GPURef{UUID: "GPU-1"}}}}}
+	if got := users([]ledger.Grant{process, process}); !slices.Equal(got["GPU-0"], []string{"grant k-1"}) ||
+		len(got) != 2 {
 		t.Errorf("users: %v", got)
 	}
 	n.woken = 0
@@ -134,16 +140,19 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Before all users are known, and until a GPU is idle, new grants get its backends of before. A MIG instance follows its GPU.
+// Before all users are known, and until a GPU is idle, new grants get its backends of before. A MIG instance follows
+// its GPU.
 func TestOf(t *testing.T) {
 	t.Parallel()
-	mps := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS), MinLevel: sharing.LevelClient}
+	mps := config.GPUSettings{Backends: config.BackendListOf(sharing.BackendDriver, sharing.BackendMPS),
+		MinLevel: sharing.LevelUserspace}
 	n := newNode(rules(mps), gpus(1)...)
 	n.SetInventory(n.driver)
 	n.known = false
-	n.Apply(config.Default(), rules(config.GPUSettings{Exclude: true, Sharers: 3}), Source{})
+	n.Apply(config.Default(), rules(config.GPUSettings{Excluded: true, MaxSharesPerGPU: 3}), Source{})
 	part := sharing.GPU{UUID: "GPU-0", Part: sharing.Instance{Profile: "1g.10gb", ID: 1, Size: 1}, Index: 0}
-	if got := n.of(0); got.Backends != mps.Backends || got.MinLevel != mps.MinLevel || !got.Exclude || got.Sharers != 3 {
+	if got := n.of(0); got.Backends != mps.Backends || got.MinLevel != mps.MinLevel || !got.Excluded ||
+		got.MaxSharesPerGPU != 3 {
 		t.Errorf("before the users are known: %+v", got)
 	}
 	n.users, n.known = map[sharing.GPUID][]string{"GPU-0": {"a"}}, true
@@ -151,7 +160,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("a MIG instance: %+v", got)
 	}
 	n.users = nil
-	if got := n.of(0); got.Backends != "" || got.MinLevel != sharing.LevelUnknown || !got.Exclude {
+	if got := n.of(0); got.Backends != "" || got.MinLevel != sharing.LevelUnknown || !got.Excluded {
 		t.Errorf("of an idle GPU: %+v", got)
 	}
 	if got := n.Of(sharing.GPU{UUID: "unknown", Index: 9}, n.grants()); got != (config.GPUSettings{}) {
@@ -159,18 +168,21 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// model is what one GPU must have, told without a plan: what the pool said when it was idle last.
+// model is what one GPU must have, computed without a plan: what the pool said when it was idle last.
 type model struct{ backends, rest config.GPUSettings }
 
-// Whatever configurations follow each other, whoever comes and goes, and whenever the agent starts again: a GPU in use has what
-// it had when its first user came, an idle one has what the pool says, and who is waited for is named.
+// Configs follow each other, grants come and go, and the agent restarts at any time. A GPU in use has what it had when
+// its first user came, an idle one has what the pool says, and the awaited grants are named.
 func TestSettingsRandom(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(5, 19))
 	one := func() config.GPUSettings {
 		return config.GPUSettings{
-			Exclude: rnd.IntN(5) == 0, MemoryReserve: sharing.Bytes(rnd.IntN(3)) * sharing.GiB, PowerLimitWatts: 100 * rnd.IntN(2),
-			Backends: []config.BackendList{"", "driver,mps", "driver,libkerf"}[rnd.IntN(3)], MinLevel: sharing.Level(rnd.IntN(3)), // #nosec G115 -- small
+			Excluded: rnd.IntN(5) == 0, MemoryReserve: sharing.Bytes(rnd.IntN(3)) * sharing.GiB,
+			PowerLimitWatts: 100 * rnd.IntN(2),
+			// #nosec G115 -- small
+			Backends: []config.BackendList{"", "driver,mps", "driver,libkerf"}[rnd.IntN(3)],
+			MinLevel: sharing.Level(rnd.IntN(3)),
 		}
 	}
 	for round := range 40 {
@@ -197,7 +209,7 @@ func TestSettingsRandom(t *testing.T) {
 				idled()
 				n.settled(t, step)
 			case 1, 2:
-				if s := n.of(i); !s.Exclude { // an excluded GPU gives nothing
+				if s := n.of(i); !s.Excluded { // an excluded GPU gives nothing
 					if idle(i) { // its backends are chosen with the first grant, the rest when it is settled
 						want[i] = model{s, want[i].rest}
 					}
@@ -230,7 +242,8 @@ func (n *node) check(t *testing.T, step int, want map[int]model) {
 	for i, g := range n.driver {
 		is, pool, users := n.Has(g.UUID), n.Pool().Of(g), n.users[g.UUID]
 		m := want[i]
-		if is.Exclude != m.rest.Exclude || is.MemoryReserve != m.rest.MemoryReserve || is.PowerLimitWatts != m.rest.PowerLimitWatts {
+		if is.Excluded != m.rest.Excluded || is.MemoryReserve != m.rest.MemoryReserve ||
+			is.PowerLimitWatts != m.rest.PowerLimitWatts {
 			t.Fatalf("step %d: GPU %d has %+v, want %+v", step, i, is, m.rest)
 		}
 		if len(users) > 0 && (is.Backends != m.backends.Backends || is.MinLevel != m.backends.MinLevel) {
@@ -243,7 +256,7 @@ func (n *node) check(t *testing.T, step int, want map[int]model) {
 		if got := n.of(i); got != next {
 			t.Fatalf("step %d: new grants on GPU %d get %+v, want %+v", step, i, got, next)
 		}
-		n.has = known // the look alone changes nothing here
+		n.has = known // the read alone changes nothing here
 	}
 }
 
@@ -260,7 +273,8 @@ func (n *node) settled(t *testing.T, step int) {
 	for i, g := range n.driver {
 		users := n.users[g.UUID]
 		w := slices.IndexFunc(n.Waiting(), func(s change.Step) bool { return s.GPU == g.UUID })
-		if waits := len(users) > 0 && n.Has(g.UUID) != n.Pool().Of(g); waits != (w >= 0) || waits && !slices.Equal(n.Waiting()[w].For, names(users)) {
+		if waits := len(users) > 0 && n.Has(g.UUID) != n.Pool().Of(g); waits != (w >= 0) || waits &&
+			!slices.Equal(n.Waiting()[w].For, names(users)) {
 			t.Fatalf("step %d: GPU %d with %q waits as %+v", step, i, users, n.Waiting())
 		}
 		if len(users) == 0 && n.Has(g.UUID) != n.Pool().Of(g) {

@@ -21,7 +21,7 @@ import (
 type Driver interface {
 	ComputeMode(ctx context.Context, gpu sharing.GPUID) (sharing.ComputeMode, error)
 	SetComputeMode(ctx context.Context, gpu sharing.GPUID, mode sharing.ComputeMode) error
-	// TimeSlice is sharing.ErrUnsupported where it cannot be told.
+	// TimeSlice is sharing.ErrUnsupported if it is unknown.
 	TimeSlice(ctx context.Context, gpu sharing.GPUID) (sharing.TimeSlice, error)
 	// SetTimeSlice is sharing.ErrUnsupported where it cannot be read back.
 	SetTimeSlice(ctx context.Context, gpu sharing.GPUID, slice sharing.TimeSlice) error
@@ -37,8 +37,8 @@ type Want struct {
 	PowerLimit uint32
 }
 
-// Keeper makes settings and remembers what was there. It is for one goroutine at a time.
-type Keeper struct {
+// Manager makes settings and remembers what was there. It is for one goroutine at a time.
+type Manager struct {
 	path, boot string
 	settings   []setting
 	log        *slog.Logger
@@ -46,17 +46,18 @@ type Keeper struct {
 }
 
 // Open reads what was remembered in the file at path, whose directory exists; boot is the kernel's boot id.
-func Open(path, boot string, driver Driver, log *slog.Logger) (*Keeper, error) {
-	k := &Keeper{path: path, boot: boot, settings: settings(driver), log: log}
+func Open(path, boot string, driver Driver, log *slog.Logger) (*Manager, error) {
+	k := &Manager{path: path, boot: boot, settings: settings(driver), log: log}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
-// Remembered are the GPUs of which the file at path says what they had before, sorted; none where there is no file. It needs no driver.
+// Remembered are the GPUs of which the file at path says what they had before, sorted; none where there is no file. It
+// needs no driver.
 func Remembered(path, boot string, log *slog.Logger) ([]sharing.GPUID, error) {
-	k := &Keeper{path: path, boot: boot, log: log}
+	k := &Manager{path: path, boot: boot, log: log}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -66,10 +67,10 @@ func Remembered(path, boot string, log *slog.Logger) ([]sharing.GPUID, error) {
 // setting is one of the three, as words.
 type setting struct {
 	name string
-	// cut is true for one that a GPU in MIG mode has, too.
+	// onMIG is true for one that a GPU in MIG mode has, too.
 	cut  bool
 	want func(Want) string
-	// get returns "" where the GPU has one that cannot be told.
+	// get returns "" if the GPU has an unknown one.
 	get func(ctx context.Context, id sharing.GPUID) (string, error)
 	set func(ctx context.Context, id sharing.GPUID, word string) error
 }
@@ -146,9 +147,9 @@ func settings(d Driver) []setting {
 	}
 }
 
-// Apply gives each of the GPUs what want says of it, and puts back what is not wanted any more, also on GPUs that are not
-// among them. It goes on after an error; all are joined. GPUs in MIG mode have a power limit alone.
-func (k *Keeper) Apply(ctx context.Context, gpus []sharing.GPU, want func(sharing.GPUID) Want) error {
+// Apply gives each of the GPUs what want says of it, and puts back what is not wanted any more, also on GPUs that are
+// not among them. It goes on after an error; all are joined. GPUs in MIG mode have a power limit alone.
+func (k *Manager) Apply(ctx context.Context, gpus []sharing.GPU, want func(sharing.GPUID) Want) error {
 	type one struct {
 		gpu     sharing.GPUID
 		setting string
@@ -182,10 +183,10 @@ func (k *Keeper) Apply(ctx context.Context, gpus []sharing.GPU, want func(sharin
 }
 
 // Restore puts back everything. What cannot be put back stays remembered.
-func (k *Keeper) Restore(ctx context.Context) error { return k.Apply(ctx, nil, nil) }
+func (k *Manager) Restore(ctx context.Context) error { return k.Apply(ctx, nil, nil) }
 
 // give makes one setting of one GPU.
-func (k *Keeper) give(ctx context.Context, id sharing.GPUID, s setting, want string) error {
+func (k *Manager) give(ctx context.Context, id sharing.GPUID, s setting, want string) error {
 	now, err := s.get(ctx, id)
 	if err != nil {
 		return err
@@ -202,13 +203,15 @@ func (k *Keeper) give(ctx context.Context, id sharing.GPUID, s setting, want str
 			return err // without a note nothing is changed
 		}
 	}
-	err = s.set(ctx, id, want)
-	k.log.Info("gpu setting", "gpu", string(id), "setting", s.name, "before", before, "set", want, "error", err)
-	return err
+	if err := s.set(ctx, id, want); err != nil {
+		return err
+	}
+	k.log.Info("changed GPU setting", "gpu", string(id), "setting", s.name, "before", before, "set", want)
+	return nil
 }
 
-// restore puts one setting of one GPU back, if it was changed here and nobody else has changed it since.
-func (k *Keeper) restore(ctx context.Context, id sharing.GPUID, s setting) error {
+// restore restores one setting of one GPU, if it was changed here and no other program has changed it since.
+func (k *Manager) restore(ctx context.Context, id sharing.GPUID, s setting) error {
 	c := k.memory.of(id, s.name)
 	if c == nil {
 		return nil
@@ -218,13 +221,14 @@ func (k *Keeper) restore(ctx context.Context, id sharing.GPUID, s setting) error
 	case err != nil:
 	case now == c.Before:
 	case now != "" && !slices.Contains(c.Ours, now):
-		k.log.Warn("gpu setting was changed by others and stays", "gpu", string(id), "setting", s.name, "now", now, "before", c.Before)
+		k.log.Warn("kept GPU setting that another program changed", "gpu", string(id), "setting", s.name, "now", now,
+			"before", c.Before)
 	default:
 		err = s.set(ctx, id, c.Before)
 		if now == "" && errors.Is(err, sharing.ErrUnsupported) {
 			err = nil // it cannot be read back any more than before
 		}
-		k.log.Info("gpu setting put back", "gpu", string(id), "setting", s.name, "to", c.Before, "error", err)
+		k.log.Info("restored GPU setting", "gpu", string(id), "setting", s.name, "to", c.Before, "error", err)
 	}
 	if err != nil {
 		return fmt.Errorf("put back %s of gpu %q: %w", s.name, string(id), err)

@@ -31,7 +31,7 @@ func all(w Want) func(sharing.GPUID) Want { return func(sharing.GPUID) Want { re
 // fake is a driver. crash ends it at the n-th setting, before it is made or after.
 type fake struct {
 	gpus          map[sharing.GPUID]*modes
-	mute, denied  bool // time slices are not told; nothing may be set
+	mute, denied  bool // time slices are unknown; nothing may be set
 	crash         int
 	crashAfterSet bool
 }
@@ -113,7 +113,7 @@ func inventory() []sharing.GPU {
 	return []sharing.GPU{{UUID: "GPU-0"}, {UUID: "GPU-1"}, {UUID: "GPU-2", MIG: true}}
 }
 
-func open(t *testing.T, path, boot string, d Driver) *Keeper {
+func open(t *testing.T, path, boot string, d Driver) *Manager {
 	t.Helper()
 	k, err := Open(path, boot, d, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -182,8 +182,9 @@ func TestTimeSlicesThatAreNotTold(t *testing.T) {
 	f := newFake()
 	f.mute = true
 	k := open(t, filepath.Join(t.TempDir(), "modes.json"), "boot", f)
-	if err := k.Apply(t.Context(), inventory()[:1], all(Want{TimeSlice: sharing.TimeSliceShort})); !errors.Is(err, sharing.ErrUnsupported) {
-		t.Errorf("%v: nobody is told that it was not read back", err)
+	if err := k.Apply(t.Context(), inventory()[:1], all(Want{TimeSlice: sharing.TimeSliceShort})); !errors.Is(err,
+		sharing.ErrUnsupported) {
+		t.Errorf("%v: no error says that it was not read back", err)
 	}
 	if got := f.gpus["GPU-0"].Slice; got != sharing.TimeSliceShort {
 		t.Errorf("it was not set: %v", got)
@@ -200,7 +201,8 @@ func TestFiles(t *testing.T) {
 	}
 	set := f.state()
 	for boot, want := range map[string]int{"boot": 3, "another boot": 0} {
-		if got, err := Remembered(path, boot, slog.New(slog.DiscardHandler)); err != nil || len(got) != want || want > 0 && got[0] != "GPU-0" {
+		if got, err := Remembered(path, boot, slog.New(slog.DiscardHandler)); err != nil || len(got) != want ||
+			want > 0 && got[0] != "GPU-0" {
 			t.Errorf("remembered in boot %q: %v, %v", boot, got, err)
 		}
 	}
@@ -241,7 +243,8 @@ func TestCrashes(t *testing.T) {
 		before := f.state()
 		f.crash, f.crashAfterSet = 1+r.IntN(12), r.IntN(2) == 0
 		for range 1 + r.IntN(4) {
-			want := Want{sharing.TimeSlice(r.IntN(5)), sharing.ComputeMode(r.IntN(3)), 100_000 * uint32(r.IntN(3))} // #nosec G115 -- small
+			// #nosec G115 -- small
+			want := Want{sharing.TimeSlice(r.IntN(5)), sharing.ComputeMode(r.IntN(3)), 100_000 * uint32(r.IntN(3))}
 			gpus := inventory()[r.IntN(2):]
 			func() {
 				defer func() {

@@ -34,7 +34,7 @@ type change struct {
 
 // load reads the file. What is of another boot is gone from the GPUs, too. A file that cannot be read is put aside:
 // what it said is lost, and nothing is put back.
-func (k *Keeper) load() error {
+func (k *Manager) load() error {
 	k.memory = memory{Schema: schema, Boot: k.boot, GPUs: map[sharing.GPUID]map[string]*change{}}
 	data, err := os.ReadFile(k.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -45,7 +45,8 @@ func (k *Keeper) load() error {
 	}
 	var m memory
 	if err := json.Unmarshal(data, &m); err != nil || m.Schema != schema {
-		k.log.Error("what GPUs had before is not known", "file", k.path, "error", fmt.Sprint(err), "schema", m.Schema)
+		k.log.Error("failed to read previous GPU settings", "file", k.path, "error", fmt.Sprint(err), "schema",
+			m.Schema)
 		if err := os.Rename(k.path, k.path+".damaged"); err != nil {
 			return fmt.Errorf("put a damaged file aside: %w (%w)", err, sharing.ErrUnavailable)
 		}
@@ -58,7 +59,7 @@ func (k *Keeper) load() error {
 }
 
 // save writes the file.
-func (k *Keeper) save() error {
+func (k *Manager) save() error {
 	data, err := json.MarshalIndent(k.memory, "", "  ")
 	if err == nil {
 		err = atomicfile.Write(k.path, append(data, '\n'), 0o600)

@@ -38,7 +38,9 @@ func main() {
 	}
 	command := commandOf(name)
 	if command == nil {
-		fmt.Fprintf(os.Stderr, "%q is none of etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet, kubectl\n", name)
+		fmt.Fprintf(os.Stderr,
+			"%q is none of etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet, "+
+				"kubectl\n", name)
 		os.Exit(2)
 	}
 	if name == "kubectl" { // it words its errors itself

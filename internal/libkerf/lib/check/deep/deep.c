@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * A library that is opened with RTLD_DEEPBIND and looks for the driver by itself. It is built in the ways in which an import can be
- * bound: at its first call, at load, as an address in a table, against the driver, and before there is a chance to mend it.
+ * A library that is opened with RTLD_DEEPBIND and looks for the driver by itself. It is built in the ways in which an
+ * import can be bound: at its first call, at load, as an address in a table, against the driver, and before there is a
+ * chance to mend it.
  */
 #include <dlfcn.h>
 #include <string.h>

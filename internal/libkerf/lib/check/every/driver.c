@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A driver that does nothing but write down each call, as the published prototype reads its arguments. It has one GPU,
- * whatever the number, whose UUID is 16 bytes of 1. With KERF_EVERY_INNER its cuGetProcAddress answers with other addresses
- * than those that are exported, as a driver may.
+ * whatever the number, whose UUID is 16 bytes of 1. With KERF_EVERY_INNER its cuGetProcAddress answers with other
+ * addresses than those that are exported, as a driver may.
  */
 #include "every.h"
 
@@ -67,7 +67,8 @@ static const struct {
 	void *exported, *inner;
 	bool per_thread;
 } all[] = {
-#define ASKED(by, since, name, per_thread) { #by, since, (void *)(uintptr_t)name, (void *)(uintptr_t)inner_##name, per_thread },
+#define ASKED(by, since, name, per_thread) \
+	{ #by, since, (void *)(uintptr_t)name, (void *)(uintptr_t)inner_##name, per_thread },
 #define CUDA IGNORED
 #include "every.def"
 };

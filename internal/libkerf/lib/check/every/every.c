@@ -5,9 +5,10 @@
  *
  *   WAY NAME BY VERSION FLAGS RESULT WORD...
  *
- * finds NAME by WAY (for proc1 and proc2: asked for as BY), and calls it with the words while the driver answers RESULT. A
- * word is a number in hex, or bK for a block of memory that is empty; K+OFFSET=NUMBER puts a number into it. It says where
- * the function lies that it found, the result, what the driver was called with, and how the first blocks begin then:
+ * finds NAME by WAY (for proc1 and proc2: asked for as BY), and calls it with the words while the driver answers
+ * RESULT. A word is a number in hex, or bK for a block of memory that is empty; K+OFFSET=NUMBER puts a number into it.
+ * It says where the function lies that it found, the result, what the driver was called with, and how the first blocks
+ * begin then:
  *
  *   SYMBOL FILE RESULT;NAME WORD...;...;=WORD WORD WORD WORD
  */
@@ -78,7 +79,8 @@ static void *found(const struct function *f, const char *way, const char *by, in
 	if (!strcmp(way, "proc1"))
 		((int (*)(const char *, void **, int, uint64_t))dlsym(*library, "cuGetProcAddress"))(by, &got, version, flags);
 	else
-		((int (*)(const char *, void **, int, uint64_t, int *))dlsym(*library, "cuGetProcAddress_v2"))(by, &got, version, flags, &status);
+		((int (*)(const char *, void **, int, uint64_t, int *))dlsym(*library, "cuGetProcAddress_v2"))(by, &got,
+			version, flags, &status);
 	return got;
 }
 
@@ -113,8 +115,10 @@ static void try(const struct function *f, const char *way, const char *by, int v
 	int ret = f->call(here, v);
 	listening = false;
 	const char *slash = strrchr(at.dli_fname, '/');
-	printf("%s %s %d%s;=%llx %llx %llx %llx\n", at.dli_sname ? at.dli_sname : "none", slash ? slash + 1 : at.dli_fname, ret, said,
-	       (unsigned long long)block[0].word[0], (unsigned long long)block[0].word[1], (unsigned long long)block[1].word[0],
+	printf("%s %s %d%s;=%llx %llx %llx %llx\n", at.dli_sname ? at.dli_sname : "none", slash ? slash + 1 : at.dli_fname,
+	       ret, said,
+	       (unsigned long long)block[0].word[0], (unsigned long long)block[0].word[1],
+	       (unsigned long long)block[1].word[0],
 	       (unsigned long long)block[1].word[1]);
 }
 

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What the driver that writes down its calls and the program that calls it share. every.def, which the test makes of the
- * published prototypes, has
+ * What the driver that writes down its calls and the program that calls it share. every.def, which the test makes of
+ * the published prototypes, has
  *
  *   CUDA(name, parameters, call, arguments...)  each function of the driver, or NVML(...) of the other library:
  *                                               its parameters, a call of it with the words v, its parameters' names
