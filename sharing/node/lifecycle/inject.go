@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
+	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/instances"
 	"github.com/kerf-gpu/kerf/sharing/node/place"
@@ -195,4 +196,45 @@ func injectedEnv(id ledger.ClaimID, p sharing.Placement, level sharing.Level) ma
 		"KERF_PERCENT":      strconv.FormatUint(uint64(percent), 10),
 		"KERF_LEVEL":        level.String(),
 	}
+}
+
+// byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant
+// ends meanwhile.
+func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
+	g, ok := r.Store.Get(id)
+	if !ok {
+		return nil
+	}
+	b, of := r.Enforcer(g, r.Driver.Get())
+	err := do(b, of)
+	if err != nil {
+		return err
+	}
+	r.Store.Read(func(l store.Reader) {
+		if _, ok := l.Get(id); !ok {
+			b.Release(of)
+			err = fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
+		}
+	})
+	return err
+}
+
+// Prepare makes what the containers of a claim are to be made with.
+func (r *Core) Prepare(ctx context.Context, id ledger.ClaimID) error {
+	var inForce sharing.Placement
+	r.Store.Read(func(l store.Reader) {
+		g, _ := l.Get(id)
+		switch u := g.Newest(); {
+		case len(u.Part) > 0:
+			inForce = u.Part
+		case !SharedCapUsed(l, g): // The reactive backend changes a shared cap in use.
+			inForce = g.Granted()
+		}
+	})
+	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Prepare(ctx, of, inForce) })
+}
+
+// enforce has the backend of a claim enforce its caps for programs that start next.
+func (r *Core) enforce(ctx context.Context, id ledger.ClaimID, inForce sharing.Placement) error {
+	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Enforce(ctx, of, inForce) })
 }

@@ -6,6 +6,7 @@ package place
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -61,109 +62,6 @@ func (n *Node) shared(ask sharing.ContainerAsk, req sharing.Request) (Placed, er
 		}
 	}
 	return Placed{req, PartOn(req, p, n.gpu), by}, err
-}
-
-// PartOn is what a request gives on the GPUs of a placement. gpu finds a GPU.
-func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPURef) (ledger.View, bool)) sharing.Placement {
-	out := make(sharing.Placement, 0, len(p))
-	for _, f := range p {
-		v, _ := gpu(f.GPU)
-		out = append(out, req.On(v.GPU))
-	}
-	return out
-}
-
-// Lender finds the grant of the pod that an init container can use before the container that the grant is for. No
-// container uses it now, and it is the smallest that covers the request. part is empty if the request takes all of it.
-func (n *Node) Lender(podUID string, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
-	var least sharing.Bytes
-	for _, g := range n.Grants {
-		if g.Claim.Owner.PodUID != podUID || g.Claim.Kind == sharing.ContainerSidecar || g.Work != ledger.NoWork ||
-			g.SharedCap != nil {
-			continue
-		}
-		want, covered := n.within(g.Claim, req)
-		total, _ := g.Claim.Placement.Total()
-		if covered && (!ok || total < least) {
-			id, part, least, ok = g.Claim.ID, want, total, true
-			if slices.Equal(part, g.Claim.Placement) {
-				part = nil
-			}
-		}
-	}
-	return id, part, ok
-}
-
-// within is what a request takes of the GPUs of a claim, if the claim covers it.
-func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, bool) {
-	if len(c.Placement) != req.GPUs || !c.Level.AtLeast(req.MinLevel) {
-		return nil, false
-	}
-	if req = n.Hardened(req); req.Kind == sharing.KindMIG {
-		f := c.Placement[0]
-		if f.MIG.None() {
-			return nil, false
-		}
-		v, ok := n.gpu(f.GPU)
-		return c.Placement.Clone(), ok && n.MIG != nil && req.Admits(v.GPU) && n.MIG.Fits(f.GPU.UUID, req.MIG, f.MIG)
-	}
-	var p sharing.Placement
-	for _, f := range c.Placement {
-		v, ok := n.gpu(f.GPU)
-		want := req.On(v.GPU)
-		if !ok || !req.Admits(v.GPU) || !ledger.Covers(f, want) {
-			return nil, false
-		}
-		p = append(p, want)
-	}
-	return p, true
-}
-
-// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init container
-// can if another container requests as much memory. Those that share a cap count once.
-func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
-	var out []sharing.Request
-	for i, a := range asks {
-		claimed := slices.ContainsFunc(n.Grants, func(g ledger.Grant) bool {
-			o := g.Claim.Owner
-			return o.Pod() && o.PodUID == a.Ref.PodUID && o.Container == a.Ref.Container
-		})
-		covered, request := a.With != "", a.Request // with what it shares
-		if a.SharedCap.GPUs > 0 {
-			request = a.SharedCap
-		}
-		for j, b := range asks {
-			larger := b.Request.Memory > a.Request.Memory || b.Request.Memory == a.Request.Memory &&
-				(b.Kind == sharing.ContainerApp || j < i)
-			covered = covered || a.Kind == sharing.ContainerInit && b.Kind != sharing.ContainerSidecar &&
-				b.SharedCap.GPUs == 0 && j != i && larger
-		}
-		if !claimed && !covered {
-			out = append(out, n.Resolved(request)...)
-		}
-	}
-	return out
-}
-
-// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose: the grant is
-// made with the pod's sandbox, and kubelet's choice is known when the container is created. A grant stays where the
-// scheduler planned it, and if containers share it. gpu finds a GPU.
-func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
-	near, p := ask.Advice.Near, g.Claim.Placement
-	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.SharedCap.GPUs > 0 ||
-		len(near) != 1 || len(p) != near[0].Count {
-		return false
-	}
-	there, planned := true, len(ask.Advice.GPUs) == len(p)
-	for _, f := range p {
-		v, ok := gpu(f.GPU)
-		if !f.Whole || !ok {
-			return false
-		}
-		there = there && v.GPU.NUMA == near[0].NUMA
-		planned = planned && slices.Contains(ask.Advice.GPUs, f.GPU.UUID)
-	}
-	return !there && !planned
 }
 
 // Near places the request of a container on the NUMA node that kubelet chose, if that has room.
@@ -261,4 +159,41 @@ func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing
 		func(s allocator.GPUState) bool { return s.GPU.NUMA != near[0].NUMA })
 	p, err := allocator.Choose(local, req)
 	return p, err == nil
+}
+
+// enforcer chooses the backend for a placement. The GPUs of a placement may have no backend in common, although each
+// has one that is strong enough: then the error is sharing.ErrUnsupported.
+func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Without) (choice.Choice, error) {
+	if req.Kind == sharing.KindMIG {
+		return choice.Choice{Level: sharing.LevelHardware}, nil
+	}
+	var on []choice.On
+	least := req.MinLevel
+	mps, others := mixes(n.Grants)
+	for _, f := range p {
+		if f.Whole {
+			continue
+		}
+		rep, known := n.Reports[f.GPU]
+		if !known {
+			rep = choice.Unprobed("the agent has not probed GPU " + f.GPU.String())
+		}
+		name := f.GPU.String()
+		if v, ok := n.gpu(f.GPU); ok {
+			name = strconv.Itoa(v.GPU.Index)
+		}
+		least = max(least, sharing.LeastOfShare(req.MinLevel, n.Settings[f.GPU].MinLevel))
+		on = append(on, choice.On{
+			GPU: name, List: n.List(f.GPU, req.Profile), Report: rep.But(but.Alongside(mps[f.GPU], others[f.GPU])),
+		})
+	}
+	if len(on) == 0 {
+		return choice.Choice{Level: sharing.LevelExclusive}, nil
+	}
+	c := choice.Choose(on...)
+	if !c.Level.AtLeast(least) {
+		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", p.GPUs(),
+			c.Level, least, c.Why, sharing.ErrUnsupported)
+	}
+	return c, nil
 }

@@ -4,9 +4,7 @@
 package place
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -79,43 +77,6 @@ func (b *Backends) Counts(g sharing.GPU) bool {
 		_, by := b.levels(g, b.List(g.Ref(), profile), nil)
 		return backend.PropertiesOf(by.Backend).Counts
 	})
-}
-
-// enforcer chooses the backend for a placement. The GPUs of a placement may have no backend in common, although each
-// has one that is strong enough: then the error is sharing.ErrUnsupported.
-func (n *Node) enforcer(req sharing.Request, p sharing.Placement, but choice.Without) (choice.Choice, error) {
-	if req.Kind == sharing.KindMIG {
-		return choice.Choice{Level: sharing.LevelHardware}, nil
-	}
-	var on []choice.On
-	least := req.MinLevel
-	mps, others := mixes(n.Grants)
-	for _, f := range p {
-		if f.Whole {
-			continue
-		}
-		rep, known := n.Reports[f.GPU]
-		if !known {
-			rep = choice.Unprobed("the agent has not probed GPU " + f.GPU.String())
-		}
-		name := f.GPU.String()
-		if v, ok := n.gpu(f.GPU); ok {
-			name = strconv.Itoa(v.GPU.Index)
-		}
-		least = max(least, sharing.LeastOfShare(req.MinLevel, n.Settings[f.GPU].MinLevel))
-		on = append(on, choice.On{
-			GPU: name, List: n.List(f.GPU, req.Profile), Report: rep.But(but.Alongside(mps[f.GPU], others[f.GPU])),
-		})
-	}
-	if len(on) == 0 {
-		return choice.Choice{Level: sharing.LevelExclusive}, nil
-	}
-	c := choice.Choose(on...)
-	if !c.Level.AtLeast(least) {
-		return c, fmt.Errorf("the GPUs %v together can be held at level %s at most, %s demanded (%s): %w", p.GPUs(),
-			c.Level, least, c.Why, sharing.ErrUnsupported)
-	}
-	return c, nil
 }
 
 // Terms are the terms of an owner's grant that c enforces.

@@ -4,9 +4,6 @@
 package lifecycle
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/backend"
 	"github.com/kerf-gpu/kerf/sharing/backend/driver"
@@ -54,49 +51,8 @@ func (r *Core) Enforcer(g ledger.Grant, att *gpudriver.Attached) (b backend.Back
 	return b, of
 }
 
-// byBackend has the backend of a grant do something before programs of the grant run. sharing.ErrStale if the grant
-// ends meanwhile.
-func (r *Core) byBackend(id ledger.ClaimID, do func(backend.Backend, backend.Grant) error) error {
-	g, ok := r.Store.Get(id)
-	if !ok {
-		return nil
-	}
-	b, of := r.Enforcer(g, r.Driver.Get())
-	err := do(b, of)
-	if err != nil {
-		return err
-	}
-	r.Store.Read(func(l store.Reader) {
-		if _, ok := l.Get(id); !ok {
-			b.Release(of)
-			err = fmt.Errorf("grant %q ended: %w", id, sharing.ErrStale)
-		}
-	})
-	return err
-}
-
 // TakesLimit reports whether the driver limits memory on a GPU now.
 func (r *Core) TakesLimit(gpu sharing.GPURef) (can bool) {
 	r.Store.Read(func(l store.Reader) { can = r.canLimit(l, gpu) })
 	return can
-}
-
-// Prepare makes what the containers of a claim are to be made with.
-func (r *Core) Prepare(ctx context.Context, id ledger.ClaimID) error {
-	var inForce sharing.Placement
-	r.Store.Read(func(l store.Reader) {
-		g, _ := l.Get(id)
-		switch u := g.Newest(); {
-		case len(u.Part) > 0:
-			inForce = u.Part
-		case !SharedCapUsed(l, g): // else the cap is enforced, and only the reactive backend changes it
-			inForce = g.Granted()
-		}
-	})
-	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Prepare(ctx, of, inForce) })
-}
-
-// enforce has the backend of a claim enforce its caps for programs that start next.
-func (r *Core) enforce(ctx context.Context, id ledger.ClaimID, inForce sharing.Placement) error {
-	return r.byBackend(id, func(b backend.Backend, of backend.Grant) error { return b.Enforce(ctx, of, inForce) })
 }
