@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf-scheduler is kube-scheduler with the plugin Kerf compiled in. Its flags and its configuration are those
-// of kube-scheduler; deploy/manifests has the configuration that it is made for.
+// Command kerf-scheduler is kube-scheduler with the plugin Kerf. Its flags and its configuration are those of
+// kube-scheduler. deploy/scheduler has the configuration that Kerf needs.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
+	"github.com/kerf-gpu/kerf/scheduler/command"
 	"github.com/kerf-gpu/kerf/scheduler/plugin"
 )
 
@@ -29,5 +30,5 @@ func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(garbagePercent)
 	}
-	os.Exit(cli.Run(app.NewSchedulerCommand(app.WithPlugin(plugin.Name, plugin.NewFactory(legacyregistry.Register)))))
+	os.Exit(cli.Run(command.New(app.WithPlugin(plugin.Name, plugin.NewFactory(legacyregistry.Register)))))
 }
