@@ -141,6 +141,10 @@ e2e-kueue: build kerf-scheduler ## The recipe for Kueue with a real Kueue on a n
 e2e-upgrade: build kerf-scheduler ## Upgrade from the Kerf of commit FROM to this one and back while pods run, on a node as e2e's; needs root (builds that one, too)
 	hack/e2e-upgrade.sh '$(FROM)'
 
+.PHONY: e2e-versions
+e2e-versions: build kerf-scheduler ## Run the tests that each supported Kubernetes must pass (KUBERNETES="1.32.9 ...": only these); needs root, and builds each once
+	hack/e2e-versions.sh $(KUBERNETES)
+
 .PHONY: walk
 walk: build kerf-scheduler ## Type the quick start and the tutorial on three nodes of a simulated cluster: install, use, change, upgrade, remove; needs root
 	cd test/e2e && go test -count=1 -v -timeout 120m ./walk -walk

@@ -45,6 +45,9 @@ func run(root string, check bool) error {
 	if err != nil {
 		return err
 	}
+	if err := versions(os.DirFS(root), pages); err != nil {
+		return err
+	}
 	var errs []error
 	for name, text := range pages {
 		path := filepath.Join(root, "docs", "reference", name)

@@ -9,7 +9,8 @@
 PACKAGES=(busybox-static containernetworking-plugins libseccomp-dev iptables libip6tc2 libnftnl11
 	libnetfilter-conntrack3 libnfnetlink0 conntrack crun libyajl2)
 KUBERNETES=(etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl)
-K8S_VERSION=1.37.1 CONTAINERD_VERSION=2.4.2 RUNC_VERSION=1.5.2 HELM_VERSION=3.22.0
+K8S_DEFAULT=1.37.1 CONTAINERD_VERSION=2.4.2 RUNC_VERSION=1.5.2 HELM_VERSION=3.22.0
+K8S_VERSION=${KERF_E2E_KUBERNETES:-$K8S_DEFAULT}
 KUEUE_VERSION=0.19.0
 
 # key prints what a binary depends on: WORDS... about how it is built, and the files of directory $1.
@@ -22,7 +23,7 @@ key() {
 	} | sha256sum | cut -d' ' -f1
 }
 
-# go_build OUTPUT DIR PACKAGE CGO TAGS LDFLAGS
+# go_build OUTPUT DIR PACKAGE CGO TAGS LDFLAGS [FLAG...]: the flags are for go build.
 go_build() {
 	local out=$BIN/$1 dir=$2 package=$3 cgo=$4 tags=$5 ldflags=$6 began=$SECONDS k
 	k=$(key "$dir" "$(go version)" "$@")
@@ -33,7 +34,7 @@ go_build() {
 	mkdir -p "$LOG"
 	rm -f "$out.key"
 	if ! (cd "$dir" && GOFLAGS='' GOWORK=off CGO_ENABLED=$cgo go build -trimpath -buildvcs=false -tags "$tags" -ldflags "$ldflags" \
-		-o "$out.new" "$package") >"$LOG/build-$1.log" 2>&1; then
+		"${@:7}" -o "$out.new" "$package") >"$LOG/build-$1.log" 2>&1; then
 		tail -n 20 "$LOG/build-$1.log" >&2
 		die "building $1 failed; see $LOG/build-$1.log"
 	fi
@@ -84,16 +85,23 @@ wrapper() {
 	mv "$DEB/wrapped/.$1" "$DEB/wrapped/$1"
 }
 
+# build_kubernetes: the version that KERF_E2E_KUBERNETES names, or the default one. The programs are links to one file, so
+# that nodes of two versions do not run at the same time from the same directory.
 build_kubernetes() {
-	local p name ldflags="-s -w"
+	local p name program=kubernetes ldflags="-s -w" flags=()
+	if [ "$K8S_VERSION" != "$K8S_DEFAULT" ]; then
+		program=kubernetes-$K8S_VERSION flags=("-modfile=versions/$K8S_VERSION.mod")
+		[ -e "$HERE/kubernetes/versions/$K8S_VERSION.mod" ] ||
+			die "KERF_E2E_KUBERNETES is \"$K8S_VERSION\": make it $K8S_DEFAULT or one of test/e2e/node/kubernetes/versions"
+	fi
 	for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 		ldflags+=" -X $p.gitVersion=v$K8S_VERSION -X $p.gitMajor=1 -X $p.gitMinor=$(cut -d. -f2 <<<"$K8S_VERSION")"
 		ldflags+=" -X $p.gitTreeState=archive -X $p.gitCommit=0000000000000000000000000000000000000000"
 		ldflags+=" -X $p.buildDate=2026-01-01T00:00:00Z"
 	done
-	go_build kubernetes "$HERE/kubernetes" . 0 "" "$ldflags"
+	go_build "$program" "$HERE/kubernetes" . 0 "" "$ldflags" "${flags[@]}"
 	for name in "${KUBERNETES[@]}"; do
-		ln -sf kubernetes "$BIN/$name"
+		ln -sf "$program" "$BIN/$name"
 	done
 }
 

@@ -23,7 +23,14 @@ start_etcd() {
 		--initial-cluster default=http://127.0.0.1:2380
 }
 
+# workloads prints the flags with which the API server serves PodGroups. Only the default version of Kubernetes has them.
+workloads() {
+	[ "$K8S_VERSION" = "$K8S_DEFAULT" ] || return 0
+	echo --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true --runtime-config=scheduling.k8s.io/v1beta1=true
+}
+
 start_apiserver() {
+	# shellcheck disable=SC2046 # the flags are words
 	daemon kube-apiserver "$BIN/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
 		--secure-port=6443 --bind-address=0.0.0.0 --advertise-address="$NODE_IP" --service-cluster-ip-range="$SVC_CIDR" \
 		--tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" --client-ca-file="$PKI/ca.crt" \
@@ -36,10 +43,12 @@ start_apiserver() {
 		--requestheader-username-headers=X-Remote-User \
 		--proxy-client-cert-file="$PKI/front-proxy-client.crt" --proxy-client-key-file="$PKI/front-proxy-client.key" \
 		--authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true --profiling=false \
-		--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true --runtime-config=scheduling.k8s.io/v1beta1=true
+		$(workloads)
 }
 
 start_controllers() {
+	local gates=()
+	[ "$K8S_VERSION" != "$K8S_DEFAULT" ] || gates=(--feature-gates=GenericWorkload=true) # else a PodGroup is never deleted
 	daemon kube-scheduler "$BIN/kube-scheduler" --config="$CONF/scheduler.yaml" --bind-address=127.0.0.1 \
 		--authentication-kubeconfig="$CONF/scheduler.kubeconfig" --authorization-kubeconfig="$CONF/scheduler.kubeconfig"
 	daemon kube-controller-manager "$BIN/kube-controller-manager" --kubeconfig="$CONF/controller-manager.kubeconfig" \
@@ -49,7 +58,7 @@ start_controllers() {
 		--cluster-signing-cert-file="$PKI/ca.crt" --cluster-signing-key-file="$PKI/ca.key" \
 		--use-service-account-credentials --leader-elect=false --bind-address=127.0.0.1 \
 		--node-monitor-grace-period=20s --kube-api-qps=200 --kube-api-burst=400 \
-		--feature-gates=GenericWorkload=true # else a PodGroup is never let go of
+		"${gates[@]}"
 }
 
 start_node_agents() {

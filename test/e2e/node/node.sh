@@ -30,6 +30,7 @@
 #   KERF_E2E_NUMBER   which node of that cluster it is, 2 to 9; node N is called node-N (default: 1, which joins nobody)
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
+#   KERF_E2E_KUBERNETES  which version of Kubernetes (default: 1.37.1; others: test/e2e/node/kubernetes/versions)
 #
 # It runs on another containerd, 1.7 too, once containerd, containerd-shim-runc-v2 and ctr of that version have been put over
 # those in KERF_E2E_TOOLS/bin; the keys beside them say that there is nothing to build.
