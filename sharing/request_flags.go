@@ -139,8 +139,8 @@ func AmountFields() Fields {
 	}
 }
 
-// RequestFromAmounts reads a ReserveRequest. Whole with gpu_count 0 is one whole GPU. The error joins a *FieldError for each
-// problem.
+// RequestFromAmounts reads a ReserveRequest. Whole with gpu_count 0 is one whole GPU. The error joins a *FieldError for
+// each problem.
 func RequestFromAmounts(in Amounts) (Request, error) {
 	d := draft{fields: AmountFields()}
 	d.Memory, d.Percent = Bytes(in.Memory), Percent(in.Percent)

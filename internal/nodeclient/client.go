@@ -104,8 +104,8 @@ func (c *Client) PlanMIG(ctx context.Context, config string, apply bool) ([]*nod
 	return resp.GetGpus(), c.plain(err, cutTimeout)
 }
 
-// ReserveForContainer reserves a placement for a container whose hook activates the grant, and returns what its OCI spec
-// needs. It is reserved until this process ends or, with reserve_seconds, for that time.
+// ReserveForContainer reserves a placement for a container whose hook activates the grant, and returns what its OCI
+// spec needs. It is reserved until this process ends or, with reserve_seconds, for that time.
 func (c *Client) ReserveForContainer(ctx context.Context, r *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 	timeout := reserveTimeout(r)
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -207,7 +207,8 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	dir := t.TempDir()
 	(&fakenode.Server{}).Start(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := client(t, dir).Watch(ctx, 100*time.Millisecond, func(*nodeapi.GetNodeResponse) error { cancel(); return nil })
+	err := client(t, dir).Watch(ctx, 100*time.Millisecond,
+		func(*nodeapi.GetNodeResponse) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want context.Canceled", err)
 	}

@@ -70,7 +70,8 @@ func FromGrant(g *nodeapi.Grant) Grant {
 		g = &nodeapi.Grant{}
 	}
 	out := Grant{
-		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), Recovered: g.GetRecovered(), GPUs: []string{}, Shares: []Share{},
+		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), Recovered: g.GetRecovered(), GPUs: []string{},
+		Shares:      []Share{},
 		MemoryBytes: g.GetMemoryBytes(), Percent: g.GetPercent(), UsedBytes: g.UsedBytes,
 		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Backend: g.GetBackend(), Cgroup: g.GetCgroup(),
 		PIDs: list(g.GetPids()), UserID: g.GetUserId(), PodUID: g.GetPodUid(), Container: g.GetContainer(),

@@ -11,9 +11,9 @@ import (
 	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
-// MIG is the MIG state of a GPU. Error is why it gives no instance, and PendingReason why it is not as the pool requires.
-// SwitchableTo is the mode that a request switches it to ("mig", or "shared"), empty if the mode stays. ModeSwitchFor is
-// the request that it switches for now, and ModeSwitchBlockedBy what keeps its mode for now.
+// MIG is the MIG state of a GPU. Error is why it gives no instance, and PendingReason why it is not as the pool
+// requires. SwitchableTo is the mode that a request switches it to ("mig", or "shared"), empty if the mode stays.
+// ModeSwitchFor is the request that it switches for now, and ModeSwitchBlockedBy what keeps its mode for now.
 type MIG struct {
 	Enabled             bool          `json:"enabled"`
 	LayoutFromPool      bool          `json:"layoutFromPool"`

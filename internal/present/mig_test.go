@@ -16,7 +16,8 @@ func TestSlices(t *testing.T) {
 		{Index: 0, Model: "H100", Mig: true, MigState: &nodeapi.MIGState{
 			Capable: true, Enabled: true, MemorySlices: 8, PendingReason: "waits for a reset\x1b[2J",
 			Instances: []*nodeapi.MIGInstance{
-				{Profile: "1g.10gb", Start: 2, MemorySlices: 1, Managed: true, Ready: true, RequestedBy: "pod a/b", Uuid: "MIG-1"},
+				{Profile: "1g.10gb", Start: 2, MemorySlices: 1, Managed: true, Ready: true, RequestedBy: "pod a/b",
+					Uuid: "MIG-1"},
 				{Profile: "1g.10gb", Start: 3, MemorySlices: 1, Ready: true},
 				{Profile: "3g.40gb", Start: 4, MemorySlices: 4, Managed: true, RequestedBy: "grant k-1"},
 				{Profile: "9g", Start: 7, MemorySlices: 900, Managed: true, Ready: true},
@@ -28,7 +29,8 @@ func TestSlices(t *testing.T) {
 		{Index: 4, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, MemorySlices: 8, SwitchableTo: "mig"}},
 		{Index: 5, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, MemorySlices: 8, SwitchableTo: "mig",
 			ModeSwitchBlockedBy: "is held by pod a/c\x1b"}},
-		{Index: 6, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, Enabled: true, MemorySlices: 8, SwitchableTo: "shared",
+		{Index: 6, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, Enabled: true, MemorySlices: 8,
+			SwitchableTo:  "shared",
 			ModeSwitchFor: "pod a/d"}},
 	}})
 	got := Slices(s, Options{})

@@ -15,7 +15,8 @@ import (
 // is.
 func TestMIGPlans(t *testing.T) {
 	s := FromNode(&nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{
-		{Uuid: "GPU-0", Index: 0, Model: "H100", Mig: true, MigState: &nodeapi.MIGState{Capable: true, Enabled: true, MemorySlices: 8,
+		{Uuid: "GPU-0", Index: 0, Model: "H100", Mig: true, MigState: &nodeapi.MIGState{Capable: true, Enabled: true,
+			MemorySlices: 8,
 			Instances: []*nodeapi.MIGInstance{
 				{Profile: "1g.10gb", Start: 1, MemorySlices: 1},
 				{Profile: "2g.20gb", Start: 2, MemorySlices: 2, Managed: true, Ready: true, RequestedBy: "pod a/b"},
@@ -81,7 +82,8 @@ GPU 9  GPU-9
 func TestMIGPlanned(t *testing.T) {
 	got, err := JSON(MIGPlanned([]*nodeapi.MIGPlan{
 		{Gpu: "GPU-0", Index: 1, MemorySlices: 8, Steps: []string{"create 3g.40gb at 4"}, PendingReason: "why",
-			InstancesAfter: []*nodeapi.MIGInstance{{Profile: "3g.40gb", Start: 4, MemorySlices: 4, Managed: true, Ready: true}}},
+			InstancesAfter: []*nodeapi.MIGInstance{{Profile: "3g.40gb", Start: 4, MemorySlices: 4, Managed: true,
+				Ready: true}}},
 		{Gpu: "GPU-1"},
 	}, true), false)
 	const want = `[{"gpu":"GPU-0","index":1,"done":true,"steps":["create 3g.40gb at 4"],"pendingReason":"why","memorySlices":8,` +

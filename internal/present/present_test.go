@@ -32,7 +32,8 @@ func node() *nodeapi.GetNodeResponse {
 			Uuid: "GPU-0000000" + string('0'+i) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i,
 			Model: "NVIDIA H100 80GB HBM3",
 			Pci:   "0000:1" + string('0'+i) + ":00.0", CapacityBytes: 80 * gib, ReservedBytes: gib / 2,
-			UsedBytes: new(uint64(512 << 20)), Utilization: new(uint32), Health: "healthy", Levels: []string{"exclusive", "driver"},
+			UsedBytes: new(uint64(512 << 20)), Utilization: new(uint32), Health: "healthy",
+			Levels: []string{"exclusive", "driver"},
 		}
 		change(g)
 		return g
@@ -73,10 +74,12 @@ func node() *nodeapi.GetNodeResponse {
 		Warnings: []string{"cgroup \"/kerf/old\" is still busy"},
 		Gpus: []*nodeapi.GPU{
 			gpu(1, func(g *nodeapi.GPU) {
-				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 79*gib+gib/2, 100, new(uint64(60*gib)), new(uint32(97))
+				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 79*gib+gib/2, 100, new(uint64(60*gib)),
+					new(uint32(97))
 			}),
 			gpu(0, func(g *nodeapi.GPU) {
-				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 41*gib, 55, new(uint64(20*gib)), new(uint32(42))
+				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 41*gib, 55, new(uint64(20*gib)),
+					new(uint32(42))
 				g.Backends = []*nodeapi.Backend{
 					{Name: "driver", Level: "driver", Listed: true, Answer: "not supported", Reason: "it is too old",
 						Remedy: "install r615"},
@@ -169,8 +172,8 @@ func TestJSONIsTheInterface(t *testing.T) {
 			}
 		})
 	}
-	text, err := present.JSON(present.FromNode(&nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{{CapacityBytes: 1<<64 - 1}}}),
-		false)
+	largest := &nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{{CapacityBytes: 1<<64 - 1}}}
+	text, err := present.JSON(present.FromNode(largest), false)
 	if err != nil || !strings.Contains(string(text), `"capacityBytes":18446744073709551615`) {
 		t.Errorf("got %s, %v", text, err)
 	}

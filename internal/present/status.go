@@ -107,8 +107,8 @@ type Grant struct {
 	ContainerID    string  `json:"containerID"`
 	UsedBy         string  `json:"usedBy"`
 	EnforcedShares []Share `json:"enforcedShares"`
-	// CapSharedWith is the ID of the grant whose cap this one shares. SharedCap is the cap of all that share it, on its GPUs;
-	// empty if its cap is not shared.
+	// CapSharedWith is the ID of the grant whose cap this one shares. SharedCap is the cap of all that share it, on its
+	// GPUs; empty if its cap is not shared.
 	CapSharedWith string  `json:"capSharedWith"`
 	SharedCap     []Share `json:"sharedCap"`
 }
@@ -138,10 +138,10 @@ type Compute struct {
 	Priority int32  `json:"priority"`
 }
 
-// Time is the GPU time of an active grant on one GPU. UsedPercent is its part of the last ten seconds by the driver's samples;
-// nil when unknown. The rest its programs count: what was charged for launches, those that ran past the budget because
-// no agent refilled it or a copy had waited for a second, and how long launches waited for a budget, summed over
-// threads.
+// Time is the GPU time of an active grant on one GPU. UsedPercent is its part of the last ten seconds by the driver's
+// samples; nil when unknown. The rest its programs count: what was charged for launches, those that ran past the budget
+// because no agent refilled it or a copy had waited for a second, and how long launches waited for a budget, summed
+// over threads.
 type Time struct {
 	UsedPercent        *uint32 `json:"usedPercent"`
 	ChargedSeconds     float64 `json:"chargedSeconds"`

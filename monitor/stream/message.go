@@ -45,8 +45,8 @@ func (f filter) grant(g collect.Grant) bool {
 
 // sampleOf is a snapshot in the words of the API.
 func sampleOf(s *collect.Snapshot, keep filter) *telemetryapi.Sample {
-	out := &telemetryapi.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver,
-		AgentUp: s.Agent}
+	out := &telemetryapi.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source,
+		DriverVersion: s.Driver, AgentUp: s.Agent}
 	for _, g := range s.GPUs {
 		if len(keep.gpus) > 0 && !slices.Contains(keep.gpus, string(g.Info.UUID)) {
 			continue
@@ -230,8 +230,8 @@ func ownIDs(s *collect.Snapshot, dir string) []string {
 }
 
 func ownSample(s *collect.Snapshot, ids []string) *telemetryapi.Sample {
-	out := &telemetryapi.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver,
-		AgentUp: s.Agent}
+	out := &telemetryapi.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source,
+		DriverVersion: s.Driver, AgentUp: s.Agent}
 	for _, g := range s.GPUs {
 		all := gpuOf(s, g, filter{grants: ids})
 		if len(all.GetUsages()) > 0 {

@@ -144,7 +144,9 @@ func TestASampleAndItsParts(t *testing.T) {
 			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c",
 				"driver"
 			u.MemoryGuaranteedBytes, u.ComputeGrantedRatio = 10<<30, 0.25
-			told := func(v float64) *telemetryapi.Amount { return &telemetryapi.Amount{Value: v, Attribution: "process"} }
+			told := func(v float64) *telemetryapi.Amount {
+				return &telemetryapi.Amount{Value: v, Attribution: "process"}
+			}
 			u.OomRefusals, u.CapViolations, u.DetectionSeconds = told(3), told(1), told(1)
 		}
 		return u
@@ -158,7 +160,8 @@ func TestASampleAndItsParts(t *testing.T) {
 			{
 				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryAllocatableBytes: &total,
 				MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
-				Usages: []*telemetryapi.Usage{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"),
+				Usages: []*telemetryapi.Usage{use("grant", "a", "x", 4, "process"),
+					use("grant", "b", "y", 3, "process"),
 					strangers, rest},
 			},
 			{Uuid: "GPU-1", Index: 1, Error: "lost"},

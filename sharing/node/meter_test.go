@@ -73,7 +73,8 @@ func TestTheMeter(t *testing.T) {
 	var used []usage.Record
 	for _, e := range log {
 		if e.Type == audit.Usage {
-			if used = append(used, e.Usage...); e.Subject == nil || e.Subject.Pod != "p" || len(e.Subject.Labels) != 1 ||
+			if used = append(used, e.Usage...); e.Subject == nil || e.Subject.Pod != "p" ||
+				len(e.Subject.Labels) != 1 ||
 				e.Subject.Labels["team"] != "x" {
 				t.Errorf("usage of %+v", e.Subject)
 			}

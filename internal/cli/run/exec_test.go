@@ -164,7 +164,9 @@ func TestRunHidesOtherGPUs(t *testing.T) {
 		}
 		defer l.Close()
 	}
-	clitest.Granting(t, dir, func(r *nodeapi.ActivateResponse) { r.Devices, r.HiddenDevices = []string{mine}, []string{other} })
+	clitest.Granting(t, dir, func(r *nodeapi.ActivateResponse) {
+		r.Devices, r.HiddenDevices = []string{mine}, []string{other}
+	})
 	r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", "stat -c %F "+mine+" "+
 		other)
 	if r.Code != 0 || r.Out != "socket\ncharacter special file\n" {

@@ -106,7 +106,8 @@ func grant(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (armed *n
 		return nil, false, err
 	}
 	if armed.GetGrant().GetId() != g.GetId() {
-		return nil, false, fmt.Errorf("activate %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(),
+		return nil, false, fmt.Errorf("activate %q: the agent's answer is for %q: %w", g.GetId(),
+			armed.GetGrant().GetId(),
 			sharing.ErrUnavailable)
 	}
 	return armed, byEnv, nil

@@ -175,7 +175,8 @@ func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodea
 	return nil
 }
 
-func showOCI(a *command.App, o *ociOptions, in *nodeapi.ReserveRequest, resp *nodeapi.ReserveResponse, file string) error {
+func showOCI(a *command.App, o *ociOptions, in *nodeapi.ReserveRequest, resp *nodeapi.ReserveResponse,
+	file string) error {
 	g, devices := resp.GetGrant(), resp.GetContainer().GetCdiDevices()
 	if w := unenforced(g); w != "" && !o.quiet {
 		_, _ = fmt.Fprintf(a.ErrOut, "kerf oci: %s\n", w)

@@ -155,8 +155,8 @@ func TestRunClaimsWhatWasAsked(t *testing.T) {
 			Name: "train", MemoryBytes: 20 << 30, Percent: 50, GpuCount: 2, Models: []string{"*H100*", "!T4"},
 			MinEnforcement: "driver", PlacementPolicy: "spread",
 		}},
-		"uuid": {[]string{"--memory", "1GiB", "--gpu-uuid", uuid}, &nodeapi.ReserveRequest{MemoryBytes: 1 << 30, GpuCount: 1,
-			Uuids: []string{uuid}}},
+		"uuid": {[]string{"--memory", "1GiB", "--gpu-uuid", uuid}, &nodeapi.ReserveRequest{MemoryBytes: 1 << 30,
+			GpuCount: 1, Uuids: []string{uuid}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -91,40 +91,42 @@ func grantMessage(g status.Grant) *nodeapi.Grant {
 	m.PodNamespace, m.PodName = c.Owner.Namespace, c.Owner.PodName
 	if g.Lease != nil {
 		m.Cgroup, m.ContainerId, m.UsedBy = g.Lease.Cgroup, g.Lease.ContainerID, g.Lease.Container
-		for _, f := range g.Lease.Part {
-			m.EnforcedShares = append(m.EnforcedShares, &nodeapi.Share{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory),
-				Percent: uint32(f.Percent), Whole: f.Whole, MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start)})
-		}
+		m.EnforcedShares = sharesMessage(g.Lease.Part)
 	}
-	for _, f := range g.SharedCap {
-		m.SharedCap = append(m.SharedCap, &nodeapi.Share{Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory),
-			Percent: uint32(f.Percent)})
-	}
+	m.SharedCap = sharesMessage(g.SharedCap)
 	m.Compute = &nodeapi.Compute{By: g.Compute.By, Reason: g.Compute.Why, Priority: g.Compute.Priority}
 	for _, pid := range g.PIDs {
 		m.Pids = append(m.Pids, small(pid))
 	}
+	m.Shares = sharesMessage(c.Placement)
 	used, usedKnown := uint64(0), true
 	for i, f := range c.Placement {
-		one := &nodeapi.Share{
-			Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
-			UsedBytes: known(uint64(g.Used[i]), g.UsedKnown[i]), BurstBytes: uint64(g.Burst[f.GPU]),
-			MaxBurstBytes: uint64(f.Burst),
-			MigProfile:    f.MIG.Profile, MigStart: small(f.MIG.Start),
-		}
+		one := m.Shares[i]
+		one.UsedBytes = known(uint64(g.Used[i]), g.UsedKnown[i])
+		one.BurstBytes, one.MaxBurstBytes = uint64(g.Burst[f.GPU]), uint64(f.Burst)
 		if len(g.Compute.Times) > i {
 			one.Time = timeMessage(g.Compute.Times[i])
 		}
 		if len(g.Events) > i {
 			one.CapEvents = eventsMessage(g.Events[i])
 		}
-		m.Shares = append(m.Shares, one)
 		m.MemoryBytes += uint64(f.Memory)
 		m.Percent += uint32(f.Percent)
 		used, usedKnown = used+uint64(g.Used[i]), usedKnown && g.UsedKnown[i]
 	}
 	m.UsedBytes = known(used, usedKnown)
 	return m
+}
+
+func sharesMessage(p sharing.Placement) []*nodeapi.Share {
+	var out []*nodeapi.Share
+	for _, f := range p {
+		out = append(out, &nodeapi.Share{
+			Gpu: f.GPU.String(), MemoryBytes: uint64(f.Memory), Percent: uint32(f.Percent), Whole: f.Whole,
+			MigProfile: f.MIG.Profile, MigStart: small(f.MIG.Start),
+		})
+	}
+	return out
 }
 
 func timeMessage(t status.Time) *nodeapi.Time {

@@ -181,9 +181,11 @@ func TestTheCallerIsTheKernelsWord(t *testing.T) {
 	_, err = c.Reserve(t.Context(), in)
 	wantCode(t, err, codes.AlreadyExists)
 	for name, bad := range map[string]*nodeapi.ReserveRequest{
-		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1, GpuCount: 2},
+		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1,
+			GpuCount: 2},
 		"whole with memory": {Whole: true, MemoryBytes: 1},
-		"level":             {MemoryBytes: 1 << 30, MinEnforcement: "best"}, "place": {MemoryBytes: 1 << 30, PlacementPolicy: "x"},
+		"level":             {MemoryBytes: 1 << 30, MinEnforcement: "best"}, "place": {MemoryBytes: 1 << 30,
+			PlacementPolicy: "x"},
 		"uuid":    {MemoryBytes: 1 << 30, Uuids: []string{"0"}},
 		"profile": {Profile: "none-such"}, "name": {Name: "A B", MemoryBytes: 1 << 30},
 		"gpus": {MemoryBytes: 1 << 30, GpuCount: 1 << 31},
