@@ -28,7 +28,7 @@ RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(
 COMMANDS := $(filter-out kerf-hook,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
 RELEASE ?= bin/release
-PROTOS := api/node/v1/node.proto api/telemetry/v1/telemetry.proto
+PROTOS := api/node/v1alpha1/node.proto api/telemetry/v1alpha1/telemetry.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 TOOLS := $(CURDIR)/bin/tools

@@ -18,9 +18,9 @@ type Fields struct {
 // plainFields name the parts where there is no flag, resource or document.
 func plainFields() Fields {
 	return Fields{
-		Memory: "memory", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models",
+		Memory: "memory", Percent: "percent", GPUs: "gpu_count", Whole: "whole", MIG: "mig", Models: "models",
 		UUIDs:    "uuids",
-		MinLevel: "min_level", Place: "place", Profile: "profile",
+		MinLevel: "min_enforcement", Place: "placement_policy", Profile: "profile",
 	}
 }
 

@@ -119,7 +119,7 @@ func RequestFromFlags(in Flags) (Request, error) {
 	return d.finish()
 }
 
-// Amounts are the fields of the node API's ClaimRequest. Zero and empty mean not given.
+// Amounts are the fields of the node API's ReserveRequest. Zero and empty mean not given.
 type Amounts struct {
 	Memory                   uint64 // bytes
 	Percent                  uint32
@@ -133,14 +133,14 @@ type Amounts struct {
 // AmountFields are the names of the node API's fields, for errors.
 func AmountFields() Fields {
 	return Fields{
-		Memory: "memory_bytes", Percent: "percent", GPUs: "gpus", Whole: "whole", MIG: "mig", Models: "models",
+		Memory: "memory_bytes", Percent: "percent", GPUs: "gpu_count", Whole: "whole", MIG: "mig", Models: "models",
 		UUIDs:    "uuids",
-		MinLevel: "min_level", Place: "place", Profile: "profile",
+		MinLevel: "min_enforcement", Place: "placement_policy", Profile: "profile",
 	}
 }
 
-// RequestFromAmounts reads a ClaimRequest. Whole with gpus 0 is one whole GPU. The error joins a *FieldError for each
-// problem.
+// RequestFromAmounts reads a ReserveRequest. Whole with gpu_count 0 is one whole GPU. The error joins a *FieldError for
+// each problem.
 func RequestFromAmounts(in Amounts) (Request, error) {
 	d := draft{fields: AmountFields()}
 	d.Memory, d.Percent = Bytes(in.Memory), Percent(in.Percent)

@@ -139,10 +139,10 @@ func TestRequestFromAmounts(t *testing.T) {
 		"mixed": {in: Amounts{Whole: true, Memory: uint64(GiB), Percent: 10},
 			errs: []string{"memory_bytes \"1GiB\" cannot be given together with whole",
 				"percent \"10%\" cannot be given together"}},
-		"gpus huge":    {in: Amounts{Whole: true, GPUs: 1<<32 - 1}, errs: []string{"gpus"}},
+		"gpus huge":    {in: Amounts{Whole: true, GPUs: 1<<32 - 1}, errs: []string{"gpu_count"}},
 		"percent huge": {in: Amounts{Percent: 1<<32 - 1}, errs: []string{"is more than 1 GPU"}},
 		"memory odd":   {in: Amounts{Memory: 1<<64 - 1, GPUs: 2}, errs: []string{"does not divide evenly"}},
-		"level":        {in: Amounts{Whole: true, MinLevel: "x"}, errs: []string{"min_level"}},
+		"level":        {in: Amounts{Whole: true, MinLevel: "x"}, errs: []string{"min_enforcement"}},
 		"old level": {in: Amounts{Whole: true, MinLevel: "client"},
 			want: Request{Kind: KindWhole, GPUs: 1, MinLevel: LevelUserspace}},
 		"a request's text": {in: Amounts{Memory: uint64(GiB), Place: "pack"},
@@ -310,8 +310,8 @@ func TestRequestByHand(t *testing.T) {
 	t.Parallel()
 	bad := Request{Kind: 7, GPUs: -1, MinLevel: 99, Place: 99,
 		UUIDs: []GPUID{"GPU-" + GPUID(strings.ToUpper(uuidA[4:]))}, Models: make([]string, 65)}
-	checkErrors(t, bad.Validate(), []string{"gpus", "kind", "models has more than", "is not in lower case", "min_level",
-		"place"})
+	checkErrors(t, bad.Validate(), []string{"gpu_count", "kind", "models has more than", "is not in lower case",
+		"min_enforcement", "placement_policy"})
 }
 
 func TestRequestOn(t *testing.T) {

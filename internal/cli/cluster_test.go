@@ -78,13 +78,13 @@ kerf_usage_sm_ratio{attribution="process",container="main",gpu="0",gpu_uuid="GPU
 	}
 	out, errOut, code = f.Call("top", "--once")
 	if code != command.ExitOK || !strings.Contains(out, "2GiB") || !strings.Contains(out, "25%") ||
-		!strings.Contains(out, "(no grant's)") || strings.Contains(out, "not known") {
+		!strings.Contains(out, "(unmanaged)") || strings.Contains(out, "not known") {
 		t.Errorf("status %d: %s%s", code, out, errOut)
 	}
 	if out, _, _ = f.Call("top", "--once", "-n", "absent"); strings.Contains(out, "chat-0") {
 		t.Errorf("of another namespace: %s", out)
 	}
-	if out, _, _ = f.Call("top", "--once", "-o", "json"); !strings.Contains(out, `"used_bytes": 2147483648`) {
+	if out, _, _ = f.Call("top", "--once", "-o", "json"); !strings.Contains(out, `"usedBytes": 2147483648`) {
 		t.Errorf("json: %s", out)
 	}
 	for _, wrong := range [][]string{{"--grant", "a"}, {"--sort", "idle"}, {"-o", "csv"}} {

@@ -30,7 +30,7 @@ func TestListingOfACluster(t *testing.T) {
 		"top --once -A":                       {"embed-2", "\x1b"},
 		"top --once -o name":                  {"pod/chat-0\n", "NODE"},
 		"top --once -o wide":                  {"GPU-gpu-1-0", "\x1b"},
-		"top --once -o jsonpath={.uses[?(@.node==\"gpu-3\")].pod}": {"embed-5 chat-6", "chat-0"},
+		"top --once -o jsonpath={.usages[?(@.node==\"gpu-3\")].pod}": {"embed-5 chat-6", "chat-0"},
 		"mig status -o name": {"gpunode.kerf.dev/gpu-1", "NODE"},
 		"mig status -l app=chat -o jsonpath={.nodes[0].gpus[*].uuid}": {"GPU-gpu-1-0", "GPU-gpu-1-1"},
 		"mig status -A": {"", "chat-0/x"},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -64,7 +64,7 @@ func resize(ctx context.Context, a *command.App, name, amount string) error {
 	if err != nil {
 		return command.Fail(err)
 	}
-	after, err := client.Limit(ctx, before.ID, uint64(memory))
+	after, err := client.Resize(ctx, before.ID, uint64(memory))
 	if err != nil {
 		return command.Fail(err)
 	}
@@ -78,7 +78,7 @@ func resize(ctx context.Context, a *command.App, name, amount string) error {
 }
 
 // grantNamed finds the grant of that id, else the one of that name or namespace/pod/container.
-func grantNamed(p *nodev1.GetNodeResponse, name string) (present.Grant, error) {
+func grantNamed(p *nodeapi.GetNodeResponse, name string) (present.Grant, error) {
 	var named []present.Grant
 	var all []string
 	for _, m := range p.GetGrants() {

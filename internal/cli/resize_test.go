@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
 
 func TestResize(t *testing.T) {
-	grants := []*nodev1.Grant{
+	grants := []*nodeapi.Grant{
 		{Id: "k-1", Name: "train", Level: "driver", MemoryBytes: 10 << 30},
 		{Id: "k-2", PodNamespace: "ml", PodName: "llm", Container: "main", Level: "driver", MemoryBytes: 20 << 30},
 		{Id: "k-3", PodNamespace: "ml", PodName: "twice", Container: "main"},
@@ -52,16 +52,16 @@ func TestResize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, asked := t.TempDir(), ""
-			s := (&fakenode.Server{OnLimit: func(r *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
+			s := (&fakenode.Server{OnResize: func(r *nodeapi.ResizeRequest) (*nodeapi.ResizeResponse, error) {
 				asked = r.GetId()
 				if r.GetMemoryBytes() > 79<<30 {
 					return nil, status.Error(codes.ResourceExhausted, "10GiB free of 79GiB, 99GiB asked")
 				}
 				if r.GetMemoryBytes() == 13<<30 {
-					return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver",
+					return &nodeapi.ResizeResponse{Grant: &nodeapi.Grant{Id: asked, Level: "driver",
 						LevelReason: "pid 7 keeps 10GiB", MemoryBytes: r.GetMemoryBytes()}}, nil
 				}
-				return &nodev1.LimitResponse{Grant: &nodev1.Grant{Id: asked, Level: "driver",
+				return &nodeapi.ResizeResponse{Grant: &nodeapi.Grant{Id: asked, Level: "driver",
 					MemoryBytes: r.GetMemoryBytes()}}, nil
 			}}).Start(t, dir)
 			p := clitest.Picture(true)

@@ -45,7 +45,7 @@ func TestListingFlags(t *testing.T) {
 
 // Each form of output works for each command that lists a cluster.
 func TestListingForms(t *testing.T) {
-	for list, field := range map[string]string{"status": "nodes", "top --once": "uses", "mig status": "nodes"} {
+	for list, field := range map[string]string{"status": "nodes", "top --once": "usages", "mig status": "nodes"} {
 		for _, form := range []string{"json", "yaml", "wide", "name", "jsonpath={." + field + "}"} {
 			for _, scope := range []string{"-A", "-n team", "-l app=chat"} {
 				f := clitest.StartCluster(t, Commands)

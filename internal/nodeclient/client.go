@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -30,8 +30,8 @@ const (
 	callTimeout = 10 * time.Second
 	// cutTimeout is for calls that may have to create a MIG instance first.
 	cutTimeout = 75 * time.Second
-	// armTimeout is longer: arming talks to the driver, and one call of it may wait for another.
-	armTimeout = 30 * time.Second
+	// activateTimeout is longer: an activation calls the driver, and one call of it may wait for another.
+	activateTimeout = 30 * time.Second
 	// maxMessage bounds a picture of a node; a node with some thousand grants needs about 1 MiB.
 	maxMessage = 64 << 20
 )
@@ -43,7 +43,7 @@ func SocketPath(dir string) string { return filepath.Join(dir, "kerf.sock") }
 // closes it.
 type Client struct {
 	conn *grpc.ClientConn
-	node nodev1.NodeClient
+	node nodeapi.NodeClient
 	link *link
 }
 
@@ -64,32 +64,32 @@ func New(dir string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", l.path, err)
 	}
-	return &Client{conn: conn, node: nodev1.NewNodeClient(conn), link: l}, nil
+	return &Client{conn: conn, node: nodeapi.NewNodeClient(conn), link: l}, nil
 }
 
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Node asks for one picture of the node.
-func (c *Client) Node(ctx context.Context) (*nodev1.GetNodeResponse, error) {
+func (c *Client) Node(ctx context.Context) (*nodeapi.GetNodeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	r, err := c.node.GetNode(ctx, &nodev1.GetNodeRequest{})
+	r, err := c.node.GetNode(ctx, &nodeapi.GetNodeRequest{})
 	return r, c.plain(err, callTimeout)
 }
 
-// Claim asks for a placement for this process. It is held until this process ends, unless it is armed.
-func (c *Client) Claim(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.Grant, error) {
-	timeout := claimTimeout(r)
+// Reserve reserves a placement for this process, until this process ends or activates the grant.
+func (c *Client) Reserve(ctx context.Context, r *nodeapi.ReserveRequest) (*nodeapi.Grant, error) {
+	timeout := reserveTimeout(r)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	resp, err := c.node.Claim(ctx, r)
+	resp, err := c.node.Reserve(ctx, r)
 	return resp.GetGrant(), c.plain(err, timeout)
 }
 
-// claimTimeout is how long a claim may take: the agent may have to create a MIG instance for it.
-func claimTimeout(r *nodev1.ClaimRequest) time.Duration {
-	if r.GetMig() != "" || r.GetMinLevel() == sharing.LevelHardware.String() {
+// reserveTimeout is how long a reservation may take: the agent may have to create a MIG instance for it.
+func reserveTimeout(r *nodeapi.ReserveRequest) time.Duration {
+	if r.GetMig() != "" || r.GetMinEnforcement() == sharing.LevelHardware.String() {
 		return cutTimeout
 	}
 	return callTimeout
@@ -97,49 +97,44 @@ func claimTimeout(r *nodev1.ClaimRequest) time.Duration {
 
 // PlanMIG returns the steps that make the GPUs match a SharingConfig's MIG layouts; empty means the applied one. With
 // apply, it runs the possible steps.
-func (c *Client) PlanMIG(ctx context.Context, document string, apply bool) ([]*nodev1.MIGPlan, error) {
+func (c *Client) PlanMIG(ctx context.Context, config string, apply bool) ([]*nodeapi.MIGPlan, error) {
 	ctx, cancel := context.WithTimeout(ctx, cutTimeout)
 	defer cancel()
-	resp, err := c.node.PlanMIG(ctx, &nodev1.PlanMIGRequest{Document: document, Apply: apply})
+	resp, err := c.node.PlanMIG(ctx, &nodeapi.PlanMIGRequest{Config: config, Apply: apply})
 	return resp.GetGpus(), c.plain(err, cutTimeout)
 }
 
-// ClaimForContainer asks for a placement for a container that a hook arms, and for what its OCI spec needs. It
-// is held until this process ends or, with hold_seconds, for that time. An agent that is too old to know of
-// containers is ErrUnsupported; it has then made a claim for this process, which ends with it.
-func (c *Client) ClaimForContainer(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
-	timeout := claimTimeout(r)
+// ReserveForContainer reserves a placement for a container whose hook activates the grant, and returns what its OCI
+// spec needs. It is reserved until this process ends or, with reserve_seconds, for that time.
+func (c *Client) ReserveForContainer(ctx context.Context, r *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
+	timeout := reserveTimeout(r)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r.Container = true
-	resp, err := c.node.Claim(ctx, r)
-	if err == nil && resp.GetContainer() == nil {
-		return nil, &Error{"the agent knows nothing of containers: it is older than this kerf", sharing.ErrUnsupported}
-	}
+	resp, err := c.node.Reserve(ctx, r)
 	return resp, c.plain(err, timeout)
 }
 
-// Release gives a claim back that holds no process.
+// Release ends a grant that no process uses.
 func (c *Client) Release(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := c.node.Release(ctx, &nodev1.ReleaseRequest{Id: id})
+	_, err := c.node.Release(ctx, &nodeapi.ReleaseRequest{Id: id})
 	return c.plain(err, callTimeout)
 }
 
-// Arm sets the cap and moves this process into the grant's cgroup.
-func (c *Client) Arm(ctx context.Context, r *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, armTimeout)
+// Activate sets the cap and moves this process into the grant's cgroup.
+func (c *Client) Activate(ctx context.Context, r *nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, activateTimeout)
 	defer cancel()
-	resp, err := c.node.Arm(ctx, r)
-	return resp, c.plain(err, armTimeout)
+	resp, err := c.node.Activate(ctx, r)
+	return resp, c.plain(err, activateTimeout)
 }
 
-// Limit changes the memory of a grant to so many bytes in all, while it may be in use, and returns the grant as
-// it is then.
-func (c *Client) Limit(ctx context.Context, id string, memory uint64) (*nodev1.Grant, error) {
-	ctx, cancel := context.WithTimeout(ctx, armTimeout)
+// Resize changes the total memory of a grant, also while it is active, and returns the grant as it is then.
+func (c *Client) Resize(ctx context.Context, id string, memory uint64) (*nodeapi.Grant, error) {
+	ctx, cancel := context.WithTimeout(ctx, activateTimeout)
 	defer cancel()
-	resp, err := c.node.Limit(ctx, &nodev1.LimitRequest{Id: id, MemoryBytes: memory})
-	return resp.GetGrant(), c.plain(err, armTimeout)
+	resp, err := c.node.Resize(ctx, &nodeapi.ResizeRequest{Id: id, MemoryBytes: memory})
+	return resp.GetGrant(), c.plain(err, activateTimeout)
 }

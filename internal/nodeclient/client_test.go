@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -49,7 +49,7 @@ func stale(t *testing.T, dir string) {
 func TestNodeReturnsThePicture(t *testing.T) {
 	dir := t.TempDir()
 	s := (&fakenode.Server{}).Start(t, dir)
-	s.Show(&nodev1.GetNodeResponse{Ready: true, DriverVersion: "615.71.09"})
+	s.Show(&nodeapi.GetNodeResponse{Ready: true, DriverVersion: "615.71.09"})
 	got, err := client(t, dir).Node(t.Context())
 	if err != nil || got.GetDriverVersion() != "615.71.09" {
 		t.Fatalf("got %v, %v", got, err)
@@ -106,10 +106,10 @@ func TestRefusalsKeepTheirTextAndGetTheirKind(t *testing.T) {
 	for code, kind := range tests {
 		t.Run(code.String(), func(t *testing.T) {
 			dir := t.TempDir()
-			(&fakenode.Server{OnClaim: func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+			(&fakenode.Server{OnReserve: func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 				return nil, status.Error(code, "GPU 0 has 2GiB free of the 10GiB asked")
 			}}).Start(t, dir)
-			_, err := client(t, dir).Claim(t.Context(), &nodev1.ClaimRequest{})
+			_, err := client(t, dir).Reserve(t.Context(), &nodeapi.ReserveRequest{})
 			if !errors.Is(err, kind) || err.Error() != "GPU 0 has 2GiB free of the 10GiB asked" {
 				t.Fatalf("got %v (%T), want kind %v", err, err, kind)
 			}
@@ -125,13 +125,13 @@ func TestAgentKilledInTheMiddleOfACall(t *testing.T) {
 	dir := t.TempDir()
 	leave := make(chan struct{})
 	s := &fakenode.Server{}
-	s.OnClaim = func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	s.OnReserve = func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 		go s.Kill()
 		<-leave
-		return &nodev1.ClaimResponse{}, nil
+		return &nodeapi.ReserveResponse{}, nil
 	}
 	s.Start(t, dir)
-	_, err := client(t, dir).Claim(t.Context(), &nodev1.ClaimRequest{})
+	_, err := client(t, dir).Reserve(t.Context(), &nodeapi.ReserveRequest{})
 	close(leave)
 	if !errors.Is(err, nodeclient.ErrBroken) {
 		t.Fatalf("got %v, want ErrBroken", err)
@@ -175,11 +175,11 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 func TestFollowSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	first := (&fakenode.Server{}).Start(t, dir)
-	first.Show(&nodev1.GetNodeResponse{AgentVersion: "one"})
+	first.Show(&nodeapi.GetNodeResponse{AgentVersion: "one"})
 	var versions []string
 	away := 0
 	done := errors.New("done")
-	err := nodeclient.Follow(t.Context(), dir, time.Second, func(p *nodev1.GetNodeResponse) error {
+	err := nodeclient.Follow(t.Context(), dir, time.Second, func(p *nodeapi.GetNodeResponse) error {
 		versions = append(versions, p.GetAgentVersion())
 		if p.GetAgentVersion() == "one" {
 			go first.Kill()
@@ -191,7 +191,7 @@ func TestFollowSurvivesARestart(t *testing.T) {
 		if away == 1 {
 			second := &fakenode.Server{}
 			second.Start(t, dir)
-			second.Show(&nodev1.GetNodeResponse{AgentVersion: "two"})
+			second.Show(&nodeapi.GetNodeResponse{AgentVersion: "two"})
 		}
 		if !errors.Is(err, sharing.ErrUnavailable) {
 			t.Errorf("away with %v, want ErrUnavailable", err)
@@ -207,7 +207,8 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	dir := t.TempDir()
 	(&fakenode.Server{}).Start(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := client(t, dir).Watch(ctx, 100*time.Millisecond, func(*nodev1.GetNodeResponse) error { cancel(); return nil })
+	err := client(t, dir).Watch(ctx, 100*time.Millisecond,
+		func(*nodeapi.GetNodeResponse) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want context.Canceled", err)
 	}

@@ -210,7 +210,8 @@ func fromStatus(st *status.Status, timeout time.Duration) error {
 	case codes.FailedPrecondition:
 		return &Error{text, sharing.ErrUnsupported}
 	case codes.Unimplemented:
-		return &Error{"the agent does not know this call: it is older than this kerf", sharing.ErrUnsupported}
+		return &Error{"the agent has another version of this API; use the kerf of its release",
+			sharing.ErrUnsupported}
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return &Error{text, sharing.ErrDenied}
 	case codes.NotFound:

@@ -13,20 +13,20 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // monitorOf sends so many samples and ends the stream with an error, or waits for the reader to go.
 type monitorOf struct {
-	telemetryv1.UnimplementedTelemetryServer
+	telemetryapi.UnimplementedTelemetryServer
 	samples uint64
 	end     error
 }
 
-func (m monitorOf) Watch(_ *telemetryv1.WatchRequest, out grpc.ServerStreamingServer[telemetryv1.Sample]) error {
+func (m monitorOf) Watch(_ *telemetryapi.WatchRequest, out grpc.ServerStreamingServer[telemetryapi.Sample]) error {
 	for i := range m.samples {
-		if err := out.Send(&telemetryv1.Sample{Sequence: i + 1}); err != nil {
+		if err := out.Send(&telemetryapi.Sample{Sequence: i + 1}); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func TestTelemetry(t *testing.T) {
 					t.Fatal(err)
 				}
 				g := grpc.NewServer()
-				telemetryv1.RegisterTelemetryServer(g, *c.monitor)
+				telemetryapi.RegisterTelemetryServer(g, *c.monitor)
 				done := make(chan error, 1)
 				go func() { done <- g.Serve(l) }()
 				defer func() {
@@ -69,7 +69,7 @@ func TestTelemetry(t *testing.T) {
 				}()
 			}
 			var seen uint64
-			err := Telemetry(t.Context(), dir, &telemetryv1.WatchRequest{}, func(s *telemetryv1.Sample) error {
+			err := Telemetry(t.Context(), dir, &telemetryapi.WatchRequest{}, func(s *telemetryapi.Sample) error {
 				if seen++; s.GetSequence() != seen {
 					t.Errorf("sample %d comes as number %d", s.GetSequence(), seen)
 				}
@@ -88,7 +88,7 @@ func TestTelemetry(t *testing.T) {
 func TestTelemetryEndsWithItsReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Telemetry(ctx, t.TempDir(), &telemetryv1.WatchRequest{}, nil); err == nil {
+	if err := Telemetry(ctx, t.TempDir(), &telemetryapi.WatchRequest{}, nil); err == nil {
 		t.Error("no error")
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -36,14 +36,14 @@ var errLate = errors.New("no picture")
 // Watch calls see with the whole picture at once, after every change and at least every interval (100 ms to
 // 60 s), until see returns an error, ctx ends or the agent goes away. The error says which; it is see's own
 // unchanged. It never returns nil. see is called on the caller's goroutine.
-func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodev1.GetNodeResponse) error) error {
+func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodeapi.GetNodeResponse) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := every + patience
 	late := time.AfterFunc(limit, func() { cancel(errLate) })
 	defer late.Stop()
 
-	stream, err := c.node.Watch(ctx, &nodev1.WatchRequest{IntervalMs: uint32(every.Milliseconds())}) //nolint:gosec // at most 60000
+	stream, err := c.node.Watch(ctx, &nodeapi.WatchRequest{IntervalMs: uint32(every.Milliseconds())}) //nolint:gosec // at most 60000
 	if err != nil {
 		return c.plain(err, limit)
 	}
@@ -67,12 +67,12 @@ func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodev
 
 // Follow is Watch over restarts of the agent: after an error it calls away with it, waits a moment and reconnects,
 // until see or away returns an error or ctx ends. Its error is see's, away's, or context.Cause of ctx.
-func Follow(ctx context.Context, dir string, every time.Duration, see func(*nodev1.GetNodeResponse) error,
+func Follow(ctx context.Context, dir string, every time.Duration, see func(*nodeapi.GetNodeResponse) error,
 	away func(error) error) error {
 	const pause = 200 * time.Millisecond
 	for {
 		var own error
-		err := once(ctx, dir, every, func(p *nodev1.GetNodeResponse) error {
+		err := once(ctx, dir, every, func(p *nodeapi.GetNodeResponse) error {
 			own = see(p)
 			return own
 		})
@@ -94,7 +94,7 @@ func Follow(ctx context.Context, dir string, every time.Duration, see func(*node
 }
 
 // once watches over a new connection, so that the backoff of an earlier one does not delay it.
-func once(ctx context.Context, dir string, every time.Duration, see func(*nodev1.GetNodeResponse) error) error {
+func once(ctx context.Context, dir string, every time.Duration, see func(*nodeapi.GetNodeResponse) error) error {
 	c, err := New(dir)
 	if err != nil {
 		return err
@@ -111,8 +111,8 @@ func TelemetryPath(dir string) string { return filepath.Join(dir, "telemetry.soc
 // Telemetry calls see with each sample of the monitor of directory dir, until see returns an error, ctx ends or the
 // monitor goes away. The error says which; it is see's own unchanged. It never returns nil. see is called on the
 // caller's goroutine; while it works, samples are missed and counted.
-func Telemetry(ctx context.Context, dir string, in *telemetryv1.WatchRequest,
-	see func(*telemetryv1.Sample) error) error {
+func Telemetry(ctx context.Context, dir string, in *telemetryapi.WatchRequest,
+	see func(*telemetryapi.Sample) error) error {
 	l := &link{dir: dir, path: TelemetryPath(dir)}
 	conn, err := grpc.NewClient("passthrough:///kerf-monitor",
 		grpc.WithContextDialer(l.dial), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
@@ -131,9 +131,9 @@ func Telemetry(ctx context.Context, dir string, in *telemetryv1.WatchRequest,
 	limit := time.Duration(in.GetIntervalMs())*time.Millisecond + patience
 	late := time.AfterFunc(limit, func() { cancel(errLate) })
 	defer late.Stop()
-	stream, err := telemetryv1.NewTelemetryClient(conn).Watch(ctx, in)
+	stream, err := telemetryapi.NewTelemetryClient(conn).Watch(ctx, in)
 	for err == nil {
-		var sample *telemetryv1.Sample
+		var sample *telemetryapi.Sample
 		if sample, err = stream.Recv(); err != nil {
 			break
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kerf-gpu/kerf/api/gpunode"
 )
 
 const (
@@ -66,7 +68,7 @@ func gpuLines(s Status, g GPU, o Options, width int) []line {
 		}
 	}
 	lines = append(append(lines, bar(g, shares, o, width)), legend(shares, o)...)
-	if g.MIGState != nil && g.MIGState.On {
+	if g.MIGState != nil && g.MIGState.Enabled {
 		for _, l := range g.MIGState.lines(o.Wide) {
 			lines = append(lines, text(l))
 		}
@@ -91,7 +93,7 @@ func title(g GPU) line {
 		l = l.add(plainStyle, "  MIG mode")
 	}
 	return l.add(plainStyle, fmt.Sprintf("  granted %s/%s  used %s  compute %s  util %s",
-		withLent(g.GrantedBytes, g.CurrentBurstBytes), times(size(g.usable()), int(g.MemoryOvercommit)),
+		withLent(g.GrantedBytes, g.BurstBytes), times(size(g.usable()), int(g.MemoryOvercommit)),
 		sizeOr(g.UsedBytes),
 		ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization)))
 }
@@ -105,8 +107,8 @@ func bar(g GPU, shares []grantShare, o Options, width int) line {
 		a := min(p.part.MemoryBytes, left)
 		amounts, left = append(amounts, a), left-a
 	}
-	lent := min(g.CurrentBurstBytes, left)
-	amounts = append(amounts, lent, left-lent, min(g.ReservedBytes, g.MemoryBytes))
+	lent := min(g.BurstBytes, left)
+	amounts = append(amounts, lent, left-lent, min(g.ReservedBytes, g.CapacityBytes))
 	cells := apportion(amounts, width-4)
 	l := text("  ▕")
 	for i, p := range shares {
@@ -142,13 +144,13 @@ func legend(shares []grantShare, o Options) []line {
 	for i, p := range shares {
 		rows[i] = []string{
 			clean(p.grant.Label()), sizeOr(p.part.UsedBytes) + " / " + withLent(p.part.MemoryBytes,
-				p.part.CurrentBurstBytes),
-			meter(p.part.UsedBytes, p.part.MemoryBytes+p.part.CurrentBurstBytes, 8), percent(p.part.Percent),
+				p.part.BurstBytes),
+			meter(p.part.UsedBytes, p.part.MemoryBytes+p.part.BurstBytes, 8), percent(p.part.Percent),
 			clean(p.grant.held()),
 			plural(len(p.grant.PIDs), "pid"), o.user(p.grant),
 		}
-		if p.grant.State != "leased" {
-			rows[i] = append(rows[i], clean(p.grant.State))
+		if p.grant.shownState() != gpunode.StateActive {
+			rows[i] = append(rows[i], clean(p.grant.shownState()))
 		}
 		if o.Wide {
 			rows[i] = append(rows[i], or(p.grant.Cgroup))

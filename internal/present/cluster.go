@@ -20,7 +20,7 @@ import (
 type Cluster struct {
 	Nodes []ClusterNode `json:"nodes"`
 	// Left has a sentence for each thing that could not be read.
-	Left []string `json:"left"`
+	Left []string `json:"unknown"`
 }
 
 // ClusterNode is one node's report.
@@ -28,7 +28,7 @@ type ClusterNode struct {
 	Name string `json:"name"`
 	// Heard is when its agent was heard from last, nil where that is not known; Stale is true once that is too long
 	// ago.
-	Heard *time.Time `json:"heard"`
+	Heard *time.Time `json:"lastSeen"`
 	Stale bool       `json:"stale"`
 	gpunode.Status
 }
@@ -302,14 +302,14 @@ func fromReport(g gpunode.GPU) *MIG {
 	}
 	s := g.MIGState
 	m := &MIG{
-		On: g.MIG, Fixed: s.LayoutFromPool, Units: int32(s.MemorySlices), //nolint:gosec // at most 8
-		Profiles: list(s.Profiles), Trouble: s.Error, Waits: s.PendingReason, TurnsTo: g.SwitchableTo,
+		Enabled: g.MIG, LayoutFromPool: s.LayoutFromPool, MemorySlices: int32(s.MemorySlices), //nolint:gosec // at most 8
+		Profiles: list(s.Profiles), Error: s.Error, PendingReason: s.PendingReason, SwitchableTo: g.SwitchableTo,
 		Instances: []MIGInstance{},
 	}
 	for _, p := range s.Instances {
 		m.Instances = append(m.Instances, MIGInstance{
-			Profile: p.Profile, Start: int32(p.Start), Size: int32(p.MemorySlices), //nolint:gosec // at most 8
-			Ours: p.Managed, Ready: p.Ready, Grant: p.Grant, Holder: p.RequestedBy,
+			Profile: p.Profile, Start: int32(p.Start), MemorySlices: int32(p.MemorySlices), //nolint:gosec // at most 8
+			Managed: p.Managed, Ready: p.Ready, Grant: p.Grant, RequestedBy: p.RequestedBy,
 		})
 	}
 	return m

@@ -10,25 +10,25 @@ import (
 	"strconv"
 	"strings"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // FromNode converts a sample of a node: GPUs by index, grants by name and ID.
-func FromNode(p *nodev1.GetNodeResponse) Status {
+func FromNode(p *nodeapi.GetNodeResponse) Status {
 	c := p.GetConfig()
 	s := Status{
 		Ready: p.GetReady(), NotReady: list(p.GetNotReady()),
 		DriverVersion: p.GetDriverVersion(), AgentVersion: p.GetAgentVersion(),
 		Config: Config{
 			Source: c.GetSource(), SHA256: c.GetSha256(), Pool: c.GetPool(),
-			Errors: list(c.GetErrors()), Profiles: list(c.GetProfiles()), Waiting: []Waiting{},
+			Errors: list(c.GetErrors()), Profiles: list(c.GetProfiles()), Pending: []PendingSettings{},
 		},
 		Warnings: list(p.GetWarnings()),
 		GPUs:     []GPU{}, Grants: []Grant{},
 	}
-	for _, w := range c.GetWaiting() {
-		s.Config.Waiting = append(s.Config.Waiting, Waiting{GPU: w.GetGpu(), Index: w.GetIndex(),
-			What: list(w.GetWhat()), For: list(w.GetFor())})
+	for _, w := range c.GetPending() {
+		s.Config.Pending = append(s.Config.Pending, PendingSettings{GPU: w.GetGpu(), Index: w.GetIndex(),
+			Settings: list(w.GetSettings()), BlockedBy: list(w.GetBlockedBy())})
 	}
 	for _, g := range p.GetGpus() {
 		s.GPUs = append(s.GPUs, fromGPU(g))
@@ -45,16 +45,15 @@ func FromNode(p *nodev1.GetNodeResponse) Status {
 	return s
 }
 
-func fromGPU(g *nodev1.GPU) GPU {
+func fromGPU(g *nodeapi.GPU) GPU {
 	out := GPU{
 		UUID: g.GetUuid(), Index: g.GetIndex(), Model: g.GetModel(), PCI: g.GetPci(), NUMA: g.GetNuma(),
-		MemoryBytes: g.GetMemoryBytes(), ReservedBytes: g.GetReservedBytes(),
-		UsedBytes:    known(g.GetUsedBytes(), g.GetUsedKnown()),
-		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), CurrentBurstBytes: g.GetLentBytes(),
+		CapacityBytes: g.GetCapacityBytes(), ReservedBytes: g.GetReservedBytes(), UsedBytes: g.UsedBytes,
+		GrantedBytes: g.GetGrantedBytes(), GrantedPercent: g.GetGrantedPercent(), BurstBytes: g.GetBurstBytes(),
 		MemoryOvercommit: g.GetMemoryOvercommitPercent(), ComputeOvercommit: g.GetComputeOvercommitPercent(),
 		Health: orUnknown(g.GetHealth()), HealthReason: g.GetHealthReason(), Levels: list(g.GetLevels()),
 		MIG: g.GetMig(), MIGState: fromMIG(g.GetMigState()),
-		Backends: []Backend{},
+		Backends: []Backend{}, Utilization: g.Utilization,
 	}
 	for _, b := range g.GetBackends() {
 		out.Backends = append(out.Backends, Backend{
@@ -62,70 +61,59 @@ func fromGPU(g *nodev1.GPU) GPU {
 			Remedy: b.GetRemedy(),
 		})
 	}
-	if u := g.GetUtilization(); u >= 0 {
-		out.Utilization = &u
-	}
 	return out
 }
 
 // FromGrant converts one grant.
-func FromGrant(g *nodev1.Grant) Grant {
+func FromGrant(g *nodeapi.Grant) Grant {
+	if g == nil {
+		g = &nodeapi.Grant{}
+	}
 	out := Grant{
-		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), GPUs: []string{}, Shares: []Share{},
-		MemoryBytes: g.GetMemoryBytes(), Percent: g.GetPercent(), UsedBytes: known(g.GetUsedBytes(), g.GetUsedKnown()),
+		ID: g.GetId(), Name: g.GetName(), State: g.GetState(), Recovered: g.GetRecovered(), GPUs: []string{},
+		Shares:      []Share{},
+		MemoryBytes: g.GetMemoryBytes(), Percent: g.GetPercent(), UsedBytes: g.UsedBytes,
 		Level: orUnknown(g.GetLevel()), LevelReason: g.GetLevelReason(), Backend: g.GetBackend(), Cgroup: g.GetCgroup(),
-		PIDs: list(g.GetPids()),
-		UID:  g.GetUid(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
+		PIDs: list(g.GetPids()), UserID: g.GetUserId(), PodUID: g.GetPodUid(), Container: g.GetContainer(),
 		Health: orUnknown(g.GetHealth()), Profile: g.GetProfile(), Whole: g.GetWhole(),
 		PodNamespace: g.GetPodNamespace(), PodName: g.GetPodName(), ContainerID: g.GetContainerId(),
-		UsedBy:  g.GetUsedBy(),
-		InForce: []Share{}, Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Why: g.GetCompute().GetWhy(),
+		UsedBy: g.GetUsedBy(), EnforcedShares: []Share{}, CapSharedWith: g.GetCapSharedWith(), SharedCap: []Share{},
+		Compute: Compute{By: orUnknown(g.GetCompute().GetBy()), Reason: g.GetCompute().GetReason(),
 			Priority: g.GetCompute().GetPriority()},
 	}
-	for _, f := range g.GetInForce() {
-		out.InForce = append(out.InForce, Share{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(),
+	for _, f := range g.GetEnforcedShares() {
+		out.EnforcedShares = append(out.EnforcedShares, Share{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(),
 			Percent: f.GetPercent(), Whole: f.GetWhole(), MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart()})
 	}
-	out.With, out.SharedCap = g.GetWith(), []Share{}
-	for _, f := range g.GetJoint() {
+	for _, f := range g.GetSharedCap() {
 		out.SharedCap = append(out.SharedCap, Share{GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(),
 			Percent: f.GetPercent()})
 	}
-	for _, f := range g.GetFragments() {
+	for _, f := range g.GetShares() {
 		out.GPUs = append(out.GPUs, f.GetGpu())
 		out.Shares = append(out.Shares, Share{
 			GPU: f.GetGpu(), MemoryBytes: f.GetMemoryBytes(), Percent: f.GetPercent(), Whole: f.GetWhole(),
-			CurrentBurstBytes: f.GetLentBytes(), BurstBytes: f.GetBurstBytes(),
-			UsedBytes:  known(f.GetUsedBytes(), f.GetUsedKnown()),
+			BurstBytes: f.GetBurstBytes(), MaxBurstBytes: f.GetMaxBurstBytes(),
+			UsedBytes:  f.UsedBytes,
 			MIGProfile: f.GetMigProfile(), MIGStart: f.GetMigStart(), Time: fromTime(f.GetTime()),
 		})
 	}
 	return out
 }
 
-func fromTime(t *nodev1.Time) *Time {
+func fromTime(t *nodeapi.Time) *Time {
 	if t == nil {
 		return nil
 	}
-	out := &Time{
-		ChargedSeconds: t.GetChargedSeconds(), Launches: t.GetLaunches(), LaunchesPastBudget: t.GetLaunchesPastBudget(),
-		WaitedSeconds: t.GetWaitedSeconds(),
+	return &Time{
+		UsedPercent:    t.UsedPercent,
+		ChargedSeconds: t.GetChargedSeconds(), Launches: t.GetLaunches(), LaunchesOverBudget: t.GetLaunchesOverBudget(),
+		ThrottledSeconds: t.GetThrottledSeconds(),
 	}
-	if p := t.GetUsedPercent(); p >= 0 {
-		out.UsedPercent = &p
-	}
-	return out
 }
 
 // list is s, or an empty list, which JSON shows as [] and not as null.
 func list[T any](s []T) []T { return append([]T{}, s...) }
-
-func known(v uint64, ok bool) *uint64 {
-	if !ok {
-		return nil
-	}
-	return &v
-}
 
 func orUnknown(s string) string {
 	if s == "" {
@@ -185,8 +173,8 @@ func (g Grant) held() string {
 // String is what holds a grant to its percent of GPU time, and by what rule or why nothing does.
 func (c Compute) String() string {
 	s := c.By
-	if c.Why != "" {
-		s += ": " + c.Why
+	if c.Reason != "" {
+		s += ": " + c.Reason
 	}
 	if c.Priority != 0 {
 		s += fmt.Sprintf(", priority %d", c.Priority)
@@ -207,7 +195,7 @@ func (g Grant) times() []string {
 		}
 		counted = true
 		percents = append(percents, utilization(f.Time.UsedPercent))
-		waited, past = waited+f.Time.WaitedSeconds, past+f.Time.LaunchesPastBudget
+		waited, past = waited+f.Time.ThrottledSeconds, past+f.Time.LaunchesOverBudget
 	}
 	if !counted {
 		return []string{unknown, unknown, unknown}

@@ -8,59 +8,59 @@ import (
 	"slices"
 	"strings"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
-// MIG is the MIG state of a GPU. Units are its memory slices. Trouble is why it gives nothing, and Waits why it is not
-// as the pool requires. TurnsTo is the mode that demand switches it to ("mig", or "shared"), empty if demand does not
-// switch it. TurnsFor is the request that it switches for now, and TurnStays what keeps its mode for now.
+// MIG is the MIG state of a GPU. Error is why it gives no instance, and PendingReason why it is not as the pool
+// requires. SwitchableTo is the mode that a request switches it to ("mig", or "shared"), empty if the mode stays.
+// ModeSwitchFor is the request that it switches for now, and ModeSwitchBlockedBy what keeps its mode for now.
 type MIG struct {
-	On        bool          `json:"on"`
-	Fixed     bool          `json:"fixed"`
-	Units     int32         `json:"units"`
-	Profiles  []string      `json:"profiles"`
-	Instances []MIGInstance `json:"pieces"`
-	Trouble   string        `json:"trouble"`
-	Waits     string        `json:"waits"`
-	TurnsTo   string        `json:"turns_to"`
-	TurnsFor  string        `json:"turns_for"`
-	TurnStays string        `json:"turn_stays"`
+	Enabled             bool          `json:"enabled"`
+	LayoutFromPool      bool          `json:"layoutFromPool"`
+	MemorySlices        int32         `json:"memorySlices"`
+	Profiles            []string      `json:"profiles"`
+	Instances           []MIGInstance `json:"instances"`
+	Error               string        `json:"error"`
+	PendingReason       string        `json:"pendingReason"`
+	SwitchableTo        string        `json:"switchableTo"`
+	ModeSwitchFor       string        `json:"modeSwitchFor"`
+	ModeSwitchBlockedBy string        `json:"modeSwitchBlockedBy"`
 }
 
-// MIGInstance has Size units from Start on. If it is not Ours, others made it. If it is not Ready, it is being created.
-// Grant has it, if one does, and Holder is the owner.
+// MIGInstance is a MIG instance, from memory slice Start over MemorySlices slices. If it is not Managed, others created
+// it. If it is not Ready, it is being created. Grant has it, if one does, and RequestedBy is the owner.
 type MIGInstance struct {
-	Profile string `json:"profile"`
-	Start   int32  `json:"start"`
-	Size    int32  `json:"size"`
-	Ours    bool   `json:"ours"`
-	Ready   bool   `json:"ready"`
-	UUID    string `json:"uuid"`
-	Grant   string `json:"grant"`
-	Holder  string `json:"holder"`
+	Profile      string `json:"profile"`
+	Start        int32  `json:"start"`
+	MemorySlices int32  `json:"memorySlices"`
+	Managed      bool   `json:"managed"`
+	Ready        bool   `json:"ready"`
+	UUID         string `json:"uuid"`
+	Grant        string `json:"grant"`
+	RequestedBy  string `json:"requestedBy"`
 }
 
 // fromMIG is nil for a GPU without MIG support, or if nothing is known.
-func fromMIG(m *nodev1.MIG) *MIG {
-	if m == nil || !m.GetAble() && m.GetTrouble() == "" && m.GetWaits() == "" {
+func fromMIG(m *nodeapi.MIGState) *MIG {
+	if m == nil || !m.GetCapable() && m.GetError() == "" && m.GetPendingReason() == "" {
 		return nil
 	}
 	out := &MIG{
-		On: m.GetOn(), Fixed: m.GetFixed(), Units: m.GetUnits(), Profiles: list(m.GetProfiles()),
-		Instances: []MIGInstance{},
-		Trouble:   m.GetTrouble(), Waits: m.GetWaits(),
-		TurnsTo: m.GetTurnsTo(), TurnsFor: m.GetTurnsFor(), TurnStays: m.GetTurnStays(),
+		Enabled: m.GetEnabled(), LayoutFromPool: m.GetLayoutFromPool(), MemorySlices: m.GetMemorySlices(),
+		Profiles: list(m.GetProfiles()), Instances: []MIGInstance{}, Error: m.GetError(),
+		PendingReason: m.GetPendingReason(), SwitchableTo: m.GetSwitchableTo(), ModeSwitchFor: m.GetModeSwitchFor(),
+		ModeSwitchBlockedBy: m.GetModeSwitchBlockedBy(),
 	}
-	out.Instances = append(out.Instances, fromPieces(m.GetPieces())...)
+	out.Instances = append(out.Instances, fromInstances(m.GetInstances())...)
 	return out
 }
 
-func fromPieces(pieces []*nodev1.MIGInstance) []MIGInstance {
+func fromInstances(list []*nodeapi.MIGInstance) []MIGInstance {
 	var out []MIGInstance
-	for _, p := range pieces {
+	for _, p := range list {
 		out = append(out, MIGInstance{
-			Profile: p.GetProfile(), Start: p.GetStart(), Size: p.GetSize(), Ours: p.GetOurs(), Ready: p.GetReady(),
-			UUID: p.GetUuid(), Grant: p.GetGrant(), Holder: p.GetHolder(),
+			Profile: p.GetProfile(), Start: p.GetStart(), MemorySlices: p.GetMemorySlices(), Managed: p.GetManaged(),
+			Ready: p.GetReady(), UUID: p.GetUuid(), Grant: p.GetGrant(), RequestedBy: p.GetRequestedBy(),
 		})
 	}
 	return out
@@ -77,7 +77,7 @@ const maxUnits = 64
 
 // draw is the GPU's units with the instances' keys on them: "[..abcccc]".
 func (m *MIG) draw() string {
-	cells := slices.Repeat([]string{freeUnit}, int(min(max(m.Units, 0), maxUnits)))
+	cells := slices.Repeat([]string{freeUnit}, int(min(max(m.MemorySlices, 0), maxUnits)))
 	for i := range m.Instances {
 		m.mark(cells, i)
 	}
@@ -87,14 +87,14 @@ func (m *MIG) draw() string {
 // mark puts the key of an instance on its units.
 func (m *MIG) mark(cells []string, i int) {
 	p := m.Instances[i]
-	for u := max(p.Start, 0); u < min(p.Start+p.Size, int32(len(cells))); u++ { //nolint:gosec // at most maxUnits
+	for u := max(p.Start, 0); u < min(p.Start+p.MemorySlices, int32(len(cells))); u++ { //nolint:gosec // at most maxUnits
 		cells[u] = m.key(i)
 	}
 }
 
 func (m *MIG) key(i int) string {
 	switch {
-	case !m.Instances[i].Ours:
+	case !m.Instances[i].Managed:
 		return foreignUnit
 	case i < len(keys):
 		return keys[i : i+1]
@@ -104,14 +104,14 @@ func (m *MIG) key(i int) string {
 
 func (p MIGInstance) state() string {
 	switch {
-	case !p.Ours:
+	case !p.Managed:
 		return "not made by Kerf"
-	case !p.Ready && p.Holder != "":
-		return "being created for " + p.Holder
+	case !p.Ready && p.RequestedBy != "":
+		return "being created for " + p.RequestedBy
 	case !p.Ready:
 		return "not ready"
-	case p.Holder != "":
-		return p.Holder
+	case p.RequestedBy != "":
+		return p.RequestedBy
 	}
 	return "free"
 }
@@ -128,24 +128,24 @@ func (m *MIG) lines(wide bool) []string {
 	}
 	how := "created on demand"
 	switch {
-	case !m.On:
+	case !m.Enabled:
 		how = "not in MIG mode"
-	case m.Fixed:
+	case m.LayoutFromPool:
 		how = "fixed layout"
 	}
 	out := []string{"  " + m.draw() + "  " + how}
-	if m.Units == 0 && len(m.Instances) == 0 { // it does not support MIG
+	if m.MemorySlices == 0 && len(m.Instances) == 0 { // it does not support MIG
 		out = []string{"  " + how}
 	}
 	out = append(out, aligning(rows)...)
-	if m.TurnsTo != "" {
+	if m.SwitchableTo != "" {
 		out = append(out, "  "+m.turns())
 	}
-	if m.Trouble != "" {
-		out = append(out, "  in trouble: "+clean(m.Trouble))
+	if m.Error != "" {
+		out = append(out, "  in trouble: "+clean(m.Error))
 	}
-	if m.Waits != "" {
-		out = append(out, "  not as the pool says: "+clean(m.Waits))
+	if m.PendingReason != "" {
+		out = append(out, "  not as the pool says: "+clean(m.PendingReason))
 	}
 	return out
 }
@@ -153,14 +153,14 @@ func (m *MIG) lines(wide bool) []string {
 // turns says what becomes of a GPU whose mode is demand's to change.
 func (m *MIG) turns() string {
 	to := "switches to MIG mode"
-	if m.TurnsTo != "mig" {
+	if m.SwitchableTo != "mig" {
 		to = "switches back from MIG mode"
 	}
 	switch {
-	case m.TurnsFor != "":
-		return to + " now, for " + clean(m.TurnsFor)
-	case m.TurnStays != "":
-		return to + " with demand, but not now: it " + clean(m.TurnStays)
+	case m.ModeSwitchFor != "":
+		return to + " now, for " + clean(m.ModeSwitchFor)
+	case m.ModeSwitchBlockedBy != "":
+		return to + " with demand, but not now: it " + clean(m.ModeSwitchBlockedBy)
 	}
 	return to + " with demand"
 }
@@ -187,7 +187,7 @@ func Slices(s Status, o Options) string {
 func cutTable(s Status, o Options) string {
 	var cut Status
 	for _, g := range s.GPUs {
-		if g.MIGState != nil && g.MIGState.On {
+		if g.MIGState != nil && g.MIGState.Enabled {
 			cut.GPUs = append(cut.GPUs, g)
 		}
 	}

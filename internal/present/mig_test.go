@@ -7,29 +7,31 @@ import (
 	"strings"
 	"testing"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // Each instance is drawn at its place, with its owner. A GPU without MIG support is left out.
 func TestSlices(t *testing.T) {
-	s := FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{
-		{Index: 0, Model: "H100", Mig: true, MigState: &nodev1.MIG{
-			Able: true, On: true, Units: 8, Waits: "waits for a reset\x1b[2J",
-			Pieces: []*nodev1.MIGInstance{
-				{Profile: "1g.10gb", Start: 2, Size: 1, Ours: true, Ready: true, Holder: "pod a/b", Uuid: "MIG-1"},
-				{Profile: "1g.10gb", Start: 3, Size: 1, Ready: true},
-				{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Holder: "grant k-1"},
-				{Profile: "9g", Start: 7, Size: 900, Ours: true, Ready: true},
+	s := FromNode(&nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{
+		{Index: 0, Model: "H100", Mig: true, MigState: &nodeapi.MIGState{
+			Capable: true, Enabled: true, MemorySlices: 8, PendingReason: "waits for a reset\x1b[2J",
+			Instances: []*nodeapi.MIGInstance{
+				{Profile: "1g.10gb", Start: 2, MemorySlices: 1, Managed: true, Ready: true, RequestedBy: "pod a/b",
+					Uuid: "MIG-1"},
+				{Profile: "1g.10gb", Start: 3, MemorySlices: 1, Ready: true},
+				{Profile: "3g.40gb", Start: 4, MemorySlices: 4, Managed: true, RequestedBy: "grant k-1"},
+				{Profile: "9g", Start: 7, MemorySlices: 900, Managed: true, Ready: true},
 			},
 		}},
-		{Index: 1, Model: "T4", MigState: &nodev1.MIG{}},
+		{Index: 1, Model: "T4", MigState: &nodeapi.MIGState{}},
 		{Index: 2, Model: "L40S"},
-		{Index: 3, Model: "A100", MigState: &nodev1.MIG{Able: true, Units: 8, Fixed: true}},
-		{Index: 4, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8, TurnsTo: "mig"}},
-		{Index: 5, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8, TurnsTo: "mig",
-			TurnStays: "is held by pod a/c\x1b"}},
-		{Index: 6, Model: "H100", MigState: &nodev1.MIG{Able: true, On: true, Units: 8, TurnsTo: "shared",
-			TurnsFor: "pod a/d"}},
+		{Index: 3, Model: "A100", MigState: &nodeapi.MIGState{Capable: true, MemorySlices: 8, LayoutFromPool: true}},
+		{Index: 4, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, MemorySlices: 8, SwitchableTo: "mig"}},
+		{Index: 5, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, MemorySlices: 8, SwitchableTo: "mig",
+			ModeSwitchBlockedBy: "is held by pod a/c\x1b"}},
+		{Index: 6, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, Enabled: true, MemorySlices: 8,
+			SwitchableTo:  "shared",
+			ModeSwitchFor: "pod a/d"}},
 	}})
 	got := Slices(s, Options{})
 	for _, want := range []string{

@@ -8,19 +8,19 @@ import (
 	"slices"
 	"strings"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who
 // holds them, as they are once the steps are done, the steps, and why the rest is left undone. With done the steps are
 // those that were taken, and s is of after them: then it is drawn once.
-func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
+func MIGPlans(s Status, plans []*nodeapi.MIGPlan, done bool) string {
 	var b strings.Builder
 	for _, p := range plans {
-		if len(p.GetSteps()) == 0 && p.GetWaits() == "" {
+		if len(p.GetSteps()) == 0 && p.GetPendingReason() == "" {
 			continue
 		}
-		now := &MIG{Units: p.GetUnits()}
+		now := &MIG{MemorySlices: p.GetMemorySlices()}
 		for _, g := range s.GPUs {
 			if g.UUID == p.GetGpu() && g.MIGState != nil {
 				now = g.MIGState
@@ -36,8 +36,8 @@ func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
 			}
 			fmt.Fprintf(&b, "  %s\n", clean(step))
 		}
-		if p.GetWaits() != "" {
-			fmt.Fprintf(&b, "  left undone: %s\n", clean(p.GetWaits()))
+		if p.GetPendingReason() != "" {
+			fmt.Fprintf(&b, "  left undone: %s\n", clean(p.GetPendingReason()))
 		}
 	}
 	if b.Len() == 0 {
@@ -53,34 +53,34 @@ type MIGPlan struct {
 	// Done is true for steps that were taken, and false for those that are left.
 	Done  bool     `json:"done"`
 	Steps []string `json:"steps"`
-	// Waits says what stands in the way of the rest, empty where nothing does.
-	Waits string `json:"waits"`
-	// Units are the GPU's placement units, and After the instances on them once the steps are done.
-	Units int32         `json:"units"`
-	After []MIGInstance `json:"after"`
+	// PendingReason says what the other steps wait for, empty if there are none.
+	PendingReason string `json:"pendingReason"`
+	// MemorySlices is the number of the GPU's memory slices. InstancesAfter are the instances after the steps.
+	MemorySlices   int32         `json:"memorySlices"`
+	InstancesAfter []MIGInstance `json:"instancesAfter"`
 }
 
 // MIGPlanned are the plans for scripts, of all GPUs.
-func MIGPlanned(plans []*nodev1.MIGPlan, done bool) []MIGPlan {
+func MIGPlanned(plans []*nodeapi.MIGPlan, done bool) []MIGPlan {
 	out := []MIGPlan{}
 	for _, p := range plans {
-		out = append(out, MIGPlan{p.GetGpu(), p.GetIndex(), done, list(p.GetSteps()), p.GetWaits(), p.GetUnits(),
-			append([]MIGInstance{}, fromPieces(p.GetAfter())...)})
+		out = append(out, MIGPlan{p.GetGpu(), p.GetIndex(), done, list(p.GetSteps()), p.GetPendingReason(),
+			p.GetMemorySlices(), append([]MIGInstance{}, fromInstances(p.GetInstancesAfter())...)})
 	}
 	return out
 }
 
 // planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An instance
 // that stays has one letter in both.
-func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
-	all := &MIG{Units: max(m.Units, p.GetUnits()), Instances: slices.Clone(m.Instances)}
+func (m *MIG) planned(p *nodeapi.MIGPlan, done bool) []string {
+	all := &MIG{MemorySlices: max(m.MemorySlices, p.GetMemorySlices()), Instances: slices.Clone(m.Instances)}
 	now := all.draw()
 	var rows [][]string
 	row := func(i int, state string) {
 		at := all.Instances[i]
 		rows = append(rows, []string{all.key(i), clean(at.Profile), fmt.Sprintf("at %d", at.Start), clean(state)})
 	}
-	if all.Units == 0 && len(all.Instances) == 0 {
+	if all.MemorySlices == 0 && len(all.Instances) == 0 {
 		return nil // it does not support MIG
 	}
 	if done || len(p.GetSteps()) == 0 {
@@ -89,9 +89,11 @@ func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
 		}
 		return append([]string{"now   " + now}, aligning(rows)...)
 	}
-	after := fromPieces(p.GetAfter())
+	after := fromInstances(p.GetInstancesAfter())
 	same := func(in MIGInstance) func(MIGInstance) bool {
-		return func(o MIGInstance) bool { return o.Profile == in.Profile && o.Start == in.Start && o.Ours == in.Ours }
+		return func(o MIGInstance) bool {
+			return o.Profile == in.Profile && o.Start == in.Start && o.Managed == in.Managed
+		}
 	}
 	for i, in := range all.Instances {
 		if state := in.state(); slices.ContainsFunc(after, same(in)) {
@@ -100,7 +102,7 @@ func (m *MIG) planned(p *nodev1.MIGPlan, done bool) []string {
 			row(i, state+", goes")
 		}
 	}
-	cells := slices.Repeat([]string{freeUnit}, int(min(max(all.Units, 0), maxUnits)))
+	cells := slices.Repeat([]string{freeUnit}, int(min(max(all.MemorySlices, 0), maxUnits)))
 	for _, in := range after {
 		i := slices.IndexFunc(all.Instances, same(in))
 		if i < 0 {

@@ -8,36 +8,37 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // A plan is drawn as the GPU is and as it is after it, with what stays under one letter; what was done is drawn as it
 // is.
 func TestMIGPlans(t *testing.T) {
-	s := FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{
-		{Uuid: "GPU-0", Index: 0, Model: "H100", Mig: true, MigState: &nodev1.MIG{Able: true, On: true, Units: 8,
-			Pieces: []*nodev1.MIGInstance{
-				{Profile: "1g.10gb", Start: 1, Size: 1},
-				{Profile: "2g.20gb", Start: 2, Size: 2, Ours: true, Ready: true, Holder: "pod a/b"},
-				{Profile: "1g.10gb", Start: 6, Size: 1, Ours: true, Ready: true},
+	s := FromNode(&nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{
+		{Uuid: "GPU-0", Index: 0, Model: "H100", Mig: true, MigState: &nodeapi.MIGState{Capable: true, Enabled: true,
+			MemorySlices: 8,
+			Instances: []*nodeapi.MIGInstance{
+				{Profile: "1g.10gb", Start: 1, MemorySlices: 1},
+				{Profile: "2g.20gb", Start: 2, MemorySlices: 2, Managed: true, Ready: true, RequestedBy: "pod a/b"},
+				{Profile: "1g.10gb", Start: 6, MemorySlices: 1, Managed: true, Ready: true},
 			}}},
 		{Uuid: "GPU-1", Index: 1, Model: "H100"},
-		{Uuid: "GPU-2", Index: 2, Model: "H100", MigState: &nodev1.MIG{Able: true, Units: 8}},
+		{Uuid: "GPU-2", Index: 2, Model: "H100", MigState: &nodeapi.MIGState{Capable: true, MemorySlices: 8}},
 	}})
-	plans := []*nodev1.MIGPlan{
+	plans := []*nodeapi.MIGPlan{
 		{
-			Gpu: "GPU-0", Units: 8, Steps: []string{"destroy 1g.10gb at 6", "create 3g.40gb at 4"},
-			Waits: "waits for pod a/b\x1b[2J",
-			After: []*nodev1.MIGInstance{
-				{Profile: "1g.10gb", Start: 1, Size: 1, Ready: true},
-				{Profile: "2g.20gb", Start: 2, Size: 2, Ours: true, Ready: true},
-				{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Ready: true},
+			Gpu: "GPU-0", MemorySlices: 8, Steps: []string{"destroy 1g.10gb at 6", "create 3g.40gb at 4"},
+			PendingReason: "waits for pod a/b\x1b[2J",
+			InstancesAfter: []*nodeapi.MIGInstance{
+				{Profile: "1g.10gb", Start: 1, MemorySlices: 1, Ready: true},
+				{Profile: "2g.20gb", Start: 2, MemorySlices: 2, Managed: true, Ready: true},
+				{Profile: "3g.40gb", Start: 4, MemorySlices: 4, Managed: true, Ready: true},
 			},
 		},
-		{Gpu: "GPU-1", Index: 1, Units: 4, Steps: []string{"set MIG mode on", "create 4g at 0"},
-			After: []*nodev1.MIGInstance{{Profile: "4g", Size: 4, Ours: true, Ready: true}}},
+		{Gpu: "GPU-1", Index: 1, MemorySlices: 4, Steps: []string{"set MIG mode on", "create 4g at 0"},
+			InstancesAfter: []*nodeapi.MIGInstance{{Profile: "4g", MemorySlices: 4, Managed: true, Ready: true}}},
 		{Gpu: "GPU-2", Index: 2},
-		{Gpu: "GPU-9", Index: 9, Waits: "this GPU cannot do MIG"},
+		{Gpu: "GPU-9", Index: 9, PendingReason: "this GPU cannot do MIG"},
 	}
 	const want = `GPU 0  GPU-0
   now   [.#bb..c.]
@@ -79,14 +80,15 @@ GPU 9  GPU-9
 }
 
 func TestMIGPlanned(t *testing.T) {
-	got, err := JSON(MIGPlanned([]*nodev1.MIGPlan{
-		{Gpu: "GPU-0", Index: 1, Units: 8, Steps: []string{"create 3g.40gb at 4"}, Waits: "why",
-			After: []*nodev1.MIGInstance{{Profile: "3g.40gb", Start: 4, Size: 4, Ours: true, Ready: true}}},
+	got, err := JSON(MIGPlanned([]*nodeapi.MIGPlan{
+		{Gpu: "GPU-0", Index: 1, MemorySlices: 8, Steps: []string{"create 3g.40gb at 4"}, PendingReason: "why",
+			InstancesAfter: []*nodeapi.MIGInstance{{Profile: "3g.40gb", Start: 4, MemorySlices: 4, Managed: true,
+				Ready: true}}},
 		{Gpu: "GPU-1"},
 	}, true), false)
-	const want = `[{"gpu":"GPU-0","index":1,"done":true,"steps":["create 3g.40gb at 4"],"waits":"why","units":8,` +
-		`"after":[{"profile":"3g.40gb","start":4,"size":4,"ours":true,"ready":true,"uuid":"","grant":"","holder":""}]},` +
-		`{"gpu":"GPU-1","index":0,"done":true,"steps":[],"waits":"","units":0,"after":[]}]
+	const want = `[{"gpu":"GPU-0","index":1,"done":true,"steps":["create 3g.40gb at 4"],"pendingReason":"why","memorySlices":8,` +
+		`"instancesAfter":[{"profile":"3g.40gb","start":4,"memorySlices":4,"managed":true,"ready":true,"uuid":"","grant":"","requestedBy":""}]},` +
+		`{"gpu":"GPU-1","index":0,"done":true,"steps":[],"pendingReason":"","memorySlices":0,"instancesAfter":[]}]
 `
 	if err != nil || string(got) != want {
 		t.Errorf("%v: %s", err, cmp.Diff(want, string(got)))

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/present"
 )
 
@@ -26,73 +26,75 @@ const gib = 1 << 30
 
 // node is a sample with every case: GPUs that are shared, whole, empty, lost and in MIG mode, unknown usage, a reserved
 // grant, a burst, a pod, a name with control characters, a share on a GPU that is gone.
-func node() *nodev1.GetNodeResponse {
-	gpu := func(i int32, change func(*nodev1.GPU)) *nodev1.GPU {
-		g := &nodev1.GPU{
+func node() *nodeapi.GetNodeResponse {
+	gpu := func(i int32, change func(*nodeapi.GPU)) *nodeapi.GPU {
+		g := &nodeapi.GPU{
 			Uuid: "GPU-0000000" + string('0'+i) + "-aaaa-bbbb-cccc-dddddddddddd", Index: i,
 			Model: "NVIDIA H100 80GB HBM3",
-			Pci:   "0000:1" + string('0'+i) + ":00.0", MemoryBytes: 80 * gib, ReservedBytes: gib / 2,
-			UsedBytes: 512 << 20, UsedKnown: true,
-			Utilization: 0, Health: "healthy", Levels: []string{"exclusive", "driver"},
+			Pci:   "0000:1" + string('0'+i) + ":00.0", CapacityBytes: 80 * gib, ReservedBytes: gib / 2,
+			UsedBytes: new(uint64(512 << 20)), Utilization: new(uint32), Health: "healthy",
+			Levels: []string{"exclusive", "driver"},
 		}
 		change(g)
 		return g
 	}
-	uuid := func(i int32) string { return gpu(i, func(*nodev1.GPU) {}).Uuid }
-	shared := func(id, name string, gpu int32, size, used uint64, pct uint32) *nodev1.Grant {
-		return &nodev1.Grant{
-			Id: id, Name: name, State: "leased", MemoryBytes: size, Percent: pct, UsedBytes: used, UsedKnown: true,
+	uuid := func(i int32) string { return gpu(i, func(*nodeapi.GPU) {}).Uuid }
+	shared := func(id, name string, gpu int32, size, used uint64, pct uint32) *nodeapi.Grant {
+		return &nodeapi.Grant{
+			Id: id, Name: name, State: "Active", MemoryBytes: size, Percent: pct, UsedBytes: &used,
 			Level: "driver", Backend: "driver",
-			Cgroup: "/sys/fs/cgroup/kerf/" + id, Pids: []int32{4100}, Uid: 1000, Health: "healthy",
-			Fragments: []*nodev1.Share{{Gpu: uuid(gpu), MemoryBytes: size, Percent: pct, UsedBytes: used,
-				UsedKnown: true}},
+			Cgroup: "/sys/fs/cgroup/kerf/" + id, Pids: []int32{4100}, UserId: 1000, Health: "healthy",
+			Shares: []*nodeapi.Share{{Gpu: uuid(gpu), MemoryBytes: size, Percent: pct, UsedBytes: &used}},
 		}
 	}
 	whole := shared("g-0004", "whole", 1, 79*gib+gib/2, 60*gib, 100)
-	whole.Whole, whole.Level, whole.Backend, whole.Fragments[0].Whole = true, "exclusive", "none", true
+	whole.Whole, whole.Level, whole.Backend, whole.Shares[0].Whole = true, "exclusive", "none", true
 	blind := shared("g-0003", "", 0, 20*gib, 0, 0)
-	blind.UsedKnown, blind.Fragments[0].UsedKnown, blind.Level, blind.Backend, blind.LevelReason = false, false, "none",
+	blind.UsedBytes, blind.Shares[0].UsedBytes, blind.Level, blind.Backend, blind.LevelReason = nil, nil, "none",
 		"none", "driver 580 has no memory limits"
 	claimed := shared("g-0005", "soon", 0, gib, 0, 5)
 	claimed.Level, claimed.Backend = "userspace", "libkerf"
-	claimed.Compute = &nodev1.Compute{By: "libkerf", Why: "fair", Priority: 1000}
-	claimed.Fragments[0].Time = &nodev1.Time{UsedPercent: 7, ChargedSeconds: 12.5, Launches: 900, LaunchesPastBudget: 3,
-		WaitedSeconds: 1.25}
-	claimed.State, claimed.Cgroup, claimed.Pids = "claimed", "", nil
+	claimed.Compute = &nodeapi.Compute{By: "libkerf", Reason: "fair", Priority: 1000}
+	claimed.Shares[0].Time = &nodeapi.Time{UsedPercent: new(uint32(7)), ChargedSeconds: 12.5, Launches: 900,
+		LaunchesOverBudget: 3, ThrottledSeconds: 1.25}
+	claimed.State, claimed.Cgroup, claimed.Pids = "Reserved", "", nil
 	pod := shared("g-0006", "pod\x1b[31mred\n", 0, 10*gib, 10*gib, 25)
 	pod.PodUid, pod.Container, pod.Pids = "3b9f", "main", []int32{1, 2, 3}
-	pod.With, pod.Joint = "g-0009", []*nodev1.Share{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
+	pod.CapSharedWith, pod.SharedCap = "g-0009", []*nodeapi.Share{{Gpu: uuid(0), MemoryBytes: 30 * gib, Percent: 45}}
 	burst := shared("g-0008", "burst", 2, 10*gib, 25*gib, 0)
-	burst.Compute = &nodev1.Compute{By: "none", Why: "it has no percent of a GPU"}
-	burst.Fragments[0].LentBytes, burst.Fragments[0].BurstBytes = 20*gib, 40*gib
+	burst.Compute = &nodeapi.Compute{By: "none", Reason: "it has no percent of a GPU"}
+	burst.Shares[0].BurstBytes, burst.Shares[0].MaxBurstBytes = 20*gib, 40*gib
 	stray := shared("g-0007", "stray", 0, 4*gib, gib, 0)
-	stray.Fragments[0].Gpu, stray.Health = "GPU-99999999-aaaa-bbbb-cccc-dddddddddddd", "lost"
-	return &nodev1.GetNodeResponse{
+	stray.Shares[0].Gpu, stray.Health, stray.Recovered = "GPU-99999999-aaaa-bbbb-cccc-dddddddddddd", "lost",
+		true
+	return &nodeapi.GetNodeResponse{
 		Ready: true, DriverVersion: "615.71.09", AgentVersion: "0.1.0",
-		Config: &nodev1.ConfigStatus{Source: "/etc/kerf.yaml", Sha256: "ab12", Pool: "default",
+		Config: &nodeapi.ConfigStatus{Source: "/etc/kerf.yaml", Sha256: "ab12", Pool: "default",
 			Errors: []string{"profiles[2].memory \"-1\" is negative"}},
 		Warnings: []string{"cgroup \"/kerf/old\" is still busy"},
-		Gpus: []*nodev1.GPU{
-			gpu(1, func(g *nodev1.GPU) {
-				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 79*gib+gib/2, 100, 60*gib, 97
+		Gpus: []*nodeapi.GPU{
+			gpu(1, func(g *nodeapi.GPU) {
+				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 79*gib+gib/2, 100, new(uint64(60*gib)),
+					new(uint32(97))
 			}),
-			gpu(0, func(g *nodev1.GPU) {
-				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 41*gib, 55, 20*gib, 42
-				g.Backends = []*nodev1.Backend{
+			gpu(0, func(g *nodeapi.GPU) {
+				g.GrantedBytes, g.GrantedPercent, g.UsedBytes, g.Utilization = 41*gib, 55, new(uint64(20*gib)),
+					new(uint32(42))
+				g.Backends = []*nodeapi.Backend{
 					{Name: "driver", Level: "driver", Listed: true, Answer: "not supported", Reason: "it is too old",
 						Remedy: "install r615"},
 					{Name: "libkerf", Level: "userspace", Listed: true, Answer: "supported"},
 					{Name: "reactive", Level: "reactive", Answer: "supported"},
 				}
 			}),
-			gpu(2, func(g *nodev1.GPU) { g.Utilization, g.GrantedBytes, g.LentBytes = -1, 10*gib, 20*gib }),
-			gpu(3, func(g *nodev1.GPU) {
-				g.Health, g.HealthReason, g.UsedKnown, g.Utilization, g.Levels = "lost", "XID 79: fell off the bus",
-					false, -1, nil
+			gpu(2, func(g *nodeapi.GPU) { g.Utilization, g.GrantedBytes, g.BurstBytes = nil, 10*gib, 20*gib }),
+			gpu(3, func(g *nodeapi.GPU) {
+				g.Health, g.HealthReason, g.UsedBytes, g.Utilization, g.Levels = "lost", "XID 79: fell off the bus",
+					nil, nil, nil
 			}),
-			gpu(4, func(g *nodev1.GPU) { g.Mig, g.Levels = true, nil }),
+			gpu(4, func(g *nodeapi.GPU) { g.Mig, g.Levels = true, nil }),
 		},
-		Grants: []*nodev1.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod,
+		Grants: []*nodeapi.Grant{whole, shared("g-0001", "train", 0, 10*gib, 9*gib+gib/2, 25), blind, claimed, pod,
 			stray, burst},
 	}
 }
@@ -116,7 +118,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestGolden(t *testing.T) {
 	s := present.FromNode(node())
-	away := present.FromNode(&nodev1.GetNodeResponse{NotReady: []string{"no driver: libnvidia-ml.so.1 was not found"}})
+	away := present.FromNode(&nodeapi.GetNodeResponse{NotReady: []string{"no driver: libnvidia-ml.so.1 was not found"}})
 	user := func(uid uint32) string { return map[uint32]string{1000: "ada"}[uid] }
 	asJSON := func(s present.Status) string {
 		b, err := present.JSON(s, true)
@@ -148,9 +150,9 @@ func TestGolden(t *testing.T) {
 
 // Scripts rely on the names and on arrays that are never null; 64-bit sizes must stay integers.
 func TestJSONIsTheInterface(t *testing.T) {
-	for name, p := range map[string]*nodev1.GetNodeResponse{
+	for name, p := range map[string]*nodeapi.GetNodeResponse{
 		"nothing":    {},
-		"bare items": {Gpus: []*nodev1.GPU{{MemoryBytes: 1<<64 - 1, Utilization: -1}}, Grants: []*nodev1.Grant{{}}},
+		"bare items": {Gpus: []*nodeapi.GPU{{CapacityBytes: 1<<64 - 1}}, Grants: []*nodeapi.Grant{{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := present.JSON(present.FromNode(p), false)
@@ -163,16 +165,16 @@ func TestJSONIsTheInterface(t *testing.T) {
 			if err := d.Decode(&tree); err != nil {
 				t.Fatal(err)
 			}
-			null := map[string]bool{"used_bytes": true, "utilization": true, "mig_state": true}
+			null := map[string]bool{"usedBytes": true, "utilization": true, "migState": true}
 			walk(t, "", tree, null)
 			if strings.Count(string(text), "\n") != 1 {
 				t.Errorf("a stream needs one line per document: %q", text)
 			}
 		})
 	}
-	text, err := present.JSON(present.FromNode(&nodev1.GetNodeResponse{Gpus: []*nodev1.GPU{{MemoryBytes: 1<<64 - 1}}}),
-		false)
-	if err != nil || !strings.Contains(string(text), `"memory_bytes":18446744073709551615`) {
+	largest := &nodeapi.GetNodeResponse{Gpus: []*nodeapi.GPU{{CapacityBytes: 1<<64 - 1}}}
+	text, err := present.JSON(present.FromNode(largest), false)
+	if err != nil || !strings.Contains(string(text), `"capacityBytes":18446744073709551615`) {
 		t.Errorf("got %s, %v", text, err)
 	}
 }
@@ -184,8 +186,8 @@ func walk(t *testing.T, path string, v any, null map[string]bool) {
 			if e == nil && !null[k] {
 				t.Errorf("%s.%s is null", path, k)
 			}
-			if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(k) {
-				t.Errorf("%s.%s is not snake case", path, k)
+			if !regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`).MatchString(k) {
+				t.Errorf("%s.%s is not camel case", path, k)
 			}
 			walk(t, path+"."+k, e, null)
 		}

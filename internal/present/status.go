@@ -9,9 +9,9 @@ import "slices"
 // value is not known.
 type Status struct {
 	Ready         bool     `json:"ready"`
-	NotReady      []string `json:"not_ready"`
-	DriverVersion string   `json:"driver_version"`
-	AgentVersion  string   `json:"agent_version"`
+	NotReady      []string `json:"notReady"`
+	DriverVersion string   `json:"driverVersion"`
+	AgentVersion  string   `json:"agentVersion"`
 	Config        Config   `json:"config"`
 	Warnings      []string `json:"warnings"`
 	GPUs          []GPU    `json:"gpus"`
@@ -25,42 +25,42 @@ type Config struct {
 	Pool     string   `json:"pool"`
 	Errors   []string `json:"errors"`
 	Profiles []string `json:"profiles"`
-	// Waiting are GPUs whose settings wait for those who use them.
-	Waiting []Waiting `json:"waiting"`
+	// Pending are the GPUs with settings that wait until the GPU is idle.
+	Pending []PendingSettings `json:"pending"`
 }
 
-// Waiting is a GPU whose settings wait.
-type Waiting struct {
-	GPU   string   `json:"gpu"`
-	Index int32    `json:"index"`
-	What  []string `json:"what"`
-	For   []string `json:"for"`
+// PendingSettings are settings of a GPU that wait.
+type PendingSettings struct {
+	GPU       string   `json:"gpu"`
+	Index     int32    `json:"index"`
+	Settings  []string `json:"settings"`
+	BlockedBy []string `json:"blockedBy"`
 }
 
 // GPU is one GPU of the node. Amounts are bytes, percents 0 to 100.
 type GPU struct {
-	UUID              string  `json:"uuid"`
-	Index             int32   `json:"index"`
-	Model             string  `json:"model"`
-	PCI               string  `json:"pci"`
-	NUMA              int32   `json:"numa"`
-	MemoryBytes       uint64  `json:"memory_bytes"`
-	ReservedBytes     uint64  `json:"reserved_bytes"`
-	UsedBytes         *uint64 `json:"used_bytes"`
-	GrantedBytes      uint64  `json:"granted_bytes"`
-	GrantedPercent    uint32  `json:"granted_percent"`
-	CurrentBurstBytes uint64  `json:"lent_bytes"`
-	// MemoryOvercommit and ComputeOvercommit are how much is given in fractions, in percent of what there is; left out
-	// for 100.
-	MemoryOvercommit  uint32   `json:"memory_overcommit_percent,omitempty"`
-	ComputeOvercommit uint32   `json:"compute_overcommit_percent,omitempty"`
-	Utilization       *int32   `json:"utilization"`
+	UUID           string  `json:"uuid"`
+	Index          int32   `json:"index"`
+	Model          string  `json:"model"`
+	PCI            string  `json:"pci"`
+	NUMA           int32   `json:"numa"`
+	CapacityBytes  uint64  `json:"capacityBytes"`
+	ReservedBytes  uint64  `json:"reservedBytes"`
+	UsedBytes      *uint64 `json:"usedBytes"`
+	GrantedBytes   uint64  `json:"grantedBytes"`
+	GrantedPercent uint32  `json:"grantedPercent"`
+	BurstBytes     uint64  `json:"burstBytes"`
+	// MemoryOvercommit and ComputeOvercommit are how much is granted in shares, in percent of the capacity; absent for
+	// 100.
+	MemoryOvercommit  uint32   `json:"memoryOvercommitPercent,omitempty"`
+	ComputeOvercommit uint32   `json:"computeOvercommitPercent,omitempty"`
+	Utilization       *uint32  `json:"utilization"`
 	Health            string   `json:"health"`
-	HealthReason      string   `json:"health_reason"`
+	HealthReason      string   `json:"healthReason"`
 	Levels            []string `json:"levels"`
 	MIG               bool     `json:"mig"`
 	// MIGState is null for a GPU without MIG support, and while nothing is known.
-	MIGState *MIG `json:"mig_state"`
+	MIGState *MIG `json:"migState"`
 	// Backends are all backends of the GPU, strongest first.
 	Backends []Backend `json:"backends"`
 }
@@ -76,76 +76,86 @@ type Backend struct {
 	Remedy string `json:"remedy"`
 }
 
-// Grant is one claim or lease. GPUs are the UUIDs of its shares, in their order.
+// Grant is one grant. State is Reserved, Active or Releasing. A Recovered grant was rebuilt after its checkpoint was
+// lost. GPUs are the UUIDs of its shares, in their order.
 type Grant struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
 	State       string   `json:"state"`
+	Recovered   bool     `json:"recovered"`
 	GPUs        []string `json:"gpus"`
-	Shares      []Share  `json:"fragments"`
-	MemoryBytes uint64   `json:"memory_bytes"`
+	Shares      []Share  `json:"shares"`
+	MemoryBytes uint64   `json:"memoryBytes"`
 	Percent     uint32   `json:"percent"`
-	UsedBytes   *uint64  `json:"used_bytes"`
+	UsedBytes   *uint64  `json:"usedBytes"`
 	Level       string   `json:"level"`
-	LevelReason string   `json:"level_reason"`
+	LevelReason string   `json:"levelReason"`
 	Backend     string   `json:"backend"`
 	Compute     Compute  `json:"compute"`
 	Cgroup      string   `json:"cgroup"`
 	PIDs        []int32  `json:"pids"`
-	UID         uint32   `json:"uid"`
-	PodUID      string   `json:"pod_uid"`
+	UserID      uint32   `json:"userID"`
+	PodUID      string   `json:"podUID"`
 	Container   string   `json:"container"`
 	Health      string   `json:"health"`
 	Profile     string   `json:"profile"`
 	Whole       bool     `json:"whole"`
 	// The pod's names, the container instance that uses the grant now, its name in the pod, and its cap if that is less
 	// than the grant. Empty for a process outside of pods.
-	PodNamespace string  `json:"pod_namespace"`
-	PodName      string  `json:"pod_name"`
-	ContainerID  string  `json:"container_id"`
-	UsedBy       string  `json:"used_by"`
-	InForce      []Share `json:"in_force"`
-	// With is the ID of the grant whose cap this one shares. SharedCap is the cap of all that share it, on its GPUs;
-	// empty if its cap is not shared.
-	With      string  `json:"with"`
-	SharedCap []Share `json:"joint"`
+	PodNamespace   string  `json:"podNamespace"`
+	PodName        string  `json:"podName"`
+	ContainerID    string  `json:"containerID"`
+	UsedBy         string  `json:"usedBy"`
+	EnforcedShares []Share `json:"enforcedShares"`
+	// CapSharedWith is the ID of the grant whose cap this one shares. SharedCap is the cap of all that share it, on its
+	// GPUs; empty if its cap is not shared.
+	CapSharedWith string  `json:"capSharedWith"`
+	SharedCap     []Share `json:"sharedCap"`
 }
 
-// Share is a grant's share of one GPU. MemoryBytes is guaranteed. CurrentBurstBytes is what it may use above that now,
-// and BurstBytes the maximum of both together, 0 without bursting.
+// Share is a grant's share of one GPU. MemoryBytes is guaranteed. BurstBytes is what it may use above that now, and
+// MaxBurstBytes the maximum of both together, 0 without bursting.
 type Share struct {
-	GPU               string  `json:"gpu"`
-	MemoryBytes       uint64  `json:"memory_bytes"`
-	CurrentBurstBytes uint64  `json:"lent_bytes"`
-	BurstBytes        uint64  `json:"burst_bytes"`
-	Percent           uint32  `json:"percent"`
-	Whole             bool    `json:"whole"`
-	UsedBytes         *uint64 `json:"used_bytes"`
+	GPU           string  `json:"gpu"`
+	MemoryBytes   uint64  `json:"memoryBytes"`
+	BurstBytes    uint64  `json:"burstBytes"`
+	MaxBurstBytes uint64  `json:"maxBurstBytes"`
+	Percent       uint32  `json:"percent"`
+	Whole         bool    `json:"whole"`
+	UsedBytes     *uint64 `json:"usedBytes"`
 	// MIGProfile is the MIG instance's, empty for a share or all of the GPU; MIGStart is where it begins.
-	MIGProfile string `json:"mig_profile"`
-	MIGStart   int32  `json:"mig_start"`
+	MIGProfile string `json:"migProfile"`
+	MIGStart   int32  `json:"migStart"`
 	// Time is null where the grant's programs do not count their time on the GPU.
 	Time *Time `json:"time"`
 }
 
 // Compute tells what limits a grant to its percent of GPU time: By is libkerf, mps, exclusive (it has whole GPUs) or
-// none. Why is the reason for none, and else the rule. Idle time goes to the highest Priority first.
+// none. Reason is why nothing does, and else the rule. Idle time goes to the highest Priority first.
 type Compute struct {
 	By       string `json:"by"`
-	Why      string `json:"why"`
+	Reason   string `json:"reason"`
 	Priority int32  `json:"priority"`
 }
 
-// Time is what a lease used of one GPU's time. UsedPercent is its part of the last ten seconds by the driver's samples;
-// nil when unknown. The rest its programs count: what was charged for launches, those that ran past the budget because
-// no agent refilled it or a copy had waited for a second, and how long launches waited for a budget, summed over
-// threads.
+// Time is the GPU time of an active grant on one GPU. UsedPercent is its part of the last ten seconds by the driver's
+// samples; nil when unknown. The rest its programs count: what was charged for launches, those that ran past the budget
+// because no agent refilled it or a copy had waited for a second, and how long launches waited for a budget, summed
+// over threads.
 type Time struct {
-	UsedPercent        *int32  `json:"used_percent"`
-	ChargedSeconds     float64 `json:"charged_seconds"`
+	UsedPercent        *uint32 `json:"usedPercent"`
+	ChargedSeconds     float64 `json:"chargedSeconds"`
 	Launches           uint64  `json:"launches"`
-	LaunchesPastBudget uint64  `json:"launches_past_budget"`
-	WaitedSeconds      float64 `json:"waited_seconds"`
+	LaunchesOverBudget uint64  `json:"launchesOverBudget"`
+	ThrottledSeconds   float64 `json:"throttledSeconds"`
+}
+
+// shownState is the state for people.
+func (g Grant) shownState() string {
+	if g.Recovered {
+		return g.State + " (recovered)"
+	}
+	return g.State
 }
 
 // Label is namespace/pod/container of a pod's grant, else the grant's name, else its id.
@@ -162,7 +172,7 @@ func (g Grant) Label() string {
 // burst is the memory that the grant may use above its guarantee, on all its GPUs.
 func (g Grant) burst() (sum uint64) {
 	for _, f := range g.Shares {
-		sum += f.CurrentBurstBytes
+		sum += f.BurstBytes
 	}
 	return sum
 }

@@ -32,11 +32,11 @@ func (o Options) user(g Grant) string {
 		return "pod:" + clean(g.PodUID)
 	}
 	if o.User != nil {
-		if name := o.User(g.UID); name != "" {
+		if name := o.User(g.UserID); name != "" {
 			return clean(name)
 		}
 	}
-	return strconv.FormatUint(uint64(g.UID), 10)
+	return strconv.FormatUint(uint64(g.UserID), 10)
 }
 
 // Table renders s as one line per GPU and per grant, columns two or more spaces apart, with the same
@@ -59,7 +59,7 @@ func gpuTable(s Status, o Options) string {
 	for _, g := range s.GPUs {
 		row := []string{
 			strconv.Itoa(int(g.Index)), or(g.Health), sizeOr(g.UsedBytes),
-			withLent(g.GrantedBytes, g.CurrentBurstBytes),
+			withLent(g.GrantedBytes, g.BurstBytes),
 			times(size(g.usable()), int(g.MemoryOvercommit)),
 			ofPercent(int(g.GrantedPercent), int(g.ComputeOvercommit)), utilization(g.Utilization),
 			or(strings.Join(g.Levels, ",")), or(g.Model),
@@ -87,7 +87,7 @@ func grantTable(s Status, o Options) string {
 	rows := [][]string{head}
 	for _, g := range s.Grants {
 		row := []string{
-			or(g.Label()), or(g.State), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes),
+			or(g.Label()), or(g.shownState()), or(indexes(g.GPUs, index)), sizeOr(g.UsedBytes),
 			withLent(g.MemoryBytes, g.burst()),
 			percent(g.Percent), or(g.Level), or(g.Backend), strconv.Itoa(len(g.PIDs)), or(g.Health), o.user(g),
 		}

@@ -88,7 +88,7 @@ func percent(p uint32) string {
 	return sharing.Percent(p).String()
 }
 
-func utilization(u *int32) string {
+func utilization(u *uint32) string {
 	if u == nil {
 		return unknown
 	}
@@ -97,7 +97,7 @@ func utilization(u *int32) string {
 
 // usable is what of a GPU can be granted at all.
 func (g GPU) usable() uint64 {
-	return uint64(sharing.Bytes(g.MemoryBytes).SubFloor(sharing.Bytes(g.ReservedBytes)))
+	return uint64(sharing.Bytes(g.CapacityBytes).SubFloor(sharing.Bytes(g.ReservedBytes)))
 }
 
 // plural is "1 pid", "2 pids".
@@ -186,9 +186,9 @@ func summary(s Status) []line {
 	for _, e := range s.Config.Errors {
 		lines = append(lines, line{{yellow, "new config refused: "}, {plainStyle, clean(e)}})
 	}
-	for _, w := range s.Config.Waiting {
-		text := fmt.Sprintf("GPU %d: %s, when these have ended: %s", w.Index, strings.Join(w.What, ", "),
-			strings.Join(w.For, ", "))
+	for _, w := range s.Config.Pending {
+		text := fmt.Sprintf("GPU %d: %s, when these have ended: %s", w.Index, strings.Join(w.Settings, ", "),
+			strings.Join(w.BlockedBy, ", "))
 		lines = append(lines, line{{yellow, "config waits: "}, {plainStyle, clean(text)}})
 	}
 	return lines

@@ -11,21 +11,21 @@ import (
 	"strconv"
 	"strings"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // topRow is one owner on one GPU, or on several.
 type topRow struct {
-	gpu *telemetryv1.GPU
-	use *telemetryv1.Use
+	gpu *telemetryapi.GPU
+	use *telemetryapi.Usage
 	// gpus are the indexes where there may be several, else nil.
 	gpus map[int32]bool
 }
 
 // Top renders one sample: a line per GPU, and the lines that the view asks for, in its order. What is not known is "-",
 // and a value that is known by less than its processes has a mark, which the last line explains.
-func Top(s *telemetryv1.Sample, v TopView) string {
+func Top(s *telemetryapi.Sample, v TopView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "source %s, driver %s", or(s.GetSource()), or(s.GetDriverVersion()))
 	if !s.GetAgentUp() {
@@ -46,7 +46,7 @@ func Top(s *telemetryv1.Sample, v TopView) string {
 	return b.String()
 }
 
-func topGPUs(s *telemetryv1.Sample, v TopView) string {
+func topGPUs(s *telemetryapi.Sample, v TopView) string {
 	rows := [][]string{{"GPU", "MEMORY", "ALLOCATABLE", "SM", "POWER", "TEMP", "MODEL"}}
 	if v.Wide {
 		rows[0] = append(rows[0], "UUID")
@@ -75,17 +75,17 @@ func topGPUs(s *telemetryv1.Sample, v TopView) string {
 }
 
 // gpusInOrder are the GPUs by their index or, where there are no other lines, in the order of the view.
-func gpusInOrder(s *telemetryv1.Sample, v TopView) []*telemetryv1.GPU {
+func gpusInOrder(s *telemetryapi.Sample, v TopView) []*telemetryapi.GPU {
 	gpus := slices.Clone(s.GetGpus())
 	if v.By != "gpu" {
 		return gpus
 	}
-	key := map[string]func(*telemetryv1.GPU) float64{
-		"memory": func(g *telemetryv1.GPU) float64 { return float64(g.GetMemoryUsedBytes()) },
-		"sm":     func(g *telemetryv1.GPU) float64 { return g.GetSmRatio() },
-		"energy": func(g *telemetryv1.GPU) float64 { return g.GetPowerWatts() },
+	key := map[string]func(*telemetryapi.GPU) float64{
+		"memory": func(g *telemetryapi.GPU) float64 { return float64(g.GetMemoryUsedBytes()) },
+		"sm":     func(g *telemetryapi.GPU) float64 { return g.GetSmRatio() },
+		"energy": func(g *telemetryapi.GPU) float64 { return g.GetPowerWatts() },
 	}[v.Order]
-	slices.SortStableFunc(gpus, func(a, b *telemetryv1.GPU) int {
+	slices.SortStableFunc(gpus, func(a, b *telemetryapi.GPU) int {
 		if key == nil {
 			return cmp.Compare(a.GetIndex(), b.GetIndex())
 		}
@@ -95,10 +95,10 @@ func gpusInOrder(s *telemetryv1.Sample, v TopView) []*telemetryv1.GPU {
 }
 
 // topRows are the owners that have something, in order.
-func topRows(s *telemetryv1.Sample, v TopView) []topRow {
+func topRows(s *telemetryapi.Sample, v TopView) []topRow {
 	var rows []topRow
 	for _, g := range s.GetGpus() {
-		for _, u := range g.GetUses() {
+		for _, u := range g.GetUsages() {
 			if u.GetOwner() == "grant" || u.GetProcesses() > 0 || u.GetMemoryBytes().GetValue() > 0 ||
 				u.GetSmRatio().GetValue() > 0 {
 				rows = append(rows, topRow{gpu: g, use: u})
@@ -108,11 +108,11 @@ func topRows(s *telemetryv1.Sample, v TopView) []topRow {
 	if v.By == "pod" {
 		rows = perPod(rows)
 	}
-	key := map[string]func(*telemetryv1.Use) float64{
-		"memory": func(u *telemetryv1.Use) float64 { return u.GetMemoryBytes().GetValue() },
-		"sm":     func(u *telemetryv1.Use) float64 { return u.GetSmRatio().GetValue() },
-		"energy": func(u *telemetryv1.Use) float64 { return u.GetEnergyJoules().GetValue() },
-		"idle":   func(u *telemetryv1.Use) float64 { return u.GetIdleSeconds() },
+	key := map[string]func(*telemetryapi.Usage) float64{
+		"memory": func(u *telemetryapi.Usage) float64 { return u.GetMemoryBytes().GetValue() },
+		"sm":     func(u *telemetryapi.Usage) float64 { return u.GetSmRatio().GetValue() },
+		"energy": func(u *telemetryapi.Usage) float64 { return u.GetEnergyJoules().GetValue() },
+		"idle":   func(u *telemetryapi.Usage) float64 { return u.GetIdleSeconds() },
 	}[v.Order]
 	slices.SortStableFunc(rows, func(a, b topRow) int {
 		switch {
@@ -138,11 +138,11 @@ func (r topRow) at() string {
 	return strings.Join(all, ",")
 }
 
-func topName(u *telemetryv1.Use) string {
+func topName(u *telemetryapi.Usage) string {
 	switch u.GetOwner() {
 	case "grant":
 		return or(u.GetGrant())
-	case "stranger":
+	case "unmanaged":
 		return "(unmanaged)"
 	}
 	return "(unattributed)"
@@ -163,8 +163,8 @@ func topUses(rows []topRow) string {
 			line[0] += "/" + clean(p) + "@" + strconv.Itoa(int(u.GetInstanceStart()))
 		}
 		if u.GetOwner() == "grant" {
-			line[3] = withLent(u.GetMemoryLimitBytes(), u.GetMemoryLentBytes())
-			line[5] = percent(uint32(u.GetComputeLimitRatio()*float64(sharing.FullGPU) + 0.5))
+			line[3] = withLent(u.GetMemoryGuaranteedBytes(), u.GetMemoryBurstBytes())
+			line[5] = percent(uint32(u.GetComputeGrantedRatio()*float64(sharing.FullGPU) + 0.5))
 		}
 		if u.IdleSeconds != nil {
 			line[7] = fmt.Sprintf("%.0fs", u.GetIdleSeconds())
@@ -175,53 +175,53 @@ func topUses(rows []topRow) string {
 }
 
 // topAmount renders a value with the mark of how it is known.
-func topAmount(a *telemetryv1.Amount, text func(float64) string) string {
+func topAmount(a *telemetryapi.Amount, text func(float64) string) string {
 	if a == nil {
 		return unknown
 	}
-	return text(a.GetValue()) + map[string]string{"instance": "*", "device-share": "~"}[a.GetKnown()]
+	return text(a.GetValue()) + map[string]string{"instance": "*", "device-share": "~"}[a.GetAttribution()]
 }
 
 func ratio(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
-// ClusterUse is what one owner uses of one GPU of a cluster. Amounts are nil if unknown.
-type ClusterUse struct {
+// ClusterUsage is what one owner uses of one GPU of a cluster. Amounts are nil if unknown.
+type ClusterUsage struct {
 	Node string `json:"node"`
 	GPU  string `json:"gpu"`
 	// Index is the GPU's on its node.
 	Index int `json:"index"`
-	// Claim is the claim's id; it is empty for the use of what has no grant.
-	Claim     string `json:"claim"`
+	// Grant is the ID of the grant; it is empty for an owner without a grant.
+	Grant     string `json:"grant"`
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
 	Level     string `json:"level"`
 	// MemoryBytes is granted, UsedBytes in use, and SM the part of the time in which the GPU worked for it, 0 to 1.
-	MemoryBytes uint64   `json:"memory_bytes"`
-	UsedBytes   *float64 `json:"used_bytes"`
-	SM          *float64 `json:"sm_ratio"`
+	MemoryBytes uint64   `json:"memoryBytes"`
+	UsedBytes   *float64 `json:"usedBytes"`
+	SM          *float64 `json:"smRatio"`
 }
 
 // name is whose a use is.
-func (u ClusterUse) name() string {
+func (u ClusterUsage) name() string {
 	switch {
-	case u.Claim == "":
-		return "(no grant's)"
+	case u.Grant == "":
+		return "(unmanaged)"
 	case u.Pod == "":
-		return clean(u.Claim)
+		return clean(u.Grant)
 	}
 	return clean(u.Namespace + "/" + u.Pod + "/" + u.Container)
 }
 
 // UseNames returns the pods and the grants of processes, without repetition.
-func UseNames(uses []ClusterUse) []string {
+func UseNames(uses []ClusterUsage) []string {
 	var out []string
 	for _, u := range uses {
 		switch {
 		case u.Pod != "":
 			out = append(out, "pod/"+u.Pod)
-		case u.Claim != "":
-			out = append(out, "grant/"+u.Claim)
+		case u.Grant != "":
+			out = append(out, "grant/"+u.Grant)
 		}
 	}
 	slices.Sort(out)
@@ -229,10 +229,10 @@ func UseNames(uses []ClusterUse) []string {
 }
 
 // SampleNames returns the grants of a sample, without repetition.
-func SampleNames(s *telemetryv1.Sample) []string {
+func SampleNames(s *telemetryapi.Sample) []string {
 	var out []string
 	for _, g := range s.GetGpus() {
-		for _, u := range g.GetUses() {
+		for _, u := range g.GetUsages() {
 			if u.GetGrantId() != "" {
 				out = append(out, "grant/"+u.GetGrantId())
 			}
@@ -243,14 +243,14 @@ func SampleNames(s *telemetryv1.Sample) []string {
 }
 
 // ClusterTop renders what is used in a cluster, in one of TopOrders.
-func ClusterTop(uses []ClusterUse, order string, o Options) string {
+func ClusterTop(uses []ClusterUsage, order string, o Options) string {
 	value := func(v *float64) float64 {
 		if v == nil {
 			return -1
 		}
 		return *v
 	}
-	slices.SortStableFunc(uses, func(a, b ClusterUse) int {
+	slices.SortStableFunc(uses, func(a, b ClusterUsage) int {
 		switch order {
 		case "memory":
 			return cmp.Compare(value(b.UsedBytes), value(a.UsedBytes))
@@ -268,12 +268,12 @@ func ClusterTop(uses []ClusterUse, order string, o Options) string {
 	for _, u := range uses {
 		row := []string{clean(u.Node) + "/" + strconv.Itoa(u.Index), u.name(), unknown, unknown, unknown, or(u.Level)}
 		st := plainStyle
-		if u.Claim != "" {
+		if u.Grant != "" {
 			row[3] = size(u.MemoryBytes)
 		}
 		if u.UsedBytes != nil {
 			row[2] = size(uint64(max(0, *u.UsedBytes)))
-			if u.Claim != "" && *u.UsedBytes > float64(u.MemoryBytes) {
+			if u.Grant != "" && *u.UsedBytes > float64(u.MemoryBytes) {
 				st = yellow
 			}
 		}
@@ -281,7 +281,7 @@ func ClusterTop(uses []ClusterUse, order string, o Options) string {
 			row[4] = ratio(*u.SM)
 		}
 		if o.Wide {
-			row = append(row, or(u.Claim), or(u.GPU))
+			row = append(row, or(u.Grant), or(u.GPU))
 		}
 		rows, styles = append(rows, row), append(styles, st)
 	}

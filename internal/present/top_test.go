@@ -9,32 +9,36 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 )
 
-func topSample() *telemetryv1.Sample {
-	gib := func(n float64, known string) *telemetryv1.Amount {
-		return &telemetryv1.Amount{Value: n * (1 << 30), Known: known}
+func topSample() *telemetryapi.Sample {
+	gib := func(n float64, known string) *telemetryapi.Amount {
+		return &telemetryapi.Amount{Value: n * (1 << 30), Attribution: known}
 	}
-	part := func(n float64, known string) *telemetryv1.Amount { return &telemetryv1.Amount{Value: n, Known: known} }
+	part := func(n float64, known string) *telemetryapi.Amount {
+		return &telemetryapi.Amount{Value: n, Attribution: known}
+	}
 	used, total, sm, watts, idle := uint64(12<<30), uint64(80<<30), 0.8, 350.4, 12.0
-	return &telemetryv1.Sample{
+	return &telemetryapi.Sample{
 		Source: "nvml", DriverVersion: "615.1", AgentUp: true, Missed: 3,
-		Gpus: []*telemetryv1.GPU{
+		Gpus: []*telemetryapi.GPU{
 			{Index: 0, Model: "H100", MemoryUsedBytes: &used, MemoryTotalBytes: &total, MemoryAllocatableBytes: &total,
-				SmRatio: &sm, PowerWatts: &watts, Uses: []*telemetryv1.Use{
-					{Owner: "grant", Grant: "ml/a/train", Level: "driver", MemoryLimitBytes: 10 << 30,
-						MemoryLentBytes: 1 << 30, ComputeLimitRatio: 0.25, Processes: 2, MemoryBytes: gib(4, "process"),
-						SmRatio: part(0.5, "process"), EnergyJoules: part(175, "device-share")},
-					{Owner: "grant", Grant: "b\x1b[2J", Level: "none", MemoryLimitBytes: 20 << 30, IdleSeconds: &idle},
-					{Owner: "stranger", Processes: 1, MemoryBytes: gib(1, "process")},
+				SmRatio: &sm, PowerWatts: &watts, Usages: []*telemetryapi.Usage{
+					{Owner: "grant", Grant: "ml/a/train", Level: "driver", MemoryGuaranteedBytes: 10 << 30,
+						MemoryBurstBytes: 1 << 30, ComputeGrantedRatio: 0.25, Processes: 2,
+						MemoryBytes: gib(4, "process"),
+						SmRatio:     part(0.5, "process"), EnergyJoules: part(175, "device-share")},
+					{Owner: "grant", Grant: "b\x1b[2J", Level: "none", MemoryGuaranteedBytes: 20 << 30,
+						IdleSeconds: &idle},
+					{Owner: "unmanaged", Processes: 1, MemoryBytes: gib(1, "process")},
 					{Owner: "unattributed", MemoryBytes: gib(7, "unattributed"), SmRatio: part(0.3, "unattributed")},
 				}},
 			{Index: 1, Model: "H100", Error: "lost"},
-			{Index: 2, Uses: []*telemetryv1.Use{
-				{Owner: "grant", Grant: "m", InstanceProfile: "1g.10gb", InstanceStart: 2, MemoryLimitBytes: 10 << 30,
-					MemoryBytes: gib(2, "instance")},
-				{Owner: "stranger"}, {Owner: "unattributed"},
+			{Index: 2, Usages: []*telemetryapi.Usage{
+				{Owner: "grant", Grant: "m", InstanceProfile: "1g.10gb", InstanceStart: 2,
+					MemoryGuaranteedBytes: 10 << 30, MemoryBytes: gib(2, "instance")},
+				{Owner: "unmanaged"}, {Owner: "unattributed"},
 			}},
 		},
 	}
@@ -72,7 +76,7 @@ func TestTopOrders(t *testing.T) {
 			t.Errorf("by %s: %q is first, want %q", order, got, first[order])
 		}
 	}
-	if text := Top(&telemetryv1.Sample{}, TopView{}); !strings.Contains(text, "agent does not answer") ||
+	if text := Top(&telemetryapi.Sample{}, TopView{}); !strings.Contains(text, "agent does not answer") ||
 		strings.Contains(text, "OWNER") {
 		t.Errorf("a node without anything: %s", text)
 	}
@@ -80,18 +84,18 @@ func TestTopOrders(t *testing.T) {
 
 func TestTopPerPod(t *testing.T) {
 	s := topSample()
-	use := func(container string, mem float64) *telemetryv1.Use {
+	use := func(container string, mem float64) *telemetryapi.Usage {
 		idle := mem
-		return &telemetryv1.Use{
+		return &telemetryapi.Usage{
 			Owner: "grant", Grant: "ml/p/" + container, GrantId: container, Namespace: "ml", Pod: "p",
 			Container: container, Level: "driver", Processes: 1,
-			MemoryLimitBytes: 10 << 30, ComputeLimitRatio: 0.25,
-			MemoryBytes: &telemetryv1.Amount{Value: mem * (1 << 30), Known: "process"}, IdleSeconds: &idle,
+			MemoryGuaranteedBytes: 10 << 30, ComputeGrantedRatio: 0.25,
+			MemoryBytes: &telemetryapi.Amount{Value: mem * (1 << 30), Attribution: "process"}, IdleSeconds: &idle,
 		}
 	}
-	s.Gpus[0].Uses = append([]*telemetryv1.Use{use("a", 3), use("b", 1)}, s.Gpus[0].Uses[2:]...)
-	s.Gpus[2].Uses = append(s.Gpus[2].Uses, use("a", 2))
-	s.Gpus[2].Uses[len(s.Gpus[2].Uses)-1].SmRatio = &telemetryv1.Amount{Value: 0.5, Known: "device-share"}
+	s.Gpus[0].Usages = append([]*telemetryapi.Usage{use("a", 3), use("b", 1)}, s.Gpus[0].Usages[2:]...)
+	s.Gpus[2].Usages = append(s.Gpus[2].Usages, use("a", 2))
+	s.Gpus[2].Usages[len(s.Gpus[2].Usages)-1].SmRatio = &telemetryapi.Amount{Value: 0.5, Attribution: "device-share"}
 	const want = `GPU  OWNER           MEMORY  LIMIT  SM   SHARE  ENERGY  IDLE  PROCS  LEVEL
 0,2  ml/p            6GiB    30GiB  -    75%    -       1s    3      driver
 2    m               2GiB*   10GiB  -    fair   -       -     0      -

@@ -6,7 +6,7 @@ package present
 import (
 	"slices"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 )
 
 // TopView says what Top shows, and in which order.
@@ -95,25 +95,25 @@ func perPod(rows []topRow) []topRow {
 }
 
 // podUse is a use under the name of its pod, of which nothing is known that does not add up.
-func podUse(u *telemetryv1.Use) *telemetryv1.Use {
+func podUse(u *telemetryapi.Usage) *telemetryapi.Usage {
 	name := u.GetGrant()
 	if u.GetPod() != "" {
 		name = u.GetNamespace() + "/" + u.GetPod()
 	}
-	return &telemetryv1.Use{
-		Owner: u.GetOwner(), Grant: name, Level: u.GetLevel(), MemoryLimitBytes: u.GetMemoryLimitBytes(),
-		MemoryLentBytes:   u.GetMemoryLentBytes(),
-		ComputeLimitRatio: u.GetComputeLimitRatio(), Processes: u.GetProcesses(), MemoryBytes: u.GetMemoryBytes(),
+	return &telemetryapi.Usage{
+		Owner: u.GetOwner(), Grant: name, Level: u.GetLevel(), MemoryGuaranteedBytes: u.GetMemoryGuaranteedBytes(),
+		MemoryBurstBytes:    u.GetMemoryBurstBytes(),
+		ComputeGrantedRatio: u.GetComputeGrantedRatio(), Processes: u.GetProcesses(), MemoryBytes: u.GetMemoryBytes(),
 		SmRatio:      u.GetSmRatio(),
 		EnergyJoules: u.GetEnergyJoules(), IdleSeconds: u.IdleSeconds,
 	}
 }
 
 // addUse adds another use of the same pod. A sum of which one part is not known is not known.
-func addUse(sum, u *telemetryv1.Use) {
-	sum.MemoryLimitBytes += u.GetMemoryLimitBytes()
-	sum.MemoryLentBytes += u.GetMemoryLentBytes()
-	sum.ComputeLimitRatio += u.GetComputeLimitRatio()
+func addUse(sum, u *telemetryapi.Usage) {
+	sum.MemoryGuaranteedBytes += u.GetMemoryGuaranteedBytes()
+	sum.MemoryBurstBytes += u.GetMemoryBurstBytes()
+	sum.ComputeGrantedRatio += u.GetComputeGrantedRatio()
 	sum.Processes += u.GetProcesses()
 	sum.MemoryBytes = addAmounts(sum.MemoryBytes, u.GetMemoryBytes())
 	sum.SmRatio = addAmounts(sum.SmRatio, u.GetSmRatio())
@@ -128,18 +128,18 @@ func addUse(sum, u *telemetryv1.Use) {
 	}
 }
 
-func addAmounts(a, b *telemetryv1.Amount) *telemetryv1.Amount {
+func addAmounts(a, b *telemetryapi.Amount) *telemetryapi.Amount {
 	if a == nil || b == nil {
 		return nil
 	}
-	known := a.GetKnown()
+	known := a.GetAttribution()
 	// The weakest of both: a sum is no better known than its worst part.
 	for _, weak := range []string{"device-share", "instance"} {
-		if b.GetKnown() == weak && known != "device-share" {
+		if b.GetAttribution() == weak && known != "device-share" {
 			known = weak
 		}
 	}
-	return &telemetryv1.Amount{Value: a.GetValue() + b.GetValue(), Known: known}
+	return &telemetryapi.Amount{Value: a.GetValue() + b.GetValue(), Attribution: known}
 }
 
 // reversed turns rows round where the view says so.

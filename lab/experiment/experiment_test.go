@@ -38,7 +38,7 @@ func TestExperiment(t *testing.T) {
 		t.Fatalf("status %d, %d runs, %v:\n%s", code, len(runs), err, text)
 	}
 	if r := runs[3]; r["policy"] != "fgd" || r["trace"] != "pods" || r["seed"] != 43.0 ||
-		r["capacity_gpu_milli"] != 20000.0 {
+		r["capacityGPUMilli"] != 20000.0 {
 		t.Errorf("last run %v", r)
 	}
 	if text, code := call(); code != command.ExitOK || !strings.Contains(text, "@130") ||
@@ -68,9 +68,9 @@ func TestExperiment(t *testing.T) {
 	text, code = call("--churn", "1.5", "--bound", "--churn-lives", "1", "-o", "json")
 	var bounded []struct {
 		NoPacking *struct {
-			Percent float64        `json:"rejected_demand_percent"`
+			Percent float64        `json:"rejectedDemandPercent"`
 			Rejects map[string]int `json:"rejects"`
-		} `json:"no_packing"`
+		} `json:"noPacking"`
 	}
 	if err := json.Unmarshal([]byte(text), &bounded); err != nil || code != command.ExitOK || len(bounded) != 1 ||
 		bounded[0].NoPacking == nil || bounded[0].NoPacking.Percent <= 0 {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
@@ -42,7 +42,7 @@ func (g *grants) Grants() (all map[string]collect.Grant, fresh bool) {
 // follow keeps the grants until ctx ends, over restarts of the agent.
 func (g *grants) follow(ctx context.Context, dir string) error {
 	said := ""
-	see := func(p *nodev1.GetNodeResponse) error {
+	see := func(p *nodeapi.GetNodeResponse) error {
 		if said != "" {
 			g.log.Info("reconnected to the agent")
 			said = ""
@@ -71,7 +71,7 @@ func (g *grants) set(all map[string]collect.Grant) {
 }
 
 // grantsOf are the grants of a picture.
-func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
+func grantsOf(p *nodeapi.GetNodeResponse) map[string]collect.Grant {
 	all := make(map[string]collect.Grant, len(p.GetGrants()))
 	for _, g := range p.GetGrants() {
 		out := collect.Grant{
@@ -83,12 +83,12 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 		if out.Pod != "" {
 			out.Name = out.Namespace + "/" + out.Pod + "/" + out.Container
 		}
-		for _, f := range g.GetFragments() {
+		for _, f := range g.GetShares() {
 			out.Attachment.Shares = append(out.Attachment.Shares, shareOf(f))
 			out.Caps = append(out.Caps, collect.Cap{
-				Memory: sharing.Bytes(f.GetMemoryBytes()), Burst: sharing.Bytes(f.GetLentBytes()),
+				Memory: sharing.Bytes(f.GetMemoryBytes()), Burst: sharing.Bytes(f.GetBurstBytes()),
 				Percent:   sharing.Percent(f.GetPercent()),
-				Throttled: time.Duration(f.GetTime().GetWaitedSeconds() * float64(time.Second)),
+				Throttled: time.Duration(f.GetTime().GetThrottledSeconds() * float64(time.Second)),
 				Timed:     f.GetTime() != nil,
 				Events:    eventsOf(f.GetCapEvents()),
 			})
@@ -98,7 +98,7 @@ func grantsOf(p *nodev1.GetNodeResponse) map[string]collect.Grant {
 	return unique(all)
 }
 
-func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
+func eventsOf(m *nodeapi.CapEvents) collect.CapEvents {
 	var e collect.CapEvents
 	if m != nil && m.Refused != nil {
 		e.Refused, e.Counted = m.GetRefused(), true
@@ -110,7 +110,7 @@ func eventsOf(m *nodev1.CapEvents) collect.CapEvents {
 	return e
 }
 
-func shareOf(f *nodev1.Share) attribution.Share {
+func shareOf(f *nodeapi.Share) attribution.Share {
 	ref, _ := sharing.ParseGPURef(f.GetGpu()) // no reading is of what the agent did not write
 	if p := f.GetMigProfile(); p != "" {
 		ref.Instance = sharing.InstanceRef{Profile: p, Start: int(f.GetMigStart())}

@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -26,7 +26,7 @@ import (
 // filter is what a reader wants; an empty list wants all.
 type filter struct{ gpus, namespaces, grants []string }
 
-func newFilter(in *telemetryv1.WatchRequest) filter {
+func newFilter(in *telemetryapi.WatchRequest) filter {
 	return filter{in.GetGpus(), in.GetNamespaces(), in.GetGrants()}
 }
 
@@ -44,9 +44,9 @@ func (f filter) grant(g collect.Grant) bool {
 }
 
 // sampleOf is a snapshot in the words of the API.
-func sampleOf(s *collect.Snapshot, keep filter) *telemetryv1.Sample {
-	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver,
-		AgentUp: s.Agent}
+func sampleOf(s *collect.Snapshot, keep filter) *telemetryapi.Sample {
+	out := &telemetryapi.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source,
+		DriverVersion: s.Driver, AgentUp: s.Agent}
 	for _, g := range s.GPUs {
 		if len(keep.gpus) > 0 && !slices.Contains(keep.gpus, string(g.Info.UUID)) {
 			continue
@@ -56,8 +56,8 @@ func sampleOf(s *collect.Snapshot, keep filter) *telemetryv1.Sample {
 	return out
 }
 
-func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
-	out := &telemetryv1.GPU{Uuid: string(g.Info.UUID), Index: int32(g.Info.Index), Model: g.Info.Model} //nolint:gosec // an index
+func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryapi.GPU {
+	out := &telemetryapi.GPU{Uuid: string(g.Info.UUID), Index: int32(g.Info.Index), Model: g.Info.Model} //nolint:gosec // an index
 	if g.Err != nil {
 		out.Error = g.Err.Error()
 		return out
@@ -79,16 +79,16 @@ func gpuOf(s *collect.Snapshot, g collect.GPU, keep filter) *telemetryv1.GPU {
 	out.PowerWatts, out.TemperatureCelsius = field(g, collect.FieldPower), field(g, collect.FieldTemperature)
 	for _, u := range g.Use.Grants {
 		if grant := s.Grants[u.Grant]; keep.grant(grant) {
-			out.Uses = append(out.Uses, grantUse(g, grant, u))
+			out.Usages = append(out.Usages, grantUsage(g, grant, u))
 		}
 	}
 	if keep.everyone() {
-		unmanaged := useOf("stranger", g.Use.Unmanaged,
+		unmanaged := usageOf("unmanaged", g.Use.Unmanaged,
 			g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}, Unmanaged: true}])
 		for _, pid := range g.Use.UnmanagedPIDs {
 			unmanaged.Pids = append(unmanaged.Pids, int32(pid)) //nolint:gosec // a pid
 		}
-		out.Uses = append(out.Uses, unmanaged, useOf(attribution.Unattributed.String(), g.Use.Rest,
+		out.Usages = append(out.Usages, unmanaged, usageOf(attribution.Unattributed.String(), g.Use.Rest,
 			g.Totals[attribution.Place{GPU: sharing.GPURef{UUID: g.Info.UUID}}]))
 	}
 	return out
@@ -102,16 +102,16 @@ func field(g collect.GPU, f collect.Field) *float64 {
 	return &v
 }
 
-func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telemetryv1.Use {
+func grantUsage(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telemetryapi.Usage {
 	gpu := sharing.GPURef{UUID: g.Info.UUID, Instance: u.Instance}
 	total := g.Totals[attribution.Place{Grant: u.Grant, GPU: gpu}]
-	out := useOf("grant", u.Use, total)
+	out := usageOf("grant", u.Use, total)
 	out.Grant, out.GrantId, out.Namespace, out.Pod, out.Container, out.Level = grant.Name, grant.ID, grant.Namespace,
 		grant.Pod, grant.Container, grant.Level
 	out.InstanceProfile, out.InstanceStart = u.Instance.Profile, int32(u.Instance.Start) //nolint:gosec // a place on a GPU
 	if limit, ok := grant.CapOn(gpu); ok {
-		out.MemoryLimitBytes, out.MemoryLentBytes = uint64(limit.Memory), uint64(limit.Burst)
-		out.ComputeLimitRatio = float64(limit.Percent) / float64(sharing.FullGPU)
+		out.MemoryGuaranteedBytes, out.MemoryBurstBytes = uint64(limit.Memory), uint64(limit.Burst)
+		out.ComputeGrantedRatio = float64(limit.Percent) / float64(sharing.FullGPU)
 		atCap(out, limit)
 	}
 	if total.Watched > 0 {
@@ -122,9 +122,9 @@ func grantUse(g collect.GPU, grant collect.Grant, u attribution.GrantUse) *telem
 }
 
 // atCap adds what happened at a grant's cap.
-func atCap(out *telemetryv1.Use, c collect.Cap) {
-	counted := func(v float64) *telemetryv1.Amount {
-		return &telemetryv1.Amount{Value: v, Known: attribution.ByProcess.String()}
+func atCap(out *telemetryapi.Usage, c collect.Cap) {
+	counted := func(v float64) *telemetryapi.Amount {
+		return &telemetryapi.Amount{Value: v, Attribution: attribution.ByProcess.String()}
 	}
 	if c.Timed {
 		out.ThrottledSeconds = counted(c.Throttled.Seconds())
@@ -136,12 +136,12 @@ func atCap(out *telemetryv1.Use, c collect.Cap) {
 		out.CapViolations = counted(float64(c.Events.Violations))
 	}
 	if c.Events.Violations > 0 {
-		out.DetectionDelaySeconds = counted(c.Events.Delay.Seconds())
+		out.DetectionSeconds = counted(c.Events.Delay.Seconds())
 	}
 }
 
-func useOf(owner string, u attribution.Use, t attribution.Total) *telemetryv1.Use {
-	return &telemetryv1.Use{
+func usageOf(owner string, u attribution.Use, t attribution.Total) *telemetryapi.Usage {
+	return &telemetryapi.Usage{
 		Owner: owner, Processes: int32(u.Processes), //nolint:gosec // a number of processes
 		MemoryBytes: amount(u.Memory), SmRatio: amount(u.SM), MemoryActiveRatio: amount(u.DRAM),
 		EnergyJoules:    amount(u.Energy),
@@ -151,11 +151,11 @@ func useOf(owner string, u attribution.Use, t attribution.Total) *telemetryv1.Us
 	}
 }
 
-func amount[T attribution.Quantity](a attribution.Amount[T]) *telemetryv1.Amount {
+func amount[T attribution.Quantity](a attribution.Amount[T]) *telemetryapi.Amount {
 	if !a.Known() {
 		return nil
 	}
-	return &telemetryv1.Amount{Value: float64(a.Value), Known: a.How.String()}
+	return &telemetryapi.Amount{Value: float64(a.Value), Attribution: a.How.String()}
 }
 
 // Own answers one caller with its numbers. GET / is the newest sample as JSON of the telemetry API, with the usage
@@ -174,7 +174,7 @@ func Own(hub *collect.Hub, dir string) http.Handler {
 			http.Error(w, "you have no grant here", http.StatusForbidden)
 			return
 		}
-		text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(ownSample(snapshot,
+		text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(ownSample(snapshot,
 			ids))
 		if err != nil {
 			http.Error(w, "the sample cannot be written", http.StatusInternalServerError)
@@ -229,15 +229,15 @@ func ownIDs(s *collect.Snapshot, dir string) []string {
 	return ids
 }
 
-func ownSample(s *collect.Snapshot, ids []string) *telemetryv1.Sample {
-	out := &telemetryv1.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source, DriverVersion: s.Driver,
-		AgentUp: s.Agent}
+func ownSample(s *collect.Snapshot, ids []string) *telemetryapi.Sample {
+	out := &telemetryapi.Sample{Sequence: s.Seq, AtUnixNanos: s.At.UnixNano(), Source: s.Source,
+		DriverVersion: s.Driver, AgentUp: s.Agent}
 	for _, g := range s.GPUs {
 		all := gpuOf(s, g, filter{grants: ids})
-		if len(all.GetUses()) > 0 {
-			out.Gpus = append(out.Gpus, &telemetryv1.GPU{
+		if len(all.GetUsages()) > 0 {
+			out.Gpus = append(out.Gpus, &telemetryapi.GPU{
 				Uuid: all.GetUuid(), Index: all.GetIndex(), Model: all.GetModel(), Error: all.GetError(),
-				Uses:             all.GetUses(),
+				Usages:           all.GetUsages(),
 				MemoryTotalBytes: all.MemoryTotalBytes, MemoryAllocatableBytes: all.MemoryAllocatableBytes,
 			})
 		}

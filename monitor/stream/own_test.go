@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -75,12 +75,12 @@ func TestOwn(t *testing.T) {
 				}
 				return
 			}
-			var got telemetryv1.Sample
+			var got telemetryapi.Sample
 			if err := protojson.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.GetGpus()) != 1 {
 				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 			}
 			var ids []string
-			for _, u := range got.GetGpus()[0].GetUses() {
+			for _, u := range got.GetGpus()[0].GetUsages() {
 				ids = append(ids, u.GetGrantId())
 			}
 			slices.Sort(ids)

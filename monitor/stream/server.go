@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/monitor/collect"
 )
@@ -28,7 +28,7 @@ const (
 
 // Server answers the telemetry API.
 type Server struct {
-	telemetryv1.UnimplementedTelemetryServer
+	telemetryapi.UnimplementedTelemetryServer
 	hub *collect.Hub
 
 	// made are the newest snapshot's messages by what their readers want, and seq is its number: each is made and
@@ -44,9 +44,9 @@ func New(hub *collect.Hub) *Server { return &Server{hub: hub} }
 // Serve answers on l until ctx ends, and closes l.
 func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {
 	g := grpc.NewServer(serve.GRPC(serve.GRPCRules{
-		MaxRequest: maxRequest, Streams: []string{telemetryv1.Telemetry_Watch_FullMethodName},
+		MaxRequest: maxRequest, Streams: []string{telemetryapi.Telemetry_Watch_FullMethodName},
 	})...)
-	telemetryv1.RegisterTelemetryServer(g, s)
+	telemetryapi.RegisterTelemetryServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
 	select {
@@ -59,7 +59,7 @@ func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {
 }
 
 // Watch implements the telemetry API.
-func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingServer[telemetryv1.Sample]) error {
+func (s *Server) Watch(in *telemetryapi.WatchRequest, out grpc.ServerStreamingServer[telemetryapi.Sample]) error {
 	interval := defaultInterval
 	if ms := in.GetIntervalMs(); ms != 0 {
 		interval = time.Duration(ms) * time.Millisecond
@@ -98,7 +98,7 @@ func (s *Server) Watch(in *telemetryv1.WatchRequest, out grpc.ServerStreamingSer
 }
 
 // send sends a snapshot as one reader gets it.
-func (s *Server) send(out grpc.ServerStreamingServer[telemetryv1.Sample], snapshot *collect.Snapshot, keep filter,
+func (s *Server) send(out grpc.ServerStreamingServer[telemetryapi.Sample], snapshot *collect.Snapshot, keep filter,
 	name string, missed uint64) error {
 	m, err := s.message(snapshot, keep, name)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Server) message(snapshot *collect.Snapshot, keep filter, name string) (
 // fieldMissed is the number of Sample.missed. A message may be in parts, of which the last counts.
 const fieldMissed = protowire.Number(2)
 
-func encode(m *telemetryv1.Sample) (*serve.Encoded, error) {
+func encode(m *telemetryapi.Sample) (*serve.Encoded, error) {
 	data, err := proto.Marshal(m)
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "encode sample %d: %v", m.GetSequence(), err)

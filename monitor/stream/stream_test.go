@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 	"github.com/kerf-gpu/kerf/monitor/attribution"
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is a collector over a node that never changes, with a server.
 type node struct {
 	*collect.Collector
-	client telemetryv1.TelemetryClient
+	client telemetryapi.TelemetryClient
 }
 
 func (node) Name() string   { return "fake" }
@@ -106,7 +106,7 @@ func newNode(t *testing.T) node {
 			t.Error(err)
 		}
 	})
-	n.client = telemetryv1.NewTelemetryClient(conn)
+	n.client = telemetryapi.NewTelemetryClient(conn)
 	return n
 }
 
@@ -116,13 +116,13 @@ func bounds() limit.Bounds {
 		Bytes: 1 << 20, PeerBytes: 1 << 20}
 }
 
-func (n node) watch(t *testing.T, in *telemetryv1.WatchRequest) func() *telemetryv1.Sample {
+func (n node) watch(t *testing.T, in *telemetryapi.WatchRequest) func() *telemetryapi.Sample {
 	t.Helper()
 	s, err := n.client.Watch(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() *telemetryv1.Sample {
+	return func() *telemetryapi.Sample {
 		t.Helper()
 		m, err := s.Recv()
 		if err != nil {
@@ -135,36 +135,39 @@ func (n node) watch(t *testing.T, in *telemetryv1.WatchRequest) func() *telemetr
 func TestASampleAndItsParts(t *testing.T) {
 	n := newNode(t)
 	n.Cycle(t.Context())
-	next := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 100})
+	next := n.watch(t, &telemetryapi.WatchRequest{IntervalMs: 100})
 	got := next()
-	use := func(owner, grant, namespace string, gib float64, known string) *telemetryv1.Use {
-		u := &telemetryv1.Use{Owner: owner, Processes: 1, MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30),
-			Known: known}, MemoryPeakBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: known}}
+	use := func(owner, grant, namespace string, gib float64, known string) *telemetryapi.Usage {
+		u := &telemetryapi.Usage{Owner: owner, Processes: 1, MemoryBytes: &telemetryapi.Amount{Value: gib * (1 << 30),
+			Attribution: known}, MemoryPeakBytes: &telemetryapi.Amount{Value: gib * (1 << 30), Attribution: known}}
 		if grant != "" {
 			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c",
 				"driver"
-			u.MemoryLimitBytes, u.ComputeLimitRatio = 10<<30, 0.25
-			told := func(v float64) *telemetryv1.Amount { return &telemetryv1.Amount{Value: v, Known: "process"} }
-			u.OomRefusals, u.CapViolations, u.DetectionDelaySeconds = told(3), told(1), told(1)
+			u.MemoryGuaranteedBytes, u.ComputeGrantedRatio = 10<<30, 0.25
+			told := func(v float64) *telemetryapi.Amount {
+				return &telemetryapi.Amount{Value: v, Attribution: "process"}
+			}
+			u.OomRefusals, u.CapViolations, u.DetectionSeconds = told(3), told(1), told(1)
 		}
 		return u
 	}
-	strangers, rest := use("stranger", "", "", 1, "process"), use("unattributed", "", "", 2, "unattributed")
+	strangers, rest := use("unmanaged", "", "", 1, "process"), use("unattributed", "", "", 2, "unattributed")
 	strangers.Pids, rest.Processes = []int32{3}, 0
 	total, used, degrees := uint64(80<<30), uint64(10<<30), 50.0
-	want := &telemetryv1.Sample{
+	want := &telemetryapi.Sample{
 		Sequence: 1, Source: "fake", DriverVersion: "1.0", AgentUp: true,
-		Gpus: []*telemetryv1.GPU{
+		Gpus: []*telemetryapi.GPU{
 			{
 				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryAllocatableBytes: &total,
 				MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
-				Uses: []*telemetryv1.Use{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"),
+				Usages: []*telemetryapi.Usage{use("grant", "a", "x", 4, "process"),
+					use("grant", "b", "y", 3, "process"),
 					strangers, rest},
 			},
 			{Uuid: "GPU-1", Index: 1, Error: "lost"},
 		},
 	}
-	if d := cmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(&telemetryv1.Sample{},
+	if d := cmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(&telemetryapi.Sample{},
 		"at_unix_nanos")); d != "" {
 		t.Error(d)
 	}
@@ -172,18 +175,18 @@ func TestASampleAndItsParts(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	cases := map[string]struct {
-		in   *telemetryv1.WatchRequest
+		in   *telemetryapi.WatchRequest
 		gpus int
 		want []string
 	}{
-		"a namespace":    {&telemetryv1.WatchRequest{Namespaces: []string{"y"}}, 2, []string{"b"}},
-		"a grant's name": {&telemetryv1.WatchRequest{Grants: []string{"name-a"}}, 2, []string{"a"}},
-		"an id and a GPU": {&telemetryv1.WatchRequest{Grants: []string{"b"}, Gpus: []string{"GPU-0"}}, 1,
+		"a namespace":    {&telemetryapi.WatchRequest{Namespaces: []string{"y"}}, 2, []string{"b"}},
+		"a grant's name": {&telemetryapi.WatchRequest{Grants: []string{"name-a"}}, 2, []string{"a"}},
+		"an id and a GPU": {&telemetryapi.WatchRequest{Grants: []string{"b"}, Gpus: []string{"GPU-0"}}, 1,
 			[]string{"b"}},
-		"nothing there": {&telemetryv1.WatchRequest{Grants: []string{"b"}, Namespaces: []string{"x"}}, 2, nil},
-		"a GPU and all": {&telemetryv1.WatchRequest{Gpus: []string{"GPU-0"}}, 1,
-			[]string{"a", "b", "stranger", "unattributed"}},
-		"another GPU only": {&telemetryv1.WatchRequest{Gpus: []string{"GPU-1"}}, 1, nil},
+		"nothing there": {&telemetryapi.WatchRequest{Grants: []string{"b"}, Namespaces: []string{"x"}}, 2, nil},
+		"a GPU and all": {&telemetryapi.WatchRequest{Gpus: []string{"GPU-0"}}, 1,
+			[]string{"a", "b", "unmanaged", "unattributed"}},
+		"another GPU only": {&telemetryapi.WatchRequest{Gpus: []string{"GPU-1"}}, 1, nil},
 	}
 	n := newNode(t)
 	n.Cycle(t.Context())
@@ -191,7 +194,7 @@ func TestFilters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := n.watch(t, c.in)()
 			var got []string
-			for _, u := range s.GetGpus()[0].GetUses() {
+			for _, u := range s.GetGpus()[0].GetUsages() {
 				got = append(got, map[bool]string{true: u.GetGrantId(), false: u.GetOwner()}[u.GetOwner() == "grant"])
 			}
 			if d := cmp.Diff(c.want, got); d != "" || len(s.GetGpus()) != c.gpus {
@@ -237,7 +240,7 @@ func TestReadersShare(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	n := newNode(t)
 	for _, ms := range []uint32{1, 99, 60_001} {
-		s, err := n.client.Watch(t.Context(), &telemetryv1.WatchRequest{IntervalMs: ms})
+		s, err := n.client.Watch(t.Context(), &telemetryapi.WatchRequest{IntervalMs: ms})
 		if err == nil {
 			_, err = s.Recv()
 		}
@@ -246,14 +249,14 @@ func TestIntervals(t *testing.T) {
 		}
 	}
 	n.Cycle(t.Context())
-	seldom := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 60_000})
+	seldom := n.watch(t, &telemetryapi.WatchRequest{IntervalMs: 60_000})
 	if s := seldom(); s.GetSequence() != 1 {
 		t.Errorf("first: %d", s.GetSequence())
 	}
 	for range 40 { // more than are kept, and none of them is wanted
 		n.Cycle(t.Context())
 	}
-	often := n.watch(t, &telemetryv1.WatchRequest{IntervalMs: 100})
+	often := n.watch(t, &telemetryapi.WatchRequest{IntervalMs: 100})
 	if s := often(); s.GetSequence() != 41 || s.GetMissed() != 0 {
 		t.Errorf("a reader that comes later begins with %d of 41, and has missed %d", s.GetSequence(), s.GetMissed())
 	}
@@ -265,9 +268,9 @@ func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 	n := node{}
 	n.Collector = collect.New(collect.Options{Source: n, Grants: n, Processes: n, Hub: hub, Log: discard()})
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &slow{ctx: ctx, got: make(chan *telemetryv1.Sample), sends: make(chan struct{}, 100)}
+	s := &slow{ctx: ctx, got: make(chan *telemetryapi.Sample), sends: make(chan struct{}, 100)}
 	done := make(chan error, 1)
-	go func() { done <- New(hub).Watch(&telemetryv1.WatchRequest{IntervalMs: 100}, s) }()
+	go func() { done <- New(hub).Watch(&telemetryapi.WatchRequest{IntervalMs: 100}, s) }()
 	n.Cycle(ctx)
 	<-s.sends
 	for range 50 { // of which the last 30 are kept while the reader has not taken the first
@@ -293,7 +296,7 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 type slow struct {
 	grpc.ServerStream
 	ctx context.Context
-	got chan *telemetryv1.Sample
+	got chan *telemetryapi.Sample
 	// sends has a token for each sample that was to be sent.
 	sends chan struct{}
 }
@@ -302,14 +305,14 @@ func (s *slow) Context() context.Context { return s.ctx }
 
 // SendMsg decodes what it gets, as a reader does.
 func (s *slow) SendMsg(m any) error {
-	out := &telemetryv1.Sample{}
+	out := &telemetryapi.Sample{}
 	if err := proto.Unmarshal(m.(*serve.Encoded).Bytes(), out); err != nil {
 		return err
 	}
 	return s.Send(out)
 }
 
-func (s *slow) Send(m *telemetryv1.Sample) error {
+func (s *slow) Send(m *telemetryapi.Sample) error {
 	s.sends <- struct{}{}
 	select {
 	case s.got <- m:

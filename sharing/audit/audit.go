@@ -22,21 +22,21 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/usage"
 )
 
-// What an entry tells of.
+// Types of entries.
 const (
-	// Start: the agent began to write; Why says after what.
+	// Start: the agent began to write; Reason says after what.
 	Start = "start"
-	// Claim: a placement was booked. Release: it was given back.
-	Claim   = "claim"
+	// Reserve: a grant was reserved. Release: it was released.
+	Reserve = "reserve"
 	Release = "release"
-	// Arm: a lease began. End: it ended.
-	Arm = "arm"
-	End = "end"
-	// Limit: the memory of a grant was changed while it ran.
-	Limit = "limit"
-	// Violation: a grant used more than its cap, or a process used a GPU without a grant. Why is the action.
+	// Activate: an attachment became active. End: it ended.
+	Activate = "activate"
+	End      = "end"
+	// Resize: the memory of a grant was changed while it ran.
+	Resize = "resize"
+	// Violation: a grant used more than its cap, or a process used a GPU without a grant. Reason is the action.
 	Violation = "violation"
-	// Config: a configuration came into force or was refused.
+	// Config: a config was applied or rejected.
 	Config = "config"
 	// MIG: an instance was created for a grant, or the creation failed.
 	MIG = "mig"
@@ -49,7 +49,7 @@ const (
 	// Usage: what a grant used since the last such entry. Idle: it has used no GPU time for long.
 	Usage = "usage"
 	Idle  = "idle"
-	// Lost: entries could not be written; Why says how many.
+	// Lost: entries could not be written; Reason says how many.
 	Lost = "lost"
 )
 
@@ -59,10 +59,10 @@ type Entry struct {
 	Seq uint64 `json:"seq"`
 	// Time is the node's clock, in UTC.
 	Time time.Time `json:"time"`
-	What string    `json:"what"`
+	Type string    `json:"type"`
 	// Node is its name in Kubernetes.
-	Node string `json:"node,omitempty"`
-	Who  *Who   `json:"who,omitempty"`
+	Node    string   `json:"node,omitempty"`
+	Subject *Subject `json:"subject,omitempty"`
 	// Grant is the claim's id, Name the name that its user gave it.
 	Grant   string `json:"grant,omitempty"`
 	Name    string `json:"name,omitempty"`
@@ -70,12 +70,12 @@ type Entry struct {
 	// Level is the enforcement level, and Backend what holds it.
 	Level   string  `json:"level,omitempty"`
 	Backend string  `json:"backend,omitempty"`
-	Shares  []Share `json:"fragments,omitempty"`
+	Shares  []Share `json:"shares,omitempty"`
 	// Usage is what was used, of a Usage entry.
 	Usage []usage.Record `json:"usage,omitempty"`
-	// Why is for people. By is who asked for it, where that is not Who: a user id, or a part of Kerf.
-	Why string `json:"why,omitempty"`
-	By  string `json:"by,omitempty"`
+	// Reason is for people. By is the caller if that is not Subject: a user ID, or a program of Kerf.
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
 	// Error says that it was refused or went wrong.
 	Error string `json:"error,omitempty"`
 	// Prev is the Sum of the line before, empty for the first of all.
@@ -84,8 +84,8 @@ type Entry struct {
 	Sum string `json:"sum,omitempty"`
 }
 
-// Who is whom a grant is for: a pod's container, or a process of a user.
-type Who struct {
+// Subject is the owner of a grant: a pod's container, or a process of a user.
+type Subject struct {
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	PodUID    string `json:"pod_uid,omitempty"`
@@ -96,7 +96,7 @@ type Who struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Share is a share of one GPU. Its name in the log stays an old one, because auditors read old logs.
+// Share is a share of one GPU.
 type Share struct {
 	GPU         string `json:"gpu"`
 	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
@@ -128,7 +128,7 @@ type Tail struct {
 // Sum of the entry are set here; its Time is given in UTC; texts that are too long are truncated.
 func (t Tail) Append(e Entry) (line []byte, next Tail, err error) {
 	e.Seq, e.Prev, e.Sum, e.Time = t.Seq+1, t.Sum, "", e.Time.UTC()
-	for _, s := range []*string{&e.Why, &e.Error, &e.By, &e.Name, &e.Profile} {
+	for _, s := range []*string{&e.Reason, &e.Error, &e.By, &e.Name, &e.Profile} {
 		*s = cut(*s)
 	}
 	body, err := json.Marshal(e)

@@ -21,10 +21,10 @@ import (
 func entries(n int) (out []Entry) {
 	for i := range n {
 		out = append(out, Entry{
-			Time: time.Unix(1000+int64(i), 5).UTC(), What: Claim, Node: "n", Grant: fmt.Sprint("k-", i),
-			Why:    "because \n<\u2028>",
-			Who:    &Who{Namespace: "ns", Pod: "p", UID: 7},
-			Shares: []Share{{GPU: "GPU-1", MemoryBytes: 1 << 40, Percent: 25}},
+			Time: time.Unix(1000+int64(i), 5).UTC(), Type: Reserve, Node: "n", Grant: fmt.Sprint("k-", i),
+			Reason:  "because \n<\u2028>",
+			Subject: &Subject{Namespace: "ns", Pod: "p", UID: 7},
+			Shares:  []Share{{GPU: "GPU-1", MemoryBytes: 1 << 40, Percent: 25}},
 		})
 	}
 	return out
@@ -77,7 +77,7 @@ func TestChainRoundTrip(t *testing.T) {
 }
 
 func TestLongTextsAreCut(t *testing.T) {
-	lines := chain(t, []Entry{{What: Config, Error: strings.Repeat("\x01", 1<<20)}})
+	lines := chain(t, []Entry{{Type: Config, Error: strings.Repeat("\x01", 1<<20)}})
 	if len(lines[0]) > MaxLine {
 		t.Errorf("a line of %d bytes", len(lines[0]))
 	}
@@ -110,7 +110,7 @@ func TestEveryChangeIsSeen(t *testing.T) {
 	// If a line is written again with its hash, the next line detects it.
 	forged := slices.Clone(good)
 	e, _ := Parse(forged[4])
-	e.Who.Pod = "another"
+	e.Subject.Pod = "another"
 	line, _, err := Tail{Seq: e.Seq - 1, Sum: e.Prev}.Append(e)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
@@ -152,7 +152,7 @@ func gatherAgent(ctx context.Context, dir string) Agent {
 
 // backendsOf are the backends of the first GPU that tells of them, each with the answer of the first GPU on which it
 // does not work.
-func backendsOf(p *nodev1.GetNodeResponse) []Backend {
+func backendsOf(p *nodeapi.GetNodeResponse) []Backend {
 	var out []Backend
 	for _, g := range p.GetGpus() {
 		for _, b := range g.GetBackends() {
@@ -179,7 +179,7 @@ func backendsOf(p *nodev1.GetNodeResponse) []Backend {
 
 // levelsOf are the levels that some GPU offers, strongest first. A level that this program does not know is
 // left out.
-func levelsOf(p *nodev1.GetNodeResponse) []sharing.Level {
+func levelsOf(p *nodeapi.GetNodeResponse) []sharing.Level {
 	var out []sharing.Level
 	for _, g := range p.GetGpus() {
 		for _, name := range g.GetLevels() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -71,7 +71,7 @@ func TestGatherAgent(t *testing.T) {
 		t.Errorf("without an agent: %+v", a)
 	}
 	s := (&fakenode.Server{}).Start(t, dir)
-	s.Show(&nodev1.GetNodeResponse{Ready: true, DriverVersion: "615.1", Gpus: []*nodev1.GPU{
+	s.Show(&nodeapi.GetNodeResponse{Ready: true, DriverVersion: "615.1", Gpus: []*nodeapi.GPU{
 		{Levels: []string{"driver"}}, {Levels: []string{"exclusive", "driver", "of-the-future"}},
 	}})
 	want := Agent{Answered: true, Ready: true, DriverVersion: "615.1", Levels: []sharing.Level{sharing.LevelExclusive,

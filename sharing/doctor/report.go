@@ -49,7 +49,7 @@ type Report struct {
 	// Levels are the enforcement levels that grants can have here, strongest first.
 	Levels []string `json:"levels"`
 	// FromAgent is true when Levels is the agent's word, and false when it is a forecast.
-	FromAgent bool    `json:"from_agent"`
+	FromAgent bool    `json:"fromAgent"`
 	Checks    []Check `json:"checks"`
 }
 

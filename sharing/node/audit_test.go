@@ -25,7 +25,7 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range log {
-			if e.What == what {
+			if e.Type == what {
 				found, n = e, n+1
 			}
 		}
@@ -35,13 +35,13 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	c := b.run(b.app("p", "gpu-memory-gib:10"))
 	id := b.grant(c.ask).Claim.ID
 	gpu := b.grant(c.ask).Claim.Placement[0].GPU
-	for _, what := range []string{audit.Claim, audit.Arm} {
+	for _, what := range []string{audit.Reserve, audit.Activate} {
 		e, n := find(what)
 		switch {
 		case n != 1 || e.Grant != string(id) || e.Error != "" || e.Time.IsZero():
 			t.Errorf("%s: %d entries, %+v", what, n, e)
-		case e.Who == nil || e.Who.Pod != "p" || e.Who.Namespace != "ns" || e.Who.Container != "main":
-			t.Errorf("%s: whose: %+v", what, e.Who)
+		case e.Subject == nil || e.Subject.Pod != "p" || e.Subject.Namespace != "ns" || e.Subject.Container != "main":
+			t.Errorf("%s: whose: %+v", what, e.Subject)
 		case len(e.Shares) != 1 || e.Shares[0].GPU != gpu.String() ||
 			e.Shares[0].MemoryBytes != uint64(10*sharing.GiB):
 			t.Errorf("%s: where: %+v", what, e.Shares)
@@ -50,25 +50,25 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	if err := b.Limit(t.Context(), lifecycle.Peer{UID: 0, PID: 1}, id, 12*sharing.GiB); err != nil {
 		t.Fatal(err)
 	}
-	if e, n := find(audit.Limit); n != 1 || e.By != "uid 0" || !strings.Contains(e.Why, "12GiB") || e.Error != "" {
+	if e, n := find(audit.Resize); n != 1 || e.By != "uid 0" || !strings.Contains(e.Reason, "12GiB") || e.Error != "" {
 		t.Errorf("limit: %d, %+v", n, e)
 	}
 	if err := b.Limit(t.Context(), lifecycle.Peer{UID: 9, PID: 1}, id, 5*sharing.GiB); err == nil {
 		t.Error("another's grant was changed")
 	}
-	if e, n := find(audit.Limit); n != 2 || e.By != "uid 9" || e.Error == "" {
+	if e, n := find(audit.Resize); n != 2 || e.By != "uid 9" || e.Error == "" {
 		t.Errorf("a limit that was refused: %d, %+v", n, e)
 	}
 	b.SetHealth(gpu.UUID, sharing.HealthLost, "XID 79")
-	if e, n := find(audit.Health); n != 1 || e.Why != "lost: XID 79" || e.Shares[0].GPU != gpu.String() {
+	if e, n := find(audit.Health); n != 1 || e.Reason != "lost: XID 79" || e.Shares[0].GPU != gpu.String() {
 		t.Errorf("health: %d, %+v", n, e)
 	}
 	b.Notify.Audit.Config("", "", "", []string{"spec is wrong"})
-	if e, n := find(audit.Config); n != 1 || e.Error != "spec is wrong" || !strings.Contains(e.Why, "refused") {
+	if e, n := find(audit.Config); n != 1 || e.Error != "spec is wrong" || !strings.Contains(e.Reason, "rejected") {
 		t.Errorf("a configuration that was refused: %d, %+v", n, e)
 	}
 	b.Notify.Audit.Config("default", "f", "s", nil)
-	if e, n := find(audit.Config); n != 2 || e.Error != "" || !strings.Contains(e.Why, " of f, sha256 s") {
+	if e, n := find(audit.Config); n != 2 || e.Error != "" || !strings.Contains(e.Reason, " of f, sha256 s") {
 		t.Errorf("config: %d, %+v", n, e)
 	}
 	c.remove()
@@ -78,11 +78,11 @@ func TestWhatIsWrittenToTheAuditLog(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, e := range log {
-		if e.Grant == string(id) && e.What != audit.Limit {
-			order = append(order, e.What)
+		if e.Grant == string(id) && e.Type != audit.Resize {
+			order = append(order, e.Type)
 		}
 	}
-	if want := []string{audit.Claim, audit.Arm, audit.End, audit.Release}; !slices.Equal(order, want) {
+	if want := []string{audit.Reserve, audit.Activate, audit.End, audit.Release}; !slices.Equal(order, want) {
 		t.Errorf("the grant's life is %v, want %v", order, want)
 	}
 }
@@ -92,7 +92,7 @@ func TestViolationsAreAudited(t *testing.T) {
 	g := newGuarded(t, warning)
 	var log []audit.Entry
 	g.bench.opt.Audit = func(e audit.Entry) {
-		if e.What == audit.Violation {
+		if e.Type == audit.Violation {
 			log = append(log, e)
 		}
 	}
@@ -109,13 +109,13 @@ func TestViolationsAreAudited(t *testing.T) {
 		t.Fatalf("%d entries: %+v", len(log), log)
 	}
 	e := log[0]
-	if e.Grant != string(a.ID) || e.Who == nil || e.Who.PID != p.PID || e.Time.IsZero() || len(e.Shares) != 1 ||
+	if e.Grant != string(a.ID) || e.Subject == nil || e.Subject.PID != p.PID || e.Time.IsZero() || len(e.Shares) != 1 ||
 		e.Shares[0].GPU != g.gpus[0].Ref().String() {
-		t.Errorf("whose, when and where: %+v, %+v", e, e.Who)
+		t.Errorf("whose, when and where: %+v, %+v", e, e.Subject)
 	}
-	if !strings.Contains(e.Why, "over_cap: warn") ||
-		!strings.Contains(e.Why, fmt.Sprintf("it held %d bytes and may %d", 5*sharing.GiB, 4*sharing.GiB)) {
-		t.Errorf("why: %q", e.Why)
+	if !strings.Contains(e.Reason, "over_cap: warn") ||
+		!strings.Contains(e.Reason, fmt.Sprintf("it held %d bytes and may %d", 5*sharing.GiB, 4*sharing.GiB)) {
+		t.Errorf("why: %q", e.Reason)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestViolationOfAGrantThatEndedIsAudited(t *testing.T) {
 	g := newGuarded(t, killing)
 	var log []audit.Entry
 	g.bench.opt.Audit = func(e audit.Entry) {
-		if e.What == audit.Violation {
+		if e.Type == audit.Violation {
 			log = append(log, e)
 		}
 	}
@@ -154,7 +154,7 @@ func TestViolationOfAGrantThatEndedIsAudited(t *testing.T) {
 	}
 	g.holds(gibs(p, 5))
 	g.looks(6)
-	if len(log) != 1 || log[0].Grant != string(a.ID) || log[0].Who == nil || log[0].Who.PID != p.PID {
+	if len(log) != 1 || log[0].Grant != string(a.ID) || log[0].Subject == nil || log[0].Subject.PID != p.PID {
 		t.Errorf("entries: %+v", log)
 	}
 }

@@ -72,10 +72,11 @@ func TestTheMeter(t *testing.T) {
 	defer mu.Unlock()
 	var used []usage.Record
 	for _, e := range log {
-		if e.What == audit.Usage {
-			if used = append(used, e.Usage...); e.Who == nil || e.Who.Pod != "p" || len(e.Who.Labels) != 1 ||
-				e.Who.Labels["team"] != "x" {
-				t.Errorf("usage of %+v", e.Who)
+		if e.Type == audit.Usage {
+			if used = append(used, e.Usage...); e.Subject == nil || e.Subject.Pod != "p" ||
+				len(e.Subject.Labels) != 1 ||
+				e.Subject.Labels["team"] != "x" {
+				t.Errorf("usage of %+v", e.Subject)
 			}
 		}
 	}
@@ -115,8 +116,8 @@ func TestWhatIsDoneAboutIdlePods(t *testing.T) {
 			b.opt.Audit = func(e audit.Entry) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.What == audit.Idle && e.Who != nil && e.Who.Pod == "p" &&
-					strings.Contains(e.Why, "used no GPU time") {
+				if e.Type == audit.Idle && e.Subject != nil && e.Subject.Pod == "p" &&
+					strings.Contains(e.Reason, "used no GPU time") {
 					noted++
 				}
 			}

@@ -23,7 +23,7 @@ func TestEachStrangerIsToldOfOnce(t *testing.T) {
 	var told []string
 	noted := 0
 	b.opt.Audit = func(e audit.Entry) {
-		if e.What == audit.Violation {
+		if e.Type == audit.Violation {
 			noted++
 		}
 	}

@@ -14,8 +14,8 @@ import (
 type Fit struct {
 	Policy string `json:"policy"`
 	// Before is the allocated percent of the cluster before the new pods came, After when those that fit are placed.
-	Before float64   `json:"allocated_percent_before"`
-	After  float64   `json:"allocated_percent_after"`
+	Before float64   `json:"allocatedPercentBefore"`
+	After  float64   `json:"allocatedPercentAfter"`
 	Pods   []TypeFit `json:"pods"`
 	// More is what would make room for those that do not fit, for each model that could; empty when all fit.
 	More []More `json:"more,omitempty"`
@@ -24,10 +24,10 @@ type Fit struct {
 // TypeFit is the pods of one type.
 type TypeFit struct {
 	Type   string `json:"type"`
-	Asked  int    `json:"asked"`
+	Asked  int    `json:"requested"`
 	Placed int    `json:"placed"`
 	// Why has the reasons of the nodes for the first pod that was refused, the most frequent first.
-	Why []Cause `json:"why,omitempty"`
+	Why []Cause `json:"reasons,omitempty"`
 }
 
 // Cause is a reason, and of how many nodes.

@@ -22,32 +22,32 @@ type Result struct {
 	Trace  string `json:"trace"`
 	Seed   int64  `json:"seed"`
 	// CapacityMilli and ArrivedMilli are thousandths of a GPU.
-	CapacityMilli int64 `json:"capacity_gpu_milli"`
-	ArrivedMilli  int64 `json:"arrived_gpu_milli"`
+	CapacityMilli int64 `json:"capacityGPUMilli"`
+	ArrivedMilli  int64 `json:"arrivedGPUMilli"`
 	// AllocatedPercent is of the capacity, by arrived percent; points that no load reached are missing.
-	AllocatedPercent map[string]float64 `json:"allocated_percent"`
+	AllocatedPercent map[string]float64 `json:"allocatedPercent"`
 	// FragmentationPercent is of the idle GPU, by arrived percent.
-	FragmentationPercent map[string]float64 `json:"fragmentation_percent"`
+	FragmentationPercent map[string]float64 `json:"fragmentationPercent"`
 	// FirstFailurePercent is what had arrived when a pod was first refused; 0 when none was.
-	FirstFailurePercent float64 `json:"first_failure_percent"`
+	FirstFailurePercent float64 `json:"firstFailurePercent"`
 	// Load is what --churn asked for: the GPU time that arrivals want, in parts of the capacity; 0 when nothing leaves.
 	Load float64 `json:"load,omitempty"`
 	// MeanAllocatedPercent is over the time measured, of the capacity; 0 when nothing leaves.
-	MeanAllocatedPercent float64 `json:"mean_allocated_percent,omitempty"`
+	MeanAllocatedPercent float64 `json:"meanAllocatedPercent,omitempty"`
 	// RejectedPodsPercent is of the pods that arrived, RejectedDemandPercent of the GPU they asked for.
-	RejectedPodsPercent   float64 `json:"rejected_pods_percent"`
-	RejectedDemandPercent float64 `json:"rejected_demand_percent"`
+	RejectedPodsPercent   float64 `json:"rejectedPodsPercent"`
+	RejectedDemandPercent float64 `json:"rejectedDemandPercent"`
 	// PooledRejectedPercent is RejectedDemandPercent as it would be if the usable part of all GPUs were one pool: what
 	// is refused for the load alone. 0 where no pool was asked for.
-	PooledRejectedPercent float64 `json:"pooled_rejected_percent,omitempty"`
+	PooledRejectedPercent float64 `json:"pooledRejectedPercent,omitempty"`
 	// NoPacking is the part of what was refused for which no packing had room; nil where it was not asked for.
-	NoPacking *NoPacking `json:"no_packing,omitempty"`
+	NoPacking *NoPacking `json:"noPacking,omitempty"`
 	// Arrived counts the pods by class, as Rejects does.
 	Arrived map[string]int `json:"arrived"`
 	// Rejects counts refused pods by class: cpu-only, share, and the number of GPUs.
 	Rejects map[string]int `json:"rejects"`
 	// Decisions counts decisions per second.
-	Decisions float64 `json:"decisions_per_second"`
+	Decisions float64 `json:"decisionsPerSecond"`
 	Kept      `json:"-"`
 }
 
@@ -65,7 +65,7 @@ type Kept struct {
 // not in it may have had no room either.
 type NoPacking struct {
 	// Percent is of the GPU that arrived, as RejectedDemandPercent is.
-	Percent float64 `json:"rejected_demand_percent"`
+	Percent float64 `json:"rejectedDemandPercent"`
 	// Rejects counts the pods by class.
 	Rejects map[string]int `json:"rejects"`
 }

@@ -55,24 +55,24 @@ type Row struct {
 	// Granted is what was granted; Used of it what was used, as far as that is known, Idle what lay idle because the
 	// grant used nothing at all, Wasted what was not used (Idle is a part of it), and Unknown of what that is not
 	// known.
-	Granted float64 `json:"granted_gpu_hours"`
-	Used    float64 `json:"used_gpu_hours"`
-	Wasted  float64 `json:"wasted_gpu_hours"`
-	Idle    float64 `json:"idle_gpu_hours"`
-	Unknown float64 `json:"unknown_gpu_hours"`
+	Granted float64 `json:"grantedGPUHours"`
+	Used    float64 `json:"usedGPUHours"`
+	Wasted  float64 `json:"wastedGPUHours"`
+	Idle    float64 `json:"idleGPUHours"`
+	Unknown float64 `json:"unknownGPUHours"`
 	// KWh is the energy, nil where none of it is known; of part of the time it may not be.
 	KWh *float64 `json:"kwh"`
 	// Cost is for what was granted, and for the energy; nil where a price is missing.
 	Cost *float64 `json:"cost"`
 	// MemoryP99 and ComputeP99 are the 99th percentiles of use in percent: of the granted memory, and of the granted
 	// part of the GPU's time. They are nil where use is not known.
-	MemoryP99  *int `json:"memory_p99_percent"`
-	ComputeP99 *int `json:"compute_p99_percent"`
+	MemoryP99  *int `json:"memoryP99Percent"`
+	ComputeP99 *int `json:"computeP99Percent"`
 	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they
 	// had none to spare. Saving is what that would have saved.
-	Enough     *int     `json:"enough_percent"`
-	SavedHours *float64 `json:"saved_gpu_hours"`
-	SavedMoney *float64 `json:"saved_cost"`
+	Enough     *int     `json:"enoughPercent"`
+	SavedHours *float64 `json:"savedGPUHours"`
+	SavedMoney *float64 `json:"savedCost"`
 	sums       sums
 }
 

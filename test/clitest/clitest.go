@@ -21,7 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
 )
@@ -111,23 +111,23 @@ func New(env map[string]string) *InProcess {
 }
 
 // Granting is an agent that grants everything.
-func Granting(t *testing.T, dir string, change func(*nodev1.ArmResponse)) *fakenode.Server {
+func Granting(t *testing.T, dir string, change func(*nodeapi.ActivateResponse)) *fakenode.Server {
 	t.Helper()
-	grant := &nodev1.Grant{
-		Id: "g-1", Name: "train", State: "leased", MemoryBytes: 10 << 30, Percent: 25, Level: "driver",
-		Cgroup:    "/sys/fs/cgroup/kerf/g-1",
-		Fragments: []*nodev1.Share{{Gpu: "GPU-a", MemoryBytes: 10 << 30, Percent: 25}},
+	grant := &nodeapi.Grant{
+		Id: "g-1", Name: "train", State: "Active", MemoryBytes: 10 << 30, Percent: 25, Level: "driver",
+		Cgroup: "/sys/fs/cgroup/kerf/g-1",
+		Shares: []*nodeapi.Share{{Gpu: "GPU-a", MemoryBytes: 10 << 30, Percent: 25}},
 	}
-	armed := &nodev1.ArmResponse{Grant: grant, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-a",
+	armed := &nodeapi.ActivateResponse{Grant: grant, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-a",
 		"KERF_GRANT": "g-1"}}
 	if change != nil {
 		change(armed)
 	}
 	return (&fakenode.Server{
-		OnClaim: func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
-			return &nodev1.ClaimResponse{Grant: grant}, nil
+		OnReserve: func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
+			return &nodeapi.ReserveResponse{Grant: grant}, nil
 		},
-		OnArm: func(*nodev1.ArmRequest) (*nodev1.ArmResponse, error) { return armed, nil },
+		OnActivate: func(*nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error) { return armed, nil },
 	}).Start(t, dir)
 }
 
@@ -142,18 +142,18 @@ func WriteFile(t *testing.T, dir, name, content string, mode os.FileMode) string
 }
 
 // Picture is a machine with one GPU, on which each of the names holds a grant.
-func Picture(ready bool, names ...string) *nodev1.GetNodeResponse {
-	p := &nodev1.GetNodeResponse{
+func Picture(ready bool, names ...string) *nodeapi.GetNodeResponse {
+	p := &nodeapi.GetNodeResponse{
 		Ready: ready, DriverVersion: "615.71.09",
-		Gpus: []*nodev1.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", MemoryBytes: 80 << 30, Health: "healthy",
+		Gpus: []*nodeapi.GPU{{Uuid: "GPU-a", Model: "NVIDIA H100", CapacityBytes: 80 << 30, Health: "healthy",
 			Levels: []string{"driver"}}},
 	}
 	if !ready {
 		p.NotReady = []string{"no driver"}
 	}
 	for _, n := range names {
-		p.Grants = append(p.Grants, &nodev1.Grant{Id: "id-" + n, Name: n, Level: "driver",
-			Fragments: []*nodev1.Share{{Gpu: "GPU-a", MemoryBytes: 1 << 30}}})
+		p.Grants = append(p.Grants, &nodeapi.Grant{Id: "id-" + n, Name: n, Level: "driver",
+			Shares: []*nodeapi.Share{{Gpu: "GPU-a", MemoryBytes: 1 << 30}}})
 	}
 	return p
 }

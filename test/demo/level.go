@@ -80,7 +80,7 @@ func (l level) patience() string {
 // granted is what kerf run says of a load's grant.
 type granted struct {
 	Name, Level string
-	Reason      string `json:"level_reason"`
+	Reason      string `json:"levelReason"`
 }
 
 // granted reads it. What cannot be read has no level.

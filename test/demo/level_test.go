@@ -67,7 +67,7 @@ func TestGranted(t *testing.T) {
 	if g := l.granted(); g.Level != "" || g.Reason == "" || level(g.Level).enforced() {
 		t.Errorf("without a file: %+v", g)
 	}
-	if err := os.WriteFile(l.file, []byte(`{"name":"a","level":"reactive","level_reason":"driver: old"}`),
+	if err := os.WriteFile(l.file, []byte(`{"name":"a","level":"reactive","levelReason":"driver: old"}`),
 		0o600); err != nil {
 		t.Fatal(err)
 	}

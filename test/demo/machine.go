@@ -149,8 +149,8 @@ type status struct {
 		Index  int
 		Model  string
 		Levels []string
-		Memory uint64 `json:"memory_bytes"`
-		Kept   uint64 `json:"reserved_bytes"`
+		Memory uint64 `json:"capacityBytes"`
+		Kept   uint64 `json:"reservedBytes"`
 	}
 	Grants   []grant
 	Warnings []string
@@ -160,8 +160,8 @@ type grant struct {
 	ID, Name, Level, Cgroup string
 	GPUs                    []string
 	PIDs                    []int
-	Memory                  uint64  `json:"memory_bytes"`
-	Used                    *uint64 `json:"used_bytes"`
+	Memory                  uint64  `json:"memoryBytes"`
+	Used                    *uint64 `json:"usedBytes"`
 }
 
 func (m *machine) status(ctx context.Context) (status, error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +18,8 @@ import (
 // status is what kerf status -o json prints, as far as the tests look at it.
 type status struct {
 	Ready    bool     `json:"ready"`
-	NotReady []string `json:"not_ready"`
+	NotReady []string `json:"notReady"`
+	Version  string   `json:"agentVersion"`
 	Warnings []string `json:"warnings"`
 	GPUs     []gpu    `json:"gpus"`
 	Grants   []grant  `json:"grants"`
@@ -27,13 +29,13 @@ type gpu struct {
 	UUID     string `json:"uuid"`
 	Index    int    `json:"index"`
 	NUMA     int    `json:"numa"`
-	Memory   uint64 `json:"memory_bytes"`
-	Reserved uint64 `json:"reserved_bytes"`
-	Used     uint64 `json:"used_bytes"`
-	Granted  uint64 `json:"granted_bytes"`
-	Percent  uint32 `json:"granted_percent"`
+	Memory   uint64 `json:"capacityBytes"`
+	Reserved uint64 `json:"reservedBytes"`
+	Used     uint64 `json:"usedBytes"`
+	Granted  uint64 `json:"grantedBytes"`
+	Percent  uint32 `json:"grantedPercent"`
 	Health   string `json:"health"`
-	Reason   string `json:"health_reason"`
+	Reason   string `json:"healthReason"`
 	// Levels are those that a claim can have there, strongest first.
 	Levels []string `json:"levels"`
 }
@@ -42,44 +44,56 @@ type grant struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
 	State       string     `json:"state"`
-	Shares      []fragment `json:"fragments"`
-	Memory      uint64     `json:"memory_bytes"`
+	Shares      []fragment `json:"shares"`
+	Memory      uint64     `json:"memoryBytes"`
 	Percent     uint32     `json:"percent"`
 	Level       string     `json:"level"`
 	Backend     string     `json:"backend"`
-	LevelReason string     `json:"level_reason"`
+	LevelReason string     `json:"levelReason"`
 	Cgroup      string     `json:"cgroup"`
 	PIDs        []int      `json:"pids"`
-	PodUID      string     `json:"pod_uid"`
-	Namespace   string     `json:"pod_namespace"`
-	Pod         string     `json:"pod_name"`
+	PodUID      string     `json:"podUID"`
+	Namespace   string     `json:"podNamespace"`
+	Pod         string     `json:"podName"`
 	Container   string     `json:"container"`
-	ContainerID string     `json:"container_id"`
-	UsedBy      string     `json:"used_by"`
+	ContainerID string     `json:"containerID"`
+	UsedBy      string     `json:"usedBy"`
 	Whole       bool       `json:"whole"`
 	// InForce is what its user has of it where that is less: an init container that uses another's claim.
-	InForce []fragment `json:"in_force"`
+	InForce []fragment `json:"enforcedShares"`
 }
 
 type fragment struct {
 	GPU     string `json:"gpu"`
-	Memory  uint64 `json:"memory_bytes"`
+	Memory  uint64 `json:"memoryBytes"`
 	Percent uint32 `json:"percent"`
-	Profile string `json:"mig_profile"`
-	Start   int    `json:"mig_start"`
+	Profile string `json:"migProfile"`
+	Start   int    `json:"migStart"`
 }
 
 // status asks the agent through its socket on the node.
 func (c *cluster) status() (status, error) {
 	var s status
-	r := c.node.in(c.node.program("kerf"), "status", "-o", "json")
+	r := c.node.in(c.node.kerf(), "status", "-o", "json")
 	if r.err != nil {
 		return s, fmt.Errorf("kerf status: %v", r)
 	}
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+	if err := json.Unmarshal([]byte(presentKeys(r.out)), &s); err != nil {
 		return s, fmt.Errorf("kerf status: %w in %q", err, r.out)
 	}
 	return s, nil
+}
+
+// earlierKey is a key in the status of a kerf that wrote snake case.
+var earlierKey = regexp.MustCompile(`"[a-z]+(_[a-z]+)+":`)
+
+// presentKeys is a status with the present keys. The decoder ignores their case.
+func presentKeys(text string) string {
+	if !strings.Contains(text, `"not_ready":`) {
+		return text
+	}
+	text = strings.NewReplacer(`"fragments":`, `"shares":`, `"in_force":`, `"enforcedShares":`).Replace(text)
+	return earlierKey.ReplaceAllStringFunc(text, func(key string) string { return strings.ReplaceAll(key, "_", "") })
 }
 
 // picture is the agent's, which must answer.

@@ -103,7 +103,7 @@ func (v *visible) callGrants() error {
 
 // differing are the fields with values that differ between two runs.
 var differing = map[string]string{
-	"pid": "PID", "pids": "PID", "inode": "INODE", "agent_version": "VERSION", "agentVersion": "VERSION",
+	"pid": "PID", "pids": "PID", "inode": "INODE", "agentVersion": "VERSION",
 	"fingerprint":     golden.MeasuredValue,
 	"summary.config":  "CONFIG",
 	"resourceVersion": golden.MeasuredValue, "generation": golden.MeasuredValue, "sequence": golden.MeasuredValue,
@@ -118,7 +118,7 @@ func (v *visible) statusJSON() (string, error) {
 	if r.err != nil {
 		return "", errors.New(r.String())
 	}
-	return v.json(r.out, "grants", "pids", "joint")
+	return v.json(r.out, "grants", "pids", "sharedCap")
 }
 
 func (v *visible) checkpoint() (string, error) {

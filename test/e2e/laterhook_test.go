@@ -47,7 +47,7 @@ func TestLaterHookFails(t *testing.T) {
 	var waits grant
 	eventually(e, "the end of the attachment", func() error {
 		waits = e.grantOf(p, "main")
-		if waits.State != "claimed" {
+		if waits.State != "Reserved" {
 			return fmt.Errorf("it has %+v", waits)
 		}
 		return nil

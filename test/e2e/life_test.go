@@ -66,14 +66,14 @@ func TestCrashLoopKeepsItsClaim(t *testing.T) {
 	instance()
 	ids := []string{p.id("main")}
 	var waits grant
-	for waits.State != "claimed" { // the first start again comes at once, others where the test was slow
+	for waits.State != "Reserved" { // the first start again comes at once, others where the test was slow
 		if len(ids) > 6 {
 			t.Fatalf("kubelet starts it again and again: %s", describe(p.get()))
 		}
 		if !p.crash(ids) {
 			waits = e.grantOf(p, "main")
 		}
-		if waits.State != "claimed" {
+		if waits.State != "Reserved" {
 			p.running()
 			ids = slices.Insert(ids, 0, p.id("main"))
 		}

@@ -160,9 +160,9 @@ type toldGPU struct {
 			Profile string `json:"profile"`
 			Start   int    `json:"start"`
 			Grant   string `json:"grant"`
-			Holder  string `json:"holder"`
-		} `json:"pieces"`
-	} `json:"mig_state"`
+			Holder  string `json:"requestedBy"`
+		} `json:"instances"`
+	} `json:"migState"`
 }
 
 func (e *testCase) cutGPUs() ([]toldGPU, error) {

@@ -115,20 +115,20 @@ func (e *testCase) ownNumbers(p *pod) {
 		_, body, _ := strings.Cut(out, "\r\n\r\n")
 		var sample struct {
 			GPUs []struct {
-				Used string `json:"memory_used_bytes"`
-				Uses []struct {
+				Used   string `json:"memoryUsedBytes"`
+				Usages []struct {
 					Pod    string
-					Memory struct{ Value float64 } `json:"memory_bytes"`
+					Memory struct{ Value float64 } `json:"memoryBytes"`
 				}
 			} `json:"gpus"`
 		}
 		if err := json.Unmarshal([]byte(body), &sample); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		if len(sample.GPUs) != 1 || len(sample.GPUs[0].Uses) != 1 || sample.GPUs[0].Used != "" {
+		if len(sample.GPUs) != 1 || len(sample.GPUs[0].Usages) != 1 || sample.GPUs[0].Used != "" {
 			return fmt.Errorf("it is told %s", out)
 		}
-		if u := sample.GPUs[0].Uses[0]; u.Pod != p.name || u.Memory.Value < float64(2*gib) ||
+		if u := sample.GPUs[0].Usages[0]; u.Pod != p.name || u.Memory.Value < float64(2*gib) ||
 			u.Memory.Value > float64(4*gib) {
 			return fmt.Errorf("it is told %s", out)
 		}

@@ -24,6 +24,16 @@ type node struct {
 	script string
 	// env is what "node.sh env" prints.
 	env map[string]string
+	// source is the folder of the Kerf that runs, if it is another one: TestUpgradeFrom sets it.
+	source string
+}
+
+// kerf is the command of the Kerf that runs. Only it knows the node API of its agent.
+func (n *node) kerf() string {
+	if n.source != "" {
+		return filepath.Join(n.source, "bin", "kerf")
+	}
+	return n.program("kerf")
 }
 
 func openNode() (*node, error) {

@@ -16,7 +16,7 @@ import (
 
 // kerf runs the command on the node.
 func (e *testCase) kerf(args ...string) result {
-	return e.node.in(append([]string{e.node.program("kerf")}, args...)...)
+	return e.node.in(append([]string{e.node.kerf()}, args...)...)
 }
 
 // exitCode is a command's exit status, -1 if it has none.

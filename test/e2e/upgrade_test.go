@@ -125,7 +125,5 @@ func TestUpgrade(t *testing.T) {
 // agentVersion is what the agent says of itself.
 func (e *testCase) agentVersion() string {
 	e.Helper()
-	return decode[struct {
-		Version string `json:"agent_version"`
-	}](e.T, e.node.in(e.node.program("kerf"), "status", "-o", "json").out).Version
+	return e.picture().Version
 }

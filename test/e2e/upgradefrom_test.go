@@ -27,6 +27,8 @@ var upgradeFrom = flag.String("from", "", "run TestUpgradeFrom alone, on a clust
 type release struct {
 	// what is what messages call it, all its manifests, agent and scheduler its images.
 	what, all, agent, scheduler string
+	// source is its folder, empty for this source.
+	source string
 	// version is what its agent says that it is, once it has run.
 	version string
 }
@@ -72,7 +74,7 @@ func (e *testCase) imageFrom(source, image, ref, entrypoint string) {
 func (e *testCase) release(source string) *release {
 	e.Helper()
 	r := &release{what: "the Kerf of " + filepath.Base(source), agent: "kerf.test/agent:from",
-		scheduler: "kerf.test/scheduler:from"}
+		scheduler: "kerf.test/scheduler:from", source: source}
 	e.imageFrom(source, "agent", r.agent, "kerf-agent")
 	e.imageFrom(source, "scheduler", r.scheduler, "kerf-scheduler")
 	r.all = e.renderedFrom(source, "cluster", r.agent, r.scheduler)
@@ -112,6 +114,7 @@ func (e *testCase) become(before, next *release) {
 	if err := e.apply(next.all); err != nil {
 		e.Fatalf("%s: %v", next.what, err)
 	}
+	e.node.source = next.source
 	if before != nil {
 		has := e.objectsOf(next.all)
 		for name, text := range e.objectsOf(before.all) {

@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 )
 
@@ -43,7 +43,7 @@ func activateIn(dir, fifo string, said *activated) error {
 		return err
 	}
 	defer client.Close()
-	grant, err := client.Claim(ctx, &nodev1.ClaimRequest{MemoryBytes: raceCap})
+	grant, err := client.Reserve(ctx, &nodeapi.ReserveRequest{MemoryBytes: raceCap})
 	if err != nil {
 		return fmt.Errorf("not even claimed: %w", err)
 	}
@@ -51,6 +51,6 @@ func activateIn(dir, fifo string, said *activated) error {
 	if err := os.WriteFile(fifo, []byte("g"), 0); err != nil {
 		return err
 	}
-	_, err = client.Arm(ctx, &nodev1.ArmRequest{Id: said.ID})
+	_, err = client.Activate(ctx, &nodeapi.ActivateRequest{Id: said.ID})
 	return err
 }

@@ -247,7 +247,7 @@ func TestConfigChangesOnlyWhatComesAfter(t *testing.T) {
 	if said := m.refused(flags("--profile small")); !strings.Contains(said, "driver") {
 		t.Errorf("the pool's least level is refused with: %s", said)
 	}
-	if g := m.grant("old"); g.Memory != gib || g.State != "leased" {
+	if g := m.grant("old"); g.Memory != gib || g.State != "Active" {
 		t.Errorf("the running grant changed: %+v", g)
 	}
 	checkInvariants(t, m)

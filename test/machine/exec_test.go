@@ -150,7 +150,7 @@ func TestStatusFile(t *testing.T) {
 		s.PID != r.pid() || s.Error != nil || len(s.GPUs) != 1 || s.GPUs[0] != g.GPUs[0] {
 		t.Errorf("status file %+v, grant %+v", s, g)
 	}
-	if g.State != "leased" || len(g.PIDs) != 1 || g.PIDs[0] != r.pid() || g.Health != "healthy" {
+	if g.State != "Active" || len(g.PIDs) != 1 || g.PIDs[0] != r.pid() || g.Health != "healthy" {
 		t.Errorf("grant %+v, want a lease with process %d", g, r.pid())
 	}
 	missing := m.run(flags("--memory 1GiB"), []string{"no-such-command-anywhere"})

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	rpcstatus "google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // helperFlood, before a kind of flood, an address (tcp:HOST:PORT or unix:PATH) and a number, makes the helper a hostile
@@ -128,13 +128,13 @@ func (f *flood) one(i int, say string, read bool) {
 // floodConns keeps connections from being closed by the garbage collector.
 var floodConns sync.Map
 
-func (f *flood) client() (nodev1.NodeClient, error) {
+func (f *flood) client() (nodeapi.NodeClient, error) {
 	c, err := grpc.NewClient(f.network+"://"+f.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"))
 	if err != nil {
 		return nil, err
 	}
-	return nodev1.NewNodeClient(c), nil
+	return nodeapi.NewNodeClient(c), nil
 }
 
 // streams opens watches of the node, 30 on each connection. Every other one never reads.
@@ -155,9 +155,9 @@ func (f *flood) streams(ctx context.Context) error {
 }
 
 // stream opens one watch, and calls known when it is known what became of it.
-func (f *flood) stream(ctx context.Context, c nodev1.NodeClient, read bool, known func()) {
+func (f *flood) stream(ctx context.Context, c nodeapi.NodeClient, read bool, known func()) {
 	defer known()
-	s, err := c.Watch(ctx, &nodev1.WatchRequest{IntervalMs: 100})
+	s, err := c.Watch(ctx, &nodeapi.WatchRequest{IntervalMs: 100})
 	if err == nil {
 		_, err = s.Recv()
 	}
@@ -203,12 +203,12 @@ func (f *flood) names(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (f *flood) name(ctx context.Context, c nodev1.NodeClient, i int64) error {
-	r, err := c.Claim(ctx, &nodev1.ClaimRequest{Name: fmt.Sprintf("name-%d", i), MemoryBytes: 1 << 30})
+func (f *flood) name(ctx context.Context, c nodeapi.NodeClient, i int64) error {
+	r, err := c.Reserve(ctx, &nodeapi.ReserveRequest{Name: fmt.Sprintf("name-%d", i), MemoryBytes: 1 << 30})
 	switch rpcstatus.Code(err) {
 	case codes.OK:
 		f.opened.Add(1)
-		_, err = c.Release(ctx, &nodev1.ReleaseRequest{Id: r.GetGrant().GetId()})
+		_, err = c.Release(ctx, &nodeapi.ReleaseRequest{Id: r.GetGrant().GetId()})
 		return err
 	case codes.Unavailable, codes.AlreadyExists: // too many calls; this process has a claim already
 		f.rejected.Add(1)

@@ -356,7 +356,7 @@ func goldenMonitor(t *testing.T, name string) {
 		return v.scrub.Metrics(version.ReplaceAllString(strings.Join(o.scrape(""), "\n"), `version="VERSION"`),
 			measuredHere, func(line string) bool { return idleGPU.MatchString(line) })
 	}
-	top := func() (string, error) { return v.json(v.kerf("top", "--once", "-o", "json").out, "uses") }
+	top := func() (string, error) { return v.json(v.kerf("top", "--once", "-o", "json").out, "usages") }
 	v.step("three grants", section{"kerf-monitor", exposition}, section{"kerf top", top})
 	v.ends()
 }

@@ -180,10 +180,10 @@ func (v *visible) callDomains() {
 
 // differing are the fields with values that differ between two runs.
 var differing = map[string]string{
-	"pid": "PID", "pids": "PID", "inode": "INODE", "start": "START", "agent_version": "VERSION",
-	"at_unix_nanos": golden.Time, "sequence": golden.MeasuredValue, "idle_seconds": golden.MeasuredValue,
-	"energy_joules.value":     golden.MeasuredValue,
-	"memory_peak_bytes.value": golden.MeasuredValue, // kerf-monitor may see memory before it knows the grant
+	"pid": "PID", "pids": "PID", "inode": "INODE", "start": "START", "agentVersion": "VERSION",
+	"atUnixNanos": golden.Time, "sequence": golden.MeasuredValue, "idleSeconds": golden.MeasuredValue,
+	"energyJoules.value":    golden.MeasuredValue,
+	"memoryPeakBytes.value": golden.MeasuredValue, // kerf-monitor may see memory before it knows the grant
 }
 
 func (v *visible) json(text string, unordered ...string) (string, error) {
@@ -382,7 +382,7 @@ func (v *visible) audit() section {
 		}
 		slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(subject(a), subject(b)) })
 		// A kill of the agent can come before or after a new driver session, which records the health again.
-		out = slices.CompactFunc(out, func(a, b string) bool { return a == b && strings.Contains(a, `"what":"health"`) })
+		out = slices.CompactFunc(out, func(a, b string) bool { return a == b && strings.Contains(a, `"type":"health"`) })
 		return strings.Join(out, "\n"), nil
 	}}
 }

@@ -62,8 +62,8 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 	}
 	deaf.lines(1)
 	m.set("gpu=0", "ecc.uncorrected=3")
-	m.wantAudited(`"what":"health".*"why":"suspect: memory errors`)
-	m.wantAudited(`(?s)"why":"suspect: memory errors.*"why":"healthy"`)
+	m.wantAudited(`"type":"health".*"reason":"suspect: memory errors`)
+	m.wantAudited(`(?s)"reason":"suspect: memory errors.*"reason":"healthy"`)
 	m.set("gpu=1", "xid=31")
 	m.set("gpu=1", "xid=48")
 	for _, r := range []*run{polite, deaf} {
@@ -74,8 +74,8 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 			return nil
 		})
 	}
-	m.wantAudited(`"what":"fault".*"name":"deaf".*killed: GPU ` + m.uuid(1) + ` is unhealthy: XID 48`)
-	if !spared.running() || strings.Contains(m.auditLog(), `"what":"fault","who":{"uid":0,"pid":`+
+	m.wantAudited(`"type":"fault".*"name":"deaf".*killed: GPU ` + m.uuid(1) + ` is unhealthy: XID 48`)
+	if !spared.running() || strings.Contains(m.auditLog(), `"type":"fault","subject":{"uid":0,"pid":`+
 		fmt.Sprint(spared.pid())) {
 		t.Error("what runs on another GPU was ended")
 	}
@@ -95,7 +95,7 @@ func TestFaultsEndWhatRunsOnThem(t *testing.T) {
 	m.killAgent()
 	m.startAgent()
 	m.ready()
-	m.wantAudited(`"what":"start".*the agent started`)
+	m.wantAudited(`"type":"start".*the agent started`)
 	if r := m.kerf("audit", "verify"); r.code != 0 {
 		t.Errorf("kerf audit verify after a crash: %v", r)
 	}
@@ -107,19 +107,19 @@ func TestSignsOfHealth(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, setup{})
 	m.set("gpu=1", "remap.pending=true")
-	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"why":"suspect: a memory row is to be remapped`)
+	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"reason":"suspect: a memory row is to be remapped`)
 	m.set("gpu=1", "reset=true")
 	m.set("gpu=2", "links.down=2")
-	m.wantAudited(`"gpu":"` + m.uuid(2) + `".*"why":"suspect: 16 of 18 NVLinks are up`)
+	m.wantAudited(`"gpu":"` + m.uuid(2) + `".*"reason":"suspect: 16 of 18 NVLinks are up`)
 	m.set("gpu=2", "links.down=0")
 	for _, i := range []int{1, 2} {
-		m.wantAudited(`(?s)"gpu":"` + m.uuid(i) + `"[^\n]*"why":"suspect.*"gpu":"` + m.uuid(i) +
-			`"[^\n]*"why":"healthy"`)
+		m.wantAudited(`(?s)"gpu":"` + m.uuid(i) + `"[^\n]*"reason":"suspect.*"gpu":"` + m.uuid(i) +
+			`"[^\n]*"reason":"healthy"`)
 	}
 	m.set("gpu=4", "remap.failed=true")
-	m.wantAudited(`"gpu":"` + m.uuid(4) + `".*"why":"unhealthy: a memory row is bad`)
+	m.wantAudited(`"gpu":"` + m.uuid(4) + `".*"reason":"unhealthy: a memory row is bad`)
 	// One that answers late, on a machine that has other things to do, is suspected for that alone.
-	if regexp.MustCompile(`"gpu":"` + m.uuid(5) + `"}],"why":"(suspect: [^d]|unhealthy|lost)`).MatchString(
+	if regexp.MustCompile(`"gpu":"` + m.uuid(5) + `"}],"reason":"(suspect: [^d]|unhealthy|lost)`).MatchString(
 		m.auditLog()) {
 		t.Error("a GPU with which nothing is wrong is suspected")
 	}
@@ -132,7 +132,7 @@ func TestAGPUThatHangs(t *testing.T) {
 	m := newMachine(t, setup{hardware: "t4x4"})
 	m.set("gpu=1", "latency=8s") // far longer than a probe waits
 	t.Cleanup(func() { m.gpusim("set", "gpu=1", "latency=0s") })
-	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"why":"suspect: does not answer`)
+	m.wantAudited(`"gpu":"` + m.uuid(1) + `".*"reason":"suspect: does not answer`)
 	for i := range 3 {
 		r := m.run(flags(fmt.Sprintf("--memory 2GiB --name n%d --gpu-uuid %s", i, m.uuid(2))),
 			load("--alloc 1GiB --hold 1h"))

@@ -45,7 +45,7 @@ func TestInvariantsFindContradictions(t *testing.T) {
 		"too much granted": {func(p *picture) {
 			p.status.Grants[0].Memory, p.status.Grants[0].Shares[0].Memory = 16*gib, 16*gib
 		}, "16106127360"},
-		"granted_bytes": {func(p *picture) { p.status.GPUs[1].Granted = 1 }, "granted_bytes 1"},
+		"granted_bytes": {func(p *picture) { p.status.GPUs[1].Granted = 1 }, "grantedBytes 1"},
 		"two holders of a whole GPU": {func(p *picture) {
 			g := p.status.Grants[0]
 			g.ID, g.Shares = "k-2", []fragment{{GPU: "A", Whole: true, Memory: 4 * gib}}

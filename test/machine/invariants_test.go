@@ -102,7 +102,7 @@ func (f *findings) ledger(s status, byUUID map[string]gpu) {
 	}
 	for _, d := range s.GPUs {
 		if d.Granted != memory[d.UUID] || d.Percent != percent[d.UUID] || d.Burst != lent[d.UUID] {
-			f.brk("GPU %d: granted_bytes %d, percent %d and lent_bytes %d; its grants sum to %d, %d and %d", d.Index,
+			f.brk("GPU %d: grantedBytes %d, percent %d and burstBytes %d; its grants sum to %d, %d and %d", d.Index,
 				d.Granted, d.Percent, d.Burst, memory[d.UUID], percent[d.UUID], lent[d.UUID])
 		}
 	}

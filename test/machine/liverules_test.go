@@ -54,7 +54,7 @@ func TestRulesOfUseComeLive(t *testing.T) {
 	r.end()
 	type row struct {
 		Labels  map[string]string `json:"labels"`
-		Granted float64           `json:"granted_gpu_hours"`
+		Granted float64           `json:"grantedGPUHours"`
 		Cost    *float64          `json:"cost"`
 	}
 	type report struct {

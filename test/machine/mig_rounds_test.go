@@ -87,8 +87,8 @@ func (m *machine) toldAsCut(gpu int) {
 		MIGState struct {
 			Instances []struct {
 				UUID string `json:"uuid"`
-			} `json:"pieces"`
-		} `json:"mig_state"`
+			} `json:"instances"`
+		} `json:"migState"`
 	}
 	eventually(m.t, "books that are as the driver is", func() error {
 		r := m.kerf("status", "-o", "json")

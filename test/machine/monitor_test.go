@@ -125,7 +125,7 @@ func testMonitor(t *testing.T, driver string) {
 	m.run(flags("--gpus 1 --name w --gpu-uuid "+m.uuid(1)), load("--alloc 20GiB --hold 1h")).granted()
 	stranger := exec.Command(program("gpuload"), load("--alloc 1GiB --hold 1h")[1:]...)
 	stranger.Env = m.env
-	begin(t, m.work, "stranger", stranger)
+	begin(t, m.work, "unmanaged", stranger)
 	o := m.monitor()
 	o.relaxed()
 	want, err := os.ReadFile(filepath.Join("testdata", "monitor.txt"))
@@ -195,7 +195,7 @@ func (o *monitored) toItsOwn() {
 			`"grant":"own"`) {
 			return fmt.Errorf("%v", r)
 		}
-		if strings.Contains(r.out, "stranger") || strings.Count(r.out, "grant_id") != 1 {
+		if strings.Contains(r.out, "unmanaged") || strings.Count(r.out, "grantId") != 1 {
 			o.t.Errorf("it sees others: %v", r)
 		}
 		return nil
@@ -225,7 +225,7 @@ func (o *monitored) inTheTerminal() {
 		o.t.Errorf("memory of the GPUs: %q in kerf top, %q in kerf status", inTop, inStatus)
 	}
 	if r := o.kerf("top", "--once", "-o", "json", "--grant", "a"); r.code != 0 ||
-		!strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"stranger"`) {
+		!strings.Contains(r.out, `"grant":"a"`) || strings.Contains(r.out, `"owner":"unmanaged"`) {
 		o.t.Errorf("kerf top of one grant: %v", r)
 	}
 	if r := o.kerf("top", "--sort", "size", "--interval", "1ms"); r.code == 0 || !strings.Contains(r.err, "--sort") ||

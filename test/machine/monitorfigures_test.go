@@ -150,7 +150,7 @@ func (m *machine) received(all []*proc) string {
 type streamed struct {
 	Sequence int64 `json:"sequence,string"`
 	Missed   int64 `json:"missed,string"`
-	At       int64 `json:"at_unix_nanos,string"`
+	At       int64 `json:"atUnixNanos,string"`
 }
 
 // figures measures the monitor for some time.

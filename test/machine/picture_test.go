@@ -18,8 +18,8 @@ import (
 // status is what kerf status -o json prints, as far as scripts may rely on it.
 type status struct {
 	Ready    bool     `json:"ready"`
-	NotReady []string `json:"not_ready"`
-	Driver   string   `json:"driver_version"`
+	NotReady []string `json:"notReady"`
+	Driver   string   `json:"driverVersion"`
 	Config   struct {
 		Source   string   `json:"source"`
 		SHA256   string   `json:"sha256"`
@@ -27,9 +27,9 @@ type status struct {
 		Profiles []string `json:"profiles"`
 		Waiting  []struct {
 			Index int      `json:"index"`
-			What  []string `json:"what"`
-			For   []string `json:"for"`
-		} `json:"waiting"`
+			What  []string `json:"settings"`
+			For   []string `json:"blockedBy"`
+		} `json:"pending"`
 	} `json:"config"`
 	Warnings []string `json:"warnings"`
 	GPUs     []gpu    `json:"gpus"`
@@ -40,14 +40,14 @@ type gpu struct {
 	UUID     string   `json:"uuid"`
 	Index    int      `json:"index"`
 	Model    string   `json:"model"`
-	Memory   uint64   `json:"memory_bytes"`
-	Reserved uint64   `json:"reserved_bytes"`
-	Used     *uint64  `json:"used_bytes"`
-	Granted  uint64   `json:"granted_bytes"`
-	Burst    uint64   `json:"lent_bytes"`
-	Percent  uint32   `json:"granted_percent"`
+	Memory   uint64   `json:"capacityBytes"`
+	Reserved uint64   `json:"reservedBytes"`
+	Used     *uint64  `json:"usedBytes"`
+	Granted  uint64   `json:"grantedBytes"`
+	Burst    uint64   `json:"burstBytes"`
+	Percent  uint32   `json:"grantedPercent"`
 	Health   string   `json:"health"`
-	Reason   string   `json:"health_reason"`
+	Reason   string   `json:"healthReason"`
 	Levels   []string `json:"levels"`
 	MIG      bool     `json:"mig"`
 }
@@ -56,22 +56,23 @@ type grant struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
 	State       string     `json:"state"`
+	Recovered   bool       `json:"recovered"`
 	GPUs        []string   `json:"gpus"`
-	Shares      []fragment `json:"fragments"`
-	Memory      uint64     `json:"memory_bytes"`
+	Shares      []fragment `json:"shares"`
+	Memory      uint64     `json:"memoryBytes"`
 	Percent     uint32     `json:"percent"`
-	Used        *uint64    `json:"used_bytes"`
+	Used        *uint64    `json:"usedBytes"`
 	Level       string     `json:"level"`
-	LevelReason string     `json:"level_reason"`
+	LevelReason string     `json:"levelReason"`
 	Cgroup      string     `json:"cgroup"`
 	PIDs        []int      `json:"pids"`
-	UID         uint32     `json:"uid"`
+	UID         uint32     `json:"userID"`
 	Health      string     `json:"health"`
 	Whole       bool       `json:"whole"`
 	Backend     string     `json:"backend"`
 	Compute     struct {
 		By  string `json:"by"`
-		Why string `json:"why"`
+		Why string `json:"reason"`
 	} `json:"compute"`
 }
 
@@ -84,17 +85,17 @@ func (g grant) label() string {
 
 type fragment struct {
 	GPU     string  `json:"gpu"`
-	Memory  uint64  `json:"memory_bytes"`
-	Burst   uint64  `json:"lent_bytes"`
+	Memory  uint64  `json:"memoryBytes"`
+	Burst   uint64  `json:"burstBytes"`
 	Percent uint32  `json:"percent"`
 	Whole   bool    `json:"whole"`
-	MIG     string  `json:"mig_profile"`
-	Used    *uint64 `json:"used_bytes"`
+	MIG     string  `json:"migProfile"`
+	Used    *uint64 `json:"usedBytes"`
 	Time    *struct {
-		Used     *int    `json:"used_percent"`
+		Used     *int    `json:"usedPercent"`
 		Launches uint64  `json:"launches"`
-		Past     uint64  `json:"launches_past_budget"`
-		Waited   float64 `json:"waited_seconds"`
+		Past     uint64  `json:"launchesOverBudget"`
+		Waited   float64 `json:"throttledSeconds"`
 	} `json:"time"`
 }
 

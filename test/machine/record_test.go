@@ -202,7 +202,7 @@ func (m *machine) wantRecovered(before status, runs []*run) {
 		m.t.Errorf("grants after the record was lost (-before +after):\n%s", d)
 	}
 	for _, g := range now.Grants {
-		if g.State != "recovered" {
+		if !g.Recovered {
 			m.t.Errorf("grant %s is %s, want recovered", g.ID, g.State)
 		}
 	}

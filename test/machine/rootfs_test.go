@@ -253,7 +253,7 @@ func (h hostile) wantHeld(level, name, line string) {
 func (h hostile) release(name string) {
 	h.t.Helper()
 	g, there := h.state().grant(name)
-	if !there || g.State != "claimed" {
+	if !there || g.State != "Reserved" {
 		return
 	}
 	client, err := nodeclient.New(h.dir)

@@ -28,10 +28,10 @@ type runStatus struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
 	GPUs        []string `json:"gpus"`
-	MemoryBytes uint64   `json:"memory_bytes"`
+	MemoryBytes uint64   `json:"memoryBytes"`
 	Percent     uint32   `json:"percent"`
 	Level       string   `json:"level"`
-	LevelReason string   `json:"level_reason"`
+	LevelReason string   `json:"levelReason"`
 	Backend     string   `json:"backend"`
 	Cgroup      string   `json:"cgroup"`
 	PID         int      `json:"pid"`

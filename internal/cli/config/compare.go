@@ -23,21 +23,21 @@ import (
 type configDiff struct {
 	// SHA256 is the config's hash, and ConfigMap that of what the cluster's ConfigMap says, empty where there is none.
 	SHA256    string `json:"sha256"`
-	ConfigMap string `json:"configmap"`
+	ConfigMap string `json:"configMap"`
 	// Errors are the errors of the ConfigMap's text. With errors, no node applies it.
-	Errors []string `json:"configmap_errors"`
+	Errors []string `json:"configMapErrors"`
 	// Differences are those from the ConfigMap's text. With errors, there are none.
 	Differences []change.Difference `json:"differences"`
 	// Applied are configs that nodes apply instead of the ConfigMap's.
-	Applied []otherApplied `json:"other_applied"`
+	Applied []otherApplied `json:"otherApplied"`
 	// Left has a sentence for each thing that is not known, and for each choice of GPUs that means none.
-	Left []string `json:"left"`
+	Left []string `json:"unknown"`
 }
 
 // otherApplied is a config that nodes apply, with its differences from the new one.
 type otherApplied struct {
 	SHA256      string              `json:"sha256"`
-	What        string              `json:"what"`
+	Source      string              `json:"source"`
 	Nodes       []string            `json:"nodes"`
 	Differences []change.Difference `json:"differences"`
 }
@@ -134,7 +134,7 @@ func (x comparison) reports(p *configDiff) error {
 		}
 		o := others[is.what+is.sha256]
 		if o == nil {
-			o = &otherApplied{SHA256: is.sha256, What: is.what, Differences: []change.Difference{}}
+			o = &otherApplied{SHA256: is.sha256, Source: is.what, Differences: []change.Difference{}}
 			others[is.what+is.sha256] = o
 			if is.what == inLastGood || is.what == inBuiltIn {
 				differences, err := change.Documents(is.document, x.after)
@@ -203,7 +203,7 @@ func (p configDiff) header(b *strings.Builder) {
 	writeDifferences(b, p.Differences)
 	for _, o := range p.Applied {
 		nodes := strings.Join(o.Nodes, ", ")
-		switch o.What {
+		switch o.Source {
 		case inNothing:
 			fmt.Fprintf(b, "\napplied on %s: none, since no config was valid yet; all of this one is new "+
 				"there\n", nodes)

@@ -185,7 +185,7 @@ func keeping(who []string) string {
 // sharePlan is a reason why shares of GPUs would be rejected.
 type sharePlan struct {
 	Indexes []int  `json:"indexes"`
-	Why     string `json:"why"`
+	Why     string `json:"reason"`
 }
 
 // configured is a config and the pool of a node in it.

@@ -33,27 +33,27 @@ type nodePlan struct {
 	SHA256  string   `json:"sha256"`
 	Applied string   `json:"applied"`
 	Errors  []string `json:"errors,omitempty"`
-	Before  string   `json:"pool_before"`
-	After   string   `json:"pool_after"`
+	Before  string   `json:"poolBefore"`
+	After   string   `json:"poolAfter"`
 	// Now is done at once, Waits waits for those who are on the GPU, and New concerns new claims alone.
 	Now   []stepPlan `json:"now"`
-	Waits []stepPlan `json:"waits"`
+	Waits []stepPlan `json:"pending"`
 	New   []stepPlan `json:"new"`
 	// Rules are those of pool, profiles and prices that are of no GPU alone.
 	Rules []rulePlan `json:"rules"`
 	// Shares are the GPUs whose shares would be rejected, with the reason.
 	Shares []sharePlan `json:"shares,omitempty"`
 	// Refused says why the node's agent would reject the config.
-	Refused string `json:"refused,omitempty"`
+	Refused string `json:"rejected,omitempty"`
 	// NotPlanned says why nothing can be said of the node.
-	NotPlanned string `json:"not_planned,omitempty"`
+	NotPlanned string `json:"notPlanned,omitempty"`
 }
 
 type stepPlan struct {
 	Index int      `json:"index"`
 	GPU   string   `json:"gpu"`
-	What  []string `json:"what"`
-	For   []string `json:"for,omitempty"`
+	What  []string `json:"settings"`
+	For   []string `json:"blockedBy,omitempty"`
 }
 
 // rulePlan is a rule that changes, when that counts, and who runs of those whom it is about.
@@ -61,7 +61,7 @@ type rulePlan struct {
 	change.Difference
 
 	When    string   `json:"when"`
-	AtOnce  bool     `json:"at_once"`
+	AtOnce  bool     `json:"atOnce"`
 	Running []string `json:"running,omitempty"`
 }
 

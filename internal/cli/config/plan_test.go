@@ -88,7 +88,7 @@ func TestConfigPlan(t *testing.T) {
 				"(driver: too old); set minEnforcement: none on the pool",
 		}, nil},
 		"shares that nothing enforces, as json": {before, before, []string{"plan", "-o", "json"}, command.ExitOK,
-			[]string{`"indexes": [`, `"why": "no backend is known to enforce them`}, nil},
+			[]string{`"indexes": [`, `"reason": "no backend is known to enforce them`}, nil},
 		"shares that nothing enforces, allowed": {before,
 			head + "  - {name: a, nodeSelector: {tier: a}, minEnforcement: none}\n  - {name: default}\n",
 			[]string{"plan"}, command.ExitOK, []string{"node n2"}, []string{"  shares"}},
@@ -157,7 +157,7 @@ func TestConfigPlan(t *testing.T) {
 		"diff as json": {before, head + "  - {name: a, nodeSelector: {tier: a}, onOverCap: kill}\n  - {name: " +
 			"default}\n",
 			[]string{"diff", "-o", "json"}, exitDiffers, []string{`"path": "pools[a].onOverCap"`,
-				`"other_applied": []`},
+				`"otherApplied": []`},
 			[]string{`"nodes"`}},
 		"an error": {before, before + "  colour: red\n", []string{"plan"}, command.ExitFailure,
 			[]string{"new.yaml: line 7: spec.colour is not a known field"}, nil},
@@ -221,7 +221,7 @@ func TestConfigPlanFromInForce(t *testing.T) {
 		"its differences": {text + "  colour: red\n", lastGood, []string{"diff"}, exitDiffers,
 			[]string{"against it\n", "~ pools[a].powerLimitWatts: 200 -> 300", "differ in 4 fields"}, nil},
 		"as json": {text + "  colour: red\n", lastGood, []string{"plan", "-o", "json"}, command.ExitOK, []string{
-			`"applied": "last good"`, `"sha256": "5555555555556666"`, `"line 7: wrong"`, `"configmap_errors": [`,
+			`"applied": "last good"`, `"sha256": "5555555555556666"`, `"line 7: wrong"`, `"configMapErrors": [`,
 			`"when": "at once"`,
 		}, nil},
 		"a valid text that it refused": {text, lastGood, []string{"diff"}, exitDiffers,

@@ -23,7 +23,7 @@ type Explanation struct {
 	UID       string `json:"uid"`
 	Needs     string `json:"needs"`
 	// Waits is why the pod has no GPU; empty where it has.
-	Waits string `json:"waits,omitempty"`
+	Waits string `json:"pendingReason,omitempty"`
 	// Node is where it is, Planned what its Binding named by container, Has what its node reports.
 	Node    string              `json:"node,omitempty"`
 	Planned map[string][]string `json:"planned,omitempty"`
@@ -33,7 +33,7 @@ type Explanation struct {
 	Nodes      []answer  `json:"nodes"`
 	Events     []said    `json:"events,omitempty"`
 	// Left has a sentence for each thing that could not be read or taken into account.
-	Left []string `json:"left,omitempty"`
+	Left []string `json:"unknown,omitempty"`
 }
 
 // answer is a node's.

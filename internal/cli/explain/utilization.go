@@ -117,9 +117,9 @@ func unitSize(field, text string) (sharing.Bytes, error) {
 // utilizationAnswer is what scripts are answered; amounts are of one GPU.
 type utilizationAnswer struct {
 	Utilization  json.Number `json:"utilization"`
-	GrantedBytes uint64      `json:"granted_bytes"`
-	SeenBytes    uint64      `json:"seen_bytes"`
-	UsePercent   uint64      `json:"use_percent"`
+	GrantedBytes uint64      `json:"grantedBytes"`
+	SeenBytes    uint64      `json:"visibleBytes"`
+	UsePercent   uint64      `json:"targetPercent"`
 }
 
 func (u utilization) answer() utilizationAnswer {

@@ -66,8 +66,8 @@ func TestExplainUtilization(t *testing.T) {
 
 func TestExplainUtilizationForScripts(t *testing.T) {
 	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--visible-memory", "80GiB", "-o", "json")
-	const want = "{\n  \"utilization\": 0.27,\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  " +
-		"\"use_percent\": 90\n}\n"
+	const want = "{\n  \"utilization\": 0.27,\n  \"grantedBytes\": 25769803776,\n  \"visibleBytes\": 85899345920,\n  " +
+		"\"targetPercent\": 90\n}\n"
 	if code != command.ExitOK || out != want {
 		t.Errorf("status %d: %s, want %s", code, out, want)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cdi"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
@@ -27,11 +27,11 @@ const (
 )
 
 // claimRequest is the wire form of a request.
-func claimRequest(r sharing.Request, name string) *nodev1.ClaimRequest {
+func claimRequest(r sharing.Request, name string) *nodeapi.ReserveRequest {
 	m := r.Amounts()
-	return &nodev1.ClaimRequest{
-		Name: name, MemoryBytes: m.Memory, Percent: m.Percent, Gpus: m.GPUs, Whole: m.Whole, Mig: m.MIG,
-		Models: m.Models, Uuids: m.UUIDs, MinLevel: m.MinLevel, Place: m.Place, Profile: m.Profile,
+	return &nodeapi.ReserveRequest{
+		Name: name, MemoryBytes: m.Memory, Percent: m.Percent, GpuCount: m.GPUs, Whole: m.Whole, Mig: m.MIG,
+		Models: m.Models, Uuids: m.UUIDs, MinEnforcement: m.MinLevel, PlacementPolicy: m.Place, Profile: m.Profile,
 	}
 }
 
@@ -39,9 +39,9 @@ func claimRequest(r sharing.Request, name string) *nodev1.ClaimRequest {
 // that certainly did nothing: the agent was not reached, or said that it is not ready. A claim that may have
 // been made and whose answer was lost would be held as long as this process lives, so then it gives up, and
 // the end of the process gives it back.
-func claim(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.Grant, error) {
-	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.Grant, error) {
-		grant, err := client.Claim(ctx, r)
+func claim(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (*nodeclient.Client, *nodeapi.Grant, error) {
+	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodeapi.Grant, error) {
+		grant, err := client.Reserve(ctx, r)
 		if err == nil && grant.GetId() == "" {
 			err = errNoGrant
 		}
@@ -50,10 +50,10 @@ func claim(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient
 }
 
 // claimContainer is claim for a container that a hook arms.
-func claimContainer(ctx context.Context, dir string, r *nodev1.ClaimRequest) (*nodeclient.Client, *nodev1.ClaimResponse,
-	error) {
-	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodev1.ClaimResponse, error) {
-		resp, err := client.ClaimForContainer(ctx, r)
+func claimContainer(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (*nodeclient.Client,
+	*nodeapi.ReserveResponse, error) {
+	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodeapi.ReserveResponse, error) {
+		resp, err := client.ReserveForContainer(ctx, r)
 		if err == nil && resp.GetGrant().GetId() == "" {
 			err = errNoGrant
 		}
@@ -112,11 +112,11 @@ func claimOnce[T any](dir string, ask func(*nodeclient.Client) (T, error)) (*nod
 
 // containerGrant is a grant as it is put into an OCI spec. The GPUs' device files and libraries are those of
 // the node's CDI specs.
-func containerGrant(resp *nodev1.ClaimResponse) (oci.Grant, error) {
+func containerGrant(resp *nodeapi.ReserveResponse) (oci.Grant, error) {
 	in, id := resp.GetContainer(), resp.GetGrant().GetId()
 	out := oci.Grant{ID: id, HookPath: in.GetHookPath(), Socket: in.GetHookSocket(), Env: in.GetEnv(),
-		Note: in.GetNote()}
-	for _, s := range in.GetAsks() {
+		Note: in.GetAnnotation()}
+	for _, s := range in.GetRequests() {
 		a, err := sharing.ParseAsk(s)
 		if err != nil {
 			return oci.Grant{}, fmt.Errorf("grant %q: %w", id, err)

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
@@ -164,7 +164,9 @@ func TestRunHidesOtherGPUs(t *testing.T) {
 		}
 		defer l.Close()
 	}
-	clitest.Granting(t, dir, func(r *nodev1.ArmResponse) { r.Devices, r.Hide = []string{mine}, []string{other} })
+	clitest.Granting(t, dir, func(r *nodeapi.ActivateResponse) {
+		r.Devices, r.HiddenDevices = []string{mine}, []string{other}
+	})
 	r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--", "sh", "-c", "stat -c %F "+mine+" "+
 		other)
 	if r.Code != 0 || r.Out != "socket\ncharacter special file\n" {
@@ -178,7 +180,7 @@ func TestRunHidesOtherGPUs(t *testing.T) {
 // A program that was to be kept from other GPUs does not run when it cannot be kept from them.
 func TestRunFailsClosedWhenHidingFails(t *testing.T) {
 	dir := t.TempDir()
-	clitest.Granting(t, dir, func(r *nodev1.ArmResponse) { r.Hide = []string{"not/absolute"} })
+	clitest.Granting(t, dir, func(r *nodeapi.ActivateResponse) { r.HiddenDevices = []string{"not/absolute"} })
 	marker, status := filepath.Join(dir, "ran"), filepath.Join(dir, "status.json")
 	r := clitest.Kerf(t, nil, "--run-dir", dir, "run", "--memory", "10GiB", "--status-file", status, "--", "touch",
 		marker)

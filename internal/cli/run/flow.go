@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -88,7 +88,8 @@ func runReported(a *command.App, c *cobra.Command, o *runOptions, report *status
 
 // grant reserves and activates. When it returns without an error, this process is in the grant's cgroup and its cap
 // is enforced. With byEnv, the environment names the library of the backend, if it has one.
-func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *nodev1.ArmResponse, byEnv bool, err error) {
+func grant(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (armed *nodeapi.ActivateResponse, byEnv bool,
+	err error) {
 	client, g, err := claim(ctx, dir, r)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -97,7 +98,7 @@ func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *node
 		return nil, false, err
 	}
 	byEnv = g.GetBackend() == libkerf && !preloadFileFree(preloadFile)
-	armed, err = client.Arm(ctx, &nodev1.ArmRequest{Id: g.GetId(), NoPreloadFile: byEnv})
+	armed, err = client.Activate(ctx, &nodeapi.ActivateRequest{Id: g.GetId(), NoPreloadFile: byEnv})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -105,7 +106,8 @@ func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *node
 		return nil, false, err
 	}
 	if armed.GetGrant().GetId() != g.GetId() {
-		return nil, false, fmt.Errorf("arm %q: the agent's answer is for %q: %w", g.GetId(), armed.GetGrant().GetId(),
+		return nil, false, fmt.Errorf("activate %q: the agent's answer is for %q: %w", g.GetId(),
+			armed.GetGrant().GetId(),
 			sharing.ErrUnavailable)
 	}
 	return armed, byEnv, nil
@@ -113,7 +115,7 @@ func grant(ctx context.Context, dir string, r *nodev1.ClaimRequest) (armed *node
 
 // become hides the other GPUs and executes the command. Namespaces belong to threads, so all of it happens
 // on one.
-func become(a *command.App, o *runOptions, report *statusFile, armed *nodev1.ArmResponse, byEnv bool, path string,
+func become(a *command.App, o *runOptions, report *statusFile, armed *nodeapi.ActivateResponse, byEnv bool, path string,
 	argv []string) error {
 	runtime.LockOSThread()
 	warnings, masked, err := hide(armed)
@@ -142,24 +144,24 @@ func become(a *command.App, o *runOptions, report *statusFile, armed *nodev1.Arm
 
 // hide masks the node's other GPUs where this process may, and returns what the user should know. With the
 // right to mask, a mask that does not work is an error: the command would see GPUs that are not its own.
-func hide(armed *nodev1.ArmResponse) (warnings []string, masked bool, err error) {
+func hide(armed *nodeapi.ActivateResponse) (warnings []string, masked bool, err error) {
 	if w := unenforced(armed.GetGrant()); w != "" {
 		warnings = append(warnings, w)
 	}
-	switch others := armed.GetHide(); {
-	case len(others)+len(armed.GetOnly()) == 0:
+	switch others := armed.GetHiddenDevices(); {
+	case len(others)+len(armed.GetVisibleFiles()) == 0:
 	case mountns.Allowed():
 		if err := mountns.Mask(others); err != nil {
 			return nil, false, fmt.Errorf("hide the other GPUs: %w", err)
 		}
-		for _, o := range armed.GetOnly() {
+		for _, o := range armed.GetVisibleFiles() {
 			if err := mountns.Only(o.GetFolder(), o.GetFiles()); err != nil {
 				return nil, false, fmt.Errorf("hide the other MIG instances: %w", err)
 			}
 		}
 		masked = true
 	case len(others) == 0:
-	case !armed.GetOthersCapped():
+	case !armed.GetOtherGpusCapped():
 		warnings = append(warnings,
 			"the other GPUs of this machine stay reachable for the command: hiding them needs CAP_SYS_ADMIN")
 	}
@@ -167,7 +169,7 @@ func hide(armed *nodev1.ArmResponse) (warnings []string, masked bool, err error)
 }
 
 // unenforced is what the user should know of a grant that nothing holds beforehand; empty for any other.
-func unenforced(g *nodev1.Grant) string {
+func unenforced(g *nodeapi.Grant) string {
 	var w string
 	switch g.GetLevel() {
 	case sharing.LevelNone.String(), sharing.LevelUnknown.String():

@@ -15,7 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/spf13/cobra"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/containerd"
@@ -80,7 +80,7 @@ type imageRun struct {
 }
 
 // start does everything up to the program's start. What it made, end removes, also after an error.
-func (r *imageRun) start(ctx context.Context, request *nodev1.ClaimRequest) (err error) {
+func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (err error) {
 	o := r.options.image
 	if r.runtime, err = containerd.Open(o.socket); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r *imageRun) start(ctx context.Context, request *nodev1.ClaimRequest) (err
 	if err := r.runtime.Sweep(ctx); err != nil {
 		r.notice(err.Error())
 	}
-	var claimed *nodev1.ClaimResponse
+	var claimed *nodeapi.ReserveResponse
 	if r.node, claimed, err = claimContainer(ctx, r.app.Dir, request); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (r *imageRun) end() error {
 }
 
 // now is the grant as the agent shows it once it is armed, or as it was when the agent does not answer.
-func (r *imageRun) now(ctx context.Context, g *nodev1.Grant) *nodev1.Grant {
+func (r *imageRun) now(ctx context.Context, g *nodeapi.Grant) *nodeapi.Grant {
 	if picture, err := r.node.Node(ctx); err == nil {
 		for _, now := range picture.GetGrants() {
 			if now.GetId() == g.GetId() {
@@ -195,7 +195,7 @@ func (r *imageRun) now(ctx context.Context, g *nodev1.Grant) *nodev1.Grant {
 }
 
 // warn says what the user should know of the grant's level.
-func (r *imageRun) warn(g *nodev1.Grant) {
+func (r *imageRun) warn(g *nodeapi.Grant) {
 	if w := unenforced(g); w != "" {
 		r.notice(w)
 	}

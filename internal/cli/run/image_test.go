@@ -150,7 +150,7 @@ func TestImageRefusals(t *testing.T) {
 			t.Errorf("%s: %d, %q", name, code, p.ErrOut.String())
 		}
 	}
-	if slices.Contains(s.Calls(), "Claim") {
+	if slices.Contains(s.Calls(), "Reserve") {
 		t.Errorf("calls %v", s.Calls())
 	}
 }

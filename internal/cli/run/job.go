@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/mountns"
@@ -237,7 +237,7 @@ func preloadFileFree(path string) bool {
 }
 
 // showLibrary mounts what makes the library hold the command; the other GPUs are hidden already if masked.
-func showLibrary(armed *nodev1.ArmResponse, masked bool) error {
+func showLibrary(armed *nodeapi.ActivateResponse, masked bool) error {
 	if len(armed.GetMounts()) == 0 {
 		return nil
 	}
@@ -259,7 +259,7 @@ func showLibrary(armed *nodev1.ArmResponse, masked bool) error {
 }
 
 // preloading is the command's environment with the library in front of what it preloads.
-func preloading(env []string, armed *nodev1.ArmResponse, byEnv bool, had string) []string {
+func preloading(env []string, armed *nodeapi.ActivateResponse, byEnv bool, had string) []string {
 	if armed.GetPreload() == "" || !byEnv {
 		return env
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -34,8 +34,8 @@ type ociOptions struct {
 
 // ociResult is what oci patch and oci hook print with -o json.
 type ociResult struct {
-	Grant       present.Grant `json:"grant"`
-	HoldSeconds int64         `json:"hold_seconds"`
+	Grant          present.Grant `json:"grant"`
+	ReserveSeconds int64         `json:"reserveSeconds"`
 	// File is the file that was written, and Devices the CDI names of the grant's GPUs.
 	File    string   `json:"file"`
 	Devices []string `json:"devices"`
@@ -74,7 +74,7 @@ create their bundles themselves: see kerf oci hook.`,
 		Example: `  kerf oci patch ./bundle --memory 10GiB && runc run --bundle ./bundle train-1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string,
+			return putGrant(a, c, o, func(resp *nodeapi.ReserveResponse) (string,
 				error) {
 				return patchBundle(args[0], resp)
 			})
@@ -102,7 +102,7 @@ a cap.`,
 		Example: `  d=$(mktemp -d) && kerf oci hook $d --memory 10GiB`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return putGrant(a, c, o, func(resp *nodev1.ClaimResponse) (string,
+			return putGrant(a, c, o, func(resp *nodeapi.ReserveResponse) (string,
 				error) {
 				return writeHook(args[0], resp)
 			})
@@ -140,14 +140,14 @@ func (o *ociOptions) check() (sharing.Request, error) {
 }
 
 // putGrant claims, writes, and prints the grant. A grant that could not be written is given back.
-func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodev1.ClaimResponse) (string,
+func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodeapi.ReserveResponse) (string,
 	error)) error {
 	request, err := o.check()
 	if err != nil {
 		return command.Misused(err)
 	}
 	in := claimRequest(request, o.name)
-	in.HoldSeconds = uint32(math.Ceil(o.hold.Seconds()))
+	in.ReserveSeconds = uint32(math.Ceil(o.hold.Seconds()))
 	ctx, signals := command.Catch(c.Context())
 	client, resp, err := claimContainer(ctx, a.Dir, in)
 	if err != nil {
@@ -175,13 +175,14 @@ func putGrant(a *command.App, c *cobra.Command, o *ociOptions, write func(*nodev
 	return nil
 }
 
-func showOCI(a *command.App, o *ociOptions, in *nodev1.ClaimRequest, resp *nodev1.ClaimResponse, file string) error {
+func showOCI(a *command.App, o *ociOptions, in *nodeapi.ReserveRequest, resp *nodeapi.ReserveResponse,
+	file string) error {
 	g, devices := resp.GetGrant(), resp.GetContainer().GetCdiDevices()
 	if w := unenforced(g); w != "" && !o.quiet {
 		_, _ = fmt.Fprintf(a.ErrOut, "kerf oci: %s\n", w)
 	}
 	if o.output == "json" {
-		text, err := present.JSON(ociResult{Grant: present.FromGrant(g), HoldSeconds: int64(in.GetHoldSeconds()),
+		text, err := present.JSON(ociResult{Grant: present.FromGrant(g), ReserveSeconds: int64(in.GetReserveSeconds()),
 			File: file, Devices: devices}, true)
 		if err != nil {
 			return err
@@ -191,7 +192,7 @@ func showOCI(a *command.App, o *ociOptions, in *nodev1.ClaimRequest, resp *nodev
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "grant   %s\nlevel   %s\nfile    %s\n", g.GetId(), g.GetLevel(), file)
-	for _, f := range g.GetFragments() {
+	for _, f := range g.GetShares() {
 		amount := "whole"
 		if !f.GetWhole() {
 			amount = sharing.Bytes(f.GetMemoryBytes()).String()
@@ -205,7 +206,7 @@ func showOCI(a *command.App, o *ociOptions, in *nodev1.ClaimRequest, resp *nodev
 		fmt.Fprintf(&text, "device  %s\n", d)
 	}
 	fmt.Fprintf(&text, "held    %s: start the container within that time\n",
-		time.Duration(in.GetHoldSeconds())*time.Second)
+		time.Duration(in.GetReserveSeconds())*time.Second)
 	_, err := fmt.Fprint(a.Out, text.String())
 	return err
 }

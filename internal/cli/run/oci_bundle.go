@@ -15,7 +15,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -25,7 +25,7 @@ import (
 const maxSpec = 16 << 20
 
 // patchBundle puts the grant into a bundle's config.json, and returns the file's path.
-func patchBundle(bundle string, resp *nodev1.ClaimResponse) (string, error) {
+func patchBundle(bundle string, resp *nodeapi.ReserveResponse) (string, error) {
 	file := filepath.Join(bundle, "config.json")
 	info, err := os.Lstat(file)
 	if err != nil {
@@ -187,7 +187,7 @@ type engineHook struct {
 }
 
 // writeHook writes the grant's hooks into a directory, one file each, and returns the first one's path.
-func writeHook(dir string, resp *nodev1.ClaimResponse) (string, error) {
+func writeHook(dir string, resp *nodeapi.ReserveResponse) (string, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", sharing.Invalid("DIR", dir, "make an empty directory for this one container", "is no directory")
 	}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/hooks/oci"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
@@ -31,23 +31,23 @@ const (
 )
 
 // containerNode is a fake agent that grants containers, and the directory of its sockets.
-func containerNode(t *testing.T, change func(*nodev1.ClaimResponse)) (*fakenode.Server, string) {
+func containerNode(t *testing.T, change func(*nodeapi.ReserveResponse)) (*fakenode.Server, string) {
 	t.Helper()
 	dir, cdiDir := t.TempDir(), t.TempDir()
 	clitest.WriteFile(t, cdiDir, "kerf.dev-gpu.json", gpuSpec, 0o644)
 	s := &fakenode.Server{
-		OnClaim: func(r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+		OnReserve: func(r *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 			if !r.GetContainer() {
 				return nil, status.Error(codes.InvalidArgument, "not for a container")
 			}
-			resp := &nodev1.ClaimResponse{
-				Grant: &nodev1.Grant{Id: "k-1", Level: "driver",
-					Fragments: []*nodev1.Share{{Gpu: gpuA, MemoryBytes: r.GetMemoryBytes(), Percent: 25}}},
-				Container: &nodev1.ContainerGrant{
+			resp := &nodeapi.ReserveResponse{
+				Grant: &nodeapi.Grant{Id: "k-1", Level: "driver",
+					Shares: []*nodeapi.Share{{Gpu: gpuA, MemoryBytes: r.GetMemoryBytes(), Percent: 25}}},
+				Container: &nodeapi.ContainerGrant{
 					CdiDevices: []string{"kerf.dev/gpu=" + gpuA}, CdiDirs: []string{"/nowhere", cdiDir},
 					HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock",
-					Asks: []string{"gpu-memory-gib:10"},
-					Env:  map[string]string{"KERF_GRANT": "k-1"}, Note: "note",
+					Requests: []string{"gpu-memory-gib:10"},
+					Env:      map[string]string{"KERF_GRANT": "k-1"}, Annotation: "note",
 				},
 			}
 			if change != nil {
@@ -55,8 +55,8 @@ func containerNode(t *testing.T, change func(*nodev1.ClaimResponse)) (*fakenode.
 			}
 			return resp, nil
 		},
-		OnRelease: func(*nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) {
-			return &nodev1.ReleaseResponse{},
+		OnRelease: func(*nodeapi.ReleaseRequest) (*nodeapi.ReleaseResponse, error) {
+			return &nodeapi.ReleaseResponse{},
 				nil
 		},
 	}
@@ -124,7 +124,7 @@ func TestOCIHook(t *testing.T) {
 	}
 	var result ociResult
 	if err := json.Unmarshal(p.Out.Bytes(), &result); err != nil || result.Grant.ID != "k-1" ||
-		result.HoldSeconds != 300 || len(result.Devices) != 1 {
+		result.ReserveSeconds != 300 || len(result.Devices) != 1 {
 		t.Errorf("said %s, %v", p.Out.String(), err)
 	}
 	var hook engineHook
@@ -151,7 +151,7 @@ func TestOCIRefusals(t *testing.T) {
 	}
 	tests := map[string]struct {
 		args   []string
-		change func(*nodev1.ClaimResponse)
+		change func(*nodeapi.ReserveResponse)
 		code   int
 		text   string
 	}{
@@ -160,16 +160,17 @@ func TestOCIRefusals(t *testing.T) {
 		"no directory": {[]string{"hook", filepath.Join(bundle, "none"), "--memory", "1GiB"}, nil, command.ExitFailure,
 			"is no directory"},
 		"no spec": {[]string{"patch", bundle, "--memory", "1GiB"},
-			func(r *nodev1.ClaimResponse) { r.Container.CdiDirs = []string{bundle} }, command.ExitFailure, "not there"},
+			func(r *nodeapi.ReserveResponse) { r.Container.CdiDirs = []string{bundle} }, command.ExitFailure,
+			"not there"},
 		"no such GPU": {[]string{"patch", bundle, "--memory", "1GiB"},
-			func(r *nodev1.ClaimResponse) { r.Container.CdiDevices[0] += "b" }, command.ExitFailure, "GPU"},
+			func(r *nodeapi.ReserveResponse) { r.Container.CdiDevices[0] += "b" }, command.ExitFailure, "GPU"},
 		"other device": {[]string{"patch", bundle, "--memory", "1GiB"},
-			func(r *nodev1.ClaimResponse) { r.Container.CdiDevices[0] = "nvidia.com/gpu=all" }, command.ExitFailure,
+			func(r *nodeapi.ReserveResponse) { r.Container.CdiDevices[0] = "nvidia.com/gpu=all" }, command.ExitFailure,
 			"no GPU of kerf.dev/gpu"},
 		"no device": {[]string{"patch", bundle, "--memory", "1GiB"},
-			func(r *nodev1.ClaimResponse) { r.Container.CdiDevices = nil }, command.ExitFailure, "names no GPU"},
+			func(r *nodeapi.ReserveResponse) { r.Container.CdiDevices = nil }, command.ExitFailure, "names no GPU"},
 		"odd ask": {[]string{"patch", bundle, "--memory", "1GiB"},
-			func(r *nodev1.ClaimResponse) { r.Container.Asks = []string{"x"} }, command.ExitFailure, "ask"},
+			func(r *nodeapi.ReserveResponse) { r.Container.Requests = []string{"x"} }, command.ExitFailure, "ask"},
 		"nothing asked": {[]string{"patch", bundle}, nil, command.ExitUsage, "--memory"},
 		"all wrong": {[]string{"patch", bundle, "--memory", "x", "--reserve-for", "0s", "-o", "x", "--name", "A"}, nil,
 			command.ExitUsage, "--reserve-for"},
@@ -182,7 +183,7 @@ func TestOCIRefusals(t *testing.T) {
 			if code != tt.code || !strings.Contains(p.ErrOut.String(), tt.text) {
 				t.Errorf("%d, %q", code, p.ErrOut.String())
 			}
-			if claimed, released := slices.Contains(s.Calls(), "Claim"), slices.Contains(s.Calls(),
+			if claimed, released := slices.Contains(s.Calls(), "Reserve"), slices.Contains(s.Calls(),
 				"Release"); claimed != (tt.code == command.ExitFailure) || released != claimed {
 				t.Errorf("calls %v", s.Calls())
 			}
@@ -190,16 +191,6 @@ func TestOCIRefusals(t *testing.T) {
 				t.Errorf("config.json is %s, %v", text, err)
 			}
 		})
-	}
-}
-
-// An agent from before containers ignores the field, and must not be taken for one that has made the grant.
-func TestOldAgent(t *testing.T) {
-	_, dir := containerNode(t, func(r *nodev1.ClaimResponse) { r.Container = nil })
-	p := clitest.New(nil)
-	if code, _ := p.App.Execute([]string{"--run-dir", dir, "oci", "patch", t.TempDir(), "--memory", "1GiB"},
-		Commands); code != command.ExitFailure || !strings.Contains(p.ErrOut.String(), "older than this kerf") {
-		t.Errorf("%d, %q", code, p.ErrOut.String())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 func TestPreloadFileFree(t *testing.T) {
@@ -32,15 +32,15 @@ func TestPreloadFileFree(t *testing.T) {
 }
 
 func TestPreloadingEnvironment(t *testing.T) {
-	library := &nodev1.ArmResponse{Preload: "/r/libkerf.so"}
+	library := &nodeapi.ActivateResponse{Preload: "/r/libkerf.so"}
 	for name, tt := range map[string]struct {
-		armed *nodev1.ArmResponse
+		armed *nodeapi.ActivateResponse
 		byEnv bool
 		had   string
 		want  []string
 	}{
 		"by the file":      {library, false, "/a.so", []string{"LD_PRELOAD=/a.so", "X=1"}},
-		"no library":       {&nodev1.ArmResponse{}, true, "/a.so", []string{"LD_PRELOAD=/a.so", "X=1"}},
+		"no library":       {&nodeapi.ActivateResponse{}, true, "/a.so", []string{"LD_PRELOAD=/a.so", "X=1"}},
 		"before another":   {library, true, "/a.so", []string{"X=1", "LD_PRELOAD=/r/libkerf.so:/a.so"}},
 		"in place of none": {library, true, "", []string{"X=1", "LD_PRELOAD=/r/libkerf.so"}},
 	} {

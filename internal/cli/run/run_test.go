@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/nodeclient/fakenode"
 	"github.com/kerf-gpu/kerf/test/clitest"
 )
@@ -143,25 +143,25 @@ func TestRunClaimsWhatWasAsked(t *testing.T) {
 	const uuid = "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"
 	for name, tt := range map[string]struct {
 		args []string
-		want *nodev1.ClaimRequest
+		want *nodeapi.ReserveRequest
 	}{
-		"memory":  {[]string{"--memory", "10GiB"}, &nodev1.ClaimRequest{MemoryBytes: 10 << 30, Gpus: 1}},
-		"percent": {[]string{"--percent", "50%"}, &nodev1.ClaimRequest{Percent: 50, Gpus: 1}},
-		"whole":   {[]string{"--gpus", "2"}, &nodev1.ClaimRequest{Gpus: 2, Whole: true}},
-		"profile": {[]string{"--profile", "small"}, &nodev1.ClaimRequest{Profile: "small"}},
+		"memory":  {[]string{"--memory", "10GiB"}, &nodeapi.ReserveRequest{MemoryBytes: 10 << 30, GpuCount: 1}},
+		"percent": {[]string{"--percent", "50%"}, &nodeapi.ReserveRequest{Percent: 50, GpuCount: 1}},
+		"whole":   {[]string{"--gpus", "2"}, &nodeapi.ReserveRequest{GpuCount: 2, Whole: true}},
+		"profile": {[]string{"--profile", "small"}, &nodeapi.ReserveRequest{Profile: "small"}},
 		"everything": {[]string{"--memory", "20GiB", "--percent", "50", "--gpus", "2", "--gpu-model", "*H100*",
 			"--gpu-model", "!T4",
-			"--placement-policy", "spread", "--min-enforcement", "driver", "--name", "train"}, &nodev1.ClaimRequest{
-			Name: "train", MemoryBytes: 20 << 30, Percent: 50, Gpus: 2, Models: []string{"*H100*", "!T4"},
-			MinLevel: "driver", Place: "spread",
+			"--placement-policy", "spread", "--min-enforcement", "driver", "--name", "train"}, &nodeapi.ReserveRequest{
+			Name: "train", MemoryBytes: 20 << 30, Percent: 50, GpuCount: 2, Models: []string{"*H100*", "!T4"},
+			MinEnforcement: "driver", PlacementPolicy: "spread",
 		}},
-		"uuid": {[]string{"--memory", "1GiB", "--gpu-uuid", uuid}, &nodev1.ClaimRequest{MemoryBytes: 1 << 30, Gpus: 1,
-			Uuids: []string{uuid}}},
+		"uuid": {[]string{"--memory", "1GiB", "--gpu-uuid", uuid}, &nodeapi.ReserveRequest{MemoryBytes: 1 << 30,
+			GpuCount: 1, Uuids: []string{uuid}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			var got *nodev1.ClaimRequest
-			(&fakenode.Server{OnClaim: func(r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+			var got *nodeapi.ReserveRequest
+			(&fakenode.Server{OnReserve: func(r *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 				got = r
 				return nil, status.Error(codes.ResourceExhausted, "no")
 			}}).Start(t, dir)
@@ -178,7 +178,7 @@ func TestRunClaimsWhatWasAsked(t *testing.T) {
 func TestRunReportsARefusal(t *testing.T) {
 	dir := t.TempDir()
 	file := clitest.WriteFile(t, dir, "status.json", "an old run's", 0o600)
-	agent := (&fakenode.Server{OnClaim: func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	agent := (&fakenode.Server{OnReserve: func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 		return nil, status.Error(codes.ResourceExhausted, "no GPU has 90GiB free: GPU 0 has 79GiB")
 	}}).Start(t, dir)
 	p := clitest.New(map[string]string{"PATH": "/bin:/usr/bin"})
@@ -191,7 +191,7 @@ func TestRunReportsARefusal(t *testing.T) {
 	if s.State != "refused" || s.Error == nil || *s.Error != "no GPU has 90GiB free: GPU 0 has 79GiB" || s.GPUs == nil {
 		t.Errorf("status file: %+v", s)
 	}
-	if diff := cmp.Diff([]string{"Claim"}, agent.Calls()); diff != "" {
+	if diff := cmp.Diff([]string{"Reserve"}, agent.Calls()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -236,7 +236,7 @@ func TestRunGivesUpWhenAClaimBreaksOff(t *testing.T) {
 	dir := t.TempDir()
 	leave := make(chan struct{})
 	s := &fakenode.Server{}
-	s.OnClaim = func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	s.OnReserve = func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 		go s.Kill()
 		<-leave
 		return nil, status.Error(codes.Canceled, "")
@@ -253,9 +253,9 @@ func TestRunGivesUpWhenAClaimBreaksOff(t *testing.T) {
 func TestRunWaitsForAnAgentThatBecomesReady(t *testing.T) {
 	dir := t.TempDir()
 	s := clitest.Granting(t, dir, nil)
-	grant := s.OnClaim
+	grant := s.OnReserve
 	calls := 0
-	s.OnClaim = func(r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	s.OnReserve = func(r *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 		if calls++; calls < 3 {
 			return nil, status.Error(codes.Unavailable, "not ready: no inventory yet")
 		}
@@ -293,7 +293,7 @@ func TestRunInterruptedWhileClaiming(t *testing.T) {
 	file := filepath.Join(dir, "status.json")
 	var kerfProcess *os.Process
 	started := make(chan struct{})
-	(&fakenode.Server{OnClaim: func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
+	(&fakenode.Server{OnReserve: func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
 		<-started
 		_ = kerfProcess.Signal(syscall.SIGINT)
 		<-leave
@@ -320,14 +320,14 @@ func TestRunInterruptedWhileClaiming(t *testing.T) {
 
 // What the user should know is said once, and only when it is so.
 func TestHideWarnings(t *testing.T) {
-	armed := func(level string, capped bool) *nodev1.ArmResponse {
-		return &nodev1.ArmResponse{
-			Grant: &nodev1.Grant{Level: level, LevelReason: "driver 580 has no memory limits"},
-			Hide:  []string{"/dev/nvidia7"}, OthersCapped: capped,
+	armed := func(level string, capped bool) *nodeapi.ActivateResponse {
+		return &nodeapi.ActivateResponse{
+			Grant:         &nodeapi.Grant{Level: level, LevelReason: "driver 580 has no memory limits"},
+			HiddenDevices: []string{"/dev/nvidia7"}, OtherGpusCapped: capped,
 		}
 	}
 	for name, tt := range map[string]struct {
-		armed *nodev1.ArmResponse
+		armed *nodeapi.ActivateResponse
 		want  []string
 	}{
 		"held, others capped":     {armed("driver", true), nil},

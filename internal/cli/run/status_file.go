@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/atomicfile"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -22,10 +22,10 @@ type runStatus struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
 	GPUs        []string `json:"gpus"`
-	MemoryBytes uint64   `json:"memory_bytes"`
+	MemoryBytes uint64   `json:"memoryBytes"`
 	Percent     uint32   `json:"percent"`
 	Level       string   `json:"level"`
-	LevelReason string   `json:"level_reason"`
+	LevelReason string   `json:"levelReason"`
 	Backend     string   `json:"backend"`
 	Cgroup      string   `json:"cgroup"`
 	PID         int      `json:"pid"`
@@ -77,10 +77,10 @@ func (f *statusFile) clear() error {
 }
 
 // running says that the command is about to run on g.
-func (f *statusFile) running(g *nodev1.Grant) error { return f.write("running", g, os.Getpid(), nil) }
+func (f *statusFile) running(g *nodeapi.Grant) error { return f.write("running", g, os.Getpid(), nil) }
 
 // runningAs says that the command runs on g, as another process than this.
-func (f *statusFile) runningAs(g *nodev1.Grant, pid int) error {
+func (f *statusFile) runningAs(g *nodeapi.Grant, pid int) error {
 	return f.write("running", g, pid, nil)
 }
 
@@ -92,7 +92,7 @@ func (f *statusFile) refused(why error) error {
 	return nil
 }
 
-func (f *statusFile) write(state string, grant *nodev1.Grant, pid int, why error) error {
+func (f *statusFile) write(state string, grant *nodeapi.Grant, pid int, why error) error {
 	if f.path == "" {
 		return nil
 	}

@@ -38,7 +38,7 @@ func TestSimulate(t *testing.T) {
 		t.Fatalf("status %d, %d runs, %v:\n%s", code, len(runs), err, text)
 	}
 	if r := runs[3]; r["policy"] != "kerf" || r["trace"] != "pods" || r["seed"] != 45.0 ||
-		r["capacity_gpu_milli"] != 20000.0 {
+		r["capacityGPUMilli"] != 20000.0 {
 		t.Errorf("last run %v", r)
 	}
 	if text, code := call(); code != command.ExitOK || !strings.Contains(text, "@130") ||

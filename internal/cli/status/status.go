@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -100,7 +100,7 @@ func status(a *command.App, c *cobra.Command, o *statusOptions) error {
 }
 
 // show prints one picture.
-func show(a *command.App, o *statusOptions, p *nodev1.GetNodeResponse) error {
+func show(a *command.App, o *statusOptions, p *nodeapi.GetNodeResponse) error {
 	text, err := render(a, o, p)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func show(a *command.App, o *statusOptions, p *nodev1.GetNodeResponse) error {
 }
 
 // render is a picture in the form that was asked for, or that fits where the output goes.
-func render(a *command.App, o *statusOptions, p *nodev1.GetNodeResponse) ([]byte, error) {
+func render(a *command.App, o *statusOptions, p *nodeapi.GetNodeResponse) ([]byte, error) {
 	s := present.FromNode(p).InNamespace(a.Overrides.Context.Namespace)
 	if text, ok, err := o.Encode(s, s.Names); ok {
 		return text, err
@@ -124,7 +124,7 @@ func render(a *command.App, o *statusOptions, p *nodev1.GetNodeResponse) ([]byte
 }
 
 // condition is what --wait waits for: whether it holds in a picture, and what is seen of it there.
-type condition func(*nodev1.GetNodeResponse) (holds bool, seen string)
+type condition func(*nodeapi.GetNodeResponse) (holds bool, seen string)
 
 // parseCondition reads the value of --wait.
 func parseCondition(s string) (condition, error) {
@@ -150,10 +150,10 @@ func parseCondition(s string) (condition, error) {
 	if err != nil {
 		return bad("asks for too many grants")
 	}
-	return func(p *nodev1.GetNodeResponse) (bool, string) { return hasGrants(p, n) }, nil
+	return func(p *nodeapi.GetNodeResponse) (bool, string) { return hasGrants(p, n) }, nil
 }
 
-func isReady(p *nodev1.GetNodeResponse) (bool, string) {
+func isReady(p *nodeapi.GetNodeResponse) (bool, string) {
 	if p.GetReady() {
 		return true, "ready"
 	}
@@ -163,7 +163,7 @@ func isReady(p *nodev1.GetNodeResponse) (bool, string) {
 	return false, "not ready: " + strings.Join(p.GetNotReady(), "; ")
 }
 
-func hasGrants(p *nodev1.GetNodeResponse, n int) (bool, string) {
+func hasGrants(p *nodeapi.GetNodeResponse, n int) (bool, string) {
 	const most = 8 // names, which is enough to know what is meant
 	grants := p.GetGrants()
 	var names []string
@@ -199,8 +199,8 @@ func statusWait(parent context.Context, a *command.App, o *statusOptions) error 
 		defer cancel(nil)
 		defer time.AfterFunc(o.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
 		seen := "nothing"
-		var last *nodev1.GetNodeResponse
-		err := nodeclient.Follow(ctx, a.Dir, watchInterval, func(p *nodev1.GetNodeResponse) error {
+		var last *nodeapi.GetNodeResponse
+		err := nodeclient.Follow(ctx, a.Dir, watchInterval, func(p *nodeapi.GetNodeResponse) error {
 			last = p
 			var ok bool
 			if ok, seen = holds(p); ok {

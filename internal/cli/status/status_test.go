@@ -25,8 +25,8 @@ func TestStatusForms(t *testing.T) {
 	dir := t.TempDir()
 	(&fakenode.Server{}).Start(t, dir).Show(clitest.Picture(true, "train"))
 	for name, want := range map[string]string{
-		"": "GRANT  STATE", "table": "GRANT  STATE", "wide": "CGROUP", "bars": "▕", "json": `"used_bytes": null`,
-		"yaml": "used_bytes: null",
+		"": "GRANT  STATE", "table": "GRANT  STATE", "wide": "CGROUP", "bars": "▕", "json": `"usedBytes": null`,
+		"yaml": "usedBytes: null",
 	} {
 		args := []string{"--run-dir", dir, "status"}
 		if name != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -101,7 +101,7 @@ func (o *topOptions) check() error {
 func top(parent context.Context, a *command.App, o *topOptions) error {
 	return command.Interruptible(parent, func(ctx context.Context) error {
 		_, _, terminal := a.Screen()
-		in := &telemetryv1.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
+		in := &telemetryapi.WatchRequest{IntervalMs: uint32(o.interval.Milliseconds()), Gpus: o.gpus, Namespaces: o.namespaces, Grants: o.grants} //nolint:gosec // at most 60000
 		var err error
 		if terminal && !o.Script() && !o.once {
 			err = liveTop(ctx, a, o, in)
@@ -116,9 +116,9 @@ func top(parent context.Context, a *command.App, o *topOptions) error {
 }
 
 // printTop prints samples one after the other.
-func printTop(a *command.App, o *topOptions) func(*telemetryv1.Sample) error {
+func printTop(a *command.App, o *topOptions) func(*telemetryapi.Sample) error {
 	first := true
-	return func(s *telemetryv1.Sample) error {
+	return func(s *telemetryapi.Sample) error {
 		text, err := o.render(s)
 		if err != nil {
 			return err
@@ -139,11 +139,11 @@ func (o *topOptions) view() present.TopView {
 	return present.TopView{Order: o.sort, Reverse: o.reverse, By: o.by, Wide: o.Wide()}
 }
 
-func (o *topOptions) render(s *telemetryv1.Sample) ([]byte, error) {
+func (o *topOptions) render(s *telemetryapi.Sample) ([]byte, error) {
 	if !o.Script() {
 		return []byte(present.Top(s, o.view())), nil
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(s)
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("write a sample: %w", err)
 	}
@@ -156,7 +156,7 @@ func (o *topOptions) render(s *telemetryv1.Sample) ([]byte, error) {
 
 // liveTop draws samples in place, and has the keys change what is shown. The screen and the keyboard are given back on
 // every way out.
-func liveTop(ctx context.Context, a *command.App, o *topOptions, in *telemetryv1.WatchRequest) (err error) {
+func liveTop(ctx context.Context, a *command.App, o *topOptions, in *telemetryapi.WatchRequest) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	d := &drawing{app: a, view: o.view()}
@@ -187,11 +187,11 @@ type drawing struct {
 	app  *command.App
 	mu   sync.Mutex
 	view present.TopView
-	last *telemetryv1.Sample
+	last *telemetryapi.Sample
 }
 
 // see draws a sample.
-func (d *drawing) see(s *telemetryv1.Sample) error {
+func (d *drawing) see(s *telemetryapi.Sample) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = s

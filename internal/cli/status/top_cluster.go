@@ -85,13 +85,13 @@ func clusterTopOnce(parent context.Context, a *command.App, api *access.Client, 
 	if err != nil {
 		return nil, err
 	}
-	uses := slices.DeleteFunc(usesOf(p, measured), func(u present.ClusterUse) bool {
+	uses := slices.DeleteFunc(usesOf(p, measured), func(u present.ClusterUsage) bool {
 		return len(o.namespaces) > 0 && !slices.Contains(o.namespaces, u.Namespace) || !keep(u.Namespace, u.Pod)
 	})
 	if text, ok, err := o.Encode(struct {
-		Uses []present.ClusterUse `json:"uses"`
-		Left []string             `json:"left"`
-	}{append([]present.ClusterUse{}, uses...), append([]string{}, left...)},
+		Usages  []present.ClusterUsage `json:"usages"`
+		Unknown []string               `json:"unknown"`
+	}{append([]present.ClusterUsage{}, uses...), append([]string{}, left...)},
 		func() []string { return present.UseNames(uses) }); ok {
 		return text, err
 	}
@@ -173,8 +173,8 @@ func keyOf(row *dto.Metric) useKey {
 }
 
 // usesOf joins reserved and measured amounts. Usage without a grant has a separate line.
-func usesOf(p present.Cluster, m measured) []present.ClusterUse {
-	var out []present.ClusterUse
+func usesOf(p present.Cluster, m measured) []present.ClusterUsage {
+	var out []present.ClusterUsage
 	amount := func(of map[useKey]float64, k useKey) *float64 {
 		if v, ok := of[k]; ok {
 			return &v
@@ -192,8 +192,8 @@ func usesOf(p present.Cluster, m measured) []present.ClusterUse {
 				if c.Pod == "" {
 					k.grant = c.ID
 				}
-				out = append(out, present.ClusterUse{
-					Node: n.Name, GPU: f.GPU, Index: index[f.GPU], Claim: c.ID, Namespace: c.Namespace, Pod: c.Pod,
+				out = append(out, present.ClusterUsage{
+					Node: n.Name, GPU: f.GPU, Index: index[f.GPU], Grant: c.ID, Namespace: c.Namespace, Pod: c.Pod,
 					Container: c.Container,
 					Level:     c.Level, MemoryBytes: uint64(max(0, f.MemoryBytes)), UsedBytes: amount(m.memory, k),
 					SM: amount(m.sm, k),
@@ -203,7 +203,7 @@ func usesOf(p present.Cluster, m measured) []present.ClusterUse {
 		for _, g := range n.GPUs {
 			k := useKey{gpu: g.UUID, owner: "unmanaged"}
 			if used := amount(m.memory, k); used != nil && *used > 0 {
-				out = append(out, present.ClusterUse{Node: n.Name, GPU: g.UUID, Index: g.Index, UsedBytes: used,
+				out = append(out, present.ClusterUsage{Node: n.Name, GPU: g.UUID, Index: g.Index, UsedBytes: used,
 					SM: amount(m.sm, k)})
 			}
 		}

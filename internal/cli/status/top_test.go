@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	telemetryv1 "github.com/kerf-gpu/kerf/api/telemetry/v1"
+	telemetryapi "github.com/kerf-gpu/kerf/api/telemetry/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/test/clitest"
@@ -20,11 +20,11 @@ import (
 
 // oneSample is a monitor that sends one sample and then nothing.
 type oneSample struct {
-	telemetryv1.UnimplementedTelemetryServer
-	sample *telemetryv1.Sample
+	telemetryapi.UnimplementedTelemetryServer
+	sample *telemetryapi.Sample
 }
 
-func (o oneSample) Watch(_ *telemetryv1.WatchRequest, out grpc.ServerStreamingServer[telemetryv1.Sample]) error {
+func (o oneSample) Watch(_ *telemetryapi.WatchRequest, out grpc.ServerStreamingServer[telemetryapi.Sample]) error {
 	if err := out.Send(o.sample); err != nil {
 		return err
 	}
@@ -35,12 +35,12 @@ func (o oneSample) Watch(_ *telemetryv1.WatchRequest, out grpc.ServerStreamingSe
 // serveOne starts it, and returns how it is ended.
 func serveOne(t *testing.T, dir string) (end func()) {
 	t.Helper()
-	use := func(grant, pod string, gib float64) *telemetryv1.Use {
-		return &telemetryv1.Use{Owner: "grant", Grant: grant, GrantId: grant, Namespace: "ml", Pod: pod,
-			MemoryBytes: &telemetryv1.Amount{Value: gib * (1 << 30), Known: "process"}}
+	use := func(grant, pod string, gib float64) *telemetryapi.Usage {
+		return &telemetryapi.Usage{Owner: "grant", Grant: grant, GrantId: grant, Namespace: "ml", Pod: pod,
+			MemoryBytes: &telemetryapi.Amount{Value: gib * (1 << 30), Attribution: "process"}}
 	}
-	s := &telemetryv1.Sample{Source: "nvml", DriverVersion: "615", AgentUp: true, Gpus: []*telemetryv1.GPU{
-		{Index: 0, Model: "H100", Uses: []*telemetryv1.Use{use("ml/small/main", "small", 1),
+	s := &telemetryapi.Sample{Source: "nvml", DriverVersion: "615", AgentUp: true, Gpus: []*telemetryapi.GPU{
+		{Index: 0, Model: "H100", Usages: []*telemetryapi.Usage{use("ml/small/main", "small", 1),
 			use("ml/large/main", "large", 5)}},
 	}}
 	l, err := net.Listen("unix", nodeclient.TelemetryPath(dir))
@@ -48,7 +48,7 @@ func serveOne(t *testing.T, dir string) (end func()) {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer()
-	telemetryv1.RegisterTelemetryServer(g, oneSample{sample: s})
+	telemetryapi.RegisterTelemetryServer(g, oneSample{sample: s})
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
 	ended := false

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/nodeclient"
 	"github.com/kerf-gpu/kerf/internal/present"
@@ -42,9 +42,9 @@ func statusWatch(parent context.Context, a *command.App, o *statusOptions) error
 
 // streamTo prints pictures one after the other: JSON one in a line, YAML as documents of a stream, text with
 // an empty line between. An agent that is away is said once on stderr.
-func streamTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeResponse) error, away func(error) error) {
+func streamTo(a *command.App, o *statusOptions) (see func(*nodeapi.GetNodeResponse) error, away func(error) error) {
 	first, said := true, ""
-	see = func(p *nodev1.GetNodeResponse) error {
+	see = func(p *nodeapi.GetNodeResponse) error {
 		said = ""
 		var text []byte
 		var err error
@@ -81,9 +81,9 @@ func streamTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeRespons
 
 // drawTo draws pictures in place. While the agent is away the last picture stays, with a line above that
 // says so.
-func drawTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeResponse) error, away func(error) error) {
+func drawTo(a *command.App, o *statusOptions) (see func(*nodeapi.GetNodeResponse) error, away func(error) error) {
 	var last []byte
-	see = func(p *nodev1.GetNodeResponse) error {
+	see = func(p *nodeapi.GetNodeResponse) error {
 		text, err := render(a, o, p)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func TestAuditVerify(t *testing.T) {
 	var data []byte
 	var tail audit.Tail
 	for range 3 {
-		line, next, err := tail.Append(audit.Entry{What: audit.Claim, Time: time.Unix(1, 0), Grant: "k-1"})
+		line, next, err := tail.Append(audit.Entry{Type: audit.Reserve, Time: time.Unix(1, 0), Grant: "k-1"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -244,9 +244,9 @@ func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err erro
 		} else if err != nil {
 			return nil, prices, fmt.Errorf("read an entry: %w (%w)", err, sharing.ErrInvalid)
 		}
-		who := audit.Who{}
-		if e.Who != nil {
-			who = *e.Who
+		who := audit.Subject{}
+		if e.Subject != nil {
+			who = *e.Subject
 		}
 		for _, r := range e.Usage {
 			values := map[string]string{
@@ -262,7 +262,7 @@ func readUsage(in io.Reader) (parts []usage.Part, prices config.Prices, err erro
 }
 
 // userOf names the user of a process of no pod, on this machine.
-func userOf(w audit.Who) string {
+func userOf(w audit.Subject) string {
 	if w.PodUID != "" {
 		return ""
 	}

@@ -39,9 +39,9 @@ func answerOf(t *testing.T, namespaces ...string) string {
 	for _, n := range namespaces {
 		r := usage.Record{GPU: "g", Model: "NVIDIA H100", Share: 0.5, Seconds: 3600, Known: 3600, Busy: 900,
 			Memory: usage.Histogram{40: 3600}, Compute: usage.Histogram{25: 3600}}
-		if err := e.Encode(audit.Entry{What: audit.Usage, Profile: "half",
-			Who:   &audit.Who{Namespace: n, Pod: "p", PodUID: "u", Labels: map[string]string{"tier": "one"}},
-			Usage: []usage.Record{r}}); err != nil {
+		if err := e.Encode(audit.Entry{Type: audit.Usage, Profile: "half",
+			Subject: &audit.Subject{Namespace: n, Pod: "p", PodUID: "u", Labels: map[string]string{"tier": "one"}},
+			Usage:   []usage.Record{r}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestUsageReport(t *testing.T) {
 		Currency string
 		Rows     []struct {
 			Labels  map[string]string
-			Granted float64 `json:"granted_gpu_hours"`
+			Granted float64 `json:"grantedGPUHours"`
 			KWh     *float64
 		}
 	}

@@ -21,26 +21,26 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // Server is a fake agent. The functions may be set before Start; a nil one answers UNIMPLEMENTED.
 type Server struct {
-	nodev1.UnimplementedNodeServer
+	nodeapi.UnimplementedNodeServer
 
-	// OnClaim answers Claim.
-	OnClaim func(*nodev1.ClaimRequest) (*nodev1.ClaimResponse, error)
-	// OnArm answers Arm.
-	OnArm func(*nodev1.ArmRequest) (*nodev1.ArmResponse, error)
+	// OnReserve answers Reserve.
+	OnReserve func(*nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error)
+	// OnActivate answers Activate.
+	OnActivate func(*nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error)
 	// OnRelease answers Release.
-	OnRelease func(*nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error)
-	// OnLimit answers Limit.
-	OnLimit func(*nodev1.LimitRequest) (*nodev1.LimitResponse, error)
+	OnRelease func(*nodeapi.ReleaseRequest) (*nodeapi.ReleaseResponse, error)
+	// OnResize answers Resize.
+	OnResize func(*nodeapi.ResizeRequest) (*nodeapi.ResizeResponse, error)
 	// Silent makes a watch send nothing.
 	Silent bool
 
 	mu      sync.Mutex
-	picture *nodev1.GetNodeResponse
+	picture *nodeapi.GetNodeResponse
 	calls   []string
 	changed chan struct{}
 	grpc    *grpc.Server
@@ -59,7 +59,7 @@ func (s *Server) Start(t testing.TB, dir string) *Server {
 	// As after a SIGKILL, the socket file stays.
 	l.SetUnlinkOnClose(false)
 	s.grpc, s.done = grpc.NewServer(), make(chan struct{})
-	nodev1.RegisterNodeServer(s.grpc, s)
+	nodeapi.RegisterNodeServer(s.grpc, s)
 	s.Show(s.current())
 	go func() {
 		defer close(s.done)
@@ -76,10 +76,10 @@ func (s *Server) Kill() {
 }
 
 // Show makes p the picture and sends it to every watcher.
-func (s *Server) Show(p *nodev1.GetNodeResponse) {
+func (s *Server) Show(p *nodeapi.GetNodeResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.picture, _ = proto.Clone(p).(*nodev1.GetNodeResponse)
+	s.picture, _ = proto.Clone(p).(*nodeapi.GetNodeResponse)
 	if s.changed != nil {
 		close(s.changed)
 	}
@@ -99,41 +99,41 @@ func (s *Server) called(name string) {
 	s.calls = append(s.calls, name)
 }
 
-func (s *Server) current() *nodev1.GetNodeResponse {
+func (s *Server) current() *nodeapi.GetNodeResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.picture == nil {
-		return &nodev1.GetNodeResponse{}
+		return &nodeapi.GetNodeResponse{}
 	}
 	return s.picture
 }
 
 // GetNode answers the picture.
-func (s *Server) GetNode(context.Context, *nodev1.GetNodeRequest) (*nodev1.GetNodeResponse, error) {
+func (s *Server) GetNode(context.Context, *nodeapi.GetNodeRequest) (*nodeapi.GetNodeResponse, error) {
 	s.called("GetNode")
 	return s.current(), nil
 }
 
-// Claim answers as OnClaim does.
-func (s *Server) Claim(ctx context.Context, r *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
-	s.called("Claim")
-	if s.OnClaim == nil {
-		return s.UnimplementedNodeServer.Claim(ctx, r)
+// Reserve answers as OnReserve does.
+func (s *Server) Reserve(ctx context.Context, r *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
+	s.called("Reserve")
+	if s.OnReserve == nil {
+		return s.UnimplementedNodeServer.Reserve(ctx, r)
 	}
-	return s.OnClaim(r)
+	return s.OnReserve(r)
 }
 
-// Arm answers as OnArm does.
-func (s *Server) Arm(ctx context.Context, r *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
-	s.called("Arm")
-	if s.OnArm == nil {
-		return s.UnimplementedNodeServer.Arm(ctx, r)
+// Activate answers as OnActivate does.
+func (s *Server) Activate(ctx context.Context, r *nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error) {
+	s.called("Activate")
+	if s.OnActivate == nil {
+		return s.UnimplementedNodeServer.Activate(ctx, r)
 	}
-	return s.OnArm(r)
+	return s.OnActivate(r)
 }
 
 // Release answers as OnRelease does.
-func (s *Server) Release(ctx context.Context, r *nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) {
+func (s *Server) Release(ctx context.Context, r *nodeapi.ReleaseRequest) (*nodeapi.ReleaseResponse, error) {
 	s.called("Release")
 	if s.OnRelease == nil {
 		return s.UnimplementedNodeServer.Release(ctx, r)
@@ -141,17 +141,17 @@ func (s *Server) Release(ctx context.Context, r *nodev1.ReleaseRequest) (*nodev1
 	return s.OnRelease(r)
 }
 
-// Limit answers as OnLimit does.
-func (s *Server) Limit(ctx context.Context, r *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
-	s.called("Limit")
-	if s.OnLimit == nil {
-		return s.UnimplementedNodeServer.Limit(ctx, r)
+// Resize answers as OnResize does.
+func (s *Server) Resize(ctx context.Context, r *nodeapi.ResizeRequest) (*nodeapi.ResizeResponse, error) {
+	s.called("Resize")
+	if s.OnResize == nil {
+		return s.UnimplementedNodeServer.Resize(ctx, r)
 	}
-	return s.OnLimit(r)
+	return s.OnResize(r)
 }
 
 // Watch sends the picture at once, at every Show and at every interval.
-func (s *Server) Watch(r *nodev1.WatchRequest, stream grpc.ServerStreamingServer[nodev1.GetNodeResponse]) error {
+func (s *Server) Watch(r *nodeapi.WatchRequest, stream grpc.ServerStreamingServer[nodeapi.GetNodeResponse]) error {
 	s.called("Watch")
 	for {
 		s.mu.Lock()

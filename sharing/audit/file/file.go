@@ -86,7 +86,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open audit log %q: %w (%w)", o.Dir, err, sharing.ErrUnavailable)
 	}
-	l.Write(audit.Entry{What: audit.Start, Time: time.Now(), Why: why})
+	l.Write(audit.Entry{Type: audit.Start, Time: time.Now(), Reason: why})
 	return l, nil
 }
 
@@ -196,8 +196,8 @@ func (l *Log) noteLost(ctx context.Context) {
 	l.lost = 0
 	l.mu.Unlock()
 	if n > 0 {
-		l.put(ctx, audit.Entry{What: audit.Lost, Node: l.opt.Node, Time: time.Now(),
-			Why: fmt.Sprintf("%d entries came too fast for the disk", n)})
+		l.put(ctx, audit.Entry{Type: audit.Lost, Node: l.opt.Node, Time: time.Now(),
+			Reason: fmt.Sprintf("%d entries came too fast for the disk", n)})
 	}
 }
 
@@ -205,7 +205,7 @@ func (l *Log) noteLost(ctx context.Context) {
 func (l *Log) put(ctx context.Context, e audit.Entry) {
 	line, next, err := l.tail.Append(e)
 	if err != nil {
-		l.opt.Log.Error("failed to encode audit entry", "what", e.What, "error", err.Error())
+		l.opt.Log.Error("failed to encode audit entry", "type", e.Type, "error", err.Error())
 		return
 	}
 	for said := false; ; said = true {

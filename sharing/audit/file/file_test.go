@@ -28,7 +28,7 @@ func session(t *testing.T, o Options, n int) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		l.Write(audit.Entry{What: audit.Claim, Time: time.Unix(int64(i), 0), Grant: fmt.Sprint("k-", i)})
+		l.Write(audit.Entry{Type: audit.Reserve, Time: time.Unix(int64(i), 0), Grant: fmt.Sprint("k-", i)})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -47,7 +47,7 @@ func verifyDir(t *testing.T, dir string) (v Verified, whats []string, err error)
 		if e.Node != "n1" {
 			t.Errorf("an entry of node %q", e.Node)
 		}
-		whats = append(whats, e.What+": "+e.Why)
+		whats = append(whats, e.Type+": "+e.Reason)
 	})
 	return v, whats, err
 }
@@ -158,7 +158,7 @@ func TestTooManyAreCounted(t *testing.T) {
 }
 
 func FuzzVerify(f *testing.F) {
-	line, _, err := audit.Tail{}.Append(audit.Entry{What: audit.Start})
+	line, _, err := audit.Tail{}.Append(audit.Entry{Type: audit.Start})
 	if err != nil {
 		f.Fatal(err)
 	}

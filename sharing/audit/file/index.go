@@ -29,8 +29,8 @@ const blockSize = 64 << 10
 // goroutines.
 type Index struct {
 	dir string
-	// mark is in the head of each line of the kind.
-	mark []byte
+	// marks has a text that is in the head of each line of the kind, in the present and in the earlier form.
+	marks [2][]byte
 
 	mu    sync.Mutex
 	files map[string]*indexed
@@ -51,12 +51,18 @@ type Block struct {
 	from, to int64
 	// newest is the time of the latest entry.
 	newest time.Time
-	mark   []byte
+	marks  [2][]byte
 }
 
 // NewIndex makes an Index of the entries of a kind, such as audit.Usage, in a directory.
-func NewIndex(dir, what string) *Index {
-	return &Index{dir: dir, mark: fmt.Appendf(nil, `,"what":%q`, what), files: map[string]*indexed{}}
+func NewIndex(dir, kind string) *Index {
+	return &Index{dir: dir, marks: marksOf(kind), files: map[string]*indexed{}}
+}
+
+// marksOf are the texts by which marked finds the kind. Entries of the kinds that had another name in the earlier form
+// are found in the present form only.
+func marksOf(kind string) [2][]byte {
+	return [2][]byte{fmt.Appendf(nil, `,"type":%q`, kind), fmt.Appendf(nil, `,"what":%q`, kind)}
 }
 
 // Since returns the blocks that have entries after t, oldest file first. Errors wrap sharing.ErrUnavailable.
@@ -113,12 +119,12 @@ func (x *Index) update(path string) error {
 // scan adds the whole lines of in to what is known. It needs the lock.
 func (x *Index) scan(path string, in io.Reader, known *indexed) error {
 	r := bufio.NewReaderSize(in, audit.MaxLine)
-	block := Block{path: path, from: known.size, to: known.size, mark: x.mark}
+	block := Block{path: path, from: known.size, to: known.size, marks: x.marks}
 	keep := func() {
 		if !block.newest.IsZero() {
 			known.blocks = append(known.blocks, block)
 		}
-		block = Block{path: path, from: known.size, to: known.size, mark: x.mark}
+		block = Block{path: path, from: known.size, to: known.size, marks: x.marks}
 	}
 	defer func() { keep() }()
 	for {
@@ -155,7 +161,7 @@ func wholeLine(r *bufio.Reader) (line []byte, size int, err error) {
 
 // timeOf is the time of an entry of the kind.
 func (x *Index) timeOf(line []byte) (time.Time, bool) {
-	if !marked(line, x.mark) {
+	if !marked(line, x.marks) {
 		return time.Time{}, false
 	}
 	var head struct {
@@ -171,8 +177,9 @@ func (x *Index) timeOf(line []byte) (time.Time, bool) {
 const headSize = 160
 
 // marked looks for the kind in the head of a line. It may be true for another kind, and is never false for this one.
-func marked(line, mark []byte) bool {
-	return bytes.Contains(line[:min(len(line), headSize)], mark)
+func marked(line []byte, marks [2][]byte) bool {
+	head := line[:min(len(line), headSize)]
+	return bytes.Contains(head, marks[0]) || bytes.Contains(head, marks[1])
 }
 
 // Read calls each with the lines of the block's entries after t whose own sum is right, without their newline. A line
@@ -192,11 +199,10 @@ func (b Block) Read(t time.Time, each func(line []byte)) error {
 	}
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
-		if !marked(line, b.mark) {
+		if !marked(line, b.marks) {
 			continue
 		}
-		if e, err := audit.Parse(line); err == nil && e.Time.After(t) && marked(fmt.Appendf(nil, `,"what":%q`, e.What),
-			b.mark) {
+		if e, err := audit.Parse(line); err == nil && e.Time.After(t) && bytes.Equal(marksOf(e.Type)[0], b.marks[0]) {
 			each(line)
 		}
 	}

@@ -4,7 +4,9 @@
 package file
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"os"
@@ -27,10 +29,10 @@ func written(t *testing.T, dir string, from, to int, maxBytes int64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := from; i < to; i++ {
-		e := audit.Entry{What: audit.Claim, Time: time.Unix(int64(i), 0), Grant: fmt.Sprint("k-", i),
-			Why: strings.Repeat("x", 100)}
+		e := audit.Entry{Type: audit.Reserve, Time: time.Unix(int64(i), 0), Grant: fmt.Sprint("k-", i),
+			Reason: strings.Repeat("x", 100)}
 		if i%4 == 0 {
-			e.What = audit.Usage
+			e.Type = audit.Usage
 		}
 		l.Write(e)
 		if i%queue == queue-2 || i == to-1 {
@@ -56,7 +58,7 @@ func found(t *testing.T, x *Index, since int) (grants []string, bytes int64) {
 		bytes += b.to - b.from
 		if err := b.Read(time.Unix(int64(since), 0), func(line []byte) {
 			e, err := audit.Parse(line)
-			if err != nil || e.What != audit.Usage {
+			if err != nil || e.Type != audit.Usage {
 				t.Errorf("%v: %s", err, line)
 			}
 			grants = append(grants, e.Grant)
@@ -144,7 +146,7 @@ func TestIndexOfADamagedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer last.Close()
-	usage := `{"seq":99,"time":"2026-01-01T00:00:00Z","what":"usage"`
+	usage := `{"seq":99,"time":"2026-01-01T00:00:00Z","type":"usage"`
 	if _, err := last.WriteString(usage + strings.Repeat("y", 2*audit.MaxLine) + "\n" + usage); err != nil {
 		t.Fatal(err)
 	}
@@ -166,5 +168,32 @@ func TestIndexOfADamagedLog(t *testing.T) {
 	got, _ := found(t, x, -1)
 	if len(got) >= len(whole)-1 || len(x.files) != len(paths)-1 {
 		t.Errorf("%d entries of %d files after a file was removed", len(got), len(x.files))
+	}
+}
+
+// TestIndexOfTheEarlierForm reads a file in which an agent of the release before wrote each line.
+func TestIndexOfTheEarlierForm(t *testing.T) {
+	dir := t.TempDir()
+	written(t, dir, 0, 20, 1<<20)
+	want, _ := found(t, NewIndex(dir, audit.Usage), -1)
+	paths, err := Files(dir)
+	if err != nil || len(paths) != 1 || len(want) != 5 {
+		t.Fatal(paths, want, err)
+	}
+	data, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var earlier []byte
+	for line := range bytes.Lines(data) {
+		body, _, _ := bytes.Cut(line, []byte(`,"sum":`))
+		body = bytes.Replace(body, []byte(`,"type":`), []byte(`,"what":`), 1)
+		earlier = fmt.Appendf(earlier, "%s,\"sum\":\"%x\"}\n", body, sha256.Sum256(append(bytes.Clone(body), '}')))
+	}
+	if err := os.WriteFile(paths[0], earlier, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := found(t, NewIndex(dir, audit.Usage), -1); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

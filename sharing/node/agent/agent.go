@@ -26,7 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/hooks/nri"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/filelock"
@@ -208,7 +208,7 @@ func (a *agent) build(reg *prometheus.Registry) error {
 	})
 	a.session.Served = session.Served{Runtime: a.runtime, Source: a.source}
 	reg.MustRegister(
-		metrics.NewCollector(func(ctx context.Context) *nodev1.GetNodeResponse {
+		metrics.NewCollector(func(ctx context.Context) *nodeapi.GetNodeResponse {
 			return nodeserver.Message(a.runtime.State(ctx))
 		}),
 		servemetrics.New(a.shares), collectors.NewGoCollector(),

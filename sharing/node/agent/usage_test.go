@@ -32,8 +32,8 @@ func auditLog(t *testing.T, n int) string {
 		}
 		for range min(2000, n-written) { // what the log's queue takes
 			at := time.Unix(int64(written), 0)
-			l.Write(audit.Entry{What: audit.Usage, Time: at, Grant: fmt.Sprint("k-", written)})
-			l.Write(audit.Entry{What: audit.Claim, Time: at, Why: strings.Repeat("x", 500)})
+			l.Write(audit.Entry{Type: audit.Usage, Time: at, Grant: fmt.Sprint("k-", written)})
+			l.Write(audit.Entry{Type: audit.Reserve, Time: at, Reason: strings.Repeat("x", 500)})
 			written++
 		}
 		ctx, cancel := context.WithCancel(t.Context())

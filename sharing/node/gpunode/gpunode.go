@@ -18,7 +18,6 @@ import (
 	"github.com/kerf-gpu/kerf/mig"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
-	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
@@ -191,7 +190,7 @@ func grant(g status.Grant) api.Grant {
 	o := g.Claim.Owner
 	c := api.Grant{
 		ID: string(g.Claim.ID), PodUID: o.PodUID, Namespace: o.Namespace, Pod: o.PodName, Container: o.Container,
-		Profile: g.Claim.Request.Profile, State: stateOf(g.State()), Level: g.Level.String(), Shares: []api.Share{},
+		Profile: g.Claim.Request.Profile, State: g.StateName(), Level: g.Level.String(), Shares: []api.Share{},
 	}
 	if g.Backend != 0 {
 		c.Backend = g.Backend.String()
@@ -206,17 +205,6 @@ func grant(g status.Grant) api.Grant {
 // bytesOf is an amount as the API writes it.
 func bytesOf(b sharing.Bytes) int64 {
 	return int64(min(b, math.MaxInt64)) // #nosec G115 -- bounded
-}
-
-// stateOf is a grant's state as the API writes it.
-func stateOf(s ledger.State) string {
-	switch s { //nolint:exhaustive // before it is active, a grant is reserved
-	case ledger.Active:
-		return api.StateActive
-	case ledger.Releasing:
-		return api.StateReleasing
-	}
-	return api.StateReserved
 }
 
 // cliquesOf numbers the groups of GPUs that reach each other over NVLink, directly or over others, from 0 in the order

@@ -160,17 +160,17 @@ func (g *Guard) checkUnmanaged(v reactive.Verdict) error {
 // noteViolation writes a violation and the action to the audit log; err says why the action failed. The grant is empty
 // if the process belongs to none.
 func (g *Guard) noteViolation(gr Grant, v reactive.Verdict, err error) {
-	e := audit.Entry{What: audit.Violation}
+	e := audit.Entry{Type: audit.Violation}
 	if gr.Claim.ID != "" {
 		e = notify.Entry(audit.Violation, gr.Claim)
 	}
 	e.Shares = []audit.Share{{GPU: v.GPU.String()}}
-	e.Why = fmt.Sprintf("%s: %s", v.Reason, actionName(v.Action))
+	e.Reason = fmt.Sprintf("%s: %s", v.Reason, actionName(v.Action))
 	if v.Victim.PID != 0 {
-		e.Why += fmt.Sprintf(" (process %d)", v.Victim.PID)
+		e.Reason += fmt.Sprintf(" (process %d)", v.Victim.PID)
 	}
 	if v.Held > 0 || v.Cap > 0 {
-		e.Why += fmt.Sprintf("; it held %d bytes and may %d", uint64(v.Held), uint64(v.Cap))
+		e.Reason += fmt.Sprintf("; it held %d bytes and may %d", uint64(v.Held), uint64(v.Cap))
 	}
 	if err != nil {
 		e.Error = err.Error()

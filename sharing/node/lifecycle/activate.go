@@ -75,7 +75,7 @@ func (r *Activator) ArmWith(ctx context.Context, peer Peer, id ledger.ClaimID, w
 		err = errors.Join(err, r.Store.Save())
 	}
 	r.Observer.Armed(time.Since(start), err)
-	r.Notify.Audit.Claim(audit.Arm, claim, claim.Backend, "", err)
+	r.Notify.Audit.Claim(audit.Activate, claim, claim.Backend, "", err)
 	r.Announce()
 	if err != nil {
 		r.Log.Error("failed to activate grant", "grant", id, "pid", peer.PID, "error", err.Error())

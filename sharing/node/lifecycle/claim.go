@@ -150,7 +150,7 @@ func (r *Reserver) claim(peer Peer, owner *process.Handle, name string, asked sh
 			r.Instances.Begin(id)
 		}
 		r.Handles.Add(id, owner)
-		r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+		r.Notify.Audit.Claim(audit.Reserve, c, c.Backend, c.LevelReason, nil)
 		r.Log.Info("reserved grant", "grant", id, "name", name, "pid", peer.PID, "uid", peer.UID, "level",
 			c.Level.String(),
 			"backend", c.Backend.String(), "fragments", len(c.Placement))

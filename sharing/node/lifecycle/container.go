@@ -65,7 +65,7 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 		return nil
 	})
 	r.Observer.Armed(time.Since(start), err)
-	r.Notify.Audit.Claim(audit.Arm, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
+	r.Notify.Audit.Claim(audit.Activate, g.Claim, g.Claim.Backend, "container "+call.ContainerID, err)
 	r.Announce()
 	if err != nil {
 		r.Log.Error("failed to activate grant of container", "grant", g.Claim.ID, "container", call.ContainerID,

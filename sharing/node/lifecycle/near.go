@@ -50,7 +50,7 @@ func (r *Reserver) moveNear(l *ledger.Ledger, g ledger.Grant, ask sharing.Contai
 		return errors.Join(fmt.Errorf("move the claim to NUMA node %d: %w", near[0].NUMA, err), l.Claim(was))
 	}
 	r.Notify.Audit.Claim(audit.Release, was, 0, "", nil)
-	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+	r.Notify.Audit.Claim(audit.Reserve, c, c.Backend, c.LevelReason, nil)
 	r.Log.Info("moved grant to the NUMA node of kubelet", "grant", c.ID, "numa", near[0].NUMA, "gpus", p.GPUs())
 	r.Announce()
 	return nil

@@ -182,7 +182,7 @@ func (r *Reserver) hold(l *ledger.Ledger, c ledger.Claim, ask sharing.ContainerA
 		return err
 	}
 	r.Handles.Add(c.ID, nil)
-	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, c.LevelReason, nil)
+	r.Notify.Audit.Claim(audit.Reserve, c, c.Backend, c.LevelReason, nil)
 	r.Log.Info("reserved grant", "grant", c.ID, "pod", ask.Ref.Namespace+"/"+ask.Ref.Pod, "container",
 		ask.Ref.Container,
 		"asks", sharing.AskStrings(ask.Asks),

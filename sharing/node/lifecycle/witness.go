@@ -163,7 +163,7 @@ func (r *Finder) rebook(l *ledger.Ledger, s sharing.Seen, c ledger.Claim, a ledg
 	if err := l.Claim(c); err != nil {
 		return err
 	}
-	r.Notify.Audit.Claim(audit.Claim, c, c.Backend, "the container runtime tells of its container", nil)
+	r.Notify.Audit.Claim(audit.Reserve, c, c.Backend, "the container runtime tells of its container", nil)
 	r.Handles.Add(c.ID, nil)
 	err := l.Assign(c.ID, a)
 	g, _ = l.Get(c.ID)

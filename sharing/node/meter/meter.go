@@ -263,7 +263,7 @@ func (m *Meter) write(of map[string][]usage.Record) {
 	for id, records := range of {
 		if c, known := m.claims[id]; known && m.opt.Notify.Audit != nil {
 			e := notify.Entry(audit.Usage, c)
-			e.Shares, e.Usage, e.Who.Labels = nil, records, m.labels[id]
+			e.Shares, e.Usage, e.Subject.Labels = nil, records, m.labels[id]
 			m.opt.Notify.Audit.Note(e)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // scrapeDeadline bounds how long one scrape may wait for the driver.
@@ -26,25 +26,25 @@ const scrapeDeadline = 5 * time.Second
 
 // Collector turns the node's state into metrics at each scrape.
 type Collector struct {
-	state  func(context.Context) *nodev1.GetNodeResponse
-	node   families[*nodev1.GetNodeResponse]
-	gpu    families[*nodev1.GPU]
+	state  func(context.Context) *nodeapi.GetNodeResponse
+	node   families[*nodeapi.GetNodeResponse]
+	gpu    families[*nodeapi.GPU]
 	health families[inState]
 	states []string
-	grant  families[*nodev1.Grant]
+	grant  families[*nodeapi.Grant]
 	onGPU  families[amount]
 	shared families[amount]
 }
 
 // amount is what a grant has on one GPU, with the index of the GPU.
 type amount struct {
-	grant *nodev1.Grant
+	grant *nodeapi.Grant
 	index string
-	*nodev1.Share
+	*nodeapi.Share
 }
 
 // NewCollector makes a collector over a function that returns one picture of the node.
-func NewCollector(state func(context.Context) *nodev1.GetNodeResponse) *Collector {
+func NewCollector(state func(context.Context) *nodeapi.GetNodeResponse) *Collector {
 	return &Collector{state, nodeFamilies(), gpuFamilies(), healthFamilies(), healthStates(), grantFamilies(),
 		amountFamilies(), sharedFamilies()}
 }
@@ -75,17 +75,17 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, g := range s.GetGrants() {
 		c.grant.collect(ch, g)
-		for _, f := range g.GetFragments() {
+		for _, f := range g.GetShares() {
 			c.onGPU.collect(ch, amount{g, indices[f.GetGpu()], f})
 		}
-		for _, f := range g.GetJoint() {
+		for _, f := range g.GetSharedCap() {
 			c.shared.collect(ch, amount{g, indices[f.GetGpu()], f})
 		}
 	}
 }
 
 // nameOf is the grant's name, or its id where it has none.
-func nameOf(g *nodev1.Grant) string {
+func nameOf(g *nodeapi.Grant) string {
 	if name := g.GetName(); name != "" {
 		return name
 	}

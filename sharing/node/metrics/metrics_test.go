@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -27,29 +27,31 @@ var update = flag.Bool("update", false, "rewrite testdata; commit the difference
 const mib = 1 << 20
 
 // One healthy GPU and one that is lost; a pod's grant with a shared cap, and a process's grant over two GPUs.
-func picture() *nodev1.GetNodeResponse {
-	return &nodev1.GetNodeResponse{
+func picture() *nodeapi.GetNodeResponse {
+	return &nodeapi.GetNodeResponse{
 		Ready: true, AgentVersion: "v1", DriverVersion: "615.71.09",
-		Config: &nodev1.ConfigStatus{Errors: []string{"a", "b"}},
-		Gpus: []*nodev1.GPU{
-			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", MemoryBytes: 80 * mib, ReservedBytes: 2 * mib,
-				UsedBytes: 12 * mib, UsedKnown: true, GrantedBytes: 20 * mib, LentBytes: 5 * mib, GrantedPercent: 25,
-				Utilization: 80, Health: "healthy", MemoryOvercommitPercent: 125, ComputeOvercommitPercent: 200},
-			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", MemoryBytes: 80 * mib, Utilization: -1,
+		Config: &nodeapi.ConfigStatus{Errors: []string{"a", "b"}},
+		Gpus: []*nodeapi.GPU{
+			{Uuid: "GPU-0", Index: 0, Model: "H100", Pci: "0:1:0", CapacityBytes: 80 * mib, ReservedBytes: 2 * mib,
+				UsedBytes: new(uint64(12 * mib)), GrantedBytes: 20 * mib, BurstBytes: 5 * mib, GrantedPercent: 25,
+				Utilization: new(uint32(80)), Health: "healthy", MemoryOvercommitPercent: 125,
+				ComputeOvercommitPercent: 200},
+			{Uuid: "GPU-1", Index: 1, Model: "H100", Pci: "0:2:0", CapacityBytes: 80 * mib,
 				Health: "lost"},
 		},
-		Grants: []*nodev1.Grant{
-			{Id: "k1", Name: "train", State: "leased", Level: "driver", Backend: "driver", Cgroup: "/kerf/k1",
-				Uid:          1000,
+		Grants: []*nodeapi.Grant{
+			{Id: "k1", Name: "train", State: "Active", Level: "driver", Backend: "driver", Cgroup: "/kerf/k1",
+				UserId:       1000,
 				PodNamespace: "ml", PodName: "a", Container: "main",
-				Joint: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 12 * mib}}, Pids: []int32{7, 8},
-				Health: "healthy", Compute: &nodev1.Compute{By: "libkerf", Why: "fair"},
-				Fragments: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 10 * mib, LentBytes: 5 * mib,
-					BurstBytes: 20 * mib, Percent: 25, UsedBytes: 9 * mib, UsedKnown: true,
-					Time: &nodev1.Time{UsedPercent: 22, ChargedSeconds: 1.5, Launches: 40, LaunchesPastBudget: 2,
-						WaitedSeconds: 0.25}}}},
-			{Id: "k2", State: "leased", Level: "unknown", Health: "lost",
-				Fragments: []*nodev1.Share{{Gpu: "GPU-0", MemoryBytes: 10 * mib, UsedKnown: true},
+				SharedCap: []*nodeapi.Share{{Gpu: "GPU-0", MemoryBytes: 12 * mib}}, Pids: []int32{7, 8},
+				Health: "healthy", Compute: &nodeapi.Compute{By: "libkerf", Reason: "fair"},
+				Shares: []*nodeapi.Share{{Gpu: "GPU-0", MemoryBytes: 10 * mib, BurstBytes: 5 * mib,
+					MaxBurstBytes: 20 * mib, Percent: 25, UsedBytes: new(uint64(9 * mib)),
+					Time: &nodeapi.Time{UsedPercent: new(uint32(22)), ChargedSeconds: 1.5, Launches: 40,
+						LaunchesOverBudget: 2,
+						ThrottledSeconds:   0.25}}}},
+			{Id: "k2", State: "Active", Level: "unknown", Health: "lost",
+				Shares: []*nodeapi.Share{{Gpu: "GPU-0", MemoryBytes: 10 * mib, UsedBytes: new(uint64)},
 					{Gpu: "GPU-1", MemoryBytes: 10 * mib}}},
 		},
 	}
@@ -57,7 +59,7 @@ func picture() *nodev1.GetNodeResponse {
 
 func TestExposition(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(NewCollector(func(context.Context) *nodev1.GetNodeResponse { return picture() }))
+	reg.MustRegister(NewCollector(func(context.Context) *nodeapi.GetNodeResponse { return picture() }))
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -268,19 +270,19 @@ func TestMIG(t *testing.T) {
 
 // The cap is the one that is enforced now, and absent where Kerf enforces none.
 func TestCap(t *testing.T) {
-	share := func(gpu string, memory, burst uint64) *nodev1.Share {
-		return &nodev1.Share{Gpu: gpu, MemoryBytes: memory, LentBytes: burst}
+	share := func(gpu string, memory, burst uint64) *nodeapi.Share {
+		return &nodeapi.Share{Gpu: gpu, MemoryBytes: memory, BurstBytes: burst}
 	}
-	grant := func(backend, cgroup string, change func(*nodev1.Grant)) *nodev1.Grant {
-		g := &nodev1.Grant{Id: "k1", Backend: backend, Cgroup: cgroup,
-			Fragments: []*nodev1.Share{share("GPU-0", 10*mib, 5*mib)}}
+	grant := func(backend, cgroup string, change func(*nodeapi.Grant)) *nodeapi.Grant {
+		g := &nodeapi.Grant{Id: "k1", Backend: backend, Cgroup: cgroup,
+			Shares: []*nodeapi.Share{share("GPU-0", 10*mib, 5*mib)}}
 		if change != nil {
 			change(g)
 		}
 		return g
 	}
 	for name, tt := range map[string]struct {
-		grant *nodev1.Grant
+		grant *nodeapi.Grant
 		want  float64
 		known bool
 	}{
@@ -288,22 +290,22 @@ func TestCap(t *testing.T) {
 		"reactive backend":    {grant("reactive", "/k1", nil), 15 * mib, true},
 		"no backend":          {grant("none", "/k1", nil), 0, false},
 		"not activated":       {grant("driver", "", nil), 0, false},
-		"init container": {grant("mps", "/k1", func(g *nodev1.Grant) {
-			g.InForce = []*nodev1.Share{share("GPU-0", 2*mib, 0)}
+		"init container": {grant("mps", "/k1", func(g *nodeapi.Grant) {
+			g.EnforcedShares = []*nodeapi.Share{share("GPU-0", 2*mib, 0)}
 		}), 2 * mib, true},
-		"init container on another GPU": {grant("mps", "/k1", func(g *nodev1.Grant) {
-			g.InForce = []*nodev1.Share{share("GPU-1", 2*mib, 0)}
+		"init container on another GPU": {grant("mps", "/k1", func(g *nodeapi.Grant) {
+			g.EnforcedShares = []*nodeapi.Share{share("GPU-1", 2*mib, 0)}
 		}), 0, false},
-		"shared cap": {grant("libkerf", "/k1", func(g *nodev1.Grant) {
-			g.Joint = []*nodev1.Share{share("GPU-0", 30*mib, 0)}
+		"shared cap": {grant("libkerf", "/k1", func(g *nodeapi.Grant) {
+			g.SharedCap = []*nodeapi.Share{share("GPU-0", 30*mib, 0)}
 		}), 30 * mib, true},
-		"whole GPU": {grant("driver", "/k1", func(g *nodev1.Grant) { g.Fragments[0].Whole = true }), 0, false},
-		"MIG instance": {grant("driver", "/k1", func(g *nodev1.Grant) {
-			g.Fragments[0].MigProfile = "1g.10gb"
+		"whole GPU": {grant("driver", "/k1", func(g *nodeapi.Grant) { g.Shares[0].Whole = true }), 0, false},
+		"MIG instance": {grant("driver", "/k1", func(g *nodeapi.Grant) {
+			g.Shares[0].MigProfile = "1g.10gb"
 		}), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, known := capBytes(amount{tt.grant, "0", tt.grant.GetFragments()[0]})
+			got, known := capBytes(amount{tt.grant, "0", tt.grant.GetShares()[0]})
 			if got != tt.want || known != tt.known {
 				t.Errorf("cap %v, known %v; want %v, %v", got, known, tt.want, tt.known)
 			}

@@ -7,12 +7,12 @@ import (
 	"cmp"
 	"strconv"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func nodeFamilies() families[*nodev1.GetNodeResponse] {
-	type node = *nodev1.GetNodeResponse
+func nodeFamilies() families[*nodeapi.GetNodeResponse] {
+	type node = *nodeapi.GetNodeResponse
 	plain := labels[node]{of: func(node) []string { return nil }}
 	return families[node]{
 		plain.gauge("kerf_agent_ready", "1 if the agent accepts new grants, else 0.", truth(node.GetReady)),
@@ -28,12 +28,12 @@ func nodeFamilies() families[*nodev1.GetNodeResponse] {
 			gauge("kerf_config_info", "The applied config; always 1. sha256 is empty for the built-in default.", info),
 		plain.gauge("kerf_config_pending_gpus",
 			"GPUs whose settings of the applied config are pending until their grants end.",
-			count(func(n node) []*nodev1.ConfigWaiting { return n.GetConfig().GetWaiting() })),
+			count(func(n node) []*nodeapi.PendingSettings { return n.GetConfig().GetPending() })),
 	}
 }
 
-func gpuFamilies() families[*nodev1.GPU] {
-	type gpu = *nodev1.GPU
+func gpuFamilies() families[*nodeapi.GPU] {
+	type gpu = *nodeapi.GPU
 	one := labels[gpu]{[]string{"gpu_uuid", "gpu"}, func(g gpu) []string {
 		return append(make([]string, 0, 5), g.GetUuid(), strconv.Itoa(int(g.GetIndex())))
 	}}
@@ -46,7 +46,7 @@ func gpuFamilies() families[*nodev1.GPU] {
 		one.gauge("kerf_gpu_memory_granted_bytes", "Memory that grants are guaranteed on the GPU, in bytes.",
 			always(gpu.GetGrantedBytes)),
 		one.gauge("kerf_gpu_memory_burst_bytes", "Memory that grants may use above their guarantees now, in bytes.",
-			always(gpu.GetLentBytes)),
+			always(gpu.GetBurstBytes)),
 		one.gauge("kerf_gpu_compute_granted_ratio",
 			"Granted compute divided by the GPU's compute, 0 to 1. Above 1 if compute is overcommitted.",
 			hundredth(gpu.GetGrantedPercent)),
@@ -59,7 +59,7 @@ func gpuFamilies() families[*nodev1.GPU] {
 
 // inState is a GPU with one of the states that its health can have.
 type inState struct {
-	*nodev1.GPU
+	*nodeapi.GPU
 	state string
 }
 
@@ -91,15 +91,15 @@ func hundredth[T any, N number](percent func(T) N) func(T) (float64, bool) {
 	return always(func(t T) float64 { return float64(percent(t)) / 100 })
 }
 
-func grantFamilies() families[*nodev1.Grant] {
-	type grant = *nodev1.Grant
+func grantFamilies() families[*nodeapi.Grant] {
+	type grant = *nodeapi.Grant
 	one := labels[grant]{[]string{"grant", "namespace", "pod", "container"}, func(g grant) []string {
 		return append(append(make([]string, 0, 11), nameOf(g)), podOf(g)...)
 	}}
 	by := func(g grant) string { return g.GetCompute().GetBy() }
 	return families[grant]{
 		one.and("id", grant.GetId).and("state", grant.GetState).and("level", grant.GetLevel).
-			and("user_id", func(g grant) string { return strconv.FormatUint(uint64(g.GetUid()), 10) }).and("pod_uid",
+			and("user_id", func(g grant) string { return strconv.FormatUint(uint64(g.GetUserId()), 10) }).and("pod_uid",
 			grant.GetPodUid).
 			and("profile", grant.GetProfile).and("health", grant.GetHealth).
 			gauge("kerf_grant_info", "State and owner of the grant; always 1.", info),
@@ -111,7 +111,7 @@ func grantFamilies() families[*nodev1.Grant] {
 }
 
 // podOf are namespace, pod and container of a grant, empty for a process.
-func podOf(g *nodev1.Grant) []string {
+func podOf(g *nodeapi.Grant) []string {
 	return []string{g.GetPodNamespace(), g.GetPodName(), g.GetContainer()}
 }
 
@@ -126,7 +126,7 @@ func ofAmount() labels[amount] {
 
 func amountFamilies() families[amount] {
 	one := ofAmount()
-	bursts := func(a amount) bool { return a.GetBurstBytes() > 0 }
+	bursts := func(a amount) bool { return a.GetMaxBurstBytes() > 0 }
 	return append(families[amount]{
 		one.gauge("kerf_grant_memory_guaranteed_bytes", "Guaranteed memory of the grant on this GPU, in bytes.",
 			always(amount.GetMemoryBytes)),
@@ -134,10 +134,10 @@ func amountFamilies() families[amount] {
 			"Absent before activation, for whole GPUs and MIG instances, and if no backend enforces a cap.", capBytes),
 		one.gauge("kerf_grant_memory_burst_bytes",
 			"Memory that the grant may use above its guarantee now, in bytes. Only for grants with burst memory.",
-			when(bursts, amount.GetLentBytes)),
+			when(bursts, amount.GetBurstBytes)),
 		one.gauge("kerf_grant_memory_burst_max_bytes",
 			"Highest sum of guaranteed and burst memory, in bytes. Only for grants with burst memory.",
-			when(bursts, amount.GetBurstBytes)),
+			when(bursts, amount.GetMaxBurstBytes)),
 		one.gauge("kerf_grant_compute_ratio",
 			"Compute percent of the grant on this GPU, as a ratio of 0 to 1. 0 means a fair share.",
 			hundredth(amount.GetPercent)),
@@ -150,7 +150,7 @@ func timeFamilies(one labels[amount]) families[amount] {
 	return families[amount]{
 		one.gauge("kerf_grant_gpu_time_ratio", "Ratio of the last 10 seconds in which the GPU worked for the "+
 			"grant, 0 to 1, from the driver's samples. Absent if unknown. Only for grants of libkerf.",
-			when(func(a amount) bool { return counted(a) && a.GetTime().GetUsedPercent() >= 0 },
+			when(func(a amount) bool { return counted(a) && a.GetTime().UsedPercent != nil },
 				func(a amount) float64 { return float64(a.GetTime().GetUsedPercent()) / 100 })),
 		one.counter("kerf_grant_gpu_time_charged_seconds_total", "GPU time charged to launches, in seconds, at the "+
 			"rate that the driver's samples imply. Only for grants of libkerf.",
@@ -159,10 +159,10 @@ func timeFamilies(one labels[amount]) families[amount] {
 			when(counted, func(a amount) uint64 { return a.GetTime().GetLaunches() })),
 		one.counter("kerf_grant_launches_over_budget_total", "Launches that ran without a budget because no agent "+
 			"refilled it, and copies that ran after they waited for 1 second.",
-			when(counted, func(a amount) uint64 { return a.GetTime().GetLaunchesPastBudget() })),
+			when(counted, func(a amount) uint64 { return a.GetTime().GetLaunchesOverBudget() })),
 		one.counter("kerf_grant_launch_wait_seconds_total",
 			"Time that launches waited for a budget, in seconds, summed over threads.",
-			when(counted, func(a amount) float64 { return a.GetTime().GetWaitedSeconds() })),
+			when(counted, func(a amount) float64 { return a.GetTime().GetThrottledSeconds() })),
 	}
 }
 
@@ -175,7 +175,7 @@ func capBytes(a amount) (float64, bool) {
 		g.GetCgroup() == "" || a.GetWhole() || a.GetMigProfile() != "" {
 		return 0, false
 	}
-	for _, enforced := range [][]*nodev1.Share{g.GetInForce(), g.GetJoint()} {
+	for _, enforced := range [][]*nodeapi.Share{g.GetEnforcedShares(), g.GetSharedCap()} {
 		for _, f := range enforced {
 			if f.GetGpu() == a.GetGpu() {
 				return float64(f.GetMemoryBytes()), true
@@ -185,7 +185,7 @@ func capBytes(a amount) (float64, bool) {
 			return 0, false
 		}
 	}
-	return float64(a.GetMemoryBytes()) + float64(a.GetLentBytes()), true
+	return float64(a.GetMemoryBytes()) + float64(a.GetBurstBytes()), true
 }
 
 func sharedFamilies() families[amount] {

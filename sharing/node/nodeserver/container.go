@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node/lifecycle"
@@ -40,10 +40,10 @@ type Hook struct {
 // it refuses such claims with ErrUnsupported.
 func (s *Server) ServeContainers(c Containers, hook Hook) { s.containers, s.hook = c, hook }
 
-// claimForContainer is Claim for a request with container.
-func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in *nodev1.ClaimRequest,
-	req sharing.Request) (*nodev1.ClaimResponse, error) {
-	hold := time.Duration(in.GetHoldSeconds()) * time.Second
+// claimForContainer is Reserve for a request with container.
+func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in *nodeapi.ReserveRequest,
+	req sharing.Request) (*nodeapi.ReserveResponse, error) {
+	hold := time.Duration(in.GetReserveSeconds()) * time.Second
 	switch {
 	case s.containers == nil:
 		return nil, statusOf(fmt.Errorf(
@@ -53,7 +53,7 @@ func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in 
 		return nil, statusOf(fmt.Errorf("claims for containers are for root, since their hook is: %w",
 			sharing.ErrDenied))
 	case hold > maxHold:
-		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()), "write 0 to 3600",
+		return nil, statusOf(sharing.Invalid("reserve_seconds", fmt.Sprint(in.GetReserveSeconds()), "write 0 to 3600",
 			"is too long"))
 	}
 	id, err := s.containers.ClaimForContainer(ctx, peer, in.GetName(), req, hold)
@@ -65,25 +65,25 @@ func (s *Server) claimForContainer(ctx context.Context, peer lifecycle.Peer, in 
 		return nil, statusOf(err)
 	}
 	grant, err := s.grant(id)
-	return &nodev1.ClaimResponse{Grant: grant, Container: containerGrant(injection, s.hook)}, err
+	return &nodeapi.ReserveResponse{Grant: grant, Container: containerGrant(injection, s.hook)}, err
 }
 
-func mountMessages(mounts []sharing.Mount) []*nodev1.Mount {
-	var out []*nodev1.Mount
+func mountMessages(mounts []sharing.Mount) []*nodeapi.Mount {
+	var out []*nodeapi.Mount
 	for _, m := range mounts {
-		out = append(out, &nodev1.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+		out = append(out, &nodeapi.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 	}
 	return out
 }
 
 // containerGrant renders what the container's OCI spec needs.
-func containerGrant(in sharing.Injection, hook Hook) *nodev1.ContainerGrant {
-	out := &nodev1.ContainerGrant{
-		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Note: in.Note,
+func containerGrant(in sharing.Injection, hook Hook) *nodeapi.ContainerGrant {
+	out := &nodeapi.ContainerGrant{
+		CdiDirs: hook.CDIDirs, HookPath: hook.Path, HookSocket: hook.Socket, Env: in.Env, Annotation: in.Note,
 	}
 	out.Mounts = mountMessages(in.Mounts)
 	for _, a := range in.Asks {
-		out.Asks = append(out.Asks, a.String())
+		out.Requests = append(out.Requests, a.String())
 	}
 	if in.Device.UUID != "" { // it brings its GPU's own file
 		out.CdiDevices = []string{sharing.CDIMIG + "=" + in.Device.UUID}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 	"github.com/kerf-gpu/kerf/sharing/node"
@@ -47,26 +47,27 @@ func TestClaimsForContainers(t *testing.T) {
 			CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}})
 	})
 	attach(t, r)
-	ask := func(hold uint32) *nodev1.ClaimRequest {
-		return &nodev1.ClaimRequest{MemoryBytes: uint64(10 * sharing.GiB), Container: true, HoldSeconds: hold}
+	ask := func(hold uint32) *nodeapi.ReserveRequest {
+		return &nodeapi.ReserveRequest{MemoryBytes: uint64(10 * sharing.GiB), Container: true, ReserveSeconds: hold}
 	}
-	_, err := c.Claim(t.Context(), ask(3601))
+	_, err := c.Reserve(t.Context(), ask(3601))
 	if os.Geteuid() != 0 {
 		wantCode(t, err, codes.PermissionDenied)
 		return
 	}
 	wantCode(t, err, codes.InvalidArgument)
-	got, err := c.Claim(t.Context(), ask(300))
+	got, err := c.Reserve(t.Context(), ask(300))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if fake.hold != 5*time.Minute {
 		t.Errorf("held for %s", fake.hold)
 	}
-	want := &nodev1.ContainerGrant{
+	want := &nodeapi.ContainerGrant{
 		CdiDevices: []string{"kerf.dev/gpu=" + gpu.String()}, CdiDirs: []string{"/etc/cdi", "/var/run/cdi"},
 		HookPath: "/opt/kerf/1/kerf-hook", HookSocket: "/run/kerf/hook.sock",
-		Env: map[string]string{"KERF_GRANT": got.GetGrant().GetId()}, Note: "note", Asks: []string{"gpu-memory-gib:10"},
+		Env: map[string]string{"KERF_GRANT": got.GetGrant().GetId()}, Annotation: "note",
+		Requests: []string{"gpu-memory-gib:10"},
 	}
 	if diff := cmp.Diff(want, got.GetContainer(), protocmp.Transform()); diff != "" {
 		t.Error(diff)
@@ -85,8 +86,8 @@ func TestAnInstanceIsNamedAlone(t *testing.T) {
 func TestWithoutAHookThereAreNoClaimsForContainers(t *testing.T) {
 	c, r := start(t)
 	attach(t, r)
-	_, err := c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, Container: true})
+	_, err := c.Reserve(t.Context(), &nodeapi.ReserveRequest{MemoryBytes: 1 << 30, Container: true})
 	wantCode(t, err, codes.FailedPrecondition)
-	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, HoldSeconds: 5})
+	_, err = c.Reserve(t.Context(), &nodeapi.ReserveRequest{MemoryBytes: 1 << 30, ReserveSeconds: 5})
 	wantCode(t, err, codes.InvalidArgument)
 }

@@ -21,9 +21,9 @@ func TestMessageOfASharedCap(t *testing.T) {
 			Priority: 7},
 	}
 	m := Message(status.State{Grants: []status.Grant{g}}).GetGrants()[0]
-	if j := m.GetJoint(); m.GetWith() != "main" || len(j) != 1 || j[0].GetGpu() != "GPU-1" ||
+	if j := m.GetSharedCap(); m.GetCapSharedWith() != "main" || len(j) != 1 || j[0].GetGpu() != "GPU-1" ||
 		j[0].GetMemoryBytes() != 10 || j[0].GetPercent() != 30 {
-		t.Errorf("with %q, joint %v", m.GetWith(), j)
+		t.Errorf("cap shared with %q, shared cap %v", m.GetCapSharedWith(), j)
 	}
 	if m.GetMemoryBytes() != 4 || m.GetPercent() != 10 || m.GetCompute().GetPriority() != 7 {
 		t.Errorf("%v", m)

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
@@ -24,9 +24,9 @@ func TestPaceOfAMillionClaims(t *testing.T) {
 	taken := 0
 	for range tries {
 		now = now.Add(10 * time.Second / tries)
-		if err := p.allow(1000, "claim"); err == nil {
+		if err := p.allow(1000, "reserve"); err == nil {
 			taken++
-			if err := p.allow(1000, "arm"); err != nil {
+			if err := p.allow(1000, "activate"); err != nil {
 				t.Fatalf("claim %d was taken: %v", taken, err)
 			}
 		} else if !errors.Is(err, sharing.ErrUnavailable) {
@@ -37,11 +37,11 @@ func TestPaceOfAMillionClaims(t *testing.T) {
 		t.Errorf("%d are taken, want %d", taken, want)
 	}
 	for range 100_000 {
-		if err := p.allow(0, "claim"); err != nil {
+		if err := p.allow(0, "reserve"); err != nil {
 			t.Fatalf("root: %v", err)
 		}
 	}
-	if err := p.allow(1001, "claim"); err != nil {
+	if err := p.allow(1001, "reserve"); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 }
@@ -51,8 +51,8 @@ func TestLongIDs(t *testing.T) {
 	c, r := start(t)
 	attach(t, r)
 	id := strings.Repeat("k", maxID+1)
-	_, err := c.Limit(t.Context(), &nodev1.LimitRequest{Id: id, MemoryBytes: 1 << 30})
+	_, err := c.Resize(t.Context(), &nodeapi.ResizeRequest{Id: id, MemoryBytes: 1 << 30})
 	wantCode(t, err, codes.NotFound)
-	_, err = c.Arm(t.Context(), &nodev1.ArmRequest{Id: id})
+	_, err = c.Activate(t.Context(), &nodeapi.ActivateRequest{Id: id})
 	wantCode(t, err, codes.NotFound)
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/serve"
 )
 
@@ -20,13 +20,13 @@ const pictureGap = 50 * time.Millisecond
 
 // picture is the node at one moment, made and encoded once for all who ask.
 type picture struct {
-	message *nodev1.GetNodeResponse
+	message *nodeapi.GetNodeResponse
 	encoded *serve.Encoded
 }
 
 // pictures makes pictures of the node, one at a time. Callers that wait share the next one.
 type pictures struct {
-	state func(context.Context) *nodev1.GetNodeResponse
+	state func(context.Context) *nodeapi.GetNodeResponse
 	// turn has a token while no goroutine makes a sample. The one that takes it owns what follows.
 	turn chan struct{}
 	last picture
@@ -34,7 +34,7 @@ type pictures struct {
 	began time.Time
 }
 
-func newPictures(state func(context.Context) *nodev1.GetNodeResponse) *pictures {
+func newPictures(state func(context.Context) *nodeapi.GetNodeResponse) *pictures {
 	p := &pictures{state: state, turn: make(chan struct{}, 1)}
 	p.turn <- struct{}{}
 	return p

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
 // TestPicturesAreShared has 1,200 callers ask ten times a second for 10 s. However many they are, no more than one
@@ -23,11 +23,11 @@ import (
 func TestPicturesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made, version atomic.Int64
-		p := newPictures(func(context.Context) *nodev1.GetNodeResponse {
+		p := newPictures(func(context.Context) *nodeapi.GetNodeResponse {
 			made.Add(1)
 			v := version.Load()
 			time.Sleep(3 * time.Millisecond) // what changes meanwhile is not in the picture
-			return &nodev1.GetNodeResponse{AgentVersion: strconv.FormatInt(v, 10)}
+			return &nodeapi.GetNodeResponse{AgentVersion: strconv.FormatInt(v, 10)}
 		})
 		const seconds = 10
 		var all sync.WaitGroup
@@ -63,9 +63,9 @@ func TestPicturesAreShared(t *testing.T) {
 // TestPictureOfACallerThatLeaves is made for the others.
 func TestPictureOfACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPictures(func(ctx context.Context) *nodev1.GetNodeResponse {
+		p := newPictures(func(ctx context.Context) *nodeapi.GetNodeResponse {
 			time.Sleep(time.Second)
-			return &nodev1.GetNodeResponse{Ready: ctx.Err() == nil}
+			return &nodeapi.GetNodeResponse{Ready: ctx.Err() == nil}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 1)

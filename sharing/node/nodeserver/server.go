@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/ledger"
@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// maxRequest bounds a request, in bytes: a SharingConfig of maxDocument bytes, and what goes with it. Others have a
+	// maxRequest bounds a request, in bytes: a SharingConfig of maxConfig bytes, and what goes with it. Others have a
 	// few hundred bytes.
-	maxRequest = maxDocument + 4<<10
+	maxRequest = maxConfig + 4<<10
 	// stopGrace is how long running calls may take when the server stops.
 	stopGrace = 5 * time.Second
 )
 
 // Server answers the node API.
 type Server struct {
-	nodev1.UnimplementedNodeServer
+	nodeapi.UnimplementedNodeServer
 	runtime *node.Runtime
 	log     *slog.Logger
 	// containers is nil where claims for containers are not taken; hook goes with it.
@@ -47,7 +47,7 @@ type Server struct {
 
 // New makes a server over the runtime.
 func New(r *node.Runtime, log *slog.Logger) *Server {
-	state := func(ctx context.Context) *nodev1.GetNodeResponse { return Message(r.State(ctx)) }
+	state := func(ctx context.Context) *nodeapi.GetNodeResponse { return Message(r.State(ctx)) }
 	return &Server{runtime: r, log: log, pictures: newPictures(state), pace: newPace(time.Now),
 		stopping: make(chan struct{})}
 }
@@ -55,9 +55,9 @@ func New(r *node.Runtime, log *slog.Logger) *Server {
 // Serve answers on l until ctx ends, lets running calls finish for a while, and closes l.
 func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {
 	g := grpc.NewServer(serve.GRPC(serve.GRPCRules{
-		MaxRequest: maxRequest, Streams: []string{nodev1.Node_Watch_FullMethodName}, Identify: true,
+		MaxRequest: maxRequest, Streams: []string{nodeapi.Node_Watch_FullMethodName}, Identify: true,
 	})...)
-	nodev1.RegisterNodeServer(g, s)
+	nodeapi.RegisterNodeServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
 	select {
@@ -78,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, l *serve.Listener) error {
 }
 
 // GetNode implements the node API.
-func (s *Server) GetNode(ctx context.Context, _ *nodev1.GetNodeRequest) (*nodev1.GetNodeResponse, error) {
+func (s *Server) GetNode(ctx context.Context, _ *nodeapi.GetNodeRequest) (*nodeapi.GetNodeResponse, error) {
 	p, err := s.pictures.take(ctx)
 	if err != nil {
 		return nil, err
@@ -86,17 +86,17 @@ func (s *Server) GetNode(ctx context.Context, _ *nodev1.GetNodeRequest) (*nodev1
 	return p.message, nil
 }
 
-// Claim implements the node API.
-func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.ClaimResponse, error) {
-	peer, err := s.pacedCaller(ctx, "claim", "")
+// Reserve implements the node API.
+func (s *Server) Reserve(ctx context.Context, in *nodeapi.ReserveRequest) (*nodeapi.ReserveResponse, error) {
+	peer, err := s.pacedCaller(ctx, "reserve", "")
 	if err != nil {
 		return nil, statusOf(err)
 	}
 	req, err := sharing.RequestFromAmounts(sharing.Amounts{
-		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpus(), Whole: in.GetWhole(),
+		Memory: in.GetMemoryBytes(), Percent: in.GetPercent(), GPUs: in.GetGpuCount(), Whole: in.GetWhole(),
 		MIG:    in.GetMig(),
 		Models: in.GetModels(), UUIDs: in.GetUuids(),
-		MinLevel: in.GetMinLevel(), Place: in.GetPlace(), Profile: in.GetProfile(),
+		MinLevel: in.GetMinEnforcement(), Place: in.GetPlacementPolicy(), Profile: in.GetProfile(),
 	})
 	if err != nil {
 		return nil, statusOf(err)
@@ -104,8 +104,8 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 	if in.GetContainer() {
 		return s.claimForContainer(ctx, peer, in, req)
 	}
-	if in.GetHoldSeconds() != 0 {
-		return nil, statusOf(sharing.Invalid("hold_seconds", fmt.Sprint(in.GetHoldSeconds()),
+	if in.GetReserveSeconds() != 0 {
+		return nil, statusOf(sharing.Invalid("reserve_seconds", fmt.Sprint(in.GetReserveSeconds()),
 			"leave it out, or set container", "is for containers alone"))
 	}
 	id, err := s.runtime.Claim(ctx, peer, in.GetName(), req)
@@ -113,12 +113,12 @@ func (s *Server) Claim(ctx context.Context, in *nodev1.ClaimRequest) (*nodev1.Cl
 		return nil, statusOf(err)
 	}
 	grant, err := s.grant(id)
-	return &nodev1.ClaimResponse{Grant: grant}, err
+	return &nodeapi.ReserveResponse{Grant: grant}, err
 }
 
-// Arm implements the node API.
-func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmResponse, error) {
-	peer, err := s.pacedCaller(ctx, "arm", in.GetId())
+// Activate implements the node API.
+func (s *Server) Activate(ctx context.Context, in *nodeapi.ActivateRequest) (*nodeapi.ActivateResponse, error) {
+	peer, err := s.pacedCaller(ctx, "activate", in.GetId())
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -131,24 +131,24 @@ func (s *Server) Arm(ctx context.Context, in *nodev1.ArmRequest) (*nodev1.ArmRes
 	if err != nil {
 		return nil, err
 	}
-	only, err := s.only(armed)
+	visible, err := s.visible(armed)
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	return &nodev1.ArmResponse{
-		Only: only, Grant: grant, Env: s.runtime.Env(armed), OthersCapped: armed.OthersCapped,
-		Devices: s.runtime.Devices(armed.Own), Hide: s.runtime.Devices(armed.Others),
+	return &nodeapi.ActivateResponse{
+		VisibleFiles: visible, Grant: grant, Env: s.runtime.Env(armed), OtherGpusCapped: armed.OthersCapped,
+		Devices: s.runtime.Devices(armed.Own), HiddenDevices: s.runtime.Devices(armed.Others),
 		Mounts: mountMessages(armed.Mounts), Preload: armed.Preload,
 	}, nil
 }
 
-// only are the capability nodes of MIG instances that the program may see.
-func (s *Server) only(armed lifecycle.Armed) ([]*nodev1.OnlyFiles, error) {
+// visible are the capability nodes of MIG instances that the program may see.
+func (s *Server) visible(armed lifecycle.Armed) ([]*nodeapi.VisibleFiles, error) {
 	folder, there := s.runtime.Instances.Files.Folder()
 	if !there {
 		return nil, nil
 	}
-	out := &nodev1.OnlyFiles{Folder: folder}
+	out := &nodeapi.VisibleFiles{Folder: folder}
 	if armed.Device.UUID != "" && len(armed.Own) == 1 {
 		list, err := s.runtime.Instances.Files.Capabilities(armed.Own[0], armed.Device)
 		if err != nil {
@@ -158,11 +158,11 @@ func (s *Server) only(armed lifecycle.Armed) ([]*nodev1.OnlyFiles, error) {
 			out.Files = append(out.Files, c.Host)
 		}
 	}
-	return []*nodev1.OnlyFiles{out}, nil
+	return []*nodeapi.VisibleFiles{out}, nil
 }
 
 // Release implements the node API.
-func (s *Server) Release(ctx context.Context, in *nodev1.ReleaseRequest) (*nodev1.ReleaseResponse, error) {
+func (s *Server) Release(ctx context.Context, in *nodeapi.ReleaseRequest) (*nodeapi.ReleaseResponse, error) {
 	peer, err := callerOf(ctx)
 	if err != nil {
 		return nil, statusOf(err)
@@ -170,12 +170,12 @@ func (s *Server) Release(ctx context.Context, in *nodev1.ReleaseRequest) (*nodev
 	if err := s.runtime.Release(ctx, peer, ledger.ClaimID(in.GetId())); err != nil {
 		return nil, statusOf(err)
 	}
-	return &nodev1.ReleaseResponse{}, nil
+	return &nodeapi.ReleaseResponse{}, nil
 }
 
-// Limit implements the node API.
-func (s *Server) Limit(ctx context.Context, in *nodev1.LimitRequest) (*nodev1.LimitResponse, error) {
-	peer, err := s.pacedCaller(ctx, "limit", in.GetId())
+// Resize implements the node API.
+func (s *Server) Resize(ctx context.Context, in *nodeapi.ResizeRequest) (*nodeapi.ResizeResponse, error) {
+	peer, err := s.pacedCaller(ctx, "resize", in.GetId())
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -184,11 +184,11 @@ func (s *Server) Limit(ctx context.Context, in *nodev1.LimitRequest) (*nodev1.Li
 		return nil, statusOf(err)
 	}
 	grant, err := s.grant(id)
-	return &nodev1.LimitResponse{Grant: grant}, err
+	return &nodeapi.ResizeResponse{Grant: grant}, err
 }
 
 // Watch implements the node API.
-func (s *Server) Watch(in *nodev1.WatchRequest, out grpc.ServerStreamingServer[nodev1.GetNodeResponse]) error {
+func (s *Server) Watch(in *nodeapi.WatchRequest, out grpc.ServerStreamingServer[nodeapi.GetNodeResponse]) error {
 	interval := time.Second
 	switch ms := in.GetIntervalMs(); {
 	case ms == 0:
@@ -229,7 +229,7 @@ func (s *Server) pause(ctx context.Context, d time.Duration, early <-chan struct
 }
 
 // grant is one grant as GetNode shows it.
-func (s *Server) grant(id ledger.ClaimID) (*nodev1.Grant, error) {
+func (s *Server) grant(id ledger.ClaimID) (*nodeapi.Grant, error) {
 	g, ok := s.runtime.Grant(id)
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "grant %q ended", id)

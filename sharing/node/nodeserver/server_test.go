@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
+	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cgroup"
 	"github.com/kerf-gpu/kerf/internal/serve"
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
@@ -77,13 +77,13 @@ func (observer) MIGTurned(bool, time.Duration, error)  {}
 var gpu = sharing.GPURef{UUID: "GPU-00000000-0000-0000-0000-000000000001"}
 
 // serve starts a server over a runtime with one GPU that no driver can cap, and returns a client.
-func start(t *testing.T) (nodev1.NodeClient, *node.Runtime) {
+func start(t *testing.T) (nodeapi.NodeClient, *node.Runtime) {
 	t.Helper()
 	return serveWith(t, nil)
 }
 
 // serveWith lets change alter the server before it serves.
-func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeClient, *node.Runtime) {
+func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodeapi.NodeClient, *node.Runtime) {
 	t.Helper()
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
@@ -133,7 +133,7 @@ func serveWith(t *testing.T, change func(*Server, *node.Runtime)) (nodev1.NodeCl
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return nodev1.NewNodeClient(conn), r
+	return nodeapi.NewNodeClient(conn), r
 }
 
 // bounds are those of a server that only a test asks.
@@ -167,64 +167,66 @@ func wantCode(t *testing.T, err error, want codes.Code) {
 func TestTheCallerIsTheKernelsWord(t *testing.T) {
 	c, r := start(t)
 	attach(t, r)
-	in := &nodev1.ClaimRequest{Name: "train", MemoryBytes: uint64(10 * sharing.GiB), Percent: 25}
-	got, err := c.Claim(t.Context(), in)
+	in := &nodeapi.ReserveRequest{Name: "train", MemoryBytes: uint64(10 * sharing.GiB), Percent: 25}
+	got, err := c.Reserve(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := got.GetGrant()
-	if g.GetUid() != uint32(os.Geteuid()) || g.GetState() != "claimed" || g.GetLevel() != "reactive" ||
+	if g.GetUserId() != uint32(os.Geteuid()) || g.GetState() != "Reserved" || g.GetLevel() != "reactive" ||
 		!strings.HasPrefix(g.GetLevelReason(), "driver: old driver; libkerf: ") || g.GetBackend() != "reactive" ||
 		g.GetMemoryBytes() != in.GetMemoryBytes() {
 		t.Errorf("grant %v", g)
 	}
-	_, err = c.Claim(t.Context(), in)
+	_, err = c.Reserve(t.Context(), in)
 	wantCode(t, err, codes.AlreadyExists)
-	for name, bad := range map[string]*nodev1.ClaimRequest{
-		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1, Gpus: 2},
+	for name, bad := range map[string]*nodeapi.ReserveRequest{
+		"nothing asked": {}, "percent over 100": {Percent: 101}, "does not divide": {MemoryBytes: 1<<64 - 1,
+			GpuCount: 2},
 		"whole with memory": {Whole: true, MemoryBytes: 1},
-		"level":             {MemoryBytes: 1 << 30, MinLevel: "best"}, "place": {MemoryBytes: 1 << 30, Place: "x"},
+		"level":             {MemoryBytes: 1 << 30, MinEnforcement: "best"}, "place": {MemoryBytes: 1 << 30,
+			PlacementPolicy: "x"},
 		"uuid":    {MemoryBytes: 1 << 30, Uuids: []string{"0"}},
 		"profile": {Profile: "none-such"}, "name": {Name: "A B", MemoryBytes: 1 << 30},
-		"gpus": {MemoryBytes: 1 << 30, Gpus: 1 << 31},
+		"gpus": {MemoryBytes: 1 << 30, GpuCount: 1 << 31},
 	} {
-		if _, err := c.Claim(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
+		if _, err := c.Reserve(t.Context(), bad); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	less, err := c.Limit(t.Context(), &nodev1.LimitRequest{Id: g.GetId(), MemoryBytes: uint64(4 * sharing.GiB)})
+	less, err := c.Resize(t.Context(), &nodeapi.ResizeRequest{Id: g.GetId(), MemoryBytes: uint64(4 * sharing.GiB)})
 	if err != nil || less.GetGrant().GetMemoryBytes() != uint64(4*sharing.GiB) || less.GetGrant().GetPercent() != 25 {
 		t.Errorf("grant after its limit was changed: %v, %v", less, err)
 	}
-	_, err = c.Limit(t.Context(), &nodev1.LimitRequest{Id: g.GetId(), MemoryBytes: uint64(200 * sharing.GiB)})
+	_, err = c.Resize(t.Context(), &nodeapi.ResizeRequest{Id: g.GetId(), MemoryBytes: uint64(200 * sharing.GiB)})
 	wantCode(t, err, codes.ResourceExhausted)
-	_, err = c.Limit(t.Context(), &nodev1.LimitRequest{Id: g.GetId()})
+	_, err = c.Resize(t.Context(), &nodeapi.ResizeRequest{Id: g.GetId()})
 	wantCode(t, err, codes.InvalidArgument)
-	_, err = c.Limit(t.Context(), &nodev1.LimitRequest{Id: "k-none", MemoryBytes: 1 << 30})
+	_, err = c.Resize(t.Context(), &nodeapi.ResizeRequest{Id: "k-none", MemoryBytes: 1 << 30})
 	wantCode(t, err, codes.NotFound)
-	if _, err = c.Release(t.Context(), &nodev1.ReleaseRequest{Id: g.GetId()}); err != nil {
+	if _, err = c.Release(t.Context(), &nodeapi.ReleaseRequest{Id: g.GetId()}); err != nil {
 		t.Error(err)
 	}
-	_, err = c.Release(t.Context(), &nodev1.ReleaseRequest{Id: g.GetId()})
+	_, err = c.Release(t.Context(), &nodeapi.ReleaseRequest{Id: g.GetId()})
 	wantCode(t, err, codes.NotFound)
-	_, err = c.Arm(t.Context(), &nodev1.ArmRequest{Id: g.GetId()})
+	_, err = c.Activate(t.Context(), &nodeapi.ActivateRequest{Id: g.GetId()})
 	wantCode(t, err, codes.NotFound)
-	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30, MinLevel: "driver"})
+	_, err = c.Reserve(t.Context(), &nodeapi.ReserveRequest{MemoryBytes: 1 << 30, MinEnforcement: "driver"})
 	wantCode(t, err, codes.FailedPrecondition)
 	r.SetHealth(gpu.UUID, sharing.HealthSuspect, "a probe failed")
-	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30})
+	_, err = c.Reserve(t.Context(), &nodeapi.ReserveRequest{MemoryBytes: 1 << 30})
 	wantCode(t, err, codes.ResourceExhausted)
 }
 
 func TestWatchShowsEveryChange(t *testing.T) {
 	c, r := start(t)
-	bad, err := c.Watch(t.Context(), &nodev1.WatchRequest{IntervalMs: 1})
+	bad, err := c.Watch(t.Context(), &nodeapi.WatchRequest{IntervalMs: 1})
 	if err == nil {
 		_, err = bad.Recv()
 	}
 	wantCode(t, err, codes.InvalidArgument)
 
-	w, err := c.Watch(t.Context(), &nodev1.WatchRequest{IntervalMs: 60_000})
+	w, err := c.Watch(t.Context(), &nodeapi.WatchRequest{IntervalMs: 60_000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +234,7 @@ func TestWatchShowsEveryChange(t *testing.T) {
 	if err != nil || first.GetReady() || len(first.GetNotReady()) == 0 {
 		t.Fatalf("first picture %v %v", first, err)
 	}
-	_, err = c.Claim(t.Context(), &nodev1.ClaimRequest{MemoryBytes: 1 << 30})
+	_, err = c.Reserve(t.Context(), &nodeapi.ReserveRequest{MemoryBytes: 1 << 30})
 	wantCode(t, err, codes.Unavailable)
 	attach(t, r)
 	for {

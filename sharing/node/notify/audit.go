@@ -25,12 +25,12 @@ func (a Audit) Note(e audit.Entry) {
 }
 
 // Claim writes what happened to a grant. backend is 0 where it is not known.
-func (a Audit) Claim(what string, c ledger.Claim, backend sharing.Backend, why string, err error) {
+func (a Audit) Claim(kind string, c ledger.Claim, backend sharing.Backend, why string, err error) {
 	if a == nil {
 		return
 	}
-	e := Entry(what, c)
-	e.Why = why
+	e := Entry(kind, c)
+	e.Reason = why
 	if backend != 0 {
 		e.Backend = backend.String()
 	}
@@ -39,12 +39,12 @@ func (a Audit) Claim(what string, c ledger.Claim, backend sharing.Backend, why s
 }
 
 // Entry is the entry of a grant.
-func Entry(what string, c ledger.Claim) audit.Entry {
+func Entry(kind string, c ledger.Claim) audit.Entry {
 	o := c.Owner
 	e := audit.Entry{
-		What: what, Grant: string(c.ID), Name: c.Name, Profile: c.Request.Profile, Level: c.Level.String(),
-		Who: &audit.Who{Namespace: o.Namespace, Pod: o.PodName, PodUID: o.PodUID, Container: o.Container, UID: o.UID,
-			PID: o.PID},
+		Type: kind, Grant: string(c.ID), Name: c.Name, Profile: c.Request.Profile, Level: c.Level.String(),
+		Subject: &audit.Subject{Namespace: o.Namespace, Pod: o.PodName, PodUID: o.PodUID, Container: o.Container,
+			UID: o.UID, PID: o.PID},
 	}
 	for _, f := range c.Placement {
 		e.Shares = append(e.Shares, audit.Share{
@@ -61,14 +61,14 @@ func (a Audit) Health(gpu sharing.GPURef, h sharing.Health, reason string) {
 	if reason != "" {
 		why += ": " + reason
 	}
-	a.Note(audit.Entry{What: audit.Health, Shares: []audit.Share{{GPU: gpu.String()}}, Why: why})
+	a.Note(audit.Entry{Type: audit.Health, Shares: []audit.Share{{GPU: gpu.String()}}, Reason: why})
 }
 
 // Config writes that a config was applied, or why it was rejected.
 func (a Audit) Config(pool, file, sha256 string, mistakes []string) {
-	e := audit.Entry{What: audit.Config, Why: fmt.Sprintf("pool %s of %s, sha256 %s", pool, file, sha256)}
+	e := audit.Entry{Type: audit.Config, Reason: fmt.Sprintf("pool %s of %s, sha256 %s", pool, file, sha256)}
 	if len(mistakes) > 0 {
-		e.Why = "a newer document is refused"
+		e.Reason = "a newer config is rejected"
 		e.Error = strings.Join(mistakes, "; ")
 	}
 	a.Note(e)
@@ -76,8 +76,8 @@ func (a Audit) Config(pool, file, sha256 string, mistakes []string) {
 
 // Limit writes that a user changes the memory of a grant. c is empty where that does not exist.
 func (a Audit) Limit(uid int, id ledger.ClaimID, amount sharing.Bytes, c ledger.Claim, err error) {
-	e := Entry(audit.Limit, c)
-	e.Grant, e.By, e.Why = string(id), fmt.Sprintf("uid %d", uid), "to "+amount.String()
+	e := Entry(audit.Resize, c)
+	e.Grant, e.By, e.Reason = string(id), fmt.Sprintf("uid %d", uid), "to "+amount.String()
 	e.Error = text(err)
 	a.Note(e)
 }

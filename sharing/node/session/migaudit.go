@@ -77,8 +77,8 @@ func (d *auditedMIG) DestroyCI(ctx context.Context, gpu sharing.GPUID, gi, ci in
 }
 
 func (d *auditedMIG) note(gpu sharing.GPUID, profile, why string, err error) {
-	e := audit.Entry{Time: time.Now(), What: audit.MIGStep, By: "kerf-agent",
-		Shares: []audit.Share{{GPU: string(gpu), MIG: profile}}, Why: why}
+	e := audit.Entry{Time: time.Now(), Type: audit.MIGStep, By: "kerf-agent",
+		Shares: []audit.Share{{GPU: string(gpu), MIG: profile}}, Reason: why}
 	if err != nil {
 		e.Error = err.Error()
 	}

@@ -64,10 +64,10 @@ func TestMIGStepsAreAudited(t *testing.T) {
 		t.Error("without a log there is something in between")
 	}
 	d := &auditedMIG{driver, func(e audit.Entry) {
-		if e.What != audit.MIGStep || e.By == "" || e.Time.IsZero() || len(e.Shares) != 1 {
+		if e.Type != audit.MIGStep || e.By == "" || e.Time.IsZero() || len(e.Shares) != 1 {
 			t.Errorf("%+v", e)
 		}
-		log = append(log, fmt.Sprintf("%s %q %s %s", e.Shares[0].GPU, e.Shares[0].MIG, e.Why, e.Error))
+		log = append(log, fmt.Sprintf("%s %q %s %s", e.Shares[0].GPU, e.Shares[0].MIG, e.Reason, e.Error))
 	}}
 	all := func() {
 		ctx := t.Context()

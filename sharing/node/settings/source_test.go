@@ -44,7 +44,7 @@ func built(t *testing.T, file string) (*Source, *bytes.Buffer) {
 		Host: node.Host{BootID: "boot"}, Log: log, RecordPath: filepath.Join(dir, "record.json"),
 		Config: config.Default(), Pool: pool,
 		NewID: func() string { return "id" },
-		Audit: func(e audit.Entry) { fmt.Fprintf(&text, "audit %s: %s, error %q\n", e.What, e.Why, e.Error) },
+		Audit: func(e audit.Entry) { fmt.Fprintf(&text, "audit %s: %s, error %q\n", e.Type, e.Reason, e.Error) },
 	})
 	opt := &options.Options{Dirs: options.Dirs{Dir: dir}, Source: options.ConfigSource{File: file}}
 	return NewSource(Deps{Log: log, Options: opt, Runtime: r, Events: &counts{}, State: dir}), &text

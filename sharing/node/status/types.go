@@ -6,6 +6,7 @@
 package status
 
 import (
+	"strings"
 	"time"
 
 	"github.com/kerf-gpu/kerf/mig"
@@ -79,6 +80,12 @@ type Grant struct {
 	Compute   Compute
 	// Events has an entry for each share of an active grant. It is nil if another grant reports their shared cap.
 	Events []CapEvents
+}
+
+// StateName is the state as APIs write it: Reserved, Active or Releasing.
+func (g Grant) StateName() string {
+	name := g.State().String()
+	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // Backend is what one backend can do for shares of a GPU.

@@ -113,8 +113,8 @@ type Status struct {
 	}
 	Grants []struct {
 		Name, Level, Cgroup string
-		Memory              uint64  `json:"memory_bytes"`
-		Used                *uint64 `json:"used_bytes"`
+		Memory              uint64  `json:"memoryBytes"`
+		Used                *uint64 `json:"usedBytes"`
 		PIDs                []int
 	}
 	Warnings []string
