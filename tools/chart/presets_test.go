@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// layout says where a node system can be written: below writable, and elsewhere if it is not below readOnly. Files below
-// noExec cannot be executed, except below exec.
+// layout says where a node system can be written: below writable, and elsewhere if it is not below readOnly.
+// Files below noExec cannot be executed, except below exec.
 type layout struct{ readOnly, writable, noExec, exec []string }
 
 // layouts are the node systems, by preset. The presets name the sources.
@@ -130,8 +130,8 @@ func volumesOf(t *testing.T, set values) map[string]corev1.HostPathType {
 	return out
 }
 
-// TestPresets: each preset renders, names every host path that a DaemonSet mounts and its source, and has no folder
-// where its node system cannot be written or the hook not be executed.
+// TestPresets: each preset renders. It names a source and every host path that a DaemonSet mounts. It has no folder
+// that is read-only on its node system, and the hook can be executed.
 func TestPresets(t *testing.T) {
 	for name, set := range presets(t) {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +198,8 @@ func TestNoPathIsFixed(t *testing.T) {
 // TestPoliciesGuardThePathsOfEachPool: the policies guard the folders of all pools, whichever node a pod comes to.
 func TestPoliciesGuardThePathsOfEachPool(t *testing.T) {
 	set := values{"pools": []any{values{"name": "default", "nodeSelector": values{"k": "a"}},
-		values{"name": "other", "nodeSelector": values{"k": "b"}, "paths": elsewhere()["poolDefaults"].(values)["paths"]}}}
+		values{"name": "other", "nodeSelector": values{"k": "b"},
+			"paths": elsewhere()["poolDefaults"].(values)["paths"]}}}
 	for _, p := range byName[*admissionv1.ValidatingAdmissionPolicy](t, set) {
 		for _, v := range p.Spec.Variables {
 			if v.Name != "guarded" {
