@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/lint"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -59,6 +60,22 @@ func TestMetadata(t *testing.T) {
 					t.Errorf("artifacthub.io/%s: no %s in %v", name, key, one)
 				}
 			}
+		}
+	}
+}
+
+// TestLint: helm lint --strict finds nothing, with the chart's values and with each preset.
+func TestLint(t *testing.T) {
+	sets := presets(t)
+	sets["default"] = values{}
+	version, err := kubeVersion(kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, set := range sets {
+		for _, m := range lint.AllWithKubeVersion(filepath.Join(deploy, "chart"), set, namespace,
+			&version).Messages {
+			t.Errorf("%s: %s", name, m)
 		}
 	}
 }
