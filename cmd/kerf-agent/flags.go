@@ -108,7 +108,7 @@ func command(env environment, kill func(point string)) *cobra.Command {
 			"read-only (change none, and reject what needs a change)")
 	f.StringVar(&opt.SubUIDs, "subuid-file", subuid.Path,
 		"file of the subordinate UIDs of users, for userQuota")
-	f.StringSliceVar(&opt.Cluster.Exempt, "exempt-namespaces", []string{"kerf-system", "gpu-operator"},
+	f.StringSliceVar(&opt.Cluster.Exempt, "exempt-namespaces", []string{"kerf-system", "kube-system", "gpu-operator"},
 		"namespace whose containers keep their own NVIDIA_VISIBLE_DEVICES (repeatable)")
 	f.StringSliceVar(&opt.Cluster.HostPaths, "host-path-namespace",
 		[]string{"kerf-system", "kube-system", "gpu-operator"},

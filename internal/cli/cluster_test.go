@@ -109,6 +109,31 @@ func TestDoctorOfACluster(t *testing.T) {
 	}
 }
 
+// With --node, doctor names the preset of the chart, from what the Node reports.
+func TestDoctorNamesThePreset(t *testing.T) {
+	f := clitest.StartCluster(t, Commands)
+	f.On = func(w http.ResponseWriter, _, path, _ string) bool {
+		if path == "/api/v1/nodes/gpu-1" {
+			_, _ = io.WriteString(w, `{"metadata":{"name":"gpu-1"},"status":{"nodeInfo":{"osImage":"Talos (v1.11.2)",`+
+				`"kubeletVersion":"v1.34.1","containerRuntimeVersion":"containerd://2.1.4"}}}`)
+		}
+		return path == "/api/v1/nodes/gpu-1"
+	}
+	out, errOut, code := f.Call("doctor", "--node", "gpu-1")
+	if code != command.ExitOK || out != "gpu-1 needs preset talos: the system is \"Talos (v1.11.2)\"\n"+
+		"  helm install -f deploy/chart/presets/talos.yaml\n" {
+		t.Errorf("status %d: %s%s", code, out, errOut)
+	}
+	if out, _, code = f.Call("doctor", "--node", "gpu-1", "-o", "json"); code != command.ExitOK ||
+		!strings.Contains(out, `"preset": "talos"`) {
+		t.Errorf("status %d: %s", code, out)
+	}
+	if out, errOut, code = f.Call("doctor", "--node", "gpu-9"); code != command.ExitFailure || out != "" ||
+		!strings.Contains(errOut, "gpu-9") {
+		t.Errorf("status %d: %s%s", code, out, errOut)
+	}
+}
+
 // After an upgrade, doctor names the labels and taints that have no effect any more.
 func TestDoctorNamesRenamedLabels(t *testing.T) {
 	f := clitest.StartCluster(t, Commands)

@@ -76,8 +76,7 @@ func TestServiceUnit(t *testing.T) {
 	argv := []string{program("kerf-agent")}
 	for _, flag := range command[1:] {
 		now := moved.Replace(flag)
-		if now == flag && !slices.Contains([]string{"--kubernetes", "--exempt-namespaces=kerf-system", "--node-labels"},
-			flag) {
+		if now == flag && !slices.Contains([]string{"--kubernetes", "--node-labels"}, flag) {
 			t.Errorf("%s is not moved to a place of the test's own", flag)
 		}
 		argv = append(argv, now)

@@ -52,12 +52,21 @@ func tenant(labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Labels: labels}}
 }
 
+// cluster are the namespaces in which something is tried: a tenant's, and those of node agents.
+func cluster() []*corev1.Namespace {
+	all := []*corev1.Namespace{tenant(nil)}
+	for _, name := range []string{"kube-system", "gpu-operator"} {
+		all = append(all, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return all
+}
+
 // TestAttempts has the API server's own code judge each attempt, with the policies of the default chart and of
 // deploy/manifests.
 func TestAttempts(t *testing.T) {
 	servers := map[string]*apiServer{
-		"chart":     newAPIServer(t, values{}, tenant(nil)),
-		"manifests": newAPIServer(t, plain(), tenant(nil)),
+		"chart":     newAPIServer(t, values{}, cluster()...),
+		"manifests": newAPIServer(t, plain(), cluster()...),
 	}
 	for _, file := range []string{"pods.yaml", "nodes.yaml"} {
 		for _, a := range attempts(t, file) {

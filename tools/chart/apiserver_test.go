@@ -14,6 +14,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,11 +131,17 @@ func mergedLabels(all ...map[string]string) map[string]string {
 // request is a user's request to the API server. The objects are as they stand in YAML.
 type request struct {
 	Operation string `yaml:"op"`
-	// Resource is a resource or subresource of the core API, such as pods/ephemeralcontainers.
+	// Resource is a resource or subresource, such as pods/ephemeralcontainers.
 	Resource string
 	// User is "agent" for kerf-agent on ownNode, "other-agent" for one whose token names no node, else anybody.
 	User        string
 	Object, Old values
+}
+
+// kinds are those of the resources that are tried.
+var kinds = map[string]schema.GroupVersionKind{
+	"pods": corev1.SchemeGroupVersion.WithKind("Pod"), "nodes": corev1.SchemeGroupVersion.WithKind("Node"),
+	"daemonsets": appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
 }
 
 // answer is what the policies say to it: the refusal, and the warnings.
@@ -147,13 +154,13 @@ type answer struct {
 func (s *apiServer) ask(t *testing.T, r request) answer {
 	t.Helper()
 	resource, sub, _ := strings.Cut(r.Resource, "/")
-	kind := map[string]string{"pods": "Pod", "nodes": "Node"}[resource]
-	if kind == "" {
+	gvk, known := kinds[resource]
+	if !known {
 		t.Fatalf("no kind is known for %s", r.Resource)
 	}
-	namespace := ""
-	if kind == "Pod" {
-		namespace = "tenant"
+	namespace := "tenant"
+	if resource == "nodes" {
+		namespace = ""
 	}
 	typed := func(v values) runtime.Object {
 		if v == nil {
@@ -167,13 +174,12 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 			u.SetNamespace(namespace)
 		}
 		namespace = u.GetNamespace()
-		gvk := corev1.SchemeGroupVersion.WithKind(kind)
 		o, err := scheme.Scheme.New(gvk)
 		if err == nil {
 			err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, o, true)
 		}
 		if err != nil {
-			t.Fatalf("%s: %v", kind, err)
+			t.Fatalf("%s: %v", gvk.Kind, err)
 		}
 		o.GetObjectKind().SetGroupVersionKind(gvk)
 		return o
@@ -183,9 +189,8 @@ func (s *apiServer) ask(t *testing.T, r request) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attr := admission.NewAttributesRecord(object, old, corev1.SchemeGroupVersion.WithKind(kind), namespace,
-		one.GetName(),
-		corev1.SchemeGroupVersion.WithResource(resource), sub, admission.Operation(r.Operation),
+	attr := admission.NewAttributesRecord(object, old, gvk, namespace, one.GetName(),
+		gvk.GroupVersion().WithResource(resource), sub, admission.Operation(r.Operation),
 		&metav1.CreateOptions{}, false, userOf(r.User))
 	var out answer
 	recorder := &warnings{}

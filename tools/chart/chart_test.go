@@ -119,8 +119,8 @@ func objects(t *testing.T, files map[string]string) []object {
 				t.Fatalf("%s: %v", file, err)
 			}
 			// Kinds that other projects define, and the API machinery's own.
-			if g, _, _ := strings.Cut(head.APIVersion, "/"); g == "monitoring.coreos.com" ||
-				g == "apiextensions.k8s.io" {
+			if g, _, _ := strings.Cut(head.APIVersion, "/"); slices.Contains([]string{"monitoring.coreos.com",
+				"apiextensions.k8s.io", "security.openshift.io"}, g) {
 				out = append(out, object{file, &metav1.PartialObjectMetadata{
 					TypeMeta: metav1.TypeMeta{APIVersion: head.APIVersion, Kind: head.Kind},
 					ObjectMeta: metav1.ObjectMeta{Name: head.Metadata.Name, Namespace: head.Metadata.Namespace,

@@ -32,36 +32,43 @@ type variable struct {
 
 func (v variable) GetName() string { return v.name }
 
+// compiles has the API server of a version compile each expression of a policy, and counts them.
+func compiles(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, version *apiversion.Version) (n int) {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := cel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil}
+	compile := func(what string, e cel.ExpressionAccessor) {
+		n++
+		if r := compiler.CompileCELExpression(e, with, environment.NewExpressions); r.Error != nil {
+			t.Errorf("%s: %s: %v", p.Name, what, r.Error)
+		}
+	}
+	for _, c := range p.Spec.MatchConditions {
+		compile("match condition "+c.Name, expression(c.Expression))
+	}
+	for _, v := range p.Spec.Variables {
+		compile("variable "+v.Name, expression(v.Expression))
+		compiler.CompileAndStoreVariable(variable{expression(v.Expression), v.Name}, with,
+			environment.NewExpressions)
+	}
+	for _, v := range p.Spec.Validations {
+		compile("validation", expression(v.Expression))
+		if v.MessageExpression != "" {
+			compile("message", expression(v.MessageExpression))
+		}
+	}
+	return n
+}
+
 // TestExpressionsOfOldest: each expression of the validating policies is one that the oldest Kubernetes compiles.
 func TestExpressionsOfOldest(t *testing.T) {
 	n := 0
 	for _, set := range []values{{}, plain(), {"agent": values{"allowEviction": true, "nodeHealth": true}}} {
-		for name, p := range byName[*admissionv1.ValidatingAdmissionPolicy](t, set) {
-			compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
-			if err != nil {
-				t.Fatal(err)
-			}
-			with := cel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil}
-			compile := func(what string, e cel.ExpressionAccessor) {
-				n++
-				if r := compiler.CompileCELExpression(e, with, environment.NewExpressions); r.Error != nil {
-					t.Errorf("%s: %s: %v", name, what, r.Error)
-				}
-			}
-			for _, c := range p.Spec.MatchConditions {
-				compile("match condition "+c.Name, expression(c.Expression))
-			}
-			for _, v := range p.Spec.Variables {
-				compile("variable "+v.Name, expression(v.Expression))
-				compiler.CompileAndStoreVariable(variable{expression(v.Expression), v.Name}, with,
-					environment.NewExpressions)
-			}
-			for _, v := range p.Spec.Validations {
-				compile("validation", expression(v.Expression))
-				if v.MessageExpression != "" {
-					compile("message", expression(v.MessageExpression))
-				}
-			}
+		for _, p := range byName[*admissionv1.ValidatingAdmissionPolicy](t, set) {
+			n += compiles(t, p, oldest)
 		}
 	}
 	// Pods are changed from another version on.

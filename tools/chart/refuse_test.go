@@ -131,6 +131,8 @@ func TestEveryValueIsDescribed(t *testing.T) {
 	}
 	schema := read(t, filepath.Join(deploy, "chart/values.schema.json"))
 	describe(t, "", schema)
+	shared, _ := schema["definitions"].(values)
+	describe(t, "/definitions", values{"description": "shared by several values", "properties": shared})
 }
 
 // everywhere are keys that mean in every place what Kubernetes means by them.

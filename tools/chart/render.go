@@ -29,16 +29,32 @@ const (
 // values are what a user would set.
 type values = map[string]any
 
+// mutating is the kind by which an API server can change pods.
+const mutating = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+
 // render is "helm template" of the chart in dir with values over its own, for the named namespace: the text of each
-// file of its templates that says something, by its name below templates/. The error is Helm's: values that the schema
-// refuses, or what a template says of them.
+// file of its templates that has an object, by its name below templates/. The error is Helm's: values that the schema
+// rejects, or what a template says of them.
 func render(dir, into string, set values) (map[string]string, error) {
+	made, err := renderOn(dir, into, kubernetes, set, mutating)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(made, func(name, text string) bool { return !says(text) || path.Ext(name) != ".yaml" })
+	return made, nil
+}
+
+// renderOn is render for an API server of a version, which has these kinds too, with files that have no object.
+func renderOn(dir, into, version string, set values, kinds ...string) (map[string]string, error) {
 	chart, err := loader.Load(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load chart %s: %w", dir, err)
 	}
 	able := chartutil.DefaultCapabilities.Copy()
-	able.KubeVersion = chartutil.KubeVersion{Version: kubernetes, Major: "1", Minor: "37"}
+	if able.KubeVersion, err = kubeVersion(version); err != nil {
+		return nil, err
+	}
+	able.APIVersions = append(slices.Clone(able.APIVersions), kinds...)
 	all, err := chartutil.ToRenderValues(chart, set, chartutil.ReleaseOptions{Name: "kerf", Namespace: into,
 		IsInstall: true}, able)
 	if err != nil {
@@ -51,11 +67,18 @@ func render(dir, into string, set values) (map[string]string, error) {
 	out := map[string]string{}
 	for name, text := range made {
 		name = strings.TrimPrefix(name, path.Join(chart.Name(), "templates")+"/")
-		if text = tidy(text); says(text) && path.Ext(name) == ".yaml" {
-			out[name] = text
-		}
+		out[name] = tidy(text)
 	}
 	return out, nil
+}
+
+// kubeVersion reads a version such as v1.37.1.
+func kubeVersion(version string) (chartutil.KubeVersion, error) {
+	v, err := chartutil.ParseKubeVersion(version)
+	if err != nil {
+		return chartutil.KubeVersion{}, fmt.Errorf("version %s: %w", version, err)
+	}
+	return *v, nil
 }
 
 // blank finds the empty lines that templates leave.

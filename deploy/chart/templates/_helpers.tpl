@@ -16,6 +16,11 @@ to the agent's own node.
 {{- if and .Values.agent.nodeLabels .Values.admission.enabled }}true{{ end }}
 {{- end }}
 
+{{/* kerf.runtimeSocket is the socket of a pool's container runtime. */}}
+{{- define "kerf.runtimeSocket" -}}
+{{- .paths.runtimeSocket | default (eq .containerRuntime "crio" | ternary "/var/run/crio/crio.sock" "/run/containerd/containerd.sock") }}
+{{- end }}
+
 {{/* kerf.check refuses values that each are right by themselves, and wrong together; the schema has the others. */}}
 {{- define "kerf.check" -}}
 {{- if ne .Release.Namespace "kerf-system" }}

@@ -72,9 +72,16 @@ as /run: "/dev//./nvidia0" is "/dev/nvidia0/".
       .map(p, [p[0], p[1] == '//' ? '/' : p[1].startsWith('/var/run/') ? p[1].substring(4) : p[1]])
 {{- end }}
 
-{{/* kerf.guardedPaths belong to Kerf, or give GPUs away. */}}
+{{/* kerf.guardedPaths belong to Kerf, or give GPUs away, on the nodes of any pool. A policy does not know the node. */}}
 {{- define "kerf.guardedPaths" -}}
-['/run/kerf/', '/opt/kerf/', '/etc/cdi/', '/run/cdi/', '/var/lib/kerf/', '/etc/kerf/', '/var/lib/kubelet/device-plugins/']
+{{- $all := list "/run/kerf" "/var/lib/kerf" "/etc/kerf" }}
+{{- range $given := .Values.pools }}
+{{- $paths := (mergeOverwrite (deepCopy $.Values.poolDefaults) $given).paths }}
+{{- range list $paths.hook $paths.cdi $paths.cdiSource (printf "%s/device-plugins" $paths.kubelet) }}
+{{- $all = append $all (regexReplaceAll "^/var/run/" . "/run/") }}
+{{- end }}
+{{- end -}}
+[{{ range $i, $p := uniq $all }}{{ if $i }}, {{ end }}{{ printf "%s/" $p | squote }}{{ end }}]
 {{- end }}
 
 {{/*

@@ -12,21 +12,41 @@ kerf.gib is an amount of memory as a whole number of GiB, or nothing where it is
 {{- end }}
 
 {{/*
-kerf.profiles are the limits that each profile of sharingConfig comes to, as a map of CEL. Left out are profiles whose memory
-is no whole number of GiB: no limit can be written for these. Fields of kerf.dev/v1alpha1 have their old names.
+kerf.profileAmounts are the limits of each profile of sharingConfig, as YAML: name: {resource: amount}. Left out are profiles
+whose memory is no whole number of GiB: no limit can be written for these. Fields of kerf.dev/v1alpha1 have their old names.
 */}}
-{{- define "kerf.profiles" -}}
-{{- $all := list }}
+{{- define "kerf.profileAmounts" -}}
+{{- $all := dict }}
 {{- $config := fromYaml .Values.sharingConfig }}
 {{- range ((($config.spec | default dict).profiles) | default list) }}
 {{- $gib := include "kerf.gib" (.memory | default "") }}
-{{- $limits := list }}
-{{- if $gib }}{{ $limits = append $limits (printf "'kerf.dev/gpu-memory-gib': '%s'" $gib) }}{{ end }}
-{{- if .percent }}{{ $limits = append $limits (printf "'kerf.dev/gpu-percent': '%s'" (.percent | toString | trimSuffix "%")) }}{{ end }}
-{{- if not (or .memory .percent) }}{{ $limits = append $limits (printf "'kerf.dev/gpu': '%v'" (.gpuCount | default .gpus | default 1)) }}{{ end }}
-{{- if and $limits (or $gib (not .memory)) }}
-{{- $all = append $all (printf "%s: {%s}" (.name | squote) (join ", " $limits)) }}
+{{- $limits := dict }}
+{{- if $gib }}{{ $_ := set $limits "kerf.dev/gpu-memory-gib" $gib }}{{ end }}
+{{- if .percent }}{{ $_ := set $limits "kerf.dev/gpu-percent" (.percent | toString | trimSuffix "%") }}{{ end }}
+{{- if not (or .memory .percent) }}{{ $_ := set $limits "kerf.dev/gpu" (.gpuCount | default .gpus | default 1 | toString) }}{{ end }}
+{{- if and $limits (or $gib (not .memory)) }}{{ $_ := set $all .name $limits }}{{ end }}
 {{- end }}
+{{- toYaml $all }}
+{{- end }}
+
+{{/* kerf.profiles are these as a map of CEL. */}}
+{{- define "kerf.profiles" -}}
+{{- $all := list }}
+{{- range $name, $limits := include "kerf.profileAmounts" . | fromYaml }}
+{{- $one := list }}
+{{- range $resource, $amount := $limits }}{{ $one = append $one (printf "'%s': '%s'" $resource $amount) }}{{ end }}
+{{- $all = append $all (printf "%s: {%s}" ($name | squote) (join ", " $one)) }}
+{{- end }}
+{{- join ",\n      " $all }}
+{{- end }}
+
+{{/* kerf.profileTexts are these as a map of CEL, each as a person would write it into a manifest. */}}
+{{- define "kerf.profileTexts" -}}
+{{- $all := list }}
+{{- range $name, $limits := include "kerf.profileAmounts" . | fromYaml }}
+{{- $one := list }}
+{{- range $resource, $amount := $limits }}{{ $one = append $one (printf "%s: \"%s\"" $resource $amount) }}{{ end }}
+{{- $all = append $all (printf "%s: '%s'" ($name | squote) (join ", " $one)) }}
 {{- end }}
 {{- join ",\n      " $all }}
 {{- end }}
@@ -62,8 +82,8 @@ installed, what sharingConfig says holds.
 'kerf.dev/sharing-config-hash' in params.metadata.?annotations.orValue({})
 {{- end }}
 
-{{/* kerf.mutates is true where pods are to be changed, and the cluster can do it: from Kubernetes 1.36 on. */}}
+{{/* kerf.mutates is true where pods are to be changed, and the API server has MutatingAdmissionPolicy. */}}
 {{- define "kerf.mutates" -}}
-{{- $able := semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}
+{{- $able := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}
 {{- if and .Values.admission.enabled (or (eq .Values.admission.mutate "always") (and (eq .Values.admission.mutate "auto") $able)) }}true{{ end }}
 {{- end }}

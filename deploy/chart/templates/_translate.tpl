@@ -134,6 +134,23 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       (variables.judged.size() > 0 ? variables.noteWhy : [])
 {{- end }}
 
+{{/* kerf.translate.gives is what the pod becomes. */}}
+{{- define "kerf.translate.gives" }}
+{{- $replicas := int .Values.admission.translate.replicas }}
+  # What each container gets, and how many GPUs it is over.
+  - name: gives
+    expression: >-
+      variables.judged.map(a, {'of': a.of, 'over': dyn(a.of.plain.size() > 0 ? 1 : a.gpus), 'limits': dyn(
+      a.of.plain.size() > 0 && a.of.plain[0].startsWith('nvidia.com/mig-') ? {a.of.plain[0].replace('nvidia.com/', 'kerf.dev/'): '1'} :
+{{- if $replicas }}
+      a.of.plain.size() > 0{{ if not .Values.admission.translate.gpuIsReplica }} && a.of.plain[0] != 'nvidia.com/gpu'{{ end }} ? {'kerf.dev/gpu-percent': '{{ div 100 $replicas }}'} :
+{{- end }}
+      a.of.plain.size() > 0 ? {'kerf.dev/gpu': string(a.n)} :
+      a.memory > 0 && a.cores > 0 ? {'kerf.dev/gpu-memory-gib': string((a.memory + 1023) / 1024 * a.gpus), 'kerf.dev/gpu-percent': string(a.cores * a.gpus)} :
+      a.memory > 0 ? {'kerf.dev/gpu-memory-gib': string((a.memory + 1023) / 1024 * a.gpus)} :
+      a.share == 0 || a.share == 100 && !a.of.kai ? {'kerf.dev/gpu': string(a.gpus)} : {'kerf.dev/gpu-percent': string(a.share * a.gpus)})})
+{{- end }}
+
 {{/* kerf.words are those of an annotation, apart by commas and white space. */}}
 {{- define "kerf.words" -}}
 variables.notes[?'{{ . }}'].orValue('').replace(' ', ',').replace('\n', ',').replace('\t', ',').split(',').filter(w, w != '')

@@ -32,7 +32,7 @@ func Commands(a *command.App) []*cobra.Command {
 }
 
 func doctorCommand(a *command.App) *cobra.Command {
-	var output, socket string
+	var output, socket, node string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine or cluster and suggest fixes",
@@ -41,7 +41,8 @@ without a driver. It creates and removes one cgroup, and changes nothing else.
 
 For a cluster (kubectl kerf doctor, or with --context), it shows which nodes
 serve pods, and what prevents the others. It also names nodes and namespaces
-with labels or taints of an earlier version.
+with labels or taints of an earlier version. With --node, it prints the preset
+of the chart for that node.
 
 Exit status: 0 if a grant at level driver, exclusive or hardware is possible,
 else 1. For a cluster: 1 if a node with the label kerf.dev/deploy-agent=true
@@ -51,6 +52,9 @@ does not serve pods.`,
 			if output != "" && output != "json" && output != "yaml" {
 				return command.Misused(sharing.Invalid("--output", output, "write json or yaml, or leave it out",
 					"is not a form of output"))
+			}
+			if node != "" {
+				return presetOfNode(c.Context(), a, node, output)
 			}
 			if a.Meant(c) && !command.Changed(c, "run-dir") {
 				return clusterDoctor(c.Context(), a, output)
@@ -73,6 +77,7 @@ does not serve pods.`,
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
 	c.Flags().StringVar(&socket, "runtime-socket", "", "socket of the container runtime, if not at a default path")
+	c.Flags().StringVar(&node, "node", "", "node of the cluster whose preset the command prints")
 	command.Complete(c, "output", "json", "yaml")
 	return c
 }

@@ -1,0 +1,55 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// NodeSystem is what a Node of a cluster reports about its system.
+type NodeSystem struct {
+	// OSImage is the name in the node's os-release.
+	OSImage string
+	// KubeletVersion ends with the Kubernetes distribution if there is one: v1.33.3+k3s1.
+	KubeletVersion string
+	// ContainerRuntime is containerd:// or cri-o:// with a version.
+	ContainerRuntime string
+	// Labels are those of the Node.
+	Labels map[string]string
+}
+
+// DefaultPreset is the preset with the chart's own values.
+const DefaultPreset = "kubeadm"
+
+// Preset names the chart's preset for a node, and says why. A Kubernetes distribution decides before the system below
+// it, because it has the sockets and kubelet's folder.
+func Preset(s NodeSystem) (preset, reason string) {
+	for _, d := range []struct{ sign, preset string }{{"+k3s", "k3s"}, {"+rke2", "rke2"}, {"+k0s", "k0s"}} {
+		if strings.Contains(s.KubeletVersion, d.sign) {
+			return d.preset, fmt.Sprintf("kubelet is version %s", s.KubeletVersion)
+		}
+	}
+	if s.Labels["microk8s.io/cluster"] == "true" {
+		return "microk8s", "the node has the label microk8s.io/cluster=true"
+	}
+	for _, o := range []struct{ name, preset string }{
+		{"Talos", "talos"}, {"Bottlerocket", "bottlerocket"}, {"Flatcar", "flatcar"},
+		{"Container-Optimized OS", "cos"}, {"Red Hat Enterprise Linux CoreOS", "openshift"},
+	} {
+		if strings.HasPrefix(s.OSImage, o.name) {
+			return o.preset, fmt.Sprintf("the system is %q", s.OSImage)
+		}
+	}
+	_, eks := s.Labels["eks.amazonaws.com/nodegroup"]
+	if strings.HasPrefix(s.OSImage, "Amazon Linux 2023") && (eks || strings.Contains(s.KubeletVersion, "-eks-")) {
+		return "eks-al2023", fmt.Sprintf("the system is %q, and kubelet is version %s", s.OSImage, s.KubeletVersion)
+	}
+	reason = fmt.Sprintf("no other preset is for system %q with kubelet %s", s.OSImage, s.KubeletVersion)
+	if strings.HasPrefix(s.ContainerRuntime, "cri-o://") {
+		reason += "; also set poolDefaults.containerRuntime=crio and " +
+			"poolDefaults.paths.runtimeSocket=/var/run/crio/crio.sock"
+	}
+	return DefaultPreset, reason
+}
