@@ -25,7 +25,8 @@ RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
 # kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
-COMMANDS := $(filter-out kerf-hook,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
+# kubectl-kerf is for other systems; on Linux, kerf under that name has all commands.
+COMMANDS := $(filter-out kerf-hook kubectl-kerf,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
 RELEASE ?= bin/release
 PROTOS := api/node/v1/node.proto api/telemetry/v1/telemetry.proto
