@@ -46,6 +46,7 @@ LINTER := $(CURDIR)/.cache/bin/golangci-lint
 PROMTOOL := $(CURDIR)/.cache/bin/promtool
 VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
 VALE := $(CURDIR)/.cache/bin/vale
+ACTIONLINT := $(CURDIR)/.cache/bin/actionlint
 # NVIDIA's own toolkit, in the version of tools/nvidiatoolkit/go.mod: the machine suite runs its hook.
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 # runc, in the version of the end-to-end suite: the machine suite runs it in a grant.
@@ -228,7 +229,7 @@ demo: build ## Show the main job on this machine: on simulated H100 nodes with d
 ##@ Check
 
 .PHONY: verify
-verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring vet lint ## Everything that a change must pass beside the tests
+verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring verify-workflows vet lint ## Everything that a change must pass beside the tests
 	@echo 'verify: ok'
 
 .PHONY: verify-format
@@ -289,6 +290,11 @@ verify-monitoring: need
 	@echo '--- rules and dashboards'
 	@hack/promtool.sh '$(PROMTOOL)'
 	@hack/verify-monitoring.sh '$(PROMTOOL)'
+
+.PHONY: verify-workflows
+verify-workflows: need $(ACTIONLINT)
+	@echo '--- GitHub workflows'
+	@$(ACTIONLINT) .github/workflows/*.yml
 
 .PHONY: vet
 vet: need
@@ -417,4 +423,10 @@ $(VULNCHECK): tools/vulncheck/go.mod tools/vulncheck/go.sum
 	@echo 'building govulncheck, once'
 	@mkdir -p $(@D)
 	cd tools/vulncheck && CGO_ENABLED=0 go build -buildvcs=false -o $@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
+
+$(ACTIONLINT): tools/actionlint/go.mod tools/actionlint/go.sum
+	@echo 'building actionlint, once'
+	@mkdir -p $(@D)
+	cd tools/actionlint && CGO_ENABLED=0 go build -buildvcs=false -o $@ github.com/rhysd/actionlint/cmd/actionlint
 	@touch $@
