@@ -85,7 +85,7 @@ func (r *jobRun) pod(ctx context.Context) (*corev1.Pod, error) {
 	return found, err //nolint:wrapcheck // it says what it did
 }
 
-// failed says whether the Job has failed without a pod. A quota or a policy can prevent the pod, and a client can delete
+// failed says whether the Job has failed without a pod. A quota or a policy can prevent the pod. A client can delete
 // the Job.
 func (r *jobRun) failed(ctx context.Context) (string, bool, error) {
 	var j batchv1.Job
