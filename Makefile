@@ -25,9 +25,13 @@ RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
 # kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
-COMMANDS := $(filter-out kerf-hook,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
+# kubectl-kerf is for other systems; on Linux, kerf under that name has all commands.
+COMMANDS := $(filter-out kerf-hook kubectl-kerf,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
 RELEASE ?= bin/release
+REGISTRY ?=
+# The systems of kubectl-kerf. The images are for linux/amd64 only: the agent needs cgo, and no arm64 node is tested.
+CLI_PLATFORMS := darwin/amd64 darwin/arm64 linux/amd64 linux/arm64 windows/amd64 windows/arm64
 PROTOS := api/node/v1alpha1/node.proto api/telemetry/v1alpha1/telemetry.proto
 PROTOC_PLUGINS := google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
@@ -42,6 +46,7 @@ LINTER := $(CURDIR)/.cache/bin/golangci-lint
 PROMTOOL := $(CURDIR)/.cache/bin/promtool
 VULNCHECK := $(CURDIR)/.cache/bin/govulncheck
 VALE := $(CURDIR)/.cache/bin/vale
+ACTIONLINT := $(CURDIR)/.cache/bin/actionlint
 # NVIDIA's own toolkit, in the version of tools/nvidiatoolkit/go.mod: the machine suite runs its hook.
 TOOLKIT := $(CURDIR)/.cache/bin/nvidia-cdi-hook
 # runc, in the version of the end-to-end suite: the machine suite runs it in a grant.
@@ -84,7 +89,18 @@ kerf-scheduler: need ## Build the scheduler into bin/ (the first time some minut
 	cd scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(CURDIR)/bin/kerf-scheduler' .
 
 .PHONY: release
-release: release-agent release-scheduler ## Build what the images hold into RELEASE (bin/release): the same bytes from the same source, wherever it is built
+release: release-arguments release-agent release-scheduler release-cli ## Write images, chart, command lines, krew manifest, SBOM, provenance and checksums to RELEASE/VERSION (VERSION=v1.2.3 REGISTRY=registry.example/kerf)
+	@cd tools/release && CGO_ENABLED=0 go run . -root ../.. -programs '$(abspath $(RELEASE))' -out '$(abspath $(RELEASE))/$(VERSION)' \
+		-version '$(VERSION)' -registry '$(REGISTRY)' -commit "$$(git rev-parse HEAD)" -epoch "$$(git log -1 --format=%ct)"
+
+.PHONY: release-check
+release-check: ## Make the release twice, the second time with programs linked anew, and compare
+	@rm -rf bin/release-check
+	@for n in 1 2; do $(MAKE) -s release RELEASE=bin/release-check/$$n VERSION='$(VERSION)' REGISTRY='$(REGISTRY)'; done
+	@cat bin/release-check/1/'$(VERSION)'/SHA256SUMS
+	@cmp bin/release-check/1/'$(VERSION)'/SHA256SUMS bin/release-check/2/'$(VERSION)'/SHA256SUMS
+	@for n in 1 2; do (cd bin/release-check/$$n/'$(VERSION)' && sha256sum --check --quiet SHA256SUMS); done
+	@echo 'release-check: the same files twice'
 
 .PHONY: generate
 generate: need tools ## Write anew what is generated: the protobuf files' Go code, the configuration's schema and reference, those of the command line, metrics, events and keys, the manifests of the chart
@@ -108,6 +124,7 @@ test: build $(TOOLKIT) $(RUNC) $(MIG_PARTED) ## Unit, golden and machine tests, 
 	cd tools && go test ./...
 	cd scheduler && $(AS_SCHEDULER) go test ./...
 	cd tools/chart && $(AS_SCHEDULER) go test ./...
+	cd tools/release && go test ./...
 
 # The race detector sees one process, and finds nothing where there is no goroutine: suites that test programs they start,
 # and pure packages (test/layers has the rule), are left out.
@@ -216,7 +233,7 @@ demo: build ## Show the main job on this machine: on simulated H100 nodes with d
 ##@ Check
 
 .PHONY: verify
-verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring vet lint ## Everything that a change must pass beside the tests
+verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring verify-workflows vet lint ## Everything that a change must pass beside the tests
 	@echo 'verify: ok'
 
 .PHONY: verify-format
@@ -278,6 +295,11 @@ verify-monitoring: need
 	@hack/promtool.sh '$(PROMTOOL)'
 	@hack/verify-monitoring.sh '$(PROMTOOL)'
 
+.PHONY: verify-workflows
+verify-workflows: need $(ACTIONLINT)
+	@echo '--- GitHub workflows'
+	@$(ACTIONLINT) .github/workflows/*.yml
+
 .PHONY: vet
 vet: need
 	@echo '--- warnings of the C compiler'
@@ -290,6 +312,7 @@ vet: need
 	@cd test/e2e && go vet ./...
 	@cd scheduler && $(AS_SCHEDULER) go vet ./...
 	@cd tools/chart && $(AS_SCHEDULER) go vet ./...
+	@cd tools/release && go vet ./...
 
 .PHONY: lint
 lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
@@ -299,6 +322,7 @@ lint: need $(LINTER) ## Run golangci-lint (built once, from tools/lint)
 	@cd test/e2e && $(LINTER) run --config ../../.golangci.yml ./...
 	@cd scheduler && $(AS_SCHEDULER) $(LINTER) run --config ../.golangci.yml ./...
 	@cd tools/chart && $(AS_SCHEDULER) $(LINTER) run --config ../../.golangci.yml ./...
+	@cd tools/release && $(LINTER) run --config ../../.golangci.yml ./...
 
 .PHONY: vulncheck
 vulncheck: need $(VULNCHECK) ## Compare what is called with Go's vulnerability database; says so if it cannot be reached
@@ -333,6 +357,18 @@ release-agent: need
 release-scheduler: need
 	@mkdir -p '$(RELEASE)'
 	cd scheduler && $(AS_SCHEDULER) go build -buildvcs=false -ldflags '$(SCHEDULER_FLAGS)' -o '$(abspath $(RELEASE))/kerf-scheduler' .
+
+.PHONY: release-arguments
+release-arguments:
+	@[[ '$(VERSION)' == v[0-9]*.*.* && -n '$(REGISTRY)' ]] || \
+		{ echo 'release: write make release VERSION=v1.2.3 REGISTRY=registry.example/kerf' >&2; exit 1; }
+
+.PHONY: release-cli
+release-cli: need
+	@for platform in $(CLI_PLATFORMS); do \
+		os=$${platform%/*} arch=$${platform#*/}; ending=; [ $$os != windows ] || ending=.exe; \
+		CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch $(RELEASE_BUILD) -o "$(RELEASE)/cli/$$os-$$arch/kubectl-kerf$$ending" ./cmd/kubectl-kerf; \
+	done
 
 .PHONY: need
 need:
@@ -391,4 +427,10 @@ $(VULNCHECK): tools/vulncheck/go.mod tools/vulncheck/go.sum
 	@echo 'building govulncheck, once'
 	@mkdir -p $(@D)
 	cd tools/vulncheck && CGO_ENABLED=0 go build -buildvcs=false -o $@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
+
+$(ACTIONLINT): tools/actionlint/go.mod tools/actionlint/go.sum
+	@echo 'building actionlint, once'
+	@mkdir -p $(@D)
+	cd tools/actionlint && CGO_ENABLED=0 go build -buildvcs=false -o $@ github.com/rhysd/actionlint/cmd/actionlint
 	@touch $@

@@ -294,7 +294,7 @@ var adapters = []adapter{
 		[]string{"monitor/service", "cmd/kerf-monitor"}},
 	{module + "/monitor/service", "the monitor is a program of its own", []string{"cmd/kerf-monitor"}},
 	{module + "/internal/cli", "a command line belongs to its program, and to experiments that extend it",
-		[]string{"cmd/kerf", "internal/cli/...", "lab/...", "test/clitest"}},
+		[]string{"cmd/kerf", "cmd/kubectl-kerf", "internal/cli/...", "lab/...", "test/clitest"}},
 	{"github.com/containerd/containerd", "containerd has one adapter", []string{"internal/containerd/...", "test/*"}},
 	{"github.com/containerd/errdefs", "containerd has one adapter", []string{"internal/containerd/..."}},
 	{"github.com/containerd/log", "what containerd's client would print is kept silent at its adapter",

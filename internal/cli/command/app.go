@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -184,6 +184,6 @@ func (a *App) VersionCommand() *cobra.Command {
 
 // Exists tells a file that may not be executed from one in a directory that may not be searched.
 func Exists(path string) bool {
-	var st unix.Stat_t
-	return unix.Stat(path, &st) == nil
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,7 @@ func (a *App) Reach() access.Options {
 			o.Files = append(o.Files, f)
 		}
 	}
-	if home := a.Getenv("HOME"); len(o.Files) == 0 && home != "" {
+	if home := cmp.Or(a.Getenv("HOME"), a.Getenv("USERPROFILE")); len(o.Files) == 0 && home != "" {
 		if path := filepath.Join(home, ".kube", "config"); Exists(path) {
 			o.Files = []string{path}
 		}
@@ -217,7 +218,7 @@ type Process struct {
 // signal does by default.
 func Main(argv []string, p Process, root func(*App) *cobra.Command) (code int, stopped syscall.Signal) {
 	a := &App{
-		Plugin: filepath.Base(argv[0]) == pluginName,
+		Plugin: strings.TrimSuffix(filepath.Base(argv[0]), ".exe") == pluginName,
 		In:     p.In, Out: p.Out, ErrOut: p.ErrOut, Getenv: p.Getenv, Environ: p.Environ,
 		Screen: screenOf(p.Out), ErrScreen: screenOf(p.ErrOut), Exec: p.Exec, Version: p.Version,
 	}

@@ -25,7 +25,7 @@ type Screen func() (width, height int, ok bool)
 func screenOf(f *os.File) Screen {
 	return func() (int, int, bool) {
 		fd := int(f.Fd())
-		if !term.IsTerminal(fd) {
+		if !term.IsTerminal(fd) || !takesSequences(f) {
 			return 0, 0, false
 		}
 		w, h, err := term.GetSize(fd)

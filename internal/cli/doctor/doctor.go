@@ -9,9 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,16 +21,37 @@ import (
 	"github.com/kerf-gpu/kerf/internal/kube/access"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
-	"github.com/kerf-gpu/kerf/sharing/doctor"
 )
 
-// Commands are the commands of this package.
-func Commands(a *command.App) []*cobra.Command {
-	return []*cobra.Command{doctorCommand(a)}
+// Check checks this machine. output is the form, and empty for people. socket is that of the container runtime, if it
+// is not at a default path.
+type Check func(ctx context.Context, a *command.App, output, socket string) error
+
+// ClusterCommands is kerf doctor for a cluster only. The check of a machine needs Linux.
+func ClusterCommands(a *command.App) []*cobra.Command {
+	c := doctorCommand(a, func(ctx context.Context, a *command.App, output, _ string) error {
+		return clusterDoctor(ctx, a, output)
+	})
+	c.Short = "Check the cluster and suggest fixes"
+	c.Long = `Check a cluster: show which nodes serve pods, and what prevents the others. To
+check a machine, use kerf doctor on it.
+
+Exit status: 1 if a node with the label kerf.dev/deploy-agent=true does not
+serve pods.`
+	return []*cobra.Command{c}
 }
 
-func doctorCommand(a *command.App) *cobra.Command {
-	var output, socket, node string
+// Commands is kerf doctor with this check of the machine.
+func Commands(machine Check) command.Family {
+	return func(a *command.App) []*cobra.Command {
+		c := doctorCommand(a, machine)
+		c.Flags().String("runtime-socket", "", "socket of the container runtime, if not at a default path")
+		return []*cobra.Command{c}
+	}
+}
+
+func doctorCommand(a *command.App, machine Check) *cobra.Command {
+	var output, node string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine or cluster and suggest fixes",
@@ -59,119 +78,17 @@ does not serve pods.`,
 			if a.Meant(c) && !command.Changed(c, "run-dir") {
 				return clusterDoctor(c.Context(), a, output)
 			}
-			r := doctor.Examine(doctor.Gather(c.Context(), doctor.Where{
-				Dir: a.Dir, Path: a.Getenv("PATH"), LibraryPath: a.Getenv("LD_LIBRARY_PATH"),
-				DeviceRoot:    a.Getenv("NVIDIA_DEV_ROOT"),
-				RuntimeSocket: socket,
-			}))
-			if err := showReport(a, r, output); err != nil {
-				return command.Fail(err)
+			socket := ""
+			if f := c.Flags().Lookup("runtime-socket"); f != nil {
+				socket = f.Value.String()
 			}
-			if !r.Enforced {
-				return command.Fail(errors.New(
-					"no grant at level driver, exclusive or hardware is possible on this machine; " +
-						"solve the problems above"))
-			}
-			return nil
+			return machine(c.Context(), a, output, socket)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
-	c.Flags().StringVar(&socket, "runtime-socket", "", "socket of the container runtime, if not at a default path")
 	c.Flags().StringVar(&node, "node", "", "node of the cluster whose preset the command prints")
 	command.Complete(c, "output", "json", "yaml")
 	return c
-}
-
-func showReport(a *command.App, r doctor.Report, output string) error {
-	if output != "" {
-		text, err := command.Encoded(output, r)
-		if err != nil {
-			return err
-		}
-		_, err = a.Out.Write(text)
-		return err
-	}
-	return writeReport(a.Out, r, a.Colors())
-}
-
-// writeReport writes a report for people: the verdict, the problems with what they explain, and what is in order.
-func writeReport(w io.Writer, r doctor.Report, color bool) error {
-	var b strings.Builder
-	b.WriteString(verdict(r) + "\n")
-	for _, part := range []struct {
-		title    string
-		statuses []doctor.Status
-	}{
-		{"Problems", []doctor.Status{doctor.Missing}},
-		{"Warnings", []doctor.Status{doctor.Warn, doctor.Unknown}},
-		{"Other checks", []doctor.Status{doctor.OK, doctor.Info}},
-	} {
-		first := true
-		for _, c := range r.Checks {
-			if c.Cause != "" || !slices.Contains(part.statuses, c.Status) {
-				continue
-			}
-			if first {
-				b.WriteString("\n" + part.title + "\n")
-				first = false
-			}
-			writeCheck(&b, r, c, color)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// verdict is the first line of a report.
-func verdict(r doctor.Report) string {
-	levels := strings.Join(r.Levels, ", ")
-	switch {
-	case !r.Enforced && len(r.Levels) > 0:
-		return "This machine enforces no grant at level driver or above. Levels: " + levels + "."
-	case !r.Enforced:
-		return "This machine cannot enforce GPU grants."
-	case r.FromAgent:
-		return "This machine enforces GPU grants. Levels: " + levels + "."
-	}
-	return "This machine can enforce GPU grants. Levels without an agent to ask, as a forecast: " + levels + "."
-}
-
-// writeCheck writes one check, and the names of the checks that it explains.
-func writeCheck(b *strings.Builder, r doctor.Report, c doctor.Check, color bool) {
-	mark := fmt.Sprintf("%-8s", c.Status)
-	if color {
-		mark = "\x1b[" + markColor(c.Status) + "m" + mark + "\x1b[0m"
-	}
-	fmt.Fprintf(b, "  %s%-18s %s\n", mark, c.Name, c.Found)
-	if c.Status == doctor.OK || c.Status == doctor.Info {
-		return
-	}
-	fmt.Fprintf(b, "%29seffect: %s\n", "", c.Effect)
-	if c.Fix != "" {
-		fmt.Fprintf(b, "%29sfix:    %s\n", "", c.Fix)
-	}
-	var also []string
-	for _, other := range r.Checks {
-		if other.Cause == c.Name {
-			also = append(also, other.Name)
-		}
-	}
-	if len(also) > 0 {
-		fmt.Fprintf(b, "%29salso:   %s\n", "", strings.Join(also, ", "))
-	}
-}
-
-func markColor(s doctor.Status) string {
-	switch s {
-	case doctor.OK:
-		return "32"
-	case doctor.Missing:
-		return "31"
-	case doctor.Info:
-		return "0"
-	case doctor.Warn, doctor.Unknown:
-	}
-	return "33"
 }
 
 // finding is the state of one node of a cluster, or of a namespace with labels of an earlier version.

@@ -16,6 +16,7 @@ import (
 
 	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/cli/job"
 	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -27,23 +28,36 @@ func run(a *command.App, c *cobra.Command, o *runOptions, args []string) error {
 	if runsRemotely(a, c, o) {
 		return runJob(a, c, o, args)
 	}
-	for _, name := range onlyForJobs() {
+	for _, name := range job.OnlyForJobs() {
 		if command.Changed(c, name) {
 			return refuse(report, sharing.Invalid("--"+name, "", "leave it out, or name a cluster with --context",
 				"is for a cluster alone"))
 		}
 	}
-	if o.image.ref != "" {
+	if o.Image != "" {
 		return runImage(a, c, o, report, args)
 	}
 	return refuse(report, runReported(a, c, o, report, args))
+}
+
+// runJob runs the command in a Job of the cluster.
+func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) error {
+	request, err := o.check(c, args)
+	for _, name := range onlyForMachines() {
+		if command.Changed(c, name) {
+			err = errors.Join(err, sharing.Invalid("--"+name, "",
+				"leave it out, or name a machine's agent with --run-dir",
+				"is for one machine alone"))
+		}
+	}
+	return job.Run(a, c, &o.Options, args, request, err)
 }
 
 // runsRemotely tells whether the command is for the cluster: where that is meant, and for an image also where no agent
 // is on this machine. A command without an image is a program of this machine, and its agent is missed where it is not
 // there.
 func runsRemotely(a *command.App, c *cobra.Command, o *runOptions) bool {
-	return a.Meant(c) && !command.Changed(c, "run-dir") || o.image.ref != "" && a.Remote(c)
+	return a.Meant(c) && !command.Changed(c, "run-dir") || o.Image != "" && a.Remote(c)
 }
 
 // refuse returns the failure of a command that did not run. It also writes it to the status file.
@@ -75,7 +89,7 @@ func runReported(a *command.App, c *cobra.Command, o *runOptions, report *status
 		return err
 	}
 	ctx, signals := command.Catch(c.Context())
-	armed, byEnv, err := grant(ctx, a.Dir, claimRequest(request, o.name))
+	armed, byEnv, err := grant(ctx, a.Dir, claimRequest(request, o.Name))
 	signals.Release()
 	if err != nil {
 		return err
@@ -125,7 +139,7 @@ func become(a *command.App, o *runOptions, report *statusFile, armed *nodeapi.Ac
 	if err := showLibrary(armed, masked); err != nil {
 		return fmt.Errorf("mount the library that holds the command to its memory: %w", err)
 	}
-	if !o.quiet {
+	if !o.Quiet {
 		for _, w := range warnings {
 			_, _ = fmt.Fprintf(a.ErrOut, "kerf run: %s\n", w)
 		}

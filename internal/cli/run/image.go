@@ -44,7 +44,7 @@ func runImage(a *command.App, c *cobra.Command, o *runOptions, report *statusFil
 	}
 	r := &imageRun{app: a, options: o, report: report, args: args}
 	ctx, signals := command.Catch(c.Context())
-	err = r.start(ctx, claimRequest(request, o.name))
+	err = r.start(ctx, claimRequest(request, o.Name))
 	if err == nil {
 		r.forward = forwardTo(r.container) // before the signals are released, so that none is lost
 	}
@@ -81,12 +81,12 @@ type imageRun struct {
 
 // start does everything up to the program's start. What it made, end removes, also after an error.
 func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (err error) {
-	o := r.options.image
-	if r.runtime, err = containerd.Open(o.socket); err != nil {
+	o := r.options
+	if r.runtime, err = containerd.Open(o.image.socket); err != nil {
 		return err
 	}
 	// Before anything is claimed: an image may be long on its way.
-	image, err := r.runtime.Image(ctx, o.ref, containerd.Pull(o.pull), r.notice)
+	image, err := r.runtime.Image(ctx, o.Image, containerd.Pull(o.Pull), r.notice)
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (r *imageRun) start(ctx context.Context, request *nodeapi.ReserveRequest) (
 	r.warn(claimed.GetGrant())
 	r.console = openConsole(r.app.In, r.app.Out)
 	r.container, err = r.runtime.Create(ctx, containerd.ContainerOptions{
-		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.environment(r.app.Environ()), Dir: o.dir,
-		Mounts: o.mounts,
+		ID: "kerf-run-" + grant.ID, Image: image, Args: r.args, Env: o.Environment(r.app.Environ()), Dir: o.Dir,
+		Mounts: o.image.mounts,
 		TTY:    r.console != nil, Stdin: r.app.In, Stdout: r.app.Out, Stderr: r.app.ErrOut,
 		Edit: func(s *specs.Spec) error {
 			if len(s.Process.Args) == 0 {
@@ -202,7 +202,7 @@ func (r *imageRun) warn(g *nodeapi.Grant) {
 }
 
 func (r *imageRun) notice(s string) {
-	if !r.options.quiet {
+	if !r.options.Quiet {
 		_, _ = fmt.Fprintf(r.app.ErrOut, "kerf run: %s\n", s)
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/containerd"
 	"github.com/kerf-gpu/kerf/sharing"
@@ -34,14 +32,6 @@ func TestParseVolume(t *testing.T) {
 		if got != want || (err != nil) != (want.Target == "") || err != nil && !errors.Is(err, sharing.ErrInvalid) {
 			t.Errorf("parseVolume(%q) = %+v, %v; want %+v", v, got, err, want)
 		}
-	}
-}
-
-func TestImageEnvironment(t *testing.T) {
-	o := imageOptions{env: []string{"A=1", "HOME", "UNSET", "B="}}
-	got := o.environment([]string{"HOME=/root", "HOMER=x", "A=2"})
-	if diff := cmp.Diff([]string{"A=1", "HOME=/root", "B="}, got); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/cli/job"
 	"github.com/kerf-gpu/kerf/internal/present"
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -113,7 +114,7 @@ a cap.`,
 }
 
 func (o *ociOptions) define(c *cobra.Command, completeGPUs command.Completer) {
-	defineAmounts(c, &o.flags, completeGPUs)
+	job.DefineAmounts(c, &o.flags, completeGPUs)
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "name of the grant, unique on the node")
 	f.DurationVar(&o.hold, "reserve-for", defaultHold, "time for the start of the container, up to 1h")

@@ -14,23 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
+	"github.com/kerf-gpu/kerf/internal/cli/job"
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
 // The exit statuses of run that are not the program's own, as shells and env, nohup and timeout have them.
 const (
-	exitRefused  = 125
+	exitRefused  = job.ExitRefused
 	exitNotExec  = 126
 	exitNotFound = 127
 )
 
 // runOptions are the flags of run as they were typed.
 type runOptions struct {
-	flags            sharing.Flags
-	name, statusFile string
-	quiet            bool
-	image            imageOptions
-	job              jobOptions
+	job.Options
+
+	statusFile string
+	image      imageOptions
 }
 
 // Commands are the commands of this package.
@@ -79,35 +79,11 @@ ctrl-C).`,
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badRunFlag(a, err) })
 	f := c.Flags()
 	f.SetInterspersed(false)
-	defineAmounts(c, &o.flags, a.CompleteGPUs)
-	f.StringVar(&o.name, "name", "", "name of the grant, unique on the node")
+	o.Define(c, a.CompleteGPUs)
+	f.StringVar(&o.Name, "name", "", "name of the grant, unique on the node")
 	f.StringVar(&o.statusFile, "status-file", "", "write the grant, or the error, to this file as JSON")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "no warnings")
 	o.image.define(c)
-	o.job.define(c)
 	return c
-}
-
-// defineAmounts are the flags that say what is asked for.
-func defineAmounts(c *cobra.Command, flags *sharing.Flags, completeGPUs command.Completer) {
-	f := c.Flags()
-	f.StringVar(&flags.Memory, "memory", "", "GPU memory, such as 10GiB; the total over all GPUs")
-	f.StringVar(&flags.Percent, "percent", "",
-		"compute percent, 1 to 100 per GPU; without --memory, also percent of memory")
-	f.StringVar(&flags.GPUs, "gpus", "",
-		"number of whole GPUs; with --memory or --percent, GPUs that share the amounts")
-	f.StringVar(&flags.MIG, "mig", "", "MIG profile, such as 1g.10gb, 1g or '>= 16GiB'; Kerf creates the instance")
-	f.StringArrayVar(&flags.Models, "gpu-model", nil,
-		"only GPUs whose model matches this glob, '!GLOB' for all others (repeatable)")
-	f.StringArrayVar(&flags.UUIDs, "gpu-uuid", nil, "only the GPU with this UUID (repeatable)")
-	f.StringVar(&flags.Placement, "placement-policy", "", "pack (prefer used GPUs) or spread (prefer empty GPUs)")
-	f.StringVar(&flags.Profile, "profile", "", "profile of the SharingConfig; other flags restrict it")
-	f.StringVar(&flags.Level, "min-enforcement", "",
-		"minimum enforcement level: exclusive, hardware, driver, userspace, reactive "+
-			"(default for shares) or none (without enforcement, if the pool allows it)")
-	command.Complete(c, "placement-policy", "pack", "spread")
-	command.CompleteWith(c, "gpu-uuid", completeGPUs)
-	command.Complete(c, "min-enforcement", "exclusive", "hardware", "driver", "userspace", "reactive", "none")
 }
 
 // badRunFlag is a command line that does not parse. It also writes the error to the status file.
@@ -136,29 +112,8 @@ func statusFileIn(args []string) string {
 
 // check reads the flags. The error has every problem.
 func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, error) {
-	var errs []error
-	for _, name := range []string{"memory", "percent", "gpus", "mig", "placement-policy", "profile", "min-enforcement",
-		"name",
-		"status-file"} {
-		if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			errs = append(errs, sharing.Invalid("--"+name, "", "give it a value, or leave the flag out", "is empty"))
-		}
-	}
-	r, err := sharing.RequestFromFlags(o.flags)
-	// After an empty value, "asks for nothing" would only repeat it.
-	if err != nil && (len(errs) == 0 || o.flags.Memory+o.flags.Percent+o.flags.GPUs+o.flags.MIG+o.flags.Profile != "") {
-		errs = append(errs, err)
-	}
-	if o.name != "" {
-		errs = append(errs, sharing.ValidateName("--name", o.name))
-	}
-	errs = append(errs, o.image.check(c))
-	if len(args) == 0 && o.image.ref == "" {
-		errs = append(errs, sharing.Invalid("the command", "",
-			"write it after --, as in kerf run --memory 10GiB -- python train.py", "is missing"))
-	}
-	errs = append(errs, (&statusFile{path: o.statusFile}).writable())
-	return r, errors.Join(errs...)
+	r, err := o.Check(c, args)
+	return r, errors.Join(err, o.image.check(c, o.Image), (&statusFile{path: o.statusFile}).writable())
 }
 
 // fallbackPath is what execvp searches when there is no PATH.

@@ -203,7 +203,7 @@ func (d *drawing) press(key string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next, quit := d.view.Key(key)
-	if quit {
+	if quit || key == interrupt {
 		return errEnough
 	}
 	if next == d.view || d.last == nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
@@ -104,15 +103,17 @@ func drawTo(a *command.App, o *statusOptions) (see func(*nodeapi.GetNodeResponse
 	return see, away
 }
 
-// keyboard gives keys as they are pressed, without showing them. ctrl-C stays a signal; those that would leave the
-// screen as it is, ctrl-Z and ctrl-backslash, do nothing.
+// keyboard gives keys as they are pressed, without showing them. No key is a signal then, ctrl-C too.
 type keyboard struct {
-	in     *os.File
-	saved  unix.Termios
-	wake   *os.File // closed to end the reading
-	asleep *os.File
-	joined sync.WaitGroup
+	in    *os.File
+	saved *term.State
+	// closed is set while mu is locked, so that no press is under way or follows after close.
+	mu     sync.Mutex
+	closed bool
 }
+
+// interrupt is what ctrl-C sends.
+const interrupt = "\x03"
 
 // openKeyboard takes the terminal that in is; nil where it is none.
 func openKeyboard(in io.Reader) (*keyboard, error) {
@@ -120,68 +121,48 @@ func openKeyboard(in io.Reader) (*keyboard, error) {
 	if !isFile || !term.IsTerminal(command.FD(f)) {
 		return nil, nil //nolint:nilnil // there is none, and that is no error
 	}
-	saved, err := unix.IoctlGetTermios(command.FD(f), unix.TCGETS)
+	saved, err := term.MakeRaw(command.FD(f))
 	if err != nil {
-		return nil, fmt.Errorf("read the terminal's settings: %w", err)
+		return nil, fmt.Errorf("take the terminal: %w", err)
 	}
-	asleep, wake, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("wait for keys: %w", err)
-	}
-	k := &keyboard{in: f, saved: *saved, wake: wake, asleep: asleep}
-	now := *saved
-	now.Lflag &^= unix.ICANON | unix.ECHO
-	now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 1, 0
-	now.Cc[unix.VSUSP], now.Cc[unix.VQUIT] = 0, 0 // no key
-	if err := unix.IoctlSetTermios(command.FD(f), unix.TCSETS, &now); err != nil {
-		return nil, errors.Join(fmt.Errorf("take the terminal: %w", err), wake.Close(), asleep.Close())
-	}
-	return k, nil
+	return &keyboard{in: f, saved: saved}, nil
 }
 
-// follow calls press with each key until close, from a separate goroutine.
+// follow calls press with each key until close, from a separate goroutine. Not every system can end the reading of a
+// terminal, so the goroutine may wait for a key until the process ends.
 func (k *keyboard) follow(press func(key string)) {
-	k.joined.Go(func() {
+	go func() {
 		buf := make([]byte, 64)
-		for k.wait() {
-			n, err := unix.Read(command.FD(k.in), buf)
-			if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
-				continue
-			}
-			if err != nil || n == 0 {
-				return // the terminal is gone, of which a signal tells
-			}
-			for _, key := range keysIn(string(buf[:n])) {
-				press(key)
+		for {
+			n, err := k.in.Read(buf)
+			if err != nil || n == 0 || !k.pass(keysIn(string(buf[:n])), press) {
+				return // the terminal is gone, or given back
 			}
 		}
-	})
+	}()
 }
 
-// wait returns true when there is a key, and false when there will be none.
-func (k *keyboard) wait() bool {
-	for {
-		at := []unix.PollFd{{Fd: int32(command.FD(k.in)), Events: unix.POLLIN}, {Fd: int32(command.FD(k.asleep)), Events: unix.POLLIN}} //nolint:gosec // descriptors
-		_, err := unix.Poll(at, -1)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil || at[1].Revents != 0 || at[0].Revents&unix.POLLIN == 0:
-			return false
-		default:
-			return true
+// pass calls press with each key. It returns false after close.
+func (k *keyboard) pass(keys []string, press func(key string)) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range keys {
+		if !k.closed {
+			press(key)
 		}
 	}
+	return !k.closed
 }
 
 // close gives the terminal back as it was.
 func (k *keyboard) close() error {
-	err := k.wake.Close()
-	k.joined.Wait()
-	err = errors.Join(err, k.asleep.Close())
-	if rerr := unix.IoctlSetTermios(command.FD(k.in), unix.TCSETS, &k.saved); rerr != nil {
-		err = errors.Join(err, fmt.Errorf("give the terminal back: %w", rerr))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	if err := term.Restore(command.FD(k.in), k.saved); err != nil {
+		return fmt.Errorf("give the terminal back: %w", err)
 	}
-	return err
+	return nil
 }
 
 // keysIn are the keys that a terminal sent: letters as they are, arrows by their names, and of other sequences nothing.

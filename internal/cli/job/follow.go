@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+package job
 
 import (
 	"context"
@@ -85,8 +85,8 @@ func (r *jobRun) pod(ctx context.Context) (*corev1.Pod, error) {
 	return found, err //nolint:wrapcheck // it says what it did
 }
 
-// failed says whether the Job has given up without a pod: a quota or a policy does not let it make one, or it was
-// removed.
+// failed says whether the Job has failed without a pod. A quota or a policy can prevent the pod. A client can delete
+// the Job.
 func (r *jobRun) failed(ctx context.Context) (string, bool, error) {
 	var j batchv1.Job
 	err := r.api.Get(ctx, r.path()+"/"+url.PathEscape(r.name), nil, &j)
@@ -122,7 +122,7 @@ func ended(p *corev1.Pod) *corev1.ContainerStateTerminated {
 		}
 	}
 	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-		return &corev1.ContainerStateTerminated{ExitCode: exitRefused, Reason: p.Status.Reason,
+		return &corev1.ContainerStateTerminated{ExitCode: ExitRefused, Reason: p.Status.Reason,
 			Message: p.Status.Message}
 	}
 	return nil

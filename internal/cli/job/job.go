@@ -1,20 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+// Package job is kerf run in a cluster: it runs a command in a Job. It needs nothing of the machine that it runs on.
+package job
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,10 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
-	"github.com/kerf-gpu/kerf/internal/mountns"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/translate"
 )
@@ -38,38 +31,46 @@ const (
 	jobsPath     = "/apis/batch/v1/namespaces/%s/jobs"
 	// jobKept is how long an ended Job stays if no command removes it.
 	jobKept = 24 * time.Hour
+	// removeWindow bounds the removal of a Job.
+	removeWindow = 30 * time.Second
 )
 
-// jobOptions are the flags of run for a Job of a cluster.
-type jobOptions struct {
-	scheduler, account string
-	keep, detach       bool
-}
+// errSaid needs no text: the command has printed the reason.
+var errSaid = errors.New("")
 
-// onlyForJobs are the flags that mean nothing on one machine, onlyForMachines those that mean nothing in a cluster.
-func onlyForJobs() []string     { return []string{"scheduler", "service-account", "keep", "detach"} }
-func onlyForMachines() []string { return []string{"volume", "containerd-socket", "status-file"} }
+// Commands is kerf run for a cluster only. A machine's own grants need Linux.
+func Commands(a *command.App) []*cobra.Command {
+	o := &Options{}
+	c := &cobra.Command{
+		Use:   "run [flags] --image IMAGE -- COMMAND [ARG...]",
+		Short: "Run a container on a share of a GPU of the cluster",
+		Long: `Run a container in a Job of the cluster, on a share of a GPU or on whole GPUs.
 
-func (o *jobOptions) define(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&o.scheduler, "scheduler", "kerf-scheduler",
-		"in a cluster: schedulerName of the pod; empty for the default scheduler")
-	f.StringVar(&o.account, "service-account", "", "in a cluster: service account of the pod")
-	f.BoolVar(&o.keep, "keep", false, "in a cluster: keep the Job at the end and on ctrl-C")
-	f.BoolVar(&o.detach, "detach", false, "in a cluster: create the Job, print its name and return")
-}
+kerf creates the Job, shows why its pod is pending, copies its output, and
+deletes it at the end and on ctrl-C. With --keep, the Job stays. With --detach,
+kerf returns at once. The command replaces the entrypoint of the image.
 
-// runJob runs the command in a Job of the cluster, and returns its exit status as a *command.Failure, or nil for 0.
-func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) error {
-	request, err := o.check(c, args)
-	for _, name := range onlyForMachines() {
-		if command.Changed(c, name) {
-			err = errors.Join(err, sharing.Invalid("--"+name, "",
-				"leave it out, or name a machine's agent with --run-dir",
-				"is for one machine alone"))
-		}
+To run a command on this machine without a cluster, use kerf on Linux.
+
+Exit status: that of the command; 125 if Kerf fails.`,
+		Example: `  kubectl kerf run -n team --image nvcr.io/nvidia/pytorch:24.05-py3 \
+    --memory 10GiB -- python train.py`,
+		RunE: func(c *cobra.Command, args []string) error {
+			request, err := o.Check(c, args)
+			return Run(a, c, o, args, request, err)
+		},
 	}
-	if o.image.ref == "" {
+	c.Flags().SetInterspersed(false)
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return command.Exit(ExitRefused, err) })
+	o.Define(c, nil)
+	c.Flags().StringVar(&o.Name, "name", "", "name of the Job")
+	return []*cobra.Command{c}
+}
+
+// Run runs the command in a Job of the cluster, and returns its exit status as a *command.Failure, or nil for 0. The
+// caller has checked the flags, with err as the result.
+func Run(a *command.App, c *cobra.Command, o *Options, args []string, request sharing.Request, err error) error {
+	if o.Image == "" {
 		err = errors.Join(err, sharing.Invalid("--image", "", "name the image that has the command",
 			"is missing: in a cluster a command runs in a container"))
 	}
@@ -82,10 +83,10 @@ func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) erro
 		api, err = a.Cluster()
 	}
 	if err != nil {
-		return command.Exit(exitRefused, err)
+		return command.Exit(ExitRefused, err)
 	}
 	defer api.Close()
-	if !o.quiet {
+	if !o.Quiet {
 		for _, s := range words.Said {
 			notice(a, s)
 		}
@@ -96,7 +97,7 @@ func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) erro
 	if err := r.create(ctx, job(o, words, args, a.Environ())); err != nil {
 		return r.stopped(ctx, err)
 	}
-	if o.job.detach {
+	if o.detach {
 		_, err := fmt.Fprintf(a.Out, "job.batch/%s\n", r.name)
 		return command.Fail(err)
 	}
@@ -117,26 +118,26 @@ func runJob(a *command.App, c *cobra.Command, o *runOptions, args []string) erro
 func notice(a *command.App, s string) { _, _ = fmt.Fprintf(a.ErrOut, "%s run: %s\n", a.Name(), s) }
 
 // job is the Job that runs the command once: what fails is not tried again, since the user sees it and tries.
-func job(o *runOptions, words translate.Words, args, environ []string) *batchv1.Job {
+func job(o *Options, words translate.Words, args, environ []string) *batchv1.Job {
 	never, ttl := int32(0), int32(jobKept/time.Second)
 	limits := corev1.ResourceList{}
 	for name, value := range words.Limits {
 		limits[corev1.ResourceName(name)] = resource.MustParse(value) // digits: translate wrote them
 	}
 	container := corev1.Container{
-		Name: jobContainer, Image: o.image.ref, Command: args, WorkingDir: o.image.dir,
+		Name: jobContainer, Image: o.Image, Command: args, WorkingDir: o.Dir,
 		Resources: corev1.ResourceRequirements{Limits: limits},
-		ImagePullPolicy: map[string]corev1.PullPolicy{"always": corev1.PullAlways,
-			"never": corev1.PullNever}[o.image.pull],
+		ImagePullPolicy: map[string]corev1.PullPolicy{pullAlways: corev1.PullAlways,
+			pullNever: corev1.PullNever}[o.Pull],
 	}
-	for _, e := range o.image.environment(environ) {
+	for _, e := range o.Environment(environ) {
 		name, value, _ := strings.Cut(e, "=")
 		container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: value})
 	}
 	meta := metav1.ObjectMeta{GenerateName: "kerf-run-",
 		Labels: map[string]string{"app.kubernetes.io/managed-by": "kerf-run"}}
-	if o.name != "" {
-		meta.GenerateName, meta.Name = "", o.name
+	if o.Name != "" {
+		meta.GenerateName, meta.Name = "", o.Name
 	}
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: meta,
@@ -145,8 +146,8 @@ func job(o *runOptions, words translate.Words, args, environ []string) *batchv1.
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels, Annotations: words.Annotations},
 				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, SchedulerName: o.job.scheduler,
-					ServiceAccountName: o.job.account,
+					RestartPolicy: corev1.RestartPolicyNever, SchedulerName: o.scheduler,
+					ServiceAccountName: o.account,
 					Containers:         []corev1.Container{container},
 				},
 			},
@@ -158,7 +159,7 @@ func job(o *runOptions, words translate.Words, args, environ []string) *batchv1.
 type jobRun struct {
 	app     *command.App
 	api     *access.Client
-	options *runOptions
+	options *Options
 	// name is the Job's, as the cluster gave it.
 	name string
 }
@@ -177,7 +178,7 @@ func (r *jobRun) create(ctx context.Context, j *batchv1.Job) error {
 
 // remove removes the Job and its pod, also after the command was asked to end, unless it is to be kept.
 func (r *jobRun) remove(parent context.Context) error {
-	if r.options.job.keep {
+	if r.options.keep {
 		notice(r.app, "job "+r.name+" stays; remove it with: kubectl delete job "+r.name+" -n "+r.api.Namespace)
 		return nil
 	}
@@ -200,72 +201,5 @@ func (r *jobRun) stopped(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*command.Failure](err); ok {
 		return f
 	}
-	return command.Exit(exitRefused, err)
-}
-
-// withEnv is base with the variables of more, which win, at the end in their order by name.
-func withEnv(base []string, more map[string]string) []string {
-	out := make([]string, 0, len(base)+len(more))
-	for _, e := range base {
-		name, _, _ := strings.Cut(e, "=")
-		if _, ours := more[name]; !ours {
-			out = append(out, e)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(more)) {
-		out = append(out, name+"="+more[name])
-	}
-	return out
-}
-
-const (
-	preloadFile = "/etc/ld.so.preload"
-	preloadEnv  = "LD_PRELOAD"
-	// libkerf is the name of the backend whose grants need the library.
-	libkerf = "libkerf"
-)
-
-// preloadFileFree reports whether the loader's file can be mounted over without a loss: it is empty, or does not exist
-// in a folder that does.
-func preloadFileFree(path string) bool {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		folder, err := os.Stat(filepath.Dir(path))
-		return err == nil && folder.IsDir()
-	}
-	return err == nil && len(bytes.TrimSpace(text)) == 0
-}
-
-// showLibrary mounts what makes the library hold the command; the other GPUs are hidden already if masked.
-func showLibrary(armed *nodeapi.ActivateResponse, masked bool) error {
-	if len(armed.GetMounts()) == 0 {
-		return nil
-	}
-	if !masked {
-		if err := mountns.Mask(nil); err != nil {
-			return err
-		}
-	}
-	var mounts []sharing.Mount
-	for _, m := range armed.GetMounts() {
-		if m.GetTarget() == preloadFile {
-			if err := mountns.Place(preloadFile); err != nil {
-				return err
-			}
-		}
-		mounts = append(mounts, sharing.Mount{Source: m.GetSource(), Target: m.GetTarget(), ReadOnly: m.GetReadOnly()})
-	}
-	return mountns.Bind(mounts)
-}
-
-// preloading is the command's environment with the library in front of what it preloads.
-func preloading(env []string, armed *nodeapi.ActivateResponse, byEnv bool, had string) []string {
-	if armed.GetPreload() == "" || !byEnv {
-		return env
-	}
-	value := armed.GetPreload()
-	if had != "" {
-		value += ":" + had
-	}
-	return withEnv(env, map[string]string{preloadEnv: value})
+	return command.Exit(ExitRefused, err)
 }
