@@ -110,10 +110,11 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	if c.objects() >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	if !c.room(c.contextCost()) {
+	size := c.gpu.hw.Model.Context // an MPS client's counts in full to its pinned memory limit (measured on an H200)
+	if !c.room(size) {
 		return 0, wire.OutOfMemory
 	}
-	h, err := m.take(c.gpu, part, c.contextCost(), chain)
+	h, err := m.take(c.gpu, part, size, chain)
 	if err != nil {
 		return 0, err
 	}
