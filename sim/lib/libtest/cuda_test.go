@@ -15,7 +15,7 @@ import (
 func TestCUDAScenarios(t *testing.T) {
 	for _, driver := range []string{"r550", "r580", "r615"} {
 		for _, name := range []string{
-			"proc", "tables", "context", "linear", "vmm", "launch", "fork", "clone", "threads",
+			"proc", "tables", "debugger", "context", "linear", "vmm", "launch", "fork", "clone", "threads",
 		} {
 			t.Run(driver+"/"+name, func(t *testing.T) {
 				k := start(t, driver, 0x1B)
