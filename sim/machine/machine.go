@@ -6,6 +6,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -60,6 +61,7 @@ type Model struct {
 	CCMajor, CCMinor     uint64 // compute capability
 	Memory, Reserved     sharing.Bytes
 	Context              sharing.Bytes // what each context costs
+	Costs                Costs
 	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not told
 	SMs, ThreadsPerSM    uint64
 	PowerLimit           uint64 // milliwatts; 0: not told, like the two clocks
@@ -71,6 +73,24 @@ type Model struct {
 	ComputeSlices int
 	MemorySlices  int
 	Profiles      []Profile
+}
+
+// Costs are measured times and sizes that a driver documents nowhere. The zero value is a driver without them.
+type Costs struct {
+	ContextTime time.Duration // until a new context is there
+	ListTime    time.Duration // for which lists of processes wait from the start of that
+	ExitTime    time.Duration // for which a process that has ended keeps what it held
+	Stream      sharing.Bytes // of each stream
+	Unlisted    sharing.Bytes // of each context, in use and in no list of processes
+}
+
+// WithoutCosts is the machine with a driver that has none.
+func (m Machine) WithoutCosts() Machine {
+	m.GPUs = slices.Clone(m.GPUs)
+	for i := range m.GPUs {
+		m.GPUs[i].Model.Costs = Costs{}
+	}
+	return m
 }
 
 // Profile is a size of MIG instance.

@@ -53,7 +53,7 @@ func (m *Model) grown(g *gpu) {
 
 // takeUnlisted takes what the driver needs for itself beside a context, or returns OutOfMemory with nothing changed.
 func (m *Model) takeUnlisted(g *gpu, h *holding) error {
-	bytes := g.contextUnlisted
+	bytes := g.costs.Unlisted
 	m.evict(g, h.part, bytes, nil)
 	if bytes > g.capacity[h.part].SubFloor(g.used[h.part]) {
 		return wire.OutOfMemory

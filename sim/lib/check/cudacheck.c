@@ -462,6 +462,26 @@ static void until(void)
 	printf("%d\n", ret);
 }
 
+/* Prints by how many KiB four streams make the free memory less, and by how many after they are destroyed, or with their
+ * context. */
+static void streams(void)
+{
+	CUstream s[4];
+	CUcontext context = start(), again;
+	size_t before = free_now();
+	for (int i = 0; i < 4; i++)
+		EQ(CALL(cuStreamCreate)(&s[i], 0), 0);
+	size_t with = free_now();
+	for (int i = 0; i < 4; i++)
+		EQ(CALL(cuStreamDestroy_v2)(s[i]), 0);
+	size_t after = free_now();
+	EQ(CALL(cuCtxCreate_v2)(&again, 0, 0), 0);
+	EQ(CALL(cuStreamCreate)(&s[0], 0), 0);
+	EQ(CALL(cuCtxDestroy_v2)(again), 0);
+	EQ(CALL(cuCtxSetCurrent)(context), 0);
+	printf("%zu %zu %zu\n", (before - with) >> 10, (before - after) >> 10, (before - free_now()) >> 10);
+}
+
 static CUcontext shared;
 
 static void *hammer(void *unused)
@@ -505,6 +525,7 @@ int main(int argc, char **argv)
 		{ "orphan", orphan },	{ "orphan-exec", orphan_exec },
 		{ "clone", clones },	{ "work", work },
 		{ "processors", processors }, { "until", until },
+		{ "streams", streams },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

@@ -113,3 +113,13 @@ func TestCUDAOfALostGPU(t *testing.T) {
 		t.Errorf("cuInit: %q, want the GPU that is left", r.out)
 	}
 }
+
+// A stream takes memory of an H200, as measured, and gives it back. Of other models nothing is known.
+func TestStreamsTakeMemory(t *testing.T) {
+	for machine, want := range map[string]string{"h200x8": "2048 0 0", "h100x8": "0 0 0"} {
+		dir := node(t, machine, "r580")
+		if r := program(t, dir, nil, "check/cudacheck", "streams"); r.out != want || r.code != 0 {
+			t.Errorf("%s: %q, exit %d, want %q %s", machine, r.out, r.code, want, r.errout)
+		}
+	}
+}
