@@ -134,7 +134,8 @@ func TestMistakesAreAllListed(t *testing.T) {
 			"[{size: -4, starts: [-1, -1]}]}}}\ngpus: [{model: m, mig: {instances: [{profile: x, start: -3}]}}]",
 			[]string{"models.m.name", "models.m.memory_mib", "models.m.reserved_mib", "models.m.sms",
 				"models.m.architecture",
-				"models.m.brand", "models.m.compute_capability", "models.m.costs.exit_ms", "models.m.costs.stream_kib", "models.m.mig.profiles[0].size",
+				"models.m.brand", "models.m.compute_capability", "models.m.costs.exit_ms", "models.m.costs.stream_kib",
+				"models.m.mig.profiles[0].size",
 				"models.m.mig.profiles[0].starts[0]"}},
 	}
 	for name, tt := range tests {
