@@ -271,7 +271,7 @@ func TestLatency(t *testing.T) {
 	if d := time.Since(began); d < 30*time.Millisecond {
 		t.Errorf("answered after %v", d)
 	}
-	n.set("gpu=0 latency=1h") // hangs until it is taken back
+	n.set("gpu=0 latency=1h") // The GPU hangs until the latency is 0.
 	answered := make(chan error, 1)
 	go func() {
 		_, err := exchange(slow.conn, request(wire.OpGPUInfo, ""))
@@ -289,8 +289,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// A driver with measured costs: a context takes its time, a list waits in the meantime, and a process that was killed
-// stays in the list with its memory for a moment.
+// On a driver with costs a context takes its time, and a list waits meanwhile. A killed process stays in the list for a
+// moment.
 func TestCosts(t *testing.T) {
 	n := start(t, load(t, "t4x4"), "r615")
 	n.set("gpu=0 cost.context=40ms cost.list=1m")

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What a debugger finds in libcuda by name. It writes the variables and sets breakpoints on the functions. Sizes are those
- * of NVIDIA's libraries. No debugger can attach here: the interface answers as if it failed to start.
+ * What a debugger finds in libcuda by name. It writes the variables and sets breakpoints on the functions. Sizes are
+ * those of NVIDIA's libraries. No debugger can attach here: the interface answers as if it failed to start.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -61,8 +61,8 @@ BREAKPOINT(cudbgApiDetach)
 EXPORTED void cudbgApiInit(uint32_t attaches);
 EXPORTED int cudbgGetAPI(uint32_t major, uint32_t minor, uint32_t revision, const void **api);
 EXPORTED int cudbgGetAPIVersion(uint32_t *major, uint32_t *minor, uint32_t *revision);
-EXPORTED int cudbgMain(int pid, uint32_t revision, int session, int attach, int initialized, int write_fd, int detach_fd,
-	int stub_in_use, int preemption);
+EXPORTED int cudbgMain(int pid, uint32_t revision, int session, int attach, int initialized, int write_fd,
+	int detach_fd, int stub_in_use, int preemption);
 
 void cudbgApiInit(uint32_t attaches)
 {

@@ -1,8 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Excluded GPUs, and functions that each driver exports but the header does not declare: the names of excluded GPUs from
- * before CUDA 11, and tables of functions without names for NVIDIA's tools. The simulator excludes no GPU and has no table.
+ * Excluded GPUs, and functions that each driver exports but the header does not declare: the earlier names of the
+ * functions for excluded GPUs, and tables of functions for NVIDIA's tools. The simulator excludes no GPU and has no
+ * table.
  */
 #include "nvml_core.h"
 

@@ -104,7 +104,8 @@ func (c *checker) costs(field string, doc costsDoc) Costs {
 		name    string
 		n, most int
 	}{
-		{"context_ms", doc.ContextMS, maxCostMS}, {"list_ms", doc.ListMS, maxCostMS}, {"exit_ms", doc.ExitMS, maxCostMS},
+		{"context_ms", doc.ContextMS, maxCostMS}, {"list_ms", doc.ListMS, maxCostMS},
+		{"exit_ms", doc.ExitMS, maxCostMS},
 		{"stream_kib", doc.StreamKiB, maxCostKiB}, {"unlisted_kib", doc.UnlistedKiB, maxCostKiB},
 	} {
 		c.number(field+"."+v.name, v.n, 0, v.most)

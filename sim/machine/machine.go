@@ -61,7 +61,6 @@ type Model struct {
 	CCMajor, CCMinor     uint64 // compute capability
 	Memory, Reserved     sharing.Bytes
 	Context              sharing.Bytes // what each context costs
-	Costs                Costs
 	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not told
 	SMs, ThreadsPerSM    uint64
 	PowerLimit           uint64 // milliwatts; 0: not told, like the two clocks
@@ -73,15 +72,19 @@ type Model struct {
 	ComputeSlices int
 	MemorySlices  int
 	Profiles      []Profile
+	Costs         Costs
 }
 
 // Costs are measured times and sizes that a driver documents nowhere. The zero value is a driver without them.
 type Costs struct {
-	ContextTime time.Duration // until a new context is there
-	ListTime    time.Duration // for which lists of processes wait from the start of that
-	ExitTime    time.Duration // for which a process that has ended keeps what it held
-	Stream      sharing.Bytes // of each stream
-	Unlisted    sharing.Bytes // of each context, in use and in no list of processes
+	// ContextTime is how long a new context takes. Lists of processes wait in the first ListTime of it.
+	ContextTime, ListTime time.Duration
+	// ExitTime is for how long an ended process keeps its memory and its place in the lists.
+	ExitTime time.Duration
+	// Stream is the memory of each stream.
+	Stream sharing.Bytes
+	// Unlisted is memory of each context that is in use and in no list of processes.
+	Unlisted sharing.Bytes
 }
 
 // WithoutCosts is the machine with a driver that has none.

@@ -45,7 +45,9 @@ func TestListsWaitForAContext(t *testing.T) {
 	m := testMachine(t, "h200x8", machine.Misc)
 	m.Begun(0, time.Second)
 	for start, want := range map[time.Duration]time.Duration{
-		time.Second: time.Second + 60*ms, time.Second + 59*ms: time.Second + 60*ms, time.Second + 61*ms: time.Second + 61*ms,
+		time.Second:         time.Second + 60*ms,
+		time.Second + 59*ms: time.Second + 60*ms,
+		time.Second + 61*ms: time.Second + 61*ms,
 	} {
 		if got := m.Answered(0, wire.OpProcesses, start); got != want {
 			t.Errorf("a list asked for at %s comes at %s, want %s", start, got, want)

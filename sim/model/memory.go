@@ -110,7 +110,8 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	if c.objects() >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	size := c.gpu.hw.Model.Context // an MPS client's counts in full to its pinned memory limit (measured on an H200)
+	// On an H200 the context of an MPS client counts to its limit in full.
+	size := c.gpu.hw.Model.Context
 	if !c.room(size) {
 		return 0, wire.OutOfMemory
 	}

@@ -70,9 +70,10 @@ type gpu struct {
 	power uint64
 	slice TimeSlice
 	costs machine.Costs
-	// listsWait is until when lists of processes wait, and unlisted what contexts have beside what is listed.
+	// listsWait is until when lists of processes wait.
 	listsWait time.Duration
-	unlisted  sharing.Bytes
+	// unlisted is the memory of contexts that is in no list.
+	unlisted sharing.Bytes
 
 	ecc    ECC
 	remap  Remap

@@ -173,8 +173,8 @@ func TestMPSLimit(t *testing.T) {
 	m.noGrants()
 }
 
-// A driver as slow as an H200's changes nothing for the user: a killed client stays listed for a moment after its grant
-// has ended, and Kerf takes it for no unmanaged process.
+// On a driver as slow as an H200's, a killed client stays listed for a moment after the end of its grant. Kerf does not
+// take it for an unmanaged process.
 func TestMPSOnASlowDriver(t *testing.T) {
 	t.Parallel()
 	m := newMPS(t, ", onOverCap: kill, onUnmanagedProcess: kill")

@@ -462,8 +462,8 @@ static void until(void)
 	printf("%d\n", ret);
 }
 
-/* Prints by how many KiB four streams make the free memory less, and by how many after they are destroyed, or with their
- * context. */
+/* Prints how many KiB of free memory four streams take, and how many are missing after the end of the streams, and of
+ * another context with a stream. */
 static void streams(void)
 {
 	CUstream s[4];
