@@ -39,11 +39,12 @@ func TestParseSettings(t *testing.T) {
 		"gpu=0 remap.pending=true remap.failed=false slowed=heat links.down=2": {GPUs: []int{0}, Change: model.Change{
 			RemapPending: ptr(true), RemapFailed: ptr(false), Slowed: ptr(model.SlowedByHeat), LinksDown: ptr(2),
 		}},
-		"gpu=0 context.unlisted=8MiB": {GPUs: []int{0}, Change: model.Change{ContextUnlisted: ptr(8 * sharing.MiB)}},
-		"gpu=all reboot=true":         {All: true, Change: model.Change{Reboot: true}},
-		"gpu=all peak=now":            {All: true, Change: model.Change{CountPeak: true}},
-		"gpu=0 reset=true":            {GPUs: []int{0}, Change: model.Change{Reset: true}},
-		"gpu=0 xid=13 util=0":         {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(13)), Util: ptr(0)}},
+		"gpu=0 cost.unlisted=8MiB cost.exit=65ms": {GPUs: []int{0}, Change: model.Change{Costs: model.CostChange{
+			Unlisted: ptr(8 * sharing.MiB), Exit: ptr(65 * time.Millisecond)}}},
+		"gpu=all reboot=true": {All: true, Change: model.Change{Reboot: true}},
+		"gpu=all peak=now":    {All: true, Change: model.Change{CountPeak: true}},
+		"gpu=0 reset=true":    {GPUs: []int{0}, Change: model.Change{Reset: true}},
+		"gpu=0 xid=13 util=0": {GPUs: []int{0}, Change: model.Change{XID: ptr(uint64(13)), Util: ptr(0)}},
 	}
 	for words, want := range tests {
 		got, err := ParseSettings(strings.Fields(words))
@@ -82,9 +83,10 @@ func TestParseSettingsRefuses(t *testing.T) {
 		"gpu=0 xid=4294967375":          {"is not an XID"},
 		"gpu=0 util=101":                {`util "101"`},
 		"gpu=0 util=80%":                {`util "80%"`},
-		"gpu=0 context.unlisted=8XB":    {"context.unlisted", "8MiB"},
-		"gpu=0 context.unlisted=2GiB":   {"up to 1GiB"},
-		"gpu=0 context.listed=8MiB":     {"write context.unlisted"},
+		"gpu=0 cost.unlisted=8XB":       {"cost.unlisted", "8MiB"},
+		"gpu=0 cost.stream=2GiB":        {"up to 1GiB"},
+		"gpu=0 cost.exit=2m":            {"up to 1m0s"},
+		"gpu=0 cost.listed=8MiB":        {"write cost.context"},
 		"gpu=0 latency=5":               {`latency "5"`},
 		"gpu=0 latency=-5ms":            {`latency "-5ms"`},
 		"gpu=0 latency=25h":             {`latency "25h"`},

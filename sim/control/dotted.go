@@ -48,23 +48,37 @@ func (s *Set) parseDotted(key, value string) error {
 		return s.parseLinks(key, of, value)
 	case "samples":
 		return s.parseSamples(key, of, value)
-	case "context":
-		return s.parseContext(key, of, value)
+	case "cost":
+		return s.parseCost(key, of, value)
 	default:
 		return sharing.Invalid(key, value, "write "+keyList, "is not a key that can be set")
 	}
 }
 
-func (s *Set) parseContext(key, of, value string) error {
-	if of != "unlisted" {
-		return sharing.Invalid(key, value, "write context.unlisted", "is not a key that can be set")
+func (s *Set) parseCost(key, of, value string) error {
+	c := &s.Change.Costs
+	times := map[string]**time.Duration{"context": &c.Context, "list": &c.List, "exit": &c.Exit}
+	sizes := map[string]**sharing.Bytes{"stream": &c.Stream, "unlisted": &c.Unlisted}
+	if at := times[of]; at != nil {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < 0 || d > model.MaxCostTime {
+			return sharing.Invalid(key, value, "write a time up to "+model.MaxCostTime.String()+", such as 130ms",
+				"is not such a time")
+		}
+		*at = &d
+		return nil
+	}
+	at := sizes[of]
+	if at == nil {
+		return sharing.Invalid(key, value, "write cost.context, cost.list, cost.exit, cost.stream or cost.unlisted",
+			"is not a key that can be set")
 	}
 	n, err := sharing.ParseBytes(key, value)
-	if err != nil || n > model.MaxContextUnlisted {
-		return sharing.Invalid(key, value, "write a size up to "+model.MaxContextUnlisted.String()+", such as 8MiB",
+	if err != nil || n > model.MaxCost {
+		return sharing.Invalid(key, value, "write a size up to "+model.MaxCost.String()+", such as 8MiB",
 			"is not such a size")
 	}
-	s.Change.ContextUnlisted = &n
+	*at = &n
 	return nil
 }
 

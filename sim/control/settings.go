@@ -20,7 +20,7 @@ const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthroug
 	"error.CALL=STATUS|none, ecc.corrected=N, ecc.uncorrected=N, remap.pending=true|false, remap.failed=true|false, " +
 	"slowed=none|heat|power, " +
 	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, " +
-	"samples.seed=N, context.unlisted=8MiB"
+	"samples.seed=N, cost.context|list|exit=5ms, cost.stream|unlisted=8MiB"
 
 // ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
 // sharing.FieldError. Whether the GPUs exist is for the daemon to say.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sim/model"
 	"github.com/kerf-gpu/kerf/sim/wire"
@@ -37,11 +38,13 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 		p.close()
 		return
 	}
+	all := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	packets := make(chan []byte)
 	var wg sync.WaitGroup
 	wg.Go(func() { // whatever ends first ends the rest
 		<-ctx.Done()
+		wait(all, d.leave(c))
 		d.detach(c) // first: of one that is closed, reap is not told
 		p.close()
 	})
@@ -50,8 +53,8 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 		c.read(ctx, packets)
 	})
 	c.answer(ctx, packets)
-	// The memory is given back before anything is waited for.
-	d.detach(c)
+	// The memory is given back, or about to be, before anything is waited for.
+	d.leave(c)
 	cancel()
 	wg.Wait()
 }
@@ -75,6 +78,27 @@ func (d *Daemon) attach(c *device) error {
 	c.client = id
 	d.holders[id] = c.peer
 	return nil
+}
+
+// leave is Model.Leave.
+func (d *Daemon) leave(c *device) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.model.Leave(c.client, now())
+}
+
+// wait returns at a moment, or when ctx ends.
+func wait(ctx context.Context, until time.Duration) {
+	left := until - now()
+	if left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func (d *Daemon) detach(c *device) {
@@ -112,6 +136,9 @@ func (c *device) answer(ctx context.Context, packets <-chan []byte) {
 			if c.minor != ctl && c.d.delay(ctx, c.minor, op, start) != nil {
 				return
 			}
+			if op == wire.OpCtxCreate && resp.Status == wire.OK {
+				wait(ctx, c.d.answered(c.minor, op, start))
+			}
 			if ctx.Err() != nil { // a wait that was cut short has no answer
 				return
 			}
@@ -140,6 +167,9 @@ func (c *device) handle(ctx context.Context, packet []byte) (wire.Response, wire
 	if c.minor == ctl {
 		resp, err = c.system(ctx, req)
 	} else {
+		if req.Op == wire.OpProcesses { // the list that it gets is that of the end of its wait
+			wait(ctx, c.d.answered(c.minor, req.Op, now()))
+		}
 		resp, err = c.gpu(req)
 	}
 	if err == nil {

@@ -113,12 +113,19 @@ func (d *Daemon) latency(minor int, op wire.Op) (time.Duration, <-chan struct{})
 	return d.model.Latency(minor) + d.model.CallFault(minor, op).Latency, d.changed // each is at most a day
 }
 
+// answered is Model.Answered.
+func (d *Daemon) answered(minor int, op wire.Op, start time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.model.Answered(minor, op, start)
+}
+
 // delay holds an answer back that was asked for at start. It fails when ctx ends first.
 func (d *Daemon) delay(ctx context.Context, minor int, op wire.Op, start time.Duration) error {
 	for {
 		late, changed := d.latency(minor, op)
 		left := start + late - now()
-		if late == 0 || left <= 0 {
+		if left <= 0 {
 			return nil
 		}
 		timer := time.NewTimer(left)
@@ -142,9 +149,11 @@ func (d *Daemon) reap() {
 		d.model.End(id)
 	}
 	for _, id := range closed {
-		if d.holders[id] != nil {
-			d.model.Close(id, now())
+		if d.holders[id] != nil && d.model.Leave(id, now()) == 0 {
 			delete(d.holders, id)
 		}
+	}
+	for _, id := range d.model.Left(now()) {
+		delete(d.holders, id)
 	}
 }

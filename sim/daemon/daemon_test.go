@@ -38,7 +38,7 @@ func TestGPUInfo(t *testing.T) {
 	uuid := machine.UUID(n.dir, "h100x8", 4)
 	want := wire.Response{
 		Vals: []uint64{4, 4, 81559 * mib, 550 * mib, 9, 0, 132, 9, 14, 0, 0x9D, 0, 0x233010DE, 0x16C110DE, 1, 500 * mib,
-			18, 7, 2048, 131072 * mib},
+			18, 7, 2048, 131072 * mib, 0},
 		Text: uuid + "\nNVIDIA H100 80GB HBM3\n" + machine.Serial(uuid) + "\n00000000:9D:00.0",
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -271,7 +271,7 @@ func TestLatency(t *testing.T) {
 	if d := time.Since(began); d < 30*time.Millisecond {
 		t.Errorf("answered after %v", d)
 	}
-	n.set("gpu=0 latency=1h") // hangs until it is taken back
+	n.set("gpu=0 latency=1h") // The GPU hangs until the latency is 0.
 	answered := make(chan error, 1)
 	go func() {
 		_, err := exchange(slow.conn, request(wire.OpGPUInfo, ""))
@@ -286,6 +286,41 @@ func TestLatency(t *testing.T) {
 	n.set("gpu=0 latency=0s")
 	if err := <-answered; err != nil {
 		t.Error(err)
+	}
+}
+
+// On a driver with costs a context takes its time, and a list waits meanwhile. A killed process stays in the list for a
+// moment.
+func TestCosts(t *testing.T) {
+	n := start(t, load(t, "t4x4"), "r615")
+	n.set("gpu=0 cost.context=40ms cost.list=1m")
+	c, reader := n.spawn(""), n.dial("nvidia0")
+	began := time.Now()
+	c.want(wire.OK, "open 0")
+	if d := time.Since(began); d < 40*time.Millisecond {
+		t.Errorf("a context was there after %v", d)
+	}
+	listed := make(chan error, 1)
+	go func() {
+		_, err := exchange(reader.conn, request(wire.OpProcesses, ""))
+		listed <- err
+	}()
+	n.dial("nvidia1").call(wire.OK, wire.OpProcesses, "")
+	n.dial("nvidia0").call(wire.OK, wire.OpMemory, "")
+	select {
+	case err := <-listed:
+		t.Errorf("the list came while the driver made a context: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	reader.conn.Close()
+	<-listed
+	n.set("gpu=0 cost.exit=1m")
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+	var procs []control.Process
+	n.ask(control.Request{Command: control.CmdProcesses}, &procs)
+	if len(procs) != 1 || !procs[0].Ended || procs[0].PID != c.cmd.Process.Pid {
+		t.Errorf("after the kill: %+v", procs)
 	}
 }
 

@@ -89,6 +89,9 @@ func (c *device) compute(req wire.Request, chain model.Chain) (wire.Response, er
 			create = m.CreateGraphics
 		}
 		id, err := c.d.again(func() (uint64, error) { return create(c.client, instance, chain) })
+		if err == nil {
+			m.Begun(c.minor, now())
+		}
 		return vals(err, id)
 	case wire.OpCtxDestroy:
 		return vals[uint64](m.DestroyContext(c.client, a[0]))

@@ -20,6 +20,7 @@
 struct device {
 	int minor;
 	uint64_t total, reserved, cc_major, cc_minor, sms, domain, bus, device, pci_id, subsystem_id, threads_per_sm;
+	uint64_t stream_bytes; /* of each stream; 0: nothing */
 	char uuid[96], name[96];
 	uint64_t instance;	  /* the MIG device that it is; 0: a GPU */
 	int mps_at;		  /* under MPS: its place among the server's GPUs */

@@ -103,13 +103,13 @@ static CUresult check_driver(void)
 
 static bool read_device(int minor, struct device *d)
 {
-	uint64_t v[19];
+	uint64_t v[21];
 	char text[MAX_TEXT] = "";
-	if (!gpusim_open(&conns[minor], minor) || call(&conns[minor], GPUSIM_OP_GPU_INFO, NULL, v, 19, text))
+	if (!gpusim_open(&conns[minor], minor) || call(&conns[minor], GPUSIM_OP_GPU_INFO, NULL, v, 21, text))
 		return false;
 	*d = (struct device){ .minor = minor, .total = v[2], .reserved = v[3], .cc_major = v[4], .cc_minor = v[5],
 			      .sms = v[6], .domain = v[9], .bus = v[10], .device = v[11], .pci_id = v[12],
-			      .subsystem_id = v[13], .threads_per_sm = v[18],
+			      .subsystem_id = v[13], .threads_per_sm = v[18], .stream_bytes = v[20],
 			      .conn = &conns[minor] };
 	return gpusim_line(text, 0, d->uuid, sizeof d->uuid) && gpusim_line(text, 1, d->name, sizeof d->name);
 }

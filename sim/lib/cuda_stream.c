@@ -17,6 +17,7 @@ struct CUstream_st {
 	bool non_blocking;
 	int priority;
 	uint64_t done_at;
+	uint64_t memory; /* the daemon's address of what it takes; 0: nothing */
 	CUgraph capture; /* NULL: it runs what it is given */
 	struct CUstream_st *next;
 };
@@ -198,11 +199,32 @@ void cuda_forget_streams(CUcontext context)
 			e->live = false;
 }
 
+/* What a driver takes for a stream is the context's, and ends with it at the latest. */
+static CUresult take_memory(CUcontext context, uint64_t *address)
+{
+	struct device *d;
+	TRY(cuda_device(context->device, &d));
+	*address = 0;
+	if (!d->stream_bytes)
+		return CUDA_SUCCESS;
+	return cuda_call(context->device, GPUSIM_OP_ALLOC,
+		(const uint64_t[GPUSIM_NARGS]){ d->stream_bytes, context->id, GPUSIM_KIND_LINEAR }, address, 1);
+}
+
+static CUresult free_memory(CUcontext context, uint64_t address)
+{
+	if (!address)
+		return CUDA_SUCCESS;
+	return cuda_call(context->device, GPUSIM_OP_FREE, (const uint64_t[GPUSIM_NARGS]){ address }, NULL, 0);
+}
+
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
 	CUcontext context;
+	uint64_t memory;
 	TRY(cuda_current(&context));
 	NEED(stream && !(flags & ~(unsigned)CU_STREAM_NON_BLOCKING));
+	TRY(take_memory(context, &memory));
 	pthread_mutex_lock(&cuda_mu);
 	struct CUstream_st *s = streams;
 	while (s && s->id)
@@ -217,11 +239,15 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 		s->non_blocking = flags & CU_STREAM_NON_BLOCKING;
 		s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority; /* known, and without effect */
 		s->done_at = 0;
+		s->memory = memory;
 		s->capture = NULL;
 		*stream = s;
 	}
 	pthread_mutex_unlock(&cuda_mu);
-	return s ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	if (s)
+		return CUDA_SUCCESS;
+	free_memory(context, memory);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags)
@@ -237,10 +263,11 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&cuda_mu);
 	struct CUstream_st *s = find(stream, false, NULL);
+	struct CUstream_st was = s ? *s : (struct CUstream_st){ 0 };
 	if (s)
 		s->id = 0;
 	pthread_mutex_unlock(&cuda_mu);
-	return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return s ? free_memory(was.context, was.memory) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* A captured stream runs nothing that could be waited for. */

@@ -34,7 +34,7 @@ stubs)
 	__attribute__((weak, visibility("default"))) int name(void); \
 	int name(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 C
-	forms | awk '{
+	forms | awk '$2 !~ /^cudbg/ {
 		stubs = stubs "STUB(" $1 ")\n"
 		rows = rows "\t{ \"" $2 "\", " $3 ", (void *)(uintptr_t)" $1 ", " ($1 ~ /_pt[ds][sz]$/ ? "true" : "false") " },\n"
 	}

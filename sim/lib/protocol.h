@@ -75,7 +75,8 @@ struct gpusim_response {
 /* -> vals: minor, index, total memory, reserved memory, compute capability major, minor, SM count, architecture
  *    (NVML_DEVICE_ARCH_*), brand (NVML_BRAND_*), pci domain, bus, device, pci device id, pci subsystem id, NUMA
  *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
- *    per SM, BAR1 bytes (0: not told);  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
+ *    per SM, BAR1 bytes (0: not told),
+ *    bytes of each stream;  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
 /* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup
  * shows as the GPU's size. -> vals: total, reserved, free, used (v2 meaning: total = reserved + used + free). With a

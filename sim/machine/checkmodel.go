@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -23,6 +24,8 @@ const (
 	maxDevices = 14
 	// nvmlProfiles is NVML_GPU_INSTANCE_PROFILE_COUNT.
 	nvmlProfiles = 0x12
+	maxCostMS    = 60_000
+	maxCostKiB   = 1 << 20
 )
 
 // architectures are NVML_DEVICE_ARCH_* by the names that a machine file uses.
@@ -88,10 +91,29 @@ func (c *checker) model(field string, doc modelDoc) Model {
 	c.number(field+".sms", doc.SMs, 1, 4096)
 	c.number(field+".max_threads_per_sm", doc.MaxThreadsPerSM, 32, 4096)
 	c.number(field+".nvlinks", doc.NVLinks, 0, 64)
+	m.Costs = c.costs(field+".costs", doc.Costs)
 	if doc.MIG != nil {
 		c.mig(field+".mig", &m, *doc.MIG)
 	}
 	return m
+}
+
+// costs checks what a driver takes for itself: at most a minute, and a GiB.
+func (c *checker) costs(field string, doc costsDoc) Costs {
+	for _, v := range []struct {
+		name    string
+		n, most int
+	}{
+		{"context_ms", doc.ContextMS, maxCostMS}, {"list_ms", doc.ListMS, maxCostMS},
+		{"exit_ms", doc.ExitMS, maxCostMS},
+		{"stream_kib", doc.StreamKiB, maxCostKiB}, {"unlisted_kib", doc.UnlistedKiB, maxCostKiB},
+	} {
+		c.number(field+"."+v.name, v.n, 0, v.most)
+	}
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	kib := func(n int) sharing.Bytes { return sharing.Bytes(max(n, 0)) * sharing.KiB } // #nosec G115 -- not negative
+	return Costs{ContextTime: ms(doc.ContextMS), ListTime: ms(doc.ListMS), ExitTime: ms(doc.ExitMS),
+		Stream: kib(doc.StreamKiB), Unlisted: kib(doc.UnlistedKiB)}
 }
 
 func (c *checker) choice(field, name string, of map[string]uint64) uint64 {

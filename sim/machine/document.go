@@ -57,7 +57,16 @@ type modelDoc struct {
 	PCIDeviceID       uint32       `yaml:"pci_device_id"`
 	PCISubsystemID    uint32       `yaml:"pci_subsystem_id"`
 	NVLinks           int          `yaml:"nvlinks"`
+	Costs             costsDoc     `yaml:"costs"`
 	MIG               *modelMIGDoc `yaml:"mig"`
+}
+
+type costsDoc struct {
+	ContextMS   int `yaml:"context_ms"`
+	ListMS      int `yaml:"list_ms"`
+	ExitMS      int `yaml:"exit_ms"`
+	StreamKiB   int `yaml:"stream_kib"`
+	UnlistedKiB int `yaml:"unlisted_kib"`
 }
 
 type modelMIGDoc struct {

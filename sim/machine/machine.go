@@ -6,6 +6,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 )
@@ -71,6 +72,28 @@ type Model struct {
 	ComputeSlices int
 	MemorySlices  int
 	Profiles      []Profile
+	Costs         Costs
+}
+
+// Costs are measured times and sizes that a driver documents nowhere. The zero value is a driver without them.
+type Costs struct {
+	// ContextTime is how long a new context takes. Lists of processes wait in the first ListTime of it.
+	ContextTime, ListTime time.Duration
+	// ExitTime is for how long an ended process keeps its memory and its place in the lists.
+	ExitTime time.Duration
+	// Stream is the memory of each stream.
+	Stream sharing.Bytes
+	// Unlisted is memory of each context that is in use and in no list of processes.
+	Unlisted sharing.Bytes
+}
+
+// WithoutCosts is the machine with a driver that has none.
+func (m Machine) WithoutCosts() Machine {
+	m.GPUs = slices.Clone(m.GPUs)
+	for i := range m.GPUs {
+		m.GPUs[i].Model.Costs = Costs{}
+	}
+	return m
 }
 
 // Profile is a size of MIG instance.

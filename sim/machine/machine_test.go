@@ -129,11 +129,13 @@ func TestMistakesAreAllListed(t *testing.T) {
 		"too many of one": {"name: a\ngpus: [{model: h100-80gb, mig: {instances: [{profile: 1g.10gb+me, start: 0}, " +
 			"{profile: 1g.10gb+me, start: 1}]}}]",
 			[]string{"more than 1 times"}},
-		"bad model": {"name: a\nmodels: {m: {memory_mib: 0, reserved_mib: -1, compute_capability: 9, mig: {profiles: " +
+		"bad model": {"name: a\nmodels: {m: {memory_mib: 0, reserved_mib: -1, compute_capability: 9, " +
+			"costs: {exit_ms: 60001, stream_kib: -1}, mig: {profiles: " +
 			"[{size: -4, starts: [-1, -1]}]}}}\ngpus: [{model: m, mig: {instances: [{profile: x, start: -3}]}}]",
 			[]string{"models.m.name", "models.m.memory_mib", "models.m.reserved_mib", "models.m.sms",
 				"models.m.architecture",
-				"models.m.brand", "models.m.compute_capability", "models.m.mig.profiles[0].size",
+				"models.m.brand", "models.m.compute_capability", "models.m.costs.exit_ms", "models.m.costs.stream_kib",
+				"models.m.mig.profiles[0].size",
 				"models.m.mig.profiles[0].starts[0]"}},
 	}
 	for name, tt := range tests {

@@ -29,10 +29,11 @@ type client struct {
 	pinned   sharing.Bytes          // contexts and allocations without what is managed
 
 	state  ProcessState
-	serves bool      // an MPS server
-	mps    *attached // nil: no MPS client
-	orphan bool      // its MPS server is gone
-	file   bool      // a file that stands for memory, see Export
+	serves bool          // an MPS server
+	mps    *attached     // nil: no MPS client
+	orphan bool          // its MPS server is gone
+	file   bool          // a file that stands for memory, see Export
+	leaves time.Duration // when what it held is gone, after the end of its process; 0: that has not ended
 }
 
 // holding is memory in use.
@@ -89,13 +90,18 @@ func (m *Model) Close(id ClientID, now time.Duration) {
 		return
 	}
 	c.drop()
+	c.stop(m, now)
+	delete(m.clients, id)
+}
+
+// stop ends the work of a client and, of an MPS server, its clients.
+func (c *client) stop(m *Model, now time.Duration) {
 	c.gpu.sample(now)
-	c.gpu.busy.cancel(id, now)
-	c.gpu.lanes.end(id, now)
+	c.gpu.busy.cancel(c.id, now)
+	c.gpu.lanes.end(c.id, now)
 	if c.serves {
 		m.orphans(c, now)
 	}
-	delete(m.clients, id)
 }
 
 // drop gives back all memory.

@@ -36,8 +36,6 @@ const (
 	MaxXID = 999
 	// MaxLatency is the longest delay of answers: practically a hang.
 	MaxLatency = 24 * time.Hour
-	// MaxContextUnlisted is the most that the driver needs for itself per context.
-	MaxContextUnlisted = sharing.GiB
 	// xidOffBus is the XID of a GPU that has fallen off the bus.
 	xidOffBus = 79
 )
@@ -96,9 +94,8 @@ type Change struct {
 	TimeSlice *TimeSlice
 	// Samples sets what is wrong with answers about processes.
 	Samples *SampleNoise
-	// ContextUnlisted sets what the driver needs for itself per context that is made from now on. It is in use, and in
-	// no process list.
-	ContextUnlisted *sharing.Bytes
+	// Costs sets what the driver takes for itself.
+	Costs CostChange
 	// CountPeak begins to count the most memory held anew.
 	CountPeak bool
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
@@ -154,9 +151,9 @@ func (c Change) check() error {
 	case c.badCallLatency():
 		return sharing.Invalid("latency", "", "write times from 0s to "+MaxLatency.String(),
 			"of a call is out of range")
-	case c.ContextUnlisted != nil && *c.ContextUnlisted > MaxContextUnlisted:
-		return sharing.Invalid("context.unlisted", c.ContextUnlisted.String(), "write a size up to "+
-			MaxContextUnlisted.String(), "is out of range")
+	case c.Costs.bad():
+		return sharing.Invalid("cost", "", "write times up to "+MaxCostTime.String()+" and sizes up to "+
+			MaxCost.String(), "is out of range")
 	case c.TimeSlice != nil && *c.TimeSlice > TimeSliceLong:
 		return sharing.Invalid("time slice", strconv.FormatUint(uint64(*c.TimeSlice), 10), "write 0 to 3",
 			"is not one of the driver's")
@@ -222,9 +219,7 @@ func (m *Model) apply(g *gpu, c Change, now time.Duration) {
 	if c.Latency != nil {
 		g.latency = *c.Latency
 	}
-	if c.ContextUnlisted != nil {
-		g.contextUnlisted = *c.ContextUnlisted
-	}
+	c.Costs.apply(&g.costs)
 	if c.CountPeak {
 		g.peak = 0
 		m.grown(g)

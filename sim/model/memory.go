@@ -53,7 +53,7 @@ func (m *Model) grown(g *gpu) {
 
 // takeUnlisted takes what the driver needs for itself beside a context, or returns OutOfMemory with nothing changed.
 func (m *Model) takeUnlisted(g *gpu, h *holding) error {
-	bytes := g.contextUnlisted
+	bytes := g.costs.Unlisted
 	m.evict(g, h.part, bytes, nil)
 	if bytes > g.capacity[h.part].SubFloor(g.used[h.part]) {
 		return wire.OutOfMemory
@@ -110,10 +110,12 @@ func (m *Model) createContext(c *client, instance uint64, chain Chain) (uint64, 
 	if c.objects() >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	if !c.room(c.contextCost()) {
+	// On an H200 the context of an MPS client counts to its limit in full.
+	size := c.gpu.hw.Model.Context
+	if !c.room(size) {
 		return 0, wire.OutOfMemory
 	}
-	h, err := m.take(c.gpu, part, c.contextCost(), chain)
+	h, err := m.take(c.gpu, part, size, chain)
 	if err != nil {
 		return 0, err
 	}

@@ -32,6 +32,7 @@ type Model struct {
 	gpus    []*gpu
 	clients map[ClientID]*client
 	lastID  uint64 // the last client or context id given
+	leaving []ClientID
 	events  events
 }
 
@@ -68,8 +69,11 @@ type gpu struct {
 	// power is the limit that was set, in milliwatts; 0 for the model's own.
 	power uint64
 	slice TimeSlice
-	// contextUnlisted is what the driver needs for itself per new context, and unlisted what it has of that now.
-	contextUnlisted, unlisted sharing.Bytes
+	costs machine.Costs
+	// listsWait is until when lists of processes wait.
+	listsWait time.Duration
+	// unlisted is the memory of contexts that is in no list.
+	unlisted sharing.Bytes
 
 	ecc    ECC
 	remap  Remap
@@ -85,7 +89,7 @@ func New(mach machine.Machine, driver machine.Driver) *Model {
 	for i, hw := range mach.GPUs {
 		g := &gpu{hw: hw, index: i, pendingMIG: hw.MIG, limits: map[uint64]*limit{}, blocks: map[uint64]int{},
 			place: newAddresses(i), memory: map[uint64]*allocation{}, lanes: newLanes(), sampler: newSampler(),
-			util: AutoUtil, calls: map[wire.Op]CallFault{}}
+			util: AutoUtil, costs: hw.Model.Costs, calls: map[wire.Op]CallFault{}}
 		if hw.MIG {
 			for k, in := range hw.Instances {
 				g.capacity = append(g.capacity, in.Profile.Memory)

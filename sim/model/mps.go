@@ -10,12 +10,8 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-const (
-	// mpsClients is how many clients a server takes on one GPU (Volta and newer).
-	mpsClients = 48
-	// mpsContext is by how much a context of an MPS client is smaller: most of it is the server's, once.
-	mpsContext = 8
-)
+// mpsClients is how many clients a server takes on one GPU (Volta and newer).
+const mpsClients = 48
 
 // attached makes a client one of an MPS server's: its limits, which hold for the process.
 type attached struct {
@@ -98,14 +94,6 @@ func (c *client) holder() ClientID {
 // room tells whether a client may have so many bytes more under its own limit.
 func (c *client) room(bytes sharing.Bytes) bool {
 	return c.mps == nil || bytes <= c.mps.limit.SubFloor(c.pinned)
-}
-
-// contextCost is what a context of this client takes of the GPU's memory.
-func (c *client) contextCost() sharing.Bytes {
-	if c.mps != nil {
-		return c.gpu.hw.Model.Context / mpsContext
-	}
-	return c.gpu.hw.Model.Context
 }
 
 // MemoryFor is Memory for what a CUDA client is told: one of an MPS server sees the whole GPU's size, and what its

@@ -49,7 +49,7 @@ func TestMPSMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cost := m.gpus[0].hw.Model.Context / mpsContext
+	cost := m.gpus[0].hw.Model.Context
 	for _, kind := range []wire.Kind{wire.KindLinear, wire.KindAsync, wire.KindVMM} {
 		at, err := m.Alloc(clients[0], 4*sharing.GiB-cost, ctx, kind, nil)
 		if err != nil {

@@ -6,6 +6,7 @@ package model
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sim/machine"
@@ -18,7 +19,7 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 	const extra = 8 * mib
 	m := testMachine(t, "h100x8", machine.Dmem)
 	before := open(t, m, 0, 1, inA)
-	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(extra)}, 0); err != nil {
+	if err := m.Apply([]int{0}, Change{Costs: CostChange{Unlisted: new(extra)}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	context := m.gpus[0].hw.Model.Context
@@ -52,7 +53,7 @@ func TestNoRoomForUnlistedMemory(t *testing.T) {
 	if _, err := m.Alloc(p.id, free-m.gpus[0].hw.Model.Context-mib, p.ctx, wire.KindLinear, inA); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(2 * mib)}, 0); err != nil {
+	if err := m.Apply([]int{0}, Change{Costs: CostChange{Unlisted: new(2 * mib)}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	used := m.gpus[0].inUse()
@@ -61,10 +62,14 @@ func TestNoRoomForUnlistedMemory(t *testing.T) {
 	}
 }
 
-func TestUnlistedMemoryOutOfRange(t *testing.T) {
+func TestCostsOutOfRange(t *testing.T) {
 	m := testMachine(t, "h100x8", machine.Dmem)
-	if err := m.Apply([]int{0}, Change{ContextUnlisted: new(MaxContextUnlisted + 1)}, 0); !errors.Is(err,
-		sharing.ErrInvalid) {
-		t.Error(err)
+	for _, c := range []CostChange{
+		{Unlisted: new(MaxCost + 1)}, {Stream: new(MaxCost + 1)}, {Context: new(MaxCostTime + 1)},
+		{List: new(-time.Nanosecond)}, {Exit: new(MaxCostTime + 1)},
+	} {
+		if err := m.Apply([]int{0}, Change{Costs: c}, 0); !errors.Is(err, sharing.ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -122,7 +122,8 @@ func (m *machine) in(t *testing.T) *machine { return &machine{t, m.running} }
 
 func (m *machine) startDriver() {
 	m.t.Helper()
-	r := call(m.t, m.env, program("gpusim"), "start", "--machine", m.hardware, "--driver", m.driver, "--dir", m.sim)
+	r := call(m.t, m.env, program("gpusim"), "start", "--machine", m.hardware, "--driver", m.driver, "--dir", m.sim,
+		"--no-costs")
 	if r.code != 0 {
 		m.t.Fatalf("gpusim start: %v", r)
 	}

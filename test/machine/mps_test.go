@@ -172,3 +172,29 @@ func TestMPSLimit(t *testing.T) {
 	r.end()
 	m.noGrants()
 }
+
+// On a driver as slow as an H200's, a killed client stays listed for a moment after the end of its grant. Kerf does not
+// take it for an unmanaged process.
+func TestMPSOnASlowDriver(t *testing.T) {
+	t.Parallel()
+	m := newMPS(t, ", onOverCap: kill, onUnmanagedProcess: kill")
+	m.set("gpu=all", "cost.context=130ms", "cost.list=60ms", "cost.exit=65ms", "cost.stream=512KiB",
+		"cost.unlisted=9011KiB")
+	pin := " --gpu-uuid " + m.uuid(0)
+	for i := range 5 {
+		r := m.run(flags(fmt.Sprintf("--memory 4GiB --name p%d", i)+pin), load("--alloc 3GiB --hold 1h"))
+		wantLoad(t, r.loads(1)[0], "", 3*gib, 3*gib)
+		r.end()
+	}
+	m.noGrants()
+	m.looks(3)
+	if n := m.killed(); n != 0 {
+		t.Errorf("Kerf killed %d processes, and each had its grant", n)
+	}
+	for _, w := range m.state().Warnings {
+		if strings.Contains(w, "without a grant") || strings.Contains(w, "unattributed") {
+			t.Errorf("warning %q", w)
+		}
+	}
+	checkInvariants(t, m)
+}

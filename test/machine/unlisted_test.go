@@ -14,7 +14,7 @@ import (
 func TestMemoryOfTheDriverPerContext(t *testing.T) {
 	t.Parallel()
 	m := newPreloading(t, "")
-	m.set("gpu=all", "context.unlisted=8MiB")
+	m.set("gpu=all", "cost.unlisted=8MiB")
 	script := `for i in $(seq 30); do "$0" --json --hold 1h & done; wait`
 	r := m.run(flags("--memory 8GiB --gpu-uuid "+m.uuid(0)), []string{"sh", "-c", script, program("gpuload")})
 	r.lines(30)
@@ -24,7 +24,7 @@ func TestMemoryOfTheDriverPerContext(t *testing.T) {
 			t.Errorf("the driver's own memory is reported: %s", w)
 		}
 	}
-	m.set("gpu=all", "context.unlisted=1GiB")
+	m.set("gpu=all", "cost.unlisted=1GiB")
 	late := m.run(flags("--memory 1GiB --gpu-uuid "+m.uuid(0)), load("--alloc 512MiB --hold 1h"))
 	late.loads(1)
 	m.wantWarning("GPU 0 has", "of unattributed memory")
@@ -38,7 +38,7 @@ func TestMemoryReserveForContexts(t *testing.T) {
 		t.Run("reserve"+strings.TrimPrefix(reserve, ", memoryReserve: "), func(t *testing.T) {
 			t.Parallel()
 			m := newPreloading(t, reserve)
-			m.set("gpu=all", "context.unlisted=8MiB")
+			m.set("gpu=all", "cost.unlisted=8MiB")
 			first, pin := 7*gib, " --gpu-uuid "+m.uuid(0)
 			second := m.gpu(0).Memory - m.gpu(0).Reserved - first
 			for i, size := range []uint64{first, second} {

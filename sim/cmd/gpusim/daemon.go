@@ -57,6 +57,9 @@ func (f *nodeFlags) prepare(ctx context.Context, log *slog.Logger) (*daemon.PIDF
 	if err != nil {
 		return nil, nil, err
 	}
+	if f.noCosts {
+		mach = mach.WithoutCosts()
+	}
 	drv, err := machine.FindDriver(f.driver)
 	if err != nil {
 		return nil, nil, err

@@ -20,6 +20,7 @@ import (
 // nodeFlags say what to simulate where.
 type nodeFlags struct {
 	machine, driver, dir, libDir string
+	noCosts                      bool
 }
 
 func (f *nodeFlags) add(cmd *cobra.Command) {
@@ -27,6 +28,8 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.machine, "machine", "", "machine: "+strings.Join(machine.Names(), ", ")+
 		", or the path of a machine file (required)")
 	cmd.Flags().StringVar(&f.driver, "driver", "r615", "driver: see gpusim machines")
+	cmd.Flags().BoolVar(&f.noCosts, "no-costs", false,
+		"without the times and sizes of the driver that were measured (cost.* of gpusim set)")
 	cmd.Flags().StringVar(&f.libDir, "lib-dir", "",
 		"folder that holds a folder of libraries for each driver (default: gpusim-lib beside this program)")
 }
@@ -91,6 +94,7 @@ func startCommand() *cobra.Command {
 			defer cancel()
 			status, err := launch.Start(ctx, f.dir, launch.Program{Path: exe, Args: []string{
 				"daemon", "--dir", f.dir, "--machine", f.machine, "--driver", f.driver, "--lib-dir", f.libDir,
+				fmt.Sprintf("--no-costs=%t", f.noCosts),
 			}})
 			if err != nil {
 				return err

@@ -74,6 +74,36 @@ static void tables(void)
 	EQ(t == NULL, 1);
 }
 
+/* A debugger reads and writes the variables by name. It gets no interface, and the reason. */
+static void debugger(void)
+{
+	static const char *const since_12_9[] = { "Source", "NameAddr", "NameSize", "StringAddr", "StringSize" };
+	int (*version)(uint32_t *, uint32_t *, uint32_t *) = symbol("cudbgGetAPIVersion");
+	int (*api)(uint32_t, uint32_t, uint32_t, const void **) = symbol("cudbgGetAPI");
+	uint32_t *flag = symbol("cudbgIpcFlag"), major, minor, revision;
+	const void *table = &table;
+	void *found;
+	int driver, status;
+	EQ(CALL(cuDriverGetVersion)(&driver), 0);
+	EQ(version(&major, &minor, &revision), 0);
+	EQ((int)(major * 1000 + minor * 10), driver);
+	EQ(version(&major, NULL, &revision), 4);
+	EQ(api(major, minor, revision, &table), 0x14);
+	EQ(table == NULL, 1);
+	EQ(api(major, minor, revision, NULL), 4);
+	EQ(*flag, 0);
+	*flag = 1;
+	((void (*)(void))symbol("cudbgReportDriverApiError"))();
+	EQ(((const char *)symbol("cudbgInjectionPath"))[4095], 0);
+	for (size_t i = 0; i < sizeof since_12_9 / sizeof since_12_9[0]; i++) {
+		char name[64];
+		snprintf(name, sizeof name, "cudbgReportedDriverApiError%s", since_12_9[i]);
+		EQ(dlsym(library, name) != NULL, driver >= 12090);
+	}
+	EQ(CALL(cuGetProcAddress_v2)("cudbgGetAPI", &found, driver, 0, &status), 0);
+	EQ(found == NULL && status == 1, 1);
+}
+
 static void proc(void)
 {
 	CUresult (*v1)(const char *, void **, int, cuuint64_t) = CALL(cuGetProcAddress);
@@ -432,6 +462,26 @@ static void until(void)
 	printf("%d\n", ret);
 }
 
+/* Prints how many KiB of free memory four streams take, and how many are missing after the end of the streams, and of
+ * another context with a stream. */
+static void streams(void)
+{
+	CUstream s[4];
+	CUcontext context = start(), again;
+	size_t before = free_now();
+	for (int i = 0; i < 4; i++)
+		EQ(CALL(cuStreamCreate)(&s[i], 0), 0);
+	size_t with = free_now();
+	for (int i = 0; i < 4; i++)
+		EQ(CALL(cuStreamDestroy_v2)(s[i]), 0);
+	size_t after = free_now();
+	EQ(CALL(cuCtxCreate_v2)(&again, 0, 0), 0);
+	EQ(CALL(cuStreamCreate)(&s[0], 0), 0);
+	EQ(CALL(cuCtxDestroy_v2)(again), 0);
+	EQ(CALL(cuCtxSetCurrent)(context), 0);
+	printf("%zu %zu %zu\n", (before - with) >> 10, (before - after) >> 10, (before - free_now()) >> 10);
+}
+
 static CUcontext shared;
 
 static void *hammer(void *unused)
@@ -469,11 +519,13 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} scenarios[] = {
 		{ "devices", devices }, { "proc", proc }, { "tables", tables },
+		{ "debugger", debugger },
 		{ "context", context }, { "linear", linear }, { "vmm", vmm },
 		{ "launch", launch },	{ "fork", fork_ }, { "threads", threads },
 		{ "orphan", orphan },	{ "orphan-exec", orphan_exec },
 		{ "clone", clones },	{ "work", work },
 		{ "processors", processors }, { "until", until },
+		{ "streams", streams },
 	};
 	for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (strcmp(argv[1], scenarios[i].name) == 0) {

@@ -82,6 +82,21 @@ static void command(char *text)
 		unsigned count = 0;
 		ret = CALL(nvmlDeviceGetCount_v2)(&count);
 		printf("%d %u\n", ret, count);
+	} else if (IS("excluded", 0)) {
+		typedef nvmlReturn_t (*count_call)(unsigned *);
+		typedef nvmlReturn_t (*info_call)(unsigned, nvmlExcludedDeviceInfo_t *);
+		typedef nvmlReturn_t (*table_call)(const void **, const void *);
+		nvmlExcludedDeviceInfo_t info;
+		const void *table = &info;
+		unsigned now = 9, before = 9;
+		ret = CALL(nvmlGetExcludedDeviceCount)(&now);
+		ret |= ((count_call)symbol("nvmlGetBlacklistDeviceCount"))(&before);
+		printf("%d %u %u", ret, now, before);
+		printf(" %d", ((count_call)symbol("nvmlGetBlacklistDeviceCount"))(NULL));
+		printf(" %d", CALL(nvmlGetExcludedDeviceInfoByIndex)(0, &info));
+		printf(" %d", ((info_call)symbol("nvmlGetBlacklistDeviceInfoByIndex"))(0, &info));
+		ret = ((table_call)symbol("nvmlInternalGetExportTable"))(&table, "0123456789abcdef");
+		printf(" %d %d\n", ret, table == NULL);
 	} else if (IS("identity", 1)) {
 		nvmlDevice_t d = gpu(arg[1]);
 		char uuid[96] = "", name[96] = "", serial[32] = "";

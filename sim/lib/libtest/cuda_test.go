@@ -15,7 +15,7 @@ import (
 func TestCUDAScenarios(t *testing.T) {
 	for _, driver := range []string{"r550", "r580", "r615"} {
 		for _, name := range []string{
-			"proc", "tables", "context", "linear", "vmm", "launch", "fork", "clone", "threads",
+			"proc", "tables", "debugger", "context", "linear", "vmm", "launch", "fork", "clone", "threads",
 		} {
 			t.Run(driver+"/"+name, func(t *testing.T) {
 				k := start(t, driver, 0x1B)
@@ -111,5 +111,15 @@ func TestCUDAOfALostGPU(t *testing.T) {
 	})
 	if r := program(t, k.dir, nil, "check/cudacheck", "devices"); r.out != "0 0000:43:00.0" {
 		t.Errorf("cuInit: %q, want the GPU that is left", r.out)
+	}
+}
+
+// A stream takes memory of an H200, as measured, and gives it back. Of other models nothing is known.
+func TestStreamsTakeMemory(t *testing.T) {
+	for machine, want := range map[string]string{"h200x8": "2048 0 0", "h100x8": "0 0 0"} {
+		dir := node(t, machine, "r580")
+		if r := program(t, dir, nil, "check/cudacheck", "streams"); r.out != want || r.code != 0 {
+			t.Errorf("%s: %q, exit %d, want %q %s", machine, r.out, r.code, want, r.errout)
+		}
 	}
 }

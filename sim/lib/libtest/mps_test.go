@@ -24,8 +24,6 @@ import (
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
-const mpsContext = h100Context / 8 // what a client's context costs
-
 // gpusim builds the program that stands in for NVIDIA's, once.
 var gpusim = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(built, "gpusim")
@@ -198,7 +196,7 @@ func TestMPSClient(t *testing.T) {
 		t.Errorf("NVML's lists: %q", got[1:])
 	}
 	all := holders(t, dir)
-	if s := d.server(); all[s] != h100Context || all[cmd.Process.Pid] != gib+mpsContext || len(all) != 2 {
+	if s := d.server(); all[s] != h100Context || all[cmd.Process.Pid] != gib+h100Context || len(all) != 2 {
 		t.Errorf("held: %v, want the server's context and the client's 1 GiB", all)
 	}
 	for _, c := range []struct{ command, want string }{
@@ -262,9 +260,9 @@ func TestMPSLimits(t *testing.T) {
 				}
 				return
 			}
-			room := (test.limit - mpsContext) / (256 * mib) * 256 * mib
+			room := (test.limit - h100Context) / (256 * mib) * 256 * mib
 			if got.Allocated != room || got.Error == nil || *got.Error != oom ||
-				*got.Free != test.limit-mpsContext-room {
+				*got.Free != test.limit-h100Context-room {
 				t.Errorf("allocated %d, free %d, want %d of a limit of %d", got.Allocated, *got.Free, room, test.limit)
 			}
 		})

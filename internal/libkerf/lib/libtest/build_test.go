@@ -86,7 +86,8 @@ func start(tb testing.TB, name, driver string) node {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d, err := daemon.New(daemon.Options{Dir: dir, Machine: m, Driver: drv, Log: slog.New(slog.DiscardHandler)})
+	d, err := daemon.New(daemon.Options{Dir: dir, Machine: m.WithoutCosts(), Driver: drv,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		tb.Fatal(err)
 	}
