@@ -37,6 +37,13 @@ func TestExplainUtilization(t *testing.T) {
 		{"80GiB --visible-memory 80GiB --target-percent 100", "1.00\n", "1.00 of that is 1.00"},
 		{"1GiB --visible-memory 640GiB", "0.001\n", "= 0.001"},
 		{"16777215TiB --visible-memory 16777215TiB --target-percent 100", "1.00\n", ""}, // nothing leaves 64 bits
+		{"40GiB --visible-memory 40GiB --server sglang", "0.75\n",
+			"with 6GiB for activations: (0.90 x 40GiB - 6GiB) / 40GiB = 0.75"},
+		{"40GiB --visible-memory 80GiB --server sglang --activation-memory 4GiB", "0.40\n", "/ 80GiB = 0.40"},
+		{"40GiB --visible-memory 40GiB --server trtllm --model-memory 16GiB", "0.833\n",
+			"the model takes 16GiB: (0.90 x 40GiB - 16GiB) / (40GiB - 16GiB) = 0.833"},
+		{"40GiB --visible-memory 80GiB --server trtllm --model-memory 16GiB", "0.312\n", "(80GiB - 16GiB) = 0.312"},
+		{"80GiB --gpus 2 --visible-memory 80GiB --server trtllm --model-memory 16GiB", "0.312\n", "may use 40GiB"},
 	} {
 		out, said, code := explainUtilization(strings.Fields(tt.args)...)
 		if code != command.ExitOK || out != tt.out || !strings.Contains(said, tt.says) {
@@ -56,6 +63,13 @@ func TestExplainUtilization(t *testing.T) {
 		{"40GiB --visible-memory 80GiB --target-percent 0", "--target-percent"},
 		{"40GiB --visible-memory 80GiB --target-percent 101", "--target-percent"},
 		{"1MiB --visible-memory 80GiB", "less than a thousandth"},
+		{"40GiB --visible-memory 80GiB --server tgi", "write vllm, trtllm or sglang"},
+		{"40GiB --visible-memory 80GiB --server trtllm", "--model-memory"},
+		{"40GiB --visible-memory 80GiB --model-memory 16GiB", "is for --server trtllm"},
+		{"40GiB --visible-memory 40GiB --server trtllm --model-memory 40GiB", "is not less than the 40GiB"},
+		{"40GiB --visible-memory 80GiB --server trtllm --model-memory 37GiB",
+			"90 percent of 40GiB is not more than 37GiB"},
+		{"4GiB --visible-memory 80GiB --server sglang", "leaves no memory for the cache"},
 	} {
 		out, said, code := explainUtilization(strings.Fields(tt.args)...)
 		if code != command.ExitUsage || out != "" || !strings.Contains(said, tt.says) {
@@ -66,7 +80,7 @@ func TestExplainUtilization(t *testing.T) {
 
 func TestExplainUtilizationForScripts(t *testing.T) {
 	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--visible-memory", "80GiB", "-o", "json")
-	const want = "{\n  \"utilization\": 0.27,\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  " +
+	const want = "{\n  \"utilization\": 0.27,\n  \"server\": \"vllm\",\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  " +
 		"\"use_percent\": 90\n}\n"
 	if code != command.ExitOK || out != want {
 		t.Errorf("status %d: %s, want %s", code, out, want)
@@ -88,7 +102,8 @@ func TestExplainUtilizationRounds(t *testing.T) {
 	for grant := 1; grant <= 80; grant++ {
 		for use := 10; use <= 100; use += 9 {
 			granted, seen := uint64(grant)<<30, uint64(80)<<30-12345
-			u, err := utilizationOf(fmt.Sprintf("%dGiB", grant), fmt.Sprintf("%dB", seen), 1, use)
+			u, err := utilizationOf(fmt.Sprintf("%dGiB", grant), utilizationFlags{seen: fmt.Sprintf("%dB", seen),
+				server: "vllm", gpus: 1, use: use})
 			if err != nil {
 				t.Fatal(err)
 			}
