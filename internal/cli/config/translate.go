@@ -138,6 +138,9 @@ func configImportCommand(a *command.App) *cobra.Command {
   - NVIDIA's device plugin: time-slicing, MPS, MIG strategy
   - HAMi's device-config.yaml (ConfigMap hami-scheduler-device)
   - HAMi's config.json (ConfigMap hami-device-plugin)
+  - Volcano's device-config.yaml (ConfigMap volcano-vgpu-device-config)
+  - a ConfigMap with one of these, or with several of NVIDIA's: each becomes a
+    pool of the nodes that select it by the label nvidia.com/device-plugin.config
 
 Standard error lists what the command omits, with the reason. If something has
 no counterpart, the command shows each such line and prints no config. FILE can
@@ -146,9 +149,8 @@ be - for standard input. The command needs no GPU and no agent.
 Pools have no node selector, except from HAMi's config.json, which names nodes.
 kerf mig import converts MIG layouts, and kerf translate converts pods.`,
 		Example: "  kerf config import device-plugin.yaml > sharing.yaml\n" +
-			"  kubectl get configmap -n kube-system hami-scheduler-device \\\n" +
-			"    -o 'jsonpath={.data.device-config\\.yaml}' " +
-			"| kerf config import -",
+			"  kubectl get configmap -n kube-system hami-scheduler-device -o yaml \\\n" +
+			"    | kerf config import -",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := a.ReadBounded(args[0], imports.MaxSize)
