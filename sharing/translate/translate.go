@@ -4,9 +4,9 @@
 // Package translate says in Kerf's words what pods ask for that were written for other tools: NVIDIA's device plugin,
 // HAMi, KAI and Run:ai, and Volcano.
 //
-// It promises that a pod asks for the same after it as before, or is refused with what has no counterpart; memory,
-// which pods of Kerf ask for in whole GiB, is rounded up, and that is said. A pod that asks for nothing of another
-// tool's stays as it is. It does not say which node takes the pod, and it is pure.
+// It promises that a pod requests the same afterwards, or is rejected with what has no counterpart. Memory is rounded
+// up to GiB, with a message. A pod without a request of another tool stays as it is. It does not say which node takes
+// the pod, and it is pure.
 package translate
 
 import (
@@ -44,8 +44,8 @@ type Options struct {
 	// replica too (renameByDefault was off).
 	Replicas     int
 	SharedByName bool
-	// MIGSingle is the profile of the nodes' MIG instances under MIG strategy single, where pods request nvidia.com/gpu;
-	// empty without it.
+	// MIGSingle is the profile of the nodes' MIG instances under MIG strategy single, where pods request
+	// nvidia.com/gpu; empty without it.
 	MIGSingle string
 	// MemoryFactor is the MiB in one unit of gpumem and vgpu-memory; 0 is 1.
 	MemoryFactor int
@@ -175,7 +175,7 @@ func sorted(c Container) (found map[dialect][]string, plain []string, own string
 	return found, plain, own
 }
 
-// requestsNone is true for a resource with amount 0.
+// requestsNone is true for amount 0 of a resource.
 func (c Container) requestsNone(resource string) bool {
 	n, err := strconv.ParseUint(c.Limits[resource], 10, 64)
 	return err == nil && n == 0

@@ -73,10 +73,11 @@ func TestOptions(t *testing.T) {
 			"MIG strategy single"},
 		"a factor": {translate.Options{MemoryFactor: 1024}, map[string]string{"nvidia.com/gpumem": "10"},
 			map[string]string{"kerf.dev/gpu-memory-gib": "10"}, ""},
-		"a factor of Volcano": {translate.Options{MemoryFactor: 10}, map[string]string{"volcano.sh/vgpu-memory": "1024"},
+		"a factor of Volcano": {translate.Options{MemoryFactor: 10},
+			map[string]string{"volcano.sh/vgpu-memory": "1024"},
 			map[string]string{"kerf.dev/gpu-memory-gib": "10"}, ""},
-		"too large a factor": {translate.Options{MemoryFactor: 1 << 20}, map[string]string{"nvidia.com/gpumem": "65536"},
-			nil, "is more than any GPU has"},
+		"too large a factor": {translate.Options{MemoryFactor: 1 << 20},
+			map[string]string{"nvidia.com/gpumem": "65536"}, nil, "is more than any GPU has"},
 	} {
 		c, err := tt.options.Pod(translate.Pod{Containers: []translate.Container{{Name: "a", Limits: tt.limits}}})
 		if tt.refused != "" {

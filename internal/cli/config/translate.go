@@ -106,8 +106,8 @@ func translateFile(a *command.App, name string, o manifest.Options, strict bool)
 	for _, s := range append(r.Said, r.Left...) {
 		_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %s\n", a.Name(), s)
 	}
-	_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %d pods found, %d translated, %d GPU requests not translated\n", a.Name(),
-		r.Pods, r.Changed, len(r.Left))
+	_, _ = fmt.Fprintf(a.ErrOut, "%s translate: %d pods found, %d translated, %d GPU requests not translated\n",
+		a.Name(), r.Pods, r.Changed, len(r.Left))
 	if strict && len(r.Left) > 0 {
 		return command.Exit(exitLeft, sharing.Invalid("--strict", "", "change these requests by hand",
 			"found %d GPU requests without a translation", len(r.Left)))

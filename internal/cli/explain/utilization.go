@@ -198,7 +198,8 @@ type utilizationAnswer struct {
 }
 
 func (u utilization) answer() utilizationAnswer {
-	return utilizationAnswer{json.Number(u.number()), u.server, uint64(u.granted), uint64(u.seen), uint64(u.less), u.use}
+	return utilizationAnswer{json.Number(u.number()), u.server, uint64(u.granted), uint64(u.seen), uint64(u.less),
+		u.use}
 }
 
 // number is the part as programs take it, with two digits or three.
@@ -215,8 +216,8 @@ func (u utilization) String() string {
 	uses := min(u.granted, u.seen)
 	switch {
 	case u.server == serverTRTLLM:
-		return fmt.Sprintf("the container sees %s and may use %s, and the model takes %s: (%s x %s - %s) / (%s - %s) = %s",
-			u.seen, uses, u.less, part, uses, u.less, u.seen, u.less, u.number())
+		return fmt.Sprintf("the container sees %s and may use %s, and the model takes %s: "+
+			"(%s x %s - %s) / (%s - %s) = %s", u.seen, uses, u.less, part, uses, u.less, u.seen, u.less, u.number())
 	case u.server == serverSGLang:
 		return fmt.Sprintf("the container sees %s and may use %s, with %s for activations: (%s x %s - %s) / %s = %s",
 			u.seen, uses, u.less, part, uses, u.less, u.seen, u.number())

@@ -80,7 +80,8 @@ func TestExplainUtilization(t *testing.T) {
 
 func TestExplainUtilizationForScripts(t *testing.T) {
 	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--visible-memory", "80GiB", "-o", "json")
-	const want = "{\n  \"utilization\": 0.27,\n  \"server\": \"vllm\",\n  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  " +
+	const want = "{\n  \"utilization\": 0.27,\n  \"server\": \"vllm\",\n" +
+		"  \"granted_bytes\": 25769803776,\n  \"seen_bytes\": 85899345920,\n  " +
 		"\"use_percent\": 90\n}\n"
 	if code != command.ExitOK || out != want {
 		t.Errorf("status %d: %s, want %s", code, out, want)
@@ -117,27 +118,31 @@ func TestExplainUtilizationRounds(t *testing.T) {
 
 // What the recipe and its page write is what the command says.
 func TestRecipesUseTheCommand(t *testing.T) {
-	recipe, err := os.ReadFile("../../../deploy/recipes/kserve-vllm.yaml")
-	if err != nil {
-		t.Fatal(err)
+	typed := regexp.MustCompile(`kerf suggest gpu-memory-utilization ((\d+)GiB .*)`)
+	written := regexp.MustCompile(`--(?:gpu-memory-utilization|mem-fraction-static)=([0-9.]+)`)
+	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`)
+	for file, n := range map[string]int{"kserve-vllm.yaml": 1, "two-models.yaml": 2} {
+		text, err := os.ReadFile("../../../deploy/recipes/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipe := string(text)
+		commands, parts, limits := typed.FindAllStringSubmatch(recipe, -1), written.FindAllStringSubmatch(recipe, -1),
+			limit.FindAllStringSubmatch(recipe, -1)
+		if len(commands) != n || len(parts) != n || len(limits) != n {
+			t.Fatalf("%s has %q, %q and %q", file, commands, parts, limits)
+		}
+		for i, c := range commands {
+			if out, _, code := explainUtilization(strings.Fields(c[1])...); code != command.ExitOK ||
+				strings.TrimSpace(out) != parts[i][1] || c[2] != limits[i][1] {
+				t.Errorf("%s: %s: %q with status %d; the file has %s and %s GiB", file, c[0], out, code, parts[i][1],
+					limits[i][1])
+			}
+		}
 	}
 	page, err := os.ReadFile("../../../docs/use/notebooks-and-inference.md")
 	if err != nil {
 		t.Fatal(err)
-	}
-	line := regexp.MustCompile(`kerf suggest gpu-memory-utilization (.*)`)
-	typed, written := line.FindSubmatch(recipe),
-		regexp.MustCompile(`--gpu-memory-utilization=([0-9.]+)`).FindSubmatch(recipe)
-	if typed == nil || written == nil {
-		t.Fatalf("the recipe has %q and %q", typed, written)
-	}
-	if out, _, code := explainUtilization(strings.Fields(string(typed[1]))...); code != command.ExitOK ||
-		strings.TrimSpace(out) != string(written[1]) {
-		t.Errorf("%s: %q with status %d, and the recipe writes %s", typed[0], out, code, written[1])
-	}
-	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`).FindSubmatch(recipe)
-	if len(limit) < 2 || !strings.HasPrefix(string(typed[1]), string(limit[1])+"GiB ") {
-		t.Errorf("the recipe asks for %q and reckons by %s", limit, typed[0])
 	}
 	row := func(head string) []string {
 		t.Helper()

@@ -92,8 +92,8 @@ func TestParse(t *testing.T) {
 			"volcano.sh/vgpu-memory, resourceMemoryPercentageName: volcano.sh/vgpu-memory-percentage, " +
 			"resourceCoreName: volcano.sh/vgpu-cores, deviceSplitCount: 10, gpuMemoryFactor: 1}\n",
 			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}}, nil},
-		"a ConfigMap of HAMi": {"kind: ConfigMap\ndata:\n  device-config.yaml: |-\n    nvidia:\n      deviceSplitCount: " +
-			"10\n  ld.so.preload: |\n    /usr/local/vgpu/libvgpu.so\n",
+		"a ConfigMap of HAMi": {"kind: ConfigMap\ndata:\n  device-config.yaml: |-\n    nvidia:\n      " +
+			"deviceSplitCount: 10\n  ld.so.preload: |\n    /usr/local/vgpu/libvgpu.so\n",
 			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
 			[]string{"data.ld.so.preload is left out: it has no config"}},
 		"a ConfigMap of the GPU operator": {"kind: ConfigMap\ndata:\n  A100.40gb: |-\n    version: v1\n    sharing: " +

@@ -44,7 +44,7 @@ type remains struct {
 	out    []string
 }
 
-// left has a sentence for each request that stays in the documents.
+// left has a sentence for each request that stays in a file.
 func left(docs []*yaml.Node, namespace string, visible map[*yaml.Node]bool) []string {
 	r := &remains{namespace: namespace, visible: visible, claims: map[string]bool{}, seen: map[*yaml.Node]bool{}}
 	for _, doc := range docs {
@@ -158,7 +158,8 @@ func (r *remains) mapping(n *yaml.Node, p place, depth int) {
 // labelled is true for keys with labels, selectors and taints below.
 func labelled(key string) bool {
 	switch key {
-	case "labels", "nodeSelector", "matchLabels", "nodeLabels", "tolerations", "taints", "nodeTaints", "matchExpressions":
+	case "labels", "nodeSelector", "matchLabels", "nodeLabels", "tolerations", "taints", "nodeTaints",
+		"matchExpressions":
 		return true
 	}
 	return false

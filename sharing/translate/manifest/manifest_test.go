@@ -132,8 +132,8 @@ func TestNoEdit(t *testing.T) {
 		"no place for annotations": {"kind: LLMInferenceService\nmetadata: {name: l}\nspec: {template: {containers: " +
 			"[{name: m, resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 1}}}]}}\n",
 			"has no place for them"},
-		"a complex key": {"spec:\n  containers:\n  - resources:\n      limits:\n        ? nvidia.com/gpu\n        : 1\n" +
-			"        cpu: 1\n", "edit the manifests"},
+		"a complex key": {"spec:\n  containers:\n  - resources:\n      limits:\n        ? nvidia.com/gpu\n" +
+			"        : 1\n        cpu: 1\n", "edit the manifests"},
 		"an anchor that becomes empty": {"spec:\n  containers:\n  - resources:\n      limits: &l\n        " +
 			"nvidia.com/gpu: 0\n", "edit the manifests"},
 	} {
@@ -157,11 +157,13 @@ func TestForms(t *testing.T) {
 		"an anchor and tag": {head + "nvidia.com/gpu: &one !!int 1\n", head + "kerf.dev/gpu: \"1\"\n"},
 		"wide characters": {"# é\nspec: {containers: [{name: 'é€', resources: {limits: {nvidia.com/gpu: 1}}}]}\n",
 			"# é\nspec: {containers: [{name: 'é€', resources: {limits: {kerf.dev/gpu: \"1\"}}}]}\n"},
-		"a folded annotation": {"metadata:\n  annotations:\n    nvidia.com/use-gputype: >-\n      A100\n\n    a: b\n" + head +
-			"nvidia.com/gpu: 1\n", "metadata:\n  annotations:\n    kerf.dev/gpu-model: \"*A100*\"\n\n    a: b\n" + head +
-			"kerf.dev/gpu: \"1\"\n"},
-		"null instead of mappings": {"metadata:\nspec:\n  containers:\n  - name: c\n    resources:\n---\nmetadata:\n  " +
-			"annotations: {gpu-fraction: '0.5'}\nspec:\n  containers:\n  - resources:\n    name: c # last\n",
+		"a folded annotation": {"metadata:\n  annotations:\n    nvidia.com/use-gputype: >-\n      A100\n\n    a: b\n" +
+			head + "nvidia.com/gpu: 1\n",
+			"metadata:\n  annotations:\n    kerf.dev/gpu-model: \"*A100*\"\n\n    a: b\n" + head +
+				"kerf.dev/gpu: \"1\"\n"},
+		"null instead of mappings": {"metadata:\nspec:\n  containers:\n  - name: c\n    resources:\n---\n" +
+			"metadata:\n  annotations: {gpu-fraction: '0.5'}\nspec:\n  containers:\n  - resources:\n" +
+			"    name: c # last\n",
 			"metadata:\nspec:\n  containers:\n  - name: c\n    resources:\n---\nspec:\n  containers:\n  - resources: " +
 				"{limits: {kerf.dev/gpu-percent: \"50\"}}\n    name: c # last\n"},
 	} {

@@ -36,7 +36,8 @@ func (w *walk) pod(p pod) {
 	}
 	if len(change.Annotations) > 0 && len(p.path) == 0 {
 		w.errs = append(w.errs, fmt.Errorf("%v: %w", p.in, sharing.Invalid("container "+p.containers[0].name, "",
-			"write kerf.dev limits and annotations by hand", "needs annotations, and this object has no place for them")))
+			"write kerf.dev limits and annotations by hand",
+			"needs annotations, and this object has no place for them")))
 		return
 	}
 	w.result.Changed++
@@ -211,7 +212,8 @@ func (w *walk) amount(n *yaml.Node, in object) {
 
 // quotas are the kinds that bound the requests of others.
 func quotas() []string {
-	return []string{"ClusterQueue", "ClusterResourceQuota", "Cohort", "LimitRange", "PodGroup", "Queue", "ResourceQuota"}
+	return []string{"ClusterQueue", "ClusterResourceQuota", "Cohort", "LimitRange", "PodGroup", "Queue",
+		"ResourceQuota"}
 }
 
 // quota renames whole GPUs and MIG instances in quotas. The amounts of shares are other units, and stay.

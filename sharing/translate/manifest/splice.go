@@ -100,7 +100,7 @@ func (s *source) endOfScalar(n *yaml.Node, indent int) int {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		return s.endOfBlock(i, indent)
 	}
-	return i + len(n.Value) // in several lines it is longer, which the comparison with the tree finds
+	return i + len(n.Value) // of several lines, the comparison fails
 }
 
 // endOfQuoted is the length of a quoted text. The escape makes the next byte ordinary.

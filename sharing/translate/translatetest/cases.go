@@ -134,7 +134,8 @@ func taken() (out []Case) {
 	} {
 		limits, annotations, _ := strings.Cut(c.want, "@")
 		out = append(out, Case{Name: c.name, Options: c.options, Pod: c.pod, Limits: read(limits),
-			Annotations: read(annotations), Said: c.said, RequestsNone: strings.HasPrefix(c.name, "no GPU") && limits == ""})
+			Annotations: read(annotations), Said: c.said,
+			RequestsNone: strings.HasPrefix(c.name, "no GPU") && limits == ""})
 	}
 	return out
 }
