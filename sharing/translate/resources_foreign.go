@@ -114,7 +114,7 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 		t.refuse(at+": "+d.priority, "1", "leave it out, or give the container a profile of low priority",
 			"has no counterpart that a pod may write: priorities come from profiles")
 	}
-	if memory *= uint64(max(1, t.options.MemoryFactor)); memory > 1<<33 { //nolint:gosec // at least 1
+	if memory *= uint64(max(1, t.options.MemoryFactor)); memory > 1<<33 {
 		t.refuse(at+": "+d.memory, c.Limits[d.memory], "use a smaller --memory-factor", "is more than any GPU has")
 	}
 	if len(t.errs) > before {

@@ -4,6 +4,7 @@
 package manifest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
@@ -44,7 +45,7 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("%s: the result is no JSON", in)
 		}
 		again, err := manifest.Translate(r.Text, o)
-		if err != nil || string(again.Text) != string(r.Text) || again.Changed != 0 {
+		if err != nil || !bytes.Equal(again.Text, r.Text) || again.Changed != 0 {
 			t.Errorf("%s, a second time: %d changed, %v\n%s", in, again.Changed, err,
 				cmp.Diff(string(r.Text), string(again.Text)))
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -190,14 +191,11 @@ func render(n *yaml.Node, isJSON bool) string {
 		quoted, _ := json.Marshal(n.Value) // a string always encodes, and YAML reads it as JSON does
 		return string(quoted)
 	}
-	out := "{"
+	var pairs []string
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if i > 0 {
-			out += ", "
-		}
-		out += render(n.Content[i], isJSON) + ": " + render(n.Content[i+1], isJSON)
+		pairs = append(pairs, render(n.Content[i], isJSON)+": "+render(n.Content[i+1], isJSON))
 	}
-	return out + "}"
+	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
 // plainKey is true for the keys of Kubernetes that the edits put.
