@@ -122,17 +122,17 @@ func (t *translation) annotations() {
 	if v, ok := take("nvidia.com/nouse-gputype"); ok {
 		models = append(models, globs(v, "!")...)
 	}
-	for _, domain := range []string{"nvidia.com/", "volcano.sh/"} {
-		if v, ok := take(domain + "use-gpuuuid"); ok {
+	for _, name := range [][2]string{{"nvidia.com/", ""}, {"volcano.sh/", "vgpu-"}} {
+		if v, ok := take(name[0] + name[1] + "use-gpuuuid"); ok {
 			uuids = append(uuids, words(v)...)
 		}
-		if v, ok := take(domain + "nouse-gpuuuid"); ok {
-			t.refuse("annotation "+domain+"nouse-gpuuuid", v,
+		if v, ok := take(name[0] + name[1] + "nouse-gpuuuid"); ok {
+			t.refuse("annotation "+name[0]+name[1]+"nouse-gpuuuid", v,
 				"name those that may be used, with kerf.dev/gpu-uuid, or mark the GPU with kerf cordon",
 				"has no counterpart")
 		}
-		if v, ok := take(domain + "vgpu-mode"); ok {
-			t.mode("annotation "+domain+"vgpu-mode", v)
+		if v, ok := take(name[0] + "vgpu-mode"); ok {
+			t.mode("annotation "+name[0]+"vgpu-mode", v)
 		}
 	}
 	if v, ok := take("nvidia.com/numa-bind"); ok && v == "true" {

@@ -72,6 +72,11 @@ func (t *translation) nvidia(at, name string, c Container) {
 			"has no counterpart: a container has one MIG instance, since a program uses one at a time")
 	case mig:
 		t.out.Limits[c.Name] = map[string]string{sharing.Domain + "/mig-" + profile: "1"}
+	case name == nvidiaGPU && t.options.MIGSingle != "" && n > 1:
+		t.refuse(at+": "+name, value, "use as many containers",
+			"has no counterpart with MIG strategy single: a container has one MIG instance")
+	case name == nvidiaGPU && t.options.MIGSingle != "":
+		t.give(c.Name, sharing.Request{Kind: sharing.KindMIG, MIG: t.options.MIGSingle, GPUs: 1})
 	case name == nvidiaGPU && !t.options.SharedByName:
 		t.give(c.Name, sharing.Request{Kind: sharing.KindWhole, GPUs: n})
 	case t.options.Replicas < 1 || t.options.Replicas > int(sharing.FullGPU):
@@ -108,6 +113,9 @@ func (t *translation) dialect(at string, d dialect, c Container) {
 	if priority := amount(d.priority, 1, 0); priority == 1 {
 		t.refuse(at+": "+d.priority, "1", "leave it out, or give the container a profile of low priority",
 			"has no counterpart that a pod may write: priorities come from profiles")
+	}
+	if memory *= uint64(max(1, t.options.MemoryFactor)); memory > 1<<33 {
+		t.refuse(at+": "+d.memory, c.Limits[d.memory], "use a smaller --memory-factor", "is more than any GPU has")
 	}
 	if len(t.errs) > before {
 		return

@@ -4,16 +4,18 @@
 // Package translate says in Kerf's words what pods ask for that were written for other tools: NVIDIA's device plugin,
 // HAMi, KAI and Run:ai, and Volcano.
 //
-// It promises that a pod asks for the same after it as before, or is refused with what has no counterpart; memory,
-// which pods of Kerf ask for in whole GiB, is rounded up, and that is said. A pod that asks for nothing of another
-// tool's stays as it is. It does not say which node takes the pod, and it is pure.
+// It promises that a pod requests the same afterwards, or is rejected with what has no counterpart. Memory is rounded
+// up to GiB, with a message. A pod without a request of another tool stays as it is. It does not say which node takes
+// the pod, and it is pure.
 package translate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kerf-gpu/kerf/sharing"
@@ -42,6 +44,11 @@ type Options struct {
 	// replica too (renameByDefault was off).
 	Replicas     int
 	SharedByName bool
+	// MIGSingle is the profile of the nodes' MIG instances under MIG strategy single, where pods request
+	// nvidia.com/gpu; empty without it.
+	MIGSingle string
+	// MemoryFactor is the MiB in one unit of gpumem and vgpu-memory; 0 is 1.
+	MemoryFactor int
 }
 
 // Change is what of a pod is to be written otherwise.
@@ -68,7 +75,7 @@ func (o Options) Pod(p Pod) (Change, error) {
 	for _, c := range p.Containers {
 		t.container(c, fraction)
 	}
-	if len(t.out.Drop) > 0 || fraction != nil {
+	if t.requests || fraction != nil {
 		t.annotations()
 	}
 	slices.Sort(t.out.DropAnnotations)
@@ -84,6 +91,8 @@ type translation struct {
 	pod     Pod
 	out     Change
 	errs    []error
+	// requests is true if a container requests a GPU.
+	requests bool
 }
 
 func (t *translation) refuse(field, value, remedy, problem string, args ...any) {
@@ -96,22 +105,7 @@ func (t *translation) say(format string, args ...any) {
 
 // container translates the resources of one container, and what the pod's annotations give it.
 func (t *translation) container(c Container, f *fraction) {
-	found := map[dialect][]string{}
-	var plain, own []string
-	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
-		switch d, known := dialectOf(name); {
-		case strings.HasPrefix(name, sharing.Domain+"/"):
-			own = append(own, name)
-		case known:
-			found[d] = append(found[d], name)
-		case name == nvidiaGPU, name == nvidiaShared, strings.HasPrefix(name, nvidiaMIG):
-			plain = append(plain, name)
-		}
-	}
-	if found[hami()] != nil && slices.Contains(plain, nvidiaGPU) {
-		found[hami()] = append(found[hami()], nvidiaGPU) // HAMi's number of GPUs
-		plain = slices.DeleteFunc(plain, func(s string) bool { return s == nvidiaGPU })
-	}
+	found, plain, own := t.requested(c)
 	mine := f != nil && f.container == c.Name
 	kinds := len(found) + min(1, len(plain))
 	if mine {
@@ -124,10 +118,11 @@ func (t *translation) container(c Container, f *fraction) {
 	case kinds > 1 || len(plain) > 1:
 		t.refuse(at, "", "ask in one way", "asks for GPUs in several ways at once")
 		return
-	case len(own) > 0:
-		t.refuse(at, own[0], "leave out one of them", "asks for GPUs of Kerf's already")
+	case own != "":
+		t.refuse(at, own, "leave out one of them", "asks for GPUs of Kerf's already")
 		return
 	}
+	t.requests = true
 	for d, names := range found {
 		t.dialect(at, d, c)
 		t.drop(c.Name, names...)
@@ -139,6 +134,51 @@ func (t *translation) container(c Container, f *fraction) {
 	if mine {
 		t.give(c.Name, f.request)
 	}
+}
+
+// requested are the GPU resources of a container without those of amount 0, which it loses.
+func (t *translation) requested(c Container) (found map[dialect][]string, plain []string, own string) {
+	found, plain, own = sorted(c)
+	for d, names := range found {
+		if c.requestsNone(d.number) && !slices.ContainsFunc(names, func(s string) bool { return !c.requestsNone(s) }) {
+			t.drop(c.Name, names...)
+			delete(found, d)
+		}
+	}
+	plain = slices.DeleteFunc(plain, func(name string) bool {
+		none := c.requestsNone(name)
+		if none {
+			t.drop(c.Name, name)
+		}
+		return none
+	})
+	return found, plain, own
+}
+
+// sorted are the GPU resources of a container: those of each tool, NVIDIA's, and the first of Kerf's.
+func sorted(c Container) (found map[dialect][]string, plain []string, own string) {
+	found = map[dialect][]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
+		switch d, known := dialectOf(name); {
+		case strings.HasPrefix(name, sharing.Domain+"/"):
+			own = cmp.Or(own, name)
+		case known:
+			found[d] = append(found[d], name)
+		case name == nvidiaGPU, name == nvidiaShared, strings.HasPrefix(name, nvidiaMIG):
+			plain = append(plain, name)
+		}
+	}
+	if found[hami()] != nil && slices.Contains(plain, nvidiaGPU) {
+		found[hami()] = append(found[hami()], nvidiaGPU) // HAMi's number of GPUs
+		plain = slices.DeleteFunc(plain, func(s string) bool { return s == nvidiaGPU })
+	}
+	return found, plain, own
+}
+
+// requestsNone is true for amount 0 of a resource.
+func (c Container) requestsNone(resource string) bool {
+	n, err := strconv.ParseUint(c.Limits[resource], 10, 64)
+	return err == nil && n == 0
 }
 
 func (t *translation) drop(container string, names ...string) {

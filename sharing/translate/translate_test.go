@@ -45,7 +45,7 @@ func TestCases(t *testing.T) {
 			strings.Contains(said, "rounded") {
 			t.Errorf("%s: said %q", tt.Name, said)
 		}
-		if c.Empty() != (len(tt.Limits) == 0) {
+		if c.Empty() != (len(tt.Limits) == 0 && !tt.RequestsNone) {
 			t.Errorf("%s: empty is %v", tt.Name, c.Empty())
 		}
 	}
@@ -56,6 +56,55 @@ func orEmpty(m map[string]string) map[string]string {
 		return map[string]string{}
 	}
 	return m
+}
+
+// TestOptions: what a pod cannot say itself.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		options translate.Options
+		limits  map[string]string
+		want    map[string]string
+		refused string
+	}{
+		"MIG single": {translate.Options{MIGSingle: "1g.10gb"}, map[string]string{"nvidia.com/gpu": "1"},
+			map[string]string{"kerf.dev/mig-1g.10gb": "1"}, ""},
+		"MIG single, two": {translate.Options{MIGSingle: "1g.10gb"}, map[string]string{"nvidia.com/gpu": "2"}, nil,
+			"MIG strategy single"},
+		"a factor": {translate.Options{MemoryFactor: 1024}, map[string]string{"nvidia.com/gpumem": "10"},
+			map[string]string{"kerf.dev/gpu-memory-gib": "10"}, ""},
+		"a factor of Volcano": {translate.Options{MemoryFactor: 10},
+			map[string]string{"volcano.sh/vgpu-memory": "1024"},
+			map[string]string{"kerf.dev/gpu-memory-gib": "10"}, ""},
+		"too large a factor": {translate.Options{MemoryFactor: 1 << 20},
+			map[string]string{"nvidia.com/gpumem": "65536"}, nil, "is more than any GPU has"},
+	} {
+		c, err := tt.options.Pod(translate.Pod{Containers: []translate.Container{{Name: "a", Limits: tt.limits}}})
+		if tt.refused != "" {
+			if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if d := cmp.Diff(tt.want, c.Limits["a"]); d != "" || err != nil {
+			t.Errorf("%s: %v\n%s", name, err, d)
+		}
+	}
+	for _, tt := range []struct {
+		options        translate.Options
+		resource, want string
+	}{
+		{translate.Options{}, "nvidia.com/gpu", "kerf.dev/gpu"},
+		{translate.Options{MIGSingle: "1g.10gb"}, "nvidia.com/gpu", "kerf.dev/mig-1g.10gb"},
+		{translate.Options{Replicas: 2, SharedByName: true}, "nvidia.com/gpu", ""},
+		{translate.Options{}, "nvidia.com/mig-1g.10gb.me", "kerf.dev/mig-1g.10gb.me"},
+		{translate.Options{}, "nvidia.com/mig-big", ""},
+		{translate.Options{}, "nvidia.com/gpumem", ""},
+	} {
+		if got, ok := tt.options.Quota(tt.resource); ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("%+v, %s: %q, %v", tt.options, tt.resource, got, ok)
+		}
+	}
 }
 
 // TestOf: a request that a pod can ask for is read back as it was, but for the rounding.
@@ -120,7 +169,7 @@ func FuzzPod(f *testing.F) {
 			delete(after.Annotations, name)
 		}
 		maps.Copy(after.Annotations, c.Annotations)
-		if c.Empty() {
+		if c.Empty() || len(c.Limits["a"]) == 0 { // amounts of 0 request nothing
 			return
 		}
 		if again, err := o.Pod(after); err != nil || !again.Empty() {

@@ -68,15 +68,18 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       variables.slots.map(s, {'at': s.at, 'name': s.name, 'limits': s.limits, 'requests': s.requests, 'noLimits': s.noLimits, 'noRequests': s.noRequests,
       'own': dyn(s.limits.exists(r, r.startsWith('kerf.dev/'))),
       'kai': dyn(variables.kai && s.name == variables.kaiName),
-      'volcano': dyn(s.limits.exists(r, r in ['volcano.sh/vgpu-number', 'volcano.sh/vgpu-memory', 'volcano.sh/vgpu-memory-percentage', 'volcano.sh/vgpu-cores'])),
-      'hami': dyn(s.limits.exists(r, r in ['nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority'])),
-      'plain': dyn(s.limits.filter(r, r == 'nvidia.com/gpu.shared' || r.startsWith('nvidia.com/mig-') || r == 'nvidia.com/gpu' &&
-      !s.limits.exists(q, q in ['nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority'])))
-      }).filter(s, s.kai || s.volcano || s.hami || s.plain.size() > 0)
-  # So many GPUs with so much of each. n is the number of a resource of NVIDIA's plugin.
+      'volcano': dyn(s.limits.exists(r, r in ['volcano.sh/vgpu-number', 'volcano.sh/vgpu-memory', 'volcano.sh/vgpu-memory-percentage', 'volcano.sh/vgpu-cores']) &&
+      !({{ include "kerf.whole" (dict "name" "'volcano.sh/vgpu-number'" "none" "1") }} == 0 && {{ include "kerf.whole" (dict "name" "'volcano.sh/vgpu-memory'" "none" "0") }} == 0 && {{ include "kerf.whole" (dict "name" "'volcano.sh/vgpu-memory-percentage'" "none" "0") }} == 0 && {{ include "kerf.whole" (dict "name" "'volcano.sh/vgpu-cores'" "none" "0") }} == 0)),
+      'hami': dyn(s.limits.exists(r, r in ['nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority']) &&
+      !({{ include "kerf.whole" (dict "name" "'nvidia.com/gpu'" "none" "1") }} == 0 && {{ include "kerf.whole" (dict "name" "'nvidia.com/gpumem'" "none" "0") }} == 0 && {{ include "kerf.whole" (dict "name" "'nvidia.com/gpumem-percentage'" "none" "0") }} == 0 && {{ include "kerf.whole" (dict "name" "'nvidia.com/gpucores'" "none" "0") }} == 0 && {{ include "kerf.whole" (dict "name" "'nvidia.com/priority'" "none" "0") }} == 0)),
+      'plain': dyn(s.limits.filter(r, (r == 'nvidia.com/gpu.shared' || r.startsWith('nvidia.com/mig-') || r == 'nvidia.com/gpu' &&
+      !s.limits.exists(q, q in ['nvidia.com/gpumem', 'nvidia.com/gpumem-percentage', 'nvidia.com/gpucores', 'nvidia.com/priority'])) && {{ include "kerf.whole" (dict "name" "r" "none" "0") }} != 0)),
+      'foreign': dyn(s.limits.exists(r, {{ include "kerf.foreign" . }}))
+      }).filter(s, s.kai || s.foreign)
+  # So many GPUs with so much of each. n is the number of a resource of NVIDIA's plugin. none is true if all amounts are 0.
   - name: amounts
     expression: >-
-      variables.asking.map(s, {'of': dyn(s),
+      variables.asking.map(s, {'of': dyn(s), 'none': dyn(!s.kai && !s.volcano && !s.hami && s.plain.size() == 0),
       'n': dyn(s.plain.size() != 1 ? 0 : {{ include "kerf.whole" (dict "name" "s.plain[0]" "none" "0") }}),
       'gpus': dyn(s.kai ? variables.kaiGPUs : s.volcano ? {{ include "kerf.whole" (dict "name" "'volcano.sh/vgpu-number'" "none" "1") }} : s.hami ? {{ include "kerf.whole" (dict "name" "'nvidia.com/gpu'" "none" "1") }} : 1),
       'memory': dyn(s.kai ? variables.kaiMemory : s.volcano ? {{ include "kerf.whole" (dict "name" "'volcano.sh/vgpu-memory'" "none" "0") }} : {{ include "kerf.whole" (dict "name" "'nvidia.com/gpumem'" "none" "0") }}),
@@ -86,7 +89,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
   # Why one of them has no counterpart; empty where it has.
   - name: judged
     expression: >-
-      variables.amounts.map(a, {'of': a.of, 'n': a.n, 'gpus': a.gpus, 'memory': a.memory, 'share': a.share, 'cores': a.cores, 'why': dyn(
+      variables.amounts.map(a, {'of': a.of, 'none': a.none, 'n': a.n, 'gpus': a.gpus, 'memory': a.memory, 'share': a.share, 'cores': a.cores, 'why': dyn(a.none ? '' :
       (a.of.kai ? 1 : 0) + (a.of.volcano ? 1 : 0) + (a.of.hami ? 1 : 0) + a.of.plain.size() > 1 ? 'asks for GPUs in several ways at once: ask in one way' :
       a.of.own ? 'asks for GPUs of Kerf already: leave out one of them' :
       a.of.kai ? variables.kaiWhy :
@@ -111,17 +114,20 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
       a.memory > 0 || a.cores == 0 || a.share == 0 && a.cores == 100 || a.cores == a.share ? '' :
       a.share == 0 ? 'asks for a part of the compute and no memory, which would be all memory of a GPU: say how much memory' :
       'asks for other percents of memory and of compute: say the memory in MiB')})
+  # Whether a container requests a GPU.
+  - name: requests
+    expression: variables.judged.exists(a, !a.none)
   # The GPUs that may be used, and those that may not.
   - name: models
     expression: >-
       {{ include "kerf.words" "nvidia.com/use-gputype" }} + {{ include "kerf.words" "nvidia.com/nouse-gputype" }}
   - name: uuids
     expression: >-
-      {{ include "kerf.words" "nvidia.com/use-gpuuuid" }} + {{ include "kerf.words" "volcano.sh/use-gpuuuid" }}
+      {{ include "kerf.words" "nvidia.com/use-gpuuuid" }} + {{ include "kerf.words" "volcano.sh/vgpu-use-gpuuuid" }}
   # Why an annotation has none.
   - name: noteWhy
     expression: >-
-      (variables.notes.exists(k, k in ['nvidia.com/nouse-gpuuuid', 'volcano.sh/nouse-gpuuuid']) ? ['annotation nouse-gpuuuid has no counterpart: name those that may be used, with kerf.dev/gpu-uuid'] : []) +
+      (variables.notes.exists(k, k in ['nvidia.com/nouse-gpuuuid', 'volcano.sh/vgpu-nouse-gpuuuid']) ? ['annotation nouse-gpuuuid has no counterpart: name those that may be used, with kerf.dev/gpu-uuid'] : []) +
       (variables.notes.exists(k, k in ['nvidia.com/vgpu-mode', 'volcano.sh/vgpu-mode'] && !(variables.notes[k] in ['hami-core', 'mps'])) ? ['annotation vgpu-mode: a part of a GPU is no MIG instance; ask for one with kerf.dev/mig-1g.10gb and the like'] : []) +
       (variables.notes[?'nvidia.com/numa-bind'].orValue('') == 'true' ? ['annotation nvidia.com/numa-bind has no counterpart for a part of a GPU'] : []) +
       (variables.notes[?'hami.io/gpu-scheduler-policy'].orValue('binpack') in ['binpack', 'spread'] ? [] : ['annotation hami.io/gpu-scheduler-policy: write binpack or spread']) +
@@ -131,7 +137,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
     expression: >-
       variables.judged.filter(a, a.why != '').map(a, 'container "' + a.of.name + '" ' + a.why) +
       (variables.kai && variables.kaiWhy != '' ? [variables.kaiWhy] : []) +
-      (variables.judged.size() > 0 ? variables.noteWhy : [])
+      (variables.requests ? variables.noteWhy : [])
 {{- end }}
 
 {{/* kerf.translate.gives is what the pod becomes. */}}
@@ -140,7 +146,7 @@ r in ['nvidia.com/gpu', 'nvidia.com/gpu.shared', 'nvidia.com/gpumem', 'nvidia.co
   # What each container gets, and how many GPUs it is over.
   - name: gives
     expression: >-
-      variables.judged.map(a, {'of': a.of, 'over': dyn(a.of.plain.size() > 0 ? 1 : a.gpus), 'limits': dyn(
+      variables.judged.map(a, {'of': a.of, 'over': dyn(a.of.plain.size() > 0 ? 1 : a.gpus), 'limits': dyn(a.none ? {} :
       a.of.plain.size() > 0 && a.of.plain[0].startsWith('nvidia.com/mig-') ? {a.of.plain[0].replace('nvidia.com/', 'kerf.dev/'): '1'} :
 {{- if $replicas }}
       a.of.plain.size() > 0{{ if not .Values.admission.translate.gpuIsReplica }} && a.of.plain[0] != 'nvidia.com/gpu'{{ end }} ? {'kerf.dev/gpu-percent': '{{ div 100 $replicas }}'} :

@@ -12,7 +12,8 @@ import (
 )
 
 func TestTranslateCommand(t *testing.T) {
-	const pod = "kind: Pod\nmetadata: {name: a, namespace: team}\nspec: {containers: [{name: c, resources: {limits: " +
+	const pod = "kind: Pod\nmetadata: {name: a, namespace: team}\nspec: {schedulerName: volcano, containers: " +
+		"[{name: c, resources: {limits: " +
 		"{LIMIT}}}]}\n"
 	for name, tt := range map[string]struct {
 		limit, want, errs string
@@ -23,6 +24,25 @@ func TestTranslateCommand(t *testing.T) {
 			command.ExitOK},
 		"a replica": {"nvidia.com/gpu: 1", `kerf.dev/gpu-percent: "25"`, "one of 4 replicas",
 			[]string{"--replicas", "4", "--gpu-is-replica"}, command.ExitOK},
+		"MIG single": {"nvidia.com/gpu: 1", `kerf.dev/mig-1g.10gb: "1"`, "1 translated",
+			[]string{"--mig-single", "1g.10gb"}, command.ExitOK},
+		"a factor": {"nvidia.com/gpumem: 10", `kerf.dev/gpu-memory-gib: "10"`, "1 translated",
+			[]string{"--memory-factor", "1024"}, command.ExitOK},
+		"another scheduler": {"nvidia.com/gpu: 1", "schedulerName: kerf-scheduler", "1 translated",
+			[]string{"--scheduler", "kerf-scheduler"}, command.ExitOK},
+		"the scheduler stays": {"nvidia.com/gpu: 1", "schedulerName: volcano", "schedulerName volcano stays", nil,
+			command.ExitOK},
+		"left": {"nvshare.com/gpu: 1", "nvshare.com/gpu: 1", "Pod team/a: line 3: spec.containers.resources.limits: " +
+			"nvshare.com/gpu stays", nil, command.ExitOK},
+		"left, strictly": {"nvshare.com/gpu: 1", "", "found 1 GPU requests without a translation",
+			[]string{"--strict"}, exitLeft},
+		"none left, strictly": {"nvidia.com/gpu: 1", `kerf.dev/gpu: "1"`, "0 GPU requests not translated",
+			[]string{"--strict"}, command.ExitOK},
+		"no profile": {"nvidia.com/gpu: 1", "", "--mig-single", []string{"--mig-single", "big"}, command.ExitUsage},
+		"profile and replica": {"nvidia.com/gpu: 1", "", "--mig-single", []string{"--mig-single", "1g.10gb",
+			"--replicas", "2", "--gpu-is-replica"}, command.ExitUsage},
+		"no factor": {"nvidia.com/gpu: 1", "", "--memory-factor", []string{"--memory-factor", "0"},
+			command.ExitUsage},
 		"elsewhere": {"nvidia.com/gpu: 1", "nvidia.com/gpu: 1", "0 pods found", []string{"-n", "other"},
 			command.ExitOK},
 		"no size": {"nvidia.com/gpu.shared: 1", "", "Pod team/a: container c: nvidia.com/gpu.shared", nil,

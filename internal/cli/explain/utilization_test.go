@@ -37,6 +37,13 @@ func TestExplainUtilization(t *testing.T) {
 		{"80GiB --visible-memory 80GiB --target-percent 100", "1.00\n", "1.00 of that is 1.00"},
 		{"1GiB --visible-memory 640GiB", "0.001\n", "= 0.001"},
 		{"16777215TiB --visible-memory 16777215TiB --target-percent 100", "1.00\n", ""}, // nothing leaves 64 bits
+		{"40GiB --visible-memory 40GiB --server sglang", "0.75\n",
+			"with 6GiB for activations: (0.90 x 40GiB - 6GiB) / 40GiB = 0.75"},
+		{"40GiB --visible-memory 80GiB --server sglang --activation-memory 4GiB", "0.40\n", "/ 80GiB = 0.40"},
+		{"40GiB --visible-memory 40GiB --server trtllm --model-memory 16GiB", "0.833\n",
+			"the model takes 16GiB: (0.90 x 40GiB - 16GiB) / (40GiB - 16GiB) = 0.833"},
+		{"40GiB --visible-memory 80GiB --server trtllm --model-memory 16GiB", "0.312\n", "(80GiB - 16GiB) = 0.312"},
+		{"80GiB --gpus 2 --visible-memory 80GiB --server trtllm --model-memory 16GiB", "0.312\n", "may use 40GiB"},
 	} {
 		out, said, code := explainUtilization(strings.Fields(tt.args)...)
 		if code != command.ExitOK || out != tt.out || !strings.Contains(said, tt.says) {
@@ -56,6 +63,13 @@ func TestExplainUtilization(t *testing.T) {
 		{"40GiB --visible-memory 80GiB --target-percent 0", "--target-percent"},
 		{"40GiB --visible-memory 80GiB --target-percent 101", "--target-percent"},
 		{"1MiB --visible-memory 80GiB", "less than a thousandth"},
+		{"40GiB --visible-memory 80GiB --server tgi", "write vllm, trtllm or sglang"},
+		{"40GiB --visible-memory 80GiB --server trtllm", "--model-memory"},
+		{"40GiB --visible-memory 80GiB --model-memory 16GiB", "is for --server trtllm"},
+		{"40GiB --visible-memory 40GiB --server trtllm --model-memory 40GiB", "is not less than the 40GiB"},
+		{"40GiB --visible-memory 80GiB --server trtllm --model-memory 37GiB",
+			"90 percent of 40GiB is not more than 37GiB"},
+		{"4GiB --visible-memory 80GiB --server sglang", "leaves no memory for the cache"},
 	} {
 		out, said, code := explainUtilization(strings.Fields(tt.args)...)
 		if code != command.ExitUsage || out != "" || !strings.Contains(said, tt.says) {
@@ -66,7 +80,8 @@ func TestExplainUtilization(t *testing.T) {
 
 func TestExplainUtilizationForScripts(t *testing.T) {
 	out, _, code := explainUtilization("48GiB", "--gpus", "2", "--visible-memory", "80GiB", "-o", "json")
-	const want = "{\n  \"utilization\": 0.27,\n  \"grantedBytes\": 25769803776,\n  \"visibleBytes\": 85899345920,\n  " +
+	const want = "{\n  \"utilization\": 0.27,\n  \"server\": \"vllm\",\n" +
+		"  \"grantedBytes\": 25769803776,\n  \"visibleBytes\": 85899345920,\n  " +
 		"\"targetPercent\": 90\n}\n"
 	if code != command.ExitOK || out != want {
 		t.Errorf("status %d: %s, want %s", code, out, want)
@@ -88,7 +103,8 @@ func TestExplainUtilizationRounds(t *testing.T) {
 	for grant := 1; grant <= 80; grant++ {
 		for use := 10; use <= 100; use += 9 {
 			granted, seen := uint64(grant)<<30, uint64(80)<<30-12345
-			u, err := utilizationOf(fmt.Sprintf("%dGiB", grant), fmt.Sprintf("%dB", seen), 1, use)
+			u, err := utilizationOf(fmt.Sprintf("%dGiB", grant), utilizationFlags{seen: fmt.Sprintf("%dB", seen),
+				server: "vllm", gpus: 1, use: use})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,27 +118,31 @@ func TestExplainUtilizationRounds(t *testing.T) {
 
 // What the recipe and its page write is what the command says.
 func TestRecipesUseTheCommand(t *testing.T) {
-	recipe, err := os.ReadFile("../../../deploy/recipes/kserve-vllm.yaml")
-	if err != nil {
-		t.Fatal(err)
+	typed := regexp.MustCompile(`kerf suggest gpu-memory-utilization ((\d+)GiB .*)`)
+	written := regexp.MustCompile(`--(?:gpu-memory-utilization|mem-fraction-static)=([0-9.]+)`)
+	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`)
+	for file, n := range map[string]int{"kserve-vllm.yaml": 1, "two-models.yaml": 2} {
+		text, err := os.ReadFile("../../../deploy/recipes/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipe := string(text)
+		commands, parts, limits := typed.FindAllStringSubmatch(recipe, -1), written.FindAllStringSubmatch(recipe, -1),
+			limit.FindAllStringSubmatch(recipe, -1)
+		if len(commands) != n || len(parts) != n || len(limits) != n {
+			t.Fatalf("%s has %q, %q and %q", file, commands, parts, limits)
+		}
+		for i, c := range commands {
+			if out, _, code := explainUtilization(strings.Fields(c[1])...); code != command.ExitOK ||
+				strings.TrimSpace(out) != parts[i][1] || c[2] != limits[i][1] {
+				t.Errorf("%s: %s: %q with status %d; the file has %s and %s GiB", file, c[0], out, code, parts[i][1],
+					limits[i][1])
+			}
+		}
 	}
 	page, err := os.ReadFile("../../../docs/use/notebooks-and-inference.md")
 	if err != nil {
 		t.Fatal(err)
-	}
-	line := regexp.MustCompile(`kerf suggest gpu-memory-utilization (.*)`)
-	typed, written := line.FindSubmatch(recipe),
-		regexp.MustCompile(`--gpu-memory-utilization=([0-9.]+)`).FindSubmatch(recipe)
-	if typed == nil || written == nil {
-		t.Fatalf("the recipe has %q and %q", typed, written)
-	}
-	if out, _, code := explainUtilization(strings.Fields(string(typed[1]))...); code != command.ExitOK ||
-		strings.TrimSpace(out) != string(written[1]) {
-		t.Errorf("%s: %q with status %d, and the recipe writes %s", typed[0], out, code, written[1])
-	}
-	limit := regexp.MustCompile(`kerf.dev/gpu-memory-gib: "(\d+)"`).FindSubmatch(recipe)
-	if len(limit) < 2 || !strings.HasPrefix(string(typed[1]), string(limit[1])+"GiB ") {
-		t.Errorf("the recipe asks for %q and reckons by %s", limit, typed[0])
 	}
 	row := func(head string) []string {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/mig/parted"
 	"github.com/kerf-gpu/kerf/sharing"
 	"github.com/kerf-gpu/kerf/sharing/config"
+	"github.com/kerf-gpu/kerf/sharing/translate/imports"
 )
 
 // partedLabel is the node's label by which NVIDIA's tools choose one of the configs in a file.
@@ -45,20 +46,22 @@ func migImportCommand(a *command.App) *cobra.Command {
 print a SharingConfig. Each named config becomes a pool for nodes with the label
 ` + partedLabel + `=NAME. With --config, the command imports only these
 configs. FILE can be - for standard input. If the config has errors, the command
-shows each with its line and prints no SharingConfig. It needs no GPU and no
-agent.
+shows each with its line and prints no SharingConfig. FILE can also be the
+ConfigMap of the config. The command needs no GPU and no agent.
 
 The command does not support compute instances inside a MIG instance
 (1c.3g.20gb).`,
 		Example: "  kerf mig import config.yaml\n" +
-			"  kubectl get configmap -n gpu-operator default-mig-parted-config \\\n" +
-			"    -o 'jsonpath={.data.config\\.yaml}' | " +
-			"kerf mig import - --config all-balanced",
+			"  kubectl get configmap -n gpu-operator default-mig-parted-config -o yaml \\\n" +
+			"    | kerf mig import - --config all-balanced",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := a.ReadBounded(args[0], parted.MaxSize)
 			if err != nil {
 				return command.Fail(err)
+			}
+			if texts, ok := imports.Texts(data); ok && len(texts) == 1 {
+				data = []byte(texts[0].Data)
 			}
 			text, err := importParted(data, chosen)
 			if err != nil {

@@ -53,6 +53,8 @@ mig-configs:
 	}{
 		"all": {"", []string{file}, []config.Pool{disabled, balanced}},
 		"one": {"", []string{file, "--config", "balanced"}, []config.Pool{balanced}},
+		"a ConfigMap": {"kind: ConfigMap\ndata:\n  config.yaml: |\n    " +
+			strings.ReplaceAll(doc, "\n", "\n    ") + "\n", []string{"-"}, []config.Pool{disabled, balanced}},
 		"standard input": {doc, []string{"-", "--config", "balanced", "--config", "all-disabled"},
 			[]config.Pool{balanced, disabled}},
 	} {

@@ -12,26 +12,47 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// hamiDevices reads HAMi's device-config.yaml (ConfigMap hami-scheduler-device), of which the part for NVIDIA's GPUs
-// counts.
-func (r *reader) hamiDevices() config.Document {
-	const names = "leave HAMi's name, which kerf translate knows, and rename it in the pods first"
+// hamiRules are for what of a device-config.yaml the pool does not have.
+func hamiRules() []rule {
+	const names = "leave the default name, which kerf translate knows, and rename it in the pods first"
 	const fromPod = "write the amount into the pods: a request in Kerf always says how much"
+	const factor = "pods request GiB; give kerf translate this --memory-factor"
+	zero, off := []string{"0", ""}, []string{"false", ""}
 	rules := []rule{
-		{path: "nvidia.resourceCountName", plain: []string{"nvidia.com/gpu"}, refused: names},
-		{path: "nvidia.resourceMemoryName", plain: []string{"nvidia.com/gpumem"}, refused: names},
-		{path: "nvidia.resourceMemoryPercentageName", plain: []string{"nvidia.com/gpumem-percentage"}, refused: names},
-		{path: "nvidia.resourceCoreName", plain: []string{"nvidia.com/gpucores"}, refused: names},
-		{path: "nvidia.resourcePriorityName", plain: []string{"nvidia.com/priority"}, refused: names},
-		{path: "nvidia.defaultMemory", plain: []string{"0", ""}, refused: fromPod},
-		{path: "nvidia.defaultCores", plain: []string{"0", ""}, refused: fromPod},
+		{path: "nvidia.defaultMemory", plain: zero, refused: fromPod},
+		{path: "nvidia.defaultCores", plain: zero, refused: fromPod},
 		{path: "nvidia.defaultGPUNum", plain: []string{"1", ""}, refused: fromPod},
+		{path: "nvidia.preConfiguredDeviceMemory", plain: zero, refused: amountFromDriver},
+		{path: "nvidia.memoryFactor", plain: []string{"1", ""}, left: factor},
+		{path: "nvidia.gpuMemoryFactor", plain: []string{"1", ""}, left: factor},
+		{path: "nvidia.enableNumaTopology", plain: off, left: numaOfKubelet},
 		{path: "nvidia.overwriteEnv", left: "containers without a grant always get no GPU"},
-		{path: "nvidia.disablecorelimit", plain: []string{"false", ""},
+		{path: "nvidia.disablecorelimit", plain: off,
 			refused: "ask for memory alone in the pods, and compute is shared fairly"},
 		{path: "nvidia.libCudaLogLevel", left: "it is the library's own"},
 		{path: "nvidia.runtimeClassName", left: "the pod says it, where it needs one"},
 	}
+	for key, plain := range map[string][]string{
+		"resourceCountName":            {"nvidia.com/gpu", "volcano.sh/vgpu-number"},
+		"resourceMemoryName":           {"nvidia.com/gpumem", "volcano.sh/vgpu-memory"},
+		"resourceMemoryPercentageName": {"nvidia.com/gpumem-percentage", "volcano.sh/vgpu-memory-percentage"},
+		"resourceCoreName":             {"nvidia.com/gpucores", "volcano.sh/vgpu-cores"},
+		"resourcePriorityName":         {"nvidia.com/priority"},
+	} {
+		rules = append(rules, rule{path: "nvidia." + key, plain: plain, refused: names})
+	}
+	return rules
+}
+
+// Remedies for settings that both of HAMi's configurations have.
+const (
+	amountFromDriver = "take it out: the agent reads the memory of a GPU from the driver"
+	numaOfKubelet    = "use kubelet's topology manager with whole GPUs"
+)
+
+// hamiDevices reads HAMi's device-config.yaml (ConfigMap hami-scheduler-device), of which the part for NVIDIA's GPUs
+// counts.
+func (r *reader) hamiDevices() config.Document {
 	var others []string
 	for _, l := range r.leaves {
 		first, _, _ := strings.Cut(strings.TrimRight(l.path, "[]"), ".")
@@ -53,7 +74,7 @@ func (r *reader) hamiDevices() config.Document {
 		return !strings.HasPrefix(l.path, "nvidia.") || strings.HasPrefix(l.path, "nvidia.knownMigGeometries") ||
 			strings.HasPrefix(l.path, "nvidia.migProfileAllowlist")
 	})
-	r.apply(rules, "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount", "nvidia.deviceMemoryScaling",
+	r.apply(hamiRules(), "nvidia.gpuCorePolicy", "nvidia.deviceSplitCount", "nvidia.deviceMemoryScaling",
 		"nvidia.deviceCoreScaling")
 	r.leaves = all
 	pool := r.hamiPool("gpus")
@@ -146,6 +167,10 @@ func (r *reader) hamiNodes() config.Document {
 	const at = "nodeconfig[]."
 	rules := []rule{
 		{path: at + "migstrategy", plain: []string{"none", ""}, left: "the pool's mode says it"},
+		{path: at + "preconfigureddevicememory", plain: []string{"0", ""}, refused: amountFromDriver},
+		{path: at + "enablenumatopology", plain: []string{"false", ""}, left: numaOfKubelet},
+		{path: at + "enablegetpreferredallocation", plain: []string{"false", ""}, left: "the agent chooses the GPUs"},
+		{path: at + "libcudaloglevel", left: "it is the library's own"},
 	}
 	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"devicememoryscaling",
 		at+"devicecorescaling", at+"filterdevices.uuid[]", at+"filterdevices.index[]")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package imports reads the sharing configuration of other tools, and says the same as a SharingConfig: the
-// configuration of NVIDIA's device plugin, and HAMi's two ConfigMaps.
+// configuration of NVIDIA's device plugin, and those of HAMi and of Volcano's vGPU plugin, also in their ConfigMaps.
 //
 // It promises that each setting is carried over, or named. A named setting is left out, with the reason, or has no
 // counterpart, and then there is no result. It reads no file and asks no GPU: these configurations do not say what a
@@ -39,28 +39,16 @@ func Parse(text []byte) (Result, error) {
 	if len(text) > MaxSize {
 		return Result{}, fmt.Errorf("the configuration is larger than %d bytes: %w", MaxSize, sharing.ErrInvalid)
 	}
-	var root yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&root); err != nil {
-		return Result{}, fmt.Errorf("read the configuration: %w (%w)", err, sharing.ErrInvalid)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Result{}, fmt.Errorf("the configuration has more than one part: write one at a time: %w",
-			sharing.ErrInvalid)
-	}
 	r := &reader{}
-	r.flatten(&root, "", 0)
 	var out config.Document
-	switch {
-	case r.has("nodeconfig"):
-		out = r.hamiNodes()
-	case r.has("nvidia"):
-		out = r.hamiDevices()
-	case r.has("version") || r.has("flags") || r.has("sharing"):
-		out = r.nvidia()
-	default:
-		r.bad(leaf{}, "give NVIDIA's device-plugin config, or HAMi's device-config.yaml or config.json",
-			"is none that is known")
+	texts, isConfigMap := Texts(text)
+	if isConfigMap {
+		out = r.configMap(texts)
+	} else {
+		var err error
+		if out, err = r.read(text); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := errors.Join(r.errs...); err != nil {
 		return Result{}, err
@@ -70,6 +58,38 @@ func Parse(text []byte) (Result, error) {
 		return Result{}, fmt.Errorf("the configuration made of it: %w", err)
 	}
 	return Result{Config: c, Said: r.said}, nil
+}
+
+// kinds of configurations.
+const (
+	kindUnknown = iota
+	kindNVIDIA
+	kindHAMi
+)
+
+// read reads one configuration.
+func (r *reader) read(text []byte) (out config.Document, err error) {
+	var root yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&root); err != nil {
+		return out, fmt.Errorf("read the configuration: %w (%w)", err, sharing.ErrInvalid)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return out, fmt.Errorf("the configuration has more than one part: write one at a time: %w", sharing.ErrInvalid)
+	}
+	r.flatten(&root, "", 0)
+	switch {
+	case r.has("nodeconfig"):
+		r.kind, out = kindHAMi, r.hamiNodes()
+	case r.has("nvidia"):
+		r.kind, out = kindHAMi, r.hamiDevices()
+	case r.has("version") || r.has("flags") || r.has("sharing"):
+		r.kind, out = kindNVIDIA, r.nvidia()
+	default:
+		r.bad(leaf{}, "give NVIDIA's device-plugin config, or HAMi's device-config.yaml or config.json",
+			"is none that is known")
+	}
+	return out, errors.Join(r.errs...)
 }
 
 // leaf is one value of the input. Its path has [] for each index: sharing.timeSlicing.resources[].replicas.
@@ -85,6 +105,7 @@ type reader struct {
 	leaves []leaf
 	said   []string
 	errs   []error
+	kind   int
 }
 
 // deepest and mostLeaves bound a hostile document.

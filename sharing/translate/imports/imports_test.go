@@ -71,6 +71,39 @@ func TestParse(t *testing.T) {
 			config.Document{Pools: []config.Pool{filtered(node("a", config.ModeShared, libkerf)),
 				{Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"},
 					Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, nil},
+		"HAMi 2.10's devices": {"nvidia: {resourceCountName: nvidia.com/gpu, overwriteEnv: false, defaultMemory: 0, " +
+			"preConfiguredDeviceMemory: 0, memoryFactor: 1, deviceSplitCount: 10, deviceMemoryScaling: 1, " +
+			"deviceCoreScaling: 1, enableNumaTopology: false, gpuCorePolicy: default, libCudaLogLevel: 1, " +
+			"runtimeClassName: '', migProfileAllowlist: [{models: [A30], profiles: [1g.6gb]}]}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			[]string{"overwriteEnv", "libCudaLogLevel"}},
+		"HAMi 2.8's devices": {"nvidia: {preConfiguredDeviceMemory: 0, memoryFactor: 1, deviceSplitCount: 10, " +
+			"knownMigGeometries: [{models: [A30], allowedGeometries: [[{name: 1g.6gb, count: 4}]]}]}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			[]string{"come from its driver"}},
+		"HAMi's factor": {"nvidia: {memoryFactor: 1024, enableNumaTopology: true}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf}}},
+			[]string{"memoryFactor 1024 is left out: pods request GiB", "topology manager"}},
+		"HAMi 2.10's nodes": {`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicememoryscaling":1,` +
+			`"preconfigureddevicememory":0,"enablenumatopology":false,"migstrategy":"none",` +
+			`"filterdevices":{"uuid":[],"index":[]},"enablegetpreferredallocation":false}]}`,
+			config.Document{Pools: []config.Pool{node("a", config.ModeShared, libkerf)}}, nil},
+		"Volcano's devices": {"nvidia: {resourceCountName: volcano.sh/vgpu-number, resourceMemoryName: " +
+			"volcano.sh/vgpu-memory, resourceMemoryPercentageName: volcano.sh/vgpu-memory-percentage, " +
+			"resourceCoreName: volcano.sh/vgpu-cores, deviceSplitCount: 10, gpuMemoryFactor: 1}\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}}, nil},
+		"a ConfigMap of HAMi": {"kind: ConfigMap\ndata:\n  device-config.yaml: |-\n    nvidia:\n      " +
+			"deviceSplitCount: 10\n  ld.so.preload: |\n    /usr/local/vgpu/libvgpu.so\n",
+			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			[]string{"data.ld.so.preload is left out: it has no config"}},
+		"a ConfigMap of the GPU operator": {"kind: ConfigMap\ndata:\n  A100.40gb: |-\n    version: v1\n    sharing: " +
+			"{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n  whole: 'version: v1'\n",
+			config.Document{Pools: []config.Pool{{Name: "a100-40gb", Mode: config.ModeShared, Backends: libkerf,
+				NodeSelector: map[string]string{"nvidia.com/device-plugin.config": "A100.40gb"}},
+				{Name: "whole", Mode: config.ModeWhole,
+					NodeSelector: map[string]string{"nvidia.com/device-plugin.config": "whole"}}},
+				Profiles: []config.Profile{{Name: imports.ReplicaProfile + "-a100-40gb", Percent: 25}}},
+			[]string{"nodes with the label nvidia.com/device-plugin.config=whole"}},
 	} {
 		r, err := imports.Parse([]byte(tt.in))
 		if err != nil {
@@ -113,12 +146,16 @@ func TestRefusals(t *testing.T) {
 				"nvidia.other"}},
 		"HAMi's filter": {
 			`{"nodeconfig":[{"name":"A_","operatingmode":"x"},{"name":"a","operatingmode":"x","devicesplitcount":0,"filterdevices":{"uuid":["GPU-a"],"index":["x"]}}]}`, []string{"filterdevices.uuid[]", "filterdevices.index[]", "devicesplitcount", "is not the name of a node", "is not a mode"}},
-		"no nodes":  {`{"nodeconfig":[{"devicesplitcount":1}]}`, []string{"has no node"}},
-		"something": {"a: b\n", []string{"is none that is known"}},
-		"two parts": {"version: v1\n---\nversion: v1\n", []string{"more than one part"}},
-		"an alias":  {"version: &a v1\nflags: *a\n", []string{"is an alias"}},
-		"no YAML":   {"a: [", []string{"read the configuration"}},
-		"too large": {strings.Repeat("#", imports.MaxSize+1), []string{"is larger than"}},
+		"a ConfigMap without a config": {"kind: ConfigMap\ndata: {a: text}\n", []string{"has no config"}},
+		"a ConfigMap with a wrong one": {"kind: ConfigMap\ndata: {a: 'version: v2'}\n",
+			[]string{`data.a: line 1: version "v2"`}},
+		"memory by hand": {"nvidia: {preConfiguredDeviceMemory: 1024}\n", []string{"preConfiguredDeviceMemory"}},
+		"no nodes":       {`{"nodeconfig":[{"devicesplitcount":1}]}`, []string{"has no node"}},
+		"something":      {"a: b\n", []string{"is none that is known"}},
+		"two parts":      {"version: v1\n---\nversion: v1\n", []string{"more than one part"}},
+		"an alias":       {"version: &a v1\nflags: *a\n", []string{"is an alias"}},
+		"no YAML":        {"a: [", []string{"read the configuration"}},
+		"too large":      {strings.Repeat("#", imports.MaxSize+1), []string{"is larger than"}},
 	} {
 		_, err := imports.Parse([]byte(tt.in))
 		if !errors.Is(err, sharing.ErrInvalid) {
@@ -138,6 +175,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"))
 	f.Add([]byte(`{"nodeconfig":[{"name":"a","operatingmode":"mig"}]}`))
 	f.Add([]byte("nvidia: {deviceSplitCount: 10}\n"))
+	f.Add([]byte("kind: ConfigMap\ndata: {a: 'version: v1', b: 'version: v1'}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := imports.Parse(text)
 		if err != nil {

@@ -80,7 +80,7 @@ func (r *reader) nvidia() config.Document {
 		if l.value == "single" {
 			pool.Mode = config.ModeMIG
 			r.say("flags.migStrategy single: all GPUs of the pool's nodes are put into MIG mode, and pods ask for " +
-				"kerf.dev/mig-* in the place of nvidia.com/gpu")
+				"kerf.dev/mig-* in the place of nvidia.com/gpu: give kerf translate --mig-single with the profile")
 		}
 		r.say("flags.migStrategy %s: Kerf creates instances on demand; a fixed layout comes with kerf mig "+
 			"import", l.value)

@@ -1,15 +1,18 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest translates the pods of manifests: what package translate says of a pod is written into the YAML, and
-// all else stays as it is, comments and order too.
+// Package manifest translates the GPU requests of manifests. It edits the text in place: all other lines, comments
+// and the indent stay as they are, and JSON stays JSON.
 //
-// A pod is any object with metadata and a spec with containers, so that the templates of every kind are found, also of
-// kinds that are unknown here. It promises to write nothing if any pod is refused. It reads no file, and is pure.
+// It finds pods and containers by their structure, in objects of each kind. A pod has a list of containers, or a
+// mapping with resources. It names each GPU request that stays. If one request has no counterpart, it returns no
+// text. It reads no file, and is pure.
 package manifest
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +33,8 @@ type Options struct {
 	// Namespace, where it is set, leaves the objects of other namespaces as they are; an object that names none is in
 	// it.
 	Namespace string
+	// Scheduler replaces another scheduler's name in an object with a translated request; empty keeps the name.
+	Scheduler string
 	// Decimal is the value of a quantity as a whole number ("1k" is 1000), or the text itself where it is none.
 	Decimal func(quantity string) string
 }
@@ -42,138 +47,103 @@ type Result struct {
 	Pods, Changed int
 	// Said has a sentence for all that is not exactly as it was.
 	Said []string
+	// Left has a sentence for each GPU request that stays as it is.
+	Left []string
 }
 
 // Translate translates a file of manifests. Every problem is in the error, with the object that it is about; each wraps
 // sharing.ErrInvalid.
-func Translate(text []byte, o Options) (Result, error) {
-	if len(text) > MaxSize {
+func Translate(data []byte, o Options) (Result, error) {
+	if len(data) > MaxSize {
 		return Result{}, fmt.Errorf("the manifests are larger than %d bytes: %w", MaxSize, sharing.ErrInvalid)
 	}
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	r, errs := Result{}, []error{}
-	for d, n := yaml.NewDecoder(bytes.NewReader(text)), 1; ; n++ {
-		var doc yaml.Node
-		err := d.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return Result{}, fmt.Errorf("document %d: %w (%w)", n, err, sharing.ErrInvalid)
-		}
-		w := &walk{options: o, result: &r}
-		w.node(&doc, object{}, 0)
-		errs = append(errs, w.errs...)
-		if err := encoder.Encode(&doc); err != nil {
-			return Result{}, fmt.Errorf("document %d: write: %w (%w)", n, err, sharing.ErrInvalid)
-		}
-	}
-	if err := encoder.Close(); err != nil {
-		return Result{}, fmt.Errorf("write: %w", err)
-	}
-	if err := errors.Join(errs...); err != nil {
+	docs, err := decode(data)
+	if err != nil {
 		return Result{}, err
 	}
-	if r.Text = text; r.Changed > 0 { // unchanged text keeps its form
-		r.Text = out.Bytes()
+	w := newWalk(o)
+	for _, doc := range docs {
+		w.node(doc, object{}, 0)
 	}
+	w.schedulers()
+	if err := errors.Join(w.errs...); err != nil {
+		return Result{}, err
+	}
+	r := w.result
+	if r.Text, err = written(data, docs, w.edits); err != nil {
+		return Result{}, err
+	}
+	r.Left = left(docs, o.Namespace, w.visible)
+	slices.Sort(r.Said)
+	r.Said = slices.Compact(r.Said)
 	return r, nil
 }
 
-// deepest is how deep manifests are looked into.
+// decode reads each YAML document of a file.
+func decode(data []byte) (docs []*yaml.Node, err error) {
+	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w (%w)", len(docs)+1, err, sharing.ErrInvalid)
+		}
+		docs = append(docs, &doc)
+	}
+}
+
+// written applies the edits to the text and to the trees, and proves that both say the same.
+func written(data []byte, docs []*yaml.Node, e *edits) ([]byte, error) {
+	if len(e.mappings)+len(e.scalars) == 0 {
+		return data, nil
+	}
+	if e.conflict {
+		return nil, sharing.Invalid("an anchor", "", "write its content out in each place",
+			"is used by requests that translate differently")
+	}
+	e.prune()
+	s := newSource(data)
+	out := s.write(e)
+	e.apply()
+	again, err := decode(out)
+	if err == nil && (!slices.EqualFunc(docs, again, func(a, b *yaml.Node) bool { return same(a, b, 0) }) ||
+		s.isJSON && !json.Valid(out)) {
+		err = errors.New("the text has another meaning then")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("edit the manifests: %w: write each request as one line (key: value) and each "+
+			"mapping without tags (%w)", err, sharing.ErrInvalid)
+	}
+	return out, nil
+}
+
+// deepest is how deep manifests are examined.
 const deepest = 64
 
 // object names what a pod is found in.
-type object struct{ kind, namespace, name string }
+type object struct {
+	kind, namespace, name, api string
+	node                       *yaml.Node
+}
 
 func (o object) String() string {
-	if o.namespace != "" {
+	switch {
+	case o.kind == "":
+		return "a YAML document without a kind"
+	case o.namespace != "":
 		return o.kind + " " + o.namespace + "/" + o.name
 	}
 	return o.kind + " " + o.name
 }
 
-// walk looks for pods in one document.
-type walk struct {
-	options Options
-	result  *Result
-	errs    []error
-}
-
-func (w *walk) node(n *yaml.Node, in object, depth int) {
-	if depth > deepest {
-		return
+// objectOf is the object that a mapping is, or else the one around it.
+func objectOf(n *yaml.Node, around object) object {
+	meta := get(n, "metadata")
+	if kind := scalar(get(n, "kind")); kind != "" && meta != nil {
+		name := cmp.Or(scalar(get(meta, "name")), scalar(get(meta, "generateName")))
+		return object{kind, scalar(get(meta, "namespace")), name, scalar(get(n, "apiVersion")), n}
 	}
-	if n.Kind == yaml.MappingNode {
-		if kind := scalar(get(n, "kind")); kind != "" && get(n, "metadata") != nil {
-			meta := get(n, "metadata")
-			in = object{kind, scalar(get(meta, "namespace")), scalar(get(meta, "name"))}
-		}
-		if spec := get(n, "spec"); spec != nil && len(list(get(spec, "containers"))) > 0 {
-			if w.options.Namespace == "" || in.namespace == "" || in.namespace == w.options.Namespace {
-				w.pod(n, spec, in)
-			}
-			return
-		}
-	}
-	for _, c := range n.Content { // an alias is looked at where its anchor is
-		w.node(c, in, depth+1)
-	}
-}
-
-// pod translates one pod, or template of pods.
-func (w *walk) pod(n, spec *yaml.Node, in object) {
-	w.result.Pods++
-	first := list(get(spec, "initContainers"))
-	containers := append(slices.Clone(first), list(get(spec, "containers"))...)
-	p := translate.Pod{Annotations: texts(get(get(n, "metadata"), "annotations"))}
-	for i, c := range containers {
-		limits := map[string]string{}
-		resources := get(c, "resources")
-		for _, part := range []string{"requests", "limits"} { // a limit counts where both are there
-			for name, v := range texts(get(resources, part)) {
-				limits[name] = w.options.Decimal(v)
-			}
-		}
-		p.Containers = append(p.Containers, translate.Container{Name: scalar(get(c, "name")), Limits: limits,
-			Init: i < len(first)})
-	}
-	change, err := w.options.Pod(p)
-	if err != nil {
-		w.errs = append(w.errs, fmt.Errorf("%v: %w", in, err))
-		return
-	}
-	if change.Empty() {
-		return
-	}
-	w.result.Changed++
-	for _, s := range change.Said {
-		w.result.Said = append(w.result.Said, in.String()+": "+s)
-	}
-	for i, c := range containers {
-		name := p.Containers[i].Name
-		for _, part := range []string{"requests", "limits"} {
-			for _, drop := range change.Drop[name] {
-				remove(get(get(c, "resources"), part), drop)
-			}
-		}
-		if limits := change.Limits[name]; len(limits) > 0 {
-			set(child(child(c, "resources"), "limits"), limits)
-		}
-		if r := get(c, "resources"); r != nil {
-			prune(r, "requests")
-			prune(r, "limits")
-		}
-	}
-	meta := child(n, "metadata")
-	for _, drop := range change.DropAnnotations {
-		remove(get(meta, "annotations"), drop)
-	}
-	if len(change.Annotations) > 0 {
-		set(child(meta, "annotations"), change.Annotations)
-	}
-	prune(meta, "annotations")
-	slices.Sort(w.result.Said)
+	return around
 }

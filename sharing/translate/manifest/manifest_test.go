@@ -4,7 +4,12 @@
 package manifest_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,10 +67,10 @@ spec:
         kerf.dev/gpu-model: "*A100*"
     spec:
       containers:
-        - name: main # its command stays
-          image: i
-          resources:
-            limits: {cpu: "2", kerf.dev/gpu-memory-gib: "3"}
+      - name: main # its command stays
+        image: i
+        resources:
+          limits: {kerf.dev/gpu-memory-gib: "3", cpu: "2"}
 ---
 apiVersion: v1
 kind: Pod
@@ -78,10 +83,10 @@ kind: RayCluster
 metadata: {name: ray}
 spec:
   workerGroupSpecs:
-    - template:
-        metadata: {}
-        spec:
-          containers: [{name: w, resources: {limits: {kerf.dev/gpu: "2"}}}]
+  - template:
+      metadata: {}
+      spec:
+        containers: [{name: w, resources: {limits: {kerf.dev/gpu: "2"}}}]
 `
 	r, err := manifest.Translate([]byte(in), manifest.Options{Namespace: "team", Decimal: same})
 	if d := cmp.Diff(want, string(r.Text)); d != "" || err != nil {
@@ -118,17 +123,103 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// FuzzTranslate: nothing panics, and what was translated is not translated again.
+// Each of these has no place for an edit, or needs two edits of one place.
+func TestNoEdit(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ in, want string }{
+		"one anchor, two changes": {"x: &r {limits: {cpu: 1}}\na: {metadata: {annotations: {gpu-fraction: '0.5'}}, " +
+			"spec: {containers: [{name: c, resources: *r}]}}\nb: {metadata: {}, spec: {containers: [{name: c, " +
+			"resources: *r}]}}\n", "write its content out"},
+		"no place for annotations": {"kind: LLMInferenceService\nmetadata: {name: l}\nspec: {template: {containers: " +
+			"[{name: m, resources: {limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 1}}}]}}\n",
+			"has no place for them"},
+		"a complex key": {"spec:\n  containers:\n  - resources:\n      limits:\n        ? nvidia.com/gpu\n" +
+			"        : 1\n        cpu: 1\n", "edit the manifests"},
+		"an anchor that becomes empty": {"spec:\n  containers:\n  - resources:\n      limits: &l\n        " +
+			"nvidia.com/gpu: 0\n", "edit the manifests"},
+	} {
+		r, err := manifest.Translate([]byte(tt.in), manifest.Options{Decimal: same})
+		if !errors.Is(err, sharing.ErrInvalid) || !strings.Contains(err.Error(), tt.want) || r.Text != nil {
+			t.Errorf("%s: %v\n%s", name, err, r.Text)
+		}
+	}
+}
+
+// TestForms: one line changes, whatever the form of the file is.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	const head = "spec:\n  containers:\n  - resources:\n      limits:\n        cpu: 1\n        "
+	for name, tt := range map[string][2]string{
+		"CRLF": {strings.ReplaceAll(head+"nvidia.com/gpu: 1\n        nvidia.com/gpumem: 1024\n", "\n", "\r\n"),
+			strings.ReplaceAll(head+"kerf.dev/gpu-memory-gib: \"1\"\n", "\n", "\r\n")},
+		"a byte order mark": {"\ufeff" + head + "nvidia.com/gpu: 1\n", "\ufeff" + head + "kerf.dev/gpu: \"1\"\n"},
+		"no last newline":   {head + "nvidia.com/gpu: 1", head + "kerf.dev/gpu: \"1\""},
+		"quoted":            {head + "'nvidia.com/gpu': \"1\" # one\n", head + "kerf.dev/gpu: \"1\" # one\n"},
+		"an anchor and tag": {head + "nvidia.com/gpu: &one !!int 1\n", head + "kerf.dev/gpu: \"1\"\n"},
+		"wide characters": {"# é\nspec: {containers: [{name: 'é€', resources: {limits: {nvidia.com/gpu: 1}}}]}\n",
+			"# é\nspec: {containers: [{name: 'é€', resources: {limits: {kerf.dev/gpu: \"1\"}}}]}\n"},
+		"a folded annotation": {"metadata:\n  annotations:\n    nvidia.com/use-gputype: >-\n      A100\n\n    a: b\n" +
+			head + "nvidia.com/gpu: 1\n",
+			"metadata:\n  annotations:\n    kerf.dev/gpu-model: \"*A100*\"\n\n    a: b\n" + head +
+				"kerf.dev/gpu: \"1\"\n"},
+		"null instead of mappings": {"metadata:\nspec:\n  containers:\n  - name: c\n    resources:\n---\n" +
+			"metadata:\n  annotations: {gpu-fraction: '0.5'}\nspec:\n  containers:\n  - resources:\n" +
+			"    name: c # last\n",
+			"metadata:\nspec:\n  containers:\n  - name: c\n    resources:\n---\nspec:\n  containers:\n  - resources: " +
+				"{limits: {kerf.dev/gpu-percent: \"50\"}}\n    name: c # last\n"},
+	} {
+		r, err := manifest.Translate([]byte(tt[0]), manifest.Options{Decimal: same})
+		if d := cmp.Diff(tt[1], string(r.Text)); d != "" || err != nil {
+			t.Errorf("%s: %v\n%s", name, err, d)
+		}
+	}
+}
+
+// TestScheduler: without a name to replace it, the message names the other scheduler.
+func TestScheduler(t *testing.T) {
+	t.Parallel()
+	const in = "kind: Pod\nmetadata: {name: p}\nspec: {schedulerName: volcano, containers: [{name: c, resources: " +
+		"{limits: {nvidia.com/gpu: 1}}}]}\n"
+	r, err := manifest.Translate([]byte(in), manifest.Options{Decimal: same})
+	if err != nil || !strings.Contains(string(r.Text), "schedulerName: volcano") ||
+		!strings.Contains(strings.Join(r.Said, "\n"), "schedulerName volcano stays") {
+		t.Errorf("%v: %q\n%s", err, r.Said, r.Text)
+	}
+}
+
+// gpuWords matches each word that a translation can change.
+var gpuWords = regexp.MustCompile(`(?i)gpu|mig-|volcano|scheduler|\\`)
+
+// FuzzTranslate: nothing panics. JSON stays JSON, a second translation changes nothing, and neither does the first
+// without a GPU word.
 func FuzzTranslate(f *testing.F) {
 	f.Add([]byte("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: " +
 		"1}}}]}\n"))
 	f.Add([]byte("a: &x {spec: {containers: [{name: c, resources: &r {limits: {nvidia.com/gpumem: 1}}}]}, metadata: " +
 		"{}}\nb: *x\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		o := manifest.Options{Options: translate.Options{Replicas: 2}, Decimal: same}
-		r, err := manifest.Translate(text, o)
-		if err != nil || r.Changed == 0 {
+	f.Add([]byte("a: &a {<<: *a, spec: {containers: [*a]}}\n"))
+	corpus, err := filepath.Glob("testdata/*.in.*")
+	if err != nil || len(corpus) == 0 {
+		f.Fatal(corpus, err)
+	}
+	for _, name := range corpus {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := manifest.Options{Options: translate.Options{Replicas: 2}, Scheduler: "kerf-scheduler", Decimal: same}
+		r, err := manifest.Translate(data, o)
+		if err != nil {
 			return
+		}
+		if json.Valid(data) && !json.Valid(r.Text) {
+			t.Fatalf("%q is JSON, and %q is not", data, r.Text)
+		}
+		if !gpuWords.Match(data) && !bytes.Equal(r.Text, data) {
+			t.Fatalf("%q became %q", data, r.Text)
 		}
 		if again, err := manifest.Translate(r.Text, o); err == nil && again.Changed != 0 {
 			t.Fatalf("%q, then %q", r.Text, again.Text)

@@ -22,6 +22,8 @@ type Case struct {
 	// Limits and Annotations are those that its container "main" and it have then, without anything unrelated to GPUs.
 	// Both are empty where nothing of it is another tool's.
 	Limits, Annotations map[string]string
+	// RequestsNone is true for a pod whose amounts are all 0, which lose their resources.
+	RequestsNone bool
 	// Said is a part of what is said with it.
 	Said string
 	// Refused are parts of the refusal; there are some where the pod has no counterpart.
@@ -120,12 +122,20 @@ func taken() (out []Case) {
 			"kerf.dev/gpu-percent=50", ""},
 		{"KAI's almost all", translate.Options{}, one("@gpu-fraction", "0.991"), "kerf.dev/gpu-percent=100",
 			"rounded up to 100 percent"},
+		{"Volcano's UUID", translate.Options{}, one("volcano.sh/vgpu-number", "1", "volcano.sh/vgpu-memory", "1024",
+			"@volcano.sh/vgpu-use-gpuuuid", "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"),
+			"kerf.dev/gpu-memory-gib=1@kerf.dev/gpu-uuid=GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f", ""},
+		{"no GPU", translate.Options{}, one("nvidia.com/gpu", "0"), "", ""},
+		{"no GPU of Volcano's", translate.Options{}, one("volcano.sh/vgpu-number", "0"), "", ""},
+		{"no GPU, and an instance", translate.Options{}, one("nvidia.com/gpu", "0", "nvidia.com/mig-1g.10gb", "1"),
+			"kerf.dev/mig-1g.10gb=1", ""},
 		{"HAMi's and another vendor's", translate.Options{}, one("nvidia.com/gpumem", "1", "vendor.example/nic", "1",
 			"@mps", "true"), "kerf.dev/gpu-memory-gib=1", "rounded up"},
 	} {
 		limits, annotations, _ := strings.Cut(c.want, "@")
 		out = append(out, Case{Name: c.name, Options: c.options, Pod: c.pod, Limits: read(limits),
-			Annotations: read(annotations), Said: c.said})
+			Annotations: read(annotations), Said: c.said,
+			RequestsNone: strings.HasPrefix(c.name, "no GPU") && limits == ""})
 	}
 	return out
 }
@@ -158,6 +168,8 @@ func refused() (out []Case) {
 		{"other policies", translate.Options{}, one("nvidia.com/gpumem", "1024", "@hami.io/gpu-scheduler-policy",
 			"mutex", "@nvidia.com/numa-bind", "true", "@nvidia.com/nouse-gpuuuid", "GPU-a", "@nvidia.com/vgpu-mode",
 			"mig"), []string{"mutex", "numa-bind", "nouse-gpuuuid", "vgpu-mode"}},
+		{"Volcano's exclusion", translate.Options{}, one("volcano.sh/vgpu-number", "1",
+			"@volcano.sh/vgpu-nouse-gpuuuid", "GPU-a"), []string{"volcano.sh/vgpu-nouse-gpuuuid"}},
 		{"two tools", translate.Options{}, one("nvidia.com/gpumem", "1024", "volcano.sh/vgpu-number", "1"),
 			[]string{"in several ways"}},
 		{"a fraction and a GPU", translate.Options{}, one("@gpu-fraction", "0.5", "nvidia.com/gpu", "1"),

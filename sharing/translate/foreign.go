@@ -1,0 +1,58 @@
+// Copyright 2026 The Kerf Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package translate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kerf-gpu/kerf/sharing"
+)
+
+// untranslated are resources of tools that package translate does not read.
+func untranslated() []string {
+	return []string{"volcano.sh/gpu-memory", "volcano.sh/gpu-number", "aliyun.com/gpu-mem", "aliyun.com/gpu-count",
+		"aliyun.com/gpu-core.percentage", "nvshare.com/gpu", "tencent.com/vcuda-core", "tencent.com/vcuda-memory"}
+}
+
+// untranslatedPrefixes begin the other words of such tools: InstaSlice, TensorFusion, and DRA's extended resources.
+func untranslatedPrefixes() []string {
+	return []string{"mig.das.com/", "org.instaslice/", "instaslice.redhat.com/", "tensor-fusion.ai/",
+		"deviceclass.resource.kubernetes.io/gpu.nvidia", "deviceclass.resource.kubernetes.io/mig.nvidia"}
+}
+
+// nosShare is a share of nos.
+var nosShare = regexp.MustCompile(`^nvidia\.com/gpu-[0-9]+gb$`)
+
+// Foreign is true for a resource by which another tool requests NVIDIA's GPUs, also if it has no translation.
+func Foreign(resource string) bool {
+	_, known := dialectOf(resource)
+	return known || resource == nvidiaGPU || resource == nvidiaShared || strings.HasPrefix(resource, nvidiaMIG) ||
+		slices.Contains(untranslated(), resource) || nosShare.MatchString(resource) || hasPrefix(resource)
+}
+
+// ForeignAnnotation is true for an annotation by which another tool requests NVIDIA's GPUs.
+func ForeignAnnotation(name string) bool {
+	return name == kaiFraction || name == kaiMemory || hasPrefix(name)
+}
+
+func hasPrefix(name string) bool {
+	return slices.ContainsFunc(untranslatedPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// Quota is the resource that counts what this resource counted in a quota. It is false if Kerf counts in other units.
+func (o Options) Quota(resource string) (string, bool) {
+	profile, mig := strings.CutPrefix(resource, nvidiaMIG)
+	switch {
+	case resource == nvidiaGPU && o.MIGSingle != "":
+		return sharing.MIGResource(o.MIGSingle)
+	case resource == nvidiaGPU && !o.SharedByName:
+		return sharing.ResourceGPU, true
+	case mig:
+		name := sharing.Domain + "/mig-" + profile
+		return name, sharing.IsMIGResource(name)
+	}
+	return "", false
+}
