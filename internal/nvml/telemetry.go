@@ -86,7 +86,7 @@ type Telemetry struct {
 	// compute is the list of compute processes, and same is true if all processes are as before, and known.
 	compute []resident
 	same    bool
-	// parts are the places of instances, and untold the requested sensors without a value.
+	// parts are the instances, and unknown the requested sensors without a value.
 	parts   []part
 	unknown map[Sensor]bool
 	// noTime is true if the device does not support activity.

@@ -256,9 +256,9 @@ func TestResidents(t *testing.T) {
 	}
 }
 
-// TestTelemetryOfUntoldProcesses: the GPU's memory is asked for each time while it is not known what a process has of
-// it, and an error of the lists hides none of the GPU's.
-func TestTelemetryOfUntoldProcesses(t *testing.T) {
+// TestTelemetryOfUnreportedProcesses: while the memory of a process is unknown, each call asks for the GPU's memory. An
+// error of the lists hides none of the GPU's.
+func TestTelemetryOfUnreportedProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
 		dev := &sensing{fakeGPU: g, asked: map[string]int{}}

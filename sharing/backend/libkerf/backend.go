@@ -155,7 +155,7 @@ func (b *Backend) make(g backend.Grant, caps sharing.Placement, rules Rules) (*r
 		open.RejectManaged(rules.RejectManaged)
 		return nil
 	})
-	if err == nil && g.PID > 0 { // it may have mounts of its own
+	if err == nil && g.PID > 0 { // it may have a mount namespace
 		// A process need not see what the runtime of its container mounts.
 		if err = libkerf.ShowFolder(folder, g.PID); g.Contained {
 			err = nil

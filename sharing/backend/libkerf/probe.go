@@ -32,7 +32,7 @@ func (l Probe) Of(gpu sharing.GPU) backend.Support {
 	}
 	if l.Library == "" {
 		return backend.Support{Answer: backend.NotSupported, Reason: l.Missing,
-			Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
+			Remedy: "put libkerf.so next to kerf-agent, or name its path with --library"}
 	}
 	if err := libkerf.CheckFile(l.Library); err != nil {
 		return backend.Support{Answer: backend.NotSupported, Reason: err.Error(),

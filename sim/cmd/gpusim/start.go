@@ -28,7 +28,7 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 		", or the path of a machine file (required)")
 	cmd.Flags().StringVar(&f.driver, "driver", "r615", "driver: see gpusim machines")
 	cmd.Flags().StringVar(&f.libDir, "lib-dir", "",
-		"folder that holds a folder of libraries for each driver (default: gpusim-lib beside this program)")
+		"folder that holds a folder of libraries for each driver (default: gpusim-lib next to this program)")
 }
 
 // check refuses what the daemon would refuse, before anything is touched, and makes the paths absolute.

@@ -28,7 +28,7 @@ type Machine struct {
 	Facts []core.Fact          `json:"facts"`
 }
 
-// Task is what a step's process is told.
+// Task is the input of a step's process.
 type Task struct {
 	Step string `json:"step"`
 	// Home is the folder of the programs. Work is an own folder with a short path. Raw is for what is recorded.

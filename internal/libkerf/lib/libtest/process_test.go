@@ -116,11 +116,11 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 // A process that has its context already has what a raised limit gives, is refused what a lowered one takes, and sees
 // both; also below what it holds, which no command lowers a limit to.
 func TestLimitChangesUnderAContext(t *testing.T) {
-	const piece = 256 * mib
+	const block = 256 * mib
 	b := start(t, "a30x2", "r580").cap(t, gib)
-	take, info := fmt.Sprintf("take:linear:%d", piece),
+	take, info := fmt.Sprintf("take:linear:%d", block),
 		func(free, total sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", free, total, total) }
-	fill := fmt.Sprintf("fill:linear:%d", piece)
+	fill := fmt.Sprintf("fill:linear:%d", block)
 	r := b.begin(t, "gpu:0", fill, "info", "wait", "info", fill, "info", "wait", take, "info", "give", "give", "give",
 		"info", take, take, "info", "wait")
 	for _, at := range []struct {
@@ -129,7 +129,7 @@ func TestLimitChangesUnderAContext(t *testing.T) {
 	}{
 		{2 * gib, []string{"4", info(0, gib)}},
 		{gib + gib/2, []string{info(gib, 2*gib), "4", info(0, 2*gib)}},
-		{gib, []string{oom, info(0, gib+gib/2), info(piece, gib+gib/2), "0", oom, info(0, gib+gib/2)}},
+		{gib, []string{oom, info(0, gib+gib/2), info(block, gib+gib/2), "0", oom, info(0, gib+gib/2)}},
 	} {
 		if got, want := r.until(t), strings.Join(at.want, "|"); got != want {
 			t.Errorf("before the limit is %d: %s, want %s", at.limit, got, want)

@@ -18,7 +18,7 @@
 //
 // What a process counts for a context that it has made stands for overhead: once the driver tells of the process it is
 // overhead instead, so that what the context really takes is counted; where the driver does not list the process at two
-// such looks the context has gone, and what was counted for it goes too. It is pure: no I/O, no clock.
+// such samples the context has gone, and what was counted for it goes too. It is pure: no I/O, no clock.
 package overhead
 
 import (
@@ -57,9 +57,9 @@ type Use struct {
 	Known bool
 }
 
-// Look is one check of a grant. The counts are those of live processes, and of ended ones whose counters stay because
+// Sample is one check of a grant. The counts are those of live processes, and of ended ones whose counters stay because
 // others keep their memory.
-type Look struct {
+type Sample struct {
 	// Before and After were read before and after the driver was asked.
 	Before, After map[Process]Count
 	// Listed are the grant's GPUs whose processes the driver listed, and Uses those of the grant.
@@ -80,7 +80,7 @@ type Result struct {
 	Least map[sharing.GPURef]sharing.Bytes
 	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
 	Settled []Settled
-	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
+	// Uncounted are the processes that use a GPU and have no counter, in this sample and the one before, by pid.
 	Uncounted []Process
 }
 
@@ -111,7 +111,7 @@ type Account struct {
 }
 
 // Step applies a check.
-func (a *Account) Step(l Look) Result {
+func (a *Account) Step(l Sample) Result {
 	uses := map[place]Use{}
 	for _, u := range l.Uses {
 		uses[place{u.Process, u.GPU}] = u

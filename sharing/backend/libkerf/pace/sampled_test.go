@@ -62,7 +62,7 @@ func TestWrongChargesUnderSamples(t *testing.T) {
 			t.Run(fmt.Sprintf("%v percent, %s", worth, name), func(t *testing.T) {
 				t.Parallel()
 				g := newExclusive(t, 1, 2*time.Millisecond, n, worth...)
-				told, wrong := 0, 0
+				reported, wrong := 0, 0
 				var parts [][]float64
 				g.each = func(second []float64) {
 					parts = append(parts, second)
@@ -75,7 +75,7 @@ func TestWrongChargesUnderSamples(t *testing.T) {
 							ten += 10 * s[i]
 						}
 						if p.known {
-							told++
+							reported++
 							if math.Abs(p.share.Percent-ten) > 3*p.share.Error+1 || p.share.Least > ten+1 {
 								wrong++
 							}
@@ -83,8 +83,8 @@ func TestWrongChargesUnderSamples(t *testing.T) {
 					}
 				}
 				g.play(seconds)
-				if told > 0 && n.missing == 100 || wrong > 10+told/50 { // one chance is in ten answers
-					t.Errorf("told %d times, wrong %d times", told, wrong)
+				if reported > 0 && n.missing == 100 || wrong > 10+reported/50 { // one chance is in ten answers
+					t.Errorf("reported %d times, wrong %d times", reported, wrong)
 				}
 				for i, p := range g.programs {
 					first, last := 0.0, 0.0
