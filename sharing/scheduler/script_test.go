@@ -39,8 +39,8 @@ type story struct {
 }
 
 // Scripts read as a story: each line is a command, and the lines below it that begin with ">" are what came of it.
-func TestScriptsOfTheBooks(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "books-*.txt"))
+func TestScripts(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "state-*.txt"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
@@ -196,7 +196,7 @@ func (s *story) stuck(after string) string {
 		out = append(out, fmt.Sprintf("%s on %s for %v: %s", p.Name, p.Node, p.For, p.Reason))
 	}
 	if len(out) == 0 {
-		return "nobody"
+		return "none"
 	}
 	return strings.Join(out, "\n")
 }
