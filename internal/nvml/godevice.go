@@ -235,8 +235,8 @@ func (g goDevice) limit(dir string) (Limit, error) {
 		Used: sharing.Bytes(got.CurrentUsed)}, nil
 }
 
-// ofLimits is what a code of the memory limits' functions means, by nvml.h of NVML 13.4; ok is false for a code that
-// means there what it means elsewhere.
+// ofLimits is what a code of the memory limits' functions means, by nvml.h of NVML 13.4. If the code has the same
+// meaning as elsewhere, ok is false.
 func ofLimits(function string, code nvml.Return) (text string, ok bool, word error) {
 	set := function == setLimitsFunc
 	switch {

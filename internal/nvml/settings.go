@@ -29,9 +29,9 @@ type Limits struct{ driver *driver }
 // and newer). Whether the kernel side works is another question; see package caps.
 func (l Limits) HasMemoryLimits() bool { return l.driver.adapter.hasLimits() }
 
-// SetMemoryLimit sets the driver's limits on what the processes of cgroup dir (an absolute cgroup v2
-// directory) hold of the GPU: soft is kept for them, past hard their allocations fail. NoLimit as hard takes
-// the limit away. It needs root. When ctx ends while the driver hangs, the limit may still be set later.
+// SetMemoryLimit sets the driver's limits on the GPU memory of the processes of cgroup dir (an absolute cgroup v2
+// directory). The driver keeps soft for them, and rejects their allocations over hard. NoLimit as hard removes the
+// limit. It needs root. When ctx ends while the driver hangs, the limit may still be set later.
 func (l Limits) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
 	_, err := onGPU(ctx, l.driver, "set memory limit", id, func(d device) (struct{}, error) {
 		return struct{}{}, d.setLimit(dir, soft, hard)
@@ -39,8 +39,8 @@ func (l Limits) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string
 	return err
 }
 
-// PutMemoryLimit is SetMemoryLimit, and then MemoryLimit in the same turn: no other call comes between the two, and a
-// caller with many GPUs waits once for each. If only the reading fails, the error says so, and the limit may be set.
+// PutMemoryLimit is SetMemoryLimit, and then MemoryLimit without another call between the two. A caller with many GPUs
+// waits once for each. If only the reading fails, the error says so, and the limit may be set.
 func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit,
 	error) {
 	return onGPU(ctx, l.driver, "put memory limit", id, func(d device) (Limit, error) {
@@ -55,8 +55,8 @@ func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string
 	})
 }
 
-// MemoryLimit reads what SetMemoryLimit has set: the limit on dir or, with the driver's own accounting instead of the
-// kernel's dmem controller, the nearest one above it. Where none is, a driver answers sharing.ErrNotFound,
+// MemoryLimit reads what SetMemoryLimit has set: the limit on dir. With the driver's own accounting instead of the
+// kernel's dmem controller it is the nearest one above it. Without a limit, a driver answers sharing.ErrNotFound,
 // sharing.ErrUnsupported, or a soft limit of 0 and a hard one of NoLimit.
 func (l Limits) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
 	return onGPU(ctx, l.driver, "read memory limit", id, func(d device) (Limit, error) { return d.limit(dir) })

@@ -11,9 +11,9 @@ import (
 	nodev1 "github.com/kerf-gpu/kerf/api/node/v1"
 )
 
-// MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who
-// holds them, as they are once the steps are done, the steps, and why the rest is left undone. With done the steps are
-// those that were taken, and s is of after them: then it is drawn once.
+// MIGPlans draws each GPU that has steps to do, or where something prevents them. It shows its slices with their grants
+// now, and after the steps, the steps, and why the rest is left undone. If done is true, the steps were taken, and s is
+// of after them: then it is drawn once.
 func MIGPlans(s Status, plans []*nodev1.MIGPlan, done bool) string {
 	var b strings.Builder
 	for _, p := range plans {

@@ -98,8 +98,8 @@ type Grant struct {
 	Health      string   `json:"health"`
 	Profile     string   `json:"profile"`
 	Whole       bool     `json:"whole"`
-	// The pod's names, the container instance that uses the grant now, its name in the pod, and its cap if that is less
-	// than the grant. Empty for a process outside of pods.
+	// The pod's names, the container instance that uses the grant now and its name in the pod. Also its cap if that is
+	// less than the grant. Empty for a process outside of pods.
 	PodNamespace string  `json:"pod_namespace"`
 	PodName      string  `json:"pod_name"`
 	ContainerID  string  `json:"container_id"`
@@ -136,10 +136,10 @@ type Compute struct {
 	Priority int32  `json:"priority"`
 }
 
-// Time is what a lease used of one GPU's time. UsedPercent is its part of the last ten seconds by the driver's samples;
-// nil when unknown. The rest its programs count: what was charged for launches, those that ran past the budget because
-// no agent refilled it or a copy had waited for a second, and how long launches waited for a budget, summed over
-// threads.
+// Time is what a grant used of one GPU's time. UsedPercent is its part of the last ten seconds by the driver's samples;
+// nil when unknown. Its programs count the rest. That is what was charged for launches, and how long launches waited
+// for a budget, summed over threads. It is also the launches that ran past the budget because no agent refilled it or a
+// copy had waited for a second.
 type Time struct {
 	UsedPercent        *int32  `json:"used_percent"`
 	ChargedSeconds     float64 `json:"charged_seconds"`

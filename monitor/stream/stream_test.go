@@ -144,13 +144,13 @@ func TestASampleAndItsParts(t *testing.T) {
 			u.Grant, u.GrantId, u.Namespace, u.Pod, u.Container, u.Level = "name-"+grant, grant, namespace, "p", "c",
 				"driver"
 			u.MemoryLimitBytes, u.ComputeLimitRatio = 10<<30, 0.25
-			told := func(v float64) *telemetryv1.Amount { return &telemetryv1.Amount{Value: v, Known: "process"} }
-			u.OomRefusals, u.CapViolations, u.DetectionDelaySeconds = told(3), told(1), told(1)
+			reported := func(v float64) *telemetryv1.Amount { return &telemetryv1.Amount{Value: v, Known: "process"} }
+			u.OomRefusals, u.CapViolations, u.DetectionDelaySeconds = reported(3), reported(1), reported(1)
 		}
 		return u
 	}
-	strangers, rest := use("stranger", "", "", 1, "process"), use("unattributed", "", "", 2, "unattributed")
-	strangers.Pids, rest.Processes = []int32{3}, 0
+	unmanagedProcesses, rest := use("stranger", "", "", 1, "process"), use("unattributed", "", "", 2, "unattributed")
+	unmanagedProcesses.Pids, rest.Processes = []int32{3}, 0
 	total, used, degrees := uint64(80<<30), uint64(10<<30), 50.0
 	want := &telemetryv1.Sample{
 		Sequence: 1, Source: "fake", DriverVersion: "1.0", AgentUp: true,
@@ -159,7 +159,7 @@ func TestASampleAndItsParts(t *testing.T) {
 				Uuid: "GPU-0", Model: "H100", MemoryTotalBytes: &total, MemoryAllocatableBytes: &total,
 				MemoryUsedBytes: &used, TemperatureCelsius: &degrees,
 				Uses: []*telemetryv1.Use{use("grant", "a", "x", 4, "process"), use("grant", "b", "y", 3, "process"),
-					strangers, rest},
+					unmanagedProcesses, rest},
 			},
 			{Uuid: "GPU-1", Index: 1, Error: "lost"},
 		},

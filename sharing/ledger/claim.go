@@ -44,8 +44,8 @@ func (l *Ledger) Claim(c Claim) error {
 	return nil
 }
 
-// Release drops a claim that is not leased. The error wraps ErrNotFound for an unknown claim and ErrConflict
-// while it is leased or being activated, or a claim is that shares its cap: that may use what is booked for this one.
+// Release drops a grant without an attachment. The error wraps ErrNotFound for an unknown grant. It wraps ErrConflict
+// while the grant is active or being activated, or one that shares its cap is: that one may use this one's memory.
 func (l *Ledger) Release(id ClaimID) error {
 	e, ok := l.claims[id]
 	switch {

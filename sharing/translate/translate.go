@@ -4,8 +4,8 @@
 // Package translate says in Kerf's words what pods ask for that were written for other tools: NVIDIA's device plugin,
 // HAMi, KAI and Run:ai, and Volcano.
 //
-// It promises that a pod asks for the same after it as before, or is refused with what has no counterpart; memory,
-// which pods of Kerf ask for in whole GiB, is rounded up, and that is said. A pod that asks for nothing of another
+// It promises that a pod requests the same after it as before, or is rejected with what has no counterpart. Pods of
+// Kerf request memory in whole GiB, so it is rounded up, and a note says so. A pod that requests nothing of another
 // tool's stays as it is. It does not say which node takes the pod, and it is pure.
 package translate
 

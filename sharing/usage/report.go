@@ -52,9 +52,8 @@ type Price func(model string) (price float64, ok bool)
 // Row is one group of a report. Hours are of whole GPUs: half a GPU for two hours is one.
 type Row struct {
 	Labels map[string]string `json:"labels"`
-	// Granted is what was granted; Used of it what was used, as far as that is known, Idle what lay idle because the
-	// grant used nothing at all, Wasted what was not used (Idle is a part of it), and Unknown of what that is not
-	// known.
+	// Granted is what was granted, and Used the known use of it. Idle is for times without any use of the grant. Wasted
+	// is what was not used (Idle is a part of it), and Unknown what is not known.
 	Granted float64 `json:"granted_gpu_hours"`
 	Used    float64 `json:"used_gpu_hours"`
 	Wasted  float64 `json:"wasted_gpu_hours"`
@@ -68,8 +67,8 @@ type Row struct {
 	// part of the GPU's time. They are nil where use is not known.
 	MemoryP99  *int `json:"memory_p99_percent"`
 	ComputeP99 *int `json:"compute_p99_percent"`
-	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they
-	// had none to spare. Saving is what that would have saved.
+	// Enough is the percent of the grants that would have been enough. It is nil if that is unknown, or they had none
+	// to spare. Saving is what that would have saved.
 	Enough     *int     `json:"enough_percent"`
 	SavedHours *float64 `json:"saved_gpu_hours"`
 	SavedMoney *float64 `json:"saved_cost"`

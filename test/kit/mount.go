@@ -19,8 +19,8 @@ import (
 const mountedEnv = "KERF_KIT_CGROUP"
 
 // inOwnMounts gives root a cgroup v2 if the machine has none that can be written. The kit then runs once more in a
-// mount namespace, so that the machine's mounts stay as they are. done is false if this process is the one that
-// measures.
+// mount namespace, so that the machine's mounts stay as they are. If this process is the one that measures, done is
+// false.
 func inOwnMounts(ctx context.Context) (status int, done bool) {
 	if dir := os.Getenv(mountedEnv); dir != "" {
 		if err := syscall.Mount("kerf-kit", dir, "cgroup2", 0, ""); err != nil {

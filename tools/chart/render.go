@@ -29,9 +29,9 @@ const (
 // values are what a user would set.
 type values = map[string]any
 
-// render is "helm template" of the chart in dir with values over its own, for the named namespace: the text of each
-// file of its templates that says something, by its name below templates/. The error is Helm's: values that the schema
-// refuses, or what a template says of them.
+// render is "helm template" of the chart in dir with values over its own, for the named namespace. It returns the text
+// of each file of its templates that is not empty, by its name below templates/. The error is Helm's: values that the
+// schema rejects, or what a template says of them.
 func render(dir, into string, set values) (map[string]string, error) {
 	chart, err := loader.Load(dir)
 	if err != nil {

@@ -85,7 +85,7 @@ func (r *jobRun) pod(ctx context.Context) (*corev1.Pod, error) {
 	return found, err //nolint:wrapcheck // it says what it did
 }
 
-// failed says whether the Job has given up without a pod: a quota or a policy does not let it make one, or it was
+// failed says whether the Job has given up without a pod. A quota or a policy does not let it create one, or it was
 // removed.
 func (r *jobRun) failed(ctx context.Context) (string, bool, error) {
 	var j batchv1.Job

@@ -104,8 +104,8 @@ func drawTo(a *command.App, o *statusOptions) (see func(*nodev1.GetNodeResponse)
 	return see, away
 }
 
-// keyboard gives keys as they are pressed, without showing them. ctrl-C stays a signal; those that would leave the
-// screen as it is, ctrl-Z and ctrl-backslash, do nothing.
+// keyboard gives keys as they are pressed, without showing them. The key ctrl-C stays a signal. Those that would leave
+// the screen as it is, ctrl-Z and ctrl-backslash, do nothing.
 type keyboard struct {
 	in     *os.File
 	saved  unix.Termios

@@ -87,8 +87,8 @@ func (k *kept) take(look lists.Look) {
 	}
 }
 
-// whose is the process with that number whose counter stands for what it holds, although the driver lists one that has
-// ended: its slot is kept, or it lives and has closed its files.
+// whose is the process with that number if its counter stands for its memory although the driver lists it as ended. Its
+// slot is kept, or it lives and has closed its files.
 func (k *kept) whose(pid int) (overhead.Process, bool) {
 	for _, g := range k.graves {
 		if p, kept := k.region.members.Of(g.Process); kept && p.PID == pid {
@@ -103,8 +103,8 @@ func (k *kept) whose(pid int) (overhead.Process, bool) {
 	return overhead.Process{PID: pid, Start: start}, there && err == nil
 }
 
-// mayKeep reports whether a process of the lease that counts nothing may have the files of one that has ended, on a GPU
-// that the driver does not tell of. What cannot be read may.
+// mayKeep reports whether a process of the lease that counts nothing may have the files of an ended one. It considers
+// GPUs without a driver's report. What cannot be read may.
 func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
 	for _, look := range looks {
 		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.sample.Listed, look.GPU) {

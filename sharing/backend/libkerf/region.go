@@ -25,8 +25,8 @@ type region struct {
 	// account and members are the upkeep's alone.
 	account overhead.Account
 	members *members.Members
-	// The backend's lock guards the others. lost is why the content of the region is unknown. uncounted are the
-	// processes that do not count. reported is the driver's last report of the use of time.
+	// The backend's lock guards the others. The reason why the content of the region is unknown is lost. The processes
+	// that do not count are uncounted. The driver's last report of the use of time is reported.
 	lost      string
 	uncounted []overhead.Process
 	reported  []reportedTime

@@ -11,14 +11,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// pastAfter is for how many seconds in a row the driver has to see more than a lease's share before it counts as not
-// held: a program's first launches are charged when it is known what they take.
+// pastAfter is for how many seconds in a row the driver must see more than a lease's share before the share counts as
+// not enforced. A program's first launches are charged once their time is known.
 const pastAfter = 5
 
 // Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
 type Time struct {
-	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples tell; -1 where they
-	// are too few or do not tell of it.
+	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples show. It is -1 if
+	// they are too few or do not include it.
 	Percent int
 	// Charged is what its programs were charged in all for so many Launches, and worth as far as the driver's samples
 	// tell.

@@ -39,8 +39,8 @@ type Pacing struct {
 	mode   compute.Mode
 	leases []pace.Lease
 	groups map[compute.ID][]cgroup.Group
-	// owners are the leases of the processes that were seen at a GPU's last answers, and when they were seen last: one
-	// that ended since is in no cgroup any more.
+	// owners are the leases of the processes in a GPU's last answers, and when they were seen last. One that ended
+	// since is in no cgroup any more.
 	owners map[sharing.GPURef]map[int]owner
 }
 
@@ -193,7 +193,7 @@ func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, go
 	return o.id, known && gone, gone && !known // else its pid is another's now
 }
 
-// ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a
+// ownersOf are the processes of the leases whose time on the GPU is counted. Earlier ones stay for as long as a
 // driver's samples go back.
 func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	now, out := time.Now(), map[int]owner{}
@@ -224,8 +224,8 @@ func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	return out
 }
 
-// past reports whether a use of time is surely above a share, and further than the throttle strays; no share is passed
-// where it is 0.
+// past reports whether a use of time is surely above a share, by more than the throttle's error. A share of 0 has no
+// bound.
 func past(used compute.Share, share sharing.Percent) bool {
 	const stray = 15
 	most := float64(min(share, sharing.FullGPU))
@@ -251,8 +251,8 @@ func (g *region) reportTime(gpu sharing.GPURef, used compute.Share, known, past 
 	g.reported = append(g.reported, now)
 }
 
-// reportedTime is the percent of the last seconds that a lease used a GPU, or -1 if unknown. past is for how many seconds
-// in a row that was over its share.
+// reportedTime is the percent of the last seconds that a lease used a GPU, or -1 if unknown. For past seconds in a row
+// that was over its share.
 type reportedTime struct {
 	gpu           sharing.GPURef
 	percent, past int

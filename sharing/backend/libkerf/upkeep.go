@@ -231,7 +231,7 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 	return nil
 }
 
-// noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none
+// noteContext sets the assumed size of a context on the GPU, and records the least that one of the lease took; 0: none
 // was seen.
 func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPURef, least sharing.Bytes) error {
 	if least > 0 {

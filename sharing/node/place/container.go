@@ -145,9 +145,9 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 	return out
 }
 
-// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose: the grant is
-// made with the pod's sandbox, and kubelet's choice is known when the container is created. A grant stays where the
-// scheduler planned it, and if containers share it. gpu finds a GPU.
+// ShouldMove reports whether an unused grant moves to the NUMA node that kubelet chose. The grant is reserved with the
+// pod's sandbox, and kubelet's choice is known when the container is created. A grant stays if the scheduler planned
+// its place, and if containers share it. gpu finds a GPU.
 func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
 	near, p := ask.Advice.Near, g.Claim.Placement
 	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.SharedCap.GPUs > 0 ||
@@ -230,8 +230,8 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 	return p, nil
 }
 
-// Hardened is a request for memory that only hardware may enforce as one for the smallest MIG instance that has it, if
-// the node creates instances. Any other request stays as it is.
+// Hardened turns a request for memory that only hardware may enforce into one for the smallest MIG instance that has
+// it. It does so if the node creates instances. Any other request stays as it is.
 func (n *Node) Hardened(req sharing.Request) sharing.Request {
 	gives := func(v ledger.View) bool { return v.GPU.MIG || n.Modes.Turns(v.GPU.UUID) }
 	hard := instances.Hardened(req)
@@ -250,9 +250,9 @@ func (n *Node) HardenedAll(list []sharing.Request) []sharing.Request {
 	return out
 }
 
-// chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes
-// are no advice: either no node has enough GPUs, and then any split is on those nodes, or kubelet has no
-// topology policy and took ids by chance, and then NVLink, which the allocator looks at, matters more.
+// chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes are no
+// advice. Either no node has enough GPUs, and then any split is on those nodes. Or kubelet has no topology policy and
+// took ids by chance; then NVLink matters more, which the allocator considers.
 func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
 	if req.Kind != sharing.KindWhole || len(near) != 1 || near[0].Count != req.GPUs {
 		return nil, false

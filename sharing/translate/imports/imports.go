@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imports reads the sharing configuration of other tools, and says the same as a SharingConfig: the
+// Package imports reads the sharing configuration of other tools, and says the same as a SharingConfig. It reads the
 // configuration of NVIDIA's device plugin, and HAMi's two ConfigMaps.
 //
 // It promises that each setting is carried over, or named. A named setting is left out, with the reason, or has no
@@ -157,8 +157,8 @@ type rule struct {
 	left, refused string
 }
 
-// apply names each value that no rule and no caller knows, and does what the rules say. carried are the paths that the
-// caller reads itself.
+// apply names each value that no rule and no caller knows, and does what the rules say. The caller reads the paths
+// carried itself.
 func (r *reader) apply(rules []rule, carried ...string) {
 	for _, l := range r.leaves {
 		i := slices.IndexFunc(rules, func(x rule) bool { return x.path == l.path })

@@ -1,11 +1,11 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest translates the pods of manifests: what package translate says of a pod is written into the YAML, and
-// all else stays as it is, comments and order too.
+// Package manifest translates the pods of manifests. It writes what package translate says of a pod into the YAML. All
+// else stays as it is, comments and order too.
 //
-// A pod is any object with metadata and a spec with containers, so that the templates of every kind are found, also of
-// kinds that are unknown here. It promises to write nothing if any pod is refused. It reads no file, and is pure.
+// A pod is any object with metadata and a spec with containers. So the templates of every kind are found, also of kinds
+// that are unknown here. It promises to write nothing if any pod is rejected. It reads no file, and is pure.
 package manifest
 
 import (

@@ -288,7 +288,7 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 	if out, status := d.control("", "-d"); status != 0 {
 		t.Errorf("a daemon in its place: exit %d, %q, want no word", status, out)
 	}
-		// It must find the directory taken. If that were free by then, it would be a daemon that the test never ends.
+	// It must find the directory taken. If that were free by then, it would be a daemon that the test never ends.
 	eventually.True(t, "the one in its place ends", func() bool { return len(d.daemons()) == 1 })
 	if out, status := d.control("get_server_list\n"); status != 1 {
 		t.Errorf("nobody answers, but: exit %d, %q", status, out)

@@ -113,8 +113,8 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	}
 }
 
-// A process that has its context already has what a raised limit gives, is refused what a lowered one takes, and sees
-// both; also below what it holds, which no command lowers a limit to.
+// A process with a context gets what a raised limit gives, and is rejected at a lowered one. It sees both, also below
+// its usage, which no command lowers a limit to.
 func TestLimitChangesUnderAContext(t *testing.T) {
 	const block = 256 * mib
 	b := start(t, "a30x2", "r580").cap(t, gib)
@@ -188,8 +188,8 @@ func TestManyProcessesUnderOneCap(t *testing.T) {
 	}
 }
 
-// Processes that start at once make as many contexts as there is room for, and not one more; what was put aside for
-// them gives way to what the driver tells, and room that there is by that is there for the next.
+// Processes that start at once make as many contexts as fit, and not one more. What they put aside gives way to the
+// driver's report, and the next one can use the memory that this frees.
 func TestContextsOfManyProcesses(t *testing.T) {
 	const processes, fit = 12, 8
 	n := start(t, "h200x8", "r580")
@@ -250,7 +250,7 @@ func TestContextsOfManyProcesses(t *testing.T) {
 
 // Bytes that move from the counters to the overhead count twice for a moment. No call is rejected for that. If the
 // agent dies in between, no call waits for long.
-func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
+func TestNoCallIsRejectedWhileBytesMove(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
 	limits, err := os.OpenFile(filepath.Join(b.dir, libkerf.LimitsFile), os.O_WRONLY, 0)
 	if err != nil {
@@ -320,7 +320,7 @@ func TestPoolsThatGiveBackLate(t *testing.T) {
 }
 
 // A child is not left waiting for a lock that another thread of its parent held.
-func TestForkBesideOtherThreads(t *testing.T) {
+func TestForkWithOtherThreads(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
 	if got := b.check(t, "gpu:0", "forks:60", "info"); got != fmt.Sprintf("0|0 %d %d %d", gib, gib, gib) {
 		t.Errorf("%s", got)

@@ -293,7 +293,7 @@ func TestRunsOnWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A copy waits for a budget before it runs, and so does what a stream writes; neither for more than a second, since a
+// A copy waits for a budget before it runs, and so does a stream's write. Neither waits for more than a second, since a
 // kernel may be waiting for it.
 func TestCopiesWaitForASecond(t *testing.T) {
 	for _, way := range []string{"fill", "copy", "word"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// mostError is the largest standard error, in points of percent, with which a share of time is known: that of half of a
-// GPU in all the samples that a driver keeps.
+// mostError is the largest standard error, in points of percent, of a known share of time. It is that of half of a GPU
+// in all the samples that a driver keeps.
 const mostError = 6
 
 // mostDoubt is how much time may be in doubt for each second that is not. Only time in which a grant was in a sample is

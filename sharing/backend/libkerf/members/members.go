@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package members finds the process of each slot in a grant's usage file. libkerf names a process by what the process
-// itself sees: its PID and start time in its own PID namespace and time namespace. The agent sees other numbers.
+// Package members finds the process of each slot in a grant's usage file. A process is named there by what it sees
+// itself: its PID and start time in its own PID namespace and time namespace. The agent sees other numbers.
 //
 // The cost of a scan grows with the number of slots, not with the number of processes in the grant. Members reads all
 // processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for that

@@ -9,7 +9,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Holds is what a grant uses of each GPU that the driver has reported: what the driver lists, and the managed memory
+// Holds is what a grant uses of each GPU that the driver has reported. It adds the driver's list and the managed memory
 // that processes count, which the driver lists with no process. A GPU with an entry of unknown size is missing.
 func (l Sample) Holds() map[sharing.GPURef]sharing.Bytes {
 	out := map[sharing.GPURef]sharing.Bytes{}

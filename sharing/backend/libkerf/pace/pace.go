@@ -4,9 +4,9 @@
 // Package pace refills the budgets of GPU time that programs are charged from, at a steady pace: what each gets is
 // decided by package compute.
 //
-// It promises that a budget which cannot be read or refilled costs the others nothing, and that a GPU whose driver does
-// not tell who used it is refilled all the same, by what was charged alone. What a driver tells is set against what was
-// charged over the same time: from the time stamp of its last sample on.
+// It promises that a budget which cannot be read or refilled costs the others nothing. A GPU whose driver does not
+// report its users is refilled all the same, by what was charged alone. A driver's report is compared with the charges
+// over the same time: from the time stamp of its last sample on.
 //
 // Not promised: a pace that never stumbles. What a loaded machine makes it sleep through counts for at most
 // compute.MaxStep.
@@ -39,8 +39,8 @@ type Account interface {
 	Read() (Counts, error)
 	// Refill adds to the budget. A refill of zero still shows that the agent runs. Turn lasts until the next refill.
 	Refill(add time.Duration, turn compute.Turn) error
-	// Settle records how much ran since the last call: what was charged, corrected as far as its worth is known. used
-	// is what the driver's samples of the last seconds say, if that is known.
+	// Settle records how much ran since the last call: what was charged, corrected as far as its worth is known. The
+	// driver's samples of the last seconds are used, if they are known.
 	Settle(ran time.Duration, used compute.Share, known bool) error
 }
 
@@ -82,8 +82,8 @@ type Source interface {
 type Use struct {
 	// To is when the last of the samples was taken; zero: none tells of a process.
 	To time.Time
-	// Busy is the part of the time until then, in percent, that was used by anybody, and Percent that of each grant;
-	// one that is missing was in no sample.
+	// Busy is the percent of the time until then that any process used, and Percent that of each grant. A missing one
+	// was in no sample.
 	Busy    int
 	Percent map[compute.ID]int
 	// Doubt are the grants with samples that could not be used.
@@ -133,7 +133,7 @@ func (p *Pacer) Run(ctx context.Context) error {
 }
 
 // pause is the time until the next refill, for a random number from 0 to 1. Programs run on after a refill, and a
-// driver samples at a steady pace: if refills had one too, a program could be in every sample or in none, whatever its
+// driver samples at a steady pace. With steady refills, a program could be in every sample or in none, whatever its
 // share is.
 func pause(random float64) time.Duration {
 	return Every*3/4 + time.Duration(random*float64(Every/2))

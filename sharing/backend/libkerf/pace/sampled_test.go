@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Of what a driver tells by samples, wrong in whatever way, nothing disturbs shares that are charged for what they use:
-// each is within a tenth of its target in any ten seconds, and within five points in any one.
+// A driver's samples, however wrong, never disturb shares that are charged for what they use. Each is within a tenth of
+// its target in any ten seconds, and within five points in any one.
 func TestSharesUnderSamples(t *testing.T) {
 	const seconds, seeds = 60, 8
 	for name, n := range map[string]noise{
@@ -51,9 +51,9 @@ func TestSharesUnderSamples(t *testing.T) {
 	}
 }
 
-// What Kerf says of the use of time holds, whatever charges are worth and whatever is wrong with the samples: it is
-// within its error, or not known. Shares of programs that are charged wrongly come nearer to their targets than they
-// would by charges alone, or stay as they are.
+// Kerf's report of the use of time is right, whatever charges are worth and whatever is wrong with the samples. It is
+// within its error, or unknown. Shares of wrongly charged programs come nearer to their targets than they would by
+// charges alone, or stay as they are.
 func TestWrongChargesUnderSamples(t *testing.T) {
 	const seconds = 600
 	for _, worth := range [][]int{{50, 100}, {250, 100}, {100, 50}, {100, 250}} {
