@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What people and CI call. Everything that a target needs and a package manager or Go's module proxy can
-# give, the target gets by itself; for the rest it says what is missing and how to mend it.
+# give, the target gets by itself; for the rest it says what is missing and how to fix it.
 # Outputs go to bin/; what is kept between runs (the linter) goes to .cache/.
 
 SHELL := /bin/bash
@@ -24,7 +24,7 @@ GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
 RELEASE_BUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION) -buildid='
 
 # kerf-hook is built alone: it runs as root in every container's start, linked statically and without cgo.
-# kerf-scheduler is a module of its own, since it is Kubernetes' code for the most part.
+# kerf-scheduler is a separate module, since it is Kubernetes' code for the most part.
 # kubectl-kerf is for other systems; on Linux, kerf under that name has all commands.
 COMMANDS := $(filter-out kerf-hook kubectl-kerf,$(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go)))
 HOOK_OUT ?= bin/kerf-hook
@@ -64,7 +64,7 @@ BENCH ?= .
 PODS ?= 110
 NODES ?= 1000
 BOUND ?= 5000
-CUTS ?= $(if $(filter 0,$(PODS)),0,40)
+MIG_PODS ?= $(if $(filter 0,$(PODS)),0,40)
 KILLS ?= 100000
 TRACES ?= .
 ROUNDS ?= 1
@@ -103,7 +103,7 @@ release-check: ## Make the release twice, the second time with programs linked a
 	@echo 'release-check: the same files twice'
 
 .PHONY: generate
-generate: need tools ## Write anew what is generated: the protobuf files' Go code, the configuration's schema and reference, those of the command line, metrics, events and keys, the manifests of the chart
+generate: need tools ## Write the generated files: the protobuf files' Go code, the configuration's schema and reference, those of the command line, metrics, events and keys, the manifests of the chart
 	@hack/protos.sh . $(PROTOS)
 	@go test -count=1 -run '^TestCurrent$$' ./sharing/config/reference -write
 	cd tools/chart && $(AS_SCHEDULER) go run . ../../deploy
@@ -175,8 +175,8 @@ soak: build kerf-scheduler $(TOOLKIT) ## The long runs: property tests (SOAK_STE
 	hack/soak.sh $(SOAK_STEPS) $(SOAK_TIME) $(SOAK_SEED)
 
 .PHONY: bench
-bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kubernetes, ROUNDS times: PODS (110; 0: none) pods at once, CUTS (40, none without PODS) pods with MIG instances, and both schedulers on NODES (1000; 0: none) hollow nodes; needs root
-	hack/record.sh hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND) $(CUTS)
+bench: build kerf-scheduler ## Benchmarks (BENCH=regexp), then on a real Kubernetes, ROUNDS times: PODS (110; 0: none) pods at once, MIG_PODS (40, none without PODS) pods with MIG instances, and both schedulers on NODES (1000; 0: none) hollow nodes; needs root
+	hack/record.sh hack/bench.sh '$(BENCH)' $(PODS) $(ROUNDS) $(NODES) $(BOUND) $(MIG_PODS)
 
 .PHONY: figures
 figures: build ## What caps and shares of GPU time cost and hold to, in some ten minutes; run it alone; needs root
@@ -233,7 +233,7 @@ demo: build ## Show the main job on this machine: on simulated H100 nodes with d
 ##@ Check
 
 .PHONY: verify
-verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring verify-workflows vet lint ## Everything that a change must pass beside the tests
+verify: verify-format verify-tree verify-prose verify-shell verify-tidy verify-generated verify-layers verify-monitoring verify-workflows vet lint ## Everything that a change must pass in addition to the tests
 	@echo 'verify: ok'
 
 .PHONY: verify-format

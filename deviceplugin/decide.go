@@ -27,17 +27,17 @@ type view struct {
 
 // decide says which ids there are and which of them are healthy. It is a pure function.
 //
-//   - There is an id for every unit of the inventory, and one for each that a container still holds from a
-//     larger inventory: kubelet refuses to start a container again whose ids are gone.
-//   - Of a container on a lost GPU, the ids that answer to that GPU are unhealthy: all of them, or its part of
-//     them if the container has several GPUs.
-//   - Free ids are unhealthy as far as these do not add up to what was lost and withdrawn; for whole GPUs those
-//     of the lost GPU's NUMA node first, and those that were unhealthy before first, so that the choice is
-//     stable while containers come and go.
+//   - There is an id for every unit of the inventory, and one for each that a container still has from a larger
+//     inventory. Kubelet does not restart a container whose ids are gone.
+//   - Of a container on a lost GPU, the ids of that GPU are unhealthy. That is all of them, or a part if the container
+//     has several GPUs.
+//   - Free ids are unhealthy for the rest of what was lost and withdrawn. For whole GPUs, ids of the lost GPU's NUMA
+//     node come first. Then those that were unhealthy before, so that the choice is stable while containers come and
+//     go.
 //   - An id that is held otherwise is healthy, and so is every id once nothing is lost.
 //
-// While it is not known who holds what, any id may belong to a container that runs well, so none is
-// unhealthy unless all units are lost.
+// While the owners of ids are unknown, any id may belong to a container that runs well. Then none is unhealthy unless
+// all units are lost.
 func decide(v view) *list {
 	devices, missing, lost := v.devices()
 	if !v.known {

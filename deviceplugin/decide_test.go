@@ -161,8 +161,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// While a GPU is lost, what containers on sound GPUs take and give back moves no id from one state to the
-// other, and those that a lost container leaves stay unhealthy.
+// While a GPU is lost, containers on healthy GPUs come and go. That moves no id from one state to the other, and the
+// ids that a lost container leaves stay unhealthy.
 func TestDecideIsStable(t *testing.T) {
 	v := view{resource: sharing.ResourceMemory, known: true, inv: Inventory{Units: lose(gpus(0, 0), 1), Memory: true}}
 	v.held = map[sharing.ContainerRef][]string{ref("a"): span(1, 4)}
@@ -189,8 +189,8 @@ func TestDecideIsStable(t *testing.T) {
 
 const oneG = "kerf.dev/mig-1g.10gb"
 
-// model is the rule said once more, by counting, with none of decide's ways: how many ids of each container
-// and how many free ids are unhealthy.
+// model is the rule again, by counting, without decide's code: how many ids of each container and how many free ids are
+// unhealthy.
 func model(v view) (ids int, struck map[sharing.ContainerRef]int, free int) {
 	total, lost := 0, 0
 	gone := map[sharing.GPURef]bool{}
@@ -304,8 +304,8 @@ func check(t *testing.T, v view, l *list) {
 	}
 }
 
-// nearest looks for an exchange that would be better: a free unhealthy id of a NUMA node that has more of them
-// than it lost, against a free healthy one of a node that has fewer.
+// nearest looks for an exchange that would be better. One NUMA node has too many free unhealthy ids, and another a free
+// healthy one and too few unhealthy.
 func nearest(t *testing.T, v view, l *list) {
 	t.Helper()
 	if v.resource != sharing.ResourceGPU {

@@ -111,10 +111,10 @@ func (p *Plugin) post(inv Inventory, on map[sharing.ContainerRef][]sharing.GPURe
 	return matters
 }
 
-// answer is the CDI names of a container that gets these ids: the guard, the amount, and for whole GPUs how
-// many should be of which NUMA node. It is a pure function of the list's resource, the number of ids and
-// their NUMA nodes; unhealthy ids are answered as well, because kubelet is the one who decides on health.
-// The error is a *sharing.FieldError that names the id.
+// answer is the CDI names of a container that gets these ids: the hook device and the amount. For whole GPUs they also
+// say how many should be of which NUMA node. It is a pure function of the list's resource, the number of ids and their
+// NUMA nodes. It answers unhealthy ids as well, because kubelet decides on health. The error is a *sharing.FieldError
+// that names the id.
 func (l *list) answer(ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, sharing.Invalid(l.resource, "", "", "was asked for without an id")

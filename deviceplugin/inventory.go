@@ -114,8 +114,8 @@ func (u Unit) ids(resource string) int {
 	return 0
 }
 
-// checked returns a copy in the order in which ids are given out: it depends on the hardware alone, so that
-// a whole GPU's id keeps its NUMA node over restarts. The error is a *sharing.FieldError.
+// checked returns a copy in the order in which ids are given out. The order depends on the hardware alone, so that a
+// whole GPU's id keeps its NUMA node over restarts. The error is a *sharing.FieldError.
 func (inv Inventory) checked() (Inventory, error) {
 	if len(inv.Units) == 0 {
 		return Inventory{}, sharing.Invalid("units", "", "name every GPU, and mark those that are gone as lost",

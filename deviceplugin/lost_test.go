@@ -50,8 +50,8 @@ func idsOf(t *testing.T, k *fakekubelet.Kubelet, refs []sharing.ContainerRef) []
 	return out
 }
 
-// A GPU with ten shares dies: exactly those ten ids turn unhealthy, the capacity stays, the neighbours on the
-// other GPU keep theirs and may start again, and all comes back with the GPU.
+// A GPU with ten shares dies: exactly those ten ids turn unhealthy, and the capacity stays. Grants on the other GPU
+// keep theirs and may start again. Everything comes back with the GPU.
 func TestGPULost(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
@@ -98,9 +98,9 @@ func TestGPULost(t *testing.T) {
 	counts(t, k, sharing.ResourceGPU, 2, 2)
 }
 
-// Nothing is concluded from podresources that fail: no id of a container that may run well turns unhealthy
-// before the holders are known, and what is known stays.
-func TestHoldingsFail(t *testing.T) {
+// An error of podresources changes nothing. No id of a container that may run well turns unhealthy before the owners
+// are known, and known owners stay.
+func TestHoldersFail(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
 	h := &podResources{next: broken}
@@ -136,8 +136,8 @@ func TestHoldingsFail(t *testing.T) {
 	}
 }
 
-// A profile withdraws half of what there was while containers hold ids above it: their ids stay as long as
-// they do, also over a restart of the agent, and no more than the new amount is given out.
+// A profile withdraws half of the units while containers have ids above it. Their ids stay as long as they do, also
+// over a restart of the agent. No more than the new amount is given out.
 func TestInventoryShrinks(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
@@ -179,9 +179,9 @@ func TestInventoryShrinks(t *testing.T) {
 	}
 }
 
-// If all is well, kubelet gets one question for every change of the GPUs, and no other: not for grants that come and
-// go, not for a repeated inventory, and not because time passes.
-func TestHoldingsAreAskedSeldom(t *testing.T) {
+// If all is well, kubelet gets one question for every change of the GPUs, and no other. Grants that come and go cause
+// none, nor does a repeated inventory or the passing of time.
+func TestKubeletIsAskedSeldom(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
 	h := &podResources{next: k.List}

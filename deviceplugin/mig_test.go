@@ -18,8 +18,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// cutUnit is a GPU in MIG mode.
-func cutUnit(i int) Unit {
+// migUnit is a GPU in MIG mode.
+func migUnit(i int) Unit {
 	return Unit{GPU: uuid(i), GiB: 79, InMIGMode: true, MIG: []Instances{{oneG, 7}, {"kerf.dev/mig-1g.10gb.me", 1},
 		{"kerf.dev/mig-7g.80gb", 1}}}
 }
@@ -30,15 +30,15 @@ func TestInstancesAreResources(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)
 	var mu sync.Mutex
-	cutting := errors.New("MIG instance 1g.10gb at 6 is being created")
+	creating := errors.New("MIG instance 1g.10gb at 6 is being created")
 	p := plugin(dir, k, func(o *Options) {
-		o.MIGGate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return cutting }
+		o.MIGGate = func(context.Context) error { mu.Lock(); defer mu.Unlock(); return creating }
 		o.preStart = 100 * time.Millisecond
 	})
 	set(t, p, Inventory{Units: gpus(0, 1), Memory: true, Percent: true, Whole: true, MIG: true})
 	run(t, p)
 	counts(t, k, sharing.ResourceGPU, 2, 2)
-	set(t, p, Inventory{Units: append(gpus(0), cutUnit(1), cutUnit(2)), Percent: true, Whole: true, MIG: true})
+	set(t, p, Inventory{Units: append(gpus(0), migUnit(1), migUnit(2)), Percent: true, Whole: true, MIG: true})
 	counts(t, k, oneG, 14, 14)
 	counts(t, k, "kerf.dev/mig-1g.10gb.me", 2, 2)
 	counts(t, k, "kerf.dev/mig-7g.80gb", 2, 2)
@@ -55,18 +55,18 @@ func TestInstancesAreResources(t *testing.T) {
 		t.Errorf("another's cut is waited for: %v", err)
 	}
 	mu.Lock()
-	cutting = nil
+	creating = nil
 	mu.Unlock()
 	if err := k.Prepare(t.Context(), ref("a")); err != nil {
 		t.Errorf("once it is cut: %v", err)
 	}
-	lost := append(gpus(0), cutUnit(1), cutUnit(2))
+	lost := append(gpus(0), migUnit(1), migUnit(2))
 	lost[2].Lost = true
 	set(t, p, Inventory{Units: lost, Percent: true, Whole: true, MIG: true})
 	counts(t, k, oneG, 14, 7)
 	counts(t, k, sharing.ResourceGPU, 1, 1)
 
-	l := decide(view{resource: oneG, inv: Inventory{Units: []Unit{cutUnit(0)}, MIG: true}, known: true})
+	l := decide(view{resource: oneG, inv: Inventory{Units: []Unit{migUnit(0)}, MIG: true}, known: true})
 	names, err := l.answer([]string{"u0007"})
 	if want := []string{"kerf.dev/guard=armed", "kerf.dev/ask=mig-1g.10gb:1"}; err != nil ||
 		!slices.Equal(names, want) {

@@ -11,12 +11,12 @@
 //     lost. An id that is held by a container on a sound GPU never does.
 //   - Allocate is a function of resource, count and the NUMA nodes of the ids: no disk, driver, API server or
 //     lock that something slow holds. The same ids in any order give the same answer.
-//   - Kubelet may restart, or our sockets may vanish, at any time: within a second of kubelet listening again each
-//     resource is registered again, with a new socket name.
+//   - Kubelet may restart, or the plugin's sockets may vanish, at any time. Within a second of kubelet listening again
+//     each resource is registered again, with a new socket name.
 //   - Nothing is registered before the first inventory.
 //
-// It does not say which container gets which GPU: kubelet's API names no container. It does not refuse double
-// use either: a retry and a second pod look the same here, and the place for that is the container's hook.
+// It does not say which container gets which GPU: kubelet's API names no container. It does not reject double use
+// either: a retry and a second pod are equal here. The container's hook rejects it.
 package deviceplugin
 
 import (
@@ -40,11 +40,11 @@ import (
 type PodResources interface {
 	// List returns, per container, the resource's name ("kerf.dev/gpu-percent") and its ids. The keys have no PodUID.
 	// After an error nothing is known: a partial list is an error too. List ends when ctx does. Ids of a pod that the
-	// lister does not know yet count as free until the next call; SetHolders reports such a pod once it has a grant.
+	// lister does not know yet count as free until the next call. SetHolders reports such a pod once it has a grant.
 	//
-	// Kubelet's own List is not fit for this while pods come: it forgets the ids of a pod that it admits just then, if
-	// it has counted the pods before and clears the rest away after (UpdateAllocatedDevices of its device manager, up
-	// to 1.37 at least), and that pod never starts.
+	// Do not use kubelet's own List while pods come: it can forget the ids of a pod that kubelet admits at that moment.
+	// It counts the pods before, and removes the rest after (UpdateAllocatedDevices of its device manager, up to 1.37
+	// at least). That pod then never starts.
 	List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error)
 }
 
@@ -90,8 +90,8 @@ const (
 // at any time, also before Run and while it runs.
 type Plugin struct {
 	opts Options
-	// endpoints are those of the resources that any node may have, then those of MIG profiles in the order in which
-	// they came; they only grow. mu guards them.
+	// endpoints are those of the resources that any node may have, then those of MIG profiles in the order of their
+	// arrival. They only grow. The lock mu guards them.
 	endpoints []*endpoint
 
 	// often and seldom are the intervals until the next List, after a failure and otherwise.
@@ -250,8 +250,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// sweeps removes what earlier starts have left, and looks once more when the sockets of one that ended just before
-// this one are old enough to tell.
+// sweeps removes what earlier starts have left. It checks again when the sockets of a plugin that ended just before are
+// old enough to decide.
 func (p *Plugin) sweeps(ctx context.Context) {
 	for range 2 {
 		if err := sweep(ctx, p.opts.Dir, time.Now()); err != nil {

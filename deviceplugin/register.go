@@ -26,8 +26,8 @@ const (
 	kubeletSocket = "kubelet.sock"
 	// registerDeadline is a little more than the 10 s that kubelet gives itself to call back.
 	registerDeadline = 12 * time.Second
-	// bindTime is how old a socket must be before its silence means that its owner is gone: it is bound
-	// a moment before it is listened on.
+	// bindTime is how old a socket must be before its silence means that its owner is gone. A program binds a socket a
+	// moment before it listens.
 	bindTime = 5 * time.Second
 	// dialDeadline bounds a connection to a local socket.
 	dialDeadline = time.Second

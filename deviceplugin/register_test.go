@@ -90,8 +90,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// Kubelet restarts, in order and by a kill, also twice: the same ids are there again, within a second of its
-// socket, and containers keep theirs.
+// Kubelet restarts, in order and by a kill, also twice. The same ids are there again within a second of its socket, and
+// containers keep theirs.
 func TestKubeletRestart(t *testing.T) {
 	for name, end := range map[string]func(*fakekubelet.Kubelet){"stopped": (*fakekubelet.Kubelet).Stop,
 		"killed": (*fakekubelet.Kubelet).Kill} {
@@ -135,8 +135,8 @@ func TestKubeletRestart(t *testing.T) {
 	}
 }
 
-// Our socket's file vanishes while kubelet runs on: a successor is registered before the old stream ends, so
-// that kubelet never has the resource without a plugin.
+// The file of the plugin's socket vanishes while kubelet runs on. A successor is registered before the old stream ends,
+// so that kubelet never has the resource without a plugin.
 func TestSocketRemoved(t *testing.T) {
 	dir := folder(t)
 	k := kubelet(t, dir)

@@ -131,9 +131,8 @@ func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.Prefe
 	return out, nil
 }
 
-// lowest are the ids that a container must get, then those of the lowest numbers, as many as it is to have.
-// tightest is the NUMA node whose available ids are enough and the fewest, the lowest of several; NoNUMA where no
-// node's are enough, or some ids are given already.
+// tightest is the NUMA node with the fewest available ids that are enough, the lowest of several. It is NoNUMA if no
+// node has enough, or some ids are given already.
 func (l *list) tightest(c *pluginapi.ContainerPreferredAllocationRequest) int {
 	if len(c.GetMustIncludeDeviceIDs()) > 0 {
 		return NoNUMA
@@ -186,8 +185,8 @@ func (s *service) lowest(c *pluginapi.ContainerPreferredAllocationRequest) []str
 	return ids
 }
 
-// PreStartContainer waits until containers can start, and refuses with what is in the way when that takes
-// too long: kubelet shows the text with the pod and tries again, whatever the pod's restart policy.
+// PreStartContainer waits until containers can start. If that takes too long, it returns an error with the cause.
+// Kubelet shows the text with the pod and tries again, whatever the pod's restart policy.
 func (s *service) PreStartContainer(ctx context.Context, _ *pluginapi.PreStartContainerRequest) (
 	*pluginapi.PreStartContainerResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait)

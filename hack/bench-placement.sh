@@ -4,7 +4,7 @@
 #
 # bench-placement.sh KERF-LAB DIR   fills the cluster of DIR's node list with each of its pod lists (openb CSV), with the
 # policies kerf, fgd and bestfit and seeds 42 to 51, and prints the GPU allocation in percent when pods for 100 % of
-# the GPUs have arrived, beside the published figures where DIR has published_allocation_percent.csv.
+# the GPUs have arrived, next to the published figures if DIR has published_allocation_percent.csv.
 set -euo pipefail
 
 lab=$1 dir=$2

@@ -29,7 +29,7 @@ at() {
 	env "KERF_E2E_DIR=$dir/$n" "KERF_E2E_TOOLS=$tools" "KERF_E2E_NUMBER=$n" "KERF_E2E_MACHINE=${machines[n - 1]}" KERF_E2E_DRIVER=r615 "${join[@]}" "$script" "$@"
 }
 
-# each CMD...: on all nodes, beside each other.
+# each CMD...: on all nodes, at the same time.
 each() {
 	local n failed=0 pids=()
 	for n in 1 2 3; do
@@ -65,7 +65,7 @@ commands() {
 	ln -sf "$tools/bin/kubectl" "$dir/path/kubectl"
 	ln -sf "$PWD/bin/kerf" "$dir/path/kerf"
 	ln -sf "$PWD/bin/kerf" "$dir/path/kubectl-kerf"
-	# The simulated driver has its capability files, by which MIG instances are reached, in a folder of its own; on a real
+	# The simulated driver has its capability files, by which MIG instances are reached, in a separate folder; on a real
 	# node they are in /proc and /dev.
 	cat >"$dir/path/simulated" <<-'END'
 		#!/usr/bin/awk -f
@@ -132,7 +132,7 @@ kinds=clusterroles,clusterrolebindings,crds,priorityclasses,validatingadmissionp
 kinds+=,mutatingadmissionpolicies,mutatingadmissionpolicybindings,leases,configmaps,daemonsets,deployments,rolebindings,networkpolicies
 objects() { at 1 kubectl get "$kinds" -A -o name -l app.kubernetes.io/part-of=kerf; }
 
-# look WHERE CMD...: what a command finds there, each line with where. A look that fails is no answer: it is taken again, since what
+# look WHERE CMD...: what a command finds there, each line with where. A failed one is no answer: it runs again, since what
 # it reads may go meanwhile, and then it is said what failed and why.
 look() {
 	local where=$1 out
@@ -144,7 +144,7 @@ look() {
 		fi
 		sleep 0.2
 	done
-	echo "hack/cluster.sh: it cannot be told what is left $where: $*: ${out:-it failed and said nothing}" >&2
+	echo "hack/cluster.sh: failed to list what is left $where: $*: ${out:-it failed and said nothing}" >&2
 	return 1
 }
 

@@ -6,7 +6,7 @@
 # ends the nodes that were not up before. KERF_E2E_KEEP=1 leaves them up; arguments go to "go test".
 #
 # Most tests wait most of the time, and many may not meet another one on their node, since they end daemons of it. So
-# the whole suite runs on KERF_E2E_NODES nodes (default 3) beside each other, every test on one of them; with arguments it runs on one node.
+# the whole suite runs on KERF_E2E_NODES nodes (default 3) at the same time, every test on one of them; with arguments it runs on one node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ fi
 # dir_of N: where node N is kept.
 dir_of() { [ "$1" = 1 ] && echo "$dir" || echo "$dir-$1"; }
 
-# at N CMD...: with the settings of node N. All use the first one's binaries, and each finds a network of its own.
+# at N CMD...: with the settings of node N. All use the first one's binaries, and each finds another network.
 at() {
 	local settings=("KERF_E2E_DIR=$(dir_of "$1")" "KERF_E2E_TOOLS=${KERF_E2E_TOOLS:-$dir}")
 	[ "$1" = 1 ] || settings=(-u KERF_E2E_NET "${settings[@]}")

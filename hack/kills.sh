@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # kills.sh TOTAL   kills programs that count their memory in the library at random moments, and looks whether anything is
-# left or hangs, until TOTAL were killed. It goes in pieces and notes after each how many that were, for this
+# left or hangs, until TOTAL were killed. It goes in rounds and notes after each how many that were, for this
 # state of the library and its test: run again, it goes on from there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-total=$1 piece=2000
+total=$1 round=2000
 state=$(cat internal/libkerf/*.go internal/libkerf/lib/*.c internal/libkerf/lib/*.h internal/libkerf/lib/*.def \
 	internal/libkerf/lib/check/*.c internal/libkerf/lib/libtest/kill_test.go |
 	sha256sum | cut -c 1-16)
@@ -20,7 +20,7 @@ trap 'rm -rf "$binary"' EXIT
 go test -c -o "$binary/libtest" ./internal/libkerf/lib/libtest
 began=$SECONDS start=$done
 while [ "$done" -lt "$total" ]; do
-	n=$((total - done < piece ? total - done : piece))
+	n=$((total - done < round ? total - done : round))
 	(cd internal/libkerf/lib/libtest && "$binary/libtest" -test.count=1 -test.timeout 30m -test.run '^TestKilledAtAnyMoment$' -kills "$n" >"$binary/said" 2>&1) || {
 		cat "$binary/said" >&2
 		echo "kills: something was left or hung in the $n after $done" >&2

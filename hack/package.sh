@@ -18,7 +18,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 	echo "kerf: $package is missing, and this machine installs packages as root with apt-get only" >&2
 	exit 3
 fi
-exec 9>/tmp/kerf-package.lock # tests run beside each other
+exec 9>/tmp/kerf-package.lock # tests run at the same time
 flock 9
 if works "$@"; then
 	exit 0

@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# protos.sh [--check] ROOT FILE.proto...   generates the Go code of the files, beside them.
+# protos.sh [--check] ROOT FILE.proto...   generates the Go code of the files, in their folder.
 # With --check it changes nothing and fails when what is there differs from what would be generated.
 # The programs it needs are those that 'make tools' builds.
 set -euo pipefail

@@ -11,10 +11,10 @@ packages=(./internal/libkerf/lib/libtest ./sim/lib/libtest)
 # Left out: tests of what a sanitizer's runtime changes in the library (needs, code), and of programs that another runtime,
 # another C library, another preloaded library or another name space loads first.
 without='TestNeeds|TestPrototypes|TestProgramsOfOtherLoaders|TestProgramsOfSanitizers|TestHowTheDriverIsOpened'
-without+='|TestBesideAnotherLibrary|TestGpuloadOpensTheDriver'
+without+='|TestWithAnotherLibrary|TestGpuloadOpensTheDriver'
 
 # TSan sees one process, and none that forks.
-threads='TestEveryWayAtOnce|TestFamilies|TestEveryWayToTheDriver|TestTrimsOfPools|TestNobodyIsRefusedWhileBytesMove'
+threads='TestEveryWayAtOnce|TestFamilies|TestEveryWayToTheDriver|TestTrimsOfPools|TestNoCallIsRejectedWhileBytesMove'
 threads+='|TestSharesOfTime|TestEachWayIsThrottled'
 threads+='|TestCUDAScenarios|TestDaemonScenarios|TestMPSThreads|TestMPSClient|TestNVMLReads|TestNVMLEvents|TestNVMLInterrupts'
 threads+='|TestGpuloadLaunches|TestSmallAllocationsAtOnce'

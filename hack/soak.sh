@@ -2,7 +2,7 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# soak.sh STEPS TIME [SEED]   runs what is too long for 'make test': the property tests of ledger, allocators, books and of
+# soak.sh STEPS TIME [SEED]   runs what is too long for 'make test': the property tests of ledger, allocators, cluster state and of
 # the simulated driver over STEPS random steps, a tenth as many kills of programs that count their memory, 64 programs
 # of four threads under one cap, the soak of the machine suite (with 500 rounds of programs with MIG instances on an A100
 # and an H100), and on a real Kubernetes 500 rounds of pods with MIG instances on an A100 and an H100, then random pods,

@@ -136,7 +136,7 @@ write_status
 apt-get update -q >>"$dir/log" 2>&1 || echo "userland: apt-get update failed; see $dir/log" >&2
 fetch alone "${parts[@]}"
 fetch complete "${programs[@]}"
-# nvcc finds its parts beside itself instead of in /usr.
+# nvcc finds its parts in its folder instead of in /usr.
 if [ -d "$root/usr/lib/nvidia-cuda-toolkit/bin" ]; then
 	rm -f "$root/usr/lib/nvidia-cuda-toolkit/bin/nvcc.profile"
 	cat >"$root/usr/lib/nvidia-cuda-toolkit/bin/nvcc.profile" <<'PROFILE'

@@ -37,10 +37,10 @@ var (
 	sliced    = regexp.MustCompile(`^[1-9][0-9]?c\.`)
 )
 
-// ParseWish reads the name of a profile. It takes upper and lower case, "MIG " or "mig-" in front, "." for the
-// "+" of an attribute (as resource names must), a name without its size ("1g", "1g+me"), and ">= 16GiB" for the
-// smallest profile with so much usable memory, with an attribute if need be (">=16GiB+gfx"). field names the
-// input for the error, a *sharing.FieldError.
+// ParseWish reads the name of a profile. It takes upper and lower case, and "MIG " or "mig-" in front. It takes "." for
+// the "+" of an attribute (as resource names must), and a name without its size ("1g", "1g+me"). The form ">= 16GiB" is
+// the smallest profile with so much usable memory, with an attribute if need be (">=16GiB+gfx"). The error is a
+// *sharing.FieldError for field.
 func ParseWish(field, s string) (Wish, error) {
 	text := strings.TrimSpace(s)
 	if rest, ok := strings.CutPrefix(text, ">="); ok {
@@ -94,14 +94,14 @@ func (w Wish) String() string {
 	return fmt.Sprintf("%dg%s", w.Compute, w.Attribute)
 }
 
-// drift is the largest part, in percent, by which a driver's name for a profile differs from another driver's
-// for the same: 1g.23gb is 1g.24gb elsewhere.
+// drift is the largest difference, in percent, between two drivers' names for the same profile: 1g.23gb is 1g.24gb
+// elsewhere.
 const drift = 5
 
-// Find returns the profile of this GPU that the wish means: the one of that name; else, for a wish with a size,
-// the one with the same slices and attribute whose size in the name is nearest and differs by at most 5 %, so
-// that a configuration outlives a driver that renames them; else the smallest one that has what is asked. An
-// error is a *sharing.FieldError that lists the GPU's profiles and the nearest name.
+// Find returns the profile of this GPU with the requested name. A name with a size also matches a profile with the same
+// slices and attribute, the one of the nearest size that differs by at most 5%. So a config outlives a driver that
+// renames profiles. Else it is the smallest one that fits the request. An error is a *sharing.FieldError that lists the
+// GPU's profiles and the nearest name.
 func (t *Table) Find(field string, w Wish) (Profile, error) {
 	type match struct {
 		p   Profile

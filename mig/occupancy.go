@@ -65,8 +65,8 @@ func (t *Table) Fits(o Occupancy, p Place) bool {
 	return ok
 }
 
-// Add is o with one more instance at p. An error says what is missing and wraps sharing.ErrExhausted, or
-// sharing.ErrInvalid for a place that the GPU does not offer; o is then returned as it was.
+// Add is o with one more instance at p. An error says what is missing and wraps sharing.ErrExhausted. For a place that
+// the GPU does not offer, it wraps sharing.ErrInvalid; o is then returned as it was.
 func (t *Table) Add(o Occupancy, p Place) (Occupancy, error) {
 	if next, ok := t.Try(o, p); ok {
 		return next, nil

@@ -22,15 +22,15 @@ const draws = 7
 // fiftieth to a tenth there is no difference.
 const usualWeight = 0.05
 
-// In is the values for the same demand where so many GPUs have which units free, and it comes until all that is free
-// was asked for once. The usual values price the profiles as if they were packed into empty GPUs; here each costs what
-// its last place is worth in the room that there is. Of two half GPUs that wait for the same profile the second is
-// worth less, and an empty GPU as much as profiles are expected that need one. What comes is known but for chance, so
-// that the prices are the mean over demands as they may turn out. Where they say nothing the usual values do.
+// In is the values for the same demand, given how many GPUs have which memory slices free. It ends when all that is
+// free was requested once. The usual values price the profiles as if they were packed into empty GPUs. Here each costs
+// what its last place is worth in the free space. Of two half GPUs for the same profile the second is worth less. An
+// empty GPU is worth as much as the expected profiles that need one. The demand is known but for chance, so the prices
+// are the mean over possible demands. If they have no value, the usual values count.
 //
-// An empty GPU is worth One at most, and less where more are left than are needed. With few GPUs the values change with
-// each instance, with many hardly. Where the demand is known by what was counted alone, it may turn out as differently
-// as so few requests leave open: who has seen three of a profile does not know whether thirty or ninety come.
+// An empty GPU is worth One at most, and less if more are left than are needed. With few GPUs the values change with
+// each instance, with many hardly. If only counts show the demand, it may differ as much as so few requests allow.
+// Three requests of a profile do not show whether thirty or ninety come.
 func (v *Values) In(room Room) *Values {
 	f := newFiller(v.shapes, room)
 	bins, units := make([]float64, len(f.bins)), 0.0
@@ -72,9 +72,9 @@ func (v *Values) In(room Room) *Values {
 // manyWanted is from where on a number is taken for one of a distribution that has no steps.
 const manyWanted = 64
 
-// notExceeded is the number that is not exceeded with the probability, where so many are expected: a Poisson number
-// where that is known. Unsure is the square of how far, as a part of it, what is expected may be wrong; the mean is
-// then itself by chance (a gamma number), and the number a negative binomial one.
+// notExceeded is the number that is not exceeded with the probability, if so many are expected: a Poisson number if
+// that is known. Unsure is the square of the relative error of the expected number. The mean then varies by chance (a
+// gamma number), and the number is a negative binomial one.
 func notExceeded(expected, unsure, probability float64) float64 {
 	if expected > manyWanted {
 		z := math.Sqrt2 * math.Erfinv(2*probability-1)

@@ -1,16 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mig has the geometry of MIG: possible instances, their placements, what fits with existing ones, and the
-// value of the free space for expected pods.
+// Package mig has the geometry of MIG: possible instances, their placements, and what fits with existing ones. It also
+// has the value of the free space for expected pods.
 //
 // A Table is built from what the driver reports of one GPU. Nothing in this package knows a product: names,
 // ids, sizes and the length of the axis vary with GPU and driver. A Table never changes and may be shared.
 //
-// Room is counted as the driver counts it: an instance needs its stretch of the axis for itself, compute slices
-// and media engines of which the GPU has only so many, and no more instances of its profile than the driver
-// allows. The GPU has as much of each as its largest profile takes. Copy engines are not counted, because
-// instances may share them.
+// Free space is counted as the driver counts it. An instance needs its range of memory slices for itself, and compute
+// slices and media engines of which the GPU has only so many. The driver also limits the instances of a profile. The
+// GPU has as much of each as its largest profile takes. Copy engines are not counted, because instances may share them.
 //
 // The package does not talk to a driver and decides nothing: package plan does that.
 package mig
@@ -32,14 +31,14 @@ type Value int64
 // One is the value of an empty GPU.
 const One Value = 1_000_000
 
-// Values has the value of each set of free units of one GPU model for a demand: one number for each mask, so that
-// reading one costs nothing. NewValues or Counted create it. It never changes, and may be shared.
+// Values has the value of each set of free memory slices of one GPU model for a demand. It has one number for each
+// mask, so that reading one costs nothing. NewValues or Counted create it. It never changes, and may be shared.
 //
-// The value has two parts. The first is the best filling of the free units, each profile at the price that it
-// has when the demand is packed into the fewest GPUs; what belongs to such a packing loses nothing, so that it
-// tells which holes the demand can fill. The second is how many of the places of each profile are left, weighted by
-// demand and size; it keeps large profiles possible where the first sees no difference. A value counts places
-// alone: that a profile may be there only once, or wants the only engine of a kind, is not part of it.
+// The value has two parts. The first is the best filling of the free memory slices, each profile at its price when the
+// demand is packed into the fewest GPUs. What belongs to such a packing loses nothing, so it says which holes the
+// demand can fill. The second is how many of the places of each profile are left, weighted by demand and size. It keeps
+// large profiles possible if the first sees no difference. A value counts places alone. It ignores that a profile may
+// be there only once, or needs the only engine of a kind.
 type Values struct {
 	of     []Value
 	axis   int
@@ -119,8 +118,8 @@ func newValues(t *Table, shapes []shape) *Values {
 // one exact demand jump where two packings are equally good; the mean over demands near it does not.
 const doubt = 0.2
 
-// fillWeight is the part of the packing's prices in a value. With less of them small holes stay, with more the
-// large profiles are lost where prices are equal; between 0.92 and 0.98 filling a cluster shows no difference.
+// fillWeight is the part of the packing's prices in a value. With less of them small holes stay. With more, the large
+// profiles are lost if prices are equal. Between 0.92 and 0.98 filling a cluster shows no difference.
 const fillWeight = 0.95
 
 func ratio(a, b float64) float64 {

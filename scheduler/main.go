@@ -21,8 +21,8 @@ import (
 	"github.com/kerf-gpu/kerf/scheduler/plugin"
 )
 
-// garbagePercent has garbage collected when there is half as much of it as of what lives, not as much: most of what a
-// scheduler lets go of in a second comes with the pods that it binds, and this one binds more of them in it than
+// garbagePercent has garbage collected when there is half as much of it as of what lives, not as much. Most of a
+// scheduler's garbage comes with the pods that it binds, and this one binds more of them in a second than
 // kube-scheduler. The variable GOGC overrules it.
 const garbagePercent = 50
 

@@ -161,9 +161,9 @@ type Admitted struct {
 	Near []Near
 }
 
-// AdmittedBy reads the CDI names that the container runtime was given. Names of others are not looked at. A
-// name of ours that is not one of those that the device plugin gives, a resource or a NUMA node with two
-// amounts, and asks without the guard are errors that wrap ErrInvalid: such a container must not start.
+// AdmittedBy reads the CDI names that the container runtime was given, and ignores names of others. An error wraps
+// ErrInvalid, since such a container must not start. The causes are a name of Kerf that the device plugin never gives,
+// two amounts for a resource, and requests without the hook device. The same for two amounts for a NUMA node.
 func AdmittedBy(cdiNames []string) (Admitted, error) {
 	var out Admitted
 	for _, name := range cdiNames {

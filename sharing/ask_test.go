@@ -197,8 +197,8 @@ func FuzzParseAsk(f *testing.F) {
 	})
 }
 
-// What a container was admitted by is guarded with asks, or neither; it does not depend on the order of the
-// names; and every name of ours that it was read from can be written again.
+// Admitted has the hook device and requests, or neither. It does not depend on the order of the names. Every name of
+// Kerf that it was read from can be written again.
 func FuzzAdmittedBy(f *testing.F) {
 	f.Add("kerf.dev/guard=armed kerf.dev/ask=gpu-memory-gib:10 nvidia.com/gpu=0", uint64(1))
 	f.Add("kerf.dev/near=numa1:2 kerf.dev/guard=armed kerf.dev/ask=gpu:3 kerf.dev/near=numa0:1", uint64(2))

@@ -39,8 +39,8 @@ func vocabulary() []error {
 		ErrLost, ErrDenied}
 }
 
-// Plain is an error's text for people, in one line: the words of the vocabulary are for callers to test for, and say
-// nothing at the end of a sentence that has said what is wrong.
+// Plain is an error's text for people, in one line. It leaves out the sentinel errors, which callers test for: the text
+// before has said what is wrong.
 func Plain(err error) string {
 	var out []string
 	for line := range strings.Lines(err.Error()) {

@@ -71,8 +71,8 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// Whatever is typed gives a valid request or an ErrInvalid, and a request that goes over the node API is
-// the same on the other side.
+// Any input gives a valid request or an ErrInvalid. A request that goes over the node API is the same on the other
+// side.
 func FuzzRequestFromFlags(f *testing.F) {
 	f.Add("10GiB", "25", "", "*H100*", "", "driver", "pack", "")
 	f.Add("", "", "2", "!*T4*", "GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f", "", "spread", "")

@@ -15,9 +15,8 @@ const (
 	globRemedy = "write a pattern over the model's name, such as *H100* or !*T4*"
 )
 
-// CheckGlob refuses what is not a model glob: * for any text, ? for one character, [a-z] and [^a-z] for one
-// of a class, \ before a character that stands for itself, and ! in front for "not". field names the input
-// for the error, a *FieldError.
+// CheckGlob rejects what is not a model glob: * for any text, ? for one character, [a-z] and [^a-z] for one of a class.
+// A \ quotes the next character, and ! in front means "not". The error is a *FieldError for field.
 func CheckGlob(field, s string) error {
 	if _, problem := parseGlob(strings.TrimPrefix(s, "!")); problem != "" {
 		return Invalid(field, s, globRemedy, "%s", problem)
@@ -48,8 +47,7 @@ func MatchModels(globs []string, model string) bool {
 	return matched || !positive
 }
 
-// PartOfName says what to write, as the end of a sentence, where a glob that does not match the model is a part of its
-// name; empty where none is.
+// PartOfName is a hint for the end of an error: a glob is only a part of the model's name. It is empty if none is.
 func PartOfName(globs []string, model string) string {
 	for _, g := range globs {
 		if g != "" && !strings.HasPrefix(g, "!") && !MatchModels([]string{g}, model) &&

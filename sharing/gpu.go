@@ -50,8 +50,8 @@ func (h Health) String() string {
 type Hardware struct {
 	PCI  string // domain:bus:device.function
 	NUMA int    // NUMA node, -1 if not known
-	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board;
-	// 0 where the driver does not tell.
+	// Product is the PCI device id in the upper and the vendor in the lower half, and Board the same of the board. They
+	// are 0 if the driver does not report them.
 	Product, Board uint32
 }
 

@@ -106,17 +106,17 @@ func TestJoinAsks(t *testing.T) {
 			if err != nil {
 				return
 			}
-			joint := map[string]Request{}
+			capped := map[string]Request{}
 			for i, a := range got {
 				if a.SharedCap.GPUs > 0 {
-					joint[a.Ref.Container] = a.SharedCap
+					capped[a.Ref.Container] = a.SharedCap
 				}
 				a.SharedCap = Request{}
 				if d := cmp.Diff(tt.asks[i], a); d != "" {
 					t.Errorf("more than Joint changed (-want +got):\n%s", d)
 				}
 			}
-			if d := cmp.Diff(tt.want, joint); d != "" {
+			if d := cmp.Diff(tt.want, capped); d != "" {
 				t.Errorf("joint requests (-want +got):\n%s", d)
 			}
 		})

@@ -16,8 +16,8 @@ import "strings"
 // maxName is the longest name of a grant, pool or profile, in bytes: that of a DNS label.
 const maxName = 63
 
-// ValidateName refuses what cannot name a grant, a pool or a profile: a name is 1 to 63 of a-z 0-9 . - and
-// begins and ends with a letter or a digit. field names the input for the error, a *FieldError.
+// ValidateName rejects what cannot name a grant, a pool or a profile. A name is 1 to 63 of a-z 0-9 . - and begins and
+// ends with a letter or a digit. The error is a *FieldError for field.
 func ValidateName(field, s string) error {
 	const remedy = "write 1 to 63 of a-z 0-9 . -, with a letter or a digit at both ends"
 	alnum := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
@@ -75,8 +75,8 @@ func isUUID(s string) bool {
 const (
 	// LabelNode, with the value true, makes the DaemonSets run the agent on a node. An administrator sets it.
 	LabelNode = Domain + "/deploy-agent"
-	// LabelTranslate, of a namespace and with the value true, has what its pods ask for in the words of other tools
-	// said in those of Kerf.
+	// LabelTranslate, with the value true on a namespace, translates its pods' requests from other tools to those of
+	// Kerf.
 	LabelTranslate = Domain + "/translate"
 	// LabelScheduler, of a namespace and with the value false, keeps the schedulerName of its pods.
 	LabelScheduler = Domain + "/set-scheduler"

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// PlacementValue is a placement as the scheduler writes it under PlacementAnnotation: the GPUs' UUIDs, with commas
-// between them, and for a MIG instance "/1g.10gb@6" behind its GPU's, the profile and its first placement unit.
-// It is the text form of GPURef, for a MIG instance as for a share of one.
+// PlacementValue is a placement as the scheduler writes it under PlacementAnnotation: the GPUs' UUIDs, separated by
+// commas. A MIG instance adds "/1g.10gb@6" to its GPU's: the profile and its first memory slice. It is the text form of
+// GPURef, for a MIG instance as for a share of one.
 func PlacementValue(p Placement) string {
 	parts := make([]string, 0, len(p))
 	for _, f := range p {

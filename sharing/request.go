@@ -92,8 +92,8 @@ type Request struct {
 	// Percent is the total over all shares, at most 100 times GPUs. 0 means that compute is shared fairly. Always 0
 	// with KindWhole and KindMIG.
 	Percent Percent
-	// MIG is the profile of the MIG instance as it was asked for: a name such as "1g.10gb" or "1g", or a size such as
-	// ">= 16GiB". Set with KindMIG alone, where Memory is 0 and GPUs 1.
+	// MIG is the profile of the requested MIG instance: a name such as "1g.10gb" or "1g", or a size such as ">= 16GiB".
+	// Set with KindMIG alone; then Memory is 0 and GPUs 1.
 	MIG string
 	// GPUs is the number of shares, each on another GPU, or the number of whole GPUs: 1 to MaxGPUs.
 	GPUs int

@@ -75,7 +75,7 @@ func RequestFromResources(limits, annotations map[string]string, container strin
 
 // resources reads the limits and reports whether one of them is ours.
 func (d *draft) resources(limits map[string]string) (asks bool) {
-	shared, cut := false, ""
+	shared, divided := false, ""
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		value := limits[name]
 		if !strings.HasPrefix(name, Domain+"/") {
@@ -93,8 +93,8 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 		case name == ResourceGPU:
 			d.Kind, d.GPUs = KindWhole, d.count(name, value, MaxGPUs)
 		case strings.HasPrefix(name, resourceMIG):
-			d.instance(name, value, cut)
-			cut = name
+			d.instance(name, value, divided)
+			divided = name
 		default:
 			d.note(Invalid(name, value, "ask for "+ResourceMemory+", "+ResourcePercent+" or "+ResourceGPU,
 				"is not a resource of Kerf"))
@@ -106,8 +106,8 @@ func (d *draft) resources(limits map[string]string) (asks bool) {
 			"cannot be mixed with %s or %s", ResourceMemory, ResourcePercent))
 		d.Kind = KindShared
 	}
-	if cut != "" {
-		d.instanceAlone(cut, limits)
+	if divided != "" {
+		d.instanceAlone(divided, limits)
 	}
 	return asks
 }
@@ -131,7 +131,7 @@ func (d *draft) instance(name, value, before string) {
 	}
 }
 
-// instanceAlone makes the request one for a MIG instance, and rejects other kinds in addition to it: memory and percent
+// instanceAlone makes the request one for a MIG instance, and rejects other kinds in addition to it. Memory and percent
 // would be a cap on top of the instance's own.
 func (d *draft) instanceAlone(name string, limits map[string]string) {
 	for _, other := range []string{ResourceGPU, ResourceMemory, ResourcePercent} {

@@ -40,10 +40,9 @@ func sizeUnit(s string) (Bytes, bool) {
 // maxFraction is the number of decimals that ParseBytes reads; 10^18 still fits in 64 bits.
 const maxFraction = 18
 
-// ParseBytes reads an amount of memory: digits, at most one decimal point between digits, and a unit
-// (none or B; KiB to TiB, also without the B; KB to TB and K to T, which are powers of 1000). A fraction is
-// taken when it gives whole bytes. field names the input for the error, a *FieldError. Zero is an amount;
-// use ParseSize where it is not.
+// ParseBytes reads an amount of memory: digits, at most one decimal point between digits, and a unit. Units are none or
+// B, KiB to TiB (also without the B), and KB to TB and K to T, which are powers of 1000. A fraction must give whole
+// bytes. The error is a *FieldError for field. Zero is an amount; use ParseSize to reject it.
 func ParseBytes(field, s string) (Bytes, error) {
 	bad := func(problem string) (Bytes, error) { return 0, Invalid(field, s, sizeRemedy, "%s", problem) }
 	switch {
@@ -130,7 +129,7 @@ func fraction(digits string, unit Bytes) (Bytes, bool) {
 
 // String returns the amount for people, in the largest binary unit that it reaches. Up to two decimals are exact
 // (10GiB, 1.5GiB, 79.25GiB). An amount that needs more is truncated to one decimal, never rounded up, so that free
-// memory is not overstated; it keeps that decimal even when it is 0 (10.0GiB is a little more than 10GiB).
+// memory is not overstated. It keeps that decimal even when it is 0 (10.0GiB is a little more than 10GiB).
 func (b Bytes) String() string {
 	unit, name := Bytes(1), "B"
 	for _, u := range []struct {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A driver does not count what each process uses of a GPU: it keeps samples, each of the one process that was on the
-// engine when it was taken (open-gpu-kernel-modules 580.142, ctrl2080perf.h).
+// A driver does not count what each process uses of a GPU. It keeps samples, each of the one process that was on the
+// engine at that time (open-gpu-kernel-modules 580.142, ctrl2080perf.h).
 const (
 	// TimeRing is how far back the driver's samples go, and TimeSample the time between two of them.
 	TimeRing   = 10 * time.Second
 	TimeSample = TimeRing / 72
 )
 
-// TimeRow is what the samples of some time say of one process on one GPU: the percent of it in which its kernels ran,
-// memory was accessed for it, and video was encoded and decoded for it.
+// TimeRow is what the samples of some time say of one process on one GPU. Each field is the percent of that time for
+// its kernels, its memory accesses, and its video encoding and decoding.
 type TimeRow struct {
 	PID int
 	// At is when the last of these samples was taken.

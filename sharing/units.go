@@ -56,8 +56,8 @@ func (b Bytes) SubFloor(c Bytes) Bytes {
 	return b - c
 }
 
-// Share returns the part of b that p percent is, rounded down to a whole MiB, so that shares which sum to
-// 100 % always fit. p above 100 counts as 100.
+// Share returns p percent of b, rounded down to a whole MiB, so that shares with a sum of 100% always fit. If p is
+// above 100, it counts as 100.
 func (b Bytes) Share(p Percent) Bytes {
 	if p >= 100 {
 		return b / MiB * MiB
@@ -74,9 +74,9 @@ type Percent uint32
 // FullGPU is the compute of one whole GPU.
 const FullGPU Percent = 100
 
-// ParsePercent reads a share of compute: a whole number from 1 to 100 per GPU, with or without a percent
-// sign. How many GPUs there are is not known here, so the bound is that of MaxGPUs; Request.Validate
-// checks the real one. field names the input for the error, a *FieldError.
+// ParsePercent reads a compute percent: a whole number from 1 to 100 per GPU, with or without a percent sign. The
+// number of GPUs is unknown here, so the bound is that of MaxGPUs; Request.Validate checks the real one. The error is a
+// *FieldError for field.
 func ParsePercent(field, s string) (Percent, error) {
 	number, _ := strings.CutSuffix(s, "%")
 	n, problem := parseCount(number, int(FullGPU)*MaxGPUs)
@@ -119,9 +119,9 @@ func parseCount(s string, most int) (n int, problem string) {
 	return n, ""
 }
 
-// Burst is how much memory a grant may use while no other grant needs it: the cap, which is its guaranteed and its
-// burst memory together. It comes from a profile, never from a pod. The zero value is no burst; else one of the fields
-// is set.
+// Burst is how much memory a grant may use while no other grant needs it. The cap is its guaranteed and its burst
+// memory together. It comes from a profile, never from a pod. The zero value is no burst; else one of the fields is
+// set.
 type Burst struct {
 	// Memory is the total over the shares.
 	Memory Bytes
@@ -165,8 +165,8 @@ func (b Burst) String() string {
 	return ""
 }
 
-// of is the cap of one of n shares with so much guaranteed memory, on a GPU with so much allocatable: 0 if that is not
-// more than the guarantee.
+// of is the cap of one of n shares with so much guaranteed memory, on a GPU with so much allocatable. It is 0 if that
+// is not more than the guarantee.
 func (b Burst) of(memory, usable Bytes, n int) Bytes {
 	most := b.Memory
 	switch {

@@ -213,8 +213,8 @@ type GPU struct {
 	// LevelReason says why each backend is not available if no backend enforces shares of the GPU, or if that is
 	// unknown.
 	LevelReason string `json:"levelReason,omitempty"`
-	// MinEnforcement is the lowest level that the pool and its rules allow for a share: without one of Levels that is
-	// as strong, the GPU gives none. If it is absent, that is reactive, unless the profile of a request says none.
+	// MinEnforcement is the lowest level that the pool and its rules allow for a share. If none of Levels is as strong,
+	// the GPU gives no share. If it is absent, that is reactive, unless the profile of a request says none.
 	MinEnforcement string `json:"minEnforcement,omitempty"`
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxWait is half of the timeout that the hook has in its spec: the hook ends by itself, with its own
-	// words, well before the runtime ends it.
+	// maxWait is half of the timeout that the hook has in its spec. The hook ends by itself, with its own error, well
+	// before the OCI runtime ends it.
 	maxWait = 60 * time.Second
 	// maxSocket is the longest path of a unix socket.
 	maxSocket = 107

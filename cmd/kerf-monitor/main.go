@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kerf-monitor tells what is used of this machine's GPUs, and by whom: it samples the driver once per interval,
-// joins the samples with the agent's grants, and serves the result to Prometheus and to streams.
+// Command kerf-monitor reports the usage of this machine's GPUs and its owners. It samples the driver once per
+// interval, joins the samples with the agent's grants, and serves the result to Prometheus and to streams.
 //
 // It only reads. It is a separate process, so a crash in the driver's libraries costs metrics and never a grant. The
 // agent neither starts it nor calls it.
@@ -25,13 +25,13 @@ var version = "dev"
 // MiB.
 const garbage = 400
 
-// memory is from how many bytes on it is collected sooner: with the file of the program the whole stays below 80 MiB,
-// also with many readers of samples.
+// memory is the heap size from which garbage is collected sooner. With the file of the program the whole stays below 80
+// MiB, also with many readers of samples.
 const memory = 56 << 20
 
 // processors is on how many processors at a time it works, unless GOMAXPROCS in its environment says otherwise. Its
-// work is some hundredths of one; with more the runtime wakes threads for each reader and each answer of the driver, to
-// look for work that another has done meanwhile. A call that hangs in the driver takes none.
+// work is some hundredths of one. With more, the Go runtime wakes threads for each reader and each answer of the
+// driver. They look for work that another has done meanwhile. A call that hangs in the driver takes none.
 const processors = 1
 
 func main() {

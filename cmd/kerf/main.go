@@ -5,8 +5,8 @@
 // needs only access to the agent's socket. In a cluster it is a client of the API server with the rights of its user.
 // Under the name kubectl-kerf it is the kubectl command "kerf".
 //
-// Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly. kerf run has that of
-// the program it runs; 125 when Kerf refused or failed, 126 when the program cannot be executed, and 127
+// Exit status: 0, 1 when the command could not do its work, 2 when it was used wrongly. The status of kerf run is that
+// of the program that it runs. It is 125 when Kerf rejected or failed, 126 when the program cannot be executed, and 127
 // when it is not found. A signal while kerf waits ends it as that signal does.
 package main
 
@@ -34,8 +34,8 @@ func main() {
 	os.Exit(code)
 }
 
-// dieOf ends the process as the signal does by default, so that a shell that waits sees a signal and not a
-// status, and stops its own loop. It returns when the signal is late; the status is then that of a shell.
+// dieOf ends the process as the signal does by default. So a shell that waits sees a signal and not a status, and stops
+// its own loop. It returns when the signal is late; the status is then that of a shell.
 func dieOf(s syscall.Signal) {
 	signal.Reset(s)
 	_ = syscall.Kill(syscall.Getpid(), s)

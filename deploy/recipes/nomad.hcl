@@ -13,7 +13,7 @@ job "train" {
         command = "/usr/local/bin/kerf"
         args    = ["run", "--memory", "10GiB", "--percent", "25", "--min-enforcement", "userspace", "--", "python3", "train.py"]
       }
-      # Nomad does not count pieces of GPUs: a task for which none has room fails, and is tried again.
+      # Nomad does not count shares of GPUs: a task that does not fit fails, and is tried again.
       restart {
         attempts = 10
         delay    = "30s"

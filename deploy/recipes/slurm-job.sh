@@ -6,7 +6,7 @@
 #SBATCH --job-name=train
 #SBATCH --ntasks=1
 #SBATCH --gres=shard:10
-# Slurm counts the pieces (gres.conf: Name=shard Count=80 for a GPU of 80 GiB), Kerf holds each to its size. KERF_GIB is to be
+# Slurm counts the shares (gres.conf: Name=shard Count=80 for a GPU of 80 GiB), Kerf enforces the cap of each. KERF_GIB is to be
 # the number of shards.
 set -euo pipefail
 exec kerf run --memory "${KERF_GIB:-10}GiB" --min-enforcement userspace -- python3 train.py

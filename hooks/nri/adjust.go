@@ -86,8 +86,8 @@ func addMounts(a *api.ContainerAdjustment, c *api.Container, mounts []sharing.Mo
 // shm is where every container has something mounted, if nothing else then what its pod shares.
 const shm = "/dev/shm"
 
-// podsShm reports whether a mount is that which the container runtime gives to all containers of a pod, and no volume
-// of the pod: it lies in a folder that is named after the sandbox. A mount of ours takes its place.
+// podsShm reports whether a mount is the one that the container runtime gives to all containers of a pod, and no volume
+// of the pod. It lies in a folder that is named after the sandbox. Kerf's mount takes its place.
 func podsShm(c *api.Container, m *api.Mount) bool {
 	dir, id := path.Dir(path.Clean(m.GetSource())), c.GetPodSandboxId()
 	return path.Clean(m.GetDestination()) == shm && id != "" && slices.Contains(strings.Split(dir, "/"), id)
@@ -165,9 +165,9 @@ func checkVisible(c *api.Container) error {
 	return nil
 }
 
-// cdiNames are the CDI devices that kubelet passed. A runtime that does not tell of them (containerd before 2.3) tells
-// of the hooks that they brought: guard and asks are known by theirs, and advice about NUMA nodes, which has none, is
-// lost.
+// cdiNames are the CDI devices that kubelet passed. A runtime that does not report them (containerd before 2.3) reports
+// the hooks that they brought. These identify the hook device and the requests. Advice about NUMA nodes has no hook, so
+// it is lost.
 func cdiNames(c *api.Container) []string {
 	var names []string
 	for _, d := range c.GetCDIDevices() {

@@ -56,13 +56,13 @@ func TestGoldenAdjustments(t *testing.T) {
 	forged.Annotations = map[string]string{sharing.NoteAnnotation: "mine"}
 	held := injection()
 	held.Mounts = preloading()
-	cut := injection()
-	cut.Placement = sharing.Placement{{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB,
+	onMIG := injection()
+	onMIG.Placement = sharing.Placement{{GPU: sharing.GPURef{UUID: gpu1}, Memory: 10 * sharing.GiB,
 		MIG: sharing.Instance{Profile: "1g.10gb", ID: 19, Start: 6, Size: 1}}}
-	cut.Device = sharing.MIGDevice{GPU: gpu1, UUID: "MIG-00000000-0000-0000-0000-000000000001"}
-	uncut := cut
-	uncut.Device = sharing.MIGDevice{}
-	if _, err := adjustGuarded(containerOf("main"), uncut); !errors.Is(err, sharing.ErrUnavailable) {
+	onMIG.Device = sharing.MIGDevice{GPU: gpu1, UUID: "MIG-00000000-0000-0000-0000-000000000001"}
+	notMIG := onMIG
+	notMIG.Device = sharing.MIGDevice{}
+	if _, err := adjustGuarded(containerOf("main"), notMIG); !errors.Is(err, sharing.ErrUnavailable) {
 		t.Errorf("an instance without a device: %v", err)
 	}
 	tests := map[string]struct {
@@ -82,7 +82,7 @@ func TestGoldenAdjustments(t *testing.T) {
 		}},
 		"guarded on an instance": {func() (*api.ContainerAdjustment, error) {
 			return adjustGuarded(containerOf("main"),
-				cut)
+				onMIG)
 		}},
 		"guarded with sneaky env": {func() (*api.ContainerAdjustment, error) {
 			return adjustGuarded(containerOf("main"),
@@ -199,7 +199,7 @@ func TestForgedEnvironmentAndAnnotations(t *testing.T) {
 
 // Whatever the environment, a container is refused or sees no GPU by NVIDIA_VISIBLE_DEVICES.
 func TestNoEnvironmentShowsGPUs(t *testing.T) {
-	pieces := []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=none",
+	split := []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=none",
 		"NVIDIA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=0,1",
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES_X=all", "PATH=/bin", "A=NVIDIA_VISIBLE_DEVICES=all", "=", ""}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -207,7 +207,7 @@ func TestNoEnvironmentShowsGPUs(t *testing.T) {
 	for range 20_000 {
 		ctr := &api.Container{Name: "main"}
 		for range rng.IntN(5) {
-			ctr.Env = append(ctr.Env, pieces[rng.IntN(len(pieces))])
+			ctr.Env = append(ctr.Env, split[rng.IntN(len(split))])
 		}
 		grant := rng.IntN(2) == 0
 		a, err := adjustOther(ctr, false)

@@ -12,8 +12,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// BenchmarkCreateContainer is a round trip through NRI: two sockets (the test's runtime has a proxy in front),
-// ttrpc and the plugin, with a node that answers at once.
+// BenchmarkCreateContainer is a round trip through NRI: two sockets (the test's runtime has a proxy in front), ttrpc
+// and the plugin. The node answers at once.
 func BenchmarkCreateContainer(b *testing.B) {
 	for name, cdi := range map[string][]string{"guarded": guarded(), "other": nil} {
 		b.Run(name, func(b *testing.B) {

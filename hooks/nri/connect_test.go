@@ -196,8 +196,8 @@ func (h half) UpdateContainers(context.Context, *api.UpdateContainersRequest) (*
 // to the next one. The pauses let the plugin get to different places.
 func TestRegistrationBreaksOff(t *testing.T) {
 	tests := map[string]struct {
-		cut   bool
-		pause time.Duration
+		truncated bool
+		pause     time.Duration
 	}{
 		"the connection ends with the registration":       {true, 0},
 		"the connection ends before the configuration":    {true, 100 * time.Millisecond},
@@ -233,7 +233,7 @@ func TestRegistrationBreaksOff(t *testing.T) {
 			<-registered
 			time.Sleep(tt.pause)
 			l.Close()
-			if tt.cut {
+			if tt.truncated {
 				mux.Close()
 				c.start()
 				b.serving(t)

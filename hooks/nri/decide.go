@@ -121,8 +121,8 @@ func kindOf(pod sharing.Pod, container string) sharing.ContainerKind {
 	return sharing.ContainerApp
 }
 
-// refused is the error that kubelet shows in the pod's events: what was asked, why it is not given, and what
-// to do, in one line. It wraps err.
+// refused is the error that kubelet shows in the pod's events, in one line: the request, the reason of the rejection,
+// and what to do. It wraps err.
 func refused(box sandbox, asks []sharing.ContainerAsk, err error) error {
 	return &refusal{text: refusalText(box, asks, err), cause: err}
 }

@@ -43,8 +43,8 @@ func (h *handlers) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	s := h.s
 	if s.trunk.over() {
-		// The stub forgets the parts of a list that it has collected when the connection ends, and then takes a
-		// last part that is already here for the whole list.
+		// When the connection ends, the stub forgets the parts of a list that it has. It then takes a last part that is
+		// already here for the whole list.
 		return nil, fmt.Errorf("kerf: the connection has ended: %w", sharing.ErrUnavailable)
 	}
 	seen := seenOf(pods, containers)

@@ -127,22 +127,22 @@ func TestMissed(t *testing.T) {
 		running(mounting(containerOf("grant", guarded()...), "/run/kerf/client/k-1"), box), // mounted by Kerf
 	}
 	var mu sync.Mutex
-	var told [][]Missed
+	var reported [][]Missed
 	c.start()
 	plug(t, c.socket(), &fakeNode{}, func(o *Options) {
 		o.HostPaths = hostPathsOf(&fakeNamespaces{})
 		o.Missed = func(_ context.Context, all []Missed) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, all)
+			reported = append(reported, all)
 		}
 	}).serving(t)
 	last := func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		var names []string
-		if len(told) > 0 {
-			for _, m := range told[len(told)-1] {
+		if len(reported) > 0 {
+			for _, m := range reported[len(reported)-1] {
 				names = append(names, m.Ref.Container+": "+m.Reason)
 			}
 		}
@@ -167,7 +167,7 @@ func TestMissed(t *testing.T) {
 	eventually.True(t, "they have ended", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return len(told) == 3 &&
-			len(told[2]) == 0
+		return len(reported) == 3 &&
+			len(reported[2]) == 0
 	})
 }

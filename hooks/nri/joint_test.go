@@ -13,8 +13,8 @@ import (
 
 const shareSide = "share-cap-with.kerf.dev/side"
 
-// Containers that share a cap are held together at the sandbox and again with each of them, and each is given what
-// kubelet admitted it with.
+// Containers that share a cap are reserved together at the sandbox and again with each of them. Each gets what kubelet
+// admitted it with.
 func TestSharedCap(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
@@ -62,8 +62,8 @@ func TestSharedCap(t *testing.T) {
 	}
 }
 
-// What cannot be shared is refused by name, and a container of a pod that is not known gets what it has, or nothing:
-// none starts with another cap than the pod says.
+// What cannot share a cap is rejected by name. A container of an unknown pod gets its own cap, or nothing: none starts
+// with another cap than the pod says.
 func TestSharedCapRefused(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)

@@ -27,8 +27,8 @@ func byMPS() sharing.Injection {
 	return in
 }
 
-// What the runtime gives to all containers of a pod as /dev/shm makes room for the daemon's; a volume there, or the
-// node's own, does not do so without a word.
+// The daemon's /dev/shm replaces the one that the runtime gives to all containers of a pod. It does not replace a
+// volume there, or the node's own, without an error.
 func TestSharedMemoryOfAnMPSDaemon(t *testing.T) {
 	const box = "0123456789abcdef"
 	for source, refused := range map[string]bool{

@@ -4,21 +4,20 @@
 // Package nri gives a pod's containers their shares of GPUs while the container runtime creates them. It is a plugin
 // of NRI, the interface through which containerd and CRI-O report each pod and container.
 //
-// When a pod's sandbox is made, the plugin has the node hold the pod's claims. When a container is made, it
-// reads the amounts from the CDI names that kubelet passed, asks the node which GPUs answer them, and adds
-// these GPUs, the grant and its environment to the container. Every other container gets
-// NVIDIA_VISIBLE_DEVICES=void, so that no image sees a GPU because it says so. When it connects, it tells the
-// node what containers there are.
+// When a pod's sandbox is created, the plugin has the node reserve the pod's grants. When a container is created, it
+// reads the amounts from the CDI names that kubelet passed. It asks the node which GPUs answer them, and adds these
+// GPUs, the grant and its environment to the container. Every other container gets NVIDIA_VISIBLE_DEVICES=void, so that
+// no image sees a GPU because it says so. When it connects, it reports the existing containers to the node.
 //
 // Promises:
-//   - Amounts come from CDI names alone. What a tenant can write (environment, annotations, labels) counts at
-//     most as advice on which GPU, and is overridden where it has a name of Kerf's.
+//   - Amounts come from CDI names alone. What a tenant can write (environment, annotations, labels) counts at most as
+//     advice on which GPU. A name of Kerf's overrides it.
 //   - Every request is answered within three quarters of the time that the runtime gives. What takes longer is
 //     refused, so that kubelet tries again, and goes on meanwhile; the next try finds it done.
 //   - A connection that ends is made again, until Run's context ends. Run joins all that it started.
 //
-// Before the program of a container with a grant runs, StartContainer has the limits of the driver read back: other
-// hooks of the container may have changed them.
+// Before the program of a container with a grant runs, StartContainer has the driver's limits read back. Other hooks of
+// the container may have changed them.
 //
 // It does not promise that a container is held to its cap: the runtime goes on without a plugin that is slow
 // or gone. The guard, an OCI hook that kubelet's CDI names bring, refuses the start of a container whose
@@ -210,10 +209,10 @@ func (l stubLog) write(ctx context.Context, level slog.Level, format string, arg
 // runtimeContainerd is how containerd names itself.
 const runtimeContainerd = "containerd"
 
-// blind says, with the remedy, that a runtime with that version of NRI does not tell which containers are guarded; it
-// is empty where it does, and for a version that cannot be read: without a guard seen, no guarded container starts
-// anyway. The Container message has CDI devices since NRI 0.10. containerd tells of their hooks before that; other
-// runtimes were not tried with them.
+// blind is a warning, with the remedy, if a runtime with that version of NRI does not report the hook devices of
+// containers. It is empty if the runtime does, and for a version that cannot be read: such a container then does not
+// start anyway. The Container message has CDI devices since NRI 0.10. Before that, containerd reports their hooks;
+// other runtimes are untested.
 func blind(runtime, nri string) string {
 	var major, minor int
 	n, err := fmt.Sscanf(nri, "v%d.%d", &major, &minor)

@@ -176,7 +176,7 @@ func TestRefusedClaimSaysWhy(t *testing.T) {
 	}
 }
 
-func TestWrongRequestsAreToldAllAtOnce(t *testing.T) {
+func TestWrongRequestsAreReportedTogether(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	b.know(specOf("train", sharing.PodContainer{Name: "a", Limits: map[string]string{sharing.ResourceGPU: "1",
@@ -224,7 +224,7 @@ func TestPodsOfOthersAreLeftAlone(t *testing.T) {
 }
 
 // While the API server cannot be read, a pod is made without its claims, and all but the first soon.
-func TestUnreadAPIServerHoldsNobodyUp(t *testing.T) {
+func TestUnreadAPIServerDelaysNoPod(t *testing.T) {
 	c := newContainerd(t).start()
 	b := plug(t, c.socket(), &fakeNode{}).serving(t)
 	b.pods.unread = true

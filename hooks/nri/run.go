@@ -162,8 +162,8 @@ func within[T any](ctx context.Context, j *jobs, limit time.Duration, what strin
 	}
 }
 
-// share is what a request may take: three quarters of what the runtime said at the registration, and of what
-// is left of this request, so that the answer arrives while it counts.
+// share is the time for a request: three quarters of the runtime's timeout, and of what is left of this request. So the
+// answer arrives in time.
 func share(ctx context.Context, timeout time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(end))

@@ -18,8 +18,8 @@ type specGen struct {
 	spec                         *specs.Spec
 }
 
-// applied is the spec of a container with its adjustment, as the container runtime makes it. cdi stands for
-// the resolving of CDI devices and may be nil.
+// applied is the spec of a container with its adjustment, as the container runtime makes it. If cdi is not nil, it
+// resolves CDI devices.
 func applied(c *api.Container, a *api.ContainerAdjustment, cdi func(*specs.Spec, []string) error) (*specs.Spec, error) {
 	g := &specGen{spec: &specs.Spec{Process: &specs.Process{Env: append([]string(nil), c.GetEnv()...)},
 		Annotations: map[string]string{}, Linux: &specs.Linux{}}}

@@ -5,9 +5,8 @@
 // enforced before its program runs. Patch adds the hook, the GPUs and the environment of a grant to an OCI spec of a
 // container outside pods.
 //
-// Promised: only root is answered; each question is answered within a time that the hook waits for; the
-// answer is yes only when the Armer says so without an error; Patch changes a spec as a whole or not at all,
-// and without looking at the machine.
+// Promises: only root is answered, each question within the time that the hook waits. The answer is yes only when the
+// Armer says so without an error. Patch changes a spec as a whole or not at all, and does not read the machine.
 //
 // Not promised: that the asker still waits when the answer is yes. What was armed for a container that never
 // ran ends as every lease does, when its cgroup has no process.
@@ -57,13 +56,13 @@ type Grant struct {
 	Note string
 }
 
-// Patch puts a grant into the OCI spec of one container: the hook for the guard and one for each ask, the
-// GPUs, the environment, and the annotation. It is pure, and an error leaves spec as it was.
+// Patch adds a grant to the OCI spec of one container. The grant is the activation hook, one hook for each request, the
+// GPUs, the environment, and the annotation. Patch is pure, and an error leaves spec as it was.
 //
 // Patch returns sharing.ErrConflict for a spec that is already patched, because two grants would be ambiguous. It
-// returns sharing.ErrInvalid, a *FieldError, for a spec on which it cannot enforce the grant: without process or
-// Linux part, in the cgroup or cgroup namespace of others, with GPUs already, or with access to every device. Edits
-// that are incomplete or unknown to Kerf are sharing.ErrInvalid or sharing.ErrUnsupported.
+// returns sharing.ErrInvalid, a *FieldError, for a spec on which it cannot enforce the grant. Such a spec has no
+// process or Linux part, uses the cgroup or cgroup namespace of others, has GPUs already, or may access every device.
+// Edits that are incomplete or unknown to Kerf are sharing.ErrInvalid or sharing.ErrUnsupported.
 func Patch(spec *specs.Spec, g Grant) error {
 	if err := g.check(); err != nil {
 		return err
@@ -189,8 +188,8 @@ func withoutEnv(env []string, name string) []string {
 	})
 }
 
-// checkEdits refuses what apply could make only by looking at the machine, and what would give more than the
-// grant: a container runtime takes missing permissions for all of them, and a missing timeout for none.
+// checkEdits rejects edits that depend on the machine, and those that would give more than the grant. A container
+// runtime takes missing permissions for all of them, and a missing timeout for none.
 func checkEdits(e cdispecs.ContainerEdits) error {
 	if e.IntelRdt != nil || len(e.NetDevices) > 0 {
 		return fmt.Errorf("edits of a GPU with network devices or cache classes: %w", sharing.ErrUnsupported)

@@ -110,8 +110,8 @@ func TestPatchMounts(t *testing.T) {
 	}
 }
 
-// TestPatchRemovesLimitEnv: no variable by which NVIDIA's limit hook replaces the cap is left, however often it is
-// there, nor one that the edits of the GPU bring.
+// TestPatchRemovesLimitEnv checks that no variable stays by which NVIDIA's limit hook replaces the cap. The variable
+// may be there several times, or come from the edits of the GPU.
 func TestPatchRemovesLimitEnv(t *testing.T) {
 	s, g := plain(t), hardware()
 	s.Process.Env = append(s.Process.Env, "NVIDIA_GPU_MEMORY_LIMIT=1", "KEPT=1", "NVIDIA_GPU_MEMORY_REQUEST=2",

@@ -52,9 +52,9 @@ func NewServer(armer Armer, log *slog.Logger, version string) *Server {
 	return &Server{armer: armer, log: log, version: version, peer: peerOf, armTime: armTime, talkTime: talkTime}
 }
 
-// Serve answers the hooks that connect to l, until ctx ends; it closes l and returns once the last answer has
-// been sent. l bounds how many it answers at once. The error is nil when ctx ended, and wraps sharing.ErrUnavailable
-// when l was closed by another.
+// Serve answers the hooks that connect to l, until ctx ends. It closes l and returns once the last answer has been
+// sent. l bounds how many it answers at once. The error is nil when ctx ended. It wraps sharing.ErrUnavailable when
+// another closed l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	var talks sync.WaitGroup

@@ -1,18 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces a file's content so that a reader, and the machine after a crash, sees either
-// all of the old content or all of the new.
+// Package atomicfile replaces a file's content atomically. A reader, and the machine after a crash, sees either all of
+// the old content or all of the new.
 //
-// Covered: a crash or kill of the writer at any step, a full disk, a power loss (file and directory are
-// flushed before Write returns nil), and a reader that opens the file meanwhile. A symlink at the path is
-// replaced, never followed. After an error the old file stands, with one exception that the error names:
-// when only the last step, flushing the directory, fails, the new content is in place, but a power loss may
-// bring the old one back.
+// Covered: a crash or kill of the writer at any step, a full disk, and a reader that opens the file meanwhile. A power
+// loss is covered, too: file and directory are flushed before Write returns nil. A symlink at the path is replaced,
+// never followed. After an error the old file stands, with one exception that the error names. When only the last step,
+// flushing the directory, fails, the new content is in place, but a power loss may bring the old one back.
 //
-// Not covered: two writers of one path (each leaves a whole file, the later rename wins; a caller that cares
-// holds a lock), a disk that lies about flushing, and ownership and extended attributes of the old file,
-// which are not carried over.
+// Not covered: two writers of one path. Each leaves a whole file, and the later rename wins; a caller that cares holds
+// a lock. Also not covered are a disk that lies about flushing, and ownership and extended attributes of the old file.
 //
 // containerd's pkg/atomicfile cannot replace this package. It does not flush the directory. Its temporary files have no
 // prefix by which CleanTemp could know them. It has no step between flush and rename, which Generations needs.
@@ -108,8 +106,8 @@ func write(sys filesystem, path string, data []byte, mode fs.FileMode) (err erro
 	return nil
 }
 
-// classify adds the word of the vocabulary that the system's error means. Of that error it takes what happened and
-// not where: the temporary file has another name each time, and an error that lasts must be known again by its text.
+// classify adds the word of the vocabulary that the system's error means. It keeps what happened and not where. The
+// temporary file has another name each time, and an error that lasts must have the same text.
 func classify(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno

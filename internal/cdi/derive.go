@@ -32,11 +32,11 @@ type Derived struct {
 // Derive makes the spec of kerf.dev/gpu: one device for each of the GPUs, named by UUID, with the edits that
 // nvidia.com/gpu has for it. It is pure: the same input gives the same bytes.
 //
-// A source device may be named by UUID or by index. It counts only if it has the device file of that GPU's minor
-// number and of no other GPU: an old spec may have another numbering and would give a container its neighbor's GPU.
-// Every device node becomes "rw", or less if the source gives less. Hooks keep their place and get an environment and
-// a timeout if they have none. Nodes with rights over MIG are left out. NVIDIA_VISIBLE_DEVICES is "void", so that no
-// older container runtime adds GPUs. GPUs in MIG mode have no device.
+// A source device may be named by UUID or by index. It counts only if it has the device file of that GPU's minor number
+// and of no other GPU. An old spec may have another numbering and would give a container its neighbor's GPU. Every
+// device node becomes "rw", or less if the source gives less. Hooks keep their place and get an environment and a
+// timeout if they have none. Nodes with rights over MIG are left out. The spec sets NVIDIA_VISIBLE_DEVICES to "void",
+// so that no older container runtime adds GPUs. GPUs in MIG mode have no device.
 //
 // The error wraps sharing.ErrInvalid: edits that come with every device bring the file of one GPU, or the
 // GPUs' devices come from several files.
@@ -108,8 +108,8 @@ func find(from []SourceSpec, g sharing.GPU) (SourceSpec, specs.Device, string) {
 	return SourceSpec{}, specs.Device{}, why
 }
 
-// minors are the N of all /dev/nvidiaN that edits bring into a container, as device nodes or as mounts,
-// sorted; two N where a file has another name in the container.
+// minors are the N of all /dev/nvidiaN that edits bring into a container, as device nodes or as mounts, sorted. A file
+// with another name in the container counts as two N.
 func minors(e specs.ContainerEdits) []int {
 	var out []int
 	note := func(p string) {

@@ -21,10 +21,10 @@ import (
 // maxSpec is the largest file that is looked at; no real spec comes near it.
 const maxSpec = 64 << 20
 
-// Conflicts looks in all the folders that container runtimes read (dirs) for files that declare one of
-// Kerf's kinds and are not the ones that Install wrote in own. Such a file could turn the guard into a name
-// without a hook, so with one a node must take no container. The error names every such file with the
-// remedy and wraps sharing.ErrConflict, or sharing.ErrUnavailable where a folder or file cannot be read.
+// Conflicts searches all the folders that container runtimes read (dirs) for files that declare one of Kerf's kinds.
+// Those that Install wrote in own are no conflict. Another file could make the hook device a name without a hook, so
+// with one a node must take no container. The error names every such file with the remedy. It wraps
+// sharing.ErrConflict, or sharing.ErrUnavailable if a folder or file cannot be read.
 func Conflicts(own string, dirs []string) error {
 	var errs []error
 	for _, dir := range dirs {
@@ -100,8 +100,8 @@ func (k *Manager) look(m Maxima, gpus []sharing.GPU) (string, error) {
 	return b.String(), err
 }
 
-// lookInto describes the folders. It leaves out the spec of the MIG instances while that is as Instances wrote it: it
-// changes with each created instance, and nothing else depends on it.
+// lookInto describes the folders. It leaves out the spec of the MIG instances while that is as Instances wrote it. That
+// spec changes with each created instance, and nothing else depends on it.
 func (k *Manager) lookInto(b *strings.Builder, dirs []string) error {
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
@@ -134,8 +134,8 @@ func looks(path string) string {
 	return fmt.Sprintf("%d %d %d.%d", stat.Ino, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
 }
 
-// source is Source for the manager's folders. It reads them only after a change: a spec of eight GPUs has some
-// hundred files to mount, and a pod that waits for its MIG instance waits for this.
+// source is Source for the manager's folders. It reads them only after a change. A spec of eight GPUs has some hundred
+// files to mount, and a pod that waits for its MIG instance waits for this.
 func (k *Manager) source() ([]SourceSpec, error) {
 	var b strings.Builder
 	if err := k.lookInto(&b, k.dirs); err != nil {
@@ -152,8 +152,8 @@ func (k *Manager) source() ([]SourceSpec, error) {
 	return from, nil
 }
 
-// makeDir makes dir where it is missing, and refuses one in which another user than root could put a file,
-// or replace the folder itself: what stands there runs as root.
+// makeDir makes dir if it is missing. It rejects one in which another user than root could put a file, or replace the
+// folder: its hooks run as root.
 func makeDir(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return sharing.Invalid("folder", dir, "write an absolute path", "is not an absolute path")

@@ -89,9 +89,9 @@ func HookSum(path string) ([sha256.Size]byte, error) {
 	return sha256.Sum256(data), err
 }
 
-// HookLooks is one string that differs after every change of the program at path: a file's change time cannot be
+// HookVersion is one string that differs after every change of the program at path: a file's change time cannot be
 // set back. It is empty where there is none, or it cannot be looked at.
-func HookLooks(path string) string {
+func HookVersion(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return ""

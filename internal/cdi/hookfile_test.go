@@ -84,7 +84,7 @@ func TestInstallHook(t *testing.T) {
 	}
 }
 
-func TestHookLooks(t *testing.T) {
+func TestHookVersion(t *testing.T) {
 	path := writeFile(t, t.TempDir(), "kerf-hook", "right")
 	change := map[string]func() error{
 		"other content of the same size and time": func() error {
@@ -100,20 +100,20 @@ func TestHookLooks(t *testing.T) {
 		},
 	}
 	for name, f := range change {
-		before := HookLooks(path)
-		if again := HookLooks(path); before == "" || again != before {
+		before := HookVersion(path)
+		if again := HookVersion(path); before == "" || again != before {
 			t.Errorf("%s: untouched it looks like %q and %q", name, before, again)
 		}
 		time.Sleep(20 * time.Millisecond) // the file system's clock ticks slower than the machine's
 		if err := f(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if after := HookLooks(path); after == before || after == "" {
+		if after := HookVersion(path); after == before || after == "" {
 			t.Errorf("%s: before %q, after %q", name, before, after)
 		}
 	}
-	if err := os.Remove(path); err != nil || HookLooks(path) != "" {
-		t.Errorf("removed (%v): %q", err, HookLooks(path))
+	if err := os.Remove(path); err != nil || HookVersion(path) != "" {
+		t.Errorf("removed (%v): %q", err, HookVersion(path))
 	}
 }
 

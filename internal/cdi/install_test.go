@@ -138,7 +138,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-func TestVerifySeesEveryChangeAndInstallMendsIt(t *testing.T) {
+func TestVerifySeesEveryChangeAndInstallRepairsIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(path string) error
 		want   error

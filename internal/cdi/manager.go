@@ -44,8 +44,8 @@ type Kept struct {
 	Left map[sharing.GPUID]string
 }
 
-// NewManager returns a Manager that writes into own. dirs are the folders that container runtimes read, in their
-// order; it reads the specs of nvidia.com/gpu there.
+// NewManager returns a Manager that writes into own. The folders that container runtimes read are dirs, in their order;
+// it reads the specs of nvidia.com/gpu there.
 func NewManager(own string, dirs []string, h Hook) *Manager {
 	return &Manager{own: own, dirs: dirs, hook: h}
 }

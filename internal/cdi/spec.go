@@ -39,9 +39,9 @@ func ourFiles() []string {
 		fileName(sharing.CDINear), fileName(sharing.CDIGPU), fileName(sharing.CDIMIG)}
 }
 
-// newFile gives a spec the least version that it needs, checks it as the library does that container
-// runtimes load it with, and writes it down. The same spec always gives the same bytes: one device on each
-// line, so that people can read the file and a difference between two.
+// newFile gives a spec the least version that it needs, checks it with the library of the container runtimes, and
+// encodes it. The same spec always gives the same bytes. Each device is on a line, so that people can read the file and
+// a difference between two.
 func newFile(s *specs.Spec) (File, error) {
 	version, err := specs.MinimumRequiredVersion(s)
 	if err != nil {
@@ -109,10 +109,10 @@ func validate(s *specs.Spec) error {
 	return nil
 }
 
-// EditsFor reads the spec of kerf.dev/gpu that Install wrote into dir and returns what it has for all of the
-// GPUs together, for a spec that no container runtime will look CDI names up for. Device nodes come with
-// type, numbers and mode, taken from the machine where the spec leaves them out. Errors wrap
-// sharing.ErrNotFound (no spec, no such GPU, no device file) or sharing.ErrInvalid (no readable spec).
+// EditsFor reads the spec of kerf.dev/gpu that Install wrote into dir, and returns its edits for all of the GPUs
+// together. It serves a spec for which no container runtime resolves CDI names. Device nodes come with type, numbers
+// and mode, from the machine if the spec leaves them out. Errors wrap sharing.ErrNotFound (no spec, no such GPU, no
+// device file) or sharing.ErrInvalid (no readable spec).
 func EditsFor(dir string, gpus []sharing.GPUID) (specs.ContainerEdits, error) {
 	names := make([]string, len(gpus))
 	for i, id := range gpus {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi is the adapter to the Container Device Interface: the files that map the device names of kubelet and
-// NRI to edits for container runtimes.
+// Package cdi is the adapter to the Container Device Interface. Its files map the device names of kubelet and NRI to
+// edits for container runtimes.
 //
 // Kerf's own kinds stand in four files. Guard, ask and near are the same for every container and every day:
 // Static makes them of amounts alone. The GPUs' file is made by Derive of the nvidia.com/gpu specs that

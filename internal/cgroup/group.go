@@ -52,9 +52,9 @@ func (g Group) open() (int, error) {
 	return fd, nil
 }
 
-// Add moves process pid, with all its threads, into the group. Errors besides the usual:
-// sharing.ErrNotFound also when the process is gone, sharing.ErrDenied, sharing.ErrUnavailable (the kernel
-// takes no process into this group: it has children with controllers).
+// Add moves process pid, with all its threads, into the group. Errors besides the usual: sharing.ErrNotFound also when
+// the process is gone, and sharing.ErrDenied. It is sharing.ErrUnavailable if the kernel takes no process into this
+// group, which has children with controllers.
 func (g Group) Add(pid int) error {
 	if pid <= 0 {
 		// 0 would mean the writer itself.

@@ -5,8 +5,8 @@
 // into them, and reports when a group becomes empty.
 //
 // A group is identified by its directory and that directory's inode. The kernel reuses no inode number of the cgroup
-// filesystem within a boot, so a new group of the same name is never taken for the old one. Every operation opens the
-// directory below the mount, without following a link or leaving the filesystem, and compares the inode first.
+// filesystem within a boot. So a new group of the same name is never taken for the old one. Every operation opens the
+// directory below the mount, without following a link or leaving the filesystem. It compares the inode first.
 //
 // It promises to touch nothing outside the mount, and of the root group nothing but that Enable adds a
 // controller to those of its children. It writes no limit; limits on GPU memory are the driver's (see package caps).
@@ -67,10 +67,10 @@ func isCgroup2(p string) bool {
 	return unix.Statfs(p, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// Create makes the group rel (a path relative to the mount) and, where they are missing, the groups above
-// it. rel itself must be new: sharing.ErrConflict otherwise. Groups that were made are removed again on
-// error. Other errors: sharing.ErrInvalid (path), sharing.ErrDenied, sharing.ErrExhausted (the kernel's
-// cgroup.max.descendants or depth), sharing.ErrUnavailable.
+// Create makes the group rel (a path relative to the mount) and, if they are missing, the groups above it. The group
+// rel itself must be new: sharing.ErrConflict otherwise. An error removes the groups that it made. Other errors:
+// sharing.ErrInvalid (path), sharing.ErrDenied, sharing.ErrExhausted (the kernel's cgroup.max.descendants or depth),
+// sharing.ErrUnavailable.
 func (h Hierarchy) Create(rel string) (_ Group, err error) {
 	if err := checkRel(rel); err != nil {
 		return Group{}, err
@@ -102,9 +102,9 @@ func (h Hierarchy) Create(rel string) (_ Group, err error) {
 	return h.Open(path.Join(h.Mount, rel), 0)
 }
 
-// Open returns the group at dir, an absolute path beneath the mount. With an inode other than 0 it must be
-// the group that had this inode: sharing.ErrStale otherwise. sharing.ErrNotFound when there is no group,
-// sharing.ErrInvalid when dir is no clean path beneath the mount or leads over a link.
+// Open returns the group at dir, an absolute path beneath the mount. With an inode other than 0 it must be the group
+// that had this inode: sharing.ErrStale otherwise. It is sharing.ErrNotFound if there is no group. It is
+// sharing.ErrInvalid if dir is no clean path beneath the mount or leads over a link.
 func (h Hierarchy) Open(dir string, inode uint64) (Group, error) {
 	rel, err := h.rel(dir)
 	if err != nil {
@@ -151,10 +151,11 @@ func (h Hierarchy) Children(rel string) ([]string, error) {
 	return names, nil
 }
 
-// OfProcess returns the absolute directory of the group that process pid is in. Errors: sharing.ErrNotFound
-// (no such process), sharing.ErrStale (its group has been removed; only a dying process is in one),
-// sharing.ErrDenied (its group is outside what this cgroup namespace shows), sharing.ErrUnsupported (it is in
-// no cgroup v2 group).
+// OfProcess returns the absolute directory of the group that process pid is in. Errors:
+//   - sharing.ErrNotFound: no such process
+//   - sharing.ErrStale: its group has been removed; only a dying process is in one
+//   - sharing.ErrDenied: its group is outside what this cgroup namespace shows
+//   - sharing.ErrUnsupported: it is in no cgroup v2 group
 func (h Hierarchy) OfProcess(pid int) (string, error) {
 	if pid <= 0 {
 		return "", fmt.Errorf("read cgroup of process %d: %w", pid, sharing.ErrInvalid)
@@ -207,9 +208,8 @@ func (h Hierarchy) Controllers() ([]string, error) {
 	return names, nil
 }
 
-// HasDmem reports whether the kernel offers the dmem controller (Linux 6.14), which the driver's memory
-// limits then use; without it the driver keeps its own flat table, where only the nearest limited group
-// above a process counts.
+// HasDmem reports whether the kernel offers the dmem controller (Linux 6.14), which the driver's memory limits then
+// use. Without it the driver keeps its own flat table, where only the nearest limited group above a process counts.
 func (h Hierarchy) HasDmem() (bool, error) {
 	names, err := h.Controllers()
 	return slices.Contains(names, "dmem"), err

@@ -62,8 +62,8 @@ func within(p, dir string) bool {
 	return strings.HasPrefix(p, dir+"/")
 }
 
-// openDir opens the group rel beneath mount, through no link and over no other mount, and makes sure that it
-// is in the cgroup v2 filesystem. rel "" is the root group.
+// openDir opens the group rel beneath mount, through no link and over no other mount. It makes sure that it is in the
+// cgroup v2 filesystem. If rel is "", it is the root group.
 func openDir(mount, rel string) (int, error) {
 	root, err := unix.Open(mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -232,9 +232,9 @@ func (h Hierarchy) OriginOf(pid int) (Origin, error) {
 	return Origin{Path: rel, Inode: inode}, nil
 }
 
-// Return moves process pid, with all its threads, back to o. If o was removed meanwhile, or another group has its
-// path, the process goes to the nearest group above that takes it: the limits of those still apply. The root group
-// takes any process. A process that has exited is no error. Return tells where the process went; empty is the root.
+// Return moves process pid, with all its threads, back to o. If o was removed meanwhile, or another group has its path,
+// the process goes to the nearest group above that takes it. The limits of those still apply. The root group takes any
+// process. A process that has exited is no error. Return reports where the process went; empty is the root.
 func (h Hierarchy) Return(pid int, o Origin) (to string, err error) {
 	var errs []error
 	for rel, inode := o.Path, o.Inode; ; rel, inode = above(rel), 0 {

@@ -25,9 +25,9 @@ const (
 	procsFile  = "cgroup.procs"
 )
 
-// Watcher tells when groups become empty. One inotify instance serves all groups, because the kernel allows
-// a user few of them. Where inotify cannot be had, and as a net under it, every group is looked at once per
-// poll interval, so that emptiness is noticed late at worst and never missed.
+// Watcher reports when groups become empty. One inotify instance serves all groups, because the kernel allows a user
+// few of them. In addition, or if inotify is unavailable, it checks every group once per poll interval. So it notices
+// an empty group late at worst and never misses one.
 type Watcher struct {
 	poll time.Duration
 	log  *slog.Logger
@@ -134,9 +134,9 @@ func removeMark(f *os.File, m int) {
 	}
 }
 
-// Run watches until ctx ends and then returns nil. It calls emptied, from its own goroutine, once for each
-// group that has no process or is gone (removed, or another in its place), and forgets the group. The owner
-// joins Run; one Run at a time.
+// Run watches until ctx ends and then returns nil. It calls emptied, from its own goroutine, once for each group that
+// has no process or is gone (removed, or another in its place). Then it forgets the group. The owner joins Run; one Run
+// at a time.
 func (w *Watcher) Run(ctx context.Context, emptied func(Group)) error {
 	stop, err := w.listen()
 	if err != nil {

@@ -43,8 +43,8 @@ const (
 	dialTimeout = 2 * time.Second
 	// callTimeout is for calls that the runtime answers from what it knows.
 	callTimeout = 10 * time.Second
-	// createTimeout is for the call that runs the OCI hooks: kerf-hook waits up to 60 s for the agent, and
-	// its spec gives it 120 s.
+	// createTimeout is for the call that runs the OCI hooks. The hook waits up to 60 s for the agent, and its spec
+	// gives it 120 s.
 	createTimeout = 150 * time.Second
 	// unpackTimeout is for one layer of an image.
 	unpackTimeout = 10 * time.Minute
@@ -161,8 +161,8 @@ func (e *Error) Error() string { return e.Text }
 // Unwrap returns the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// plain turns the error of a call into one that wraps the vocabulary; doing says what was tried. nil stays
-// nil, and the caller's own cancellation stays context.Canceled.
+// plain turns the error of a call into one that wraps the vocabulary, with the operation in doing. An error of nil
+// stays nil, and the caller's own cancellation stays context.Canceled.
 func (c *Client) plain(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil

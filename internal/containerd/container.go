@@ -128,8 +128,8 @@ func specOpts(o ContainerOptions) []oci.SpecOpts {
 	})
 }
 
-// asOnTheHost takes off limits that the default spec sets and a program on the host would not meet: few
-// open files, and a /dev/shm of 64 MiB, which data loaders of machine learning overrun.
+// asOnTheHost removes limits of the default spec that a program on the host would not have. They are few open files,
+// and a /dev/shm of 64 MiB, which data loaders of machine learning overrun.
 func asOnTheHost(s *specs.Spec) {
 	s.Process.Rlimits = nil
 	for i, m := range s.Mounts {
@@ -193,8 +193,8 @@ func (k *Container) PID() int {
 	return int(k.task.Pid())
 }
 
-// Wait waits for the program's end, and for the last of its output, and returns its exit status: 128 and the
-// signal's number when a signal ended it. A restart of the runtime meanwhile changes nothing.
+// Wait waits for the program's end, and for the last of its output, and returns its exit status. After a signal that is
+// 128 and the signal's number. A restart of the container runtime meanwhile changes nothing.
 func (k *Container) Wait(ctx context.Context) (int, error) {
 	for {
 		select {

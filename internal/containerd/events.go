@@ -60,10 +60,10 @@ const (
 	retryMost  = 2 * time.Second
 )
 
-// Events calls fn, in one goroutine, for the ends of containers in the namespaces of Kubernetes and of kerf, until
-// ctx ends; it then returns nil. It reconnects whenever the container runtime goes away. Events in between are lost,
-// so fn gets EventConnected after every connect, also the first. fn should be quick. The only error is that of a
-// runtime without such events (CRI-O): ErrUnsupported, or ErrInvalid.
+// Events calls fn, in one goroutine, for the ends of containers in the namespaces of Kubernetes and of kerf. When ctx
+// ends, it returns nil. It reconnects whenever the container runtime goes away. Events in between are lost, so fn gets
+// EventConnected after every connect, also the first. The function fn should be quick. The only error is that of a
+// container runtime without such events (CRI-O): ErrUnsupported, or ErrInvalid.
 func (c *Client) Events(ctx context.Context, fn func(Event)) error {
 	pause := retryFirst
 	for ctx.Err() == nil {

@@ -56,9 +56,9 @@ type Image struct {
 	image containerd.Image
 }
 
-// Image gets the image that ref names: from the namespace of kerf, else from those of other tools on this machine (it
-// then shares the content), else from its registry as pull says. A short ref means what it means to Docker. notice is
-// called before a slow step. Errors: ErrNotFound, ErrInvalid for a ref that names no image, ErrUnavailable.
+// Image gets the image that ref names from the namespace of kerf. Else it takes it from those of other tools on this
+// machine (it then shares the content), else from its registry as pull says. A short ref means the same as for Docker.
+// It calls notice before a slow step. Errors: ErrNotFound, ErrInvalid for a ref that names no image, ErrUnavailable.
 func (c *Client) Image(ctx context.Context, ref string, pull Pull, notice func(string)) (*Image, error) {
 	name, err := FullName(ref)
 	if err != nil {

@@ -39,9 +39,9 @@ const hookName = "kerf-hook"
 // gpuFile is the name of the file of a GPU, or of the right to use a MIG instance.
 var gpuFile = regexp.MustCompile(`^nvidia(-cap)?[0-9]+$`)
 
-// Containers lists the containers of a namespace, as a second source next to NRI. CDINames are those of the hook
-// device and request devices that the createRuntime hooks in the stored OCI spec stand for; only root can have
-// written them. NRI alone reports the names themselves. Sandboxes are left out.
+// Containers lists the containers of a namespace, as a second source next to NRI. CDINames are the hook device and
+// request devices of the createRuntime hooks in the stored OCI spec; only root can have written them. NRI alone reports
+// the names themselves. Sandboxes are left out.
 func (c *Client) Containers(ctx context.Context, namespace string) ([]sharing.Seen, error) {
 	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, namespace), callTimeout)
 	defer cancel()

@@ -3,13 +3,13 @@
 
 // Package containerd is the one adapter to the container runtime.
 //
-// It reports the container runtime's version and features (Report, which Verdict evaluates for Kubernetes), its
-// containers (Containers) and their ends (Events), as a second source next to NRI. It also runs a container from an
+// It reports the container runtime's version and features (Report, which Verdict evaluates for Kubernetes). As a second
+// source next to NRI, it reports its containers (Containers) and their ends (Events). It also runs a container from an
 // image (Create) for kerf run --image.
 //
-// It promises that every call ends: each has a deadline, and streams end with their context. A runtime that
-// is not there is no error of Open: it may come and go, and every call says for itself whether it could be
-// reached. Errors wrap the vocabulary of package sharing.
+// It promises that every call ends: each has a deadline, and streams end with their context. A missing container
+// runtime is no error of Open. It may come and go, and every call reports whether it reached it. Errors wrap the
+// vocabulary of package sharing.
 //
 // It supports containerd from 1.7 on. It recognizes CRI-O and reads what CRI-O reports; CRI-O has no events and no
 // images for kerf run. What is unknown is reported as unknown and never guessed.
@@ -107,8 +107,8 @@ func (r Report) tooOld(v release) lack {
 	return lack{}
 }
 
-// lacks knows containerd by its source: its NRI gives containers the CDI devices that plugins name from 1.7.30 and
-// 2.1.0 on, and in no release of 2.0; before, it drops them without a word.
+// lacks knows containerd by its source. From 1.7.30 and 2.1.0 on, and in no release of 2.0, its NRI gives containers
+// the CDI devices that plugins name. Before, it drops them without an error.
 func lacks(v release) lack {
 	switch {
 	case v.before(release{1, 7}):

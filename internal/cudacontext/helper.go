@@ -27,8 +27,8 @@ const (
 	lineMost = 1024
 )
 
-// Hold is the work of a helper: once a byte is read from in, it makes a context by Make, says so on out, and returns
-// when in ends. The caller then ends the process.
+// Hold is the work of a helper. Once it reads a byte from in, it makes a context by Make, reports that on out, and
+// returns when in ends. The caller then ends the process.
 func Hold(in io.Reader, out io.Writer, libraries []string) error {
 	agent := bufio.NewReader(in)
 	if _, err := agent.ReadByte(); err != nil {

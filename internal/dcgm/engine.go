@@ -1,12 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dcgm is the one adapter to NVIDIA's Data Center GPU Manager: a host engine, within this process or
-// another's, that watches fields of all GPUs and MIG instances, and their newest values.
+// Package dcgm is the only adapter to NVIDIA's Data Center GPU Manager. A host engine, within this process or
+// another's, watches fields of all GPUs and MIG instances, and has their newest values.
 //
-// It promises that a library which is missing, or lacks a function that is called, is an error before anything of it
-// runs; that a value which DCGM has not (its blanks, and values with an error) is absent and never zero; and that
-// profiling fields are watched only where DCGM says that it can.
+// Promises:
+//   - A library that is missing, or lacks a function that is called, is an error before anything of it runs.
+//   - A value which DCGM has not (its blanks, and values with an error) is absent and never zero.
+//   - Profiling fields are watched only if DCGM says that it can.
 //
 // It does not promise to survive the library: a fault in it ends the process. That is why one program alone imports
 // this package, which nothing depends on. Calls may hang as the driver may; the caller has a goroutine for them.
@@ -111,8 +112,8 @@ func Open(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// watchAll watches the profiling fields that are supported together with the others, since each group that is read has
-// its price, and without them where they cannot be watched.
+// watchAll watches the supported profiling fields together with the others, since each group that is read has its
+// price. If they cannot be watched, it leaves them out.
 func (e *Engine) watchAll(plain, profiling []dcgm.Short, o Options) error {
 	supported, err := e.supported(profiling)
 	if err == nil {

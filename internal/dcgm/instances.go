@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// cutEvery is how often the engine asks for the GPUs' MIG instances.
-const cutEvery = 5 * time.Second
+// instancesEvery is how often the engine asks for the GPUs' MIG instances.
+const instancesEvery = 5 * time.Second
 
 // Instance names a MIG instance by its GPU and NVML's id of the GPU instance.
 type Instance struct {
@@ -41,7 +41,7 @@ func (e *Engine) follow(now time.Time) error {
 	if len(in.fields) == 0 || now.Before(in.next) {
 		return nil
 	}
-	in.next = now.Add(cutEvery)
+	in.next = now.Add(instancesEvery)
 	all, err := dcgm.GetGPUInstanceHierarchy()
 	if err != nil {
 		e.log.Debug("failed to read MIG instances from DCGM", "error", err.Error())

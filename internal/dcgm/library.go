@@ -44,7 +44,7 @@ var bound struct { //nolint:gochecknoglobals // see above
 }
 
 // bind leads go-dcgm's calls to the library, unless they go to it already. go-dcgm itself leaves its functions to the
-// dynamic linker, which ends a program at its start where the environment has LD_BIND_NOW. A library that lacks a
+// dynamic linker. With LD_BIND_NOW in the environment, that ends a program at its start. A library that lacks a
 // function which Kerf calls is an error.
 func bind(remote bool) error {
 	bound.Lock()

@@ -7,9 +7,9 @@
 //
 //	record.after-rename=exit;claim.write=2*off->1*error(disk full)->sleep(50ms)
 //
-// Points are separated by ";". The terms of a point are tried in order, separated by "->": "N*" in front of
-// a term lets it act N times before the next one takes over; a term without it acts for ever, so it comes
-// last. After the last counted term the point is off.
+// Points are separated by ";". The terms of a point are tried in order, separated by "->". A term with "N*" in front
+// acts N times before the next one takes over. A term without it acts for ever, so it comes last. After the last
+// counted term the point is off.
 //
 //	off           nothing happens
 //	error(TEXT)   Eval returns an error with that text, which holds no ")"
@@ -108,8 +108,8 @@ func (s *Set) next(name string) term {
 	return term{act: actOff}
 }
 
-// Check refuses a Set that names a point which the program does not have, so that a misspelt spec is not
-// taken for a test that passed. known are all points of the program.
+// Check rejects a Set that names a point which the program does not have. Else a misspelt spec would count as a test
+// that passed. All points of the program are known.
 func (s *Set) Check(known ...string) error {
 	if s == nil {
 		return nil

@@ -26,9 +26,9 @@ const patience = 3 * time.Second
 // Lock is held until Release, or the end of this process.
 type Lock struct{ file *os.File }
 
-// Take locks file, and makes it and its folder if they are missing. A lock that another process has is waited for, for
-// up to 3 s. what names the locked thing in errors; holder is written into the file for the error of another agent.
-// Errors: sharing.ErrConflict if another process still has the lock; the error names it.
+// Take locks file, and makes it and its folder if they are missing. It waits up to 3 s for a lock of another process.
+// Errors name the locked thing as what; holder is written into the file for the error of another agent. Errors:
+// sharing.ErrConflict if another process still has the lock; the error names it.
 func Take(ctx context.Context, file, what, holder string) (*Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", what, err)

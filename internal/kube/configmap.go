@@ -19,8 +19,8 @@ import (
 )
 
 // FollowConfigMap sends the data of one ConfigMap, first and after each change, or the error (sharing.ErrDenied,
-// sharing.ErrUnavailable), until ctx ends. data is nil if there is no such ConfigMap. It lists and watches nothing
-// else, so the right to that name is enough. tell is called from one goroutine at a time.
+// sharing.ErrUnavailable), until ctx ends. Without such a ConfigMap, data is nil. It lists and watches nothing else, so
+// the right to that name is enough. It calls tell from one goroutine at a time.
 func (c *Client) FollowConfigMap(ctx context.Context, namespace, name string,
 	tell func(data map[string]string, err error)) {
 	maps := c.core.ConfigMaps(namespace)

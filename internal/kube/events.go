@@ -34,9 +34,9 @@ const (
 	maxMessage = 1024
 )
 
-// events sends events in the background. It takes the correlator of client-go's recorder and not its broadcaster, which
-// drops an event when the API server answers 429 or 5xx, sets no deadline on a request, and has no owner that waits for
-// its goroutine.
+// events sends events in the background. It takes the correlator of client-go's recorder and not its broadcaster. The
+// broadcaster drops an event when the API server answers 429 or 5xx. It sets no deadline on a request, and has no owner
+// that waits for its goroutine.
 type events struct {
 	core  *core
 	node  string

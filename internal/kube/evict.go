@@ -26,13 +26,13 @@ const resyncEvery = 10 * time.Second
 // length.
 const uuidLength = 36
 
-// IsStatic reports whether the UID is that of a static pod, as kubelet makes it: of its end the API server may
-// tell nothing (see Gone), and only the container runtime knows.
+// IsStatic reports whether the UID is that of a static pod, as kubelet makes it. The API server may not report its end
+// (see Gone); only the container runtime knows it.
 func IsStatic(podUID string) bool { return len(podUID) != uuidLength }
 
-// Gone asks the API server itself whether the pod is gone for good: deleted, its name passed to another pod,
-// or all its containers at their last end. False means that it is not known to be gone, and so does an
-// error, which wraps sharing.ErrUnavailable, ErrDenied or ErrInvalid. Of ref the container is not looked at.
+// Gone asks the API server itself whether the pod is gone for good. Then it is deleted, its name has passed to another
+// pod, or all its containers are at their last end. False means that this is unknown. So does an error, which wraps
+// sharing.ErrUnavailable, ErrDenied or ErrInvalid. Gone ignores the container of ref.
 //
 // A static pod is gone only when its mirror is another's: without a mirror the API server knows nothing.
 func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, error) {
@@ -63,8 +63,8 @@ func (c *Client) Gone(ctx context.Context, ref sharing.ContainerRef) (bool, erro
 	}
 }
 
-// isAbsent tells the API server's own "there is no such pod" from the 404 of whatever else may answer at
-// its address: a proxy, a load balancer, an API server that serves no pods yet.
+// isAbsent distinguishes the API server's own "there is no such pod" from the 404 of another server at its address.
+// That may be a proxy, a load balancer, or an API server that serves no pods yet.
 func isAbsent(err error, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -85,9 +85,9 @@ func refused(doing string, err error) error {
 	}
 }
 
-// Resync finds pods whose end was missed. After the first list, and then every ten seconds until ctx ends, it asks
-// the API server for each pod of claims that does not run, and calls gone for deleted ones. It repeats gone as long
-// as claims names the pod.
+// Resync finds pods whose end was missed, after the first list, and then every ten seconds until ctx ends. It asks the
+// API server for each pod of claims that does not run. It calls gone for deleted ones, and repeats that as long as
+// claims names the pod.
 func (c *Client) Resync(ctx context.Context, claims func() []sharing.ContainerRef, gone func(uid string)) {
 	if !c.pods.waitSynced(ctx) {
 		return
@@ -105,8 +105,8 @@ func (c *Client) Resync(ctx context.Context, claims func() []sharing.ContainerRe
 	}
 }
 
-// resync is one round, which ends before the next begins. known are the pods that were found deleted and still have
-// claims: a UID never comes back, so the API server is not asked again.
+// resync is one round, which ends before the next begins. The pods that were found deleted and still have claims are
+// known. A UID never comes back, so the API server is not asked again.
 func (c *Client) resync(ctx context.Context, claims []sharing.ContainerRef, known map[string]bool,
 	gone func(uid string)) {
 	ctx, cancel := context.WithTimeout(ctx, resyncEvery)
@@ -143,8 +143,8 @@ func (c *Client) ended(ctx context.Context, ref sharing.ContainerRef) bool {
 // at. Errors: sharing.ErrUnsupported for a static pod, which only its file ends; sharing.ErrDenied where the agent has
 // no right to it, with what gives it; sharing.ErrUnavailable.
 //
-// It is a deletion and not the API's eviction because an admission policy can hold deletions to the pods of the
-// agent's own node, and sees of an eviction only the pod's name.
+// It is a deletion and not the API's eviction. An admission policy can restrict deletions to the pods of the agent's
+// own node, but sees only the pod's name of an eviction.
 func (c *Client) Evict(ctx context.Context, ref sharing.ContainerRef) error {
 	doing := "evict pod " + ref.Namespace + "/" + ref.Pod
 	if ref.Namespace == "" || ref.Pod == "" || ref.PodUID == "" {

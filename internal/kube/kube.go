@@ -1,15 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube is the adapter to the Kubernetes API server for an agent on one node: the node's pods, whether a pod
-// is gone, and events for users.
+// Package kube is the adapter to the Kubernetes API server for an agent on one node. It has the node's pods, whether a
+// pod is gone, and events for users.
 //
-// It keeps no more of a pod than sharing.Pod holds, and only the pods of its node. It works while the API
-// server is away, at start and later: what was known stays known, and nothing is concluded from an error,
-// from silence, or from an answer that is not the API server's own. It writes nothing but events.
+// It keeps no more of a pod than sharing.Pod has, and only the pods of its node. It works while the API server is away,
+// at start and later. What was known stays known. It concludes nothing from an error, from silence, or from an answer
+// that is not the API server's own. It writes nothing but events.
 //
-// It does not decide what follows from a pod's end, and it cannot tell of static pods more than their
-// mirrors do: those belong to kubelet alone.
+// It does not decide what follows from a pod's end. Of static pods it knows no more than their mirrors show: those
+// belong to kubelet alone.
 package kube
 
 import (
@@ -261,9 +261,9 @@ func (c *core) Events(namespace string) *gentype.Client[*corev1.Event] {
 		func() *corev1.Event { return &corev1.Event{} }, gentype.PrefersProtobuf[*corev1.Event]())
 }
 
-// quiet shows what the client library logs at debug level only: it reports every attempt to reach an API
-// server that is away as an error, where the Client says it once. Its verbosities, 1 and up, are the levels
-// below info, -1 and down; from 3 on it logs every request.
+// quiet shows what the client library logs at debug level only. The library reports every attempt to reach an absent
+// API server as an error; the Client says it once. Its verbosities, 1 and up, are the levels below info, -1 and down;
+// from 3 on it logs every request.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {

@@ -30,7 +30,7 @@ const (
 )
 
 // FollowNode sends the keys of this node's taints, first and after each change, or the error (sharing.ErrDenied,
-// sharing.ErrUnavailable), until ctx ends. tell is called from one goroutine at a time.
+// sharing.ErrUnavailable), until ctx ends. It calls tell from one goroutine at a time.
 func (c *Client) FollowNode(ctx context.Context, tell func(taints []string, err error)) {
 	nodes := c.core.Nodes()
 	follow(ctx, c.log, followed{
@@ -160,8 +160,8 @@ const (
 
 // NodeLabels are what the node's object is to say of its GPUs.
 type NodeLabels struct {
-	// Own are Kerf's labels, and GFD those under the names of NVIDIA's GPU feature discovery, which are written only
-	// where that does not describe the node itself.
+	// Own are Kerf's labels, and GFD those under the names of NVIDIA's GPU feature discovery. The latter are written
+	// only if that does not describe the node itself.
 	Own, GFD map[string]string
 	// Started takes StartTaint off.
 	Started bool

@@ -79,16 +79,16 @@ func Open(socket string) (*Client, error) {
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// List returns which ids of Kerf's resources each container holds: per container (without PodUID) and full
-// name of the resource, the ids in order and without repetition. Containers that hold none are left out.
+// List returns which ids of Kerf's resources each container has. The keys are the container (without PodUID) and the
+// full name of the resource. The ids are in order and without repetition. Containers without ids are left out.
 //
-// It disturbs kubelet, up to 1.37 at least: kubelet counts the pods, then clears away the ids of all others, and those
-// of a pod that it has admitted in between are among them (UpdateAllocatedDevices of its device manager). Such a pod
-// never starts. Ask Get where the pods are known.
+// It disturbs kubelet, up to 1.37 at least. Kubelet counts the pods, then clears the ids of all others. Those include a
+// pod that it has admitted in between (UpdateAllocatedDevices of its device manager). Such a pod never starts. Use Get
+// if the pods are known.
 //
-// It takes 5 s at most. An error means that nothing was learned; it wraps sharing.ErrUnavailable where trying
-// again may help, sharing.ErrDenied or ErrUnsupported where it does not, and sharing.ErrInvalid for an answer
-// that makes no sense.
+// It takes 5 s at most. An error means that nothing is known. It wraps sharing.ErrUnavailable if another try may help,
+// and sharing.ErrDenied or ErrUnsupported if it does not. It wraps sharing.ErrInvalid for an answer that makes no
+// sense.
 func (c *Client) List(ctx context.Context) (map[sharing.ContainerRef]map[string][]string, error) {
 	var resp *podresources.ListPodResourcesResponse
 	err := c.ask(ctx, func(ctx context.Context) (err error) {
@@ -153,9 +153,9 @@ func plain(err error) error {
 // only reads: kubelet clears nothing away for it. The pod is the one that has the name now; kubelet does not say its
 // UID.
 //
-// It takes 5 s at most. Its errors are those of List, and sharing.ErrNotFound where kubelet knows no pod of that name:
-// it has none, or has not heard of it yet, as in its first moments. It is sharing.ErrUnsupported where kubelet has no
-// such call: before 1.27, and where it is switched off, as it is by default before 1.34.
+// It takes 5 s at most. Its errors are those of List, and sharing.ErrNotFound if kubelet knows no pod of that name. It
+// has none, or has not heard of it yet, as in its first moments. It is sharing.ErrUnsupported if kubelet has no such
+// call: before 1.27, and if it is off, as by default before 1.34.
 func (c *Client) Get(ctx context.Context, namespace, pod string) (map[sharing.ContainerRef]map[string][]string, error) {
 	var resp *podresources.GetPodResourcesResponse
 	err := c.ask(ctx, func(ctx context.Context) (err error) {
@@ -178,8 +178,8 @@ func (c *Client) Get(ctx context.Context, namespace, pod string) (map[sharing.Co
 	return ids, nil
 }
 
-// spoken is plain for what kubelet's Get says in words alone: it gives these two errors no code, and the words are the
-// same in every version that has the call. Other words are no answer.
+// spoken is plain for errors that kubelet's Get states in words alone. It gives these two errors no code, and the words
+// are the same in every version that has the call. Other words are no answer.
 func spoken(err error, namespace, pod string) error {
 	if s := status.Convert(err); s.Code() == codes.Unknown {
 		switch {
@@ -234,9 +234,9 @@ func idsOf(pods []*podresources.PodResources) (held, error) {
 	return out, nil
 }
 
-// Others returns the devices that device plugins other than Kerf's hand out on this node: per full name of the
-// resource, the ids as the plugin gave them, in order. It takes 5 s at most, and does not try again. Its errors are
-// those of List.
+// Others returns the devices that device plugins other than Kerf's hand out on this node. For each full name of a
+// resource, it has the plugin's ids, in order. It takes 5 s at most, and does not try again. Its errors are those of
+// List.
 func (c *Client) Others(ctx context.Context) (map[string][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()

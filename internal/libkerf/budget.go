@@ -53,8 +53,8 @@ const (
 // firstAlone is the lowest number of a TurnAlone. The other turns are the words 0 and 1.
 const firstAlone = 2
 
-// SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process.
-// sharing.ErrNotFound: the region has no such GPU.
+// SetPercent begins to count time on a GPU, or with 0 ends it, for the next launch of every process. The error
+// sharing.ErrNotFound means that the region has no such GPU.
 func (r *Region) SetPercent(gpu sharing.GPURef, percent sharing.Percent) error {
 	i, ok := r.place[gpu]
 	if !ok {

@@ -20,8 +20,8 @@ import (
 // Count is what one process has counted at one moment.
 type Count struct {
 	Process Process
-	// Steps is how many times it was at a counter, and Quiet tells that it was at none just then, and made no
-	// context: of two counts with the same Steps, both quiet, Held was the same all the time between.
+	// Steps is how many times it was at a counter. Quiet means that it was at none just then, and made no context. If
+	// two counts are quiet and have the same Steps, Held was the same all the time between.
 	Steps uint64
 	Quiet bool
 	Held  map[sharing.GPURef]sharing.Bytes
@@ -155,9 +155,10 @@ type Reserved struct {
 	Bytes   sharing.Bytes
 }
 
-// SetContext sets how much each process is to put aside on a GPU before it makes a context; 0: nothing.
-// With UnknownContext a process takes the bound, or all the room there is if that does not fit, and waits until the
-// agent has seen what the context takes. So do those who find no room. sharing.ErrNotFound: the region has no such GPU.
+// SetContext sets how much each process puts aside on a GPU before it makes a context; 0: nothing. With UnknownContext
+// a process takes the bound, or all free memory if that does not fit. It then waits until the agent has seen what the
+// context takes. So does a process without free memory. The error sharing.ErrNotFound means that the region has no such
+// GPU.
 func (r *Region) SetContext(gpu sharing.GPURef, context sharing.Bytes) error {
 	i, ok := r.place[gpu]
 	if !ok {

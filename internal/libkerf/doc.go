@@ -1,17 +1,20 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libkerf is the agent's side of counting device memory inside a container, and the knowledge and the memory
-// layout that a counting library in C shares with it.
+// Package libkerf is the agent's side of counting device memory inside a container. A counting library in C shares its
+// knowledge and its memory layout.
 //
-// The knowledge is lib/families.def: through which entry points of the CUDA driver a program can get device memory,
-// and what each of them means for a count. The file is read strictly, and tests hold it to the names that the
-// driver has published from CUDA 11.4 to 13.2; Table.Unknown tells names of a later driver.
+// The knowledge is lib/families.def. It lists the entry points of the CUDA driver that give a program device memory,
+// and what each of them means for a count. The file is read strictly. Tests compare it with the names that the driver
+// has published from CUDA 11.4 to 13.2. For names of a later driver, see Table.Unknown.
 //
-// The memory is a Region: limits that processes can only read, and counters (lib/region.h, lib/counter.h). It promises
-// that reservations never add up to more than the limit at the time, that one is refused only where there is no room,
-// that no process waits for another, and that Bury takes back what dead processes held, at whatever
-// instruction they died.
+// The memory is a Region: limits that processes can only read, and counters (lib/region.h, lib/counter.h). It makes
+// four promises:
+//
+//   - Reservations never add up to more than the limit at the time.
+//   - A reservation is rejected only without free memory.
+//   - No process waits for another.
+//   - Bury takes back the memory of dead processes, at whatever instruction they died.
 //
 // The library is libkerf.so, built from lib/ (make build). A program preloads it, with the region's two files in the
 // library's folder. It gets "out of memory" at the cap and sees the cap as the GPU's size, through CUDA and NVML.

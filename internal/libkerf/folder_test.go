@@ -148,7 +148,7 @@ func TestFolderThatIsSpoilt(t *testing.T) {
 			if err := check(); !errors.Is(err, sharing.ErrStale) {
 				t.Errorf("%v", err)
 			}
-			if err := Guarded(func() error { r.Counts(); _, err := reclaim(r, nobody); return err }); err != nil &&
+			if err := Guarded(func() error { r.Counts(); _, err := reclaim(r, otherUser); return err }); err != nil &&
 				!errors.Is(err, sharing.ErrStale) {
 				t.Errorf("%v", err)
 			}

@@ -16,13 +16,13 @@ import (
 // LibraryFile is the name of the library in a region's folder.
 const LibraryFile = "libkerf.so"
 
-// preloadName is the folder in the path that programs preload. glibc puts the processor's name in the place of
-// $PLATFORM, so 32-bit programs find another file. ASan exits unless the path of the first library contains
+// preloadName is the folder in the path that programs preload. The C library glibc puts the processor's name in the
+// place of $PLATFORM, so 32-bit programs find another file. ASan exits unless the path of the first library contains
 // "libasan.so".
 const preloadName = "libasan.so-"
 
-// platforms64 are glibc's values in 64-bit programs (AT_PLATFORM of the kernel, and glibc's names for some
-// processors). musl leaves the variable as it is. platforms32 are those of 32-bit programs.
+// platforms64 are glibc's values in 64-bit programs (AT_PLATFORM of the kernel, and glibc's names for some processors).
+// The C library musl leaves the variable as it is. The values of 32-bit programs are platforms32.
 func platforms64() []string {
 	return []string{"x86_64", "haswell", "xeon_phi", "aarch64", "$PLATFORM"}
 }

@@ -25,7 +25,8 @@ type Grave struct {
 
 // Dead finds the slots of processes that have ended: those that ended returns. It reads the slots before it calls
 // ended, so a process that comes meanwhile is safe. Their memory still counts, because the driver frees it only with
-// the last descriptor of a process's files: see Bury. sharing.ErrStale: the container has truncated the file.
+// the last descriptor of a process's files: see Bury. The error sharing.ErrStale means that the container has truncated
+// the file.
 func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]Grave, error) {
 	var owners, spaces [MaxProcesses]uint64
 	if err := guard(func() {
@@ -51,8 +52,8 @@ func (r *Region) Dead(ended func(slots []Process) (map[Process]bool, error)) ([]
 	return slices.DeleteFunc(taken, func(g Grave) bool { return !dead[g.Process] }), nil
 }
 
-// Bury frees slots that Dead has found and that are still theirs, and gives back what was held. Then it takes off the
-// totals what no slot accounts for, which a process leaves that dies between two counters; where processes are between
+// Bury frees slots that Dead has found and that are still theirs, and gives back their memory. Then it removes from the
+// totals what no slot accounts for: a process leaves that if it dies between two counters. If processes are between
 // counters at each try, that waits for the next call. It reports how many slots were freed.
 //
 // Only one goroutine of one process may call it at a time. sharing.ErrStale: the container has truncated the file.

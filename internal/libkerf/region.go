@@ -31,13 +31,13 @@ const (
 // maxPartID is more than any id has.
 const maxPartID = 256
 
-// Process is a process as it sees itself: its PID, and its start time in clock ticks since boot, field 22 of
-// /proc/PID/stat, in its own PID namespace and time namespace.
+// Process is a process as it sees itself, in its own PID namespace and time namespace. It is the PID, and the start
+// time in clock ticks since boot, field 22 of /proc/PID/stat.
 type Process struct {
 	PID   int
 	Start uint64
-	// Space is the number of the pid namespace, 0 where it is not known: processes of several containers may count in
-	// one region, and be namesakes otherwise.
+	// Space is the number of the PID namespace, or 0 if unknown. Processes of several containers may count in one
+	// region with the same PID.
 	Space uint64
 }
 
@@ -53,7 +53,7 @@ type Usage struct {
 	GPU                   sharing.GPURef
 	Limit, Overhead, Used sharing.Bytes
 	// Context is what each process puts aside before it makes a context. If it is UnknownContext, Bound is the most
-	// that one takes, and Least the least that one of this region was seen to take; 0: not known.
+	// that one takes, and Least the least that one of this region took. An unknown value is 0.
 	Context, Bound, Least sharing.Bytes
 	// Refused is how many calls were refused because the limit left no room.
 	Refused uint64
@@ -71,9 +71,9 @@ type Region struct {
 }
 
 // Create makes the region's files in dir, which exists and has none, and maps them. A shared MIG instance is alone in
-// its region: its UUID changes each time it is created, and any device of a program counts for it. Errors:
-// sharing.ErrInvalid (no GPU, more than MaxDevices, one twice, an instance with others, or an invalid id),
-// sharing.ErrConflict (there is a region), sharing.ErrUnavailable (the disk refuses).
+// its region. Its UUID changes each time it is created, and any device of a program counts for it. The error is
+// sharing.ErrInvalid for no GPU, more than MaxDevices, one twice, an instance with others, or an invalid id. It is
+// sharing.ErrConflict if there is a region, and sharing.ErrUnavailable if the disk rejects it.
 func Create(dir string, devices []Device) (*Region, error) {
 	if len(devices) == 0 || len(devices) > MaxDevices {
 		return nil, fmt.Errorf("create region %q: %d GPUs, want 1 to %d: %w", dir, len(devices), MaxDevices,
@@ -231,8 +231,8 @@ func (r *Region) Usage() []Usage {
 	return out
 }
 
-// Rejected is how often programs were given a function that rejects each call, because the function that they asked for
-// allocates and libkerf does not know it. Tenants can write it. It is 0 if the container has truncated its file.
+// Rejected is how often programs got a function that rejects each call. The function that they asked for allocates, and
+// libkerf does not know it. Tenants can write it. It is 0 if the container has truncated its file.
 func (r *Region) Rejected() (n uint64) {
 	_ = guard(func() { n = atomic.LoadUint64(&r.usage.rejected) })
 	return n

@@ -52,7 +52,7 @@ func region(t *testing.T, limit sharing.Bytes) (r *Region, files []string) {
 	return r, []string{filepath.Join(dir, LimitsFile), filepath.Join(dir, UsageFile)}
 }
 
-func nobody() (map[Process]bool, error) { return nil, nil }
+func otherUser() (map[Process]bool, error) { return nil, nil }
 
 func TestLayoutIsTheSameInC(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), counter(t), "layout").Output()
@@ -110,7 +110,7 @@ func TestCreateAndOpen(t *testing.T) {
 	}
 }
 
-// 64 processes with 4 threads each, and room for exactly one reservation of each thread: no call may be rejected, and
+// 64 processes with 4 threads each have memory for exactly one reservation of each thread. No call may be rejected, and
 // the total may never exceed the limit.
 func TestManyProcessesUnderOneLimit(t *testing.T) {
 	const processes, threads, bytes = 64, 4, 1 << 20
@@ -130,7 +130,7 @@ func TestManyProcessesUnderOneLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if freed, err := reclaim(r, nobody); freed != processes || err != nil || r.Usage()[0].Used != 0 {
+	if freed, err := reclaim(r, otherUser); freed != processes || err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("freed %d slots, %v, left %v", freed, err, r.Usage()[0])
 	}
 }
@@ -147,7 +147,7 @@ func TestKilledProcessesLeaveNothing(t *testing.T) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	}
-	if _, err := reclaim(r, nobody); err != nil || r.Usage()[0].Used != 0 {
+	if _, err := reclaim(r, otherUser); err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }
@@ -191,18 +191,18 @@ func TestReclaimTellsTheLivingFromTheDead(t *testing.T) {
 	if _, said := hold(11); said != "held" {
 		t.Errorf("11 under the raised limit: %s", said)
 	}
-	if _, err := reclaim(r, nobody); err != nil || r.Usage()[0].Used != 0 {
+	if _, err := reclaim(r, otherUser); err != nil || r.Usage()[0].Used != 0 {
 		t.Errorf("%v, left %v", err, r.Usage()[0])
 	}
 }
 
 // A container can truncate the file of its counters; only that container is affected.
-func TestAFileThatWasCut(t *testing.T) {
+func TestATruncatedFile(t *testing.T) {
 	r, files := region(t, 100)
 	if err := os.Truncate(files[1], 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reclaim(r, nobody); !errors.Is(err, sharing.ErrStale) {
+	if _, err := reclaim(r, otherUser); !errors.Is(err, sharing.ErrStale) {
 		t.Errorf("reclaim: %v", err)
 	}
 	if d := cmp.Diff([]Usage{{GPU: gpu0, Limit: 100}, {GPU: gpu1, Limit: 7}}, r.Usage()); d != "" {
@@ -223,7 +223,7 @@ func TestReclaimLeavesWhatIsAnothersByNow(t *testing.T) {
 		t.Errorf("freed %d, %v, owner %x, %v", freed, err, s.owner, r.Usage()[0])
 	}
 	s.owner = buried // an agent that died
-	if freed, err := reclaim(r, nobody); err != nil || freed != 1 || r.Usage()[0].Used != 0 {
+	if freed, err := reclaim(r, otherUser); err != nil || freed != 1 || r.Usage()[0].Used != 0 {
 		t.Errorf("freed %d, %v, %v", freed, err, r.Usage()[0])
 	}
 }

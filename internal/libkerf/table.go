@@ -23,8 +23,8 @@ type Table struct {
 	family *regexp.Regexp
 }
 
-// familyNames matches the names through which device memory can be had or the GPU's time is taken, now or, by their
-// pattern, in a driver to come.
+// familyNames matches the names of functions that allocate device memory or take the GPU's time. Its patterns also
+// match those of a later driver.
 const familyNames = `^cu(Mem[A-Z]|Array|MipmappedArray|DeviceTotalMem|Device.*(MemPool|GraphMem)|` +
 	`Graph(AddMem(Alloc|Free)|AddNode|Mem(Alloc|Free)|Instantiate|Launch|Upload)|Graphics|GL|VDPAU|EGL|Import|External|` +
 	`DestroyExternalMemory|Ipc.*Mem|Multicast|Ctx(Create|Attach|Detach|Destroy|SetLimit|FromGreen)|GreenCtx|` +
@@ -58,8 +58,8 @@ func parse(text string) (Table, error) {
 	return t, nil
 }
 
-// Class tells what the exported name means, such as Charge for "cuMemAlloc_v2". known is false for a name that
-// the table does not have, which is of these families only if Unknown returns it.
+// Class is what the exported name means, such as Charge for "cuMemAlloc_v2". If the table does not have the name, known
+// is false. Such a name is of these families only if Unknown returns it.
 func (t Table) Class(name string) (class Class, known bool) {
 	class, known = t.class[name]
 	return class, known
@@ -77,8 +77,8 @@ func (t Table) Names(class Class) []string {
 	return out
 }
 
-// Unknown returns those of the names that are of these families and not in the table, sorted: entry points of a
-// newer driver through which memory might be had unseen.
+// Unknown returns those of the names that are of these families and not in the table, sorted. They are entry points of
+// a newer driver that may allocate memory without a count.
 func (t Table) Unknown(names []string) []string {
 	var out []string
 	for _, n := range names {
@@ -99,8 +99,8 @@ const (
 	Charge Class = "charge"
 	// Release gives device memory back, to the driver or to a pool.
 	Release Class = "release"
-	// Track allocates nothing itself and decides when, where or for how long memory is held: mappings keep a
-	// released handle's memory, pools and graphs keep what was freed.
+	// Track allocates nothing itself and decides when, where or for how long memory is held. Mappings keep a released
+	// handle's memory, and pools and graphs keep what was freed.
 	Track Class = "track"
 	// Size tells how much memory there is or is used, and so has to tell of the cap.
 	Size Class = "size"

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InHost calls do on a thread in the mount namespace of the machine's first process. It returns the error of do, or one
-// that wraps sharing.ErrDenied without CAP_SYS_ADMIN, CAP_SYS_CHROOT and the right to read that namespace, and
+// InHost calls do on a thread in the mount namespace of the machine's first process. It returns the error of do.
+// Another error wraps sharing.ErrDenied without CAP_SYS_ADMIN, CAP_SYS_CHROOT and the right to read that namespace, and
 // sharing.ErrUnavailable for everything else. In a container it needs the host's PID namespace.
 func InHost(do func() error) error {
 	host, same, err := hostMounts()

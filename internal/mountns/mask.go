@@ -21,13 +21,13 @@ import (
 // opened, and a socket address that leads to it refuses every connection.
 const nothing = "/dev/null"
 
-// Mask moves the calling thread into a separate mount namespace and hides each path there: an open of a hidden
+// Mask moves the calling thread into a separate mount namespace and hides each path there. An open of a hidden
 // character device fails with EACCES, and a connect to a hidden socket is refused.
 //
-// The caller has locked its goroutine to the thread (runtime.LockOSThread), never unlocks it, and executes
-// the program from that same thread; other threads keep the old namespace. Paths are absolute. One that
-// does not exist is skipped. Errors wrap sharing.ErrInvalid for a path that is not absolute,
-// sharing.ErrDenied without CAP_SYS_ADMIN, and sharing.ErrUnavailable for everything else.
+// The caller has locked its goroutine to the thread (runtime.LockOSThread) and never unlocks it. It executes the
+// program from that same thread; other threads keep the old namespace. Paths are absolute, and a missing one is
+// skipped. Errors wrap sharing.ErrInvalid for a path that is not absolute, sharing.ErrDenied without CAP_SYS_ADMIN, and
+// sharing.ErrUnavailable for everything else.
 func Mask(paths []string) error {
 	for _, p := range paths {
 		if !filepath.IsAbs(p) {
@@ -111,9 +111,9 @@ func wrap(op string, err error) error {
 	return fmt.Errorf("%s: %w: %w", op, sharing.ErrUnavailable, err)
 }
 
-// Only leaves of a folder just these files, in the mount namespace of the calling thread, which Mask has made for it:
-// all others that are there, and all that appear later, are not to be seen. A file that is not there is an error, since
-// the program is to have it. Each counts as left only after it was looked at again. Errors are those of Mask.
+// Only leaves just these files of a folder visible, in the mount namespace of the calling thread, which Mask has made
+// for it. All other files, also later ones, are hidden. A missing file is an error, since the program is to have it.
+// Each counts as left only after another check. Errors are those of Mask.
 func Only(folder string, files []string) error {
 	if !filepath.IsAbs(folder) {
 		return fmt.Errorf("leave files of %q: the path is not absolute: %w", folder, sharing.ErrInvalid)

@@ -19,7 +19,7 @@ import (
 
 // Place makes sure that a file exists in the mount namespace of the calling thread, so that Bind can mount over it.
 // Call Mask first. If the file exists, nothing changes. Otherwise an empty one appears in the namespace, and nowhere
-// else: a read-only file system covers the folder, and each entry of the folder is mounted at its place there.
+// else. A read-only file system covers the folder, and each entry of the folder is mounted at its place there.
 //
 // Writes below the folder still reach its files and its subfolders. The namespace does not see entries that others add
 // to the folder, remove from it or replace later, and a program cannot do so. Errors are those of Mask, and
@@ -129,9 +129,9 @@ func makeEmpty(path string, mode fs.FileMode) error {
 	return errors.Join(f.Chmod(mode), f.Close())
 }
 
-// Bind shows files and folders at other places, in the mount namespace of the calling thread, which Mask has made
-// for it: call Mask first, with no paths if there are none to hide. The targets exist. Each counts as mounted only
-// after it was looked at again. Errors are those of Mask.
+// Bind shows files and folders at other places, in the mount namespace of the calling thread, which Mask has made for
+// it. Call Mask first, with no paths if there are none to hide. The targets exist. Each counts as mounted only after
+// another check. Errors are those of Mask.
 func Bind(mounts []sharing.Mount) error {
 	for _, m := range mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {

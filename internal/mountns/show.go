@@ -15,10 +15,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Show makes a volume that this process sees at dir, with what is mounted in it, visible at the same path in the mount
-// namespace of another process. A process that is in that namespace already, or that mounts of the host reach, needs
-// nothing. The mount there ends with the folder. Errors: sharing.ErrDenied, and sharing.ErrUnavailable if the process
-// has ended, sees another folder at the path of the parent, or the kernel is older than 5.2.
+// Show makes a volume that this process sees at dir, with its mounts, visible at the same path in another process's
+// mount namespace. A process that is in that namespace already, or that mounts of the host reach, needs nothing. The
+// mount there ends with the folder. Errors: sharing.ErrDenied, and sharing.ErrUnavailable. The latter means that the
+// process has ended, sees another folder at the path of the parent, or the kernel is older than 5.2.
 func Show(dir string, pid int) error {
 	if err := reveal(dir, pid); err != nil {
 		return fmt.Errorf("show %q to process %d: %w", dir, pid, err)

@@ -29,8 +29,8 @@ type Volume struct {
 }
 
 // Mount mounts the volume at an existing folder, in the host's mount namespace, and checks that this process sees it.
-// Errors wrap sharing.ErrInvalid for a path that is not absolute, those of InHost, and sharing.ErrUnavailable if the
-// host has another folder at the path or if the mount does not reach this process.
+// Errors wrap sharing.ErrInvalid for a path that is not absolute, and those of InHost. They wrap sharing.ErrUnavailable
+// if the host has another folder at the path or if the mount does not reach this process.
 func (v Volume) Mount(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("mount a volume at %q: the path is not absolute: %w", dir, sharing.ErrInvalid)
@@ -73,10 +73,10 @@ func (v Volume) Mount(dir string) error {
 	return nil
 }
 
-// Unmount takes every mount at a folder away, in the host's mount namespace and in this process's own. What is open
-// stays usable for the processes that have it open. Without a mount it does nothing. Errors are those of InHost; if
-// this process may not enter the host's namespace and sees no mount, there is none, since the removal of the folder
-// ends one that it does not see.
+// Unmount removes every mount at a folder, in the host's mount namespace and in this process's own. Open files stay
+// usable for their processes. Without a mount it does nothing. Errors are those of InHost. It returns none if this
+// process may not enter the host's namespace and sees no mount. The removal of the folder then ends a mount that it
+// does not see.
 func Unmount(dir string) error {
 	seen, err := Mounted(dir)
 	if err != nil {

@@ -9,9 +9,8 @@
 // daemon serves one GPU, which is its ordinal 0. It rejects a pipe directory whose socket path is too long, because
 // the program would not report that. An error for something missing has the fix.
 //
-// It does not promise that a daemon serves because it was started: NVIDIA's programs report neither a socket
-// that cannot be bound nor a server that ends at once, so ask for the server. It holds no state and starts no
-// goroutine.
+// It does not promise that a daemon serves because it was started. NVIDIA's programs report neither a socket that
+// cannot be bound nor a server that ends at once, so ask for the server. It has no state and starts no goroutine.
 package mps
 
 import (
@@ -207,10 +206,10 @@ func (d Daemon) Quit(ctx context.Context, grace time.Duration) error {
 	return d.quiet(ctx, "quit", "-t", strconv.Itoa(int(grace/time.Second)))
 }
 
-// ClientEnv is the environment that makes a process a client of the daemon behind a pipe directory (as the process
-// sees it), held to so much memory and, unless it is 0, to a share of the threads. Each process has the limit for
-// itself. The device is named by its ordinal, which is 0 for every client of a daemon of one GPU: a limit that names a
-// GPU which is not visible would drop all limits. It is sharing.ErrInvalid when the memory is below one MiB.
+// ClientEnv is the environment that makes a process a client of the daemon behind a pipe directory (as the process sees
+// it). It limits the memory and, unless it is 0, the percent of the threads, for each process separately. It names the
+// device by its ordinal, which is 0 for every client of a daemon of one GPU. A limit that names an invisible GPU would
+// drop all limits. The error is sharing.ErrInvalid when the memory is below one MiB.
 func ClientEnv(pipe string, memory sharing.Bytes, percent sharing.Percent) ([]string, error) {
 	text, err := amount(memory)
 	if err != nil {

@@ -39,10 +39,9 @@ type Process struct {
 }
 
 // Running returns the control daemons and servers whose pipe directory lies below root, from their names and
-// environments. A program that calls itself so is taken for one: use it to find what is left of one's own, of which the
-// pid and start time are known from elsewhere, or to end what has no business below root. A control program without -d
-// and
-// -f is a client of a daemon: it is not returned.
+// environments. Any program with such a name counts. Use it to find daemons that the caller knows by pid and start
+// time, or to end what does not belong below root. A control program without the flags -d and -f is a client of a
+// daemon: it is not returned.
 func Running(root string) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -182,7 +181,7 @@ func (p Program) run(ctx context.Context, env []string, stdin string, args ...st
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return "", fmt.Errorf("%w, it says %q (%w)", err, shorten(out.kept.String()), sharing.ErrUnavailable)
 	}
-	if out.cut {
+	if out.truncated {
 		return "", fmt.Errorf("it answers with more than %d bytes: %w", maxOutput, sharing.ErrUnavailable)
 	}
 	return out.kept.String(), nil
@@ -190,14 +189,14 @@ func (p Program) run(ctx context.Context, env []string, stdin string, args ...st
 
 // limited keeps the beginning of what is written.
 type limited struct {
-	kept bytes.Buffer
-	cut  bool // something was left out
+	kept      bytes.Buffer
+	truncated bool // something was left out
 }
 
 // Write never fails: a program that prints without end shall not hang on it.
 func (l *limited) Write(p []byte) (int, error) {
 	keep := min(maxOutput-l.kept.Len(), len(p))
-	l.cut = l.cut || keep < len(p)
+	l.truncated = l.truncated || keep < len(p)
 	_, _ = l.kept.Write(p[:keep]) // a buffer takes all
 	return len(p), nil
 }

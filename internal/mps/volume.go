@@ -19,9 +19,9 @@ import (
 // SharedMemory is where programs look for POSIX shared memory. A client must see its daemon's there.
 const SharedMemory = "/dev/shm"
 
-// MountVolume mounts a tmpfs at a folder, if there is none yet: what a daemon shares with containers lies there, so
-// that what they write fills neither a disk nor the node's own /run and /dev/shm. It has the kernel's size, half of the
-// machine's memory, which counts against the memory limit of who writes. No symbolic link in it is followed (Linux 5.10
+// MountVolume mounts a tmpfs at a folder, if there is none yet. It has what a daemon shares with containers, so that
+// their writes fill neither a disk nor the node's own /run and /dev/shm. Its size is the kernel's default, half of the
+// machine's memory, and counts against the memory limit of the writer. No symbolic link in it is followed (Linux 5.10
 // and newer): the daemon is root on the node and clients make files there. The container runtime sees it if the caller
 // shares its mounts, see mountns.IsHost. Errors: sharing.ErrDenied (no CAP_SYS_ADMIN), sharing.ErrUnavailable.
 func MountVolume(dir string) error {

@@ -3,12 +3,11 @@
 
 // Package nodeclient asks the agent of this machine over its unix socket.
 //
-// It promises that every call ends by itself (each has a deadline, and a watch ends when pictures stop
-// coming), that every error is one plain sentence which wraps the vocabulary of package sharing, and that
-// it tells apart an agent that is not there, one that is restarting, one that went away in the middle of a
-// call and one that answered with a refusal.
+// It promises that every call ends by itself: each has a deadline, and a watch ends when snapshots stop coming. Every
+// error is one plain sentence that wraps the vocabulary of package sharing. It distinguishes a missing agent, one that
+// restarts, one that went away in the middle of a call and one that answered with a rejection.
 //
-// It does not repeat a call: after an agent went away in the middle of a call, its effect is unknown, and only the
+// It does not repeat a call. After an agent went away in the middle of a call, its effect is unknown, and only the
 // caller knows what is safe then.
 package nodeclient
 

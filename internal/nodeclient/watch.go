@@ -65,7 +65,7 @@ func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodea
 	}
 }
 
-// Follow is Watch over restarts of the agent: after an error it calls away with it, waits a moment and reconnects,
+// Follow is Watch over restarts of the agent. After an error it calls away with it, waits a moment and reconnects,
 // until see or away returns an error or ctx ends. Its error is see's, away's, or context.Cause of ctx.
 func Follow(ctx context.Context, dir string, every time.Duration, see func(*nodeapi.GetNodeResponse) error,
 	away func(error) error) error {

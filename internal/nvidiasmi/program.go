@@ -4,9 +4,8 @@
 // Package nvidiasmi is the adapter to the program nvidia-smi, for the one setting without an NVML call: a GPU's time
 // slice (nvidia-smi compute-policy).
 //
-// It promises that a call ends by its deadline, whatever the program does; that at most one of it runs at a time, and
-// a second is not started while one that was to be killed still hangs in the driver; and that a time slice which was
-// set is read back.
+// It promises that a call ends by its deadline, whatever the program does. At most one of it runs at a time: a second
+// does not start while a killed one still hangs in the driver. Every new time slice is read back.
 //
 // Not promised: that a read always tells. The program's output is made for people, and may change; a read that is not
 // understood is sharing.ErrUnsupported, and never a guess.
@@ -64,8 +63,8 @@ func New(o Options) *Program {
 	return p
 }
 
-// Find returns the path of nvidia-smi: named if it is not empty, else that of a simulated node, of the system, or of a
-// driver that runs in a container. devRoot is the folder that has dev/nvidiaN.
+// Find returns the path of nvidia-smi. It is named, if that is not empty, else that of a simulated node, of the system,
+// or of a driver in a container. The folder devRoot has dev/nvidiaN.
 func Find(named, devRoot string) string {
 	if named != "" {
 		return named
@@ -80,9 +79,9 @@ func Find(named, devRoot string) string {
 	return places[1]
 }
 
-// SetTimeSlice sets a GPU's time slice and reads it back. It needs root. Errors: sharing.ErrInvalid for a slice that
-// no GPU can have, sharing.ErrConflict where it reads back as another, sharing.ErrUnsupported where it cannot be read
-// (it is then set) or there is no such program, sharing.ErrUnavailable for all else.
+// SetTimeSlice sets a GPU's time slice and reads it back. It needs root. The error is sharing.ErrInvalid for a slice
+// that no GPU can have, and sharing.ErrConflict if another value reads back. It is sharing.ErrUnsupported if the slice
+// cannot be read (it is then set) or there is no such program, and sharing.ErrUnavailable for all else.
 func (p *Program) SetTimeSlice(ctx context.Context, gpu sharing.GPUID, slice sharing.TimeSlice) error {
 	if p.readOnly {
 		return fmt.Errorf("gpu %q: %w", string(gpu), &sharing.ReadOnlyError{Change: "set time slice"})
@@ -146,8 +145,8 @@ func parseList(out string) (sharing.TimeSlice, error) {
 	return found, nil
 }
 
-// run starts the program and returns what it printed. A program that does not end when it is killed, because it is
-// stuck in the driver, keeps its turn and one goroutine until it does.
+// run starts the program and returns what it printed. A killed program that is stuck in the driver does not end. It
+// blocks the next run and one goroutine until it does.
 func (p *Program) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()

@@ -41,8 +41,7 @@ import "sync"
 var bindOnce sync.Mutex //nolint:gochecknoglobals // see above
 
 // bind leads go-nvml's calls to the library at path, unless they go to one already. go-nvml itself leaves its functions
-// to the dynamic linker, which ends a program at its start where the environment has LD_BIND_NOW and no library is
-// loaded.
+// to the dynamic linker. If LD_BIND_NOW is set and no library is loaded, the linker ends a program at its start.
 func bind(path string) error {
 	bindOnce.Lock()
 	defer bindOnce.Unlock()

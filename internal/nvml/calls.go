@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Memory is a GPU's memory as this process sees it: where a hard limit is on this process's own leaf
-// cgroup, the driver shows the limit as the GPU's size.
+// Memory is a GPU's memory as this process sees it. If this process's own leaf cgroup has a hard limit, the driver
+// shows the limit as the GPU's size.
 type Memory struct {
 	Total sharing.Bytes
 	// Reserved is the driver's own part; 0 where an old driver counts it as used.
@@ -87,8 +87,8 @@ func (r *Readings) Processes(ctx context.Context, id sharing.GPUID) ([]Process, 
 	})
 }
 
-// ProcessesIn is Processes for one GPU instance: those that hold it, and what they hold of it. The list is the GPU's
-// own; a process of which the driver does not say on which instance it is counts on each, with a use that is not known.
+// ProcessesIn is Processes for one GPU instance: those that use it, and their usage of it. The list is the GPU's own. A
+// process whose instance the driver does not report counts on each, with an unknown usage.
 func (r *Readings) ProcessesIn(ctx context.Context, id sharing.GPUID, gi int) ([]Process, error) {
 	return onGPU(ctx, r.driver, "list processes of a mig instance", id, func(d device) ([]Process, error) {
 		lists, err := d.processes()

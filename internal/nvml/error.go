@@ -40,8 +40,8 @@ const (
 	LackNone Lack = iota
 	// LackLibrary is that no usable library was found.
 	LackLibrary
-	// LackDevices is a library that is there and does not reach the kernel's side, by its device files: the driver is
-	// not loaded, or this process has no such files, or may not open them.
+	// LackDevices is a library that does not reach the kernel's side through its device files. The driver is not
+	// loaded, or this process has no such files, or may not open them.
 	LackDevices
 )
 

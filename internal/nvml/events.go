@@ -39,8 +39,8 @@ type Faults struct {
 	once    sync.Once
 	wg      sync.WaitGroup
 
-	// mu guards what follows. held counts the callers that need the event set away. free is closed when there is no
-	// event set and held is above 0; more is closed when held is 0 again.
+	// The lock mu guards the fields below it. The callers that need the event set away are counted in held. The channel
+	// free is closed when there is no event set and held is above 0; more is closed when held is 0 again.
 	mu         sync.Mutex
 	held       int
 	open       bool
@@ -57,10 +57,10 @@ func newFaults(d *driver) *Faults {
 	return &Faults{driver: d, ctx: ctx, stop: stop, backOff: firstBackOff, out: make(chan delivery, eventRoom)}
 }
 
-// WaitEvent returns the next fault of any GPU that GPUs has found. Faults are collected from the first call
-// on, so that none is lost between calls. Errors: the context's (it ended first), sharing.ErrUnsupported (no
-// GPU tells faults; asking again is no use until GPUs has found another), sharing.ErrUnavailable and
-// sharing.ErrLost (the driver cannot tell for now; asking again is right, and waits longer each time).
+// WaitEvent returns the next fault of any GPU that GPUs has found. Faults are collected from the first call on, so that
+// none is lost between calls. Errors: the context's (it ended first). The error sharing.ErrUnsupported means that no
+// GPU reports faults; another call is no use until GPUs has found another. The errors sharing.ErrUnavailable and
+// sharing.ErrLost mean that the driver cannot report now. Another call is right, and waits longer each time.
 func (f *Faults) WaitEvent(ctx context.Context) (Event, error) {
 	if err := f.driver.begin(); err != nil {
 		return Event{}, fmt.Errorf("wait for gpu events: %w", err)
@@ -80,8 +80,8 @@ func (f *Faults) WaitEvent(ctx context.Context) (Event, error) {
 	}
 }
 
-// HoldEvents frees the registration for faults, and blocks a new one until resume is called: a driver may count it as
-// a use of the GPU. It returns once it is free, after one wait for faults at most, or the context's error. Faults
+// HoldEvents frees the registration for faults, and blocks a new one until resume is called. A driver may count it as a
+// use of the GPU. It returns once it is free, after one wait for faults at most, or the context's error. Faults
 // meanwhile are lost; the caller reads the GPUs' health afterwards.
 func (f *Faults) HoldEvents(ctx context.Context) (resume func(), err error) {
 	f.mu.Lock()

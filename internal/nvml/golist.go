@@ -39,9 +39,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// computeList is the function that lists compute processes, and timesList that which lists what processes did. go-nvml
-// asks each time how long the list is before it asks for the list, and the driver goes through all processes twice;
-// lists asks once, with room for as many as there were.
+// computeList is the function that lists compute processes, and timesList lists what processes did. With go-nvml the
+// driver goes through all processes twice, because it asks each time for the length before the list. The type lists
+// asks once, with a buffer for as many as there were.
 const (
 	computeList = "nvmlDeviceGetComputeRunningProcesses"
 	timesList   = "nvmlDeviceGetProcessUtilization"
@@ -92,7 +92,7 @@ func (l *lists) gpu(dev nvml.Device) (*listed, unsafe.Pointer) {
 	return g, handle
 }
 
-// compute lists a GPU's processes. ok is false if go-nvml has to do it: the library is of the oldest kind, the list
+// compute lists a GPU's processes. If go-nvml has to do it, ok is false. The library is of the oldest kind, the list
 // has outgrown the buffer, or the driver reports an error. An unchanged list is returned as the same slice: do not
 // change it.
 func (l *lists) compute(dev nvml.Device) (out []resident, ok bool) {

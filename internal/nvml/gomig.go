@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Bounds past any driver's: kinds of profile that are asked for, since newer drivers have more than the header that
-// this is built with, and instances of one profile.
+// These bounds exceed any driver's. One is for kinds of profile, since newer drivers have more than the header of this
+// build. The other is for instances of one profile.
 const (
 	maxKinds     = 40
 	maxInstances = 64

@@ -48,10 +48,10 @@ type found struct {
 // Inventory finds the GPUs.
 type Inventory struct{ *driver }
 
-// GPUs returns the GPUs that can be used, in the order of their index, and one *LeftOut for each that cannot:
-// it is lost, hangs, or reports what no real GPU does. GPUs are asked side by side, so that one that hangs
-// costs the others nothing. The last error says that the driver could not be asked at all. A GPU whose
-// driver asks for a recovery action is returned, unhealthy.
+// GPUs returns the GPUs that can be used, in the order of their index, and one *LeftOut for each that cannot. That one
+// is lost, hangs, or reports what no real GPU does. GPUs are asked in parallel, so that one that hangs costs the others
+// nothing. The last error says that the driver could not be asked at all. A GPU whose driver asks for a recovery action
+// is returned, unhealthy.
 func (v Inventory) GPUs(ctx context.Context) ([]sharing.GPU, []error, error) {
 	n, err := v.Count(ctx)
 	if err != nil {

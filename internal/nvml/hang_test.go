@@ -97,7 +97,7 @@ func TestCancelledCallIsNoHang(t *testing.T) {
 }
 
 // Who waits behind a call that turns out to hang is refused as soon as that is known.
-func TestWaitersAreToldOfAHang(t *testing.T) {
+func TestWaitersLearnOfAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
 		g.gate = make(chan struct{})

@@ -1,16 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml is the one adapter to NVIDIA's driver: inventory, memory and processes as the driver sees them,
-// faults, the driver's memory limits per cgroup, and MIG: geometry, instances, and the calls that create and destroy
-// them.
+// Package nvml is the only adapter to NVIDIA's driver. It has the inventory, memory and processes as the driver sees
+// them, faults, and the driver's memory limits per cgroup. For MIG it has the geometry, the instances, and the calls
+// that create and destroy them.
 //
-// It promises that a library without a function, a library that is missing, a driver that is not loaded, a
-// GPU that fell off the bus and a driver that hangs are all errors of the vocabulary in package sharing, and
-// never a crash or a caller that waits for ever:
+// It promises an error of the vocabulary in package sharing, and never a crash or an endless wait. This holds for a
+// library without a function, a missing library, a driver that is not loaded, a lost GPU, and a driver that hangs.
 //
-//   - Nothing is called before the library has been looked at and initialised, and every function that some
-//     supported driver lacks is looked up before it is called (a missing one would kill the process).
+//   - Nothing is called before the library has been checked and initialised. Every function that some supported driver
+//     lacks is looked up before it is called: a missing one would kill the process.
 //   - Every call ends with its context, or after Options.CallTimeout. A call that hangs in the driver keeps
 //     one goroutine per GPU; further calls on that GPU fail at once until it returns. Such a call may still
 //     take effect later, which matters for what sets: memory limits, compute mode, MIG.
@@ -18,8 +17,8 @@
 //     GPUs with one UUID) leaves the GPU out, with the reason.
 //
 // A process binds to one copy of the library for its life: bind resolves its functions once and keeps it loaded. So one
-// Library is open at a time, Open after Close works when the driver was reloaded, and another version of the library
-// needs a new process. The program itself needs no function of the library, so it starts on a machine without a driver
+// Library is open at a time, and Open after Close works when the driver was reloaded. Another version of the library
+// needs a new process. The program itself needs no function of the library. So it starts on a machine without a driver
 // and with LD_BIND_NOW set.
 package nvml
 
@@ -111,10 +110,9 @@ func (l *Library) System() System { return l.system }
 // Path is the file that the library was loaded from, as the dynamic linker names it.
 func (l *Library) Path() string { return l.path }
 
-// Close ends the use of the library, so that Open may be called again. It waits for calls in progress and
-// for WaitEvent's goroutine, but not longer than a few seconds: when the driver hangs it returns
-// sharing.ErrUnavailable, and the library is closed by itself once the driver comes back. Closing twice is
-// harmless.
+// Close ends the use of the library, so that Open may be called again. It waits for calls in progress and for
+// WaitEvent's goroutine, but not longer than a few seconds. If the driver hangs, it returns sharing.ErrUnavailable, and
+// the library is closed by itself once the driver comes back. Closing twice is harmless.
 func (l *Library) Close() error {
 	if !l.driver.end() {
 		return nil

@@ -119,8 +119,8 @@ func dlsym(lib unsafe.Pointer, symbol string) unsafe.Pointer {
 	return C.dlsym(lib, s)
 }
 
-// preflight loads the library at path for a moment, without making its names visible, and refuses one that
-// lacks a function which is called without a further look: such a call would kill the process.
+// preflight loads the library at path for a moment, without making its names visible. It rejects a library without a
+// function that is called without a check: such a call would kill the process.
 func preflight(path string) error {
 	lib, err := dlopen(path)
 	if err != nil {

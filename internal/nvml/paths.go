@@ -31,17 +31,18 @@ func systemFolders() []string {
 	return folders
 }
 
-// DriverFolders returns the folders that a program of the driver may have in LD_LIBRARY_PATH: the absolute folders of
-// ldLibraryPath (the value of that variable, which the caller has read), then those with the driver's files alone. A
-// folder with a whole system's libraries is not among them, because a program would load its C library from there.
+// DriverFolders returns the folders that a program of the driver may have in LD_LIBRARY_PATH. First are the absolute
+// folders of ldLibraryPath (the value of that variable, which the caller has read), then those with the driver's files
+// alone. A folder with a whole system's libraries is not among them, because a program would load its C library from
+// there.
 func DriverFolders(ldLibraryPath string) []string {
 	folders := slices.DeleteFunc(filepath.SplitList(ldLibraryPath),
 		func(dir string) bool { return !filepath.IsAbs(dir) })
 	return append(folders, driverFolders()...)
 }
 
-// DefaultLibraryPaths returns the files to try after LibraryName: one for each of DriverFolders, then one for each
-// folder in which distributions and the driver container have their libraries. libcuda.so.1 is in the same folders.
+// DefaultLibraryPaths returns the files to try after LibraryName. There is one for each of DriverFolders, then one for
+// each folder in which distributions and the driver container have their libraries. The same folders have libcuda.so.1.
 func DefaultLibraryPaths(ldLibraryPath string) []string {
 	var paths []string
 	for _, dir := range append(DriverFolders(ldLibraryPath), systemFolders()...) {

@@ -57,8 +57,8 @@ func (g goDevice) processTime(since time.Time) ([]sharing.TimeRow, error) {
 	return out, nil
 }
 
-// processUtilization asks for the length of the list, and then for the list. go-nvml truncates its buffer to the length
-// in the second answer, and panics if the list has grown in between: ok is then false.
+// processUtilization asks for the length of the list, and then for the list. In the second answer, go-nvml truncates
+// its buffer to the length, and panics if the list has grown in between. Then ok is false.
 func processUtilization(dev nvml.Device, since uint64) (got []nvml.ProcessUtilizationSample, r nvml.Return, ok bool) {
 	defer func() { _ = recover() }()
 	got, r = dev.GetProcessUtilization(since)

@@ -140,7 +140,7 @@ func (c partitionTest) run(reset bool) {
 		c.Errorf("%s: profiles (-want +got):\n%s", c.m.Name, d)
 	}
 	for _, p := range profiles {
-		c.cut(p, p.Starts[len(p.Starts)-1])
+		c.tryProfile(p, p.Starts[len(p.Starts)-1])
 	}
 	c.mode(false, false)
 }
@@ -231,8 +231,8 @@ func (c partitionTest) mode(on, reset bool) {
 	}
 }
 
-// cut creates an instance of the profile, checks it, and destroys it.
-func (c partitionTest) cut(p MIGProfile, start int) {
+// tryProfile creates an instance of the profile, checks it, and destroys it.
+func (c partitionTest) tryProfile(p MIGProfile, start int) {
 	c.Helper()
 	_, err := c.l.CreateGI(c.ctx, c.id, p.ID, start, p.Size+1)
 	c.want("a size that is none", err, sharing.ErrInvalid)

@@ -42,17 +42,17 @@ const (
 
 // How long an answer is taken for what would be answered now. Each is a little less than a usual interval of samples.
 const (
-	// timeKept is for what processes did, how busy the GPU was and its power, which drivers sample some times in a
-	// second or tell as the mean of a second (NVML's nvmlUtilization_t: every sixth of a second to once a second;
-	// nvmlDeviceGetPowerUsage: the mean of a second since Ampere), and for the GPU's memory while no process came,
-	// went, or has more or less.
+	// timeKept is for what processes did, how busy the GPU was and its power. It is also for the GPU's memory while no
+	// process came, went, or has more or less. Drivers sample these some times in a second, or report the mean of a
+	// second. NVML's nvmlUtilization_t: every sixth of a second to once a second. The call nvmlDeviceGetPowerUsage: the
+	// mean of a second since Ampere.
 	timeKept = 270 * time.Millisecond
 	// otherKept is for sensors that change from second to second.
 	otherKept = 900 * time.Millisecond
 	// listsKept is for the lists of graphics and of MPS clients in which there was none.
 	listsKept = 2900 * time.Millisecond
-	// seldomKept is for counters and settings that hardly change, for what the GPU did not tell at all, for where its
-	// MIG instances are found, and for their memory while no process and not the GPU has a byte more or less.
+	// seldomKept is for counters and settings that hardly change, for what the GPU did not report, and for the places
+	// of its MIG instances. The same for their memory while no process and not the GPU has a byte more or less.
 	seldomKept = 4900 * time.Millisecond
 )
 
@@ -73,8 +73,8 @@ type Telemetry struct {
 	// Residents are the processes, with one entry for each MIG instance that they use; only when Listed.
 	Residents []Resident
 	Listed    bool
-	// Activity is what processes did in the last sharing.TimeRing, as far as the driver's samples tell; only when
-	// Timed, which needs a row of some process. One that is missing was in no sample, or is in Doubt.
+	// Activity is what processes did in the last sharing.TimeRing, as far as the driver's samples show. It needs Timed,
+	// and so a row of some process. One that is missing was in no sample, or is in Doubt.
 	Activity map[int]Activity
 	Doubt    []int
 	Timed    bool
@@ -86,7 +86,7 @@ type Telemetry struct {
 	// compute is the list of compute processes, and same is true if all processes are as before, and known.
 	compute []resident
 	same    bool
-	// parts are the places of instances, and untold the requested sensors without a value.
+	// parts are the instances, and unknown the requested sensors without a value.
 	parts   []part
 	unknown map[Sensor]bool
 	// noTime is true if the device does not support activity.
@@ -111,8 +111,8 @@ type Resident struct {
 	MPS   bool
 }
 
-// Activity is the percent of time in which a process's kernels ran, in which memory was accessed for it, and in which
-// video was encoded and decoded for it.
+// Activity is how a process used the last time, in percent. Its kernels ran, memory was accessed for it, and video was
+// encoded and decoded for it.
 type Activity struct{ SM, Memory, Encoder, Decoder int }
 
 // InstanceMemory is the memory of one GPU instance.
@@ -254,8 +254,9 @@ func (t *Telemetry) askSensors(s senses, a Ask, now time.Time) {
 	}
 }
 
-// askInstances reads the memory of MIG instances, where they were found before as long as that holds. While no process
-// came, went, or has other memory than before, and the GPU has as much in use as before, theirs is as it was.
+// askInstances reads the memory of MIG instances, at their last known places while those are valid. Their memory is
+// unchanged under two conditions. No process came, went, or has other memory than before, and the GPU's use is the
+// same.
 func (t *Telemetry) askInstances(s senses, before *Telemetry, now time.Time) {
 	found := before.parts != nil && !t.at.seldom.Equal(now)
 	if found && t.same && t.Memory == before.Memory && now.Sub(before.at.instances) < seldomKept {

@@ -61,10 +61,10 @@ func TestTelemetry(t *testing.T) {
 // sensing is a device that tells all but its throttling; it counts what it was asked for.
 type sensing struct {
 	*fakeGPU
-	asked map[string]int
-	value uint64
-	cut   []part
-	lost  error // of the list of compute processes
+	asked         map[string]int
+	value         uint64
+	withInstances []part
+	lost          error // of the list of compute processes
 }
 
 func (s *sensing) sensors(want func(Sensor) bool) map[Sensor]uint64 {
@@ -83,7 +83,7 @@ func (s *sensing) sensors(want func(Sensor) bool) map[Sensor]uint64 {
 
 func (s *sensing) memory() (Memory, error) { s.asked["memory"]++; return s.fakeGPU.memory() }
 
-func (s *sensing) instances() ([]part, error) { s.asked["instances"]++; return s.cut, nil }
+func (s *sensing) instances() ([]part, error) { s.asked["instances"]++; return s.withInstances, nil }
 
 func (s *sensing) computeProcesses() ([]resident, error) {
 	s.asked["compute"]++
@@ -113,7 +113,7 @@ func (d sensingAdapter) byIndex(int) (device, error)          { return d.dev, ni
 func TestTelemetryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, in := gpu(0), gpu(1)
-		dev := &sensing{fakeGPU: g, asked: map[string]int{}, value: 1, cut: []part{{3, in}}}
+		dev := &sensing{fakeGPU: g, asked: map[string]int{}, value: 1, withInstances: []part{{3, in}}}
 		l, fake := open4test(t, Options{}, g)
 		l.adapter = sensingAdapter{fake, dev}
 		g.lists = [][]resident{{{pid: 7, gi: noInstance, used: 5, known: true}}, nil}
@@ -196,7 +196,7 @@ func TestTelemetryAgain(t *testing.T) {
 		}
 		in.err = lost() // the instance was created again: its handle is invalid
 		again := gpu(2)
-		dev.cut = []part{{3, again}}
+		dev.withInstances = []part{{3, again}}
 		g.mem.Used--
 		time.Sleep(300 * time.Millisecond)
 		ask("with a stale handle", map[string]int{"power": 1, "temperature": 1, "compute": 1, "memory": 1, "time": 1,
@@ -256,9 +256,9 @@ func TestResidents(t *testing.T) {
 	}
 }
 
-// TestTelemetryOfUntoldProcesses: the GPU's memory is asked for each time while it is not known what a process has of
-// it, and an error of the lists hides none of the GPU's.
-func TestTelemetryOfUntoldProcesses(t *testing.T) {
+// TestTelemetryOfUnreportedProcesses: while the memory of a process is unknown, each call asks for the GPU's memory. An
+// error of the lists hides none of the GPU's.
+func TestTelemetryOfUnreportedProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gpu(0)
 		dev := &sensing{fakeGPU: g, asked: map[string]int{}}

@@ -182,8 +182,8 @@ func (c Compute) String() string {
 	return s
 }
 
-// times are the columns of a grant's GPU time, over its GPUs: the part of the last ten seconds that it used, how long
-// launches waited for a budget, and how many ran past it.
+// times are the columns of a grant's GPU time, over its GPUs. They are the part of the last ten seconds that it used,
+// how long launches waited for a budget, and how many ran past it.
 func (g Grant) times() []string {
 	var percents []string
 	var waited float64

@@ -39,8 +39,8 @@ func (o Options) user(g Grant) string {
 	return strconv.FormatUint(uint64(g.UserID), 10)
 }
 
-// Table renders s as one line per GPU and per grant, columns two or more spaces apart, with the same
-// columns whatever the values: text for grep and awk.
+// Table renders s as one line per GPU and per grant, as text for grep and awk. Columns are two or more spaces apart,
+// and the same whatever the values.
 func Table(s Status, o Options) string {
 	var b strings.Builder
 	for _, l := range summary(s) {

@@ -59,14 +59,14 @@ func identify(path string) (DeviceFile, error) {
 	return DeviceFile{kind: otherFile, dev: unix.Mkdev(s.Dev_major, s.Dev_minor), ino: s.Ino}, nil
 }
 
-// OpenDevices tells which of files the process pid has open, in the order of files: as a descriptor of any of its
-// threads, or as a mapping, which keeps a file open after its descriptor is closed. A zombie has none. A descriptor
+// OpenDevices reports which of files the process pid has open, in the order of files. It finds descriptors of any of
+// its threads, and mappings, which keep a file open after its descriptor is closed. A zombie has none. A descriptor
 // that is on its way through a socket is not seen.
 //
-// An error means that the answer is unknown: sharing.ErrNotFound (no such process), sharing.ErrDenied (the caller has
-// no CAP_SYS_PTRACE, or the process is another user's and the caller has no CAP_DAC_READ_SEARCH),
-// sharing.ErrUnavailable (for example, the caller is out of descriptors). The answer is about the process that has the
-// pid now. Hold a Handle across the call to know which process that is.
+// An error means that the answer is unknown: sharing.ErrNotFound (no such process) or sharing.ErrUnavailable (for
+// example, the caller is out of descriptors). The error sharing.ErrDenied means that the caller has no CAP_SYS_PTRACE,
+// or no CAP_DAC_READ_SEARCH for another user's process. The answer is about the process that has the pid now. Hold a
+// Handle across the call to know which process that is.
 func OpenDevices(pid int, files []DeviceFile) ([]bool, error) {
 	s := deviceScan{pid: strconv.Itoa(pid), files: files, open: make([]bool, len(files))}
 	if err := s.run(); err != nil {

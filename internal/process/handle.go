@@ -4,14 +4,13 @@
 // Package process holds on to one process, so that nothing is ever done to another one that was given the
 // same pid later.
 //
-// A Handle is a pidfd, which the kernel binds to the process itself, and the process's start time, which
-// together with the pid and BootID can be written down and compared after a restart. PeerOf tells who is at
-// the other end of a unix socket, from the kernel and never from what the peer says.
-// OpenDevices tells which device files a process has open.
+// A Handle is a pidfd, which the kernel binds to the process itself, and the process's start time. The start time, the
+// pid and BootID can be written down and compared after a restart. PeerOf reports the process at the other end of a
+// Unix socket, from the kernel and never from what the peer says. OpenDevices reports which device files a process has
+// open.
 //
-// Not promised: a process that executes another program stays the same process (same pid, same start time),
-// and a socket that was handed on to another process still names the one that connected. Zombies count as
-// dead.
+// Not promised: a process that executes another program stays the same process (same pid, same start time). A socket
+// that was handed on to another process still names the one that connected. Zombies count as dead.
 package process
 
 import (
@@ -38,9 +37,9 @@ type Handle struct {
 	fd int // -1 once closed
 }
 
-// Open takes hold of the process pid. Errors: sharing.ErrNotFound (no such process, or it has exited),
-// sharing.ErrInvalid (not positive, or a thread that is not a process), sharing.ErrUnsupported (kernel
-// without pidfd), sharing.ErrUnavailable (out of descriptors).
+// Open opens a handle of the process pid. Errors: sharing.ErrNotFound (no such process, or it has exited),
+// sharing.ErrInvalid (not positive, or a thread that is not a process). Also sharing.ErrUnsupported (kernel without
+// pidfd) and sharing.ErrUnavailable (out of descriptors).
 func Open(pid int) (*Handle, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("open process %d: %w", pid, sharing.ErrInvalid)

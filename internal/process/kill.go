@@ -48,10 +48,10 @@ func StartOf(pid int) (uint64, error) {
 	return st.start, nil
 }
 
-// Program is the file that the process which has this pid now executes, as the kernel has it; what the process
-// calls itself plays no part. It is in the process's own mount namespace, and ends in " (deleted)" where it was
-// removed. Errors: sharing.ErrNotFound when there is no such process, or it is one of the kernel's own or a
-// zombie; sharing.ErrUnavailable when /proc does not tell.
+// Program is the file that the process which has this pid now executes, as the kernel has it. What the process calls
+// itself plays no part. It is in the process's own mount namespace, and ends in " (deleted)" if it was removed. The
+// error is sharing.ErrNotFound if there is no such process, or it is one of the kernel's own or a zombie. It is
+// sharing.ErrUnavailable if /proc does not report it.
 func Program(pid int) (string, error) {
 	path, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 	switch {
@@ -63,10 +63,10 @@ func Program(pid int) (string, error) {
 	return path, nil
 }
 
-// Kill sends SIGKILL to the process that has this pid and started at that time, if check agrees. check is
-// called while the process is held by its pidfd, and the process must live after it: what check read of the
-// pid was then this process's, and not a successor's. An error of check is returned, and nothing is sent.
-// Other errors: those of OpenAt, and sharing.ErrNotFound when it ended meanwhile.
+// Kill sends SIGKILL to the process that has this pid and started at that time, if check agrees. It calls check while
+// it holds the process's pidfd, and the process must live after it. So what check read of the pid was this process's,
+// and not a successor's. An error of check is returned, and nothing is sent. Other errors: those of OpenAt, and
+// sharing.ErrNotFound when it ended meanwhile.
 func Kill(pid int, start uint64, check func() error) error {
 	h, err := OpenAt(pid, start)
 	if err != nil {
@@ -183,10 +183,10 @@ func (d *Deaths) Close() error {
 	return nil
 }
 
-// RelaxTimers lets the kernel wake the calling thread, and those that it makes, up to slack later than they ask for
-// (Linux does so by 50 us), so that several are woken at once. It reports whether that was less before; the caller then
-// locks the thread and executes its program again, since threads that are running already keep theirs, among them the
-// Go runtime's that looks every 20 us at the others for as long as one of them is in a system call or in C.
+// RelaxTimers lets the kernel wake the calling thread, and those that it makes, up to slack later than they ask for.
+// Linux does so by 50 us. So the kernel can wake several at once. It reports whether that was less before; the caller
+// then locks the thread and executes its program again. Threads that are running already keep theirs. One of them is
+// the Go runtime's. It checks the others every 20 us while one of them is in a system call or in C.
 //
 // The error wraps ErrUnsupported where the kernel does not let it.
 func RelaxTimers(slack time.Duration) (relaxed bool, err error) {

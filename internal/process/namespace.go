@@ -118,11 +118,10 @@ func field(text, name string) (string, bool) {
 // namespace sees it.
 const hostCgroupNS = "/proc/1/ns/cgroup"
 
-// JoinHostCgroups moves the calling thread into the cgroup namespace of the machine's first process, so that
-// paths in /proc/PID/cgroup and in mountinfo are the machine's own: a container's cgroup namespace shows
-// them from its own place in the tree, and Kubernetes has no field to go without it. It reports whether the
-// thread moved; the caller then locks it and executes its program again, since threads that are running
-// already stay where they are.
+// JoinHostCgroups moves the calling thread into the cgroup namespace of the machine's first process. So paths in
+// /proc/PID/cgroup and in mountinfo are the machine's own. A container's cgroup namespace shows them from its own place
+// in the tree, and Kubernetes has no field to go without it. It reports whether the thread moved; the caller then locks
+// it and executes its program again. Threads that are running already stay where they are.
 //
 // The error wraps ErrDenied without CAP_SYS_ADMIN and ErrUnsupported without the host's pid namespace.
 func JoinHostCgroups() (moved bool, err error) {
@@ -160,8 +159,8 @@ func sameFile(a, b string) (bool, error) {
 	return os.SameFile(x, y), nil
 }
 
-// RestartInHostCgroups makes this program run in the host's cgroup namespace: again starts the program again in its
-// place if it must. again returns only an error.
+// RestartInHostCgroups makes this program run in the host's cgroup namespace. If necessary, again starts the program
+// again in its place; it returns only an error.
 func RestartInHostCgroups(log *slog.Logger, again func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -18,17 +18,17 @@ type Peer struct {
 	PID int
 	UID uint32
 	GID uint32
-	// Pinned is true when the kernel itself handed out the pidfd of the process that connected
-	// (SO_PEERPIDFD, Linux 6.5). Otherwise the process was looked up by pid after the fact: had the peer
-	// died and its pid been taken in between, Process would be the successor.
+	// Pinned is true when the kernel itself handed out the pidfd of the process that connected (SO_PEERPIDFD, Linux
+	// 6.5). Otherwise the process was found by pid after the fact. If the peer died and its pid was taken in between,
+	// Process is the successor.
 	Pinned bool
 	// Process is a handle of the peer; the caller closes it.
 	Process *Handle
 }
 
-// PeerOf tells who is at the other end of conn. Errors: sharing.ErrDenied when the peer lives in a pid
-// namespace that this process cannot see (pid 0), sharing.ErrNotFound when it has exited,
-// sharing.ErrUnavailable when the socket cannot tell.
+// PeerOf reports the process at the other end of conn. The error is sharing.ErrDenied if the peer lives in a pid
+// namespace that this process cannot see (pid 0). It is sharing.ErrNotFound if it has exited, and
+// sharing.ErrUnavailable if the socket does not report it.
 func PeerOf(conn *net.UnixConn) (Peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

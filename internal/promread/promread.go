@@ -3,9 +3,9 @@
 
 // Package promread reads what grants used from a Prometheus that scrapes kerf-monitor, by its HTTP API.
 //
-// It promises that what Prometheus does not have is not known, never zero, and that a time that is not asked for is not
-// counted. It does not know what was between two scrapes, and nothing of grants that began and ended between two of the
-// moments that are looked at.
+// It promises that what Prometheus does not have is unknown, never zero, and that time outside of the request is not
+// counted. It does not know what happened between two scrapes. It knows nothing of grants that began and ended between
+// two of the sampled moments.
 package promread
 
 import (

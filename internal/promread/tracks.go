@@ -67,8 +67,9 @@ func values(step time.Duration) []value {
 }
 
 // Usage adds up what grants used from since on, with the pods' labels that keys name. Profiles and levels are those of
-// the monitor, models those of the agent, and labels those of kube-state-metrics; where it is not scraped, there are
-// none. It does not report the users of processes without a pod. Errors: sharing.ErrUnavailable, sharing.ErrInvalid.
+// the monitor, and models those of the agent. Labels are those of kube-state-metrics; if Prometheus does not scrape it,
+// there are none. It does not report the users of processes without a pod. Errors: sharing.ErrUnavailable,
+// sharing.ErrInvalid.
 func (s Source) Usage(ctx context.Context, now time.Time, since time.Duration, keys []string) ([]usage.Part, error) {
 	step := Step(since)
 	from := now.Add(-since).Add(step) // a moment stands for the time before it

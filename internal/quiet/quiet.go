@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quiet lets one process ask others to let go of a GPU for a moment: kerf-agent before a MIG instance or a MIG
-// mode ends, and kerf-monitor, which has handles that the driver may take for a use.
+// Package quiet lets one process ask others to let go of a GPU for a moment. The agent does so before a MIG instance or
+// a MIG mode ends. The monitor has handles that the driver may take for a use.
 //
 // A folder has two files for each GPU, on which flock(2) is taken; their content means nothing. A reader has a shared
 // lock on "<UUID>.use" while it reads the GPU. A program that needs the GPU alone takes an exclusive lock on

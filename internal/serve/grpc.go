@@ -24,8 +24,7 @@ const (
 	shakeTime = 3 * time.Second
 	// idleTime is how long a connection may have no call.
 	idleTime = 10 * time.Second
-	// pingTime is how long a peer may be silent until it is asked whether it is there, and pingWait how long it may
-	// take to answer.
+	// pingTime is how long a peer may be silent before a ping checks it. It may take pingWait to answer.
 	pingTime, pingWait = 30 * time.Second, 10 * time.Second
 	// pingLeast is the least time between two questions of a peer whether the server is there.
 	pingLeast = 5 * time.Second

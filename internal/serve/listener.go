@@ -150,8 +150,8 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// PeerName names who is at the other end: the user of a Unix peer, the address of an IPv4 peer, or the network of 64
-// bits of an IPv6 peer, because such a network often belongs to one host. Errors wrap sharing.ErrDenied or
+// PeerName names the peer: the user of a Unix peer, or the address of an IPv4 peer. Of an IPv6 peer it is the network
+// of 64 bits, because such a network often belongs to one host. Errors wrap sharing.ErrDenied or
 // sharing.ErrUnavailable.
 func PeerName(c net.Conn) (string, error) {
 	if unix, ok := c.(*net.UnixConn); ok {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trusted decides whether a directory belongs to this process alone: whether no other user than root, and the
-// user of this process, can put a file into it or replace the directory itself.
+// Package trusted decides whether a directory belongs to this process alone. Only root, and the user of this process,
+// can then put a file into it or replace the directory itself.
 package trusted
 
 import (

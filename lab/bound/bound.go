@@ -3,10 +3,10 @@
 
 // Package bound tells when no packing whatever has room for requests, so that no policy is to blame for a refusal.
 //
-// It promises that what it calls impossible is: the proof is checked in integers, by prices at which the requests are
-// worth more than all that the nodes can hold. It does not promise to see all that is impossible, since it forgets
-// which node of its kind a CPU belongs to, that the parts of a request for several GPUs go to one node, and that
-// requests are whole. It moves nothing, and knows no time.
+// It promises that what it calls impossible is. The proof is checked in integers, by prices at which the requests are
+// worth more than all that the nodes have. It does not promise to see all that is impossible. It ignores which node of
+// its kind a CPU belongs to, and that requests are whole. It also ignores that the parts of a request for several GPUs
+// go to one node. It moves nothing, and knows no time.
 package bound
 
 import (
@@ -35,8 +35,8 @@ type kind struct {
 	gpus, cpu, memory int64
 }
 
-// New counts the nodes by kind. They are as they come, before anything is placed; a GPU of which something is free then
-// counts as whole, and cordoned nodes have no room.
+// New counts the nodes by kind. They are as they come, before anything is placed. A partly free GPU counts as whole,
+// and cordoned nodes have no free capacity.
 func New(nodes []cluster.Node) *Room {
 	r := &Room{}
 	places := map[alike]int{}
@@ -100,8 +100,7 @@ type item struct {
 
 const barred = -1
 
-// items are the requests in an order that does not vary; false when there is one that no node can answer even when it
-// is empty.
+// items are the requests in a fixed order. It is false if no node can answer one of them even when it is empty.
 func (r *Room) items(requests map[cluster.Request]int) ([]item, bool) {
 	var list []item
 	for _, q := range slices.SortedFunc(maps.Keys(requests), compare) {

@@ -133,8 +133,8 @@ func (s *search) parts(k, i int) (cpu, memory float64) {
 	return cpu, memory
 }
 
-// offer finds the best unit of each share on the kind, beyond the price of its CPU and memory, and the best request
-// without a GPU.
+// offer finds the best unit of each share on the kind, beyond the price of its CPU and memory. It also finds the best
+// request without a GPU.
 func (s *search) offer(k int, prices []float64) (single float64, what int) {
 	clear(s.worth)
 	for i := range s.list {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package experiment is the command line of kerf-lab: kerf simulate with the policies that Kerf's own is compared with,
-// published traces, plots, and what no policy could have placed.
+// Package experiment is the command line of kerf-lab. It is kerf simulate with the policies that Kerf's own is compared
+// with, published traces and plots. It also shows what no policy could have placed.
 package experiment
 
 import (

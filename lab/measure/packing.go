@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure has what an experiment measures in addition to a run with departures: what no packing had room for,
-// and what one pool of all GPUs would reject.
+// Package measure has what an experiment measures in addition to a run with departures. It measures what fits in no
+// packing, and what one pool of all GPUs would reject.
 package measure
 
 import (

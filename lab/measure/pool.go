@@ -10,8 +10,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/simulate"
 )
 
-// Pool is a part of all GPUs as if they were one: no node, no GPU and no CPU stands in the way of a pod. What it
-// refuses is refused for the load alone, whatever the policy.
+// Pool is a part of all GPUs as if they were one: no node, no GPU and no CPU limits a pod. It rejects a request for the
+// load alone, whatever the policy.
 type Pool struct {
 	room, used, rejected cluster.Milli
 	leaving              departures

@@ -42,8 +42,8 @@ func (c *canvas) path(d, style string) {
 	}
 }
 
-// document is the whole SVG. The background is white, since a page may be dark.
-func (c *canvas) document(w, h float64, title string) []byte {
+// page is the whole SVG. The background is white, since a page may be dark.
+func (c *canvas) page(w, h float64, title string) []byte {
 	var out bytes.Buffer
 	_, _ = fmt.Fprintf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %s "+
 		"%s\" role=\"img\" font-family=\"sans-serif\" fill=\"%s\">\n",

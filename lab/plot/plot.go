@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plot draws runs of an experiment as one SVG: allocation, fragmentation and refused pods over the load, and
-// the GPUs of the nodes at the end.
+// Package plot draws runs of an experiment as one SVG. It shows allocation, fragmentation and refused pods over the
+// load, and the GPUs of the nodes at the end.
 //
 // It promises a well-formed document that needs no script, font or other file, and the same bytes for the same runs.
 // It does not promise that a drawing of thousands of nodes shows each of them.
@@ -49,7 +49,7 @@ func Draw(runs []simulate.Result) ([]byte, error) {
 	for _, l := range p.policies {
 		y = p.nodes(y+10, l.first)
 	}
-	return p.document(width, y+margin, title), nil
+	return p.page(width, y+margin, title), nil
 }
 
 // picture is a canvas and the runs, policy by policy.

@@ -5,8 +5,8 @@ package policy
 
 import "github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 
-// Packing takes a GPU that is shared already, then a free one of a node in use, then one of an empty node;
-// of several nodes the fullest.
+// Packing takes a GPU that is shared already, then a free one of a node in use, then one of an empty node. Of several
+// nodes it takes the fullest.
 type Packing struct{}
 
 // Score implements Policy.

@@ -26,10 +26,10 @@ func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
 	}
 	share, cpu := ask(1000, 0, 1, 300, ""), ask(1000, 0, 0, 0, "")
 	for _, tt := range []struct {
-		of    cluster.Policy
-		r     cluster.Request
-		node  int
-		books cluster.Milli
+		of       cluster.Policy
+		r        cluster.Request
+		node     int
+		reserves cluster.Milli
 	}{
 		{policy.Packing{}, share, 0, 300},
 		{policy.HAMiBinpack{}, share, 0, 300},
@@ -51,9 +51,9 @@ func TestTodaysPoliciesTakeWhatTheyAreKnownFor(t *testing.T) {
 		if err := c.Take(ask(4000, 0, 0, 0, ""), cluster.Placement{}); err != nil {
 			t.Fatal(err)
 		}
-		if p, ok := c.Choose(r); !ok || p.Node != tt.node || r.Share != tt.books {
+		if p, ok := c.Choose(r); !ok || p.Node != tt.node || r.Share != tt.reserves {
 			t.Errorf("%T %+v: node %d, books %d, want node %d, books %d", tt.of, tt.r, p.Node, r.Share, tt.node,
-				tt.books)
+				tt.reserves)
 		}
 	}
 }

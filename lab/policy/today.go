@@ -8,7 +8,7 @@ import "github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 // The policies of this file are models of what clusters run today, made from what those projects document.
 // They say what a way of booking costs, not how well a project's code does it.
 
-// WholeOnly gives every request whole GPUs, as NVIDIA's device plugin does, on the node with the most CPU and
+// WholeOnly gives every request whole GPUs, as NVIDIA's device plugin does. It takes the node with the most CPU and
 // memory left, as kube-scheduler does by default.
 type WholeOnly struct{}
 

@@ -4,11 +4,10 @@
 // Package exec carries out plans on a GPU's MIG instances, so that a crash at any step leaves what a restart can finish
 // or undo.
 //
-// For each GPU there is a journal: which instances are Kerf's, and of a change under way what was there, what is
-// wanted, and the call that is about to be made. It is written and flushed before each call to the driver, never
-// after the fact. At start Recover compares it with what the driver reports: a change is finished, else undone, else
-// the GPU is in trouble, with the reason, and nothing more is done to it until Recover succeeds. After a reboot the
-// layout is made again.
+// For each GPU there is a journal: the instances of Kerf. During a change it also has the earlier state, the desired
+// one, and the next call. It is written and flushed before each call to the driver, never after the fact. At start
+// Recover compares it with what the driver reports, and finishes a change or undoes it. Else the GPU has an error, with
+// the reason, and nothing more is done to it until Recover succeeds. After a reboot the layout is created again.
 //
 // Promises:
 //   - It destroys an instance only if Kerf made it and no holder uses it. It identifies an instance by its place,
@@ -18,10 +17,10 @@
 //     empty.
 //   - Recover and Apply may stop at any point and run again.
 //
-// Not promised: if Kerf is killed just before it makes an instance, and an admin makes one without a compute instance
-// at that place, Kerf cannot distinguish them. Only one executor may use a directory; its owner holds the directory's
-// lock. This package never resets a GPU. Before Hopper, setting the MIG mode may reset it; SetMode does so only if
-// allowed.
+// Not promised: Kerf may be killed just before it creates an instance. If an admin then creates one without a compute
+// instance at that place, Kerf cannot distinguish them. Only one executor may use a directory; its owner holds the
+// directory's lock. This package never resets a GPU. Before Hopper, setting the MIG mode may reset it; SetMode does so
+// only if allowed.
 package exec
 
 import (
@@ -99,9 +98,9 @@ type Own struct {
 	UUID string
 }
 
-// identify parts what the driver reports into Kerf's instances and all others. It takes nothing for Kerf's that the
-// journal does not account for: the same place, the same id, and the same MIG device, or what the call that was under
-// way must have made of it.
+// identify divides what the driver reports into Kerf's instances and all others. An instance is Kerf's only if the
+// journal accounts for it. It has the same place, the same id, and the same MIG device, or what the call under way must
+// have made of it.
 func identify(j journal, seen []Instance) (mine []Own, foreign []Instance) {
 	for _, in := range seen {
 		if o, ok := j.own(in); ok {

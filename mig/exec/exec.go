@@ -36,8 +36,8 @@ type Options struct {
 // Touch is what is about to be done to a GPU.
 type Touch uint8
 
-// In the order of what they take: who has a handle is not in the way of an instance that is made, may be in the way of
-// one that ends and of another MIG mode, and is always in the way of a reset.
+// These are in the order of their demands. A process with a handle never blocks the creation of an instance. It may
+// block the end of one and another MIG mode, and always blocks a reset.
 const (
 	Makes Touch = iota
 	Ends
@@ -146,11 +146,13 @@ func (e *Executor) List(ctx context.Context, gpu GPU) (mine []Own, foreign []Ins
 	return slices.Clone(g.mine), slices.Clone(g.foreign), nil
 }
 
-// Apply does the steps of a plan and returns Kerf's instances on the GPU after them. When it fails, what was there
-// before is there again, though idle instances that had gone have new ids and UUIDs; or the GPU is in trouble. Errors:
-// sharing.ErrStale (the GPU is not as the plan supposes: plan again), sharing.ErrConflict (an instance that would go is
-// held; nothing was touched), sharing.ErrUnavailable (in trouble; still in use after some attempts; the journal cannot
-// be written), and the driver's.
+// Apply does the steps of a plan and returns Kerf's instances on the GPU after them. When it fails, the earlier state
+// is restored, though idle instances that had gone have new ids and UUIDs; or the GPU has an error. Errors:
+//   - sharing.ErrStale: the GPU is not as the plan supposes; plan again.
+//   - sharing.ErrConflict: an instance that would go is in use; nothing changed.
+//   - sharing.ErrUnavailable: the GPU has an error, is still in use after some attempts, or the journal cannot be
+//     written.
+//   - The driver's errors.
 func (e *Executor) Apply(ctx context.Context, gpu GPU, steps []plan.Step) ([]Own, error) {
 	g := e.of(gpu)
 	g.mu.Lock()

@@ -198,25 +198,25 @@ func (s *shared) reports(what string, e *Executor, theirs *Instance) {
 	if err != nil {
 		s.t.Fatalf("%s: %v", what, err)
 	}
-	var told []int
+	var reported []int
 	for _, o := range mine {
-		told = append(told, o.GI)
+		reported = append(reported, o.GI)
 		in, err := s.find(o.GI)
 		if err != nil || in.Place != o.Place || (o.CI < 0) != (len(in.CIs) == 0) || theirs != nil && theirs.GI == o.GI {
 			s.t.Fatalf("%s: %+v is taken for Kerf's, and is %+v, %v", what, o, in, err)
 		}
 	}
 	for _, f := range foreign {
-		told = append(told, f.GI)
+		reported = append(reported, f.GI)
 	}
 	var have []int
 	for _, in := range s.have {
 		have = append(have, in.GI)
 	}
-	slices.Sort(told)
+	slices.Sort(reported)
 	slices.Sort(have)
-	if !slices.Equal(told, have) {
-		s.t.Fatalf("%s: reported %v, and the driver has %v", what, told, have)
+	if !slices.Equal(reported, have) {
+		s.t.Fatalf("%s: reported %v, and the driver has %v", what, reported, have)
 	}
 	if j := e.of(s.gpu()).journal; j.Change != nil {
 		s.t.Fatalf("%s: recovered with a change left open: %+v", what, j.Change)

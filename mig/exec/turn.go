@@ -147,10 +147,12 @@ func (g *state) clear(ctx context.Context, reset bool) (resume func(), err error
 	return resume, nil
 }
 
-// SetMode enables a GPU's MIG mode, also over reboots, or disables it. mayReset allows a reset if the change takes
-// one. Errors: sharing.ErrConflict (a holder or an instance is on the GPU; nothing changed), sharing.ErrDenied (it
-// takes a reset, which is not allowed), sharing.ErrUnavailable (the mode is pending, and the GPU unusable until
-// then), sharing.ErrUnsupported (no MIG on this GPU).
+// SetMode enables a GPU's MIG mode, also over reboots, or disables it. If the change takes a reset, mayReset allows it.
+// Errors:
+//   - sharing.ErrConflict: a process or an instance is on the GPU; nothing changed.
+//   - sharing.ErrDenied: it takes a reset, which is not allowed.
+//   - sharing.ErrUnavailable: the mode is pending, and the GPU unusable until then.
+//   - sharing.ErrUnsupported: the GPU has no MIG.
 func (e *Executor) SetMode(ctx context.Context, gpu GPU, on, mayReset bool) error {
 	g := e.of(gpu)
 	g.mu.Lock()

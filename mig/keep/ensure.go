@@ -3,9 +3,9 @@
 
 // Package keep keeps a node's GPUs in the MIG state that its pool requires, and creates instances for grants.
 //
-// A Manager recovers each GPU, sets its MIG mode, makes fixed layouts, answers what a GPU could give to a request,
-// makes the instance that was chosen, and takes idle ones away when they have been kept for long enough. Whatever it
-// does to a GPU, package exec does for it: journalled, and never to what is held or was made by others.
+// A Manager recovers each GPU, sets its MIG mode and creates fixed layouts. It answers what a GPU could give to a
+// request, creates the chosen instance, and destroys instances that were idle for long enough. Package exec does every
+// change of a GPU: with a journal, and never to an instance that is in use or unmanaged.
 //
 // Promises: Offer calls no driver, so callers may hold a lock. Its offers overlap no known grant. A GPU that cannot
 // be recovered reports an error and offers nothing; others continue. One GPU has one operation at a time.
@@ -28,10 +28,10 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Ensure creates the instance of a grant unless it exists, and returns it. The ledger has the grant, so no other
-// grant takes the place. It may be called again. warm is true if the instance existed. Errors: sharing.ErrNotFound
-// (no such GPU), sharing.ErrConflict (a held or unmanaged instance is in the way), sharing.ErrUnavailable (the GPU
-// has an error or is in use), and the driver's.
+// Ensure creates the instance of a grant unless it exists, and returns it. The ledger has the grant, so no other grant
+// takes the place. It may be called again. If the instance existed, warm is true. The error is sharing.ErrNotFound for
+// no such GPU, and sharing.ErrConflict if an instance in use or an unmanaged one is in the way. It is
+// sharing.ErrUnavailable if the GPU has an error or is in use, and else the driver's.
 func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Instance, who string) (d sharing.MIGDevice,
 	warm bool, err error) {
 	p := m.page(gpu)
@@ -41,7 +41,7 @@ func (m *Manager) Ensure(ctx context.Context, gpu sharing.GPUID, in sharing.Inst
 	at := mig.Place{Profile: in.ID, Start: in.Start}
 	p.note(func(s *seen) { s.creating[at] = who })
 	defer p.note(func(s *seen) { delete(s.creating, at) })
-	ctx, cancel := context.WithTimeout(ctx, cutDeadline)
+	ctx, cancel := context.WithTimeout(ctx, createDeadline)
 	defer cancel()
 	if err := p.begin(); err != nil {
 		return d, false, err
@@ -149,9 +149,9 @@ func (d *deps) mayChange(what string) error {
 	return nil
 }
 
-// Wanted is what the pool wants of the GPU. Of several layouts that mean it the last one holds; where none does, a pool
-// of MIG instances wants the mode of GPUs that can do it, and one that offers everything leaves it to demand, unless it
-// says otherwise.
+// Wanted is the layout of the pool for the GPU. Of several matching layouts the last one counts. Without one, a pool of
+// MIG instances enables MIG mode on GPUs that support it. A pool that offers everything leaves the mode to demand,
+// unless it says otherwise.
 func Wanted(pool config.Pool, g sharing.GPU) Want {
 	for _, l := range slices.Backward(pool.MIGLayouts) {
 		if !means(l, g) {

@@ -52,8 +52,8 @@ const (
 	firstRetry = time.Second
 	mostRetry  = time.Minute
 	// tickDeadline bounds what is done to one GPU at once, cutDeadline the making of one instance.
-	tickDeadline = 60 * time.Second
-	cutDeadline  = 60 * time.Second
+	tickDeadline   = 60 * time.Second
+	createDeadline = 60 * time.Second
 )
 
 // Manager keeps the GPUs of one driver. It is made by New, and safe for concurrent use.
@@ -97,8 +97,8 @@ type seen struct {
 	// table is nil for a GPU without MIG support, and before the first check.
 	table  *mig.Table
 	values *mig.Values
-	// on is MIG mode, and turns that demand may change it now or later. busy says what keeps such a GPU as it is, and
-	// turned is when Turn changed it last.
+	// on is MIG mode, and turns means that demand may change it now or later. What keeps such a GPU as it is, is busy;
+	// the last mode switch was at turned.
 	on, turns bool
 	busy      string
 	turned    time.Time

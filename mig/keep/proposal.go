@@ -97,7 +97,7 @@ func setting(mode string, reset bool) string {
 }
 
 // toLayout plans a layout, on an empty GPU where that is not in MIG mode yet; short says what it leaves undone.
-func (p *page) toLayout(ctx context.Context, want Want, cut bool) (made plan.Plan, have []plan.Instance, leaves,
+func (p *page) toLayout(ctx context.Context, want Want, create bool) (made plan.Plan, have []plan.Instance, leaves,
 	err error) {
 	table, values, err := p.tableOf(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *page) toLayout(ctx context.Context, want Want, cut bool) (made plan.Pla
 	if err != nil {
 		return plan.Plan{}, nil, nil, err
 	}
-	if cut {
+	if create {
 		if have, err = p.exec.Look(ctx, p.gpu); err != nil {
 			return plan.Plan{}, nil, nil, err //nolint:wrapcheck // as above
 		}

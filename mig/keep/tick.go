@@ -44,8 +44,8 @@ func (m *Manager) Run(ctx context.Context, every time.Duration, after func()) {
 	}
 }
 
-// Tick does for each GPU what is to be done now, all GPUs at once: recover it, set its mode, make its layout, and
-// take away what was idle for long enough. What could not be done View tells.
+// Tick does the current work for each GPU, all GPUs at once. It recovers it, sets its mode, creates its layout, and
+// destroys instances that were idle for long enough. View reports what failed.
 func (m *Manager) Tick(ctx context.Context) { m.round(ctx, true) }
 
 func (m *Manager) round(ctx context.Context, all bool) {

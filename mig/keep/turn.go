@@ -22,10 +22,10 @@ const (
 	stopPoll     = 10 * time.Millisecond
 )
 
-// Turn changes the MIG mode of an idle GPU whose mode follows demand. It first destroys Kerf's unused instances. If
-// it fails, it restores the GPU or reports an error for it. Errors: sharing.ErrNotFound (no such GPU),
-// sharing.ErrDenied (the pool allows no mode switch or no reset), sharing.ErrConflict (something is on it),
-// sharing.ErrUnavailable (it has an error or is in use), and the driver's.
+// Turn changes the MIG mode of an idle GPU whose mode follows demand. It first destroys Kerf's unused instances. If it
+// fails, it restores the GPU or reports an error for it. The error is sharing.ErrNotFound for no such GPU, and
+// sharing.ErrDenied if the pool allows no mode switch or no reset. It is sharing.ErrConflict if something is on it,
+// sharing.ErrUnavailable if it has an error or is in use, and else the driver's.
 func (m *Manager) Turn(ctx context.Context, gpu sharing.GPUID, on bool) error {
 	p := m.page(gpu)
 	if p == nil {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live lets the executor of package exec work on a real driver: it says in the words of mig and exec what
-// package nvml reports.
+// Package live connects the executor of package exec to a real driver. It translates what package nvml reports to the
+// types of mig and exec.
 //
 // It decides nothing and keeps only each GPU's table of profiles, which does not change while a driver is loaded.
 package live

@@ -45,7 +45,7 @@ func Parse(data []byte) (File, error) {
 		return File{}, sharing.Invalid("the file", "", "put all in the first YAML document",
 			"is followed by another one")
 	}
-	doc := r.document(root.Content[0])
+	doc := r.node(root.Content[0])
 	if len(r.errs) > 0 {
 		return File{}, errors.Join(r.errs...)
 	}
@@ -69,7 +69,7 @@ func (r *reader) note(n *yaml.Node, err error) {
 	}
 }
 
-func (r *reader) document(n *yaml.Node) (doc File) {
+func (r *reader) node(n *yaml.Node) (doc File) {
 	if follow(n).Kind != yaml.MappingNode {
 		r.bad(n, "the file", "", "begin with version: v1", "is not a mapping of fields")
 		return doc

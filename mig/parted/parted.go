@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parted reads the configuration of NVIDIA's mig-parted and says what each of its named configs means for a
+// Package parted reads the configuration of NVIDIA's mig-parted. It says what each of its named configs means for a
 // GPU: MIG on or off, and which instances.
 //
 // It accepts what mig-parted accepts: version v1, device filters with and without subsystem, device lists, profile
@@ -140,7 +140,7 @@ func (r *reader) pairs(n *yaml.Node, field string, before map[string]bool,
 	}
 }
 
-// merge is pairs of what a merge key names: a mapping, or a list of them of which the first one that has a key holds.
+// merge is pairs of what a merge key names. That is a mapping, or a list of them; the first one with a key counts.
 func (r *reader) merge(n *yaml.Node, field string, before map[string]bool,
 	do func(name string, key, value *yaml.Node)) {
 	if follow(n).Kind != yaml.SequenceNode {

@@ -94,7 +94,7 @@ func meaning(c parted.Config, gpu parted.GPU, table *mig.Table) string {
 	return text
 }
 
-func TestMistakes(t *testing.T) {
+func TestErrors(t *testing.T) {
 	tests := map[string]struct {
 		doc  string
 		want []string

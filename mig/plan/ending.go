@@ -17,8 +17,8 @@ type uses struct {
 	amounts amounts
 }
 
-// amounts are of what a GPU has a limited number, whatever the units: compute slices, the engines of four kinds, and
-// instances of the profile that is looked for.
+// amounts are of resources with a limited number on a GPU, whatever the memory slices. They are compute slices, the
+// engines of four kinds, and instances of the requested profile.
 type amounts [6]int
 
 const ofProfile = 5
@@ -161,7 +161,7 @@ func (f *finder) gone(ending uint32) uint32 {
 }
 
 // short returns instances of which at least one more must end, because a resource other than memory slices is scarce.
-// enough is true if none is scarce.
+// If none is scarce, enough is true.
 func (f *finder) short(ending uint32) (blockers uint32, enough bool) {
 	gone := f.gone(ending)
 	now, later := f.spare, f.spare

@@ -1,14 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides how a GPU's MIG instances change: from what is there, what is busy and what is wanted, to the
-// shortest list of steps that is safe, and to whom each wish waits for that cannot be had now.
+// Package plan decides how a GPU's MIG instances change. From the existing, busy and desired instances it finds the
+// shortest list of steps that is safe. For each request that is impossible now, it says what that waits for.
 //
-// Promises: a plan destroys only instances that are Kerf's own and idle. After each of its steps the GPU holds a
-// legal set of instances, so that a crash between two steps leaves nothing that the next plan cannot go on from;
-// the plan for a GPU that has what is wanted is empty. Who asked first is served first. Among the plans with the
-// fewest steps it is one that leaves the most valuable room, so that large profiles stay possible; the same
-// input gives the same plan.
+// Promises: a plan destroys only instances that are Kerf's own and idle. After each of its steps the GPU has a legal
+// set of instances. So the next plan can go on after a crash between two steps. The plan for a GPU with the desired
+// instances is empty. The first request is served first. Among the plans with the fewest steps it leaves the most
+// valuable free space, so that large profiles stay possible. The same input gives the same plan.
 //
 // The package does not call a driver, has no clock and keeps no state. The caller of a plan reads the GPU again, and
 // makes a new plan after each change of GPU or wishes.
@@ -163,8 +162,9 @@ type Plan struct {
 	Left []Left
 }
 
-// Make plans. An error wraps sharing.ErrInvalid: there are too many wishes, a layout that no such GPU can have (the
-// error shows the arithmetic), or what the driver reports cannot be on this GPU; then nothing may be done to it.
+// Make plans. An error wraps sharing.ErrInvalid: there are too many requests, or no such GPU can have the layout (the
+// error shows the arithmetic). It may also be a driver's report that is impossible for this GPU. Then nothing may be
+// done to it.
 func Make(ask Ask) (Plan, error) {
 	if len(ask.Wishes) > MaxWishes {
 		return Plan{}, fmt.Errorf("%d MIG instances are wanted of one GPU, more than %d: %w", len(ask.Wishes),

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// search finds the best choice for each wish in turn. What is best for the wishes from some point on depends
-// only on the room that the ones before have left, so that each room is looked at once.
+// search finds the best choice for each request, one after the other. What is best for the requests from some point on
+// depends only on the free space after the ones before. So it evaluates each free space once.
 type search struct {
 	Ask
 	units []mig.Mask // of each instance in Have
@@ -27,14 +27,14 @@ type search struct {
 	reasons map[int]Answer
 }
 
-// position is where a search stands: the wish that is next, the units that are taken, which busy instances (bits by
-// their order) serve wishes of a layout, and how many wishes of each profile got an instance. With what no plan
-// touches, that says all of the room that is taken, in fewer bytes: a search looks up many.
+// position is where a search stands. It has the next request, the taken memory slices, and which busy instances (bits
+// by their order) serve requests of a layout. It also has how many requests of each profile got an instance. With what
+// no plan touches, that describes all of the taken space in fewer bytes: a search looks up many.
 type position struct {
 	taken  mig.Mask
 	served uint32
-	// made has a digit of four bits for each profile that is wished for, in the order in which they first are, and the
-	// next wish in its last four bits: there are fewer than sixteen wishes.
+	// made has a digit of four bits for each requested profile, in the order of their first requests. Its last four
+	// bits are the next request: there are fewer than sixteen.
 	made uint64
 }
 

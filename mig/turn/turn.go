@@ -3,10 +3,9 @@
 
 // Package turn decides which idle GPUs switch their MIG mode, because a request fits no GPU in its present mode.
 //
-// It is pure: what is there, what found no room and what time it is go in, and what is to be turned comes out. It
-// promises that only a GPU is turned that its pool leaves to demand, that is idle, and whose mode is as old as the pool
-// wants a mode to be kept; that nothing is turned in vain; and that of those who wait the one who has waited longest is
-// served first.
+// It is pure: the GPUs, the pods that do not fit and the time go in, and the mode switches come out. It switches only
+// an idle GPU that its pool leaves to demand, and whose mode is old enough for the pool. It makes no useless switch. It
+// serves the pod that has waited longest first.
 //
 // Not promised: that a GPU is still idle when it is turned. Who turns it looks again.
 package turn

@@ -158,14 +158,14 @@ func TestAgainstEverySet(t *testing.T) {
 		})
 		for i, n := range needs {
 			some := anySet(n, gpus, free)
-			told := slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Who == n.Who })
+			reported := slices.ContainsFunc(p.Waits, func(w Wait) bool { return w.Who == n.Who })
 			served := n.Fits(p.to(n.On))
 			switch {
 			case i == 0 && some != served:
 				t.Fatalf("seed %d: the first is served: %v, and could be: %v: %+v", seed, served, some, p)
-			case told && served:
+			case reported && served:
 				t.Fatalf("seed %d: %s is served and told to wait: %+v", seed, n.Who, p)
-			case told:
+			case reported:
 				waited++
 			}
 		}

@@ -54,8 +54,8 @@ type part struct {
 	use      Use
 }
 
-// Attribute divides one GPU's use among the attachments. Attachments without a share on the GPU own nothing of it:
-// their processes are unmanaged processes there, as are those on another MIG instance than their own.
+// Attribute divides one GPU's usage among the attachments. Attachments without a share on the GPU own nothing of it.
+// Their processes are unmanaged processes there, as are those on another MIG instance than their own.
 func Attribute(d Device, attachments []Attachment) Sample {
 	if !slices.IsSortedFunc(attachments, deepest) {
 		attachments = slices.Clone(attachments)

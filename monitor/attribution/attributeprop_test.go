@@ -82,8 +82,8 @@ func TestPartsAddUp(t *testing.T) {
 		for _, g := range s.Grants {
 			parts = append(parts, g.Use)
 			seen[g.Memory.How]++
-			if want, told := naive(d, g.Grant); g.Memory.How == ByProcess && (!told || g.Memory.Value != want) {
-				t.Fatalf("%s has %d, its processes %d (reported: %t)\n%+v", g.Grant, g.Memory.Value, want, told, d)
+			if want, reported := naive(d, g.Grant); g.Memory.How == ByProcess && (!reported || g.Memory.Value != want) {
+				t.Fatalf("%s has %d, its processes %d (reported: %t)\n%+v", g.Grant, g.Memory.Value, want, reported, d)
 			}
 		}
 		var memory sharing.Bytes

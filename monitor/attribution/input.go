@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attribution says whose a GPU's use is: it joins what the driver tells of a GPU, its MIG instances and its
-// processes with the attachments of the node.
+// Package attribution finds the owner of a GPU's usage. It joins the driver's report of a GPU, its MIG instances and
+// its processes with the attachments of the node.
 //
 // It promises:
 //
@@ -36,8 +36,8 @@ type Device struct {
 	Energy   Reading[Joules]
 	// Encoder, Decoder, Tensor and Occupancy are as in Engines.
 	Encoder, Decoder, Tensor, Occupancy Reading[Ratio]
-	// Listed is true when Processes is the whole list, and Timed when it tells their activity: a process without any
-	// then had none, unless it is Untimed.
+	// Listed is true if Processes is the whole list. Timed is true if it has their activity: a process without any then
+	// had none, unless it is Untimed.
 	Listed, Timed bool
 	Processes     []Process
 	// Instances are the MIG instances there are.
@@ -122,8 +122,8 @@ const (
 	ByProcess
 	// ByInstance: the value of a MIG instance, or of a GPU that was granted whole and that nothing else uses.
 	ByInstance
-	// ByDeviceShare: a part of the GPU's value, in proportion to the time that it worked for each; all of it while
-	// nothing else uses the GPU.
+	// ByDeviceShare is a part of the GPU's value, in proportion to the time that it worked for each. If nothing else
+	// uses the GPU, it is all of it.
 	ByDeviceShare
 	// Unattributed: what is left of the GPU's value.
 	Unattributed
@@ -158,7 +158,7 @@ func (a Amount[T]) Known() bool { return a.How != Unknown }
 type Engines struct {
 	// Encoder and Decoder are the parts of the time in which video was worked at.
 	Encoder, Decoder Amount[Ratio]
-	// Tensor is the part of the time in which the tensor pipe was active, and Occupancy the part of the most warps that
+	// Tensor is the part of the time in which the tensor pipe was active. Occupancy is the part of the most warps that
 	// could have been resident.
 	Tensor, Occupancy Amount[Ratio]
 }
@@ -197,8 +197,8 @@ func (p *part) judgeVideo(d Device, alone bool) {
 	p.use.Engines.Encoder, p.use.Engines.Decoder = amount(d.Encoder, p.enc), amount(d.Decoder, p.dec)
 }
 
-// divideEngines gives each its instance's tensor activity and occupancy, or of the GPU's as much as it has of the time
-// in which the GPU worked: an idle GPU has neither.
+// divideEngines gives each its instance's tensor activity and occupancy. Otherwise each gets the GPU's, by its part of
+// the GPU's working time: an idle GPU has neither.
 func (s *Sample) divideEngines(d Device, parts, all []*part) {
 	worked := Ratio(0)
 	for _, p := range all {

@@ -33,8 +33,8 @@ type Tally struct {
 	totals map[Place]Total
 }
 
-// Add takes the samples of one cycle, the time that it covers, and the grants that live: what belongs to others is
-// forgotten, so that a tally is as large as the node is full.
+// Add takes the samples of one cycle, the time that it covers, and the living grants. It forgets other owners, so a
+// tally grows only with the node's grants.
 func (t *Tally) Add(samples []Sample, passed time.Duration, living map[string]bool) {
 	if t.totals == nil {
 		t.totals = map[Place]Total{}

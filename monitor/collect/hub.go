@@ -1,15 +1,15 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect takes the samples: once per interval it reads every GPU from a source, finds out whose processes are
-// there, has package attribution divide the use, and publishes one Snapshot.
+// Package collect takes the samples. Once per interval it reads every GPU from a source, and finds the owners of the
+// processes. It has package attribution divide the usage, and publishes one Snapshot.
 //
 // It promises that all readers see the same snapshots, that none delays another, and that a slow reader gets the
 // number of missed ones. A GPU that does not answer delays nothing, and its values are absent. Intervals use the
 // monotonic clock, so a jump of the wall clock changes no value.
 //
-// It does not act, and it does not know where samples come from or go: source, grants and cgroups reach it through
-// interfaces that it declares.
+// It does not act, and it does not know the origin and destination of samples. Source, grants and cgroups reach it
+// through interfaces that it declares.
 package collect
 
 import (
@@ -54,8 +54,8 @@ func (h *Hub) Latest() *Snapshot {
 	return h.ring[h.last%kept]
 }
 
-// Next returns the oldest snapshot past the one numbered after that is still kept, waiting for one if need be, and how
-// many the reader has missed in between. The error is ctx's.
+// Next returns the oldest snapshot after that number that is still kept, and waits for one if need be. It also returns
+// how many the reader has missed in between. The error is ctx's.
 func (h *Hub) Next(ctx context.Context, after uint64) (s *Snapshot, missed uint64, err error) {
 	for {
 		h.mu.Lock()
@@ -134,7 +134,7 @@ type place struct {
 	cycle uint64    // in which it was on a GPU last
 }
 
-// places remember the cgroups of the processes that are on GPUs, for as long as those live: the kernel is asked for new
+// places remember the cgroups of the processes on GPUs, for as long as those live. So the kernel is asked for new
 // processes, and not for all in each cycle.
 type places struct {
 	processes Processes
@@ -153,8 +153,8 @@ func (p *places) look() {
 	}
 }
 
-// hold reports whether all that is known holds until now, so that processes that are on the GPUs as in the cycle before
-// need no other one.
+// hold reports whether all known places are valid now. Then processes that are on the GPUs as in the cycle before need
+// no other check.
 func (p *places) hold(now time.Time) bool { return !p.gone && now.Before(p.due) }
 
 // begin begins a cycle.

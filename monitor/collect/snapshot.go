@@ -88,8 +88,8 @@ type CapEvents struct {
 	// by the programs.
 	Refused uint64
 	Counted bool
-	// Violations is how many times the grant was found past its cap since the agent started, and Delay for how long at
-	// most it had been so, the last time; only when Watched, by the agent.
+	// Violations is how many times the grant was found over its cap since the agent started. Delay is the longest time
+	// that it had been so, the last time. Both need Watched, by the agent.
 	Violations uint64
 	Delay      time.Duration
 	Watched    bool

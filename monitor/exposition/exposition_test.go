@@ -93,7 +93,7 @@ func snapshot() *collect.Snapshot {
 		},
 		{Memory: attribution.Known(8 * sharing.GiB)},
 	}
-	told := []map[collect.Field]float64{fields, fields, {collect.FieldMemoryUsed: 8192},
+	reported := []map[collect.Field]float64{fields, fields, {collect.FieldMemoryUsed: 8192},
 		{collect.FieldMemoryUsed: 8192}}
 	var leases []attribution.Attachment
 	living := map[string]bool{}
@@ -106,7 +106,7 @@ func snapshot() *collect.Snapshot {
 		g := collect.GPU{
 			Info: collect.Info{UUID: d.GPU, Index: i, Minor: i, Model: "NVIDIA H100 80GB HBM3",
 				PCI: fmt.Sprintf("0000:%02x:00.0", 0x1a+i)},
-			Device: d, Fields: told[i], Use: attribution.Attribute(d, leases),
+			Device: d, Fields: reported[i], Use: attribution.Attribute(d, leases),
 			Totals: map[attribution.Place]attribution.Total{},
 		}
 		tally.Add([]attribution.Sample{g.Use}, time.Second, living)

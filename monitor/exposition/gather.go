@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exposition turns the monitor's newest snapshot into Prometheus metrics: Kerf's own series, and the names and
-// labels that dcgm-exporter has for the same facts, so that dashboards made for it work.
+// Package exposition turns the monitor's newest snapshot into Prometheus metrics. It has Kerf's own series, and the
+// names and labels of dcgm-exporter for the same facts, so that dashboards made for it work.
 //
 // It promises that an unknown value is absent, never zero. The rows of a GPU's usage add up to the GPU, because
 // unattributed usage has separate rows. GPUs, MIG instances and current grants bound the number of series: no label

@@ -4,13 +4,16 @@
 // Package health decides what is known of a GPU's hardware from probes, XID events, what its sensors tell and the
 // driver's own recovery action.
 //
-// It promises that a Machine is pure, and that it marks exactly the GPU that a fault is on; that a fault which an
-// application causes itself marks nothing; that no fault is forgotten because many came at once; that each state which
-// is not healthy says why and what to do; and that a GPU comes back by itself once nothing is wrong any more and enough
-// probes in a row were clean: more of them for one that goes back and forth.
+// Promises:
+//   - A Machine is pure, and it marks exactly the GPU that a fault is on.
+//   - A fault that an application causes itself marks nothing.
+//   - Many faults at once lose none.
+//   - Each state other than healthy has a reason and a remedy.
+//   - A GPU recovers by itself once nothing is wrong any more and enough probes in a row were clean. A GPU that changes
+//     often needs more of them.
 //
-// It does not probe: the caller feeds it. It does not act on grants: the ledger refuses new claims on a GPU that is not
-// healthy, and what becomes of running ones is the runtime's.
+// It does not probe: the caller feeds it. It does not act on grants. The ledger rejects new grants on a GPU that is not
+// healthy, and the node runtime decides about running ones.
 package health
 
 import (
@@ -24,8 +27,8 @@ const (
 	cleanProbes = 3
 	// muteProbes in a row without an answer make a suspect GPU an unhealthy one.
 	muteProbes = 10
-	// freeTurns are how often a GPU may leave health before it has to be clean for longer: twice as long each time, and
-	// eight times at most. calmProbes in a row in health make it forgotten once.
+	// freeTurns are how often a GPU may leave health before it has to be clean for longer. That is twice as long each
+	// time, and eight times at most. After calmProbes in a row in health one of them is forgotten.
 	freeTurns   = 2
 	mostDoubled = 3
 	calmProbes  = 300
@@ -34,8 +37,8 @@ const (
 // State is what is known of a GPU.
 type State struct {
 	Health sharing.Health
-	// Reason and Remedy are for people: why it is not healthy, and what to do; both empty when it is, and while it is
-	// not known.
+	// Reason and Remedy are for people: why it is not healthy, and what to do. Both are empty when it is healthy or
+	// unknown.
 	Reason, Remedy string
 }
 

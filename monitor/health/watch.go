@@ -80,8 +80,8 @@ type Instance struct {
 // goneProbes in a row of each GPU to which none answers mean that the driver itself is gone.
 const goneProbes = 3
 
-// Run watches until ctx ends (nil), or until no GPU has answered for some probes: the driver is gone then,
-// which is an error that wraps ErrUnavailable.
+// Run watches until ctx ends (nil), or until no GPU has answered for some probes. The driver is gone then, which is an
+// error that wraps ErrUnavailable.
 func (w *Watch) Run(ctx context.Context) error {
 	if w.Machines == nil {
 		w.Machines = make(map[sharing.GPUID]*Machine, len(w.GPUs))

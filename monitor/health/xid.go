@@ -57,9 +57,9 @@ func Classify(xid uint64) Class {
 	return Critical
 }
 
-// staysInside reports whether an XID that the driver tells of one MIG instance leaves the rest of its GPU alone: it is
-// critical, and not one that by its nature is of more (61, 62, 119 and 120 the GPU's processors, 64 its memory's spare
-// rows, 74 its links, 95 an error that was not contained).
+// staysInside reports whether an XID that the driver reports for one MIG instance leaves the rest of its GPU alone. It
+// is critical, and does not concern more by its nature. Those that do are 61, 62, 119 and 120 (the GPU's processors),
+// and 64 (its memory's spare rows). So do 74 (its links), and 95 (an error that was not contained).
 func staysInside(xid uint64) bool {
 	switch xid {
 	case 61, 62, 64, 74, 95, 119, 120:

@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service is kerf-monitor: it samples GPUs once per interval, joins the samples with the agent's grants, and
+// Package service is kerf-monitor. It samples GPUs once per interval, joins the samples with the agent's grants, and
 // serves the result to Prometheus and to streams.
 //
 // Promised: it only reads. Each listener has separate bounds. A container gets only its pod's usage.

@@ -26,10 +26,10 @@ const (
 	driverRetry = time.Second
 	// stockEvery is how often the list of GPUs and their instances is read.
 	stockEvery = 5 * time.Second
-	// stockAnew is how often all is asked for that does not change by itself, such as a GPU's model.
-	stockAnew = time.Minute
-	// cutAnew is how often it is looked where MIG instances are, when they are the same by number.
-	cutAnew = 10 * time.Second
+	// restockEvery is how often all is asked for that does not change by itself, such as a GPU's model.
+	restockEvery = time.Minute
+	// instancesEvery is how often it is looked where MIG instances are, when they are the same by number.
+	instancesEvery = 10 * time.Second
 	// stockDeadline bounds one such look.
 	stockDeadline = 30 * time.Second
 )
@@ -61,11 +61,11 @@ type answer struct {
 
 // nvmlGPU is what is known of a GPU between looks.
 type nvmlGPU struct {
-	info collect.Info
-	mig  bool
-	cut  []instance
-	// cutAt is when the instances were read; zero if they are unknown.
-	cutAt time.Time
+	info      collect.Info
+	mig       bool
+	instances []instance
+	// instancesAt is when the instances were read; zero if they are unknown.
+	instancesAt time.Time
 }
 
 // NewNVML makes a source that looks for NVML's library at paths, and asks quiet before it asks the driver about a GPU.
@@ -174,7 +174,7 @@ func (s *NVML) takeStock(ctx context.Context, lib *nvml.Library) error {
 		return nil
 	}
 	s.mu.Lock()
-	found, whole := maps.Clone(s.gpus), s.lib != lib || time.Since(s.stocked) >= stockAnew
+	found, whole := maps.Clone(s.gpus), s.lib != lib || time.Since(s.stocked) >= restockEvery
 	s.mu.Unlock()
 	if !whole {
 		changed, err := s.changed(ctx, lib, found)
@@ -192,14 +192,14 @@ func (s *NVML) takeStock(ctx context.Context, lib *nvml.Library) error {
 			n := found[g.UUID]
 			n.info = collect.Info{UUID: g.UUID, Index: g.Index, Minor: g.Minor, Model: g.Model, PCI: g.PCI}
 			if n.mig != g.MIG {
-				n.mig, n.cut, n.cutAt = g.MIG, nil, time.Time{}
+				n.mig, n.instances, n.instancesAt = g.MIG, nil, time.Time{}
 			}
 			found[g.UUID] = n
 		}
 	}
 	for id, g := range found {
-		if g.mig && time.Since(g.cutAt) >= cutAnew {
-			found[id] = s.lookAtCut(ctx, lib, g)
+		if g.mig && time.Since(g.instancesAt) >= instancesEvery {
+			found[id] = s.readInstances(ctx, lib, g)
 		}
 	}
 	s.mu.Lock()
@@ -226,8 +226,8 @@ func (s *NVML) changed(ctx context.Context, lib *nvml.Library, found map[sharing
 	return false, nil
 }
 
-// lookAtCut finds out where a GPU's MIG instances are.
-func (s *NVML) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvmlGPU {
+// readInstances finds out where a GPU's MIG instances are.
+func (s *NVML) readInstances(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvmlGPU {
 	var err error
 	if s.profiles[g.info.UUID] == nil {
 		s.profiles[g.info.UUID], err = lib.MIGProfiles(ctx, g.info.UUID)
@@ -238,10 +238,10 @@ func (s *NVML) lookAtCut(ctx context.Context, lib *nvml.Library, g nvmlGPU) nvml
 	}
 	if err != nil {
 		s.log.Warn("failed to read the MIG layout of GPU", "gpu", string(g.info.UUID), "error", err.Error())
-		g.cutAt = time.Time{}
+		g.instancesAt = time.Time{}
 		return g
 	}
-	g.cut, g.cutAt = instancesOf(s.profiles[g.info.UUID], list), time.Now()
+	g.instances, g.instancesAt = instancesOf(s.profiles[g.info.UUID], list), time.Now()
 	return g
 }
 
@@ -250,8 +250,8 @@ func (s *NVML) Read(ctx context.Context, gpu collect.Info) collect.Reading {
 	return s.read(ctx, gpu, elsewhere{})
 }
 
-// elsewhere is what is known of a GPU from another source: better is not asked for, and the rest counts where the
-// driver does not tell.
+// elsewhere is what another source reports of a GPU. The driver is not asked for better; the rest counts if the driver
+// does not report it.
 type elsewhere struct{ better, rest map[collect.Field]float64 }
 
 // read asks for what is not known better.
@@ -286,10 +286,10 @@ func (s *NVML) read(ctx context.Context, gpu collect.Info, known elsewhere) coll
 	s.last[gpu.UUID] = answer{t, lib, r.Device.Processes}
 	s.mu.Unlock()
 	if g.mig {
-		if !sameInstances(g.cut, t.Instances) {
+		if !sameInstances(g.instances, t.Instances) {
 			s.rescan(gpu.UUID)
 		}
-		r.Device.Instances = devicesOf(g.cut, t.Instances)
+		r.Device.Instances = devicesOf(g.instances, t.Instances)
 	}
 	return r
 }
@@ -307,7 +307,7 @@ func (s *NVML) rescan(id sharing.GPUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g, ok := s.gpus[id]; ok {
-		g.cutAt = time.Time{}
+		g.instancesAt = time.Time{}
 		s.gpus[id] = g
 	}
 }

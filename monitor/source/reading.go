@@ -149,15 +149,15 @@ func instancesOf(profiles []nvml.MIGProfile, list []nvml.MIGInstance) []instance
 }
 
 // sameInstances reports whether the instances that have memory are those that are known.
-func sameInstances(cut []instance, memory []nvml.InstanceMemory) bool {
-	return len(cut) == len(memory) && !slices.ContainsFunc(memory, func(m nvml.InstanceMemory) bool {
-		return !slices.ContainsFunc(cut, func(c instance) bool { return c.gi == m.GI })
+func sameInstances(instances []instance, memory []nvml.InstanceMemory) bool {
+	return len(instances) == len(memory) && !slices.ContainsFunc(memory, func(m nvml.InstanceMemory) bool {
+		return !slices.ContainsFunc(instances, func(c instance) bool { return c.gi == m.GI })
 	})
 }
 
-func devicesOf(cut []instance, memory []nvml.InstanceMemory) []attribution.Instance {
+func devicesOf(instances []instance, memory []nvml.InstanceMemory) []attribution.Instance {
 	var out []attribution.Instance
-	for _, c := range cut {
+	for _, c := range instances {
 		in := attribution.Instance{GI: c.gi, Ref: c.slot, Compute: c.compute}
 		for _, m := range memory {
 			if m.GI == c.gi {

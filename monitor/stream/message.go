@@ -158,9 +158,9 @@ func amount[T attribution.Quantity](a attribution.Amount[T]) *telemetryapi.Amoun
 	return &telemetryapi.Amount{Value: float64(a.Value), Attribution: a.How.String()}
 }
 
-// Own answers one caller with its numbers. GET / is the newest sample as JSON of the telemetry API, with the usage
-// and caps of the caller's pod alone. dir is the caller's cgroup as the kernel reports it. Nothing that the caller
-// sends changes whose numbers it gets.
+// Own answers one caller with its numbers. GET / is the newest sample as JSON of the telemetry API, with the usage and
+// caps of the caller's pod alone. The caller's cgroup, as the kernel reports it, is dir. Nothing that the caller sends
+// changes whose numbers it gets.
 func Own(hub *collect.Hub, dir string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -186,8 +186,8 @@ func Own(hub *collect.Hub, dir string) http.Handler {
 	return mux
 }
 
-// Tenant names the pod, or the grant of no pod, that a process in that cgroup belongs to: the same for all that Own
-// answers alike, and empty for who has no grant in the newest sample.
+// Tenant names the pod, or the grant of no pod, of a process in that cgroup. It is the same for all callers that get
+// the same answer from Own, and empty without a grant in the newest sample.
 func Tenant(hub *collect.Hub, dir string) string {
 	s := hub.Latest()
 	if s == nil {

@@ -29,8 +29,7 @@ import (
 const (
 	// gangEvery is how often it is looked for gangs that have lost a pod to a faulty GPU.
 	gangEvery = time.Second
-	// leftFor is how long a pod of a gang that is gone is remembered, and mostLeft how many are: a node may tell of it
-	// later.
+	// leftFor is how long a deleted pod of a gang is remembered, and mostLeft how many are: a node may report it later.
 	leftFor  = 10 * time.Minute
 	mostLeft = 20000
 	// gangFault is the reason in the status of a pod that ends with its gang.
@@ -187,8 +186,8 @@ func (g *gangs) together(ctx context.Context, l loss) error {
 	return errors.Join(errs...)
 }
 
-// groupOf is the PodGroup of the pod that a node ends, empty where it has none or is not the node's, and errLater while
-// it has not ended.
+// groupOf is the PodGroup of the pod that a node ends. It is empty if it has none or is not the node's, and errLater
+// while it has not ended.
 func (g *gangs) groupOf(l loss, pods []*corev1.Pod) (types.NamespacedName, error) {
 	for _, p := range pods {
 		switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/api/gpunode"
 )
 
-// cutNode has a node with one GPU in MIG mode, which gives 1g.10gb and 7g.80gb.
-func (w *world) cutNode(name string) {
+// migNode has a node with one GPU in MIG mode, which gives 1g.10gb and 7g.80gb.
+func (w *world) migNode(name string) {
 	w.core.nodes().OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
@@ -40,7 +40,7 @@ func (w *world) cutNode(name string) {
 	})
 }
 
-func cutPod(name, profile string) *corev1.Pod {
+func migPod(name, profile string) *corev1.Pod {
 	p := podOf(name, 0)
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
 		corev1.ResourceName("kerf.dev/mig-" + profile): resource.MustParse("1")}
@@ -50,8 +50,8 @@ func cutPod(name, profile string) *corev1.Pod {
 // A pod that asks for a MIG instance is bound with its place; the next one for the whole GPU waits, and hears for what.
 func TestInstanceOnTheBinding(t *testing.T) {
 	w := newWorld(t, 1)
-	w.cutNode("n7")
-	p := cutPod("small", "1g.10gb")
+	w.migNode("n7")
+	p := migPod("small", "1g.10gb")
 	s := w.cycle(p)
 	if status := w.Filter(t.Context(), s, p, nodeInfo{name: "n0"}); status.Code() != fwk.UnschedulableAndUnresolvable {
 		t.Errorf("a node without MIG: %v", status)
@@ -74,7 +74,7 @@ func TestInstanceOnTheBinding(t *testing.T) {
 	}) {
 		t.Errorf("said %q", w.handle.events.said)
 	}
-	large := cutPod("large", "7g.80gb")
+	large := migPod("large", "7g.80gb")
 	s = w.cycle(large)
 	if status := w.Filter(t.Context(), s, large, nodeInfo{name: "n7"}); status.Code() != fwk.Unschedulable {
 		t.Errorf("the whole GPU: %v", status)

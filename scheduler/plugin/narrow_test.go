@@ -144,7 +144,7 @@ func TestChosenNodeThatChanged(t *testing.T) {
 }
 
 // A node that PreFilter chose gets the same message as one that the framework chose.
-func TestChosenNodeIsTold(t *testing.T) {
+func TestChosenNodeIsReported(t *testing.T) {
 	w, p := newWorld(t, 3), podOf("p", 60)
 	w.report(1, claim{"x", 1, 60})
 	all := []fwk.NodeInfo{nodeInfo{name: "n0"}, nodeInfo{name: "n1"}, nodeInfo{name: "n2"}}

@@ -32,10 +32,10 @@ func (p placed) write() {
 		p.node, p.text)
 }
 
-// pacer writes the events of placements so that they do not slow the binding of pods down: an event costs the API
-// server about as much as a Binding. While pods are being bound, few are written, and the rest when they are. An event
-// may so come late where thousands of pods are bound at once, and where still more wait it is left out; the line in the
-// log is written at once and for each placement.
+// pacer writes the events of placements without slowing the binding of pods down: an event costs the API server about
+// as much as a Binding. While pods are being bound, it writes few, and the rest afterwards. So an event may come late
+// if thousands of pods are bound at once, and it is left out if still more wait. The line in the log is written at once
+// and for each placement.
 type pacer struct {
 	queue chan placed
 	// binding counts the pods that are being bound now.

@@ -51,7 +51,7 @@ type Args struct {
 	// PlacementTimeout is how long a node may report that a pod bound to it does not fit. Then the pod is evicted, so
 	// that its controller replaces it; 0: never.
 	PlacementTimeout time.Duration `yaml:"placementTimeout"`
-	// GangDomains are labels of nodes, the closest first: a gang is kept on nodes with one value of the first label for
+	// GangDomains are labels of nodes, the closest first. A gang stays on nodes with one value of the first label for
 	// which that is possible. Empty: the policy alone decides.
 	GangDomains []string `yaml:"gangDomains"`
 }

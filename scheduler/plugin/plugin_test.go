@@ -52,7 +52,7 @@ func TestOtherPodsPass(t *testing.T) {
 	}
 }
 
-func TestMistakesAreSaidInOneLine(t *testing.T) {
+func TestErrorsAreOneLine(t *testing.T) {
 	w, p := newWorld(t, 1), podOf("wrong", 4)
 	p.Annotations = map[string]string{"kerf.dev/min-enforcement": "strong", "kerf.dev/gpu-count": "x"}
 	_, status := w.PreFilter(t.Context(), newState(), p, nil)

@@ -42,8 +42,8 @@ type sacrifice struct {
 	pods    []*corev1.Pod
 }
 
-// preempt makes the fewest and least important pods of one node give way, and returns the node; empty when there is
-// none, or when pods are giving way already.
+// preempt evicts the fewest and least important pods of one node, and returns the node. It is empty when there is none,
+// or when pods are being evicted already.
 func (p *preemptor) preempt(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod,
 	statuses fwk.NodeToStatusReader) string {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever || statuses == nil {
@@ -169,9 +169,9 @@ func (p *preemptor) evict(ctx context.Context, pod, victim *corev1.Pod, node str
 	return nil
 }
 
-// disrupt ends a pod with the grace that it asks for, and says in its status why, for controllers that look there. It
-// is errLater where the name is another pod's by now, or the pod is of another version than this; an empty one is not
-// looked at. A pod that is gone is no error. No disruption budget is asked: that is for the caller.
+// disrupt ends a pod with its grace period, and writes the reason into its status, for controllers that read it. It is
+// errLater if the name is another pod's by now, or the pod has another version than this; it ignores an empty version.
+// A pod that is gone is no error. It checks no disruption budget: that is for the caller.
 func disrupt(ctx context.Context, client clientset.Interface, victim *corev1.Pod, version, reason, why string,
 	now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

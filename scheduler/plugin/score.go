@@ -46,8 +46,8 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
 // NormalizeScore implements fwk.ScoreExtensions. The best node, of equally good ones the first by name, gets all
-// points; the others at most half, by their distance from the best: no sum of other plugins' points makes up for that,
-// and the framework, which decides ties by chance, never has to.
+// points. The others get at most half, by their distance from the best. So no sum of other plugins' points outweighs
+// it, and the framework, which decides ties by chance, never has to.
 func (*Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList) *fwk.Status {
 	if len(scores) == 0 {
@@ -96,10 +96,10 @@ type preFilters interface {
 		sets.Set[string])
 }
 
-// choose finds the node that the framework would choose: the best one by score that passes the filters of all
-// plugins. It asks the filters for the best nodes alone, one after the other, so a pod costs two or three node checks
-// instead of two for each node. It returns nil to leave the choice to the framework: if no node is found soon, with
-// an extender, for a gang, and for a nominated pod.
+// choose finds the node that the framework would choose: the best one by score that passes the filters of all plugins.
+// It asks the filters for the best nodes alone, one after the other. So a pod costs two or three node checks instead of
+// two for each node. It returns nil to leave the choice to the framework. It does so if no node is found soon, with an
+// extender, for a gang, and for a nominated pod.
 func (p *Plugin) choose(ctx context.Context, state fwk.CycleState, c *cycle, pod *corev1.Pod,
 	nodes []fwk.NodeInfo) *choice {
 	framework, ok := p.handle.(preFilters)
@@ -184,8 +184,8 @@ func freeCPU(info fwk.NodeInfo) cluster.Milli {
 	return cluster.Milli(info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU())
 }
 
-// gpuNode is what an informer keeps of a GPUNode: as the API server tells it, as maps of maps, it takes several times
-// as much memory, which a cluster of many nodes notices.
+// gpuNode is what an informer keeps of a GPUNode. The form of the API server, maps of maps, takes several times as much
+// memory, which matters in a cluster of many nodes.
 type gpuNode struct {
 	metav1.ObjectMeta
 

@@ -35,9 +35,9 @@ type waiting struct {
 // node, each class is evaluated once, and one of its pods is tried. The next is tried when that one was reserved,
 // rejected or deleted, as long as there is room. So if thousands wait for one GPU, one is tried and not all.
 //
-// It promises that no pod waits while a node has room for it that had none when the pod was last tried: at the latest
-// it is tried with the first change of any node after lostAfter, for each pod before it that was tried and of which
-// nothing is heard. It is not safe for concurrent use.
+// It promises that no pod waits while a node has capacity for it that had none at the last try. At the latest it is
+// tried with the first change of any node after lostAfter. That applies for each pod before it that was tried without a
+// result. It is not safe for concurrent use.
 type waiters struct {
 	now  func() time.Time
 	fits func(w scheduler.Want, node string) bool
@@ -81,8 +81,8 @@ func newWaiters(now func() time.Time, fits func(scheduler.Want, string) bool) *w
 	}
 }
 
-// add has a pod wait that has just been tried. roomy are the nodes with room for it: something else kept it from them,
-// whose end others tell.
+// add has a pod wait after its try. The nodes with capacity for it are roomy: something else kept it from them, whose
+// end others report.
 func (q *waiters) add(w waiting, roomy []string) {
 	c := q.enter(&w)
 	if w.gang {
@@ -174,8 +174,8 @@ func (q *waiters) tidy(c *class) {
 	}
 }
 
-// look tells that a node has changed, and whether it has more room than before; it returns the pods of gangs that are
-// to be tried for that, which do not wait any more. The others come from next.
+// look reports that a node has changed, and whether it has more capacity than before. It returns the pods of gangs to
+// try for that, which do not wait any more. The others come from next.
 func (q *waiters) look(node string, more bool) []waiting {
 	q.clock++
 	var out []waiting
@@ -198,8 +198,8 @@ func (q *waiters) look(node string, more bool) []waiting {
 	return out
 }
 
-// next are the pods to be tried now: of each class of which none is being tried the first, if there is room that it has
-// not been tried with. They do not wait until they are added again.
+// next are the pods to try now. Of each class without a current try it is the first, if there is capacity that it was
+// not tried with. They do not wait until they are added again.
 func (q *waiters) next() []waiting {
 	for uid, c := range q.tried {
 		if q.now().Sub(c.at) > lostAfter {

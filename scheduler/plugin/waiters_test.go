@@ -210,7 +210,7 @@ func (c *crowd) settle() {
 
 // No pod waits that could be placed, whatever comes in what order. Far fewer pods are tried than if all were tried at
 // each change that lets them fit.
-func TestNobodyWaitsForNothing(t *testing.T) {
+func TestNoPodWaitsForNothing(t *testing.T) {
 	for seed := range uint64(4) {
 		c := newCrowd(t, seed)
 		for i := range crowdSteps / 4 {

@@ -34,9 +34,9 @@ const (
 // policies, which can read a ConfigMap and not the config.
 type amountWriter struct{ owned }
 
-// amountsOf are the profiles' amounts in the words of the ConfigMap: by the profile's name, RESOURCE=COUNT of each
-// limit, and "privileged" where its pods may have privileged containers; spaces between them. Left out is a profile
-// that has nothing to say.
+// amountsOf are the profiles' amounts in the words of the ConfigMap. By the profile's name, they are RESOURCE=COUNT of
+// each limit, and "privileged" if its pods may have privileged containers, with spaces between them. A profile without
+// any is left out.
 func amountsOf(profiles []config.Profile) map[string]string {
 	out := map[string]string{}
 	for _, p := range profiles {

@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// documentOf has these profiles.
-func documentOf(profiles string) string {
+// configOf has these profiles.
+func configOf(profiles string) string {
 	return "apiVersion: kerf.dev/v1alpha2\nkind: SharingConfig\nspec:\n  pools: [{name: default}]\n  profiles: [" +
 		profiles + "]\n"
 }
@@ -32,7 +32,7 @@ func inKerf(name string, data map[string]string) *corev1.ConfigMap {
 }
 
 func TestAmountsOf(t *testing.T) {
-	c, err := config.Decode([]byte(documentOf(
+	c, err := config.Decode([]byte(configOf(
 		"{name: small, memory: 4GiB, percent: 10}, {name: pair, gpuCount: 2}, {name: odd, memory: 1500MiB}, " +
 			"{name: team, percent: 25, namespaces: [a], allowPrivileged: true}, {name: odd-team, memory: 1500MiB, " +
 			"namespaces: [a], allowPrivileged: true}")))
@@ -64,7 +64,7 @@ func writtenBy(t *testing.T, client *fake.Clientset) (map[string]string, string)
 // The leader alone writes what the applied config says. Nothing is made where nothing was, and what is right is not
 // written again.
 func TestAmountWriter(t *testing.T) {
-	one := candidate("a test", []config.File{{Name: "a.yaml", Data: []byte(documentOf("{name: small, memory: 4GiB}"))}})
+	one := candidate("a test", []config.File{{Name: "a.yaml", Data: []byte(configOf("{name: small, memory: 4GiB}"))}})
 	small := map[string]string{"small": "kerf.dev/gpu-memory-gib=4"}
 	for name, tt := range map[string]struct {
 		lease string // of who holds it; - for none
@@ -133,7 +133,7 @@ func TestAmountWriter(t *testing.T) {
 // one never, and of many in a row the last one's. The file, which is late, counts until the ConfigMap was seen.
 func TestRulesFollowTheConfigMap(t *testing.T) {
 	client := fake.NewClientset(inKerf("kerf-config",
-		map[string]string{"sharing.yaml": documentOf("{name: small, memory: 4GiB}")}), inKerf("kerf-profiles", nil))
+		map[string]string{"sharing.yaml": configOf("{name: small, memory: 4GiB}")}), inKerf("kerf-profiles", nil))
 	r, ctx := running(t)
 	if err := r.Follow(ctx, Sources{ConfigMap: "kerf-system/kerf-config", ProfileAmounts: "kerf-system/kerf-profiles"},
 		client, "", nil, nil); err != nil {
@@ -160,12 +160,12 @@ func TestRulesFollowTheConfigMap(t *testing.T) {
 	}
 	become("kerf.dev/gpu-memory-gib=4")
 	for n := range 20 {
-		write(documentOf(fmt.Sprintf("{name: small, memory: %dGiB}", 10+n)))
+		write(configOf(fmt.Sprintf("{name: small, memory: %dGiB}", 10+n)))
 		write("nonsense")
 	}
 	become("kerf.dev/gpu-memory-gib=29")
-	write(documentOf("{name: small, memory: 7GiB, mmeory: 8GiB}"))
-	write(documentOf("{name: small, percent: 50}"))
+	write(configOf("{name: small, memory: 7GiB, mmeory: 8GiB}"))
+	write(configOf("{name: small, percent: 50}"))
 	become("kerf.dev/gpu-percent=50")
 	allowed := []string{"kerf.dev/gpu-memory-gib=4", "kerf.dev/gpu-memory-gib=29", "kerf.dev/gpu-percent=50"}
 	for n := range 20 {

@@ -27,8 +27,8 @@ const (
 	// rereadEvery is how often the file of the agents' configuration is looked at again: kubelet changes the file of a
 	// ConfigMap in place.
 	rereadEvery = 10 * time.Second
-	// configQuiet is how long no further change must have come before one is carried out, and configMost how long is
-	// waited for that: the agents' times.
+	// configQuiet is how long no further change must have come before one is applied. It waits for that as long as
+	// configMost. These are the agents' times.
 	configQuiet = time.Second
 	configMost  = 30 * time.Second
 )

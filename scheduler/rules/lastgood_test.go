@@ -32,9 +32,9 @@ func hashOf(text string) string { return config.Hash([]config.File{{Data: []byte
 
 // A scheduler that starts while the config has errors uses the copy of the last good one if a scheduler wrote one. Else
 // it grants no GPU until a good config comes.
-func TestStartOnABadDocument(t *testing.T) {
-	good, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
-	spoilt, spoiltMark := keptBy(documentOf("{name: small, mmeory: 4GiB}"))
+func TestStartOnABadConfig(t *testing.T) {
+	good, mark := keptBy(configOf("{name: small, memory: 4GiB}"))
+	spoilt, spoiltMark := keptBy(configOf("{name: small, mmeory: 4GiB}"))
 	for name, tt := range map[string]struct {
 		missing    bool
 		data, mark map[string]string
@@ -61,14 +61,14 @@ func TestStartOnABadDocument(t *testing.T) {
 			if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			var told []string
+			var reported []string
 			starting := true
 			tell := func() {
-				r.tellRefusal(func(note string) { told = append(told, note) }, func() bool { return !starting })
+				r.tellRefusal(func(note string) { reported = append(reported, note) }, func() bool { return !starting })
 			}
 			seen := r.Read(t.Context(), Sources{File: file})
-			if tell(); len(told) != 0 {
-				t.Errorf("reported before events are heard: %q", told)
+			if tell(); len(reported) != 0 {
+				t.Errorf("reported before events are heard: %q", reported)
 			}
 			starting = false
 			l := lastGood{newOwned(r, client, "kerf-system/"+lastGoodName, "me")}
@@ -80,11 +80,11 @@ func TestStartOnABadDocument(t *testing.T) {
 			}
 			stays := "no earlier one is known"
 			if tt.found {
-				stays = hashOf(documentOf("{name: small, memory: 4GiB}")) + " stays applied"
+				stays = hashOf(configOf("{name: small, memory: 4GiB}")) + " stays applied"
 			}
-			if len(told) != 1 || !strings.Contains(told[0], stays) || !strings.Contains(told[0], "nonsense") &&
-				!strings.Contains(told[0], "line 1") {
-				t.Errorf("reported %q, want once with %q and the error", told, stays)
+			if len(reported) != 1 || !strings.Contains(reported[0], stays) ||
+				!strings.Contains(reported[0], "nonsense") && !strings.Contains(reported[0], "line 1") {
+				t.Errorf("reported %q, want once with %q and the error", reported, stays)
 			}
 			if err := r.Err(); (err == nil) != tt.found || !tt.found &&
 				(!errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "kerf config validate")) {
@@ -92,12 +92,12 @@ func TestStartOnABadDocument(t *testing.T) {
 			}
 
 			// A corrected config counts, whatever was kept, and is what is kept from then on.
-			mended := candidate("a test",
-				[]config.File{{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
-			if mended.Err != nil || seen == mended.Hash {
-				t.Fatal(mended.Err)
+			fixed := candidate("a test",
+				[]config.File{{Name: "sharing.yaml", Data: []byte(configOf("{name: small, memory: 7GiB}"))}})
+			if fixed.Err != nil || seen == fixed.Hash {
+				t.Fatal(fixed.Err)
 			}
-			if r.take(t.Context(), mended); r.Err() != nil {
+			if r.take(t.Context(), fixed); r.Err() != nil {
 				t.Error(r.Err())
 			}
 			err := l.look(t.Context())
@@ -111,7 +111,7 @@ func TestStartOnABadDocument(t *testing.T) {
 			if err != nil || getErr != nil {
 				t.Fatal(err, getErr)
 			}
-			kept := config.ForRollback(mended.Files)
+			kept := config.ForRollback(fixed.Files)
 			if m.Annotations[hashAnnotation] != config.Hash(kept) || len(m.Data) != 1 ||
 				m.Data["sharing.yaml"] != string(kept[0].Data) || m.Labels["a"] != "b" ||
 				!strings.Contains(m.Data["sharing.yaml"], config.OldAPIVersion) {
@@ -123,14 +123,14 @@ func TestStartOnABadDocument(t *testing.T) {
 
 // A standby keeps nothing, and a config with errors is never kept.
 func TestLastGoodIsTheLeaders(t *testing.T) {
-	data, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
+	data, mark := keptBy(configOf("{name: small, memory: 4GiB}"))
 	m := inKerf(lastGoodName, data)
 	m.Annotations = mark
 	client := fake.NewClientset(m)
 	r := unread(t)
 	r.Led("other_1")
 	next := candidate("a test", []config.File{
-		{Name: "sharing.yaml", Data: []byte(documentOf("{name: small, memory: 7GiB}"))}})
+		{Name: "sharing.yaml", Data: []byte(configOf("{name: small, memory: 7GiB}"))}})
 	r.take(t.Context(), next)
 	l := lastGood{newOwned(r, client, "kerf-system/"+lastGoodName, "me")}
 	kept := func() string {
@@ -156,7 +156,7 @@ func TestLastGoodIsTheLeaders(t *testing.T) {
 
 // From a start with errors to the kept config, and to the corrected one: all by what runs with the scheduler.
 func TestRulesAreFoundAgain(t *testing.T) {
-	data, mark := keptBy(documentOf("{name: small, memory: 4GiB}"))
+	data, mark := keptBy(configOf("{name: small, memory: 4GiB}"))
 	copied := inKerf(lastGoodName, data)
 	copied.Annotations = mark
 	client := fake.NewClientset(inKerf("kerf-config", map[string]string{"sharing.yaml": "nonsense"}), copied)
@@ -183,12 +183,12 @@ func TestRulesAreFoundAgain(t *testing.T) {
 			}
 		}
 	}
-	become(hashOf(documentOf("{name: small, memory: 4GiB}")))
-	mended := documentOf("{name: small, memory: 7GiB}")
+	become(hashOf(configOf("{name: small, memory: 4GiB}")))
+	fixed := configOf("{name: small, memory: 7GiB}")
 	if _, err := client.CoreV1().ConfigMaps("kerf-system").Update(ctx, inKerf("kerf-config",
-		map[string]string{"sharing.yaml": mended}),
+		map[string]string{"sharing.yaml": fixed}),
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	become(hashOf(mended))
+	become(hashOf(fixed))
 }

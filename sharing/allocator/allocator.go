@@ -49,8 +49,8 @@ type GPUState struct {
 	Shut string
 }
 
-// Choose returns the placement for the request, shares by GPU index, or an error. *NoFit means that no GPU is free
-// for it (ErrExhausted), or that none here can ever fit (ErrUnsupported). ErrInvalid means a wrong request or list of
+// Choose returns the placement for the request, shares by GPU index, or an error. The error *NoFit means that no GPU is
+// free (ErrExhausted), or that none here can ever fit (ErrUnsupported). ErrInvalid means a wrong request or list of
 // GPUs.
 func Choose(gpus []GPUState, r sharing.Request) (sharing.Placement, error) {
 	if err := r.Validate(); err != nil {
@@ -141,8 +141,8 @@ func heldFirst(a, b *GPUState) int {
 	return 1
 }
 
-// leftover is what the share leaves free on the GPU: the fractions of its memory and of its compute, each in 2^-32,
-// added. f fits g.
+// leftover is what the share leaves free on the GPU. It adds the fractions of its memory and of its compute, each in
+// 2^-32. f fits g.
 func leftover(g GPUState, f sharing.Share) uint64 {
 	const one = 32
 	all := g.GPU.Bookable()

@@ -18,7 +18,7 @@ func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sha
 	for _, r := range requests {
 		p, err := Choose(gpus, r)
 		if err != nil {
-			p, err = Choose(withLent(gpus), r)
+			p, err = Choose(withBurst(gpus), r)
 		}
 		if err != nil {
 			return nil, err
@@ -44,8 +44,8 @@ func Recall(gpus []GPUState, requests []sharing.Request) (map[sharing.GPURef]sha
 	return back, nil
 }
 
-// withLent counts burst memory as free.
-func withLent(gpus []GPUState) []GPUState {
+// withBurst counts burst memory as free.
+func withBurst(gpus []GPUState) []GPUState {
 	out := slices.Clone(gpus)
 	for i := range out {
 		// Burst memory may exceed capacity after a restart, or on a GPU that shrank.

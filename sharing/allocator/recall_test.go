@@ -15,9 +15,9 @@ import (
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	const gib = sharing.GiB
-	lent := func(n int, freeMemory, lent sharing.Bytes) GPUState {
+	withLoan := func(n int, freeMemory, withLoan sharing.Bytes) GPUState {
 		g := used(n, freeMemory, 100)
-		g.Burst = lent
+		g.Burst = withLoan
 		return g
 	}
 	ask := func(memory sharing.Bytes) sharing.Request { return sharing.Request{Memory: memory, GPUs: 1} }
@@ -27,22 +27,22 @@ func TestRecall(t *testing.T) {
 		r    []sharing.Request
 		want map[sharing.GPURef]sharing.Bytes // nil where it does not fit at all
 	}{
-		"it fits as it is": {[]GPUState{lent(0, 10*gib, 20*gib)}, []sharing.Request{ask(10 * gib)},
+		"it fits as it is": {[]GPUState{withLoan(0, 10*gib, 20*gib)}, []sharing.Request{ask(10 * gib)},
 			map[sharing.GPURef]sharing.Bytes{}},
-		"free elsewhere": {[]GPUState{lent(0, 5*gib, 20*gib), free(1, 80*gib)},
+		"free elsewhere": {[]GPUState{withLoan(0, 5*gib, 20*gib), free(1, 80*gib)},
 			[]sharing.Request{ask(10 * gib)}, map[sharing.GPURef]sharing.Bytes{}},
-		"what is missing": {[]GPUState{lent(0, 4*gib, 20*gib)}, []sharing.Request{ask(10 * gib)},
+		"what is missing": {[]GPUState{withLoan(0, 4*gib, 20*gib)}, []sharing.Request{ask(10 * gib)},
 			map[sharing.GPURef]sharing.Bytes{id(0): 6 * gib}},
-		"the tighter of two": {[]GPUState{lent(0, 4*gib, 50*gib), lent(1, 4*gib, 10*gib)},
+		"the tighter of two": {[]GPUState{withLoan(0, 4*gib, 50*gib), withLoan(1, 4*gib, 10*gib)},
 			[]sharing.Request{ask(10 * gib)}, map[sharing.GPURef]sharing.Bytes{id(1): 6 * gib}},
-		"for all of a pod": {[]GPUState{lent(0, 4*gib, 20*gib)},
+		"for all of a pod": {[]GPUState{withLoan(0, 4*gib, 20*gib)},
 			[]sharing.Request{ask(10 * gib), ask(10 * gib)}, map[sharing.GPURef]sharing.Bytes{id(0): 16 * gib}},
-		"not even then": {[]GPUState{lent(0, 4*gib, 20*gib)},
+		"not even then": {[]GPUState{withLoan(0, 4*gib, 20*gib)},
 			[]sharing.Request{ask(10 * gib), ask(15 * gib)}, nil},
-		"compute is not lent": {[]GPUState{lent(0, 4*gib, 20*gib)}, []sharing.Request{half, half, half}, nil},
-		"over two GPUs": {[]GPUState{lent(0, 4*gib, 20*gib), lent(1, 10*gib, 0)},
+		"compute is not lent": {[]GPUState{withLoan(0, 4*gib, 20*gib)}, []sharing.Request{half, half, half}, nil},
+		"over two GPUs": {[]GPUState{withLoan(0, 4*gib, 20*gib), withLoan(1, 10*gib, 0)},
 			[]sharing.Request{{Memory: 20 * gib, GPUs: 2}}, map[sharing.GPURef]sharing.Bytes{id(0): 6 * gib}},
-		"a whole GPU is not in parts": {[]GPUState{lent(0, 4*gib, 76*gib)},
+		"a whole GPU is not in parts": {[]GPUState{withLoan(0, 4*gib, 76*gib)},
 			[]sharing.Request{{Kind: sharing.KindWhole, GPUs: 1}}, nil},
 		"two for two whole GPUs": {[]GPUState{free(0, 80*gib)}, []sharing.Request{{Kind: sharing.KindWhole, GPUs: 1},
 			ask(gib)}, nil},

@@ -10,13 +10,15 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Whole GPUs are chosen as a set: the one with the most NVLink connections inside, then on the fewest NUMA
-// nodes, then the one that breaks least (few NVLink connections to GPUs that stay free, NUMA nodes with
-// little else free), then of small GPUs before large ones, then by index.
+// The set of whole GPUs is chosen by these rules, in order:
+//   - the most NVLink connections inside
+//   - the fewest NUMA nodes
+//   - the least damage: few NVLink connections to GPUs that stay free, NUMA nodes with little else free
+//   - small GPUs before large ones
+//   - the lowest indexes
 //
-// On a node of up to maxExact free GPUs every set is looked at. On a larger one the sets would be too many:
-// there they are grown from each free GPU in turn, by the GPU that is best next, and the best of these wins,
-// which may miss a better one.
+// With up to maxExact free GPUs every set is compared. With more, the sets would be too many. Then a set grows from
+// each free GPU by the next best GPU, and the best of these wins. That may miss a better one.
 
 // maxExact bounds the work to the 12870 sets of 8 out of 16.
 const maxExact = 16
@@ -53,14 +55,14 @@ type rank struct {
 	links   int // connections inside, negated
 	nodes   int // NUMA nodes touched
 	broken  int // connections to free GPUs outside
-	beside  int // free GPUs on the NUMA nodes touched
+	touched int // free GPUs on the NUMA nodes touched
 	memory  sharing.Bytes
 	members []int // positions, ascending
 }
 
 func (a rank) compare(b rank) int {
 	return cmp.Or(cmp.Compare(a.links, b.links), cmp.Compare(a.nodes, b.nodes), cmp.Compare(a.broken, b.broken),
-		cmp.Compare(a.beside, b.beside), cmp.Compare(a.memory, b.memory), slices.Compare(a.members, b.members))
+		cmp.Compare(a.touched, b.touched), cmp.Compare(a.memory, b.memory), slices.Compare(a.members, b.members))
 }
 
 // rank reckons the rank of a set, which is ascending and becomes a part of it.
@@ -80,7 +82,7 @@ func (t topology) rank(set []int) rank {
 		n := t.numa[i]
 		if !slices.ContainsFunc(set[:k], func(j int) bool { return t.numa[j] == n }) {
 			r.nodes++
-			r.beside += t.inNUMA[n]
+			r.touched += t.inNUMA[n]
 		}
 		r.memory += t.gpus[i].GPU.Usable() / sharing.MiB // in MiB: a sum of 64 does not wrap
 	}

@@ -137,8 +137,8 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// Where both are possible, what is grown is never better than what all sets have, which would be a fault of
-// the search, and finds the islands and the mesh.
+// If both are possible, a grown set is never better than the best of all sets: that would be a fault of the search. It
+// finds the islands and the mesh.
 func TestGrownAgainstAll(t *testing.T) {
 	t.Parallel()
 	for name, gpus := range topologies() {

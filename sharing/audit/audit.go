@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit is the form of a node's audit log: one JSON object per line, each with the hash of the line before it
-// and its hash. So a line that was changed, removed or inserted is found.
+// Package audit is the form of a node's audit log. Each line is one JSON object with the hash of the line before it and
+// its own hash. So a line that was changed, removed or inserted is found.
 //
 // It promises that Verifier accepts what Chain writes, and that it detects each changed line if a later line exists. It
 // does not detect lines removed at the end, or a whole log that was written again by someone with write access. For
@@ -129,7 +129,7 @@ type Tail struct {
 func (t Tail) Append(e Entry) (line []byte, next Tail, err error) {
 	e.Seq, e.Prev, e.Sum, e.Time = t.Seq+1, t.Sum, "", e.Time.UTC()
 	for _, s := range []*string{&e.Reason, &e.Error, &e.By, &e.Name, &e.Profile} {
-		*s = cut(*s)
+		*s = truncate(*s)
 	}
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -143,7 +143,7 @@ func (t Tail) Append(e Entry) (line []byte, next Tail, err error) {
 	return line, Tail{Seq: e.Seq, Sum: sum}, nil
 }
 
-func cut(s string) string {
+func truncate(s string) string {
 	if len(s) > MaxText {
 		return s[:MaxText] + "..."
 	}

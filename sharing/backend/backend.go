@@ -59,10 +59,9 @@ type Grant struct {
 // NoCap stands for "no limit" in a Reading.
 const NoCap sharing.Bytes = 1<<64 - 1
 
-// LeastLimit is the cap for a GPU that a process shall not use at all: too little for any context, so that
-// nothing can run there. It is not 0, because 0 is documented as a soft limit's "none" and not as a hard
-// limit, and because some layers take 0 for "not set". It is one large page, so that a driver which rounds
-// down to pages does not make 0 of it.
+// LeastLimit is the cap for a GPU that a process must not use: too little for any context, so that nothing can run
+// there. It is not 0, because 0 is documented as a soft limit's "none" and not as a hard limit. Some layers also take 0
+// for "not set". It is one large page, so that a driver which rounds down to pages does not make 0 of it.
 const LeastLimit = 2 * sharing.MiB
 
 // Injection is what a container or a process gets.
@@ -91,8 +90,8 @@ type Backend interface {
 	Injection(g Grant, caps sharing.Placement) (Injection, error)
 	// Resize changes caps while programs run.
 	Resize(ctx context.Context, g Grant, caps sharing.Placement) error
-	// Read is the cap of a grant on a GPU and what it uses there, as the backend counts it. sharing.ErrNotFound if the
-	// backend has no cap of it.
+	// Read is the cap of a grant on a GPU and its usage there, as the backend counts it. The error is
+	// sharing.ErrNotFound if the backend has no cap of it.
 	Read(ctx context.Context, g Grant, gpu sharing.GPURef) (Reading, error)
 	// Check returns at once.
 	Check(g Grant) Fault

@@ -24,8 +24,9 @@ func MPSBackends() []sharing.Backend {
 	return []sharing.Backend{sharing.BackendDriver, sharing.BackendMPS, sharing.BackendReactive}
 }
 
-// BackendsOf are the backends for a grant of the profile of that name, or of none, in the pool, strongest first: the
-// profile's list, else the pool's, else DefaultBackends. A profile that the config no longer has leaves it to the pool.
+// BackendsOf are the backends for a grant of the profile of that name, or of none, in the pool, strongest first. They
+// are the profile's list, else the pool's, else DefaultBackends. A profile that the config no longer has leaves it to
+// the pool.
 func (c Config) BackendsOf(pool Pool, profile string) []sharing.Backend {
 	if p, ok := c.Profile(profile); ok && p.Backends != nil {
 		return p.Backends
@@ -86,9 +87,10 @@ func (l BackendList) List() []sharing.Backend {
 	return out
 }
 
-// BackendsOn are the backends for a grant of the profile of that name, or of none, on a GPU of the pool with the
-// settings s: the GPU's own list, else as BackendsOf. The GPU's users decide how it is shared: MPS and other backends
-// are never on one together. A profile with its own list could else bypass the purpose of the GPU's rule.
+// BackendsOn are the backends for a grant on a GPU of the pool with the settings s. The grant has the profile of that
+// name, or none. They are the GPU's own list, else those of BackendsOf. The GPU's users decide how it is shared: MPS
+// and other backends are never on one together. A profile with its own list could else bypass the purpose of the GPU's
+// rule.
 func (c Config) BackendsOn(s GPUSettings, pool Pool, profile string) []sharing.Backend {
 	if own := s.Backends.List(); own != nil {
 		return own

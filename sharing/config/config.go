@@ -5,8 +5,7 @@
 // grants that are over their cap.
 //
 // A Config is made by Decode, New or Default. It is valid and never changes afterwards: a change is a new Config.
-// Decode is strict and lists every error with its field path and line, so that a config is taken as a whole or not at
-// all.
+// Decode is strict and lists every error with its field path and line. So a config is applied as a whole or not at all.
 //
 // It does not read files, watch anything, or keep the last known good config: its user does.
 package config
@@ -122,8 +121,8 @@ type Profile struct {
 	Priority int32 `yaml:"priority"`
 	// Burst is the hard limit up to which a grant gets free memory as burst memory; the zero value is none.
 	Burst sharing.Burst `yaml:"maxBurstMemory"`
-	// Namespaces are globs over the namespaces whose pods may use it, Hours when that may begin, and MaxPerPod the most
-	// memory that one pod may have by it; nil and 0 for no rule.
+	// Namespaces are globs over the namespaces whose pods may use it, and Hours the times at which that may begin.
+	// MaxPerPod is the most memory that one pod may have by it. No rule is nil and 0.
 	Namespaces []string      `yaml:"namespaces"`
 	Hours      []Hours       `yaml:"startWindows"`
 	MaxPerPod  sharing.Bytes `yaml:"maxMemoryPerPod"`

@@ -47,8 +47,8 @@ func IsFile(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
 }
 
-// Hash tells one document from another, however it was read: of a single file it is the SHA-256 of what is in it, of
-// several that of their names and what is in them.
+// Hash identifies a config, however it was read. Of a single file it is the SHA-256 of its content, of several that of
+// their names and contents.
 func Hash(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -65,8 +65,8 @@ func Hash(files []File) string {
 // the config is returned.
 func Decode(data []byte) (Config, error) { return combine([]File{{Data: data}}) }
 
-// DecodeFiles is Decode for a config in several files, each with its head: their pools and profiles are put together in
-// the files' order, and one of them may have prices. Several files have different names that are not empty.
+// DecodeFiles is Decode for a config in several files, each with its head. It joins their pools and profiles in the
+// files' order, and one of them may have prices. Several files have different names that are not empty.
 func DecodeFiles(files ...File) (Config, error) {
 	if len(files) == 0 {
 		return Config{}, none()

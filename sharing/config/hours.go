@@ -84,7 +84,7 @@ func zone(name string) (string, error) {
 }
 
 // ParseHours reads hours of the week: days (Mon, Mon-Fri, Sat,Sun; none for all), times (20:00-06:00), and the time
-// zone of both (Europe/Berlin; none for UTC). field names the input for the error, a *sharing.FieldError.
+// zone of both (Europe/Berlin; none for UTC). The error is a *sharing.FieldError for field.
 func ParseHours(field, s string) (Hours, error) {
 	bad := func(problem string, args ...any) error {
 		return sharing.Invalid(field, s, hoursRemedy, problem, args...)

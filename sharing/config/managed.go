@@ -61,8 +61,8 @@ func (m ManagedMemory) Caveat(b sharing.Backend) string {
 	return why + "; " + only
 }
 
-// CaveatAt says what the level of a share leaves open because of managed memory; empty for levels that count all
-// memory, and for a level that is not known.
+// CaveatAt is what the level of a share does not enforce because of managed memory. It is empty for levels that count
+// all memory, and for an unknown level.
 func (m ManagedMemory) CaveatAt(level sharing.Level, b sharing.Backend) string {
 	switch level {
 	case sharing.LevelReactive:

@@ -19,8 +19,8 @@ import (
 
 // MIGLayout is the MIG layout of some of a pool's GPUs. Of several that name one GPU, the last one counts.
 type MIGLayout struct {
-	// PCI are the products that are meant, each "0x" and eight hexadecimal digits: device, then vendor; with a board's
-	// own id after a colon, in the same form, it is that board alone. None means every product.
+	// PCI are the products, each "0x" and eight hexadecimal digits: device, then vendor. With a board's own id after a
+	// colon, in the same form, it is that board alone. None means every product.
 	PCI []string `yaml:"deviceFilter"`
 	// GPUs are NVML indexes; none means all.
 	GPUs []int `yaml:"index"`
@@ -50,8 +50,7 @@ const (
 	AutoMIGModeOff
 )
 
-// FollowsDemand reports whether idle GPUs of the pool go in and out of MIG mode as demand asks, where nothing else says
-// what their mode is to be.
+// FollowsDemand reports whether demand may switch the MIG mode of the pool's idle GPUs. No other rule sets their mode.
 func (p Pool) FollowsDemand() bool { return p.Mode == ModeAuto && p.AutoMIGMode != AutoMIGModeOff }
 
 // onDemand checks that it says something about the mode.

@@ -147,8 +147,8 @@ func (c Config) choices(pool Pool) string {
 	return "name one of " + strings.Join(names, ", ")
 }
 
-// Asks are the amounts that a container asks for which takes what the profile gives: what is written into a pod that
-// names it and asks for nothing. There are none where the memory is no whole number of GiB, which no pod can ask for.
+// Asks are the amounts that a container requests with the profile. They are written into a pod that names it and
+// requests nothing. If the memory is no whole number of GiB, which no pod can request, there are none.
 func (p Profile) Asks() []sharing.Ask {
 	count := func(resource string, n int) sharing.Ask {
 		return sharing.Ask{Resource: strings.TrimPrefix(resource, sharing.Domain+"/"), Count: n}
@@ -170,9 +170,9 @@ func (p Profile) Asks() []sharing.Ask {
 	return asks
 }
 
-// Permit reports whether a pod of the namespace, or with an empty one a process of no pod, may begin to use the profile
-// at that moment. The error has every rule that forbids it, each a *sharing.FieldError that names the rule, joined.
-// Running processes stay. No profile, and one that the config does not have, has no rules.
+// Permit reports whether a pod of the namespace, or without one a process of no pod, may begin to use the profile at
+// that moment. The error joins every rule that forbids it, each a *sharing.FieldError that names the rule. Running
+// processes stay. No profile, and one that the config does not have, has no rules.
 func (c Config) Permit(profile, namespace string, at time.Time) error {
 	p, ok := c.Profile(profile)
 	if !ok {

@@ -23,8 +23,8 @@ func ParsePriority(field, s string) (int32, error) {
 	return int32(n), nil
 }
 
-// PriorityOf is the class of a grant of the profile of that name, or of none, whose pod has the priority pod: the
-// profile's if it sets one. A profile that the config no longer has leaves it to the pod.
+// PriorityOf is the class of a grant of the profile of that name, or of none, whose pod has the priority pod. It is the
+// profile's if that sets one. A profile that the config no longer has leaves it to the pod.
 func (c Config) PriorityOf(profile string, pod int32) int32 {
 	p, _ := c.Profile(profile)
 	return cmp.Or(p.Priority, pod)
@@ -84,8 +84,8 @@ const (
 	// OverCapKill: processes of the lease are killed until it is within its cap, the one that holds the most
 	// first.
 	OverCapKill
-	// OverCapEvict: the pod of the lease is deleted, with the grace that it asks for; a lease of no pod is dealt with
-	// as by OverCapKill. Kubernetes must have given the agent the right to it.
+	// OverCapEvict deletes the pod of the grant, with the grace period that it requests. For a grant of no pod it does
+	// as OverCapKill. Kubernetes must have given the agent the right to it.
 	OverCapEvict
 )
 

@@ -62,7 +62,7 @@ func ParseMode(field, s string) (Mode, error) {
 	return ModeAuto, sharing.Invalid(field, s, "write auto, shared, whole or mig", "is not a pool's mode")
 }
 
-// MPSDaemonScope is who shares a control daemon of MPS, and so who can disturb whom: its members can give it any
+// MPSDaemonScope is which grants share a control daemon of MPS, and so can disturb each other. A member can give it any
 // command, and a fault of one ends all.
 type MPSDaemonScope uint8
 

@@ -16,8 +16,8 @@ import (
 
 var updateStored = goflag.Bool("update", false, "write the converted configs again")
 
-// Configs that commit b8a025f shipped mean the same after a conversion, and come back as they were: an upgrade and a
-// rollback change no rule. testdata/v1alpha1 has their texts as they were, v1alpha2 the results.
+// Configs that commit b8a025f shipped mean the same after a conversion, and come back as they were. An upgrade and a
+// rollback change no rule. The folder testdata/v1alpha1 has their texts as they were, v1alpha2 the results.
 func TestStoredConfigs(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/v1alpha1/*.yaml")

@@ -84,8 +84,8 @@ type group struct {
 	due time.Duration
 }
 
-// Step takes all grants as they are now, and returns what to do, in the order of their ids. next is when to step again
-// even if nothing changes, 0 for never.
+// Step takes all grants as they are now, and returns what to do, in the order of their ids. The time of the next step,
+// even if nothing changes, is next; 0 for never.
 func (k *Tracker) Step(now time.Duration, p Policy, grants []Grant) (acts []Act, next time.Duration) {
 	if k.told == nil {
 		k.told, k.groups = map[string]map[sharing.GPURef]sharing.Health{}, map[string]*group{}

@@ -28,8 +28,8 @@ const (
 	Activating
 	// Active: the cap is enforced, and the programs run.
 	Active
-	// Releasing: of an attachment, no process is in its cgroup, and the driver still charges memory to it; of a grant,
-	// it was withdrawn and has no active attachment.
+	// Releasing has two meanings. No process is in an attachment's cgroup, but the driver still charges memory to it.
+	// Or a grant was withdrawn and has no active attachment.
 	Releasing
 	// Gone: it does not exist. Only a Transition has this state.
 	Gone
@@ -63,8 +63,8 @@ type Attachment struct {
 	State State
 	// ContainerID is the container runtime's ID of the container. It is empty for a process without a container.
 	ContainerID string
-	// Container is the container of the pod that uses the claim: the claim's own, or an init container that
-	// runs before it and hands the claim over. Empty where there is no pod.
+	// Container is the container of the pod that uses the grant. It may be an init container that runs before the
+	// grant's own and hands the grant over. Empty without a pod.
 	Container string
 	// Asks are what kubelet admitted the container with: the hook's amounts must be among them.
 	Asks []sharing.Ask
@@ -90,8 +90,8 @@ type Checks struct {
 	// Limited are the GPUs that are not part of the grant and got the least limit with the caps. A GPU that did not
 	// answer then has none.
 	Limited []sharing.GPURef
-	// StartedWith is the memory that the processes StartedPIDs, and what they start, got in their environment, where
-	// the size was changed since; 0 where it was not.
+	// StartedWith is the memory in the environment of the processes StartedPIDs, and of those that they start, if the
+	// cap has changed since. Else it is 0.
 	StartedWith sharing.Bytes
 	StartedPIDs []int
 	// InjectTook is how long the injection took; 0 after a restart.

@@ -153,16 +153,16 @@ func (c *checked) checkAttachments(e *entry) {
 	}
 }
 
-func (g *gpu) check(id sharing.GPURef, held, leased sum, lent sharing.Bytes) error {
+func (g *gpu) check(id sharing.GPURef, held, leased sum, burstNow sharing.Bytes) error {
 	switch {
 	case g.facts.Ref() != id:
 		return fmt.Errorf("ledger: gpu %q is filed under %q", g.facts.Ref(), id)
 	case g.held != held || g.leased != leased:
 		return fmt.Errorf("ledger: gpu %q: booked %+v and leased %+v, its claims say %+v and %+v", id, g.held, g.leased,
 			held, leased)
-	case g.burst != lent || g.overlent() != g.lentExcused:
+	case g.burst != burstNow || g.overlent() != g.burstExcused:
 		return fmt.Errorf("ledger: gpu %q: burst memory %s, its claims have %s, too much %v, from facts %v", id,
-			g.burst, lent, g.overlent(), g.lentExcused)
+			g.burst, burstNow, g.overlent(), g.burstExcused)
 	case g.over() != g.excused:
 		return fmt.Errorf("ledger: gpu %q: overbooked %v, from facts %v: %+v on %s", id, g.over(), g.excused, held,
 			g.facts.Bookable())

@@ -57,9 +57,9 @@ func (l *Ledger) unlease(e *entry) {
 		page := l.gpus[f.GPU]
 		page.leased = page.leased.without(f)
 	}
-	for id, lent := range e.burst {
+	for id, burstNow := range e.burst {
 		page := l.gpus[id]
-		page.burst = page.burst.SubFloor(lent)
+		page.burst = page.burst.SubFloor(burstNow)
 		page.relieve()
 	}
 	e.lease, e.burst = nil, nil
@@ -86,9 +86,9 @@ func (l *Ledger) drop(e *entry) {
 // or was removed. Restore drops a name that is invalid or taken, because losing the name is better than losing the
 // claim.
 //
-// Errors change nothing. ErrInvalid: an empty ID, two shares on one GPU, more than 100 percent, a sum that does not
-// fit in 64 bits, or a lease without cgroup and inode. ErrConflict: a taken ID, a cgroup that is leased, or a
-// container that uses another claim.
+// Errors change nothing. ErrInvalid: an empty ID, two shares on one GPU, more than 100 percent, a sum over 64 bits, or
+// an attachment without cgroup and inode. ErrConflict: a taken ID, a cgroup in use, or a container that uses another
+// grant.
 func (l *Ledger) Restore(c Claim, lease *Attachment) error {
 	if err := l.checkRestore(c, lease); err != nil {
 		return fmt.Errorf("restore claim %q: %w", c.ID, err)
@@ -106,7 +106,7 @@ func (l *Ledger) Restore(c Claim, lease *Attachment) error {
 		l.gpus[f.GPU].excuse()
 	}
 	if lease != nil {
-		l.assumeLent(l.claims[c.ID])
+		l.assumeBurst(l.claims[c.ID])
 	}
 	return nil
 }

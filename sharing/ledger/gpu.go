@@ -23,8 +23,8 @@ type gpu struct {
 	excused bool
 	// burst is the sum of the grants' burst memory here. It fits in what held.memory leaves free, unless lentExcused is
 	// true: then observed facts exceed it.
-	burst       sharing.Bytes
-	lentExcused bool
+	burst        sharing.Bytes
+	burstExcused bool
 }
 
 // sum adds up several shares of one GPU.
@@ -102,11 +102,11 @@ func (g *gpu) overlent() bool {
 }
 
 // excuse accepts the present sums as facts.
-func (g *gpu) excuse() { g.excused, g.lentExcused = g.over(), g.overlent() }
+func (g *gpu) excuse() { g.excused, g.burstExcused = g.over(), g.overlent() }
 
 // relieve ends what is excused no longer.
 func (g *gpu) relieve() {
-	g.excused, g.lentExcused = g.excused && g.over(), g.lentExcused && g.overlent()
+	g.excused, g.burstExcused = g.excused && g.over(), g.burstExcused && g.overlent()
 }
 
 // open reports whether new claims are taken at all.

@@ -54,9 +54,8 @@ func (x *index) ByContainer(podUID, container string) (Grant, bool) {
 	return x.grant(found), true
 }
 
-// Grants returns all grants, by id. It is asked far more often than anything changes, so the answer is made once for
-// each change: the caller changes nothing of it, nor of what it points to. It stays as it is whatever happens to the
-// ledger.
+// Grants returns all grants, by id. Calls are far more frequent than changes, so the answer is made once for each
+// change. The caller must not change it, nor what it points to. Later changes of the ledger do not change it either.
 func (x *index) Grants() []Grant {
 	if x.seen == nil {
 		x.seen = make([]Grant, 0, len(x.order))
@@ -71,8 +70,8 @@ func (x *index) Grants() []Grant {
 	return x.seen
 }
 
-// touch is called before or after a change of the entry, or of which claims share its cap: what was shown of it, and of
-// these, is shown no longer.
+// touch is called before or after a change of the entry, or of the grants that share its cap. It drops the cached views
+// of all of them.
 func (x *index) touch(e *entry) {
 	x.seen, e.seen = nil, nil
 	if !e.changed {

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Root names what a claim shares one cap with, itself or another: claims with the same root have one cap together, the
-// sum of what is booked for each, and each of their leases may use all of it.
+// Root names the grant, itself or another, whose cap a grant shares. Grants with the same root have one cap, the sum of
+// their reserved memory. Each of their attachments may use all of it.
 func (c Claim) Root() ClaimID { return cmp.Or(c.With, c.ID) }
 
 // checkWith checks that a claim can share the cap of the one that it names.
@@ -80,8 +80,8 @@ func (x *index) sharedCap(c Claim) sharing.Placement {
 	return sum
 }
 
-// Sharers are the ids of the claims that have a cap in common with this one, its own among them, in order; nil for an
-// unknown claim.
+// Sharers are the ids of the grants that share a cap with this one, its own among them, in order. It is nil for an
+// unknown grant.
 func (x *index) Sharers(id ClaimID) []ClaimID {
 	e, ok := x.claims[id]
 	if !ok {

@@ -15,8 +15,8 @@ import (
 // Arm checks the claim again: the GPUs must be healthy and have the capacity. A claim fails this if its GPU has
 // become smaller since.
 //
-// Errors: ErrNotFound for an unknown claim, ErrConflict for one that is not Activating, ErrLost or ErrUnavailable for
-// a GPU that is lost or not healthy, ErrExhausted for a GPU without enough free capacity.
+// Errors: ErrNotFound for an unknown grant; ErrConflict for one that is not Activating. ErrLost or ErrUnavailable for a
+// lost or unhealthy GPU; ErrExhausted for a GPU without enough free capacity.
 func (l *Ledger) Arm(id ClaimID) error {
 	e, ok := l.claims[id]
 	switch {
@@ -70,7 +70,7 @@ func (l *Ledger) Adopt(id ClaimID, a Attachment) error {
 		return fmt.Errorf("adopt lease of claim %q: %w", id, err)
 	}
 	l.lease(e, a)
-	l.assumeLent(e)
+	l.assumeBurst(e)
 	return nil
 }
 

@@ -16,60 +16,60 @@ import (
 // ErrNotFound: an unknown claim, or one without a share there. ErrInvalid: more than its Burst. ErrConflict: no
 // lease, or only a part of the claim is enforced. ErrLost or ErrUnavailable: the GPU is lost or not healthy.
 // ErrExhausted: more than is free.
-func (l *Ledger) Lend(id ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error {
+func (l *Ledger) Lend(id ClaimID, gpu sharing.GPURef, burstNow sharing.Bytes) error {
 	e, ok := l.claims[id]
 	if !ok {
 		return fmt.Errorf("lend to claim %q: %w", id, sharing.ErrNotFound)
 	}
-	if err := l.gpus[gpu].checkLend(e, gpu, lent); err != nil {
+	if err := l.gpus[gpu].checkLend(e, gpu, burstNow); err != nil {
 		return fmt.Errorf("lend to claim %q: gpu %q: %w", id, gpu, err)
 	}
-	l.setLent(e, gpu, lent)
+	l.setBurst(e, gpu, burstNow)
 	l.gpus[gpu].relieve()
 	return nil
 }
 
-func (g *gpu) checkLend(e *entry, id sharing.GPURef, lent sharing.Bytes) error {
+func (g *gpu) checkLend(e *entry, id sharing.GPURef, burstNow sharing.Bytes) error {
 	f, ok := e.claim.Placement.On(id)
 	had := e.burst[id]
 	switch {
 	case !ok:
 		return fmt.Errorf("it has no share there: %w", sharing.ErrNotFound)
-	case lent <= had:
+	case burstNow <= had:
 		return nil
 	case e.lease == nil || len(e.lease.Part) > 0:
 		return fmt.Errorf("nothing, or only a part of it, is in use: %w", sharing.ErrConflict)
-	case lent > f.Burst.SubFloor(f.Memory):
-		return fmt.Errorf("%s guaranteed and %s burst memory exceed its maximum %s: %w", f.Memory, lent, f.Burst,
+	case burstNow > f.Burst.SubFloor(f.Memory):
+		return fmt.Errorf("%s guaranteed and %s burst memory exceed its maximum %s: %w", f.Memory, burstNow, f.Burst,
 			sharing.ErrInvalid)
 	}
 	if err := g.alive(); err != nil {
 		return err
 	}
 	free := min(g.view().FreeMemory, g.facts.Usable().SubFloor(g.held.memory).SubFloor(g.burst))
-	if lent-had > free {
-		return fmt.Errorf("%s free, %s more burst memory requested: %w", free, lent-had, sharing.ErrExhausted)
+	if burstNow-had > free {
+		return fmt.Errorf("%s free, %s more burst memory requested: %w", free, burstNow-had, sharing.ErrExhausted)
 	}
 	return nil
 }
 
-// setLent records a checked amount of burst memory.
-func (l *Ledger) setLent(e *entry, gpu sharing.GPURef, lent sharing.Bytes) {
+// setBurst records a checked amount of burst memory.
+func (l *Ledger) setBurst(e *entry, gpu sharing.GPURef, burstNow sharing.Bytes) {
 	l.touch(e)
 	page := l.gpus[gpu]
-	page.burst, _ = page.burst.SubFloor(e.burst[gpu]).Add(lent) // checked by the caller
+	page.burst, _ = page.burst.SubFloor(e.burst[gpu]).Add(burstNow) // checked by the caller
 	delete(e.burst, gpu)
-	if lent == 0 {
+	if burstNow == 0 {
 		return
 	}
 	if e.burst == nil {
 		e.burst = map[sharing.GPURef]sharing.Bytes{}
 	}
-	e.burst[gpu] = lent
+	e.burst[gpu] = burstNow
 }
 
-// assumeLent records the maximum burst memory of a restored lease, because the real amount is not known yet.
-func (l *Ledger) assumeLent(e *entry) {
+// assumeBurst records the maximum burst memory of a restored lease, because the real amount is not known yet.
+func (l *Ledger) assumeBurst(e *entry) {
 	if len(e.lease.Part) > 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (l *Ledger) assumeLent(e *entry) {
 		if _, err := page.burst.Add(most); err != nil {
 			continue // absurd: no GPU has so much, and nothing else is granted
 		}
-		l.setLent(e, f.GPU, most)
+		l.setBurst(e, f.GPU, most)
 		page.excuse()
 	}
 }

@@ -32,9 +32,9 @@ func (l Loan) Idle() sharing.Bytes {
 	return l.Burst.SubFloor(used)
 }
 
-// Recall decides how much of each loan of one GPU stays when need bytes are claimed there: what is idle is taken,
-// from the loan with the most of it first, of equals from the lower id. What is used is never taken; short is how
-// much of need is not idle and comes back only when its users free it.
+// Recall decides how much burst memory each grant keeps when one GPU needs need bytes. It takes idle memory, from the
+// grant with the most of it first; of equals, from the lower id. It never takes used memory. short is how much of need
+// is not idle: it comes back only when its users free it.
 func Recall(loans []Loan, need sharing.Bytes) (keep []sharing.Bytes, short sharing.Bytes) {
 	order := make([]int, len(loans))
 	keep = make([]sharing.Bytes, len(loans))

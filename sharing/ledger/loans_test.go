@@ -18,8 +18,8 @@ import (
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	const gib = sharing.GiB
-	loan := func(id string, memory, lent, used sharing.Bytes) ledger.Loan {
-		return ledger.Loan{ID: ledger.ClaimID(id), Memory: memory * gib, Burst: lent * gib, Used: used * gib,
+	loan := func(id string, memory, burstNow, used sharing.Bytes) ledger.Loan {
+		return ledger.Loan{ID: ledger.ClaimID(id), Memory: memory * gib, Burst: burstNow * gib, Used: used * gib,
 			Known: true}
 	}
 	silent := loan("s", 10, 20, 0)

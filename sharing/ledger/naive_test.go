@@ -11,9 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// naive is the ledger as one would write it without thinking of speed: a list of GPUs and a list of claims,
-// and every question answered by adding up. It shares no arithmetic with the ledger: signed, and below 2^63 in
-// these tests.
+// naive is the plainest possible ledger: a list of GPUs and a list of grants. It answers every question by adding up.
+// It shares no arithmetic with the ledger: signed, and below 2^63 in these tests.
 type naive struct {
 	gpus   []sharing.GPU // the last inventory
 	claims []naiveClaim
@@ -72,8 +71,8 @@ func (n *naive) together(c ledger.Claim, id sharing.GPURef) (sum int64) {
 	return sum
 }
 
-// lentOn adds up the burst memory on a GPU.
-func (n *naive) lentOn(id sharing.GPURef) (sum int64) {
+// burstOn adds up the burst memory on a GPU.
+func (n *naive) burstOn(id sharing.GPURef) (sum int64) {
 	for _, c := range n.claims {
 		sum += c.burst[id]
 	}
@@ -136,8 +135,8 @@ func amounts(g sharing.GPU) (usable, bookable, percent int64) {
 // free is the memory that can be reserved in addition to held. Overcommitted memory gives no burst memory.
 func (n *naive) free(g sharing.GPU, held int64) int64 {
 	usable, bookable, _ := amounts(g)
-	if lent := n.lentOn(g.Ref()); lent > 0 {
-		return usable - held - lent
+	if burstNow := n.burstOn(g.Ref()); burstNow > 0 {
+		return usable - held - burstNow
 	}
 	return bookable - held
 }

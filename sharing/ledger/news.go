@@ -43,8 +43,8 @@ func (e *entry) life() life {
 	return life{Grant{Lease: e.lease, Withdrawn: e.withdrawn}.State(), markOf(e.lease), markOf(e.next)}
 }
 
-// Transitions returns the steps since the last call, each from the state of then to that of now: grants in the order of
-// their first step; a new grant before its attachments, and any other after them.
+// Transitions returns the steps since the last call, each from its old state to its new one. Grants are in the order of
+// their first step. A new grant comes before its attachments, and any other after them.
 func (x *index) Transitions() []Transition {
 	var out []Transition
 	for _, e := range x.changed {

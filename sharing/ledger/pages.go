@@ -20,9 +20,9 @@ type pages struct {
 	cordons map[sharing.GPUID]string
 }
 
-// SetInventory takes in the node's GPUs as the driver has them now. GPUs may appear, shrink, change health or
-// be gone: claims on them stay booked, and a GPU that is gone is HealthLost while claims are on it. An
-// inventory with an impossible or doubled GPU changes nothing; the error wraps ErrInvalid.
+// SetInventory sets the node's GPUs to those that the driver has now. GPUs may appear, shrink, change health or be
+// gone: grants on them stay reserved. A GPU that is gone is HealthLost while grants are on it. An inventory with an
+// impossible or doubled GPU changes nothing; the error wraps ErrInvalid.
 func (p *pages) SetInventory(inventory []sharing.GPU) error {
 	seen := make(map[sharing.GPURef]bool, len(inventory))
 	var errs []error

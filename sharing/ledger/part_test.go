@@ -27,8 +27,8 @@ func shareOf(id string, gpu sharing.GPURef, memory sharing.Bytes) Claim {
 	}
 }
 
-// Random shares of two instances, and instances given whole, against a naive list: no unit of the GPU has both, and no
-// instance gives more memory than it has.
+// Random shares of two instances, and instances granted whole, against a naive list. No memory slice of the GPU has
+// both, and no instance gives more memory than it has.
 func TestPartsProperty(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	l := New()

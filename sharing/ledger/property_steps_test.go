@@ -159,9 +159,10 @@ func (p *player) resize() string {
 		memory, percent, claims, whole := p.n.usage(f.GPU, false)
 		grows := size > int64(f.Memory)
 		usable, bookable, most := amounts(g)
-		after, lent := memory-int64(f.Memory)+size, p.n.lentOn(f.GPU)-min(c.burst[f.GPU], max(0, size-int64(f.Memory)))
+		after := memory - int64(f.Memory) + size
+		burstNow := p.n.burstOn(f.GPU) - min(c.burst[f.GPU], max(0, size-int64(f.Memory)))
 		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 && int64(percent) <= most &&
-			size <= usable && after <= bookable && (lent == 0 || after+lent <= usable)
+			size <= usable && after <= bookable && (burstNow == 0 || after+burstNow <= usable)
 		ok = ok && !f.Whole && size >= int64(sharing.MiB) && (!grows || fits)
 	}
 	if p.rnd.IntN(20) == 0 && len(to) > 0 {
@@ -207,7 +208,7 @@ func (p *player) lend() string {
 		usable, _, mostPercent := amounts(g)
 		fits := known && g.Health == sharing.HealthOK && !g.MIG && whole == 0 && claims > 0 &&
 			int64(percent) <= mostPercent && c.lease != nil &&
-			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.lentOn(gpu)-had+amount <= usable
+			len(c.lease.Part) == 0 && amount <= most(f) && memory+p.n.burstOn(gpu)-had+amount <= usable
 		ok = on && (amount <= had || fits)
 	}
 	p.expect(p.l.Lend(id, gpu, sharing.Bytes(amount)), ok, fmt.Sprintf("lend %d to %s on %s", amount, id, gpu))
@@ -372,8 +373,8 @@ func (p *player) compare() error {
 	for _, v := range p.l.GPUs() {
 		memory, percent, claims, whole := p.n.usage(v.GPU.Ref(), false)
 		leased, _, _, _ := p.n.usage(v.GPU.Ref(), true)
-		lent := p.n.lentOn(v.GPU.Ref())
-		same := memory == int64(v.HeldMemory) && lent == int64(v.BurstMemory) && leased == int64(v.LeasedMemory) &&
+		burstNow := p.n.burstOn(v.GPU.Ref())
+		same := memory == int64(v.HeldMemory) && burstNow == int64(v.BurstMemory) && leased == int64(v.LeasedMemory) &&
 			percent == int(v.HeldPercent) && claims == v.Claims && (whole > 0) == v.Whole
 		g, known := p.n.gpu(v.GPU.Ref())
 		over := known && p.n.overbooked(g)

@@ -25,8 +25,8 @@ var (
 	seed  = flag.Uint64("seed", 1, "seed of the property test; 0 takes one from the clock")
 )
 
-// TestAgainstNaive plays random claims, arms, ends, releases, faults, inventories and restarts on the
-// ledger, the allocator and a naive model, and compares them after every step.
+// TestAgainstNaive plays random steps on the ledger, the allocator and a naive model, and compares them after every
+// step. The steps are grants, activations, ends, releases, faults, inventories and restarts.
 func TestAgainstNaive(t *testing.T) {
 	t.Parallel()
 	s := *seed

@@ -65,7 +65,7 @@ func (l *Ledger) Resize(id ClaimID, to sharing.Placement) error {
 		}
 		e.claim.Placement[i] = f
 		if f.Memory > old.Memory {
-			l.setLent(e, f.GPU, e.burst[f.GPU].SubFloor(f.Memory-old.Memory)) // its burst memory becomes guaranteed
+			l.setBurst(e, f.GPU, e.burst[f.GPU].SubFloor(f.Memory-old.Memory)) // its burst memory becomes guaranteed
 		}
 		page.relieve()
 		e.claim.Request.Memory, _ = e.claim.Request.Memory.Add(f.Memory) // for people: held says what is booked
@@ -93,7 +93,7 @@ func (l *Ledger) checkResize(e *entry, to sharing.Placement) error {
 }
 
 // checkGrown checks that a share can take another's place. The burst memory of its lease counts as free.
-func (g *gpu) checkGrown(from, to sharing.Share, lent sharing.Bytes) error {
+func (g *gpu) checkGrown(from, to sharing.Share, burstNow sharing.Bytes) error {
 	same := from
 	same.Memory = to.Memory
 	switch {
@@ -111,7 +111,7 @@ func (g *gpu) checkGrown(from, to sharing.Share, lent sharing.Bytes) error {
 	if err := g.alive(); err != nil {
 		return err
 	}
-	beside := *g
-	beside.burst = g.burst.SubFloor(min(lent, to.Memory-from.Memory))
-	return beside.room(g.held.without(from), to)
+	afterwards := *g
+	afterwards.burst = g.burst.SubFloor(min(burstNow, to.Memory-from.Memory))
+	return afterwards.room(g.held.without(from), to)
 }

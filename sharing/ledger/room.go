@@ -146,8 +146,8 @@ func distinct(p sharing.Placement) error {
 	return nil
 }
 
-// checkParts refuses what another claim has under another name: shares of an instance that is given whole, an instance
-// of which shares are given, and a GPU itself while shares of its instances are.
+// checkParts rejects a share that conflicts with another grant: shares of an instance that is granted whole, and the
+// reverse. It also rejects a GPU itself while shares of its instances are granted.
 func (p *pages) checkParts(page *gpu, f sharing.Share) error {
 	if f.GPU.IsInstance() {
 		whole := p.gpus[f.GPU.Device()]

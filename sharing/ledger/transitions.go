@@ -131,8 +131,8 @@ func (l *Ledger) Unassign(id ClaimID) error {
 // Activate records the cgroup whose cap is to be set. It is that of the Injected container that is next to use the
 // grant or, without a container, of a process outside of pods. The attachment is Activating until Arm or Fail.
 //
-// Errors: ErrNotFound for an unknown claim; ErrInvalid without cgroup and inode, or for a container that is not
-// Injected; ErrConflict while the claim is used, or activated by another, and for a cgroup that is leased.
+// Errors: ErrNotFound for an unknown grant; ErrInvalid without cgroup and inode, or for a container that is not
+// Injected. ErrConflict while the grant is in use, or another activates it, and for a cgroup in use.
 func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) error {
 	e, ok := l.claims[id]
 	if !ok {

@@ -3,16 +3,16 @@
 
 // Package listing decides to whom each entry of a driver's process list belongs.
 //
-// A driver names a process by its pid alone. It frees memory when the last descriptor of its files closes, so it lists
-// a process that has ended for as long as a forked child has them open. Meanwhile the kernel may give the pid to
-// another process. A List follows one GPU from look to look and remembers which process each entry was about.
+// A driver names a process by its pid alone. It frees memory when the last descriptor of its files closes. So it lists
+// an ended process for as long as a forked child has them open. Meanwhile the kernel may give the pid to another
+// process. A List follows one GPU over all samples and remembers which process each entry was about.
 //
 // It promises:
-//   - An entry belongs to a process that runs only if that process had the GPU's device file open when it was
-//     identified, and did not start after the entry was first seen.
+//   - An entry belongs to a running process only under two conditions. The process had the GPU's device file open when
+//     it was identified, and it did not start after the entry was first seen.
 //   - What a process held when it ended stays charged to the grant that it was in, until the driver lists its pid no
 //     more.
-//   - If a process with the pid of one that has ended uses the GPU, too, and the two are not of one grant, the entry is
+//   - A process with the pid of an ended one may use the GPU, too. If the two are not of one grant, the entry is
 //     unclear for the grants of both.
 //   - An entry whose process cannot be read is unclear. What is unclear never counts for a grant, and never as
 //     unattributed.
@@ -51,9 +51,9 @@ type record struct {
 	closed bool
 }
 
-// Step takes the entries that the driver listed, each PID once, the time of its answer in clock ticks since boot, and
-// what the kernel reports afterwards. Calls are in the order of their times. It returns a line for each entry, in the
-// order of entries.
+// Step takes the entries that the driver listed, each PID once, and the time of its answer in clock ticks since boot.
+// It also takes what the kernel reports afterwards. Calls are in the order of their times. It returns a line for each
+// entry, in the order of entries.
 func (l *List) Step(now uint64, entries []Entry, k Kernel) []Line {
 	records := make(map[int]*record, len(entries))
 	lines := make([]Line, 0, len(entries))

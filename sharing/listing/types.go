@@ -14,8 +14,8 @@ type Process struct {
 	Start uint64
 }
 
-// Entry is one entry of a driver's list: what all processes that ever had this pid, and whose files are open, hold of
-// the GPU together. Bytes mean nothing unless Known.
+// Entry is one entry of a driver's list. It is the GPU memory of all processes that ever had this pid, and whose files
+// are open. Bytes mean nothing unless Known.
 type Entry struct {
 	PID   int
 	Bytes sharing.Bytes
@@ -58,8 +58,8 @@ type Kernel interface {
 	Process(pid int) Fact
 	// Open says whether the process that has the pid now has the GPU's device file open.
 	Open(pid int) Answer
-	// Retainers are the grants in whose cgroups a process that is not listed has the GPU's device file open, each once.
-	// known is false if a process could not be read.
+	// Retainers are the grants in whose cgroups an unlisted process has the GPU's device file open, each once. If a
+	// process could not be read, known is false.
 	Retainers() (grants []Owner, known bool)
 }
 

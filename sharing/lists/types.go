@@ -28,8 +28,9 @@ type Driver interface {
 
 // Kernel tells of processes.
 type Kernel interface {
-	// Cgroup is the directory of the cgroup that a process is in, empty if it is in none that can be seen; Start is
-	// when it started, in clock ticks since boot. sharing.ErrNotFound and sharing.ErrStale: there is no such process.
+	// Cgroup is the directory of the cgroup that a process is in, or empty if it is in no visible one. Start is when it
+	// started, in clock ticks since boot. The errors sharing.ErrNotFound and sharing.ErrStale mean that there is no
+	// such process.
 	Cgroup(pid int) (string, error)
 	Start(pid int) (uint64, error)
 	// Open says whether a process has the device file of the GPU with a minor number open. Errors are those of

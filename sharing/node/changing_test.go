@@ -24,7 +24,7 @@ func maxPerPod(t *testing.T, most sharing.Bytes) config.Config {
 	return c
 }
 
-// Pods arrive while the limit of their profile changes between 15 and 25 GiB. Each is judged by one of the two limits:
+// Pods arrive while the limit of their profile changes between 15 and 25 GiB. One of the two limits applies to each. So
 // 10 GiB always pass, 30 GiB never do, and 20 GiB pass or are rejected by the lower limit.
 func TestPodsArriveWhileALimitChanges(t *testing.T) {
 	b := newPodBench(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/status"
 )
 
-// worker is a process in the cgroup of a lease that has the GPU's files open and holds nothing itself: the data loader
-// of a trainer.
+// worker is a process in the cgroup of a grant that has the GPU's files open and uses no memory. The data loader of a
+// trainer is one.
 func (g *guarded) worker(a lifecycle.Armed) *tenant {
 	g.t.Helper()
 	w := g.tenant()
@@ -148,8 +148,8 @@ func (g *guarded) given(a lifecycle.Armed, to *tenant, n int) {
 	g.kernel.mu.Unlock()
 }
 
-// TestAnInnocentHasTheNumber gives the number of a process that ended and left memory to one that has nothing to do
-// with it: of another grant, and of none.
+// TestAnInnocentHasTheNumber reuses the number of a process that ended and left memory. The new process has nothing to
+// do with it: it belongs to another grant, or to none.
 func TestAnInnocentHasTheNumber(t *testing.T) {
 	pool := killing
 	pool.OnUnmanagedProcess = config.UnmanagedKill

@@ -66,8 +66,7 @@ func (b *bench) group(name string) cgroup.Group {
 	return g
 }
 
-// An agent that dies at any point of an activation leaves nothing that the next one does not put right, and it does so
-// before it has a driver.
+// An agent may die at any point of an activation. The next one corrects all that it leaves, before it has a driver.
 func TestADeathAtEachPointOfAnActivation(t *testing.T) {
 	for _, point := range armPoints() {
 		t.Run(point, func(t *testing.T) {

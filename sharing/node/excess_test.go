@@ -22,8 +22,8 @@ func (g *guarded) wantLevel(when string, level sharing.Level, exceeds bool) {
 	}
 }
 
-// A process that counts and allocates past the library lowers the level of its grant at the next check, until it is
-// within the cap again. What one context explains does not.
+// A process that counts and also allocates without the library lowers the level of its grant at the next check. The
+// level returns when the usage is within the cap again. The size of one context does not lower it.
 func TestLevelDropsAboveTheCap(t *testing.T) {
 	reactive := preloading
 	reactive.Backends = append([]sharing.Backend{}, append(preloading.Backends, sharing.BackendReactive)...)

@@ -46,8 +46,8 @@ func (b *bench) onSmallDisk() (fill, empty func()) {
 	return fill, empty
 }
 
-// An agent starts on a full disk: it has the grants of before, serves the hooks of containers that it has armed,
-// refuses what is new with the reason, and goes on by itself once there is room.
+// An agent starts on a full disk. It has the earlier grants, and serves the hooks of containers that it has activated.
+// It rejects new grants with the reason, and goes on by itself once there is free space.
 func TestAStartOnAFullDisk(t *testing.T) {
 	b := newPodBench(t)
 	fill, empty := b.onSmallDisk()

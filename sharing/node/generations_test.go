@@ -82,8 +82,8 @@ func TestAFlippedBitCostsNoGrant(t *testing.T) {
 	_, _ = lease, other
 }
 
-// What changed since the generation that is left is found out: a lease that began has its cgroup, one that ended has
-// none, and no byte is granted twice.
+// The agent finds what changed since the remaining generation. A new attachment has its cgroup, an ended one has none,
+// and no byte is granted twice.
 func TestWhatChangedSinceThePreviousRecord(t *testing.T) {
 	g := newGuarded(t, killing)
 	ends, ended := g.share(2)

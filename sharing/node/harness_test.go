@@ -188,8 +188,8 @@ func (d *fakeDriver) put(gpu sharing.GPURef, uses []gpudriver.ProcessUse) {
 	d.on[gpu] = uses
 }
 
-// Processes answers at once, so that its answer is in time whatever the machine has made of the deadline meanwhile:
-// tests count the guard's looks, and one that tells nothing is none.
+// Processes answers at once, so that its answer is in time whatever happened to the deadline. Tests count the guard's
+// samples, and an empty one is none.
 func (d *fakeDriver) Processes(ctx context.Context, id sharing.GPURef) ([]gpudriver.ProcessUse, error) {
 	s, err := d.Sample(context.WithoutCancel(ctx), id)
 	return s.Processes, err

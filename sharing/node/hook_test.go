@@ -206,7 +206,7 @@ func TestCrashLoop(t *testing.T) {
 	b.gone("p")
 }
 
-// The driver refuses the cap, or a step after it fails: no cap stays set, the grant stays Reserved, and the next hook,
+// The driver rejects the cap, or a step after it fails. No cap stays set, the grant stays Reserved, and the next hook,
 // which asks again, gets it.
 func TestAHookThatFails(t *testing.T) {
 	for _, what := range []string{"caps", "hook-after-record", "hook-after-caps", "hook-after-arm", "disk"} {
@@ -288,7 +288,7 @@ func TestAHookThatGoesAway(t *testing.T) {
 	b.gone("p")
 }
 
-// Two hooks of one container at once, or a hook and the end of the same container: at most one of them changes the
+// Two hooks of one container run at once, or a hook and the end of the same container. At most one of them changes the
 // grant, and the ledger stays consistent.
 func TestHooksAtOnce(t *testing.T) {
 	b := newPodBench(t)

@@ -86,8 +86,8 @@ func TestALargerInitContainer(t *testing.T) {
 	b.gone("p")
 }
 
-// The app container is made before anybody has seen that the init container's cgroup is empty, or while the
-// driver still charges memory to it: its claim ends all the same, once that is over.
+// The app container is created before the agent sees the init container's empty cgroup, or while the driver still
+// charges memory to it. Its grant ends all the same, once that is over.
 func TestALargerInitContainerThatEndsLate(t *testing.T) {
 	b := newPodBench(t)
 	b.still()

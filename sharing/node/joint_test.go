@@ -48,8 +48,8 @@ func (g *guarded) sharedUsage(id string) libkerf.Usage {
 	return g.usage(lifecycle.Armed{ID: ledger.ClaimID(id)})
 }
 
-// Two containers with one cap count in one region, whose cap is the sum of what they asked for, from the first of
-// them until the last, in whatever order they start and end.
+// Two containers with one cap count in one region, in whatever order they start and end. Its cap is the sum of their
+// requests, from the first of them until the last.
 func TestTwoContainersOneCap(t *testing.T) {
 	g := newPreloadedPods(t, preloading)
 	m, s := g.together("p", []string{"gpu-memory-gib:6", "gpu-percent:20"},

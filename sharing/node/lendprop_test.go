@@ -15,9 +15,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// TestBurstsAtRandom plays leases with and without bursts, their use, claims, limits, ends, restarts and kills, and
-// looks after every step whether the driver's limits together fit their GPU, whether each lease has at least its
-// guarantee, and whether claims are taken exactly where what is guaranteed and what is used of loans leave room.
+// TestBurstsAtRandom plays grants with and without bursts, their usage, new grants, limits, ends, restarts and kills.
+// After every step it checks that the driver's limits together fit their GPU, and that each grant has at least its
+// guarantee. A new grant must succeed exactly if guaranteed memory and used burst memory leave enough.
 func TestBurstsAtRandom(t *testing.T) {
 	s := *seed
 	if s == 0 {
@@ -117,8 +117,8 @@ func (p *lender) claim() string {
 	return "lease"
 }
 
-// room is what a GPU can guarantee in addition, to l if it is one of its grants: all but what is guaranteed and what
-// grants use above that.
+// room is what a GPU can guarantee in addition, to l if it is one of its grants. It is all but guaranteed memory and
+// what grants use above that.
 func (p *lender) room(gpu sharing.GPURef, l *lease) sharing.Bytes {
 	taken := sharing.Bytes(0)
 	for _, o := range p.leases {

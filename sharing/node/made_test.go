@@ -9,8 +9,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// A container runtime may go on without what Inject gave, because the agent died or was too slow. Such a
-// container has no GPU, and is not armed, whether the agent hears of it from the event, from the list, or at
+// A container runtime may go on without what Inject gave, because the agent died or was too slow. Such a container has
+// no GPU, and its grant is not activated. It does not matter whether the agent finds it by the event, the list, or at
 // its next start.
 func TestMadeWithoutTheGrant(t *testing.T) {
 	tell := map[string]func(b *bench, c *container){

@@ -54,8 +54,7 @@ type refusals struct {
 
 func (r *refusals) MIGRefused(reason string) { r.why = append(r.why, reason) }
 
-// Each try of a request that no GPU answers is counted, by the reason of the GPU that came nearest; one that is
-// answered is not.
+// Each try of a request that no GPU answers is counted, by the reason of the nearest GPU. A successful one is not.
 func TestRefusalsAreCounted(t *testing.T) {
 	b := newMIGBench(t)
 	seen := &refusals{}

@@ -331,8 +331,8 @@ func TestInstancesOverARestart(t *testing.T) {
 	c.remove()
 }
 
-// An init container uses the instance of a later one that is of the same profile, and memory that the hardware shall
-// hold is the smallest instance that has it.
+// An init container uses the instance of a later one with the same profile. Memory that only hardware may enforce is
+// the smallest instance that has it.
 func TestWhatAnswersWithAnInstance(t *testing.T) {
 	b := newMIGBench(t)
 	b.begin()

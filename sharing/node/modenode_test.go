@@ -147,8 +147,8 @@ func TestTurnsForPods(t *testing.T) {
 	}
 }
 
-// What may not be touched is not: one that is busy, one that could not be changed a moment ago, and for who asks for
-// what no change would give. A pod that goes away is forgotten.
+// No mode switch happens on a busy GPU, on one that failed a moment ago, and for a request that no switch would serve.
+// A deleted pod is forgotten.
 func TestTurnsNothing(t *testing.T) {
 	b, m := newTurnBench(t)
 	m.set(func() { m.busy = "is held by process 7" })

@@ -269,8 +269,8 @@ func backendIn(g *guarded, id ledger.ClaimID) sharing.Backend {
 	return all[slices.IndexFunc(all, func(s status.Grant) bool { return s.Claim.ID == id })].Backend
 }
 
-// A process of the lease that is on the GPU and no client of MPS has no limit: it is shown, and dealt with as over its
-// cap, whatever it holds. So is the sum of clients, each of which has the limit for itself.
+// A process of the grant that is on the GPU and no client of MPS has no limit. Status shows it, and it counts as over
+// its cap, whatever it uses. So does the sum of clients, each of which has the limit for itself.
 func TestMPSIsWatched(t *testing.T) {
 	client := func(p *tenant, n int) gpudriver.ProcessUse {
 		u := gibs(p, n)
@@ -290,8 +290,8 @@ func TestMPSIsWatched(t *testing.T) {
 	g.dead(p)
 }
 
-// Where several domains are on a GPU, a program without its pipe directory gets a context, and no limit: it is ended,
-// also where the pool's policy is to warn of what is over its cap.
+// With several domains on a GPU, a program without its pipe directory gets a context, and no limit. It is ended, even
+// if the pool's policy is to warn about overuse.
 func TestMPSEscape(t *testing.T) {
 	for _, policy := range []config.OverCap{config.OverCapKill, config.OverCapWarn, config.OverCapDefault} {
 		t.Run(policy.String(), func(t *testing.T) {

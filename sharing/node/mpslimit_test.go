@@ -13,8 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/gpudriver"
 )
 
-// A grant that MPS holds grows at once, for who is started with the new limit, and it is said who is not; it shrinks
-// while none of its processes is a client, and its daemon has no lease with more.
+// A grant under MPS grows at once, for programs that start with the new limit. Status names those that did not. It
+// shrinks while none of its processes is a client, and its daemon has no grant with more.
 func TestLimitOfMPS(t *testing.T) {
 	g, m := newMPS(t)
 	p, a := g.share(10)

@@ -32,8 +32,8 @@ func (g *guarded) onFirst(ask sharing.ContainerAsk) sharing.ContainerAsk {
 	return ask
 }
 
-// A container is made with its daemon's pipe directory and environment, starts only with the daemon there, and the
-// daemon knows of its claim from before its start until the pod is gone, over containers and a restart of the agent.
+// A container is created with its daemon's pipe directory and environment, and starts only with the daemon there. The
+// daemon knows its grant from before its start until the pod is gone, over containers and a restart of the agent.
 func TestMPSHoldsAPod(t *testing.T) {
 	g, m := newMPSPods(t)
 	c := g.inject(g.onFirst(g.app("p", "gpu-memory-gib:10")))
@@ -119,7 +119,7 @@ func TestMPSHoldsAPartOfAClaim(t *testing.T) {
 	g.gone("p")
 }
 
-// Where the agent cannot share a daemon's files with containers, the next backend of the list holds them, and the
+// If the agent cannot share a daemon's files with containers, the next backend of the list enforces their caps. The
 // status says why MPS does not.
 func TestMPSOfAnAgentInAContainer(t *testing.T) {
 	g, m := newMPSPods(t)

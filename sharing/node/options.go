@@ -68,13 +68,13 @@ type Options struct {
 type Observer interface {
 	// Claimed tells of one claim; err is nil when it was held.
 	Claimed(err error)
-	// Placed tells that a pod's containers got their claims, how long after its first try on this node, and why the
-	// last try before was refused; nil where none was.
+	// Placed reports that a pod's containers got their grants, and how long after the pod's first try on this node. The
+	// reason of the last rejection is why; nil if there was none.
 	Placed(namespace, profile string, why error, waited time.Duration)
 	// Armed tells of one arm and how long it took; err is nil when the lease was taken.
 	Armed(took time.Duration, err error)
-	// Injected tells how long it took to find or make a container's claim and to note it on disk; err is nil
-	// when the container got its grant.
+	// Injected reports how long it took to find or make a container's grant and to write it to disk. A nil err means
+	// that the container got its grant.
 	Injected(took time.Duration, err error)
 	// Ended tells that a lease ended.
 	Ended()

@@ -65,8 +65,8 @@ func (b *bench) initc(pod, name string, amounts ...string) sharing.ContainerAsk 
 	return b.ask(pod, name, sharing.ContainerInit, amounts...)
 }
 
-// container is one container instance as a container runtime has it: injected, and from made on with a
-// cgroup that bears its id and a first process in it.
+// container is one container instance as a container runtime has it. First it is injected; from made on it has a cgroup
+// that bears its id and a first process in it.
 type container struct {
 	b     *bench
 	ask   sharing.ContainerAsk

@@ -24,8 +24,8 @@ var (
 )
 
 // TestPodsAtRandom plays random pods, containers, hooks, exits, kills and restarts of the agent, lost checkpoints and
-// lost caps on a runtime without loops. After every step it checks that the ledger is consistent, that the driver caps
-// every container at its request, and that no memory is granted twice.
+// lost caps on a runtime without loops. After every step it checks that the ledger is consistent. The driver must cap
+// every container at its request, and no memory may be granted twice.
 func TestPodsAtRandom(t *testing.T) {
 	s := *seed
 	if s == 0 {

@@ -150,8 +150,8 @@ func TestARestartUnderRunningPods(t *testing.T) {
 	b.gone("runs", "ends", "waits", "claimed", "back")
 }
 
-// In back-off between two instances: the record must not tie the next one to the cgroup of the former, which
-// its runtime has not removed yet.
+// The agent restarts in back-off between two instances. The checkpoint must not tie the next one to the cgroup of the
+// former, which its runtime has not removed yet.
 func TestARestartBetweenTwoInstances(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -228,8 +228,8 @@ func TestAPodForgottenWhileNoAgentRan(t *testing.T) {
 	b.gone("p")
 }
 
-// The GPU of a claim left the machine while it was off: the claim stays visible, and its container cannot be
-// armed on what is not there.
+// The GPU of a grant left the machine while it was off. The grant stays visible, and its container cannot be activated
+// without it.
 func TestARestoredClaimWithoutItsGPU(t *testing.T) {
 	b := newPodBench(t)
 	b.still()

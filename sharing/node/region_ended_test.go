@@ -48,8 +48,8 @@ func TestUpkeepOfEndedProcesses(t *testing.T) {
 	}
 }
 
-// TestUpkeepKeepsWhatMayBeKept has a trainer end while the driver does not tell its lists: its counter stays as long as
-// a process that counts nothing may have its files.
+// TestUpkeepKeepsWhatMayBeKept has a trainer end while the driver returns no lists. Its counter stays as long as a
+// process that counts nothing may have its files.
 func TestUpkeepKeepsWhatMayBeKept(t *testing.T) {
 	g := newPreloaded(t, preloading)
 	p, a := g.share(4)

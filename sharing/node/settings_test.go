@@ -82,8 +82,8 @@ var (
 	watching = []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}
 )
 
-// Two GPUs of one node are held in two ways at once, whatever profile asks; a GPU that cannot be held as its rule
-// demands is given whole alone.
+// Two GPUs of one node enforce shares in two ways at once, whatever profile a grant has. If a GPU cannot enforce its
+// rule, it is granted whole alone.
 func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	g, _ := newRuled(t, config.Pool{})
 	g.use(ruledPool(byRule(0, sharing.LevelUserspace, mpsFirst...), byRule(2, sharing.LevelDriver)))
@@ -137,8 +137,8 @@ func TestGPUsOfOneNodeDiffer(t *testing.T) {
 	}
 }
 
-// A rule that changes waits for those who are on the GPU: until they have ended new ones are held as they are, over a
-// restart of the agent, too; an idle GPU has the new rule at once.
+// A changed rule waits for the grants on the GPU. Until they have ended, new ones have the same backend, over a restart
+// of the agent, too. An idle GPU has the new rule at once.
 func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	mps, before, after := byRule(0, sharing.LevelUserspace, mpsFirst...), byRule(1, sharing.LevelUnknown, watching...),
 		byRule(1, sharing.LevelUserspace, mpsFirst...)
@@ -204,7 +204,7 @@ func TestRuledBackendsWaitForTheIdle(t *testing.T) {
 	}
 }
 
-// For any sequence of rules and grants: no GPU has MPS shares together with other shares, a grant has the backend that
+// For any sequence of rules and grants, no GPU has MPS shares together with other shares. A grant has the backend that
 // was listed when its GPU was idle last, and an idle GPU follows the last rules.
 func TestRuledBackendsRandom(t *testing.T) {
 	g, _ := newRuled(t, config.Pool{})

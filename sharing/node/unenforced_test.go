@@ -103,8 +103,8 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 	}
 }
 
-// Where one GPU enforces shares and another does not, a share goes to the first, also where level none is allowed and
-// asked for on both; a process is asked for its consent only where the first has no room.
+// If one GPU enforces shares and another does not, a share goes to the first. That applies even if level none is
+// allowed and requested on both. A process must consent only if the first has no free capacity.
 func TestAnEnforcedGPUGoesFirst(t *testing.T) {
 	g := newPreloaded(t, config.Pool{Name: "a", MinLevel: sharing.LevelNone})
 	for i, gpu := range g.gpus {

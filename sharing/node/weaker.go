@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// weaker is what enforces the cap of a lease of libkerf or MPS now, and why that is less than it was given; ok is false
-// if it is not less.
+// weaker is what enforces the cap of a grant of libkerf or MPS now, and why that is less than it was given. If it is
+// not less, ok is false.
 func (r *Runtime) weaker(l store.Reader, g ledger.Grant) (level sharing.Level, why string, ok bool) {
 	if g.Lease == nil {
 		return 0, "", false

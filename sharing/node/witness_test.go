@@ -42,8 +42,8 @@ func (b *bench) alarm() string {
 	return ""
 }
 
-// The record is lost. What runs is found again by the annotations of its containers: leases with their
-// parts, claims of what does not run yet, and caps that the driver lost as well.
+// The checkpoint is lost. The agent finds what runs by the annotations of its containers. These are attachments with
+// their shares, grants of what does not run yet, and caps that the driver lost as well.
 func TestWitnessRebuildsALostRecord(t *testing.T) {
 	b := newPodBench(t)
 	b.still()
@@ -265,8 +265,8 @@ func TestWitnessOfWhatIsGone(t *testing.T) {
 	b.gone("p")
 }
 
-// The next instance was injected while the one before it had its lease still, and then the agent restarts:
-// the record tells of the one, the annotation of the other.
+// The next instance was injected while the one before it was still attached, and then the agent restarts. The
+// checkpoint has the one, and the annotation the other.
 func TestTheNextInstanceIsFoundByItsNote(t *testing.T) {
 	for name, tc := range map[string]struct{ ended, made bool }{
 		"the former runs": {}, "the former has ended": {ended: true},

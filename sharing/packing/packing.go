@@ -14,9 +14,10 @@ const (
 	gain = 1e-7
 )
 
-// Prices are the dual prices of packing the wanted number of each item into the fewest bins: a simplex by columns, each
-// made when it is needed. Alone is how many of each item fill a bin without any other, at least 1. Fill is the filling
-// of one bin that is worth most at the prices, as a number of each item, and its worth. The prices lie between 0 and 1.
+// Prices are the dual prices of packing the wanted number of each item into the fewest bins. It is a simplex by
+// columns, each made when it is needed. Alone is how many of each item fill a bin without any other, at least 1. Fill
+// is the best filling of one bin at the prices, as a number of each item, and its worth. The prices lie between 0 and
+// 1.
 func Prices(wanted []float64, alone []int, fill func(prices []float64) (filling []float64, worth float64)) []float64 {
 	n := len(wanted)
 	basis := make([][]float64, n) // its inverse
@@ -48,8 +49,8 @@ func Prices(wanted []float64, alone []int, fill func(prices []float64) (filling 
 	return prices
 }
 
-// entering is a column that makes the packing smaller, and its cost: a surplus whose price is below 0, else the bin
-// whose filling is worth more than a bin. It is nil when there is none.
+// entering is a column that makes the packing smaller, and its cost. It is a surplus whose price is below 0, else the
+// bin whose filling is worth more than a bin. It is nil when there is none.
 func entering(prices []float64, fill func([]float64) ([]float64, float64)) ([]float64, float64) {
 	for j, p := range prices {
 		if p < -Tiny {
@@ -107,15 +108,15 @@ func pivot(basis [][]float64, amount, cost, column []float64, price float64) boo
 	return true
 }
 
-// little is by how much more there is of each limit than is said, times its place: where two of them run out at once
-// the simplex could go in a circle.
+// little is by how much each limit is larger than its value, times its place. If two of them ended at once, the simplex
+// could go in a circle.
 const little = 1e-7
 
-// Most places as much as can be within the limits, by columns that are each made when they are needed, and gives the
-// dual prices of the limits: how much more one more of each would place. Column is asked, at the prices that the limits
-// have so far and with what is placed so far, for a column that places more than it costs: it writes what it takes of
-// each limit and gives how much it places, or below 0 when there is none or enough is placed. The prices may be below 0
-// by what rounding does, and are wrong where column ended early.
+// Most places as much as possible within the limits, by columns that are each made when they are needed. It returns the
+// dual prices of the limits: how much more one more of each would place. At the current prices and with the placed
+// amount, Column is asked for a column that places more than it costs. It writes what it takes of each limit and
+// returns how much it places, or below 0 when there is none or enough is placed. The prices may be below 0 by rounding,
+// and are wrong if column ended early.
 func Most(limits []float64, column func(prices, takes []float64, placed float64) float64) []float64 {
 	rows := len(limits)
 	basis := make([][]float64, rows) // its inverse; at first nothing is placed
@@ -171,10 +172,10 @@ type Fillings interface {
 	Of(kind int) []float64
 }
 
-// Scarce are the dual prices of placing as much as can be of the wanted number of each item in so many bins of each
-// kind: how much of the size that is placed one more place for an item brings. An item of which all are placed whatever
-// happens costs nothing, one that waits for room its size. Fill is the best filling of each kind of bin at the prices.
-// The prices lie between 0 and the sizes.
+// Scarce are the dual prices of placing as much as possible of the wanted number of each item in so many bins of each
+// kind. A price is how much of the placed size one more place for an item brings. An item of which all are placed in
+// any case costs nothing, one that waits for a place its size. Fill is the best filling of each kind of bin at the
+// prices. The prices lie between 0 and the sizes.
 func Scarce(bins, wanted, sizes []float64, fill func(prices []float64) Fillings) []float64 {
 	limits := append(append(make([]float64, 0, len(bins)+len(wanted)), bins...), wanted...)
 	prices := make([]float64, len(wanted))

@@ -27,9 +27,9 @@ type Answer struct {
 	Terms []cluster.Term
 }
 
-// Answers are those of all nodes that a report was ever heard of, as if the pod itself held nothing: those that fit
-// first, the best before the others and equal ones by name, as they would be chosen; then the others by their reasons.
-// free is the CPU that each machine has without the pod; a node that is not in it counts as empty.
+// Answers are those of all nodes with a report, as if the pod itself had no grant. Nodes that fit come first, the best
+// before the others and equal ones by name, as they would be chosen. Then come the others by their reasons. The CPU
+// that each machine has without the pod is free; a node that is not in it counts as empty.
 func (j *judge) Answers(w Want, free map[string]cluster.Milli, now time.Time) []Answer {
 	j.refresh()
 	var out []Answer
@@ -134,7 +134,7 @@ func (d *reader) readReport(s gpunode.Status) *report {
 		r.notReady, _, _ = strings.Cut(s.Condition(gpunode.ConditionReady).Message, "\n")
 	}
 	for _, g := range s.GPUs {
-		if c := d.cutOf(g); c != nil {
+		if c := d.noPlaceReason(g); c != nil {
 			r.migGPUs[gpureport.Ref(g.UUID)] = c
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // The first answer is the node that would be chosen, as if the pod were not there yet; the others say why not.
 func TestAnswers(t *testing.T) {
-	b := booksOf(4, 2)
+	b := clusterStateOf(4, 2)
 	b.Report("n00", statusOf(0, 2, hold{uid: "p", memory: 40}, hold{uid: "x", gpu: 1, memory: 70}))
 	b.Report("n01", statusOf(1, 2, hold{uid: "y", memory: 60}, hold{uid: "z", gpu: 1, memory: 60}))
 	b.Heartbeat("n03", noon().Add(-time.Hour), 40*time.Second, noon())
@@ -66,7 +66,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestStanding(t *testing.T) {
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	p := podOf("p", memory(40), sharing.PlacementAnnotation("main"), uuid(0, 1))
 	if _, ok := b.Standing("p"); ok {
 		t.Error("a pod that nobody told of is on a node")

@@ -22,11 +22,11 @@ func BenchmarkPod(b *testing.B) {
 		names[i] = nodeName(i)
 	}
 	begin := func() *scheduler.ClusterState {
-		books := booksOf(nodes, 8)
+		clusterNow := clusterStateOf(nodes, 8)
 		for _, name := range names {
-			books.Heartbeat(name, noon().Add(time.Second), 24*time.Hour, noon())
+			clusterNow.Heartbeat(name, noon().Add(time.Second), 24*time.Hour, noon())
 		}
-		return books
+		return clusterNow
 	}
 	free := func(yield func(string, cluster.Milli) bool) {
 		for _, name := range names {
@@ -35,19 +35,19 @@ func BenchmarkPod(b *testing.B) {
 			}
 		}
 	}
-	books, n := begin(), 0
+	clusterNow, n := begin(), 0
 	for b.Loop() {
 		n++
 		w := want(b, podOf(fmt.Sprint("p", n), map[string]string{sharing.ResourcePercent: "25"}))
-		books.Learn(w)
-		candidates := books.Candidates(w, free, noon())
+		clusterNow.Learn(w)
+		candidates := clusterNow.Candidates(w, free, noon())
 		first, ok := candidates.Best()
 		if !ok {
-			books = begin()
+			clusterNow = begin()
 			continue
 		}
-		books.Terms(w, first.Node, machine().CPU, noon())
-		if _, err := books.Reserve(w, first.Node, noon()); err != nil {
+		clusterNow.Terms(w, first.Node, machine().CPU, noon())
+		if _, err := clusterNow.Reserve(w, first.Node, noon()); err != nil {
 			b.Fatal(err)
 		}
 	}

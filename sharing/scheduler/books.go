@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// settle is how long after the end of a pod that its node never reported a heartbeat must come before it is believed
-// that the node holds nothing for it: an agent reports at most once a second, and tries again what failed.
+// settle applies to a pod that its node never reported. A heartbeat so long after the pod's end shows that the node has
+// no grant for it. An agent reports at most once a second, and tries again what failed.
 const settle = 5 * time.Second
 
 // Machine is what a node has in addition to its GPUs.
@@ -39,8 +39,8 @@ type ClusterState struct {
 type inventory struct {
 	nodes map[string]*node
 	pods  map[string]*pod
-	// recut counts the changes of nodes with GPUs in MIG mode.
-	recut *int
+	// migChanges counts the changes of nodes with GPUs in MIG mode.
+	migChanges *int
 }
 
 // New returns the state of an empty cluster.
@@ -48,7 +48,7 @@ func New() *ClusterState {
 	policy := cluster.NewOnline(nil)
 	l := &lessons{policy: policy, learned: map[string]bool{}}
 	j := &judge{
-		inventory: &inventory{nodes: map[string]*node{}, pods: map[string]*pod{}, recut: &l.survey.changes},
+		inventory: &inventory{nodes: map[string]*node{}, pods: map[string]*pod{}, migChanges: &l.survey.changes},
 		placer:    &placer{policy: policy}, lessons: l, reader: &reader{}, kinds: kinds{all: map[kindKey]kind{}},
 	}
 	return &ClusterState{judge: j, gangs: gangs{j}, explainer: explainer{gangs{j}}}
@@ -66,7 +66,7 @@ func (b *ClusterState) Configure(c config.Config) {
 func (x *inventory) node(name string) *node {
 	n := x.nodes[name]
 	if n == nil {
-		n = &node{name: name, pods: map[string]*pod{}, recut: x.recut}
+		n = &node{name: name, pods: map[string]*pod{}, migChanges: x.migChanges}
 		x.nodes[name] = n
 	}
 	return n
@@ -218,14 +218,14 @@ func (l *lessons) renew(all map[string]*node, read *reader) {
 	}
 	slices.Sort(names)
 	nodes := make([]cluster.Node, 0, len(names))
-	told := map[*geometry]bool{}
+	profileList := map[*geometry]bool{}
 	for _, name := range names {
 		nodes = append(nodes, all[name].parts()...)
 		for _, g := range all[name].report.geometries() {
-			told[g] = true
+			profileList[g] = true
 		}
 	}
-	read.geometries = slices.DeleteFunc(read.geometries, func(g *geometry) bool { return !told[g] })
+	read.geometries = slices.DeleteFunc(read.geometries, func(g *geometry) bool { return !profileList[g] })
 	l.policy.Nodes(nodes)
 	l.era++
 }

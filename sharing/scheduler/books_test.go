@@ -72,7 +72,7 @@ func TestFitSaysWhyNot(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := booksOf(1, 2)
+			b := clusterStateOf(1, 2)
 			s := statusOf(0, 2)
 			if tt.change != nil {
 				tt.change(&s)
@@ -87,7 +87,7 @@ func TestFitSaysWhyNot(t *testing.T) {
 	if v := scheduler.New().Fit(want(t, pods["whole"]), "n00", noon()); v.Reason != scheduler.NoReport {
 		t.Errorf("an unknown node: %q", v.Reason)
 	}
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	b.Machine("n00", scheduler.Machine{Offers: map[string]int64{sharing.ResourceMemory: 39}})
 	if v := b.Fit(want(t, pods["40GiB"]), "n00", noon()); v.Reason != scheduler.NotOffered {
 		t.Errorf("a node that offers 39: %q", v.Reason)
@@ -95,7 +95,7 @@ func TestFitSaysWhyNot(t *testing.T) {
 }
 
 func TestHeartbeatCountsFromWhenItIsSeen(t *testing.T) {
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	w := want(t, podOf("p", memory(1)))
 	at := func(s int) time.Time { return noon().Add(time.Duration(s) * time.Second) }
 	reason := func(s int) scheduler.Reason { return b.Fit(w, "n00", at(s)).Reason }
@@ -124,7 +124,7 @@ func TestHeartbeatCountsFromWhenItIsSeen(t *testing.T) {
 
 // What a pod holds, from its reservation to the end of its claim.
 func TestLifeOfAReservation(t *testing.T) {
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	first, second := podOf("first", memory(40)), podOf("second", memory(40))
 	fits := func(s int) bool {
 		return b.Fit(want(t, second), "n00", noon().Add(time.Duration(s)*time.Second)).Reason == scheduler.Fits
@@ -175,7 +175,7 @@ func TestLifeOfAReservation(t *testing.T) {
 
 // A pod that went before its node said anything of it is held until the node has had the time to.
 func TestGoneBeforeReported(t *testing.T) {
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	at := func(s int) time.Time { return noon().Add(time.Duration(s) * time.Second) }
 	p := podOf("first", memory(40))
 	p.Node = "n00"
@@ -195,7 +195,7 @@ func TestGoneBeforeReported(t *testing.T) {
 
 // The same name with another UID is another pod: what the first held stays the first's.
 func TestRecreatedUnderTheSameName(t *testing.T) {
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	old, young := podOf("a", memory(40)), podOf("b", memory(40))
 	young.Name = old.Name
 	if _, err := b.Reserve(want(t, old), "n00", noon()); err != nil {
@@ -227,7 +227,7 @@ func TestForgedPlacement(t *testing.T) {
 		return p
 	}
 	t.Run("the report says another", func(t *testing.T) {
-		b := booksOf(1, 2)
+		b := clusterStateOf(1, 2)
 		p := forged(uuid(0, 1))
 		b.Pod(p, want(t, p), noon())
 		b.Report("n00", statusOf(0, 2, hold{uid: "forger", gpu: 0, memory: 60}))
@@ -238,7 +238,7 @@ func TestForgedPlacement(t *testing.T) {
 	for name, value := range map[string]string{"no GPU of this node": uuid(7, 0), "no UUID": "x", "two": uuid(0, 0) +
 		"," + uuid(0, 1)} {
 		t.Run(name, func(t *testing.T) {
-			b := booksOf(1, 2)
+			b := clusterStateOf(1, 2)
 			p := forged(value)
 			b.Pod(p, want(t, p), noon())
 			if free(b, 0) == free(b, 1) {
@@ -247,7 +247,7 @@ func TestForgedPlacement(t *testing.T) {
 		})
 	}
 	t.Run("a reservation made here counts more", func(t *testing.T) {
-		b := booksOf(1, 2)
+		b := clusterStateOf(1, 2)
 		p := forged(uuid(0, 1))
 		w := want(t, podOf("forger", memory(60), "kerf.dev/gpu-uuid", uuid(0, 0)))
 		if _, err := b.Reserve(w, "n00", noon()); err != nil {
@@ -259,7 +259,7 @@ func TestForgedPlacement(t *testing.T) {
 		}
 	})
 	t.Run("onto a GPU that is full", func(t *testing.T) {
-		b := booksOf(1, 2)
+		b := clusterStateOf(1, 2)
 		b.Report("n00", statusOf(0, 2, hold{uid: "x", gpu: 0, memory: 70}))
 		p := forged(uuid(0, 0))
 		b.Pod(p, want(t, p), noon())
@@ -271,7 +271,7 @@ func TestForgedPlacement(t *testing.T) {
 
 // Another scheduler bound it: the node chooses, and the cluster state predicts that.
 func TestBoundWithoutAPlan(t *testing.T) {
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	p := podOf("foreign", memory(60))
 	p.Node = "n00"
 	b.Pod(p, want(t, p), noon())
@@ -281,7 +281,7 @@ func TestBoundWithoutAPlan(t *testing.T) {
 }
 
 func TestGPULostWhileReserved(t *testing.T) {
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	w := want(t, podOf("first", memory(60), "kerf.dev/gpu-uuid", uuid(0, 0)+","+uuid(0, 1)))
 	if _, err := b.Reserve(w, "n00", noon()); err != nil {
 		t.Fatal(err)
@@ -301,7 +301,7 @@ func TestInitContainersUseWhatFollows(t *testing.T) {
 		{Name: "side", Kind: sharing.ContainerSidecar, Limits: memory(5)},
 		{Name: "main", Limits: memory(20)},
 	}}
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	w := want(t, p)
 	plan, err := b.Reserve(w, "n00", noon())
 	if err != nil {
@@ -328,7 +328,7 @@ func TestProfilesComeFromTheConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	b.Configure(c)
 	b.Report("n00", statusOf(0, 1, hold{uid: "x", gpu: 0, memory: 50}))
 	p := podOf("p", memory(20), "kerf.dev/profile", "small")

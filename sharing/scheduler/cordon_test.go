@@ -13,7 +13,7 @@ import (
 
 // A GPU that is cordoned is not planned on, whether its agent says so or the administrator's word was read before.
 func TestCordonedGPU(t *testing.T) {
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	s := statusOf(0, 2)
 	s.GPUs[0].Cordoned = "fan"
 	b.Report(nodeName(0), s)

@@ -17,8 +17,8 @@ import (
 
 // geometry is the MIG geometry of a GPU. Equal reports share it, so that derived values are computed once.
 type geometry struct {
-	told  []gpunode.MIGProfile
-	table *mig.Table
+	profileList []gpunode.MIGProfile
+	table       *mig.Table
 	// node is one without GPUs that has the table.
 	node cluster.Node
 }
@@ -40,8 +40,8 @@ type migGPU struct {
 
 // What GPUNode.switchableTo says.
 const (
-	turnsToMIG    = "mig"
-	turnsToShared = "shared"
+	switchableToMIG    = "mig"
+	switchableToShared = "shared"
 )
 
 // reader reads reports.
@@ -50,9 +50,9 @@ type reader struct {
 	geometries []*geometry
 }
 
-// cutOf reads the MIG state of a GPU; nil for one that is not in MIG mode, and never switches to it.
-func (d *reader) cutOf(g gpunode.GPU) *migGPU {
-	turns := g.SwitchableTo == turnsToMIG && !g.MIG || g.SwitchableTo == turnsToShared && g.MIG
+// noPlaceReason reads the MIG state of a GPU; nil for one that is not in MIG mode, and never switches to it.
+func (d *reader) noPlaceReason(g gpunode.GPU) *migGPU {
+	turns := g.SwitchableTo == switchableToMIG && !g.MIG || g.SwitchableTo == switchableToShared && g.MIG
 	switch {
 	case !g.MIG && (g.MIGState == nil || len(g.MIGState.Geometry) == 0):
 		return nil
@@ -78,12 +78,13 @@ func (d *reader) cutOf(g gpunode.GPU) *migGPU {
 	return c
 }
 
-func (d *reader) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
-	if i := slices.IndexFunc(d.geometries, func(g *geometry) bool { return reflect.DeepEqual(g.told, told) }); i >= 0 {
+func (d *reader) geometryOf(profileList []gpunode.MIGProfile) (*geometry, error) {
+	same := func(g *geometry) bool { return reflect.DeepEqual(g.profileList, profileList) }
+	if i := slices.IndexFunc(d.geometries, same); i >= 0 {
 		return d.geometries[i], nil
 	}
 	var profiles []mig.Profile
-	for _, p := range told {
+	for _, p := range profileList {
 		profiles = append(profiles, mig.Profile{
 			ID: p.ID, Name: p.Name, Compute: p.Compute, Memory: gpureport.Bytes(p.MemoryBytes), Most: p.MaxInstances,
 			Size: p.MemorySlices, Starts: p.PlacementStarts,
@@ -94,7 +95,7 @@ func (d *reader) geometryOf(told []gpunode.MIGProfile) (*geometry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read its MIG geometry: %w", err)
 	}
-	g := &geometry{told: told, table: table, node: cluster.Node{Table: table}}
+	g := &geometry{profileList: profileList, table: table, node: cluster.Node{Table: table}}
 	g.node.SetMIG(nil)
 	d.geometries = append(d.geometries, g)
 	return g, nil
@@ -109,7 +110,7 @@ func (c *migGPU) instance(profile string, start int) sharing.Instance {
 	if c == nil || c.geometry == nil {
 		return in
 	}
-	for _, p := range c.told {
+	for _, p := range c.profileList {
 		if p.Name == profile && slices.Contains(p.PlacementStarts, start) {
 			in.ID, in.Size = p.ID, p.MemorySlices
 		}

@@ -18,8 +18,8 @@ import (
 // explainer says why pods are not placed.
 type explainer struct{ gangs }
 
-// Explain says in one line why no node answers the pod: "needs 40GiB on one GPU: best of 12 nodes has 31GiB free; 3
-// nodes lack level driver". It is empty when a node does. Nodes that no agent reports of are not counted.
+// Explain is why no node answers the pod, in one line. An example is "needs 40GiB on one GPU: best of 12 nodes has
+// 31GiB free; 3 nodes lack level driver". It is empty when a node does. Nodes without an agent's report do not count.
 func (e *explainer) Explain(w Want, now time.Time) string {
 	names := make([]string, 0, len(e.nodes))
 	for name, n := range e.nodes {

@@ -76,7 +76,7 @@ func TestExplain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := booksOf(len(tt.nodes), 2)
+			b := clusterStateOf(len(tt.nodes), 2)
 			for i, make := range tt.nodes {
 				b.Report(nodeName(i), make(i%2))
 			}
@@ -88,7 +88,7 @@ func TestExplain(t *testing.T) {
 }
 
 func TestExplainCountsNodesThatAreNotHeardFrom(t *testing.T) {
-	b := booksOf(2, 1)
+	b := clusterStateOf(2, 1)
 	got := b.Explain(want(t, podOf("p", memory(40))), noon().Add(41_000_000_000))
 	if want := "needs 40GiB on one GPU: 2 nodes have a kerf-agent that is not heard from"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -97,7 +97,7 @@ func TestExplainCountsNodesThatAreNotHeardFrom(t *testing.T) {
 
 // Shares gather, and leave whole GPUs and whole nodes free.
 func TestScorePrefersWhatIsInUse(t *testing.T) {
-	b := booksOf(3, 2)
+	b := clusterStateOf(3, 2)
 	b.Report("n01", statusOf(1, 2, hold{uid: "a", gpu: 1, memory: 39, per: 40}))
 	w := want(t, podOf("p", map[string]string{sharing.ResourceMemory: "40", sharing.ResourcePercent: "50"}))
 	w.CPU = 4000
@@ -122,7 +122,7 @@ func TestScorePrefersWhatIsInUse(t *testing.T) {
 }
 
 func TestFitIf(t *testing.T) {
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	b.Report("n00", statusOf(0, 1, hold{uid: "a", gpu: 0, memory: 30, per: 30},
 		hold{uid: "b", gpu: 0, memory: 30, per: 30}))
 	large, small := want(t, podOf("large", memory(40))), want(t, podOf("small", memory(19)))

@@ -221,8 +221,8 @@ func (m *placer) fit(n *node, s *state, w Want, now time.Time) Verdict {
 	return m.permittedMemory(w, v)
 }
 
-// choose is the placement of one request on the node: where the GPUs give it as they are, else where one that is idle
-// would change its mode for it.
+// choose is the placement of one request on the node. It uses the GPUs as they are, or else changes the mode of an idle
+// one.
 func (m *placer) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
 	p, err := m.chooseIn(n, s, r, cpu)
 	if err == nil {
@@ -236,11 +236,11 @@ func (m *placer) choose(n *node, s *state, r sharing.Request, cpu cluster.Milli)
 	return nil, err
 }
 
-// chooseIn is the placement of one request in a state of the node: of a share of one GPU where the policy wants it,
-// else where the agent would put it.
+// chooseIn is the placement of one request in a state of the node. For a share of one GPU the policy decides, else the
+// agent's rule.
 func (m *placer) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Milli) (sharing.Placement, error) {
 	if r.Kind == sharing.KindMIG {
-		return n.chooseCut(s, r, cpu, m.cutter(r))
+		return n.chooseInstance(s, r, cpu, m.instanceChooser(r))
 	}
 	p, err := allocator.Choose(s.gpus, r)
 	if err != nil || r.Kind == sharing.KindWhole || r.GPUs != 1 || r.Place == sharing.PlaceSpread {
@@ -259,7 +259,7 @@ func (m *placer) chooseIn(n *node, s *state, r sharing.Request, cpu cluster.Mill
 // because says why no placement answers the request: by the first thing that too few GPUs of the node have.
 func because(s *state, r sharing.Request, err error) (Reason, string) {
 	if r.Kind == sharing.KindMIG {
-		return noCut(s, r)
+		return noInstance(s, r)
 	}
 	if len(s.gpus) < r.GPUs {
 		return LacksGPUs, fmt.Sprintf("%d GPUs, %d asked", len(s.gpus), r.GPUs)
@@ -280,8 +280,7 @@ func because(s *state, r sharing.Request, err error) (Reason, string) {
 	return LacksRoom, no.Summary
 }
 
-// textOf is the reason of a node with what is known of the GPUs that it is about: of levels, what the strongest of them
-// says.
+// textOf is the reason of a node, with what is known of its GPUs. Of levels it has what the strongest of them says.
 func textOf(s *state, why Reason, gpus []allocator.Reason) string {
 	switch why {
 	case LacksLevel:

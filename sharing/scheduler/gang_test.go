@@ -41,7 +41,7 @@ func TestGang(t *testing.T) {
 		"whole nodes": {pods: 2, limits: whole(2), held: [4]int64{1, 0, 0, 0}, want: []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := booksOf(4, 2)
+			b := clusterStateOf(4, 2)
 			for n, gib := range tc.held {
 				if gib > 0 {
 					b.Report(nodeName(n), statusOf(n, 2, hold{uid: fmt.Sprint("held", n), memory: gib}))
@@ -73,7 +73,7 @@ func TestGang(t *testing.T) {
 
 // What Gang finds can be taken pod by pod, and it takes nothing itself.
 func TestGangTakesNothing(t *testing.T) {
-	b := booksOf(2, 2)
+	b := clusterStateOf(2, 2)
 	var wants []scheduler.Want
 	for i := range 8 {
 		wants = append(wants, want(t, podOf(fmt.Sprint("p", i), memory(30))))
@@ -100,7 +100,7 @@ func TestGangTakesNothing(t *testing.T) {
 
 // There is more room where anything was given back, and only there.
 func TestRoomMore(t *testing.T) {
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	before := b.Room("n00", noon())
 	if b.Room("n00", noon()).More(before) {
 		t.Error("the same is more")
@@ -122,14 +122,14 @@ func TestRoomMore(t *testing.T) {
 	}
 }
 
-// Who gives way to a gang is, of all sets of pods that make room for it, the one with the least toll: compared with
-// every set there is, on small clusters by chance.
+// The pods that give way to a gang are, of all sets that free enough capacity for it, those with the least toll. The
+// test compares every set, on small random clusters.
 func TestGangVictimsAreTheLeast(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 2))
 	names := []string{"n00", "n01"}
 	ways, none := 0, 0
 	for range 120 {
-		b := booksOf(2, 2)
+		b := clusterStateOf(2, 2)
 		var candidates []scheduler.Victim
 		for n := range names {
 			var holds []hold
@@ -193,7 +193,7 @@ func TestGangVictimsAreTheLeast(t *testing.T) {
 
 // If pods that already end free enough, no other pod is evicted.
 func TestGangVictimsThatGoAlready(t *testing.T) {
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	b.Report("n00", statusOf(0, 2, hold{uid: "a", gpu: 0, memory: 60}, hold{uid: "b", gpu: 1, memory: 60}))
 	var candidates []scheduler.Victim
 	for _, uid := range []string{"a", "b"} {

@@ -95,8 +95,8 @@ func machine() scheduler.Machine {
 	}}
 }
 
-// booksOf is the state of a cluster with nodes of so many GPUs each, all with a heartbeat at noon.
-func booksOf(nodes, gpus int) *scheduler.ClusterState {
+// clusterStateOf is the state of a cluster with nodes of so many GPUs each, all with a heartbeat at noon.
+func clusterStateOf(nodes, gpus int) *scheduler.ClusterState {
 	b := scheduler.New()
 	for i := range nodes {
 		name := nodeName(i)

@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/allocator/cluster"
 )
 
-// cutter says which GPU in MIG mode answers a request, and where on it.
-type cutter interface {
+// instanceChooser says which GPU in MIG mode answers a request, and where on it.
+type instanceChooser interface {
 	cluster.Policy
 	cluster.Starter
 }
@@ -53,15 +53,15 @@ func usualStart(n *cluster.Node, gpu, profile int) int {
 	return start
 }
 
-func (m *placer) cutter(r sharing.Request) cutter {
+func (m *placer) instanceChooser(r sharing.Request) instanceChooser {
 	if r.Place == sharing.PlaceSpread {
 		return spread{}
 	}
 	return m.policy
 }
 
-// hardened is a request for memory that only the hardware may hold, as one for the smallest MIG instance that has it,
-// where the node has GPUs in MIG mode; any other stays as it is. The agent does the same.
+// hardened turns a request for memory that only hardware may enforce into one for the smallest MIG instance that has
+// it. It does so if the node has GPUs in MIG mode; any other request stays as it is. The agent does the same.
 func (n *node) hardened(r sharing.Request) sharing.Request {
 	if n.report == nil || len(n.report.migGPUs) == 0 ||
 		r.Kind != sharing.KindShared || r.MinLevel != sharing.LevelHardware || r.Memory == 0 || r.Percent != 0 ||
@@ -72,9 +72,9 @@ func (n *node) hardened(r sharing.Request) sharing.Request {
 	return r
 }
 
-// cutView is the GPUs of a node that have a geometry and can answer the request, as policies see them, and which GPUs
-// of the state they are.
-func (n *node) cutView(s *state, g *geometry, r sharing.Request) (view cluster.Node, gpus []int) {
+// migView is the GPUs of a node that have a geometry and can answer the request, as policies see them. It also says
+// which GPUs of the state they are.
+func (n *node) migView(s *state, g *geometry, r sharing.Request) (view cluster.Node, gpus []int) {
 	view = g.node
 	view.Name, view.CPU, view.Memory = n.name, n.machine.CPU, n.machine.Memory
 	var have []mig.Occupancy
@@ -88,16 +88,17 @@ func (n *node) cutView(s *state, g *geometry, r sharing.Request) (view cluster.N
 	return view, gpus
 }
 
-// cutShape is a request for an instance as policies see it.
-func cutShape(r sharing.Request, cpu cluster.Milli) cluster.Shape {
+// instanceShape is a request for an instance as policies see it.
+func instanceShape(r sharing.Request, cpu cluster.Milli) cluster.Shape {
 	s := shapeOf(r, cpu)
 	s.Models, s.Level = "", sharing.LevelUnknown
 	return s
 }
 
-// chooseCut is the instance that answers a request: one of a layout before one that must be created, because it costs
-// nothing.
-func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutter) (sharing.Placement, error) {
+// chooseInstance is the instance that answers a request. One of a layout comes before one that must be created, because
+// it costs nothing.
+func (n *node) chooseInstance(s *state, r sharing.Request, cpu cluster.Milli,
+	by instanceChooser) (sharing.Placement, error) {
 	var kinds []*geometry
 	for _, g := range s.gpus {
 		c := s.migGPU(g.GPU.Ref())
@@ -116,8 +117,8 @@ func (n *node) chooseCut(s *state, r sharing.Request, cpu cluster.Milli, by cutt
 	var best sharing.Placement
 	most := int64(0)
 	for _, kind := range kinds {
-		view, gpus := n.cutView(s, kind, r)
-		shape := cutShape(r, cpu)
+		view, gpus := n.migView(s, kind, r)
+		shape := instanceShape(r, cpu)
 		p, ok := view.Instance(shape)
 		if !ok || !slices.ContainsFunc(gpuIndexes(view),
 			func(g int) bool { start, _ := view.Usual(g, p); return start >= 0 }) {
@@ -145,8 +146,8 @@ func gpuIndexes(n cluster.Node) []int {
 	return out
 }
 
-// plannedCut is the instance of a plan; false when the plan is not one for this request, or its place is taken.
-func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placement, bool) {
+// plannedInstance is the instance of a plan; false when the plan is not one for this request, or its place is taken.
+func (s *state) plannedInstance(a sharing.Advice, r sharing.Request) (sharing.Placement, bool) {
 	if len(a.GPUs) != 1 || a.MIG.Profile == "" {
 		return nil, false
 	}
@@ -160,8 +161,8 @@ func (s *state) plannedCut(a sharing.Advice, r sharing.Request) (sharing.Placeme
 	return sharing.Placement{instanceShare(gpu, p, start)}, ok
 }
 
-// lendsCut is true when a container of the pod has an instance that the request takes.
-func (s *state) lendsCut(uid string, r sharing.Request) bool {
+// admitsInstance is true when a container of the pod has an instance that the request takes.
+func (s *state) admitsInstance(uid string, r sharing.Request) bool {
 	return slices.ContainsFunc(s.held[uid], func(f sharing.Share) bool {
 		c, g := s.migGPU(f.GPU), s.at(f.GPU)
 		p, ok := c.profile(r)
@@ -169,17 +170,17 @@ func (s *state) lendsCut(uid string, r sharing.Request) bool {
 	})
 }
 
-// cutScore is the score of the GPU that a placement is on, with the terms of it. A GPU with a layout loses nothing.
-func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placement, cpu, free cluster.Milli) (int64,
-	[]cluster.Term) {
+// instanceScore is the score of a placement's GPU, with its terms. A GPU with a layout loses nothing.
+func (m *placer) instanceScore(n *node, s *state, r sharing.Request, p sharing.Placement,
+	cpu, free cluster.Milli) (int64, []cluster.Term) {
 	c := s.migGPU(p[0].GPU)
 	if c == nil || c.geometry == nil || c.fixed {
 		return 0, nil
 	}
-	view, _ := n.cutView(s, c.geometry, r)
+	view, _ := n.migView(s, c.geometry, r)
 	view.CPU = free
-	shape := view.Resolve(cutShape(r, cpu))
-	if by := m.cutter(r); by != cutter(m.policy) {
+	shape := view.Resolve(instanceShape(r, cpu))
+	if by := m.instanceChooser(r); by != instanceChooser(m.policy) {
 		score, _ := by.Score(&view, shape)
 		return score, nil
 	}
@@ -187,8 +188,8 @@ func (m *placer) cutScore(n *node, s *state, r sharing.Request, p sharing.Placem
 	return score, m.policy.Terms(&view, shape)
 }
 
-// noCut says why no instance answers the request.
-func noCut(s *state, r sharing.Request) (Reason, string) {
+// noInstance says why no instance answers the request.
+func noInstance(s *state, r sharing.Request) (Reason, string) {
 	has := func(g allocator.GPUState) bool {
 		_, ok := s.migGPUs[g.GPU.Ref()].profile(r) // those too that may be put in MIG mode once they are idle
 		return ok && r.Admits(g.GPU)
@@ -219,8 +220,8 @@ func noCut(s *state, r sharing.Request) (Reason, string) {
 		n, r)
 }
 
-// profilesOf are the names of the profiles that GPUs give that the request admits, from the smallest to the largest;
-// those of a layout where there is one.
+// profilesOf are the names of the profiles that GPUs give and that the request admits, from the smallest to the
+// largest. With a layout, they are the layout's.
 func profilesOf(s *state, r sharing.Request) string {
 	var names []string
 	add := func(name string) {
@@ -242,8 +243,8 @@ func profilesOf(s *state, r sharing.Request) string {
 	return strings.Join(names, ", ")
 }
 
-// otherProfiles are the names of the profiles of a node of which no GPU knows one that the pod asks for; false where
-// each is known, and where no GPU has profiles.
+// otherProfiles are the names of the profiles of a node if no GPU knows one that the pod requests. It is false if each
+// is known, and if no GPU has profiles.
 func otherProfiles(s *state, w Want) (string, bool) {
 	for _, a := range w.Asks {
 		known := func(c *migGPU) bool {

@@ -39,15 +39,15 @@ type migGrant struct {
 	start   int
 }
 
-// cutStatus is the report of a node of so many GPUs, all in MIG mode.
-func cutStatus(node, gpus int, pieces ...migGrant) gpunode.Status {
+// migStatus is the report of a node of so many GPUs, all in MIG mode.
+func migStatus(node, gpus int, grants ...migGrant) gpunode.Status {
 	s := statusOf(node, gpus)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		g.MIG, g.FreeBytes, g.FreePercent, g.Levels = true, 0, 0, nil
 		g.MIGState = &gpunode.MIGState{MemorySlices: 8, Geometry: slices7()}
 	}
-	for _, p := range pieces {
+	for _, p := range grants {
 		s.Grants = append(s.Grants, gpunode.Grant{ID: p.uid + p.profile, PodUID: p.uid, Container: "main",
 			Level: "hardware",
 			Shares: []gpunode.Share{{GPU: uuid(node, p.gpu), MemoryBytes: 10 * gib, MIGProfile: p.profile,
@@ -57,8 +57,8 @@ func cutStatus(node, gpus int, pieces ...migGrant) gpunode.Status {
 	return s
 }
 
-func cutBooks(s gpunode.Status) *scheduler.ClusterState {
-	b := booksOf(1, 1)
+func migState(s gpunode.Status) *scheduler.ClusterState {
+	b := clusterStateOf(1, 1)
 	b.Report("n00", s)
 	return b
 }
@@ -66,8 +66,8 @@ func cutBooks(s gpunode.Status) *scheduler.ClusterState {
 func mig(profile string) map[string]string { return map[string]string{"kerf.dev/mig-" + profile: "1"} }
 
 func TestInstanceFits(t *testing.T) {
-	change := func(do func(g *gpunode.GPU), pieces ...migGrant) gpunode.Status {
-		s := cutStatus(0, 1, pieces...)
+	change := func(do func(g *gpunode.GPU), grants ...migGrant) gpunode.Status {
+		s := migStatus(0, 1, grants...)
 		do(&s.GPUs[0])
 		return s
 	}
@@ -96,19 +96,19 @@ func TestInstanceFits(t *testing.T) {
 		want        scheduler.Reason
 		plan        string
 	}{
-		"an empty GPU": {cutStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@4"},
-		"the only place": {cutStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil,
+		"an empty GPU": {migStatus(0, 1), mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@4"},
+		"the only place": {migStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}), mig("3g.40gb"), nil,
 			scheduler.Fits, "/3g.40gb@0"},
-		"a full GPU": {cutStatus(0, 1, migGrant{"a", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
+		"a full GPU": {migStatus(0, 1, migGrant{"a", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
 			scheduler.LacksInstance, ""},
-		"next to the claim of no pod": {cutStatus(0, 1, migGrant{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
+		"next to the claim of no pod": {migStatus(0, 1, migGrant{"", 0, "1g.10gb", 0}), mig("7g.80gb"), nil,
 			scheduler.LacksInstance, ""},
-		"parts of one instance": {cutStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}, migGrant{"b", 0, "3g.40gb", 4}),
+		"parts of one instance": {migStatus(0, 1, migGrant{"a", 0, "3g.40gb", 4}, migGrant{"b", 0, "3g.40gb", 4}),
 			mig("3g.40gb"), nil, scheduler.Fits, "/3g.40gb@0"},
-		"memory that hardware holds": {cutStatus(0, 1), memory(15), hard, scheduler.Fits, "/1g.20gb@6"},
-		"as much as the whole":       {cutStatus(0, 1), memory(79), hard, scheduler.Fits, "/7g.80gb@0"},
-		"memory alone":               {cutStatus(0, 1), memory(15), nil, scheduler.WrongModel, ""},
-		"another model": {cutStatus(0, 1), mig("1g.10gb"), []string{"kerf.dev/gpu-model", "A100"},
+		"memory that hardware holds": {migStatus(0, 1), memory(15), hard, scheduler.Fits, "/1g.20gb@6"},
+		"as much as the whole":       {migStatus(0, 1), memory(79), hard, scheduler.Fits, "/7g.80gb@0"},
+		"memory alone":               {migStatus(0, 1), memory(15), nil, scheduler.WrongModel, ""},
+		"another model": {migStatus(0, 1), mig("1g.10gb"), []string{"kerf.dev/gpu-model", "A100"},
 			scheduler.WrongModel, ""},
 		"not in MIG mode":                 {statusOf(0, 1), mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
 		"memory by hardware, no MIG mode": {statusOf(0, 1), memory(15), hard, scheduler.LacksLevel, ""},
@@ -141,7 +141,7 @@ func TestInstanceFits(t *testing.T) {
 			mig("1g.10gb"), nil, scheduler.LacksProfile, ""},
 		"a list that is none": {change(func(g *gpunode.GPU) { g.MIGState.Geometry[0].MemorySlices = 99 }),
 			mig("3g.40gb"), nil, scheduler.LacksProfile, ""},
-		"a claim that is none of its places": {cutStatus(0, 1, migGrant{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil,
+		"a claim that is none of its places": {migStatus(0, 1, migGrant{"a", 0, "3g.40gb", 1}), mig("1g.10gb"), nil,
 			scheduler.Unhealthy, ""},
 		"a layout": {change(layout), mig("1g.10gb"), nil, scheduler.Fits, "/1g.10gb@1"},
 		"what is left of a layout": {change(layout, migGrant{"a", 0, "1g.10gb", 1}), mig("1g.10gb"), nil,
@@ -153,7 +153,7 @@ func TestInstanceFits(t *testing.T) {
 			mig("1g.10gb"), nil, scheduler.LacksInstance, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := cutBooks(tc.status)
+			b := migState(tc.status)
 			w := want(t, podOf("p", tc.limits, tc.annotations...))
 			v := b.Fit(w, "n00", noon())
 			if v.Reason != tc.want {
@@ -175,7 +175,7 @@ func TestInstanceFits(t *testing.T) {
 // The message for a misspelled profile lists the existing ones, whether the node offers the resource or not.
 func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
 	const all = "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 7g.80gb"
-	fixed := cutStatus(0, 1)
+	fixed := migStatus(0, 1)
 	fixed.GPUs[0].MIGState.LayoutFromPool = true
 	fixed.GPUs[0].MIGState.Instances = []gpunode.MIGInstance{{Profile: "1g.10gb", Managed: true, MemorySlices: 1,
 		Ready: true}}
@@ -184,15 +184,15 @@ func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
 		ask        string
 		text, line string
 	}{
-		"one of them": {cutStatus(0, 2), "5g.60gb", "write one of " + all,
+		"one of them": {migStatus(0, 2), "5g.60gb", "write one of " + all,
 			"1 node has no GPU with this MIG profile, but with " + all},
-		"before any mode": {turnStatus(0, 1), "5g.60gb", "write one of " + all,
+		"before any mode": {switchStatus(0, 1), "5g.60gb", "write one of " + all,
 			"1 node has no GPU with this MIG profile, but with " + all},
 		"a layout": {fixed, "5g.60gb", "write one of 1g.10gb",
 			"1 node has no GPU with this MIG profile, but with 1g.10gb"},
 		"no MIG at all": {statusOf(0, 1), "5g.60gb", "", "1 node"},
 	} {
-		b := cutBooks(tt.status)
+		b := migState(tt.status)
 		for _, offers := range []map[string]int64{nil, {"kerf.dev/mig-" + tt.ask: 1}} {
 			if offers != nil {
 				b.Machine("n00", scheduler.Machine{Offers: offers})
@@ -211,7 +211,7 @@ func TestMisspeltProfileNamesThoseThatThereAre(t *testing.T) {
 
 // An instance is taken from its reservation until its node has released it, also in a new cluster state.
 func TestInstanceLife(t *testing.T) {
-	b := cutBooks(cutStatus(0, 1))
+	b := migState(migStatus(0, 1))
 	p := podOf("p", mig("3g.40gb"))
 	plan, err := b.Reserve(want(t, p), "n00", noon())
 	if err != nil {
@@ -220,12 +220,11 @@ func TestInstanceLife(t *testing.T) {
 	p.Node, p.Annotations = "n00", scheduler.Annotations(plan)
 	b.Pod(p, want(t, p), noon())
 	other := want(t, podOf("q", mig("3g.40gb")))
-	again := cutBooks(cutStatus(0, 1))
+	again := migState(migStatus(0, 1))
 	again.Pod(p, want(t, p), noon())
-	for name, books := range map[string]*scheduler.ClusterState{"these": b, "anew": again} {
-		if got := scheduler.Annotations(books.Fit(other, "n00", noon()).Plan)["scheduling.kerf.dev/main"]; got != uuid(
-			0,
-			0)+"/3g.40gb@0" {
+	for name, state := range map[string]*scheduler.ClusterState{"these": b, "again": again} {
+		got := scheduler.Annotations(state.Fit(other, "n00", noon()).Plan)["scheduling.kerf.dev/main"]
+		if got != uuid(0, 0)+"/3g.40gb@0" {
 			t.Errorf("%s: the next one is planned on %q", name, got)
 		}
 	}
@@ -233,7 +232,7 @@ func TestInstanceLife(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// The node did otherwise; then that counts.
-	b.Report("n00", cutStatus(0, 1, migGrant{"p", 0, "3g.40gb", 0}))
+	b.Report("n00", migStatus(0, 1, migGrant{"p", 0, "3g.40gb", 0}))
 	if got := scheduler.Annotations(b.Fit(other, "n00", noon()).Plan)["scheduling.kerf.dev/main"]; got != uuid(0, 0)+
 		"/3g.40gb@4" {
 		t.Errorf("after the report the next one is planned on %q", got)
@@ -244,7 +243,7 @@ func TestInstanceLife(t *testing.T) {
 		t.Errorf("%v while the node has not let go", v.Reason)
 	}
 	before := b.Room("n00", noon())
-	b.Report("n00", cutStatus(0, 1))
+	b.Report("n00", migStatus(0, 1))
 	if v := b.Fit(all, "n00", noon()); v.Reason != scheduler.Fits || !b.Room("n00", noon()).More(before) {
 		t.Errorf("%v after the node has let go", v.Reason)
 	}
@@ -252,7 +251,7 @@ func TestInstanceLife(t *testing.T) {
 
 // An init container takes the instance of a later one; containers that run at the same time have one each.
 func TestInstancesOfOnePod(t *testing.T) {
-	b := cutBooks(cutStatus(0, 1))
+	b := migState(migStatus(0, 1))
 	p := podOf("p", mig("3g.40gb"))
 	p.Containers = append(p.Containers, sharing.PodContainer{Name: "side", Limits: mig("3g.40gb")},
 		sharing.PodContainer{Name: "first", Kind: sharing.ContainerInit, Limits: mig("3g.40gb")})
@@ -265,7 +264,7 @@ func TestInstancesOfOnePod(t *testing.T) {
 
 // The pods that give way for an instance are those on the GPU where the fewest do.
 func TestInstanceVictims(t *testing.T) {
-	b := cutBooks(cutStatus(0, 2, migGrant{"a", 0, "1g.10gb", 0}, migGrant{"b", 0, "1g.10gb", 4},
+	b := migState(migStatus(0, 2, migGrant{"a", 0, "1g.10gb", 0}, migGrant{"b", 0, "1g.10gb", 4},
 		migGrant{"c", 1, "3g.40gb", 0}))
 	var all []scheduler.Victim
 	for _, uid := range []string{"a", "b", "c"} {
@@ -284,8 +283,8 @@ func TestInstanceVictims(t *testing.T) {
 // A node of both kinds of GPU gives each what it is asked for, and the score has the terms of an instance.
 func TestMixedNode(t *testing.T) {
 	s := statusOf(0, 2)
-	s.GPUs[1] = cutStatus(0, 2).GPUs[1]
-	b := cutBooks(s)
+	s.GPUs[1] = migStatus(0, 2).GPUs[1]
+	b := migState(s)
 	b.Report("n00", s)
 	for _, tc := range []struct {
 		limits map[string]string

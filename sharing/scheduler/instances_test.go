@@ -15,22 +15,22 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// cutLife is a pod on an instance; reported is true once its node has reported it.
-type cutLife struct {
+// instanceLife is a pod on an instance; reported is true once its node has reported it.
+type instanceLife struct {
 	migGrant
 	node     int
 	reported bool
 }
 
-// cutWorld counts placement units and compute slices by hand.
-type cutWorld struct {
+// migWorld counts placement units and compute slices by hand.
+type migWorld struct {
 	*testing.T
-	books *scheduler.ClusterState
-	lives []*cutLife
+	clusterNow *scheduler.ClusterState
+	lives      []*instanceLife
 }
 
 // units are those that are taken on each GPU, and the compute slices.
-func (w *cutWorld) units(node, gpu int) (taken [8]bool, compute int, counts map[string]int) {
+func (w *migWorld) units(node, gpu int) (taken [8]bool, compute int, counts map[string]int) {
 	counts = map[string]int{}
 	for _, l := range w.lives {
 		if l.node != node || l.gpu != gpu {
@@ -50,7 +50,7 @@ func (w *cutWorld) units(node, gpu int) (taken [8]bool, compute int, counts map[
 }
 
 // fits is whether the GPU has a place for the profile.
-func (w *cutWorld) fits(node, gpu, profile int) bool {
+func (w *migWorld) fits(node, gpu, profile int) bool {
 	p := slices7()[profile]
 	taken, compute, counts := w.units(node, gpu)
 	return compute+p.Compute <= 7 && counts[p.Name] < p.MaxInstances && slices.ContainsFunc(p.PlacementStarts,
@@ -63,24 +63,24 @@ func profileOf(name string) int {
 	return slices.IndexFunc(slices7(), func(p gpunode.MIGProfile) bool { return p.Name == name })
 }
 
-func (w *cutWorld) report(node int, all bool) {
-	var pieces []migGrant
+func (w *migWorld) report(node int, all bool) {
+	var grants []migGrant
 	for _, l := range w.lives {
 		if l.node == node {
 			l.reported = l.reported || all
 			if l.reported {
-				pieces = append(pieces, l.migGrant)
+				grants = append(grants, l.migGrant)
 			}
 		}
 	}
-	w.books.Report(nodeName(node), cutStatus(node, worldGPUs, pieces...))
+	w.clusterNow.Report(nodeName(node), migStatus(node, worldGPUs, grants...))
 }
 
 // The accounting of MIG instances equals a model that counts units one by one: the same requests fit, and nothing is
 // granted twice.
 func TestInstancesAsCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
-	w := &cutWorld{T: t, books: booksOf(worldNodes, worldGPUs)}
+	w := &migWorld{T: t, clusterNow: clusterStateOf(worldNodes, worldGPUs)}
 	for n := range worldNodes {
 		w.report(n, true)
 	}
@@ -93,7 +93,7 @@ func TestInstancesAsCounted(t *testing.T) {
 			p := podOf(fmt.Sprintf("p%05d", step), mig(slices7()[which].Name))
 			n := random.IntN(worldNodes)
 			fits := slices.ContainsFunc([]int{0, 1, 2}, func(g int) bool { return w.fits(n, g, which) })
-			plan, err := w.books.Reserve(want(t, p), nodeName(n), now)
+			plan, err := w.clusterNow.Reserve(want(t, p), nodeName(n), now)
 			if fits != (err == nil) {
 				t.Fatalf("step %d: %s on node %d: counted %t, books say %v", step, slices7()[which].Name, n, fits, err)
 			}
@@ -104,25 +104,26 @@ func TestInstancesAsCounted(t *testing.T) {
 			placed++
 			f := plan[0].Placement[0]
 			gpu := slices.IndexFunc([]int{0, 1, 2}, func(g int) bool { return uuid(n, g) == f.GPU.String() })
-			w.lives = append(w.lives, &cutLife{migGrant: migGrant{p.UID, gpu, f.MIG.Profile, f.MIG.Start}, node: n})
+			grant := migGrant{p.UID, gpu, f.MIG.Profile, f.MIG.Start}
+			w.lives = append(w.lives, &instanceLife{migGrant: grant, node: n})
 			w.units(n, gpu)
 			p.Node = nodeName(n)
 			maps.Copy(p.Annotations, scheduler.Annotations(plan))
-			w.books.Pod(p, want(t, p), now)
+			w.clusterNow.Pod(p, want(t, p), now)
 		case 2: // one that its node has reported ends, and the node says so
-			if i := slices.IndexFunc(w.lives, func(l *cutLife) bool {
+			if i := slices.IndexFunc(w.lives, func(l *instanceLife) bool {
 				return l.reported && random.IntN(4) == 0
 			}); i >= 0 {
 				l := w.lives[i]
 				w.lives = slices.Delete(w.lives, i, i+1)
-				w.books.Gone(l.uid, now)
+				w.clusterNow.Gone(l.uid, now)
 				w.report(l.node, false)
 			}
 		default:
 			w.report(random.IntN(worldNodes), true)
 		}
 		for n := range worldNodes {
-			w.books.Heartbeat(nodeName(n), now, 40*time.Second, now)
+			w.clusterNow.Heartbeat(nodeName(n), now, 40*time.Second, now)
 		}
 	}
 	if placed < *steps/100 || full < *steps/200 {

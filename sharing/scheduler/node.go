@@ -27,8 +27,8 @@ type node struct {
 	renewed, heard time.Time
 	valid          time.Duration
 
-	// recut counts, for all nodes together, the changes of those that have GPUs in MIG mode.
-	recut *int
+	// migChanges counts, for all nodes together, the changes of those that have GPUs in MIG mode.
+	migChanges *int
 	// version counts the changes; state is made of the rest, and void when made for another version.
 	version uint64
 	state   *state
@@ -58,7 +58,7 @@ func (n *node) change() {
 	n.version++
 	n.state = nil
 	if n.report != nil && len(n.report.migGPUs) > 0 {
-		*n.recut++
+		*n.migChanges++
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *state) take(uid string, p sharing.Placement) {
 		if g == nil {
 			continue
 		}
-		s.turnFor(f, g)
+		s.switchFor(f, g)
 		s.holders[f.GPU]++
 		g.Held, g.Sharers = true, s.holders[f.GPU]
 		if !f.MIG.None() {
@@ -137,7 +137,7 @@ func (s *state) release(uid string) {
 		g.Held, g.Sharers = s.holders[f.GPU] > 0, s.holders[f.GPU]
 		if !f.MIG.None() {
 			s.remove(f)
-			s.turnBack(g)
+			s.switchBack(g)
 			continue
 		}
 		sum, err := g.FreeMemory.Add(f.Memory)
@@ -148,7 +148,7 @@ func (s *state) release(uid string) {
 		if f.Whole {
 			g.FreePercent = g.GPU.BookablePercent()
 		}
-		s.turnBack(g)
+		s.switchBack(g)
 	}
 	delete(s.held, uid)
 }
@@ -244,7 +244,7 @@ func (m *placer) hold(n *node, s *state, p *pod, a Ask, loose *[]func()) {
 // loosely is where a node places a container without a plan.
 func (s *state) loosely(n *node, r sharing.Request) (sharing.Placement, error) {
 	if r.Kind == sharing.KindMIG {
-		return n.chooseCut(s, r, 0, plain{})
+		return n.chooseInstance(s, r, 0, plain{})
 	}
 	p, err := allocator.Choose(s.gpus, r)
 	if err != nil {
@@ -256,7 +256,7 @@ func (s *state) loosely(n *node, r sharing.Request) (sharing.Placement, error) {
 // planned is the placement on the GPUs of a plan; false when the plan is not one for this request and this node.
 func (s *state) planned(a sharing.Advice, r sharing.Request) (sharing.Placement, bool) {
 	if r.Kind == sharing.KindMIG {
-		return s.plannedCut(a, r)
+		return s.plannedInstance(a, r)
 	}
 	gpus := a.Refs()
 	if len(gpus) == 0 {
@@ -274,7 +274,7 @@ func (s *state) planned(a sharing.Advice, r sharing.Request) (sharing.Placement,
 // lends is true when a container of the pod has what the init container asks for, so that it uses that before.
 func (s *state) lends(uid string, r sharing.Request) bool {
 	if r.Kind == sharing.KindMIG {
-		return s.lendsCut(uid, r)
+		return s.admitsInstance(uid, r)
 	}
 	var fits sharing.Placement
 	for _, f := range s.held[uid] {

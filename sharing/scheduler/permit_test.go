@@ -13,8 +13,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// A pod that a rule of its profile refuses fits nowhere, and the text names the rule; another pod of its kind, and the
-// same one in another hour, may.
+// A pod that a rule of its profile rejects fits nowhere, and the text names the rule. Another pod of its kind, and the
+// same one in another hour, may fit.
 func TestProfileRules(t *testing.T) {
 	t.Parallel()
 	hours, err := config.ParseHours("hours", "Thu 12:00-13:00") // 2026-01-01 was a Thursday
@@ -29,7 +29,7 @@ func TestProfileRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := booksOf(1, 2)
+	b := clusterStateOf(1, 2)
 	b.Configure(c)
 	fit := func(name, namespace string, at time.Time, pod sharing.Pod, refused string) {
 		t.Helper()

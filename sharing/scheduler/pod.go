@@ -41,8 +41,8 @@ type pod struct {
 	seen sharing.Placement
 	// goneAt is when it was heard that the pod is deleted, or has ended for good; zero before.
 	goneAt time.Time
-	// stuckAt is when the node was first found to have no room for it; zero while it has not been. evicted is true once
-	// it was made to leave for that.
+	// stuckAt is when the node was first found to have no capacity for it; zero while it has not been. Once that
+	// evicted it, evicted is true.
 	stuckAt time.Time
 	evicted bool
 }

@@ -48,11 +48,10 @@ func tollOf(set []Victim) toll {
 	return t
 }
 
-// Victims are the pods of a node that make room for the pod when they are gone: the fewest protected ones, of those the
-// fewest, of those the ones whose highest priority is lowest, then the cheapest. For a share of one GPU all sets on
-// each GPU are compared, as long as they are not too many; else every pod goes that may, and those that can be spared
-// come back, the most important first. Only candidates below the pod's priority count. It changes nothing; none when
-// there is no way.
+// Victims are the pods of a node whose end frees capacity for the pod. It prefers the fewest protected ones, then the
+// fewest, then the lowest highest priority, then the cheapest. For a share of one GPU it compares all sets on each GPU,
+// as long as they are not too many. Else every candidate goes, and those that can be spared come back, the most
+// important first. Only candidates below the pod's priority count. It changes nothing; none when there is no way.
 func (j *judge) Victims(w Want, name string, candidates []Victim, now time.Time) []Victim {
 	return j.victims(w, name, candidates, WhatIf{}, now)
 }
@@ -164,10 +163,11 @@ func Cheaper(a, b []Victim) int { return tollOf(a).compare(tollOf(b)) }
 // mostGangTried bounds the sets of victims that are looked at for a gang: each is as much work as the gang.
 const mostGangTried = 100
 
-// GangVictims returns the pods whose end makes room for all of these pods at once. It prefers sets with the fewest
+// GangVictims returns the pods whose end frees capacity for all of these pods at once. It prefers sets with the fewest
 // protected pods, then the fewest pods, then the lowest highest priority, then the lowest cost. No pod of a set can be
-// left out. For each pod of the gang, largest first, it takes the result of Victims if no node has room. Then it tries
-// smaller sets, up to a bound. going are pods that already end: true if their end is enough, or if no pod must end.
+// left out. For each pod of the gang, largest first, it takes the result of Victims if no node has free capacity. Then
+// it tries smaller sets, up to a bound. Pods that already end are going. The result is true if their end is enough, or
+// if no pod must end.
 func (q *gangs) GangVictims(wants []Want, names []string, candidates []Victim, going []string,
 	now time.Time) (victims []Victim, coming bool) {
 	q.refresh()

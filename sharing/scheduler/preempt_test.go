@@ -64,7 +64,7 @@ func TestVictims(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := booksOf(1, 2)
+			b := clusterStateOf(1, 2)
 			b.Report("n00", statusOf(0, 2, holds...))
 			p := podOf("p", tt.ask)
 			p.Priority = 10
@@ -96,7 +96,7 @@ func TestVictimsAreTheFewest(t *testing.T) {
 				left -= size
 			}
 		}
-		b := booksOf(1, 2)
+		b := clusterStateOf(1, 2)
 		b.Report("n00", statusOf(0, 2, holds...))
 		p := podOf("p", memory(10+r.IntN(70)))
 		p.Priority = 5

@@ -40,16 +40,17 @@ type life struct {
 // agentWorld is nodes with agents that claim, report and let go in their own time. It counts by hand.
 type agentWorld struct {
 	*testing.T
-	rand  *rand.Rand
-	now   time.Time
-	books *scheduler.ClusterState
-	lives []*life
+	rand       *rand.Rand
+	now        time.Time
+	clusterNow *scheduler.ClusterState
+	lives      []*life
 	// next numbers the pods; placed and full count those that were placed, and those that did not fit.
 	next, placed, full int
 }
 
 func TestNothingIsBookedTwice(t *testing.T) {
-	w := &agentWorld{T: t, rand: rand.New(rand.NewPCG(*seed, 0)), now: noon(), books: booksOf(worldNodes, worldGPUs)}
+	w := &agentWorld{T: t, rand: rand.New(rand.NewPCG(*seed, 0)), now: noon(),
+		clusterNow: clusterStateOf(worldNodes, worldGPUs)}
 	for range *steps {
 		w.now = w.now.Add(time.Duration(w.rand.IntN(900)) * time.Millisecond)
 		w.step()
@@ -69,7 +70,7 @@ func (w *agentWorld) step() {
 	case n < 9:
 		w.each(func(l *life) bool { return !l.bound }, func(l *life) {
 			l.bound = true
-			w.books.Pod(l.pod, want(w, l.pod), w.now)
+			w.clusterNow.Pod(l.pod, want(w, l.pod), w.now)
 		})
 	case n < 12:
 		w.each(func(l *life) bool { return l.claimed == nil && !l.gone }, w.claim)
@@ -82,9 +83,9 @@ func (w *agentWorld) step() {
 			l.heard = true
 			if w.rand.IntN(2) == 0 {
 				l.pod.Terminal = true
-				w.books.Pod(l.pod, want(w, l.pod), w.now)
+				w.clusterNow.Pod(l.pod, want(w, l.pod), w.now)
 			}
-			w.books.Gone(l.pod.UID, w.now)
+			w.clusterNow.Gone(l.pod.UID, w.now)
 		})
 	default:
 		w.tell(w.rand.IntN(worldNodes))
@@ -117,16 +118,16 @@ func (w *agentWorld) arrive() {
 	first := w.rand.IntN(worldNodes)
 	for i := range worldNodes {
 		n := (first + i) % worldNodes
-		if w.books.Fit(want(w, p), nodeName(n), w.now).Reason != scheduler.Fits {
+		if w.clusterNow.Fit(want(w, p), nodeName(n), w.now).Reason != scheduler.Fits {
 			continue
 		}
-		plan, err := w.books.Reserve(want(w, p), nodeName(n), w.now)
+		plan, err := w.clusterNow.Reserve(want(w, p), nodeName(n), w.now)
 		if err != nil {
 			w.Errorf("it fitted: %v", err)
 			return
 		}
 		if w.rand.IntN(5) == 0 {
-			w.books.Unreserve(p.UID)
+			w.clusterNow.Unreserve(p.UID)
 			return
 		}
 		p.Node = nodeName(n)
@@ -176,8 +177,8 @@ func (w *agentWorld) truth(node int) gpunode.Status {
 
 // tell brings a report and a heartbeat, as the agent does: the report is written before.
 func (w *agentWorld) tell(node int) {
-	w.books.Report(nodeName(node), w.truth(node))
-	w.books.Heartbeat(nodeName(node), w.now, time.Hour, w.now)
+	w.clusterNow.Report(nodeName(node), w.truth(node))
+	w.clusterNow.Heartbeat(nodeName(node), w.now, time.Hour, w.now)
 	w.lives = slices.DeleteFunc(w.lives, func(l *life) bool { return l.heard && l.claimed == nil && l.node == node })
 }
 
@@ -190,15 +191,15 @@ func (w *agentWorld) restart() {
 	for _, l := range w.lives {
 		if !l.bound {
 			l.bound = true
-			w.books.Pod(l.pod, want(w, l.pod), w.now)
+			w.clusterNow.Pod(l.pod, want(w, l.pod), w.now)
 		}
 		if l.gone && !l.heard {
 			l.heard = true
-			w.books.Gone(l.pod.UID, w.now)
+			w.clusterNow.Gone(l.pod.UID, w.now)
 		}
 	}
 	w.now = w.now.Add(time.Minute)
-	again := booksOf(worldNodes, worldGPUs)
+	again := clusterStateOf(worldNodes, worldGPUs)
 	for i := range w.lives {
 		if l := w.lives[len(w.lives)-1-i]; !l.gone {
 			again.Pod(l.pod, want(w, l.pod), w.now)
@@ -213,7 +214,7 @@ func (w *agentWorld) restart() {
 		for size := 1; size < 80; size += 13 {
 			for g := range worldGPUs {
 				p := want(w, podOf("probe", memory(size), "kerf.dev/gpu-uuid", uuid(n, g)))
-				was, is := w.books.Fit(p, nodeName(n), w.now), again.Fit(p, nodeName(n), w.now)
+				was, is := w.clusterNow.Fit(p, nodeName(n), w.now), again.Fit(p, nodeName(n), w.now)
 				if was.Reason != is.Reason {
 					w.Errorf("%d GiB on GPU %d of node %d: %q before the restart (%s), %q after (%s)", size, g, n,
 						was.Reason, was.Text, is.Reason, is.Text)
@@ -221,11 +222,11 @@ func (w *agentWorld) restart() {
 			}
 		}
 	}
-	w.books = again
+	w.clusterNow = again
 }
 
 // leave reports to the cluster state that a pod is gone, and is always true.
 func (w *agentWorld) leave(l *life) bool {
-	w.books.Gone(l.pod.UID, w.now)
+	w.clusterNow.Gone(l.pod.UID, w.now)
 	return true
 }

@@ -85,8 +85,8 @@ type ranked struct {
 	fits               bool
 }
 
-// Candidates are the nodes that answer the pod now, with the scores that Score gives them. machines are the nodes, with
-// the free CPU of each. For an unchanged node, the answer for the last pod of the same kind is reused, so all nodes of
+// Candidates are the nodes that answer the pod now, with the scores that Score gives them. The nodes are machines, with
+// the free CPU of each. For an unchanged node, the answer for the last pod of the same kind is reused. So all nodes of
 // a cluster can be checked for each pod.
 func (j *judge) Candidates(w Want, machines iter.Seq2[string, cluster.Milli], now time.Time) Candidates {
 	var out Candidates

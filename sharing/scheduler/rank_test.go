@@ -44,12 +44,12 @@ func checkCandidates(t testing.TB, b *scheduler.ClusterState, w scheduler.Want, 
 	}
 }
 
-// Stored answers of nodes equal new ones, whatever changes: the nodes, what the policy has learned, the free CPU, the
-// pod, and the number of kinds of pods.
+// Stored answers of nodes equal new ones, whatever changes. The nodes change, what the policy has learned, the free
+// CPU, the pod, and the number of kinds of pods.
 func TestCandidatesAreThoseOfFitAndScore(t *testing.T) {
 	const nodes, gpus = 6, 2
 	random := rand.New(rand.NewPCG(3, 4))
-	books, now := booksOf(nodes, gpus), noon()
+	clusterNow, now := clusterStateOf(nodes, gpus), noon()
 	on := map[string]int{}
 	ranked := 0
 	for i := range 3000 {
@@ -66,20 +66,20 @@ func TestCandidatesAreThoseOfFitAndScore(t *testing.T) {
 		}
 		w := want(t, p)
 		w.CPU = cluster.Milli(random.IntN(2) * 1000)
-		books.Learn(w)
-		checkCandidates(t, books, w, free, now)
-		all := books.Candidates(w, maps.All(free), now)
+		clusterNow.Learn(w)
+		checkCandidates(t, clusterNow, w, free, now)
+		all := clusterNow.Candidates(w, maps.All(free), now)
 		best, ok := all.Best()
 		switch {
 		case ok:
 			ranked++
-			if _, err := books.Reserve(w, best.Node, now); err != nil {
+			if _, err := clusterNow.Reserve(w, best.Node, now); err != nil {
 				t.Fatal(err)
 			}
 			on[p.UID] = i
 		case len(on) > 0:
 			for uid := range on {
-				books.Unreserve(uid)
+				clusterNow.Unreserve(uid)
 				delete(on, uid)
 				if random.IntN(4) == 0 {
 					break
@@ -88,12 +88,12 @@ func TestCandidatesAreThoseOfFitAndScore(t *testing.T) {
 		}
 		switch n := random.IntN(nodes); random.IntN(40) {
 		case 0:
-			books.Report(nodeName(n), statusOf(n, gpus, hold{uid: "other", gpu: random.IntN(gpus), memory: 20}))
+			clusterNow.Report(nodeName(n), statusOf(n, gpus, hold{uid: "other", gpu: random.IntN(gpus), memory: 20}))
 		case 1:
-			books.NoReport(nodeName(n))
+			clusterNow.NoReport(nodeName(n))
 		case 2:
-			books.Report(nodeName(n), statusOf(n, gpus))
-			books.Heartbeat(nodeName(n), now.Add(time.Duration(i)*time.Millisecond), 40*time.Second, now)
+			clusterNow.Report(nodeName(n), statusOf(n, gpus))
+			clusterNow.Heartbeat(nodeName(n), now.Add(time.Duration(i)*time.Millisecond), 40*time.Second, now)
 		case 3:
 			now = now.Add(10 * time.Second)
 		}

@@ -35,17 +35,17 @@ type replayed struct {
 // replay offers one trace to the cluster state, as kerf-scheduler does, and to the cluster that kerf simulate fills.
 type replay struct {
 	*testing.T
-	now   time.Time
-	books *scheduler.ClusterState
-	c     *cluster.Cluster
-	lives []replayed
+	now        time.Time
+	clusterNow *scheduler.ClusterState
+	c          *cluster.Cluster
+	lives      []replayed
 }
 
 func newReplay(t *testing.T) *replay {
-	r := &replay{T: t, now: noon(), books: booksOf(replayNodes, replayGPUs)}
+	r := &replay{T: t, now: noon(), clusterNow: clusterStateOf(replayNodes, replayGPUs)}
 	var nodes []cluster.Node
 	for i := range replayNodes {
-		r.books.Heartbeat(nodeName(i), r.now.Add(time.Second), 100*time.Hour, r.now)
+		r.clusterNow.Heartbeat(nodeName(i), r.now.Add(time.Second), 100*time.Hour, r.now)
 		n := cluster.Node{Name: nodeName(i), CPU: machine().CPU, Memory: machine().Memory, Model: "H100",
 			GPUMemory: 79 * sharing.GiB, Level: sharing.LevelDriver}
 		for range replayGPUs {
@@ -54,12 +54,12 @@ func newReplay(t *testing.T) *replay {
 		nodes = append(nodes, n)
 	}
 	r.c = cluster.New(nodes, cluster.NewOnline(nodes))
-	r.books.Fitting(want(t, podOf("probe", whole(1))), r.now) // they take in their nodes when they are asked first
+	r.clusterNow.Fitting(want(t, podOf("probe", whole(1))), r.now) // they take in their nodes when they are asked first
 	return r
 }
 
-// The scheduler's state places a trace of pods as kerf simulate does: the same pods fit, on the same nodes, and shares
-// on GPUs with the same free amounts, whatever the policy learns meanwhile.
+// The scheduler's state places a trace of pods as kerf simulate does, whatever the policy learns meanwhile. The same
+// pods fit, on the same nodes, and shares on GPUs with the same free amounts.
 func TestReplayIsAsSimulated(t *testing.T) {
 	r := newReplay(t)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -95,15 +95,15 @@ func (r *replay) arrive(p sharing.Pod) bool {
 	if ask := w.Asks[0].Request; ask.Kind == sharing.KindShared {
 		q.Share = cluster.Milli(ask.Percent) * 10
 	}
-	r.books.Learn(w)
+	r.clusterNow.Learn(w)
 	r.c.Learn(q)
 	place, simulated := r.c.Choose(q)
 	free := map[string]cluster.Milli{}
 	for i := range replayNodes {
 		free[nodeName(i)] = machine().CPU
 	}
-	checkCandidates(r, r.books, w, free, r.now)
-	candidates := r.books.Candidates(w, maps.All(free), r.now)
+	checkCandidates(r, r.clusterNow, w, free, r.now)
+	candidates := r.clusterNow.Candidates(w, maps.All(free), r.now)
 	first, _ := candidates.Best()
 	best := first.Node
 	if (best != "") != simulated || simulated && best != nodeName(place.Node) {
@@ -113,7 +113,7 @@ func (r *replay) arrive(p sharing.Pod) bool {
 	if best == "" || r.Failed() {
 		return false
 	}
-	plan, err := r.books.Reserve(w, best, r.now)
+	plan, err := r.clusterNow.Reserve(w, best, r.now)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func (r *replay) arrive(p sharing.Pod) bool {
 		r.Fatal(err)
 	}
 	p.Node, p.Annotations = best, scheduler.Annotations(plan)
-	r.books.Pod(p, w, r.now)
+	r.clusterNow.Pod(p, w, r.now)
 	r.lives = append(r.lives, replayed{p, plan, place.Node, q, place})
 	r.tell(place.Node)
 	return true
@@ -132,7 +132,7 @@ func (r *replay) leave(i int) {
 	l := r.lives[i]
 	r.lives = slices.Delete(r.lives, i, i+1)
 	r.c.Release(l.claim, l.place)
-	r.books.Gone(l.pod.UID, r.now)
+	r.clusterNow.Gone(l.pod.UID, r.now)
 	r.tell(l.node)
 }
 
@@ -153,8 +153,8 @@ func (r *replay) tell(node int) {
 		}
 	}
 	s := statusOf(node, replayGPUs, holds...)
-	r.books.Report(nodeName(node), s)
-	r.books.Heartbeat(nodeName(node), r.now, 100*time.Hour, r.now)
+	r.clusterNow.Report(nodeName(node), s)
+	r.clusterNow.Heartbeat(nodeName(node), r.now, 100*time.Hour, r.now)
 	var left, simulated []int
 	for g := range s.GPUs {
 		left = append(left, s.GPUs[g].FreePercent*10)

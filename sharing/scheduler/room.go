@@ -1,16 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler has the state of a cluster for a scheduler: the free amounts of each GPU, the pods that have a
-// share or soon will, and the nodes that answer a pod best.
+// Package scheduler has the state of a cluster for a scheduler. That is the free amounts of each GPU, the pods that
+// have a share or soon will, and the nodes that answer a pod best.
 //
-// What it knows comes from three places. The report of a node's agent (its GPUNode) says what the node has and what is
-// claimed there; it alone counts for what it speaks of. A pod that is bound, or reserved here, and of which the report
-// does not speak yet, holds what was planned for it. And the heartbeat says whether the report is to be believed.
+// What it knows comes from three places. The report of a node's agent (its GPUNode) says what the node has and which
+// grants are there; it alone counts for what it reports. A pod may be bound, or reserved here, and missing from the
+// report: it has what was planned for it. And the heartbeat says whether the report is to be believed.
 //
-// It promises: the reservation of a pod stays until the node's report has it, and then until the node has released it.
-// The same pods and reports give the same state. A node without a heartbeat, or with an inconsistent report, takes
-// nothing new. It does not promise that a node can do what was planned: the node's ledger decides, and no scheduler can
+// It promises that the reservation of a pod stays until the node's report has it, and then until the node has released
+// it. The same pods and reports give the same state. A node without a heartbeat, or with an inconsistent report, takes
+// nothing new. It does not promise that a node can do what was planned. The node's ledger decides, and no scheduler can
 // make it grant a byte twice.
 //
 // It has no I/O, clock or goroutine: times are given to it. It is not safe for concurrent use.
@@ -52,9 +52,9 @@ func (s *state) rooms(rooms map[*mig.Table]mig.Room) int {
 	return gpus
 }
 
-// turnToll is taken off the score of a node that would change a GPU's mode for a pod: it comes after all that need not.
-// It is far more than any score, and far less than what many of them add up to may be.
-const turnToll = int64(1) << 50
+// switchToll is subtracted from the score of a node that would change a GPU's mode for a pod, so that others come
+// first. It is far more than any score, and far less than what many of them may add up to.
+const switchToll = int64(1) << 50
 
 // idle reports whether a GPU's node would change its mode for a pod, and nothing is planned there meanwhile.
 func (s *state) idle(g allocator.GPUState) bool {
@@ -76,23 +76,23 @@ func (s *state) turned(on bool) *state {
 	return out
 }
 
-// mustTurn reports whether a GPU is to change its mode for a placement.
-func (s *state) mustTurn(p sharing.Placement) bool {
+// mustSwitch reports whether a GPU is to change its mode for a placement.
+func (s *state) mustSwitch(p sharing.Placement) bool {
 	return slices.ContainsFunc(p, func(f sharing.Share) bool {
 		g := s.at(f.GPU)
 		return g != nil && g.GPU.MIG == f.MIG.None() && s.idle(*g)
 	})
 }
 
-// turnFor switches a GPU's mode for the request that gets its first share.
-func (s *state) turnFor(f sharing.Share, g *allocator.GPUState) {
+// switchFor switches a GPU's mode for the request that gets its first share.
+func (s *state) switchFor(f sharing.Share, g *allocator.GPUState) {
 	if on := !f.MIG.None(); g.GPU.MIG != on && s.idle(*g) {
 		set(g, on)
 	}
 }
 
-// turnBack resets a GPU without users to the mode that its node reported.
-func (s *state) turnBack(g *allocator.GPUState) {
+// switchBack resets a GPU without users to the mode that its node reported.
+func (s *state) switchBack(g *allocator.GPUState) {
 	if c := s.migGPUs[g.GPU.Ref()]; c != nil && c.turns && s.holders[g.GPU.Ref()] == 0 && g.GPU.MIG != c.on {
 		set(g, c.on)
 	}

@@ -21,8 +21,8 @@ type scoreKey struct {
 	era       uint64
 }
 
-// Score says how well a node that answers the pod suits it; the highest is best, and of equal ones the first name. free
-// is the CPU that is free on the machine. It is 0 for a node that does not answer.
+// Score says how well a node that answers the pod suits it. The highest is best, and of equal ones the first name. The
+// CPU that is free on the machine is free. It is 0 for a node that does not answer.
 func (j *judge) Score(w Want, name string, free cluster.Milli, now time.Time) int64 {
 	v := j.Fit(w, name, now)
 	n := j.nodes[name]
@@ -56,11 +56,11 @@ func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli)
 			continue
 		}
 		on := s
-		if s.mustTurn(p) {
-			on, sum = s.turned(r.Kind == sharing.KindMIG), sum-turnToll
+		if s.mustSwitch(p) {
+			on, sum = s.turned(r.Kind == sharing.KindMIG), sum-switchToll
 		}
 		if r.Kind == sharing.KindMIG {
-			score, _ := m.cutScore(n, on, r, p, w.CPU, free)
+			score, _ := m.instanceScore(n, on, r, p, w.CPU, free)
 			sum += score
 			if len(v.Plan) > 1 {
 				s.take(w.UID, p)
@@ -83,8 +83,8 @@ func (m *placer) score(n *node, s *state, w Want, v Verdict, free cluster.Milli)
 	return sum
 }
 
-// Terms are what the score of a node is made of, added up over the pod's containers; nil for a node that does not
-// answer, and where the pod wants to be spread. free is that of Score.
+// Terms are the parts of a node's score, added up over the pod's containers. They are nil for a node that does not
+// answer, and if the pod is to be spread. The free CPU is that of Score.
 func (j *judge) Terms(w Want, name string, free cluster.Milli, now time.Time) []cluster.Term {
 	v := j.Fit(w, name, now)
 	if v.Reason != Fits {
@@ -104,11 +104,11 @@ func (m *placer) terms(n *node, s *state, w Want, v Verdict, free cluster.Milli)
 		}
 		var terms []cluster.Term
 		on := s
-		if s.mustTurn(p) {
+		if s.mustSwitch(p) {
 			on = s.turned(r.Kind == sharing.KindMIG)
 		}
 		if r.Kind == sharing.KindMIG {
-			_, terms = m.cutScore(n, on, r, p, w.CPU, free)
+			_, terms = m.instanceScore(n, on, r, p, w.CPU, free)
 		} else {
 			view, shape := n.view(on, r, w.CPU)
 			view.CPU = free
@@ -186,8 +186,8 @@ func one(r sharing.Request) sharing.Request {
 	return r
 }
 
-// parts are the node as policies see it with nothing taken: its GPUs in MIG mode apart from the others, each part with
-// its share of the CPU.
+// parts are the node as policies see it with nothing taken. Its GPUs in MIG mode are apart from the others, and each
+// part has its share of the CPU.
 func (n *node) parts() []cluster.Node {
 	all := n.report.gpus
 	cut := func(g allocator.GPUState) *migGPU {

@@ -28,19 +28,19 @@ var rewrite = flag.Bool("rewrite", false,
 // story is the world of a script: a cluster, its state, and what its nodes have reserved.
 type story struct {
 	*testing.T
-	books *scheduler.ClusterState
-	now   time.Time
-	nodes []string
-	gpus  map[string]int
-	pods  map[string]sharing.Pod
+	clusterNow *scheduler.ClusterState
+	now        time.Time
+	nodes      []string
+	gpus       map[string]int
+	pods       map[string]sharing.Pod
 	// claims are what each node reports of each pod, by node.
 	claims   map[string]map[string]hold
 	unplaced map[string]map[string]string
 }
 
 // Scripts read as a story: each line is a command, and the lines below it that begin with ">" are what came of it.
-func TestScriptsOfTheBooks(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "books-*.txt"))
+func TestScripts(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "state-*.txt"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
@@ -51,7 +51,7 @@ func TestScriptsOfTheBooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &story{
-				T: t, books: scheduler.New(), now: noon(), gpus: map[string]int{}, pods: map[string]sharing.Pod{},
+				T: t, clusterNow: scheduler.New(), now: noon(), gpus: map[string]int{}, pods: map[string]sharing.Pod{},
 				claims:   map[string]map[string]hold{},
 				unplaced: map[string]map[string]string{},
 			}
@@ -87,14 +87,14 @@ func (s *story) do(words []string) string {
 	case "node": // NAME GPUS
 		s.nodes, s.gpus[arg], s.claims[arg], s.unplaced[arg] = append(s.nodes, arg), s.number(words[2]),
 			map[string]hold{}, map[string]string{}
-		s.books.Machine(arg, machine())
+		s.clusterNow.Machine(arg, machine())
 		s.report(arg)
 	case "pod": // NAME GIB|whole [GPU=node/index]
 		return s.pod(arg, words[2:])
 	case "bound": // the API server says so
-		s.books.Pod(s.pods[arg], want(s, s.pods[arg]), s.now)
+		s.clusterNow.Pod(s.pods[arg], want(s, s.pods[arg]), s.now)
 	case "undo":
-		s.books.Unreserve(arg)
+		s.clusterNow.Unreserve(arg)
 	case "claims": // POD GPU: its node has claimed for it
 		node, p := s.pods[arg].Node, s.pods[arg]
 		h := hold{uid: arg, gpu: s.number(words[2])}
@@ -108,7 +108,7 @@ func (s *story) do(words []string) string {
 		s.unplaced[s.pods[arg].Node][arg] = "no room"
 		s.report(s.pods[arg].Node)
 	case "ended": // the API server says that it is gone
-		s.books.Gone(arg, s.now)
+		s.clusterNow.Gone(arg, s.now)
 	case "lets-go": // its node has no claim of it any more
 		delete(s.claims[s.pods[arg].Node], arg)
 		s.report(s.pods[arg].Node)
@@ -150,8 +150,8 @@ func (s *story) report(name string) {
 	for uid, why := range s.unplaced[name] {
 		status.PendingPods = append(status.PendingPods, gpunode.PendingPod{PodUID: uid, Reason: why})
 	}
-	s.books.Report(name, status)
-	s.books.Heartbeat(name, s.now, 40*time.Second, s.now)
+	s.clusterNow.Report(name, status)
+	s.clusterNow.Heartbeat(name, s.now, 40*time.Second, s.now)
 }
 
 // pod is placed at the best place, or gets the reason why not.
@@ -163,17 +163,17 @@ func (s *story) pod(name string, words []string) string {
 	}
 	p := podOf(name, limits)
 	w := want(s, p)
-	s.books.Learn(w)
+	s.clusterNow.Learn(w)
 	best, most := "", int64(0)
-	for _, node := range s.books.Fitting(w, s.now) {
-		if score := s.books.Score(w, node, machine().CPU, s.now); best == "" || score > most {
+	for _, node := range s.clusterNow.Fitting(w, s.now) {
+		if score := s.clusterNow.Score(w, node, machine().CPU, s.now); best == "" || score > most {
 			best, most = node, score
 		}
 	}
 	if best == "" {
-		return s.books.Explain(w, s.now)
+		return s.clusterNow.Explain(w, s.now)
 	}
-	plan, err := s.books.Reserve(w, best, s.now)
+	plan, err := s.clusterNow.Reserve(w, best, s.now)
 	if err != nil {
 		return err.Error()
 	}
@@ -192,11 +192,11 @@ func (s *story) stuck(after string) string {
 		s.Fatal(err)
 	}
 	var out []string
-	for _, p := range s.books.Stuck(d, s.now) {
+	for _, p := range s.clusterNow.Stuck(d, s.now) {
 		out = append(out, fmt.Sprintf("%s on %s for %v: %s", p.Name, p.Node, p.For, p.Reason))
 	}
 	if len(out) == 0 {
-		return "nobody"
+		return "none"
 	}
 	return strings.Join(out, "\n")
 }

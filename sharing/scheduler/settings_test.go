@@ -14,11 +14,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/scheduler"
 )
 
-// Where a GPU is overcommitted, plans go up to the factor and not beyond, and who demands that neighbours take nothing
-// from him gets none of it.
+// On an overcommitted GPU, plans go up to the ratio and not beyond. A pod whose memory no neighbor may take gets no
+// such GPU.
 func TestOvercommit(t *testing.T) {
 	t.Parallel()
-	b := booksOf(1, 1)
+	b := clusterStateOf(1, 1)
 	s := statusOf(0, 1)
 	g := &s.GPUs[0]
 	g.Overcommit = &gpunode.Overcommit{MemoryPercent: 150, ComputePercent: 200}
@@ -57,11 +57,11 @@ func TestOvercommit(t *testing.T) {
 	}
 }
 
-// GPUs of one node may be held in different ways: each counts by the level that it has, and by the least that its
-// pool's rules demand of it.
+// GPUs of one node may have different levels. Each counts by its level, and by the least that its pool's rules demand
+// of it.
 func TestLevelsOfOneNode(t *testing.T) {
 	t.Parallel()
-	b := booksOf(1, 3)
+	b := clusterStateOf(1, 3)
 	s := statusOf(0, 3)
 	s.GPUs[0].Levels, s.GPUs[1].Levels, s.GPUs[2].Levels = []string{"exclusive", "reactive"},
 		[]string{"exclusive", "userspace"}, []string{"exclusive", "userspace"}
@@ -150,7 +150,7 @@ func TestUnenforcedShares(t *testing.T) {
 		"lost":  {"", "", "", "lost", plain, "GPUs not healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := booksOf(1, 1)
+			b := clusterStateOf(1, 1)
 			if tt.config != "" {
 				c, err := config.Decode([]byte(tt.config))
 				if err != nil {
@@ -176,7 +176,7 @@ func TestUnenforcedShares(t *testing.T) {
 // What an agent says of its GPUs' settings counts for plans, too: one that is planned counts as a sharer.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	b := booksOf(1, 3)
+	b := clusterStateOf(1, 3)
 	s := statusOf(0, 3, hold{uid: "a", gpu: 0, memory: 1})
 	s.GPUs[0].MaxShares, s.GPUs[1].Mode, s.GPUs[2].Mode = 2, "whole", "nothing"
 	b.Report("n00", s)

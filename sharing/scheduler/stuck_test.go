@@ -46,7 +46,7 @@ func TestStuck(t *testing.T) {
 				do: func(b *scheduler.ClusterState, now time.Time) { b.Gone("p", now) }}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, now := booksOf(1, 2), noon()
+			b, now := clusterStateOf(1, 2), noon()
 			p := podOf("p", memory(40))
 			p.Node = "n00"
 			if !tc.unplanned {

@@ -20,8 +20,8 @@ type Want struct {
 	UID, Namespace, Name string
 	// Priority is the pod's.
 	Priority int32
-	// Asks are its containers that request a share, in the order in which they are placed: first those that run at the
-	// same time, then the init containers, larger ones first. A node's agent uses the same order.
+	// Asks are its containers that request a share, in the order in which they are placed. First come those that run at
+	// the same time, then the init containers, larger ones first. A node's agent uses the same order.
 	Asks []Ask
 	// CPU and Memory are what it asks of the machine. They decide nothing here but how well a node suits.
 	CPU    cluster.Milli

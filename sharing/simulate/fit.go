@@ -156,7 +156,7 @@ func (e Experiment) more(there []held, refused []*Pod, kind cluster.Node) (More,
 		return More{}, false, err
 	}
 	for _, h := range there {
-		if err := t.cluster.Take(h.books, h.place); err != nil {
+		if err := t.cluster.Take(h.taken, h.place); err != nil {
 			return More{}, false, err
 		}
 	}

@@ -68,9 +68,9 @@ func (p *Pod) vary(times float64) {
 	}
 }
 
-// Inflate gives the pods in the order in which they arrive: shuffled by the seed, then drawn again until they
-// ask for times the capacity, or some left out where they ask for more. The sequence is that of the published
-// FGD experiment, number by number.
+// Inflate gives the pods in the order in which they arrive, shuffled by the seed. It draws pods again until they
+// request times the capacity, or leaves some out if they request more. The sequence is that of the published FGD
+// experiment, number by number.
 func Inflate(pods []Pod, capacity cluster.Milli, times float64, seed int64) []Pod {
 	//nolint:gosec // an experiment is repeated by its seed; nothing secret is drawn
 	r := rand.New(rand.NewSource(seed))
@@ -197,8 +197,8 @@ func tableOf(model string, memory sharing.Bytes) (*mig.Table, error) {
 	return mig.NewTable(profiles)
 }
 
-// migPart is what an instance of the profile counts for, in thousandths of a GPU: on the first node that has it, else
-// its part of seven slices.
+// migPart is what an instance of the profile counts for, in thousandths of a GPU. It is the value on the first node
+// that has it, else its part of seven slices.
 func migPart(profile string, nodes []cluster.Node) cluster.Milli {
 	for i := range nodes {
 		if nodes[i].Table == nil {

@@ -66,7 +66,7 @@ type There struct {
 // NewLive makes a simulation's nodes and pods of a cluster's. Gone nodes are left out, and the GPUs of MIG nodes have
 // MIG instances. Pods on gone nodes, and pods with a GPU of a MIG node, have to move. A GPU that is not healthy is left
 // out. A pod with several containers that ask for GPUs counts as one pod for each.
-func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool) (Live, error) {
+func NewLive(nodes []LiveNode, pods []LivePod, gone, inMIG func(node string) bool) (Live, error) {
 	l := Live{}
 	b := liveBuilder{Live: &l, at: map[string]int{}, parts: map[string]int{}, gpus: map[string]slot{},
 		becomes: map[string]bool{}, claims: map[string][]gpunode.Grant{}, seen: map[string]bool{},
@@ -79,7 +79,7 @@ func NewLive(nodes []LiveNode, pods []LivePod, gone, cut func(node string) bool)
 		if gone(n.Name) {
 			b.at[n.Name] = -1
 		} else {
-			b.node(n, cut(n.Name))
+			b.node(n, inMIG(n.Name))
 		}
 	}
 	if err := MIG(l.Nodes, func(name string) bool { return b.migNodes[name] }); err != nil {
@@ -136,10 +136,10 @@ func (b *liveBuilder) holders(n *LiveNode) {
 type slot struct{ node, gpu int }
 
 // node adds one that stays.
-func (b *liveBuilder) node(n *LiveNode, cut bool) {
+func (b *liveBuilder) node(n *LiveNode, inMIG bool) {
 	parts := []cluster.Node{{Name: n.Name, CPU: n.CPU, Memory: n.Memory, Cordoned: n.Closed}}
 	if n.Report != nil {
-		parts = b.inventory(parts[0], n, cut)
+		parts = b.inventory(parts[0], n, inMIG)
 	}
 	b.at[n.Name], b.parts[n.Name] = len(b.Nodes), len(parts)
 	b.Nodes = append(b.Nodes, parts...)
@@ -152,13 +152,13 @@ func (b *liveBuilder) node(n *LiveNode, cut bool) {
 // inventory takes the GPUs that can be given, in the order of their indices. They are in one part of the node, or in
 // one for each way in which its pool gives them.
 func (b *liveBuilder) inventory(base cluster.Node, n *LiveNode, becomes bool) []cluster.Node {
-	s, cut := n.Report, 0
+	s, inMIG := n.Report, 0
 	for _, g := range s.GPUs {
 		if g.MIG {
-			cut++
+			inMIG++
 		}
 	}
-	all := cut > 0 && cut == len(s.GPUs)
+	all := inMIG > 0 && inMIG == len(s.GPUs)
 	var parts []cluster.Node
 	differ, none := map[int]bool{}, 0
 	var unenforced unenforcedGPUs

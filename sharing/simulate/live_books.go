@@ -150,8 +150,8 @@ func (b *liveBuilder) instance(at slot, profile string, start int) {
 	}
 }
 
-// shareUnits are the units in which a GPU is granted: by the rules of its pool, as its kubelet counts, and as strongly
-// as the pool demands. A profile that allows a lower level is not known here.
+// shareUnits are the units in which a GPU is granted. They follow the rules of its pool, as its kubelet counts, and the
+// pool's minimum level. A profile that allows a lower level is not known here.
 func shareUnits(g gpunode.GPU, offers map[string]int64) (p cluster.Modes, some bool) {
 	parts, whole := given(fit(g, sharing.KindShared)), given(fit(g, sharing.KindWhole))
 	counted, all := offers[sharing.ResourceMemory] > 0 || offers[sharing.ResourcePercent] > 0,

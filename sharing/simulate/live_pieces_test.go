@@ -129,7 +129,7 @@ func placed(f simulate.Fit) (n int) {
 // What runs stays, though the pool's rules have changed since; each part of a node has the CPU of the pods on its GPUs;
 // the policies of today know no rules of Kerf's; and what becomes MIG leaves them behind.
 func TestLivePiecesOfWhatRuns(t *testing.T) {
-	a := liveNode("a", 4, claimOf("uid-one", "c", fragment("a-3", 40, 0)))
+	a := liveNode("a", 4, claimOf("uid-one", "c", shareOf("a-3", 40, 0)))
 	for i, word := range []string{gpunode.ModeShared, gpunode.ModeShared, gpunode.ModeShared, gpunode.ModeWhole} {
 		a.Report.GPUs[i].Mode = word
 	}
@@ -166,8 +166,8 @@ func TestLivePiecesOfWhatRuns(t *testing.T) {
 	if f := fits(t, l, "nvidia-whole", wide); placed(f) != 1 {
 		t.Errorf("as NVIDIA's device plugin does: %+v", f)
 	}
-	cut := live(t, []simulate.LiveNode{a}, pods, no, only("a"))
-	if n := cut.Nodes[0]; len(cut.Nodes) != 1 || n.Table == nil || n.Gives != cluster.AllModes || len(n.GPUs) != 4 {
-		t.Errorf("in MIG mode: %+v", cut.Nodes)
+	inMIG := live(t, []simulate.LiveNode{a}, pods, no, only("a"))
+	if n := inMIG.Nodes[0]; len(inMIG.Nodes) != 1 || n.Table == nil || n.Gives != cluster.AllModes || len(n.GPUs) != 4 {
+		t.Errorf("in MIG mode: %+v", inMIG.Nodes)
 	}
 }

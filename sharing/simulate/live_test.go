@@ -40,7 +40,7 @@ func claimOf(uid, container string, f ...gpunode.Share) gpunode.Grant {
 	return gpunode.Grant{PodUID: uid, Container: container, Shares: f}
 }
 
-func fragment(gpu string, gib int64, percent int) gpunode.Share {
+func shareOf(gpu string, gib int64, percent int) gpunode.Share {
 	return gpunode.Share{GPU: gpu, MemoryBytes: gib << 30, Percent: percent}
 }
 
@@ -87,8 +87,8 @@ func left(t *testing.T, l simulate.Live) map[string][]cluster.Milli {
 
 func TestLiveBooksWhatRuns(t *testing.T) {
 	a := liveNode("a", 3,
-		claimOf("uid-one", "c", fragment("a-0", 20, 0)), claimOf("uid-two", "c", fragment("a-1", 8, 50)),
-		claimOf("", "", fragment("a-0", 40, 0)), claimOf("uid-gone", "c", fragment("a-1", 10, 0)))
+		claimOf("uid-one", "c", shareOf("a-0", 20, 0)), claimOf("uid-two", "c", shareOf("a-1", 8, 50)),
+		claimOf("", "", shareOf("a-0", 40, 0)), claimOf("uid-gone", "c", shareOf("a-1", 10, 0)))
 	a.Report.GPUs[2].Health = "unhealthy"
 	b := liveNode("b", 1, claimOf("uid-whole", "c", gpunode.Share{GPU: "b-0", Whole: true}))
 	plain := simulate.LiveNode{Name: "plain", CPU: 8000, Memory: 32 * sharing.GiB, Closed: true}
@@ -122,7 +122,7 @@ func TestLiveBooksWhatRuns(t *testing.T) {
 
 // Pods of a profile have no amounts of their own: what they hold says them.
 func TestLiveMovesWhatCannotStay(t *testing.T) {
-	a := liveNode("a", 2, claimOf("uid-p", "c", fragment("a-0", 30, 25)), claimOf("", "", fragment("a-1", 10, 0)))
+	a := liveNode("a", 2, claimOf("uid-p", "c", shareOf("a-0", 30, 25)), claimOf("", "", shareOf("a-1", 10, 0)))
 	profile := livePod("p", "a", map[string]string{sharing.ResourcePercent: "25"})
 	profile.Annotations = map[string]string{"kerf.dev/profile": "small"}
 	agent := livePod("agent", "a", nil)
@@ -133,12 +133,12 @@ func TestLiveMovesWhatCannotStay(t *testing.T) {
 		gone.Moved[0].GPUMemory != 30*sharing.GiB {
 		t.Errorf("gone: %+v", gone)
 	}
-	cut := live(t, []simulate.LiveNode{a, liveNode("b", 2)}, pods, no, only("a"))
-	if len(cut.Moved) != 1 || cut.Moved[0].Name != "team/p/c" || cut.Nodes[0].Table == nil ||
-		cut.Nodes[1].Table != nil {
-		t.Errorf("cut: %+v", cut)
+	inMIG := live(t, []simulate.LiveNode{a, liveNode("b", 2)}, pods, no, only("a"))
+	if len(inMIG.Moved) != 1 || inMIG.Moved[0].Name != "team/p/c" || inMIG.Nodes[0].Table == nil ||
+		inMIG.Nodes[1].Table != nil {
+		t.Errorf("cut: %+v", inMIG)
 	}
-	if diff := cmp.Diff([]cluster.Milli{56_000, 1000, 1000}, left(t, cut)["a"]); diff != "" {
+	if diff := cmp.Diff([]cluster.Milli{56_000, 1000, 1000}, left(t, inMIG)["a"]); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
@@ -149,7 +149,7 @@ func TestLiveNeverBooksMoreThanThereIs(t *testing.T) {
 	var pods []simulate.LivePod
 	for i := range 80 {
 		name := fmt.Sprintf("p%02d", i)
-		claims = append(claims, claimOf("uid-"+name, "c", fragment("a-0", 1, 0)))
+		claims = append(claims, claimOf("uid-"+name, "c", shareOf("a-0", 1, 0)))
 		pods = append(pods, livePod(name, "a", memory("1")))
 	}
 	l := live(t, []simulate.LiveNode{liveNode("a", 1, claims...)}, pods, no, no)
@@ -172,8 +172,8 @@ func TestLiveOvercommit(t *testing.T) {
 	}
 	percent := func(n string) map[string]string { return map[string]string{sharing.ResourcePercent: n} }
 	whole := map[string]string{sharing.ResourceGPU: "1"}
-	claims := []gpunode.Grant{claimOf("u1", "c", fragment("a-0", 30, 60)), claimOf("u2", "c", fragment("a-0", 30, 60)),
-		claimOf("", "", fragment("a-0", 30, 60))}
+	claims := []gpunode.Grant{claimOf("u1", "c", shareOf("a-0", 30, 60)), claimOf("u2", "c", shareOf("a-0", 30, 60)),
+		claimOf("", "", shareOf("a-0", 30, 60))}
 	for name, tt := range map[string]struct {
 		node  simulate.LiveNode
 		left  []cluster.Milli // of the GPUs
@@ -286,8 +286,8 @@ func TestLiveBooksInstances(t *testing.T) {
 }
 
 func TestFitsBesideWhatIsThere(t *testing.T) {
-	a := liveNode("a", 1, claimOf("uid-one", "c", fragment("a-0", 60, 0)))
-	b := liveNode("b", 1, claimOf("uid-two", "c", fragment("b-0", 50, 0)))
+	a := liveNode("a", 1, claimOf("uid-one", "c", shareOf("a-0", 60, 0)))
+	b := liveNode("b", 1, claimOf("uid-two", "c", shareOf("b-0", 50, 0)))
 	b.Closed = true
 	l := live(t, []simulate.LiveNode{a, b}, []simulate.LivePod{livePod("one", "a", memory("60")),
 		livePod("two", "b", memory("50"))}, no, no)

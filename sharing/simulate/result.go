@@ -60,9 +60,9 @@ type Kept struct {
 	Pooled bool
 }
 
-// NoPacking is what was refused while no packing of the pods that were there had room for the refused one too, wherever
-// each of them had been put: no policy that accepted the same pods could have placed it. It is a lower bound: what is
-// not in it may have had no room either.
+// NoPacking is what was refused while no packing of the present pods had capacity for the refused one too. No policy
+// that accepted the same pods could have placed it. It is a lower bound: other refused pods may have had no capacity
+// either.
 type NoPacking struct {
 	// Percent is of the GPU that arrived, as RejectedDemandPercent is.
 	Percent float64 `json:"rejectedDemandPercent"`

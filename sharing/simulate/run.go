@@ -44,8 +44,8 @@ type Observer interface {
 	Begin()
 	// Arrived hears of a pod that arrived, whatever became of it, and when it leaves, both in mean life times.
 	Arrived(p *Pod, at, leaves float64)
-	// Placed hears of a pod that was placed, Left of one that left, and Refused of one of the class for which there was
-	// no room.
+	// Placed gets each pod that was placed, and Left each one that left. Refused gets a pod of the class without free
+	// capacity.
 	Placed(p *Pod)
 	Left(p *Pod)
 	Refused(p *Pod, class string)
@@ -61,20 +61,20 @@ func (e Experiment) progress(part float64) {
 
 // trial is an experiment that goes on.
 type trial struct {
-	cluster   *cluster.Cluster
-	policy    cluster.Policy
-	detail    bool
-	now       func() time.Time
-	usual     cluster.Workload
-	capacity  cluster.Milli
-	allocated cluster.Milli // as asked for, whatever was booked
-	idle      cluster.Milli // as booked
-	fragments int64
-	arrived   cluster.Milli
-	rejected  cluster.Milli
-	deciding  time.Duration
-	result    Result
-	observers []Observer
+	cluster    *cluster.Cluster
+	policy     cluster.Policy
+	detail     bool
+	now        func() time.Time
+	usual      cluster.Workload
+	capacity   cluster.Milli
+	allocated  cluster.Milli // as asked for, whatever was booked
+	idle       cluster.Milli // as booked
+	fragmented int64
+	arrived    cluster.Milli
+	rejected   cluster.Milli
+	deciding   time.Duration
+	result     Result
+	observers  []Observer
 }
 
 func (e Experiment) start() (*trial, error) {
@@ -89,7 +89,7 @@ func (e Experiment) start() (*trial, error) {
 		AllocatedPercent: map[string]float64{}, FragmentationPercent: map[string]float64{},
 	}
 	for i := range t.cluster.Len() {
-		t.fragments += t.usual.Fragmentation(t.cluster.Node(i))
+		t.fragmented += t.usual.Fragmentation(t.cluster.Node(i))
 		t.capacity += t.cluster.Node(i).Free()
 	}
 	t.idle = t.capacity
@@ -117,12 +117,12 @@ func (e Experiment) start() (*trial, error) {
 func (t *trial) occupy(h There) error {
 	n := t.cluster.Node(h.Node)
 	free := n.Free()
-	t.fragments -= t.usual.Fragmentation(n)
+	t.fragmented -= t.usual.Fragmentation(n)
 	if err := t.cluster.Take(h.Hold.Request, cluster.Placement{Node: h.Node, GPUs: h.Hold.GPUs,
 		Starts: h.Hold.Starts}); err != nil {
 		return err
 	}
-	t.fragments += t.usual.Fragmentation(n)
+	t.fragmented += t.usual.Fragmentation(n)
 	t.idle -= free - n.Free()
 	t.allocated += free - n.Free()
 	return nil
@@ -131,17 +131,17 @@ func (t *trial) occupy(h There) error {
 // held is a pod with its place, as it was booked.
 type held struct {
 	pod   *Pod
-	books cluster.Request
+	taken cluster.Request
 	place cluster.Placement
 }
 
 // arrive places a pod or counts it as refused; false for the latter.
 func (t *trial) arrive(p *Pod) (held, bool, error) {
-	h := held{pod: p, books: t.request(p)}
+	h := held{pod: p, taken: t.request(p)}
 	t.arrived += p.Demand()
 	t.result.Arrived[classOf(p)]++
 	begin := t.now()
-	place, ok := t.cluster.Choose(h.books)
+	place, ok := t.cluster.Choose(h.taken)
 	t.deciding += t.now().Sub(begin)
 	t.cluster.Learn(p.Request)
 	if !ok {
@@ -154,11 +154,11 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	}
 	h.place = place
 	free := t.cluster.Node(place.Node).Free()
-	t.fragments -= t.usual.Fragmentation(t.cluster.Node(place.Node))
-	if err := t.cluster.Take(h.books, place); err != nil {
+	t.fragmented -= t.usual.Fragmentation(t.cluster.Node(place.Node))
+	if err := t.cluster.Take(h.taken, place); err != nil {
 		return h, false, fmt.Errorf("simulate pod %s: %w", p.Name, err)
 	}
-	t.fragments += t.usual.Fragmentation(t.cluster.Node(place.Node))
+	t.fragmented += t.usual.Fragmentation(t.cluster.Node(place.Node))
 	t.idle -= free - t.cluster.Node(place.Node).Free()
 	t.allocated += t.demand(h)
 	for _, o := range t.observers {
@@ -167,7 +167,7 @@ func (t *trial) arrive(p *Pod) (held, bool, error) {
 	return h, true, nil
 }
 
-// demand is what a pod counts for where it is: as it asked, and on a node that gives more than there is its part of
+// demand is what a pod counts for where it is: its request. On a node that gives more than there is, it is its part of
 // that.
 func (t *trial) demand(h held) cluster.Milli {
 	n := t.cluster.Node(h.place.Node)
@@ -188,9 +188,9 @@ func (t *trial) request(p *Pod) cluster.Request {
 // leave gives back what a pod held.
 func (t *trial) leave(h held) {
 	free := t.cluster.Node(h.place.Node).Free()
-	t.fragments -= t.usual.Fragmentation(t.cluster.Node(h.place.Node))
-	t.cluster.Release(h.books, h.place)
-	t.fragments += t.usual.Fragmentation(t.cluster.Node(h.place.Node))
+	t.fragmented -= t.usual.Fragmentation(t.cluster.Node(h.place.Node))
+	t.cluster.Release(h.taken, h.place)
+	t.fragmented += t.usual.Fragmentation(t.cluster.Node(h.place.Node))
 	t.idle += t.cluster.Node(h.place.Node).Free() - free
 	t.allocated -= t.demand(h)
 	for _, o := range t.observers {
@@ -203,7 +203,7 @@ func (t *trial) percent(m cluster.Milli) float64 { return 100 * float64(m) / flo
 
 // fragmentation is what typical pods cannot use, in percent of the idle GPU.
 func (t *trial) fragmentation() float64 {
-	return 100 * float64(t.fragments) / float64(t.usual.Weight()) / float64(max(1, t.idle))
+	return 100 * float64(t.fragmented) / float64(t.usual.Weight()) / float64(max(1, t.idle))
 }
 
 // finish is the result, for the pods that arrived since the counts were last cleared.
@@ -229,8 +229,8 @@ func (t *trial) finish() Result {
 }
 
 type point struct {
-	allocated, fragments float64
-	rows                 int
+	allocated, fragmented float64
+	rows                  int
 }
 
 // Fill lets the arrivals come to the nodes, and none leave.
@@ -258,13 +258,13 @@ func (e Experiment) Fill(arrivals []Pod) (Result, error) {
 		}
 		at.rows++
 		at.allocated += t.percent(t.allocated)
-		at.fragments += t.fragmentation()
+		at.fragmented += t.fragmentation()
 		t.sample(load, fillStep)
 	}
 	for at, sum := range points {
 		if slices.Contains(Points(), at) {
 			t.result.AllocatedPercent[strconv.Itoa(at)] = round(sum.allocated / float64(sum.rows))
-			t.result.FragmentationPercent[strconv.Itoa(at)] = round(sum.fragments / float64(sum.rows))
+			t.result.FragmentationPercent[strconv.Itoa(at)] = round(sum.fragmented / float64(sum.rows))
 		}
 	}
 	return t.finish(), nil

@@ -4,9 +4,9 @@
 // Package usage adds up what grants use of what they were granted: GPU time, memory and energy, and since when a grant
 // is idle.
 //
-// It promises that every second of a grant is counted once, as known or as not known; that what is not known is never
-// taken for idle; and that records of a grant may be added up in any order. It is pure: looks come with their time, by
-// a clock that only goes forward.
+// It promises that every second of a grant is counted once, as known or as unknown. An unknown second is never taken
+// for idle, and records of a grant may be added up in any order. It is pure: samples come with their time, by a clock
+// that only goes forward.
 package usage
 
 import (
@@ -44,8 +44,8 @@ type Record struct {
 	// Share and GrantedBytes are what was granted.
 	Share        float64 `json:"share"`
 	GrantedBytes uint64  `json:"granted_bytes,omitempty"`
-	// Seconds is how long it was granted, Known the part of it of which the use of GPU time is known, and Idle the part
-	// of that in which there was none. Busy is the GPU time that it used: half a GPU for two seconds is one.
+	// Seconds is how long it was granted, and Known the part with a known use of GPU time. Idle is the part of Known
+	// without any use. Busy is the GPU time that it used: half a GPU for two seconds is one.
 	Seconds float64 `json:"seconds"`
 	Known   float64 `json:"known_seconds"`
 	Idle    float64 `json:"idle_seconds"`
@@ -120,7 +120,7 @@ func (m *Meter) Step(now time.Duration, looks []Look) (ended map[string][]Record
 	return ended
 }
 
-// Idle is how long a grant has used no GPU time; it is 0 while that is not known, and of a grant that is not there.
+// Idle is how long a grant has used no GPU time. It is 0 while that is unknown, and for an unknown grant.
 func (m *Meter) Idle(grant string, now time.Duration) time.Duration {
 	since, ok := m.idle[grant]
 	if !ok {

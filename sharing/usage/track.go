@@ -27,8 +27,8 @@ type Point struct {
 	// left out: nothing was granted then.
 	Share   float64
 	Granted sharing.Bytes
-	// Busy is the part of the GPU's time that it used, from 0 to 1, and Watts its part of what the GPU took; each only
-	// where it is known.
+	// Busy is the part of the GPU's time that it used, from 0 to 1, and Watts its part of the GPU's power. Each is set
+	// only if it is known.
 	Busy, Watts           float64
 	BusyKnown, WattsKnown bool
 	// Used is the memory that it held, where that is known.
@@ -105,8 +105,8 @@ type Sat struct {
 // Idler remembers who is idle. The zero value is ready for use.
 type Idler struct{ since map[string]time.Duration }
 
-// Step takes all grants, and returns those about whom there is something to do, in the order of their ids, and all who
-// are idle, by the grant that is named for them.
+// Step takes all grants. It returns those that need an action, in the order of their ids. It also returns all idle
+// ones, by the grant that is named for them.
 func (k *Idler) Step(now time.Duration, p IdlePolicy, all []Sitter) (acts []Sat, idle []string) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Sitter) int { return cmp.Compare(a.Grant, b.Grant) })

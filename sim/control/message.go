@@ -81,7 +81,7 @@ type GPU struct {
 	Instances      []string      `json:"mig_instances"` // UUIDs
 	Lost           bool          `json:"lost"`
 	RecoveryAction string        `json:"recovery_action"`
-	Utilization    int           `json:"utilization_percent"` // as an NVML call would be told
+	Utilization    int           `json:"utilization_percent"` // as an NVML call would return
 	LatencyMS      float64       `json:"latency_ms"`
 	TimeSlice      string        `json:"time_slice"`   // as nvidia-smi shows it
 	ComputeMode    uint64        `json:"compute_mode"` // NVML_COMPUTEMODE_*

@@ -22,8 +22,8 @@ const keyList = "gpu=N|all, lost=true|false, reset=true, reboot=true, passthroug
 	"links.down=N, peak=now, list.PID=compute|graphics|mps, samples.stale|missing|dead|garbage=PERCENT, " +
 	"samples.seed=N, cost.context|list|exit=5ms, cost.stream|unlisted=8MiB"
 
-// ParseSettings reads KEY=VALUE words as `gpusim set` takes them. All mistakes are joined; each is a
-// sharing.FieldError. Whether the GPUs exist is for the daemon to say.
+// ParseSettings reads KEY=VALUE words as `gpusim set` takes them. It returns all errors joined; each is a
+// sharing.FieldError. The daemon checks whether the GPUs exist.
 func ParseSettings(words []string) (Set, error) {
 	var s Set
 	var errs []error

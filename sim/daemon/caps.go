@@ -16,9 +16,9 @@ import (
 )
 
 // The kernel driver's numbers for MIG's capability files: two for the machine, then for each GPU a block for each place
-// that an instance's id can have. Which block an id has changes with each instance: the number of one that is made anew
-// at the same place is another one, and its old number another instance's. Drivers move them less often, with the id
-// that an instance gets, with a boot or with the driver; whoever keeps a number is wrong sooner here.
+// that an instance's id can have. Which block an id has changes with each instance. An instance that is created again
+// at the same place has another number, and its old number goes to another instance. Drivers change them less often:
+// with the id of an instance, with a boot or with the driver. A program that keeps a number fails sooner here.
 const (
 	capConfig  = 1
 	capMonitor = 2

@@ -60,8 +60,8 @@ func inTable(t *testing.T, dir string) map[string]string {
 	return table
 }
 
-// Each instance has its files, with the number that the table has for its id. What is made anew with the id of another
-// has other numbers, before and after a reboot, and what it had is given to others.
+// Each instance has its files, with the number that the table has for its id. An instance that reuses an id has other
+// numbers, before and after a reboot. Other instances get its old numbers.
 func TestCapabilityFiles(t *testing.T) {
 	n := start(t, load(t, "mixed"), "r615")
 	want := []string{
@@ -82,16 +82,16 @@ func TestCapabilityFiles(t *testing.T) {
 		!slices.Contains(lines, "gpu1/gi4/ci0/access 175") {
 		t.Errorf("table of %d lines, %v", len(lines), err)
 	}
-	cut := func(err error) {
+	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	n.d.mu.Lock()
-	cut(n.d.model.DestroyCI(1, true, 2, 0))
-	cut(n.d.model.DestroyGI(1, true, 2))
-	cut(n.d.model.DestroyCI(1, true, 3, 0))
+	check(n.d.model.DestroyCI(1, true, 2, 0))
+	check(n.d.model.DestroyGI(1, true, 2))
+	check(n.d.model.DestroyCI(1, true, 3, 0))
 	n.d.showCaps()
 	n.d.mu.Unlock()
 	want = slices.DeleteFunc(want, func(s string) bool {
@@ -102,29 +102,29 @@ func TestCapabilityFiles(t *testing.T) {
 		t.Errorf("after destroying (-want +got):\n%s", d)
 	}
 	had := capsOf(t, n.dir)
-	recut := func() {
+	recreate := func() {
 		n.d.mu.Lock()
 		defer n.d.mu.Unlock()
 		for _, gi := range []uint64{2, 3} { // the lowest ids that are free
 			if list, err := n.d.model.Instances(1); err == nil &&
 				!slices.ContainsFunc(list, func(in model.Instance) bool { return in.GI == gi }) {
 				id, err := n.d.model.CreateGI(1, true, 19, model.AnyStart)
-				if cut(err); id != gi && id != gi-1 {
+				if check(err); id != gi && id != gi-1 {
 					t.Errorf("id %d", id)
 				}
 			}
 		}
 		list, err := n.d.model.Instances(1)
-		cut(err)
+		check(err)
 		for _, in := range list {
 			if len(in.Computes) == 0 {
 				_, err := n.d.model.CreateCI(1, true, in.GI, model.Whole, model.AnyStart)
-				cut(err)
+				check(err)
 			}
 		}
 		n.d.showCaps()
 	}
-	told := func() map[string]string {
+	numbers := func() map[string]string {
 		out, table := map[string]string{}, inTable(t, n.dir)
 		for _, line := range capsOf(t, n.dir) {
 			name, number, instance := strings.Cut(line, " ")
@@ -139,14 +139,14 @@ func TestCapabilityFiles(t *testing.T) {
 		}
 		return out
 	}
-	recut()
-	again := told()
+	recreate()
+	again := numbers()
 	if again["gpu1/gi2/access"] == "156" || again["gpu1/gi2/ci0/access"] == "157" ||
 		again["gpu1/gi1/access"] != "147" || len(again) != 8 {
 		t.Errorf("made anew: %v after %q", again, had)
 	}
 	n.d.mu.Lock()
-	cut(n.d.model.Apply([]int{1}, model.Change{Reboot: true}, now()))
+	check(n.d.model.Apply([]int{1}, model.Change{Reboot: true}, now()))
 	n.d.showCaps()
 	n.d.mu.Unlock()
 	if d := cmp.Diff([]string{"nvidia-cap1", "nvidia-cap2"}, capsOf(t, n.dir)); d != "" {
@@ -154,10 +154,10 @@ func TestCapabilityFiles(t *testing.T) {
 	}
 	n.d.mu.Lock()
 	_, err = n.d.model.SetMIGMode(1, model.Caller{Root: true}, 1)
-	cut(err)
+	check(err)
 	n.d.mu.Unlock()
-	recut()
-	for name, number := range told() {
+	recreate()
+	for name, number := range numbers() {
 		if again[name] == number {
 			t.Errorf("after a reboot %s has the number %s again", name, number)
 		}

@@ -45,7 +45,7 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 	wg.Go(func() { // whatever ends first ends the rest
 		<-ctx.Done()
 		wait(all, d.leave(c))
-		d.detach(c) // first: of one that is closed, reap is not told
+		d.detach(c) // first: reap does not learn of a closed one
 		p.close()
 	})
 	wg.Go(func() {
@@ -110,7 +110,7 @@ func (d *Daemon) detach(c *device) {
 
 // read hands packets on until the connection ends. It looks for that end also while an answer is awaited.
 func (c *device) read(ctx context.Context, packets chan<- []byte) {
-	buf := make([]byte, wire.MaxRequest+1) // one more, so that a packet that is cut is too long
+	buf := make([]byte, wire.MaxRequest+1) // one more, so that a truncated packet is too long
 	for {
 		n, err := c.peer.conn.Read(buf)
 		if err != nil {
@@ -178,7 +178,7 @@ func (c *device) handle(ctx context.Context, packet []byte) (wire.Response, wire
 	var status wire.Status
 	if !errors.As(err, &status) {
 		if c.peer.gone() {
-			return wire.Response{Status: wire.UnknownError}, req.Op // it died in between, and nobody reads this
+			return wire.Response{Status: wire.UnknownError}, req.Op // it died in between, and no process reads this
 		}
 		c.d.log.Warn("request went wrong", "minor", c.minor, "pid", c.peer.pid, "op", uint32(req.Op), "error", err)
 		status = wire.UnknownError

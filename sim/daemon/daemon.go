@@ -43,10 +43,10 @@ type Daemon struct {
 	ends    *ends             // of holders
 	shown   map[string]string // capability files, by path under the directory
 	sets    int               // limits that were set
-	changed chan struct{}     // closed and made anew when an event was raised or a latency changed
+	changed chan struct{}     // closed and replaced when an event was raised or a latency changed
 }
 
-// New binds all sockets, so that whoever is told of its return can connect. Errors: sharing.ErrInvalid (the
+// New binds all sockets, so a program that learns of its return can connect. Errors: sharing.ErrInvalid (the
 // directory's path is too long for sockets), or what the system says.
 func New(o Options) (*Daemon, error) {
 	groups, err := findHierarchy()

@@ -62,19 +62,19 @@ func TestModesOfSockets(t *testing.T) {
 
 func TestMIGReads(t *testing.T) {
 	n := start(t, load(t, "mixed"), "r615")
-	cut, whole, t4 := n.dial("nvidia1"), n.dial("nvidia0"), n.dial("nvidia2")
+	mig, whole, t4 := n.dial("nvidia1"), n.dial("nvidia0"), n.dial("nvidia2")
 	check := func(what string, got wire.Response, want ...uint64) {
 		t.Helper()
 		if !slices.Equal(got.Vals, want) {
 			t.Errorf("%s: got %d, want %d", what, got.Vals, want)
 		}
 	}
-	check("mode of the cut GPU", cut.call(wire.OK, wire.OpMIGMode, ""), 1, 1)
+	check("mode of the MIG GPU", mig.call(wire.OK, wire.OpMIGMode, ""), 1, 1)
 	check("mode of the whole GPU", whole.call(wire.OK, wire.OpMIGMode, ""), 0, 0)
 	t4.call(wire.NotSupported, wire.OpMIGMode, "")
 	t4.call(wire.NotSupported, wire.OpMIGProfile, "", 0)
 	check("instances of the whole GPU", whole.call(wire.OK, wire.OpMIGInstances, ""), 0)
-	got := cut.call(wire.OK, wire.OpMIGInstances, "")
+	got := mig.call(wire.OK, wire.OpMIGInstances, "")
 	check("instances", got, 4,
 		1, 14, 0, 2, 0, 20096*mib, 1, 0, 2,
 		2, 19, 2, 1, 0, 9984*mib, 0, 0, 1,
@@ -88,11 +88,11 @@ func TestMIGReads(t *testing.T) {
 	if p.Text != "1g.20gb" {
 		t.Errorf("name %q", p.Text)
 	}
-	if left := cut.call(wire.OK, wire.OpMIGProfile, "", 0).Vals[10]; left != 0 {
+	if left := mig.call(wire.OK, wire.OpMIGProfile, "", 0).Vals[10]; left != 0 {
 		t.Errorf("%d more 1g fit on a full GPU", left)
 	}
 	whole.call(wire.NotSupported, wire.OpMIGProfile, "", 5)
-	cut.call(wire.NotSupported, wire.OpSetLimit, "/", 0, gib)
+	mig.call(wire.NotSupported, wire.OpSetLimit, "/", 0, gib)
 }
 
 func TestLinksAndTopology(t *testing.T) {
@@ -228,7 +228,7 @@ func TestEventsReachEachWaiter(t *testing.T) {
 			t.Errorf("waiter %d (-want +got):\n%s", i, d)
 		}
 	}
-	n.set("gpu=0,1 xid=13") // while nobody waits
+	n.set("gpu=0,1 xid=13") // while no client waits
 	if a, b := early.call(wire.OK, wire.OpWaitEvent, "", 0, 0xF, 8), early.call(wire.OK, wire.OpWaitEvent, "", 0, 0xF,
 		8); a.Vals[0] != 0 || b.Vals[0] != 1 {
 		t.Errorf("queued events: %d, %d", a.Vals, b.Vals)

@@ -55,8 +55,8 @@ func (e *ends) watch(id model.ClientID, p *peer) error {
 	return nil
 }
 
-// come are the peers that are closed, of which one that was not dealt with is told again, and those whose process has
-// ended since the last call.
+// come returns the closed peers, each again until it is dealt with, and those whose process has ended since the last
+// call.
 func (e *ends) come() (closed, ended []model.ClientID) {
 	events := make([]unix.EpollEvent, 1024)
 	for {

@@ -61,7 +61,7 @@ func (c *device) gpu(req wire.Request) (wire.Response, error) {
 	case wire.OpMIGInstances:
 		return c.migInstances(req.Args[0] == 1)
 	case wire.OpMIGSet, wire.OpGICreate, wire.OpGIDestroy, wire.OpCICreate, wire.OpCIDestroy:
-		return c.cut(req)
+		return c.partition(req)
 	case wire.OpSetLimit:
 		return c.setLimit(chain, sharing.Bytes(req.Args[0]), sharing.Bytes(req.Args[1]))
 	case wire.OpGetLimit:
@@ -166,8 +166,8 @@ func (c *device) state() (lost, inMIG bool) {
 	return err != nil, hw.MIG
 }
 
-// reapFor reaps before what shows memory in use, adds to it, or names a process by its number: the most that was in use
-// does not count a dead process beside the one that comes after it. d.mu is held.
+// reapFor reaps before an operation that shows memory in use, adds to it, or names a process by its number. So the peak
+// never counts a dead process together with its successor. d.mu is held.
 func (d *Daemon) reapFor(op wire.Op) {
 	switch op {
 	case wire.OpAlloc, wire.OpCtxCreate, wire.OpMemory, wire.OpTelemetry, wire.OpProcesses, wire.OpProcessUtil,
@@ -219,7 +219,7 @@ func (d *Daemon) forgetDead() {
 
 // instanceUtil adds up the work of the processes of each MIG instance.
 func (c *device) instanceUtil() (wire.Response, error) {
-	cut, err1 := c.d.model.Instances(c.minor)
+	instances, err1 := c.d.model.Instances(c.minor)
 	work, err2 := c.d.model.WorkOf(c.minor, now())
 	busy := map[uint64]uint64{}
 	if len(work) > 0 {
@@ -231,7 +231,7 @@ func (c *device) instanceUtil() (wire.Response, error) {
 			busy[p.GI] += uint64(work[p.PID]) // #nosec G115 -- a percentage
 		}
 	}
-	return page(errors.Join(err1, err2), cut, 0,
+	return page(errors.Join(err1, err2), instances, 0,
 		func(in model.Instance) []uint64 { return []uint64{in.GI, busy[in.GI]} })
 }
 

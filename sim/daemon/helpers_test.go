@@ -209,7 +209,7 @@ func cgroup(t *testing.T, h hierarchy, parent, name string) string {
 	return dir
 }
 
-// child is a tenant: this test program in a process of its own.
+// child is a tenant: this test program in another process.
 type child struct {
 	t   *testing.T
 	cmd *exec.Cmd

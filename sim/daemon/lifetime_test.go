@@ -107,7 +107,7 @@ func TestMemoryLivesWithTheLastDescriptor(t *testing.T) {
 	if err != nil || resp.Status != wire.NoPermission {
 		t.Errorf("an allocation by the heir: %v %v", resp.Status, err)
 	}
-	if err := inherited.Close(); err != nil { // it had a descriptor of its own
+	if err := inherited.Close(); err != nil { // it had another descriptor
 		t.Error(err)
 	}
 	check(true)
@@ -206,7 +206,7 @@ func TestListsInPIDNamespaces(t *testing.T) {
 		t.Helper()
 		for name, c := range map[string]child{"host": host, "outer": outer, "inner": inner} {
 			if got := c.do("list"); got != want[name] {
-				t.Errorf("%s: %s is told %q, want %q", when, name, got, want[name])
+				t.Errorf("%s: %s gets %q, want %q", when, name, got, want[name])
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func TestListsInPIDNamespaces(t *testing.T) {
 			got = strings.TrimSpace(strings.TrimSuffix(c.asks.do("times"), "ok"))
 		}
 		if !strings.HasPrefix(got, strconv.Itoa(c.pid)+":") || strings.Contains(got, " ") {
-			t.Errorf("%s is told the times %q, want those of process %d", name, got, c.pid)
+			t.Errorf("%s gets the times %q, want those of process %d", name, got, c.pid)
 		}
 	}
 }

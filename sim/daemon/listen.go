@@ -92,7 +92,7 @@ func (d *Daemon) closeListeners() error {
 	return errors.Join(errs...)
 }
 
-// accept serves each connection in a goroutine of its own, until the listener is closed.
+// accept serves each connection in a separate goroutine, until the listener is closed.
 func (d *Daemon) accept(ctx context.Context, s server) {
 	for {
 		conn, err := s.l.AcceptUnix()

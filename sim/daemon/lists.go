@@ -59,7 +59,7 @@ func (d *Daemon) allProcesses() []control.Process {
 		st, _ := d.model.Status(i) // every GPU of the machine is in the model
 		uses, err := d.model.Uses(i)
 		if err != nil {
-			continue // lost: nobody holds anything
+			continue // lost: no process uses it
 		}
 		byStart := map[uint64][]model.Use{}
 		for _, u := range uses {

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sim/wire"
 )
 
-// cut answers what changes the MIG mode, and what makes and destroys MIG instances.
-func (c *device) cut(req wire.Request) (wire.Response, error) {
+// partition answers requests that change the MIG mode, or create and destroy MIG instances.
+func (c *device) partition(req wire.Request) (wire.Response, error) {
 	m, a, admin := c.d.model, req.Args, c.peer.administrator()
 	var id uint64
 	var err error

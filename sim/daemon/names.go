@@ -92,8 +92,7 @@ func (n names) close() error {
 	return n.own.Close()
 }
 
-// pidFor is the pid by which a caller is told of the process: that in the caller's own pid namespace; 0 where the
-// process is not in it. p may be nil.
+// pidFor is the number of the process in the caller's pid namespace, or 0 if the process is not in it. p may be nil.
 func (p *peer) pidFor(caller *peer) int {
 	if p == nil {
 		return 0

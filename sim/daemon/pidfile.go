@@ -124,7 +124,7 @@ func Owner(dir string) (int, error) {
 	return 0, fmt.Errorf("a simulated driver is starting in %q: %w", dir, sharing.ErrUnavailable)
 }
 
-// Clean removes what a daemon that was killed has left in dir. The directory must be locked, or nobody's.
+// Clean removes what a killed daemon has left in dir. The caller has locked the directory, or no daemon uses it.
 func Clean(dir string) error {
 	stale, err := filepath.Glob(filepath.Join(escapeGlob(dir), "dev", "nvidia*"))
 	if err != nil {

@@ -45,7 +45,7 @@ func (c *device) waitEvent(ctx context.Context, req wire.Request) (wire.Response
 		case <-timer.C:
 			return wire.Response{}, wire.Timeout
 		case <-ctx.Done():
-			return wire.Response{}, wire.Timeout // nobody reads it
+			return wire.Response{}, wire.Timeout // no process reads it
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestDirRefuses(t *testing.T) {
 	}
 }
 
-// libraries makes a folder of libraries with those names, each holding its path.
+// libraries makes a folder of libraries with those names. Each contains its path.
 func libraries(t *testing.T, driver string, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -153,26 +153,26 @@ func TestEnvWorksInAShell(t *testing.T) {
 	}
 }
 
-func TestStopLeavesStrangersAlone(t *testing.T) {
+func TestStopLeavesOtherProcesses(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	stranger := exec.Command("sleep", "60")
-	if err := stranger.Start(); err != nil {
+	other := exec.Command("sleep", "60")
+	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Wait()
-	defer stranger.Process.Kill()
+	defer other.Wait()
+	defer other.Process.Kill()
 	// A daemon was killed, and its process id is another's now.
-	pid := []byte(strconv.Itoa(stranger.Process.Pid) + "\n")
+	pid := []byte(strconv.Itoa(other.Process.Pid) + "\n")
 	if err := os.WriteFile(filepath.Join(dir, "gpusim.pid"), pid, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if pid, err := Stop(ctx, dir); pid != 0 || err != nil {
 		t.Errorf("%d, %v", pid, err)
 	}
-	if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the stranger is gone: %v", err)
+	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the other process is gone: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "gpusim.pid")); !os.IsNotExist(err) {
 		t.Errorf("the stale file is left: %v", err)

@@ -34,8 +34,8 @@ type Program struct {
 	Args []string
 }
 
-// Start runs the daemon in the background, in a session of its own, with its output in dir's log, and
-// returns its status once it answers. ctx bounds the wait. It is sharing.ErrConflict when one runs there.
+// Start runs the daemon in the background, in a new session, with its output in dir's log, and returns its status once
+// it answers. ctx bounds the wait. It is sharing.ErrConflict when one runs there.
 func Start(ctx context.Context, dir string, p Program) (control.Status, error) {
 	var status control.Status
 	if pid, err := daemon.Owner(dir); err != nil {
@@ -102,8 +102,8 @@ func readReport(ctx context.Context, r *os.File) (string, error) {
 	return text.String(), err
 }
 
-// Report tells a waiting Start how the daemon's start went; fd is what --ready-fd said, negative when nobody
-// waits.
+// Report passes the outcome of the daemon's start to a waiting Start. fd is the value of --ready-fd, negative if no
+// Start waits.
 func Report(fd int, failure error) error {
 	if fd < 0 {
 		return nil

@@ -23,8 +23,8 @@ const (
 	stopTime = 2 * time.Second
 )
 
-// Stop ends the daemon of a node and clears away what one that was killed has left. It returns the process
-// that was ended, 0 when none ran. The daemon is asked first, then told by SIGTERM, then killed.
+// Stop ends the daemon of a node and clears away what one that was killed has left. It returns the process that was
+// ended, 0 when none ran. It asks the daemon first, then sends SIGTERM, then kills it.
 func Stop(ctx context.Context, dir string) (int, error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return 0, nil

@@ -25,7 +25,7 @@
 static pthread_mutex_t list_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct gpusim_conn *connections; /* guarded by list_mu; entries are never taken out */
 static void (*fork_child)(void);
-static char lib_dev[PATH_MAX]; /* DIR/dev for a library loaded as DIR/lib/libX.so.1; empty when not told */
+static char lib_dev[PATH_MAX]; /* DIR/dev for a library loaded as DIR/lib/libX.so.1; empty if unknown */
 static char tree[PATH_MAX];    /* ROOT for a library loaded as ROOT/usr/lib/x86_64-linux-gnu/libX.so.1 */
 static bool in_tree;	       /* whether the library was loaded from such a folder */
 
@@ -112,7 +112,7 @@ bool gpusim_node_file(const char *name, char *path, size_t size)
 	return lib_dev[0] && n > 0 && (size_t)n < size;
 }
 
-/* Gives a socket a name of its own, which no file has. */
+/* Gives a socket a unique name, which no file has. */
 static bool call_it(int fd, const char *as)
 {
 	struct sockaddr_un own = { .sun_family = AF_UNIX };
@@ -123,8 +123,8 @@ static bool call_it(int fd, const char *as)
 	return bind(fd, (struct sockaddr *)&own, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) == 0;
 }
 
-/* Opens the device's file itself, beside the connection to it: /proc/PID/fd then shows which GPUs a process uses, as it
- * does with a real driver. */
+/* Opens the device's file, in addition to the connection to it: /proc/PID/fd then shows which GPUs a process uses,
+ * as it does with a real driver. */
 static int open_file(const char *name)
 {
 	char path[PATH_MAX + 32];
@@ -171,7 +171,7 @@ static int connect_to(const char *name, const char *as)
 	return fd;
 }
 
-/* The connection first: nobody may see one without its file. */
+/* The connection first: no process may see one without its file. */
 static void close_locked(struct gpusim_conn *c)
 {
 	int saved = errno;

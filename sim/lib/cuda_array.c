@@ -139,7 +139,7 @@ CUresult cuArrayDestroy(CUarray array)
 	return ret;
 }
 
-/* Only what has no memory of its own may be asked. */
+/* Only an array without its own memory may be asked. */
 static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, const struct CUarray_st *a, CUdevice device)
 {
 	struct device *d;

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Contexts. Each costs GPU memory of its own, which the daemon charges: creating one may fail for want of it.
+ * Contexts. Each costs GPU memory, which the daemon charges: creating one may fail for want of it.
  */
 #include "cuda_export.h"
 

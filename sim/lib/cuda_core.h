@@ -209,7 +209,7 @@ CUresult cuda_mipmap_of(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *
 /* cuda_external_end is the end of what was mapped of an external memory. */
 CUresult cuda_external_end(const struct allocation *a);
 
-/* cuda_array_region: the bytes of a part of an array without memory of its own, which must lie in it.
+/* cuda_array_region: the bytes of a part of an array without its own memory, which must lie in it.
  * cuda_array_unmap lets go what is mapped into it. */
 CUresult cuda_array_region(const CUarrayMapInfo *m, uint64_t *bytes);
 void cuda_array_unmap(const void *array);

@@ -3,8 +3,8 @@
  *
  * Memory that is shared with a graphics driver, for which libgpusim-graphics.so.1 stands: its objects are known by
  * their names. Their memory stays the graphics driver's, which took it; registering and mapping take nothing. A buffer
- * of GL is mapped as an address, whatever is an image as an array without memory of its own, and an image of EGL as a
- * frame of that.
+ * of GL is mapped as an address, an image as an array without its own memory, and an image of EGL as a frame of
+ * that.
  */
 #include "cuda_core.h"
 
@@ -16,7 +16,7 @@ struct CUgraphicsResource_st {
 	CUdevice device;
 	CUdeviceptr ptr;
 	uint64_t bytes;
-	CUmipmappedArray shape; /* of an image, from when somebody asked for it */
+	CUmipmappedArray shape; /* of an image, from when a program asked for it */
 };
 
 static int find(unsigned name, int *minor, uint64_t *handle, uint64_t *bytes)

@@ -1,10 +1,10 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * What of the graphics interfaces has calls of its own: buffers of GL as before CUDA 3, known by their names, and
+ * What of the graphics interfaces has separate calls: buffers of GL as before CUDA 3, known by their names, and
  * streams of EGL. A stream of which CUDA is the consumer is an object of the graphics driver's, by its name, and has
- * one frame; one of which CUDA is the producer takes frames that CUDA has made, and nobody looks at them. Versions with
- * addresses of 32 bits are left out.
+ * one frame; one of which CUDA is the producer takes frames that CUDA has made, and shows them to no program.
+ * Versions with addresses of 32 bits are left out.
  */
 #include "cuda_core.h"
 

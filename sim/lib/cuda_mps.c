@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The client's side of MPS. A control daemon that answers behind CUDA_MPS_PIPE_DIRECTORY makes this process one of
- * its server's; where none answers the process runs without, and nobody is told, as with the real driver.
+ * its server's; where none answers the process runs without, and gets no error, as with the real driver.
  *
  * The daemon is written "client", and answers "server PID PERCENT", a line "UUID BYTES" for each of the server's GPUs
  * (BYTES 0: no limit) and "end"; or "fail CODE" with the code that cuInit shall return. The connection stays: by it

@@ -37,7 +37,7 @@ bool cuda_team_ready(const struct team *t)
 
 void cuda_team_end(struct team *t)
 {
-	pthread_mutex_lock(&teams_mu); /* whoever has found it is done with it */
+	pthread_mutex_lock(&teams_mu); /* every thread that found it is done with it */
 	pthread_mutex_unlock(&teams_mu);
 	for (struct binding *b = t->bindings, *next; b; b = next) {
 		next = b->next;

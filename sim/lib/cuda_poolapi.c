@@ -27,7 +27,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	return CUDA_SUCCESS;
 }
 
-/* 1 to 3 are about reuse between streams, which are not told apart here: an int that is 1. */
+/* 1 to 3 are about reuse between streams, which this driver does not distinguish: an int that is 1. */
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
 {
 	TRY(cuda_pool(pool));

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Physical memory mapped into sparse arrays. It is held until the same part is mapped anew or unmapped, or the array
- * is destroyed, whatever becomes of its handle. Parts are told apart by where they begin. Seen on an H200 with driver
+ * Physical memory mapped into sparse arrays. It is held until the same part is mapped again or unmapped, or the array
+ * is destroyed, whatever becomes of its handle. A part is identified by where it begins. Seen on an H200 with driver
  * 580.159.04: only memory made with CU_MEM_CREATE_USAGE_TILE_POOL can be mapped, and only levels that have whole tiles.
  */
 #include "cuda_core.h"

@@ -23,7 +23,7 @@ struct physical {
 	unsigned maps;
 	bool shareable; /* made for other processes to import */
 	bool tiles;	/* made for sparse arrays */
-	struct team *team; /* a multicast object, which has no memory of its own here; NULL: none */
+	struct team *team; /* a multicast object, which has no own memory here; NULL: none */
 	struct physical *next;
 };
 

@@ -4,9 +4,9 @@
  * libdcgm.so.4 for the calls that a monitor makes: groups of fields are watched on all GPUs or on GPU instances, and
  * their values are enumerated. A value is read from the simulated driver when it is asked for, so that the engine has
  * no thread; each call of dcgmGetValuesSince_v2 gives one sample. GPU instances have profiling values alone. A remote
- * engine is whoever listens at its address: the values come from here, and the connection has to hold.
+ * engine is the program that listens at its address: the values come from here, and the connection has to hold.
  *
- * The ABI comes from the headers that go-dcgm carries. A file dcgm.crash beside the node's dev folder makes the next
+ * The ABI comes from the headers that go-dcgm carries. A file dcgm.crash next to the node's dev folder makes the next
  * enumeration end the process with a SIGSEGV, as a fault in the library would.
  */
 #define DCGM_API_EXPORT 1
@@ -325,15 +325,15 @@ static struct state look(int minor, const unsigned short *fields, int n)
 }
 
 /* The instances of a GPU. */
-#define MAX_CUT 16
-struct cut {
+#define MAX_INSTANCES 16
+struct instances {
 	int n;
-	uint64_t gi[MAX_CUT], profile[MAX_CUT], size[MAX_CUT];
+	uint64_t gi[MAX_INSTANCES], profile[MAX_INSTANCES], size[MAX_INSTANCES];
 };
 
-static bool look_cut(int minor, struct cut *c)
+static bool list_instances(int minor, struct instances *c)
 {
-	enum { ROW = GPUSIM_MIG_VALS, MOST = 2 * MAX_CUT };
+	enum { ROW = GPUSIM_MIG_VALS, MOST = 2 * MAX_INSTANCES };
 	static uint64_t list[1 + ROW * MOST]; /* guarded by mu */
 	uint64_t args[GPUSIM_NARGS] = { 0 };
 	struct gpusim_reply reply = { .vals = list, .max_vals = sizeof list / sizeof *list };
@@ -341,7 +341,7 @@ static bool look_cut(int minor, struct cut *c)
 	if (!gpusim_open(&conns[minor], minor) ||
 		gpusim_call(&conns[minor], GPUSIM_OP_MIG_INSTANCES, args, NULL, &reply) != GPUSIM_OK)
 		return false;
-	for (uint64_t i = 0; i < list[0] && i < MOST && c->n < MAX_CUT; i++) {
+	for (uint64_t i = 0; i < list[0] && i < MOST && c->n < MAX_INSTANCES; i++) {
 		if (c->n && c->gi[c->n - 1] == list[1 + ROW * i])
 			continue; /* another compute instance of the same one */
 		c->gi[c->n] = list[1 + ROW * i];
@@ -362,9 +362,9 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
 	pthread_mutex_lock(&mu);
 	int n = gpusim_minors(minors);
 	for (int i = 0; i < n; i++) {
-		struct cut c;
+		struct instances c;
 		struct state s = look(minors[i], (const unsigned short[]){ DCGM_FI_DEV_UUID }, 1);
-		if (!s.ok || !look_cut(minors[i], &c))
+		if (!s.ok || !list_instances(minors[i], &c))
 			continue;
 		for (int k = 0; k < c.n && out->count < DCGM_MAX_HIERARCHY_INFO; k++) {
 			dcgmMigHierarchyInfo_v2 *h = &out->entityList[out->count++];
@@ -461,7 +461,7 @@ static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned sho
 			  dcgmFieldValue_v1 *values,
 			  dcgmFieldValueEntityEnumeration_f each, void *user)
 {
-	uint64_t busy[1 + 2 * MAX_CUT], args[GPUSIM_NARGS] = { 0 };
+	uint64_t busy[1 + 2 * MAX_INSTANCES], args[GPUSIM_NARGS] = { 0 };
 	int seen = -1;
 	for (int i = 0; i < n; i++) {
 		int minor = (int)(ids[i] / IDS_PER_GPU);
@@ -473,7 +473,7 @@ static void each_instance(const dcgm_field_eid_t *ids, int n, const unsigned sho
 				busy[0] = 0;
 		}
 		seen = minor;
-		for (uint64_t k = 0; k < busy[0] && k < MAX_CUT; k++) {
+		for (uint64_t k = 0; k < busy[0] && k < MAX_INSTANCES; k++) {
 			if (busy[1 + 2 * k] != ids[i] % IDS_PER_GPU)
 				continue;
 			struct state s = { .ok = true };

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Reads NVIDIA's nvml.h after the preprocessor on stdin and writes a weak stub for each function that it declares:
-# a program that calls one that is not simulated is told so, and does not die of a missing symbol. The names
+# a program that calls one that is not simulated gets an error, and does not die of a missing symbol. The names
 # listed in the file $1 (may be /dev/null) are left out: an older driver does not have them.
 set -eu
 

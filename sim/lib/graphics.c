@@ -55,7 +55,7 @@ int gpusim_graphics_give(int gpu, uint64_t handle)
 	return minor < 0 ? GPUSIM_NOT_FOUND : call(&gpus[minor].conn, GPUSIM_OP_FREE, handle, 0, 0, NULL);
 }
 
-/* Objects that other interfaces can be told of by a name, a number above 0: buffers, images, surfaces. */
+/* Objects that other interfaces know by a name, a number above 0: buffers, images, surfaces. */
 static struct {
 	int gpu; /* as it was asked for */
 	uint64_t handle, bytes; /* 0: there is none of this name */

@@ -112,7 +112,7 @@ nvmlReturn_t nvml_compute_slices(nvmlGpuInstance_t instance, unsigned profile, u
 /* nvml_copy gives a string out, or INSUFFICIENT_SIZE. */
 nvmlReturn_t nvml_copy(const char *from, char *to, unsigned length);
 
-/* nvml_events_in_child is run by the child of a fork: nobody waits on an event set there. */
+/* nvml_events_in_child is run by the child of a fork: no thread waits on an event set there. */
 void nvml_events_in_child(void);
 
 /* The driver that this build belongs to: 550, 580 or 615. */

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Which GPUs there are, and who each one is. Every identity is asked of the daemon anew, so that a GPU that
+ * Which GPUs there are, and who each one is. The daemon answers each time for every identity, so that a GPU that
  * was lost in between answers GPU_IS_LOST, as the header has it.
  */
 #include "nvml_core.h"
@@ -111,7 +111,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 }
 
 /* Looks through all GPUs for one that match accepts. A lost GPU may be the one that was meant, so it is
- * told of when no other is. */
+ * the answer when no other is. */
 static nvmlReturn_t find(bool (*match)(const struct gpu_info *, const void *), const void *what, nvmlDevice_t *device)
 {
 	nvmlReturn_t miss = NVML_ERROR_NOT_FOUND;

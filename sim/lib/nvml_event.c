@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Event sets. Each has a connection of its own, on which the daemon queues what is raised between two waits.
+ * Event sets. Each has a separate connection, on which the daemon queues what is raised between two waits.
  */
 #include "nvml_core.h"
 
@@ -63,7 +63,7 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 	return s ? NVML_SUCCESS : NVML_ERROR_MEMORY;
 }
 
-/* With mu held, once nobody waits. */
+/* With mu held, once no thread waits. */
 static void put_back(struct nvmlEventSet_st *s)
 {
 	gpusim_close(&s->conn);

@@ -27,7 +27,7 @@ static int cuda_version;
 static char driver_version[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE];
 static char nvml_version[NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE];
 
-/* The child of a fork goes on with connections of its own, made at its first calls. */
+/* The child of a fork goes on with new connections, made at its first calls. */
 static void in_child(void)
 {
 	pthread_mutex_init(&init_mu, NULL);

@@ -75,7 +75,7 @@ struct gpusim_response {
 /* -> vals: minor, index, total memory, reserved memory, compute capability major, minor, SM count, architecture
  *    (NVML_DEVICE_ARCH_*), brand (NVML_BRAND_*), pci domain, bus, device, pci device id, pci subsystem id, NUMA
  *    node (GPUSIM_UNKNOWN: none), context cost in bytes, number of NVLinks, max MIG device count, max threads
- *    per SM, BAR1 bytes (0: not told),
+ *    per SM, BAR1 bytes (0: unknown),
  *    bytes of each stream;  text: uuid ("GPU-..."), name, serial, pci bus id ("00000000:1B:00.0") */
 #define GPUSIM_OP_MEMORY 17
 /* arg0 MIG device (GPUSIM_MIG_DEVICE), 0: the GPU. The caller's view: a hard limit on the caller's own leaf cgroup
@@ -135,7 +135,8 @@ struct gpusim_response {
 
 #define GPUSIM_OP_MIG_SET 31
 /* arg0 MIG mode (0, 1), for which NO_PERMISSION is possible -> vals: 0 the mode is current, 1 it is pending because the
- * GPU is held or cut or, before Hopper, open elsewhere, 2 it is pending until a reset that only another can make */
+ * GPU is in use, has instances or, before Hopper, is open elsewhere, 2 it is pending until a reset that only
+ * another can make */
 
 #define GPUSIM_OP_POWER_LIMIT 32
 /* arg0 milliwatts to hold the GPU to, for which NO_PERMISSION and INVALID (beyond least or most) are possible, or
@@ -145,7 +146,7 @@ struct gpusim_response {
 #define GPUSIM_OP_INSTANCE_UTIL 33
 /* -> vals: count, then (gi id, gpu percent) of the last second of each MIG instance: that of its processes */
 
-/* Cutting. All four answer NOT_SUPPORTED outside MIG mode, and NO_PERMISSION to others than root. */
+/* MIG instances. All four answer NOT_SUPPORTED outside MIG mode, and NO_PERMISSION to others than root. */
 #define GPUSIM_OP_GI_CREATE 40
 /* arg0 profile id, arg1 start (GPUSIM_UNKNOWN: any) -> vals: gi id; INSUFFICIENT without room */
 #define GPUSIM_OP_GI_DESTROY 41
@@ -201,7 +202,7 @@ struct gpusim_response {
 
 #define GPUSIM_OP_EXPORT 58
 /* arg0 address of memory that the caller's process holds by another connection. This connection is the file that stands
- * for the memory from now on: it holds it until its last descriptor is closed, whoever has it, also after the process's
+ * for the memory from now on: it holds it until its last descriptor is closed, in any process, also after the process's
  * end */
 
 #define GPUSIM_KIND_LINEAR 1

@@ -31,7 +31,7 @@ bool segments_grow(struct segments *s, uint64_t at, uint64_t bytes);
 uint64_t segments_take(struct segments *s, uint64_t bytes);
 void segments_put(struct segments *s, uint64_t at, uint64_t bytes);
 /* Removes an unused segment while more than keep is reserved, and returns its address; 0: there is none. With least, no
- * less than keep stays. Its bytes stay reserved until segments_released is told that the device has them. */
+ * less than keep stays. Its bytes stay reserved until segments_released reports that the device has them. */
 uint64_t segments_release(struct segments *s, uint64_t keep, bool least, uint64_t *bytes);
 void segments_released(struct segments *s, uint64_t bytes);
 /* Nothing is in use any more. */

@@ -14,7 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// checker turns a document into a machine and collects every mistake by its path.
+// checker builds a machine from a machine file and collects every error by its path.
 type checker struct {
 	models map[string]Model
 	errs   []error
@@ -31,7 +31,7 @@ func (c *checker) number(field string, v, least, most int) {
 	}
 }
 
-func (c *checker) machine(doc document) Machine {
+func (c *checker) machine(doc machineFile) Machine {
 	m := Machine{Name: doc.Name, Description: doc.Description, Memacct: Memacct(doc.Memacct), NVSwitch: doc.NVSwitch}
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`).MatchString(doc.Name) {
 		c.bad("name", doc.Name, "write 1 to 63 of a-z, 0-9, dot, dash and underscore, such as h100x8",
@@ -54,7 +54,7 @@ func (c *checker) machine(doc document) Machine {
 		field := fmt.Sprintf("gpus[%d]", i)
 		gpu := c.gpu(field, i, g)
 		if other, taken := at[gpu.PCI]; taken {
-			c.bad(field+".pci", gpu.PCI.String(), "write an address of its own", "is the address of %s, too", other)
+			c.bad(field+".pci", gpu.PCI.String(), "write another address", "is the address of %s, too", other)
 		}
 		at[gpu.PCI] = field
 		m.GPUs = append(m.GPUs, gpu)

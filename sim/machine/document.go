@@ -14,8 +14,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// document is a machine file as written. Pointers tell "not given" from zero.
-type document struct {
+// machineFile is a machine file as written. Pointers tell "not given" from zero.
+type machineFile struct {
 	Name        string              `yaml:"name"`
 	Description string              `yaml:"description"`
 	Memacct     string              `yaml:"memacct"`
@@ -95,8 +95,8 @@ type profileDoc struct {
 
 // decode reads one YAML document strictly: unknown and duplicate keys, wrong types and a second document are
 // errors, and all of them are reported.
-func decode(name string, data []byte) (document, []error) {
-	var doc document
+func decode(name string, data []byte) (machineFile, []error) {
+	var doc machineFile
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	err := dec.Decode(&doc)
@@ -113,14 +113,14 @@ func decode(name string, data []byte) (document, []error) {
 	case err != nil:
 		return doc, []error{fmt.Errorf("%s: %w (%w)", name, err, sharing.ErrInvalid)}
 	}
-	if err := dec.Decode(&document{}); !errors.Is(err, io.EOF) {
+	if err := dec.Decode(&machineFile{}); !errors.Is(err, io.EOF) {
 		return doc, []error{fmt.Errorf("%s: has more than one document: %w", name, sharing.ErrInvalid)}
 	}
 	return doc, nil
 }
 
-// Parse reads a machine file. builtin is a document whose models the file may name beside its own; name
-// stands for the file in errors. All mistakes are joined in the error, which is sharing.ErrInvalid.
+// Parse reads a machine file. builtin is a machine file whose models it may name in addition to its own; name stands
+// for the file in errors. All errors are joined into one, which is sharing.ErrInvalid.
 func Parse(name string, data, builtin []byte) (Machine, error) {
 	base, errs := decode("built-in models", builtin)
 	doc, more := decode(name, data)

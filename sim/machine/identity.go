@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The name space of all UUIDs made here, a random UUID of its own.
+// The name space of all UUIDs made here: a random UUID.
 const nameSpace = "\x5d\x0e\x9c\x1a\x7b\x34\x4f\x62\x9a\x11\x8e\x3d\x27\xc4\x66\xb0"
 
 // UUID returns the UUID of GPU minor of the machine called name that is simulated in dir, an absolute path.

@@ -38,8 +38,8 @@ func Names() []string {
 	return names
 }
 
-// Load returns the built-in machine of that name or, when ref has a slash or ends in .yaml or .yml, the one
-// that the file describes. Errors: sharing.ErrInvalid with all mistakes, sharing.ErrNotFound,
+// Load returns the built-in machine of that name. If ref has a slash or ends in .yaml or .yml, it returns the one that
+// the file describes. Errors: sharing.ErrInvalid with all errors of the file, sharing.ErrNotFound,
 // sharing.ErrUnavailable (the file cannot be read).
 func Load(ref string) (Machine, error) {
 	ext := path.Ext(ref)

@@ -61,9 +61,9 @@ type Model struct {
 	CCMajor, CCMinor     uint64 // compute capability
 	Memory, Reserved     sharing.Bytes
 	Context              sharing.Bytes // what each context costs
-	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not told
+	BAR1                 sharing.Bytes // the window through which the host sees its memory; 0: not reported
 	SMs, ThreadsPerSM    uint64
-	PowerLimit           uint64 // milliwatts; 0: not told, like the two clocks
+	PowerLimit           uint64 // milliwatts; 0: not reported, like the two clocks
 	SMClock, MemoryClock uint64 // MHz at most
 	PCIDevice, PCISubsys uint64
 	NVLinks              int
@@ -121,7 +121,7 @@ type PCI struct {
 // String writes the address as NVML does: "00000000:1B:00.0".
 func (p PCI) String() string { return fmt.Sprintf("%08X:%02X:%02X.0", p.Domain, p.Bus, p.Device) }
 
-// Remaining returns how many more instances of p fit beside those that there are.
+// Remaining returns how many more instances of p fit next to the existing ones.
 func (g GPU) Remaining(p Profile) int {
 	n := 0
 	g.Instances = slices.Clone(g.Instances)
@@ -134,7 +134,7 @@ func (g GPU) Remaining(p Profile) int {
 	return n
 }
 
-// Fits reports whether an instance of p can be made at start beside those that there are.
+// Fits reports whether an instance of p can be created at start, next to the existing ones.
 func (g GPU) Fits(p Profile, start int) bool {
 	var taken uint64 // memory slices, one bit each
 	compute, same := p.Slices, 1

@@ -100,7 +100,7 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-func TestMistakesAreAllListed(t *testing.T) {
+func TestAllErrorsAreListed(t *testing.T) {
 	tests := map[string]struct {
 		file string
 		want []string

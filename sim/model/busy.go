@@ -63,7 +63,7 @@ func (b *busy) prune(now time.Duration) {
 	}
 }
 
-// cancel ends a client's work now. Others keep the times that they were told.
+// cancel ends a client's work now. Others keep the times that they were given.
 func (b *busy) cancel(id ClientID, now time.Duration) {
 	kept := b.spans[:0]
 	for _, s := range b.spans {

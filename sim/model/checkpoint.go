@@ -82,7 +82,7 @@ func (m *Model) holderOf(g *gpu, pid int) (*client, error) {
 
 // save gives all memory back and notes how much it was.
 func (c *client) save() {
-	for _, h := range c.holdings() {
+	for _, h := range c.memory() {
 		c.gpu.release(h)
 		h.away, h.bytes, h.charged = h.bytes, 0, nil
 	}
@@ -95,8 +95,8 @@ func (c *client) save() {
 
 // restore takes it all again, or nothing.
 func (m *Model) restore(c *client, chain Chain) error {
-	var back []*holding
-	for _, h := range c.holdings() {
+	var back []*usage
+	for _, h := range c.memory() {
 		taken, err := m.take(c.gpu, h.part, h.away, chain)
 		if err != nil {
 			for _, b := range back {
@@ -113,16 +113,16 @@ func (m *Model) restore(c *client, chain Chain) error {
 	return nil
 }
 
-// holdings are what the client holds, and what is away of it, the largest first.
-func (c *client) holdings() []*holding {
-	all := make([]*holding, 0, len(c.contexts)+len(c.allocs))
+// memory is what the client uses, and what is away of it, the largest first.
+func (c *client) memory() []*usage {
+	all := make([]*usage, 0, len(c.contexts)+len(c.allocs))
 	for _, h := range c.contexts {
 		all = append(all, h)
 	}
 	for _, a := range c.allocs {
-		all = append(all, &a.holding)
+		all = append(all, &a.usage)
 	}
-	slices.SortFunc(all, func(a, b *holding) int {
+	slices.SortFunc(all, func(a, b *usage) int {
 		return cmp.Compare(b.bytes+b.away, a.bytes+a.away)
 	})
 	return all

@@ -60,10 +60,10 @@ func TestCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside := used()
+	withOthers := used()
 	step(wire.CheckpointRestore, Saved, wire.OutOfMemory)
-	if used() != beside {
-		t.Errorf("%d bytes are charged after it did not come back, want %d", used(), beside)
+	if used() != withOthers {
+		t.Errorf("%d bytes are charged after it did not come back, want %d", used(), withOthers)
 	}
 	if err := m.Free(other.id, at); err != nil {
 		t.Fatal(err)

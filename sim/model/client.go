@@ -23,7 +23,7 @@ type client struct {
 	ended    bool      // the process has: others have its descriptor
 	list     wire.List // where NVML shows its process
 	gpu      *gpu
-	contexts map[uint64]*holding
+	contexts map[uint64]*usage
 	allocs   map[uint64]*allocation // by address
 	imports  map[uint64]*shared     // the same, of what others made
 	pinned   sharing.Bytes          // contexts and allocations without what is managed
@@ -36,23 +36,23 @@ type client struct {
 	leaves time.Duration // when what it held is gone, after the end of its process; 0: that has not ended
 }
 
-// holding is memory in use.
-type holding struct {
+// usage is memory in use.
+type usage struct {
 	bytes sharing.Bytes
 	away  sharing.Bytes // what a checkpoint has taken to the host; bytes is 0 then
 	part  int           // index in gpu.used
 	ci    uint64        // in MIG mode, the compute instance's id
-	// unlisted is what the driver has for itself beside these bytes. No limit and no list counts it.
+	// unlisted is what the driver needs in addition to these bytes. No limit and no list counts it.
 	unlisted sharing.Bytes
 	// charged are the limits that count these bytes; those cleared since are among them and of no matter.
 	charged []*limit
 }
 
 type allocation struct {
-	holding
+	usage
 	context uint64 // 0: none
 	holders int    // clients that hold it: its maker, and those that imported it
-	// managed is the size of managed memory, of which holding is what is on the GPU; 0 for other memory.
+	// managed is the size of managed memory, of which usage is what is on the GPU; 0 for other memory.
 	managed sharing.Bytes
 }
 
@@ -64,7 +64,7 @@ func (m *Model) Open(index, pid int) (ClientID, error) {
 	m.lastID++
 	c := &client{
 		id: ClientID(m.lastID), pid: pid, gpu: m.gpus[index],
-		contexts: map[uint64]*holding{}, allocs: map[uint64]*allocation{}, imports: map[uint64]*shared{},
+		contexts: map[uint64]*usage{}, allocs: map[uint64]*allocation{}, imports: map[uint64]*shared{},
 	}
 	m.clients[c.id] = c
 	return c.id, nil

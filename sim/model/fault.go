@@ -60,11 +60,11 @@ type Faults struct {
 type Change struct {
 	// Lost takes the GPU off the bus, without an event, or brings it back.
 	Lost *bool
-	// Reboot is a restart of the node as this GPU sees it: nobody holds it any more, MIG instances and limits are gone,
-	// and it is in MIG mode only if it is of before Hopper and the mode was set.
+	// Reboot is a restart of the node as this GPU sees it: no process uses it any more, MIG instances and limits are
+	// gone. It is in MIG mode only if it is older than Hopper and the mode was set.
 	Reboot bool
-	// Reset ends what a critical XID has done and gives the GPU the MIG mode that is pending; MIG instances are gone.
-	// Nobody may hold the GPU.
+	// Reset ends what a critical XID has done and gives the GPU the pending MIG mode. It destroys the MIG instances. No
+	// process may use the GPU.
 	Reset bool
 	// Passthrough says whether the node is a virtual machine that the GPU is passed through to: MIG mode of one before
 	// Hopper then waits for a reset that comes from outside.
@@ -96,7 +96,7 @@ type Change struct {
 	Samples *SampleNoise
 	// Costs sets what the driver takes for itself.
 	Costs CostChange
-	// CountPeak begins to count the most memory held anew.
+	// CountPeak restarts the count of the most memory used.
 	CountPeak bool
 	// Lists moves processes, by pid, to one of NVML's lists, until they leave the GPU.
 	Lists map[int]wire.List
@@ -189,7 +189,7 @@ func (m *Model) canReset(index int, comesBack bool) error {
 		return fmt.Errorf("reset gpu %d: process %d holds it; end what runs there first: %w", index, holders[0].PID,
 			sharing.ErrConflict)
 	}
-	return nil // a lost GPU is held by nobody
+	return nil // no process uses a lost GPU
 }
 
 func (m *Model) apply(g *gpu, c Change, now time.Duration) {

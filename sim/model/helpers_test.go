@@ -39,7 +39,7 @@ func testDriver(t *testing.T, name string) machine.Driver {
 	return d
 }
 
-// The tree of groups: a above b above c, and d beside a.
+// The tree of groups: a above b above c, and d next to a.
 var (
 	inA = Chain{{ID: 1, Dir: "/a"}}
 	inB = Chain{{ID: 2, Dir: "/a/b"}, {ID: 1, Dir: "/a"}}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lanes is the work of MPS clients, which run beside each other: each waits for its own work alone.
+// lanes is the work of MPS clients, which run at the same time: each waits for its own work alone.
 type lanes struct {
 	spans []span
 	free  map[ClientID]time.Duration

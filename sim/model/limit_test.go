@@ -86,7 +86,7 @@ func TestMiscClearedLimitHidesThoseAbove(t *testing.T) {
 	wantErr(t, m.SetLimit(0, true, inB, 0, gib), wire.InvalidLimit) // what was charged meanwhile counts
 }
 
-// With Dmem a limit is that of its own group alone.
+// With Dmem a limit applies to its own group alone.
 func TestDmemLimitIsOfItsGroup(t *testing.T) {
 	m := testMachine(t, "h100x8", machine.Dmem)
 	setLimit(t, m, inA, 2*gib)

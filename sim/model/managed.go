@@ -75,8 +75,8 @@ func (m *Model) evictable(g *gpu, part int, but *allocation) sharing.Bytes {
 	return sum
 }
 
-// evict pushes managed memory out until bytes more fit on a part, or nothing is left to push. Nobody is told, as
-// a page fault would bring it back.
+// evict pushes managed memory out until bytes more fit on a part, or nothing is left to push. No client learns of it,
+// as a page fault would bring it back.
 func (m *Model) evict(g *gpu, part int, bytes sharing.Bytes, but *allocation) {
 	room := g.capacity[part].SubFloor(g.used[part])
 	if bytes <= room {

@@ -97,7 +97,7 @@ func TestManagedMemoryIsPushedOut(t *testing.T) {
 	}
 }
 
-// The most that was held stands after it was given back, whoever held it, until it is counted anew.
+// The peak stays after memory is freed, whatever process used it, until the count restarts.
 func TestPeak(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	want := func(gpu int, bytes sharing.Bytes) {

@@ -19,7 +19,7 @@ func TestManagedMemoryFillsWhatIsLeft(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	const usable = 15360*mib - 266*mib
 	var fixed sharing.Bytes // contexts and linear memory
-	type piece struct {
+	type block struct {
 		p       process
 		at      uint64
 		size    sharing.Bytes
@@ -30,7 +30,7 @@ func TestManagedMemoryFillsWhatIsLeft(t *testing.T) {
 		procs = append(procs, open(t, m, 0, pid, nil))
 		fixed += 120 * mib
 	}
-	var pieces []piece
+	var blocks []block
 	refused, full := 0, 0
 	for range 4000 {
 		p := procs[random.IntN(len(procs))]
@@ -39,40 +39,40 @@ func TestManagedMemoryFillsWhatIsLeft(t *testing.T) {
 		case 0:
 			at, err := m.Alloc(p.id, size, p.ctx, wire.KindLinear, nil)
 			if fits := size <= usable-fixed; fits != (err == nil) {
-				t.Fatalf("%d MiB beside %d: %v", size/mib, fixed/mib, err)
+				t.Fatalf("%d MiB next to %d: %v", size/mib, fixed/mib, err)
 			}
 			if err != nil {
 				refused++
 				continue
 			}
 			fixed += size
-			pieces = append(pieces, piece{p: p, at: at, size: size})
+			blocks = append(blocks, block{p: p, at: at, size: size})
 		case 1:
-			pieces = append(pieces, piece{p: p, at: p.managed(size, nil), size: size, managed: true})
+			blocks = append(blocks, block{p: p, at: p.managed(size, nil), size: size, managed: true})
 		case 2:
-			for _, q := range pieces {
+			for _, q := range blocks {
 				if !q.managed || random.IntN(3) > 0 {
 					continue
 				}
 				want := sharing.Bytes(random.IntN(int(q.size/mib)+1)) * mib // #nosec G115 -- at most 4096
 				got, err := m.Reside(q.p.id, q.at, want)
 				if err != nil || got != min(want, usable-fixed) {
-					t.Fatalf("%d MiB of managed memory beside %d: %d, %v", want/mib, fixed/mib, got/mib, err)
+					t.Fatalf("%d MiB of managed memory next to %d: %d, %v", want/mib, fixed/mib, got/mib, err)
 				}
 				if got < want {
 					full++
 				}
 			}
 		default:
-			if len(pieces) == 0 {
+			if len(blocks) == 0 {
 				continue
 			}
-			i := random.IntN(len(pieces))
-			wantErr(t, m.Free(pieces[i].p.id, pieces[i].at), nil)
-			if !pieces[i].managed {
-				fixed -= pieces[i].size
+			i := random.IntN(len(blocks))
+			wantErr(t, m.Free(blocks[i].p.id, blocks[i].at), nil)
+			if !blocks[i].managed {
+				fixed -= blocks[i].size
 			}
-			pieces = append(pieces[:i], pieces[i+1:]...)
+			blocks = append(blocks[:i], blocks[i+1:]...)
 		}
 		memory, err := m.Memory(0, nil)
 		wantErr(t, err, nil)

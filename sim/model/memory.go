@@ -10,19 +10,19 @@ import (
 )
 
 // take charges bytes on a part of the GPU to a process in chain, or returns OutOfMemory with nothing changed.
-func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (holding, error) {
+func (m *Model) take(g *gpu, part int, bytes sharing.Bytes, chain Chain) (usage, error) {
 	room := g.capacity[part].SubFloor(g.used[part])
 	if bytes > room && bytes > room+m.evictable(g, part, nil) { // both are at most the capacity
-		return holding{}, wire.OutOfMemory
+		return usage{}, wire.OutOfMemory
 	}
-	h := holding{bytes: bytes, part: part}
+	h := usage{bytes: bytes, part: part}
 	for _, group := range chain {
 		l, limited := g.limits[group.ID]
 		if !limited {
 			continue
 		}
 		if bytes > l.hard.SubFloor(l.used) {
-			return holding{}, wire.OutOfMemory
+			return usage{}, wire.OutOfMemory
 		}
 		h.charged = append(h.charged, l)
 		if m.machine.Memacct == machine.Misc {
@@ -51,8 +51,8 @@ func (m *Model) grown(g *gpu) {
 	g.peak = max(g.peak, held)
 }
 
-// takeUnlisted takes what the driver needs for itself beside a context, or returns OutOfMemory with nothing changed.
-func (m *Model) takeUnlisted(g *gpu, h *holding) error {
+// takeUnlisted takes what the driver needs in addition to a context, or returns OutOfMemory with nothing changed.
+func (m *Model) takeUnlisted(g *gpu, h *usage) error {
 	bytes := g.costs.Unlisted
 	m.evict(g, h.part, bytes, nil)
 	if bytes > g.capacity[h.part].SubFloor(g.used[h.part]) {
@@ -65,7 +65,7 @@ func (m *Model) takeUnlisted(g *gpu, h *holding) error {
 }
 
 // release undoes take and takeUnlisted.
-func (g *gpu) release(h *holding) {
+func (g *gpu) release(h *usage) {
 	g.used[h.part] = g.used[h.part].SubFloor(h.bytes).SubFloor(h.unlisted)
 	g.unlisted = g.unlisted.SubFloor(h.unlisted)
 	h.unlisted = 0
@@ -176,18 +176,18 @@ func (m *Model) Alloc(id ClientID, bytes sharing.Bytes, context uint64, kind wir
 	if c.objects() >= maxObjects {
 		return 0, wire.OutOfMemory
 	}
-	a := &allocation{holding: holding{part: part}, context: context, holders: 1}
+	a := &allocation{usage: usage{part: part}, context: context, holders: 1}
 	if kind == wire.KindManaged {
 		a.managed = bytes
 	} else if !c.room(bytes) {
 		return 0, wire.OutOfMemory
-	} else if a.holding, err = m.take(c.gpu, part, bytes, chain); err != nil {
+	} else if a.usage, err = m.take(c.gpu, part, bytes, chain); err != nil {
 		return 0, err
 	}
 	a.ci = ci
 	at, ok := c.gpu.place.get(bytes)
 	if !ok {
-		c.gpu.release(&a.holding)
+		c.gpu.release(&a.usage)
 		return 0, wire.OutOfMemory
 	}
 	c.allocs[at], c.gpu.memory[at] = a, a

@@ -55,7 +55,7 @@ func (m *Model) Instances(index int) ([]Instance, error) {
 // root. start is a memory slice or AnyStart, and then the lowest place that is free is taken. Errors: Invalid (no
 // such GPU, profile or place), NotSupported (not in MIG mode), NoPermission, Insufficient (there is no room), Lost.
 func (m *Model) CreateGI(index int, root bool, profile uint64, start int) (uint64, error) {
-	g, err := m.cuttable(index, root)
+	g, err := m.partitionable(index, root)
 	if err != nil {
 		return 0, err
 	}
@@ -73,14 +73,14 @@ func (m *Model) CreateGI(index int, root bool, profile uint64, start int) (uint6
 	}
 	for _, s := range starts {
 		if g.hw.Fits(p, s) {
-			return g.cut(machine.Instance{Profile: p, Start: s})
+			return g.create(machine.Instance{Profile: p, Start: s})
 		}
 	}
 	return 0, wire.Insufficient
 }
 
-// cut gives an instance the lowest id that is free.
-func (g *gpu) cut(in machine.Instance) (uint64, error) {
+// create gives an instance the lowest id that is free.
+func (g *gpu) create(in machine.Instance) (uint64, error) {
 	slot := slices.Index(g.instances, nil)
 	if slot < 0 {
 		if slot = len(g.instances); slot == maxInstances {
@@ -95,9 +95,8 @@ func (g *gpu) cut(in machine.Instance) (uint64, error) {
 	return id, nil
 }
 
-// block takes the lowest block of capability numbers that is free, but for the one that the last instance with the id
-// had: a driver promises neither that an instance keeps its numbers when it is made anew, nor that nobody gets its old
-// ones.
+// block takes the lowest free block of capability numbers, except the one of the last instance with the id. A driver
+// does not promise that an instance keeps its numbers when it is created again. Another instance may get the old ones.
 func (g *gpu) block(gi uint64) int {
 	last, again := g.blocks[gi]
 	for b := range CapBlocks {
@@ -125,8 +124,8 @@ func (m *Model) DestroyGI(index int, root bool, gi uint64) error {
 	return nil
 }
 
-// cuttable returns a GPU in MIG mode that the caller may cut.
-func (m *Model) cuttable(index int, root bool) (*gpu, error) {
+// partitionable returns a GPU in MIG mode whose instances the caller may create and destroy.
+func (m *Model) partitionable(index int, root bool) (*gpu, error) {
 	g, err := m.gpu(index)
 	switch {
 	case err != nil:
@@ -140,7 +139,7 @@ func (m *Model) cuttable(index int, root bool) (*gpu, error) {
 }
 
 func (m *Model) instance(index int, root bool, gi uint64) (*gpu, *Instance, error) {
-	g, err := m.cuttable(index, root)
+	g, err := m.partitionable(index, root)
 	switch {
 	case err != nil:
 		return nil, nil, err

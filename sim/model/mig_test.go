@@ -26,7 +26,7 @@ func inMIG(t *testing.T, name string) *Model {
 	return New(mach, testDriver(t, "r615"))
 }
 
-func TestCuttingAnInstance(t *testing.T) {
+func TestCreateInstance(t *testing.T) {
 	m := inMIG(t, "h100x8")
 	expect := func(what string, got, want error) {
 		t.Helper()
@@ -103,7 +103,7 @@ func made(t *testing.T, m *Model) uint64 {
 
 // Random calls: the instances stay a legal set, ids tell them apart, and what could be made is refused only when
 // the sums or the places say so, slice by slice.
-func TestRandomCuts(t *testing.T) {
+func TestRandomInstances(t *testing.T) {
 	for _, name := range []string{"a30x2", "h100x8", "rtxpro6000x4"} {
 		t.Run(name, func(t *testing.T) {
 			m := inMIG(t, name)
@@ -130,7 +130,7 @@ func TestRandomCuts(t *testing.T) {
 				want := room(hw.Model, list, p, start)
 				id, err := m.CreateGI(0, true, p.ID, start)
 				if (err == nil) != want || err != nil && !errors.Is(err, wire.Insufficient) {
-					t.Fatalf("%s at %d beside %+v: %v, want room: %v", p.Name, start, list, err, want)
+					t.Fatalf("%s at %d next to %+v: %v, want room: %v", p.Name, start, list, err, want)
 				}
 				if err != nil {
 					refused++

@@ -86,8 +86,8 @@ func TestSeveralComputeInstances(t *testing.T) {
 	wantErr(t, m.DestroyGI(0, true, gi), nil)
 }
 
-// Whatever comes and goes, no two instances have the same numbers, and one that is made anew with the id of another has
-// other numbers than that had, over reboots too.
+// Whatever instances come and go, no two have the same numbers. One that reuses an id has other numbers than the last
+// with that id, over reboots too.
 func TestCapabilityBlocksMove(t *testing.T) {
 	for _, name := range []string{"a30x2", "h100x8", "rtxpro6000x4"} {
 		m := inMIG(t, name)

@@ -19,7 +19,7 @@ type Activation uint64
 // The outcomes. In the last two the mode is pending.
 const (
 	ActivationDone  Activation = 0
-	ActivationInUse Activation = 1 // the GPU is held, or cut: set the mode again once it is idle
+	ActivationInUse Activation = 1 // the GPU is in use, or has instances: set the mode again once it is idle
 	ActivationReset Activation = 2 // the GPU takes the mode with its next reset, which cannot be had from here
 )
 
@@ -44,9 +44,9 @@ type Caller struct {
 	Root bool
 }
 
-// SetMIGMode turns MIG mode on (1) or off (0). A GPU changes at once when it has no instance and nobody holds it;
-// before Hopper the call resets it, for which no other process may even have it open, and which a virtual machine
-// cannot do. Errors: Invalid (no such GPU or mode), NotSupported (a GPU that cannot do MIG), NoPermission, Lost.
+// SetMIGMode enables (1) or disables (0) MIG mode. A GPU changes at once when it has no instance and no process uses
+// it. Before Hopper the call resets the GPU: no other process may even have it open, and a virtual machine cannot do
+// it. Errors: Invalid (no such GPU or mode), NotSupported (a GPU that cannot do MIG), NoPermission, Lost.
 func (m *Model) SetMIGMode(index int, by Caller, mode uint64) (Activation, error) {
 	g, err := m.gpu(index)
 	switch {
@@ -114,8 +114,8 @@ func (g *gpu) turn() {
 	}
 }
 
-// reboot does to a GPU what a restart of the node does. What anyone held is gone, and so is what the driver was told;
-// only GPUs before Hopper keep MIG mode. Clients stay open, like those of a lost GPU.
+// reboot does to a GPU what a restart of the node does. All memory in use and all settings of the driver are gone. Only
+// GPUs before Hopper keep MIG mode. Clients stay open, like those of a lost GPU.
 func (m *Model) reboot(g *gpu, now time.Duration) {
 	m.lose(g, now)
 	g.lost, g.recovery = false, RecoveryNone

@@ -29,8 +29,8 @@ func modes(t *testing.T, m *Model, steps ...step) {
 	}
 }
 
-// Before Hopper the call itself resets the GPU, for which nobody else may have it open, let alone hold something on it,
-// and no instance may be there. What another process does on another GPU is in nobody's way.
+// Before Hopper the call itself resets the GPU. No other process may have it open, let alone use memory on it, and no
+// instance may exist. What another process does on another GPU does not matter.
 func TestMIGModeResetsAmpere(t *testing.T) {
 	m := testMachine(t, "a30x2", machine.Dmem)
 	_, err := m.SetMIGMode(0, Caller{PID: 7}, 1)
@@ -60,7 +60,7 @@ func TestMIGModeResetsAmpere(t *testing.T) {
 	open(t, m, 0, 2, nil) // the whole GPU again
 }
 
-// A virtual machine cannot reset a GPU that is passed through to it: its mode is pending until somebody else does.
+// A virtual machine cannot reset a GPU that is passed through to it: its mode is pending until its host resets it.
 func TestMIGModeNeedsAResetWhenPassedThrough(t *testing.T) {
 	m := testMachine(t, "a30x2", machine.Dmem)
 	wantErr(t, m.Apply([]int{0}, Change{Passthrough: set(true)}, 0), nil)

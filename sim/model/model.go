@@ -45,8 +45,8 @@ type gpu struct {
 	// most capacity's, which is 0 where there is no instance of that id.
 	used     []sharing.Bytes
 	capacity []sharing.Bytes
-	// peak is the most that programs, MPS servers aside, held on the whole GPU at any moment since the start, or since
-	// it was asked to count anew.
+	// peak is the most that programs, MPS servers aside, used on the whole GPU at any moment since the start, or since
+	// the count was restarted.
 	peak sharing.Bytes
 	// instances are the MIG instances, in the order of used; nil where there is none.
 	instances []*Instance
@@ -56,7 +56,7 @@ type gpu struct {
 	passed     bool              // it is passed through to this node as a virtual machine, which cannot reset it
 	limits     map[uint64]*limit // by Group.ID
 	place      addresses
-	memory     map[uint64]*allocation // by address, as long as somebody holds it
+	memory     map[uint64]*allocation // by address, as long as a client holds it
 	busy       busy
 	lanes      lanes
 	sampler    sampler

@@ -231,7 +231,7 @@ func TestLost(t *testing.T) {
 		t.Errorf("limits of a lost GPU: %+v", l)
 	}
 	if _, err := m.Memory(1, nil); err != nil {
-		t.Errorf("the GPU beside it: %v", err)
+		t.Errorf("the other GPU: %v", err)
 	}
 	wantErr(t, m.Apply([]int{0}, Change{Reset: true}, 0), sharing.ErrInvalid)
 	wantErr(t, m.Apply([]int{0}, Change{Lost: set(false)}, 0), nil)

@@ -127,18 +127,18 @@ func TestMPSExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, clients := mpsOn(t, m, 2, NoLimit, 100)
-	stranger, err := m.Open(0, 77)
+	other, err := m.Open(0, 77)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[ClientID]error{clients[0]: nil, clients[1]: nil, stranger: wire.InUse} {
+	for id, want := range map[ClientID]error{clients[0]: nil, clients[1]: nil, other: wire.InUse} {
 		if _, err := m.CreateContext(id, 0, nil); !errors.Is(err, want) {
 			t.Errorf("client %d: %v, want %v", id, err, want)
 		}
 	}
 }
 
-// Clients run beside each other, each slower by what it has less of the threads.
+// Clients run at the same time. A client with fewer threads is slower.
 func TestMPSLaunches(t *testing.T) {
 	m := testMachine(t, "h100x8", machine.Misc)
 	_, clients := mpsOn(t, m, 2, NoLimit, 50)
@@ -164,8 +164,8 @@ func TestMPSLaunches(t *testing.T) {
 		d != "" {
 		t.Errorf("by process: %v (-want +got):\n%s", err, d)
 	}
-	if told, err := m.ProcessUtilization(0, time.Second, 1500*time.Millisecond); err != nil || len(told) != 2 {
-		t.Errorf("as a driver tells it: %+v, %v", told, err)
+	if reported, err := m.ProcessUtilization(0, time.Second, 1500*time.Millisecond); err != nil || len(reported) != 2 {
+		t.Errorf("as a driver reports it: %+v, %v", reported, err)
 	}
 	m.Close(clients[0], 1500*time.Millisecond)
 	if gpu, _, err := m.Utilization(0, 3*time.Second); err != nil || gpu != 0 {

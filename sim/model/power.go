@@ -11,7 +11,7 @@ import (
 
 // PowerLimit is to how much power a GPU is held, in milliwatts.
 type PowerLimit struct {
-	// Now is the limit in force, and Default the one that the GPU begins with.
+	// Now is the enforced limit, and Default the one that the GPU begins with.
 	Now, Default uint64
 	// Least and Most bound what can be set.
 	Least, Most uint64
@@ -30,7 +30,7 @@ func (m *Model) PowerLimit(index int) (PowerLimit, error) {
 	return PowerLimit{Now: g.powerLimit(), Default: own, Least: own / 4, Most: own}, nil
 }
 
-// SetPowerLimit holds a GPU to so many milliwatts until the driver is loaded anew; admin says whether the caller has
+// SetPowerLimit limits a GPU to so many milliwatts until the driver is loaded again; admin says whether the caller has
 // CAP_SYS_ADMIN. Errors: those of PowerLimit, Invalid for a limit that is out of bounds, NoPermission.
 func (m *Model) SetPowerLimit(index int, admin bool, milliwatts uint64) error {
 	p, err := m.PowerLimit(index)

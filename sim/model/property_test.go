@@ -20,9 +20,9 @@ import (
 
 var steps = flag.Int("steps", 10_000, "random steps of the property test")
 
-// piece is memory held, in a model so plain that it can be seen to be right: nothing is counted, all sums
-// are made anew from the list of pieces.
-type piece struct {
+// block is memory in use, in a model so plain that its correctness is visible: nothing is counted, and each sum is
+// computed from the list of blocks.
+type block struct {
 	client  ClientID
 	gpu     int
 	part    int
@@ -43,14 +43,14 @@ type plainLimit struct {
 type plain struct {
 	mach    machine.Machine
 	clients map[ClientID]int // to gpu
-	pieces  []piece
+	blocks  []block
 	limits  []plainLimit
 	serial  int
 	lost    map[int]bool
 }
 
-func (n *plain) used(count func(piece) bool) (sum sharing.Bytes) {
-	for _, p := range n.pieces {
+func (n *plain) used(count func(block) bool) (sum sharing.Bytes) {
+	for _, p := range n.blocks {
 		if count(p) {
 			sum += p.bytes
 		}
@@ -59,7 +59,7 @@ func (n *plain) used(count func(piece) bool) (sum sharing.Bytes) {
 }
 
 func (n *plain) limitUse(serial int) sharing.Bytes {
-	return n.used(func(p piece) bool {
+	return n.used(func(p block) bool {
 		return slices.Contains(p.limits, serial)
 	})
 }
@@ -73,14 +73,14 @@ func (n *plain) limitOn(gpu int, g Group) *plainLimit {
 	return nil
 }
 
-// take says whether the piece fits and which limits count it.
-func (n *plain) take(p piece, chain Chain) (piece, bool) {
+// take says whether the block fits and which limits count it.
+func (n *plain) take(p block, chain Chain) (block, bool) {
 	hw := n.mach.GPUs[p.gpu]
 	room := hw.Model.Memory - hw.Model.Reserved
 	if hw.MIG {
 		room = hw.Instances[p.part].Profile.Memory
 	}
-	if n.used(func(q piece) bool { return q.gpu == p.gpu && q.part == p.part })+p.bytes > room {
+	if n.used(func(q block) bool { return q.gpu == p.gpu && q.part == p.part })+p.bytes > room {
 		return p, false
 	}
 	for _, g := range chain {
@@ -99,15 +99,15 @@ func (n *plain) take(p piece, chain Chain) (piece, bool) {
 	return p, true
 }
 
-func (n *plain) remove(gone func(piece) bool) int {
-	var kept []piece
-	for _, p := range n.pieces {
+func (n *plain) remove(gone func(block) bool) int {
+	var kept []block
+	for _, p := range n.blocks {
 		if !gone(p) {
 			kept = append(kept, p)
 		}
 	}
-	removed := len(n.pieces) - len(kept)
-	n.pieces = kept
+	removed := len(n.blocks) - len(kept)
+	n.blocks = kept
 	return removed
 }
 
@@ -200,7 +200,7 @@ func (r *runner) step() {
 		id, gpu := r.anyClient()
 		r.m.Close(id, 0)
 		delete(n.clients, id)
-		n.remove(func(p piece) bool { return p.client == id && p.gpu == gpu })
+		n.remove(func(p block) bool { return p.client == id && p.gpu == gpu })
 		r.done["closed"]++
 	case 2, 3:
 		r.take(true)
@@ -214,11 +214,11 @@ func (r *runner) step() {
 		gpu, lost := r.rand.IntN(2), r.rand.IntN(6) == 0
 		r.note(r.m.Apply([]int{gpu}, Change{Lost: &lost}, 0), nil)
 		if !lost && n.lost[gpu] {
-			r.recut(gpu)
+			r.recreate(gpu)
 		}
 		n.lost[gpu] = lost
 		if lost {
-			n.remove(func(p piece) bool { return p.gpu == gpu })
+			n.remove(func(p block) bool { return p.gpu == gpu })
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (r *runner) step() {
 func (r *runner) take(context bool) {
 	n := &r.naive
 	id, gpu := r.anyClient()
-	p := piece{client: id, gpu: gpu, isCtx: context, bytes: sharing.Bytes(r.rand.IntN(30)+1) * mib}
+	p := block{client: id, gpu: gpu, isCtx: context, bytes: sharing.Bytes(r.rand.IntN(30)+1) * mib}
 	chain := r.chain()
 	var want error
 	switch {
@@ -248,7 +248,7 @@ func (r *runner) take(context bool) {
 		}
 	} else {
 		p.context = uint64(1 << 40) // no such context
-		for _, q := range n.pieces {
+		for _, q := range n.blocks {
 			if q.client == id && q.isCtx {
 				p.context, p.part = q.id, q.part
 			}
@@ -271,17 +271,17 @@ func (r *runner) take(context bool) {
 	}
 	r.note(err, want)
 	if err == nil {
-		for _, q := range n.pieces {
+		for _, q := range n.blocks {
 			if q.id == p.id {
 				r.t.Fatalf("%x is given out twice", p.id)
 			}
 		}
-		n.pieces = append(n.pieces, p)
+		n.blocks = append(n.blocks, p)
 	}
 }
 
-// recut makes the instances of a GPU anew, which it has lost with the bus.
-func (r *runner) recut(gpu int) {
+// recreate creates the instances of a GPU again, which it has lost with the bus.
+func (r *runner) recreate(gpu int) {
 	for _, in := range r.naive.mach.GPUs[gpu].Instances {
 		gi, err := r.m.CreateGI(gpu, true, in.Profile.ID, in.Start)
 		if err == nil {
@@ -295,14 +295,14 @@ func (r *runner) recut(gpu int) {
 
 func (r *runner) free() {
 	n := &r.naive
-	if len(n.pieces) == 0 {
+	if len(n.blocks) == 0 {
 		r.note(r.m.Free(1<<50, 1), wire.NotFound)
 		return
 	}
-	p := n.pieces[r.rand.IntN(len(n.pieces))]
+	p := n.blocks[r.rand.IntN(len(n.blocks))]
 	if !p.isCtx {
 		r.note(r.m.Free(p.client, p.id), nil)
-		n.remove(func(q piece) bool { return q.id == p.id })
+		n.remove(func(q block) bool { return q.id == p.id })
 		r.done["freed"]++
 		return
 	}
@@ -310,7 +310,7 @@ func (r *runner) free() {
 		return
 	}
 	r.note(r.m.DestroyContext(p.client, p.id), nil)
-	n.remove(func(q piece) bool { return q.id == p.id || q.client == p.client && !q.isCtx && q.context == p.id })
+	n.remove(func(q block) bool { return q.id == p.id || q.client == p.client && !q.isCtx && q.context == p.id })
 	r.done["context gone"]++
 }
 
@@ -369,7 +369,7 @@ func (r *runner) compare() {
 			continue
 		}
 		mem, err := r.m.Memory(gpu, nil)
-		want := n.used(func(p piece) bool { return p.gpu == gpu })
+		want := n.used(func(p block) bool { return p.gpu == gpu })
 		if err != nil || mem.Used != want || mem.Total != mem.Reserved+mem.Free+mem.Used {
 			r.t.Fatalf("gpu %d: %+v, %v; want %d used", gpu, mem, err, want)
 		}

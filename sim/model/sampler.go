@@ -85,7 +85,7 @@ func (g *gpu) sampleAt(at time.Duration) sample {
 		}
 	}
 	if len(last) > 0 {
-		s.pid = last[g.sampler.next%int64(len(last))] // clients of MPS are beside each other
+		s.pid = last[g.sampler.next%int64(len(last))] // clients of MPS run at the same time
 	}
 	return s
 }

@@ -72,8 +72,8 @@ func TestSamplesOfProcesses(t *testing.T) {
 	wantErr(t, err, wire.NotFound)
 }
 
-// The ring goes back for ten seconds, whoever asks and however long nobody did. One that has ended stays in it. A part
-// of a period that was idle counts as its use, and a period in which nothing ran as nobody's.
+// The ring goes back for ten seconds, whatever process reads it and however long none did. An ended process stays in
+// it. If a part of a period was idle, its use includes that. A period in which nothing ran belongs to no process.
 func TestRingOfSamples(t *testing.T) {
 	m := testMachine(t, "t4x4", machine.Dmem)
 	p := open(t, m, 0, 100, nil)

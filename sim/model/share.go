@@ -96,15 +96,19 @@ func (g *gpu) letGo(at uint64, a *allocation) {
 	if a.holders--; a.holders > 0 {
 		return
 	}
-	g.release(&a.holding)
+	g.release(&a.usage)
 	g.place.put(at)
 	delete(g.memory, at)
 }
 
-// counts tells whether NVML counts what was imported for its importer. The driver's open kernel modules keep three sums
-// for a process (gpuFindClientInfoWithPidIterator): what it alone holds, whoever made it; what it made and others hold,
-// too; and what others made. That NVML shows the first two is inferred. Memory whose maker has let it go and that
-// several hold, or a file alone, is then in nobody's use, and only in the GPU's.
+// counts reports whether NVML counts what was imported for its importer. The driver's open kernel modules keep three
+// sums for a process (gpuFindClientInfoWithPidIterator):
+//   - what it alone holds, whatever process made it;
+//   - what it made and others hold, too;
+//   - what others made.
+//
+// That NVML shows the first two is inferred. If the maker has let memory go, and several processes or only a file hold
+// it, then only the GPU's use counts it.
 func (s *shared) counts() bool { return s.holders == 1 }
 
 // sharing tells whether the client holds memory together with others.
@@ -120,5 +124,5 @@ func (c *client) sharing() bool {
 	return false
 }
 
-// objects is how many contexts and pieces of memory the client holds.
+// objects is how many contexts and blocks of memory the client uses.
 func (c *client) objects() int { return len(c.contexts) + len(c.allocs) + len(c.imports) }

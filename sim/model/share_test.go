@@ -54,12 +54,12 @@ func TestImportedMemoryLivesOn(t *testing.T) {
 				got, err := m.Import(taker.id, at, taker.ctx)
 				wantErr(t, err, nil)
 				if got != 4*gib || bytesOf(t, m, 200) != context || bytesOf(t, m, 100) != context+4*gib {
-					t.Errorf("imported %s; its maker is told to have %s, its importer %s", got, bytesOf(t, m, 100),
+					t.Errorf("imported %s; its maker uses %s, its importer %s", got, bytesOf(t, m, 100),
 						bytesOf(t, m, 200))
 				}
 				wantErr(t, leave(m, maker, at), nil)
 				if got := bytesOf(t, m, 200); got != context+4*gib {
-					t.Errorf("who alone holds it is told to have %s", got)
+					t.Errorf("the only holder uses %s", got)
 				}
 				if got := chargedTo(t, m, inA); got < 4*gib {
 					t.Errorf("%s are charged to whom it was made for", got)
@@ -135,7 +135,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// heldBy is a piece of memory, as plain as can be: who holds it, and how often. Its maker is the first.
+// heldBy is a block of memory, as plain as can be: who holds it, and how often. Its maker is the first.
 type heldBy struct {
 	at     uint64
 	bytes  sharing.Bytes
@@ -145,8 +145,8 @@ type heldBy struct {
 	inFile map[ClientID]bool
 }
 
-// Whatever is imported, exported, freed and closed in whatever order: memory is in use as long as somebody holds it, is
-// charged to whom it was made for, and is told of who alone holds it.
+// Imports, exports, frees and closes may come in any order. Memory is in use while a process holds it, and is charged
+// to whom it was made for. The lists name a process that alone holds it.
 func TestSharingProperty(t *testing.T) {
 	const pids = 5
 	rng := rand.New(rand.NewPCG(1, 7))
@@ -158,77 +158,77 @@ func TestSharingProperty(t *testing.T) {
 			procs[i] = open(t, m, 0, 100+i, inA)
 		}
 		context := bytesOf(t, m, 100)
-		var pieces []*heldBy
+		var blocks []*heldBy
 		for range 300 {
 			who := rng.IntN(pids)
 			p := procs[who]
-			var piece *heldBy
-			if len(pieces) > 0 {
-				piece = pieces[rng.IntN(len(pieces))]
+			var block *heldBy
+			if len(blocks) > 0 {
+				block = blocks[rng.IntN(len(blocks))]
 			}
 			switch step := rng.IntN(7); {
-			case step < 2 || piece == nil:
+			case step < 2 || block == nil:
 				bytes := sharing.Bytes(1+rng.IntN(8)) * 64 * mib
-				pieces = append(pieces, &heldBy{at: p.alloc(bytes, inA, nil), bytes: bytes, maker: who, made: true,
+				blocks = append(blocks, &heldBy{at: p.alloc(bytes, inA, nil), bytes: bytes, maker: who, made: true,
 					times: map[int]int{}, inFile: map[ClientID]bool{}})
 			case step < 4:
-				if _, err := m.Import(p.id, piece.at, 0); err == nil {
-					piece.times[who]++
-				} else if who != piece.maker || !piece.made {
+				if _, err := m.Import(p.id, block.at, 0); err == nil {
+					block.times[who]++
+				} else if who != block.maker || !block.made {
 					t.Fatalf("import of what is held: %v", err)
 				}
 			case step == 4:
 				file, err := m.Open(0, 100+who)
 				wantErr(t, err, nil)
-				has := piece.made && piece.maker == who || piece.times[who] > 0
-				if err := m.Export(file, piece.at); (err == nil) != has {
+				has := block.made && block.maker == who || block.times[who] > 0
+				if err := m.Export(file, block.at); (err == nil) != has {
 					t.Fatalf("export by who holds it, %t: %v", has, err)
 				} else if err == nil {
-					piece.inFile[file] = true
+					block.inFile[file] = true
 				}
 			case step == 5:
-				for file := range piece.inFile {
+				for file := range block.inFile {
 					m.Close(file, 0)
-					delete(piece.inFile, file)
+					delete(block.inFile, file)
 					break
 				}
 			default:
-				err := m.Free(p.id, piece.at)
+				err := m.Free(p.id, block.at)
 				switch {
-				case piece.made && piece.maker == who:
-					piece.made = false
-				case piece.times[who] > 1:
-					piece.times[who]--
-				case piece.times[who] == 1:
-					delete(piece.times, who)
+				case block.made && block.maker == who:
+					block.made = false
+				case block.times[who] > 1:
+					block.times[who]--
+				case block.times[who] == 1:
+					delete(block.times, who)
 				default:
 					wantErr(t, err, wire.NotFound)
 					err = nil
 				}
 				wantErr(t, err, nil)
 			}
-			pieces = slices.DeleteFunc(pieces, func(h *heldBy) bool {
+			blocks = slices.DeleteFunc(blocks, func(h *heldBy) bool {
 				return !h.made &&
 					len(h.times)+len(h.inFile) == 0
 			})
 			var sum sharing.Bytes
-			told := slices.Repeat([]sharing.Bytes{context}, pids)
-			for _, h := range pieces {
+			used := slices.Repeat([]sharing.Bytes{context}, pids)
+			for _, h := range blocks {
 				sum += h.bytes
 				if h.made {
-					told[h.maker] += h.bytes
+					used[h.maker] += h.bytes
 				} else if len(h.times) == 1 && len(h.inFile) == 0 {
 					for only := range h.times {
-						told[only] += h.bytes
+						used[only] += h.bytes
 					}
 				}
 			}
 			if used := m.gpus[0].inUse(); used != sum+pids*context || chargedTo(t, m, inA) != used {
 				t.Fatalf("%s are in use and %s charged, want %s", used, chargedTo(t, m, inA), sum+pids*context)
 			}
-			for i, want := range told {
+			for i, want := range used {
 				if got := bytesOf(t, m, 100+i); got != want {
-					t.Fatalf("process %d is told to have %s, want %s", i, got, want)
+					t.Fatalf("process %d uses %s, want %s", i, got, want)
 				}
 			}
 		}

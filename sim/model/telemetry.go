@@ -106,7 +106,7 @@ func (m *Model) LinksDown(index int) (int, error) {
 
 // CallFault is what is wrong with one call on a GPU.
 type CallFault struct {
-	// Latency delays the answer, beside the GPU's own.
+	// Latency delays the answer, in addition to the GPU's own.
 	Latency time.Duration
 	// Status is the answer instead of the true one; wire.OK: the true one.
 	Status wire.Status

@@ -45,7 +45,7 @@ func TestUnlistedMemoryOfContexts(t *testing.T) {
 	}
 }
 
-// A context for which the driver has no room of its own is not made, and leaves nothing.
+// If the driver's own memory for a context does not fit, the context is not created, and leaves nothing.
 func TestNoRoomForUnlistedMemory(t *testing.T) {
 	m := testMachine(t, "h100x8", machine.Dmem)
 	p := open(t, m, 0, 1, inA)

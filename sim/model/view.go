@@ -15,10 +15,9 @@ import (
 // Memory is a GPU's memory as one caller sees it: Total is always Reserved + Free + Used.
 type Memory struct{ Total, Reserved, Free, Used sharing.Bytes }
 
-// Memory returns what a process in chain is told of a GPU. Under a hard limit on its own cgroup, if that
-// is below the GPU's usable memory, the limit is the GPU's size; Free is then what it can still have, so
-// Used counts what others hold of the room under the limit, too. A limit further up does not show.
-// Errors: Invalid, Lost.
+// Memory returns what a process in chain sees of a GPU. If its own cgroup has a hard limit below the GPU's usable
+// memory, the limit is the GPU's size. Free is then what it can still have, so Used includes what others use of the
+// free memory under the limit. A limit further up does not show. Errors: Invalid, Lost.
 func (m *Model) Memory(index int, chain Chain) (Memory, error) {
 	g, err := m.gpu(index)
 	if err != nil {

@@ -49,8 +49,8 @@ func (w World) ask(ctx context.Context) error {
 	return nil
 }
 
-// daemonize starts the daemon in a session of its own and returns at once, whatever becomes of it: as with the real
-// one, only an answer tells that it runs.
+// daemonize starts the daemon in a new session and returns at once, whatever becomes of it. As with the real one, only
+// an answer shows that it runs.
 func (w World) daemonize(ctx context.Context) error {
 	if conn, err := dial(ctx, w.pipe()); err == nil {
 		// it was only to see

@@ -41,7 +41,7 @@ type controller struct {
 	percent  float64
 	server   *server // nil: none
 	stopping bool
-	changed  chan struct{} // closed and made anew when any of it, or a server's clients, changed
+	changed  chan struct{} // closed and replaced when any of it, or a server's clients, changed
 }
 
 // control is the daemon: it runs until quit or ctx's end.
@@ -89,7 +89,7 @@ func (w World) control(ctx context.Context) (err error) {
 	return os.Remove(pidFile)
 }
 
-// run accepts until it is told to stop, and ends all that it has started.
+// run accepts until it receives the stop command, and ends all that it has started.
 func (c *controller) run(ctx context.Context, l *net.UnixListener) {
 	ctx, c.stop = context.WithCancel(ctx)
 	defer c.stop()
@@ -166,7 +166,7 @@ func (c *controller) client(ctx context.Context, conn *net.UnixConn, pid int, ui
 	c.notify()
 }
 
-// terms is what a new client is told of its server.
+// terms is what a new client learns about its server.
 func (c *controller) terms(s *server) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func (c *controller) ended() bool {
 // say writes a line to the log, in the real one's form.
 func (c *controller) say(format string, args ...any) {
 	stamp := time.Now().Format("2006-01-02 15:04:05.000")
-	// a full disk stops nobody
+	// a full disk stops no daemon
 	_, _ = fmt.Fprintf(c.log, "[%s Control %5d] %s\n", stamp, os.Getpid(), fmt.Sprintf(format, args...))
 }
 

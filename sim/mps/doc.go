@@ -5,13 +5,16 @@
 // the control daemon, the servers that it starts, and the front end that passes commands on.
 //
 // It promises the commands, answers and failures that NVIDIA documents for the interface of version 2, and what was
-// seen of them elsewhere: one server at a time, of the user of its clients, started by the first of them (a client of
-// another user waits until the server has none); defaults that only later servers take over, and a server's limits that
-// only later clients do; a daemon whose socket's path is too long, which starts and is not found; a server whose
-// CUDA_VISIBLE_DEVICES names no GPU, which ends without a word; a server that ends with its daemon. Where the real
-// programs say nothing in public, the answer here is plain and its form no promise: texts of errors, ps, and what a
-// limit that is not set reads as.
+// observed elsewhere:
+//   - One server runs at a time, for the user of its clients. The first client starts it; a client of another user
+//     waits until the server has none.
+//   - Only later servers take over defaults, and only later clients take over a server's limits.
+//   - A daemon whose socket's path is too long starts, and clients do not find it.
+//   - A server whose CUDA_VISIBLE_DEVICES names no GPU ends without a message. A server ends with its daemon.
 //
-// Whoever reaches the socket may give any command, as with the real one. It does not run on MIG GPUs or on ones older
-// than Volta, and knows neither priorities nor partitions nor the interface of version 3.
+// Where the real programs say nothing in public, the answer here is plain and its form no promise: texts of errors, ps,
+// and what a limit that is not set reads as.
+//
+// Any process that reaches the socket may give any command, as with the real one. It does not run on MIG GPUs or on
+// ones older than Volta. It knows neither priorities nor partitions nor the interface of version 3.
 package mps

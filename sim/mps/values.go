@@ -12,7 +12,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// limit is what was set for a device: an ordinal or a UUID, which nobody checked.
+// limit is what was set for a device: an ordinal or a UUID, which is not checked.
 type limit struct {
 	device, text string
 	bytes        sharing.Bytes

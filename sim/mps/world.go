@@ -26,7 +26,7 @@ const defaultPipe, defaultLog = "/tmp/nvidia-mps", "/var/log/nvidia-mps"
 
 // World is what the programs get from outside.
 type World struct {
-	// Program is the absolute path by which this process was started; the server's program lies beside it.
+	// Program is the absolute path by which this process was started; the server's program is in the same folder.
 	Program string
 	// Dev is the folder with the simulated GPUs' sockets.
 	Dev string
@@ -46,7 +46,7 @@ func (w World) Main(ctx context.Context, args []string) int {
 	if errors.Is(err, errNoDaemon) {
 		text = "Cannot find MPS control daemon process"
 	}
-	_, _ = fmt.Fprintln(w.Errout, text) // nobody may be there to read it
+	_, _ = fmt.Fprintln(w.Errout, text) // the reader may be gone
 	return 1
 }
 

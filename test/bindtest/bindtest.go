@@ -18,9 +18,9 @@ import (
 
 const file = "functions.h"
 
-// Functions checks that functions.h has each function that the Go package module calls, and no other. call matches a
-// call, with the function's name as its first group; names that isType reports are types. With write, it writes the
-// file instead. It returns the names.
+// Functions checks that functions.h has each function that the Go package module calls, and no other. The first group
+// of call is a function's name, and names that isType reports are types. With write, it writes the file instead. It
+// returns the names.
 func Functions(t *testing.T, module string, call *regexp.Regexp, isType func(name string) bool, write bool) []string {
 	t.Helper()
 	names := called(t, module, call, isType)
@@ -70,7 +70,7 @@ func called(t *testing.T, module string, call *regexp.Regexp, isType func(name s
 	return slices.Compact(names)
 }
 
-// NeedsNothing checks that the test program needs no function that is reports from the dynamic linker: such a program
+// NeedsNothing checks that the test program needs no function that is reports from the dynamic linker. Such a program
 // does not start if LD_BIND_NOW is set.
 func NeedsNothing(t *testing.T, is func(name string) bool) {
 	t.Helper()

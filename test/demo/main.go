@@ -5,8 +5,8 @@
 // GPUs, through the real NVML adapter, to real processes.
 //
 // It uses this machine's NVIDIA driver, or a simulated node (h100x8) with a driver of the release that -driver names.
-// It checks what it shows against the driver's own word, ends with a line per thing shown, and exits non-zero when one
-// of them did not hold, or when a share is not enforced. It ends everything that it started.
+// It checks what it shows against the driver's report, and ends with a line per check. It exits non-zero when one of
+// them failed, or when a share is not enforced. It ends everything that it started.
 package main
 
 import (

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// shares are the fractions that the demo asks for, in units of about 1/79 of a GPU, in an order that a
-// careless choice would scatter. They add up to three GPUs but for a little.
+// shares are the fractions that the demo requests, in units of about 1/79 of a GPU. Their order is one that a careless
+// choice would scatter. They add up to a little less than three GPUs.
 func (s *show) shares() []int {
 	if s.gpus < 4 {
 		return []int{10, 20, 8, 12}

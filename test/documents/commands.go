@@ -4,8 +4,8 @@
 // Package documents reads the commands that the documentation has people type, for the suite that types them, and which
 // tests the pages name.
 //
-// It promises that no command of a page is forgotten: each is either among those that are typed, or stands in a list
-// with the reason why it cannot be, and an entry of that list that no page has any more is an error.
+// It promises that no command of a page is forgotten. Each is either typed, or in a list with the reason why it cannot
+// be. An entry of that list that no page has any more is an error.
 package documents
 
 import (

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var benchCuts = flag.Int("bench-cuts", 0,
+var benchMIGPods = flag.Int("bench-mig-pods", 0,
 	"measure so many MIG instances that are cut for pods, one after the other; 0: measure nothing")
 
 // atOnce is how many pods ask for an instance at the same moment: as many as fit on the two GPUs in MIG mode.
@@ -26,20 +26,20 @@ const atOnce = 14
 // The time from the request for a pod's Binding until the agent logs that it created the pod's instance. The test
 // judges nothing. The simulated driver's calls take no time: a real driver's calls add to this.
 func TestBenchMIG(t *testing.T) {
-	if *benchCuts == 0 {
-		t.Skip("it measures, with -bench-cuts=N")
+	if *benchMIGPods == 0 {
+		t.Skip("it measures, with -bench-mig-pods=N")
 	}
 	e := beginWithAgent(t)
 	e.cutNode()
 	var single, many []time.Duration
 	profiles := []string{"1g.10gb", "2g.20gb", "3g.40gb"}
-	for i := range *benchCuts + 1 {
+	for i := range *benchMIGPods + 1 {
 		took := e.cutPods([]string{profiles[i%len(profiles)]}, fmt.Sprintf("one-%d", i))
 		if i > 0 { // the first finds nothing warm: the namespace's service account, the image
 			single = append(single, took...)
 		}
 	}
-	for i := 0; len(many) < *benchCuts; i++ {
+	for i := 0; len(many) < *benchMIGPods; i++ {
 		many = append(many, e.cutPods(slices.Repeat([]string{"1g.10gb"}, atOnce), fmt.Sprintf("many-%d", i))...)
 	}
 	r := e.kerf("metrics")

@@ -1,13 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakekubelet stands in for kubelet's device manager in tests: over real sockets it does what
-// kubelet 1.37 does to a device plugin, at the same moments.
+// Package fakekubelet stands in for kubelet's device manager in tests. Over real sockets it does what kubelet 1.37 does
+// to a device plugin, at the same moments.
 //
-// At a start it deletes every socket in its folder. It calls a plugin back while that registers, refuses a socket that
-// it knows already, drops a plugin whose list stream ends, and promotes the remaining one. It picks any healthy free
-// ids, remembers allocations over a restart, and calls PreStartContainer before every start. A List takes the ids of
-// pods that it admits meanwhile.
+// At a start it deletes every socket in its folder. It calls a plugin back while that registers, and refuses a socket
+// that it knows already. It drops a plugin whose list stream ends, and promotes the remaining one. It picks any healthy
+// free ids, remembers allocations over a restart, and calls PreStartContainer before every start. A List takes the ids
+// of pods that it admits meanwhile.
 //
 // It does not run containers, schedule, or align NUMA nodes; it has no back-off and no grace periods.
 package fakekubelet
@@ -59,8 +59,8 @@ type Kubelet struct {
 
 	// held outlives a restart, as kubelet's checkpoint does.
 	held map[sharing.ContainerRef]map[string][]string
-	// pods are those that it knows; a key has no container. admitted says of which resources a container must have ids
-	// when it starts, and chosen which ids are about to be given.
+	// pods are those that it knows; a key has no container. The resources of which a container must have ids when it
+	// starts are admitted. The ids that it is about to give are chosen.
 	pods     map[sharing.ContainerRef]bool
 	admitted map[sharing.ContainerRef]map[string]bool
 	chosen   map[string]map[string]bool

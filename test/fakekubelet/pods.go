@@ -147,8 +147,8 @@ func (k *Kubelet) Prepare(ctx context.Context, ref sharing.ContainerRef) error {
 	return nil
 }
 
-// Counted has f called within each List, when the pods have been counted and before the ids of all others are cleared
-// away; nil for none.
+// Counted has f called within each List, when the pods have been counted and before the ids of all others are cleared.
+// A nil f removes it.
 func (k *Kubelet) Counted(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

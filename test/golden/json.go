@@ -16,8 +16,8 @@ import (
 
 // Format says how a JSON document is read.
 type Format struct {
-	// Differ are the fields with values that differ between two runs, and the kind of each: by their name, or by the
-	// name of the object, a dot and theirs. 0 and "" stay, but a MeasuredValue may be 0.
+	// Differ are the fields with values that differ between two runs, and the kind of each. Their key is the name, or
+	// the name of the object, a dot and theirs. The values 0 and "" stay, but a MeasuredValue may be 0.
 	Differ map[string]string
 	// Unordered are the lists without an order: elements are sorted. "" is the root itself.
 	Unordered []string

@@ -5,7 +5,7 @@
 //
 //	kit [--out DIR] [--minutes 9] [--only STEPS]
 //
-// It changes no setting of a GPU. Each step is a process of its own, so a crash or a hang ends that step alone. Exit
+// It changes no setting of a GPU. Each step is a separate process, so a crash or a hang ends that step alone. Exit
 // status: 0 nothing was disproven, 1 something was, 2 wrong usage or no report, 3 a GPU setting differs afterwards.
 package main
 
@@ -101,7 +101,7 @@ func fault(step, faults string) error {
 	return nil
 }
 
-// task is what a step's process is told, with the time that it has.
+// task is the input of a step's process, with the time that it has.
 type task struct {
 	bench.Task
 	Limit time.Duration

@@ -18,8 +18,9 @@ import (
 // mountedEnv has the folder of the cgroup v2 that the kit mounts, in the process that mounts it.
 const mountedEnv = "KERF_KIT_CGROUP"
 
-// inOwnMounts gives root a cgroup v2 if the machine has none that can be written. The kit then runs once more, with
-// mounts of its own, so that the machine's stay as they are. done is false if this process is the one that measures.
+// inOwnMounts gives root a cgroup v2 if the machine has none that can be written. The kit then runs once more in a
+// mount namespace, so that the machine's mounts stay as they are. If this process is the one that measures, done is
+// false.
 func inOwnMounts(ctx context.Context) (status int, done bool) {
 	if dir := os.Getenv(mountedEnv); dir != "" {
 		if err := syscall.Mount("kerf-kit", dir, "cgroup2", 0, ""); err != nil {

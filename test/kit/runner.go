@@ -117,7 +117,7 @@ func (r *runner) found(dir, ended string) {
 	r.machine = m
 }
 
-// process does a step in a process of its own, and ends all that it leaves. Ended says why it did not come to its end.
+// process runs a step in a separate process, and ends all that it leaves. ended is why it did not finish.
 func (r *runner) process(ctx context.Context, name, step string, limit time.Duration) (dir, ended string) {
 	dir = filepath.Join(r.work, name)
 	t := task{bench.Task{Step: step, Home: r.home, Work: dir, Raw: r.raw, Scale: r.scale, Machine: r.machine}, limit}

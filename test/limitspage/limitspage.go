@@ -14,7 +14,7 @@ import (
 )
 
 // Check fails the test for each share that has no row with its numbers, and if the number of reserved files is missing.
-// page is the path of docs/reference/limits.md.
+// The path of docs/reference/limits.md is page.
 func Check(t *testing.T, page, program string, shares []limit.Share, reservedFiles int) {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -93,7 +93,7 @@ func TestAgentWithoutTheLibrary(t *testing.T) {
 	m.startAgent()
 	m.ready()
 	m.wantWarning("GPU 0, 1, 2, 3: shares have level reactive only", "libkerf.so does not exist",
-		"put libkerf.so beside kerf-agent")
+		"put libkerf.so next to kerf-agent")
 	r := m.run(flags("--memory 2GiB"), load("--alloc 3GiB --hold 1h"))
 	wantKilled(t, r)
 	if s := r.granted(); s.Level != "reactive" || s.Backend != "reactive" ||

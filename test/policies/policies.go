@@ -1,9 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies tries Kerf's admission policies on a real API server, on which deploy/manifests was
-// applied: what they let pass and what they refuse, with which words. Run leaves nothing behind but an empty
-// namespace in deletion.
+// Package policies tests Kerf's admission policies on a real API server with deploy/manifests. It checks what they
+// admit and reject, and the text. Run leaves nothing behind but an empty namespace in deletion.
 //
 // It is a package and no test, because only a suite that has an API server can run it.
 package policies
@@ -32,8 +31,8 @@ const (
 	scheduler = "system:kube-scheduler"
 )
 
-// a trial is one thing that a user tries. refused is a part of the answer, empty when it shall pass; warned is a part
-// of a warning that comes with it, empty when there is none.
+// a trial is one thing that a user tries. A part of the answer is refused, empty if it must pass. A part of a warning
+// that comes with it is warned, empty if there is none.
 type trial struct {
 	name            string
 	do              func(ctx context.Context, as *user) error
@@ -188,8 +187,8 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// The pods that are there: the scheduler has written a placement on the first one, the second asks for a share, the
-// third has an additional profile.
+// The existing pods: the scheduler has written a placement on the first one, the second requests a share, and the third
+// has an additional profile.
 const (
 	planned  = "planned"
 	sharing  = "sharing"

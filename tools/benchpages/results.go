@@ -55,8 +55,8 @@ func writeResults(path string, r results) error {
 
 var (
 	resultLine = regexp.MustCompile(`RESULT (\S+) (\S+) (\S+)`)
-	// benchLine is a line of Go's benchmarks: the name with the number of CPUs, how often it ran, and pairs of a value
-	// and its unit.
+	// benchLine is a line of Go's benchmarks. It has the name with the number of CPUs, how often it ran, and pairs of a
+	// value and its unit.
 	benchLine = regexp.MustCompile(`^(Benchmark\S*?)(?:-\d+)?\s+\d+\s+(.*)$`)
 	// knownUnits are what a unit of a benchmark can be read as; the rest of its name is part of the key.
 	knownUnits = regexp.MustCompile(`(?:^|[^a-zµ])(ns|µs|us|ms|MiB)(?:[^a-zµ]|$)`)

@@ -22,7 +22,7 @@ import (
 
 const deploy = "../../deploy"
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // read is a file of values.
 func read(t *testing.T, file string) values {

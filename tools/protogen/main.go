@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command protogen writes the Go code of protobuf files. It compiles them with protocompile, so that no
-// protoc has to be installed, and hands the result to plugins over the protocol that protoc itself uses.
+// Command protogen writes the Go code of protobuf files. It compiles them with protocompile, so that no protoc has to
+// be installed. It passes the result to plugins over the protocol that protoc itself uses.
 //
 //	protogen -root DIR -out DIR -plugin PATH [-plugin PATH]... FILE.proto...
 //

@@ -1,13 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference writes the reference of metrics, events, and of the resources, annotations, labels and taints, out
-// of their declarations in the code, or checks that it is what they say:
+// Command reference writes the reference of metrics, events, and of the resources, annotations, labels and taints, from
+// their declarations in the code. It can also check that the reference is current:
 //
 //	reference [--check] ROOT
 //
-// It promises that it has every name of a metric, every reason of an event and every key of Kerf that the code or the
-// chart mentions, and fails for one that has no declaration with a description. It reads source, and runs none of it.
+// It promises that it has every metric, every reason of an event and every key of Kerf in the code or the chart. It
+// fails for one that has no declaration with a description. It reads source, and runs none of it.
 package main
 
 import (

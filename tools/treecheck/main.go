@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command treecheck reads the text files of a source tree and reports what no compiler finds: a missing
-// licence header, a long file, a wide line, a broken link, a path that exists on one person's machine only.
+// Command treecheck reads the text files of a source tree and reports what no compiler finds. That is a missing license
+// header, a long file, a wide line, a broken link, or a path that exists on one person's machine only.
 //
 //	treecheck DIR
 //

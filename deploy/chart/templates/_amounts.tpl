@@ -12,7 +12,7 @@ The variable "spec" is the pod's.
     expression: >-
       (variables.spec.containers + variables.spec.?initContainers.orValue([]))
       .filter(c, c.?resources.?limits.orValue({}).exists(r, r.startsWith('kerf.dev/')))
-  - name: stranger
+  - name: unknown
     expression: >-
       variables.asking.filter(c, c.resources.limits.exists(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-')))
   - name: memory
@@ -50,12 +50,12 @@ The variable "spec" is the pod's.
       variables.asking.filter(c, c.resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent'])).size() +
       (c.resources.limits.exists(r, r in ['kerf.dev/gpu-memory-gib', 'kerf.dev/gpu-percent']) ? 1 : 0) > 1)
   validations:
-  - expression: variables.stranger.size() == 0
+  - expression: variables.unknown.size() == 0
     reason: Invalid
     message: this is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>
     messageExpression: >-
-      'container "' + variables.stranger[0].name + '" asks for ' +
-      variables.stranger[0].resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-'))[0] +
+      'container "' + variables.unknown[0].name + '" asks for ' +
+      variables.unknown[0].resources.limits.filter(r, r.startsWith('kerf.dev/') && !(r in variables.known) && !r.startsWith('kerf.dev/mig-'))[0] +
       ', which is no resource of Kerf; ask for kerf.dev/gpu-memory-gib, kerf.dev/gpu-percent, kerf.dev/gpu or kerf.dev/mig-<profile>'
   - expression: variables.memory.size() == 0
     reason: Invalid

@@ -53,6 +53,6 @@ to the agent's own node.
 {{- fail (printf "sharingConfig is no YAML: %s" $config.Error) }}
 {{- end }}
 {{- if ne ($config.kind | default "" | toString) "SharingConfig" }}
-{{- fail "sharingConfig: its kind must be SharingConfig; 'kerf config validate FILE' tells all mistakes" }}
+{{- fail "sharingConfig: its kind must be SharingConfig; 'kerf config validate FILE' lists all errors" }}
 {{- end }}
 {{- end }}

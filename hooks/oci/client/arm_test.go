@@ -200,7 +200,7 @@ func TestArmGivesUpByItself(t *testing.T) {
 	}
 }
 
-func TestArmAsksNobodyAboutABadState(t *testing.T) {
+func TestArmAsksNoAgentAboutABadState(t *testing.T) {
 	h := hook{firstPause: time.Millisecond, dial: func(context.Context, string) (net.Conn, error) {
 		t.Error("it connects")
 		return nil, io.EOF

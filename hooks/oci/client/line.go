@@ -1,9 +1,9 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is what kerf-hook does: Activate reads the OCI state of a container, passes the container's id and
-// pid on to the agent and does what the agent says. While there is no agent, or the agent says that it is not ready,
-// it tries again until Options.Wait is over, because a start that failed is final for some containers.
+// Package client is what kerf-hook does. The function Activate reads the OCI state of a container, passes the
+// container's id and pid on to the agent, and acts on the answer. While there is no agent, or the agent is not ready,
+// it tries again until Options.Wait is over. A failed start is final for some containers.
 //
 // Promised: it uses only id, status and pid of the state. It trusts only an agent of the same user. It opens only the
 // socket, starts no process, and needs only the standard library and package wire.

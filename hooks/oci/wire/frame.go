@@ -4,14 +4,13 @@
 // Package wire is the protocol of kerf-hook and the agent: one request and one response over a unix socket, each in
 // one frame.
 //
-// A frame is the four bytes "KRFH", one byte with the version, the body's length as four bytes in big-endian order,
-// and the body, a JSON object of at most MaxBody bytes. The nine bytes before the body are the same in every version,
+// A frame is the four bytes "KRFH", one byte with the version, the body's length as four bytes in big-endian order, and
+// the body. The body is a JSON object of at most MaxBody bytes. The nine bytes before it are the same in every version,
 // so that a peer can recognize another version.
 //
-// Hook and agent are installed apart and updated one after the other. Within one frame version each side
-// ignores fields that it does not know and takes its zero value for fields that are not sent; a zero value
-// must therefore always be the careful one. What cannot be said in that way needs a new frame version, which
-// the other side refuses with a sentence that names both.
+// Hook and agent are installed apart and updated one after the other. Within one frame version each side ignores
+// unknown fields and takes the zero value for missing ones. So a zero value must always be the careful one. Any other
+// change needs a new frame version. The other side rejects that with a sentence that names both.
 //
 // Not promised: secrecy or authenticity. The socket's mode and the peer's credentials are the server's and
 // the client's to check.

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is what the commands of kerf share: the process and the flags around them, how they reach an agent or
-// a cluster, exit statuses, forms of output, completion and signals. It knows no command.
+// Package command is what the commands of kerf share: the process and the flags around them, and how they reach an
+// agent or a cluster. It has exit statuses, forms of output, completion and signals. It knows no command.
 package command
 
 import (

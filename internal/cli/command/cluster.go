@@ -87,9 +87,9 @@ func (a *App) Cluster() (*access.Client, error) {
 	return access.Open(a.Reach()) //nolint:wrapcheck // it says what it did
 }
 
-// Remote tells whether a command asks the cluster, and not the agent of this machine: where the cluster is named by a
-// flag or kubectl called, and where no agent's socket is here and a cluster is at hand. --run-dir and KERF_DIR name a
-// machine's agent.
+// Remote reports whether a command asks the cluster, and not the agent of this machine. It does so if a flag names the
+// cluster or kubectl called. It also does so if there is no agent's socket here and a cluster is reachable. --run-dir
+// and KERF_DIR name a machine's agent.
 func (a *App) Remote(c *cobra.Command) bool {
 	if Changed(c, "run-dir") || a.Getenv("KERF_DIR") != "" {
 		return false

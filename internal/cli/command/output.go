@@ -48,8 +48,8 @@ func (a *App) Answer(output string, v any, text func() string) error {
 	return err //nolint:wrapcheck // of the output
 }
 
-// ReadBounded reads a file, or the standard input for "-", and one byte more than most at the most: the reader of its
-// content says that it is too large.
+// ReadBounded reads a file, or the standard input for "-". It reads one byte more than most at the most, so the reader
+// of its content can reject it as too large.
 func (a *App) ReadBounded(name string, most int64) ([]byte, error) {
 	in := a.In
 	if name != "-" {

@@ -129,8 +129,8 @@ func (i *Interrupts) note(s os.Signal) {
 	}
 }
 
-// Release gives the signals back to their defaults. No signal is lost: one that came before release has
-// ended the context when release returns, and one that comes later does what it does by default.
+// Release restores the defaults of the signals. No signal is lost. One that came before Release has ended the context
+// when Release returns, and one that comes later does what it does by default.
 func (i *Interrupts) Release() {
 	signal.Stop(i.ch) // waits until what has come is in the channel
 	close(i.done)

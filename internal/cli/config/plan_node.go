@@ -183,8 +183,8 @@ func running(s gpunode.Status, profile string) []string {
 	return out
 }
 
-// gpuUses are the GPUs of a report with what holds for them by the pool, and who is on them; and those that are left to
-// others.
+// gpuUses are the GPUs of a report with their settings by the pool, and the grants on them. It also returns those that
+// are left to others.
 func gpuUses(pool config.Pool, s gpunode.Status) []change.Use {
 	users := map[sharing.GPUID][]string{}
 	for _, c := range s.Grants {

@@ -75,8 +75,8 @@ The command does not support compute instances inside a MIG instance
 	return c
 }
 
-// importParted makes a SharingConfig of the chosen configs of a mig-parted document, or of all. mig-parted leaves GPUs
-// that a config does not name as they are, and so do the pools.
+// importParted makes a SharingConfig of the chosen configs of mig-parted, or of all. GPUs that a config does not name
+// stay as they are, and so they do with the pools.
 func importParted(data []byte, chosen []string) ([]byte, error) {
 	doc, err := parted.Parse(data)
 	if err != nil {

@@ -141,9 +141,8 @@ func forwardTo(c *containerd.Container) *forwarder {
 	return f
 }
 
-// pass gives the program one signal. The first process of a pid namespace is spared signals that it has no
-// handler for, which a program that runs by itself would die of: then it is ended here, and its exit status
-// is that of the signal.
+// pass gives the program one signal. The kernel keeps signals without a handler from the first process of a pid
+// namespace, which would end a program that runs by itself. So pass ends it, and its exit status is that of the signal.
 func (f *forwarder) pass(s syscall.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), signalWindow)
 	defer cancel()

@@ -53,9 +53,8 @@ func patchBundle(bundle string, resp *nodeapi.ReserveResponse) (string, error) {
 	return file, nil
 }
 
-// patchText is the text of an OCI spec with the grant in it. Fields that are newer than this program stay as
-// they are; where they stand in a list, in which the patch could not tell what belongs to what, they are an
-// error.
+// patchText is the text of an OCI spec with the grant in it. Fields that are newer than this program stay as they are.
+// Such fields in a list are an error, because the patch could not match them to entries.
 func patchText(file string, text []byte, grant oci.Grant) ([]byte, error) {
 	var spec specs.Spec
 	var original, known, patched any
@@ -109,8 +108,8 @@ func through(v any, into *any) error {
 	return decode(text, into)
 }
 
-// restore puts back into patched what original has and known, which is original as this program understands
-// it, has not. at is the path, for errors.
+// restore copies into patched what original has and known lacks, which is original as this program understands it.
+// Errors have at, the path.
 func restore(original, known, patched any, at []string) error {
 	switch o := original.(type) {
 	case map[string]any:

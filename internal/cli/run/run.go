@@ -119,8 +119,8 @@ func (o *runOptions) check(c *cobra.Command, args []string) (sharing.Request, er
 // fallbackPath is what execvp searches when there is no PATH.
 const fallbackPath = "/bin:/usr/bin"
 
-// lookup finds the file that a shell would execute for name: a name with a slash is a path, any other is
-// searched for in the directories of path. The error is a *command.Failure with the status of a shell.
+// lookup finds the file that a shell would execute for name. A name with a slash is a path, any other is searched for
+// in the directories of path. The error is a *command.Failure with the status of a shell.
 func lookup(name, path string) (string, error) {
 	notFound := command.Exit(exitNotFound, fmt.Errorf("%q: command not found", name))
 	if name == "" {

@@ -236,8 +236,8 @@ type progress struct {
 	shown int
 }
 
-// progressOn is for that many runs. It shows itself only where people look: on a terminal, and not while the output
-// is for a program at the other end of a pipe.
+// progressOn is for that many runs. It shows itself only on a terminal, and not while the output is for a program at
+// the other end of a pipe.
 func progressOn(a *command.App, runs int, output string) *progress {
 	if a.ErrScreen == nil {
 		return &progress{}

@@ -193,8 +193,8 @@ func statusWait(parent context.Context, a *command.App, o *statusOptions) error 
 		return command.Misused(err)
 	}
 	return command.Interruptible(parent, func(ctx context.Context) error {
-		// No deadline on the context: the agent would learn it with the call and might end the call first, as if
-		// that was what there is to see.
+		// No deadline on the context: the agent would get it with the call. It might end the call first, as if the
+		// output were complete.
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer time.AfterFunc(o.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()

@@ -1,12 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access reaches an API server as a user of kubectl does: by a kubeconfig, by the flags of kubectl over it, or
-// by the service account of the pod that the process runs in.
+// Package access reaches an API server as a user of kubectl does. It uses a kubeconfig, the flags of kubectl over it,
+// or the service account of the pod that the process runs in.
 //
 // It promises that each request but a stream has a deadline, and that an error says what the user can do. It does
-// without the client library's typed clients, which would cost every program that links them some milliseconds at its
-// start, and it knows no object: its users read and write JSON.
+// without the client library's typed clients: they would cost every program that links them some milliseconds at its
+// start. It knows no object: its users read and write JSON.
 package access
 
 import (
@@ -23,8 +23,8 @@ import (
 
 // Options say which cluster, and as whom. The zero value is the service account of the pod that the process runs in.
 type Options struct {
-	// File is the kubeconfig to read, and Files are those that are read in its place where it is empty: the first that
-	// sets something counts, and one that is not there is passed over.
+	// File is the kubeconfig to read. If it is empty, Files are read in its place: the first that sets something
+	// counts, and a missing one is ignored.
 	File  string
 	Files []string
 	// Overrides are what flags say in the place of the file.

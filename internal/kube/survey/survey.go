@@ -139,8 +139,8 @@ func pod(p *corev1.Pod) Pod {
 	return out
 }
 
-// asked is the scheduler's count for a pod: its containers and sidecars together, or an init container with the
-// sidecars before it, if that is more; plus the overhead of the container runtime.
+// asked is the scheduler's count for a pod: its containers and sidecars together, plus the overhead of the container
+// runtime. If an init container with the sidecars before it is more, that counts.
 func asked(p *corev1.Pod) (int64, sharing.Bytes) {
 	cpu := func(r corev1.ResourceList) int64 { return r.Cpu().MilliValue() }
 	memory := func(r corev1.ResourceList) int64 { return r.Memory().Value() }

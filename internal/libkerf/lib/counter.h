@@ -39,7 +39,7 @@ static inline void kerf_are_managed(struct kerf_usage *u, struct kerf_slot *s, i
 	atomic_fetch_add(&s->ended, 1);
 }
 
-/* Books bytes of a device in one step, or books nothing where they would go past the limit. */
+/* Reserves bytes of a device in one step, or nothing if they would exceed the limit. */
 static inline bool kerf_reserve(const struct kerf_limits *l, struct kerf_usage *u, struct kerf_slot *s, int device,
 				uint64_t bytes)
 {
@@ -65,7 +65,7 @@ static inline uint64_t kerf_left(const struct kerf_limits *l, const struct kerf_
 	return over < limit && now < limit - over ? limit - over - now : 0;
 }
 
-/* Books all that is left of a device in one step, if that is as much as least; 0: nothing was booked. */
+/* Reserves all that is left of a device in one step, if that is as much as least; 0: nothing was reserved. */
 static inline uint64_t kerf_reserve_rest(const struct kerf_limits *l, struct kerf_usage *u, struct kerf_slot *s,
 					 int device,
 					 uint64_t least)

@@ -3,7 +3,7 @@
  *
  * A library that is opened with RTLD_DEEPBIND looks into its own dependencies before the program's: for dlsym it gets
  * the C library's, for a function of the driver, if it is linked against it, the driver's own. To drop the flag would
- * mend that, and break who asks for it because two libraries have the same names. So the flag is let be, and when the
+ * correct that, and break a caller with two libraries of the same names. So the flag stays, and when the
  * library is there, those of its imports that ended past this library are led here. What its constructors do before is
  * missed.
  */
@@ -79,7 +79,7 @@ static void lead(const struct object *o, const ElfW(Rela) *r)
 	/* A function that was not called yet has its slot lead to a stub of the object's own. */
 	bool bound = !(IS_JUMP(type) && kerf_within(o->info, there));
 	if (bound && !there)
-		return; /* a weak one that nobody has, or one that is not bound yet */
+		return; /* a weak one that no library has, or one that is not bound yet */
 	if (!bound && !o->young)
 		return; /* it will be bound in the usual order, in which another preloaded library may come first */
 	void *to = kerf_instead(o->strings + s->st_name, bound ? there : NULL);

@@ -139,7 +139,7 @@ void *dlvsym(void *restrict handle, const char *restrict name, const char *restr
 	return found == &pass ? real(handle, name, version) : found;
 }
 
-/* A path without variables means the same whoever asks. */
+/* A path without variables means the same for every caller. */
 static bool is_plain_path(const char *file)
 {
 	return kerf_has(file, '/') && !kerf_has(file, '$');
@@ -166,7 +166,7 @@ void *dlopen(const char *file, int mode)
 	return handle;
 }
 
-/* A driver in a name space of its own would be another one, which nothing stands in front of. */
+/* A driver in a separate name space would be another one, which nothing wraps. */
 void *dlmopen(long space, const char *file, int mode)
 {
 	const struct kerf_loader *l = kerf_loader();

@@ -89,7 +89,7 @@ static const struct link_map *objects(void)
 
 typedef int (*iterate_fn)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
 
-/* The C library's own dl_iterate_phdr: a program may have one of its own in front, which is not ready while it starts.
+/* The C library's own dl_iterate_phdr: a program may have another one in front, which is not ready while it starts.
  * The C library is there from the start and for good, so the walk to it meets no object that another thread unloads. */
 static iterate_fn iterate(void)
 {

@@ -107,12 +107,12 @@ enum kerf_known kerf_known(const char *name, void **wrapper);
 #define KERF_KNOWN_UP_TO 13020 /* the newest CUDA version whose names are known */
 int kerf_variant(const char *const *names, const char *name, int version, uint64_t flags);
 bool kerf_allocates(const char *name);
-/* resolve.c: what stands for an allocating function that is not known: it rejects each call. version 0: it was not
- * told. */
+/* resolve.c: what stands for an allocating function that is not known: it rejects each call. version 0: it is
+ * unknown. */
 void *kerf_rejecting(const char *name, int version);
 
-/* keeper.c: whether a process that counts nothing may have the GPU's files of one that has ended. Only one thread calls
- * it at a time. counts says whether a process of this pid namespace counts. */
+/* retainers.c: whether a process that counts nothing may have the GPU's files of one that has ended. Only one
+ * thread calls it at a time. counts says whether a process of this pid namespace counts. */
 bool kerf_may_keep(bool (*counts)(int pid, uint64_t here), uint64_t here);
 
 /* region.c: the counters. A device is its place in the limits page. */
@@ -131,13 +131,13 @@ void kerf_rejected(void);
 /* Writes "libkerf: " and the texts, up to a NULL, as a line on stderr. */
 void kerf_say(const char *const *texts);
 void kerf_give(int place, uint64_t bytes);
-void kerf_force(int place, uint64_t bytes); /* books what the driver has given, also past the limit */
+void kerf_force(int place, uint64_t bytes); /* counts what the driver has given, also past the limit */
 /* Managed memory is rejected here. */
 bool kerf_rejects_managed(void);
 /* The limit, and what of it is gone; both 0 where there is none. */
 void kerf_size(int place, uint64_t *limit, uint64_t *used);
 
-/* What a context of a device takes, 0: nothing is put aside, KERF_UNKNOWN: nobody has seen one; that one begins to be
+/* What a context of a device takes, 0: nothing is put aside, KERF_UNKNOWN: none was seen yet; that one begins to be
  * made, or has been; and that what was taken for it is the driver's overhead now, which the agent counts once it has
  * seen it. */
 uint64_t kerf_context_size(int place);
@@ -166,7 +166,7 @@ bool kerf_over(int place);
 uint64_t kerf_first_begin(int place);
 bool kerf_first_fits(int place, uint64_t bytes);
 /* Takes the bound for a context, or the rest of the room if the bound does not fit; 0: there is no room. The caller has
- * told by kerf_making that it makes one. */
+ * called kerf_making. */
 uint64_t kerf_take_bound(int place, uint64_t bound);
 /* Waits until the agent has seen the contexts of this process for which a bound was taken. */
 void kerf_await_own(int place);
@@ -184,7 +184,7 @@ struct kerf_total *kerf_account(int place, uint64_t *percent);
 int kerf_place(CUdevice device);
 CUresult kerf_here(int *place);
 
-/* self.c: what this process knows. It begins anew, all zero, in a child after fork. */
+/* self.c: what this process knows. It begins again, all zero, in a child after fork. */
 enum kerf_kind {
 	KERF_POINTER = 1,
 	KERF_ARRAY,

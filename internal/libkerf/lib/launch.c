@@ -61,7 +61,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	return ready(real(exec, graph, flags), exec, graph, flags);
 }
 
-/* With the pool's lock held: by how much a launch may grow it, beside what it keeps and what the driver frees. */
+/* With the pool's lock held: by how much a launch may grow it, without what it keeps and what the driver frees. */
 static uint64_t growth(const struct kerf_entry *e)
 {
 	cuuint64_t used = 0, reserved = 0;

@@ -3,7 +3,7 @@
  *
  * Pools. One holds more than is in use of it, so what is booked is what the driver says that it has reserved:
  * before an allocation the most that it may grow by, after it what it has grown to. What a device keeps for its
- * graphs is a pool, too, with calls of its own.
+ * graphs is a pool, too, with other calls.
  */
 #include "pool.h"
 
@@ -160,7 +160,7 @@ struct kerf_pool *kerf_pool_of_graphs(CUdevice device)
 	return p ? p : add(NULL, device + 1, kerf_place(device));
 }
 
-static void cut(const struct kerf_pool *p, uint64_t keep)
+static void trim_to(const struct kerf_pool *p, uint64_t keep)
 {
 	__typeof__(&cuMemPoolTrimTo) trim = KERF_REAL(cuMemPoolTrimTo);
 	__typeof__(&cuDeviceGraphMemTrim) of_graphs = KERF_REAL(cuDeviceGraphMemTrim);
@@ -174,12 +174,12 @@ bool kerf_pool_trim(struct kerf_pool *p, uint64_t missing)
 {
 	pthread_mutex_lock(&p->lock);
 	uint64_t had = p->booked;
-	cut(p, had > missing ? had - missing : 0);
+	trim_to(p, had > missing ? had - missing : 0);
 	kerf_pool_settle(p);
-	/* The driver keeps at least what it is told to keep, so it gives no part back that is larger than what is
+	/* The driver keeps at least what the call names, so it gives no part back that is larger than what is
 	 * missing. */
 	if (had - p->booked < missing && p->booked <= had && unused(p)) {
-		cut(p, 0);
+		trim_to(p, 0);
 		kerf_pool_settle(p);
 	}
 	bool gave = p->booked < had;

@@ -36,14 +36,14 @@ struct kerf_pool {
 struct kerf_pool *kerf_pool_find(CUmemoryPool pool);
 struct kerf_pool *kerf_pool_add(CUmemoryPool pool, int place); /* or finds it */
 struct kerf_pool *kerf_pool_of_graphs(CUdevice device);
-/* With the pool's lock held: books what the driver says that the pool has. True: it has given memory back. */
+/* With the pool's lock held: counts what the driver says that the pool has. True: it has given memory back. */
 bool kerf_pool_settle(struct kerf_pool *p);
 /* With the lock held: does the pool serve bytes without growing? */
 bool kerf_pool_serves(struct kerf_pool *p, uint64_t bytes);
 /* With the lock held: by how much the pool is expected to grow for bytes that it does not serve without. */
 uint64_t kerf_pool_growth(const struct kerf_pool *p, uint64_t bytes);
 /* With the lock held, after the driver has served e, or NULL if it has refused, and taken bytes were reserved for that:
- * books what the pool has. False: it has grown past that and past what there is. */
+ * counts what the pool has. False: it has grown past that and past what there is. */
 bool kerf_pool_grown(struct kerf_pool *p, uint64_t taken, struct kerf_entry *e);
 /* Frees a part of a pool by the driver's function. */
 CUresult kerf_pool_free(struct kerf_entry *part, CUstream stream, CUresult (*real)(CUdeviceptr, CUstream));

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The counters: the region's two files, which lie beside the library, and this process's slot in them. Without
+ * The counters: the region's two files, which lie next to the library, and this process's slot in them. Without
  * them there is no memory to be had.
  */
 #include <errno.h>
@@ -78,7 +78,7 @@ static bool mapped(void)
 		if (u)
 			munmap(u, sizeof *u);
 	if (!ok)
-		complain("no region of this layout beside the library");
+		complain("no region of this layout next to the library");
 	return ok;
 }
 
@@ -127,7 +127,7 @@ static uint64_t space(void)
 	return number;
 }
 
-/* Gives back what a slot of this process's holds, whoever held it: a process that is gone, or the program that was
+/* Gives back what a slot of this process's has. Its owner may be a process that is gone, or the program that was
  * in this one before an exec. */
 static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 {
@@ -143,8 +143,8 @@ static void give_all(struct kerf_usage *u, struct kerf_slot *s)
 	atomic_fetch_add(&s->ended, 1);
 }
 
-/* The slot's owner, where that is a process of this pid namespace that is gone; else 0. Only in one's own namespace can
- * it be told that a pid is gone. */
+/* The slot's owner, where that is a process of this pid namespace that is gone; else 0. It knows
+ * that a pid is gone only in its own namespace. */
 static uint64_t dead(const struct kerf_slot *s, uint64_t me, uint64_t here)
 {
 	uint64_t who = atomic_load(&s->owner);
@@ -286,8 +286,8 @@ int kerf_find(const unsigned char uuid[16])
 	return KERF_NO_PLACE;
 }
 
-/* While the agent moves bytes from the counters to the overhead they count twice, and nobody is refused for that.
- * An agent that dies meanwhile holds nobody up for long. */
+/* While the agent moves bytes from the counters to the overhead they count twice, and no call is rejected for that.
+ * An agent that dies meanwhile delays no call for long. */
 static bool reserve(struct kerf_slot *s, int place, uint64_t bytes)
 {
 	const struct timespec pause = { .tv_nsec = MOVE_PAUSE };

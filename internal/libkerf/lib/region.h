@@ -22,7 +22,7 @@ struct kerf_limit {
 	unsigned char uuid[16];
 	_Atomic uint64_t limit;    /* bytes */
 	_Atomic uint64_t overhead; /* bytes that the driver holds beyond what is counted */
-	/* what one context takes; 0: nothing is put aside; KERF_UNKNOWN: nobody has seen one yet */
+	/* what one context takes; 0: nothing is put aside; KERF_UNKNOWN: none was seen yet */
 	_Atomic uint64_t context;
 	_Atomic uint64_t moves;	   /* odd while bytes move from the counters to overhead: they count twice */
 };
@@ -40,7 +40,7 @@ struct kerf_limits {
 	_Atomic uint64_t least[KERF_DEVICES];
 };
 
-/* One process. owner is pid (22 bits) and, above it, start time, in the words of its own pid namespace; 0: free.
+/* One process. owner is pid (22 bits) and, above it, start time, as its own pid namespace has them; 0: free.
  * A process that adds to or takes from a counter counts begun before and ended after. What it reserved for a context
  * is part of held, and of waiting from when the context is there until the agent has taken it over into overhead. */
 struct kerf_slot {
@@ -70,7 +70,7 @@ struct kerf_total {
 	/* of these, how many ran on without a budget: no agent refilled it, or a copy waited too long */
 	_Atomic uint64_t past;
 	_Atomic uint64_t waited;   /* how long launches waited for a budget, summed over threads */
-	_Atomic uint64_t ran;      /* what ran in all, as the driver told, or else as charged; the agent adds */
+	_Atomic uint64_t ran;      /* what ran in all, as the driver reported, or else as charged; the agent adds */
 	_Atomic uint64_t refused;  /* how many calls were refused for want of room */
 	/* KERF_OPEN, KERF_HOLD, or the number of a turn in which only this container launches. An older agent writes
 	 * none. */

@@ -43,7 +43,7 @@ struct kerf_self *kerf_self(void)
 }
 
 /* With making held. */
-static void *carve(struct kerf_self *s, size_t bytes)
+static void *take_bytes(struct kerf_self *s, size_t bytes)
 {
 	bytes = (bytes + 15) / 16 * 16;
 	if (s->left < bytes) {
@@ -65,7 +65,7 @@ void *kerf_memory(size_t bytes)
 	if (!s)
 		return NULL;
 	pthread_mutex_lock(&s->making);
-	void *made = carve(s, bytes);
+	void *made = take_bytes(s, bytes);
 	pthread_mutex_unlock(&s->making);
 	return made;
 }
@@ -80,7 +80,7 @@ struct kerf_entry *kerf_entry(void)
 	if (e)
 		s->spare = e->next;
 	else
-		e = carve(s, sizeof *e);
+		e = take_bytes(s, sizeof *e);
 	pthread_mutex_unlock(&s->making);
 	if (e)
 		*e = (struct kerf_entry){ 0 };

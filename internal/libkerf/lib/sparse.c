@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Physical memory that is mapped into sparse arrays, which hold it when its handle has gone. A part is known by where
- * it begins. One that is unmapped in other pieces than it was mapped in counts until its array ends.
+ * it begins. One that is unmapped in other parts than it was mapped in counts until its array ends.
  */
 #include "kerf.h"
 
-/* In a list of its own: key is the part, bytes the array, physical what it holds. */
+/* In a separate list: key is the part, bytes the array, physical what it holds. */
 static uint64_t mix(uint64_t h, uint64_t n)
 {
 	h = (h ^ n) * UINT64_C(0x9E3779B97F4A7C15);

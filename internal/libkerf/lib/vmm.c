@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Physical memory with handles and mappings. It goes back when the last of them does, so it is an entry of its own,
+ * Physical memory with handles and mappings. It goes back when the last of them does, so it is a separate entry,
  * in no table: bytes and place, and as its key how many handles and mappings hold it. A handle's entry counts
  * in bytes how often the program has to release it. What another process exported is that one's. All of it is
  * guarded by handles, which is held while the driver is asked: it gives released handles' numbers out again.

@@ -18,8 +18,8 @@ type Bounds struct {
 	// Conns are open connections.
 	Conns, PeerConns int
 	// Requests are requests in flight that end by themselves, such as a unary call. Streams last until the peer ends
-	// them. Choose PeerConns above PeerRequests+PeerStreams. Then a peer at its bounds still has an idle connection
-	// that a new one can replace, and the peer learns why its request is rejected.
+	// them. The sum of PeerRequests and PeerStreams must be below PeerConns. A peer at its bounds then still has an
+	// idle connection that a new one can replace. So the peer learns why its request is rejected.
 	Requests, PeerRequests int
 	Streams, PeerStreams   int
 	// Bytes are the bytes of answers that wait for their readers.
@@ -76,8 +76,8 @@ func New(b Bounds) *State {
 	return &State{bounds: b, peers: map[string]*use{}, conns: map[ConnID]*conn{}}
 }
 
-// Open takes a new connection of a peer. ok is false if it is rejected. evicted is a connection that the caller must
-// close, because the new one takes its place; it is 0 if there was room.
+// Open takes a new connection of a peer. If it is rejected, ok is false. The caller must close evicted, because the new
+// one takes its place; it is 0 if there was a free place.
 func (s *State) Open(peer string) (id, evicted ConnID, ok bool) {
 	mine := s.peers[peer]
 	if mine == nil {

@@ -123,8 +123,8 @@ func TestBudgetOf5000Nodes(t *testing.T) {
 	t.Logf("%d KiB, %g allocations per decision", used>>10, per)
 }
 
-// Instances that come and go on GPUs in MIG mode: with few GPUs their free units are valued again with each decision,
-// with many once in a while.
+// Instances come and go on GPUs in MIG mode. With few GPUs, each decision values their free memory slices again. With
+// many, only some do.
 func BenchmarkChooseInstances(b *testing.B) {
 	for _, gpus := range []int{100, 4000} {
 		b.Run(strconv.Itoa(gpus), func(b *testing.B) {

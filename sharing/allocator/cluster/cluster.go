@@ -56,10 +56,10 @@ type Cluster struct {
 	changes uint64
 	// geometries are the MIG geometries, by table.
 	geometries map[*mig.Table]*geometry
-	// cuttable is how many GPUs are in MIG mode, recut how many changes of their nodes no survey has seen; unsure that
-	// scores have become void otherwise.
-	cuttable, recut int
-	unsure          bool
+	// migGPUs is how many GPUs are in MIG mode, and unsurveyed how many changes of their nodes no survey has seen. If
+	// unsure is true, scores have become void otherwise.
+	migGPUs, unsurveyed int
+	unsure              bool
 }
 
 // New is a cluster of copies of the nodes. Their order is the order in which ties are decided.
@@ -120,15 +120,15 @@ func (c *Cluster) Take(r Request, p Placement) error {
 func (c *Cluster) fit(r Request, p Placement) error {
 	n := c.nodes[p.Node]
 	s := n.resolve(r.Shape)
-	cut := n.Table != nil && r.GPUs > 0
-	if cut != (p.Starts != nil) || cut && len(p.Starts) != len(p.GPUs) {
+	partitioned := n.Table != nil && r.GPUs > 0
+	if partitioned != (p.Starts != nil) || partitioned && len(p.Starts) != len(p.GPUs) {
 		return fmt.Errorf("%d places for MIG instances on %d GPUs", len(p.Starts), len(p.GPUs))
 	}
 	for i, g := range p.GPUs {
 		if g < 0 || g >= len(n.GPUs) || n.GPUs[g] < s.Share || (i > 0 && g <= p.GPUs[i-1]) {
 			return fmt.Errorf("GPU %d: %s", g, LacksRoom)
 		}
-		if !cut {
+		if !partitioned {
 			continue
 		}
 		if profile, _ := n.instance(s); !n.Table.Fits(n.instances[g],
@@ -218,7 +218,7 @@ func (c *Cluster) Add(n Node) int {
 	n.empty()
 	if n.Table != nil {
 		c.geometries[n.Table] = n.sharedGeometry()
-		c.cuttable, c.unsure = c.cuttable+len(n.GPUs), true
+		c.migGPUs, c.unsure = c.migGPUs+len(n.GPUs), true
 	}
 	n.version, n.id = 1, mix(uint64(len(c.nodes)))
 	n.cpu, n.memory = n.CPU, n.Memory
@@ -233,16 +233,16 @@ func (c *Cluster) Add(n Node) int {
 	return len(c.nodes) - 1
 }
 
-// SurveyPart is of how many GPUs in MIG mode one may change without a new survey: the prices of many hardly change with
-// one, and each survey makes every score void.
+// SurveyPart divides the GPUs in MIG mode: one GPU of so many may change without a new survey. The prices of many GPUs
+// hardly change with one, and each survey makes every score void.
 const SurveyPart = 128
 
 // survey shows the nodes to a policy that looks at all of them, where that may change its scores.
 func (c *Cluster) survey() {
-	if c.cuttable == 0 || !c.unsure && c.recut <= c.cuttable/SurveyPart {
+	if c.migGPUs == 0 || !c.unsure && c.unsurveyed <= c.migGPUs/SurveyPart {
 		return
 	}
-	c.recut, c.unsure = 0, false
+	c.unsurveyed, c.unsure = 0, false
 	if s, ok := c.policy.(Surveyor); ok && s.Survey(c.nodes) {
 		c.forget()
 	}

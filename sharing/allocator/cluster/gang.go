@@ -18,11 +18,13 @@ type Together struct {
 	Domain string
 }
 
-// Gang places all requests or none, without taking anything. Each of domains has a name for each node, in their order:
-// its NVLink clique, say, then its rack, then its leaf; "" is no domain. The first level where one domain holds the
-// whole gang is taken, and there the domain with the least room; else the gang is spread over all nodes. Within, the
-// policy chooses. Requests of one shape find their places wherever there are any, unless they ask for parts of several
-// GPUs each; of mixed ones the largest is placed first, and nothing is tried twice.
+// Gang places all requests or none, without taking anything. Each of domains has a name for each node, in their order,
+// such as its NVLink clique, then its rack, then its leaf. No domain is "". Gang takes the first level where one domain
+// fits the whole gang, and there the domain with the least free capacity. Without one, it spreads the gang over all
+// nodes. Within a domain the policy chooses.
+//
+// Requests of one shape find their places if there are any, unless they request shares of several GPUs each. Of mixed
+// ones the largest is placed first, and nothing is tried twice.
 func (c *Cluster) Gang(requests []Request, domains ...[]string) (Together, bool) {
 	for level, names := range domains {
 		byName := map[string][]int{}

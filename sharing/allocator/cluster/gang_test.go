@@ -31,15 +31,15 @@ func TestGangStaysTogether(t *testing.T) {
 		nodes  []int
 		none   bool
 	}{
-		"one clique":            {n: 2, level: 0, domain: "x", nodes: []int{1, 2}},
-		"the clique with room":  {n: 2, taken: []int{1}, level: 0, domain: "y", nodes: []int{3, 4}},
-		"the tightest is used":  {n: 1, taken: []int{3}, level: 0, domain: "y", nodes: []int{4}},
-		"one rack":              {n: 3, taken: []int{0}, level: 1, domain: "q", nodes: []int{3, 4, 5}},
-		"over racks":            {n: 4, level: 2, nodes: []int{0, 1, 2, 3}},
-		"all":                   {n: 6, level: 2, nodes: []int{0, 1, 2, 3, 4, 5}},
-		"one too many for all":  {n: 7, none: true},
-		"what is taken counts":  {n: 6, taken: []int{5}, none: true},
-		"nobody wants anything": {n: 0, level: 0, domain: "x"},
+		"one clique":           {n: 2, level: 0, domain: "x", nodes: []int{1, 2}},
+		"the clique with room": {n: 2, taken: []int{1}, level: 0, domain: "y", nodes: []int{3, 4}},
+		"the tightest is used": {n: 1, taken: []int{3}, level: 0, domain: "y", nodes: []int{4}},
+		"one rack":             {n: 3, taken: []int{0}, level: 1, domain: "q", nodes: []int{3, 4, 5}},
+		"over racks":           {n: 4, level: 2, nodes: []int{0, 1, 2, 3}},
+		"all":                  {n: 6, level: 2, nodes: []int{0, 1, 2, 3, 4, 5}},
+		"one too many for all": {n: 7, none: true},
+		"what is taken counts": {n: 6, taken: []int{5}, none: true},
+		"no request":           {n: 0, level: 0, domain: "x"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -20,8 +20,8 @@ const (
 	leavingAfter = 64
 )
 
-// weights are of two kinds. Where requests leave again, a start that was kept is used over and over, so that it
-// counts more, and what is only of use to fill the cluster to the last share counts less.
+// weights are of two kinds. If requests leave again, a free start is used over and over, so it counts more. What only
+// helps to fill the cluster to the last share counts less.
 func (k *Kerf) weights() weights {
 	if k.left == leavingAfter {
 		return weights{strand: 2, startHalves: 16, priceHalves: 1, step: 40}
@@ -43,8 +43,8 @@ type Kerf struct {
 	cpu    int64
 	starts []start
 	prices map[string]int64
-	// usual are what the parts of a GPU in MIG mode are worth for the workload among empty GPUs, values among those
-	// that there are, once a survey has seen them.
+	// usual are the values of parts of a GPU in MIG mode for the workload among empty GPUs. Those among the existing
+	// GPUs are values, once a survey has seen them.
 	usual, values map[*mig.Table]*mig.Values
 	// left is how many requests have left, at most leavingAfter.
 	left int
@@ -147,7 +147,7 @@ func slots(cpu Milli, gpus []Milli, s Shape) int64 {
 // Score implements Policy.
 func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	if n.Table != nil && s.GPUs == 1 {
-		return k.cutScore(n, s)
+		return k.instanceScore(n, s)
 	}
 	weigh := k.weights()
 	now := k.worth(n)
@@ -160,8 +160,8 @@ func (k *Kerf) Score(n *Node, s Shape) (int64, int) {
 	})
 }
 
-// fuller tells nodes apart between which the terms see no difference, where requests leave again: those of fewer GPUs
-// first, then the one that is left with the least. So large nodes empty, and what wants one whole finds it. It is less
+// fuller decides between nodes that are equal by the terms, if requests leave again. Nodes with fewer GPUs come first,
+// then the one with the least free capacity. So large nodes empty, and a request for a whole node finds one. It is less
 // than a step.
 func fuller(after []Milli) int64 {
 	free := Milli(0)
@@ -173,18 +173,18 @@ func fuller(after []Milli) int64 {
 }
 
 // gain is the terms of the score of one way to place a shape, in thousandths of a GPU; what is lost is below 0.
-type gain struct{ fragments, hole, stranded, starts, price int64 }
+type gain struct{ fragmentation, hole, stranded, starts, price int64 }
 
-func (g gain) sum() int64 { return g.fragments + g.hole + g.stranded + g.starts + g.price }
+func (g gain) sum() int64 { return g.fragmentation + g.hole + g.stranded + g.starts + g.price }
 
 // gain compares the node as it is with what its GPUs have after.
 func (k *Kerf) gain(n *Node, s Shape, now worth, after []Milli, gpu int) gain {
 	weigh, cpu := k.weights(), n.CPU-s.CPU
 	g := gain{
-		fragments: (now.fragments - k.workload.FragmentationIf(n, cpu, after)) / k.workload.Weight(),
-		stranded:  -weigh.strand * max(0, k.strand(cpu, after)-now.stranded),
-		starts:    -(weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2),
-		price:     -(weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000),
+		fragmentation: (now.fragmentation - k.workload.FragmentationIf(n, cpu, after)) / k.workload.Weight(),
+		stranded:      -weigh.strand * max(0, k.strand(cpu, after)-now.stranded),
+		starts:        -(weigh.startHalves * (now.startable - k.startable(n, cpu, after)) / 2),
+		price:         -(weigh.priceHalves * k.prices[n.Model] * int64(s.Demand()) / 2_000_000),
 	}
 	if s.GPUs == 1 && s.Share < WholeGPU {
 		g.hole = -weighHole * (k.holes.value(n.GPUs[gpu]) - k.holes.value(after[gpu]) - k.holes.size(s.Share))
@@ -194,7 +194,7 @@ func (k *Kerf) gain(n *Node, s Shape, now worth, after []Milli, gpu int) gain {
 
 // worth is the terms of a node as it is.
 type worth struct {
-	fragments, stranded, startable int64
+	fragmentation, stranded, startable int64
 	// version is that of the node; by is whose terms they are.
 	version uint64
 	by      *Kerf

@@ -62,9 +62,9 @@ func (k *Kerf) Start(n *Node, gpu, profile int) int {
 	return start
 }
 
-// cutScore is Score on a GPU in MIG mode. What the instance takes from the value of its GPU replaces fragmentation
+// instanceScore is Score on a GPU in MIG mode. What the instance takes from the value of its GPU replaces fragmentation
 // and holes. Of equal GPUs it prefers the one with less free capacity.
-func (k *Kerf) cutScore(n *Node, s Shape) (int64, int) {
+func (k *Kerf) instanceScore(n *Node, s Shape) (int64, int) {
 	weigh, now, v := k.weights(), k.worth(n), k.valuesOf(n)
 	p, _ := n.instance(s)
 	best, at := int64(0), -1
@@ -93,14 +93,17 @@ type Term struct {
 	Value int64
 }
 
-// Terms are the parts of Score for the GPU that Score chooses; Score may round their sum. They are: fragmentation (what
-// the usual requests can use less of), hole (what a share spoils of its GPU), instance (the same of a MIG instance),
-// stranded (GPU without CPU to go with it), starts (places for requests of several GPUs that are lost) and price (of a
-// scarce model).
+// Terms are the parts of Score for the GPU that Score chooses; Score may round their sum. They are:
+//   - fragmentation: what the usual requests can use less of
+//   - hole: what a share spoils of its GPU
+//   - instance: the same of a MIG instance
+//   - stranded: GPU capacity without CPU to go with it
+//   - starts: lost places for requests of several GPUs
+//   - price: of a scarce model
 func (k *Kerf) Terms(n *Node, s Shape) []Term {
 	now := k.worth(n)
 	if n.Table != nil && s.GPUs == 1 {
-		return k.cutTerms(n, s, now)
+		return k.instanceTerms(n, s, now)
 	}
 	var best gain
 	seen, most := false, int64(0)
@@ -113,12 +116,12 @@ func (k *Kerf) Terms(n *Node, s Shape) []Term {
 		}
 		return score
 	})
-	return []Term{{"fragmentation", best.fragments}, {"hole", best.hole}, {"stranded", best.stranded},
+	return []Term{{"fragmentation", best.fragmentation}, {"hole", best.hole}, {"stranded", best.stranded},
 		{"starts", best.starts}, {"price", best.price}}
 }
 
-func (k *Kerf) cutTerms(n *Node, s Shape, now worth) []Term {
-	_, gpu := k.cutScore(n, s)
+func (k *Kerf) instanceTerms(n *Node, s Shape, now worth) []Term {
+	_, gpu := k.instanceScore(n, s)
 	p, ok := n.instance(s)
 	if gpu < 0 || !ok {
 		return nil

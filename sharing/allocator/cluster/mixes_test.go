@@ -98,8 +98,8 @@ func filled(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Poli
 	return once, used
 }
 
-// accepted is how much of what is asked for is accepted, in percent, when instances leave again and would take the part
-// load of the GPUs.
+// accepted is the percent of requests that are accepted, when instances leave again and would take the part load of the
+// GPUs.
 func accepted(t testing.TB, table *mig.Table, nodes []cluster.Node, p cluster.Policy, arrivals []cluster.Request,
 	load float64) float64 {
 	t.Helper()
@@ -153,8 +153,8 @@ func (e *ends) Pop() any {
 	return last
 }
 
-// In each mix kerf fills the GPUs as well as the best of the others, or nearly; and full where little is asked for that
-// leaves slices behind.
+// In each mix kerf fills the GPUs nearly as well as the best of the others. It fills them completely if few requests
+// leave slices behind.
 func TestInstancesFillGPUs(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table
@@ -179,8 +179,8 @@ func TestInstancesFillGPUs(t *testing.T) {
 	}
 }
 
-// Who begins with no knowledge of the mix gets the GPUs nearly as full: on the mean of some seeds, since one request
-// that finds no room is up to a hundredth.
+// A policy that begins without knowledge of the mix fills the GPUs nearly as well. That is a mean over seeds, since one
+// request that does not fit is up to a hundredth.
 func TestInstancesFillGPUsThoughNothingWasKnown(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table
@@ -213,8 +213,8 @@ var (
 	mixFirst = flag.Uint64("mix-first", 0, "the first of these seeds")
 )
 
-// mostAt100 is how much of 100 GPUs can be allocated, in percent, when all of them were asked for once, by who refuses
-// nothing before: the last request of them is mostly larger than what is left.
+// mostAt100 is the percent of 100 GPUs that a policy can allocate when requests for all of them came once. It refuses
+// nothing before; the last request is mostly larger than what is free.
 func mostAt100(table *mig.Table, arrivals []cluster.Request) float64 {
 	asked := 0.0
 	for _, q := range arrivals {
@@ -227,8 +227,8 @@ func mostAt100(table *mig.Table, arrivals []cluster.Request) float64 {
 	return asked
 }
 
-// The figures in the docs: how full when all GPUs were asked for once and 1.3 times, how full they can be at most then
-// by who refuses nothing, and what is accepted at a load of 0.85 with departures.
+// The figures in the docs: how full the GPUs are after requests for all of them, and for 1.3 times all. Then how full
+// they can be, and what is accepted at a load of 0.85 with departures.
 func BenchmarkInstanceMixes(b *testing.B) {
 	nodes := migNodes(b, migGPUs/4, 4)
 	table := nodes[0].Table

@@ -3,9 +3,9 @@
 
 // Package cluster decides which node and which GPUs of a cluster answer a request.
 //
-// It promises that equal calls in an equal order give equal placements, that no GPU, core or byte is given
-// twice, and that everything is counted in integers. It does not promise the best placement that exists: a
-// Policy says what good means. It knows no API server, and is not safe for concurrent use.
+// It promises that equal calls in an equal order give equal placements, and that no GPU, core or byte is given twice.
+// It counts in integers. It does not promise the best placement that exists: a Policy says what good means. It knows no
+// API server, and is not safe for concurrent use.
 package cluster
 
 import (

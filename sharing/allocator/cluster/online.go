@@ -26,8 +26,8 @@ type Online struct {
 	counts map[Shape]int64
 	// heard is the requests since the last estimate, until how many bring the next one.
 	heard, until int
-	// asked is how many requests for GPUs there were since it was last estimated how often each profile is asked for,
-	// of so many in counts.
+	// asked is how many requests for GPUs came since the last estimate of each profile's frequency. counted is how many
+	// counts has.
 	asked, counted int64
 }
 

@@ -45,8 +45,8 @@ func TestOnlineKeepsAWholeNodeFromTheStart(t *testing.T) {
 	}
 }
 
-// Requests leave this cluster, so that the node where a request for two GPUs could start is worth more than the
-// fragmentation that a share causes elsewhere.
+// Requests leave this cluster. So a node that can start a request for two GPUs is worth more than the fragmentation
+// that a share causes elsewhere.
 func TestKerfKeepsStartsWhereRequestsLeave(t *testing.T) {
 	var sample []cluster.Request
 	for i := range 100 {

@@ -53,11 +53,12 @@ func (t toll) compare(u toll) int {
 		cmp.Compare(t.cost, u.cost))
 }
 
-// Preempt finds the victims that make room for a request of the priority on one node: the fewest protected ones, of
-// those the fewest, of those the ones whose highest priority is lowest, then the cheapest. Only nodes of the holders
-// given are looked at. None of the victims could be spared. There is no smaller set, unless CPU or memory of the
-// machine is short too, or holders lie on several GPUs of which the request needs several. It takes nothing; false when
-// there is no way.
+// Preempt finds the victims that free capacity for a request of the priority on one node. It prefers the fewest
+// protected ones, then the fewest, then the lowest highest priority, then the cheapest. Only nodes of the holders are
+// candidates. It takes nothing; false when there is no way.
+//
+// None of the victims could be spared. There is no smaller set, with two exceptions. CPU or memory of the machine is
+// short too, or holders lie on several GPUs of which the request needs several.
 func (c *Cluster) Preempt(r Request, priority int32, holders []Holder) (Preemption, bool) {
 	byNode := map[int][]int{}
 	for i := range holders {
@@ -207,8 +208,8 @@ func (e *eviction) freeGPUs(out []bool, limit int32) bool {
 	return true
 }
 
-// cover is the cheapest set that gives back what is needed on the GPU: for each need up to that, and each candidate,
-// the best with or without it.
+// cover is the cheapest set that gives back what is needed on the GPU. For each need up to that, and each candidate, it
+// keeps the best with or without it.
 func (e *eviction) cover(out []bool, limit int32, gpu int, need Milli) ([]int, toll, bool) {
 	if need <= 0 {
 		return nil, toll{}, true

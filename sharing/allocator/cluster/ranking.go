@@ -11,12 +11,12 @@ type scored struct {
 	fits    bool
 }
 
-// ranking is the scores of one shape on all nodes, with a tree over them: a node changes, and the best is known after
-// as many steps as the number of nodes has binary digits.
+// ranking is the scores of one shape on all nodes, with a tree over them. After a change of a node, the best is known
+// in log2(nodes) steps.
 type ranking struct {
 	scores []scored
-	// inner has for each inner place k of the tree the better of places 2k and 2k+1, as an index of scores; none when
-	// nothing fits below. The scores are places len(scores) and beyond.
+	// inner has for each inner place k of the tree the better of places 2k and 2k+1, as an index of scores. It is none
+	// when nothing fits below. The scores are places len(scores) and beyond.
 	inner []int32
 	// seen is how many changes of the cluster are in it; stale that none is.
 	seen  uint64
@@ -149,7 +149,7 @@ func (c *Cluster) ranking(s Shape) *ranking {
 func (c *Cluster) changed(i int) {
 	c.nodes[i].version++
 	if c.nodes[i].Table != nil {
-		c.recut++
+		c.unsurveyed++
 	}
 	c.log[c.changes%uint64(len(c.log))] = int32(i) //nolint:gosec // as above
 	c.changes++

@@ -118,8 +118,8 @@ func mix(x uint64) uint64 {
 // tooMuch is a share that no GPU has.
 const tooMuch = WholeGPU + 1
 
-// share is what a request for the shape takes from each GPU on this node: its part of the GPU's memory if that is more,
-// and a whole instance where the GPUs are in MIG mode.
+// share is what a request for the shape takes from each GPU of this node: the larger of its parts of memory and
+// compute. On GPUs in MIG mode it is a whole instance.
 func (n *Node) share(s Shape) Milli {
 	switch {
 	case n.Table != nil && s.GPUs > 0:
@@ -184,8 +184,8 @@ type Place struct {
 	PCIe int
 }
 
-// chosen are the GPUs of the node that a request for the shape, as the node reserves it, takes, in ascending order: as
-// close together as can be (NVLink, then NUMA, then PCIe), of equally close ones those with the least room.
+// chosen are the GPUs of the node that a request for the shape takes, in ascending order. They are as close together as
+// possible (NVLink, then NUMA, then PCIe); of equally close ones, those with the least free capacity.
 func (n *Node) chosen(s Shape) []int {
 	count := s.GPUs
 	if count == 0 {

@@ -182,7 +182,7 @@ func (s *scene) preempt(words []string) []string {
 	priority, _, rest := s.prioritized(words)
 	p, ok := s.c.Preempt(requestFor(s.t, rest), priority, s.holders)
 	if !ok {
-		return []string{"nobody can make room"}
+		return []string{"no capacity after any eviction"}
 	}
 	var names []string
 	for _, i := range p.Victims {

@@ -137,8 +137,8 @@ func TestHalvesThatTakeNothingAreNone(t *testing.T) {
 	}
 }
 
-// On the mix that leaves fewest small holes, and so most depends on the last empty GPUs, kerf allocates 99 % when all
-// GPUs were asked for once.
+// The mix with the fewest small holes depends most on the last empty GPUs. On it kerf allocates 99% when all GPUs were
+// requested once.
 func TestInstancesFillGPUsAtOnce(t *testing.T) {
 	nodes := migNodes(t, migGPUs/4, 4)
 	table := nodes[0].Table

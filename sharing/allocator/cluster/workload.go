@@ -140,9 +140,9 @@ const (
 	cells = int(WholeGPU / cell)
 )
 
-// holes says what a hole of each size is worth, in thousandths of a GPU: the best filling by the usual shares,
-// each at the price that it has when all of them are packed into the fewest GPUs. A placement that belongs to
-// such a packing loses nothing.
+// holes says what a hole of each size is worth, in thousandths of a GPU. That is the best filling by the usual shares,
+// each at its price when all of them are packed into the fewest GPUs. A placement that belongs to such a packing loses
+// nothing.
 type holes struct {
 	sizes  [cells + 1]int64
 	values [cells + 1]int64
@@ -222,15 +222,15 @@ func fullest(sizes []int, prices []float64) ([]float64, float64) {
 const (
 	// mixes is how many mixes are looked at, a power of 2.
 	mixes = 32
-	// spread is how far the number of shares of a size that are there at once is thought to stray from its mean, in
-	// roots of that mean. Independent arrivals and lives would give 1.
+	// spread is how far the number of shares of a size strays from its mean, in roots of that mean. Independent
+	// arrivals and lives would give 1.
 	spread = 2
 )
 
-// variedHoles are the mean of what holes are worth in mixes around the usual one. Where requests leave again, there are
-// at each moment some more of one size and fewer of another than usual, and a hole that fits into many packings is then
-// worth more than one that has its only use in the usual packing, though the usual mix sees no difference. A placement
-// that is best in all of the mixes loses nothing. Expected is how many of a class are there at once, in thousandths.
+// variedHoles are the mean of what holes are worth in mixes around the usual one. If requests leave again, each moment
+// has more of one size and fewer of another than usual. A hole that fits into many packings is then worth more than one
+// that only the usual packing uses. A placement that is best in all of the mixes loses nothing. Expected is how many of
+// a class are there at once, in thousandths.
 func variedHoles(classes []Class, expected func(Class) int64) holes {
 	there := map[int]float64{}
 	for _, c := range classes {
@@ -266,8 +266,8 @@ func variedHoles(classes []Class, expected func(Class) int64) holes {
 	return sum
 }
 
-// more says whether there is more of a size than usual in the mix of that number, or else less: more in half of the
-// mixes, and of any two of as many sizes as there are mixes, less one, the same in half of them (Walsh functions).
+// more says whether the mix of that number has more of a size than usual, or less. Each size has more in half of the
+// mixes. Any two of up to mixes-1 sizes agree in half of them (Walsh functions).
 func more(mix uint, size int) bool {
 	column := uint(size)%(mixes-1) + 1
 	return bits.OnesCount(mix&column)%2 == 1

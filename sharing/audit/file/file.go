@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package file keeps the audit log of a node in files of one directory: audit-00000001.jsonl and so on, the numbers
-// being those of the first entry in each.
+// Package file keeps the audit log of a node in files of one directory: audit-00000001.jsonl and so on. The numbers are
+// those of the first entry in each.
 //
 // It promises: Write never waits for a disk. What was written is given to the kernel at once and is on the disk within
 // SyncEvery. So a crash of the agent loses what waited at that moment, and a crash of the machine at most SyncEvery
@@ -277,8 +277,8 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// create makes the file that begins with that entry. One that is there and is empty was begun before a crash; one that
-// is not, and cannot be gone on with, keeps what it has.
+// create makes the file that begins with that entry. An existing empty one was begun before a crash. One that is not
+// empty, and cannot be continued, keeps its content.
 func (l *Log) create(seq uint64) (*os.File, error) {
 	for {
 		name := filepath.Join(l.opt.Dir, fmt.Sprintf("%s%0*d%s", prefix, digits, seq, suffix))

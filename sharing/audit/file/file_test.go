@@ -87,7 +87,7 @@ func TestOldFilesAreRemoved(t *testing.T) {
 }
 
 // A crash may truncate the last line anywhere. Complete lines stay, and the next start notes what it removed.
-func TestATornLineIsCutOff(t *testing.T) {
+func TestATornLineIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	session(t, Options{Dir: dir}, 2)
 	paths, _ := Files(dir)

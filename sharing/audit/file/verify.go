@@ -25,12 +25,12 @@ type Verified struct {
 	Torn bool
 }
 
-// mostMistakes is the maximum number of reported errors.
-const mostMistakes = 20
+// maxErrors is the maximum number of reported errors.
+const maxErrors = 20
 
-// Verify reads files in the order of their entries, and checks that each entry hangs on the one before it. each is
-// called for every entry that can be read, and may be nil. The error joins what is wrong, with file and line, and wraps
-// sharing.ErrInvalid; or it is that of a file that cannot be read, sharing.ErrUnavailable.
+// Verify reads files in the order of their entries, and checks that each entry has the hash of the one before it. It
+// calls each, which may be nil, for every readable entry. The error joins all errors, with file and line, and wraps
+// sharing.ErrInvalid. If a file cannot be read, it wraps sharing.ErrUnavailable.
 func Verify(paths []string, each func(audit.Entry)) (Verified, error) {
 	var v audit.Verifier
 	var out Verified
@@ -62,8 +62,8 @@ func Verify(paths []string, each func(audit.Entry)) (Verified, error) {
 		}
 	}
 	out.First, out.Tail = v.First(), v.Tail()
-	if len(bad) > mostMistakes {
-		bad = append(bad[:mostMistakes], fmt.Errorf("and %d more: %w", len(bad)-mostMistakes, sharing.ErrInvalid))
+	if len(bad) > maxErrors {
+		bad = append(bad[:maxErrors], fmt.Errorf("and %d more: %w", len(bad)-maxErrors, sharing.ErrInvalid))
 	}
 	return out, errors.Join(bad...)
 }

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package choice decides which of the backends that are listed for a GPU, or for several, holds a share to its size,
-// from what was found out about each of them on each GPU.
+// Package choice decides which of the backends that are listed for a GPU, or for several, enforces a share. It uses the
+// probe results of each of them on each GPU.
 //
 // It promises that the backend that it returns is listed for every named GPU and works there, and that no stronger one
 // does. It reports every stronger one with the reason. It is a pure function and probes nothing.

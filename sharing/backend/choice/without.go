@@ -65,8 +65,8 @@ func (w Without) Together() Without {
 			""))
 }
 
-// Alongside adds the backends that cannot enforce a share of a GPU because of those that enforce others there: a GPU
-// that runs MPS has no other shares. others is true if a backend other than MPS enforces one.
+// Alongside adds the backends that cannot enforce a share of a GPU because of those that enforce others there. A GPU
+// that runs MPS has no other shares. If a backend other than MPS enforces a share, others is true.
 func (w Without) Alongside(mps, others bool) Without {
 	switch {
 	case mps:

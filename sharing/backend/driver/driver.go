@@ -56,11 +56,11 @@ func New(lib NVML, cgroups Cgroups) *Driver { return &Driver{nvml: lib, cgroups:
 // Level is LevelDriver.
 func (d *Driver) Level() sharing.Level { return sharing.LevelDriver }
 
-// Apply sets each hard limit and reads it back; soft limits stay 0. It refuses an empty list, a limit of 0 or
-// backend.NoCap, a GPU named twice (sharing.ErrInvalid), the root cgroup and a directory that is no cgroup v2 group. A
-// GPU in MIG mode takes no limits: Probe reports that, and the driver does as sharing.ErrUnsupported. Apply serves the
-// GPUs in parallel. On error it clears all that was or may have been set. The error holds both what went wrong and what
-// could not be cleared.
+// Apply sets each hard limit and reads it back; soft limits stay 0. It rejects an empty list, a limit of 0 or
+// backend.NoCap, and a GPU named twice (sharing.ErrInvalid). It also rejects the root cgroup and a directory that is no
+// cgroup v2 group. A GPU in MIG mode takes no limits: Probe reports that, and the driver does as
+// sharing.ErrUnsupported. Apply serves the GPUs in parallel. On error it clears all that was or may have been set. The
+// error has both what went wrong and what could not be cleared.
 func (d *Driver) Apply(ctx context.Context, dir string, limits []backend.Limit) error {
 	if err := d.mayCap(dir, limits); err != nil {
 		return fmt.Errorf("cap cgroup %q: %w", dir, err)
@@ -169,7 +169,7 @@ func (d *Driver) set(ctx context.Context, dir string, l backend.Limit) error {
 }
 
 // none reports whether a driver's answer means that there is no limit. By nvml.h that is NOT_FOUND, or no soft limit
-// and the largest hard one; r615's kernel module says NOT_SUPPORTED where no limit is up the tree (memacct.c).
+// and the largest hard one. The kernel module of r615 says NOT_SUPPORTED if no limit is up the tree (memacct.c).
 func none(got nvml.Limit, err error) bool {
 	return errors.Is(err, sharing.ErrNotFound) || errors.Is(err, sharing.ErrUnsupported) || err == nil &&
 		got.Soft == 0 && got.Hard == backend.NoCap
@@ -202,8 +202,8 @@ func (d *Driver) Read(ctx context.Context, dir string, gpu sharing.GPUID) (backe
 	return backend.Reading{Cap: got.Hard, Used: got.Used}, nil
 }
 
-// Clear takes the limits off, the soft one first, since the kernel propagates it to the groups above, where
-// it would stay when the group is removed. All GPUs are tried; the errors are joined.
+// Clear removes the limits, the soft one first. The kernel propagates that to the groups above, where it would stay
+// when the group is removed. It tries all GPUs and joins the errors.
 func (d *Driver) Clear(ctx context.Context, dir string, gpus []sharing.GPUID) error {
 	if !d.nvml.HasMemoryLimits() {
 		return nil // none can have been set
@@ -242,9 +242,9 @@ type groups struct {
 	name      func() string
 }
 
-// InHierarchy returns a hierarchy as the driver backend uses it. scratch names a probe's group; each call must give
-// another name. The caller finds the hierarchy once: the kernel's table of mounts is long on a node with many
-// containers, and each reader waits for every mount in progress.
+// InHierarchy returns a hierarchy as the driver backend uses it. Each call of scratch returns a new name for a probe's
+// group. The caller finds the hierarchy once. The kernel's table of mounts is long on a node with many containers, and
+// each reader waits for every mount in progress.
 func InHierarchy(h cgroup.Hierarchy, scratch func() string) Cgroups { return groups{h, scratch} }
 
 func (g groups) Check(dir string) error {

@@ -104,8 +104,8 @@ func (b *Backend) join(g backend.Grant) *region {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Prepare implements backend.Backend. It leaves a region that the grant has as it is: what is enforced for a container
-// that runs changes when the next one is activated.
+// Prepare implements backend.Backend. It does not change a region that the grant has. The enforced cap of a running
+// container changes when the next one is activated.
 func (b *Backend) Prepare(ctx context.Context, g backend.Grant, caps sharing.Placement) error {
 	if b.Whole(g.ID) {
 		return nil
@@ -155,7 +155,7 @@ func (b *Backend) make(g backend.Grant, caps sharing.Placement, rules Rules) (*r
 		open.RejectManaged(rules.RejectManaged)
 		return nil
 	})
-	if err == nil && g.PID > 0 { // it may have mounts of its own
+	if err == nil && g.PID > 0 { // it may have a mount namespace
 		// A process need not see what the runtime of its container mounts.
 		if err = libkerf.ShowFolder(folder, g.PID); g.Contained {
 			err = nil
@@ -189,8 +189,8 @@ func (b *Backend) Recover(g backend.Grant) bool {
 	return found.lost == ""
 }
 
-// Settle brings the caps of a region that was found again to what is granted. judge says of a cap whether it may stay,
-// and else what it should be. A region that cannot be settled is not whole.
+// Settle sets the caps of a region that was found again to the granted ones. For each cap, judge says whether it may
+// stay, and else what it should be. A region that cannot be settled is damaged.
 func (b *Backend) Settle(g backend.Grant, caps sharing.Placement,
 	judge func(f sharing.Share, have sharing.Bytes) (sharing.Share, bool)) {
 	has := b.whole(g.Root)

@@ -19,7 +19,7 @@ func (b *Backend) Check(g backend.Grant) backend.Fault {
 	has := b.of(g.ID)
 	if has == nil || has.lost != "" {
 		return backend.Fault{
-			Unknown: "the counters of its programs are not whole, so that it cannot be told what holds it: " +
+			Unknown: "the counters of its programs are damaged, so its enforcement is unknown: " +
 				has.why()}
 	}
 	return backend.Fault{Bypassed: uncountedReason(has.uncounted)}

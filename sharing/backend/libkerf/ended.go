@@ -13,14 +13,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
-// stays says which graves stay: all, where others may have the files of the dead and the driver does not tell, and else
-// those with managed memory of processes that the driver lists. It does not list managed memory, so that nothing else
-// tells of that.
+// stays reports which graves stay. If the driver reports nothing and others may have the files of the dead, all stay.
+// Otherwise those with managed memory stay while the driver lists their processes. Its lists omit managed memory, so
+// nothing else reports it.
 func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) func(libkerf.Grave) bool {
 	if len(k.graves) == 0 {
 		return func(libkerf.Grave) bool { return false }
 	}
-	if len(k.look.Listed) < len(k.GPUs) && k.mayKeep(l, looks) {
+	if len(k.sample.Listed) < len(k.GPUs) && k.mayKeep(l, looks) {
 		return func(libkerf.Grave) bool { return true }
 	}
 	managed := map[libkerf.Process]bool{}
@@ -44,7 +44,7 @@ func (k *kept) stays(l *lists.Lists, looks []lists.Look, open *libkerf.Region) f
 func (k *kept) endedPIDs(looks []lists.Look) (out []int) {
 	for _, look := range looks {
 		for _, line := range look.Lines {
-			if slices.Contains(k.look.Listed, look.GPU) && line.Kind == listing.Ended &&
+			if slices.Contains(k.sample.Listed, look.GPU) && line.Kind == listing.Ended &&
 				slices.Contains(k.names(), line.Owner) {
 				out = append(out, line.PID)
 			}
@@ -53,7 +53,7 @@ func (k *kept) endedPIDs(looks []lists.Look) (out []int) {
 	return out
 }
 
-// tells reports whether a look tells all that the lease holds of its GPU.
+// tells reports whether a listing has everything that the lease uses on its GPU.
 func (k *kept) tells(look lists.Look) bool {
 	return look.Err == nil && !slices.ContainsFunc(look.Lines,
 		func(line lists.Line) bool { return line.May(k.names()...) })
@@ -66,7 +66,7 @@ func (k *kept) names() (out []listing.Owner) {
 	return out
 }
 
-// take takes the lease's entries of a look.
+// take records the lease's entries of a listing.
 func (k *kept) take(look lists.Look) {
 	for _, line := range look.Lines {
 		if !slices.Contains(k.names(), line.Owner) {
@@ -76,18 +76,19 @@ func (k *kept) take(look lists.Look) {
 		if line.Kind == listing.Ended {
 			var counts bool
 			if p, counts = k.whose(line.PID); !counts {
-				k.look.Ended[look.GPU] += line.Bytes
+				k.sample.Ended[look.GPU] += line.Bytes
 				continue
 			}
 		} else {
 			k.region.members.Note(p)
 		}
-		k.look.Uses = append(k.look.Uses, overhead.Use{Process: p, GPU: look.GPU, Bytes: line.Bytes, Known: line.Known})
+		k.sample.Uses = append(k.sample.Uses,
+			overhead.Use{Process: p, GPU: look.GPU, Bytes: line.Bytes, Known: line.Known})
 	}
 }
 
-// whose is the process with that number whose counter stands for what it holds, although the driver lists one that has
-// ended: its slot is kept, or it lives and has closed its files.
+// whose is the process with that number if its counter stands for its memory although the driver lists it as ended. Its
+// slot is kept, or it lives and has closed its files.
 func (k *kept) whose(pid int) (overhead.Process, bool) {
 	for _, g := range k.graves {
 		if p, kept := k.region.members.Of(g.Process); kept && p.PID == pid {
@@ -102,11 +103,11 @@ func (k *kept) whose(pid int) (overhead.Process, bool) {
 	return overhead.Process{PID: pid, Start: start}, there && err == nil
 }
 
-// mayKeep reports whether a process of the lease that counts nothing may have the files of one that has ended, on a GPU
-// that the driver does not tell of. What cannot be read may.
+// mayKeep reports whether a process of the lease that counts nothing may have the files of an ended one. It considers
+// GPUs without a driver's report. What cannot be read may.
 func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
 	for _, look := range looks {
-		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.look.Listed, look.GPU) {
+		if !slices.Contains(k.GPUs, look.GPU) || slices.Contains(k.sample.Listed, look.GPU) {
 			continue
 		}
 		if look.Err == nil {
@@ -114,7 +115,7 @@ func (k *kept) mayKeep(l *lists.Lists, looks []lists.Look) bool {
 		}
 		for _, o := range k.Owners {
 			all, err := l.Retainers(look, o)
-			counts := func(p listing.Process) bool { _, ok := k.look.Before[overhead.Process(p)]; return ok }
+			counts := func(p listing.Process) bool { _, ok := k.sample.Before[overhead.Process(p)]; return ok }
 			if err != nil || slices.ContainsFunc(all, func(p listing.Process) bool { return !counts(p) }) {
 				return true
 			}

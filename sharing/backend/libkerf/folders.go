@@ -77,8 +77,7 @@ func (b *Backend) Found(id string) (p sharing.Placement, ok bool) {
 }
 
 // Injection implements backend.Backend. A grant without a region gets nothing. In the mount namespace of a process, the
-// region covers the grant's folder, so that programs of every user in the grant can enter it, and none can write the
-// caps.
+// region covers the grant's folder. So programs of every user in the grant can enter it, and none can write the caps.
 func (b *Backend) Injection(g backend.Grant, _ sharing.Placement) (backend.Injection, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

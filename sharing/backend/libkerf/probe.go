@@ -22,9 +22,9 @@ type Probe struct {
 	Drivers []string
 }
 
-// Of tells whether the library can hold shares of the GPU: it can be mapped by programs, regions can be made, and the
-// driver has no entry point that allocates and that the library's table does not know. No code of the driver is
-// run. Other names that the table does not know are named in the reason of a yes.
+// Of reports whether the library can enforce shares of the GPU. Programs can map it, regions can be made, and the
+// driver has no allocating entry point that the library's table does not know. No code of the driver runs. The reason
+// of a yes names other unknown names.
 func (l Probe) Of(gpu sharing.GPU) backend.Support {
 	if gpu.MIG {
 		return backend.Support{Answer: backend.NotSupported, Reason: "no share is given of a GPU in MIG mode",
@@ -32,7 +32,7 @@ func (l Probe) Of(gpu sharing.GPU) backend.Support {
 	}
 	if l.Library == "" {
 		return backend.Support{Answer: backend.NotSupported, Reason: l.Missing,
-			Remedy: "put libkerf.so beside kerf-agent, or name its path with --library"}
+			Remedy: "put libkerf.so next to kerf-agent, or name its path with --library"}
 	}
 	if err := libkerf.CheckFile(l.Library); err != nil {
 		return backend.Support{Answer: backend.NotSupported, Reason: err.Error(),

@@ -25,11 +25,11 @@ type region struct {
 	// account and members are the upkeep's alone.
 	account overhead.Account
 	members *members.Members
-	// The backend's lock guards the others. lost is why nothing is known of the region any more, uncounted are the
-	// processes that do not count, and told is what the driver said last of the use of time.
+	// The backend's lock guards the others. The reason why the content of the region is unknown is lost. The processes
+	// that do not count are uncounted. The driver's last report of the use of time is reported.
 	lost      string
 	uncounted []overhead.Process
-	told      []toldTime
+	reported  []reportedTime
 }
 
 // makeRegion creates the folder of a grant that no process uses yet. The loader of owner's programs finds the library
@@ -62,8 +62,8 @@ func makeRegion(root, preload string, owner uint32, own sharing.Placement,
 	return g, nil
 }
 
-// findRegion opens the folder of a grant that an earlier agent made. One that is not there, or not whole, is not
-// made anew: programs that run would not know of it, and those that start get no memory without it.
+// findRegion opens the folder of a grant that an earlier agent made. It does not replace a missing or damaged one:
+// running programs would not know of it, and new ones get no memory without it.
 func findRegion(root string) *region {
 	g := &region{root: root, dir: libkerf.RegionIn(root), members: members.New(members.Node{})}
 	opened, err := libkerf.Open(g.dir)
@@ -86,7 +86,7 @@ func (g *region) use(f func(*libkerf.Region) error) error {
 	return libkerf.Guarded(func() error { return f(g.open) })
 }
 
-// limit sets the caps to what is in force.
+// limit sets the caps to those of the placement.
 func (g *region) limit(inForce sharing.Placement) error {
 	return g.use(func(open *libkerf.Region) error {
 		for _, f := range inForce {

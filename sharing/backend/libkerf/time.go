@@ -11,14 +11,14 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// pastAfter is for how many seconds in a row the driver has to see more than a lease's share before it counts as not
-// held: a program's first launches are charged when it is known what they take.
+// pastAfter is for how many seconds in a row the driver must see more than a lease's share before the share counts as
+// not enforced. A program's first launches are charged once their time is known.
 const pastAfter = 5
 
 // Time is what is known of a lease's use of one GPU's time. Its programs can write all but Percent.
 type Time struct {
-	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples tell; -1 where they
-	// are too few or do not tell of it.
+	// Percent is the part of the last sharing.TimeRing that it used, as far as the driver's samples show. It is -1 if
+	// they are too few or do not include it.
 	Percent int
 	// Charged is what its programs were charged in all for so many Launches, and worth as far as the driver's samples
 	// tell.
@@ -43,11 +43,11 @@ func (b *Backend) TimeOf(id string, p sharing.Placement) (times []Time, why stri
 	times, counted := g.times(p)
 	switch {
 	case !counted:
-		return nil, "nobody on its GPU has a percent of it"
+		return nil, "no grant on its GPU has a compute percent"
 	case len(g.uncounted) > 0:
 		return times, uncountedTime(len(g.uncounted))
 	}
-	for _, t := range g.told {
+	for _, t := range g.reported {
 		if t.past >= pastAfter {
 			why = fmt.Sprintf(
 				"by the driver's samples it uses more of GPU %s than its share: %d percent of the last %s", t.gpu,
@@ -65,8 +65,8 @@ func uncountedTime(n int) string {
 	return "processes use the GPU without the preloaded library, and wait for no budget"
 }
 
-// times reads what the programs have counted; counted is false where they count nothing. It needs the backend's lock
-// for what the driver told.
+// times reads what the programs have counted; counted is false if they count nothing. The caller holds the backend's
+// lock, which guards the driver's report.
 func (g *region) times(p sharing.Placement) (out []Time, counted bool) {
 	var budgets []libkerf.Budget
 	_ = g.use(func(open *libkerf.Region) (err error) { // one that is spoilt is found by the upkeep
@@ -76,7 +76,7 @@ func (g *region) times(p sharing.Placement) (out []Time, counted bool) {
 	out = make([]Time, len(p))
 	for i, f := range p {
 		out[i].Percent = -1
-		for _, t := range g.told {
+		for _, t := range g.reported {
 			if t.gpu == f.GPU {
 				out[i].Percent = t.percent
 			}

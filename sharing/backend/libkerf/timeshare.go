@@ -39,8 +39,8 @@ type Pacing struct {
 	mode   compute.Mode
 	leases []pace.Lease
 	groups map[compute.ID][]cgroup.Group
-	// owners are the leases of the processes that were seen at a GPU's last answers, and when they were seen last: one
-	// that ended since is in no cgroup any more.
+	// owners are the leases of the processes in a GPU's last answers, and when they were seen last. One that ended
+	// since is in no cgroup any more.
 	owners map[sharing.GPURef]map[int]owner
 }
 
@@ -103,8 +103,8 @@ func (t *Pacing) add(l Lease, region *region, divided map[sharing.GPURef]bool) {
 	}
 }
 
-// setPercent has programs count their time on a GPU, or not. A lease that has no percent beside one that has counts
-// too, since it would take the other's: it may have all that is left.
+// setPercent has programs count their time on a GPU, or not. A lease without a percent also counts if another on the
+// GPU has one. Without a count it would take the other's time. It may use all that is free.
 func (g *region) setPercent(f sharing.Share, counted bool) error {
 	percent := f.Percent
 	switch {
@@ -151,7 +151,7 @@ func (b budget) Refill(add time.Duration, turn compute.Turn) error {
 // Settle implements pace.Account.
 func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error {
 	b.backend.mu.Lock()
-	b.region.tellTime(b.gpu, used, known, known && past(used, b.limit))
+	b.region.reportTime(b.gpu, used, known, known && past(used, b.limit))
 	b.backend.mu.Unlock()
 	return b.region.use(func(open *libkerf.Region) error { return open.Settle(b.gpu, ran) })
 }
@@ -159,13 +159,13 @@ func (b budget) Settle(ran time.Duration, used compute.Share, known bool) error 
 // Used implements pace.Source. What a process used that has ended since, and was not seen before, could be anybody's:
 // the driver then does not tell.
 func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) (pace.Use, error) {
-	told, err := t.host.ProcessTime(ctx, gpu, since)
+	sampled, err := t.host.ProcessTime(ctx, gpu, since)
 	if err != nil {
 		return pace.Use{}, fmt.Errorf("use of time on gpu %q: %w", gpu, err)
 	}
 	owners := t.ownersOf(gpu)
-	out := pace.Use{To: told.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
-	for pid, row := range told.Rows {
+	out := pace.Use{To: sampled.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
+	for pid, row := range sampled.Rows {
 		id, ours, gone := t.ownerOf(pid, owners)
 		if gone {
 			return pace.Use{}, fmt.Errorf("use of time on gpu %q: process %d has ended: %w", gpu, pid,
@@ -175,7 +175,7 @@ func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) 
 			out.Percent[id] += row.SM
 		}
 	}
-	for _, pid := range told.Doubt {
+	for _, pid := range sampled.Doubt {
 		if id, ours, _ := t.ownerOf(pid, owners); ours {
 			out.Doubt[id] = true
 		}
@@ -183,7 +183,7 @@ func (t *Pacing) Used(ctx context.Context, gpu sharing.GPURef, since time.Time) 
 	return out, nil
 }
 
-// ownerOf is whose a process is; gone is true for one that has ended and was nobody's that is known.
+// ownerOf returns the grant of a process; gone is true if the process has ended and its grant is unknown.
 func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, gone bool) {
 	o, known := owners[pid]
 	if known && o.seen.IsZero() {
@@ -193,7 +193,7 @@ func (t *Pacing) ownerOf(pid int, owners map[int]owner) (id compute.ID, ours, go
 	return o.id, known && gone, gone && !known // else its pid is another's now
 }
 
-// ownersOf are the processes of the leases whose time on the GPU is counted, and those that were it for as long as a
+// ownersOf are the processes of the leases whose time on the GPU is counted. Earlier ones stay for as long as a
 // driver's samples go back.
 func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	now, out := time.Now(), map[int]owner{}
@@ -224,22 +224,22 @@ func (t *Pacing) ownersOf(gpu sharing.GPURef) map[int]owner {
 	return out
 }
 
-// past reports whether a use of time is surely above a share, and further than the throttle strays; no share is passed
-// where it is 0.
+// past reports whether a use of time is surely above a share, by more than the throttle's error. A share of 0 has no
+// bound.
 func past(used compute.Share, share sharing.Percent) bool {
 	const stray = 15
 	most := float64(min(share, sharing.FullGPU))
 	return share > 0 && used.Least > most && used.Percent > most+stray
 }
 
-// tellTime notes what the driver's samples say of the lease's use of a GPU's time, if that is known, and whether it was
-// past its share. It needs the backend's lock.
-func (g *region) tellTime(gpu sharing.GPURef, used compute.Share, known, past bool) {
-	now := toldTime{gpu: gpu, percent: -1}
+// reportTime records the lease's use of a GPU's time by the driver's samples, if that is known, and whether it was over
+// its share. The caller holds the backend's lock.
+func (g *region) reportTime(gpu sharing.GPURef, used compute.Share, known, past bool) {
+	now := reportedTime{gpu: gpu, percent: -1}
 	if known {
 		now.percent = int(math.Round(used.Percent))
 	}
-	for _, t := range g.told {
+	for _, t := range g.reported {
 		if t.gpu == gpu && past {
 			now.past = t.past
 		}
@@ -247,13 +247,13 @@ func (g *region) tellTime(gpu sharing.GPURef, used compute.Share, known, past bo
 	if past {
 		now.past++
 	}
-	g.told = slices.DeleteFunc(g.told, func(t toldTime) bool { return t.gpu == gpu })
-	g.told = append(g.told, now)
+	g.reported = slices.DeleteFunc(g.reported, func(t reportedTime) bool { return t.gpu == gpu })
+	g.reported = append(g.reported, now)
 }
 
-// toldTime is the part of the last seconds, in percent, that a lease used of a GPU, -1 where that is not known, and for
-// how many seconds in a row that was past its share.
-type toldTime struct {
+// reportedTime is the percent of the last seconds that a lease used a GPU, or -1 if unknown. For past seconds in a row
+// that was over its share.
+type reportedTime struct {
 	gpu           sharing.GPURef
 	percent, past int
 }

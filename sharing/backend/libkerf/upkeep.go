@@ -41,7 +41,7 @@ type Finding struct {
 	New       int
 	// Rejected is true if its programs ask for functions that libkerf does not know, and so rejects.
 	Rejected bool
-	// Holds is what it holds of each GPU that the driver told of.
+	// Holds is what it uses of each GPU that the driver reported.
 	Holds map[sharing.GPURef]sharing.Bytes
 }
 
@@ -53,7 +53,7 @@ type kept struct {
 	// pids are the processes of the lease, sorted, and graves the slots of those that have ended.
 	pids      []int
 	graves    []libkerf.Grave
-	look      overhead.Look
+	sample    overhead.Sample
 	uncounted []overhead.Process
 	// rejected is how many unknown functions libkerf has replaced.
 	rejected uint64
@@ -130,7 +130,7 @@ func (k *kept) finding(b *Backend) Finding {
 	was := k.region.uncounted
 	k.region.uncounted = k.uncounted
 	b.mu.Unlock()
-	f := Finding{ID: k.ID, Uncounted: uncountedReason(k.uncounted), Rejected: k.rejected > 0, Holds: k.look.Holds()}
+	f := Finding{ID: k.ID, Uncounted: uncountedReason(k.uncounted), Rejected: k.rejected > 0, Holds: k.sample.Holds()}
 	for _, p := range k.uncounted {
 		if !slices.Contains(was, p) {
 			f.New++
@@ -150,9 +150,9 @@ func (k *kept) before(open *libkerf.Region) (err error) {
 		if k.pids, err = cgroup.ProcsOf(k.Groups); err != nil {
 			return nil, fmt.Errorf("processes of the lease: %w", err) // never free a share on doubt
 		}
-		return k.region.members.Look(k.pids, slots)
+		return k.region.members.Scan(k.pids, slots)
 	})
-	k.look.Before, k.rejected = k.counts(open), open.Rejected()
+	k.sample.Before, k.rejected = k.counts(open), open.Rejected()
 	return err
 }
 
@@ -170,28 +170,28 @@ func (k *kept) counts(open *libkerf.Region) map[overhead.Process]overhead.Count 
 	return out
 }
 
-// after reads the counters again, now that the driver has told its lists, and puts the overhead right. What processes
-// hold that have ended becomes overhead, as the driver tells it, before their slots are freed.
+// after reads the counters again, now that the driver has returned its lists, and corrects the overhead. Memory of
+// ended processes becomes overhead, as the driver reports it, before their slots are freed.
 func (k *kept) after(l *lists.Lists, looks []lists.Look, open *libkerf.Region) error {
 	for _, look := range looks {
 		if slices.Contains(k.GPUs, look.GPU) && k.tells(look) {
-			k.look.Listed = append(k.look.Listed, look.GPU)
+			k.sample.Listed = append(k.sample.Listed, look.GPU)
 		}
 	}
 	free := slices.DeleteFunc(slices.Clone(k.graves), k.stays(l, looks, open))
 	for _, g := range free {
 		p, _ := k.region.members.Of(g.Process)
-		delete(k.look.Before, p)
+		delete(k.sample.Before, p)
 		k.region.members.Forget(g.Process)
 	}
-	k.look.Ended = map[sharing.GPURef]sharing.Bytes{}
+	k.sample.Ended = map[sharing.GPURef]sharing.Bytes{}
 	for _, look := range looks {
-		if slices.Contains(k.look.Listed, look.GPU) {
+		if slices.Contains(k.sample.Listed, look.GPU) {
 			k.take(look)
 		}
 	}
-	k.look.After, k.look.Bound = k.counts(open), bounds(k.rules.Contexts)
-	res := k.region.account.Step(k.look)
+	k.sample.After, k.sample.Bound = k.counts(open), bounds(k.rules.Contexts)
+	res := k.region.account.Step(k.sample)
 	k.uncounted = res.Uncounted
 	give := func() error { // the overhead first: for a moment bytes count twice, and never not at all
 		if err := k.correct(open, res); err != nil {
@@ -215,7 +215,7 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 			return err
 		}
 		overhead, believed := res.Overhead[gpu]
-		if !believed && !slices.Contains(k.look.Listed, gpu) {
+		if !believed && !slices.Contains(k.sample.Listed, gpu) {
 			continue // it is as the agent before left it
 		}
 		var seen []libkerf.Reserved
@@ -231,7 +231,7 @@ func (k *kept) correct(open *libkerf.Region, res overhead.Result) error {
 	return nil
 }
 
-// noteContext sets what a context on the GPU is taken to need, and notes the least that one of the lease took; 0: none
+// noteContext sets the assumed size of a context on the GPU, and records the least that one of the lease took; 0: none
 // was seen.
 func (k *kept) noteContext(open *libkerf.Region, gpu sharing.GPURef, least sharing.Bytes) error {
 	if least > 0 {

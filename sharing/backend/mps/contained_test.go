@@ -66,8 +66,8 @@ func (s *site) sees(pid int, shm string) bool {
 	return err == nil
 }
 
-// What containers are made with is there before their daemon, of which nothing runs until the first of them starts; it
-// stays in place over daemons and agents, and goes with the last lease.
+// What containers are created with is there before their daemon, which starts with the first of them. It stays in place
+// over daemons and agents, and goes with the last lease.
 func TestContained(t *testing.T) {
 	s := newSite(t)
 	k := s.contained("namespace/a")

@@ -126,8 +126,8 @@ func (d *domain) down(err error) error {
 	return err
 }
 
-// launch ends what is left of an earlier daemon, starts one, and finds its process. It is written down that there will
-// be one before it is started, so that a crash in between leaves nothing that is not looked for.
+// launch ends the rest of an earlier daemon, starts one, and finds its process. It writes a record before it starts the
+// daemon, so that a crash in between leaves nothing unknown.
 func (d *domain) launch(ctx context.Context) error {
 	d.pid, d.servers = 0, nil
 	if err := d.make(); err != nil {

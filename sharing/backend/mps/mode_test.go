@@ -57,8 +57,8 @@ func TestModeThatStays(t *testing.T) {
 	}
 }
 
-// A mode that was changed before the rule is put back when its last domain ends, with KeepMode; and with ReadMode by
-// the next agent that may.
+// A mode that was changed before the rule is restored when its last domain ends, with KeepMode. With ReadMode the next
+// agent that may restores it.
 func TestModeChangedBefore(t *testing.T) {
 	s := newSite(t)
 	k, terms := s.key(0, "team-a"), Terms{Memory: sharing.GiB}

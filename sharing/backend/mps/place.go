@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// hidden is for root alone, reachable lets processes of any user through to what they know the name of, and listed
-	// also lets them list it.
+	// hidden is for root alone. A reachable folder lets processes of any user through to names that they know, and a
+	// listed one also lets them list it.
 	hidden, reachable, listed = 0o700, 0o711, 0o755
 	// forAll is what /dev/shm has.
 	forAll = fs.ModeSticky | 0o777

@@ -27,8 +27,8 @@ type Supervisor struct {
 
 	mu   sync.Mutex
 	gpus map[sharing.GPUID]*gpu // entries are never taken out
-	// shown is what States returns, so that a reader never waits for the start of a daemon. places are where the
-	// daemons of domains with grants have their files.
+	// shown is what States returns, so that a reader never waits for the start of a daemon. The daemons of domains with
+	// grants have their files in places.
 	shown  map[sharing.GPUID][]State
 	places map[Key]place
 }
@@ -88,9 +88,9 @@ func (s *Supervisor) settle(d *domain) {
 	s.places[d.key] = d.place
 }
 
-// Join makes a lease one of a daemon's users before the daemon has to run: the directories that its containers are made
-// with are there, and stay while there are leases. A lease that is one already keeps its terms. On error it is none.
-// Errors: sharing.ErrInvalid, sharing.ErrUnavailable and sharing.ErrDenied (the directories).
+// Join makes a lease one of a daemon's users before the daemon has to run. The directories for its containers are
+// there, and stay while there are leases. A lease that has joined keeps its terms. On error it is none. Errors:
+// sharing.ErrInvalid, sharing.ErrUnavailable and sharing.ErrDenied (the directories).
 func (s *Supervisor) Join(ctx context.Context, k Key, lease string, t Terms) error {
 	if err := check(k, t); err != nil {
 		return err
@@ -109,10 +109,10 @@ func (s *Supervisor) Join(ctx context.Context, k Key, lease string, t Terms) err
 	return nil
 }
 
-// Acquire makes a lease one of a daemon's users and returns the pipe directory for its processes, once the daemon and a
-// server of it are there. A lease that is one already gets the new terms. On error it is none, and a daemon that was
-// started for it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the
-// daemon or its server does not come up, or the compute mode cannot be set).
+// Acquire makes a lease one of a daemon's users. It returns the pipe directory for its processes, once the daemon and a
+// server of it run. A lease that has joined gets the new terms. On error it is none, and a daemon that was started for
+// it alone has been ended. Errors: sharing.ErrInvalid (the terms, the key), sharing.ErrUnavailable (the daemon or its
+// server does not come up, or the compute mode cannot be set).
 func (s *Supervisor) Acquire(ctx context.Context, k Key, lease string, t Terms) (string, error) {
 	if err := check(k, t); err != nil {
 		return "", err
@@ -211,8 +211,8 @@ func (s *Supervisor) end(ctx context.Context, g *gpu, d *domain) error {
 	return g.setMode(ctx, &s.opt, len(g.domains))
 }
 
-// Run looks at every daemon once a second until ctx ends: it starts those again that died, and ends those that could
-// not be ended before. It leaves them running: that this program ends disturbs no client.
+// Run checks every daemon once a second until ctx ends. It starts dead ones again, and ends those that could not be
+// ended before. It leaves them running: the end of this program disturbs no client.
 func (s *Supervisor) Run(ctx context.Context) {
 	for wait(ctx, tickEvery) == nil {
 		s.tick(ctx)

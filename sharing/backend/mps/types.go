@@ -18,8 +18,8 @@ type Key struct {
 	// Domain is who trusts each other: a namespace, a user id, or all of a pool. It is any text but the empty one, and
 	// is either of processes or of containers.
 	Domain string
-	// Contained is true if its clients are in containers, which have a private /dev/shm: the daemon then has a separate
-	// one too, for them to mount.
+	// Contained is true if its clients are in containers, which have a private /dev/shm. The daemon then has a separate
+	// one too, which they mount.
 	Contained bool
 }
 

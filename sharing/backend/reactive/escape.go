@@ -15,8 +15,8 @@ type escape struct {
 
 // escapes judges the processes of a grant with MPS that do not use MPS. Each is over its cap, whatever its usage,
 // because nothing limits it. It is killed even if the policy is to warn. With one trust domain on a GPU the driver
-// gives it no context; with several it must not run without a limit. fresh is true while one was seen for the first
-// time.
+// gives it no context. With several it must not run without a limit. When one is seen for the first time, fresh is
+// true.
 func (w *Watch) escapes(now time.Time, s Sample) (verdicts []Verdict, fresh bool) {
 	seen := map[unmanagedUse]escape{}
 	for _, c := range s.Caps {

@@ -21,8 +21,9 @@ type naive struct {
 	kills   []map[Process]bool
 }
 
-// picture is what one grant holds of a GPU at one step. ok is false where the grant has no cap there, or the driver
-// does not tell all of it. spared is how much no process is ended for: the cap, and the slack of the grant's processes.
+// picture is what one grant uses of a GPU at one step. If the grant has no cap there, or the driver does not report all
+// of it, ok is false. The amount for which no process is ended is spared: the cap, and the slack of the grant's
+// processes.
 type picture struct {
 	uses                          []Use
 	retainers                     []Process

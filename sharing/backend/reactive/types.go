@@ -31,8 +31,9 @@ const ReturnTime = 5 * time.Second
 // NearPercent is how much of its cap a grant may hold before it is looked at with the interval Fast.
 const NearPercent = 90
 
-// costShare is how many times longer than the cheapest of the last samples took the next interval is at least: programs
-// that hold nearly all of their cap for days are common. Watching them must take at most a twentieth of a core.
+// costShare bounds the cost of samples: the next interval is at least so many times longer than the cheapest of the
+// last samples took. Programs that use nearly all of their cap for days are common. Samples must take at most a
+// twentieth of a core.
 const costShare = 20
 
 // costSamples is how many samples in a row must be expensive before the interval grows. On driver 580.159 (H200), the
@@ -156,13 +157,14 @@ type Verdict struct {
 	Victim Process
 	// Keeps is true if the victim is to be ended for what it keeps of a process that has ended.
 	Keeps bool
-	// Held is what the grant's processes hold, or the one that has escaped, as far as that is known, and Cap what they
-	// may; both 0 for an unmanaged process.
+	// Held is the known usage of the grant's processes, or of the one that has escaped, and Cap what they may use. Both
+	// are 0 for an unmanaged process.
 	Held, Cap sharing.Bytes
 	// First is true for the first verdict since the grant was within its cap last.
 	First bool
-	// Delay is the time since the last sample in which the grant was within its cap, or the unmanaged process not
-	// there; where there is none, since the first one that saw it. It is thus the longest that it can have lasted.
+	// Delay is the longest time that the violation can have lasted. It begins with the last sample in which the grant
+	// was within its cap, or the unmanaged process was missing. Without such a sample, it begins with the first one
+	// that saw it.
 	Delay time.Duration
 }
 

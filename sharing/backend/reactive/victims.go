@@ -45,8 +45,8 @@ func gpuUsageOf(grant GrantID, g GPU) gpuUsage {
 	return h
 }
 
-// kill names the processes to end: none if the rule names only processes that the previous sample lacks. more is
-// false if named victims and returning memory account for the whole excess.
+// kill names the processes to end, or none if the rule names only processes that the previous sample lacks. If named
+// victims and returning memory account for the whole excess, more is false.
 func (w *Watch) kill(v Verdict, h gpuUsage, before map[Process]bool, fresh func(Use) bool) (verdicts []Verdict,
 	more bool) {
 	left, keeping := h.bytes, w.unnamed(h.retainers)

@@ -253,7 +253,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-func TestStrangers(t *testing.T) {
+func TestUnmanagedProcesses(t *testing.T) {
 	at := func(told bool, pids ...int) Sample {
 		g := GPU{ID: sharing.GPURef{UUID: "g"}, Answered: told}
 		for _, p := range pids {

@@ -76,8 +76,8 @@ type Rule struct {
 	Profile string
 }
 
-// Rules are the rules for a node that differ, by path: those of its pool, of the profiles that may be named in it, and
-// the prices. They are without those of single GPUs (OnGPU) and the choice of its pool (OnNode).
+// Rules are the rules for a node that differ, by path. They are those of its pool, of the profiles that its pods may
+// name, and the prices. They exclude those of single GPUs (OnGPU) and the choice of its pool (OnNode).
 func Rules(from, to config.Config, before, after config.Pool) ([]Rule, error) {
 	before.Name, before.NodeSelector = after.Name, after.NodeSelector
 	was, err := narrowed(from, before)
@@ -138,8 +138,8 @@ func top(path string) string {
 	return path
 }
 
-// NewClaims are the settings that differ of each GPU and concern new claims alone, at once; For are those who are on it
-// and keep what they have.
+// NewClaims are the settings of each GPU that differ and concern new grants alone, at once. For are the grants on it,
+// which keep what they have.
 func NewClaims(before, after config.Pool, uses []Use) []Step {
 	var out []Step
 	for _, u := range sorted(uses) {

@@ -23,8 +23,8 @@ type Use struct {
 	GPU sharing.GPU
 	// Now is what holds for it, nil while nothing is known.
 	Now *config.GPUSettings
-	// Has is what it has of settings in the words of Step.What, where that is known to be other than what Now says: of
-	// one whose settings wait already. It changes what is said, and not Plan.Next.
+	// Has is what it has of settings in the words of Step.What, if that differs from Now because its settings already
+	// wait. It changes the text, and not Plan.Next.
 	Has map[string]string
 	// Users are the grants with a share of it, for people.
 	Users []string
@@ -85,9 +85,9 @@ type Users struct {
 	Known bool
 }
 
-// Desired is what the GPUs of a node should have, and what waits for whom. has is what each GPU has, as far as that is
-// known. An idle GPU gets what its pool says. A GPU in use keeps what it has. While there may be unknown users, each
-// GPU keeps its backends.
+// Desired is what the GPUs of a node should have, and which settings wait for which grants. The known settings of each
+// GPU are has. An idle GPU gets what its pool says. A GPU in use keeps what it has. While there may be unknown users,
+// each GPU keeps its backends.
 func Desired(pool config.Pool, gpus []sharing.GPU, has map[sharing.GPUID]config.GPUSettings, users Users) Plan {
 	uses := make([]Use, 0, len(gpus))
 	for _, g := range gpus {

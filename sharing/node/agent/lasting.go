@@ -40,9 +40,8 @@ func stateDirectory(dir, state string) (string, error) {
 	return state, nil
 }
 
-// takeState moves what agents before this one, which had all of it in dir, have left there, and leaves links in its
-// place, so that such an agent, when it comes back, finds it, and what that one writes is found after it. The caller is
-// the only one who writes to either.
+// takeState moves the state of earlier agents, which had all of it in dir, and leaves links in its place. Such an agent
+// finds it when it comes back, and this agent finds what that one writes. No other process may write to either.
 func takeState(dir, state string) error {
 	if err := atomicfile.CleanTemp(state); err != nil {
 		return err
@@ -62,7 +61,7 @@ func takeState(dir, state string) error {
 }
 
 // moveState moves a file, or all in a directory to another one, and leaves a link. It can be repeated after a crash at
-// any step: it removes a file only when the copy is complete, so a remaining file is the newer one.
+// any step. It removes a file only when the copy is complete, so a remaining file is the newer one.
 func moveState(from, to string) error {
 	info, err := os.Lstat(from)
 	switch {

@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/settings"
 )
 
-// What an agent before this one has left is moved to where a reboot leaves it, whatever was there, and is found by the
-// old name too, so that an older agent goes on with it.
+// The state of an earlier agent moves to a folder that survives a reboot. The old name leads to it, so that an older
+// agent goes on with it.
 func TestStateOutlivesAReboot(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -8,8 +8,8 @@ import (
 	"github.com/kerf-gpu/kerf/internal/serve/limit"
 )
 
-// reservedFiles are the file descriptors that no connection uses: for the reactive backend's files in /proc and of
-// cgroups, the driver's files, grants' processes, and the sockets of the API server, kubelet and the container runtime.
+// reservedFiles are the file descriptors that no connection uses. Files in /proc and of cgroups need them, the driver's
+// files, and grants' processes. So do the sockets of the API server, kubelet and the container runtime.
 const reservedFiles = 384
 
 // The names of the agent's Shares.

@@ -21,9 +21,8 @@ const (
 	boundEvery = 5 * time.Second
 )
 
-// boundMemory has garbage collected earlier than the agent's rate of it says, where memory comes near the bound; below,
-// nothing stands in the way of containers that start. A limit from outside (GOMEMLIMIT) is left as it is. It returns
-// when ctx ends.
+// boundMemory has garbage collected earlier than GOGC says if memory comes near the bound; below, it delays no
+// container start. A limit from outside (GOMEMLIMIT) stays as it is. It returns when ctx ends.
 func boundMemory(ctx context.Context) {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return

@@ -3,8 +3,8 @@
 
 // Package checkpoint keeps a node's record on disk in two generations: the newest, and the one before.
 //
-// It promises that what Save returned from is on the disk, that a crash at any step of Save leaves a whole record, and
-// that one damaged generation costs no more than what changed since the other. Settle makes both have the same grants.
+// It promises that what Save returned from is on the disk, and that a crash at any step of Save leaves a whole record.
+// One damaged generation costs no more than what changed since the other. Settle makes both have the same grants.
 //
 // It does not promise that a generation is true: cgroups, the container runtime and the driver overrule it. An agent of
 // before two generations reads the newest, and leaves the other alone.
@@ -27,8 +27,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/record"
 )
 
-// ErrOnDisk is wrapped by an error of Save if the newest generation has the very record that could not be written:
-// nothing of it can get lost.
+// ErrOnDisk is wrapped by an error of Save if the newest generation already has the record that could not be written.
+// Then nothing can get lost.
 var ErrOnDisk = errors.New("the disk has this record already")
 
 // Generation tells which file a record is from.
@@ -117,8 +117,7 @@ type Store struct {
 	behind bool
 }
 
-// New makes a Store of the record at path. at is called with each of Failpoints that Save comes to, and may end it
-// there by an error.
+// New makes a Store of the record at path. Save calls at with each of Failpoints, and an error of it ends Save there.
 func New(path string, at func(point string) error) *Store {
 	names := failpoints()
 	return &Store{files: atomicfile.Generations{
@@ -130,9 +129,9 @@ func New(path string, at func(point string) error) *Store {
 // Waiting is how many callers of Save there were whose record is not on the disk.
 func (s *Store) Waiting() uint64 { return s.wanted.Load() - s.saved.Load() }
 
-// Save writes what take returns. It returns once a record that was taken after the call is on the disk: callers that
-// come while one is written share the next, so that many containers that start at once do not queue for one disk write
-// each. take is called with no lock of the Store's caller held, and must return every change made before the call of
+// Save writes what take returns. It returns once a record that was taken after the call is on the disk. Callers that
+// come during a write share the next one, so that containers that start at once do not queue for one disk write each.
+// Save calls take with no lock of its caller held. What take returns must include every change made before the call of
 // Save.
 func (s *Store) Save(take func() record.Record) error {
 	want := s.wanted.Add(1)

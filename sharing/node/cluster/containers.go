@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster is the agent's part for containers and for a node of a Kubernetes cluster: device plugin, NRI plugin,
-// hook socket, CDI specs, the node's object and the GPUNode.
+// Package cluster is the agent's part for containers and for a node of a Kubernetes cluster. It has the device plugin,
+// NRI plugin, hook socket, CDI specs, the node's object and the GPUNode.
 package cluster
 
 import (
@@ -64,11 +64,11 @@ type Containers struct {
 	// writing is held while specs are written.
 	writing sync.Mutex
 	specs   *cdi.Manager
-	// hookPath is the installed hook, hookSum its content, and hookLooks how it looked when that was last compared.
-	hookPath  string
-	hookSum   [sha256.Size]byte
-	hookLooks string
-	listener  net.Listener
+	// hookPath is the installed hook, hookSum its content, and hookVersion its version at the last comparison.
+	hookPath    string
+	hookSum     [sha256.Size]byte
+	hookVersion string
+	listener    net.Listener
 	// Starts reads limits back as containers start.
 	Starts *startcheck.Checker
 	// tell receives the node's GPUs once the specs are in place; nil for no receiver.
@@ -237,18 +237,18 @@ func (c *Containers) showMIG(_ context.Context, devices []instances.Shown) error
 	return err
 }
 
-// writeSpecs makes sure that every name which kubelet may be answered with, and every GPU, has its CDI
-// device on the disk, and that the hook which they name is there as it was installed.
+// writeSpecs makes sure that the CDI devices of all names for kubelet, and of all GPUs, are on the disk. The hook that
+// they name is there as it was installed.
 func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) error {
-	if looks := cdi.HookLooks(c.hookPath); looks == "" || looks != c.hookLooks {
+	if version := cdi.HookVersion(c.hookPath); version == "" || version != c.hookVersion {
 		if cdi.VerifyHook(c.hookPath, c.hookSum) != nil {
 			if _, err := c.installHook(); err != nil {
 				return err
 			}
 			c.Log.Warn("restored modified kerf-hook", "path", c.hookPath)
-			looks = "" // written just now: compare again next time
+			version = "" // written just now: compare again next time
 		}
-		c.hookLooks = looks
+		c.hookVersion = version
 	}
 	var m cdi.Maxima
 	for _, u := range units {
@@ -273,8 +273,8 @@ func (c *Containers) writeSpecs(units []deviceplugin.Unit, gpus []sharing.GPU) e
 	return errors.Join(errs...)
 }
 
-// present leaves out the GPUs that the driver does not show: they keep what the spec has for them only while
-// they are there, and nothing can be made on them.
+// present leaves out the GPUs that the driver does not show. They keep their CDI spec only while they are there, and
+// nothing can be made on them.
 func present(gpus []sharing.GPU) []sharing.GPU {
 	var out []sharing.GPU
 	for _, g := range gpus {

@@ -21,8 +21,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// CordonsFile is where the last word of the cluster on cordoned GPUs lies, so that an agent that starts while the API
-// server is away keeps to it.
+// CordonsFile has the cluster's last list of cordoned GPUs. An agent that starts while the API server is away uses it.
 const CordonsFile = "cordons.json"
 
 // cordons keep to what an administrator says of the GPUs that take nothing new: the spec of the node's GPUNode.

@@ -27,15 +27,18 @@ type heldIDs = map[sharing.ContainerRef]map[string][]string
 // assignedIDs finds out for the device plugin which containers hold which IDs. Kubelet's List could take the IDs of a
 // pod that kubelet admits at the same time. So it asks for each pod separately.
 //
-// Asked after are the pods that may hold ids: those that the runtime knows, and those of the API server's that ask for
-// Kerf's resources and are not at their end. The second are more: kubelet gives a pod its ids before it makes its
-// sandbox, from which on the runtime knows it, and minutes may lie between the two where a volume is attached.
+// It asks for the pods that may have ids. Those are the pods that the container runtime knows, and those of the API
+// server that request Kerf's resources and have not ended. The second are more: kubelet gives a pod its ids before the
+// container runtime knows the pod's sandbox. Minutes may pass between the two if a volume is attached.
 //
-// Kubelet lets all its clients together ask a hundred times a second, so an answer is kept until the runtime knows the
-// pod no more and it is at its end: the ids of a pod never change once it is admitted, whatever restarts. It is kept
-// only of a pod that the runtime knows, or it could be of the pod that had the name before: kubelet does not say of
-// which it speaks. And only if it is complete: each container that kubelet tells of has as many ids as the pod's spec
-// asks for. While kubelet admits a pod it has given out to some containers, or to none.
+// Kubelet answers all its clients together a hundred times a second. So an answer is kept until the container runtime
+// no longer knows the pod and the pod has ended. The ids of a pod never change once it is admitted, whatever restarts.
+// Two conditions apply:
+//
+//   - The container runtime knows the pod. Else the answer could be of an earlier pod with the name: kubelet does not
+//     say which.
+//   - The answer is complete: each container has as many ids as the pod's spec requests. While kubelet admits a pod, it
+//     has given out ids to some containers, or to none.
 //
 // For some milliseconds, kubelet can know a pod that the API server's watch has not reported. Its IDs look free. This
 // loses no memory and grants none twice: kubelet checks the health of an ID when it admits a pod, not when a container

@@ -119,8 +119,8 @@ func (c *comingPods) until(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// While a GPU is lost, each pod that comes keeps what kubelet gives it, and can start; as many ids as were lost are
-// unhealthy, and none that a container on the other GPU holds.
+// While a GPU is lost, each new pod keeps what kubelet gives it, and can start. As many ids as were lost are unhealthy,
+// and none that a container on the other GPU has.
 func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	t.Parallel()
 	c := startComing(t, func(k *fakekubelet.Kubelet) podResources { return k })
@@ -171,7 +171,7 @@ func TestPodsComeWhileAGPUIsLost(t *testing.T) {
 	}
 }
 
-// What the test above keeps away: a kubelet without that question is asked for its list, and a pod that it admits
+// What the test above avoids: a kubelet without that question gets a request for its list. A pod that it admits
 // meanwhile has no ids and never starts.
 func TestListTakesIDs(t *testing.T) {
 	t.Parallel()

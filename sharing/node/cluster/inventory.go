@@ -19,8 +19,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// knownGPUs remembers every GPU that this boot has had, so that what a node offers does not change because a
-// GPU was lost, not even over a restart of the agent.
+// knownGPUs remembers every GPU that this boot has had. So a lost GPU does not change what a node advertises, not even
+// over a restart of the agent.
 type knownGPUs struct {
 	file  string
 	boot  string
@@ -45,8 +45,8 @@ type knownUnit struct {
 
 // cutRules say how GPUs in MIG mode are counted.
 type cutRules struct {
-	// most is how many instances of each profile a GPU can have, by the profiles' names; none for one of which that is
-	// not known now.
+	// most is how many instances of each profile a GPU can have, by the profiles' names. A profile is missing while
+	// that is unknown.
 	most map[sharing.GPUID]map[string]int
 	// gives is what a GPU gives; nil where all give what the node offers.
 	gives func(sharing.GPU) config.Mode

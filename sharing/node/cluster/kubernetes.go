@@ -24,8 +24,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/health"
 )
 
-// Kubernetes has the agent's parts on a node of a cluster besides its node API: device plugin, NRI plugin, the list
-// of the node's pods, and the second source for what runs.
+// Kubernetes has the agent's parts on a node of a cluster besides its node API. These are the device plugin, NRI
+// plugin, the list of the node's pods, and the second source for what runs.
 type Kubernetes struct {
 	*Containers
 	plugin      *deviceplugin.Plugin

@@ -18,8 +18,8 @@ const startedPastKerfReason = "StartedPastKerf"
 // maxMissed is how many containers a warning names.
 const maxMissed = 5
 
-// missedNews tells of containers that were created while the agent was away and that it would have refused. tell is
-// called by one goroutine at a time.
+// missedNews reports containers that were created while the agent was away and that it would have rejected. One
+// goroutine at a time calls tell.
 type missedNews struct {
 	warn  func(sentence string)
 	event func(ctx context.Context, ref sharing.ContainerRef, reason, message string, warning bool)

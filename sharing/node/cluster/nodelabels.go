@@ -72,8 +72,8 @@ func sameLabels(a, b kube.NodeLabels) bool {
 	return a.Started == b.Started && maps.Equal(a.Own, b.Own) && maps.Equal(a.GFD, b.GFD)
 }
 
-// labelsOf are the labels for the node's state. The names of GPU feature discovery are included if the agent knows
-// the value. nvidia.com/gpu.present is not, since NVIDIA's device plugin uses a node with it.
+// labelsOf are the labels for the node's state. The names of GPU feature discovery are included if the agent knows the
+// value. It leaves out nvidia.com/gpu.present, since NVIDIA's device plugin uses a node with it.
 func labelsOf(b status.LedgerState) kube.NodeLabels {
 	// A shared MIG instance is a part of a GPU that is there, too.
 	gpus := slices.DeleteFunc(slices.Clone(b.GPUs), func(g status.BookedGPU) bool { return g.GPU.Ref().IsInstance() })

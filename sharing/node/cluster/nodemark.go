@@ -16,8 +16,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/conditions"
 )
 
-// followLeaving stops new grants while the node has a taint which says that it will be taken away, as far as the pool
-// names such taints.
+// followLeaving stops new grants while the node has a taint that announces its removal. The pool names such taints.
 func (k *Kubernetes) followLeaving(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := k.Runtime.Changed()

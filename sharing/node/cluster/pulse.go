@@ -19,9 +19,9 @@ const (
 	settled = time.Second
 )
 
-// pulse notices that this process did not run for a while: it was stopped, or starved of CPU, or the machine
-// slept. What it knows of its connections is then old, and the news that one was closed may be read later than
-// a question which depends on it.
+// pulse notices that this process did not run for a while: it was stopped, or starved of CPU, or the machine slept.
+// What it knows of its connections is then old. The event that one was closed may arrive later than a question that
+// depends on it.
 type pulse struct {
 	now func() time.Duration // since some start, by a clock that goes on during a stop
 

@@ -104,8 +104,9 @@ func (k *Kubernetes) crossCheckLoop(ctx context.Context) error {
 	}
 }
 
-// forgetStatic ends the claims of static pods that the container runtime has forgotten: when kubelet is no longer
-// given one, the API server may not tell. missing are those that the runtime did not have the last time.
+// forgetStatic ends the grants of static pods that the container runtime has forgotten. When kubelet no longer gets a
+// static pod, the API server may not report it. The last call returned missing, the pods that the container runtime did
+// not have.
 func (k *Kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) map[string]bool {
 	claims := k.Runtime.PodClaims()
 	if !slices.ContainsFunc(claims, func(ref sharing.ContainerRef) bool { return kube.IsStatic(ref.PodUID) }) {
@@ -127,8 +128,8 @@ func (k *Kubernetes) forgetStatic(ctx context.Context, missing map[string]bool) 
 	return missing
 }
 
-// forgotten returns the static pods of claims that are not there, now and the last time: the runtime does not list a
-// pod yet whose claims are just being made. missing are all that are not there now.
+// forgotten returns the static pods of grants that are missing now and were missing the last time. The container
+// runtime does not list a pod yet while its grants are being made. All that are missing now are in the result missing.
 func forgotten(claims []sharing.ContainerRef, there, last map[string]bool) (gone []string, missing map[string]bool) {
 	missing = map[string]bool{}
 	for _, ref := range claims {

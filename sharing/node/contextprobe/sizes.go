@@ -3,8 +3,8 @@
 
 // Package contextprobe measures what one CUDA context takes on each kind of GPU, and keeps the sizes.
 //
-// Sizes has the lock of the sizes. Prober is the one goroutine that measures: a helper makes one context on a GPU
-// without grants, the driver tells what it takes, and the helper ends. The decisions are those of package contextsize.
+// Sizes has the lock of the sizes. Prober is the one goroutine that measures. A helper makes one context on a GPU
+// without grants, the driver reports what it takes, and the helper ends. Package contextsize makes the decisions.
 package contextprobe
 
 import (

@@ -46,11 +46,11 @@ func Steps() []string {
 	return []string{freeze.String(), move.String(), stop.String(), check.String(), thaw.String()}
 }
 
-// Run moves the process. Without an error it is in the group, was checked, and runs. With an error it runs too: where
-// it came from, or, if the kernel does not let it go back, in the group, which Group.Populated tells.
+// Run moves the process. Without an error it is in the group, was checked, and runs. With an error it runs too. It is
+// where it came from, or in the group if the kernel does not let it go back; see Group.Populated.
 //
-// Errors: those of Check; sharing.ErrUnavailable if a thread does not stop in time; sharing.ErrStale if the process
-// ended or another moved it; sharing.ErrDenied if its cgroup is outside of what the agent sees.
+// Errors: those of Check; sharing.ErrUnavailable if a thread does not stop in time. It is sharing.ErrStale if the
+// process ended or another moved it, and sharing.ErrDenied if its cgroup is outside of what the agent sees.
 func (e Entry) Run(ctx context.Context) error {
 	from, err := e.Groups.OriginOf(e.Process.PID())
 	if err != nil {
@@ -101,7 +101,7 @@ func (e Entry) after(s step) error {
 	return e.After(s.String())
 }
 
-// move makes sure that it was this process: its pidfd was opened before, so a process that still lives after the write
+// move makes sure that it was this process. Its pidfd was opened before, so a process that still lives after the write
 // is the one that was moved.
 func (e Entry) move() error {
 	pid := e.Process.PID()

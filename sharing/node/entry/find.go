@@ -23,8 +23,8 @@ type DeviceFile struct {
 	Is   process.DeviceFile
 }
 
-// DeviceFiles are the NVIDIA driver's device files below each root's folder dev: those of all GPUs, of the control and
-// the unified memory device, and of MIG capabilities. A root without any has none.
+// DeviceFiles are the NVIDIA driver's device files below each root's folder dev. They are those of all GPUs, of the
+// control and the unified memory device, and of MIG capabilities. A root without any has none.
 func DeviceFiles(roots ...string) ([]DeviceFile, error) {
 	var files []DeviceFile
 	for _, root := range roots {

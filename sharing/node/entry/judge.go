@@ -23,8 +23,8 @@ type Found struct {
 	Outside []int
 }
 
-// Judge returns nil if none of the processes can have GPU memory that no cap counts, else an error that wraps
-// sharing.ErrConflict and says of each what it found and what to do.
+// Judge returns nil if none of the processes can have GPU memory that no cap counts. Else the error wraps
+// sharing.ErrConflict and says of each process what it found and what to do.
 func Judge(all []Found) error {
 	var errs []error
 	for _, f := range all {

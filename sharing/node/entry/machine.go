@@ -64,8 +64,9 @@ const (
 	undo                 // return the process to where it came from
 )
 
-// remedyFor tells it from the two things that last: the mark, which is set before the group is frozen and removed after
-// it is thawed, and whether the group is frozen. A frozen group without a mark was frozen by others, who also thaw it.
+// remedyFor decides from the two facts that last. One is the mark, which is set before the group is frozen and removed
+// after it is thawed. The other is whether the group is frozen. A frozen group without a mark was frozen by others, who
+// also thaw it.
 func remedyFor(marked, freezing bool) remedy {
 	switch {
 	case !marked:

@@ -87,7 +87,7 @@ func (w world) recovered() world {
 	return w
 }
 
-// Whatever fails, and wherever the agent dies: the process is never frozen for good, and is in the group only if it was
+// Whatever fails, and wherever the agent dies, the process is never frozen for good. It is in the group only if it was
 // checked, or if the kernel did not let it out.
 func TestNoPathLeavesAFrozenProcess(t *testing.T) {
 	paths := 0

@@ -20,8 +20,8 @@ import (
 type Finding struct {
 	// Watched is true while the guard compares the grant's usage with its cap.
 	Watched bool
-	// Lost says why the guard cannot read the usage of a grant that only it enforces, or why nothing limits a process;
-	// else it is empty. The level is then unknown.
+	// Lost is why the guard cannot read the usage of a grant that only it enforces, or why nothing limits a process.
+	// The level is then unknown. Else it is empty.
 	Lost string
 	// Exceeds says what a grant of libkerf or MPS holds above its cap; empty if nothing.
 	Exceeds string
@@ -34,8 +34,8 @@ type breaches struct {
 	delay time.Duration
 }
 
-// Breaches are how many times the grant was found over its cap on a GPU since the agent started, and for how long at
-// most it had been so when that was found last.
+// Breaches is how many times the grant was over its cap on a GPU since the agent started. The delay is the longest time
+// that it can have been so before the guard found it last.
 func (f Finding) Breaches(gpu sharing.GPURef) (count uint64, delay time.Duration) {
 	b := f.breaches[gpu]
 	return b.count, b.delay

@@ -96,8 +96,8 @@ func running(t *testing.T) (reactive.Process, *exec.Cmd) {
 	return reactive.Process{PID: cmd.Process.Pid, Start: start}, cmd
 }
 
-// The guard checks a process again before it kills it. It kills none whose pid another process has now, that left the
-// cgroup or the GPU, or whose grant has another cap, another cgroup or another policy by now.
+// The guard checks a process again before it kills it. It kills none whose pid another process has now, or that left
+// the cgroup or the GPU. The same if its grant has another cap, another cgroup or another policy by now.
 func TestCheckBeforeKill(t *testing.T) {
 	unmanaged := func(m *machine, v *reactive.Verdict) { v.Reason, v.Grant, m.dir = reactive.Unmanaged, "", "/user" }
 	for name, c := range map[string]struct {

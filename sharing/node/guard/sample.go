@@ -133,8 +133,8 @@ func unclearWhy(look lists.Look, gpu int, grants ...listing.Owner) string {
 	return ""
 }
 
-// mayEnd reports whether a process without a grant on a GPU may be killed: not this agent, no process of a grant that
-// is about to become active, none of another agent, and no program of the driver.
+// mayEnd reports whether a process without a grant on a GPU may be killed. This agent may not, nor a process of a grant
+// that is about to become active, of another agent, or of the driver.
 func (o Options) mayEnd(v View, pid int, dir string) bool {
 	if pid == os.Getpid() || o.ofAnotherAgent(dir) || v.activating(dir) {
 		return false

@@ -112,8 +112,8 @@ func (v View) activating(dir string) bool {
 	return slices.ContainsFunc(v.Activating, func(of string) bool { return cgroup.Beneath(dir, of) })
 }
 
-// caps are the caps of a grant that is watched: because nothing else enforces them, or because MPS limits each of its
-// processes and not their sum. Of grants that share a cap, the speaker has it.
+// caps are the caps of a grant that the guard enforces. Nothing else enforces them, or MPS limits each of its processes
+// and not their sum. Of grants that share a cap, the speaker has it.
 func (v View) caps(g Grant) (out []reactive.Cap) {
 	if !g.Watched || g.Lease == nil || g.Speaker != g.Claim.ID {
 		return nil

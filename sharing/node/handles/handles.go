@@ -23,8 +23,8 @@ type handle struct {
 	// owner is the claiming process; nil once it is activated, when the cgroup tells all, and for claims found at a
 	// restart.
 	owner *process.Handle
-	// capping is held while the caps of a lease that runs are read and changed, so that of two who do it the
-	// second sees what the first did. It is never taken inside of the store.
+	// capping is held while the caps of an attachment that runs are read and changed. So of two goroutines that do it,
+	// the second sees what the first did. It is never taken inside of the store.
 	capping sync.Mutex
 }
 

@@ -159,7 +159,7 @@ func nearest(reasons []mig.Reason) mig.Reason {
 }
 
 // Hardened returns a request for the smallest MIG instance that has the memory, if req is one for memory that only
-// hardware may enforce; else req.
+// hardware may enforce. Else it returns req.
 func Hardened(req sharing.Request) sharing.Request {
 	if req.Kind != sharing.KindShared || req.MinLevel != sharing.LevelHardware || req.Memory == 0 || req.Percent != 0 ||
 		req.GPUs != 1 || req.Profile != "" {

@@ -3,6 +3,6 @@
 
 // Package instances chooses, creates and shows the MIG instances of grants.
 //
-// Choose answers a request. A Reconciler creates the instances of containers before the containers wait for them, tries
-// again after a failure, and tells the container runtime which instances containers have.
+// Choose answers a request. A Reconciler creates the instances of containers before the containers wait for them, and
+// tries again after a failure. It reports to the container runtime which instances containers have.
 package instances

@@ -43,8 +43,8 @@ type Node interface {
 	Lend(ctx context.Context, id ledger.ClaimID, gpu sharing.GPURef, lent sharing.Bytes) error
 }
 
-// Lender changes loans, one change at a time: what it takes back for a claim it lends to no other grant before the
-// claim has it.
+// Lender changes burst memory, one change at a time. What it takes back for a grant goes to no other grant before that
+// one has it.
 type Lender struct {
 	Log  *slog.Logger
 	Node Node
@@ -147,9 +147,9 @@ func (l *Lender) measured(ctx context.Context, one ledger.Loan, gpu sharing.GPUR
 	return one
 }
 
-// Claim tries to claim. If that fails for lack of memory while burst memory is given, it takes back what is missing and
-// idle, and tries once more. missing returns how much has to come back on each GPU, without the GPUs where too much is
-// in use.
+// Claim tries to reserve a grant. If that fails for lack of memory while burst memory is given, it takes back what is
+// missing and idle, and tries once more. The result missing is how much has to come back on each GPU, without the GPUs
+// that have too much in use.
 func (l *Lender) Claim(ctx context.Context, try func() error,
 	missing func(inUse map[sharing.GPURef]bool) map[sharing.GPURef]sharing.Bytes) error {
 	err := try()

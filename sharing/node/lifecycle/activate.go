@@ -199,8 +199,8 @@ func (r *Activator) readyGroup(ctx context.Context, c ledger.Claim, att gpudrive
 const preloadedByEnv = "libkerf: named by LD_PRELOAD alone, since /etc/ld.so.preload is taken or cannot be made; a " +
 	"program that clears its environment does not count"
 
-// undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the claim stays
-// leased until the process ends: better an unwanted lease than memory that is in use and granted again.
+// undoArm takes back what arm did. If the process is in the cgroup all the same, the caps stay, and the grant stays
+// active until the process ends. An unwanted attachment is better than memory that is in use and granted again.
 func (r *Activator) undoArm(ctx context.Context, att gpudriver.Attached, id ledger.ClaimID, group cgroup.Group,
 	gpus []sharing.GPU) error {
 	if busy, err := group.Populated(); busy || (err != nil && !errors.Is(err, sharing.ErrNotFound)) {

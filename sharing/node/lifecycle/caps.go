@@ -34,8 +34,8 @@ func (r *Caps) splitGPUs(p sharing.Placement, att gpudriver.Attached) (own, othe
 	return own, others
 }
 
-// applyCaps limits the cgroup on its own GPUs, and to the least on the others so that nothing depends on
-// what the process does about its view of /dev. It returns the other GPUs that are so limited.
+// applyCaps limits the cgroup on its own GPUs. It sets the least limit on the others, so that nothing depends on what
+// the process does about its view of /dev. It returns the other GPUs that are so limited.
 func (r *Caps) applyCaps(ctx context.Context, att gpudriver.Attached, level sharing.Level, p sharing.Placement,
 	dir string, others []sharing.GPU, runs bool) ([]sharing.GPURef, error) {
 	own, rest := r.cappable(p), r.limitable(others)
@@ -100,8 +100,8 @@ func (r *Core) canLimit(l store.Reader, id sharing.GPURef) bool {
 }
 
 const (
-	// gateWidth is how many cgroups get their caps at once. The driver answers one question about a GPU at a time, so
-	// that more would only take turns with each other, and all of them would be ready as late as the last.
+	// gateWidth is how many cgroups get their caps at once. The driver answers one question about a GPU at a time. More
+	// would only alternate, and all of them would be ready as late as the last.
 	gateWidth = 2
 	// gateTime is how long one keeps its place while others wait: a GPU that answers slowly must hold up its own only.
 	gateTime = 10 * time.Millisecond
@@ -117,8 +117,8 @@ func newGate(width int, keep time.Duration) *gate {
 	return &gate{places: make(chan struct{}, width), time: keep}
 }
 
-// enter waits for a place, and returns the function that gives it up, which may be called late: the place is given up
-// by itself after the gate's time. An error means that ctx ended before; it wraps sharing.ErrUnavailable.
+// enter waits for a place, and returns the function that gives it up. The call may come late: the gate takes the place
+// back after its time. An error means that ctx ended before; it wraps sharing.ErrUnavailable.
 func (g *gate) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case g.places <- struct{}{}:

@@ -67,8 +67,8 @@ func (r *Resizer) lowerable(ctx context.Context, att gpudriver.Attached, g ledge
 	return nil
 }
 
-// useOf is the present usage of one GPU by a lease and those that share its cap. It is the driver's count if the
-// driver enforces a limit, else the sum over its processes, also ended ones. known is false if either is incomplete.
+// useOf is the present usage of one GPU by a grant and those that share its cap. If the driver enforces a limit, it is
+// the driver's count, else the sum over its processes, also ended ones. If either is incomplete, known is false.
 func (r *Resizer) useOf(ctx context.Context, att gpudriver.Attached, g ledger.Grant,
 	gpu sharing.GPURef) (used sharing.Bytes, known bool) {
 	b, of := r.Enforcer(g, &att)

@@ -29,9 +29,9 @@ func (r *Reserver) Claim(ctx context.Context, peer Peer, name string, asked shar
 	return r.claimAs(ctx, peer, name, asked, r.mayPreload(peer), nil)
 }
 
-// ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to make:
-// kerf-hook arms it, by the claim's id. Until then the claim is held while the calling process lives or, with
-// a hold of more than 0, for that long.
+// ClaimForContainer is Claim for a container that is no pod's and that the calling process is about to create. The hook
+// activates it, by the grant's id. Until then the grant is reserved while the calling process lives or, with a hold of
+// more than 0, for that long.
 func (r *Reserver) ClaimForContainer(ctx context.Context, peer Peer, name string, asked sharing.Request,
 	hold time.Duration) (ledger.ClaimID, error) {
 	if peer.UID != 0 {
@@ -52,8 +52,8 @@ func (r *Reserver) ClaimForContainer(ctx context.Context, peer Peer, name string
 	return id, nil
 }
 
-// mayPreload says why libkerf cannot enforce the cap of a process. libkerf needs a private mount namespace and a
-// folder of one user, which the agent must be able to enter.
+// mayPreload is why libkerf cannot enforce the cap of a process. It needs a private mount namespace and a folder of one
+// user, which the agent must be able to enter.
 func (r *Reserver) mayPreload(peer Peer) choice.Without {
 	may, err := process.MayMount(peer.PID)
 	override := peer.UID == 0

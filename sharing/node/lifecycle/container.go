@@ -21,13 +21,13 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/store"
 )
 
-// ArmContainer puts the cap on a container's cgroup, reads it back and takes the lease. The container's
-// program does not run yet: its OCI runtime waits for kerf-hook, which waits for this answer, and fails the
-// start unless it is nil. To ask again, as each hook of one container does, changes nothing.
+// ArmContainer puts the cap on a container's cgroup, reads it back and adds the attachment. The container's program
+// does not run yet: its OCI runtime waits for kerf-hook, which waits for this answer. It fails the start unless the
+// answer is nil. Another call, as by each hook of one container, changes nothing.
 //
-// An error that wraps ErrUnavailable may pass; the hook asks again for a while. Any other is final:
-// ErrNotFound for a container that was made without a grant, ErrInvalid for an amount that is not the
-// grant's, ErrStale for a process that is not the container's, ErrConflict for a claim in use by another.
+// An error that wraps ErrUnavailable may pass; the hook asks again for a while. Any other is final. ErrNotFound is a
+// container that was created without a grant, and ErrInvalid an amount that is not the grant's. ErrStale is a process
+// that is not the container's, and ErrConflict a grant in use by another.
 func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) error {
 	start := time.Now()
 	proc, group, err := r.containerProcess(call)
@@ -78,8 +78,8 @@ func (r *Activator) ArmContainer(ctx context.Context, call sharing.HookCall) err
 	return nil
 }
 
-// containerProcess makes sure that the process is the container's: it is in a cgroup that bears the
-// container's id, where the OCI runtime put it and it cannot leave.
+// containerProcess makes sure that the process is the container's. It is in a cgroup that bears the container's id,
+// where the OCI runtime put it and which it cannot leave.
 func (r *Activator) containerProcess(call sharing.HookCall) (*process.Handle, cgroup.Group, error) {
 	if len(call.ContainerID) < minContainerID {
 		return nil, cgroup.Group{}, fmt.Errorf(
@@ -239,10 +239,10 @@ func beginActivation(l *ledger.Ledger, g ledger.Grant, containerID string, group
 	return nil
 }
 
-// armContainer does the work without the lock; h is busy. It freezes nothing, unlike the activation of a process: the
-// OCI runtime waits for the hook in the process that is to become the container's, and nothing of the tenant has run
-// yet, so nothing can hold GPU memory. A crash at any point leaves a lease on record whose caps the next start puts
-// back, with the hook still waiting.
+// armContainer does the work without the lock; h is busy. It freezes nothing, unlike the activation of a process. The
+// OCI runtime waits for the hook in the process that is to become the container's. Nothing of the tenant has run yet,
+// so nothing can use GPU memory. A crash at any point leaves an attachment in the checkpoint with the hook still
+// waiting. The next start restores its caps.
 func (r *Activator) armContainer(ctx context.Context, g ledger.Grant, att gpudriver.Attached, group cgroup.Group,
 	proc *process.Handle) (err error) {
 	if err := r.Store.Save(); err != nil {

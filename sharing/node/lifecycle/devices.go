@@ -71,8 +71,8 @@ func (r *Devices) SetInstanceHealth(gpu sharing.GPUID, in sharing.Instance, h sh
 	r.Announce()
 }
 
-// SetTrouble tells which GPUs must not be used although the health watch finds them healthy, and why: their MIG
-// instances are not as they should be, and could not be made so.
+// SetTrouble sets which GPUs must not be used although the health check finds them healthy, and why. Their MIG
+// instances differ from the desired ones, and the reconciler could not correct them.
 func (r *Devices) SetTrouble(why map[sharing.GPUID]string) {
 	changed := false
 	_ = r.Store.Note(func(l *ledger.Ledger) error {

@@ -37,8 +37,8 @@ func (r *Resizer) Loans(gpu sharing.GPURef) (v ledger.View, out []ledger.Loan) {
 	return v, out
 }
 
-// lendable reports whether the grant is in use as a whole, and held to its size in a way that can change while it
-// runs: where nothing holds it, nothing can be taken back.
+// lendable reports whether the grant is in use as a whole, and has a cap that can change while it runs. Without such a
+// cap, no memory can be taken back.
 func (r *Resizer) lendable(g ledger.Grant) bool {
 	if g.Lease == nil || len(g.Lease.Part) > 0 {
 		return false

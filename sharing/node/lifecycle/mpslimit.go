@@ -19,8 +19,8 @@ import (
 
 // MPS gives each client its limit when it connects: the lower one of its daemon's and its environment's. It changes
 // neither for a connected client. So a grant under MPS can grow at any time, for programs that start with the new
-// environment. It can shrink only while none of its processes is a client, and no other lease of the daemon has more:
-// then the daemon's limit is the lower one.
+// environment. It can shrink only while none of its processes is a client, and no other grant of the daemon has more.
+// Then the daemon's limit is the lower one.
 
 // lowerableMPS rejects a lower limit that MPS would not enforce for all clients. ErrConflict names the clients with
 // the old limit; ErrUnavailable means that they are unknown. The daemon already has the lower limit, for clients that
@@ -89,8 +89,8 @@ func (r *Resizer) noteStart(c resizing) {
 	})
 }
 
-// StartedWhy says which processes of a lease have less than its size because they were started before it grew. now are
-// those of the lease, if they were looked at.
+// StartedWhy says which processes of an attachment have less than its cap because they started before it grew. Those of
+// the attachment are now, if they were read.
 func StartedWhy(g ledger.Grant, now []int) string {
 	if g.Lease == nil || g.Lease.StartedWith == 0 {
 		return ""

@@ -21,10 +21,10 @@ const CapRaisedReason = "GPUMemoryCapRaised"
 
 var _ startcheck.Node = (*Caps)(nil)
 
-// ReadLimits reads the driver's limits of a container that was activated: the caps on its own GPUs, and the least
-// limit on all others that had it then. There are none where the driver limits no memory. Errors: sharing.ErrNotFound
-// if the container has no active grant, sharing.ErrUnavailable if no driver answers or a GPU of the grant takes no
-// limit now.
+// ReadLimits reads the driver's limits of an activated container. They are the caps on its own GPUs, and the least
+// limit on all others that had it then. If the driver limits no memory, there are none. The error is
+// sharing.ErrNotFound if the container has no active grant. It is sharing.ErrUnavailable if no driver answers or a GPU
+// of the grant takes no limit now.
 func (r *Caps) ReadLimits(ctx context.Context, containerID string) ([]startcheck.Limit, error) {
 	id, err := r.settled(ctx, containerID)
 	if err != nil {

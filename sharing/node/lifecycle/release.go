@@ -109,8 +109,8 @@ func (r *Releaser) pass(ctx context.Context, ids []ledger.ClaimID) {
 	}
 }
 
-// beginEnd marks the lease as busy if its cgroup is empty. Only one at a time: a claim that is busy refuses
-// its next container. again is true for a lease that may be over, and cannot end now.
+// beginEnd marks the grant as busy if its cgroup is empty. Only one can do so at a time: a busy grant rejects its next
+// container. If the attachment may be over and cannot end now, again is true.
 func (r *Releaser) beginEnd(id ledger.ClaimID) (begun, again bool) {
 	_ = r.Store.Note(func(l *ledger.Ledger) error {
 		g, _ := l.Get(id)
@@ -137,9 +137,9 @@ func (r *Releaser) beginEnd(id ledger.ClaimID) (begun, again bool) {
 	return begun, again
 }
 
-// end takes the caps off, removes the cgroup and forgets the claim, in this order, so that a crash in
-// between leaves an empty cgroup of ours, which Restore removes. The record is the caller's to write. done is
-// false when the lease goes on.
+// end takes the caps off, removes the cgroup and forgets the grant, in this order. So a crash in between leaves an
+// empty cgroup of Kerf, which Restore removes. The caller writes the checkpoint. If the attachment goes on, done is
+// false.
 func (r *Releaser) end(ctx context.Context, id ledger.ClaimID) (done bool, err error) {
 	att, known := r.Driver.Get(), r.Driver.Seen()
 	g, _ := r.Store.Get(id)
@@ -185,9 +185,9 @@ func (r *Releaser) ended(l *ledger.Ledger, g ledger.Grant) error {
 	return err
 }
 
-// charged asks the driver whether memory is still the grant's although no process is in its cgroup: one left the cgroup
-// with memory in hand, another process keeps what the grant's processes held, or the driver has not torn down yet. Such
-// memory is not free, so the lease goes on; left then says so. A lost GPU holds nothing.
+// charged asks the driver whether memory is still charged to the grant although no process is in its cgroup. One may
+// have left the cgroup with memory, another process may keep memory of the grant, or the driver has not freed it yet.
+// Such memory is not free, so the attachment goes on, and left says so. A lost GPU has no memory in use.
 func (r *Releaser) charged(ctx context.Context, att *gpudriver.Attached, g ledger.Grant) (left string, err error) {
 	if att == nil || g.Lease == nil {
 		return "", nil

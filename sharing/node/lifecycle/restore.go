@@ -61,8 +61,7 @@ func (r *Finder) restoreAll(l *ledger.Ledger, found store.Loaded) error {
 	if err := r.findOrphans(known); err != nil {
 		return err
 	}
-	// If the record was lost, some of the regions may turn out to be those of grants that run, and all stay until the
-	// next start.
+	// If the checkpoint was lost, some of the regions may belong to grants that run. So all stay until the next start.
 	if !found.Unrecorded {
 		r.Libkerf.Sweep()
 	}
@@ -136,8 +135,8 @@ func (r *Finder) adopt(l *ledger.Ledger, c ledger.Claim, a ledger.Attachment) er
 	return nil
 }
 
-// findOrphans lists our cgroups that the record does not know: empty ones are removed (a crash came before
-// the record), others wait for a driver that tells what they may use.
+// findOrphans lists Kerf's cgroups that the checkpoint does not know. It removes empty ones (a crash came before the
+// checkpoint). Others wait until a driver reports what they may use.
 func (r *Finder) findOrphans(known map[string]bool) error {
 	names, err := r.Cgroups.Children(r.Parent)
 	if err != nil && !errors.Is(err, sharing.ErrNotFound) {

@@ -209,9 +209,9 @@ func (r *Finder) letGoOf(l *ledger.Ledger, listed map[string]bool) {
 	}
 }
 
-// ContainerMade tells that the container runtime has made a container that our guard is on, and the note that
-// it carries: that of its grant if it was made with what Inject gave, else none. Without having heard either
-// of a container, the runtime arms no claim of a pod for it.
+// ContainerMade reports that the container runtime has created a container with Kerf's hook device, and the annotation
+// on it. That is its grant's if it was created with what Inject gave, else none. Before this or Inject, no grant of a
+// pod is activated for the container.
 func (r *Finder) ContainerMade(containerID, note string) {
 	rec, err := record.DecodeGrant(note)
 	_ = r.Store.Note(func(l *ledger.Ledger) error {

@@ -4,9 +4,8 @@
 // Package metrics is the agent's exposition: what the node API shows, as Prometheus metrics, and counters of
 // what the runtime did.
 //
-// It promises that a value which is not known is absent, never zero, and that the number of series is
-// bounded by GPUs and living grants. Labels that a user chose (a grant's name) were validated before they
-// reach it.
+// It promises that an unknown value is absent, never zero, and that GPUs and living grants bound the number of series.
+// Labels that a user chose (a grant's name) were validated before they reach it.
 //
 // It does not sample by itself: each scrape asks the node once.
 package metrics

@@ -66,8 +66,8 @@ func (e *Events) Injected(took time.Duration, err error) {
 // Allocated counts the duration of one answer to kubelet.
 func (e *Events) Allocated(took time.Duration) { e.allocSeconds.Observe(took.Seconds()) }
 
-// latencies are buckets from 20 microseconds to about 4 seconds, each half as large again as the one before:
-// fine enough that a 99th percentile means something.
+// latencies are buckets from 20 microseconds to about 4 seconds, each half as large again as the one before. That is
+// fine enough for a 99th percentile.
 func latencies() []float64 { return prometheus.ExponentialBuckets(20e-6, 1.5, 31) }
 
 // ConfigApplied counts one config that was applied.

@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// TestPaceOfAMillionClaims lets a user try a million claims within 10 s: it gets its burst and its rate, another user
-// and root are not affected, and claims that were taken can be activated.
+// TestPaceOfAMillionClaims lets a user try a million claims within 10 s. It gets its burst and its rate. Another user
+// and root are not affected, and successful claims can be activated.
 func TestPaceOfAMillionClaims(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := newPace(func() time.Time { return now })

@@ -14,10 +14,11 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/lists"
 )
 
-// unlistedIn is what a GPU has in use beyond what belongs to known processes, and beyond the managed memory that
-// libkerf has charged. It is false where the driver does not know what each process has. Programs cause it by managed
-// memory, by memory that they exported and released, which lives as long as a file or another process holds it, and by
-// ending before they were seen while another process has their files open.
+// unlistedIn is what a GPU has in use beyond the memory of known processes and the managed memory that libkerf has
+// charged. It is false if the driver does not know what each process has. Programs cause it in these ways:
+//   - They use managed memory.
+//   - They export memory and release it. It lives as long as a file or another process holds it.
+//   - They end before a sample has them, while another process has their files open.
 func unlistedIn(r Reading, look lists.Look, managed sharing.Bytes) (sharing.Bytes, bool) {
 	sum := managed
 	for _, use := range r.Processes {
@@ -78,7 +79,7 @@ func (s Sample) Unattributed(gpu sharing.GPU, grants []ledger.Grant) string {
 	return text + fmt.Sprintf(". Kerf does not know its owner. Grants on the GPU: %s", strings.Join(on, ", "))
 }
 
-// Touches reports whether a placement has a share on the GPU. A share on a MIG instance counts for the whole GPU: the
+// Touches reports whether a placement has a share on the GPU. A share on a MIG instance counts for the whole GPU. The
 // GPU's list has its processes, too, and a driver may not report the instance of a process.
 func Touches(p sharing.Placement, gpu sharing.GPURef) bool {
 	return slices.ContainsFunc(p, func(f sharing.Share) bool { return f.GPU.UUID == gpu.UUID })

@@ -172,9 +172,9 @@ func (o *Options) Complete(pidSpace string) error {
 	return nil
 }
 
-// checkPIDSpace finds out which pid namespace the agent is in, and which one has all processes that its GPUs serve. A
-// node of a cluster may be a container itself, so there the node's own counts: an agent that is not in it does not
-// start (process.JoinHostCgroups).
+// checkPIDSpace finds the agent's pid namespace, and the one that has all processes of its GPUs. A node of a cluster
+// may be a container itself. There the node's own counts: an agent outside of it does not start
+// (process.JoinHostCgroups).
 func (o *Options) checkPIDSpace(stand string) error {
 	o.Driver.PIDs = backend.PIDSpace{Initial: process.InitialPIDSpace}
 	o.Driver.PIDs.Own, o.Driver.PIDs.Err = process.PIDSpace(os.Getpid())

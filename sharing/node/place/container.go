@@ -128,8 +128,8 @@ func (n *Node) chooseInstance(req sharing.Request, advice sharing.Advice) (shari
 	return p, nil
 }
 
-// Hardened is a request for memory that only hardware may enforce as one for the smallest MIG instance that has it, if
-// the node creates instances. Any other request stays as it is.
+// Hardened turns a request for memory that only hardware may enforce into one for the smallest MIG instance that has
+// it. It does so if the node creates instances. Any other request stays as it is.
 func (n *Node) Hardened(req sharing.Request) sharing.Request {
 	gives := func(v ledger.View) bool { return v.GPU.MIG || n.Modes.Turns(v.GPU.UUID) }
 	hard := instances.Hardened(req)
@@ -148,9 +148,9 @@ func (n *Node) HardenedAll(list []sharing.Request) []sharing.Request {
 	return out
 }
 
-// chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes
-// are no advice: either no node has enough GPUs, and then any split is on those nodes, or kubelet has no
-// topology policy and took ids by chance, and then NVLink, which the allocator looks at, matters more.
+// chooseNear takes whole GPUs from the NUMA node that kubelet's topology manager chose. Ids of several nodes are no
+// advice. Either no node has enough GPUs, and then any split is on those nodes. Or kubelet has no topology policy and
+// took ids by chance; then NVLink matters more, which the allocator considers.
 func chooseNear(states []allocator.GPUState, req sharing.Request, near []sharing.Near) (sharing.Placement, bool) {
 	if req.Kind != sharing.KindWhole || len(near) != 1 || near[0].Count != req.GPUs {
 		return nil, false

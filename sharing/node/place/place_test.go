@@ -518,8 +518,8 @@ func TestUserQuota(t *testing.T) {
 	}
 }
 
-// A request that only hardware may enforce becomes one for an instance if the node creates instances, and its refusal
-// has the reason of the GPU that came nearest.
+// A request that only hardware may enforce becomes one for an instance if the node creates instances. Its rejection has
+// the reason of the nearest GPU.
 func TestInstances(t *testing.T) {
 	req := gib(10)
 	req.MinLevel = sharing.LevelHardware

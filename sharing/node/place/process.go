@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/ledger"
 )
 
-// Process places the request of a process. asked is the request as the user wrote it, and req the complete one. but
-// replaces answers of backends. Errors: those of Container, and those of the user's quota and the profile's bounds.
+// Process places the request of a process. The user wrote asked, and req is the complete request. but replaces answers
+// of backends. Errors: those of Container, and those of the user's quota and the profile's bounds.
 func (n *Node) Process(uid uint32, asked, req sharing.Request, but choice.Without) (Placed, error) {
 	req = n.Hardened(req)
 	if err := n.withinQuota(uid, req.Memory); err != nil { // before anything is taken from others for it

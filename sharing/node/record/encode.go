@@ -15,9 +15,9 @@ import (
 // Encode renders the record.
 func Encode(r Record) ([]byte, error) { return new(Encoder).Encode(r) }
 
-// Encoder renders records that follow each other, of which most grants are as before: a container's start waits for two
-// of them, and most of the time would be spent on the others' grants. The zero value is ready; it is not for several at
-// once.
+// Encoder renders records that follow each other; most of their grants do not change. A container's start waits for two
+// records, and the other grants would take most of that time. The zero value is ready. One goroutine at a time may use
+// it.
 type Encoder struct {
 	before map[string]rendered
 	// turn counts the records, so that grants that the last one did not have are known.

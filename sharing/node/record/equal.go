@@ -5,8 +5,8 @@ package record
 
 import "slices"
 
-// equal reports whether both have the same text. It is asked for each grant of a node whenever one of them changes, for
-// which reflection is slow; a test holds it to all fields.
+// equal reports whether both have the same text. It runs for each grant of a node whenever one of them changes, and
+// reflection is too slow for that. A test checks that it compares all fields.
 func (g Grant) equal(o Grant) bool {
 	return g.ID == o.ID && g.Name == o.Name && g.UID == o.UID && g.PID == o.PID && g.PodUID == o.PodUID &&
 		g.Container == o.Container &&

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record is the agent's state file, from which a restarted agent recovers its grants: boot ID, cgroup and
-// inode, and the amounts that are set.
+// Package record is the agent's checkpoint, from which a restarted agent recovers its grants. It has the boot ID,
+// cgroup and inode, and the amounts that are set.
 //
 // It promises that Decode accepts only what Encode wrote: a checksum covers every byte of the body. Unknown fields,
 // another schema or a bad checksum are errors. It has separate types, so that a change of the model does not change the
@@ -23,8 +23,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Schema is the version that this program writes. It reads this and all before: schema 2 added what containers need,
-// schema 3 the backend and bursts, schema 4 priorities and shared caps, schema 5 MIG instances.
+// Schema is the version that this program writes. It reads this and all before. Schema 2 added what containers need,
+// and schema 3 the backend and bursts. Schema 4 added priorities and shared caps, and schema 5 MIG instances.
 const Schema = 5
 
 // maxSize bounds what is read: 10,000 grants are about 5 MiB.
@@ -165,7 +165,7 @@ func Decode(data []byte) (Record, error) {
 }
 
 // trailing is the number of line breaks at the end. Encode writes as many as the number of the schema, which the
-// checksum does not cover: a flipped bit must not make a record look like one of a newer agent. Agents before that
+// checksum does not cover. So a flipped bit cannot make a record look like one of a newer agent. Agents before that
 // wrote one.
 func trailing(data []byte) int { return len(data) - len(bytes.TrimRight(data, "\n")) }
 

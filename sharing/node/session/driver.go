@@ -139,8 +139,8 @@ func idsOf(gpus []sharing.GPU) []sharing.GPUID {
 	return ids
 }
 
-// reprobe asks again for the level of GPUs whose first probe could not tell, one that was lost, say, and for backends
-// that the configuration did not list at first. It sleeps while there is none.
+// reprobe asks again for the level of GPUs whose first probe gave no answer, such as a lost one. It also probes
+// backends that the config did not list at first. It sleeps while there is none.
 func (s *Session) reprobe(ctx context.Context, lib *nvml.Library, att gpudriver.Attached) error {
 	backend := s.backend(lib)
 	levels := maps.Clone(att.Levels)
@@ -203,8 +203,8 @@ func rescan(ctx context.Context, lib *nvml.Library, had []sharing.GPUID) error {
 	}
 }
 
-// backend is the driver's memory limits, with scratch cgroups of ours to probe them on: one that a crash
-// leaves behind is empty, and removed at the next start.
+// backend is the driver's memory limits, with scratch cgroups of Kerf to probe them on. One that a crash leaves behind
+// is empty, and removed at the next start.
 func (s *Session) backend(lib *nvml.Library) *driver.Driver {
 	return driver.New(lib, driver.InHierarchy(s.Cgroups,
 		func() string { return path.Join(s.Parent, "probe-"+s.NewID()) }))

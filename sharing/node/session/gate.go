@@ -11,12 +11,12 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// gate keeps this agent's own calls off a GPU while its MIG instances are changed: the driver takes an instance that
-// anybody has a handle of for one in use.
+// gate keeps this agent's own calls off a GPU while its MIG instances are changed. To the driver, an instance with an
+// open handle is in use.
 type gate struct {
 	mu sync.Mutex
-	// inside counts the calls on a GPU, shut has the GPUs that are closed, each with a channel that is closed once the
-	// last call is out.
+	// inside counts the calls on a GPU. The GPUs that are closed are in shut, each with a channel that is closed once
+	// the last call is out.
 	inside map[sharing.GPUID]int
 	shut   map[sharing.GPUID]chan struct{}
 }

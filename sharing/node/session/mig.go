@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// migEvery is how often each GPU's MIG mode and instances are compared with what the pool wants: idle instances
+	// migEvery is how often each GPU's MIG mode and instances are compared with the pool's layout. Idle instances
 	// expire, recovery is tried again, and other programs change instances without an event.
 	migEvery = time.Second
 	// MIGDir is the folder of the MIG journals, below the folder of what outlives a reboot.

@@ -32,7 +32,7 @@ func (m *migNews) to(tell func(reason, message string)) {
 	m.tell = tell
 }
 
-// say tells of a GPU: why it gives no instances, or why it is not as its pool wants it; both empty where all is well.
+// say reports why a GPU gives no instances, or why it differs from its pool's layout. Both are empty if all is well.
 func (m *migNews) say(gpu sharing.GPUID, trouble, waits string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// The points at which a crash test may stop the agent during a change of MIG instances: before and after each call that
-// changes the driver's state, and before and after each write of a journal.
+// A crash test may stop the agent at these points of a change of MIG instances. They are before and after each call
+// that changes the driver's state, and before and after each write of a journal.
 const (
 	pointDriver  = "mig-driver"
 	pointJournal = "mig-journal"

@@ -79,8 +79,8 @@ func (s *Source) First() string {
 	return c.Hash
 }
 
-// idleRule is a warning of a rule for compute that no backend of the pool, or of a rule for some of its GPUs, carries
-// out.
+// idleRule is a warning of a rule for compute that no backend of the pool enforces. The same for a rule for some of its
+// GPUs.
 func idleRule(c config.Config, pool config.Pool) string {
 	if pool.ComputePolicy != config.ComputeStrict || pool.Mode == config.ModeWhole {
 		return ""

@@ -78,8 +78,8 @@ func TestFollowConfig(t *testing.T) {
 	}
 }
 
-// A hundred changes in ten seconds, every second one with errors: one config is applied, the last valid one, once, and
-// what is rejected after it is reported once.
+// A hundred changes come in ten seconds, every second one with errors. One config is applied once: the last valid one.
+// What is rejected after it is reported once.
 func TestHundredChanges(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lastBad          bool
@@ -144,8 +144,8 @@ func TestHundredChanges(t *testing.T) {
 	}
 }
 
-// Kubelet's copy counts before the API server has answered. While the server is silent, it counts once the copy differs
-// from that at the silence's beginning: that one may be older than the last answer.
+// Kubelet's copy counts before the API server has answered. While the server is silent, the copy counts once it differs
+// from the copy at the start of the silence. That one may be older than the last answer.
 func TestFallback(t *testing.T) {
 	var f fallback
 	look := func(hash string, silent, want bool) {

@@ -36,9 +36,9 @@ func (s *Source) Labels() map[string]string {
 	return out
 }
 
-// FirstLabels learns the labels of the node's object before its first document is read: else the node would be of
-// another pool for a moment, and offer what that one does. ask asks the API server; where it does not answer, those of
-// before count.
+// FirstLabels reads the labels of the node's object before the first config. Else the node would be of another pool for
+// a moment, and advertise that pool's resources. The function ask asks the API server; if it does not answer, the
+// earlier labels count.
 func (s *Source) FirstLabels(ctx context.Context, ask func(context.Context) (map[string]string, error)) {
 	ctx, cancel := context.WithTimeout(ctx, labelsFirst)
 	defer cancel()

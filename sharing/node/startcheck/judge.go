@@ -5,8 +5,8 @@
 // once 250 ms later. Another hook of the container, or another NRI plugin, may change a limit after kerf-hook has set
 // it and read it back.
 //
-// It promises that Checker.Starting returns nil only if each limit was read and is as granted, and that a limit which
-// another program raised is set again within 250 ms plus one call of the driver.
+// It promises that Checker.Starting returns nil only if each limit was read and is as granted. A limit that another
+// program raised is set again within 250 ms plus one call of the driver.
 //
 // It does not promise anything about memory that a program took between the two readings.
 package startcheck

@@ -72,8 +72,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// FuzzJudge holds Judge against a naive reading of its rule: a container starts exactly if its own limit was read and
-// is from Want-Slack to Want, and that of the other GPU was read and is at most Want, or the GPU is lost.
+// FuzzJudge compares Judge with a naive reading of its rule. A container starts exactly if its own limit was read and
+// is from Want-Slack to Want. The limit of the other GPU was read and is at most Want, or the GPU is lost.
 func FuzzJudge(f *testing.F) {
 	f.Add(uint64(2*sharing.GiB), uint64(slack), uint8(0), uint8(0))
 	f.Add(uint64(1)<<63, uint64(1), uint8(1), uint8(2))

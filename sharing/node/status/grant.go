@@ -23,8 +23,8 @@ type Weaker struct {
 
 // Facts are what a node knows of a grant at one moment. A reason is empty if the fact is not so.
 type Facts struct {
-	// Lost is why the cap or the usage cannot be verified, Fault why the backend's server cannot, and Instance why the
-	// MIG instance is not there.
+	// Lost is why the cap or the usage cannot be verified. Fault is why the backend's server cannot be verified, and
+	// Instance why the MIG instance is missing.
 	Lost, Fault, Instance string
 	// Shared says with whom the cap is shared, and Started which processes started with less memory.
 	Shared, Started string
@@ -152,9 +152,9 @@ func eventsOf(g ledger.Grant, f Facts) []CapEvents {
 	return out
 }
 
-// Beyond says where the processes of a grant hold more than its cap although its backend enforces it: under the
-// driver's limit memory that other grants made and handed over, and what the driver takes for a program that counts its
-// memory itself. It does not say so if the guard watches the grant. Managed memory is in no process list, see
+// Beyond says where the processes of a grant use more than its cap although its backend enforces it. Under the driver's
+// limit that is memory that other grants made and handed over. It is also what the driver takes for a program that
+// counts its memory itself. It does not say so if the guard enforces the cap. Managed memory is in no process list, see
 // observe.Sample.Unattributed.
 func Beyond(g ledger.Grant, watched bool, s observe.Sample, index func(sharing.GPURef) int) (out []string) {
 	way := backend.PropertiesOf(g.Claim.Backend)

@@ -125,8 +125,8 @@ type CapEvents struct {
 	// began; only when Counted. The programs count it, and can write it.
 	Refused uint64
 	Counted bool
-	// Violations is how many times it was found past its cap since this agent started, and Delay for how long at most
-	// it had been so when that was found last; only when Watched.
+	// Violations is how many times it was found over its cap since this agent started. Delay is the longest time that
+	// it can have been so before it was found last. Both need Watched.
 	Violations uint64
 	Delay      time.Duration
 	Watched    bool

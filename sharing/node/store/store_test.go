@@ -71,8 +71,8 @@ func (b *bench) restore(t *testing.T, grants []record.Grant) {
 	}
 }
 
-// An agent of commit b8a025f wrote testdata/b8a025f.json. What this one reads of it and writes again is the very same
-// document, so that the older one reads it, too: there is a way back.
+// An agent of commit b8a025f wrote testdata/b8a025f.json. This agent reads it and writes the same bytes again, so that
+// the older one reads it, too: there is a way back.
 func TestTheWayBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, boot)

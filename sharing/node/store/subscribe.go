@@ -44,8 +44,8 @@ func (s *Subscription) Close() {
 // Ready receives when there may be something to take.
 func (s *Subscription) Ready() <-chan struct{} { return s.ready }
 
-// Take returns the transitions since the last call. resync is true if some before them are missing: the subscriber then
-// reads the grants, which are at least as new as what is missing.
+// Take returns the transitions since the last call. If resync is true, some before them are missing. The subscriber
+// then reads the grants, which are at least as new as what is missing.
 func (s *Subscription) Take() (steps []ledger.Transition, resync bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/node/settings/gpumode"
 )
 
-// restored gives the GPUs back the time slices, compute modes and power limits that an agent found and did not put
-// back, because it was killed. Where none is left to put back no driver is needed.
+// restored restores the time slices, compute modes and power limits of GPUs that an agent changed and did not restore,
+// because it was killed. If none is left, it needs no driver.
 func (r *Removal) restored(ctx context.Context) error {
 	boot, err := process.BootID()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/backend/mps"
 )
 
-// removedModes are compute modes by a driver that is opened when it is first needed: where no mode is to be restored,
-// no driver has to be there.
+// removedModes are compute modes by a driver that is opened at the first use. Without a mode to restore, no driver has
+// to be there.
 type removedModes struct {
 	options nvml.Options
 	lib     *nvml.Library

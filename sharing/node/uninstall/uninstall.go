@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall removes what the agent has put on a node: settings of GPUs, CDI specs, hooks, sockets, state,
-// cgroups, and the labels of the node.
+// Package uninstall removes what the agent has put on a node. That is settings of GPUs, CDI specs, hooks, sockets,
+// state, cgroups, and the labels of the node.
 //
 // It promises to wait until no agent runs and no process has a grant.
 package uninstall

@@ -18,7 +18,7 @@ func ref(pod string) sharing.ContainerRef {
 	return sharing.ContainerRef{PodUID: "uid-" + pod, Namespace: "ns", Pod: pod, Container: "main"}
 }
 
-// A pod is listed from its first refusal for want of room until it is placed or gone, and its wait begins with its
+// A pod is listed from its first rejection for lack of capacity until it is placed or gone. Its wait begins with its
 // first attempt.
 func TestNote(t *testing.T) {
 	full, fuller := &allocator.NoFit{Summary: "full"}, &allocator.NoFit{Summary: "fuller"}

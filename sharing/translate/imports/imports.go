@@ -178,8 +178,8 @@ type rule struct {
 	left, refused string
 }
 
-// apply names each value that no rule and no caller knows, and does what the rules say. carried are the paths that the
-// caller reads itself.
+// apply names each value that no rule and no caller knows, and does what the rules say. The caller reads the paths
+// carried itself.
 func (r *reader) apply(rules []rule, carried ...string) {
 	for _, l := range r.leaves {
 		i := slices.IndexFunc(rules, func(x rule) bool { return x.path == l.path })

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package translatetest has the table of pods on which both translators are tried: package translate, and the chart's
-// admission policies, which say the same in another language.
+// Package translatetest has the table of pods on which both translators are tested. They are package translate, and the
+// chart's admission policies, which say the same in another language.
 //
 // It is a package and no test, because the policies can be tried only where an API server is.
 package translatetest
@@ -33,7 +33,7 @@ type Case struct {
 // Main is the one container of most of the pods.
 const Main = "main"
 
-// one is a pod of one container, of pairs of a name and a value: a name with "@" in front is an annotation, another a
+// one is a pod of one container, of pairs of a name and a value. A name with "@" in front is an annotation, any other a
 // limit.
 func one(pairs ...string) translate.Pod {
 	p := translate.Pod{Annotations: map[string]string{},

@@ -9,28 +9,28 @@
 
 #include "load.h"
 
-static CUresult take_linear(struct load *l, struct piece *p)
+static CUresult take_linear(struct load *l, struct block *p)
 {
 	return l->cuda.alloc(&p->ptr, p->bytes);
 }
 
-static void give_linear(struct load *l, struct piece *p)
+static void give_linear(struct load *l, struct block *p)
 {
 	l->cuda.free(p->ptr);
 }
 
-static CUresult take_async(struct load *l, struct piece *p)
+static CUresult take_async(struct load *l, struct block *p)
 {
 	TRY(l->cuda.alloc_async(&p->ptr, p->bytes, NULL));
 	return l->cuda.stream_sync(NULL);
 }
 
-static void give_async(struct load *l, struct piece *p)
+static void give_async(struct load *l, struct block *p)
 {
 	l->cuda.free_async(p->ptr, NULL);
 }
 
-static CUresult take_vmm(struct load *l, struct piece *p)
+static CUresult take_vmm(struct load *l, struct block *p)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
@@ -51,24 +51,24 @@ static CUresult take_vmm(struct load *l, struct piece *p)
 	return ret;
 }
 
-static void give_vmm(struct load *l, struct piece *p)
+static void give_vmm(struct load *l, struct block *p)
 {
 	l->cuda.unmap(p->ptr, p->bytes);
 	l->cuda.unreserve(p->ptr, p->bytes);
 	l->cuda.release_handle(p->handle);
 }
 
-/* Rows of 64 KiB, so that the pitch adds nothing; a smaller piece is one row. */
+/* Rows of 64 KiB, so that the pitch adds nothing; a smaller block is one row. */
 #define ROW ((size_t)64 << 10)
 
-static CUresult take_pitched(struct load *l, struct piece *p)
+static CUresult take_pitched(struct load *l, struct block *p)
 {
 	size_t pitch, width = p->bytes < ROW ? p->bytes : ROW;
 	return l->cuda.alloc_pitch(&p->ptr, &pitch, width, (p->bytes + width - 1) / width, 16);
 }
 
 /* What does not fit on the GPU stays with the host, and is no error. */
-static CUresult take_managed(struct load *l, struct piece *p)
+static CUresult take_managed(struct load *l, struct block *p)
 {
 	TRY(l->cuda.alloc_managed(&p->ptr, p->bytes, CU_MEM_ATTACH_GLOBAL));
 	CUresult ret = l->cuda.prefetch(p->ptr, p->bytes, l->device, NULL);
@@ -79,7 +79,7 @@ static CUresult take_managed(struct load *l, struct piece *p)
 	return ret;
 }
 
-static CUresult take_pool(struct load *l, struct piece *p)
+static CUresult take_pool(struct load *l, struct block *p)
 {
 	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				       .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
@@ -93,7 +93,7 @@ static CUresult take_pool(struct load *l, struct piece *p)
 }
 
 /* Rows of 64 KiB in layers of equal height, within what a GPU allows of each side. */
-static CUresult take_array(struct load *l, struct piece *p)
+static CUresult take_array(struct load *l, struct block *p)
 {
 	const size_t texel = 16, most = 16384;
 	size_t rows = (p->bytes + ROW - 1) / ROW, layers = (rows + most - 1) / most;
@@ -102,12 +102,12 @@ static CUresult take_array(struct load *l, struct piece *p)
 	return l->cuda.array_create(&p->array, &desc);
 }
 
-static void give_array(struct load *l, struct piece *p)
+static void give_array(struct load *l, struct block *p)
 {
 	l->cuda.array_destroy(p->array);
 }
 
-static void drop_graph(struct load *l, struct piece *p)
+static void drop_graph(struct load *l, struct block *p)
 {
 	if (p->exec)
 		l->cuda.exec_destroy(p->exec);
@@ -115,7 +115,7 @@ static void drop_graph(struct load *l, struct piece *p)
 	l->cuda.graph_trim(l->device);
 }
 
-static CUresult take_graph(struct load *l, struct piece *p)
+static CUresult take_graph(struct load *l, struct block *p)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = {
 		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -138,7 +138,7 @@ static CUresult take_graph(struct load *l, struct piece *p)
 	return ret;
 }
 
-static void give_graph(struct load *l, struct piece *p)
+static void give_graph(struct load *l, struct block *p)
 {
 	l->cuda.free(p->ptr);
 	drop_graph(l, p);
@@ -146,19 +146,19 @@ static void give_graph(struct load *l, struct piece *p)
 
 #define PTX ".version 7.0\n.target sm_52\n.address_size 64\n"
 
-static CUresult take_module(struct load *l, struct piece *p)
+static CUresult take_module(struct load *l, struct block *p)
 {
 	char image[200];
 	snprintf(image, sizeof image, PTX ".visible .global .align 16 .b8 kerf_load[%zu];\n", p->bytes);
 	return l->cuda.module_load(&p->module, image);
 }
 
-static void give_module(struct load *l, struct piece *p)
+static void give_module(struct load *l, struct block *p)
 {
 	l->cuda.module_unload(p->module);
 }
 
-static CUresult take_library(struct load *l, struct piece *p)
+static CUresult take_library(struct load *l, struct block *p)
 {
 	char image[200];
 	if (!l->cuda.library_load || !l->cuda.library_unload)
@@ -167,13 +167,13 @@ static CUresult take_library(struct load *l, struct piece *p)
 	return l->cuda.library_load(&p->library, image, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-static void give_library(struct load *l, struct piece *p)
+static void give_library(struct load *l, struct block *p)
 {
 	l->cuda.library_unload(p->library);
 }
 
-/* A limit of the context grows by each piece, and a launch is what takes it. It goes with the context. */
-static CUresult grow(struct load *l, struct piece *p, int limit)
+/* A limit of the context grows by each block, and a launch is what takes it. It goes with the context. */
+static CUresult grow(struct load *l, struct block *p, int limit)
 {
 	CUmodule module;
 	size_t now;
@@ -191,18 +191,18 @@ static CUresult grow(struct load *l, struct piece *p, int limit)
 	return ret;
 }
 
-static CUresult take_heap(struct load *l, struct piece *p)
+static CUresult take_heap(struct load *l, struct block *p)
 {
 	return grow(l, p, CU_LIMIT_MALLOC_HEAP_SIZE);
 }
 
-static CUresult take_printf(struct load *l, struct piece *p)
+static CUresult take_printf(struct load *l, struct block *p)
 {
 	return grow(l, p, CU_LIMIT_PRINTF_FIFO_SIZE);
 }
 
 /* The stack of each thread that can run at once grows together; what it came to is seen by what is free. */
-static CUresult take_stack(struct load *l, struct piece *p)
+static CUresult take_stack(struct load *l, struct block *p)
 {
 	enum { UNIT = 1 << 10 };
 	size_t before, after, total, now;
@@ -211,7 +211,7 @@ static CUresult take_stack(struct load *l, struct piece *p)
 	TRY(l->cuda.attribute(&threads, MAX_THREADS_PER_MULTIPROCESSOR, l->device));
 	size_t all = (size_t)processors * (size_t)threads, more = (p->bytes + all - 1) / all;
 	TRY(l->cuda.get_limit(&now, CU_LIMIT_STACK_SIZE));
-	struct piece grown = { .bytes = (more + UNIT - 1) / UNIT * UNIT };
+	struct block grown = { .bytes = (more + UNIT - 1) / UNIT * UNIT };
 	TRY(l->cuda.mem_info(&before, &total));
 	TRY(grow(l, &grown, CU_LIMIT_STACK_SIZE));
 	TRY(l->cuda.mem_info(&after, &total));
@@ -219,14 +219,14 @@ static CUresult take_stack(struct load *l, struct piece *p)
 	return CUDA_SUCCESS;
 }
 
-static void give_heap(struct load *l, struct piece *p)
+static void give_heap(struct load *l, struct block *p)
 {
 	(void)l;
 	(void)p;
 }
 
-/* What a context costs is seen by what is free; where that does not change, it is taken for all of the piece. */
-static CUresult take_context(struct load *l, struct piece *p)
+/* What a context costs is seen by what is free; where that does not change, it is taken for all of the block. */
+static CUresult take_context(struct load *l, struct block *p)
 {
 	size_t before, after, total;
 	TRY(l->cuda.mem_info(&before, &total));
@@ -236,12 +236,12 @@ static CUresult take_context(struct load *l, struct piece *p)
 	return l->cuda.set_current(l->context);
 }
 
-static void give_context(struct load *l, struct piece *p)
+static void give_context(struct load *l, struct block *p)
 {
 	l->cuda.ctx_destroy(p->context);
 }
 
-static CUresult take_green(struct load *l, struct piece *p)
+static CUresult take_green(struct load *l, struct block *p)
 {
 	size_t before, after, total;
 	CUdevResource all;
@@ -257,14 +257,14 @@ static CUresult take_green(struct load *l, struct piece *p)
 	return CUDA_SUCCESS;
 }
 
-static void give_green(struct load *l, struct piece *p)
+static void give_green(struct load *l, struct block *p)
 {
 	l->cuda.green_destroy(p->green);
 }
 
 /* Rows of 64 KiB, whole tiles of 128 by 128 texels of 4 bytes; only the array holds what is mapped into it. A
  * real GPU has no rows for more than 1 GiB in one. */
-static CUresult take_sparse(struct load *l, struct piece *p)
+static CUresult take_sparse(struct load *l, struct block *p)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device },
@@ -298,7 +298,7 @@ static CUresult take_sparse(struct load *l, struct piece *p)
 	return ret;
 }
 
-CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGenericAllocationHandle *handle)
+CUresult make_whole(struct load *l, struct block *p, int handles, CUmemGenericAllocationHandle *handle)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = handles,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, l->device } };
@@ -309,7 +309,7 @@ CUresult make_whole(struct load *l, struct piece *p, int handles, CUmemGenericAl
 }
 
 /* A team of one, which alone holds what is bound to it. */
-static CUresult make_team(struct load *l, struct piece *p, bool of)
+static CUresult make_team(struct load *l, struct block *p, bool of)
 {
 	CUmemGenericAllocationHandle handle;
 	if (!l->cuda.team_create || !l->cuda.team_add || (of ? !l->cuda.team_bind_of : !l->cuda.team_bind))
@@ -329,25 +329,25 @@ static CUresult make_team(struct load *l, struct piece *p, bool of)
 	return ret;
 }
 
-static CUresult take_multicast(struct load *l, struct piece *p)
+static CUresult take_multicast(struct load *l, struct block *p)
 {
 	return make_team(l, p, false);
 }
 
 /* The same by the call of CUDA 13.1 that names the GPU. */
-static CUresult take_multicast_v2(struct load *l, struct piece *p)
+static CUresult take_multicast_v2(struct load *l, struct block *p)
 {
 	return make_team(l, p, true);
 }
 
-static void give_multicast(struct load *l, struct piece *p)
+static void give_multicast(struct load *l, struct block *p)
 {
 	l->cuda.release_handle(p->handle);
 }
 
 /* Memory that is imported as another API's, with nothing else to hold it. A real driver may take such files from
  * Vulkan and its like alone. */
-static CUresult take_external(struct load *l, struct piece *p)
+static CUresult take_external(struct load *l, struct block *p)
 {
 	CUmemGenericAllocationHandle handle;
 	int fd = -1;
@@ -372,14 +372,14 @@ static CUresult take_external(struct load *l, struct piece *p)
 	return ret;
 }
 
-static void give_external(struct load *l, struct piece *p)
+static void give_external(struct load *l, struct block *p)
 {
 	l->cuda.free(p->ptr);
 	l->cuda.external_destroy(p->external);
 }
 
 /* As managed; the legacy stream takes no batch. */
-static CUresult take_batch(struct load *l, struct piece *p)
+static CUresult take_batch(struct load *l, struct block *p)
 {
 	CUmemLocation to = { CU_MEM_LOCATION_TYPE_DEVICE, l->device };
 	size_t first = 0;

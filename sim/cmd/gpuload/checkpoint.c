@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory that is away when others take theirs, and then comes back. Each piece is a process of its own, whose memory is
- * taken to the host as soon as it has it; that of the one before comes back then.
+ * Memory that is away when others take theirs, and then comes back. Each block is a separate process. Its memory
+ * goes to the host as soon as it has it; that of the one before comes back then.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static CUresult start(uint64_t bytes, int gpu, pid_t *pid)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult take_checkpoint(struct load *l, struct piece *p)
+CUresult take_checkpoint(struct load *l, struct block *p)
 {
 	if (!l->cuda.checkpoint_lock || !l->cuda.checkpoint_save || !l->cuda.checkpoint_restore ||
 		!l->cuda.checkpoint_unlock)
@@ -75,7 +75,7 @@ CUresult take_checkpoint(struct load *l, struct piece *p)
 	return ret;
 }
 
-void give_checkpoint(struct load *l, struct piece *p)
+void give_checkpoint(struct load *l, struct block *p)
 {
 	(void)l;
 	end(p->process);

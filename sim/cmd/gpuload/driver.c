@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Loads the CUDA driver, in the ways that programs have. Built once more as a library of its own, gpuload.so, for
+ * Loads the CUDA driver, in the ways that programs have. Built once more as a library, gpuload.so, for
  * those that have their own libraries' functions before those that a preloaded one puts in front.
  */
 #include "driver.h"
@@ -19,7 +19,7 @@
 struct opening {
 	const char *name;
 	void *(*open)(void);
-	/* by this program, or by gpuload.so, deeply bound or in a name space of its own */
+	/* by this program, or by gpuload.so, deeply bound or in a separate name space */
 	enum { HERE, DEEP, ELSEWHERE } where;
 	bool early; /* with what the library's constructor has looked up */
 };
@@ -82,7 +82,7 @@ void opening_names(char *out, size_t size)
 }
 
 #ifndef GPULOAD_LIBRARY
-/* What gpuload.so, which lies beside this program, has found. */
+/* What gpuload.so, which is in this program's folder, has found. */
 static const char *load_apart(struct driver *d, const struct opening *how)
 {
 	char path[PATH_MAX];

@@ -38,7 +38,7 @@ struct options {
 
 enum { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_MET_ERROR = 9 };
 
-/* parse_options reads the command line; on a mistake it says on stderr what to write instead and returns
+/* parse_options reads the command line; on an error it says on stderr what to write instead and returns
  * EXIT_USAGE. *done: there is nothing more to do (--help). */
 int parse_options(int argc, char **argv, struct options *o, bool *done);
 

@@ -19,7 +19,7 @@ static CUDA_ARRAY3D_DESCRIPTOR image_of(size_t bytes)
 					  .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
 }
 
-CUresult take_mipmap(struct load *l, struct piece *p)
+CUresult take_mipmap(struct load *l, struct block *p)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d = image_of(p->bytes);
 	if (!l->cuda.mipmap_create || !l->cuda.mipmap_destroy)
@@ -28,7 +28,7 @@ CUresult take_mipmap(struct load *l, struct piece *p)
 }
 
 /* The array alone holds what was imported. */
-CUresult take_external_mipmap(struct load *l, struct piece *p)
+CUresult take_external_mipmap(struct load *l, struct block *p)
 {
 	CUmemGenericAllocationHandle handle;
 	CUexternalMemory memory;
@@ -54,12 +54,12 @@ CUresult take_external_mipmap(struct load *l, struct piece *p)
 	return ret;
 }
 
-void give_mipmap(struct load *l, struct piece *p)
+void give_mipmap(struct load *l, struct block *p)
 {
 	l->cuda.mipmap_destroy(p->mipmap);
 }
 
-CUresult take_graphics(struct load *l, struct piece *p)
+CUresult take_graphics(struct load *l, struct block *p)
 {
 	int (*take)(int, uint64_t, uint64_t *) = (int (*)(int, uint64_t, uint64_t *))graphics("gpusim_graphics_take");
 	if (!take)
@@ -68,7 +68,7 @@ CUresult take_graphics(struct load *l, struct piece *p)
 	return !status ? CUDA_SUCCESS : status == GRAPHICS_NO_ROOM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
 
-void give_graphics(struct load *l, struct piece *p)
+void give_graphics(struct load *l, struct block *p)
 {
 	int (*give)(int, uint64_t) = (int (*)(int, uint64_t))graphics("gpusim_graphics_give");
 	if (give)

@@ -1,8 +1,8 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Memory that a graphics driver takes and CUDA is told of: buffers, images and surfaces, which are registered and
- * mapped; streams of frames; and the contexts that the graphics interfaces have calls of their own for. Only the
+ * Memory that a graphics driver takes and registers with CUDA: buffers, images and surfaces, which are mapped;
+ * streams of frames; and the contexts that the graphics interfaces have calls of their own for. Only the
  * simulated driver's stand-in for a graphics driver makes such objects here.
  */
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ void *graphics(const char *name)
 	return library ? dlsym(library, name) : NULL;
 }
 
-static void drop(struct piece *p)
+static void drop(struct block *p)
 {
 	int (*give)(unsigned) = (int (*)(unsigned))graphics("gpusim_graphics_drop");
 	if (give)
@@ -24,7 +24,7 @@ static void drop(struct piece *p)
 
 enum interface { GL_BUFFER, GL_IMAGE, EGL_IMAGE, VDPAU_SURFACE };
 
-static CUresult enlist(struct load *l, struct piece *p, enum interface as)
+static CUresult enlist(struct load *l, struct block *p, enum interface as)
 {
 	unsigned name = p->object.name;
 	switch (as) {
@@ -40,7 +40,7 @@ static CUresult enlist(struct load *l, struct piece *p, enum interface as)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult make_object(struct load *l, struct piece *p)
+static CUresult make_object(struct load *l, struct block *p)
 {
 	int (*make)(int, uint64_t, unsigned *) = (int (*)(int, uint64_t, unsigned *))graphics("gpusim_graphics_name");
 	int status = make ? make(l->device, p->bytes, &p->object.name) : -1;
@@ -50,7 +50,7 @@ static CUresult make_object(struct load *l, struct piece *p)
 }
 
 /* A buffer is memory at an address, images are mapped alone. */
-static CUresult take(struct load *l, struct piece *p, enum interface as)
+static CUresult take(struct load *l, struct block *p, enum interface as)
 {
 	size_t bytes;
 	if (!l->cuda.gl_buffer || !l->cuda.gl_image || !l->cuda.egl_image || !l->cuda.vdpau_surface ||
@@ -70,33 +70,33 @@ static CUresult take(struct load *l, struct piece *p, enum interface as)
 	return ret;
 }
 
-void give_object(struct load *l, struct piece *p)
+void give_object(struct load *l, struct block *p)
 {
 	l->cuda.unregister(p->object.resource);
 	drop(p);
 }
 
-CUresult take_gl(struct load *l, struct piece *p)
+CUresult take_gl(struct load *l, struct block *p)
 {
 	return take(l, p, GL_BUFFER);
 }
 
-CUresult take_gl_image(struct load *l, struct piece *p)
+CUresult take_gl_image(struct load *l, struct block *p)
 {
 	return take(l, p, GL_IMAGE);
 }
 
-CUresult take_egl(struct load *l, struct piece *p)
+CUresult take_egl(struct load *l, struct block *p)
 {
 	return take(l, p, EGL_IMAGE);
 }
 
-CUresult take_vdpau(struct load *l, struct piece *p)
+CUresult take_vdpau(struct load *l, struct block *p)
 {
 	return take(l, p, VDPAU_SURFACE);
 }
 
-CUresult take_gl_array(struct load *l, struct piece *p)
+CUresult take_gl_array(struct load *l, struct block *p)
 {
 	CUarray array;
 	if (!l->cuda.mapped_array)
@@ -108,7 +108,7 @@ CUresult take_gl_array(struct load *l, struct piece *p)
 	return ret;
 }
 
-CUresult take_gl_old(struct load *l, struct piece *p)
+CUresult take_gl_old(struct load *l, struct block *p)
 {
 	size_t bytes;
 	if (!l->cuda.gl_register || !l->cuda.gl_map || !l->cuda.gl_unmap || !l->cuda.gl_unregister)
@@ -123,14 +123,14 @@ CUresult take_gl_old(struct load *l, struct piece *p)
 }
 
 /* Of what was not mapped or registered the driver says so, and that is no harm. */
-void give_gl_old(struct load *l, struct piece *p)
+void give_gl_old(struct load *l, struct block *p)
 {
 	l->cuda.gl_unmap(p->object.name);
 	l->cuda.gl_unregister(p->object.name);
 	drop(p);
 }
 
-CUresult take_egl_consumer(struct load *l, struct piece *p)
+CUresult take_egl_consumer(struct load *l, struct block *p)
 {
 	if (!l->cuda.egl_connect || !l->cuda.egl_acquire || !l->cuda.egl_disconnect)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -146,14 +146,14 @@ CUresult take_egl_consumer(struct load *l, struct piece *p)
 	return ret;
 }
 
-void give_egl_consumer(struct load *l, struct piece *p)
+void give_egl_consumer(struct load *l, struct block *p)
 {
 	l->cuda.egl_disconnect(&p->object.stream);
 	drop(p);
 }
 
-/* The memory is CUDA's own; nobody has to be at the stream's other end. */
-CUresult take_egl_producer(struct load *l, struct piece *p)
+/* The memory is CUDA's own; the stream needs no other end. */
+CUresult take_egl_producer(struct load *l, struct block *p)
 {
 	if (!l->cuda.egl_produce || !l->cuda.egl_present || !l->cuda.egl_return || !l->cuda.egl_end)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -170,7 +170,7 @@ CUresult take_egl_producer(struct load *l, struct piece *p)
 	return ret;
 }
 
-void give_egl_producer(struct load *l, struct piece *p)
+void give_egl_producer(struct load *l, struct block *p)
 {
 	CUeglFrame frame;
 	l->cuda.egl_return(&p->object.stream, &frame, NULL);
@@ -178,8 +178,8 @@ void give_egl_producer(struct load *l, struct piece *p)
 	l->cuda.free(p->ptr);
 }
 
-/* What a context costs is seen by what is free; where that does not change, it is taken for all of the piece. */
-static CUresult counted(struct load *l, struct piece *p, bool vdpau)
+/* What a context costs is seen by what is free; where that does not change, it is taken for all of the block. */
+static CUresult counted(struct load *l, struct block *p, bool vdpau)
 {
 	size_t before, after, total;
 	if (vdpau ? !l->cuda.vdpau_context : !l->cuda.gl_context)
@@ -192,12 +192,12 @@ static CUresult counted(struct load *l, struct piece *p, bool vdpau)
 	return l->cuda.set_current(l->context);
 }
 
-CUresult take_gl_context(struct load *l, struct piece *p)
+CUresult take_gl_context(struct load *l, struct block *p)
 {
 	return counted(l, p, false);
 }
 
-CUresult take_vdpau_context(struct load *l, struct piece *p)
+CUresult take_vdpau_context(struct load *l, struct block *p)
 {
 	return counted(l, p, true);
 }

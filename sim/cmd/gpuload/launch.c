@@ -1,9 +1,9 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * The ways to launch kernels, and to keep a GPU busy without. The kernel waits by the GPU's clock for as long as it is
- * told; the simulated driver knows it by its name. On a real GPU that several processes share, its time goes on while
- * another's slice runs.
+ * The ways to launch kernels, and to keep a GPU busy without. The kernel waits by the GPU's clock for the time that
+ * it gets; the simulated driver knows it by its name. On a real GPU that several processes share, its time goes on
+ * while another's slice runs.
  */
 #include <stdio.h>
 #include <string.h>

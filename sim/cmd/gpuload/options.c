@@ -53,7 +53,7 @@ static const char help[] =
 	"  --kernel TIME   how long each kernel takes: 500us, 2ms (default 1ms)\n"
 	"  --queue N       launches before it waits for them (default 1)\n"
 	"  --driver HOW    how to open the driver: usual (default); deepbind (with RTLD_DEEPBIND); namespace (dlmopen);\n"
-	"                  apart (by gpuload.so beside this program, which was opened with RTLD_DEEPBIND);\n"
+	"                  apart (by gpuload.so next to this program, which was opened with RTLD_DEEPBIND);\n"
 	"                  early (so, with what its constructor has found); elsewhere (by gpuload.so in a name space\n"
 	"                  that it alone has, by dlmopen)\n"
 	"  --offer WAY     take nothing, but make memory for who asks for it at the input, a socket,\n"

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Memory that another process makes and hands over, and then frees, so that who imported it alone has it. The other one
- * is a gpuload that this one starts, or whoever is at the other end of its input. And memory that no process has, but a
- * file that stands for it.
+ * is a gpuload that this one starts, or the process at the other end of its input. And memory that no process has,
+ * but a file that stands for it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,8 +17,8 @@
 
 #include "load.h"
 
-/* What the two say to each other, one packet each, and with a PIECE a descriptor where the way has one. */
-enum word { MAKE = 1, PIECE, FREE, FREED };
+/* What the two say to each other, one packet each, and with a BLOCK a descriptor where the way has one. */
+enum word { MAKE = 1, BLOCK, FREE, FREED };
 struct packet {
 	uint32_t word;
 	int32_t result;
@@ -70,13 +70,13 @@ static bool hear(int socket, struct packet *packet, int *fd)
 
 struct handover {
 	const char *name;
-	CUresult (*make)(struct load *l, struct piece *p, struct packet *out, int *fd);
-	void (*unmake)(struct load *l, struct piece *p);
+	CUresult (*make)(struct load *l, struct block *p, struct packet *out, int *fd);
+	void (*destroy)(struct load *l, struct block *p);
 };
 
 /* The maker's side. */
 
-static CUresult make_ipc(struct load *l, struct piece *p, struct packet *out, int *fd)
+static CUresult make_ipc(struct load *l, struct block *p, struct packet *out, int *fd)
 {
 	CUipcMemHandle handle;
 	(void)fd;
@@ -89,12 +89,12 @@ static CUresult make_ipc(struct load *l, struct piece *p, struct packet *out, in
 	return ret;
 }
 
-static void unmake_ipc(struct load *l, struct piece *p)
+static void destroy_ipc(struct load *l, struct block *p)
 {
 	l->cuda.free(p->ptr);
 }
 
-static CUresult make_vmm(struct load *l, struct piece *p, struct packet *out, int *fd)
+static CUresult make_vmm(struct load *l, struct block *p, struct packet *out, int *fd)
 {
 	(void)out;
 	TRY(make_whole(l, p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &p->handle));
@@ -104,13 +104,13 @@ static CUresult make_vmm(struct load *l, struct piece *p, struct packet *out, in
 	return ret;
 }
 
-static void unmake_vmm(struct load *l, struct piece *p)
+static void destroy_vmm(struct load *l, struct block *p)
 {
 	l->cuda.release_handle(p->handle);
 }
 
 /* The pool gives back at once what is freed. */
-static CUresult make_pool(struct load *l, struct piece *p, struct packet *out, int *fd)
+static CUresult make_pool(struct load *l, struct block *p, struct packet *out, int *fd)
 {
 	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				       .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -131,16 +131,16 @@ static CUresult make_pool(struct load *l, struct piece *p, struct packet *out, i
 	return ret;
 }
 
-static void unmake_pool(struct load *l, struct piece *p)
+static void destroy_pool(struct load *l, struct block *p)
 {
 	l->cuda.free_async(p->ptr, NULL);
 	l->cuda.stream_sync(NULL);
 }
 
 static const struct handover handovers[] = {
-	{ "ipc", make_ipc, unmake_ipc },
-	{ "vmm", make_vmm, unmake_vmm },
-	{ "pool", make_pool, unmake_pool },
+	{ "ipc", make_ipc, destroy_ipc },
+	{ "vmm", make_vmm, destroy_vmm },
+	{ "pool", make_pool, destroy_pool },
 };
 enum { HANDOVERS = sizeof handovers / sizeof handovers[0] };
 
@@ -172,24 +172,24 @@ bool offer(struct load *l, const struct options *o)
 	struct packet in;
 	int none;
 	while (hear(STDIN_FILENO, &in, &none)) {
-		struct packet out = { .word = in.word == MAKE ? PIECE : FREED };
+		struct packet out = { .word = in.word == MAKE ? BLOCK : FREED };
 		int fd = -1;
 		if (in.word == MAKE) {
-			struct piece *p = calloc(1, sizeof *p);
+			struct block *p = calloc(1, sizeof *p);
 			if (!p)
 				return false;
 			p->bytes = in.bytes;
 			out.result = whole(&l->cuda) ? o->offer->make(l, p, &out, &fd) : CUDA_ERROR_NOT_SUPPORTED;
 			out.bytes = p->bytes;
-			p->next = out.result ? NULL : l->pieces;
+			p->next = out.result ? NULL : l->blocks;
 			if (out.result)
 				free(p);
 			else
-				l->pieces = p;
-		} else if (l->pieces) {
-			struct piece *p = l->pieces;
-			l->pieces = p->next;
-			o->offer->unmake(l, p);
+				l->blocks = p;
+		} else if (l->blocks) {
+			struct block *p = l->blocks;
+			l->blocks = p->next;
+			o->offer->destroy(l, p);
 			free(p);
 		}
 		bool said = say(STDIN_FILENO, &out, fd);
@@ -198,10 +198,10 @@ bool offer(struct load *l, const struct options *o)
 		if (!said)
 			break;
 	}
-	while (l->pieces) {
-		struct piece *p = l->pieces;
-		l->pieces = p->next;
-		o->offer->unmake(l, p);
+	while (l->blocks) {
+		struct block *p = l->blocks;
+		l->blocks = p->next;
+		o->offer->destroy(l, p);
 		free(p);
 	}
 	return true;
@@ -251,7 +251,7 @@ static CUresult ask(struct load *l, enum word word, struct packet *got, int *fd)
 	return got->result;
 }
 
-static CUresult import_ipc(struct load *l, struct piece *p, const struct packet *got, int fd)
+static CUresult import_ipc(struct load *l, struct block *p, const struct packet *got, int fd)
 {
 	CUipcMemHandle handle;
 	(void)fd;
@@ -259,13 +259,13 @@ static CUresult import_ipc(struct load *l, struct piece *p, const struct packet 
 	return l->cuda.ipc_open(&p->ptr, handle, 1); /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
 }
 
-static CUresult import_vmm(struct load *l, struct piece *p, const struct packet *got, int fd)
+static CUresult import_vmm(struct load *l, struct block *p, const struct packet *got, int fd)
 {
 	(void)got;
 	return l->cuda.import_handle(&p->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
-static CUresult import_pool(struct load *l, struct piece *p, const struct packet *got, int fd)
+static CUresult import_pool(struct load *l, struct block *p, const struct packet *got, int fd)
 {
 	CUmemPoolPtrExportData data;
 	memcpy(&data, got->data, sizeof data);
@@ -274,8 +274,8 @@ static CUresult import_pool(struct load *l, struct piece *p, const struct packet
 	return l->cuda.pool_import_pointer(&p->ptr, l->pool, &data);
 }
 
-static CUresult take(struct load *l, struct piece *p, const char *kind,
-		     CUresult (*import)(struct load *, struct piece *, const struct packet *, int))
+static CUresult take(struct load *l, struct block *p, const char *kind,
+		     CUresult (*import)(struct load *, struct block *, const struct packet *, int))
 {
 	struct packet got = { .bytes = p->bytes }, freed = { 0 };
 	int fd = -1, none;
@@ -289,43 +289,43 @@ static CUresult take(struct load *l, struct piece *p, const char *kind,
 	return ret ? ret : l->lone ? CUDA_SUCCESS : let;
 }
 
-CUresult take_ipc(struct load *l, struct piece *p)
+CUresult take_ipc(struct load *l, struct block *p)
 {
 	return take(l, p, "ipc", import_ipc);
 }
 
-void give_ipc(struct load *l, struct piece *p)
+void give_ipc(struct load *l, struct block *p)
 {
 	l->cuda.ipc_close(p->ptr);
 }
 
-CUresult take_import(struct load *l, struct piece *p)
+CUresult take_import(struct load *l, struct block *p)
 {
 	return take(l, p, "vmm", import_vmm);
 }
 
-void give_import(struct load *l, struct piece *p)
+void give_import(struct load *l, struct block *p)
 {
 	l->cuda.release_handle(p->handle);
 }
 
-CUresult take_pool_import(struct load *l, struct piece *p)
+CUresult take_pool_import(struct load *l, struct block *p)
 {
 	return take(l, p, "pool", import_pool);
 }
 
-void give_pool_import(struct load *l, struct piece *p)
+void give_pool_import(struct load *l, struct block *p)
 {
 	l->cuda.free(p->ptr);
 }
 
-CUresult take_file(struct load *l, struct piece *p)
+CUresult take_file(struct load *l, struct block *p)
 {
 	CUmemGenericAllocationHandle handle;
 	struct rlimit files;
 	if (!l->cuda.export_handle)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!l->pieces && !getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) { /* each piece is one */
+	if (!l->blocks && !getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) { /* each block is one */
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
@@ -335,7 +335,7 @@ CUresult take_file(struct load *l, struct piece *p)
 	return ret;
 }
 
-void give_file(struct load *l, struct piece *p)
+void give_file(struct load *l, struct block *p)
 {
 	(void)l;
 	close(p->file);

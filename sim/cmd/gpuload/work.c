@@ -35,7 +35,7 @@ static CUresult allocate(struct load *l, const struct options *o, uint64_t all)
 {
 	while (l->allocated < all) {
 		uint64_t left = all - l->allocated, bytes = o->step && o->step < left ? o->step : left;
-		struct piece *p = calloc(1, sizeof *p);
+		struct block *p = calloc(1, sizeof *p);
 		if (!p)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		p->bytes = bytes;
@@ -44,8 +44,8 @@ static CUresult allocate(struct load *l, const struct options *o, uint64_t all)
 			free(p);
 			return ret;
 		}
-		p->next = l->pieces;
-		l->pieces = p;
+		p->next = l->blocks;
+		l->blocks = p;
 		l->allocated += p->counted ? p->counted : bytes;
 		if (o->touch && p->ptr) {
 			TRY(l->cuda.memset(p->ptr, 0xA5, p->bytes));
@@ -57,9 +57,9 @@ static CUresult allocate(struct load *l, const struct options *o, uint64_t all)
 
 static void give_back(struct load *l, const struct options *o)
 {
-	while (l->pieces) {
-		struct piece *p = l->pieces;
-		l->pieces = p->next;
+	while (l->blocks) {
+		struct block *p = l->blocks;
+		l->blocks = p->next;
 		o->api->give(l, p);
 		free(p);
 	}

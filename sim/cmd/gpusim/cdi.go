@@ -47,8 +47,8 @@ func cdiCommand() *cobra.Command {
 	return cmd
 }
 
-// cdiSpec lists the GPUs that are simulated in dir. What every container needs beside its GPUs is in the
-// spec's own edits, which apply with any of the devices.
+// cdiSpec lists the GPUs that are simulated in dir. The spec's general edits apply with any of the devices, and have
+// what every container needs in addition to its GPUs.
 func cdiSpec(dir string, gpus []control.GPU) cdi.Spec {
 	spec := cdi.Spec{
 		Version: cdiVersion,

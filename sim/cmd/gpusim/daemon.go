@@ -38,7 +38,7 @@ func daemonCommand() *cobra.Command {
 	return cmd
 }
 
-// run simulates until ctx ends or the daemon is told to stop.
+// run simulates until ctx ends or the daemon receives the stop command.
 func (f *nodeFlags) run(ctx context.Context, log *slog.Logger, readyFD int) error {
 	lock, d, err := f.prepare(ctx, log)
 	if reported := launch.Report(readyFD, err); err != nil || reported != nil {
@@ -47,8 +47,8 @@ func (f *nodeFlags) run(ctx context.Context, log *slog.Logger, readyFD int) erro
 	return errors.Join(d.Run(ctx), lock.Unlock())
 }
 
-// prepare takes the directory, installs the libraries and binds the sockets, or leaves the directory as
-// nobody's.
+// prepare takes the directory, installs the libraries and binds the sockets. If it fails, it unlocks the
+// directory.
 func (f *nodeFlags) prepare(ctx context.Context, log *slog.Logger) (*daemon.PIDFile, *daemon.Daemon, error) {
 	if err := f.check(); err != nil {
 		return nil, nil, err

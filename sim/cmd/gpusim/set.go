@@ -16,14 +16,14 @@ func setCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "set --dir DIR gpu=N|all KEY=VALUE...",
-		Short: "Break GPUs, mend them, and set what they report",
-		Long: lines("Break GPUs, mend them, and set what they report. All is done, or nothing.", "",
+		Short: "Inject faults into GPUs, recover them, and set what they report",
+		Long: lines("Inject faults into GPUs, recover them, and set what they report. All is done, or nothing.", "",
 			"  gpu=N|N,M|all     the GPUs, by index",
 			"  lost=true|false   fall off the bus, without an event; come back as after a reset",
 			"  xid=N             raise an XID; 79 also loses the GPU; 46, 48, 62, 64, 74, 95, 119, 120 and 140 ask "+
 				"for a reset",
-			"  reset=true        reset the GPU, which nobody may hold; MIG instances are gone, and a pending MIG "+
-				"mode is taken",
+			"  reset=true        reset the GPU, which no process may use; it destroys MIG instances, and applies a "+
+				"pending MIG mode",
 			"  reboot=true       as after a restart of the node: nothing is held, MIG instances and limits are gone,",
 			"                    and Hopper and later are out of MIG mode",
 			"  passthrough=B     true: the node is a virtual machine, so that MIG mode of a GPU before Hopper waits "+
@@ -38,7 +38,7 @@ func setCommand() *cobra.Command {
 			"                    a memory row waits to be remapped, or cannot be; true or false",
 			"  slowed=R          why the hardware slows itself down: none, heat or power",
 			"  links.down=N      how many NVLinks are down",
-			"  peak=now          count anew the most memory that programs held (peak_bytes of gpusim gpus)",
+			"  peak=now          restart the count of the most memory used (peak_bytes of gpusim gpus)",
 			"  cost.context=T    how long a new context takes (default of these five: as measured, of an H200 alone)",
 			"  cost.list=T       for how much of that time lists of processes wait",
 			"  cost.exit=T       for how long an ended process keeps its memory and its place in the lists",

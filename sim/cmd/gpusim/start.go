@@ -31,7 +31,7 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.noCosts, "no-costs", false,
 		"without the times and sizes of the driver that were measured (cost.* of gpusim set)")
 	cmd.Flags().StringVar(&f.libDir, "lib-dir", "",
-		"folder that holds a folder of libraries for each driver (default: gpusim-lib beside this program)")
+		"folder that holds a folder of libraries for each driver (default: gpusim-lib next to this program)")
 }
 
 // check refuses what the daemon would refuse, before anything is touched, and makes the paths absolute.

@@ -78,7 +78,7 @@ static int choose(const char *ids, struct gpus *gpus)
 	return EXIT_NO_DEVICE;
 }
 
-/* Time slices: the program beside this one. */
+/* Time slices: the other program in this folder. */
 static int policy(char **argv)
 {
 	char path[PATH_MAX];

@@ -365,7 +365,7 @@ static void child_after(void)
 static void fork_(void)
 {
 	CUdeviceptr ptr;
-	EQ(in_child(child_before), 0); /* before cuInit: a process of its own */
+	EQ(in_child(child_before), 0); /* before cuInit: a separate process */
 	start();
 	EQ(CALL(cuMemAlloc_v2)(&ptr, 2 * MIB), 0);
 	size_t before = free_now();

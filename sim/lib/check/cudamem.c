@@ -369,7 +369,7 @@ static void sharing(void)
 		EQ(CALL(cuMemSetAccess)(ptr, 8 * MIB, &access, 1), 0);
 		EQ(CALL(cuMemsetD8_v2)(ptr, 0, 8 * MIB), 0);
 		EQ(CALL(cuIpcCloseMemHandle)(ptr), CUDA_ERROR_INVALID_VALUE);
-		EQ(free_now(), before); /* charged to the parent, and to nobody twice */
+		EQ(free_now(), before); /* charged to the parent alone, and once */
 		EQ(write(to[0], "", 1), 1);
 		EQ(read(to[0], &byte, 1), 1);
 		EQ(free_now(), before + 4 * MIB); /* the parent has released both; what is mapped here lives on */
@@ -496,7 +496,7 @@ static void green(void)
 	EQ(free_now(), before);
 }
 
-/* What is mapped stays when its handle goes, until the part is mapped anew, unmapped, or gone with the array. */
+/* What is mapped stays when its handle goes, until the part is mapped again, unmapped, or gone with the array. */
 static void sparse(void)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR cube = { 2048, 2048, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE };

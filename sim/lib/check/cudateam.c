@@ -236,8 +236,8 @@ static void checkpoint(void)
 	size_t alone = free_now();
 	EQ(write(down[1], "s", 1), 1);
 	EQ(read(up[0], &c, 1), 1);
-	size_t beside = free_now();
-	EQ(alone - beside >= 64 * MIB, 1);
+	size_t both = free_now();
+	EQ(alone - both >= 64 * MIB, 1);
 	EQ(CALL(cuCheckpointProcessGetState)(child, &state), 0);
 	EQ(state, CU_PROCESS_STATE_RUNNING);
 	EQ(CALL(cuCheckpointProcessCheckpoint)(child, NULL), CUDA_ERROR_ILLEGAL_STATE);
@@ -252,17 +252,17 @@ static void checkpoint(void)
 	usleep(20000);
 	EQ(free_now(), alone); /* it waits */
 	EQ(CALL(cuCheckpointProcessRestore)(child, NULL), 0);
-	EQ(free_now(), beside);
+	EQ(free_now(), both);
 	EQ(CALL(cuCheckpointProcessUnlock)(child, NULL), 0);
 	EQ(read(up[0], &c, 1), 1);
-	EQ(free_now(), beside - 2 * MIB);
+	EQ(free_now(), both - 2 * MIB);
 	EQ(write(down[1], "d", 1), 1);
 	EQ(waitpid(child, &status, 0), child);
 	EQ(status, 0);
 	EQ(CALL(cuCheckpointProcessGetState)(child, &state), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* The same of an image: what it is mapped as has no memory of its own, and is nobody's to destroy. */
+/* The same of an image: what it is mapped as has no memory, and no program may destroy it. */
 static void image_of(unsigned name, size_t size)
 {
 	CUgraphicsResource r, buffer;

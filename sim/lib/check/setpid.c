@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * setpid PID PROGRAM [ARGUMENT...]: runs a program as the process PID, which must be free, as a pid space that has come
- * round does by chance. Needs a pid namespace of its own, so that it takes no number of the machine's. Ends as the
+ * round does by chance. Needs a new pid namespace, so that it takes no number of the machine's. Ends as the
  * program does.
  */
 #define _GNU_SOURCE

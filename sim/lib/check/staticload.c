@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * staticload SOCKET BYTES: takes memory of the GPU behind a device's socket with no library between, as a static
- * program with calls of its own to the kernel driver would, prints a line, and holds it until it is ended. Linked with
+ * program that calls the kernel driver directly would, prints a line, and holds it until it is ended. Linked with
  * -static: no loader reads /etc/ld.so.preload or LD_PRELOAD for it.
  */
 #include <fcntl.h>

@@ -180,7 +180,7 @@ func TestDaemonGpuload(t *testing.T) {
 		"external-mipmap"} {
 		r := program(t, dir, nil, "gpuload", "--json", "--api", api, "--alloc", "90GiB", "--step", "1GiB")
 		got := parse(t, r.out)
-		// what fits beside the context, in whole GiB
+		// what fits next to the context, in whole GiB
 		fits := (h100Total - h100Reserved - h100Context) / gib * gib
 		if r.code != 9 || got[0].Allocated != fits || got[0].Error == nil ||
 			*got[0].Error != "CUDA_ERROR_OUT_OF_MEMORY" ||
@@ -240,7 +240,7 @@ func TestDaemonFaults(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Only what is raised after the registration is told, so raise it until it is.
+	// Only events after the registration are reported, so raise it until it is.
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for waiting := true; waiting; {

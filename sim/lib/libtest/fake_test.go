@@ -152,14 +152,14 @@ func (k *kernel) stop() {
 type client struct {
 	pid  int
 	ctx  map[uint64]bool
-	mem  map[uint64]holding
+	mem  map[uint64]memory
 	next uint64
 }
 
-type holding struct{ bytes, ctx uint64 }
+type memory struct{ bytes, ctx uint64 }
 
 func (k *kernel) serve(c *net.UnixConn, minor int) {
-	cl := &client{pid: peer(c), ctx: map[uint64]bool{}, mem: map[uint64]holding{}}
+	cl := &client{pid: peer(c), ctx: map[uint64]bool{}, mem: map[uint64]memory{}}
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -316,7 +316,7 @@ func (g *gpu) take(cl *client, bytes, ctx uint64) (uint64, error) {
 	}
 	cl.next += 64 * gib
 	at := 1<<46 + g.bus<<40 + cl.next
-	cl.mem[at] = holding{bytes, ctx}
+	cl.mem[at] = memory{bytes, ctx}
 	g.used += bytes
 	g.procs[cl.pid] += bytes
 	return at, nil

@@ -143,8 +143,8 @@ func TestDeviceFilesOfClients(t *testing.T) {
 	}
 }
 
-// inOwnPIDs has a test run in a pid namespace of its own, as its first process, and with a /proc that shows it. It
-// returns false where that was done, in another process, and its outcome is this test's.
+// inOwnPIDs runs a test in a new pid namespace, as its first process, and with a /proc that shows it. If it returns
+// false, another process has run the test, and its outcome is this test's.
 func inOwnPIDs(t *testing.T) bool {
 	t.Helper()
 	const marker = "GPUSIM_TEST_OWN_PIDS"

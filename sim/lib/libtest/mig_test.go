@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// NVML's return codes for what cannot be cut.
+// NVML's return codes for instances that cannot be created.
 const (
 	notFound     = "6"
 	inUse        = "19"
 	insufficient = "23"
 )
 
-// MIG instances are cut as with a real library, by the oldest driver too.
-func TestDaemonCutsMIG(t *testing.T) {
+// The oldest driver, too, creates MIG instances as a real library does.
+func TestDaemonCreatesMIGInstances(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may cut")
 	}
@@ -65,8 +65,8 @@ func TestDaemonCutsMIG(t *testing.T) {
 	}
 }
 
-// A GPU before Hopper is reset by the call that changes its mode or, where it is passed through to a virtual machine,
-// by somebody else; its instances are gone after a reset.
+// A GPU before Hopper is reset by the call that changes its mode. A virtual machine cannot reset a GPU that is passed
+// through to it; its host does. A reset destroys the instances.
 func TestDaemonMIGModeNeedsAReset(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may set the mode")
@@ -94,7 +94,7 @@ func TestDaemonMIGModeNeedsAReset(t *testing.T) {
 	}
 }
 
-// Several compute instances share a GPU instance, each a MIG device of its own.
+// Several compute instances share a GPU instance. Each is a MIG device.
 func TestDaemonDividesAnInstance(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may cut")
@@ -118,7 +118,7 @@ func TestDaemonDividesAnInstance(t *testing.T) {
 	}
 }
 
-// A compute instance that is made anew is another MIG device, and its place has no device in between.
+// A compute instance that is created again is another MIG device, and its place has no device in between.
 func TestDaemonMIGDevicesAreNew(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may cut")

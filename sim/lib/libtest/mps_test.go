@@ -286,7 +286,7 @@ func TestMPSEndsAfterItsAnswer(t *testing.T) {
 	if out, status := d.control("", "-d"); status != 0 {
 		t.Errorf("a daemon in its place: exit %d, %q, want no word", status, out)
 	}
-	// It is still to find the directory taken. Were that free by then, it would be a daemon which nobody ends.
+	// It must find the directory taken. If that were free by then, it would be a daemon that the test never ends.
 	eventually.True(t, "the one in its place ends", func() bool { return len(d.daemons()) == 1 })
 	if out, status := d.control("get_server_list\n"); status != 1 {
 		t.Errorf("nobody answers, but: exit %d, %q", status, out)
@@ -307,7 +307,7 @@ func TestMPSLimitIsEachProcesss(t *testing.T) {
 	d.hold(3, "3GiB")
 }
 
-// Nobody is told that a process runs without its limit.
+// No answer says that a process runs without its limit.
 func TestMPSWithoutItsPipe(t *testing.T) {
 	dir := mpsNode(t, "h100x8", "r580")
 	d := mpsDomain(t, dir, "a", "CUDA_VISIBLE_DEVICES=0")
@@ -401,7 +401,7 @@ func TestMPSThreads(t *testing.T) {
 	}
 }
 
-// A server is one user's: a client of another waits until the server has none, and then gets one of its own.
+// A server belongs to one user. A client of another user waits until the server has no client, and then gets a new one.
 func TestMPSOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")

@@ -90,7 +90,7 @@ func TestNVMLProcesses(t *testing.T) {
 
 func TestNVMLEvents(t *testing.T) {
 	k := start(t, "r615", 0x61, 0x1B)
-	// Another type than was registered, another GPU than was registered, then the one to be told.
+	// Another type than was registered, another GPU than was registered, then the one that is reported.
 	k.events <- wire.Response{Vals: []uint64{1, 2, 0, wire.NoInstance, wire.NoInstance}}
 	k.events <- wire.Response{Vals: []uint64{0, 8, 48, wire.NoInstance, wire.NoInstance}}
 	k.events <- wire.Response{Vals: []uint64{1, 8, 79, wire.NoInstance, wire.NoInstance}}
@@ -141,7 +141,7 @@ func TestNVMLLostGPU(t *testing.T) {
 	}
 }
 
-// Once the daemon has dropped the library, every GPU counts as lost until NVML is initialised anew.
+// Once the daemon has dropped the library, every GPU counts as lost until NVML is initialised again.
 func TestNVMLBrokenConnection(t *testing.T) {
 	for name, answer := range map[string]func(*kernel) wire.Response{
 		"closed": func(k *kernel) wire.Response { k.drop(); return wire.Response{} },
@@ -167,7 +167,7 @@ func TestNVMLBrokenConnection(t *testing.T) {
 	}
 }
 
-// A child goes on with connections of its own.
+// A child goes on with new connections.
 func TestNVMLFork(t *testing.T) {
 	k := start(t, "r615", 0x1B)
 	got := nvml(t, k.dir, "init", "fork,0", "identity,0")

@@ -16,8 +16,8 @@ import (
 	"github.com/kerf-gpu/kerf/test/eventually"
 )
 
-// What one process made, handed over and freed is held, and shown, by who imported it; a file that stands for memory
-// holds it, and nobody is shown to. With the last holder it goes back.
+// After the exporter frees memory, each importer still uses it, and the lists show it there. A file that stands for
+// memory keeps it, too, and no process is shown. The memory is free when the last user lets go.
 func TestMemoryOfOthersLivesOn(t *testing.T) {
 	for api, lists := range map[string]bool{"ipc": true, "import": true, "pool-import": true, "file": false} {
 		for _, driver := range []string{"r550", "r615"} {
@@ -76,7 +76,7 @@ func startAndRead(t *testing.T, cmd *exec.Cmd) string {
 	return line
 }
 
-// The importers are told when there is no room, and end well.
+// The importers get an error if the memory does not fit, and end well.
 func TestMemoryOfOthersRunsOut(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	for api, contexts := range map[string]uint64{"ipc": 2, "import": 2, "pool-import": 2, "file": 1} {

@@ -89,7 +89,7 @@ func TestSMIRefuses(t *testing.T) {
 	set(t, dir, "gpu=3", "lost=true")
 	for args, want := range map[string]int{
 		"-x": 2, "-c SHARED": 2, "-i": 2, "-L -i 9": 6, "-L -i 3": 15,
-		// its program is not beside it
+		// its program is not in its folder
 		"--query-gpu=speed --format=csv": 2, "--query-gpu=uuid": 2, "compute-policy -l": 1,
 	} {
 		if r := program(t, dir, nil, "nvidia-smi", strings.Fields(args)...); r.code != want {

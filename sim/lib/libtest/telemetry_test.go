@@ -50,7 +50,7 @@ func TestDaemonTelemetry(t *testing.T) {
 	}
 }
 
-// A process stands in one of NVML's lists, and in compute's again once it has come anew.
+// A process is in one of NVML's lists, and in compute's again once it has connected again.
 func TestDaemonProcessLists(t *testing.T) {
 	dir := node(t, "h100x8", "r615")
 	pid := hold(t, dir).Process.Pid
@@ -128,7 +128,7 @@ func TestDaemonCallFaults(t *testing.T) {
 	start := time.Now()
 	nvml(t, dir, "init", "memory,0")
 	if took := time.Since(start); took < 300*time.Millisecond {
-		t.Errorf("memory was told after %v, want 300ms at least", took)
+		t.Errorf("memory was reported after %v, want 300ms at least", took)
 	}
 	set(t, dir, "gpu=0", "error.alloc=none", "error.telemetry=none", "latency.memory=0s")
 	if r := program(t, dir, nil, "gpuload", "--json", "--alloc", "1MiB"); r.code != 0 {

@@ -4,7 +4,7 @@
 #
 # Builds what the node runs, from pinned Go modules and Debian packages, into $BIN and $DEB. Sourced.
 #
-# A binary is made anew when its key changes: the files of its module, the Go version, how it is built.
+# A binary is built again when its key changes: the files of its module, the Go version, how it is built.
 
 PACKAGES=(busybox-static containernetworking-plugins libseccomp-dev iptables libip6tc2 libnftnl11
 	libnetfilter-conntrack3 libnfnetlink0 conntrack crun libyajl2)
@@ -61,7 +61,7 @@ unpack_debs() {
 }
 
 # wrap_debs makes commands of the unpacked programs: they need their own libraries, which nothing else shall get through
-# LD_LIBRARY_PATH. It does so each time, since the commands hold $DEB, and somebody may have moved or copied it.
+# LD_LIBRARY_PATH. It does so each time, since the commands hold $DEB, and a user may have moved or copied it.
 wrap_debs() {
 	local name program libs=$DEB/usr/lib/x86_64-linux-gnu
 	mkdir -p "$DEB/wrapped"
@@ -146,7 +146,7 @@ build_helm() {
 	echo "$BIN/helm"
 }
 
-# build_kueue: only the test of the recipe asks for it. Beside the program lies what its project has people apply, out of the
+# build_kueue: only the test of the recipe asks for it. Next to the program is what its project has people apply, out of the
 # same module.
 build_kueue() {
 	need go golang

@@ -10,7 +10,7 @@ check_machine() {
 	[ "$(id -u)" = 0 ] || die "the node needs root"
 	case $E2E_DIR in
 	/etc/* | /var/* | /opt/* | /run/* | /proc/* | /sys/*)
-		die "$E2E_DIR lies where the node has folders of its own: set KERF_E2E_DIR to a directory elsewhere"
+		die "$E2E_DIR lies where the node has other folders: set KERF_E2E_DIR to a directory elsewhere"
 		;;
 	esac
 	need unshare util-linux nsenter util-linux flock util-linux ip iproute2 openssl openssl tar tar awk mawk

@@ -39,13 +39,13 @@ wait_for() {
 	done
 }
 
-# check_number refuses a node that joins nobody and is not the first, and one that joins as the first.
+# check_number refuses a node that joins no other and is not the first, and one that joins as the first.
 check_number() {
 	[[ $E2E_NUMBER =~ ^[1-9]$ ]] || die "KERF_E2E_NUMBER is \"$E2E_NUMBER\": make it 1 to 9"
 	if [ -z "$E2E_JOIN" ]; then
 		[ "$E2E_NUMBER" = 1 ] || die "node $E2E_NUMBER needs a cluster: set KERF_E2E_JOIN to the directory of its first node"
 	elif [ "$E2E_NUMBER" = 1 ] || [ "$E2E_JOIN" = "$E2E_DIR" ]; then
-		die "a node that joins another needs a KERF_E2E_NUMBER from 2 to 9, and a KERF_E2E_DIR of its own"
+		die "a node that joins another needs a KERF_E2E_NUMBER from 2 to 9, and another KERF_E2E_DIR"
 	fi
 }
 

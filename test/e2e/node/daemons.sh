@@ -27,7 +27,7 @@ daemon() {
 		# As systemd has its services: in the root, each thread of a daemon would weigh half as much as all pods
 		# together, and the agent, which is a pod, would starve.
 		parts="system.slice $name"
-		# The simulated driver plays the kernel, whose part of a call waits for no CPU of its own.
+		# The simulated driver plays the kernel, whose part of a call waits for no other CPU.
 		[ "$name" != gpusim ] || parts=driver
 		roots=/sys/fs/cgroup
 		[ -f $roots/cgroup.procs ] || roots="$roots/*"

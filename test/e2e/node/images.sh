@@ -63,7 +63,7 @@ add_busybox() { # DIR
 # content_key FILE...: changes when a file does.
 content_key() { sha256sum "$HERE/images.sh" "$@" | cut -d' ' -f1 | sha256sum | cut -d' ' -f1; }
 
-# archive NAME REF FILL ENTRYPOINT FILE...: $IMG/NAME.tar, made anew when a FILE has changed; FILL DIR FILE...
+# archive NAME REF FILL ENTRYPOINT FILE...: $IMG/NAME.tar, built again when a FILE has changed; FILL DIR FILE...
 # puts together what it holds.
 archive() {
 	local name=$1 ref=$2 fill=$3 entrypoint=$4 k dir began

@@ -2,9 +2,9 @@
 # Copyright 2026 The Kerf Authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# node.sh - a real Kubernetes on one node, in namespaces of its own on this machine: etcd, kube-apiserver,
+# node.sh - a real Kubernetes on one node, in separate namespaces on this machine: etcd, kube-apiserver,
 # kube-controller-manager, kube-scheduler, kube-proxy, kubelet, containerd and runc, built from the Go modules
-# beside this file, and simulated GPUs.
+# in this folder, and simulated GPUs.
 #
 #   node.sh build              build what is missing or has changed
 #   node.sh up                 start the node, or what of it does not run
@@ -20,20 +20,20 @@
 #   node.sh images             load the images whose contents have changed
 #   node.sh env                print where things are, as shell assignments
 #   node.sh helm               build helm, which nothing of the node needs, and print where it is
-#   node.sh kueue              the same for Kueue's manager; its manifest lies beside it
+#   node.sh kueue              the same for Kueue's manager; its manifest is next to it
 #
 # Settings, by environment:
 #   KERF_E2E_DIR      where everything is kept (default: .cache/e2e of the source tree)
 #   KERF_E2E_TOOLS    the KERF_E2E_DIR of another node, whose binaries this one uses (default: its own)
 #   KERF_E2E_NET      first two octets of the /16 that the node takes (default: one that this machine has no way to)
 #   KERF_E2E_JOIN     the KERF_E2E_DIR of a node that is up: this one joins its cluster, and has no control plane (default: none)
-#   KERF_E2E_NUMBER   which node of that cluster it is, 2 to 9; node N is called node-N (default: 1, which joins nobody)
+#   KERF_E2E_NUMBER   which node of that cluster it is, 2 to 9; node N is called node-N (default: 1, which joins no other)
 #   KERF_E2E_MACHINE  which machine is simulated (default: h100x8)
 #   KERF_E2E_DRIVER   with which driver (default: r615)
 #   KERF_E2E_KUBERNETES  which version of Kubernetes (default: 1.37.1; others: test/e2e/node/kubernetes/versions)
 #
 # It runs on another containerd, 1.7 too, once containerd, containerd-shim-runc-v2 and ctr of that version have been put over
-# those in KERF_E2E_TOOLS/bin; the keys beside them say that there is nothing to build.
+# those in KERF_E2E_TOOLS/bin; the keys next to them say that there is nothing to build.
 #
 # It needs root, Go, gcc, openssl, util-linux, iproute2, and apt-get for some Debian packages that it unpacks
 # and does not install. It ends only processes that it started: those in the node's pid namespace.
@@ -62,7 +62,7 @@ GPUSIM_DIR=/run/gpusim # in the node
 source "$HERE/common.sh"
 check_number
 E2E_NET=$(network)
-# A node that joins is reached through the first one, on a link of its own.
+# A node that joins is reached through the first one, on a separate link.
 API_IP=$E2E_NET.0.2 LINK=$(((E2E_NUMBER - 1) * 10))
 HOST_IP=$E2E_NET.$LINK.1 NODE_IP=$E2E_NET.$LINK.2
 POD_CIDR=$E2E_NET.$((LINK + 1)).0/24 SVC_CIDR=$E2E_NET.2.0/24 SVC_IP=$E2E_NET.2.1

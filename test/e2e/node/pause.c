@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The program of a pod's sandbox: holds its namespaces, takes in orphans, ends when told to.
+// The program of a pod's sandbox: holds its namespaces, takes in orphans, ends at a signal.
 #include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>

@@ -5,7 +5,7 @@
 # The node's namespaces: mount, pid, net, uts, ipc, cgroup. Sourced.
 #
 # The node sees this machine's root folder, with /etc, /var and /opt as overlays whose writes go to $NODE, a
-# /run of its own, and a cgroup of its own as root. So the usual paths of kubelet and containerd are the
+# separate /run, and a separate cgroup as root. So the usual paths of kubelet and containerd are the
 # node's alone, and they outlive "stop" as a disk outlives a power cut.
 
 # init_pid [RUN] prints the node's init, or that of the node with this folder, as this machine sees it; fails when the node
@@ -89,7 +89,7 @@ node_init() {
 	mkdir -p "$NODE/proc"
 	mount -t proc proc "$NODE/proc"
 	hostname "$NODE_NAME"
-	echo "nameserver $SVC_IP" >"$NODE/resolv.conf" # nobody answers there: nothing in the tests asks for a name
+	echo "nameserver $SVC_IP" >"$NODE/resolv.conf" # no server answers there: nothing in the tests asks for a name
 	ip link set lo up
 	for ((i = 0; i < 200; i++)); do
 		ip link show eth0 >/dev/null 2>&1 && break

@@ -1,8 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench is what the steps of the hardware kit measure with: programs, an agent of their own, regions of
-// libkerf, and the driver, which it never changes.
+// Package bench has the tools of the hardware kit's steps: programs, a separate agent, regions of libkerf, and the
+// driver, which it never changes.
 package bench
 
 import (
@@ -28,7 +28,7 @@ type Machine struct {
 	Facts []core.Fact          `json:"facts"`
 }
 
-// Task is what a step's process is told.
+// Task is the input of a step's process.
 type Task struct {
 	Step string `json:"step"`
 	// Home is the folder of the programs. Work is an own folder with a short path. Raw is for what is recorded.

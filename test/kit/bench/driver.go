@@ -70,7 +70,8 @@ func (d *Driver) Used(ctx context.Context) (gpu uint64, processes map[int]uint64
 	return uint64(m.Used), processes, err
 }
 
-// Settings reads what can be set on each GPU, by NVML and by nvidia-smi if it answers. What is not told is absent.
+// Settings reads what can be set on each GPU, from NVML and from nvidia-smi if it answers. It omits what neither
+// reports.
 func (b *Bench) Settings(ctx context.Context, d *Driver) (core.Settings, error) {
 	gpus, _, err := d.GPUs(ctx)
 	if err != nil {

@@ -53,7 +53,7 @@ func (w Work) Rate() float64 {
 	return w.Units / w.WallNS * 1e9
 }
 
-// Share is the part of the sum of two rates that the first has, 0 to 1. It is NaN if nobody did anything.
+// Share is the part of the sum of two rates that the first has, 0 to 1. It is NaN if both are zero.
 func Share(a, b Work) float64 { return a.Rate() / (a.Rate() + b.Rate()) }
 
 // WorstSecond returns the largest difference, in percentage points, between the share of a in one whole second and the
@@ -72,7 +72,7 @@ func WorstSecond(a, b Work, target float64) float64 {
 }
 
 // SharesOf judges two programs that should share a GPU. The ratio is within a tenth of the target; no second differs by
-// more than 5 points. Each program counts in units of its own rate alone, so programs of different kinds can be
+// more than 5 points. Each program counts in units of the rate that it has alone, so programs of different kinds can be
 // compared.
 func SharesOf(claim, secondsClaim, what string, a, b Work, target float64) []Result {
 	share := Share(a, b)

@@ -13,10 +13,10 @@ import (
 // Settings are what can be set on the GPUs of a machine: "UUID setting" to the value.
 type Settings map[string]string
 
-// SMI begins the names of settings that nvidia-smi told. It may fail for reasons of its own.
+// SMI begins the names of settings that nvidia-smi reports. It may fail for other reasons than NVML.
 const SMI = "nvidia-smi: "
 
-// withoutSMI drops what nvidia-smi told, unless it told both times.
+// withoutSMI drops what nvidia-smi reported, unless it reported both times.
 func withoutSMI(before, after Settings) (Settings, Settings) {
 	told := func(key, _ string) bool { return strings.HasPrefix(key, SMI) }
 	was, is := maps.Clone(before), maps.Clone(after)

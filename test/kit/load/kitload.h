@@ -98,8 +98,8 @@ struct arguments {
 
 uint64_t now_ns(void);
 
-/* open_driver finds the functions; false: failed says why. open_gpu makes a context; load_kernels compiles the PTX
- * beside the program, the newest that the driver takes. */
+/* open_driver finds the functions; false: failed says why. open_gpu makes a context; load_kernels compiles the PTX in
+ * the program's folder, the newest that the driver takes. */
 bool open_driver(struct gpu *g);
 CUresult open_gpu(struct gpu *g, int device);
 CUresult load_kernels(struct gpu *g);
@@ -113,13 +113,13 @@ CUresult kernels_run(struct gpu *g, bool *yes);
 /* take and give memory by a family's name; NULL: no such family. */
 struct family;
 const struct family *find_family(const char *name);
-struct piece {
+struct block {
 	CUdeviceptr ptr;
 	size_t bytes;
 	CUmemGenericAllocationHandle handle;
 };
-CUresult take(struct gpu *g, const struct family *f, struct piece *p);
-void give(struct gpu *g, const struct family *f, const struct piece *p);
+CUresult take(struct gpu *g, const struct family *f, struct block *p);
+void give(struct gpu *g, const struct family *f, const struct block *p);
 
 /* The commands. Each prints its lines; *failed of the GPU tells which call did not work. */
 CUresult do_info(struct gpu *g, const struct arguments *a);

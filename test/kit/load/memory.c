@@ -13,41 +13,41 @@
 
 struct family {
 	const char *name;
-	CUresult (*take)(struct gpu *g, struct piece *p);
-	void (*give)(struct gpu *g, const struct piece *p);
+	CUresult (*take)(struct gpu *g, struct block *p);
+	void (*give)(struct gpu *g, const struct block *p);
 };
 
-static CUresult take_linear(struct gpu *g, struct piece *p)
+static CUresult take_linear(struct gpu *g, struct block *p)
 {
 	CALL(g, alloc(&p->ptr, p->bytes));
 	return CUDA_SUCCESS;
 }
 
-static void give_linear(struct gpu *g, const struct piece *p)
+static void give_linear(struct gpu *g, const struct block *p)
 {
 	g->free(p->ptr);
 }
 
-static CUresult take_async(struct gpu *g, struct piece *p)
+static CUresult take_async(struct gpu *g, struct block *p)
 {
 	CALL(g, alloc_async(&p->ptr, p->bytes, NULL));
 	CALL(g, stream_sync(NULL));
 	return CUDA_SUCCESS;
 }
 
-static void give_async(struct gpu *g, const struct piece *p)
+static void give_async(struct gpu *g, const struct block *p)
 {
 	g->free_async(p->ptr, NULL);
 	g->stream_sync(NULL);
 }
 
-static CUresult take_managed(struct gpu *g, struct piece *p)
+static CUresult take_managed(struct gpu *g, struct block *p)
 {
 	CALL(g, alloc_managed(&p->ptr, p->bytes, CU_MEM_ATTACH_GLOBAL));
 	return CUDA_SUCCESS;
 }
 
-static CUresult take_pitched(struct gpu *g, struct piece *p)
+static CUresult take_pitched(struct gpu *g, struct block *p)
 {
 	const size_t row = 64 << 10;
 	size_t pitch;
@@ -55,13 +55,13 @@ static CUresult take_pitched(struct gpu *g, struct piece *p)
 	return CUDA_SUCCESS;
 }
 
-static void unmap(struct gpu *g, const struct piece *p)
+static void unmap(struct gpu *g, const struct block *p)
 {
 	g->unmap(p->ptr, p->bytes);
 	g->unreserve(p->ptr, p->bytes);
 }
 
-static CUresult take_vmm(struct gpu *g, struct piece *p)
+static CUresult take_vmm(struct gpu *g, struct block *p)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, g->device } };
@@ -84,7 +84,7 @@ static CUresult take_vmm(struct gpu *g, struct piece *p)
 	return ret;
 }
 
-static void give_vmm(struct gpu *g, const struct piece *p)
+static void give_vmm(struct gpu *g, const struct block *p)
 {
 	unmap(g, p);
 	g->release_handle(p->handle);
@@ -104,17 +104,17 @@ const struct family *find_family(const char *name)
 	return NULL;
 }
 
-CUresult take(struct gpu *g, const struct family *f, struct piece *p)
+CUresult take(struct gpu *g, const struct family *f, struct block *p)
 {
 	return f->take(g, p);
 }
 
-void give(struct gpu *g, const struct family *f, const struct piece *p)
+void give(struct gpu *g, const struct family *f, const struct block *p)
 {
 	f->give(g, p);
 }
 
-static CUresult words(struct gpu *g, const struct piece *p, uint64_t seed, CUdeviceptr bad)
+static CUresult words(struct gpu *g, const struct block *p, uint64_t seed, CUdeviceptr bad)
 {
 	CUdeviceptr ptr = p->ptr;
 	uint64_t n = p->bytes / sizeof(uint64_t);
@@ -126,15 +126,15 @@ static CUresult words(struct gpu *g, const struct piece *p, uint64_t seed, CUdev
 	return CUDA_SUCCESS;
 }
 
-enum { PIECES = 4096 };
+enum { BLOCKS = 4096 };
 
 /* Takes steps up to all bytes, and fills each. *n is how many it got. The result is that of the step that failed. */
-static CUresult fill_all(struct gpu *g, const struct arguments *a, struct piece *pieces, unsigned *n)
+static CUresult fill_all(struct gpu *g, const struct arguments *a, struct block *blocks, unsigned *n)
 {
 	const struct family *f = find_family(a->api);
 	uint64_t got = 0;
-	for (*n = 0; got < a->alloc && *n < PIECES; ++*n) {
-		struct piece *p = &pieces[*n];
+	for (*n = 0; got < a->alloc && *n < BLOCKS; ++*n) {
+		struct block *p = &blocks[*n];
 		p->bytes = a->step && a->step < a->alloc - got ? a->step : a->alloc - got;
 		CUresult ret = f->take(g, p);
 		if (ret)
@@ -158,7 +158,7 @@ static const char *name_of(struct gpu *g, CUresult result)
 /* Fills up to --alloc, checks all, frees all, and takes the half of it again. */
 CUresult do_fill(struct gpu *g, const struct arguments *a)
 {
-	static struct piece pieces[PIECES];
+	static struct block blocks[BLOCKS];
 	CUdeviceptr bad;
 	uint64_t wrong = 0, got = 0;
 	size_t total = 0, left = 0;
@@ -171,16 +171,16 @@ CUresult do_fill(struct gpu *g, const struct arguments *a)
 		return ret;
 	CALL(g, alloc(&bad, sizeof wrong));
 	CALL(g, to_device(bad, &wrong, sizeof wrong));
-	CUresult met = fill_all(g, a, pieces, &n);
-	for (unsigned i = 0; i < n && !ret; got += pieces[i++].bytes)
-		ret = words(g, &pieces[i], i, bad);
+	CUresult met = fill_all(g, a, blocks, &n);
+	for (unsigned i = 0; i < n && !ret; got += blocks[i++].bytes)
+		ret = words(g, &blocks[i], i, bad);
 	if (ret)
 		return ret;
 	CALL(g, mem_info(&left, &total));
 	CALL(g, to_host(&wrong, bad, sizeof wrong));
 	for (unsigned i = 0; i < n; i++)
-		give(g, find_family(a->api), &pieces[i]);
-	struct piece again = { .bytes = got / 2 };
+		give(g, find_family(a->api), &blocks[i]);
+	struct block again = { .bytes = got / 2 };
 	CUresult back = again.bytes ? take(g, find_family(a->api), &again) : CUDA_SUCCESS;
 	printf("{\"allocated_bytes\":%llu,\"error\":\"%s\",\"bad_words\":%llu,\"kernels\":%s,"
 		"\"total_bytes\":%zu,\"again\":\"%s\"}\n",
@@ -196,7 +196,7 @@ CUresult do_grow(struct gpu *g, const struct arguments *a)
 	const struct family *f = find_family(a->api);
 	const struct timespec every = { (time_t)(a->every_ns / 1000000000u), (long)(a->every_ns % 1000000000u) };
 	for (uint64_t got = 0; got < a->alloc;) {
-		struct piece p = { .bytes = a->step };
+		struct block p = { .bytes = a->step };
 		CUresult ret = take(g, f, &p);
 		if (!ret) {
 			CALL(g, memset(p.ptr, 1, p.bytes));

@@ -73,8 +73,8 @@ CUresult open_gpu(struct gpu *g, int device)
 	return CUDA_SUCCESS;
 }
 
-/* The text of a file beside this program; NULL: there is none. */
-static char *beside(const char *name)
+/* The text of a file in this program's folder; NULL: there is none. */
+static char *read_text(const char *name)
 {
 	char path[PATH_MAX + 64];
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
@@ -115,11 +115,11 @@ static CUresult load_module(struct gpu *g, const char *const files[2], CUmodule 
 	enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
 	static char log[4096];
 	CUresult last = CUDA_ERROR_FILE_NOT_FOUND;
-	g->failed = "no PTX beside kitload";
+	g->failed = "no PTX next to kitload";
 	for (size_t i = 0; i < 2; i++) {
 		int options[] = { JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE };
 		void *values[] = { log, (void *)(uintptr_t)(sizeof log - 1) };
-		char *text = beside(files[i]);
+		char *text = read_text(files[i]);
 		if (!text)
 			continue;
 		uint64_t from = now_ns();

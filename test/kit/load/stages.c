@@ -89,7 +89,7 @@ static CUresult by_family(struct gpu *g)
 	static const char *const names[] = { "linear", "async", "vmm", "pitched", "managed" };
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		const struct family *f = find_family(names[i]);
-		struct piece p = { .bytes = (size_t)1 << 30 };
+		struct block p = { .bytes = (size_t)1 << 30 };
 		CUresult ret = take(g, f, &p);
 		if (ret)
 			return ret;

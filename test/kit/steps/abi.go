@@ -59,8 +59,8 @@ type identified struct {
 	Failed, Call string
 }
 
-// identities asks cuGetProcAddress for each name, with and without its version. libkerf finds the functions that it
-// counts by their address, so these have to be exported. Others may be hidden.
+// identities asks cuGetProcAddress for each name, with and without its version. The functions that libkerf counts have
+// to be exported, because it finds them by their address. Others may be hidden.
 func identities(ctx context.Context, b *bench.Bench, table libkerf.Table, names []string) error {
 	all := slices.Clone(names)
 	for _, n := range names {

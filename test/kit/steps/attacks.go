@@ -23,10 +23,10 @@ type attack struct {
 
 var evasions = []attack{
 	{"opens the driver with RTLD_DEEPBIND", []string{"--driver", "deepbind"}, true},
-	{"opens the driver in a name space of its own", []string{"--driver", "namespace"}, true},
+	{"opens the driver in a separate name space", []string{"--driver", "namespace"}, true},
 	{"a library that was opened with RTLD_DEEPBIND", []string{"--driver", "apart"}, true},
 	{"a constructor of such a library", []string{"--driver", "early"}, false},
-	{"a library in a name space of its own", []string{"--driver", "elsewhere"}, false},
+	{"a library in a separate name space", []string{"--driver", "elsewhere"}, false},
 	{"steps of 4 KiB over the cap", []string{"--alloc", "1073745920", "--step", "1GiB"}, true},
 }
 

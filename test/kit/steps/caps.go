@@ -24,8 +24,8 @@ const (
 var charged = []string{"linear", "async", "pool", "graph", "vmm", "pitched", "array", "managed", "sparse", "mipmap",
 	"batch"}
 
-// overheads are families that libkerf does not reject by itself: it learns from the driver what they hold, or another
-// process or API made their memory. Their numbers are facts without a verdict.
+// overheads are families that libkerf does not reject by itself. It learns their memory from the driver, or another
+// process or API made it. Their numbers are facts without a verdict.
 var overheads = []string{"context", "module", "library", "heap", "stack", "external"}
 
 // caps lets programs take more than their cap, with a region and, if possible, in grants.

@@ -52,7 +52,7 @@ func monitor(ctx context.Context, b *bench.Bench) error {
 	return compare(ctx, b, d, m, address)
 }
 
-// freeAddress is a TCP address of this machine that nobody uses now.
+// freeAddress is a TCP address of this machine that is not in use.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

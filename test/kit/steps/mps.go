@@ -16,7 +16,7 @@ import (
 
 const mpsControl = "nvidia-cuda-mps-control"
 
-// mps starts a daemon in folders of its own and records its answers. The compute mode stays as it is.
+// mps starts a daemon in new folders and records its answers. The compute mode stays as it is.
 func mps(ctx context.Context, b *bench.Bench) error {
 	dir := filepath.Join(b.Work, "mps")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -14,8 +14,8 @@ import (
 // servingSeconds is how long each way to share gets.
 const servingSeconds = 7
 
-// serving compares ways to share one GPU between two programs that serve tokens: memory and compute halved by each
-// backend, nothing enforced, and each program alone on the whole GPU.
+// serving compares ways to share one GPU between two programs that serve tokens. The ways are memory and compute halved
+// by each backend, nothing enforced, and each program alone on the whole GPU.
 func serving(ctx context.Context, b *bench.Bench) error {
 	one, err := alone(ctx, b, "serve", b.Native(), 0, servingSeconds/2)
 	if err != nil {

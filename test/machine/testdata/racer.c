@@ -1,7 +1,7 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A library that is preloaded into a program. It takes RACER_BYTES of GPU memory beside the program's main thread, in
+// A library that is preloaded into a program. It takes RACER_BYTES of GPU memory next to the program's main thread, in
 // the way that RACER_HOW names, and writes to the file RACER_SAID what CUDA said. "Go" is a byte in the FIFO RACER_GO,
 // which the program writes; RACER_DELAY_US is the time from then to the allocation.
 //

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * NVIDIA's cuRAND makes random numbers on the device, with memory and kernels of its own.
+ * NVIDIA's cuRAND makes random numbers on the device, with its own memory and kernels.
  */
 #include "userland.h"
 

@@ -12,52 +12,52 @@
 			return try_;    \
 	} while (0)
 
-static CUresult linear(struct piece *p)
+static CUresult linear(struct block *p)
 {
 	return CALL(cuMemAlloc_v2)(&p->ptr, p->bytes);
 }
 
-static CUresult managed(struct piece *p)
+static CUresult managed(struct block *p)
 {
 	return CALL(cuMemAllocManaged)(&p->ptr, p->bytes, CU_MEM_ATTACH_GLOBAL);
 }
 
 /* Rows of which each wastes half of its pitch. */
-static CUresult pitch(struct piece *p)
+static CUresult pitch(struct block *p)
 {
 	size_t got;
 	return CALL(cuMemAllocPitch_v2)(&p->ptr, &got, 256, p->bytes / 512, 4);
 }
 
-static void free_linear(struct piece *p)
+static void free_linear(struct block *p)
 {
 	CALL(cuMemFree_v2)(p->ptr);
 }
 
-static CUresult async(struct piece *p)
+static CUresult async(struct block *p)
 {
 	return CALL(cuMemAllocAsync)(&p->ptr, p->bytes, NULL);
 }
 
 /* Its pool keeps it until the program waits. */
-static void free_kept(struct piece *p)
+static void free_kept(struct block *p)
 {
 	CALL(cuMemFreeAsync)(p->ptr, NULL);
 }
 
-static void free_async(struct piece *p)
+static void free_async(struct block *p)
 {
 	free_kept(p);
 	CALL(cuStreamSynchronize)(NULL);
 }
 
 /* On the thread's own default stream. */
-static CUresult async_thread(struct piece *p)
+static CUresult async_thread(struct block *p)
 {
 	return CALL(cuMemAllocAsync_ptsz)(&p->ptr, p->bytes, NULL);
 }
 
-static void free_async_thread(struct piece *p)
+static void free_async_thread(struct block *p)
 {
 	CALL(cuMemFreeAsync_ptsz)(p->ptr, NULL);
 	CALL(cuStreamSynchronize_ptsz)(NULL);
@@ -66,7 +66,7 @@ static void free_async_thread(struct piece *p)
 static CUmemoryPool made;
 
 /* A pool that keeps what is freed. */
-static CUresult pool(struct piece *p)
+static CUresult pool(struct block *p)
 {
 	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
@@ -78,13 +78,13 @@ static CUresult pool(struct piece *p)
 	return CALL(cuMemAllocFromPoolAsync)(&p->ptr, p->bytes, made, NULL);
 }
 
-static void free_pool(struct piece *p)
+static void free_pool(struct block *p)
 {
 	CALL(cuMemFreeAsync)(p->ptr, NULL);
 	CALL(cuMemPoolTrimTo)(made, 0);
 }
 
-static CUresult vmm(struct piece *p)
+static CUresult vmm(struct block *p)
 {
 	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
@@ -93,7 +93,7 @@ static CUresult vmm(struct piece *p)
 	return CALL(cuMemMap)(p->ptr, p->bytes, 0, p->handle, 0);
 }
 
-static void free_vmm(struct piece *p)
+static void free_vmm(struct block *p)
 {
 	CALL(cuMemRelease)(p->handle);
 	CALL(cuMemUnmap)(p->ptr, p->bytes);
@@ -101,39 +101,39 @@ static void free_vmm(struct piece *p)
 }
 
 /* Two channels of 16 bits. */
-static CUresult array(struct piece *p)
+static CUresult array(struct block *p)
 {
 	const CUDA_ARRAY_DESCRIPTOR d = { .Width = 1024, .Height = p->bytes / 4096, .Format = CU_AD_FORMAT_HALF,
 		.NumChannels = 2 };
 	return CALL(cuArrayCreate_v2)(&p->array, &d);
 }
 
-static CUresult array3d(struct piece *p)
+static CUresult array3d(struct block *p)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 512, .Height = 512, .Depth = p->bytes >> 22,
 		.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
 	return CALL(cuArray3DCreate_v2)(&p->array, &d);
 }
 
-static void free_array(struct piece *p)
+static void free_array(struct block *p)
 {
 	CALL(cuArrayDestroy)(p->array);
 }
 
 /* The second level is half of the first; the first two levels together are to be what was asked for. */
-static CUresult mipmap(struct piece *p)
+static CUresult mipmap(struct block *p)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = p->bytes / 3 * 2, .Format = CU_AD_FORMAT_UNSIGNED_INT8,
 		.NumChannels = 1 };
 	return CALL(cuMipmappedArrayCreate)(&p->mipmap, &d, 2);
 }
 
-static void free_mipmap(struct piece *p)
+static void free_mipmap(struct block *p)
 {
 	CALL(cuMipmappedArrayDestroy)(p->mipmap);
 }
 
-static CUresult run_graph(struct piece *p)
+static CUresult run_graph(struct block *p)
 {
 	TRY(CALL(cuGraphInstantiateWithFlags)(&p->exec, p->graph, 0));
 	return CALL(cuGraphLaunch)(p->exec, NULL);
@@ -147,7 +147,7 @@ static CUDA_MEM_ALLOC_NODE_PARAMS alloc_of(size_t bytes)
 	};
 }
 
-static CUresult graph(struct piece *p)
+static CUresult graph(struct block *p)
 {
 	CUgraphNode node;
 	CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_of(p->bytes);
@@ -158,7 +158,7 @@ static CUresult graph(struct piece *p)
 }
 
 /* The same size over and over: no more than one of them is there at a time. */
-static CUresult again(struct piece *p)
+static CUresult again(struct block *p)
 {
 	CUgraphNode node;
 	CUgraphNodeParams params = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC }, undo = { .type = CU_GRAPH_NODE_TYPE_MEM_FREE };
@@ -173,7 +173,7 @@ static CUresult again(struct piece *p)
 	return run_graph(p);
 }
 
-static CUresult capture(struct piece *p)
+static CUresult capture(struct block *p)
 {
 	CUstream s;
 	TRY(CALL(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
@@ -186,7 +186,7 @@ static CUresult capture(struct piece *p)
 }
 
 /* What is captured of the thread's own default stream, and launched on it. */
-static CUresult capture_thread(struct piece *p)
+static CUresult capture_thread(struct block *p)
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS params = { 0 };
 	TRY(CALL(cuStreamBeginCapture_v2_ptsz)(NULL, 2));
@@ -200,7 +200,7 @@ static CUresult capture_thread(struct piece *p)
 }
 
 /* The same as again, with the other calls that there are for it. */
-static CUresult again_v2(struct piece *p)
+static CUresult again_v2(struct block *p)
 {
 	CUgraphNode node;
 	CUgraphNodeParams params = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC };
@@ -215,7 +215,7 @@ static CUresult again_v2(struct piece *p)
 	return run_graph(p);
 }
 
-static void free_graph(struct piece *p)
+static void free_graph(struct block *p)
 {
 	CALL(cuMemFree_v2)(p->ptr);
 	CALL(cuGraphExecDestroy)(p->exec);
@@ -223,14 +223,14 @@ static void free_graph(struct piece *p)
 	CALL(cuDeviceGraphMemTrim)(0);
 }
 
-static CUresult first_array(struct piece *p)
+static CUresult first_array(struct block *p)
 {
 	const CUDA_ARRAY_DESCRIPTOR_v1 d = { .Width = 1024, .Height = (unsigned)(p->bytes / 4096),
 		.Format = CU_AD_FORMAT_HALF, .NumChannels = 2 };
 	return CALL(cuArrayCreate)(&p->array, &d);
 }
 
-static CUresult first_array3d(struct piece *p)
+static CUresult first_array3d(struct block *p)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR_v1 d = { .Width = 512, .Height = 512, .Depth = (unsigned)(p->bytes >> 22),
 		.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
@@ -238,7 +238,7 @@ static CUresult first_array3d(struct piece *p)
 }
 
 /* Linear memory that is asked for in a green context. */
-static CUresult green(struct piece *p)
+static CUresult green(struct block *p)
 {
 	static CUgreenCtx made_green;
 	CUdevResource all;

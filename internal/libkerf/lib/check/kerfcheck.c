@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct piece pieces[4096];
+struct block blocks[4096];
 int held;
 
 static unsigned long long number(const char *text)
@@ -34,19 +34,19 @@ static void context(int device)
 
 static int step_take(const char *family, size_t bytes)
 {
-	struct piece p = { .bytes = bytes };
+	struct block p = { .bytes = bytes };
 	const struct family *f = find_family(family);
 	p.give = f->give;
 	CUresult ret = f->take(&p);
 	if (!ret)
-		pieces[held++] = p;
+		blocks[held++] = p;
 	return ret;
 }
 
 static void give_one(void)
 {
 	held--;
-	pieces[held].give(&pieces[held]);
+	blocks[held].give(&blocks[held]);
 }
 
 static void info(void)
@@ -72,7 +72,7 @@ static void *hammer(void *arg)
 	struct hammer *h = arg;
 	CALL(cuCtxSetCurrent)(h->context);
 	for (unsigned long long i = 0; i < h->rounds || !h->rounds; i++) {
-		struct piece p = { .bytes = h->bytes };
+		struct block p = { .bytes = h->bytes };
 		if (h->family->take(&p))
 			h->refused++;
 		else

@@ -13,7 +13,7 @@
 
 #include "cuda_abi.h"
 
-struct piece {
+struct block {
 	CUdeviceptr ptr;
 	size_t bytes;
 	union {
@@ -25,14 +25,14 @@ struct piece {
 			CUgraphExec exec;
 		};
 	};
-	void (*give)(struct piece *p);
+	void (*give)(struct block *p);
 };
 
 /* A way to take memory: take fills in p, of which bytes is set, or leaves nothing behind. */
 struct family {
 	const char *name;
-	CUresult (*take)(struct piece *p);
-	void (*give)(struct piece *p);
+	CUresult (*take)(struct block *p);
+	void (*give)(struct block *p);
 };
 const struct family *find_family(const char *name);
 
@@ -66,7 +66,7 @@ bool pool_step(char **arg);
 /* spin.c: prints the result and the nanoseconds of each of n launches. */
 void spin(unsigned long long n);
 
-extern struct piece pieces[];
+extern struct block blocks[];
 extern int held;
 
 #endif

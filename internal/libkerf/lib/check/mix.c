@@ -32,7 +32,7 @@ static size_t size(unsigned *seed)
 	return (size_t)(1 + rand_r(seed) % 8) << 22;
 }
 
-static void one(unsigned *seed, struct piece *p)
+static void one(unsigned *seed, struct block *p)
 {
 	if (p->give) {
 		p->give(p);
@@ -40,7 +40,7 @@ static void one(unsigned *seed, struct piece *p)
 		return;
 	}
 	const struct family *f = find_family(ways[(size_t)rand_r(seed) % (sizeof ways / sizeof ways[0])]);
-	*p = (struct piece){ .bytes = size(seed) };
+	*p = (struct block){ .bytes = size(seed) };
 	if (f->take(p)) {
 		refused++;
 		return;
@@ -52,7 +52,7 @@ static void one(unsigned *seed, struct piece *p)
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	struct piece places[PLACES] = { 0 };
+	struct block places[PLACES] = { 0 };
 	CALL(cuCtxSetCurrent)(w->context);
 	for (long i = 0; i < w->steps; i++) {
 		one(&w->seed, &places[rand_r(&w->seed) % PLACES]);
@@ -71,7 +71,7 @@ void mix(int threads, long steps, unsigned seed, long until)
 {
 	struct worker w[64] = { 0 };
 	CUcontext c;
-	struct piece first = { .bytes = 4 << 20 };
+	struct block first = { .bytes = 4 << 20 };
 	CALL(cuCtxGetCurrent)(&c);
 	if (!find_family("kept")->take(&first)) /* the pool is there before threads meet at it */
 		find_family("kept")->give(&first);

@@ -71,7 +71,7 @@ static void churn(long times, unsigned seed, size_t most, size_t live)
 	printf("%d\n", refused);
 }
 
-/* Prints how often a driver that counts that was told to trim. */
+/* Prints how often a program called trim, if the driver counts that. */
 static void trims(void)
 {
 	printf("%lu\n", ((unsigned long (*)(void))resolve("stub_trims"))());

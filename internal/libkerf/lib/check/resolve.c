@@ -75,7 +75,7 @@ static void *by_own_dlsym(const char *name)
 	return get ? get(get_library(), name) : NULL;
 }
 
-/* A library that is opened deep: beside this program by its path, or by its name where this program's RUNPATH leads. */
+/* A library that is opened deep: by its path in this program's folder, or by its name in this program's RUNPATH. */
 void *open_deep(const char *which, bool by_path)
 {
 	char self[PATH_MAX], path[PATH_MAX + 64];

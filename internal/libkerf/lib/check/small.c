@@ -29,7 +29,7 @@ static CUresult fill_block(CUdeviceptr filled[2], size_t bytes)
 static void gaps(int rounds)
 {
 	static CUdeviceptr filled[MOST][2];
-	int blocks = 0;
+	int made = 0;
 	for (int left = rounds; left > 0; left--) {
 		int n = 0;
 		memset(filled, 0, sizeof filled);
@@ -38,9 +38,9 @@ static void gaps(int rounds)
 		for (int i = 0; i <= n; i++)
 			for (int k = 0; k < 2; k++)
 				CALL(cuMemFree_v2)(filled[i][k]);
-		blocks += n;
+		made += n;
 	}
-	printf("%d\n", blocks);
+	printf("%d\n", made);
 }
 
 /* Fills what there is with allocations of a size, then prints how many there are, and how many more after every second

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Steps beside those that take memory: NVML, and what the library must leave as it was.
+ * Steps that take no memory: NVML, and what the library must leave as it was.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -93,7 +93,7 @@ static void left(const char *when)
 	printf("%s %zu\n", when, (total - free) >> 20);
 }
 
-/* One piece of 4 MiB, and what is taken while it has handles and mappings in turn. */
+/* One block of 4 MiB, and what is taken while it has handles and mappings in turn. */
 static void vmm(void)
 {
 	const size_t unit = 2 << 20;
@@ -141,7 +141,7 @@ static void sparse(void)
 	CALL(cuMipmappedArrayDestroy)(m);
 }
 
-/* Memory that only arrays hold: two parts of one, of which one is mapped anew. */
+/* Memory that only arrays hold: two parts of one, of which one is mapped again. */
 static void tiles(void)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR d = { .Width = 2048, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1,
@@ -168,7 +168,7 @@ static void tiles(void)
 	m[0].memHandle.memHandle = h;
 	CALL(cuMemMapArrayAsync)(m, 1, NULL);
 	CALL(cuMemRelease)(h);
-	left("anew");
+	left("again");
 	m[1].memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
 	CALL(cuMemMapArrayAsync)(m + 1, 1, NULL);
 	left("unmapped");
@@ -222,7 +222,7 @@ static void several(long n)
 	printf("%ld\n", made);
 }
 
-/* Launches twice what each launch takes anew, of which the driver frees the first. */
+/* Launches twice what each launch takes again, of which the driver frees the first. */
 static void relaunch(size_t bytes)
 {
 	CUgraph g;

@@ -53,8 +53,8 @@ func BenchmarkAllocateAndFree(b *testing.B) {
 	}
 }
 
-// What the library adds to the start of a program, one of many at once: of one that has nothing to do with CUDA, and of
-// one that makes a context and allocates.
+// What the library adds to the start of a program, one of many at once. One program has nothing to do with CUDA, and
+// one makes a context and allocates.
 func BenchmarkStart(b *testing.B) {
 	benchmarkStart(b, "/bin/true")
 }

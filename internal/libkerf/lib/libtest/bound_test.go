@@ -63,9 +63,9 @@ func TestABoundThatFits(t *testing.T) {
 	}
 }
 
-// A program that finds no room waits for a context that is being made with more room than it takes, and is then refused
-// only if there is none.
-func TestNoRoomBesideABound(t *testing.T) {
+// A program without free memory waits for a context that is being made with more memory than it needs. It is rejected
+// only if none is free then.
+func TestNoMemoryDuringABound(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
 	context := n.contextOf(t)
@@ -96,7 +96,7 @@ func TestNoRoomBesideABound(t *testing.T) {
 }
 
 // A program waits for another one's context, also if the driver needs longer than the agent's interval.
-func TestASlowDriverBesideABound(t *testing.T) {
+func TestASlowDriverDuringABound(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
 	context := n.contextOf(t)
@@ -154,7 +154,7 @@ func TestLessRoomThanAContext(t *testing.T) {
 }
 
 // A program that asks for the free memory gets it once the agent has seen its context.
-func TestFreeMemoryBesideABound(t *testing.T) {
+func TestFreeMemoryDuringABound(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")
 	context := n.contextOf(t)

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// knownUpTo is the newest CUDA version of which the library knows what names mean (variant.c); it has to where the
-	// driver answers with other addresses than its exports.
+	// knownUpTo is the newest CUDA version whose names the library knows (variant.c). It needs that if the driver
+	// answers with other addresses than its exports.
 	knownUpTo = 13020
 	toCome    = 99000
 )

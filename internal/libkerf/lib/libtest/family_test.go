@@ -86,7 +86,7 @@ func TestHandlesAndMappings(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, 64*mib)
 	got := b.check(t, "gpu:0", "vmm", "sparse", "tiles")
 	if want := "made 4|mapped 4|held 4|imported 4|half 4|gone 0|0 0 sparse 0|" +
-		"0 0 mapped 4|anew 10|unmapped 6|destroyed 0"; got != want {
+		"0 0 mapped 4|again 10|unmapped 6|destroyed 0"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

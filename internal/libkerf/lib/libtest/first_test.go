@@ -52,8 +52,8 @@ func (b box) takesOver(t *testing.T, overhead sharing.Bytes) {
 	}
 }
 
-// The first context of all has all the room, and who makes it waits until it was seen; so does another process, and
-// both have what there is by then.
+// The first context of all takes all free memory, and its program waits until the agent has seen it. So does another
+// process, and both have the free memory afterwards.
 func TestTheFirstContextOfAll(t *testing.T) {
 	t.Parallel()
 	n := start(t, "h200x8", "r580")

@@ -25,9 +25,9 @@ func killFamilies() []string {
 	}
 }
 
-// Programs are killed at random moments: while their threads allocate and free with every family, while another program
-// does the same, and while they start, register and make their context, whose size is known or not. Their counts are
-// all removed, and no process hangs.
+// Programs are killed at random moments. Their threads allocate and free with every family, or another program does the
+// same. Others start, register and make their context, whose size is known or not. Their counts are all removed, and no
+// process hangs.
 func TestKilledAtAnyMoment(t *testing.T) {
 	n := start(t, "h200x8", "r580")
 	context := n.contextOf(t)
@@ -50,7 +50,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		case 0, 1:
 			b.killAtWork(t)
 		case 2:
-			b.killBesideAnother(t)
+			b.killOneOfTwo(t)
 		case 3:
 			if in = known; i%8 == 3 {
 				in = unknown
@@ -106,8 +106,8 @@ func (b box) killAtWork(t *testing.T) {
 	r.killWithin(t, 4*time.Millisecond)
 }
 
-// killBesideAnother kills one of two that count in the same region: the other one comes to its end.
-func (b box) killBesideAnother(t *testing.T) {
+// killOneOfTwo kills one of two that count in the same region: the other one comes to its end.
+func (b box) killOneOfTwo(t *testing.T) {
 	t.Helper()
 	other, r := b.hammering(t, 2, 40, "wait"), b.hammering(t, 4, 0)
 	other.goOn(t)

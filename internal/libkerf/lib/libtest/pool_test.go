@@ -57,7 +57,7 @@ func TestTrimsOfPools(t *testing.T) {
 	}
 }
 
-// A pool that grows by more than it is asked for serves the rest, and is expected to grow so only as long as it does.
+// A pool may grow by more than the request and serve the rest. It is expected to grow so only as long as it does.
 func TestAPoolThatGrowsByMore(t *testing.T) {
 	for _, test := range []struct {
 		steps []string

@@ -113,14 +113,14 @@ func TestTwoProcessesUnderOneCap(t *testing.T) {
 	}
 }
 
-// A process that has its context already has what a raised limit gives, is refused what a lowered one takes, and sees
-// both; also below what it holds, which no command lowers a limit to.
+// A process with a context gets what a raised limit gives, and is rejected at a lowered one. It sees both, also below
+// its usage, which no command lowers a limit to.
 func TestLimitChangesUnderAContext(t *testing.T) {
-	const piece = 256 * mib
+	const block = 256 * mib
 	b := start(t, "a30x2", "r580").cap(t, gib)
-	take, info := fmt.Sprintf("take:linear:%d", piece),
+	take, info := fmt.Sprintf("take:linear:%d", block),
 		func(free, total sharing.Bytes) string { return fmt.Sprintf("0 %d %d %d", free, total, total) }
-	fill := fmt.Sprintf("fill:linear:%d", piece)
+	fill := fmt.Sprintf("fill:linear:%d", block)
 	r := b.begin(t, "gpu:0", fill, "info", "wait", "info", fill, "info", "wait", take, "info", "give", "give", "give",
 		"info", take, take, "info", "wait")
 	for _, at := range []struct {
@@ -129,7 +129,7 @@ func TestLimitChangesUnderAContext(t *testing.T) {
 	}{
 		{2 * gib, []string{"4", info(0, gib)}},
 		{gib + gib/2, []string{info(gib, 2*gib), "4", info(0, 2*gib)}},
-		{gib, []string{oom, info(0, gib+gib/2), info(piece, gib+gib/2), "0", oom, info(0, gib+gib/2)}},
+		{gib, []string{oom, info(0, gib+gib/2), info(block, gib+gib/2), "0", oom, info(0, gib+gib/2)}},
 	} {
 		if got, want := r.until(t), strings.Join(at.want, "|"); got != want {
 			t.Errorf("before the limit is %d: %s, want %s", at.limit, got, want)
@@ -188,8 +188,8 @@ func TestManyProcessesUnderOneCap(t *testing.T) {
 	}
 }
 
-// Processes that start at once make as many contexts as there is room for, and not one more; what was put aside for
-// them gives way to what the driver tells, and room that there is by that is there for the next.
+// Processes that start at once make as many contexts as fit, and not one more. What they put aside gives way to the
+// driver's report, and the next one can use the memory that this frees.
 func TestContextsOfManyProcesses(t *testing.T) {
 	const processes, fit = 12, 8
 	n := start(t, "h200x8", "r580")
@@ -250,7 +250,7 @@ func TestContextsOfManyProcesses(t *testing.T) {
 
 // Bytes that move from the counters to the overhead count twice for a moment. No call is rejected for that. If the
 // agent dies in between, no call waits for long.
-func TestNobodyIsRefusedWhileBytesMove(t *testing.T) {
+func TestNoCallIsRejectedWhileBytesMove(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
 	limits, err := os.OpenFile(filepath.Join(b.dir, libkerf.LimitsFile), os.O_WRONLY, 0)
 	if err != nil {
@@ -320,7 +320,7 @@ func TestPoolsThatGiveBackLate(t *testing.T) {
 }
 
 // A child is not left waiting for a lock that another thread of its parent held.
-func TestForkBesideOtherThreads(t *testing.T) {
+func TestForkWithOtherThreads(t *testing.T) {
 	b := start(t, "h200x8", "r580").cap(t, gib)
 	if got := b.check(t, "gpu:0", "forks:60", "info"); got != fmt.Sprintf("0|0 %d %d %d", gib, gib, gib) {
 		t.Errorf("%s", got)

@@ -151,8 +151,8 @@ func definitions(all []prototype) string {
 	return s.String()
 }
 
-// Each wrapper has a published prototype, and its own has arguments as wide. That one is too wide does not show where
-// it is called: what the caller left in the upper half would be taken for a part of it.
+// Each wrapper has a published prototype, and its own has arguments as wide. A too wide one would read what the caller
+// left in the upper half, and no call shows that.
 func TestPrototypes(t *testing.T) {
 	names, _ := wrapped(t)
 	want, got := map[string]string{}, map[string]string{}

@@ -95,8 +95,8 @@ func TestHowTheDriverIsOpened(t *testing.T) {
 	}
 }
 
-// However the imports of a library that was opened with RTLD_DEEPBIND are bound, they end here; but for those that a
-// constructor of it has read before.
+// However the imports of a library that was opened with RTLD_DEEPBIND are bound, they end here. The only exceptions are
+// those that its constructors have read before.
 func TestDeepBinding(t *testing.T) {
 	n := start(t, "a30x2", "r580")
 	for _, how := range []string{"lazy", "now", "noplt", "table", "linked", "linkednow", "early"} {
@@ -125,7 +125,7 @@ func TestNamesWithoutADriver(t *testing.T) {
 }
 
 // Another preloaded library sees what it would see without this one, and lets no program exceed the cap.
-func TestBesideAnotherLibrary(t *testing.T) {
+func TestWithAnotherLibrary(t *testing.T) {
 	b := start(t, "a30x2", "r580").cap(t, gib)
 	kerf, other := filepath.Join(b.dir, "libkerf.so"), filepath.Join(built, "check", "next.so")
 	for name, test := range map[string]struct{ preload, want string }{

@@ -61,7 +61,7 @@ type tenant struct {
 }
 
 // sampled asks the driver, as NVML does, for what its samples since then tell of each process.
-func (b books) sampled(since time.Time) (sharing.TimeUse, error) {
+func (b nodeTenants) sampled(since time.Time) (sharing.TimeUse, error) {
 	// #nosec G115 -- not negative
 	request, err := wire.Request{Op: wire.OpProcessUtil,
 		Args: [wire.NArgs]uint64{uint64(max(0, since.UnixMicro()))}}.Encode()
@@ -111,8 +111,8 @@ func (t tenant) Settle(ran time.Duration, _ compute.Share, _ bool) error {
 	return t.region.Settle(t.gpu(0), ran)
 }
 
-// books are the tenants of one node.
-type books struct {
+// nodeTenants are the tenants of one node.
+type nodeTenants struct {
 	tb      testing.TB
 	mode    compute.Mode
 	tenants []tenant
@@ -120,7 +120,7 @@ type books struct {
 }
 
 // Leases implements pace.Source.
-func (b books) Leases() (compute.Mode, []pace.Lease) {
+func (b nodeTenants) Leases() (compute.Mode, []pace.Lease) {
 	var all []pace.Lease
 	for _, t := range b.tenants {
 		all = append(all, pace.Lease{GPU: t.gpu(0), Grant: t.grant, Account: t})
@@ -129,21 +129,21 @@ func (b books) Leases() (compute.Mode, []pace.Lease) {
 }
 
 // Used implements pace.Source.
-func (b books) Used(_ context.Context, _ sharing.GPURef, since time.Time) (pace.Use, error) {
-	told, err := b.sampled(since)
+func (b nodeTenants) Used(_ context.Context, _ sharing.GPURef, since time.Time) (pace.Use, error) {
+	used, err := b.sampled(since)
 	if err != nil {
 		b.tb.Error(err)
 		return pace.Use{}, err
 	}
-	use := pace.Use{To: told.To, Percent: map[compute.ID]int{}}
-	for _, row := range told.Rows {
+	use := pace.Use{To: used.To, Percent: map[compute.ID]int{}}
+	for _, row := range used.Rows {
 		use.Busy += row.SM
 	}
 	for _, t := range b.tenants {
 		if t.pid == 0 {
 			return pace.Use{}, sharing.ErrUnsupported
 		}
-		use.Percent[t.grant.ID] = told.Rows[t.pid].SM
+		use.Percent[t.grant.ID] = used.Rows[t.pid].SM
 	}
 	return use, nil
 }
@@ -156,7 +156,7 @@ func refill(tb testing.TB, mode compute.Mode, tenants []tenant) (stop func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := pace.Pacer{Source: books{tb, mode, tenants, conn}, Log: slog.New(slog.DiscardHandler)}
+	p := pace.Pacer{Source: nodeTenants{tb, mode, tenants, conn}, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -293,7 +293,7 @@ func TestRunsOnWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A copy waits for a budget before it runs, and so does what a stream writes; neither for more than a second, since a
+// A copy waits for a budget before it runs, and so does a stream's write. Neither waits for more than a second, since a
 // kernel may be waiting for it.
 func TestCopiesWaitForASecond(t *testing.T) {
 	for _, way := range []string{"fill", "copy", "word"} {

@@ -31,8 +31,8 @@ type account struct {
 	pending time.Duration // until what it was charged last can have run
 	quiet   time.Duration // since it can have run
 	launch  time.Duration // what a launch is charged, over the last ones
-	// occupied is the part of the last time, from 0 to 1, in which a launch was pending. backlog is reported pending
-	// time that is not in it yet.
+	// occupied is the part of the last time, from 0 to 1, in which a launch was pending. Reported pending time that is
+	// not in it yet is backlog.
 	occupied float64
 	backlog  time.Duration
 
@@ -105,9 +105,9 @@ func (a *account) charges(real time.Duration) time.Duration {
 	return time.Duration(float64(real) / a.rate)
 }
 
-// adapt learns how much time of running grants may go to others. A full budget does not prove that its grant wants no
-// more: it may wait for a GPU that others keep busy. So more goes to others while the GPU has idle time, less as soon
-// as it has none, and nothing once an owner has come back.
+// adapt learns how much time of running grants may go to others. A full budget does not prove that its grant needs no
+// more: it may wait for a GPU that others keep busy. So more goes to others while the GPU has idle time, and less as
+// soon as it has none. Nothing goes to others once an owner has come back.
 func (c *Controller) adapt(passed, idle time.Duration, woke bool) {
 	c.idle = (3*c.idle + idle) / 4
 	switch {
@@ -251,8 +251,8 @@ func lend(out []Refill, rooms []time.Duration, grants []Grant, left time.Duratio
 	}
 }
 
-// lendClass shares what is left among equals by their weights, none more than it has room for, and returns what
-// none of them has room for.
+// lendClass shares the remaining time among equals by their weights, none more than its budget can take. It returns
+// what none of them can take.
 func lendClass(out []Refill, rooms []time.Duration, weights []share, class []int, left time.Duration) time.Duration {
 	for len(class) > 0 && left > 0 {
 		var sum share

@@ -16,12 +16,12 @@ const (
 	// certainty is how many standard errors away from what samples tell a rate has to be before it is corrected. They
 	// are looked at every second, for as long as a grant lasts: at three, chance alone would correct some.
 	certainty = 4
-	// least is how much time samples have to be of before anything follows, and gain the part of a correction that is
-	// made at each answer: what is a chance will not last.
+	// least is how much time samples must cover before anything follows. The part of a correction that each answer
+	// makes is gain: chance does not last.
 	least = sharing.TimeRing
 	gain  = 1.0 / 8
-	// silence is the most that a grant is charged without being in any sample before that says nothing any more: of
-	// sixteen samples none would be its own once in nine million times.
+	// silence is the most that a grant is charged without a sample before that has no meaning any more. Of sixteen
+	// samples none would be its own once in nine million times.
 	silence = 16 * sharing.TimeSample
 	// The bounds of a rate. What a program spoils gains it no more.
 	leastRate, mostRate = 1.0 / 8, 8.0
@@ -89,8 +89,8 @@ func (e *evidence) correct(rate float64) float64 {
 }
 
 // part is between which parts of the time the grant used the GPU, almost certainly. A sample has the one process that
-// was on the engine when it was taken; where none was, one that was on it earlier. So the grant may have used less than
-// its part of the samples, by as much as the GPU was idle; and no more than the GPU was busy.
+// was on the engine when it was taken, or else one that was on it earlier. So the grant may have used less than its
+// part of the samples, by as much as the GPU was idle. It used no more than the GPU was busy.
 func (s sums) part() (low, high float64) {
 	busy := min(s.busy/s.window, 1)
 	low, high = wilson(min(s.used/s.busy, 1), s.window/sharing.TimeSample.Seconds())

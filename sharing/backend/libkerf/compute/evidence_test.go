@@ -29,19 +29,19 @@ func TestRateIsCorrectedAsFarAsSamplesTell(t *testing.T) {
 		tell      func(int) Sampled
 		low, high float64
 	}{
-		"what is right stays":                   {600, sec / 10, always(told(10, 100)), 1, 1},
-		"nine seconds say nothing":              {9, sec / 10, always(told(90, 90)), 1, 1},
-		"a large share soon":                    {60, sec * 45 / 100, always(told(90, 100)), 1.75, 2},
-		"charged too much":                      {60, sec, always(told(50, 100)), 0.5, 0.75},
-		"a small share later":                   {60, sec * 10 / 100, always(told(20, 100)), 1, 1.3},
-		"but surely":                            {1200, sec * 10 / 100, always(told(20, 100)), 1.3, 2},
-		"alone on an idle GPU":                  {120, sec * 40 / 100, always(told(20, 20)), 0.5, 0.51},
-		"half of the idle time could be others": {600, sec * 30 / 100, always(told(20, 40)), 1, 1},
-		"the driver does not tell of it":        {600, sec * 90 / 100, always(told(0, 100)), 1, 1},
-		"nothing is charged":                    {600, 0, always(told(50, 100)), 1, 1},
-		"nothing is charged, nor used":          {600, 0, always(told(0, 0)), 1, 1},
+		"what is right stays":                   {600, sec / 10, always(answer(10, 100)), 1, 1},
+		"nine seconds say nothing":              {9, sec / 10, always(answer(90, 90)), 1, 1},
+		"a large share soon":                    {60, sec * 45 / 100, always(answer(90, 100)), 1.75, 2},
+		"charged too much":                      {60, sec, always(answer(50, 100)), 0.5, 0.75},
+		"a small share later":                   {60, sec * 10 / 100, always(answer(20, 100)), 1, 1.3},
+		"but surely":                            {1200, sec * 10 / 100, always(answer(20, 100)), 1.3, 2},
+		"alone on an idle GPU":                  {120, sec * 40 / 100, always(answer(20, 20)), 0.5, 0.51},
+		"half of the idle time could be others": {600, sec * 30 / 100, always(answer(20, 40)), 1, 1},
+		"the driver does not tell of it":        {600, sec * 90 / 100, always(answer(0, 100)), 1, 1},
+		"nothing is charged":                    {600, 0, always(answer(50, 100)), 1, 1},
+		"nothing is charged, nor used":          {600, 0, always(answer(0, 0)), 1, 1},
 		"a doubtful row could be none": {600, sec * 50 / 100, func(i int) Sampled {
-			x := told(50, 100)
+			x := answer(50, 100)
 			x.Doubt = i%2 == 0
 			return x
 		}, 1, 1},
@@ -49,10 +49,10 @@ func TestRateIsCorrectedAsFarAsSamplesTell(t *testing.T) {
 			if i%2 == 0 {
 				return Sampled{Window: sec, Busy: sec / 2, Doubt: true}
 			}
-			return told(100, 100)
+			return answer(100, 100)
 		}, 1, 2},
-		"garbage is bounded":       {600, sec, always(told(100_000, 100_000)), 1, 1},
-		"and so is what it can do": {6000, sec / 1000, always(told(100, 100)), mostRate * 0.99, mostRate},
+		"garbage is bounded":       {600, sec, always(answer(100_000, 100_000)), 1, 1},
+		"and so is what it can do": {6000, sec / 1000, always(answer(100, 100)), mostRate * 0.99, mostRate},
 	} {
 		if got := after(tt.seconds, tt.charged, tt.tell); got < tt.low-1e-9 || got > tt.high+1e-9 || math.IsNaN(got) {
 			t.Errorf("%s: rate %v, want %v to %v", name, got, tt.low, tt.high)
@@ -64,9 +64,9 @@ func TestRateIsCorrectedAsFarAsSamplesTell(t *testing.T) {
 func TestRateFollows(t *testing.T) {
 	got := after(1200, sec/2, func(second int) Sampled {
 		if second < 300 {
-			return told(100, 100)
+			return answer(100, 100)
 		}
-		return told(50, 100)
+		return answer(50, 100)
 	})
 	if got > 1.15 {
 		t.Errorf("the rate is %v long after it is 1 again", got)

@@ -28,9 +28,9 @@ type worker struct {
 	batch int           // launches left before it waits.
 	ready time.Duration // when it launches again.
 
-	balance, charged, used, told time.Duration
-	queue                        []time.Duration // what is left of each kernel in flight.
-	launchedAt                   []time.Duration // when each was launched.
+	balance, charged, used, reported time.Duration
+	queue                            []time.Duration // what is left of each kernel in flight.
+	launchedAt                       []time.Duration // when each was launched.
 
 	measures *estimate // charges what it measures; nil: by bias.
 	turn     Turn
@@ -124,7 +124,7 @@ func (w *worker) work(now time.Duration) (done bool) {
 		e.began, e.aloneBegan = now, w.turn == Alone
 	}
 	w.queue[0] -= tick
-	w.used, w.told = w.used+tick, w.told+tick
+	w.used, w.reported = w.used+tick, w.reported+tick
 	if w.queue[0] > 0 {
 		return false
 	}
@@ -223,12 +223,12 @@ func (g *gpu) run(c *Controller, mode Mode, d time.Duration, each func(refills [
 		seen := map[ID]Seen{}
 		var busy time.Duration
 		for _, w := range g.workers {
-			busy += w.told
+			busy += w.reported
 		}
 		for _, w := range g.workers {
 			s := w.seen()
 			if g.now%(10*period) == 0 { // the driver tells less often
-				s.Asked, s.Sampled, w.told = true, Sampled{Window: 10 * period, Busy: busy, Used: w.told}, 0
+				s.Asked, s.Sampled, w.reported = true, Sampled{Window: 10 * period, Busy: busy, Used: w.reported}, 0
 			}
 			seen[w.grant.ID] = s
 		}

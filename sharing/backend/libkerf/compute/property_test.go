@@ -164,8 +164,8 @@ func TestAddsNoMoreThanThereIs(t *testing.T) {
 	})
 }
 
-// Fair: in each case, others get at most what the shares of running grants leave, and a class gets nothing while one
-// above it has room.
+// Fair: in each case, others get at most what the shares of running grants leave. A class gets nothing while one above
+// it has budgets to fill.
 func TestLendsByClass(t *testing.T) {
 	each(t, 30, func(t *testing.T, r *rand.Rand) {
 		var c Controller

@@ -11,8 +11,8 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// mostError is the largest standard error, in points of percent, with which a share of time is known: that of half of a
-// GPU in all the samples that a driver keeps.
+// mostError is the largest standard error, in points of percent, of a known share of time. It is that of half of a GPU
+// in all the samples that a driver keeps.
 const mostError = 6
 
 // mostDoubt is how much time may be in doubt for each second that is not. Only time in which a grant was in a sample is
@@ -24,14 +24,14 @@ const mostDoubt = 0.2
 type Samples struct{ answers []sampled }
 
 type sampled struct {
-	at      time.Time
-	told    map[ID]Sampled
-	charged map[ID]time.Duration
+	at       time.Time
+	reported map[ID]Sampled
+	charged  map[ID]time.Duration
 }
 
 // Add takes in what a driver tells, and what was charged over the same time. A grant that is missing was not asked for.
-func (s *Samples) Add(at time.Time, told map[ID]Sampled, charged map[ID]time.Duration) {
-	s.answers = append(s.answers, sampled{at, told, charged})
+func (s *Samples) Add(at time.Time, reported map[ID]Sampled, charged map[ID]time.Duration) {
+	s.answers = append(s.answers, sampled{at, reported, charged})
 	s.Forget(at)
 }
 
@@ -55,7 +55,7 @@ func (s *Samples) Share(id ID) (_ Share, known bool) {
 	var all sums
 	var doubt float64
 	for _, a := range s.answers {
-		switch t, asked := a.told[id]; {
+		switch t, asked := a.reported[id]; {
 		case asked && t.Doubt:
 			doubt += t.Window.Seconds()
 		case asked:

@@ -14,27 +14,27 @@ import (
 
 const sec = time.Second
 
-// told is a driver's answer for one grant, in percent of a second.
-func told(used, busy int) Sampled {
+// answer is a driver's answer for one grant, in percent of a second.
+func answer(used, busy int) Sampled {
 	return Sampled{Window: sec, Busy: sec * time.Duration(busy) / 100, Used: sec * time.Duration(used) / 100}
 }
 
 func TestSharesAreKnownWithinTheirError(t *testing.T) {
 	for name, tt := range map[string]struct {
-		answers int
-		told    Sampled
-		charged time.Duration
-		percent float64
-		known   bool
+		answers  int
+		reported Sampled
+		charged  time.Duration
+		percent  float64
+		known    bool
 	}{
-		"a second is too few samples":       {1, told(10, 100), 0, 10, false},
-		"five are enough for a tenth":       {5, told(10, 100), 0, 10, true},
-		"but not for a half":                {5, told(50, 100), 0, 50, false},
-		"ten are":                           {10, told(50, 100), 0, 50, true},
-		"older ones are forgotten":          {100, told(50, 100), 0, 50, true},
-		"nothing is used by who is idle":    {10, told(0, 100), 0, 0, true},
-		"and by who is charged a little":    {10, told(0, 100), sec / 10, 0, true},
-		"not told of is not idle":           {10, told(0, 100), sec / 2, 0, false},
+		"a second is too few samples":       {1, answer(10, 100), 0, 10, false},
+		"five are enough for a tenth":       {5, answer(10, 100), 0, 10, true},
+		"but not for a half":                {5, answer(50, 100), 0, 50, false},
+		"ten are":                           {10, answer(50, 100), 0, 50, true},
+		"older ones are forgotten":          {100, answer(50, 100), 0, 50, true},
+		"nothing is used by who is idle":    {10, answer(0, 100), 0, 0, true},
+		"and by who is charged a little":    {10, answer(0, 100), sec / 10, 0, true},
+		"without a report it is not idle":   {10, answer(0, 100), sec / 2, 0, false},
 		"rows that are in doubt do not say": {10, Sampled{Window: sec, Busy: sec, Used: sec, Doubt: true}, 0, 0, false},
 		"no answer":                         {0, Sampled{}, 0, 0, false},
 	} {
@@ -43,7 +43,7 @@ func TestSharesAreKnownWithinTheirError(t *testing.T) {
 			at := time.Unix(1000, 0)
 			for range tt.answers {
 				at = at.Add(sec)
-				s.Add(at, map[ID]Sampled{"a": tt.told}, map[ID]time.Duration{"a": tt.charged})
+				s.Add(at, map[ID]Sampled{"a": tt.reported}, map[ID]time.Duration{"a": tt.charged})
 			}
 			got, known := s.Share("a")
 			if known != tt.known || known && math.Abs(got.Percent-tt.percent) > 0.01 || known && got.Error > mostError {

@@ -26,8 +26,8 @@ const (
 	largeBound = sharing.GiB + sharing.GiB/2
 )
 
-// usualModels are words in the names of models whose contexts take no more than usualBound: they have no more
-// multiprocessors than an A100, or are older. Every other model is taken for a large one.
+// usualModels are words in the names of models whose contexts take no more than usualBound. They have no more
+// multiprocessors than an A100, or are older. Every other model counts as a large one.
 func usualModels() []string {
 	return []string{
 		"P4", "P40", "P100", "V100", "V100S", "T4", "T4G", "TITAN", "Quadro",

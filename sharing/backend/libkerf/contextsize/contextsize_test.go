@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// at is a look at one GPU, so many seconds after the first. busy and failed are told before it.
+// at is one sample of a GPU, so many seconds after the first one. busy and failed are reported before it.
 type at struct {
 	second                  int
 	granted, useless, known bool
@@ -48,7 +48,7 @@ type at struct {
 
 func TestPlanner(t *testing.T) {
 	const rest, minute = 10, 60
-	for name, looks := range map[string][]at{
+	for name, samples := range map[string][]at{
 		"idle for long enough": {{}, {second: rest - 1}, {second: rest, want: true}},
 		"a grant in between":   {{}, {second: 5, granted: true}, {second: rest}, {second: 2 * rest, want: true}},
 		"never idle":           {{granted: true}, {second: minute, granted: true}},
@@ -63,7 +63,7 @@ func TestPlanner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p Planner
 			kind, start := Kind{"m", "d"}, time.Unix(1000, 0)
-			for i, l := range looks {
+			for i, l := range samples {
 				now := start.Add(time.Duration(l.second) * time.Second)
 				if l.busy {
 					p.Busy("GPU-1")
@@ -75,7 +75,7 @@ func TestPlanner(t *testing.T) {
 					Useful: !l.useless}}
 				got, ok := p.Next(now, gpus, func(k Kind) bool { return l.known && k == kind })
 				if ok != l.want || ok && got != gpus[1] {
-					t.Errorf("look %d: %+v %v, want %v", i, got, ok, l.want)
+					t.Errorf("sample %d: %+v %v, want %v", i, got, ok, l.want)
 				}
 			}
 		})

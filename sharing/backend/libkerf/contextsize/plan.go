@@ -38,8 +38,8 @@ type failure struct {
 	pause time.Duration
 }
 
-// Next is the GPU to measure now: the first one that is useful, was idle for Rest at each look, and is of a kind that
-// is not known and may be tried. ok is false if there is none. Each look at the GPUs is given to Next.
+// Next returns the GPU to measure now: the first useful one that was idle for Rest in each sample. Its kind is unknown
+// and may be tried. ok is false if there is none. The caller passes every sample of the GPUs to Next.
 func (p *Planner) Next(now time.Time, gpus []GPU, known func(Kind) bool) (gpu GPU, ok bool) {
 	idle := map[sharing.GPUID]time.Time{}
 	for _, g := range gpus {
@@ -59,7 +59,7 @@ func (p *Planner) Next(now time.Time, gpus []GPU, known func(Kind) bool) (gpu GP
 	return gpu, ok
 }
 
-// Busy starts the rest of a GPU anew, on which something was seen that is no grant.
+// Busy restarts the rest of a GPU because a process without a grant used it.
 func (p *Planner) Busy(gpu sharing.GPUID) { delete(p.idleSince, gpu) }
 
 // Failed notes that a measurement of the kind failed. The next one waits, longer each time.

@@ -1,13 +1,12 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package members finds the process of each slot in a grant's usage file. libkerf names a process by what the
-// process itself sees: its PID and start time in its own PID namespace and time namespace. The agent sees other
-// numbers.
+// Package members finds the process of each slot in a grant's usage file. A process is named there by what it sees
+// itself: its PID and start time in its own PID namespace and time namespace. The agent sees other numbers.
 //
-// The cost of a look grows with the number of slots, not with the number of processes in the grant. Members reads
-// all processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for
-// that counts as one of a process that runs, so that nothing is freed too early.
+// The cost of a scan grows with the number of slots, not with the number of processes in the grant. Members reads all
+// processes only for a slot that it does not know yet, and bounds how often it does so. A slot that waits for that
+// counts as one of a process that runs, so that nothing is freed too early.
 package members
 
 import (
@@ -22,9 +21,9 @@ import (
 )
 
 const (
-	// readsPerLook is how many processes a look may read for slots that nothing else explains, on average. A grant with
-	// fewer processes is read in each look.
-	readsPerLook = 512
+	// readsPerScan is how many processes a scan may read on average for slots that nothing else explains. A scan reads
+	// all processes of a smaller grant.
+	readsPerScan = 512
 	// tick is the unit of start times.
 	tick = 10 * time.Millisecond
 )
@@ -49,9 +48,9 @@ type Members struct {
 	of map[libkerf.Process]overhead.Process
 	// inner caches the inner PIDs of processes, which never change.
 	inner map[overhead.Process]int
-	// noted are processes that use a GPU in this look, by inner PID.
+	// noted are processes that use a GPU in this scan, by inner PID.
 	noted map[int][]overhead.Process
-	// debt is how many reads of earlier looks are not paid off yet.
+	// debt is how many reads of earlier scans are not paid off yet.
 	debt int
 }
 
@@ -63,11 +62,11 @@ func New(k Kernel) *Members {
 	}
 }
 
-// Look starts a new look at the grant. The slots were read before the PIDs of its processes. It reports which slots
-// are of processes that have ended or left the grant. It returns an error, and concludes nothing, if it cannot read
-// a process.
-func (m *Members) Look(pids []int, slots []libkerf.Process) (ended map[libkerf.Process]bool, err error) {
-	m.noted, m.debt = map[int][]overhead.Process{}, max(0, m.debt-readsPerLook)
+// Scan reads the processes of the grant again. The slots were read before the PIDs of its processes. It reports which
+// slots are of processes that have ended or left the grant. It returns an error, and concludes nothing, if it cannot
+// read a process.
+func (m *Members) Scan(pids []int, slots []libkerf.Process) (ended map[libkerf.Process]bool, err error) {
+	m.noted, m.debt = map[int][]overhead.Process{}, max(0, m.debt-readsPerScan)
 	there := make(map[int]bool, len(pids))
 	for _, pid := range pids {
 		there[pid] = true
@@ -192,8 +191,8 @@ func startsAt(start uint64, offset time.Duration, seen uint64) bool {
 	return seen == least || rest != 0 && seen == least+1
 }
 
-// Note takes a process of the grant that uses a GPU, which may have a slot by now that the look did not see yet. A
-// process that cannot be read now is found in a later look.
+// Note takes a process of the grant that uses a GPU. It may have a slot by now that the scan did not see yet. A later
+// scan finds a process that cannot be read now.
 func (m *Members) Note(p overhead.Process) {
 	start, err := m.kernel.Start(p.PID)
 	if err != nil || start != p.Start {
@@ -230,7 +229,7 @@ func (m *Members) Slots() map[overhead.Process]libkerf.Process {
 	return out
 }
 
-// WithPID is the process with a PID that has a slot, or that uses a GPU in this look. It may have ended.
+// WithPID is the process with a PID that has a slot, or that uses a GPU in this scan. It may have ended.
 func (m *Members) WithPID(pid int) (p overhead.Process, ok bool) {
 	for _, p := range m.of {
 		if p.PID == pid {

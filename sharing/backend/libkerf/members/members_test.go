@@ -93,7 +93,7 @@ func TestWhoseSlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := New(&kernel{all: map[int]proc{host: tt.p}})
-			ended, err := m.Look([]int{host}, []libkerf.Process{tt.slot})
+			ended, err := m.Scan([]int{host}, []libkerf.Process{tt.slot})
 			who, known := m.Of(tt.slot)
 			want := overhead.Process{PID: host, Start: tt.p.start}
 			if err != nil || ended[tt.slot] == tt.want || known != tt.want || known && who != want {
@@ -124,11 +124,11 @@ func TestEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := &kernel{all: map[int]proc{70: p, 71: {start: 3, inner: 8}}}
 			m := New(k)
-			if ended, err := m.Look(k.pids(), slots); err != nil || ended[slots[0]] {
+			if ended, err := m.Scan(k.pids(), slots); err != nil || ended[slots[0]] {
 				t.Fatalf("%v %v", ended, err)
 			}
 			tt.change(k)
-			ended, err := m.Look(tt.pids, slots)
+			ended, err := m.Scan(tt.pids, slots)
 			if ended[slots[0]] != tt.ended || !errors.Is(err, tt.err) {
 				t.Errorf("ended %v, error %v", ended[slots[0]], err)
 			}
@@ -141,17 +141,17 @@ func TestEnd(t *testing.T) {
 		})
 	}
 	k := &kernel{all: map[int]proc{70: {err: sharing.ErrDenied}}}
-	if _, err := New(k).Look([]int{70}, slots); !errors.Is(err, sharing.ErrDenied) {
+	if _, err := New(k).Scan([]int{70}, slots); !errors.Is(err, sharing.ErrDenied) {
 		t.Errorf("while a process cannot be read, an unknown slot is judged: %v", err)
 	}
 }
 
-// TestNote finds the slot of a process that came after the look.
+// TestNote finds the slot of a process that came after the scan.
 func TestNote(t *testing.T) {
 	p := proc{start: 1000, inner: 7, offset: 50 * time.Second}
 	k := &kernel{all: map[int]proc{70: p}}
 	m := New(k)
-	if _, err := m.Look(nil, nil); err != nil {
+	if _, err := m.Scan(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, known := m.Of(p.slot()); known {
@@ -176,7 +176,7 @@ func TestNote(t *testing.T) {
 
 // TestReadsAreBounded has a tenant write slots of processes that never were, in a grant with many processes.
 func TestReadsAreBounded(t *testing.T) {
-	const processes, slots, looks = 4000, 20, 80
+	const processes, slots, scans = 4000, 20, 80
 	k := &kernel{all: map[int]proc{}}
 	var own []libkerf.Process
 	for pid := range processes {
@@ -187,9 +187,9 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 	m, pids := New(k), k.pids()
 	late := 0
-	for look := range looks {
-		forged := libkerf.Process{PID: 9, Start: uint64(look), Space: 1}
-		ended, err := m.Look(pids, append([]libkerf.Process{forged}, own...))
+	for scan := range scans {
+		forged := libkerf.Process{PID: 9, Start: uint64(scan), Space: 1}
+		ended, err := m.Scan(pids, append([]libkerf.Process{forged}, own...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,22 +198,22 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 		for _, s := range own {
 			if who, known := m.Of(s); ended[s] || !known || who.PID != s.PID {
-				t.Fatalf("look %d: slot of process %d: ended %v, process %+v", look, s.PID, ended[s], who)
+				t.Fatalf("scan %d: slot of process %d: ended %v, process %+v", scan, s.PID, ended[s], who)
 			}
 		}
 	}
-	if most := processes + looks*(slots+readsPerLook); k.starts > most {
-		t.Errorf("%d reads in %d looks, want no more than %d", k.starts, looks, most)
+	if most := processes + scans*(slots+readsPerScan); k.starts > most {
+		t.Errorf("%d reads in %d scans, want no more than %d", k.starts, scans, most)
 	}
-	if late == 0 || late == looks {
-		t.Errorf("%d of %d forged slots waited", late, looks)
+	if late == 0 || late == scans {
+		t.Errorf("%d of %d forged slots waited", late, scans)
 	}
 	// A real slot that waits for its turn is found, and so is its end.
 	next := k.all[slots].slot()
 	wait := func(ended bool) {
 		t.Helper()
-		for range processes/readsPerLook + 1 {
-			got, err := m.Look(pids, append([]libkerf.Process{next}, own...))
+		for range processes/readsPerScan + 1 {
+			got, err := m.Scan(pids, append([]libkerf.Process{next}, own...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +234,7 @@ func TestCacheIsBounded(t *testing.T) {
 	m := New(k)
 	for i := range 1000 {
 		k.all = map[int]proc{i: {start: 7, inner: i}}
-		if _, err := m.Look(k.pids(), nil); err != nil {
+		if _, err := m.Scan(k.pids(), nil); err != nil {
 			t.Fatal(err)
 		}
 		m.Note(overhead.Process{PID: i, Start: 7})
@@ -244,29 +244,29 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestAgainstNaive runs random processes and compares each look with one that reads everything.
+// TestAgainstNaive runs random processes and compares each scan with one that reads everything.
 func TestAgainstNaive(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 11))
 		k := &kernel{all: map[int]proc{}}
 		m := New(k)
 		slots := map[libkerf.Process]int{}
-		for look := range 60 {
+		for scan := range 60 {
 			switch pid := rnd.IntN(12); rnd.IntN(4) {
 			case 0:
 				delete(k.all, pid)
 			case 1:
-				k.all[pid] = proc{start: uint64(1000 + look), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1),
+				k.all[pid] = proc{start: uint64(1000 + scan), inner: rnd.IntN(4), space: uint64(rnd.IntN(2) + 1),
 					offset: time.Duration(rnd.IntN(3)) * time.Second}
 			case 2:
 				if p, ok := k.all[pid]; ok {
 					slots[p.slot()] = pid
 				}
 			case 3:
-				slots[libkerf.Process{PID: rnd.IntN(4), Start: uint64(1000 + rnd.IntN(look+1)),
+				slots[libkerf.Process{PID: rnd.IntN(4), Start: uint64(1000 + rnd.IntN(scan+1)),
 					Space: uint64(rnd.IntN(3))}] = pid
 			}
-			ended, err := m.Look(k.pids(), slices.Collect(maps.Keys(slots)))
+			ended, err := m.Scan(k.pids(), slices.Collect(maps.Keys(slots)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +278,7 @@ func TestAgainstNaive(t *testing.T) {
 						(slot.Space == 0 || own.Space == slot.Space)
 				}
 				if ended[slot] == runs {
-					t.Fatalf("seed %d, look %d: slot %+v has ended %v, and its process runs: %v", seed, look, slot,
+					t.Fatalf("seed %d, scan %d: slot %+v has ended %v, and its process runs: %v", seed, scan, slot,
 						ended[slot], runs)
 				}
 			}

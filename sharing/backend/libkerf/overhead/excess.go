@@ -9,9 +9,9 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-// Holds is what a grant uses of each GPU that the driver has reported: what the driver lists, and the managed memory
+// Holds is what a grant uses of each GPU that the driver has reported. It adds the driver's list and the managed memory
 // that processes count, which the driver lists with no process. A GPU with an entry of unknown size is missing.
-func (l Look) Holds() map[sharing.GPURef]sharing.Bytes {
+func (l Sample) Holds() map[sharing.GPURef]sharing.Bytes {
 	out := map[sharing.GPURef]sharing.Bytes{}
 	for _, gpu := range l.Listed {
 		out[gpu] = l.Ended[gpu]
@@ -20,7 +20,7 @@ func (l Look) Holds() map[sharing.GPURef]sharing.Bytes {
 		}
 	}
 	for _, u := range l.Uses {
-		if sum, told := out[u.GPU]; told && u.Known {
+		if sum, listed := out[u.GPU]; listed && u.Known {
 			out[u.GPU] = saturated(sum, u.Bytes)
 		}
 	}

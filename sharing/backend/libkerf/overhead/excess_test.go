@@ -14,14 +14,14 @@ import (
 
 func TestHolds(t *testing.T) {
 	p, q := Process{PID: 1, Start: 1}, Process{PID: 2, Start: 2}
-	l := Look{
+	l := Sample{
 		Listed: []sharing.GPURef{{UUID: "a"}, {UUID: "b"}, {UUID: "c"}},
 		Uses: []Use{
 			{Process: p, GPU: sharing.GPURef{UUID: "a"}, Bytes: 5, Known: true},
 			{Process: q, GPU: sharing.GPURef{UUID: "a"}, Bytes: 7, Known: true},
 			{Process: p, GPU: sharing.GPURef{UUID: "b"}, Bytes: 3, Known: true},
 			{Process: q, GPU: sharing.GPURef{UUID: "b"}},
-			{Process: p, GPU: sharing.GPURef{UUID: "untold"}, Bytes: 9, Known: true},
+			{Process: p, GPU: sharing.GPURef{UUID: "unreported"}, Bytes: 9, Known: true},
 		},
 		After: map[Process]Count{p: {Managed: map[sharing.GPURef]sharing.Bytes{{UUID: "a"}: 11,
 			{UUID: "c"}: math.MaxUint64}}, q: {Managed: map[sharing.GPURef]sharing.Bytes{{UUID: "c"}: 1}}},

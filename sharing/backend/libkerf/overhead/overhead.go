@@ -1,9 +1,8 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package overhead decides, for a lease whose processes count their memory themselves, how much they hold beyond what
-// they count, and which of them do not count at all. It compares their counters with what the driver tells of each
-// process.
+// Package overhead decides how much the processes of a lease use beyond what they count themselves, and which of them
+// do not count at all. It compares their counters with what the driver reports of each process.
 //
 // The overhead of a process is what the driver reports of it less what it counts, managed memory aside. Memory is
 // reserved in the counter before the driver allocates it, and returned after the driver has freed it. So if a process
@@ -16,9 +15,9 @@
 // last reading stays. The memory of a process without a counter is all overhead, and so is that of an ended process
 // without a counter.
 //
-// What a process counts for a context that it has made stands for overhead: once the driver tells of the process it is
-// overhead instead, so that what the context really takes is counted; where the driver does not list the process at two
-// such looks the context has gone, and what was counted for it goes too. It is pure: no I/O, no clock.
+// What a process counts for a new context stands for overhead. Once the driver reports the process, it is overhead
+// instead, so that the real size of the context counts. If the driver does not list the process at two such samples,
+// the context has gone, and its count goes too. The package is pure: no I/O, no clock.
 package overhead
 
 import (
@@ -57,9 +56,9 @@ type Use struct {
 	Known bool
 }
 
-// Look is one check of a grant. The counts are those of live processes, and of ended ones whose counters stay because
+// Sample is one check of a grant. The counts are those of live processes, and of ended ones whose counters stay because
 // others keep their memory.
-type Look struct {
+type Sample struct {
 	// Before and After were read before and after the driver was asked.
 	Before, After map[Process]Count
 	// Listed are the grant's GPUs whose processes the driver listed, and Uses those of the grant.
@@ -80,7 +79,7 @@ type Result struct {
 	Least map[sharing.GPURef]sharing.Bytes
 	// Settled is what processes count for contexts and need to no more: Overhead has what there is of it.
 	Settled []Settled
-	// Uncounted are the processes that use a GPU and have no counter, in this look and the one before, by pid.
+	// Uncounted are the processes that use a GPU and have no counter, in this sample and the one before, by pid.
 	Uncounted []Process
 }
 
@@ -96,8 +95,8 @@ type place struct {
 	gpu     sharing.GPURef
 }
 
-// reading is what is believed of one process on one GPU. lower is a smaller reading that waits for another; absent
-// tells that the driver did not list the process, which had counted for a context.
+// reading is the accepted usage of one process on one GPU. A smaller reading that waits for another is lower. If the
+// driver did not list the process, which had counted for a context, absent is true.
 type reading struct {
 	overhead, lower sharing.Bytes
 	waits, absent   bool
@@ -111,7 +110,7 @@ type Account struct {
 }
 
 // Step applies a check.
-func (a *Account) Step(l Look) Result {
+func (a *Account) Step(l Sample) Result {
 	uses := map[place]Use{}
 	for _, u := range l.Uses {
 		uses[place{u.Process, u.GPU}] = u

@@ -21,59 +21,59 @@ func quiet(steps uint64, held sharing.Bytes) Count {
 }
 
 // one is a check in which one process counts, and the driver reports used for it.
-func one(before, after Count, used sharing.Bytes) Look {
+func one(before, after Count, used sharing.Bytes) Sample {
 	p := Process{7, 1}
-	return Look{
+	return Sample{
 		Before: map[Process]Count{p: before}, After: map[Process]Count{p: after}, Listed: []sharing.GPURef{gpu},
 		Uses: []Use{{p, gpu, used, true}},
 	}
 }
 
 func TestOverheadOfAProcess(t *testing.T) {
-	at := func(steps uint64, held, used sharing.Bytes) Look {
+	at := func(steps uint64, held, used sharing.Bytes) Sample {
 		return one(quiet(steps, held), quiet(steps, held), used)
 	}
-	managed := func(held, managed, used sharing.Bytes) Look {
+	managed := func(held, managed, used sharing.Bytes) Sample {
 		c := quiet(1, held)
 		c.Managed = map[sharing.GPURef]sharing.Bytes{gpu: managed}
 		return one(c, c, used)
 	}
 	busy := quiet(3, 0)
 	busy.Quiet = false
-	untold, unknown, unlisted := at(1, 10, 90), at(1, 10, 90), at(1, 10, 0)
-	untold.Listed, unknown.Uses[0].Known, unlisted.Uses = nil, false, nil
+	unreported, unknown, unlisted := at(1, 10, 90), at(1, 10, 90), at(1, 10, 0)
+	unreported.Listed, unknown.Uses[0].Known, unlisted.Uses = nil, false, nil
 	for name, tt := range map[string]struct {
-		looks []Look
-		want  []sharing.Bytes
+		samples []Sample
+		want    []sharing.Bytes
 	}{
-		"what is beyond the count":         {[]Look{at(1, 10, 40)}, []sharing.Bytes{30}},
-		"managed memory is in no list":     {[]Look{managed(50, 40, 30)}, []sharing.Bytes{20}},
-		"more managed memory than counted": {[]Look{managed(50, 60, 30)}, []sharing.Bytes{30}},
-		"never negative":                   {[]Look{at(1, 50, 40)}, []sharing.Bytes{0}},
-		"more at once":                     {[]Look{at(1, 10, 40), at(1, 10, 60)}, []sharing.Bytes{30, 50}},
-		"less at the second look": {[]Look{at(1, 10, 40), at(3, 30, 40), at(3, 30, 40)},
+		"what is beyond the count":         {[]Sample{at(1, 10, 40)}, []sharing.Bytes{30}},
+		"managed memory is in no list":     {[]Sample{managed(50, 40, 30)}, []sharing.Bytes{20}},
+		"more managed memory than counted": {[]Sample{managed(50, 60, 30)}, []sharing.Bytes{30}},
+		"never negative":                   {[]Sample{at(1, 50, 40)}, []sharing.Bytes{0}},
+		"more at once":                     {[]Sample{at(1, 10, 40), at(1, 10, 60)}, []sharing.Bytes{30, 50}},
+		"less at the second sample": {[]Sample{at(1, 10, 40), at(3, 30, 40), at(3, 30, 40)},
 			[]sharing.Bytes{30, 30, 10}},
-		"the larger of two": {[]Look{at(1, 0, 40), at(3, 0, 10), at(5, 0, 25), at(5, 0, 20),
+		"the larger of two": {[]Sample{at(1, 0, 40), at(3, 0, 10), at(5, 0, 25), at(5, 0, 20),
 			at(5, 0, 20)}, []sharing.Bytes{40, 40, 25, 25, 20}},
-		"an allocation on its way": {[]Look{at(1, 10, 40), at(2, 20, 40), at(2, 20, 50)},
+		"an allocation on its way": {[]Sample{at(1, 10, 40), at(2, 20, 40), at(2, 20, 50)},
 			[]sharing.Bytes{30, 30, 30}},
-		"at a counter meanwhile": {[]Look{at(1, 10, 40), one(quiet(1, 10), quiet(2, 10), 90)},
+		"at a counter meanwhile": {[]Sample{at(1, 10, 40), one(quiet(1, 10), quiet(2, 10), 90)},
 			[]sharing.Bytes{30, 30}},
-		"at a counter before": {[]Look{at(1, 10, 40), one(busy, quiet(3, 10), 90)},
+		"at a counter before": {[]Sample{at(1, 10, 40), one(busy, quiet(3, 10), 90)},
 			[]sharing.Bytes{30, 30}},
-		"at a counter after": {[]Look{at(1, 10, 40), one(quiet(3, 0), busy, 90)},
+		"at a counter after": {[]Sample{at(1, 10, 40), one(quiet(3, 0), busy, 90)},
 			[]sharing.Bytes{30, 30}},
-		"the driver does not answer":      {[]Look{at(1, 10, 40), untold}, []sharing.Bytes{30, 30}},
-		"the driver does not tell of it":  {[]Look{at(1, 10, 40), unknown}, []sharing.Bytes{30, 30}},
-		"off the GPU, at the second look": {[]Look{at(1, 10, 40), unlisted, unlisted}, []sharing.Bytes{30, 30, 0}},
-		"with the process goes its excess": {[]Look{at(1, 10, 40), {Listed: []sharing.GPURef{gpu}}},
+		"the driver does not answer":        {[]Sample{at(1, 10, 40), unreported}, []sharing.Bytes{30, 30}},
+		"the driver does not tell of it":    {[]Sample{at(1, 10, 40), unknown}, []sharing.Bytes{30, 30}},
+		"off the GPU, at the second sample": {[]Sample{at(1, 10, 40), unlisted, unlisted}, []sharing.Bytes{30, 30, 0}},
+		"with the process goes its excess": {[]Sample{at(1, 10, 40), {Listed: []sharing.GPURef{gpu}}},
 			[]sharing.Bytes{30, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a Account
-			for i, l := range tt.looks {
+			for i, l := range tt.samples {
 				if got := a.Step(l).Overhead[gpu]; got != tt.want[i] {
-					t.Errorf("look %d: %d, want %d", i, got, tt.want[i])
+					t.Errorf("sample %d: %d, want %d", i, got, tt.want[i])
 				}
 			}
 		})
@@ -90,7 +90,7 @@ func TestLeast(t *testing.T) {
 		return c
 	}
 	counts := map[Process]Count{small: count(bound), large: count(30), two: count(2 * bound), old: count(0)}
-	l := Look{
+	l := Sample{
 		Before: counts, After: counts, Listed: []sharing.GPURef{gpu},
 		Bound: map[sharing.GPURef]sharing.Bytes{gpu: bound},
 		Uses:  []Use{{small, gpu, 75, true}, {large, gpu, 110, true}, {two, gpu, 45, true}, {old, gpu, 105, true}},
@@ -99,10 +99,10 @@ func TestLeast(t *testing.T) {
 	if d := cmp.Diff(map[sharing.GPURef]sharing.Bytes{gpu: 35}, a.Step(l).Least); d != "" {
 		t.Error(d)
 	}
-	for name, change := range map[string]func(*Look){
-		"of a driver that does not answer":           func(l *Look) { l.Listed = nil },
-		"where the size is known":                    func(l *Look) { l.Bound = nil },
-		"of processes that the driver does not list": func(l *Look) { l.Uses = nil },
+	for name, change := range map[string]func(*Sample){
+		"of a driver that does not answer":           func(l *Sample) { l.Listed = nil },
+		"where the size is known":                    func(l *Sample) { l.Bound = nil },
+		"of processes that the driver does not list": func(l *Sample) { l.Uses = nil },
 	} {
 		l := l
 		change(&l)
@@ -121,39 +121,39 @@ func TestContextsThatWereCounted(t *testing.T) {
 		c.Waiting = map[sharing.GPURef]sharing.Bytes{gpu: waiting}
 		return c
 	}
-	at := func(held, waiting, used sharing.Bytes) Look {
+	at := func(held, waiting, used sharing.Bytes) Sample {
 		return one(count(held, waiting), count(held, waiting), used)
 	}
-	gone, untold, moving := at(all, made, 0), at(all, made, all), at(all, made, all)
-	gone.Uses, untold.Listed = nil, nil
+	gone, unreported, moving := at(all, made, 0), at(all, made, all), at(all, made, all)
+	gone.Uses, unreported.Listed = nil, nil
 	moving.Before = map[Process]Count{{7, 1}: {Steps: 0, Quiet: true}}
 	settled := []Settled{{Process{7, 1}, gpu, made}}
 	for name, tt := range map[string]struct {
-		looks    []Look
+		samples  []Sample
 		overhead []sharing.Bytes
 		settled  [][]Settled
 	}{
-		"as counted": {[]Look{at(all, made, all)}, []sharing.Bytes{made}, [][]Settled{settled}},
-		"more than was counted": {[]Look{at(all, made, all+extra)}, []sharing.Bytes{made + extra},
+		"as counted": {[]Sample{at(all, made, all)}, []sharing.Bytes{made}, [][]Settled{settled}},
+		"more than was counted": {[]Sample{at(all, made, all+extra)}, []sharing.Bytes{made + extra},
 			[][]Settled{settled}},
-		"less than was counted": {[]Look{at(all, made, all-extra)}, []sharing.Bytes{made - extra},
+		"less than was counted": {[]Sample{at(all, made, all-extra)}, []sharing.Bytes{made - extra},
 			[][]Settled{settled}},
-		"no answer of the driver": {[]Look{untold}, []sharing.Bytes{0}, [][]Settled{nil}},
-		"at a counter meanwhile":  {[]Look{moving}, []sharing.Bytes{0}, [][]Settled{nil}},
-		"gone at the second look": {[]Look{gone, gone, at(all-made, 0, 0)}, []sharing.Bytes{0, 0, 0},
+		"no answer of the driver": {[]Sample{unreported}, []sharing.Bytes{0}, [][]Settled{nil}},
+		"at a counter meanwhile":  {[]Sample{moving}, []sharing.Bytes{0}, [][]Settled{nil}},
+		"gone at the second sample": {[]Sample{gone, gone, at(all-made, 0, 0)}, []sharing.Bytes{0, 0, 0},
 			[][]Settled{nil, settled, nil}},
-		"not shown yet": {[]Look{gone, at(all, made, all)}, []sharing.Bytes{0, made},
+		"not shown yet": {[]Sample{gone, at(all, made, all)}, []sharing.Bytes{0, made},
 			[][]Settled{nil, settled}},
-		"a second one, afterwards": {[]Look{at(all, made, all), at(all, made, all+made)},
+		"a second one, afterwards": {[]Sample{at(all, made, all), at(all, made, all+made)},
 			[]sharing.Bytes{made, 2 * made}, [][]Settled{settled, settled}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var a Account
-			for i, l := range tt.looks {
+			for i, l := range tt.samples {
 				got := a.Step(l)
 				if d := cmp.Diff(tt.settled[i], got.Settled, cmpopts.EquateEmpty()); d != "" ||
 					got.Overhead[gpu] != tt.overhead[i] {
-					t.Errorf("look %d: overhead %d, want %d; settled (-want +got):\n%s", i, got.Overhead[gpu],
+					t.Errorf("sample %d: overhead %d, want %d; settled (-want +got):\n%s", i, got.Overhead[gpu],
 						tt.overhead[i], d)
 				}
 			}
@@ -163,27 +163,29 @@ func TestContextsThatWereCounted(t *testing.T) {
 
 func TestProcessesThatDoNotCount(t *testing.T) {
 	silent, fresh := Process{9, 5}, Process{9, 6}
-	look := func(p Process, known bool) Look {
-		return Look{Listed: []sharing.GPURef{gpu}, Uses: []Use{{p, gpu, 40, known}}}
+	sample := func(p Process, known bool) Sample {
+		return Sample{Listed: []sharing.GPURef{gpu}, Uses: []Use{{p, gpu, 40, known}}}
 	}
-	counted := look(fresh, true)
+	counted := sample(fresh, true)
 	counted.After = map[Process]Count{fresh: quiet(0, 0)}
 	var a Account
 	for i, tt := range []struct {
-		look Look
-		want Result
+		sample Sample
+		want   Result
 	}{
-		{look(silent, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}},
-		{look(silent, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}, Uncounted: []Process{silent}}},
-		{look(fresh, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}}, // took over the pid
-		{counted, Result{Overhead: map[sharing.GPURef]sharing.Bytes{}}},                  // has begun to count
-		{look(fresh, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}},
+		{sample(silent, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}},
+		{sample(silent, true), Result{
+			Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}, Uncounted: []Process{silent},
+		}},
+		{sample(fresh, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}}, // took over the pid
+		{counted, Result{Overhead: map[sharing.GPURef]sharing.Bytes{}}},                    // has begun to count
+		{sample(fresh, true), Result{Overhead: map[sharing.GPURef]sharing.Bytes{gpu: 40}}},
 	} {
-		if d := cmp.Diff(tt.want, a.Step(tt.look), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("look %d (-want +got):\n%s", i, d)
+		if d := cmp.Diff(tt.want, a.Step(tt.sample), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("sample %d (-want +got):\n%s", i, d)
 		}
 	}
-	huge := Look{Uses: []Use{{silent, gpu, 1<<64 - 1, true}, {fresh, gpu, 7, true}}}
+	huge := Sample{Uses: []Use{{silent, gpu, 1<<64 - 1, true}, {fresh, gpu, 7, true}}}
 	if got := a.Step(huge).Overhead[gpu]; got != 1<<64-1 {
 		t.Errorf("a sum past the end is %d", got)
 	}
@@ -286,14 +288,14 @@ func TestOverheadProperty(t *testing.T) {
 			}
 		}
 		var a Account
-		for look := range 60 {
-			paused := look%20 >= 15
+		for sample := range 60 {
+			paused := sample%20 >= 15
 			for p := range programs {
 				for paused && (programs[p].midCount || programs[p].making > 0) {
 					programs[p].step(rnd)
 				}
 			}
-			l := Look{Before: map[Process]Count{}, After: map[Process]Count{}, Listed: []sharing.GPURef{gpu}}
+			l := Sample{Before: map[Process]Count{}, After: map[Process]Count{}, Listed: []sharing.GPURef{gpu}}
 			for _, p := range order {
 				l.Before[p] = programs[p].read()
 				run(paused)
@@ -322,11 +324,10 @@ func TestOverheadProperty(t *testing.T) {
 				least += (p.overhead + p.asked).SubFloor(p.count.Held[gpu])
 			}
 			if got > truth {
-				t.Fatalf("seed %d, look %d: %d is believed, and %d is held beyond the counts", seed, look, got, truth)
+				t.Fatalf("seed %d, sample %d: overhead %d, want at most %d", seed, sample, got, truth)
 			}
-			if look%20 == 19 && got < least {
-				t.Fatalf("seed %d, look %d: %d is believed after a pause, the driver tells %d beyond the counts", seed,
-					look, got, least)
+			if sample%20 == 19 && got < least {
+				t.Fatalf("seed %d, sample %d: overhead %d after a pause, want at least %d", seed, sample, got, least)
 			}
 		}
 	}
@@ -343,18 +344,18 @@ func TestEnded(t *testing.T) {
 		return map[sharing.GPURef]sharing.Bytes{gpu: n}
 	}
 	for i, step := range []struct {
-		look Look
-		want map[sharing.GPURef]sharing.Bytes
+		sample Sample
+		want   map[sharing.GPURef]sharing.Bytes
 	}{
-		{Look{Listed: []sharing.GPURef{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
-		{Look{Listed: []sharing.GPURef{other}}, at(gpu, 5)},
-		{Look{Listed: []sharing.GPURef{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
-		{Look{Listed: []sharing.GPURef{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}},
+		{Sample{Listed: []sharing.GPURef{gpu, other}, Ended: at(gpu, 5)}, at(gpu, 5)},
+		{Sample{Listed: []sharing.GPURef{other}}, at(gpu, 5)},
+		{Sample{Listed: []sharing.GPURef{gpu, other}, Ended: at(gpu, 3)}, at(gpu, 3)},
+		{Sample{Listed: []sharing.GPURef{gpu}, Ended: at(gpu, 3), Uses: []Use{{Process{1, 1}, gpu, 4, true}}},
 			at(gpu, 7)},
-		{Look{Listed: []sharing.GPURef{gpu}}, map[sharing.GPURef]sharing.Bytes{}},
+		{Sample{Listed: []sharing.GPURef{gpu}}, map[sharing.GPURef]sharing.Bytes{}},
 	} {
-		if got := a.Step(step.look); !maps.Equal(got.Overhead, step.want) || len(got.Uncounted) > 0 {
-			t.Errorf("look %d: %+v, want %v", i, got, step.want)
+		if got := a.Step(step.sample); !maps.Equal(got.Overhead, step.want) || len(got.Uncounted) > 0 {
+			t.Errorf("sample %d: %+v, want %v", i, got, step.want)
 		}
 	}
 }

@@ -4,9 +4,9 @@
 // Package pace refills the budgets of GPU time that programs are charged from, at a steady pace: what each gets is
 // decided by package compute.
 //
-// It promises that a budget which cannot be read or refilled costs the others nothing, and that a GPU whose driver does
-// not tell who used it is refilled all the same, by what was charged alone. What a driver tells is set against what was
-// charged over the same time: from the time stamp of its last sample on.
+// It promises that a budget which cannot be read or refilled costs the others nothing. A GPU whose driver does not
+// report its users is refilled all the same, by what was charged alone. A driver's report is compared with the charges
+// over the same time: from the time stamp of its last sample on.
 //
 // Not promised: a pace that never stumbles. What a loaded machine makes it sleep through counts for at most
 // compute.MaxStep.
@@ -29,18 +29,18 @@ const (
 	UsedEvery = time.Second
 	// usedDeadline bounds one such question.
 	usedDeadline = 500 * time.Millisecond
-	// mostCharged is more than a step charges: whoever is charged can write to the count.
-	mostCharged = time.Minute
+	// maxCharged bounds what a step charges: a program can write to its own count.
+	maxCharged = time.Minute
 )
 
 // Account is the budget of one grant on one GPU. Errors leave it as it is.
 type Account interface {
 	// Read returns what the budget holds, and what was ever counted.
 	Read() (Counts, error)
-	// Refill adds, also nothing: that says that somebody is there. Turn holds until the next refill.
+	// Refill adds to the budget. A refill of zero still shows that the agent runs. Turn lasts until the next refill.
 	Refill(add time.Duration, turn compute.Turn) error
-	// Settle notes that so much ran since it was noted last: what was charged, as far as is known what that is worth.
-	// It is also told what the driver's samples of the last seconds say, if that is known.
+	// Settle records how much ran since the last call: what was charged, corrected as far as its worth is known. The
+	// driver's samples of the last seconds are used, if they are known.
 	Settle(ran time.Duration, used compute.Share, known bool) error
 }
 
@@ -53,8 +53,8 @@ type Counts struct {
 // since is what was counted after before.
 func (n Counts) since(before Counts) compute.Seen {
 	s := compute.Seen{
-		Balance: n.Balance, Charged: max(0, min(n.Charged-before.Charged, mostCharged)),
-		Occupied: max(0, min(n.Occupied-before.Occupied, mostCharged)),
+		Balance: n.Balance, Charged: max(0, min(n.Charged-before.Charged, maxCharged)),
+		Occupied: max(0, min(n.Occupied-before.Occupied, maxCharged)),
 	}
 	if n.Launches > before.Launches {
 		s.Launches = n.Launches - before.Launches
@@ -82,11 +82,11 @@ type Source interface {
 type Use struct {
 	// To is when the last of the samples was taken; zero: none tells of a process.
 	To time.Time
-	// Busy is the part of the time until then, in percent, that was used by anybody, and Percent that of each grant;
-	// one that is missing was in no sample.
+	// Busy is the percent of the time until then that any process used, and Percent that of each grant. A missing one
+	// was in no sample.
 	Busy    int
 	Percent map[compute.ID]int
-	// Doubt are the grants of which not all that was told could be used.
+	// Doubt are the grants with samples that could not be used.
 	Doubt map[compute.ID]bool
 }
 
@@ -104,9 +104,9 @@ type gpu struct {
 	samples    compute.Samples
 	counts     map[compute.ID]Counts        // at the last step
 	unsettled  map[compute.ID]time.Duration // what ran since it was settled last
-	seen       time.Time                    // until when the driver has told, or was asked and did not tell
+	seen       time.Time                    // until when the driver has answered, or gave no answer
 	asked      time.Time                    // when it was asked
-	failing    bool                         // it was told that an account fails
+	failing    bool                         // the log has that an account fails
 }
 
 // Run refills until ctx ends.
@@ -121,7 +121,7 @@ func (p *Pacer) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
-		t.Reset(pause(rand.Float64())) //nolint:gosec // nobody gains by knowing it
+		t.Reset(pause(rand.Float64())) //nolint:gosec // a program gains nothing by knowing it
 		now := time.Now()
 		ask := now.Sub(asked) >= UsedEvery
 		p.step(ctx, now, now.Sub(last), ask)
@@ -133,13 +133,13 @@ func (p *Pacer) Run(ctx context.Context) error {
 }
 
 // pause is the time until the next refill, for a random number from 0 to 1. Programs run on after a refill, and a
-// driver samples at a steady pace: if refills had one too, a program could be in every sample or in none, whatever its
+// driver samples at a steady pace. With steady refills, a program could be in every sample or in none, whatever its
 // share is.
 func pause(random float64) time.Duration {
 	return Every*3/4 + time.Duration(random*float64(Every/2))
 }
 
-// step refills after passed. With ask the driver is asked first, of the time of which it has not told yet.
+// step refills after passed. With ask it first asks the driver about the time that no answer covers yet.
 func (p *Pacer) step(ctx context.Context, now time.Time, passed time.Duration, ask bool) {
 	mode, leases := p.Source.Leases()
 	by := map[sharing.GPURef][]Lease{}
@@ -159,11 +159,11 @@ func (p *Pacer) step(ctx context.Context, now time.Time, passed time.Duration, a
 			p.gpus[id] = &gpu{counts: map[compute.ID]Counts{}, unsettled: map[compute.ID]time.Duration{},
 				seen: now, asked: now}
 		}
-		var told answer
+		var reported answer
 		if ask {
-			told = p.ask(ctx, p.gpus[id], id, now)
+			reported = p.ask(ctx, p.gpus[id], id, now)
 		}
-		p.refill(mode, p.gpus[id], now, passed, on, told)
+		p.refill(mode, p.gpus[id], now, passed, on, reported)
 	}
 }
 
@@ -192,7 +192,7 @@ func (p *Pacer) ask(ctx context.Context, g *gpu, id sharing.GPURef, now time.Tim
 		return answer{asked: true}
 	}
 	g.seen = use.To
-	return answer{use, true, now.Sub(before)} // what is told is a part of time; what was charged is of this time
+	return answer{use, true, now.Sub(before)} // samples are a part of time; what was charged is of this time
 }
 
 // refill does one GPU.
@@ -226,11 +226,11 @@ func (p *Pacer) refill(mode compute.Mode, g *gpu, now time.Time, passed time.Dur
 func (g *gpu) settle(now time.Time, leases []Lease, driver answer) (failed error) {
 	g.samples.Forget(now)
 	if driver.window > 0 {
-		told := map[compute.ID]compute.Sampled{}
+		reported := map[compute.ID]compute.Sampled{}
 		for id := range g.unsettled {
-			told[id] = driver.of(id)
+			reported[id] = driver.of(id)
 		}
-		g.samples.Add(now, told, g.unsettled)
+		g.samples.Add(now, reported, g.unsettled)
 	}
 	for _, l := range leases {
 		ran, read := g.unsettled[l.Grant.ID]
@@ -261,7 +261,7 @@ func (g *gpu) read(leases []Lease, driver answer) (grants []compute.Grant, seen 
 		s := compute.Seen{Balance: now.Balance}
 		before, known := g.counts[l.Grant.ID]
 		counts[l.Grant.ID] = now
-		if known { // what was charged before the first look is nobody's to set right
+		if known { // what was charged before the first reading cannot be corrected
 			s = now.since(before)
 			s.Asked, s.Sampled = driver.asked, driver.of(l.Grant.ID)
 		}

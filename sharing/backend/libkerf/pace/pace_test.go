@@ -137,7 +137,7 @@ func TestDriverSetsRight(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		want time.Duration // that is charged for a second of a tenth
-	}{"told": {nil, 200 * time.Millisecond}, "not told": {errors.New("no"), 100 * time.Millisecond}} {
+	}{"answered": {nil, 200 * time.Millisecond}, "not answered": {errors.New("no"), 100 * time.Millisecond}} {
 		a := &account{}
 		s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)},
 			used: map[compute.ID]int{"a": 10}, err: tt.err}
@@ -158,7 +158,7 @@ func TestDriverSetsRight(t *testing.T) {
 }
 
 // The driver is asked for the time after its last sample, and never twice for time of which it did not tell.
-func TestAsksForWhatItHasNotBeenTold(t *testing.T) {
+func TestAsksForUnreportedTime(t *testing.T) {
 	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, &account{})},
 		used: map[compute.ID]int{"a": 5}}
 	p := pacer(s)
@@ -206,8 +206,8 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// What a lease used is told as what the samples of the last ten seconds say, and not at all once there are none.
-func TestTellsWhatWasUsed(t *testing.T) {
+// The share that a lease used is what the samples of the last ten seconds say. Without samples it is unknown.
+func TestReportsUsage(t *testing.T) {
 	a := &account{}
 	s := &source{leases: []Lease{lease(sharing.GPURef{UUID: "GPU-0"}, "a", 10, a)}, used: map[compute.ID]int{"a": 20}}
 	p := pacer(s)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Of what a driver tells by samples, wrong in whatever way, nothing disturbs shares that are charged for what they use:
-// each is within a tenth of its target in any ten seconds, and within five points in any one.
+// A driver's samples, however wrong, never disturb shares that are charged for what they use. Each is within a tenth of
+// its target in any ten seconds, and within five points in any one.
 func TestSharesUnderSamples(t *testing.T) {
 	const seconds, seeds = 60, 8
 	for name, n := range map[string]noise{
@@ -51,9 +51,9 @@ func TestSharesUnderSamples(t *testing.T) {
 	}
 }
 
-// What Kerf says of the use of time holds, whatever charges are worth and whatever is wrong with the samples: it is
-// within its error, or not known. Shares of programs that are charged wrongly come nearer to their targets than they
-// would by charges alone, or stay as they are.
+// Kerf's report of the use of time is right, whatever charges are worth and whatever is wrong with the samples. It is
+// within its error, or unknown. Shares of wrongly charged programs come nearer to their targets than they would by
+// charges alone, or stay as they are.
 func TestWrongChargesUnderSamples(t *testing.T) {
 	const seconds = 600
 	for _, worth := range [][]int{{50, 100}, {250, 100}, {100, 50}, {100, 250}} {
@@ -62,7 +62,7 @@ func TestWrongChargesUnderSamples(t *testing.T) {
 			t.Run(fmt.Sprintf("%v percent, %s", worth, name), func(t *testing.T) {
 				t.Parallel()
 				g := newExclusive(t, 1, 2*time.Millisecond, n, worth...)
-				told, wrong := 0, 0
+				reported, wrong := 0, 0
 				var parts [][]float64
 				g.each = func(second []float64) {
 					parts = append(parts, second)
@@ -75,7 +75,7 @@ func TestWrongChargesUnderSamples(t *testing.T) {
 							ten += 10 * s[i]
 						}
 						if p.known {
-							told++
+							reported++
 							if math.Abs(p.share.Percent-ten) > 3*p.share.Error+1 || p.share.Least > ten+1 {
 								wrong++
 							}
@@ -83,8 +83,8 @@ func TestWrongChargesUnderSamples(t *testing.T) {
 					}
 				}
 				g.play(seconds)
-				if told > 0 && n.missing == 100 || wrong > 10+told/50 { // one chance is in ten answers
-					t.Errorf("told %d times, wrong %d times", told, wrong)
+				if reported > 0 && n.missing == 100 || wrong > 10+reported/50 { // one chance is in ten answers
+					t.Errorf("reported %d times, wrong %d times", reported, wrong)
 				}
 				for i, p := range g.programs {
 					first, last := 0.0, 0.0

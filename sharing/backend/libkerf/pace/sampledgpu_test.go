@@ -30,8 +30,8 @@ type program struct {
 // noise is how often an answer of the driver is wrong, in percent, and in which way.
 type noise struct{ stale, missing, dead, garbage int }
 
-// exclusive is a GPU that runs one kernel at a time to its end, the programs in turn, and a driver that samples which
-// of them is on it. It is the source of a pacer, on a clock of its own.
+// exclusive is a GPU that runs one kernel at a time to its end, the programs in turn. Its driver samples which of them
+// is on it. It is the source of a pacer, and has a separate clock.
 type exclusive struct {
 	t        *testing.T
 	rand     *rand.Rand
@@ -109,20 +109,20 @@ func (g *exclusive) rows(since time.Time) []sharing.TimeRow {
 	return out
 }
 
-// Used implements Source as the node's runtime does: of a process that nobody knows it could be anybody's time.
+// Used implements Source as the node runtime does: the time of an unknown process could be any grant's.
 func (g *exclusive) Used(_ context.Context, _ sharing.GPURef, since time.Time) (Use, error) {
-	told := sharing.UseOf(g.rows(since), since)
-	use := Use{To: told.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
+	reported := sharing.UseOf(g.rows(since), since)
+	use := Use{To: reported.To, Percent: map[compute.ID]int{}, Doubt: map[compute.ID]bool{}}
 	known := 0
 	for _, p := range g.programs {
-		if row, in := told.Rows[p.pid]; in {
+		if row, in := reported.Rows[p.pid]; in {
 			use.Percent[p.id] = row.SM
 			use.Busy += row.SM
 			known++
 		}
-		use.Doubt[p.id] = slices.Contains(told.Doubt, p.pid)
+		use.Doubt[p.id] = slices.Contains(reported.Doubt, p.pid)
 	}
-	if known < len(told.Rows) {
+	if known < len(reported.Rows) {
 		return Use{}, sharing.ErrUnavailable
 	}
 	return use, nil

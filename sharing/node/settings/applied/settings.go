@@ -3,8 +3,8 @@
 
 // Package applied owns the configuration that a node applies, and the settings that each of its GPUs has.
 //
-// It promises that a GPU in use keeps its settings until it is idle, and that no grant can come between the check of a
-// GPU's users and the change of its settings.
+// It promises that a GPU in use keeps its settings until it is idle. No grant can come between the check of a GPU's
+// users and the change of its settings.
 package applied
 
 import (

@@ -171,8 +171,8 @@ func TestOf(t *testing.T) {
 // model is what one GPU must have, computed without a plan: what the pool said when it was idle last.
 type model struct{ backends, rest config.GPUSettings }
 
-// Configs follow each other, grants come and go, and the agent restarts at any time. A GPU in use has what it had when
-// its first user came, an idle one has what the pool says, and the awaited grants are named.
+// Configs follow each other, grants come and go, and the agent restarts at any time. A GPU in use has the settings from
+// when its first user came. An idle one has what the pool says, and the awaited grants are named.
 func TestSettingsRandom(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(5, 19))

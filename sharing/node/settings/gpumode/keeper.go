@@ -147,8 +147,8 @@ func settings(d Driver) []setting {
 	}
 }
 
-// Apply gives each of the GPUs what want says of it, and puts back what is not wanted any more, also on GPUs that are
-// not among them. It goes on after an error; all are joined. GPUs in MIG mode have a power limit alone.
+// Apply gives each of the GPUs the settings of want, and restores those that are not desired any more, also on other
+// GPUs. It goes on after an error and joins all. GPUs in MIG mode have a power limit alone.
 func (k *Manager) Apply(ctx context.Context, gpus []sharing.GPU, want func(sharing.GPUID) Want) error {
 	type one struct {
 		gpu     sharing.GPUID

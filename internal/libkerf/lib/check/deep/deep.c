@@ -3,7 +3,7 @@
  *
  * A library that is opened with RTLD_DEEPBIND and looks for the driver by itself. It is built in the ways in which an
  * import can be bound: at its first call, at load, as an address in a table, against the driver, and before there is a
- * chance to mend it.
+ * chance to correct it.
  */
 #include <dlfcn.h>
 #include <string.h>

@@ -85,7 +85,7 @@ static void find(const char *by, void **function, int version, uint64_t flags)
 	*function = best < 0 ? NULL : getenv("KERF_EVERY_INNER") ? all[best].inner : all[best].exported;
 }
 
-/* What the library asks of its own accord. Those that depend on the stream are written down, too. */
+/* What the library asks without a request of the program. Those that depend on the stream are written down, too. */
 #define HELPER(name, params) \
 	int name params;     \
 	int name params

@@ -1,7 +1,7 @@
 /* Copyright 2026 The Kerf Authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * Calls the functions that it is told to on its input, one in a line:
+ * Calls the functions that its input names, one in a line:
  *
  *   WAY NAME BY VERSION FLAGS RESULT WORD...
  *

@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The one pool of the driver that does nothing. It gives back what its threshold does not keep when the program waits.
- * It grows by whole multiples of STUB_CHUNK bytes, if the environment has that, and counts how often it is told to
- * trim.
+ * It grows by whole multiples of STUB_CHUNK bytes, if the environment has that, and counts the calls to trim.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -70,7 +70,7 @@ static bool in_common(const char *path, void *with)
 	return false;
 }
 
-/* The cgroup of version 2, "0::/path" without the newline; false: it cannot be told. */
+/* The cgroup of version 2, "0::/path" without the newline; false: it is unknown. */
 static bool group(const char *pid, char *text, size_t size)
 {
 	char path[64];
