@@ -79,6 +79,9 @@ func variants() []variant {
 // manifests writes, or compares, every file of deploy that is made of the chart.
 func manifests(deploy string, write bool) error {
 	chart := filepath.Join(deploy, "chart")
+	if err := packaged(deploy, write); err != nil {
+		return err
+	}
 	files, err := render(chart, namespace, plain())
 	if err != nil {
 		return err
@@ -106,6 +109,32 @@ func manifests(deploy string, write bool) error {
 		want["variants/"+v.file] = made[v.template]
 	}
 	return carry(deploy, want, write)
+}
+
+// packaged writes, or compares, the copies of deploy/monitoring in the chart: Helm packages only files of its folder.
+func packaged(deploy string, write bool) error {
+	sources, err := filepath.Glob(filepath.Join(deploy, "monitoring/dashboards/*.json"))
+	if err != nil {
+		return err
+	}
+	for _, source := range append(sources, filepath.Join(deploy, "monitoring/rules.yaml")) {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(filepath.Join(deploy, "monitoring"), source)
+		if err != nil {
+			return err
+		}
+		said, err := compare(filepath.Join(deploy, "chart/files", name), string(text), write)
+		if err != nil {
+			return err
+		}
+		if said != "" {
+			return fmt.Errorf("deploy/chart/files/%s is no copy: %s; run 'make generate'", name, said)
+		}
+	}
+	return nil
 }
 
 // carry writes or compares files, and finds those that the chart does not make any more.
