@@ -33,9 +33,9 @@ const patience = 10 * time.Second
 // errLate is the cause of a watch that ends because pictures stopped coming.
 var errLate = errors.New("no picture")
 
-// Watch calls see with the whole picture at once, after every change and at least every interval (100 ms to
-// 60 s), until see returns an error, ctx ends or the agent goes away. The error says which; it is see's own
-// unchanged. It never returns nil. see is called on the caller's goroutine.
+// Watch calls see with the whole snapshot at once, after every change and at least every interval (100 ms to 60 s).
+// It ends when see returns an error, ctx ends or the agent stops. The error says which, and an error of see is
+// unchanged. It never returns nil. It calls see on the caller's goroutine.
 func (c *Client) Watch(ctx context.Context, every time.Duration, see func(*nodeapi.GetNodeResponse) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

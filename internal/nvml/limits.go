@@ -29,8 +29,8 @@ type Limits struct{ driver *driver }
 func (l Limits) HasMemoryLimits() bool { return l.driver.adapter.hasLimits() }
 
 // SetMemoryLimit sets the driver's limits on the GPU memory of the processes of cgroup dir, an absolute cgroup v2
-// directory. The driver keeps soft for them, and rejects allocations above hard. NoLimit as hard removes the limit. It
-// needs root. If ctx ends while the driver hangs, the driver may still set the limit later.
+// directory. The driver keeps soft for them, and rejects allocations above hard. NoLimit as hard removes the limit.
+// It needs root. If ctx ends while the driver hangs, the driver may still set the limit later.
 func (l Limits) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) error {
 	_, err := onGPU(ctx, l.driver, "set memory limit", id, func(d device) (struct{}, error) {
 		return struct{}{}, d.setLimit(dir, soft, hard)
@@ -38,8 +38,8 @@ func (l Limits) SetMemoryLimit(ctx context.Context, id sharing.GPUID, dir string
 	return err
 }
 
-// PutMemoryLimit is SetMemoryLimit and then MemoryLimit, without another call in between. A caller with many GPUs waits
-// once for each. If only the reading fails, the error says so, and the limit may be set.
+// PutMemoryLimit is SetMemoryLimit and then MemoryLimit, without another call in between. A caller with many GPUs
+// waits once for each. If only the reading fails, the error says so, and the limit may be set.
 func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string, soft, hard sharing.Bytes) (Limit,
 	error) {
 	return onGPU(ctx, l.driver, "put memory limit", id, func(d device) (Limit, error) {
@@ -54,9 +54,9 @@ func (l Limits) PutMemoryLimit(ctx context.Context, id sharing.GPUID, dir string
 	})
 }
 
-// MemoryLimit reads what SetMemoryLimit has set on dir. A driver without the kernel's dmem controller returns the nearest
-// limit above it. Without a limit, a driver answers sharing.ErrNotFound, sharing.ErrUnsupported, or a soft limit of 0 and
-// a hard one of NoLimit.
+// MemoryLimit reads what SetMemoryLimit has set on dir. A driver without the kernel's dmem controller returns the
+// nearest limit above it. Without a limit, a driver answers sharing.ErrNotFound, sharing.ErrUnsupported, or a soft
+// limit of 0 and a hard one of NoLimit.
 func (l Limits) MemoryLimit(ctx context.Context, id sharing.GPUID, dir string) (Limit, error) {
 	return onGPU(ctx, l.driver, "read memory limit", id, func(d device) (Limit, error) { return d.limit(dir) })
 }
@@ -90,8 +90,8 @@ func (g goDevice) limit(dir string) (Limit, error) {
 		Used: sharing.Bytes(got.CurrentUsed)}, nil
 }
 
-// ofLimits is the meaning of a code of the memory limits' functions (nvml.h of NVML 13.4). ok is false if the code means
-// the same as in other functions.
+// ofLimits is the meaning of a code of the memory limits' functions (nvml.h of NVML 13.4). ok is false if the code
+// means the same as in other functions.
 func ofLimits(function string, code nvml.Return) (text string, ok bool, word error) {
 	set := function == setLimitsFunc
 	switch {

@@ -11,9 +11,9 @@ import (
 	nodeapi "github.com/kerf-gpu/kerf/api/node/v1alpha1"
 )
 
-// MIGPlans draws, of each GPU of which something is to be done or stands in the way, its slices as they are with who
-// holds them, as they are once the steps are done, the steps, and why the rest is left undone. With done the steps are
-// those that were taken, and s is of after them: then it is drawn once.
+// MIGPlans draws each GPU that has steps to do, or where something prevents them. It shows the slices with their
+// grants before and after the steps, the steps, and the reason of what stays undone. If done is true, the steps were
+// taken, and s is the status after them. Then it draws the slices once.
 func MIGPlans(s Status, plans []*nodeapi.MIGPlan, done bool) string {
 	var b strings.Builder
 	for _, p := range plans {
@@ -70,8 +70,8 @@ func MIGPlanned(plans []*nodeapi.MIGPlan, done bool) []MIGPlan {
 	return out
 }
 
-// planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An instance
-// that stays has one letter in both.
+// planned are the drawings of a plan, with a line for each instance: what becomes of it, and whose it is. An
+// instance that stays has one letter in both.
 func (m *MIG) planned(p *nodeapi.MIGPlan, done bool) []string {
 	all := &MIG{MemorySlices: max(m.MemorySlices, p.GetMemorySlices()), Instances: slices.Clone(m.Instances)}
 	now := all.draw()

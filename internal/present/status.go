@@ -5,8 +5,8 @@ package present
 
 import "slices"
 
-// Status is what kerf status -o json prints. Fields are only added. Arrays are never null; a pointer is null when the
-// value is not known.
+// Status is what kerf status -o json prints. Fields are only added. Arrays are never null; a pointer is null when
+// the value is not known.
 type Status struct {
 	Ready         bool     `json:"ready"`
 	NotReady      []string `json:"notReady"`
@@ -50,8 +50,8 @@ type GPU struct {
 	GrantedBytes   uint64  `json:"grantedBytes"`
 	GrantedPercent uint32  `json:"grantedPercent"`
 	BurstBytes     uint64  `json:"burstBytes"`
-	// MemoryOvercommit and ComputeOvercommit are how much is granted in shares, in percent of the capacity; absent for
-	// 100.
+	// MemoryOvercommit and ComputeOvercommit are how much is granted in shares, in percent of the capacity; absent
+	// for 100.
 	MemoryOvercommit  uint32   `json:"memoryOvercommitPercent,omitempty"`
 	ComputeOvercommit uint32   `json:"computeOvercommitPercent,omitempty"`
 	Utilization       *uint32  `json:"utilization"`
@@ -65,8 +65,8 @@ type GPU struct {
 	Backends []Backend `json:"backends"`
 }
 
-// Backend is what one backend can do on a GPU. Answer is supported, not supported or could not tell. If the node's pool
-// does not list it, only grants of profiles that list it use it.
+// Backend is what one backend can do on a GPU. Answer is supported, not supported or could not tell. If the node's
+// pool does not list it, only grants of profiles that list it use it.
 type Backend struct {
 	Name   string `json:"name"`
 	Level  string `json:"level"`
@@ -100,15 +100,15 @@ type Grant struct {
 	Health      string   `json:"health"`
 	Profile     string   `json:"profile"`
 	Whole       bool     `json:"whole"`
-	// The pod's names, the container instance that uses the grant now, its name in the pod, and its cap if that is less
-	// than the grant. Empty for a process outside of pods.
+	// The pod's names, its container, the container instance that uses the grant now, and its cap if that is less.
+	// They are empty for a process outside of pods.
 	PodNamespace   string  `json:"podNamespace"`
 	PodName        string  `json:"podName"`
 	ContainerID    string  `json:"containerID"`
 	UsedBy         string  `json:"usedBy"`
 	EnforcedShares []Share `json:"enforcedShares"`
-	// CapSharedWith is the ID of the grant whose cap this one shares. SharedCap is the cap of all that share it, on its
-	// GPUs; empty if its cap is not shared.
+	// CapSharedWith is the ID of the grant whose cap this one shares. SharedCap is the cap of all that share it, on
+	// its GPUs; empty if its cap is not shared.
 	CapSharedWith string  `json:"capSharedWith"`
 	SharedCap     []Share `json:"sharedCap"`
 }
@@ -138,10 +138,10 @@ type Compute struct {
 	Priority int32  `json:"priority"`
 }
 
-// Time is the GPU time of an active grant on one GPU. UsedPercent is its part of the last ten seconds by the driver's
-// samples; nil when unknown. The rest its programs count: what was charged for launches, those that ran past the budget
-// because no agent refilled it or a copy had waited for a second, and how long launches waited for a budget, summed
-// over threads.
+// Time is the GPU time of an active grant on one GPU. UsedPercent is its part of the last ten seconds by the
+// driver's samples; nil if unknown. Its programs count the rest: the charges for launches, the launches over budget,
+// and how long launches waited for a budget, summed over threads. A launch is over budget if no agent refilled the
+// budget, or a copy had waited for a second.
 type Time struct {
 	UsedPercent        *uint32 `json:"usedPercent"`
 	ChargedSeconds     float64 `json:"chargedSeconds"`

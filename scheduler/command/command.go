@@ -1,13 +1,13 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the command line of kerf-scheduler: kube-scheduler with a plugin, for API servers of the same and of
-// older Kubernetes versions.
+// Package command is the command line of kerf-scheduler: kube-scheduler with a plugin, for API servers of the same
+// and of older Kubernetes versions.
 //
 // It has the steps of the kube-scheduler of Kubernetes 1.37 (cmd/kube-scheduler/app), and two more.
 //
-// It emulates the version of the API server, so that no feature writes fields that the server does not know. Its client
-// lists kinds that the server does not serve as empty (package unserved).
+// It emulates the version of the API server, so that no feature writes fields that the server does not know. Its
+// client lists kinds that the server does not serve as empty (package unserved).
 package command
 
 import (

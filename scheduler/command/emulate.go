@@ -29,8 +29,8 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// emulate returns the version to emulate, or "" for the own one. It waits for the API server until ctx ends, and asks it
-// again after each retry.
+// emulate returns the version to emulate, or "" for the own one. It waits for the API server until ctx ends, and
+// asks it again after each retry.
 func emulate(ctx context.Context, opts *options.Options, retry time.Duration) (string, error) {
 	config, err := clientConfig(opts)
 	if err != nil {
@@ -61,8 +61,8 @@ func emulate(ctx context.Context, opts *options.Options, retry time.Duration) (s
 	return older, nil
 }
 
-// olderOf is the version that a scheduler of version own emulates for an API server, or "" for the own one. For a server
-// that is older than any it can emulate, it is the oldest of these.
+// olderOf is the version that a scheduler of version own emulates for an API server, or "" for the own one. For a
+// server that is older than any it can emulate, it is the oldest of these.
 func olderOf(server string, own *version.Version) (string, error) {
 	v, err := version.ParseGeneric(server)
 	if err != nil {

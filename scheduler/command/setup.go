@@ -54,7 +54,9 @@ func setup(ctx context.Context, opts *options.Options, name *cache.InformerName,
 		scheduler.WithPodMaxInUnschedulablePodsDuration(complete.PodMaxInUnschedulablePodsDuration),
 		scheduler.WithExtenders(c.Extenders...),
 		scheduler.WithParallelism(c.Parallelism),
-		scheduler.WithBuildFrameworkCapturer(func(p schedconfig.KubeSchedulerProfile) { profiles = append(profiles, p) }),
+		scheduler.WithBuildFrameworkCapturer(func(p schedconfig.KubeSchedulerProfile) {
+			profiles = append(profiles, p)
+		}),
 	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make scheduler: %w", err)
@@ -91,7 +93,8 @@ func configure(ctx context.Context, opts *options.Options, name *cache.InformerN
 	}
 	c.Client = client
 	c.InformerFactory = scheduler.NewInformerFactory(client, 0, name)
-	c.DynInformerFactory = dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamicClient, 0, corev1.NamespaceAll, nil)
+	c.DynInformerFactory = dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamicClient, 0,
+		corev1.NamespaceAll, nil)
 	complete := c.Complete()
 	return &complete, nil
 }

@@ -150,8 +150,8 @@ func gatherAgent(ctx context.Context, dir string) Agent {
 	}
 }
 
-// backendsOf are the backends of the first GPU that tells of them, each with the answer of the first GPU on which it
-// does not work.
+// backendsOf are the backends of the first GPU that reports them. Each has the answer of the first GPU on which it does
+// not work.
 func backendsOf(p *nodeapi.GetNodeResponse) []Backend {
 	var out []Backend
 	for _, g := range p.GetGpus() {

@@ -46,8 +46,8 @@ func (l *Ledger) Claim(c Claim) error {
 
 // Release drops a claim that no attachment uses.
 //
-// Errors: ErrNotFound for an unknown claim; ErrConflict while it is leased or being activated, or while another claim is
-// leased that shares its cap.
+// Errors: ErrNotFound for an unknown claim; ErrConflict while it is leased or being activated, or while another
+// claim is leased that shares its cap.
 func (l *Ledger) Release(id ClaimID) error {
 	e, ok := l.claims[id]
 	switch {
@@ -70,7 +70,7 @@ func (l *Ledger) Release(id ClaimID) error {
 // Assign makes a container instance the next to use a claim, in the place of one that was assigned before. The
 // attachment is Assigned. It is Injected if a says that the container was created with the devices of the grant.
 //
-// Errors: ErrNotFound for an unknown claim; ErrInvalid for no container or a part that is not within the claim;
+// Errors: ErrNotFound for an unknown claim. ErrInvalid for no container or a part that is not within the claim.
 // ErrConflict for a container that uses a claim already, and while an attachment of the claim is Activating.
 func (l *Ledger) Assign(id ClaimID, a Attachment) error {
 	e, ok := l.claims[id]
@@ -100,8 +100,8 @@ func (l *Ledger) Assign(id ClaimID, a Attachment) error {
 	return nil
 }
 
-// Created tells that the container runtime has created a container, and whether with what its grant gives. An Assigned
-// attachment is Injected then, or Rejected. Any other stays as it is.
+// Created tells that the container runtime has created a container, and whether with what its grant gives. An
+// Assigned attachment is Injected then, or Rejected. Any other stays as it is.
 func (l *Ledger) Created(containerID string, injected bool) {
 	e, ok := l.claims[l.containers[containerID]]
 	if !ok || e.next == nil || e.next.ContainerID != containerID || e.next.State != Assigned {
@@ -165,8 +165,8 @@ func (l *Ledger) Activate(id ClaimID, containerID, cgroup string, inode uint64) 
 	return nil
 }
 
-// Fail records that the cap could not be set. A container is Injected again and may retry. The attachment of a process
-// outside of pods is removed. If no activation has begun, nothing changes.
+// Fail records that the cap could not be set. A container is Injected again and may retry. The attachment of a
+// process outside of pods is removed. If no activation has begun, nothing changes.
 func (l *Ledger) Fail(id ClaimID) {
 	e, ok := l.claims[id]
 	if !ok || e.next == nil || e.next.State != Activating {
@@ -181,8 +181,8 @@ func (l *Ledger) Fail(id ClaimID) {
 	l.setNext(e, &next)
 }
 
-// Drained tells whether no process is in the cgroup of the lease: it is Releasing then, else Active. Of a claim without
-// a lease, nothing changes.
+// Drained tells whether no process is in the cgroup of the lease: it is Releasing then, else Active. Of a claim
+// without a lease, nothing changes.
 func (l *Ledger) Drained(id ClaimID, empty bool) {
 	state := Active
 	if empty {

@@ -25,13 +25,14 @@ func Keys() []string {
 	return []string{"namespace", "pod", "container", "user", "profile", "level", "model", "node"}
 }
 
-// LabelKey is how the key of a pod's label begins; the label's name follows.
+// LabelKey is the prefix of a key for a pod's label. The label's name follows.
 const LabelKey = "label:"
 
-// labelName is what the name of a label can be made of.
+// labelName matches the name of a label.
 var labelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_-]*$`)
 
-// CheckKeys refuses what is neither among Keys nor a pod's label. The error is a *sharing.FieldError.
+// CheckKeys rejects a key that is not in Keys and names no label of a pod. The error has the type
+// *sharing.FieldError.
 func CheckKeys(field string, by []string) error {
 	for i, k := range by {
 		label, is := strings.CutPrefix(k, LabelKey)
@@ -52,9 +53,8 @@ type Price func(model string) (price float64, ok bool)
 // Row is one group of a report. Hours are of whole GPUs: half a GPU for two hours is one.
 type Row struct {
 	Labels map[string]string `json:"labels"`
-	// Granted is what was granted; Used of it what was used, as far as that is known, Idle what lay idle because the
-	// grant used nothing at all, Wasted what was not used (Idle is a part of it), and Unknown of what that is not
-	// known.
+	// Granted is what was granted, and Used the known usage of it. Idle is the time without any usage of the grant.
+	// Wasted is what was not used (Idle is a part of it). Unknown is what is not known.
 	Granted float64 `json:"grantedGPUHours"`
 	Used    float64 `json:"usedGPUHours"`
 	Wasted  float64 `json:"wastedGPUHours"`
@@ -68,8 +68,8 @@ type Row struct {
 	// part of the GPU's time. They are nil where use is not known.
 	MemoryP99  *int `json:"memoryP99Percent"`
 	ComputeP99 *int `json:"computeP99Percent"`
-	// Enough is the part of the grants that would have been enough, in percent; nil where that is not known, or they
-	// had none to spare. Saving is what that would have saved.
+	// Enough is the percent of the grants that would have been enough. It is nil if that is unknown, or they had
+	// none to spare. The saved amounts are what that would have saved.
 	Enough     *int     `json:"enoughPercent"`
 	SavedHours *float64 `json:"savedGPUHours"`
 	SavedMoney *float64 `json:"savedCost"`

@@ -19,12 +19,12 @@ type device struct {
 	d      *Daemon
 	peer   *peer
 	minor  int            // ctl: nvidiactl
-	client model.ClientID // on a GPU
-	cursor model.Cursor   // on nvidiactl: where the next wait for an event looks
+	client model.ClientID // On a GPU.
+	cursor model.Cursor   // On nvidiactl: where the next wait for an event starts.
 }
 
-// serveDevice answers one packet after the other until either end closes. The other end is closed with its last
-// descriptor, which may be another process's than the one that connected.
+// serveDevice answers one packet after the other until either end closes. The client's end closes with its last
+// descriptor, which another process may have.
 func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int) {
 	p, err := identify(conn)
 	if err != nil {
@@ -42,10 +42,10 @@ func (d *Daemon) serveDevice(ctx context.Context, conn *net.UnixConn, minor int)
 	ctx, cancel := context.WithCancel(ctx)
 	packets := make(chan []byte)
 	var wg sync.WaitGroup
-	wg.Go(func() { // whatever ends first ends the rest
+	wg.Go(func() { // The first end is the end of all.
 		<-ctx.Done()
 		wait(all, d.leave(c))
-		d.detach(c) // first: reap does not learn of a closed one
+		d.detach(c) // Before the close, of which reap does not learn.
 		p.close()
 	})
 	wg.Go(func() {
@@ -139,7 +139,7 @@ func (c *device) answer(ctx context.Context, packets <-chan []byte) {
 			if op == wire.OpCtxCreate && resp.Status == wire.OK {
 				wait(ctx, c.d.answered(c.minor, op, start))
 			}
-			if ctx.Err() != nil { // a wait that was cut short has no answer
+			if ctx.Err() != nil { // a canceled wait has no answer
 				return
 			}
 			out, err := resp.Encode()

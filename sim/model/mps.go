@@ -96,8 +96,8 @@ func (c *client) room(bytes sharing.Bytes) bool {
 	return c.mps == nil || bytes <= c.mps.limit.SubFloor(c.pinned)
 }
 
-// MemoryFor is Memory for what a CUDA client is told: one of an MPS server sees the whole GPU's size, and what its
-// limit leaves as free. Errors: NotFound, Lost, ServerGone.
+// MemoryFor is Memory as a CUDA client sees it: one of an MPS server sees the whole GPU's size, and what its limit
+// leaves as free. Errors: NotFound, Lost, ServerGone.
 func (m *Model) MemoryFor(id ClientID, chain Chain) (Memory, error) {
 	c, err := m.client(id)
 	if err != nil {

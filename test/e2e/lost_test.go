@@ -27,8 +27,8 @@ func (e *testCase) offers() offered {
 	return all
 }
 
-// allOffers are the offers once kubelet may use all that it has: a GPU that an earlier test had lost takes its time to
-// be reported as healthy.
+// allOffers are the offers once kubelet may use all that it has. After an earlier test, a GPU needs some time until
+// it is healthy again, or out of MIG mode.
 func (e *testCase) allOffers() offered {
 	e.Helper()
 	var all offered
@@ -38,6 +38,9 @@ func (e *testCase) allOffers() offered {
 			if n[0] != n[1] {
 				return fmt.Errorf("of %d %s %d may be used", n[0], name, n[1])
 			}
+		}
+		if have, want := all["gpu"][0], int64(len(e.node.gpus(e.T))); have != want {
+			return fmt.Errorf("%d of %d GPUs are offered", have, want)
 		}
 		return nil
 	})

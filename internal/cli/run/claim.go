@@ -35,10 +35,9 @@ func claimRequest(r sharing.Request, name string) *nodeapi.ReserveRequest {
 	}
 }
 
-// claim gets a placement for this process, over a restart of the agent. It repeats the call only after one
-// that certainly did nothing: the agent was not reached, or said that it is not ready. A claim that may have
-// been made and whose answer was lost would be held as long as this process lives, so then it gives up, and
-// the end of the process gives it back.
+// claim gets a placement for this process, over a restart of the agent. It repeats the call only after one that
+// certainly did nothing: the agent was not reached, or said that it is not ready. A grant whose answer was lost may
+// stay reserved as long as this process lives. So then it gives up, and the end of the process releases it.
 func claim(ctx context.Context, dir string, r *nodeapi.ReserveRequest) (*nodeclient.Client, *nodeapi.Grant, error) {
 	return claimBy(ctx, dir, func(client *nodeclient.Client) (*nodeapi.Grant, error) {
 		grant, err := client.Reserve(ctx, r)

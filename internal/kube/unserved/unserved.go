@@ -3,8 +3,8 @@
 
 // Package unserved lets a client run against an API server that does not serve each kind the client lists.
 //
-// kube-scheduler starts an informer for each kind that its Kubernetes version has. An older API server answers the list of
-// an unknown kind with status 404. The informer lists forever then, and the scheduler never becomes ready.
+// kube-scheduler starts an informer for each kind that its Kubernetes version has. An older API server answers the
+// list of an unknown kind with status 404. The informer lists forever then, and the scheduler never becomes ready.
 package unserved
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// DefaultWatch is how long a watch of an unserved kind lasts. Then the informer lists again, and finds a kind that an
-// upgraded API server serves since.
+// DefaultWatch is how long a watch of an unserved kind lasts. Then the informer lists again, and finds a kind that
+// an upgraded API server serves since.
 const DefaultWatch = 5 * time.Minute
 
 // emptyList is a list of any kind: the decoder takes the kind from the client's type.
@@ -29,8 +29,9 @@ const emptyList = `{"metadata":{"resourceVersion":"1"},"items":[]}`
 const invalid = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,` +
 	`"message":"the API server does not serve this kind: list it"}`
 
-// Transport answers list and watch requests of kinds that the API server does not serve. A list is empty, and a watch has
-// no events. It does so for API groups of Kubernetes only, so that a missing CRD is an error. Other answers pass unchanged.
+// Transport answers list and watch requests of kinds that the API server does not serve. A list is empty, and a
+// watch has no events. It does so for API groups of Kubernetes only, so that a missing CRD is an error. Other
+// answers pass unchanged.
 type Transport struct {
 	Next  http.RoundTripper
 	Watch time.Duration // The longest time of a watch; DefaultWatch if 0.
@@ -42,7 +43,8 @@ func Wrap(next http.RoundTripper) http.RoundTripper { return &Transport{Next: ne
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.Next.RoundTrip(req)
-	if err != nil || resp.StatusCode != http.StatusNotFound || req.Method != http.MethodGet || !isCollection(req.URL.Path) {
+	if err != nil || resp.StatusCode != http.StatusNotFound || req.Method != http.MethodGet ||
+		!isCollection(req.URL.Path) {
 		return resp, err
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // Then the connection can be used again.
@@ -70,8 +72,8 @@ func (t *Transport) watchTime(query url.Values) time.Duration {
 	return min(most, time.Duration(seconds)*time.Second)
 }
 
-// isCollection reports whether a path names all objects of a kind, in an API group of Kubernetes. A 404 for such a path
-// says that the kind is not served, never that an object is missing.
+// isCollection reports whether a path names all objects of a kind, in an API group of Kubernetes. A 404 for such a
+// path says that the kind is not served, never that an object is missing.
 func isCollection(path string) bool {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if len(parts) < 4 || parts[0] != "apis" || !ofKubernetes(parts[1]) {
@@ -80,7 +82,8 @@ func isCollection(path string) bool {
 	return len(parts) == 4 || len(parts) == 6 && parts[3] == "namespaces"
 }
 
-// ofKubernetes reports whether Kubernetes defines the group: its name has no dot, or the suffix .k8s.io of Kubernetes.
+// ofKubernetes reports whether Kubernetes defines the group: its name has no dot, or the suffix .k8s.io of
+// Kubernetes.
 func ofKubernetes(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }

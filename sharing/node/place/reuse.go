@@ -21,7 +21,8 @@ func PartOn(req sharing.Request, p sharing.Placement, gpu func(sharing.GPURef) (
 }
 
 // Lender finds the grant of the pod that an init container can use before the container that the grant is for. No
-// container uses it now, and it is the smallest that covers the request. part is empty if the request takes all of it.
+// container uses it now, and it is the smallest that covers the request. part is empty if the request takes all of
+// it.
 func (n *Node) Lender(podUID string, req sharing.Request) (id ledger.ClaimID, part sharing.Placement, ok bool) {
 	var least sharing.Bytes
 	for _, g := range n.Grants {
@@ -66,8 +67,8 @@ func (n *Node) within(c ledger.Claim, req sharing.Request) (sharing.Placement, b
 	return p, true
 }
 
-// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init container
-// can if another container requests as much memory. Those that share a cap count once.
+// Unclaimed are the requests of those containers of a pod that have no grant and can use no other's. An init
+// container can if another container requests as much memory. Those that share a cap count once.
 func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 	var out []sharing.Request
 	for i, a := range asks {
@@ -92,9 +93,9 @@ func (n *Node) Unclaimed(asks []sharing.ContainerAsk) []sharing.Request {
 	return out
 }
 
-// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose. Kerf reserves
-// the grant when the pod's sandbox is created, and learns kubelet's choice later, with the container. A grant stays where
-// the scheduler planned it, and if containers share it. gpu finds a GPU.
+// ShouldMove reports whether a grant that no container has used goes to the NUMA node that kubelet chose. Kerf
+// reserves the grant when the pod's sandbox is created, and learns kubelet's choice later, with the container. A
+// grant stays where the scheduler planned it, and if containers share it. gpu finds a GPU.
 func ShouldMove(g ledger.Grant, ask sharing.ContainerAsk, gpu func(sharing.GPURef) (ledger.View, bool)) bool {
 	near, p := ask.Advice.Near, g.Claim.Placement
 	if !g.Fresh || g.Work != ledger.NoWork || g.Lease != nil || ask.With != "" || ask.SharedCap.GPUs > 0 ||
