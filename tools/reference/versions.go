@@ -33,9 +33,9 @@ func versions(root fs.FS, pages map[string][]byte) error {
 
 func versionsPage(text string) ([]byte, error) {
 	var b strings.Builder
-	b.WriteString(made + "# Tested versions of Kubernetes\n\n`make e2e-versions` runs each version on a simulated GPU " +
-		"node: a capped pod, a greedy one, an agent that ends,\nMIG on demand, gangs, preemption, admission, and " +
-		"the chart with its removal.\n\n| Kubernetes | result | date |\n|---|---|---|\n")
+	b.WriteString(made + "# Tested versions of Kubernetes\n\n`make e2e-versions` runs each version on a simulated " +
+		"GPU node: a capped pod, a greedy one,\nan agent that ends, MIG on demand, gangs, preemption, " +
+		"admission, and the chart with its removal.\n\n| Kubernetes | result | date |\n|---|---|---|\n")
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) != 3 || f[1] != "passed" && f[1] != "failed" {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/kerf-gpu/kerf/internal/cli/command"
 	"github.com/kerf-gpu/kerf/internal/kube/access"
-	"github.com/kerf-gpu/kerf/sharing/doctor"
+	"github.com/kerf-gpu/kerf/sharing/doctor/preset"
 )
 
-// preset is the chart's preset for one node.
-type preset struct {
+// presetAnswer is the chart's preset for one node.
+type presetAnswer struct {
 	Node   string `json:"node"`
 	Preset string `json:"preset"`
 	File   string `json:"file"`
@@ -36,8 +36,8 @@ func presetOfNode(parent context.Context, a *command.App, name, output string) e
 		return command.Fail(err)
 	}
 	i := n.Status.NodeInfo
-	p := preset{Node: name}
-	p.Preset, p.Reason = doctor.Preset(doctor.NodeSystem{OSImage: i.OSImage, KubeletVersion: i.KubeletVersion,
+	p := presetAnswer{Node: name}
+	p.Preset, p.Reason = preset.Of(preset.System{OSImage: i.OSImage, KubeletVersion: i.KubeletVersion,
 		ContainerRuntime: i.ContainerRuntimeVersion, Labels: n.Labels})
 	p.File = "deploy/chart/presets/" + p.Preset + ".yaml"
 	text := fmt.Appendf(nil, "%s needs preset %s: %s\n  helm install -f %s\n", p.Node, p.Preset, p.Reason, p.File)

@@ -1,15 +1,16 @@
 // Copyright 2026 The Kerf Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+// Package preset chooses the chart's preset for a node, from what its Node reports. It is pure.
+package preset
 
 import (
 	"fmt"
 	"strings"
 )
 
-// NodeSystem is what a Node of a cluster reports about its system.
-type NodeSystem struct {
+// System is what a Node of a cluster reports about its system.
+type System struct {
 	// OSImage is the name in the node's os-release.
 	OSImage string
 	// KubeletVersion ends with the Kubernetes distribution if there is one: v1.33.3+k3s1.
@@ -20,12 +21,12 @@ type NodeSystem struct {
 	Labels map[string]string
 }
 
-// DefaultPreset is the preset with the chart's own values.
-const DefaultPreset = "kubeadm"
+// Default is the preset with the chart's own values.
+const Default = "kubeadm"
 
-// Preset names the chart's preset for a node, and says why. A Kubernetes distribution decides before the system below
+// Of names the chart's preset for a node, and says why. A Kubernetes distribution decides before the system below
 // it, because it has the sockets and kubelet's folder.
-func Preset(s NodeSystem) (preset, reason string) {
+func Of(s System) (preset, reason string) {
 	for _, d := range []struct{ sign, preset string }{{"+k3s", "k3s"}, {"+rke2", "rke2"}, {"+k0s", "k0s"}} {
 		if strings.Contains(s.KubeletVersion, d.sign) {
 			return d.preset, fmt.Sprintf("kubelet is version %s", s.KubeletVersion)
@@ -51,5 +52,5 @@ func Preset(s NodeSystem) (preset, reason string) {
 		reason += "; also set poolDefaults.containerRuntime=crio and " +
 			"poolDefaults.paths.runtimeSocket=/var/run/crio/crio.sock"
 	}
-	return DefaultPreset, reason
+	return Default, reason
 }
