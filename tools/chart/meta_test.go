@@ -115,7 +115,7 @@ func TestNotes(t *testing.T) {
 		"removing": {values{"uninstall": values{"enabled": true}},
 			[]string{"app.kubernetes.io/name=kerf-remove", "helm uninstall kerf"}},
 	} {
-		files, err := renderOn(filepath.Join(deploy, "chart"), namespace, kubernetes, c.set, mutating)
+		files, err := renderOn(filepath.Join(deploy, "chart"), namespace, kubernetes, c.set, mutatingKind)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,14 +29,14 @@ const (
 // values are what a user would set.
 type values = map[string]any
 
-// mutating is the kind by which an API server can change pods.
-const mutating = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+// mutatingKind is the kind by which an API server can change pods.
+const mutatingKind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
 // render is "helm template" of the chart in dir with these values, for the named namespace. It returns the text of each
 // template that makes an object, by its name below templates/. The error is Helm's: values that the schema rejects, or
 // the error of a template.
 func render(dir, into string, set values) (map[string]string, error) {
-	made, err := renderOn(dir, into, kubernetes, set, mutating)
+	made, err := renderOn(dir, into, kubernetes, set, mutatingKind)
 	if err != nil {
 		return nil, err
 	}

@@ -47,8 +47,8 @@ func TestNoMutationWithoutTheKind(t *testing.T) {
 		kinds   []string
 		mutates bool
 	}{
-		"auto, with it": {with("auto"), []string{mutating}, true}, "auto, without it": {with("auto"), nil, false},
-		"always": {with("always"), nil, true}, "never": {with("never"), []string{mutating}, false},
+		"auto, with it": {with("auto"), []string{mutatingKind}, true}, "auto, without it": {with("auto"), nil, false},
+		"always": {with("always"), nil, true}, "never": {with("never"), []string{mutatingKind}, false},
 	} {
 		files, err := renderOn(filepath.Join(deploy, "chart"), namespace, kubernetes, c.set, c.kinds...)
 		if err != nil {
