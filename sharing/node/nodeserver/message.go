@@ -160,7 +160,7 @@ func percent(n int) *uint32 {
 	if n < 0 {
 		return nil
 	}
-	v := uint32(min(n, math.MaxInt32)) //nolint:gosec // bounded
+	v := uint32(min(n, math.MaxInt32))
 	return &v
 }
 

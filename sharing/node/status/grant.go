@@ -58,7 +58,7 @@ func GrantOf(g ledger.Grant, f Facts, s observe.Sample) Grant {
 		PIDs:    s.PIDs[g.Claim.ID],
 		Compute: computeOf(g, f), Events: eventsOf(g, f), Health: sharing.HealthOK,
 	}
-	out.setLevel(g, f)
+	out.setLevel(f)
 	for i, fr := range g.Claim.Placement {
 		used, known := sharing.Bytes(0), g.Lease == nil // a grant that is not active uses nothing
 		if g.Lease != nil {
@@ -77,18 +77,18 @@ func GrantOf(g ledger.Grant, f Facts, s observe.Sample) Grant {
 }
 
 // setLevel sets the level that the grant has now. Later facts win.
-func (out *Grant) setLevel(g ledger.Grant, f Facts) {
-	set := func(level sharing.Level, reason string) { out.Level, out.LevelReason = level, reason }
+func (g *Grant) setLevel(f Facts) {
+	set := func(level sharing.Level, reason string) { g.Level, g.LevelReason = level, reason }
 	if f.Lost != "" {
 		set(sharing.LevelUnknown, f.Lost)
 	}
-	out.LevelReason = lifecycle.JoinSentences([]string{f.Shared, out.LevelReason})
+	g.LevelReason = lifecycle.JoinSentences([]string{f.Shared, g.LevelReason})
 	if f.Weaker != nil {
 		set(f.Weaker.Level, f.Weaker.Reason)
 	}
 	// Started comes last, so that 'kerf resize' can leave out what the reason said before.
-	out.LevelReason = lifecycle.JoinSentences([]string{out.LevelReason,
-		f.ManagedMemory.CaveatAt(out.Level, out.Backend), f.Started})
+	g.LevelReason = lifecycle.JoinSentences([]string{g.LevelReason,
+		f.ManagedMemory.CaveatAt(g.Level, g.Backend), f.Started})
 	if g.Lease == nil {
 		return
 	}
