@@ -42,7 +42,7 @@ type paths struct {
 }
 
 // paths are those of a config in one text.
-func (d Document) paths() paths {
+func (d Spec) paths() paths {
 	p := paths{none: "spec.pools", prices: "spec.prices"}
 	for i := range d.Pools {
 		p.pools = append(p.pools, at("spec.pools", i))
@@ -54,7 +54,7 @@ func (d Document) paths() paths {
 }
 
 // check returns every error in the config's meaning, with field paths.
-func check(doc Document, where paths) Errors {
+func check(doc Spec, where paths) Errors {
 	var c checker
 	if len(doc.Pools) == 0 {
 		c.bad(where.none, "", "write a pool; one without nodeSelector is for every node", "names no pool")

@@ -27,8 +27,8 @@ const (
 // MaxSize is the largest document that Decode reads, in bytes: what a ConfigMap can hold.
 const MaxSize = 1 << 20
 
-// Document is what a SharingConfig says, as plain data.
-type Document struct {
+// Spec is the spec of a SharingConfig, as plain data.
+type Spec struct {
 	Pools    []Pool    `yaml:"pools"`
 	Profiles []Profile `yaml:"profiles"`
 	Prices   Prices    `yaml:"prices"`
@@ -133,24 +133,24 @@ type Profile struct {
 
 // Config is a valid SharingConfig. The zero value has no pools and no profiles.
 type Config struct {
-	doc Document // never changed, never handed out without a copy
+	doc Spec // Never changed, and only returned as a copy.
 }
 
 // Default is the Config of a node that was given none: one pool "default" of every node, no profiles.
 func Default() Config {
-	return Config{doc: Document{Pools: []Pool{{Name: "default"}}}}
+	return Config{doc: Spec{Pools: []Pool{{Name: "default"}}}}
 }
 
 // New returns the Config that says what doc says. The error is Errors, without lines.
-func New(doc Document) (Config, error) {
+func New(doc Spec) (Config, error) {
 	if mistakes := check(doc, doc.paths()); len(mistakes) > 0 {
 		return Config{}, mistakes
 	}
 	return Config{doc: doc.clone()}, nil
 }
 
-// Document returns what c says.
-func (c Config) Document() Document { return c.doc.clone() }
+// Spec returns the spec of c.
+func (c Config) Spec() Spec { return c.doc.clone() }
 
 // Pools returns the pools in the config's order.
 func (c Config) Pools() []Pool { return c.doc.clone().Pools }
@@ -180,8 +180,8 @@ func (c Config) ProfileNames(p Pool) []string {
 	return names
 }
 
-func (d Document) clone() Document {
-	out := Document{Prices: d.Prices}
+func (d Spec) clone() Spec {
+	out := Spec{Prices: d.Prices}
 	out.Prices.PerGPUHour = slices.Clone(d.Prices.PerGPUHour)
 	for _, p := range d.Pools {
 		p.NodeSelector, p.Profiles, p.Backends = maps.Clone(p.NodeSelector), slices.Clone(p.Profiles),

@@ -78,8 +78,8 @@ const full = head + `spec:
     maxBurstMemory: 60GiB
 `
 
-func fullDocument() Document {
-	return Document{
+func fullSpec() Spec {
+	return Spec{
 		Prices: Prices{Currency: "EUR", PerKWh: 0.3, PerGPUHour: []GPUPrice{{"*H100*", 2.5}, {"*", 1}}},
 		Pools: []Pool{
 			{Name: "default", Mode: ModeShared, Place: sharing.PlaceSpread},
@@ -133,7 +133,7 @@ func decode(t *testing.T, text string) Config {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	c := decode(t, full)
-	if diff := cmp.Diff(fullDocument(), c.Document()); diff != "" {
+	if diff := cmp.Diff(fullSpec(), c.Spec()); diff != "" {
 		t.Errorf("document (-want +got):\n%s", diff)
 	}
 	json := `{"apiVersion":"kerf.dev/v1alpha2","kind":"SharingConfig","spec":{"pools":[{"name":"a"}]}}`
@@ -149,7 +149,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.Document(), decode(t, string(text)).Document()); diff != "" {
+		if diff := cmp.Diff(c.Spec(), decode(t, string(text)).Spec()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s\n%s", name, diff, text)
 		}
 	}
@@ -161,7 +161,7 @@ func TestRoundTripRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"", "true", "null", "1e3", "0x10", "~", "010", "a-b", "no", "1_0"}
 	for i := range 500 {
-		var doc Document
+		var doc Spec
 		for n := range 1 + rnd.IntN(4) {
 			p := Pool{
 				Name: fmt.Sprint("p", n), Place: sharing.Spread(rnd.IntN(3)), MinLevel: sharing.Level(rnd.IntN(7)),
@@ -194,7 +194,7 @@ func TestRoundTripRandom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.Document(), decode(t, string(text)).Document()); diff != "" {
+		if diff := cmp.Diff(c.Spec(), decode(t, string(text)).Spec()); diff != "" {
 			t.Fatalf("document %d (-want +got):\n%s\n%s", i, diff, text)
 		}
 	}
@@ -205,7 +205,7 @@ func TestImmutable(t *testing.T) {
 	t.Parallel()
 	c := decode(t, full)
 	scribble := func() {
-		d := c.Document()
+		d := c.Spec()
 		d.Pools[1].NodeSelector["zone"], d.Pools[1].Profiles[0], d.Profiles[0].Models[0] = "x", "x", "x"
 		pools, profiles := c.Pools(), c.Profiles()
 		pools[1].NodeSelector["zone"], profiles[0].Models[0] = "x", "x"
@@ -223,16 +223,16 @@ func TestImmutable(t *testing.T) {
 		r.ProfileModels[0] = "x"
 	}
 	scribble()
-	if diff := cmp.Diff(fullDocument(), c.Document()); diff != "" {
+	if diff := cmp.Diff(fullSpec(), c.Spec()); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
-	doc := fullDocument()
+	doc := fullSpec()
 	c, err := New(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	doc.Pools[1].NodeSelector["zone"], doc.Profiles[0].Models[0] = "x", "x"
-	if diff := cmp.Diff(fullDocument(), c.Document()); diff != "" {
+	if diff := cmp.Diff(fullSpec(), c.Spec()); diff != "" {
 		t.Errorf("changed through New's argument (-want +got):\n%s", diff)
 	}
 }
@@ -355,7 +355,8 @@ func TestResolve(t *testing.T) {
 			errs: []string{"does not say how much memory"}},
 		"whole from a piece": {pool: open, in: sharing.Request{Kind: sharing.KindWhole, Profile: "half"},
 			errs: []string{"whole is not what profile \"half\" gives"}},
-		"invalid by itself": {pool: open, in: sharing.Request{GPUs: -1}, errs: []string{"gpus", "asks for nothing"}},
+		"invalid by itself": {pool: open, in: sharing.Request{GPUs: -1},
+			errs: []string{"gpu_count", "asks for nothing"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +393,7 @@ func checkLines(t *testing.T, err error, want []string) {
 // A profile's policy goes before its pool's, and none at all is to kill.
 func TestOverCapOf(t *testing.T) {
 	t.Parallel()
-	c, err := New(Document{
+	c, err := New(Spec{
 		Pools: []Pool{{Name: "plain"}, {Name: "mild", NodeSelector: map[string]string{"a": "b"},
 			OverCap: OverCapWarn}},
 		Profiles: []Profile{{Name: "lax", Percent: 50, OverCap: OverCapWarn},

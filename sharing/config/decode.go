@@ -80,7 +80,7 @@ func none() Errors {
 }
 
 func combine(files []File) (Config, error) {
-	var whole Document
+	var whole Spec
 	var where paths
 	readers := make([]*reader, len(files))
 	complete := true
@@ -122,14 +122,14 @@ func combine(files []File) (Config, error) {
 }
 
 // file reads one file; known is false where what is in it could not be made out.
-func (r *reader) file(data []byte) (doc Document, known bool) {
+func (r *reader) file(data []byte) (doc Spec, known bool) {
 	root, mistakes := parse(data)
 	for _, m := range mistakes {
 		m.What.Field = r.root + m.What.Field
 		r.mistakes = append(r.mistakes, m)
 	}
 	if root == nil {
-		return Document{}, false
+		return Spec{}, false
 	}
 	update(root)
 	doc, known = r.document(root)
@@ -137,7 +137,7 @@ func (r *reader) file(data []byte) (doc Document, known bool) {
 }
 
 // add puts what a file says to what those before it say.
-func (r *reader) add(whole *Document, doc Document, where *paths) {
+func (r *reader) add(whole *Spec, doc Spec, where *paths) {
 	if where.none == "" {
 		where.none = join(r.root, "spec.pools")
 	}
@@ -207,9 +207,9 @@ func syntax(err error) Errors {
 
 // heading is the config with its head.
 type heading struct {
-	Version string   `yaml:"apiVersion"`
-	Kind    string   `yaml:"kind"`
-	Doc     Document `yaml:"spec"`
+	Version string `yaml:"apiVersion"`
+	Kind    string `yaml:"kind"`
+	Doc     Spec   `yaml:"spec"`
 	spec    *yaml.Node
 }
 
@@ -225,7 +225,7 @@ func (h *heading) fields() fields {
 }
 
 // document reads the head, and the rest when the head is one that this version knows.
-func (r *reader) document(n *yaml.Node) (doc Document, known bool) {
+func (r *reader) document(n *yaml.Node) (doc Spec, known bool) {
 	var h heading
 	r.mapping(r.root, n, h.fields())
 	if h.Version != APIVersion && !r.hides(r.root+"apiVersion") {
@@ -234,14 +234,14 @@ func (r *reader) document(n *yaml.Node) (doc Document, known bool) {
 	}
 	if h.Kind != Kind && !r.hides(r.root+"kind") {
 		r.missingOr(r.root+"kind", h.Kind, meant(h.Kind, []string{Kind})+"write "+Kind,
-			"is not the kind of document that is read here")
+			"is not the kind of a SharingConfig")
 	}
 	if h.Version != APIVersion || h.Kind != Kind {
-		return Document{}, false // what the rest means is not known
+		return Spec{}, false // what the rest means is not known
 	}
 	if h.spec == nil {
 		r.missingOr(r.root+"spec", "", "write spec: with pools below", "")
-		return Document{}, false
+		return Spec{}, false
 	}
 	r.mapping(r.root+"spec", h.spec, h.Doc.fields())
 	return h.Doc, true

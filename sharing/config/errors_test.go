@@ -333,7 +333,7 @@ func TestMistakes(t *testing.T) {
 			t.Parallel()
 			c, err := Decode([]byte(tt.in))
 			checkLines(t, err, tt.want)
-			if diff := cmp.Diff(Document{}, c.Document()); diff != "" {
+			if diff := cmp.Diff(Spec{}, c.Spec()); diff != "" {
 				t.Errorf("something of a bad document is returned:\n%s", diff)
 			}
 			var mistakes Errors
@@ -362,7 +362,7 @@ func TestAnchorBomb(t *testing.T) {
 // A config that is made by hand is checked like one that is read.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	_, err := New(Document{
+	_, err := New(Spec{
 		Pools: []Pool{{Name: "a", Mode: 9, Place: 9, MinLevel: 99, OverCap: 9, OnUnmanagedProcess: 9, ManagedMemory: 9,
 			MPSComputeMode: 9, UserQuota: sharing.UserQuota{Grants: -1}, Health: Health{OnFault: 9, Node: 9, Grace: -1},
 			Idle: Idle{After: 1, Do: 9}, Backends: []sharing.Backend{sharing.BackendDriver, 9}, Profiles: []string{}}},
@@ -400,7 +400,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		again, err := Decode(text)
-		if diff := cmp.Diff(c.Document(), again.Document()); err != nil || diff != "" {
+		if diff := cmp.Diff(c.Spec(), again.Spec()); err != nil || diff != "" {
 			t.Fatalf("%v\n%s\n%s", err, diff, text)
 		}
 	})

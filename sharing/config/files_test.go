@@ -73,10 +73,10 @@ func TestDecodeFiles(t *testing.T) {
 func TestDecodeFilesRandom(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
-	whole := fullDocument()
+	whole := fullSpec()
 	for range 30 {
 		cut, between := rnd.IntN(len(whole.Pools)+1), rnd.IntN(len(whole.Profiles)+1)
-		parts := []Document{{Pools: whole.Pools[:cut], Profiles: whole.Profiles[:between]},
+		parts := []Spec{{Pools: whole.Pools[:cut], Profiles: whole.Profiles[:between]},
 			{Pools: whole.Pools[cut:], Profiles: whole.Profiles[between:]}}
 		parts[rnd.IntN(2)].Prices = whole.Prices
 		var files []File
@@ -88,7 +88,7 @@ func TestDecodeFilesRandom(t *testing.T) {
 			files = append(files, File{string(rune('a' + i)), text})
 		}
 		c, err := DecodeFiles(files...)
-		if diff := cmp.Diff(whole, c.Document()); err != nil || diff != "" {
+		if diff := cmp.Diff(whole, c.Spec()); err != nil || diff != "" {
 			t.Fatalf("%v (-want +got):\n%s", err, diff)
 		}
 	}

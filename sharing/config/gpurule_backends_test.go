@@ -112,7 +112,7 @@ func TestRuleBackendMistakes(t *testing.T) {
 		"line 16: spec.pools[0].gpuRules[7].excluded leaves the GPUs to others, and settings follow",
 		"line 22: spec.pools[1].gpuRules[0].backends is for fractions, and mode whole gives none; leave it out",
 	})
-	_, err = New(Document{Pools: []Pool{{Name: "a", GPURules: []GPURule{
+	_, err = New(Spec{Pools: []Pool{{Name: "a", GPURules: []GPURule{
 		{Settings: GPUSettings{Backends: "driver,lipkerf", MinLevel: sharing.LevelHardware}},
 	}}}})
 	checkLines(t, err, []string{"spec.pools[0].gpuRules[0].backends[1] is not a backend",
@@ -152,7 +152,7 @@ func TestRuleBackendsEncode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(c.Document(), decode(t, string(text)).Document()); d != "" {
+	if d := cmp.Diff(c.Spec(), decode(t, string(text)).Spec()); d != "" {
 		t.Errorf("(-want +got):\n%s\n%s", d, text)
 	}
 }

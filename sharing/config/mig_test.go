@@ -84,7 +84,7 @@ func TestMIGLayoutMistakes(t *testing.T) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}
 	}
-	_, err = New(Document{Pools: []Pool{{Name: "a", MIGLayouts: []MIGLayout{
+	_, err = New(Spec{Pools: []Pool{{Name: "a", MIGLayouts: []MIGLayout{
 		{PCI: []string{"H100"}, GPUs: []int{1, 1}},
 		{Instances: []MIGCount{{"1g.10gb", 1}}},
 		{Enabled: true, Instances: []MIGCount{{"1c.3g.40gb", 1}, {"big", 1}, {"7g", 33}, {"1g", 1}, {"1g", 1}}},
@@ -132,7 +132,7 @@ func TestMIGPool(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if _, err := New(Document{Pools: []Pool{{Name: "a", MIGIdleTTL: time.Millisecond}}}); err == nil {
+	if _, err := New(Spec{Pools: []Pool{{Name: "a", MIGIdleTTL: time.Millisecond}}}); err == nil {
 		t.Error("a millisecond is taken")
 	}
 }
@@ -145,7 +145,7 @@ func TestAutoMIGMode(t *testing.T) {
 		}
 		for said, d := range map[string]AutoMIGMode{"true": AutoMIGModeOn, "false": AutoMIGModeOff} {
 			p := Pool{Name: "p", Mode: mode, AutoMIGMode: d}
-			_, err := New(Document{Pools: []Pool{p}})
+			_, err := New(Spec{Pools: []Pool{p}})
 			if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "autoMIGMode") || !ok &&
 				!strings.Contains(err.Error(), said) {
 				t.Errorf("mode %s, %s: %v", mode, said, err)
@@ -162,7 +162,7 @@ func TestAutoMIGMode(t *testing.T) {
 		!strings.Contains(err.Error(), "autoMIGMode") {
 		t.Errorf("neither true nor false: %v", err)
 	}
-	if _, err := New(Document{Pools: []Pool{{Name: "p", AutoMIGMode: 9}}}); err == nil {
+	if _, err := New(Spec{Pools: []Pool{{Name: "p", AutoMIGMode: 9}}}); err == nil {
 		t.Error("a choice that there is not is taken")
 	}
 }

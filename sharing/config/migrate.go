@@ -83,7 +83,7 @@ func Renames() []Renamed {
 			}
 		}
 	}
-	var d Document
+	var d Spec
 	walk("", d.fields())
 	return out
 }
@@ -177,7 +177,7 @@ func changesOf(root *yaml.Node, from, to string) []Change {
 	if spec == nil {
 		return out
 	}
-	var d Document
+	var d Spec
 	return append(out, changesIn("spec", spec, d.fields(), from == APIVersion)...)
 }
 

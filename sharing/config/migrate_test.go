@@ -156,7 +156,7 @@ func TestOldVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(after.Document(), before.Document()); d != "" {
+	if d := cmp.Diff(after.Spec(), before.Spec()); d != "" {
 		t.Error(d)
 	}
 	_, err = Decode([]byte(strings.Replace(valid.Replace(oldConfig), "v1alpha1", "v1alpha2", 1)))

@@ -55,7 +55,7 @@ func TestStoredConfigs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(before.Document(), after.Document()); d != "" {
+			if d := cmp.Diff(before.Spec(), after.Spec()); d != "" {
 				t.Error(d)
 			}
 			if Warning(File{Data: old}) == "" || Warning(File{Data: now}) != "" {

@@ -17,7 +17,7 @@ import (
 
 // A profile's list replaces the pool's, for what is promised, given and refused.
 func TestBackendsOfAProfile(t *testing.T) {
-	conf, err := config.New(config.Document{
+	conf, err := config.New(config.Spec{
 		Pools: []config.Pool{{Name: "a", Backends: []sharing.Backend{sharing.BackendDriver},
 			MinLevel: sharing.LevelNone}},
 		Profiles: []config.Profile{

@@ -25,7 +25,7 @@ func (r *Runtime) books(l store.Reader, why []string) status.LedgerState {
 		Config: r.settings.Source(), ConfigErrors: r.Conditions.ConfigErrors(), Waiting: r.settings.Waiting(),
 		Excluded: r.settings.Excluded()}
 	if len(b.ConfigErrors) > 0 {
-		b.ConfigText = r.settings.Document()
+		b.ConfigText = r.settings.Text()
 	}
 	if r.Driver.Get() != nil {
 		b.DriverVersion = r.Driver.Get().Driver.Version()

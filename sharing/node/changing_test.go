@@ -17,7 +17,7 @@ import (
 func maxPerPod(t *testing.T, most sharing.Bytes) config.Config {
 	t.Helper()
 	p := config.Profile{Name: "p", Memory: 10 * sharing.GiB, MaxPerPod: most}
-	c, err := config.New(config.Document{Pools: config.Default().Pools(), Profiles: []config.Profile{p}})
+	c, err := config.New(config.Spec{Pools: config.Default().Pools(), Profiles: []config.Profile{p}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func newBurstBench(t testing.TB, pool config.Pool) *bench {
 	t.Helper()
 	b := newPodBench(t)
 	pool.Name = "default"
-	conf, err := config.New(config.Document{
+	conf, err := config.New(config.Spec{
 		Pools: []config.Pool{pool},
 		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB,
 			Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},
@@ -287,7 +287,7 @@ func TestLoansOverARestart(t *testing.T) {
 // Without a driver that limits, a grant that uses its burst memory is not acted on until the memory is taken back.
 func TestABurstThatIsWatched(t *testing.T) {
 	g := newGuarded(t, killing)
-	conf, err := config.New(config.Document{
+	conf, err := config.New(config.Spec{
 		Pools: []config.Pool{g.opt.Pool},
 		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB,
 			Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},

@@ -17,7 +17,7 @@ func TestProfileRules(t *testing.T) {
 	use := func(p config.Profile) {
 		t.Helper()
 		p.Name, p.Memory = "p", 10*sharing.GiB
-		c, err := config.New(config.Document{Pools: config.Default().Pools(), Profiles: []config.Profile{p}})
+		c, err := config.New(config.Spec{Pools: config.Default().Pools(), Profiles: []config.Profile{p}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func TestPriorityOfTime(t *testing.T) {
 	profile := config.Profile{Name: "urgent", Memory: 2 * sharing.GiB, Percent: 10, Priority: 70}
 	said := func(p config.Profile) {
 		t.Helper()
-		c, err := config.New(config.Document{Pools: []config.Pool{preloading}, Profiles: []config.Profile{p}})
+		c, err := config.New(config.Spec{Pools: []config.Pool{preloading}, Profiles: []config.Profile{p}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func TestLimitOfALeaseOfTheLibrary(t *testing.T) {
 // A grant of backend libkerf may burst. After a restart its burst memory is in the region.
 func TestABurstOfTheLibrary(t *testing.T) {
 	pool := preloading
-	conf, err := config.New(config.Document{
+	conf, err := config.New(config.Spec{
 		Pools: []config.Pool{pool},
 		Profiles: []config.Profile{{Name: "burst", Memory: 30 * sharing.GiB,
 			Burst: sharing.Burst{Memory: 40 * sharing.GiB}}},

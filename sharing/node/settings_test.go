@@ -56,7 +56,7 @@ func (g *guarded) mpsEverywhere() {
 // use applies a pool.
 func (g *guarded) use(pool config.Pool) {
 	g.t.Helper()
-	doc := config.Document{Pools: []config.Pool{pool},
+	doc := config.Spec{Pools: []config.Pool{pool},
 		Profiles: []config.Profile{{Name: "watched", Memory: sharing.GiB,
 			Backends: []sharing.Backend{sharing.BackendDriver, sharing.BackendReactive}}}}
 	c, err := config.New(doc)

@@ -77,7 +77,7 @@ func TestSharesAreEnforcedByDefault(t *testing.T) {
 			GPUs: 1}, sharing.LevelExclusive, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conf, err := config.New(config.Document{Pools: []config.Pool{tt.pool}, Profiles: profiles})
+			conf, err := config.New(config.Spec{Pools: []config.Pool{tt.pool}, Profiles: profiles})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -320,7 +320,7 @@ func TestInitContainersUseWhatFollows(t *testing.T) {
 }
 
 func TestProfilesComeFromTheConfig(t *testing.T) {
-	c, err := config.New(config.Document{
+	c, err := config.New(config.Spec{
 		Profiles: []config.Profile{{Name: "small", Memory: 30 * sharing.GiB, GPUs: 1}},
 		Pools: []config.Pool{{Name: "default", MinLevel: sharing.LevelUserspace,
 			Backends: []sharing.Backend{sharing.BackendDriver}}},

@@ -21,7 +21,7 @@ func TestProfileRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.New(config.Document{Pools: config.Default().Pools(), Profiles: []config.Profile{
+	c, err := config.New(config.Spec{Pools: config.Default().Pools(), Profiles: []config.Profile{
 		{Name: "own", Memory: 10 * sharing.GiB, Namespaces: []string{"ns"}},
 		{Name: "noon", Memory: 10 * sharing.GiB, Hours: []config.Hours{hours}},
 		{Name: "half", Percent: 50, MaxPerPod: 60 * sharing.GiB},

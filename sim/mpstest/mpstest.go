@@ -16,9 +16,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/kerf-gpu/kerf/sim/control"
 	"github.com/kerf-gpu/kerf/sim/daemon"
 	"github.com/kerf-gpu/kerf/sim/launch"
 	"github.com/kerf-gpu/kerf/sim/machine"
@@ -108,6 +110,22 @@ func Connect(t testing.TB, pipe string) (Client, []string) {
 
 // Leave ends the client.
 func (c Client) Leave() { _ = c.conn.Close() }
+
+// Gone waits until the simulated driver of dir has no memory of a process that has ended. Only then can another process
+// take a GPU that one process has alone.
+func Gone(t testing.TB, dir string, pid int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		var on []control.Process
+		err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdProcesses}, &on)
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("process %d stays on a GPU: %v (%v)", pid, on, err)
+		}
+		if !slices.ContainsFunc(on, func(p control.Process) bool { return p.PID == pid }) {
+			return
+		}
+	}
+}
 
 // UUID returns the UUID of a node's GPU.
 func UUID(dir, name string, index int) string { return machine.UUID(dir, name, index) }

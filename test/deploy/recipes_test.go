@@ -133,7 +133,7 @@ func kueueRun(t *testing.T) string {
 		return string(found[1])
 	}
 	return fmt.Sprintf("Run with Kueue %s on Kubernetes %s with simulated GPUs: make e2e-kueue.",
-		pinned("kueue/go.mod", `sigs\.k8s\.io/kueue v([\d.]+)\n`), pinned("build.sh", `K8S_VERSION=(\d+\.\d+)`))
+		pinned("kueue/go.mod", `sigs\.k8s\.io/kueue v([\d.]+)\n`), pinned("build.sh", `K8S_DEFAULT=(\d+\.\d+)`))
 }
 
 // TestKueueChargesEveryKind: no resource of Kerf's is without its price, and a whole GPU costs as much as its parts

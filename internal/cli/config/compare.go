@@ -108,7 +108,7 @@ func compare(ctx context.Context, a *command.App, names []string) (configDiff, c
 			"there is no configmap kerf-system/kerf-config; what agents have of their own is compared")
 	}
 	if len(p.Errors) == 0 {
-		differences, err := change.Documents(x.text, x.after)
+		differences, err := change.Between(x.text, x.after)
 		if err != nil {
 			return p, x, err //nolint:wrapcheck // it says what was done
 		}
@@ -137,7 +137,7 @@ func (x comparison) reports(p *configDiff) error {
 			o = &otherApplied{SHA256: is.sha256, Source: is.what, Differences: []change.Difference{}}
 			others[is.what+is.sha256] = o
 			if is.what == inLastGood || is.what == inBuiltIn {
-				differences, err := change.Documents(is.document, x.after)
+				differences, err := change.Between(is.document, x.after)
 				if err != nil {
 					return err //nolint:wrapcheck // it says what was done
 				}

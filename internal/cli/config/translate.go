@@ -140,7 +140,7 @@ func configImportCommand(a *command.App) *cobra.Command {
   - HAMi's config.json (ConfigMap hami-device-plugin)
   - Volcano's device-config.yaml (ConfigMap volcano-vgpu-device-config)
   - a ConfigMap with one of these, or with several of NVIDIA's: each becomes a
-    pool of the nodes that select it by the label nvidia.com/device-plugin.config
+    pool of the nodes whose label nvidia.com/device-plugin.config selects it
 
 Standard error lists what the command omits, with the reason. If something has
 no counterpart, the command shows each such line and prints no config. FILE can

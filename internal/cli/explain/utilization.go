@@ -45,7 +45,7 @@ func suggestUtilizationCommand(a *command.App) *cobra.Command {
 
   vllm    --gpu-memory-utilization, of the memory that it sees:
           target x grant / visible
-  sglang  --mem-fraction-static, of the memory that it sees, without activations:
+  sglang  --mem-fraction-static, of the memory that it sees:
           (target x grant - activations) / visible
   trtllm  kv_cache_free_gpu_mem_fraction, of the memory that is free after it
           loaded the model: (target x grant - model) / (visible - model)

@@ -93,7 +93,7 @@ func importParted(data []byte, chosen []string) ([]byte, error) {
 			configs = append(configs, c)
 		}
 	}
-	var out config.Document
+	var out config.Spec
 	for _, c := range configs {
 		if err := sharing.ValidateName("mig-configs."+c.Name, c.Name); err != nil {
 			return nil, err //nolint:wrapcheck // it has the field

@@ -174,9 +174,10 @@ func (s *site) kill(pid int) {
 		}
 		// Its memory, by which it is known, goes a moment before the process does.
 		if !slices.ContainsFunc(running, func(p mps.Process) bool { return p.PID == pid }) && !alive(pid) {
-			return
+			break
 		}
 	}
+	mpstest.Gone(s, s.dir, pid)
 }
 
 func alive(pid int) bool {

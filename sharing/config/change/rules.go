@@ -88,7 +88,7 @@ func Rules(from, to config.Config, before, after config.Pool) ([]Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	differences, err := Documents(was, is)
+	differences, err := Between(was, is)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func Rules(from, to config.Config, before, after config.Pool) ([]Rule, error) {
 
 // narrowed is what a config says for the nodes of one pool.
 func narrowed(c config.Config, p config.Pool) (config.Config, error) {
-	d := c.Document()
+	d := c.Spec()
 	all := d.Profiles
 	d.Pools, d.Profiles = []config.Pool{p}, nil
 	named := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestOverCapRule(t *testing.T) {
-	c, err := config.New(config.Document{Pools: config.Default().Pools(), Profiles: []config.Profile{
+	c, err := config.New(config.Spec{Pools: config.Default().Pools(), Profiles: []config.Profile{
 		{Name: "strict", Memory: sharing.GiB, OverCap: config.OverCapEvict}, {Name: "plain", Memory: sharing.GiB},
 	}})
 	if err != nil {

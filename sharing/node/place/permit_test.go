@@ -16,7 +16,7 @@ import (
 
 // The bounds of a profile are for all that a pod has of it.
 func TestPermitPod(t *testing.T) {
-	conf, err := config.New(config.Document{
+	conf, err := config.New(config.Spec{
 		Pools:    []config.Pool{{Name: "a"}},
 		Profiles: []config.Profile{{Name: "p", Memory: sharing.GiB, MaxPerPod: 20 * sharing.GiB}},
 	})

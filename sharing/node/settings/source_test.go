@@ -104,7 +104,7 @@ func TestConfigLifeCycle(t *testing.T) {
 	if seen = load(a, seen); blocked(a) || pool(a) != "one" {
 		t.Errorf("after the config was corrected: pool %q, not ready %q", pool(a), a.Runtime.NotReady())
 	}
-	for _, entry := range []string{"audit config: a newer document is refused, error \"", "audit config: pool one of " +
+	for _, entry := range []string{"audit config: a newer config is rejected, error \"", "audit config: pool one of " +
 		file + ", sha256 " + seen + ", error \"\""} {
 		if !strings.Contains(log.String(), entry) {
 			t.Errorf("the audit log does not have %q:\n%s", entry, log.String())

@@ -50,7 +50,7 @@ func Texts(data []byte) ([]Text, bool) {
 }
 
 // configMap reads each config of a ConfigMap. Several configs of NVIDIA's plugin are for nodes with a label.
-func (r *reader) configMap(texts []Text) config.Document {
+func (r *reader) configMap(texts []Text) config.Spec {
 	var configs []Text
 	for _, t := range texts {
 		var content map[string]any
@@ -63,7 +63,7 @@ func (r *reader) configMap(texts []Text) config.Document {
 	if len(configs) == 0 {
 		r.bad(leaf{path: "data"}, "give the ConfigMap of a device plugin", "has no config")
 	}
-	var out config.Document
+	var out config.Spec
 	for _, t := range configs {
 		one := &reader{}
 		doc, err := one.read([]byte(t.Data))
@@ -83,7 +83,7 @@ func (r *reader) configMap(texts []Text) config.Document {
 }
 
 // forNodes makes the pool of a config apply to the nodes that select it.
-func (r *reader) forNodes(key string, doc *config.Document) {
+func (r *reader) forNodes(key string, doc *config.Spec) {
 	name := strings.Trim(strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
 			return c

@@ -52,7 +52,7 @@ const (
 
 // hamiDevices reads HAMi's device-config.yaml (ConfigMap hami-scheduler-device), of which the part for NVIDIA's GPUs
 // counts.
-func (r *reader) hamiDevices() config.Document {
+func (r *reader) hamiDevices() config.Spec {
 	var others []string
 	for _, l := range r.leaves {
 		first, _, _ := strings.Cut(strings.TrimRight(l.path, "[]"), ".")
@@ -89,7 +89,7 @@ func (r *reader) hamiDevices() config.Document {
 	default:
 		r.bad(l, "write default or force", "is not a policy")
 	}
-	return config.Document{Pools: []config.Pool{pool}}
+	return config.Spec{Pools: []config.Pool{pool}}
 }
 
 // sharers is the most who share a GPU, 0 if the configuration does not say it.
@@ -163,7 +163,7 @@ func (r *reader) hamiPool(name string) config.Pool {
 }
 
 // hamiNodes reads HAMi's config.json (ConfigMap hami-device-plugin): a pool for each node.
-func (r *reader) hamiNodes() config.Document {
+func (r *reader) hamiNodes() config.Spec {
 	const at = "nodeconfig[]."
 	rules := []rule{
 		{path: at + "migstrategy", plain: []string{"none", ""}, left: "the pool's mode says it"},
@@ -174,7 +174,7 @@ func (r *reader) hamiNodes() config.Document {
 	}
 	r.apply(rules, at+"name", at+"operatingmode", at+"devicesplitcount", at+"devicememoryscaling",
 		at+"devicecorescaling", at+"filterdevices.uuid[]", at+"filterdevices.index[]")
-	var doc config.Document
+	var doc config.Spec
 	for _, l := range r.leaves {
 		if l.path != at+"name" {
 			continue

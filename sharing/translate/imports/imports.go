@@ -40,7 +40,7 @@ func Parse(text []byte) (Result, error) {
 		return Result{}, fmt.Errorf("the configuration is larger than %d bytes: %w", MaxSize, sharing.ErrInvalid)
 	}
 	r := &reader{}
-	var out config.Document
+	var out config.Spec
 	texts, isConfigMap := Texts(text)
 	if isConfigMap {
 		out = r.configMap(texts)
@@ -68,7 +68,7 @@ const (
 )
 
 // read reads one configuration.
-func (r *reader) read(text []byte) (out config.Document, err error) {
+func (r *reader) read(text []byte) (out config.Spec, err error) {
 	var root yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&root); err != nil {

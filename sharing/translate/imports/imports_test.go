@@ -33,72 +33,72 @@ func TestParse(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		in   string
-		want config.Document
+		want config.Spec
 		said []string
 	}{
 		"NVIDIA's defaults": {"version: v1\nflags: {migStrategy: none, failOnInitError: true, plugin: " +
 			"{deviceListStrategy: envvar, deviceIDStrategy: uuid}}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeWhole}}}, nil},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeWhole}}}, nil},
 		"time-slicing": {"version: v1\nflags: {plugin: {sharedDevicesAllocationPolicy: packed, deviceListStrategy: " +
 			"[envvar, cdi-cri]}}\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    " +
 			"failRequestsGreaterThanOne: true\n    resources:\n    - {name: nvidia.com/gpu, replicas: 3, devices: " +
 			"[0]}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Place: sharing.PlacePack,
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Place: sharing.PlacePack,
 				Backends: libkerf}}, Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 33}}},
 			[]string{"renameByDefault", "failRequestsGreaterThanOne", "deviceListStrategy[]", "devices[]",
 				"one of 3 replicas is 33 percent"}},
 		"MPS": {"version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 10, devices: all}]}}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Backends: mps}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeShared, Backends: mps}},
 				Profiles: []config.Profile{{Name: imports.ReplicaProfile, Percent: 10}}}, []string{"10 percent"}},
 		"MIG": {"version: v1\nflags: {migStrategy: mixed}\nimex: {channelIDs: [], required: false}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeAuto}}}, []string{"kerf mig import"}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeAuto}}}, []string{"kerf mig import"}},
 		"MIG alone": {"version: v1\nflags: {migStrategy: single}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeMIG}}}, []string{"into MIG mode"}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Mode: config.ModeMIG}}}, []string{"into MIG mode"}},
 		"HAMi's devices": {"nvidia:\n  resourceCountName: nvidia.com/gpu\n  deviceSplitCount: 10\n  " +
 			"deviceMemoryScaling: 1\n  gpuCorePolicy: force\n  knownMigGeometries: [{models: [A100], " +
 			"allowedGeometries: [[{name: 1g.5gb, count: 7}]]}]\ncambricon: {resourceCountName: cambricon.com/vmlu}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, ComputePolicy: config.ComputeStrict,
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, ComputePolicy: config.ComputeStrict,
 				MaxSharesPerGPU: 10}}}, []string{"cambricon is left out", "come from its driver"}},
 		"HAMi's scaling": {"nvidia: {deviceMemoryScaling: 1.80, deviceCoreScaling: 2}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf,
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf,
 				Overcommit: sharing.Overcommit{Memory: 180, Compute: 200}}}}, []string{"nothing is swapped"}},
 		"HAMi's nodes' scaling": {`{"nodeconfig":[{"name":"a","devicememoryscaling":1.0,"devicecorescaling":1.5}]}`,
-			config.Document{Pools: []config.Pool{
+			config.Spec{Pools: []config.Pool{
 				{Name: "node-a", NodeSelector: map[string]string{"kubernetes.io/hostname": "a"},
 					Mode: config.ModeShared, Backends: libkerf, Overcommit: sharing.Overcommit{Compute: 150}}}}, nil},
 		"HAMi's nodes": {
 			`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicesplitcount":10,"filterdevices":{"uuid":["GPU-8f6d1c2a-0b1e-4c55-9d3f-2a7b6c5d4e3f"],"index":[0,3]}},{"name":"b.example","operatingmode":"mig"},{"name":"c","operatingmode":"mps"}]}`,
-			config.Document{Pools: []config.Pool{filtered(node("a", config.ModeShared, libkerf)),
+			config.Spec{Pools: []config.Pool{filtered(node("a", config.ModeShared, libkerf)),
 				{Name: "node-b-example", NodeSelector: map[string]string{"kubernetes.io/hostname": "b.example"},
 					Mode: config.ModeMIG, Backends: libkerf}, node("c", config.ModeShared, mps)}}, nil},
 		"HAMi 2.10's devices": {"nvidia: {resourceCountName: nvidia.com/gpu, overwriteEnv: false, defaultMemory: 0, " +
 			"preConfiguredDeviceMemory: 0, memoryFactor: 1, deviceSplitCount: 10, deviceMemoryScaling: 1, " +
 			"deviceCoreScaling: 1, enableNumaTopology: false, gpuCorePolicy: default, libCudaLogLevel: 1, " +
 			"runtimeClassName: '', migProfileAllowlist: [{models: [A30], profiles: [1g.6gb]}]}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
 			[]string{"overwriteEnv", "libCudaLogLevel"}},
 		"HAMi 2.8's devices": {"nvidia: {preConfiguredDeviceMemory: 0, memoryFactor: 1, deviceSplitCount: 10, " +
 			"knownMigGeometries: [{models: [A30], allowedGeometries: [[{name: 1g.6gb, count: 4}]]}]}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
 			[]string{"come from its driver"}},
 		"HAMi's factor": {"nvidia: {memoryFactor: 1024, enableNumaTopology: true}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf}}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf}}},
 			[]string{"memoryFactor 1024 is left out: pods request GiB", "topology manager"}},
 		"HAMi 2.10's nodes": {`{"nodeconfig":[{"name":"a","operatingmode":"hami-core","devicememoryscaling":1,` +
 			`"preconfigureddevicememory":0,"enablenumatopology":false,"migstrategy":"none",` +
 			`"filterdevices":{"uuid":[],"index":[]},"enablegetpreferredallocation":false}]}`,
-			config.Document{Pools: []config.Pool{node("a", config.ModeShared, libkerf)}}, nil},
+			config.Spec{Pools: []config.Pool{node("a", config.ModeShared, libkerf)}}, nil},
 		"Volcano's devices": {"nvidia: {resourceCountName: volcano.sh/vgpu-number, resourceMemoryName: " +
 			"volcano.sh/vgpu-memory, resourceMemoryPercentageName: volcano.sh/vgpu-memory-percentage, " +
 			"resourceCoreName: volcano.sh/vgpu-cores, deviceSplitCount: 10, gpuMemoryFactor: 1}\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}}, nil},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}}, nil},
 		"a ConfigMap of HAMi": {"kind: ConfigMap\ndata:\n  device-config.yaml: |-\n    nvidia:\n      " +
 			"deviceSplitCount: 10\n  ld.so.preload: |\n    /usr/local/vgpu/libvgpu.so\n",
-			config.Document{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
+			config.Spec{Pools: []config.Pool{{Name: "gpus", Backends: libkerf, MaxSharesPerGPU: 10}}},
 			[]string{"data.ld.so.preload is left out: it has no config"}},
 		"a ConfigMap of the GPU operator": {"kind: ConfigMap\ndata:\n  A100.40gb: |-\n    version: v1\n    sharing: " +
 			"{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n  whole: 'version: v1'\n",
-			config.Document{Pools: []config.Pool{{Name: "a100-40gb", Mode: config.ModeShared, Backends: libkerf,
+			config.Spec{Pools: []config.Pool{{Name: "a100-40gb", Mode: config.ModeShared, Backends: libkerf,
 				NodeSelector: map[string]string{"nvidia.com/device-plugin.config": "A100.40gb"}},
 				{Name: "whole", Mode: config.ModeWhole,
 					NodeSelector: map[string]string{"nvidia.com/device-plugin.config": "whole"}}},
@@ -110,7 +110,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if d := cmp.Diff(tt.want, r.Config.Document()); d != "" {
+		if d := cmp.Diff(tt.want, r.Config.Spec()); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
 		said := strings.Join(r.Said, "\n")

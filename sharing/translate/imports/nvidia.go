@@ -55,7 +55,7 @@ func nvidiaRules() []rule {
 }
 
 // nvidia reads the configuration of NVIDIA's device plugin: one pool, and a profile for a replica.
-func (r *reader) nvidia() config.Document {
+func (r *reader) nvidia() config.Spec {
 	const policy = "flags.plugin.sharedDevicesAllocationPolicy"
 	carried, rules := []string{"flags.migStrategy", policy}, nvidiaRules()
 	for _, way := range []string{"sharing.timeSlicing.", "sharing.mps."} {
@@ -72,7 +72,7 @@ func (r *reader) nvidia() config.Document {
 	}
 	r.apply(rules, carried...)
 	pool := config.Pool{Name: "gpus", Mode: config.ModeWhole}
-	doc := config.Document{}
+	doc := config.Spec{}
 	switch l := r.value("flags.migStrategy"); l.value {
 	case "", "none":
 	case "single", "mixed":
@@ -107,7 +107,7 @@ func (r *reader) nvidia() config.Document {
 }
 
 // replicas reads how many parts each GPU was shared into.
-func (r *reader) replicas(way string, pool *config.Pool, doc *config.Document) {
+func (r *reader) replicas(way string, pool *config.Pool, doc *config.Spec) {
 	for _, name := range r.leaves {
 		if name.path != way+"resources[].name" {
 			continue

@@ -247,8 +247,8 @@ func (s *Settings) Pool() config.Pool {
 	return s.pool
 }
 
-// Document is the text of the applied configuration. It is empty for the built-in default.
-func (s *Settings) Document() string {
+// Text is that of the applied configuration. It is empty for the built-in default.
+func (s *Settings) Text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.source.SHA256 == "" {

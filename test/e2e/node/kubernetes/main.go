@@ -61,9 +61,20 @@ func commandOf(name string) *cobra.Command {
 	case "kube-proxy":
 		return proxy.NewProxyCommand()
 	case "kubelet":
-		return kubelet.NewKubeletCommand(context.Background())
+		return made(kubelet.NewKubeletCommand)
 	case "kubectl":
 		return cmd.NewDefaultKubectlCommand()
+	}
+	return nil
+}
+
+// made calls the constructor of kubelet's command. Before Kubernetes 1.34 it has no argument.
+func made[F func() *cobra.Command | func(context.Context) *cobra.Command](constructor F) *cobra.Command {
+	switch f := any(constructor).(type) {
+	case func() *cobra.Command:
+		return f()
+	case func(context.Context) *cobra.Command:
+		return f(context.Background())
 	}
 	return nil
 }

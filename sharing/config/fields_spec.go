@@ -13,7 +13,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing"
 )
 
-func (d *Document) fields() fields {
+func (d *Spec) fields() fields {
 	return named(d, fields{
 		objects(&d.Pools, (*Pool).fields, "The pools of nodes. A node belongs to the pool whose selector matches. If "+
 			"several match, the one with the most labels counts. At least one file must have pools.").def(

@@ -32,7 +32,7 @@ func TestDocuments(t *testing.T) {
   - {backends: [driver, reactive], name: a, onOverCap: kill}
   - {name: c, nodeSelector: {x: c}}
 `)
-	got, err := change.Documents(before, after)
+	got, err := change.Between(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestDocuments(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if same, err := change.Documents(before, before); len(same) > 0 || err != nil {
+	if same, err := change.Between(before, before); len(same) > 0 || err != nil {
 		t.Errorf("a config and itself: %v, %v", same, err)
 	}
 }

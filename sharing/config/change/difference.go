@@ -14,7 +14,7 @@ import (
 	"github.com/kerf-gpu/kerf/sharing/config"
 )
 
-// Difference is one field that two documents say differently.
+// Difference is one field that two configs set differently.
 type Difference struct {
 	// Path names the field; a pool and a profile by name: pools[default].onOverCap.
 	Path string `json:"path"`
@@ -34,9 +34,9 @@ func (d Difference) String() string {
 	return "~ " + d.Path + ": " + d.Before + " -> " + d.After
 }
 
-// Documents are the differences of two documents, by path. Order of fields, comments, and how amounts are written make
+// Between returns the differences of two configs, by path. Order of fields, comments, and how amounts are written make
 // none.
-func Documents(from, to config.Config) ([]Difference, error) {
+func Between(from, to config.Config) ([]Difference, error) {
 	before, err := flat(from)
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func Documents(from, to config.Config) ([]Difference, error) {
 func flat(c config.Config) (map[string]string, error) {
 	text, err := c.Encode()
 	if err != nil {
-		return nil, fmt.Errorf("compare documents: %w", err)
+		return nil, fmt.Errorf("compare configs: %w", err)
 	}
 	var root struct {
 		Spec yaml.Node `yaml:"spec"`
 	}
 	if err := yaml.Unmarshal(text, &root); err != nil {
-		return nil, fmt.Errorf("compare documents: %w", err)
+		return nil, fmt.Errorf("compare configs: %w", err)
 	}
 	out := map[string]string{}
 	flatten("", &root.Spec, out)
