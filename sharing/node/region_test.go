@@ -272,7 +272,7 @@ func TestASpoiltRegion(t *testing.T) {
 				g.restartPreloading()
 			}
 			g.bench.upkeep(t.Context())
-			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "not whole") {
+			if s := g.shown(); s.Level != sharing.LevelUnknown || !strings.Contains(s.LevelReason, "damaged") {
 				t.Errorf("%v: %q", s.Level, s.LevelReason)
 			}
 			if _, err := os.Stat(filepath.Join(dir, libkerf.UsageFile)); err == nil {

@@ -65,7 +65,7 @@ func TestWhoseTimeIsCounted(t *testing.T) {
 	if mode, leases := shares.Leases(); mode != compute.Fair || len(leases) != 0 {
 		t.Errorf("no grant has a percent: %v, %v", mode, leases)
 	}
-	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "nobody") {
+	if s := g.shown().Compute; s.By != status.ComputeNone || !strings.Contains(s.Why, "no grant") {
 		t.Errorf("shown as %+v", s)
 	}
 	p, a := g.part(30)
