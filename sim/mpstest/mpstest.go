@@ -115,14 +115,22 @@ func (c Client) Leave() { _ = c.conn.Close() }
 // take a GPU that one process has alone.
 func Gone(t testing.TB, dir string, pid int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		var on []control.Process
-		err := control.Ask(t.Context(), dir, control.Request{Command: control.CmdProcesses}, &on)
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("process %d stays on a GPU: %v (%v)", pid, on, err)
+		if err := control.Ask(ctx, dir, control.Request{Command: control.CmdProcesses}, &on); err != nil {
+			t.Fatalf("process %d stays on a GPU: %v", pid, err)
 		}
 		if !slices.ContainsFunc(on, func(p control.Process) bool { return p.PID == pid }) {
 			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("process %d stays on a GPU: %v", pid, on)
 		}
 	}
 }
