@@ -55,7 +55,7 @@ func TestLeft(t *testing.T) {
 		"an object": {"-o name", "daemonset.apps/kerf-agent", "", "0", false,
 			"in the cluster: daemonset.apps/kerf-agent\n"},
 		"a node that is down": {"1 node bash", "", "the node is down", "1", true,
-			"it cannot be told what is left on node-1: on_node 1: the node is down\n"},
+			"hack/cluster.sh: failed to list what is left on node-1: on_node 1: the node is down\n"},
 		"a driver that does not answer": {"gpusim limits", "", "no gpusim", "1", true,
 			"left in the driver of node-2: in_driver 2: no gpusim\n"},
 		"labels not to be had": {"get nodes", "", "connection refused", "1", true,
