@@ -45,11 +45,13 @@ func withScheduler(t *testing.T) *testCase {
 		all.WriteString("---\n")
 	}
 	// Gangs are behind a feature gate, and minutes are too long here.
+	const log = "- --logging-format=json"
+	gates := log
+	if _, err := e.client.Discovery().ServerResourcesForGroupVersion("scheduling.k8s.io/v1beta1"); err == nil {
+		gates += "\n        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+	}
 	text := strings.NewReplacer("kerf.dev/scheduler:dev", schedulerImage, "placementTimeout: 5m",
-		"placementTimeout: 5s",
-		"- --logging-format=json",
-		"- --logging-format=json\n"+
-			"        - --feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true").Replace(all.String())
+		"placementTimeout: 5s", log, gates).Replace(all.String())
 	t.Cleanup(func() { e.kubectl(text, "delete", "--ignore-not-found", "--wait=false", "-f", "-") })
 	if err := e.apply(text); err != nil {
 		t.Fatal(err)
