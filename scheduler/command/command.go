@@ -37,9 +37,8 @@ func New(plugins ...app.Option) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kerf-scheduler",
 		Long: `kerf-scheduler assigns pods to nodes, and grants their GPU requests.
-It is kube-scheduler with the plugin Kerf. It works with older API servers, too:
-it then behaves like the kube-scheduler of their version, if --emulated-version
-is not set.`,
+It is kube-scheduler with the plugin Kerf. If --emulated-version is not set, it
+emulates the version of the API server.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, opts, plugins) },
 		Args: cobra.NoArgs,
 	}
